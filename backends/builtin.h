@@ -1,0 +1,25 @@
+// Which backends this build has: the one list of them.
+#pragma once
+
+#include <memory>
+
+#include "backends/registry.h"
+#include "core/base/config.h"
+#include "core/ports/reduce_kernels.h"
+
+namespace ronde {
+
+/// What the backends are made from.
+struct BackendDeps {
+  const Config& config;
+  std::shared_ptr<const ReduceKernels> kernels;
+  std::unique_ptr<Backend> tcp;  ///< Ready made: it stands on the control channel. May be null.
+  /// Gloo and MPI as their own programs would call them, where abort may not reach: for bench.
+  bool unprotected = false;
+};
+
+/// Adds every backend, in the order in which `auto` prefers them; those that this build lacks are
+/// remembered with the reason. Cheap: libraries are loaded when first asked about.
+void register_builtin_backends(Registry& registry, BackendDeps deps);
+
+}  // namespace ronde

@@ -1,0 +1,50 @@
+// Gloo's own collectives, for `--algorithm native` and for comparisons.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/gloo/mesh.h"
+#include "core/ports/backend.h"
+#include "core/ports/reduce_kernels.h"
+
+namespace ronde::gloo_backend {
+
+/// Runs Work with Gloo's algorithms and Ronde's arithmetic. Threads: one at a time.
+class GlooCollectives {
+ public:
+  GlooCollectives(std::shared_ptr<Mesh> mesh, std::shared_ptr<const ReduceKernels> kernels);
+
+  [[nodiscard]] bool supports(const WorkDesc& desc) const noexcept;
+
+  /// Blocks. Throws what Gloo throws: call it inside Mesh::call.
+  void run(const Work& work);
+
+ private:
+  using Move = std::function<void(std::byte* in, std::byte* out, std::size_t bytes)>;
+
+  void allreduce(const Work& work);
+  void reduce(const Work& work);
+  void broadcast(const Work& work);
+  void allgather(const Work& work, std::size_t segment);
+  void alltoall(const Work& work);
+  void barrier();
+
+  /// Runs `move` on one segment from input to output, or on all in scratch memory where they are
+  /// several, must be scaled first or have no output here. Applies both scale factors.
+  void reduce_with(const Work& work, bool keeps_output, const Move& move);
+  void scale(DType dtype, double factor, std::span<std::byte> data) const;
+  /// `in`, or a copy of it in scratch memory where it lies inside the output.
+  std::byte* apart_from(const Segment& output, const std::byte* in, std::size_t bytes);
+
+  const std::shared_ptr<Mesh> mesh_;
+  const std::shared_ptr<const ReduceKernels> kernels_;
+  std::vector<std::byte> scratch_;
+  std::uint32_t tag_ = 0;
+};
+
+}  // namespace ronde::gloo_backend

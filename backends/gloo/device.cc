@@ -1,0 +1,56 @@
+#include "backends/gloo/device.h"
+
+#include <fmt/format.h>
+#include <gloo/transport/tcp/device.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <exception>
+
+#include "backends/gloo/sigpipe.h"
+
+namespace ronde::gloo_backend {
+namespace {
+
+/// Name of the first interface that is up, is not loopback and has an IPv4 address, or empty.
+std::string first_interface() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return {};
+  std::string name;
+  for (const ifaddrs* each = all; each != nullptr && name.empty(); each = each->ifa_next) {
+    const bool usable = (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
+    if (usable && each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET) {
+      name = each->ifa_name;
+    }
+  }
+  freeifaddrs(all);
+  return name;
+}
+
+gloo::transport::tcp::attr device_attributes(bool one_host, const std::string& network_interface) {
+  gloo::transport::tcp::attr attributes;
+  attributes.ai_family = AF_UNSPEC;
+  const std::string wanted = network_interface.empty() ? first_interface() : network_interface;
+  if (one_host) {
+    attributes.hostname = "127.0.0.1";
+  } else if (if_nametoindex(wanted.c_str()) != 0) {
+    attributes.iface = wanted;
+  } else {
+    attributes.hostname = wanted;
+  }
+  return attributes;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<gloo::transport::Device>> open_device(bool one_host,
+                                                             const std::string& network_interface) {
+  const SigpipeBlock no_signal;  // the device's thread inherits it
+  try {
+    return gloo::transport::tcp::CreateDevice(device_attributes(one_host, network_interface));
+  } catch (const std::exception& error) {
+    return Status(Code::kUnavailable, fmt::format("Gloo cannot open its device: {}", error.what()));
+  }
+}
+
+}  // namespace ronde::gloo_backend

@@ -1,0 +1,52 @@
+// All connections of one group. Gloo throws, and its waits know no abort token: here both end.
+#pragma once
+
+#include <gloo/context.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/abort.h"
+#include "core/ports/backend.h"
+
+namespace gloo::transport {
+class Device;
+}
+
+namespace ronde::gloo_backend {
+
+/// A Gloo context whose rendezvous goes over an Exchange. Threads: one at a time.
+class Mesh final : public gloo::Context {
+ public:
+  /// Connects all pairs of the group. Collective over its ranks. Blocks.
+  /// Errors: the abort's status; kUnavailable, the same on all ranks, naming one that failed.
+  static Result<std::shared_ptr<Mesh>> connect(
+      const GroupSpec& group, Exchange& exchange,
+      const Result<std::shared_ptr<gloo::transport::Device>>& device);
+
+  explicit Mesh(const GroupSpec& group);
+
+  /// Calls `body`, which may throw and may block in Gloo's waits; an abort makes those throw.
+  /// After an error all connections are broken and Gloo touches no memory of `body` any more.
+  /// Errors: the abort's status; kRankFailure, about `peer` (rank in the group) where not -1.
+  Status call(const AbortToken& abort, const std::function<void()>& body, int peer = -1);
+
+ private:
+  /// Creates the pairs and returns their addresses in one string, by peer.
+  std::string create_pairs(const std::shared_ptr<gloo::transport::Device>& device);
+  /// Connects to every peer, given what each one's create_pairs returned. Throws.
+  void connect_pairs(const std::vector<std::string>& addresses);
+  Status connect_all(const GroupSpec& group, const std::vector<std::string>& addresses);
+  /// Ends blocked connects. Threads: any.
+  void close_pairs() noexcept;
+  /// Makes every pending and later wait throw. Threads: any.
+  void break_pairs() noexcept;
+  Status failure(const AbortToken& abort, const std::string& what, int peer) const;
+
+  const std::vector<int> ranks_;
+  const Topology* const topology_;
+};
+
+}  // namespace ronde::gloo_backend

@@ -1,0 +1,130 @@
+#include "backends/module_loader.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/mutex.h"
+
+namespace ronde {
+namespace {
+
+/// Path of the program or library that contains this function; empty where unknown.
+std::filesystem::path own_path() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_path), &info) == 0) return {};
+  std::error_code error;
+  // A program's own name is its argv[0], which need not be a path.
+  const bool is_path = std::string_view(info.dli_fname).find('/') != std::string_view::npos;
+  return std::filesystem::canonical(is_path ? info.dli_fname : "/proc/self/exe", error);
+}
+
+/// The folders in which the dynamic linker looks for what that program or library needs, RUNPATH
+/// among them. dlopen() itself looks on behalf of its caller, which is a sanitizer's where one
+/// intercepts it.
+std::vector<std::filesystem::path> linker_folders() {
+  void* self = dlopen(own_path().c_str(), RTLD_NOLOAD | RTLD_LAZY);
+  if (self == nullptr) self = dlopen(nullptr, RTLD_LAZY);  // the program itself
+  Dl_serinfo size{};
+  if (self == nullptr || dlinfo(self, RTLD_DI_SERINFOSIZE, &size) != 0) return {};
+  std::vector<std::byte> memory(size.dls_size);
+  auto* info = reinterpret_cast<Dl_serinfo*>(memory.data());
+  *info = size;
+  if (dlinfo(self, RTLD_DI_SERINFO, info) != 0) return {};
+  std::vector<std::filesystem::path> folders;
+  for (unsigned i = 0; i < info->dls_cnt; ++i) folders.emplace_back(info->dls_serpath[i].dls_name);
+  return folders;
+}
+
+std::vector<std::string> places(const std::string& file) {
+  if (file.find('/') != std::string::npos) return {file};
+  const std::filesystem::path folder = own_path().parent_path();
+  std::vector<std::filesystem::path> folders = linker_folders();
+  folders.insert(folders.begin(), {folder, folder / "../lib"});
+  std::vector<std::string> found;
+  for (const std::filesystem::path& each : folders) {
+    std::error_code error;
+    if (std::filesystem::exists(each / file, error)) found.push_back((each / file).string());
+  }
+  if (found.empty()) found.push_back(file);  // for the linker's cache, and its words
+  return found;
+}
+
+Result<void*> open_library(const std::string& file) {
+  std::string reasons;
+  for (const std::string& place : places(file)) {
+    // Never unloaded: the library behind it may keep threads and exit handlers.
+    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return handle;
+    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", dlerror());
+  }
+  return Status(Code::kUnavailable, reasons);
+}
+
+Result<void*> symbol(void* handle, const char* name) {
+  if (void* address = dlsym(handle, name)) return address;
+  return Status(Code::kVersionMismatch, fmt::format("it lacks {}", name));
+}
+
+/// The module's ModuleCreateFunction.
+Result<void*> find_factory(const std::string& file) {
+  RONDE_ASSIGN_OR_RETURN(void* handle, open_library(file));
+  RONDE_ASSIGN_OR_RETURN(void* found, symbol(handle, kModuleBuildSymbol));
+  const char* build = reinterpret_cast<ModuleBuildFunction*>(found)();
+  if (std::string_view(build) != kModuleBuild) {
+    return Status(Code::kVersionMismatch,
+                  fmt::format("it is of the build '{}', this is '{}'", build, kModuleBuild));
+  }
+  return symbol(handle, kModuleCreateSymbol);
+}
+
+class ModuleBackend final : public Backend {
+ public:
+  explicit ModuleBackend(ModuleSpec spec) : spec_(std::move(spec)) {}
+
+  std::string_view name() const noexcept override { return spec_.name; }
+  bool native_first() const noexcept override { return false; }
+
+  Status viable(const GroupSpec& group) override {
+    RONDE_ASSIGN_OR_RETURN(Backend * backend, loaded());
+    return backend->viable(group);
+  }
+
+  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
+    RONDE_ASSIGN_OR_RETURN(Backend * backend, loaded());
+    return backend->open(group, exchange);
+  }
+
+ private:
+  Result<Backend*> loaded() RONDE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (!backend_) backend_.emplace(load_module(spec_));
+    if (!backend_->ok()) return backend_->status();
+    return backend_->value().get();
+  }
+
+  const ModuleSpec spec_;
+  Mutex mutex_;
+  std::optional<Result<std::unique_ptr<Backend>>> backend_ RONDE_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec) {
+  auto factory = find_factory(spec.file);
+  if (!factory.ok()) {
+    return factory.status().with_context(fmt::format("{} cannot be loaded", spec.file));
+  }
+  auto* create = reinterpret_cast<ModuleCreateFunction*>(factory.value());
+  return std::unique_ptr<Backend>(create(spec.options));
+}
+
+std::unique_ptr<Backend> make_module_backend(ModuleSpec spec) {
+  return std::make_unique<ModuleBackend>(std::move(spec));
+}
+
+}  // namespace ronde

@@ -1,0 +1,30 @@
+// Loads backends that live in shared objects of their own, when they are first asked about.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/ports/backend.h"
+#include "core/ports/backend_module.h"
+
+namespace ronde {
+
+/// Where a module is and how its backend is made.
+struct ModuleSpec {
+  std::string name;  ///< The backend's name.
+  std::string file;  ///< Such as "libronde_mpi.so"; a path with a slash is taken as it is.
+  ModuleOptions options;
+};
+
+/// Loads the module and makes its backend. Looks beside the program or library that this code is
+/// in, in ../lib of it, and then where the dynamic linker looks. It is never unloaded.
+/// Blocks: while the library initialises. Threads: any.
+/// Errors: kUnavailable with the linker's words; kVersionMismatch for a module of another build.
+Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec);
+
+/// A backend that stands for the module's and loads it at the first viable() or open(); never
+/// native_first(). Why loading failed is what viable() says.
+std::unique_ptr<Backend> make_module_backend(ModuleSpec spec);
+
+}  // namespace ronde

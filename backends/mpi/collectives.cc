@@ -1,0 +1,243 @@
+#include "backends/mpi/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "backends/mpi/library.h"
+#include "backends/mpi/types.h"
+
+namespace ronde::mpi {
+namespace {
+
+// MPI counts in int; staging memory should not grow with the tensor.
+constexpr std::size_t kPieceBytes = std::size_t{32} << 20;
+
+/// What moves in one round of a collective of uneven parts: at most `limit` bytes of each.
+struct Round {
+  Round(std::span<const std::size_t> parts, std::size_t done, std::size_t limit) {
+    std::size_t position = 0;
+    for (const std::size_t part : parts) {
+      const std::size_t now = part > done ? std::min(part - done, limit) : 0;
+      sources.push_back(position + std::min(done, part));
+      counts.push_back(static_cast<int>(now));
+      offsets.push_back(static_cast<int>(total));
+      total += now;
+      position += part;
+    }
+  }
+  std::vector<std::size_t> sources;  // where each piece is in the user's memory
+  std::vector<int> counts;
+  std::vector<int> offsets;  // where each piece is in staging memory
+  std::size_t total = 0;
+};
+
+void pack(const Round& round, const std::byte* from, std::span<std::byte> to) {
+  for (std::size_t r = 0; r < round.counts.size(); ++r) {
+    if (round.counts[r] == 0) continue;
+    std::memcpy(to.data() + round.offsets[r], from + round.sources[r],
+                static_cast<std::size_t>(round.counts[r]));
+  }
+}
+
+void unpack(const Round& round, std::span<const std::byte> from, std::byte* to) {
+  for (std::size_t r = 0; to != nullptr && r < round.counts.size(); ++r) {
+    if (round.counts[r] == 0) continue;
+    std::memcpy(to + round.sources[r], from.data() + round.offsets[r],
+                static_cast<std::size_t>(round.counts[r]));
+  }
+}
+
+std::size_t largest(std::span<const std::size_t> values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+}  // namespace
+
+bool supports_natively(const WorkDesc& desc) noexcept {
+  if (desc.device.kind != DeviceKind::kCpu) return false;
+  switch (desc.kind) {
+    case Collective::kAllreduce:
+    case Collective::kReduce:
+      return type_of(desc.dtype) != MPI_DATATYPE_NULL &&
+             operation_of(desc.op, desc.dtype) != MPI_OP_NULL;
+    case Collective::kBroadcast:
+    case Collective::kAllgather:
+    case Collective::kAlltoall:
+    case Collective::kBarrier:
+      return true;
+    default:
+      return false;
+  }
+}
+
+MpiCollectives::MpiCollectives(MPI_Comm communicator, std::shared_ptr<const ReduceKernels> kernels)
+    : communicator_(communicator), kernels_(std::move(kernels)) {
+  MPI_Comm_rank(communicator_, &rank_);
+  MPI_Comm_size(communicator_, &size_);
+}
+
+Status MpiCollectives::run(const Work& work, const AbortToken& abort) {
+  switch (work.kind) {
+    case Collective::kAllreduce:
+    case Collective::kReduce:
+      return reduce_pieces(work, abort);
+    case Collective::kBroadcast:
+      return broadcast(work, abort);
+    case Collective::kAllgather:
+      for (std::size_t s = 0; s < work.segments.size(); ++s) {
+        RONDE_RETURN_IF_ERROR(allgather(work, s, abort));
+      }
+      return {};
+    case Collective::kAlltoall:
+      return alltoall(work, abort);
+    default:
+      return complete([&](MPI_Request* request) { return MPI_Ibarrier(communicator_, request); },
+                      abort);
+  }
+}
+
+Status MpiCollectives::complete(const Start& start, const AbortToken& abort) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  Status status;
+  {
+    const Library::Turn turn;
+    status = status_of(start(&request), "MPI's collective");
+  }
+  if (status.ok()) status = wait_all({&request, 1}, abort);
+  if (!status.ok()) {
+    in_.abandon();
+    out_.abandon();
+  }
+  return status;
+}
+
+void MpiCollectives::scale(DType dtype, double factor, std::span<std::byte> data) const {
+  if (factor == 1.0) return;
+  const Reduction scaled{dtype, ReduceOp::kSum, Scaling{.pre = factor, .post = 1.0}};
+  const void* inputs[] = {data.data()};
+  kernels_->reduce(scaled, inputs, data.data(), data.size() / size_of(dtype));
+}
+
+Status MpiCollectives::reduce_pieces(const Work& work, const AbortToken& abort) {
+  const auto& [dtype, op, scaling] = work.reduction;
+  const bool keeps = work.kind == Collective::kAllreduce || work.root == rank_;
+  SegmentCursor cursor(work.segments);
+  for (std::size_t left = total_bytes(work); left > 0;) {
+    const std::size_t bytes = std::min(left, kPieceBytes);
+    in_.reserve(bytes);
+    out_.reserve(bytes);
+    cursor.read(in_.first(bytes));
+    scale(dtype, scaling.pre, in_.first(bytes));
+    const auto start = [&, type = dtype, operation = op](MPI_Request* request) {
+      const auto count = static_cast<int>(bytes / size_of(type));
+      const std::byte* in = in_.data();
+      std::byte* out = out_.data();
+      if (work.kind == Collective::kAllreduce) {
+        return MPI_Iallreduce(in, out, count, type_of(type), operation_of(operation, type),
+                              communicator_, request);
+      }
+      return MPI_Ireduce(in, out, count, type_of(type), operation_of(operation, type), work.root,
+                         communicator_, request);
+    };
+    RONDE_RETURN_IF_ERROR(complete(start, abort));
+    if (keeps) {
+      scale(dtype, scaling.post, out_.first(bytes));
+      cursor.write(out_.first(bytes));
+    }
+    left -= bytes;
+  }
+  return {};
+}
+
+Status MpiCollectives::broadcast(const Work& work, const AbortToken& abort) {
+  SegmentCursor cursor(work.segments);
+  for (std::size_t left = total_bytes(work); left > 0;) {
+    const std::size_t bytes = std::min(left, kPieceBytes);
+    in_.reserve(bytes);
+    if (work.root == rank_) cursor.read(in_.first(bytes));
+    const auto start = [&](MPI_Request* request) {
+      return MPI_Ibcast(in_.data(), static_cast<int>(bytes), MPI_BYTE, work.root, communicator_,
+                        request);
+    };
+    RONDE_RETURN_IF_ERROR(complete(start, abort));
+    cursor.write(in_.first(bytes));
+    left -= bytes;
+  }
+  return {};
+}
+
+Status MpiCollectives::allgather(const Work& work, std::size_t segment, const AbortToken& abort) {
+  const auto size = static_cast<std::size_t>(size_);
+  const auto me = static_cast<std::size_t>(rank_);
+  const auto parts = work.part_bytes.subspan(segment * size, size);
+  const Segment& data = work.segments[segment];
+  const std::byte* input = data.in;
+  std::vector<std::byte> copy;  // an input inside the output would be overwritten between rounds
+  if (input >= data.out && input < data.out + data.bytes && data.out != nullptr) {
+    copy.assign(input, input + parts[me]);
+    input = copy.data();
+  }
+  for (std::size_t done = 0; done < largest(parts); done += kPieceBytes / size) {
+    const Round round(parts, done, kPieceBytes / size);
+    in_.reserve(round.total);
+    out_.reserve(round.total);
+    const auto mine = static_cast<std::size_t>(round.counts[me]);
+    if (mine > 0) std::memcpy(in_.data(), input + done, mine);
+    const auto start = [&](MPI_Request* request) {
+      return MPI_Iallgatherv(in_.data(), round.counts[me], MPI_BYTE, out_.data(),
+                             round.counts.data(), round.offsets.data(), MPI_BYTE, communicator_,
+                             request);
+    };
+    RONDE_RETURN_IF_ERROR(complete(start, abort));
+    unpack(round, out_.first(round.total), data.out);
+  }
+  return {};
+}
+
+Result<std::size_t> MpiCollectives::agree_maximum(std::size_t mine, const AbortToken& abort) {
+  in_.reserve(sizeof(std::uint64_t));
+  out_.reserve(sizeof(std::uint64_t));
+  std::uint64_t value = mine;
+  std::memcpy(in_.data(), &value, sizeof value);
+  const auto start = [&](MPI_Request* request) {
+    return MPI_Iallreduce(in_.data(), out_.data(), 1, MPI_UINT64_T, MPI_MAX, communicator_,
+                          request);
+  };
+  RONDE_RETURN_IF_ERROR(complete(start, abort));
+  std::memcpy(&value, out_.data(), sizeof value);
+  return static_cast<std::size_t>(value);
+}
+
+Status MpiCollectives::alltoall(const Work& work, const AbortToken& abort) {
+  const std::size_t step = kPieceBytes / static_cast<std::size_t>(size_);
+  const Segment& data = work.segments.front();
+  const std::size_t sent =
+      std::accumulate(work.send_bytes.begin(), work.send_bytes.end(), std::size_t{0});
+  std::vector<std::byte> copy;  // in place, later rounds would read what earlier ones wrote
+  const std::byte* input = data.in;
+  if (input != nullptr && input == data.out) {
+    copy.assign(input, input + sent);
+    input = copy.data();
+  }
+  RONDE_ASSIGN_OR_RETURN(const std::size_t longest, agree_maximum(largest(work.send_bytes), abort));
+  for (std::size_t done = 0; done < longest; done += step) {
+    const Round out(work.send_bytes, done, step);
+    const Round in(work.recv_bytes, done, step);
+    in_.reserve(out.total);
+    out_.reserve(in.total);
+    pack(out, input, in_.first(out.total));
+    const auto start = [&](MPI_Request* request) {
+      return MPI_Ialltoallv(in_.data(), out.counts.data(), out.offsets.data(), MPI_BYTE,
+                            out_.data(), in.counts.data(), in.offsets.data(), MPI_BYTE,
+                            communicator_, request);
+    };
+    RONDE_RETURN_IF_ERROR(complete(start, abort));
+    unpack(in, out_.first(in.total), data.out);
+  }
+  return {};
+}
+
+}  // namespace ronde::mpi

@@ -1,0 +1,56 @@
+// The one MPI of this process: whether it runs, who ends it, and whose turn it is to call it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/base/status.h"
+
+namespace ronde::mpi {
+
+/// MPI itself is global to a process, initialised and finalised once: so is this object, which
+/// lives until the process ends. Threads: any.
+class Library {
+ public:
+  static Library& instance();
+
+  /// Whether MPI could serve `ranks` ranks: ok, or why not. Never initialises it.
+  Status viable(int ranks);
+
+  /// Initialises MPI unless somebody has. Errors: kUnavailable.
+  Status start() RONDE_EXCLUDES(mutex_);
+
+  /// Keeps memory that MPI may still write to or read from, until the process ends; MPI is not
+  /// finalised then, as that would wait for messages which never come.
+  void abandon(std::unique_ptr<std::byte[]> memory) RONDE_EXCLUDES(mutex_);
+
+  /// Takes turns calling MPI where its thread level demands it, for a scope.
+  class Turn {
+   public:
+    Turn() RONDE_NO_THREAD_SAFETY_ANALYSIS;
+    ~Turn() RONDE_NO_THREAD_SAFETY_ANALYSIS;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Library& library_;
+  };
+
+ private:
+  Library() = default;
+  static void finalize();
+
+  bool serialized_ = false;  // set by start(), before any turn is taken
+  Mutex turn_;
+  Mutex mutex_;
+  bool started_ RONDE_GUARDED_BY(mutex_) = false;
+  int owner_pid_ RONDE_GUARDED_BY(mutex_) = 0;  // 0 where the program initialised MPI
+  std::vector<std::unique_ptr<std::byte[]>> abandoned_ RONDE_GUARDED_BY(mutex_);
+};
+
+/// The error that MPI's return code stands for; MPI_SUCCESS is ok.
+Status status_of(int code, const char* call);
+
+}  // namespace ronde::mpi

@@ -1,0 +1,80 @@
+// Learns within a fraction of a millisecond that a rank of this host died.
+//
+// Each rank's watch thread holds a robust futex in the host segment: the `owner` word holds its
+// thread id, and the thread's robust list (set_robust_list(2)) names the word. When the process
+// ends in any way, the kernel, before it frees any memory, sets FUTEX_OWNER_DIED in the word and
+// wakes one that waits on it. The ranks of a host watch in a ring: each waits on the word of the
+// next present rank. Who finds a death marks it in the segment, rouses all other watch threads and
+// sleepers, and watches the one after. A rank that leaves on purpose says so before it gives its
+// word back.
+//
+// To rouse a watch thread, FUTEX_WAITERS is cleared in the word it waits on, then the word is
+// woken: a thread about to sleep finds the word changed, so no wake-up is lost.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "backends/net/host_segment.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// Tells all ranks of the segment that somebody's presence changed, and wakes their sleepers.
+void announce_news(const HostSegment& segment) noexcept;
+
+/// Called in the watch thread for each rank that died, once. `found_here`: this rank was the first
+/// to know.
+using OnDeath = std::function<void(int rank, bool found_here)>;
+
+/// The watch of one rank: a thread from start() to stop().
+class DeathWatch {
+ public:
+  /// `segment` outlives this.
+  DeathWatch(const HostSegment& segment, int rank) noexcept;
+  ~DeathWatch();
+  DeathWatch(const DeathWatch&) = delete;
+  DeathWatch& operator=(const DeathWatch&) = delete;
+
+  /// Takes this rank's word: from now on its death shows. Blocks until the thread has it.
+  /// Errors: kUnsupported where the kernel has no robust futexes.
+  Status start();
+
+  /// Begins to watch the others; only once all of them have started. `on_death` may be empty.
+  void begin_watching(OnDeath on_death);
+
+  /// Gives the word back and ends the thread. Idempotent; does nothing in a forked child.
+  void stop() noexcept;
+
+ private:
+  enum class State : std::uint32_t { kStarting, kHolding, kWatching, kFailed };
+
+  void run() noexcept;
+  void set_state(State state) noexcept;
+  void await_watching() noexcept;
+  [[nodiscard]] int next_present(int after) const noexcept;
+  void watch(int rank) noexcept;
+  void watch_once(int rank) noexcept;
+  void found_dead(int rank) noexcept;
+  void look_for_deaths() noexcept;
+  void rouse_all() const noexcept;
+  void report(int rank, bool found_here) noexcept;
+
+  const HostSegment& segment_;
+  const int rank_;
+  const pid_t process_;
+  FutexWord state_{static_cast<std::uint32_t>(State::kStarting)};
+  std::atomic<bool> stopping_{false};
+  // Set before the state says kWatching; then the watch thread's.
+  OnDeath on_death_;
+  std::vector<bool> reported_;
+  std::uint32_t seen_news_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace ronde::net

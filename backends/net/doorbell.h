@@ -1,0 +1,59 @@
+// How one process is told that there is something to poll, and how it sleeps until then.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "backends/net/futex.h"
+#include "core/base/clock.h"
+#include "core/ports/control_channel.h"
+
+namespace ronde::net {
+
+/// The words of one process's doorbell, in memory that its peers share. Zeros are a good start.
+///
+/// No wake-up is lost: a peer publishes (a sequentially consistent store), then reads `attention`;
+/// the owner stores `attention`, then looks once more for what was published (sequentially
+/// consistent loads, all of them: a fence would be invisible to ThreadSanitizer). At least one sees
+/// the other. The same holds between `words` and `sleepers`.
+struct alignas(64) DoorbellWords {
+  FutexWord attention;                ///< 0: somebody polls; 1 + Sleeper: whom to wake.
+  std::array<FutexWord, 2> words;     ///< Counts wake-ups, by Sleeper; what wait() sleeps on.
+  std::array<FutexWord, 2> sleepers;  ///< Threads in wait(), by Sleeper: 0 spares the system call.
+};
+
+/// Acts on a DoorbellWords. Threads: any, but for mark_polling and prepare (the polling thread).
+class Doorbell {
+ public:
+  explicit Doorbell(DoorbellWords& words) noexcept : words_(words) {}
+
+  /// Says that the owner polls, so that nobody need wake it; but for the first call after
+  /// prepare(), which is the owner's last look before it sleeps.
+  void mark_polling() noexcept {
+    if (prepared_) {
+      prepared_ = false;
+    } else if (words_.attention.load(std::memory_order_relaxed) != 0) {
+      words_.attention.store(0, std::memory_order_relaxed);
+    }
+  }
+
+  /// Names the thread to be woken from now on; returns the ticket for wait().
+  std::uint32_t prepare(Sleeper who) noexcept;
+
+  /// Sleeps until a wake-up since the ticket was taken, or the deadline.
+  void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept;
+
+  /// Wakes `who`, or makes its next wait() with an older ticket return.
+  void wake(Sleeper who) noexcept;
+
+  /// Wakes whoever the owner named, once; nothing while it polls. Called by peers that have
+  /// published something.
+  void ring() noexcept;
+
+ private:
+  DoorbellWords& words_;
+  bool prepared_ = false;  // polling thread only
+};
+
+}  // namespace ronde::net

@@ -1,0 +1,77 @@
+// The memory that the ranks of one host share for control: a memfd, so that nothing is left behind
+// however they end. Pages that nobody touches cost nothing.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backends/net/doorbell.h"
+#include "backends/net/ring.h"
+#include "backends/net/socket.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+inline constexpr int kMaxLocalRanks = 256;
+inline constexpr std::size_t kRingBytes = std::size_t{64} << 10;
+
+/// Where a rank is in its life.
+enum class Presence : std::uint32_t { kPresent = 0, kLeft = 1, kDied = 2 };
+
+/// What peers tell one rank: one cache line, all that its idle poll reads.
+struct alignas(64) Inbox {
+  std::array<std::atomic<std::uint64_t>, kMaxLocalRanks / 64> senders;  ///< Bit i: look at ring i.
+  FutexWord news;  ///< Counts changes of anybody's presence.
+};
+
+/// What peers watch of one rank.
+struct alignas(64) LifeWords {
+  FutexWord owner;  ///< Robust futex, held by the rank's death watch; see death_watch.h.
+  std::atomic<std::uint32_t> presence;
+};
+
+struct RankSlot {
+  Inbox inbox;
+  DoorbellWords doorbell;
+  LifeWords life;
+};
+
+/// The mapped segment. Threads: any; the words inside are atomic.
+class HostSegment {
+ public:
+  /// Makes one for `ranks` ranks of this host, to be passed on by fd(). Errors:
+  /// kResourceExhausted, kInvalidArgument (more than kMaxLocalRanks).
+  static Result<std::unique_ptr<HostSegment>> create(int ranks);
+
+  /// Maps one that a peer made. Errors: kInvalidArgument where it is not for `ranks` ranks.
+  static Result<std::unique_ptr<HostSegment>> attach(Fd fd, int ranks);
+
+  ~HostSegment();
+  HostSegment(const HostSegment&) = delete;
+  HostSegment& operator=(const HostSegment&) = delete;
+
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+  [[nodiscard]] RankSlot& slot(int rank) const noexcept;
+  [[nodiscard]] RingHeader& ring(int from, int to) const noexcept;
+  [[nodiscard]] std::span<std::byte> ring_data(int from, int to) const noexcept;
+
+  /// The memfd, until release_fd().
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  void release_fd() noexcept { fd_.reset(); }
+
+ private:
+  HostSegment(Fd fd, std::byte* base, int ranks) noexcept
+      : fd_(std::move(fd)), base_(base), ranks_(ranks) {}
+  static Result<std::unique_ptr<HostSegment>> map(Fd fd, int ranks);
+  [[nodiscard]] std::size_t pair(int from, int to) const noexcept;
+
+  Fd fd_;
+  std::byte* base_;
+  int ranks_;
+};
+
+}  // namespace ronde::net

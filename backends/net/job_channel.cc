@@ -1,0 +1,150 @@
+#include "backends/net/job_channel.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace ronde::net {
+namespace {
+
+std::vector<int> positions(const Topology& topology, const std::vector<int>& local) {
+  std::vector<int> result(static_cast<std::size_t>(topology.size()), -1);
+  for (std::size_t i = 0; i < local.size(); ++i) {
+    result[static_cast<std::size_t>(local[i])] = static_cast<int>(i);
+  }
+  return result;
+}
+
+}  // namespace
+
+JobChannel::JobChannel(JobChannelArgs args)
+    : topology_(std::move(args.topology)),
+      local_ranks_(topology_.host_ranks(topology_.rank)),
+      position_(positions(topology_, local_ranks_)),
+      local_(std::move(args.local)),
+      local_events_{[this](int from, std::span<const std::byte> frame) {
+                      sink_->on_frame(local_ranks_[static_cast<std::size_t>(from)], frame);
+                    },
+                    [this](int rank, Presence how) {
+                      const int lost = local_ranks_[static_cast<std::size_t>(rank)];
+                      lose(lost, how == Presence::kLeft ? Loss::kLeft : Loss::kDied);
+                    }},
+      link_events_{[this](int from, std::span<const std::byte> frame) {
+                     if (!is_lost(from)) sink_->on_frame(from, frame);
+                   },
+                   [this](int rank, Loss how) { lose(rank, how); }},
+      link_timeout_(args.link_timeout),
+      abort_(std::move(args.abort)),
+      lost_(static_cast<std::size_t>(topology_.size())) {
+  if (!args.links.empty()) {
+    Doorbell& doorbell = local_->doorbell();
+    const auto rank_lost = [this, &doorbell](int rank, Loss how) {
+      abort(rank, how);
+      doorbell.wake(Sleeper::kBackground);
+      doorbell.wake(Sleeper::kCaller);
+    };
+    links_ = std::make_unique<TcpLinks>(std::move(args.links), link_timeout_,
+                                        LinkHooks{[&doorbell] { doorbell.ring(); }, rank_lost});
+  }
+  local_->begin_watching([this](int position, bool found_here) {
+    const int rank = local_ranks_[static_cast<std::size_t>(position)];
+    abort(rank, Loss::kDied);
+    // Its own connections to other hosts close only once the kernel has freed its memory.
+    if (found_here && links_ != nullptr) links_->tell_died(rank);
+  });
+}
+
+JobChannel::~JobChannel() { close(); }
+
+bool JobChannel::is_peer(int rank) const noexcept {
+  return rank >= 0 && rank < topology_.size() && rank != topology_.rank;
+}
+
+bool JobChannel::is_lost(int rank) const noexcept {
+  return !lost_[static_cast<std::size_t>(rank)].ok();
+}
+
+Status JobChannel::describe_loss(int rank, Loss how) const {
+  const PeerInfo& peer = topology_.peers[static_cast<std::size_t>(rank)];
+  const auto what = [&]() -> std::string {
+    switch (how) {
+      case Loss::kLeft:
+        return "has left the job";
+      case Loss::kDied:
+        return "died";
+      case Loss::kClosed:
+        return "died or was cut off: its connection closed";
+      case Loss::kSilent:
+        break;
+    }
+    return fmt::format("cannot be reached: nothing was heard of it for {:.3g} s",
+                       std::chrono::duration<double>(link_timeout_).count());
+  }();
+  return Status(Code::kRankFailure,
+                fmt::format("rank {} (pid {} on {}) {}", rank, peer.pid, peer.host_name, what))
+      .about({rank, peer.host_name, peer.pid});
+}
+
+void JobChannel::lose(int rank, Loss how) {
+  if (!is_peer(rank) || is_lost(rank)) return;
+  const Status reason = describe_loss(rank, how);
+  lost_[static_cast<std::size_t>(rank)] = reason;
+  if (how == Loss::kLeft) {
+    sink_->on_peer_left(rank, reason);
+  } else {
+    sink_->on_peer_lost(rank, reason);
+  }
+}
+
+/// Threads: any.
+void JobChannel::abort(int rank, Loss how) const {
+  if (abort_ != nullptr && how != Loss::kLeft && is_peer(rank)) {
+    abort_->abort(describe_loss(rank, how));
+  }
+}
+
+Status JobChannel::send(int to, std::span<const std::byte> frame) {
+  if (!is_peer(to)) {
+    return {Code::kInvalidArgument, fmt::format("no frames can be sent to rank {}", to)};
+  }
+  if (frame.size() > kMaxFrameBytes) {
+    return {Code::kInvalidArgument, fmt::format("a frame of {} bytes; at most {} are allowed",
+                                                frame.size(), kMaxFrameBytes)};
+  }
+  if (closed_.load(std::memory_order_relaxed)) return {Code::kAborted, "the channel is closed"};
+  RONDE_RETURN_IF_ERROR(lost_[static_cast<std::size_t>(to)]);
+  const int position = position_[static_cast<std::size_t>(to)];
+  if (position >= 0) {
+    local_->send(position, frame);
+  } else {
+    links_->send(to, frame);
+  }
+  return {};
+}
+
+bool JobChannel::poll(ChannelSink& sink) {
+  if (closed_.load(std::memory_order_relaxed)) return false;
+  sink_ = &sink;
+  bool delivered = local_->poll(local_events_);
+  if (links_ != nullptr) delivered = links_->poll(link_events_) || delivered;
+  return delivered;
+}
+
+std::uint32_t JobChannel::prepare_wait(Sleeper who) noexcept {
+  return local_->doorbell().prepare(who);
+}
+
+void JobChannel::wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept {
+  if (closed_.load(std::memory_order_seq_cst)) return;
+  local_->doorbell().wait(who, ticket, deadline);
+}
+
+void JobChannel::close() noexcept {
+  if (closed_.exchange(true, std::memory_order_seq_cst)) return;
+  local_->close();
+  if (links_ != nullptr) links_->close();
+  wake(Sleeper::kBackground);
+  wake(Sleeper::kCaller);
+}
+
+}  // namespace ronde::net

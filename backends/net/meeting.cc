@@ -1,0 +1,253 @@
+#include "backends/net/meeting.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <thread>
+
+#include "backends/net/wire.h"
+#include "core/base/bytes.h"
+#include "core/base/log.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr std::chrono::seconds kVerdictLimit{2};  // for a guest to take the verdict
+constexpr std::chrono::microseconds kFirstRetry{100};
+constexpr std::chrono::milliseconds kLongestRetry{20};
+constexpr std::chrono::milliseconds kLongestLocalRetry{2};  // nobody listens yet: a cheap call
+
+std::string encode_verdict(const Status& status, const Roster& roster) {
+  WireWriter writer;
+  writer.number(static_cast<std::uint32_t>(status.code())).text(status.message());
+  writer.number(static_cast<std::uint32_t>(roster.size()));
+  for (const auto& [rank, who] : roster) {
+    writer.number(static_cast<std::uint32_t>(rank)).text(who.version).text(who.host_name);
+    writer.text(who.host_identity).text(who.address).number(static_cast<std::uint32_t>(who.pid));
+  }
+  return writer.take();
+}
+
+Result<Roster> decode_verdict(std::string_view bytes) {
+  WireReader reader(bytes);
+  const auto code = static_cast<Code>(reader.number());
+  std::string message = reader.text();
+  const std::uint32_t count = reader.number();
+  Roster roster;
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    Introduction& who = roster[static_cast<int>(reader.number())];
+    who.version = reader.text();
+    who.host_name = reader.text();
+    who.host_identity = reader.text();
+    who.address = reader.text();
+    who.pid = static_cast<int>(reader.number());
+  }
+  if (!reader.finished() || code > Code::kInternal) {
+    return Status(Code::kInternal, "the host of the meeting sent a malformed verdict");
+  }
+  if (code != Code::kOk) return Status(code, std::move(message));
+  return roster;
+}
+
+/// The host's view of those that have come.
+class Assembly {
+ public:
+  explicit Assembly(const HostArgs& args)
+      : args_(args), missing_(args.guests.begin(), args.guests.end()) {}
+
+  Status gather() {
+    while (!missing_.empty()) {
+      auto event = args_.gate->next(args_.deadline);
+      if (!event.ok()) return event.status();
+      RONDE_RETURN_IF_ERROR(handle(std::move(*event)));
+    }
+    return {};
+  }
+
+  /// Best effort: a guest that does not take it finds the connection closed.
+  void tell_all(const std::string& verdict) const {
+    const TimePoint deadline = now() + kVerdictLimit;
+    for (const auto& [rank, guest] : guests_) {
+      (void)send_message(guest.socket.get(), verdict, deadline).ok();
+    }
+  }
+
+  [[nodiscard]] Roster roster() const {
+    Roster roster;
+    roster[args_.party->rank] = args_.party->self;
+    for (const auto& [rank, guest] : guests_) roster[rank] = guest.who;
+    return roster;
+  }
+
+ private:
+  struct Guest {
+    Fd socket;
+    Introduction who;
+  };
+
+  Status handle(GateEvent event) {
+    switch (event.kind) {
+      case GateEvent::Kind::kAdmitted:
+        return seat(std::move(event));
+      case GateEvent::Kind::kReadable:
+        return hear(event.rank);
+      case GateEvent::Kind::kTimeout:
+        break;
+    }
+    return {
+        Code::kTimeout,
+        fmt::format("{} of {} ranks did not come in time: rank{} {}", missing_.size(),
+                    args_.party->size, missing_.size() == 1 ? "" : "s", fmt::join(missing_, ", "))};
+  }
+
+  Status seat(GateEvent event) {
+    const auto [it, fresh] =
+        guests_.try_emplace(event.rank, Guest{std::move(event.socket), event.peer});
+    if (!fresh) {
+      return {Code::kInvalidArgument,
+              fmt::format("two processes say they are rank {}: pid {} on {} and pid {} on {}",
+                          event.rank, it->second.who.pid, it->second.who.host_name, event.peer.pid,
+                          event.peer.host_name)};
+    }
+    if (std::find(args_.guests.begin(), args_.guests.end(), event.rank) == args_.guests.end()) {
+      return {Code::kInvalidArgument,
+              fmt::format("{} does not belong here", describe(event.rank, event.peer))};
+    }
+    args_.gate->watch(event.rank, it->second.socket.get());
+    if (args_.passed_fd < 0) {
+      missing_.erase(event.rank);
+      return {};
+    }
+    return send_descriptor(it->second.socket.get(), args_.passed_fd, now() + kHandshakeLimit);
+  }
+
+  /// A guest acknowledges, or is gone.
+  Status hear(int rank) {
+    const Guest& guest = guests_.at(rank);
+    std::array<std::byte, 1> byte{};
+    if (args_.passed_fd >= 0 && missing_.contains(rank) &&
+        recv_all(guest.socket.get(), byte, now()).ok()) {
+      missing_.erase(rank);
+      return {};
+    }
+    return Status(Code::kRankFailure, fmt::format("{} went away while the ranks were meeting",
+                                                  describe(rank, guest.who)))
+        .about({rank, guest.who.host_name, guest.who.pid});
+  }
+
+  const HostArgs& args_;
+  std::set<int> missing_;
+  std::map<int, Guest> guests_;
+};
+
+/// Runs one handshake, blocking.
+Status shake_hands(int fd, Handshake& handshake, TimePoint deadline) {
+  RONDE_RETURN_IF_ERROR(handshake.start());
+  std::vector<std::byte> input;
+  while (true) {
+    RONDE_RETURN_IF_ERROR(send_all(fd, as_bytes(handshake.take_output()), deadline));
+    if (handshake.wants() == 0) return {};
+    input.resize(handshake.wants());
+    RONDE_RETURN_IF_ERROR(recv_all(fd, input, deadline));
+    RONDE_RETURN_IF_ERROR(handshake.consume(input));
+  }
+}
+
+/// Reads the greeting and settles on the secret.
+Status read_greeting(int fd, std::optional<Secret>& secret, TimePoint deadline) {
+  if (!same_user(fd)) return {Code::kUnavailable, "another user's process answers there"};
+  std::array<std::byte, kGreetingBytes> greeting{};
+  RONDE_RETURN_IF_ERROR(recv_all(fd, greeting, deadline));
+  if (secret) return {};
+  if (greeting[0] != std::byte{1}) {
+    return {Code::kInvalidArgument,
+            "the other ranks have a secret but this one has none: set RONDE_SECRET_FILE (or "
+            "RONDE_SECRET_FD) alike on all ranks"};
+  }
+  secret = Secret(std::span(greeting).subspan<1>());
+  return {};
+}
+
+Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpoint) {
+  auto socket = start_connect(endpoint);
+  if (!socket.ok()) return socket.status();
+  const TimePoint deadline = std::min(args.deadline, now() + kHandshakeLimit);
+  if (!wait_for(socket->get(), POLLOUT, deadline)) return Status(Code::kTimeout, "no answer");
+  RONDE_RETURN_IF_ERROR(connect_result(socket->get()));
+  std::optional<Secret> secret = args.secret;
+  if (args.greeted) RONDE_RETURN_IF_ERROR(read_greeting(socket->get(), secret, deadline));
+  RONDE_ASSIGN_OR_RETURN(args.party->keys, Keys::derive(*secret));
+  Handshake handshake(*args.party, Handshake::Role::kDialer, args.host_rank);
+  RONDE_RETURN_IF_ERROR(shake_hands(socket->get(), handshake, deadline));
+  return HostConnection{std::move(*socket), handshake.peer(), *secret};
+}
+
+bool hopeless(Code code) {
+  return code == Code::kVersionMismatch || code == Code::kInvalidArgument;
+}
+
+}  // namespace
+
+std::string describe(int rank, const Introduction& who) {
+  return fmt::format("rank {} (pid {} on {})", rank, who.pid, who.host_name);
+}
+
+std::string make_greeting(const std::optional<Secret>& handed_over) {
+  std::string greeting(kGreetingBytes, '\0');
+  if (!handed_over) return greeting;
+  greeting[0] = 1;
+  const std::string_view bytes = as_text(handed_over->bytes());
+  std::copy(bytes.begin(), bytes.end(), greeting.begin() + 1);
+  return greeting;
+}
+
+Result<Roster> host_meeting(const HostArgs& args) {
+  Assembly assembly(args);
+  const Status status = assembly.gather();
+  if (!status.ok()) {
+    assembly.tell_all(encode_verdict(status, {}));
+    return status;
+  }
+  Roster roster = assembly.roster();
+  assembly.tell_all(encode_verdict(status, roster));
+  return roster;
+}
+
+Result<HostConnection> reach_host(const GuestArgs& args) {
+  Duration pause = kFirstRetry;
+  std::string failure = "no address";
+  for (std::size_t attempt = 0;; ++attempt) {
+    const Endpoint& endpoint = args.endpoints[attempt % args.endpoints.size()];
+    auto connection = try_to_reach(args, endpoint);
+    if (connection.ok() || hopeless(connection.status().code())) return connection;
+    failure = fmt::format("{}: {}", endpoint.text(), connection.status().message());
+    if (now() + pause >= args.deadline) break;
+    std::this_thread::sleep_for(pause);
+    pause = std::min<Duration>(2 * pause, args.greeted ? kLongestLocalRetry : kLongestRetry);
+  }
+  return Status(Code::kTimeout, fmt::format("rank {} could not reach rank {} at {}",
+                                            args.party->rank, args.host_rank, failure));
+}
+
+void acknowledge(int socket) {
+  const Status sent = send_all(socket, as_bytes("A"), now() + kVerdictLimit);
+  if (!sent.ok()) log(LogLevel::kDebug, "control channel: {}", sent.message());
+}
+
+Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,
+                             TimePoint deadline) {
+  const std::size_t limit =
+      (std::size_t{64} << 10) + static_cast<std::size_t>(args.party->size) * kMaxIntroductionBytes;
+  auto bytes = recv_message(connection.socket.get(), limit, deadline);
+  if (bytes.ok()) return decode_verdict(*bytes);
+  return Status(Code::kRankFailure,
+                fmt::format("{} went away while the ranks were meeting: {}",
+                            describe(args.host_rank, connection.host), bytes.status().message()))
+      .about({args.host_rank, connection.host.host_name, connection.host.pid});
+}
+
+}  // namespace ronde::net

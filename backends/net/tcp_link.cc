@@ -1,0 +1,165 @@
+#include "backends/net/tcp_link.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <asio/buffer.hpp>
+#include <asio/post.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "core/ports/control_channel.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr std::size_t kHeaderBytes = 8;
+
+std::vector<std::byte> encode(LinkMessage kind, std::span<const std::byte> bytes) {
+  std::vector<std::byte> message(kHeaderBytes + bytes.size());
+  for (std::size_t i = 0; i < 4; ++i) {
+    message[i] = static_cast<std::byte>((bytes.size() >> (8 * i)) & 255);
+  }
+  message[4] = static_cast<std::byte>(kind);
+  std::copy(bytes.begin(), bytes.end(), message.begin() + kHeaderBytes);
+  return message;
+}
+
+std::size_t decode_length(std::span<const std::byte> header) {
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < 4; ++i) length |= std::to_integer<std::size_t>(header[i]) << (8 * i);
+  return length;
+}
+
+asio::ip::tcp protocol_of(int fd) {
+  const auto endpoint = local_endpoint(fd);
+  const bool v6 = endpoint.ok() && endpoint->family() == AF_INET6;
+  return v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
+}
+
+}  // namespace
+
+TcpLink::TcpLink(asio::io_context& io, Link link, const LinkSink& sink)
+    : rank_(link.rank),
+      sink_(sink),
+      io_(io),
+      socket_(io),
+      fd_(link.socket.release()),
+      last_heard_(now()),
+      input_(kReadBytes) {
+  asio::error_code error;
+  socket_.assign(protocol_of(fd_), fd_, error);
+  socket_.non_blocking(true, error);
+}
+
+void TcpLink::set_timeout(Duration timeout) {
+  const auto ms =
+      static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
+  ::setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+}
+
+void TcpLink::send(LinkMessage kind, std::span<const std::byte> bytes) {
+  const MutexLock lock(mutex_);
+  if (closed_) return;
+  queue_.push_back(encode(kind, bytes));
+  if (flushing_) return;
+  if (write_queue()) return;
+  flushing_ = true;
+  asio::post(io_, [this] { flush_later(); });
+}
+
+/// True where nothing is left. A broken connection also leaves nothing: the reading side tells.
+bool TcpLink::write_queue() {
+  while (!queue_.empty()) {
+    const auto left = std::span<const std::byte>(queue_.front()).subspan(front_done_);
+    const ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (sent < 0) {
+      queue_.clear();
+      front_done_ = 0;
+      return true;
+    }
+    front_done_ += static_cast<std::size_t>(sent);
+    if (front_done_ < queue_.front().size()) continue;
+    queue_.pop_front();
+    front_done_ = 0;
+  }
+  return true;
+}
+
+void TcpLink::flush_later() {
+  if (ended_) return;
+  socket_.async_wait(asio::socket_base::wait_write, [this](const asio::error_code& error) {
+    if (!error) flush();
+  });
+}
+
+void TcpLink::flush() {
+  const MutexLock lock(mutex_);
+  if (closed_) return;
+  flushing_ = !write_queue();
+  if (flushing_) flush_later();
+}
+
+void TcpLink::read_more() {
+  if (ended_) return;
+  const auto room = asio::buffer(input_.data() + input_used_, input_.size() - input_used_);
+  socket_.async_read_some(room, [this](const asio::error_code& error, std::size_t bytes) {
+    if (ended_) return;
+    if (error) return end(Loss::kClosed);
+    on_read(bytes);
+  });
+}
+
+void TcpLink::on_read(std::size_t bytes) {
+  last_heard_ = now();
+  input_used_ += bytes;
+  if (take_messages()) read_more();
+}
+
+/// False once the link has ended.
+bool TcpLink::take_messages() {
+  std::size_t done = 0;
+  std::size_t needed = kReadBytes;
+  while (input_used_ - done >= kHeaderBytes) {
+    const auto rest = std::span<const std::byte>(input_).subspan(done, input_used_ - done);
+    const std::size_t length = decode_length(rest);
+    if (length > kMaxFrameBytes) return end(Loss::kClosed), false;
+    if (rest.size() < kHeaderBytes + length) {
+      needed = std::max(needed, kHeaderBytes + length);
+      break;
+    }
+    const auto kind = static_cast<LinkMessage>(rest[4]);
+    if (!take_message(kind, rest.subspan(kHeaderBytes, length))) return false;
+    done += kHeaderBytes + length;
+  }
+  std::memmove(input_.data(), input_.data() + done, input_used_ - done);
+  input_used_ -= done;
+  if (input_.size() < needed) input_.resize(needed);
+  return true;
+}
+
+bool TcpLink::take_message(LinkMessage kind, std::span<const std::byte> bytes) {
+  if (kind == LinkMessage::kGoodbye) return end(Loss::kLeft), false;
+  if (kind != LinkMessage::kHeartbeat) sink_.on_message(rank_, kind, bytes);
+  return true;
+}
+
+void TcpLink::end(Loss how) {
+  if (ended_) return;
+  ended_ = true;
+  {
+    const MutexLock lock(mutex_);
+    closed_ = true;
+    queue_.clear();
+    asio::error_code error;
+    socket_.close(error);
+  }
+  sink_.on_end(rank_, how);
+}
+
+}  // namespace ronde::net

@@ -1,0 +1,224 @@
+#include "backends/net/tcp_links.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "backends/net/tcp_link.h"
+#include "backends/net/wire.h"
+#include "core/base/bytes.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr std::chrono::seconds kGoodbyeLimit{1};
+
+/// One thing that poll() delivers.
+struct Item {
+  int rank = -1;
+  std::optional<Loss> loss;
+  std::vector<std::byte> frame;
+};
+
+}  // namespace
+
+class TcpLinks::Impl {
+ public:
+  Impl(std::vector<Link> links, Duration timeout, LinkHooks hooks);
+  ~Impl();
+
+  void send(int to, LinkMessage kind, std::span<const std::byte> bytes);
+  void tell_all(LinkMessage kind, std::span<const std::byte> bytes);
+  bool deliver(const LinkEvents& events) RONDE_EXCLUDES(mutex_);
+  void close() noexcept RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] const std::atomic<bool>& arrived() const noexcept { return arrived_; }
+  [[nodiscard]] pid_t process() const noexcept { return process_; }
+
+ private:
+  void run() noexcept;
+  void on_message(int from, LinkMessage kind, std::span<const std::byte> bytes);
+  void on_end(int rank, Loss how) RONDE_EXCLUDES(mutex_);
+  void put(Item item) RONDE_EXCLUDES(mutex_);
+  void arm_timer();
+  void on_timer();
+
+  const pid_t process_ = ::getpid();
+  const Duration timeout_;
+  const LinkHooks hooks_;
+  const LinkSink sink_;
+  asio::io_context io_{1};
+  std::map<int, std::unique_ptr<TcpLink>> links_;  // fixed after construction
+  std::atomic<bool> arrived_{false};
+  // I/O thread only.
+  asio::steady_timer timer_{io_};
+  TimePoint last_tick_ = now();
+  // Guarded.
+  Mutex mutex_;
+  CondVar all_ended_;
+  std::vector<Item> items_ RONDE_GUARDED_BY(mutex_);
+  std::size_t open_ RONDE_GUARDED_BY(mutex_);
+  bool closed_ = false;  // the closing thread
+  std::thread thread_;
+};
+
+TcpLinks::Impl::Impl(std::vector<Link> links, Duration timeout, LinkHooks hooks)
+    : timeout_(timeout),
+      hooks_(std::move(hooks)),
+      sink_{[this](int from, LinkMessage kind, std::span<const std::byte> bytes) {
+              on_message(from, kind, bytes);
+            },
+            [this](int rank, Loss how) { on_end(rank, how); }},
+      open_(links.size()) {
+  for (Link& link : links) {
+    const int rank = link.rank;
+    auto made = std::make_unique<TcpLink>(io_, std::move(link), sink_);
+    if (timeout_ > Duration::zero()) made->set_timeout(timeout_);
+    made->start();
+    links_.emplace(rank, std::move(made));
+  }
+  if (timeout_ > Duration::zero()) arm_timer();
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+TcpLinks::Impl::~Impl() { close(); }
+
+void TcpLinks::Impl::run() noexcept {
+  const auto work = asio::make_work_guard(io_);
+  io_.run();
+}
+
+void TcpLinks::Impl::arm_timer() {
+  timer_.expires_after(timeout_ / 4);
+  timer_.async_wait([this](const asio::error_code& error) {
+    if (!error) on_timer();
+  });
+}
+
+void TcpLinks::Impl::on_timer() {
+  const TimePoint time = now();
+  // Where we ourselves did not run (a stopped process, a suspended machine), the peers are not to
+  // blame for what we did not hear.
+  const bool we_were_frozen = time - last_tick_ > timeout_ / 2;
+  last_tick_ = time;
+  for (const auto& [rank, link] : links_) {
+    if (link->ended()) continue;
+    if (we_were_frozen) link->forgive_silence(time);
+    if (time - link->last_heard() > timeout_) {
+      link->end(Loss::kSilent);
+    } else {
+      link->send(LinkMessage::kHeartbeat, {});
+    }
+  }
+  arm_timer();
+}
+
+void TcpLinks::Impl::put(Item item) {
+  {
+    const MutexLock lock(mutex_);
+    items_.push_back(std::move(item));
+  }
+  // Sequentially consistent: comes before the hook reads who is to be woken.
+  arrived_.store(true, std::memory_order_seq_cst);
+}
+
+void TcpLinks::Impl::on_message(int from, LinkMessage kind, std::span<const std::byte> bytes) {
+  if (kind == LinkMessage::kFrame) {
+    put({from, std::nullopt, {bytes.begin(), bytes.end()}});
+    hooks_.frame_arrived();
+    return;
+  }
+  WireReader reader(as_text(bytes));
+  const int dead = static_cast<int>(reader.number());
+  if (kind != LinkMessage::kDied || !reader.finished()) return;
+  put({dead, Loss::kDied, {}});
+  hooks_.rank_lost(dead, Loss::kDied);
+}
+
+void TcpLinks::Impl::on_end(int rank, Loss how) {
+  put({rank, how, {}});
+  {
+    const MutexLock lock(mutex_);
+    --open_;
+    all_ended_.notify_all();
+  }
+  hooks_.rank_lost(rank, how);
+}
+
+void TcpLinks::Impl::send(int to, LinkMessage kind, std::span<const std::byte> bytes) {
+  const auto found = links_.find(to);
+  if (found != links_.end()) found->second->send(kind, bytes);
+}
+
+void TcpLinks::Impl::tell_all(LinkMessage kind, std::span<const std::byte> bytes) {
+  for (const auto& [rank, link] : links_) link->send(kind, bytes);
+}
+
+bool TcpLinks::Impl::deliver(const LinkEvents& events) {
+  arrived_.store(false, std::memory_order_seq_cst);
+  std::vector<Item> items;
+  {
+    const MutexLock lock(mutex_);
+    items.swap(items_);
+  }
+  for (const Item& item : items) {
+    if (item.loss) {
+      events.on_lost(item.rank, *item.loss);
+    } else {
+      events.on_frame(item.rank, item.frame);
+    }
+  }
+  return !items.empty();
+}
+
+void TcpLinks::Impl::close() noexcept {
+  if (std::exchange(closed_, true)) return;
+  tell_all(LinkMessage::kGoodbye, {});
+  const TimePoint deadline = now() + kGoodbyeLimit;
+  {
+    const MutexLock lock(mutex_);
+    while (open_ != 0 && all_ended_.wait_until(mutex_, deadline)) {
+    }
+  }
+  io_.stop();
+  thread_.join();
+}
+
+TcpLinks::TcpLinks(std::vector<Link> links, Duration link_timeout, LinkHooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(links), link_timeout, std::move(hooks))),
+      arrived_(&impl_->arrived()) {}
+
+TcpLinks::~TcpLinks() {
+  // A forked child shares the parent's epoll instance: taking the sockets apart there would switch
+  // the parent deaf, so the child lets the memory be.
+  if (::getpid() != impl_->process()) (void)impl_.release();
+}
+
+void TcpLinks::send(int to, std::span<const std::byte> frame) {
+  impl_->send(to, LinkMessage::kFrame, frame);
+}
+
+void TcpLinks::tell_died(int rank) {
+  const std::string message = WireWriter().number(static_cast<std::uint32_t>(rank)).take();
+  impl_->tell_all(LinkMessage::kDied, as_bytes(message));
+}
+
+bool TcpLinks::poll_slowly(const LinkEvents& events) { return impl_->deliver(events); }
+
+void TcpLinks::close() noexcept {
+  if (::getpid() == impl_->process()) impl_->close();
+}
+
+}  // namespace ronde::net

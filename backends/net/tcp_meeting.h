@@ -1,0 +1,47 @@
+// Ranks of several hosts meet: rank 0 listens at the rendezvous, the others come to it, and all
+// learn who is where. Then each pair of ranks on different hosts is linked by one connection.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/net/handshake.h"
+#include "backends/net/meeting.h"
+#include "backends/net/secret.h"
+#include "backends/net/socket.h"
+#include "core/base/config.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// What a rank takes home from the rendezvous.
+struct RemoteJob {
+  Roster roster;   ///< Of all ranks.
+  Fd listener;     ///< Where this rank accepts links.
+  Endpoint local;  ///< Its address; good for other listeners of this rank with port 0.
+};
+
+/// Meets all ranks at config.rendezvous. `party` has keys and the purpose kRendezvous; its
+/// introduction's address is filled in. Blocks. Errors: as host_meeting and reach_host;
+/// kInvalidArgument naming RONDE_RENDEZVOUS or RONDE_NETWORK_INTERFACE.
+Result<RemoteJob> meet_across_hosts(const Config& config, Party& party, const Secret& secret);
+
+/// One connection to another rank.
+struct Link {
+  int rank = -1;
+  Fd socket;
+};
+
+/// Connects this rank with `peers`: it dials the lower ranks and accepts the higher ones.
+/// `abort_fd`, where not -1, ends it when it becomes readable. Blocks. Takes the listener.
+/// Errors: kTimeout naming ranks and the last failure; kAborted.
+struct MeshArgs {
+  const Party* party = nullptr;
+  std::vector<int> peers;              ///< Ranks, without this one.
+  std::vector<std::string> addresses;  ///< By position in `peers`; of lower ranks at least.
+  TimePoint deadline;
+  int abort_fd = -1;
+};
+Result<std::vector<Link>> make_mesh(const MeshArgs& args, Fd listener);
+
+}  // namespace ronde::net

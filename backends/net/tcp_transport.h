@@ -1,0 +1,76 @@
+// Point-to-point over one connected stream socket per peer. Each message is 8 bytes of length and
+// the data. All posted transfers move on whenever somebody waits, in both directions, so two ranks
+// that send to each other at once do not block each other.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/net/abort_waker.h"
+#include "backends/net/socket.h"
+#include "core/base/abort.h"
+#include "core/base/status.h"
+#include "core/ports/transport.h"
+
+namespace ronde::net {
+
+/// How a lost peer is named in errors.
+using PeerNames = std::vector<FailedRank>;
+
+class TcpTransport final : public Transport {
+ public:
+  /// `sockets` and `names` by rank of the group, the own socket invalid.
+  TcpTransport(int rank, std::vector<Fd> sockets, PeerNames names, AbortWaker waker);
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return static_cast<int>(peers_.size()); }
+  Result<TransferId> send(int to, std::span<const std::byte> data) override;
+  Result<TransferId> recv(int from, std::span<std::byte> data) override;
+  Status wait(TransferId id, const AbortToken& abort) override;
+
+ private:
+  using Header = std::array<std::byte, 8>;
+  struct Outgoing {
+    Header header;
+    std::span<const std::byte> data;
+    std::size_t sent = 0;  // header included
+  };
+  struct Incoming {
+    Header header{};
+    std::span<std::byte> data;
+    std::size_t received = 0;  // header included
+  };
+  struct Peer {
+    Fd socket;
+    std::deque<Outgoing> sends;
+    std::deque<Incoming> receives;
+    std::uint64_t posted_sends = 0;
+    std::uint64_t posted_receives = 0;
+    std::uint64_t done_sends = 0;  // they end in the order they were posted
+    std::uint64_t done_receives = 0;
+  };
+
+  [[nodiscard]] bool valid_peer(int rank) const noexcept;
+  [[nodiscard]] bool done(TransferId id) const noexcept;
+  Status progress(bool& moved);
+  Status progress_sends(int rank, bool& moved);
+  Status progress_receives(int rank, bool& moved);
+  Status send_some(int rank, bool& moved, bool& blocked);
+  Status receive_some(int rank, bool& moved, bool& blocked);
+  Status check_header(int rank) const;
+  [[nodiscard]] Status gone(int rank, int error) const;
+  Status sleep(const AbortToken& abort);
+
+  int rank_;
+  PeerNames names_;
+  AbortWaker waker_;
+  std::vector<Peer> peers_;
+  Status broken_;
+};
+
+}  // namespace ronde::net

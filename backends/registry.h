@@ -1,0 +1,51 @@
+// The data planes of one runtime: those that are there, and why the others are not.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ports/backend.h"
+
+namespace ronde {
+
+/// Whether `--backend auto` may pick it, or only its name does.
+enum class Choice : std::uint8_t { kAutomatic, kOnRequest };
+
+/// Holds backends in order of preference: the order in which they were added.
+/// Threads: const members from any, once filled.
+class Registry {
+ public:
+  /// Adds a backend; names must differ.
+  void add(std::unique_ptr<Backend> backend, Choice choice);
+
+  /// Remembers one that this build or machine lacks, and why.
+  void add_missing(std::string name, std::string reason);
+
+  /// The backend called `name`, or null. The registry owns it.
+  [[nodiscard]] Backend* find(std::string_view name) const noexcept;
+
+  /// The backends that `--backend wanted` may use, best first: "auto", or a name.
+  /// Errors: kUnavailable saying why one is missing; kInvalidArgument naming what is allowed.
+  [[nodiscard]] Result<std::vector<Backend*>> candidates(std::string_view wanted) const;
+
+  /// One line per backend for `group`: "shm: usable", or why not. May load modules.
+  [[nodiscard]] std::vector<std::string> describe(const GroupSpec& group) const;
+
+ private:
+  struct Entry {
+    std::string name;
+    std::unique_ptr<Backend> backend;  // null where it is missing
+    Choice choice = Choice::kOnRequest;
+    std::string missing;
+  };
+
+  const Entry* entry(std::string_view name) const noexcept;
+  std::string names() const;
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace ronde

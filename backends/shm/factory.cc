@@ -1,0 +1,156 @@
+// Opens groups: rank 0 makes the memory, the others find it through /proc, and all agree on
+// whether that worked, so that either every rank has this data plane or none.
+#include "backends/shm/factory.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/shm/group.h"
+#include "backends/shm/layout.h"
+#include "backends/shm/memory.h"
+
+namespace ronde {
+namespace shm {
+namespace {
+
+constexpr SpinLimit kSpin{50};
+constexpr int kMaxRanks = 256;  // rings grow with the square: 150 MB in all at this number
+
+/// What a rank tells the others; exchanged as bytes, since all run the same build on one host.
+struct Announcement {
+  std::uint64_t nonce = 0;
+  pid_t pid = 0;
+  int fd = -1;
+  cpu_set_t cores{};
+  char error[200] = {};  ///< Empty where all went well.
+};
+
+std::string pack(const Announcement& mine) {
+  return {reinterpret_cast<const char*>(&mine), sizeof mine};
+}
+
+Result<Announcement> unpack(const std::string& bytes) {
+  Announcement theirs;
+  if (bytes.size() != sizeof theirs) {
+    return Status(Code::kUnavailable, "shared memory: a peer announced it in another format");
+  }
+  std::memcpy(&theirs, bytes.data(), sizeof theirs);
+  theirs.error[sizeof theirs.error - 1] = '\0';
+  return theirs;
+}
+
+/// Exchanges announcements; fails where any rank announces an error, the same on all ranks.
+Result<std::vector<Announcement>> agree(Exchange& exchange, const Status& status,
+                                        Announcement mine) {
+  const std::string& message = status.message();
+  message.copy(mine.error, sizeof mine.error - 1);
+  RONDE_ASSIGN_OR_RETURN(const std::vector<std::string> all, exchange.allgather(pack(mine)));
+  std::vector<Announcement> announced;
+  for (const std::string& bytes : all) {
+    RONDE_ASSIGN_OR_RETURN(announced.emplace_back(), unpack(bytes));
+    if (announced.back().error[0] == '\0') continue;
+    return Status(Code::kUnavailable, fmt::format("rank {} of the group: {}", announced.size() - 1,
+                                                  announced.back().error));
+  }
+  return announced;
+}
+
+std::uint64_t random_nonce() {
+  std::random_device source;
+  return std::uint64_t{source()} << 32 | source();
+}
+
+/// The memory of a group while it is being set up on this rank.
+class Setup {
+ public:
+  explicit Setup(int ranks) : layout_(ranks) {}
+
+  /// Rank 0: makes the memory and fills in where it is.
+  Status create(Announcement& mine) {
+    RONDE_ASSIGN_OR_RETURN(memory_, create_memory(layout_.total_bytes()));
+    RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
+    mine.nonce = random_nonce();
+    mine.fd = memory_.get();
+    layout_.header(mapping_.data()).nonce = mine.nonce;
+    return {};
+  }
+
+  /// The others: opens what rank 0 announced.
+  Status open(const Announcement& creator) {
+    RONDE_ASSIGN_OR_RETURN(memory_, open_memory(creator.pid, creator.fd, layout_.total_bytes()));
+    RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
+    if (layout_.header(mapping_.data()).nonce == creator.nonce) return {};
+    return Status(Code::kUnavailable, "shared memory: another group's, in another pid namespace");
+  }
+
+  Mapping take() { return std::move(mapping_); }
+
+ private:
+  Layout layout_;
+  Descriptor memory_;
+  Mapping mapping_;
+};
+
+/// Spinning pays only where every rank of this host can have a core of its own. Ranks that are
+/// bound to different cores count themselves; otherwise all ranks of the host share what is there.
+SpinLimit spin_limit(const GroupSpec& group, const std::vector<Announcement>& all) {
+  cpu_set_t together = all.front().cores;
+  bool alike = true;
+  for (const Announcement& each : all) {
+    alike = alike && CPU_EQUAL(&each.cores, &all.front().cores);
+    CPU_OR(&together, &together, &each.cores);
+  }
+  const auto on_host = static_cast<int>(group.topology->host_ranks(group.ranks.front()).size());
+  const int ranks = alike ? on_host : group.size();
+  return ranks <= CPU_COUNT(&together) ? kSpin : SpinLimit::zero();
+}
+
+class ShmBackend final : public Backend {
+ public:
+  explicit ShmBackend(std::shared_ptr<const ReduceKernels> kernels)
+      : kernels_(std::move(kernels)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "shm"; }
+  [[nodiscard]] bool native_first() const noexcept override { return true; }
+
+  Status viable(const GroupSpec& group) override {
+    if (!group.on_one_host()) {
+      return Status(Code::kUnavailable, "shared memory: the ranks are on more than one host");
+    }
+    if (group.size() <= kMaxRanks) return {};
+    return Status(Code::kUnavailable,
+                  fmt::format("shared memory: {} ranks are more than {}", group.size(), kMaxRanks));
+  }
+
+  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
+    Setup setup(group.size());
+    Announcement mine;
+    mine.pid = getpid();
+    sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+    const Status created = group.rank == 0 ? setup.create(mine) : Status();
+    RONDE_ASSIGN_OR_RETURN(const std::vector<Announcement> all, agree(exchange, created, mine));
+    const Status opened = group.rank == 0 ? Status() : setup.open(all.front());
+    RONDE_RETURN_IF_ERROR(agree(exchange, opened, mine).status());
+    return std::unique_ptr<BackendGroup>(
+        std::make_unique<ShmGroup>(setup.take(), group, spin_limit(group, all), kernels_));
+  }
+
+ private:
+  const std::shared_ptr<const ReduceKernels> kernels_;
+};
+
+}  // namespace
+}  // namespace shm
+
+std::unique_ptr<Backend> create_shm_backend(std::shared_ptr<const ReduceKernels> kernels) {
+  return std::make_unique<shm::ShmBackend>(std::move(kernels));
+}
+
+}  // namespace ronde

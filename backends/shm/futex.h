@@ -1,0 +1,75 @@
+// Waiting between processes: spin for a moment, then sleep in the kernel on a word of shared
+// memory. Whoever changes the word pays for a system call only when somebody sleeps on it.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "core/base/abort.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
+
+namespace ronde::shm {
+
+/// Sleeps while `word` holds `expected`, until woken or `at_most` has passed. May return early.
+void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                std::chrono::microseconds at_most) noexcept;
+
+/// Wakes everybody who sleeps on `word`, in any process.
+void futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept;
+
+/// Tells the core that this is a spin loop.
+inline void cpu_relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// A sleep never lasts longer, so that an abort is seen within it.
+inline constexpr std::chrono::microseconds kSleepSlice{2000};
+
+/// What can end a wait early: the call's token or the group's own (which may be null).
+class Stop {
+ public:
+  Stop(const AbortToken& call, const AbortToken* group) noexcept : call_(call), group_(group) {}
+  [[nodiscard]] bool aborted() const noexcept {
+    return call_.aborted() || (group_ != nullptr && group_->aborted());
+  }
+  /// Ok, or the reason of the token that was aborted.
+  [[nodiscard]] Status status() const {
+    if (call_.aborted() || group_ == nullptr) return call_.status();
+    return group_->status();
+  }
+
+ private:
+  const AbortToken& call_;
+  const AbortToken* group_;
+};
+
+/// How long a wait spins before it sleeps; zero where the host's ranks outnumber its cores.
+using SpinLimit = std::chrono::microseconds;
+
+/// Spins until `ready()`, at most `limit`; says whether it became ready. Now and then it lets
+/// another thread run, since the scheduler may have put two ranks on one core. (Where ranks
+/// outnumber cores that is no help: a busy host gives the core to others for milliseconds.)
+template <typename Ready>
+bool spin_until(Ready ready, SpinLimit limit, const Stop& stop) {
+  if (ready()) return true;
+  if (limit == SpinLimit::zero()) return false;
+  const TimePoint deadline = now() + limit;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      cpu_relax();
+    }
+    sched_yield();
+  } while (now() < deadline && !stop.aborted());
+  return ready();
+}
+
+}  // namespace ronde::shm

@@ -1,0 +1,71 @@
+#include "backends/shm/group.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "backends/shm/collectives.h"
+
+namespace ronde::shm {
+namespace {
+
+Status dispatch(const Context& with, const Work& work) {
+  switch (work.kind) {
+    case Collective::kAllreduce:
+    case Collective::kReduce:
+      return reduce_onto(with, work);
+    case Collective::kReduceScatter:
+      return reduce_scatter(with, work);
+    case Collective::kBroadcast:
+      return broadcast(with, work);
+    case Collective::kAllgather:
+    case Collective::kGather:
+      return gather_parts(with, work);
+    case Collective::kScatter:
+      return scatter(with, work);
+    case Collective::kAlltoall:
+      return alltoall(with, work);
+    case Collective::kBarrier:
+      return barrier(with);
+    case Collective::kJoin:
+      break;
+  }
+  return Status(Code::kUnsupported,
+                fmt::format("shared memory moves no data for {}", to_string(work.kind)));
+}
+
+bool reduces(Collective kind) {
+  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
+         kind == Collective::kReduceScatter;
+}
+
+}  // namespace
+
+ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin,
+                   std::shared_ptr<const ReduceKernels> kernels)
+    : memory_(std::move(memory)),
+      kernels_(std::move(kernels)),
+      group_abort_(group.abort),
+      steps_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin),
+      transport_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin,
+                 group_abort_.get()) {
+  scratch_.parts.resize(static_cast<std::size_t>(group.size()));
+  scratch_.inputs.resize(static_cast<std::size_t>(group.size()));
+}
+
+bool ShmGroup::supports(const WorkDesc& desc) const noexcept {
+  if (desc.device.kind != DeviceKind::kCpu || desc.kind == Collective::kJoin) return false;
+  return !reduces(desc.kind) || is_defined(desc.op, desc.dtype);
+}
+
+Status ShmGroup::run(const Work& work, const AbortToken& abort) {
+  RONDE_RETURN_IF_ERROR(broken_);
+  const Stop stop(abort, group_abort_.get());
+  broken_ =
+      dispatch({.steps = steps_, .kernels = *kernels_, .scratch = scratch_, .stop = stop}, work);
+  return broken_;
+}
+
+std::shared_ptr<std::byte> ShmGroup::allocate(std::size_t) { return nullptr; }
+
+}  // namespace ronde::shm

@@ -1,0 +1,39 @@
+// A group of ranks on one host that share memory: runs every collective in it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "backends/shm/memory.h"
+#include "backends/shm/steps.h"
+#include "backends/shm/stream.h"
+#include "backends/shm/transport.h"
+#include "core/ports/backend.h"
+#include "core/ports/reduce_kernels.h"
+
+namespace ronde::shm {
+
+/// The data plane of one rank. Threads: one at a time.
+class ShmGroup final : public BackendGroup {
+ public:
+  /// `memory` is laid out for `group`.
+  ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin,
+           std::shared_ptr<const ReduceKernels> kernels);
+
+  [[nodiscard]] bool supports(const WorkDesc& desc) const noexcept override;
+  Status run(const Work& work, const AbortToken& abort) override;
+  [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
+  /// Null: plain memory is as good.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
+
+ private:
+  const Mapping memory_;
+  const std::shared_ptr<const ReduceKernels> kernels_;
+  const std::shared_ptr<AbortToken> group_abort_;
+  Steps steps_;
+  ShmTransport transport_;
+  Scratch scratch_;
+  Status broken_;
+};
+
+}  // namespace ronde::shm

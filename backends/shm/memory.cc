@@ -1,0 +1,82 @@
+#include "backends/shm/memory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace ronde::shm {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Status failed(const std::string& what) {
+  return Status(Code::kUnavailable, fmt::format("shared memory: {}: {}", what, strerror(errno)));
+}
+
+}  // namespace
+
+Descriptor::Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+Result<Descriptor> create_memory(std::size_t bytes) {
+  Descriptor memory(memfd_create("ronde", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (memory.get() < 0) return failed("memfd_create");
+  const auto size = static_cast<off_t>(bytes);
+  if (ftruncate(memory.get(), size) != 0) return failed(fmt::format("{} bytes", bytes));
+  if (const int error = posix_fallocate(memory.get(), 0, size); error != 0) {
+    errno = error;
+    return failed(fmt::format("{} bytes", bytes));
+  }
+  if (fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing");
+  return memory;
+}
+
+Result<Descriptor> open_memory(pid_t pid, int fd, std::size_t bytes) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
+  Descriptor memory(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (memory.get() < 0) return failed(path);
+  struct stat facts {};
+  const int seals = fcntl(memory.get(), F_GET_SEALS);
+  const bool known = seals >= 0 && (seals & kSeals) == kSeals && fstat(memory.get(), &facts) == 0;
+  if (!known || static_cast<std::size_t>(facts.st_size) != bytes) {
+    return Status(Code::kUnavailable, fmt::format("shared memory: {} is another file", path));
+  }
+  return memory;
+}
+
+Result<Mapping> map_memory(const Descriptor& memory, std::size_t bytes) {
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (data == MAP_FAILED) return failed(fmt::format("mapping {} bytes", bytes));
+  madvise(data, bytes, MADV_HUGEPAGE);  // a wish: most kernels refuse it for shared memory
+  return Mapping(static_cast<std::byte*>(data), bytes);
+}
+
+}  // namespace ronde::shm

@@ -1,0 +1,53 @@
+// Anonymous shared memory (memfd): it has no name in any file system and goes with its last user.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+#include "core/base/status.h"
+
+namespace ronde::shm {
+
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) noexcept : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+  [[nodiscard]] int get() const noexcept { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// Owns a shared mapping.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(std::byte* data, std::size_t bytes) noexcept : data_(data), bytes_(bytes) {}
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// A memory file of exactly `bytes` zeros, all of which exist (so that no later access can fail),
+/// sealed against a change of size. Errors: kUnavailable.
+Result<Descriptor> create_memory(std::size_t bytes);
+
+/// Opens what process `pid` holds as descriptor `fd`.
+/// Errors: kUnavailable where that is hidden from us or is not such memory of `bytes`.
+Result<Descriptor> open_memory(pid_t pid, int fd, std::size_t bytes);
+
+/// Maps all of it for reading and writing. Errors: kUnavailable.
+Result<Mapping> map_memory(const Descriptor& memory, std::size_t bytes);
+
+}  // namespace ronde::shm

@@ -1,0 +1,81 @@
+// The shape that all collectives share: chunk after chunk, written to this rank's bank in one step
+// and read from the others' banks in the next, so that ranks rarely wait for each other.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "backends/shm/cursor.h"
+#include "backends/shm/steps.h"
+#include "core/ports/backend.h"
+#include "core/ports/reduce_kernels.h"
+
+namespace ronde::shm {
+
+/// Memory that calls reuse, so that small operations allocate nothing.
+struct Scratch {
+  std::vector<std::vector<Segment>> parts;  ///< By rank: the pieces of that rank's part.
+  std::vector<Cursor> cursors;              ///< By rank.
+  std::vector<const void*> inputs;          ///< By rank.
+  std::vector<std::byte> copy;              ///< Of an input that the output would overwrite.
+};
+
+/// What a collective works with.
+struct Context {
+  Steps& steps;
+  const ReduceKernels& kernels;
+  Scratch& scratch;
+  const Stop& stop;
+};
+
+/// Whose banks a rank reads: a rank, or one of these.
+inline constexpr int kEverybody = -1;
+inline constexpr int kNobody = -2;
+
+/// Outputs of this size are written past the caches.
+inline constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
+
+/// Slices begin on cache lines.
+inline constexpr std::size_t kAlign = 64;
+
+/// A stream of bytes cut into equal chunks.
+struct Chunks {
+  std::size_t size = 0;   ///< Bytes of each, a multiple of kAlign.
+  std::size_t count = 0;  ///< How many cover the longest stream.
+};
+
+/// The fewest chunks of at most `limit` bytes (at least kAlign) that cover `bytes`.
+inline Chunks cut(std::size_t bytes, std::size_t limit) noexcept {
+  const std::size_t most = limit / kAlign * kAlign;
+  const std::size_t count = (bytes + most - 1) / most;
+  const std::size_t even = count == 0 ? 0 : (bytes + count - 1) / count;
+  return {.size = (even + kAlign - 1) / kAlign * kAlign, .count = count};
+}
+
+/// Waits until those whom this rank reads have arrived at `step`.
+inline Status wait_for_sources(Steps& steps, int sources, Step step, const Stop& stop) {
+  if (sources == kNobody) return {};
+  return sources == kEverybody ? steps.wait_all(step, stop) : steps.wait(sources, step, stop);
+}
+
+/// Runs `count` steps: Status write(k, bank) fills this rank's bank; read(k, step) reads the banks
+/// of `sources`. Chunk k + 1 is written before chunk k is read. `count` is the same on all ranks.
+template <typename Write, typename Read>
+Status stream(const Context& with, std::size_t count, int sources, Write write, Read read) {
+  Steps& steps = with.steps;
+  for (std::size_t k = 0; k <= count; ++k) {
+    const Step before = steps.current() - 1;
+    if (k < count) {
+      RONDE_RETURN_IF_ERROR(steps.begin(with.stop));
+      RONDE_RETURN_IF_ERROR(write(k, steps.bank(steps.rank(), steps.current())));
+      steps.arrive();
+    }
+    if (k == 0) continue;
+    RONDE_RETURN_IF_ERROR(wait_for_sources(steps, sources, before, with.stop));
+    read(k - 1, before);
+  }
+  return {};
+}
+
+}  // namespace ronde::shm

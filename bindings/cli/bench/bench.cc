@@ -1,0 +1,102 @@
+#include "bindings/cli/bench/bench.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "bindings/cli/bench/options.h"
+#include "bindings/cli/bench/spawn.h"
+#include "bindings/cli/bench/worker.h"
+#include "bindings/cli/exit.h"
+
+namespace ronde {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  ronde bench allreduce -np 2 --sizes 4,1K,1M,100M --peers mpi,gloo --json rows.jsonl\n"
+    "  ronde bench allreduce -np 2 --sizes 4 --mode async\n"
+    "  ronde bench allreduce -np 2 --mode many --count 160 --bytes 4K --peers mpi\n"
+    "  ronde bench allreduce -np 2 --mode replay --model resnet50\n"
+    "All take turns (A B C A B C); the slowest rank counts; sums are checked, and a wrong one is "
+    "an\n"
+    "error. Small operations are timed in bursts of up to 16. Bandwidths are in 10^9 bytes per "
+    "second;\nbus = alg x 2(n-1)/n for allreduce, (n-1)/n for allgather, reduce_scatter and "
+    "alltoall.\nThe last column is memcpy's time (all ranks at once, as many bytes) over this "
+    "one's.\n";
+
+/// What the command line fills in.
+struct BenchRequest {
+  bench::Options options;
+  bench::OptionTexts texts;
+  bool worker = false;
+};
+
+void add_options(CLI::App& command, BenchRequest& request) {
+  bench::Options& options = request.options;
+  bench::OptionTexts& texts = request.texts;
+  command.add_option("collective", texts.collective, "allreduce, allgather, broadcast, ...");
+  command.add_option("--np", options.np, "Ranks, on this host (also -np)");
+  command.add_option("--sizes", texts.sizes, "Bytes of the whole tensor: 4,1K,16M");
+  command.add_option("--dtype", texts.dtype, "Element type");
+  command.add_option("--algorithm", options.algorithm, "Ronde's algorithm; empty: its table's");
+  command.add_option("--backend", options.backend, "Ronde's data plane");
+  command.add_option("--peers", texts.peers, "Other libraries beside Ronde: mpi,gloo");
+  command.add_option("--mode", texts.mode, "both, raw, named, async, many, replay");
+  command.add_option("--repetitions", options.repetitions, "Samples of each, at least 20");
+  command.add_option("--count", options.count, "many: tensors submitted together");
+  command.add_option("--bytes", texts.bytes, "many: bytes of each");
+  command.add_option("--model", options.model, "replay: resnet50");
+  command.add_option("--json", options.json, "File for one line of JSON per row");
+  command.add_flag("--worker", request.worker, "")->group("");  // a rank, started by the above
+}
+
+/// The job that the environment describes, with what the command line adds.
+Result<Config> worker_config(const bench::Options& options) {
+  RONDE_ASSIGN_OR_RETURN(Config config, config_from(process_environment()));
+  const std::pair<const char*, std::string> given[] = {{"RONDE_BACKEND", options.backend},
+                                                       {"RONDE_ALGORITHM", options.algorithm}};
+  for (const auto& [name, value] : given) {
+    if (!value.empty()) RONDE_RETURN_IF_ERROR(set_setting(config, name, value));
+  }
+  return config;
+}
+
+int work(const bench::Options& options) {
+  auto config = worker_config(options);
+  const Status status = config.ok() ? bench::run_worker(*config, options) : config.status();
+  if (status.ok()) return 0;
+  const int rank = config.ok() ? config->rank : 0;
+  fmt::print(stderr, "ronde bench: rank {}: {}\n", rank, status.to_string());
+  return 1;
+}
+
+int start_workers(const bench::Options& options, const Arguments& arguments) {
+  const bool mpi =
+      std::find(options.peers.begin(), options.peers.end(), "mpi") != options.peers.end();
+  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  command.push_back("--worker");
+  return bench::spawn_ranks(command, options.np, mpi || options.backend == "mpi");
+}
+
+}  // namespace
+
+CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments) {
+  auto request = std::make_shared<BenchRequest>();
+  CLI::App* command = app.add_subcommand("bench", "Measures collectives, beside other libraries");
+  command->footer(kExamples);
+  add_options(*command, *request);
+  command->callback([request, arguments] {
+    const auto options = bench::complete(request->options, request->texts);
+    if (!options.ok()) exit_usage("ronde bench", options.status());
+    exit_with(request->worker ? work(options.value()) : start_workers(options.value(), arguments));
+  });
+  return command;
+}
+
+}  // namespace ronde

@@ -1,0 +1,63 @@
+// Those who do the same operation in one measurement: Ronde by its raw groups and by name, other
+// libraries, and memcpy as the limit.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/registry.h"
+#include "bindings/cli/bench/team.h"
+#include "bindings/cli/bench/trial.h"
+
+namespace ronde::bench {
+
+/// The operations that are measured as one: each once, in order.
+using Trials = std::vector<std::unique_ptr<Trial>>;
+
+/// Does the trials' operations.
+struct Contender {
+  std::string system;
+  std::function<Status()> run;             ///< All trials, to their ends. Blocks.
+  std::function<std::string()> algorithm;  ///< What ran last.
+  bool collective = true;                  ///< False for memcpy: has no result to check.
+};
+
+/// Another library on the team's ranks. Threads: one at a time.
+class Peer {
+ public:
+  /// Loads the library "mpi" or "gloo" and connects. Collective over the team.
+  /// Errors: kUnavailable with the reason.
+  static Result<std::unique_ptr<Peer>> open(const std::string& name, Team& team,
+                                            const Config& config);
+  ~Peer();
+
+  [[nodiscard]] bool supports(const TrialSpec& spec) const noexcept;
+  Contender contender(Trials& trials);
+
+ private:
+  explicit Peer(std::string name);
+
+  const std::string name_;
+  const std::shared_ptr<AbortToken> abort_ = std::make_shared<AbortToken>();
+  Registry registry_;
+  std::unique_ptr<BackendGroup> group_;
+};
+
+/// Each trial by the team's raw group.
+Contender raw_contender(Team& team, Trials& trials);
+
+/// All trials as one bundle of the raw group: one buffer's worth of work.
+Contender bundle_contender(Team& team, Trials& trials);
+
+/// Each trial by a named, blocking call.
+Contender named_contender(Team& team, Trials& trials);
+
+/// All trials submitted by name, then waited for. `label` says in reports what was submitted.
+Contender async_contender(Team& team, Trials& trials, std::string label);
+
+/// Copies as many bytes as the trials move, into their outputs.
+Contender memcpy_contender(Trials& trials);
+
+}  // namespace ronde::bench

@@ -1,0 +1,102 @@
+#include "bindings/cli/bench/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "bindings/cli/bench/models.h"
+
+namespace ronde::bench {
+namespace {
+
+Status not_allowed(std::string_view option, std::string_view value, std::string_view allowed) {
+  return {Code::kInvalidArgument,
+          fmt::format("{} \"{}\" is not valid; allowed: {}", option, value, allowed)};
+}
+
+Status set_mode(Options& options, std::string_view text) {
+  if (text == "many") {
+    options.mode = Mode::kMany;
+  } else if (text == "replay") {
+    options.mode = Mode::kReplay;
+  } else if (text == "raw") {
+    options.calls = Calls::kRaw;
+  } else if (text == "named") {
+    options.calls = Calls::kNamed;
+  } else if (text == "async") {
+    options.calls = Calls::kAsync;
+  } else if (text != "both") {
+    return not_allowed("--mode", text, "both, raw, named, async, many, replay");
+  }
+  return {};
+}
+
+Status set_sizes(Options& options, std::string_view text) {
+  for (const std::string& word : split_list(text)) {
+    RONDE_ASSIGN_OR_RETURN(const std::size_t bytes, parse_bytes(word));
+    options.sizes.push_back(bytes);
+  }
+  return options.sizes.empty() ? not_allowed("--sizes", text, "a list such as 4,1K,16M") : Status();
+}
+
+Status check(const Options& options) {
+  if (options.np < 1) return not_allowed("-np", fmt::to_string(options.np), "1 or more");
+  if (options.repetitions < kLeastRepetitions) {
+    return not_allowed("--repetitions", fmt::to_string(options.repetitions), "20 or more");
+  }
+  if (options.count == 0) return not_allowed("--count", "0", "1 or more");
+  if (options.mode != Mode::kSweep && options.kind != Collective::kAllreduce) {
+    return not_allowed("collective", to_string(options.kind), "allreduce in modes many and replay");
+  }
+  if (options.kind == Collective::kJoin) {
+    return not_allowed("collective", "join", "all others");
+  }
+  if (options.mode == Mode::kReplay && model_shapes(options.model).empty()) {
+    return not_allowed("--model", options.model, "resnet50");
+  }
+  for (const std::string& peer : options.peers) {
+    if (peer != "mpi" && peer != "gloo") return not_allowed("--peers", peer, "mpi, gloo");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::size_t> parse_bytes(std::string_view text) {
+  std::size_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
+  constexpr std::string_view kUnits = "KMG";
+  const std::size_t power = unit.size() == 1 ? kUnits.find(unit[0]) : std::string_view::npos;
+  const bool valid = error == std::errc() && (unit.empty() || power != std::string_view::npos);
+  const unsigned shift = unit.empty() ? 0 : 10 * (static_cast<unsigned>(power) + 1);
+  if (!valid || value > (std::size_t{1} << 40 >> shift)) {
+    return not_allowed("size", text, "a number of bytes, with K, M or G (powers of 1024)");
+  }
+  return value << shift;
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) words.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return words;
+}
+
+Result<Options> complete(Options options, const OptionTexts& texts) {
+  RONDE_ASSIGN_OR_RETURN(options.kind, parse_collective(texts.collective));
+  RONDE_ASSIGN_OR_RETURN(options.dtype, parse_dtype(texts.dtype));
+  RONDE_ASSIGN_OR_RETURN(options.bytes, parse_bytes(texts.bytes));
+  RONDE_RETURN_IF_ERROR(set_mode(options, texts.mode));
+  RONDE_RETURN_IF_ERROR(set_sizes(options, texts.sizes));
+  options.peers = split_list(texts.peers);
+  RONDE_RETURN_IF_ERROR(check(options));
+  return options;
+}
+
+}  // namespace ronde::bench

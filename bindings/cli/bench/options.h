@@ -1,0 +1,65 @@
+// What `ronde bench` was asked to measure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/base/status.h"
+
+namespace ronde::bench {
+
+/// What one measurement consists of.
+enum class Mode : std::uint8_t {
+  kSweep,   ///< One tensor, over a list of sizes: raw group, named, peers, memory roofline.
+  kMany,    ///< Many small named tensors submitted together.
+  kReplay,  ///< A model's gradients submitted together, against one buffer of as many bytes.
+};
+
+/// How Ronde is called in a sweep.
+enum class Calls : std::uint8_t { kBoth, kRaw, kNamed, kAsync };
+
+/// All options, valid.
+struct Options {
+  Collective kind = Collective::kAllreduce;
+  Mode mode = Mode::kSweep;
+  Calls calls = Calls::kBoth;
+  int np = 2;
+  std::vector<std::size_t> sizes;  ///< Bytes.
+  DType dtype = DType::kFloat32;
+  std::string backend;             ///< Empty: the setting, else auto.
+  std::string algorithm;           ///< Likewise.
+  std::vector<std::string> peers;  ///< "mpi", "gloo".
+  std::string json;                ///< Path, or empty.
+  int repetitions = 30;            ///< At least kLeastRepetitions.
+  std::size_t count = 160;         ///< kMany: tensors.
+  std::size_t bytes = 4096;        ///< kMany: of each.
+  std::string model = "resnet50";  ///< kReplay.
+};
+
+inline constexpr int kLeastRepetitions = 20;
+
+/// The options as they are written on the command line.
+struct OptionTexts {
+  std::string collective = "allreduce";
+  std::string mode = "both";
+  std::string sizes = "4,1K,64K,1M,16M";
+  std::string dtype = "float32";
+  std::string peers;
+  std::string bytes = "4K";
+};
+
+/// "4", "64K", "16M", "1G" in bytes. Errors: kInvalidArgument naming the text.
+Result<std::size_t> parse_bytes(std::string_view text);
+
+/// Words between commas; no empty ones.
+std::vector<std::string> split_list(std::string_view text);
+
+/// Puts the parsed texts into `options`, whose plain fields the command line has set.
+/// Errors: kInvalidArgument naming the option, its value and what is allowed.
+Result<Options> complete(Options options, const OptionTexts& texts);
+
+}  // namespace ronde::bench

@@ -1,0 +1,102 @@
+#include "bindings/cli/bench/spawn.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "bindings/cli/launch/child.h"
+#include "bindings/cli/launch/job.h"
+
+namespace ronde::bench {
+namespace {
+
+using std::chrono::milliseconds;
+
+// From a rank's failure to the end of those that have not noticed.
+constexpr milliseconds kGrace{2'000};
+
+/// Processes that die with this one.
+class Children {
+ public:
+  Children() = default;
+  ~Children() {
+    for (const pid_t pid : running_) {
+      kill(-pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  /// 0, or the exit status for a command that could not be started.
+  int start(ChildSpec spec) {
+    spec.death_signal = SIGKILL;
+    const StartedChild child = start_child(spec);
+    if (child.pid < 0) {
+      fmt::print(stderr, "ronde bench: {}\n", child.failure.text);
+      return child.failure.exit_status;
+    }
+    running_.push_back(child.pid);
+    return 0;
+  }
+
+  /// Waits for all, or for the rest until kGrace after the first failure, whose status it returns.
+  int wait() {
+    int failure = 0;
+    milliseconds left = kGrace;
+    while (!running_.empty() && left.count() > 0) {
+      int status = 0;
+      const pid_t pid = waitpid(-1, &status, failure == 0 ? 0 : WNOHANG);
+      if (pid > 0) {
+        running_.erase(std::remove(running_.begin(), running_.end(), pid), running_.end());
+        if (failure == 0) failure = exit_status_of(status);
+      } else if (failure != 0) {
+        std::this_thread::sleep_for(milliseconds(10));
+        left -= milliseconds(10);
+      } else if (errno != EINTR) {
+        break;
+      }
+    }
+    return failure;
+  }
+
+ private:
+  std::vector<pid_t> running_;
+};
+
+ChildSpec mpirun_spec(const std::vector<std::string>& command, int np) {
+  ChildSpec spec;
+  spec.command = {"mpirun",    "-np", fmt::to_string(np), "--allow-run-as-root", "--oversubscribe",
+                  "--bind-to", "none"};
+  spec.command.insert(spec.command.end(), command.begin(), command.end());
+  return spec;
+}
+
+}  // namespace
+
+int spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun) {
+  Children children;
+  if (by_mpirun) {
+    const int failure = children.start(mpirun_spec(command, np));
+    return failure != 0 ? failure : children.wait();
+  }
+  ChildSpec spec;
+  spec.command = command;
+  spec.secret = random_hex(32);
+  const std::string job_id = "bench-" + random_hex(8);
+  for (int rank = 0; rank < np; ++rank) {
+    spec.environment = {fmt::format("RONDE_RANK={}", rank), fmt::format("RONDE_SIZE={}", np),
+                        "RONDE_JOB_ID=" + job_id};
+    if (const int failure = children.start(spec); failure != 0) return failure;
+  }
+  return children.wait();
+}
+
+}  // namespace ronde::bench

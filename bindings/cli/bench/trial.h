@@ -1,0 +1,69 @@
+// One operation to measure: its sizes, its buffers on this rank, and what must come out.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/base/shape.h"
+#include "core/ports/backend.h"
+#include "core/ports/executor.h"
+
+namespace ronde::bench {
+
+/// What is measured, the same on all ranks.
+struct TrialSpec {
+  Collective kind = Collective::kAllreduce;
+  DType dtype = DType::kFloat32;
+  std::size_t bytes = 0;  ///< Of the whole tensor; rounded so that all ranks' parts are equal.
+  int rank = 0;
+  int size = 1;
+};
+
+/// Buffers and expectations of one operation. Rooted kinds have root 0. Threads: one at a time.
+class Trial {
+ public:
+  explicit Trial(const TrialSpec& spec);
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  [[nodiscard]] const TrialSpec& spec() const noexcept { return spec_; }
+  /// Bytes of the whole tensor, after rounding.
+  [[nodiscard]] std::size_t bytes() const noexcept { return elements_ * width_; }
+  /// Bus bandwidth over algorithm bandwidth.
+  [[nodiscard]] double bus_factor() const noexcept;
+
+  [[nodiscard]] std::span<const std::byte> in() const noexcept { return in_; }
+  [[nodiscard]] std::span<std::byte> out() noexcept { return out_; }
+  /// Shape of what this rank gives; for scatter of what it gets.
+  [[nodiscard]] Shape shape() const;
+
+  /// The operation as Ronde's executor takes it; views this trial.
+  [[nodiscard]] Bundle bundle() const;
+  /// The operation as a data plane takes it; views this trial.
+  [[nodiscard]] Work work() const;
+
+  /// Overwrites the output, so that what was there cannot pass for a result.
+  void spoil();
+  /// Whether the output is what it must be, on ranks that have one.
+  [[nodiscard]] bool correct() const;
+
+ private:
+  /// Elements given and received by this rank.
+  [[nodiscard]] std::size_t in_elements() const noexcept;
+  [[nodiscard]] std::size_t out_elements() const noexcept;
+  [[nodiscard]] bool parts_match() const;
+
+  const TrialSpec spec_;
+  const std::size_t width_;
+  const std::size_t part_;      // elements of one rank's part
+  const std::size_t elements_;  // of the whole tensor
+  std::vector<std::byte> in_;
+  std::vector<std::byte> out_;
+  Segment segment_;
+  std::vector<std::size_t> part_bytes_;
+};
+
+}  // namespace ronde::bench

@@ -1,0 +1,214 @@
+#include "bindings/cli/bench/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "bindings/cli/bench/contender.h"
+#include "bindings/cli/bench/measure.h"
+#include "bindings/cli/bench/models.h"
+#include "bindings/cli/bench/report.h"
+#include "bindings/cli/bench/team.h"
+
+namespace ronde::bench {
+namespace {
+
+/// What stays the same from one measurement to the next.
+struct Session {
+  const Options& options;
+  std::unique_ptr<Team> team;
+  std::vector<std::unique_ptr<Peer>> peers;
+  std::optional<Report> report;  // at rank 0
+
+  void note(const std::string& text) {
+    if (report) report->note(text);
+  }
+};
+
+TrialSpec trial_spec(Session& session, std::size_t bytes) {
+  return {.kind = session.options.kind,
+          .dtype = session.options.dtype,
+          .bytes = bytes,
+          .rank = session.team->rank(),
+          .size = session.team->size()};
+}
+
+Trials trials_of(Session& session, const std::vector<std::size_t>& sizes) {
+  Trials trials;
+  for (const std::size_t bytes : sizes) {
+    trials.push_back(std::make_unique<Trial>(trial_spec(session, bytes)));
+  }
+  return trials;
+}
+
+std::size_t bytes_of(const Trials& trials) {
+  return std::accumulate(trials.begin(), trials.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& trial) { return sum + trial->bytes(); });
+}
+
+void add_peers(Session& session, Trials& trials, std::vector<Contender>& contenders) {
+  for (const auto& peer : session.peers) {
+    if (peer->supports(trials.front()->spec())) contenders.push_back(peer->contender(trials));
+  }
+}
+
+void add_rows(Session& session, const std::vector<Contender>& contenders,
+              const std::vector<Timing>& timings, Trials& trials) {
+  const Trial& first = *trials.front();
+  const std::size_t bytes = bytes_of(trials);
+  double memcpy_us = 0;
+  for (std::size_t c = 0; c < contenders.size(); ++c) {
+    if (!contenders[c].collective) memcpy_us = timings[c].p50_us;
+  }
+  for (std::size_t c = 0; c < contenders.size(); ++c) {
+    Row row;
+    row.system = contenders[c].system;
+    row.collective = to_string(session.options.kind);
+    row.algorithm = contenders[c].algorithm();
+    row.np = session.team->size();
+    row.bytes = bytes;
+    row.dtype = to_string(session.options.dtype);
+    row.p50_us = timings[c].p50_us;
+    row.p99_us = timings[c].p99_us;
+    row.algbw_gbps = static_cast<double>(bytes) / (1000 * row.p50_us);
+    row.busbw_gbps = row.algbw_gbps * (contenders[c].collective ? first.bus_factor() : 1);
+    row.of_memcpy = memcpy_us / row.p50_us;
+    session.report->add(row);
+  }
+}
+
+/// Checks, measures, checks again, and reports.
+Result<std::vector<Timing>> compete(Session& session, const std::vector<Contender>& contenders,
+                                    Trials& trials) {
+  Team& team = *session.team;
+  const Effort effort = effort_for(bytes_of(trials), session.options.repetitions);
+  constexpr int kWarmUps = 3;  // caches of the negotiation, pages, connections
+  for (int i = 0; i < kWarmUps; ++i) RONDE_RETURN_IF_ERROR(check(team, contenders, trials));
+  RONDE_ASSIGN_OR_RETURN(auto timings, measure(team, contenders, effort));
+  RONDE_RETURN_IF_ERROR(check(team, contenders, trials));
+  if (session.report) add_rows(session, contenders, timings, trials);
+  return timings;
+}
+
+Status sweep(Session& session) {
+  const Calls calls = session.options.calls;
+  for (const std::size_t bytes : session.options.sizes) {
+    Trials trials = trials_of(session, {bytes});
+    std::vector<Contender> contenders;
+    if (calls == Calls::kBoth || calls == Calls::kRaw) {
+      contenders.push_back(raw_contender(*session.team, trials));
+    }
+    if (calls == Calls::kBoth || calls == Calls::kNamed) {
+      contenders.push_back(named_contender(*session.team, trials));
+    }
+    if (calls == Calls::kAsync) {
+      contenders.push_back(async_contender(*session.team, trials, "engine"));
+    }
+    add_peers(session, trials, contenders);
+    contenders.push_back(memcpy_contender(trials));
+    RONDE_RETURN_IF_ERROR(compete(session, contenders, trials).status());
+  }
+  return {};
+}
+
+Status many(Session& session) {
+  const Options& options = session.options;
+  Trials trials = trials_of(session, std::vector<std::size_t>(options.count, options.bytes));
+  std::vector<Contender> contenders;
+  contenders.push_back(async_contender(
+      *session.team, trials, fmt::format("{} x {}", options.count, human_bytes(options.bytes))));
+  contenders.push_back(bundle_contender(*session.team, trials));
+  add_peers(session, trials, contenders);
+  contenders.push_back(memcpy_contender(trials));
+  return compete(session, contenders, trials).status();
+}
+
+std::vector<std::size_t> gradient_bytes(const Options& options) {
+  std::vector<std::size_t> sizes;
+  for (const Shape& shape : model_shapes(options.model)) {
+    sizes.push_back(static_cast<std::size_t>(element_count(shape)) * size_of(options.dtype));
+  }
+  std::reverse(sizes.begin(), sizes.end());  // backward computes the last layer's first
+  return sizes;
+}
+
+/// Makes the second half of a contender's check: its own trials, not the shared ones.
+Status replay(Session& session) {
+  Team& team = *session.team;
+  const std::vector<std::size_t> sizes = gradient_bytes(session.options);
+  Trials gradients = trials_of(session, sizes);
+  Trials buffer = trials_of(session, {bytes_of(gradients)});
+  const std::vector<Contender> fused = {
+      async_contender(team, gradients, fmt::format("{} gradients", sizes.size()))};
+  std::vector<Contender> whole = {async_contender(team, buffer, "one buffer")};
+  add_peers(session, buffer, whole);
+  whole.push_back(memcpy_contender(buffer));
+  for (int i = 0; i < 3; ++i) {
+    RONDE_RETURN_IF_ERROR(check(team, fused, gradients));
+    RONDE_RETURN_IF_ERROR(check(team, whole, buffer));
+  }
+  std::vector<Contender> all = fused;
+  all.insert(all.end(), whole.begin(), whole.end());
+  RONDE_ASSIGN_OR_RETURN(const auto timings, measure(team, all, {session.options.repetitions, 1}));
+  RONDE_RETURN_IF_ERROR(check(team, fused, gradients));
+  if (!session.report) return {};
+  add_rows(session, all, timings, buffer);
+  session.note(fmt::format("{}: {} gradients take {:.3f} x the time of one buffer of {} bytes",
+                           session.options.model, sizes.size(),
+                           timings[0].p50_us / timings[1].p50_us, bytes_of(buffer)));
+  return {};
+}
+
+Status run_mode(Session& session) {
+  switch (session.options.mode) {
+    case Mode::kSweep:
+      return sweep(session);
+    case Mode::kMany:
+      return many(session);
+    case Mode::kReplay:
+      return replay(session);
+  }
+  return {};
+}
+
+Status open_report(Session& session) {
+  Status status;
+  if (session.team->rank() == 0) {
+    auto report = Report::open(session.options.json, stdout);
+    status = report.status();
+    if (report.ok()) session.report.emplace(std::move(report).value());
+  }
+  RONDE_RETURN_IF_ERROR(status);
+  session.note(
+      fmt::format("{} of {} over {} ranks; median and 99th percentile of at least {} "
+                  "repetitions, the slowest rank counts",
+                  to_string(session.options.kind), to_string(session.options.dtype),
+                  session.team->size(), session.options.repetitions));
+  return {};
+}
+
+}  // namespace
+
+Status run_worker(const Config& config, const Options& options) {
+  Session session{.options = options, .team = nullptr, .peers = {}, .report = {}};
+  RONDE_ASSIGN_OR_RETURN(session.team, Team::join(config));
+  for (const std::string& name : options.peers) {
+    RONDE_ASSIGN_OR_RETURN(auto peer, Peer::open(name, *session.team, config));
+    session.peers.push_back(std::move(peer));
+  }
+  RONDE_RETURN_IF_ERROR(open_report(session));
+  for (const auto& peer : session.peers) {
+    if (!peer->supports(trial_spec(session, 0))) {
+      session.note("one peer has no such collective for this type; it is left out");
+    }
+  }
+  RONDE_RETURN_IF_ERROR(run_mode(session));
+  session.peers.clear();
+  session.team->runtime().shutdown();
+  return {};
+}
+
+}  // namespace ronde::bench

@@ -1,0 +1,76 @@
+#include "bindings/cli/doctor_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "backends/builtin.h"
+#include "bindings/cli/exit.h"
+#include "bindings/cli/launch/network.h"
+#include "bindings/cli/limits.h"
+#include "core/base/config.h"
+#include "ops/kernels/factory.h"
+#include "ops/selector.h"
+
+namespace ronde {
+namespace {
+
+/// Two ranks of this host: what a small job here would ask for.
+std::vector<std::string> describe_backends(const Config& config) {
+  Registry registry;
+  register_builtin_backends(registry, {.config = config, .kernels = create_kernels(), .tcp = {}});
+  const PeerInfo peer{0, own_host_name(), ::getpid()};
+  const Topology topology{0, {peer, peer}};
+  GroupSpec group;
+  group.ranks = {0, 1};
+  group.topology = &topology;
+  group.abort = std::make_shared<AbortToken>();
+  return registry.describe(group);
+}
+
+void print_lines(const char* title, const std::vector<std::string>& lines) {
+  fmt::print("\n{}\n", title);
+  for (const std::string& line : lines) fmt::print("  {}\n", line);
+}
+
+void print_settings(const Config& config) {
+  const Config defaults;
+  for (const SettingInfo& info : setting_infos()) {
+    fmt::print("{} ({})\n    {}\n    default \"{}\", now \"{}\"{}\n", info.name, info.unit,
+               info.meaning, setting_value(defaults, info.name), setting_value(config, info.name),
+               info.horovod.empty() ? "" : fmt::format("; {} is honoured too", info.horovod));
+  }
+}
+
+void print_limits() {
+  fmt::print("\nLimits of this machine\n");
+  for (const Limit& limit : machine_limits()) {
+    fmt::print("{} {}\n", limit.bites ? "!" : " ", limit.text);
+  }
+}
+
+void examine(bool settings_only) {
+  const auto config = config_from(process_environment());
+  if (!config.ok()) exit_usage("ronde doctor", config.status());
+  if (settings_only) return print_settings(*config);
+  fmt::print("ronde {} on {}, built with {} {}; arithmetic with {}\n", RONDE_VERSION,
+             own_host_name(), RONDE_COMPILER, __VERSION__, kernels_target());
+  print_lines("Data planes between ranks of this host, best first", describe_backends(*config));
+  print_limits();
+  print_lines("Which algorithm runs (RONDE_ALGORITHM overrides)", describe_selection());
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "Say what can run here, and why the rest cannot");
+  auto settings = std::make_shared<bool>(false);
+  command->add_flag("--settings", *settings,
+                    "List all settings with unit, default, value now and meaning");
+  command->callback([settings] { examine(*settings); });
+}
+
+}  // namespace ronde

@@ -1,0 +1,105 @@
+#include "bindings/cli/horovodrun.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <filesystem>
+
+namespace ronde {
+namespace {
+
+/// A flag whose value is one of our settings, in other units perhaps.
+struct SettingFlag {
+  const char* flags;
+  const char* setting;
+  const char* suffix;  ///< Appended to the value: what makes Horovod's unit ours.
+  const char* help;
+};
+constexpr std::array<SettingFlag, 6> kSettingFlags = {{
+    {"--fusion-threshold-mb", "RONDE_FUSION_THRESHOLD", "M", "Largest fused operation, in MB"},
+    {"--cache-capacity", "RONDE_CACHE_CAPACITY", "", "Known operations per process set"},
+    {"--log-level", "RONDE_LOG_LEVEL", "", "trace, debug, info, warning or error"},
+    {"--stall-check-warning-time-seconds,--stall-warning-timeout-seconds",
+     "RONDE_STALL_WARNING_SECONDS", "", "Warn of operations that some ranks lack"},
+    {"--stall-check-shutdown-time-seconds,--stall-shutdown-timeout-seconds",
+     "RONDE_STALL_ERROR_SECONDS", "", "Fail such operations"},
+    {"--network-interfaces,--network-interface,--nics", "RONDE_NETWORK_INTERFACE", "",
+     "Interface between hosts"},
+}};
+
+/// A switch that fixes one of our settings.
+struct SwitchFlag {
+  const char* flags;
+  const char* entry;
+};
+constexpr std::array<SwitchFlag, 4> kSwitchFlags = {{
+    {"--disable-cache", "RONDE_CACHE_CAPACITY=0"},
+    {"--no-stall-check", "RONDE_STALL_WARNING_SECONDS=0"},
+    {"--gloo,--use-gloo", ""},  // our own control plane takes its place
+    {"--mpi,--use-mpi", ""},
+}};
+
+/// Flags of Horovod that tune what Ronde does not have. The second word tells those with a value.
+constexpr std::array<std::pair<const char*, bool>, 10> kIgnored = {{
+    {"--cycle-time-ms", true},
+    {"--autotune", false},
+    {"--no-autotune", false},
+    {"--autotune-log-file", true},
+    {"--hierarchical-allreduce", false},
+    {"--hierarchical-allgather", false},
+    {"--timeline-mark-cycles", false},
+    {"--tcp", false},
+    {"--mpi-args", true},
+    {"--binding-args", true},
+}};
+
+void add_job_options(CLI::App& app, RunRequest& request) {
+  app.add_option("--np,-n,--num-proc", request.np, "Number of ranks (also -np)")
+      ->check(CLI::Range(1, 65536));
+  app.add_option("-H,--hosts", request.hosts, "HOST:SLOTS,...");
+  app.add_option("--hostfile,--host-file", request.hostfile, "File with one host a line");
+  app.add_option("-p,--ssh-port", request.ssh_port, "Port of sshd on the hosts");
+  app.add_option("-i,--ssh-identity-file", request.ssh_identity_file, "Private key for ssh");
+  app.add_option("--start-timeout", request.start_timeout_seconds, "Seconds for all to come");
+  app.add_option("--output-filename", request.output_dir, "Directory for each rank's output");
+  app.add_option("--timeline-filename", request.timeline, "Trace of all ranks");
+  app.add_flag("--verbose", request.verbose, "Say what is started where");
+}
+
+void ignore(CLI::App& app, const char* flag, bool has_value) {
+  const auto note = [name = std::string(flag)] {
+    fmt::print(stderr, "horovodrun: {} has no meaning in Ronde and is ignored\n", name);
+  };
+  if (has_value) {
+    app.add_option_function<std::string>(flag, [note](const std::string&) { note(); })->group("");
+  } else {
+    app.add_flag_callback(flag, note)->group("");
+  }
+}
+
+}  // namespace
+
+bool is_horovodrun(const char* program) {
+  return std::filesystem::path(program).filename() == "horovodrun";
+}
+
+void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request) {
+  add_job_options(app, *request);
+  for (const SettingFlag& flag : kSettingFlags) {
+    app.add_option_function<std::string>(
+        flag.flags,
+        [request, flag](const std::string& value) {
+          request->environment.push_back(fmt::format("{}={}{}", flag.setting, value, flag.suffix));
+        },
+        flag.help);
+  }
+  for (const SwitchFlag& flag : kSwitchFlags) {
+    app.add_flag_callback(flag.flags, [request, flag] {
+      if (flag.entry[0] != '\0') request->environment.emplace_back(flag.entry);
+    });
+  }
+  for (const auto& [flag, has_value] : kIgnored) ignore(app, flag, has_value);
+}
+
+}  // namespace ronde

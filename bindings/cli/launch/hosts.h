@@ -1,0 +1,37 @@
+// Which hosts a job runs on: -H, --hostfile, and how ranks are laid out on them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace ronde {
+
+/// One host as the user named it, and how many ranks fit.
+struct HostSlots {
+  std::string name;
+  int slots = 1;
+};
+
+/// The ranks of one host: first_rank .. first_rank + ranks - 1.
+struct HostRanks {
+  std::string name;
+  int first_rank = 0;
+  int ranks = 0;
+};
+
+/// Reads "a:2,b,[::1]:4"; a host without a number has one slot.
+/// Errors: kInvalidArgument naming the entry and what is allowed; a host named twice.
+Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
+
+/// Reads the text of a hostfile: one host a line, "name", "name:2" or "name slots=2"; '#' starts a
+/// comment. Errors: as parse_hosts, naming the line.
+Result<std::vector<HostSlots>> parse_hostfile(std::string_view text);
+
+/// Places `np` ranks (0: as many as there are slots) host by host, in order. Hosts that get none
+/// are left out. Errors: kInvalidArgument where the slots do not suffice.
+Result<std::vector<HostRanks>> place_ranks(const std::vector<HostSlots>& hosts, int np);
+
+}  // namespace ronde

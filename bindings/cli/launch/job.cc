@@ -1,0 +1,108 @@
+#include "bindings/cli/launch/job.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include "bindings/cli/launch/network.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::array<std::string_view, 9> kForwardedNames = {
+    "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG",
+    "TZ",   "PYTHONPATH",      "LD_PRELOAD",  "LANGUAGE"};
+constexpr std::array<std::string_view, 15> kForwardedPrefixes = {
+    "RONDE_", "HOROVOD_", "PYTHON", "OMP_", "MKL_",  "OPENBLAS_", "NCCL_", "CUDA_",
+    "UCX_",   "TORCH_",   "TF_",    "LC_",  "GLOO_", "KMP_",      "XLA_"};
+
+bool is_forwarded(std::string_view name) {
+  return std::find(kForwardedNames.begin(), kForwardedNames.end(), name) != kForwardedNames.end() ||
+         std::any_of(kForwardedPrefixes.begin(), kForwardedPrefixes.end(),
+                     [name](std::string_view prefix) { return name.rfind(prefix, 0) == 0; });
+}
+
+/// Hosts that hold a rank with this local rank, up to `end`.
+int hosts_with(const std::vector<HostRanks>& hosts, std::size_t end, int local_rank) {
+  return static_cast<int>(
+      std::count_if(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(end),
+                    [local_rank](const HostRanks& host) { return host.ranks > local_rank; }));
+}
+
+bool is_variable_name(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+}  // namespace
+
+std::string random_hex(std::size_t bytes) {
+  std::string raw(bytes, '\0');
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t got = ::getrandom(raw.data() + done, bytes - done, 0);
+    if (got > 0) done += static_cast<std::size_t>(got);
+  }
+  std::string text;
+  for (const char byte : raw) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_t host,
+                                 int local_rank) {
+  const int rank = hosts[host].first_rank + local_rank;
+  const int size = hosts.back().first_rank + hosts.back().ranks;
+  const int local_size = hosts[host].ranks;
+  return {fmt::format("RONDE_RANK={}", rank),
+          fmt::format("RONDE_SIZE={}", size),
+          fmt::format("RANK={}", rank),
+          fmt::format("WORLD_SIZE={}", size),
+          fmt::format("LOCAL_RANK={}", local_rank),
+          fmt::format("LOCAL_WORLD_SIZE={}", local_size),
+          fmt::format("GROUP_RANK={}", host),
+          fmt::format("HOROVOD_RANK={}", rank),
+          fmt::format("HOROVOD_SIZE={}", size),
+          fmt::format("HOROVOD_LOCAL_RANK={}", local_rank),
+          fmt::format("HOROVOD_LOCAL_SIZE={}", local_size),
+          fmt::format("HOROVOD_CROSS_RANK={}", hosts_with(hosts, host, local_rank)),
+          fmt::format("HOROVOD_CROSS_SIZE={}", hosts_with(hosts, hosts.size(), local_rank))};
+}
+
+EnvironmentList job_environment(const std::string& job_id, const Meeting& meeting,
+                                bool several_hosts) {
+  EnvironmentList list = {"RONDE_JOB_ID=" + job_id, "MASTER_ADDR=" + meeting.address,
+                          fmt::format("MASTER_PORT={}", meeting.master_port)};
+  if (several_hosts) {
+    list.push_back("RONDE_RENDEZVOUS=" + join_host_port(meeting.address, meeting.rendezvous_port));
+  }
+  return list;
+}
+
+EnvironmentList forwarded_environment() {
+  EnvironmentList list;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (is_forwarded(text.substr(0, text.find('=')))) list.emplace_back(text);
+  }
+  return list;
+}
+
+Result<std::string> environment_entry(const std::string& text) {
+  const std::string name = text.substr(0, text.find('='));
+  if (!is_variable_name(name)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--env \"{}\": allowed are NAME and NAME=VALUE", text));
+  }
+  if (name.size() != text.size()) return text;
+  const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
+  if (value != nullptr) return name + "=" + value;
+  return Status(Code::kInvalidArgument,
+                fmt::format("--env {}: the variable is not set here; give {}=VALUE", name, name));
+}
+
+}  // namespace ronde

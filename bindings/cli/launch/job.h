@@ -1,0 +1,39 @@
+// What the ranks of a job are told by their environment, and the job's secrets.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bindings/cli/launch/hosts.h"
+#include "bindings/cli/launch/messages.h"
+
+namespace ronde {
+
+/// `bytes` random bytes from the kernel, in hexadecimal.
+std::string random_hex(std::size_t bytes);
+
+/// Where the ranks meet, as the host of rank 0 said.
+struct Meeting {
+  std::string address;
+  int rendezvous_port = 0;
+  int master_port = 0;
+};
+
+/// The variables of one rank: RONDE_*, torchrun's and Horovod's names for the same facts.
+/// `hosts[host]` holds the rank, as its local rank number `local_rank`.
+EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_t host,
+                                 int local_rank);
+
+/// The variables that all ranks share. RONDE_RENDEZVOUS is there for several hosts only.
+EnvironmentList job_environment(const std::string& job_id, const Meeting& meeting,
+                                bool several_hosts);
+
+/// The variables of this process that ranks on other hosts get too: where programs and libraries
+/// are found, and settings of Ronde, Horovod, Python, OpenMP, NCCL, CUDA, UCX and frameworks.
+EnvironmentList forwarded_environment();
+
+/// Reads "NAME=value", or "NAME" for this process's value.
+/// Errors: kInvalidArgument where the name is not valid or not set here.
+Result<std::string> environment_entry(const std::string& text);
+
+}  // namespace ronde

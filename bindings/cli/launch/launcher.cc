@@ -1,0 +1,387 @@
+#include "bindings/cli/launch/launcher.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "bindings/cli/launch/child.h"
+#include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/network.h"
+#include "bindings/cli/launch/output.h"
+#include "core/base/clock.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::chrono::milliseconds kPartialLineDelay{100};
+
+/// Blocks the signals that the launcher reads from a descriptor, for a scope.
+class SignalSource {
+ public:
+  SignalSource() {
+    ::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c)
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) {
+      ::sigaddset(&set, signal);
+    }
+    ::sigprocmask(SIG_BLOCK, &set, &before_);
+    fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~SignalSource() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalSource(const SignalSource&) = delete;
+  SignalSource& operator=(const SignalSource&) = delete;
+
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// The next signal that has come, or nothing.
+  std::optional<int> next() {
+    signalfd_siginfo info{};
+    if (::read(fd_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+  }
+
+ private:
+  sigset_t before_{};
+  UniqueFd fd_;
+};
+
+/// One host, its agent, and those of its ranks that have not ended.
+struct Host {
+  const HostRanks* ranks = nullptr;
+  AgentLink link;
+  std::set<int> unfinished;
+
+  [[nodiscard]] std::string name() const { return ranks->name.empty() ? "this host" : ranks->name; }
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options) : options_(options) {}
+  int run();
+
+ private:
+  // Starting.
+  Status start_agents();
+  void ask_for_meeting();
+  void start_ranks(const Meeting& meeting);
+  // The event loop.
+  void turn();
+  void poll_once(std::vector<pollfd>& polled);
+  [[nodiscard]] int poll_timeout_ms() const;
+  void on_signal(int signal);
+  void on_deadlines();
+  // What agents say.
+  void read_agent(Host& host);
+  void on_frame(Host& host, const Frame& frame);
+  void on_probed(const Frame& frame);
+  void on_output(const Frame& frame);
+  void on_exited(Host& host, const RankMessage& message);
+  void on_cannot_start(Host& host, const CannotStartMessage& message);
+  void on_agent_gone(Host& host, const Status& why);
+  // Ending.
+  void fail(int exit_status, const std::string& text);
+  void stop(int signal);
+  void signal_all(int signal);
+  void cut_off();
+  void reap_agents();
+  [[nodiscard]] bool finished() const;
+
+  void say(const std::string& text) { error_.own_line("ronde run: " + text); }
+  void say_if_verbose(const std::string& text) {
+    if (options_.verbose) say(text);
+  }
+
+  const LaunchOptions& options_;
+  SignalSource signals_;
+  std::vector<Host> hosts_;
+  Destination output_{STDOUT_FILENO};
+  Destination error_{STDERR_FILENO};
+  RankFiles files_;
+  TimePoint start_deadline_ = kForever;
+  TimePoint term_deadline_ = kForever;  ///< Others get SIGTERM.
+  TimePoint kill_deadline_ = kForever;  ///< Everybody gets SIGKILL.
+  TimePoint cut_deadline_ = kForever;   ///< Agents that do not answer are given up.
+  TimePoint partial_deadline_ = kForever;
+  bool probe_sent_ = false;
+  int exit_status_ = 0;
+};
+
+Status Launcher::start_agents() {
+  for (const HostRanks& ranks : options_.hosts) {
+    Host& host = hosts_.emplace_back();
+    host.ranks = &ranks;
+    for (int i = 0; i < ranks.ranks; ++i) host.unfinished.insert(ranks.first_rank + i);
+  }
+  for (Host& host : hosts_) {
+    const std::vector<std::string> command =
+        host.ranks->name.empty() ? std::vector<std::string>{options_.program, "run-agent"}
+                                 : ssh_command(options_.ssh, host.ranks->name);
+    say_if_verbose(fmt::format("{}: {}", host.name(), fmt::join(command, " ")));
+    RONDE_RETURN_IF_ERROR(host.link.start(command));
+  }
+  start_deadline_ = now() + options_.start_timeout;
+  return {};
+}
+
+void Launcher::ask_for_meeting() {
+  if (probe_sent_ || exit_status_ != 0) return;
+  for (const Host& host : hosts_) {
+    if (!host.link.greeted()) return;
+  }
+  ProbeMessage probe;
+  for (const Host& host : hosts_) {
+    if (host.ranks != hosts_.front().ranks) probe.towards.push_back(host.ranks->name);
+  }
+  if (!probe.towards.empty()) probe.interface = options_.network_interface;
+  hosts_.front().link.send(encode(probe));
+  probe_sent_ = true;
+}
+
+void Launcher::start_ranks(const Meeting& meeting) {
+  start_deadline_ = kForever;
+  StartMessage start;
+  start.directory = std::filesystem::current_path().string();
+  start.command = options_.command;
+  start.secret = random_hex(32);
+  const EnvironmentList shared = job_environment(random_hex(8), meeting, hosts_.size() > 1);
+  for (std::size_t index = 0; index < hosts_.size(); ++index) {
+    start.ranks.clear();
+    start.environment.clear();
+    if (!hosts_[index].ranks->name.empty()) start.environment = forwarded_environment();
+    start.environment.insert(start.environment.end(), shared.begin(), shared.end());
+    for (int local = 0; local < hosts_[index].ranks->ranks; ++local) {
+      EnvironmentList list = rank_environment(options_.hosts, index, local);
+      list.insert(list.end(), options_.environment.begin(), options_.environment.end());
+      start.ranks.push_back({hosts_[index].ranks->first_rank + local, std::move(list)});
+    }
+    hosts_[index].link.send(encode(start));
+  }
+}
+
+int Launcher::poll_timeout_ms() const {
+  const TimePoint next =
+      std::min({start_deadline_, term_deadline_, kill_deadline_, cut_deadline_, partial_deadline_});
+  if (next == kForever) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now()).count();
+  return static_cast<int>(std::clamp<long long>(left, 0, 60'000));
+}
+
+/// Agents are not read while this launcher's own output is stuck: their ranks are held up then, as
+/// without a launcher.
+void Launcher::poll_once(std::vector<pollfd>& polled) {
+  const bool stuck = output_.queue().full() || error_.queue().full();
+  polled = {{signals_.fd(), POLLIN, 0},
+            {output_.queue().empty() ? -1 : output_.fd(), POLLOUT, 0},
+            {error_.queue().empty() ? -1 : error_.fd(), POLLOUT, 0}};
+  for (const Host& host : hosts_) {
+    polled.push_back({stuck ? -1 : host.link.output(), POLLIN, 0});
+    polled.push_back({host.link.wants_write() ? host.link.input() : -1, POLLOUT, 0});
+  }
+  if (::poll(polled.data(), polled.size(), poll_timeout_ms()) < 0) polled.clear();
+}
+
+void Launcher::turn() {
+  std::vector<pollfd> polled;
+  poll_once(polled);
+  if (polled.empty()) return;
+  if (polled[0].revents != 0) {
+    while (const auto signal = signals_.next()) on_signal(*signal);
+  }
+  if (polled[1].revents != 0 && !output_.write()) stop(SIGPIPE);
+  if (polled[2].revents != 0) (void)error_.write();
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (polled[4 + 2 * i].revents != 0) hosts_[i].link.write();
+    if (polled[3 + 2 * i].revents != 0) read_agent(hosts_[i]);
+  }
+  ask_for_meeting();
+  on_deadlines();
+}
+
+/// A first request to end is passed on as it is; a second one kills.
+void Launcher::on_signal(int signal) {
+  if (signal == SIGCHLD) return;
+  if (signal == SIGUSR1 || signal == SIGUSR2) return signal_all(signal);
+  if (kill_deadline_ != kForever) kill_deadline_ = now();
+  stop(signal);
+}
+
+void Launcher::stop(int signal) {
+  if (exit_status_ == 0) exit_status_ = 128 + signal;
+  start_deadline_ = kForever;
+  term_deadline_ = kForever;
+  if (!probe_sent_) return cut_off();
+  signal_all(signal == SIGPIPE ? SIGTERM : signal);
+  if (kill_deadline_ == kForever) kill_deadline_ = now() + options_.grace;
+}
+
+void Launcher::on_deadlines() {
+  const TimePoint time = now();
+  if (time >= partial_deadline_) {
+    partial_deadline_ = kForever;
+    output_.flush_partial();
+    error_.flush_partial();
+  }
+  if (time >= start_deadline_) {
+    for (const Host& host : hosts_) {
+      if (host.link.greeted()) continue;
+      fail(1, fmt::format("{} did not answer within {} s (--start-timeout)", host.name(),
+                          static_cast<double>(options_.start_timeout.count()) / 1000));
+    }
+    cut_off();
+  }
+  if (time >= term_deadline_) {
+    term_deadline_ = kForever;
+    signal_all(SIGTERM);
+    kill_deadline_ = time + options_.grace;
+  }
+  if (time >= kill_deadline_) {
+    kill_deadline_ = kForever;
+    signal_all(SIGKILL);
+    cut_deadline_ = time + options_.grace;
+  }
+  if (time >= cut_deadline_) cut_off();
+}
+
+void Launcher::read_agent(Host& host) {
+  const Status status = host.link.read([&](const Frame& frame) { on_frame(host, frame); });
+  if (!status.ok()) on_agent_gone(host, status);
+  if (output_.has_partial() || error_.has_partial()) partial_deadline_ = now() + kPartialLineDelay;
+}
+
+void Launcher::on_frame(Host& host, const Frame& frame) {
+  if (frame.type == FrameType::kProbed) return on_probed(frame);
+  if (frame.type == FrameType::kOutput) return on_output(frame);
+  if (frame.type == FrameType::kCannotStart) {
+    if (const auto message = decode_cannot_start(frame.payload); message.ok()) {
+      on_cannot_start(host, *message);
+    }
+    return;
+  }
+  const auto message = decode_rank(frame.payload);
+  if (!message.ok()) return;
+  if (frame.type == FrameType::kExited) return on_exited(host, *message);
+  say_if_verbose(fmt::format("rank {} is pid {} on {}", message->rank, message->pid, host.name()));
+}
+
+void Launcher::on_probed(const Frame& frame) {
+  const auto message = decode_probed(frame.payload);
+  if (!message.ok() || !message->error.empty()) {
+    fail(1, message.ok() ? message->error : message.status().message());
+    return cut_off();
+  }
+  start_ranks({message->address, message->rendezvous_port, message->master_port});
+}
+
+void Launcher::on_output(const Frame& frame) {
+  const auto message = decode_output(frame.payload);
+  if (!message.ok()) return;
+  (message->stream == STDERR_FILENO ? error_ : output_).feed(message->rank, message->bytes);
+  const std::string complaint = files_.append(message->rank, message->bytes);
+  if (!complaint.empty()) say(complaint);
+}
+
+void Launcher::on_exited(Host& host, const RankMessage& message) {
+  host.unfinished.erase(message.rank);
+  if (message.wait_status == 0 || exit_status_ != 0) return;
+  const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
+  fail(exit_status_of(message.wait_status),
+       fmt::format("rank {} (pid {}{}) {}", message.rank, message.pid, where,
+                   describe_wait_status(message.wait_status)));
+}
+
+void Launcher::on_cannot_start(Host& host, const CannotStartMessage& message) {
+  host.unfinished.erase(message.rank);
+  if (exit_status_ != 0) return;
+  const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
+  fail(message.exit_status, fmt::format("rank {}{}: {}", message.rank, where, message.text));
+}
+
+void Launcher::on_agent_gone(Host& host, const Status& why) {
+  host.link.close_input();
+  if (host.unfinished.empty()) return;
+  host.unfinished.clear();
+  if (exit_status_ != 0) return;
+  int wait_status = 0;
+  std::string text = why.message();
+  if (host.link.ended() && ::waitpid(host.link.pid(), &wait_status, 0) > 0) {
+    text = fmt::format("{} {}", host.ranks->name.empty() ? "the agent" : "ssh",
+                       describe_wait_status(wait_status));
+    if (exit_status_of(wait_status) == 127) {
+      text += fmt::format("; is ronde there as {}? --remote-ronde names another path",
+                          options_.ssh.remote_program);
+    }
+  }
+  fail(1, fmt::format("{}: {}", host.name(), text));
+  if (!probe_sent_) cut_off();
+}
+
+void Launcher::fail(int exit_status, const std::string& text) {
+  output_.flush_partial();
+  error_.flush_partial();
+  say(text);
+  if (exit_status_ != 0) return;
+  exit_status_ = exit_status;
+  term_deadline_ = now() + options_.failure_delay;
+}
+
+void Launcher::signal_all(int signal) {
+  for (Host& host : hosts_) host.link.send(encode_signal(signal));
+}
+
+/// Ends all agents, and gives up what cannot be written.
+void Launcher::cut_off() {
+  start_deadline_ = term_deadline_ = kill_deadline_ = cut_deadline_ = kForever;
+  for (Host& host : hosts_) {
+    host.link.close_input();
+    if (host.link.pid() > 0 && !host.ranks->name.empty()) ::kill(host.link.pid(), SIGTERM);
+    host.unfinished.clear();
+  }
+  if (output_.queue().full()) output_.abandon();
+  if (error_.queue().full()) error_.abandon();
+}
+
+bool Launcher::finished() const {
+  return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.link.ended(); }) &&
+         output_.queue().empty() && error_.queue().empty();
+}
+
+void Launcher::reap_agents() {
+  for (const Host& host : hosts_) {
+    if (host.link.pid() > 0) ::waitpid(host.link.pid(), nullptr, 0);
+  }
+}
+
+int Launcher::run() {
+  if (!options_.output_dir.empty()) {
+    const int size = options_.hosts.back().first_rank + options_.hosts.back().ranks;
+    if (const Status status = files_.open(options_.output_dir, size); !status.ok()) {
+      fmt::print(stderr, "ronde run: {}\n", status.message());
+      return 2;
+    }
+  }
+  if (const Status status = start_agents(); !status.ok()) {
+    fail(1, status.message());
+    cut_off();
+  }
+  while (!finished()) turn();
+  output_.flush_partial();
+  error_.flush_partial();
+  while (!finished()) turn();
+  reap_agents();
+  return exit_status_;
+}
+
+}  // namespace
+
+int launch(const LaunchOptions& options) { return Launcher(options).run(); }
+
+}  // namespace ronde

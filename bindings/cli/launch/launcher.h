@@ -1,0 +1,37 @@
+// Runs one job: starts an agent on each host, passes output and signals on, and ends with the
+// status of the first rank that failed.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "bindings/cli/launch/agent_link.h"
+#include "bindings/cli/launch/hosts.h"
+#include "bindings/cli/launch/messages.h"
+
+namespace ronde {
+
+/// One job. Hosts with an empty name are this one.
+struct LaunchOptions {
+  std::vector<HostRanks> hosts;
+  std::vector<std::string> command;
+  EnvironmentList environment;    ///< For all ranks; wins over what the launcher sets.
+  std::string network_interface;  ///< Name or address on the host of rank 0; empty: as routed.
+  SshOptions ssh;
+  std::string program;     ///< Path of this program, to start the agent of this host.
+  std::string output_dir;  ///< Empty: none.
+  std::chrono::milliseconds start_timeout{60'000};  ///< For all hosts to answer.
+  std::chrono::milliseconds failure_delay{500};     ///< From a failure to SIGTERM for the others.
+  std::chrono::milliseconds grace{5'000};           ///< From SIGTERM or Ctrl-C to SIGKILL.
+  bool verbose = false;
+};
+
+/// Runs the job to its end and returns the launcher's exit status: 0, or that of the first rank
+/// that failed (128 + signal where it was killed, 126 and 127 where it could not be started),
+/// 128 + signal where the launcher was asked to end, 1 where a host could not be reached.
+/// Writes to standard output and error. Takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and
+/// SIGCHLD meanwhile. Threads: call from the only one.
+int launch(const LaunchOptions& options);
+
+}  // namespace ronde

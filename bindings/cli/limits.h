@@ -1,0 +1,23 @@
+// Limits of this machine that a job may run into, in sentences.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ronde {
+
+/// One fact, such as "open files: 1024 (may be raised to 4096)". `bites` where it is so tight that
+/// a usual job would notice; the text says then what to do.
+struct Limit {
+  std::string text;
+  bool bites = false;
+};
+
+/// Shared memory, open files, locked memory, reading of peers' memory, cores.
+std::vector<Limit> machine_limits();
+
+/// Bytes for people: "64 KiB", "1.5 GiB".
+std::string bytes_text(std::uint64_t bytes);
+
+}  // namespace ronde

@@ -1,0 +1,172 @@
+#include "bindings/cli/run_command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "bindings/cli/exit.h"
+#include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/launcher.h"
+#include "bindings/cli/launch/network.h"
+#include "bindings/cli/timeline_command.h"
+#include "core/base/config.h"
+#include "ops/selector.h"
+
+namespace ronde {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  ronde run -np 2 python train.py\n"
+    "  ronde run -np 8 -H node1:4,node2:4 --timeline trace.json python train.py --epochs 3\n"
+    "  ronde run --hostfile hosts.txt --env DATA=/data -- ./train\n"
+    "A hostfile names one host a line: \"node1 slots=4\". Output lines carry [rank]; the exit "
+    "status is\nthat of the first rank that failed. Ranks read nothing from standard input.\n";
+
+std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+Result<std::vector<HostSlots>> read_hostfile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    return Status(Code::kInvalidArgument, fmt::format("cannot read the hostfile {}", path));
+  }
+  auto hosts = parse_hostfile(text.str());
+  if (!hosts.ok()) return hosts.status().with_context(path);
+  return hosts;
+}
+
+/// Hosts with their ranks; this host's name becomes empty, so that it needs no ssh.
+Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
+  if (request.hosts.empty() && request.hostfile.empty()) {
+    return std::vector<HostRanks>{{"", 0, request.np == 0 ? 1 : request.np}};
+  }
+  auto hosts = request.hosts.empty() ? read_hostfile(request.hostfile) : parse_hosts(request.hosts);
+  if (!hosts.ok()) return hosts.status();
+  RONDE_ASSIGN_OR_RETURN(std::vector<HostRanks> placed, place_ranks(*hosts, request.np));
+  int own = 0;
+  for (HostRanks& host : placed) {
+    if (!is_this_host(host.name)) continue;
+    if (++own > 1) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("host \"{}\" is this host, which is named before", host.name));
+    }
+    host.name.clear();
+  }
+  return placed;
+}
+
+std::chrono::milliseconds start_timeout(const RunRequest& request) {
+  return std::chrono::milliseconds(static_cast<long>(request.start_timeout_seconds * 1000));
+}
+
+/// The settings that have an option of their own, checked here rather than by every rank.
+Result<EnvironmentList> settings_environment(const RunRequest& request) {
+  const std::string timeline =
+      request.timeline.empty() ? "" : std::filesystem::absolute(request.timeline).string();
+  const std::pair<const char*, std::string> given[] = {
+      {"RONDE_BACKEND", request.backend},
+      {"RONDE_ALGORITHM", request.algorithm},
+      {"RONDE_NETWORK_INTERFACE", request.network_interface},
+      {"RONDE_TIMELINE", timeline}};
+  RONDE_RETURN_IF_ERROR(check_algorithm(request.algorithm));
+  Config scratch;
+  EnvironmentList list;
+  for (const auto& [name, value] : given) {
+    if (value.empty()) continue;
+    RONDE_RETURN_IF_ERROR(set_setting(scratch, name, value));
+    list.push_back(fmt::format("{}={}", name, value));
+  }
+  if (request.start_timeout_seconds > 0) {
+    list.push_back(fmt::format("RONDE_START_TIMEOUT_MS={}", start_timeout(request).count()));
+  }
+  for (const std::string& text : request.environment) {
+    RONDE_ASSIGN_OR_RETURN(std::string entry, environment_entry(text));
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+Result<LaunchOptions> launch_options(const RunRequest& request) {
+  if (request.command.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "there is no command to run; give it after the options, such as: ronde run -np 2 "
+                  "python train.py");
+  }
+  LaunchOptions options;
+  RONDE_ASSIGN_OR_RETURN(options.hosts, placed_hosts(request));
+  RONDE_ASSIGN_OR_RETURN(options.environment, settings_environment(request));
+  options.command = request.command;
+  options.network_interface = request.network_interface;
+  options.program = own_program();
+  options.ssh = {request.ssh_port, request.ssh_identity_file, request.ssh_options,
+                 request.remote_program.empty() ? options.program : request.remote_program};
+  options.output_dir = request.output_dir;
+  if (request.start_timeout_seconds > 0) options.start_timeout = start_timeout(request);
+  options.verbose = request.verbose;
+  return options;
+}
+
+void add_remote_options(CLI::App& command, RunRequest& request) {
+  command.add_option("-p,--ssh-port", request.ssh_port, "Port of sshd on the hosts")
+      ->check(CLI::Range(1, 65535));
+  command.add_option("--ssh-identity-file", request.ssh_identity_file, "Private key for ssh")
+      ->check(CLI::ExistingFile);
+  command
+      .add_option("--ssh-option", request.ssh_options, "Key=Value, given to ssh as -o; may repeat")
+      ->expected(1)
+      ->take_all();
+  command.add_option("--remote-ronde", request.remote_program,
+                     "Path of ronde on the other hosts; by default as here");
+  command.add_option("--network-interface", request.network_interface,
+                     "Interface or address on which ranks of different hosts meet");
+  command
+      .add_option("--start-timeout", request.start_timeout_seconds,
+                  "Seconds for all hosts and all ranks to come; default 60")
+      ->check(CLI::Range(0.1, 86400.0));
+}
+
+}  // namespace
+
+void run_job(const RunRequest& request) {
+  const auto options = launch_options(request);
+  if (!options.ok()) exit_usage("ronde run", options.status());
+  const int ranks = options->hosts.back().first_rank + options->hosts.back().ranks;
+  if (!request.timeline.empty()) forget_traces(request.timeline, ranks);
+  const int status = launch(*options);
+  if (!request.timeline.empty()) merge_job_traces(request.timeline, ranks);
+  exit_with(status);
+}
+
+CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
+  CLI::App* command = app.add_subcommand(
+      "run",
+      "Start N ranks of a program, here or on other hosts: ronde run [OPTIONS] [--] COMMAND...");
+  command->footer(kExamples);
+  command
+      ->add_option("--np,-n", request->np, "Number of ranks (also -np); default: all slots, or 1")
+      ->check(CLI::Range(1, 65536));
+  CLI::Option* hosts = command->add_option("-H,--hosts", request->hosts, "HOST[:SLOTS],...");
+  command->add_option("--hostfile", request->hostfile, "File with one host a line")
+      ->excludes(hosts);
+  command->add_option("--timeline", request->timeline,
+                      "Trace of all ranks, written here when the job ends");
+  command->add_option("--backend", request->backend, "Data plane: auto, shm, tcp, gloo or mpi");
+  command->add_option("--algorithm", request->algorithm,
+                      "Algorithm for all collectives that have it");
+  command->add_option("--env", request->environment, "NAME or NAME=VALUE for all ranks; may repeat")
+      ->expected(1)
+      ->take_all();
+  command->add_option("--output-dir", request->output_dir,
+                      "Also write each rank's output to a file");
+  command->add_flag("--verbose", request->verbose, "Say what is started where");
+  add_remote_options(*command, *request);
+  command->callback([request] { run_job(*request); });
+  return command;
+}
+
+}  // namespace ronde

@@ -1,0 +1,87 @@
+#include "bindings/cli/timeline_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "bindings/cli/exit.h"
+#include "timeline/merge.h"
+#include "timeline/trace_file.h"
+
+namespace ronde {
+namespace {
+
+struct MergeRequest {
+  std::vector<std::string> traces;
+  std::string output;
+};
+
+void warn_of_truncated(const MergeReport& report) {
+  for (const std::string& path : report.truncated) {
+    fmt::print(stderr, "ronde timeline: the end of {} is missing; merged what is there\n", path);
+  }
+}
+
+void merge(const MergeRequest& request) {
+  const auto report = merge_traces(request.traces, request.output);
+  if (!report.ok()) exit_usage("ronde timeline merge", report.status());
+  warn_of_truncated(*report);
+  fmt::print("{}: {} events of {} traces\n", request.output, report->events, request.traces.size());
+}
+
+}  // namespace
+
+void add_timeline_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("timeline", "Work on the traces of a job");
+  command->require_subcommand(1);
+  CLI::App* merge_command =
+      command->add_subcommand("merge", "Bring the traces of all ranks onto one clock");
+  merge_command->footer(
+      "Example:\n  ronde timeline merge trace.rank*.json -o trace.json\n"
+      "The result opens in Perfetto or chrome://tracing.\n");
+  auto request = std::make_shared<MergeRequest>();
+  merge_command->add_option("TRACE", request->traces, "Chrome traces, one of each rank")
+      ->required();
+  merge_command->add_option("-o,--output", request->output, "Where the merged trace goes")
+      ->required();
+  merge_command->callback([request] { merge(*request); });
+}
+
+void forget_traces(const std::string& timeline, int ranks) {
+  std::error_code ignored;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::filesystem::remove(rank_trace_path(timeline, rank), ignored);
+  }
+}
+
+void merge_job_traces(const std::string& timeline, int ranks) {
+  std::vector<std::string> traces;
+  std::vector<int> missing;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string path = rank_trace_path(timeline, rank);
+    if (std::filesystem::exists(path)) {
+      traces.push_back(path);
+    } else {
+      missing.push_back(rank);
+    }
+  }
+  if (!missing.empty()) {
+    fmt::print(stderr, "ronde run: no timeline of rank {} is on this host\n",
+               fmt::join(missing, ", "));
+  }
+  if (traces.empty()) return;
+  const auto report = merge_traces(traces, timeline);
+  if (report.ok()) {
+    warn_of_truncated(*report);
+    fmt::print(stderr, "ronde run: timeline of {} ranks in {}\n", traces.size(), timeline);
+  } else {
+    fmt::print(stderr, "ronde run: cannot merge the timelines: {}\n", report.status().message());
+  }
+}
+
+}  // namespace ronde

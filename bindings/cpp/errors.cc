@@ -1,0 +1,34 @@
+#include "bindings/cpp/errors.h"
+
+#include "ronde/error.h"
+
+namespace ronde {
+
+void throw_if_error(const Status& status) {
+  if (status.ok()) return;
+  const std::string& text = status.message();
+  switch (status.code()) {
+    case Code::kRankFailure:
+      throw RankFailure(text, status.failed_rank().value_or(FailedRank{}));
+    case Code::kInvalidArgument:
+      throw InvalidArgument(text);
+    case Code::kMismatch:
+      throw Mismatch(text);
+    case Code::kDuplicateName:
+      throw DuplicateName(text);
+    case Code::kStalled:
+      throw Stalled(text);
+    case Code::kTimeout:
+      throw Timeout(text);
+    case Code::kInterrupted:
+      throw Interrupted(text);
+    case Code::kNotInitialized:
+      throw NotInitialized(text);
+    case Code::kUnsupported:
+      throw Unsupported(text);
+    default:
+      throw Error(status.code(), status.to_string());
+  }
+}
+
+}  // namespace ronde

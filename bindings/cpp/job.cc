@@ -1,0 +1,257 @@
+// Job and Pending: the negotiated half of the C++ API, over the runtime.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "bindings/cpp/errors.h"
+#include "bindings/cpp/group.h"
+#include "bindings/runtime/runtime.h"
+#include "ronde/ronde.h"
+
+namespace ronde {
+
+class Job::Impl {
+ public:
+  std::shared_ptr<Runtime> runtime;
+};
+
+class Pending::Impl {
+ public:
+  Impl(std::shared_ptr<Runtime> the_runtime, OperationPtr the_operation)
+      : runtime(std::move(the_runtime)), operation(std::move(the_operation)) {}
+  ~Impl() {
+    if (received != nullptr) *received = {message.source, message.tag, message.bytes};
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  Status wait(TimePoint deadline) {
+    WaitOptions options;
+    options.deadline = deadline;
+    const Status status = runtime->wait(operation, options);
+    if (operation->done() && received != nullptr) {
+      *received = {message.source, message.tag, message.bytes};
+      received = nullptr;
+    }
+    return status;
+  }
+
+  const std::shared_ptr<Runtime> runtime;
+  OperationPtr operation;
+  Message message;
+  Received* received = nullptr;
+};
+
+namespace {
+
+std::string describe(CallSite site) { return fmt::format("{}:{}", site.file, site.line); }
+
+Submission make_submission(Collective kind, std::string_view name, std::span<const Tensor> tensors,
+                           CallSite site) {
+  Submission submission;
+  submission.request.kind = kind;
+  submission.request.name = name;
+  submission.request.call_site = describe(site);
+  for (const Tensor& tensor : tensors) {
+    submission.request.tensors.push_back({tensor.dtype, tensor.shape});
+    submission.inputs.push_back(tensor.in);
+    submission.outputs.push_back(tensor.out);
+  }
+  return submission;
+}
+
+void set_reduction(Request& request, const ReduceOptions& options) {
+  request.op = options.op;
+  request.prescale = options.prescale;
+  request.postscale = options.postscale;
+  request.priority = options.priority;
+}
+
+Pending submit(const std::shared_ptr<Runtime>& runtime, ProcessSet set, Submission submission) {
+  return Pending(std::make_shared<Pending::Impl>(
+      runtime, value_or_throw(runtime->submit(set.id, std::move(submission)))));
+}
+
+void run(Runtime& runtime, ProcessSet set, Submission submission) {
+  const OperationPtr operation = value_or_throw(runtime.run(set.id, std::move(submission)));
+  throw_if_error(operation->status());
+}
+
+}  // namespace
+
+bool Pending::ready() const { return impl_->operation->done(); }
+void Pending::wait() const { throw_if_error(impl_->wait(kForever)); }
+
+bool Pending::wait_for(std::chrono::milliseconds limit) const {
+  const Status status = impl_->wait(now() + limit);
+  if (status.code() == Code::kTimeout && !ready()) return false;
+  throw_if_error(status);
+  return true;
+}
+
+Array Pending::output(std::size_t index) const {
+  wait();
+  auto& owned = impl_->operation->owned_outputs();
+  if (index >= owned.size()) return {};
+  const DType dtype = impl_->operation->submission().request.tensors[index].dtype;
+  return {owned[index].data, dtype, owned[index].shape};
+}
+
+std::vector<std::int64_t> Pending::received_splits() const {
+  wait();
+  return impl_->operation->recv_splits();
+}
+
+int Pending::last_joined() const {
+  wait();
+  return impl_->operation->last_joined();
+}
+
+Job::Job(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Job::Job(Job&&) noexcept = default;
+Job::~Job() {
+  if (impl_) shutdown();
+}
+
+int Job::rank() const noexcept { return impl_->runtime->rank(); }
+int Job::size() const noexcept { return impl_->runtime->size(); }
+int Job::local_rank() const noexcept { return impl_->runtime->local_rank(); }
+int Job::local_size() const noexcept { return impl_->runtime->local_size(); }
+
+Pending Job::allreduce_async(std::string_view name, const Tensor& tensor,
+                             const ReduceOptions& options, CallSite site) {
+  return grouped_allreduce_async(name, std::span(&tensor, 1), options, site);
+}
+
+void Job::allreduce(std::string_view name, const Tensor& tensor, const ReduceOptions& options,
+                    CallSite site) {
+  Submission submission =
+      make_submission(Collective::kAllreduce, name, std::span(&tensor, 1), site);
+  set_reduction(submission.request, options);
+  run(*impl_->runtime, options.set, std::move(submission));
+}
+
+Pending Job::grouped_allreduce_async(std::string_view name, std::span<const Tensor> tensors,
+                                     const ReduceOptions& options, CallSite site) {
+  Submission submission = make_submission(Collective::kAllreduce, name, tensors, site);
+  set_reduction(submission.request, options);
+  return submit(impl_->runtime, options.set, std::move(submission));
+}
+
+Pending Job::reduce_async(std::string_view name, const Tensor& tensor, int root,
+                          const ReduceOptions& options, CallSite site) {
+  Submission submission = make_submission(Collective::kReduce, name, std::span(&tensor, 1), site);
+  set_reduction(submission.request, options);
+  submission.request.root = root;
+  return submit(impl_->runtime, options.set, std::move(submission));
+}
+
+Pending Job::reduce_scatter_async(std::string_view name, const Tensor& tensor,
+                                  const ReduceOptions& options, CallSite site) {
+  Submission submission =
+      make_submission(Collective::kReduceScatter, name, std::span(&tensor, 1), site);
+  set_reduction(submission.request, options);
+  submission.outputs[0] = nullptr;
+  return submit(impl_->runtime, options.set, std::move(submission));
+}
+
+Pending Job::broadcast_async(std::string_view name, const Tensor& tensor, int root,
+                             const MoveOptions& options, CallSite site) {
+  Submission submission =
+      make_submission(Collective::kBroadcast, name, std::span(&tensor, 1), site);
+  submission.request.root = root;
+  submission.request.priority = options.priority;
+  return submit(impl_->runtime, options.set, std::move(submission));
+}
+
+void Job::broadcast(std::string_view name, const Tensor& tensor, int root,
+                    const MoveOptions& options, CallSite site) {
+  broadcast_async(name, tensor, root, options, site).wait();
+}
+
+Pending Job::allgather_async(std::string_view name, const Tensor& tensor,
+                             const MoveOptions& options, CallSite site) {
+  Submission submission =
+      make_submission(Collective::kAllgather, name, std::span(&tensor, 1), site);
+  submission.outputs[0] = nullptr;
+  submission.request.priority = options.priority;
+  return submit(impl_->runtime, options.set, std::move(submission));
+}
+
+Pending Job::gather_async(std::string_view name, const Tensor& tensor, int root,
+                          const MoveOptions& options, CallSite site) {
+  Submission submission = make_submission(Collective::kGather, name, std::span(&tensor, 1), site);
+  submission.outputs[0] = nullptr;
+  submission.request.root = root;
+  submission.request.priority = options.priority;
+  return submit(impl_->runtime, options.set, std::move(submission));
+}
+
+Pending Job::scatter_async(std::string_view name, const void* whole, const Tensor& part, int root,
+                           const MoveOptions& options, CallSite site) {
+  Submission submission = make_submission(Collective::kScatter, name, std::span(&part, 1), site);
+  submission.inputs[0] = whole;
+  submission.request.root = root;
+  submission.request.priority = options.priority;
+  return submit(impl_->runtime, options.set, std::move(submission));
+}
+
+Pending Job::alltoall_async(std::string_view name, const Tensor& tensor,
+                            std::span<const std::int64_t> splits, const MoveOptions& options,
+                            CallSite site) {
+  Submission submission = make_submission(Collective::kAlltoall, name, std::span(&tensor, 1), site);
+  submission.outputs[0] = nullptr;
+  submission.splits.assign(splits.begin(), splits.end());
+  submission.request.priority = options.priority;
+  return submit(impl_->runtime, options.set, std::move(submission));
+}
+
+void Job::barrier(ProcessSet set, CallSite site) {
+  run(*impl_->runtime, set, make_submission(Collective::kBarrier, "", {}, site));
+}
+
+Pending Job::join_async(ProcessSet set) {
+  return Pending(std::make_shared<Pending::Impl>(impl_->runtime,
+                                                 value_or_throw(impl_->runtime->join(set.id))));
+}
+
+Pending Job::send_async(int to, std::int64_t tag, std::span<const std::byte> data) {
+  return Pending(std::make_shared<Pending::Impl>(
+      impl_->runtime, value_or_throw(impl_->runtime->send(to, tag, data))));
+}
+
+Pending Job::recv_async(int from, std::int64_t tag, std::span<std::byte> data, Received* received) {
+  auto pending = std::make_shared<Pending::Impl>(impl_->runtime, nullptr);
+  pending->operation = value_or_throw(impl_->runtime->recv(from, tag, data, &pending->message));
+  pending->received = received;
+  return Pending(std::move(pending));
+}
+
+ProcessSet Job::add_process_set(const std::vector<int>& ranks) {
+  return {value_or_throw(impl_->runtime->add_process_set(ranks))};
+}
+
+void Job::remove_process_set(ProcessSet set) {
+  throw_if_error(impl_->runtime->remove_process_set(set.id));
+}
+
+Group Job::group(std::vector<int> ranks) {
+  if (ranks.empty()) ranks = value_or_throw(impl_->runtime->process_set_ranks(kGlobalSet));
+  return make_group(value_or_throw(impl_->runtime->open_group(std::move(ranks))), impl_->runtime);
+}
+
+void Job::start_timeline(const std::string& path) {
+  throw_if_error(impl_->runtime->start_timeline(path));
+}
+void Job::stop_timeline() { throw_if_error(impl_->runtime->stop_timeline()); }
+void Job::interrupt() noexcept { impl_->runtime->interrupt(); }
+void Job::shutdown() noexcept { impl_->runtime->shutdown(); }
+
+Job init() {
+  const Config config = value_or_throw(config_from(process_environment()));
+  auto impl = std::make_unique<Job::Impl>();
+  impl->runtime = value_or_throw(Runtime::create(config));
+  return Job(std::move(impl));
+}
+
+}  // namespace ronde

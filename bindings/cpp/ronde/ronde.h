@@ -1,0 +1,191 @@
+// The C++ door: join a job, submit named tensors, wait for them. See examples/.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/device.h"
+#include "core/base/dtype.h"
+#include "core/base/export.h"
+#include "ronde/error.h"
+#include "ronde/tensor.h"
+
+namespace ronde {
+
+/// Where a call stands in the user's code; filled in by itself and shown when ranks disagree.
+struct CallSite {
+  const char* file = "";
+  int line = 0;
+  static CallSite here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+/// A set of ranks with its own order of operations. The default is all ranks.
+struct ProcessSet {
+  std::int32_t id = 0;
+};
+
+/// Options of calls that reduce. Floating average of 16-bit types never overflows where the mean
+/// can be represented; integer average and scaling are computed in double and truncated.
+struct ReduceOptions {
+  ReduceOp op = ReduceOp::kAverage;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  int priority = 0;  ///< Of operations that are ready together, the highest goes first.
+  ProcessSet set = {};
+};
+
+/// Options of calls that only move data.
+struct MoveOptions {
+  int priority = 0;
+  ProcessSet set = {};
+};
+
+/// A submitted operation. Copies mean the same operation. Tensors it was given must stay valid and
+/// untouched until it is ready.
+class RONDE_API Pending {
+ public:
+  class Impl;
+  explicit Pending(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+  /// Whether it has finished, well or not. Blocks: never.
+  [[nodiscard]] bool ready() const;
+  /// Blocks until it has finished. Throws what it failed with.
+  void wait() const;
+  /// As wait, for at most `limit`; false when it has not finished by then.
+  [[nodiscard]] bool wait_for(std::chrono::milliseconds limit) const;
+  /// Waits, then gives the result of tensor `index` that the call allocated.
+  [[nodiscard]] Array output(std::size_t index = 0) const;
+  /// alltoall: waits, then gives the rows received from each rank.
+  [[nodiscard]] std::vector<std::int64_t> received_splits() const;
+  /// join: waits, then gives the rank that joined last.
+  [[nodiscard]] int last_joined() const;
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// A message that was received.
+struct Received {
+  int source = -1;
+  std::int64_t tag = 0;
+  std::size_t bytes = 0;
+};
+inline constexpr int kFromAnyRank = -1;
+
+/// Raw collectives of some ranks: no names, no negotiation, run in the calling thread. All ranks
+/// of the group make the same calls in the same order. Threads: one caller at a time.
+class RONDE_API Group {
+ public:
+  class Impl;
+  explicit Group(std::unique_ptr<Impl> impl);
+  Group(Group&&) noexcept;
+  ~Group();
+
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+
+  void allreduce(const Tensor& tensor, const ReduceOptions& options = {});
+  void reduce(const Tensor& tensor, int root, const ReduceOptions& options = {});
+  void broadcast(const Tensor& tensor, int root);
+  /// All ranks' rows, in the order of ranks; the first extents may differ.
+  [[nodiscard]] Array allgather(const Tensor& tensor);
+  /// As allgather; empty but at the root.
+  [[nodiscard]] Array gather(const Tensor& tensor, int root);
+  /// This rank's rows of the reduced tensor; of n ranks the first rows % n get one row more.
+  [[nodiscard]] Array reduce_scatter(const Tensor& tensor, const ReduceOptions& options = {});
+  /// Each rank's part, of `part`'s shape, of what the root has in `whole` (n times the shape).
+  void scatter(const void* whole, const Tensor& part, int root);
+  /// Sends splits[r] rows to rank r (even where empty); gives the rows received.
+  [[nodiscard]] Array alltoall(const Tensor& tensor, std::span<const std::int64_t> splits = {});
+  void barrier();
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// This process's membership in a job. Leaves it when destroyed.
+/// Threads: any, but for shutdown and destruction, which must not race with other calls.
+/// Names say which operations of different ranks belong together; an empty name means the k-th
+/// unnamed operation meets the k-th of the others.
+class RONDE_API Job {
+ public:
+  class Impl;
+  explicit Job(std::unique_ptr<Impl> impl);
+  Job(Job&&) noexcept;
+  ~Job();
+
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+  [[nodiscard]] int local_rank() const noexcept;
+  [[nodiscard]] int local_size() const noexcept;
+
+  Pending allreduce_async(std::string_view name, const Tensor& tensor,
+                          const ReduceOptions& options = {}, CallSite site = CallSite::here());
+  void allreduce(std::string_view name, const Tensor& tensor, const ReduceOptions& options = {},
+                 CallSite site = CallSite::here());
+  /// All of the tensors or none: agreed as one operation.
+  Pending grouped_allreduce_async(std::string_view name, std::span<const Tensor> tensors,
+                                  const ReduceOptions& options = {},
+                                  CallSite site = CallSite::here());
+  Pending reduce_async(std::string_view name, const Tensor& tensor, int root,
+                       const ReduceOptions& options = {}, CallSite site = CallSite::here());
+  Pending reduce_scatter_async(std::string_view name, const Tensor& tensor,
+                               const ReduceOptions& options = {}, CallSite site = CallSite::here());
+  Pending broadcast_async(std::string_view name, const Tensor& tensor, int root,
+                          const MoveOptions& options = {}, CallSite site = CallSite::here());
+  void broadcast(std::string_view name, const Tensor& tensor, int root,
+                 const MoveOptions& options = {}, CallSite site = CallSite::here());
+  Pending allgather_async(std::string_view name, const Tensor& tensor,
+                          const MoveOptions& options = {}, CallSite site = CallSite::here());
+  Pending gather_async(std::string_view name, const Tensor& tensor, int root,
+                       const MoveOptions& options = {}, CallSite site = CallSite::here());
+  /// `whole` is read at the root only: n times `part`'s elements; `part` is written everywhere.
+  Pending scatter_async(std::string_view name, const void* whole, const Tensor& part, int root,
+                        const MoveOptions& options = {}, CallSite site = CallSite::here());
+  Pending alltoall_async(std::string_view name, const Tensor& tensor,
+                         std::span<const std::int64_t> splits = {}, const MoveOptions& options = {},
+                         CallSite site = CallSite::here());
+  /// Waits until all ranks of the set have come here.
+  void barrier(ProcessSet set = {}, CallSite site = CallSite::here());
+  /// Says that this rank has no more data: it takes part in the others' allreduces with zeros.
+  Pending join_async(ProcessSet set = {});
+
+  /// Tagged messages between two ranks.
+  Pending send_async(int to, std::int64_t tag, std::span<const std::byte> data);
+  /// `received` is filled in when done and must live until then; may be null.
+  Pending recv_async(int from, std::int64_t tag, std::span<std::byte> data,
+                     Received* received = nullptr);
+
+  /// Makes a process set. Collective over all ranks of the job.
+  ProcessSet add_process_set(const std::vector<int>& ranks);
+  void remove_process_set(ProcessSet set);
+
+  /// Opens a raw group. Collective over `ranks`; of all ranks where empty.
+  [[nodiscard]] Group group(std::vector<int> ranks = {});
+
+  void start_timeline(const std::string& path);
+  void stop_timeline();
+
+  /// Makes all waits of this job throw Interrupted. Safe in signal handlers.
+  void interrupt() noexcept;
+  /// Finishes what is agreed and leaves. Idempotent.
+  void shutdown() noexcept;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Joins the job that the environment describes (ronde run, mpirun, srun, torchrun); a job of one
+/// rank where there is none. Blocks until all ranks have come. Throws Timeout naming those missing,
+/// InvalidArgument naming a setting.
+RONDE_API Job init();
+
+}  // namespace ronde

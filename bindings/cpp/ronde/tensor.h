@@ -1,0 +1,96 @@
+// Tensors as the C++ API sees them: views of the caller's memory, and results that own theirs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/base/shape.h"
+
+namespace ronde {
+
+/// 16-bit floating point as bits, for buffers that hold such values.
+struct Float16 {
+  std::uint16_t bits = 0;
+};
+struct Bfloat16 {
+  std::uint16_t bits = 0;
+};
+
+/// The dtype of an element type.
+template <typename T>
+constexpr DType dtype_of() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<U, bool>) return DType::kBool;
+  if constexpr (std::is_same_v<U, Float16>) return DType::kFloat16;
+  if constexpr (std::is_same_v<U, Bfloat16>) return DType::kBfloat16;
+  if constexpr (std::is_same_v<U, float>) return DType::kFloat32;
+  if constexpr (std::is_same_v<U, double>) return DType::kFloat64;
+  if constexpr (std::is_integral_v<U> && !std::is_same_v<U, bool>) {
+    static_assert(sizeof(U) == 1 || std::is_signed_v<U>,
+                  "unsigned types other than uint8 have no dtype");
+    if constexpr (sizeof(U) == 1) return std::is_signed_v<U> ? DType::kInt8 : DType::kUint8;
+    if constexpr (sizeof(U) == 2) return DType::kInt16;
+    if constexpr (sizeof(U) == 4) return DType::kInt32;
+    if constexpr (sizeof(U) == 8) return DType::kInt64;
+  }
+}
+
+/// A view of memory that the caller owns: contiguous, row-major.
+struct Tensor {
+  const void* in = nullptr;  ///< Read from here.
+  void* out = nullptr;       ///< Results go here; null where the call allocates or gives none.
+  DType dtype = DType::kFloat32;
+  Shape shape;
+};
+
+/// A tensor that is changed in place.
+template <typename T>
+Tensor tensor(T* data, Shape shape) {
+  return {data, data, dtype_of<T>(), std::move(shape)};
+}
+template <typename T>
+Tensor tensor(std::vector<T>& values) {
+  return tensor(values.data(), {static_cast<std::int64_t>(values.size())});
+}
+template <typename T>
+requires(!std::is_const_v<T>) Tensor tensor(std::span<T> values) {
+  return tensor(values.data(), {static_cast<std::int64_t>(values.size())});
+}
+
+/// A tensor that is only read.
+template <typename T>
+Tensor tensor(const T* data, Shape shape) {
+  return {data, nullptr, dtype_of<T>(), std::move(shape)};
+}
+template <typename T>
+Tensor tensor(const std::vector<T>& values) {
+  return tensor(values.data(), {static_cast<std::int64_t>(values.size())});
+}
+
+/// A tensor that is read from `in` and whose result goes to `out`, of the same shape.
+template <typename T>
+Tensor tensor(const T* in, T* out, Shape shape) {
+  return {in, out, dtype_of<T>(), std::move(shape)};
+}
+
+/// A result that owns its memory. Cheap to copy; copies share the memory.
+struct Array {
+  std::shared_ptr<std::byte> data;  ///< Null where there are no elements.
+  DType dtype = DType::kFloat32;
+  Shape shape;
+
+  [[nodiscard]] std::int64_t count() const noexcept { return element_count(shape); }
+  /// The elements; T must be of this array's dtype.
+  template <typename T>
+  [[nodiscard]] std::span<T> as() const {
+    return {reinterpret_cast<T*>(data.get()), static_cast<std::size_t>(count())};
+  }
+};
+
+}  // namespace ronde

@@ -1,0 +1,103 @@
+// Binds Handle (an operation in flight) and Buffer (an output that the operation allocated).
+#include "bindings/python/operation.h"
+
+#include <pybind11/stl.h>
+
+#include <list>
+#include <utility>
+
+namespace py = pybind11;
+
+namespace ronde::python {
+namespace {
+
+/// References of a dropped handle whose operation still uses the memory.
+struct Dropped {
+  RuntimePtr runtime;
+  OperationPtr operation;
+  py::object keep;
+};
+
+/// The module's list of them, guarded by the GIL. Never destroyed: at exit there is no interpreter
+/// left to drop references in.
+std::list<Dropped>& dropped() {
+  static auto* list = new std::list<Dropped>();
+  return *list;
+}
+
+/// Memory of one owned output, with the buffer protocol: bytes, writable.
+struct Buffer {
+  std::shared_ptr<std::byte> data;
+  std::size_t bytes = 0;
+};
+
+py::buffer_info buffer_info(Buffer& buffer) {
+  return py::buffer_info(reinterpret_cast<std::uint8_t*>(buffer.data.get()),
+                         static_cast<py::ssize_t>(buffer.bytes), /*readonly=*/false);
+}
+
+/// (buffer or None, shape) of one owned output.
+py::tuple output(const Handle& handle, std::size_t index) {
+  auto& outputs = handle.operation()->owned_outputs();
+  if (index >= outputs.size()) return py::make_tuple(py::none(), py::none());
+  const OwnedOutput& owned = outputs[index];
+  const DType dtype = handle.operation()->submission().request.tensors[index].dtype;
+  const std::size_t bytes = static_cast<std::size_t>(element_count(owned.shape)) * size_of(dtype);
+  py::tuple shape = py::tuple(py::cast(owned.shape));
+  if (owned.data == nullptr) return py::make_tuple(py::none(), shape);
+  return py::make_tuple(Buffer{owned.data, bytes}, shape);
+}
+
+}  // namespace
+
+Handle::Handle(RuntimePtr runtime, OperationPtr operation, py::object keep)
+    : runtime_(std::move(runtime)), operation_(std::move(operation)), keep_(std::move(keep)) {}
+
+Handle::~Handle() {
+  if (!operation_->done()) {
+    dropped().push_back({std::move(runtime_), std::move(operation_), std::move(keep_)});
+  }
+}
+
+void Handle::wait(double timeout_s) {
+  Status status;
+  if (operation_->done()) {
+    status = operation_->status();
+  } else {
+    const WaitOptions options = interruptible(timeout_s);
+    py::gil_scoped_release unlocked;
+    status = runtime_->wait(operation_, options);
+  }
+  check_wait(status);
+}
+
+void sweep_dropped() {
+  if (dropped().empty()) return;
+  std::list<Dropped> finished;
+  for (auto it = dropped().begin(); it != dropped().end();) {
+    auto next = std::next(it);
+    if (it->operation->done()) finished.splice(finished.end(), dropped(), it);
+    it = next;
+  }
+}
+
+void bind_operation(py::module_& module) {
+  py::class_<Buffer>(module, "Buffer", py::buffer_protocol(),
+                     "Memory of an output that its operation allocated.")
+      .def_buffer(&buffer_info);
+  py::class_<Handle>(module, "Handle", "An operation in flight.")
+      .def("done", &Handle::done, "Whether it has ended, well or not.")
+      .def("wait", &Handle::wait, py::arg("timeout") = -1.0,
+           "Blocks until done (at most `timeout` seconds unless negative) and raises its error.")
+      .def("output", &output, py::arg("index") = 0,
+           "(buffer or None, shape) of an output that the caller gave no memory for.")
+      .def_property_readonly("kept", &Handle::kept, "What `keep` was.")
+      .def_property_readonly(
+          "recv_splits", [](const Handle& handle) { return handle.operation()->recv_splits(); },
+          "alltoall: rows received from each member.")
+      .def_property_readonly(
+          "last_joined", [](const Handle& handle) { return handle.operation()->last_joined(); },
+          "join: the rank that joined last.");
+}
+
+}  // namespace ronde::python

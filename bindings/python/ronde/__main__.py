@@ -1,0 +1,5 @@
+"""`python -m ronde ...` is `ronde ...`."""
+
+from ronde._command import main
+
+main()

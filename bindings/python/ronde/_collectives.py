@@ -1,0 +1,347 @@
+"""Every collective once, for whatever kind of tensor: an adapter says how tensors are handled.
+
+NumPy (`ronde`) and PyTorch (`ronde.torch`) share this code. Tensors are used in place where they
+are contiguous; others are copied and copied back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from ronde import _core
+from ronde._errors import InvalidArgumentError
+from ronde._job import ProcessSet, runtime
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Reduce operations, by the core's numbers.
+SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
+
+# Collectives, by the core's numbers.
+(ALLREDUCE, ALLGATHER, BROADCAST, REDUCE_SCATTER, ALLTOALL, REDUCE, GATHER, SCATTER, BARRIER) = (
+    range(9)
+)
+ANY_SOURCE = -1
+
+
+class Adapter(Protocol[T]):
+    """What the collectives need to know about one kind of tensor."""
+
+    def contiguous(self, tensor: T) -> T:
+        """The tensor itself where its memory can be used in place, else a contiguous copy."""
+
+    def view(self, tensor: T) -> Any:
+        """A contiguous tensor's memory, shape and element type, as the core takes them."""
+
+    def memory(self, tensor: T) -> tuple[int, int]:
+        """Address and bytes of a contiguous tensor."""
+
+    def empty_like(self, tensor: T) -> T:
+        """A new contiguous tensor of the same shape and element type."""
+
+    def adopt(self, buffer: Any, shape: Sequence[int], like: T) -> T:
+        """A tensor over `buffer` (None: no elements), without a copy."""
+
+    def assign(self, target: T, source: T) -> None:
+        """Copies all elements of `source` into `target`."""
+
+
+class Handle(Generic[R]):
+    """An operation in flight. Keeps the tensors alive until it has ended."""
+
+    __slots__ = ("_finish", "_operation", "_result")
+
+    def __init__(self, operation: Any, finish: Callable[[Any], R]) -> None:
+        """Wraps the core's operation; `finish` makes the result of it, once it is done."""
+        self._operation = operation
+        self._finish: Callable[[Any], R] | None = finish
+        self._result: R
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not; never blocks."""
+        return bool(self._operation.done())
+
+    def wait(self, timeout: float | None = None) -> R:
+        """Blocks until it has ended and returns the result, or raises its error.
+
+        timeout: seconds after which TimeoutError is raised; the operation then goes on.
+        """
+        if self._finish is not None:
+            self._operation.wait(-1.0 if timeout is None else timeout)
+            self._result = self._finish(self._operation)
+            self._finish = None
+        return self._result
+
+
+def mapped(handle: Handle[Any], function: Callable[[Any], R]) -> Handle[R]:
+    """The same operation, its result passed through `function`."""
+    finish = handle._finish
+    assert finish is not None, "mapped() is for handles nobody has waited for"
+    return Handle(handle._operation, lambda operation: function(finish(operation)))
+
+
+def first(handle: Handle[list[T]]) -> Handle[T]:
+    """The same operation, its result the first of the list."""
+    return mapped(handle, lambda results: results[0])
+
+
+def set_id(process_set: ProcessSet) -> int:
+    """The core's number of a registered set. Raises InvalidArgumentError for any other."""
+    identifier = process_set.process_set_id
+    if identifier is None:
+        raise InvalidArgumentError(f"{process_set} is not registered; call add_process_set() first")
+    return identifier
+
+
+class Collectives(Generic[T]):
+    """The collectives over one adapter.
+
+    `wait`: the operation is complete when the call returns, which costs less than waiting later.
+    `name`: operations of the same name meet; without one, the k-th unnamed of each rank meet.
+    Errors are those of the package; InvalidArgumentError arises before anything is sent.
+    """
+
+    def __init__(self, adapter: Adapter[T]) -> None:
+        """Uses `adapter` for every tensor."""
+        self._adapter = adapter
+
+    def _start(
+        self,
+        kind: int,
+        wait: bool,
+        inputs: Sequence[T | None],
+        outputs: Sequence[T | None],
+        finish: Callable[[Any], R],
+        name: str | None,
+        process_set: ProcessSet,
+        op: int = SUM,
+        root: int = -1,
+        scale: tuple[float, float] = (1.0, 1.0),
+        splits: Sequence[int] = (),
+        site: str = "",
+    ) -> Handle[R]:
+        view = self._adapter.view
+        operation = _core.submit(
+            runtime(),
+            kind,
+            set_id(process_set),
+            [None if t is None else view(t) for t in inputs],
+            [None if t is None else view(t) for t in outputs],
+            (inputs, outputs),
+            wait,
+            name or "",
+            op,
+            root,
+            scale[0],
+            scale[1],
+            splits,
+            0,
+            site,
+        )
+        return Handle(operation, finish)
+
+    def _in_and_out(
+        self, tensors: Sequence[T], outputs: Sequence[T] | None
+    ) -> tuple[list[T], list[T], Callable[[], list[T]]]:
+        """Contiguous inputs and outputs, and what completes the caller's outputs afterwards."""
+        adapter = self._adapter
+        given = [adapter.contiguous(t) for t in tensors]
+        if outputs is None:
+            made = [adapter.empty_like(t) for t in given]
+            return given, made, lambda: made
+        wanted = list(outputs)
+        if len(wanted) != len(given):
+            raise InvalidArgumentError(f"{len(given)} inputs but {len(wanted)} outputs")
+        # In place means that the copy of a non-contiguous tensor is both input and output.
+        written = [
+            g if o is t else adapter.contiguous(o) for t, g, o in zip(tensors, given, wanted)
+        ]
+
+        def complete() -> list[T]:
+            for target, source in zip(wanted, written):
+                if target is not source:
+                    adapter.assign(target, source)
+            return wanted
+
+        return given, written, complete
+
+    def _adopt(self, operation: Any, index: int, like: T) -> T:
+        """The output that the operation allocated, as a tensor."""
+        buffer, shape = operation.output(index)
+        return self._adapter.adopt(buffer, shape, like)
+
+    def _adopt_all(self, given: Sequence[T]) -> Callable[[Any], list[T]]:
+        return lambda operation: [self._adopt(operation, i, t) for i, t in enumerate(given)]
+
+    def allreduce(
+        self,
+        wait: bool,
+        tensors: Sequence[T],
+        outputs: Sequence[T] | None,
+        name: str | None,
+        op: int,
+        scale: tuple[float, float],
+        process_set: ProcessSet,
+        site: str = "",
+    ) -> Handle[list[T]]:
+        """Combines each tensor over all ranks; several are one operation, all or none.
+
+        site: the "file:line" that errors name; the caller's by default.
+        """
+        if not tensors:
+            raise InvalidArgumentError("no tensors given")
+        given, written, complete = self._in_and_out(tensors, outputs)
+        return self._start(
+            ALLREDUCE,
+            wait,
+            given,
+            written,
+            lambda _: complete(),
+            name,
+            process_set,
+            op,
+            scale=scale,
+            site=site,
+        )
+
+    def allgather(
+        self, wait: bool, tensors: Sequence[T], name: str | None, process_set: ProcessSet
+    ) -> Handle[list[T]]:
+        """Joins the ranks' tensors along the first dimension, which may differ between ranks."""
+        given = [self._adapter.contiguous(t) for t in tensors]
+        outputs = [None] * len(given)
+        finish = self._adopt_all(given)
+        return self._start(ALLGATHER, wait, given, outputs, finish, name, process_set)
+
+    def broadcast(
+        self,
+        wait: bool,
+        tensors: Sequence[T],
+        outputs: Sequence[T] | None,
+        root: int,
+        name: str | None,
+        process_set: ProcessSet,
+    ) -> Handle[list[T]]:
+        """Gives every rank the root's tensors. `root` is a rank of the job."""
+        given, written, complete = self._in_and_out(tensors, outputs)
+        return self._start(
+            BROADCAST, wait, given, written, lambda _: complete(), name, process_set, root=root
+        )
+
+    def reduce_scatter(
+        self,
+        wait: bool,
+        tensors: Sequence[T],
+        name: str | None,
+        op: int,
+        scale: tuple[float, float],
+        process_set: ProcessSet,
+    ) -> Handle[list[T]]:
+        """Combines over all ranks and leaves each its part of the rows; the first get one more."""
+        given = [self._adapter.contiguous(t) for t in tensors]
+        outputs = [None] * len(given)
+        finish = self._adopt_all(given)
+        return self._start(
+            REDUCE_SCATTER, wait, given, outputs, finish, name, process_set, op, scale=scale
+        )
+
+    def alltoall(
+        self,
+        wait: bool,
+        tensor: T,
+        splits: Sequence[int] | None,
+        name: str | None,
+        process_set: ProcessSet,
+    ) -> Handle[tuple[T, list[int]]]:
+        """Sends splits[r] rows to member r (even parts by default); gives (rows, their counts)."""
+        given = self._adapter.contiguous(tensor)
+        return self._start(
+            ALLTOALL,
+            wait,
+            [given],
+            [None],
+            lambda operation: (self._adopt(operation, 0, given), operation.recv_splits),
+            name,
+            process_set,
+            splits=() if splits is None else splits,
+        )
+
+    def reduce(
+        self,
+        wait: bool,
+        tensor: T,
+        root: int,
+        name: str | None,
+        op: int,
+        scale: tuple[float, float],
+        process_set: ProcessSet,
+    ) -> Handle[T | None]:
+        """As allreduce, but only the root gets the result; the others get None."""
+        given = self._adapter.contiguous(tensor)
+        output = self._adapter.empty_like(given) if _is(root) else None
+        return self._start(
+            REDUCE, wait, [given], [output], lambda _: output, name, process_set, op, root, scale
+        )
+
+    def gather(
+        self, wait: bool, tensor: T, root: int, name: str | None, process_set: ProcessSet
+    ) -> Handle[T | None]:
+        """As allgather, but only the root gets the result; the others get None."""
+        given = self._adapter.contiguous(tensor)
+        at_root = _is(root)
+        return self._start(
+            GATHER,
+            wait,
+            [given],
+            [None],
+            lambda op: self._adopt(op, 0, given) if at_root else None,
+            name,
+            process_set,
+            root=root,
+        )
+
+    def scatter(
+        self,
+        wait: bool,
+        tensor: T | None,
+        output: T,
+        root: int,
+        name: str | None,
+        process_set: ProcessSet,
+    ) -> Handle[T]:
+        """Fills `output` with this rank's part of the root's tensor, in order of rank."""
+        given = self._adapter.contiguous(tensor) if tensor is not None and _is(root) else None
+        _, written, complete = self._in_and_out([output], [output])
+        return self._start(
+            SCATTER, wait, [given], written, lambda _: complete()[0], name, process_set, root=root
+        )
+
+    def barrier(self, wait: bool, process_set: ProcessSet) -> Handle[None]:
+        """Ends once all ranks of the set have called it."""
+        return self._start(BARRIER, wait, [], [], lambda _: None, None, process_set)
+
+    def send(self, tensor: T, to: int, tag: int) -> Handle[None]:
+        """Sends a tensor's bytes to a rank of the job."""
+        given = self._adapter.contiguous(tensor)
+        memory = self._adapter.memory(given)
+        return Handle(_core.send(runtime(), to, tag, memory, given), lambda _: None)
+
+    def recv(self, output: T, source: int, tag: int) -> Handle[tuple[T, int]]:
+        """Receives into `output`; gives it and the rank the message came from."""
+        _, written, complete = self._in_and_out([output], [output])
+        memory = self._adapter.memory(written[0])
+        operation = _core.recv(runtime(), source, tag, memory, written[0])
+        return Handle(operation, lambda done: (complete()[0], done.source))
+
+
+def join(process_set: ProcessSet) -> int:
+    """Says that this rank has no more data; returns the rank that joined last, once all have."""
+    operation = _core.join(runtime(), set_id(process_set))
+    operation.wait()
+    return operation.last_joined
+
+
+def _is(root: int) -> bool:
+    return runtime().rank() == root

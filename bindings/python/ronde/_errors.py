@@ -1,0 +1,107 @@
+"""Typed exceptions: one base, one class per kind of failure.
+
+Every error that Ronde raises derives from `Error`. All ranks that take part in an operation that
+fails raise the same one.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+
+class Error(RuntimeError):
+    """Base of everything Ronde raises. `origin` says where in Ronde it arose ("file:line")."""
+
+    origin: str = ""
+
+
+class InvalidArgumentError(Error, ValueError):
+    """A value the caller passed, or a setting, is not allowed."""
+
+
+class MismatchError(Error):
+    """Ranks disagree about one operation; the text has both sides. The job stays usable."""
+
+
+class DuplicateNameError(Error, ValueError):
+    """A name was submitted again while its first submission was in flight."""
+
+
+class RankFailure(Error):
+    """A rank died, was cut off, or left while it was needed.
+
+    `rank` is -1, `host` empty and `pid` 0 where they are not known.
+    """
+
+    rank: int = -1
+    host: str = ""
+    pid: int = 0
+
+
+class StalledError(Error):
+    """Some ranks never submitted the operation within the limit that was set."""
+
+
+class TimeoutError(Error, builtins.TimeoutError):
+    """A deadline passed."""
+
+
+class AbortedError(Error):
+    """The wait was given up because the group is broken or shutting down."""
+
+
+class InterruptedError(Error):
+    """A signal asked the waiting caller to return."""
+
+
+class NotInitializedError(Error, ValueError):
+    """Called before init() or after shutdown()."""
+
+
+class UnsupportedError(Error):
+    """No data plane here can do this."""
+
+
+class ResourceExhaustedError(Error):
+    """Memory, descriptors or space ran out."""
+
+
+class VersionMismatchError(Error):
+    """A peer runs another version of Ronde."""
+
+
+class UnavailableError(Error):
+    """A peer, library or device could not be reached."""
+
+
+class InternalError(Error):
+    """A bug in Ronde."""
+
+
+# By the core's error code; 0 means success.
+_BY_CODE: tuple[type[Error], ...] = (
+    Error,
+    InvalidArgumentError,
+    MismatchError,
+    DuplicateNameError,
+    RankFailure,
+    StalledError,
+    TimeoutError,
+    AbortedError,
+    InterruptedError,
+    NotInitializedError,
+    UnsupportedError,
+    ResourceExhaustedError,
+    VersionMismatchError,
+    UnavailableError,
+    InternalError,
+)
+
+
+def make(code: int, message: str, origin: str, rank: int, host: str, pid: int) -> Error:
+    """Makes the exception for an error of the core. Called by the extension module."""
+    error = _BY_CODE[code](message)
+    error.origin = origin
+    if isinstance(error, RankFailure):
+        error.rank, error.host, error.pid = rank, host, pid
+    return error

@@ -1,0 +1,305 @@
+"""This process's membership in the job: init, shutdown, who is who, process sets, the timeline."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ronde import _core
+from ronde._errors import InvalidArgumentError, NotInitializedError
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+class _Job:
+    """The one job of this process, and whether a fork has cut it off."""
+
+    runtime: _core.Runtime | None = None
+    forked = False
+    hooks_set = False
+
+
+_job = _Job()
+
+
+def runtime() -> _core.Runtime:
+    """The job's runtime. Raises NotInitializedError before init() and after shutdown()."""
+    if _job.runtime is None:
+        if _job.forked:
+            raise NotInitializedError(
+                "this process was forked after ronde.init() and is no member of the job; "
+                "call ronde in the parent only, or start processes by spawn"
+            )
+        raise NotInitializedError("ronde has not been initialized; call init() first")
+    return _job.runtime
+
+
+def _is_ranks(value: Any) -> bool:
+    return isinstance(value, Iterable) and not hasattr(value, "Get_rank")
+
+
+class ProcessSet:
+    """Some of the job's ranks, among which collectives can run.
+
+    Pass one to init(process_sets=[...]) or add_process_set(). Until then, and once removed,
+    `process_set_id` is None. `ranks` are ranks of the job, ascending.
+    """
+
+    process_set_id: int | None = None
+
+    def __init__(self, ranks_or_comm: Any) -> None:
+        """Takes ranks of the job, or an mpi4py communicator made of them."""
+        self.mpi_comm = None if _is_ranks(ranks_or_comm) else ranks_or_comm
+        ranks = ranks_or_comm if self.mpi_comm is None else ranks_or_comm.allgather(rank())
+        self.ranks: list[int] = sorted(int(r) for r in ranks)
+
+    def size(self) -> int | None:
+        """Number of ranks; None where not registered."""
+        return None if self.process_set_id is None else len(self._members())
+
+    def rank(self) -> int | None:
+        """This process's position in the set; None where not registered.
+
+        Raises ValueError where this process is not in the set.
+        """
+        if self.process_set_id is None:
+            return None
+        members = self._members()
+        if rank() not in members:
+            raise InvalidArgumentError(f"rank {rank()} is not in {self}")
+        return members.index(rank())
+
+    def included(self) -> bool | None:
+        """Whether this process is in the set; None where not registered."""
+        return None if self.process_set_id is None else rank() in self._members()
+
+    def _members(self) -> list[int]:
+        runtime()
+        return self.ranks
+
+    def __str__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    __repr__ = __str__
+
+
+class _GlobalProcessSet(ProcessSet):
+    """All ranks of the job; its ranks are known after init()."""
+
+    process_set_id = 0
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+
+global_process_set = _GlobalProcessSet()
+_process_sets: dict[int, ProcessSet] = {}
+
+
+def _settings_of(comm: Any) -> dict[str, str]:
+    """The settings that make `comm` (ranks, or an mpi4py communicator) the job."""
+    if comm is None or (_is_ranks(comm) and not list(comm)):
+        return {}
+    if not _is_ranks(comm):
+        job = comm.bcast(uuid.uuid4().hex if comm.Get_rank() == 0 else None)
+        return _job_settings(comm.Get_rank(), comm.Get_size(), job)
+    ranks = sorted(int(r) for r in comm)
+    mine, size, job = _core.launched_job()
+    if ranks == list(range(size)):
+        return {}
+    if mine not in ranks:
+        raise InvalidArgumentError(f"init(comm={ranks}) does not include this rank, {mine}")
+    return _job_settings(ranks.index(mine), len(ranks), f"{job}-{'.'.join(map(str, ranks))}")
+
+
+def _job_settings(rank: int, size: int, job: str) -> dict[str, str]:
+    return {"RONDE_RANK": str(rank), "RONDE_SIZE": str(size), "RONDE_JOB_ID": job}
+
+
+def init(
+    comm: Any = None,
+    process_sets: Iterable[ProcessSet] | str | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
+    """Joins the job that the launcher describes; a job of one process where there is no launcher.
+
+    comm: ranks of the launched job (or an mpi4py communicator) that form this one; all by default.
+    process_sets: sets to register at once, the same on all ranks. "dynamic" is accepted: sets can
+    always be added later.
+    settings: RONDE_* settings by name, over those in the environment.
+
+    Blocks until all ranks are there. Calling it again is a no-op. Raises TimeoutError naming the
+    ranks that did not come, InvalidArgumentError naming a setting.
+    """
+    if _job.runtime is not None:
+        return
+    if _job.forked:
+        runtime()
+    chosen = {name: str(value) for name, value in (settings or {}).items()}
+    _job.runtime = _core.Runtime.create({**_settings_of(comm), **chosen})
+    if not _job.hooks_set:
+        _job.hooks_set = True
+        atexit.register(shutdown)
+        os.register_at_fork(after_in_child=_forget_after_fork)
+    global_process_set.ranks = list(range(size()))
+    if process_sets is None or isinstance(process_sets, str):
+        return
+    for process_set in process_sets:
+        add_process_set(process_set)
+
+
+def _forget_after_fork() -> None:
+    if _job.runtime is not None:
+        _core.abandon(_job.runtime)
+        _job.runtime, _job.forked = None, True
+
+
+def shutdown() -> None:
+    """Leaves the job. Calling it again, or before init(), is a no-op; init() works again after."""
+    leaving, _job.runtime = _job.runtime, None
+    if leaving is None:
+        return
+    for process_set in _process_sets.values():
+        process_set.process_set_id = None
+    _process_sets.clear()
+    global_process_set.ranks = []
+    leaving.shutdown()
+
+
+def is_initialized() -> bool:
+    """Whether init() has been called, and shutdown() has not since."""
+    return _job.runtime is not None
+
+
+def rank() -> int:
+    """This process's number in the job, from 0."""
+    return runtime().rank()
+
+
+def size() -> int:
+    """Number of processes in the job."""
+    return runtime().size()
+
+
+def local_rank() -> int:
+    """This process's number among those on this host."""
+    return runtime().local_rank()
+
+
+def local_size() -> int:
+    """Number of the job's processes on this host."""
+    return runtime().local_size()
+
+
+def cross_rank() -> int:
+    """This host's number among the hosts that have a process with this local rank."""
+    return runtime().cross_rank()
+
+
+def cross_size() -> int:
+    """Number of hosts that have a process with this local rank."""
+    return runtime().cross_size()
+
+
+def is_homogeneous() -> bool:
+    """Whether every host has the same number of processes."""
+    return len(set(runtime().ranks_by_host())) == 1
+
+
+def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
+    """Registers a set; collective over all ranks of the job. Returns it.
+
+    Raises InvalidArgumentError (a ValueError) for unknown or double ranks, none, or a set that
+    exists; MismatchError where ranks disagree.
+    """
+    made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    made.process_set_id = runtime().add_process_set(made.ranks)
+    _process_sets[made.process_set_id] = made
+    return made
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Removes a set; collective over all ranks. False where it is global or not registered."""
+    identifier = process_set.process_set_id
+    if identifier is None or identifier == 0:
+        return False
+    runtime().remove_process_set(identifier)
+    _process_sets.pop(identifier, None)
+    process_set.process_set_id = None
+    return True
+
+
+def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
+    """Starts writing a Chrome trace on this rank: rank r writes PATH with .rank<r> inserted.
+
+    `mark_cycles` is accepted for Horovod scripts; Ronde has no cycles to mark.
+    """
+    del mark_cycles
+    runtime().start_timeline(os.fspath(file_path))
+
+
+def stop_timeline() -> None:
+    """Completes the trace and stops writing it. A no-op where none is written."""
+    runtime().stop_timeline()
+
+
+def _has_module(name: str) -> bool:
+    return (_PACKAGE / f"libronde_{name}.so").exists()
+
+
+def mpi_built() -> bool:
+    """Whether the MPI backend was built."""
+    return _has_module("mpi")
+
+
+def gloo_built() -> bool:
+    """Whether the Gloo backend was built."""
+    return _has_module("gloo")
+
+
+def nccl_built() -> int:
+    """0: this build has no NCCL backend."""
+    return int(_has_module("nccl"))
+
+
+def cuda_built() -> bool:
+    """Whether the CUDA backend was built."""
+    return _has_module("cuda")
+
+
+def rocm_built() -> bool:
+    """Always False."""
+    return False
+
+
+def ddl_built() -> bool:
+    """Always False."""
+    return False
+
+
+def ccl_built() -> bool:
+    """Always False."""
+    return False
+
+
+def mpi_enabled() -> bool:
+    """Whether this job moves its data by MPI."""
+    runtime()
+    return os.environ.get("RONDE_BACKEND") == "mpi"
+
+
+def gloo_enabled() -> bool:
+    """Whether this job moves its data by Gloo."""
+    runtime()
+    return os.environ.get("RONDE_BACKEND") == "gloo"
+
+
+def mpi_threads_supported() -> bool:
+    """Whether MPI may be called from several threads: Ronde itself never needs it."""
+    runtime()
+    return mpi_built()

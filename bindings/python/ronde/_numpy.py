@@ -1,0 +1,328 @@
+"""Collectives on NumPy arrays: the functions of the package `ronde`.
+
+Arrays may have any shape and be of dtype uint8, int8, int16, int32, int64, float16, float32,
+float64 or bool (bfloat16: use ronde.torch). C-contiguous ones are used in place; they must stay
+untouched until the operation has ended. Every function raises the errors of `ronde.Error`; each
+`x_async` returns a Handle whose wait() gives what `x` returns.
+
+Common arguments: `name` makes operations of the same name meet (without it the k-th unnamed one of
+each rank meet); `prescale_factor` and `postscale_factor` multiply inputs and outputs; `process_set`
+limits the operation to some ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ronde import _collectives
+from ronde._collectives import ANY_SOURCE, AVERAGE, Handle, first
+from ronde._job import ProcessSet, global_process_set
+
+Array = NDArray[Any]
+
+
+class _NumpyAdapter:
+    def contiguous(self, tensor: Any) -> Array:
+        array = np.asarray(tensor)
+        return array if array.flags.c_contiguous else array.copy(order="C")
+
+    def view(self, tensor: Array) -> Array:
+        return tensor
+
+    def memory(self, tensor: Array) -> tuple[int, int]:
+        return tensor.ctypes.data, tensor.nbytes
+
+    def empty_like(self, tensor: Array) -> Array:
+        return np.empty_like(tensor, order="C", subok=False)
+
+    def adopt(self, buffer: Any, shape: Sequence[int], like: Array) -> Array:
+        if buffer is None:
+            return np.empty(shape, like.dtype)
+        return np.frombuffer(buffer, like.dtype).reshape(shape)
+
+    def assign(self, target: Array, source: Array) -> None:
+        np.copyto(target, source)
+
+
+_ops = _collectives.Collectives[Array](_NumpyAdapter())
+
+
+def _one(array: Array | None) -> list[Array] | None:
+    return None if array is None else [array]
+
+
+def poll(handle: Handle[Any]) -> bool:
+    """Whether the operation has ended; never blocks."""
+    return handle.done()
+
+
+def synchronize(handle: Handle[Any]) -> Any:
+    """Waits for an operation and returns its result; the same as handle.wait()."""
+    return handle.wait()
+
+
+def allreduce(
+    array: Array,
+    name: str | None = None,
+    op: int = AVERAGE,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    out: Array | None = None,
+) -> Array:
+    """Combines the arrays of all ranks, element by element; all must have the same shape and dtype.
+
+    op: Sum, Average, Min, Max, Product, or on integers BitAnd, BitOr, BitXor. out: where to put the
+    result (may be `array` itself); a new array by default. Returns the result, alike on all ranks.
+    """
+    scale = (prescale_factor, postscale_factor)
+    return _ops.allreduce(True, [array], _one(out), name, op, scale, process_set).wait()[0]
+
+
+def allreduce_async(
+    array: Array,
+    name: str | None = None,
+    op: int = AVERAGE,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    out: Array | None = None,
+) -> Handle[Array]:
+    """Starts allreduce()."""
+    scale = (prescale_factor, postscale_factor)
+    return first(_ops.allreduce(False, [array], _one(out), name, op, scale, process_set))
+
+
+def grouped_allreduce(
+    arrays: Sequence[Array],
+    name: str | None = None,
+    op: int = AVERAGE,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    out: Sequence[Array] | None = None,
+) -> list[Array]:
+    """allreduce() of several arrays as one operation: all or none. Returns a list."""
+    scale = (prescale_factor, postscale_factor)
+    return _ops.allreduce(True, arrays, out, name, op, scale, process_set).wait()
+
+
+def grouped_allreduce_async(
+    arrays: Sequence[Array],
+    name: str | None = None,
+    op: int = AVERAGE,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    out: Sequence[Array] | None = None,
+) -> Handle[list[Array]]:
+    """Starts grouped_allreduce()."""
+    scale = (prescale_factor, postscale_factor)
+    return _ops.allreduce(False, arrays, out, name, op, scale, process_set)
+
+
+def allgather(
+    array: Array, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Array:
+    """Joins the arrays of all ranks along the first dimension, in order of rank.
+
+    First extents may differ between ranks; the others must agree.
+    """
+    return _ops.allgather(True, [array], name, process_set).wait()[0]
+
+
+def allgather_async(
+    array: Array, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Array]:
+    """Starts allgather()."""
+    return first(_ops.allgather(False, [array], name, process_set))
+
+
+def broadcast(
+    array: Array,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    out: Array | None = None,
+) -> Array:
+    """Gives every rank the array of `root_rank` (a rank of the job).
+
+    Every rank passes an array of the same shape and dtype. out: as for allreduce().
+    """
+    return _ops.broadcast(True, [array], _one(out), root_rank, name, process_set).wait()[0]
+
+
+def broadcast_async(
+    array: Array,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    out: Array | None = None,
+) -> Handle[Array]:
+    """Starts broadcast()."""
+    return first(_ops.broadcast(False, [array], _one(out), root_rank, name, process_set))
+
+
+def reduce_scatter(
+    array: Array,
+    name: str | None = None,
+    op: int = AVERAGE,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
+    """Combines the arrays of all ranks and returns this rank's part of the rows.
+
+    Where the rows do not divide evenly, the first ranks get one more each.
+    """
+    scale = (prescale_factor, postscale_factor)
+    return _ops.reduce_scatter(True, [array], name, op, scale, process_set).wait()[0]
+
+
+def reduce_scatter_async(
+    array: Array,
+    name: str | None = None,
+    op: int = AVERAGE,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array]:
+    """Starts reduce_scatter()."""
+    scale = (prescale_factor, postscale_factor)
+    return first(_ops.reduce_scatter(False, [array], name, op, scale, process_set))
+
+
+def alltoall(
+    array: Array,
+    splits: Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> tuple[Array, list[int]]:
+    """Sends splits[r] rows of `array` to rank r, in order; even parts by default.
+
+    Returns (the rows received, in order of sender; how many came from each).
+    """
+    return _ops.alltoall(True, array, splits, name, process_set).wait()
+
+
+def alltoall_async(
+    array: Array,
+    splits: Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[tuple[Array, list[int]]]:
+    """Starts alltoall()."""
+    return _ops.alltoall(False, array, splits, name, process_set)
+
+
+def reduce(
+    array: Array,
+    root_rank: int,
+    name: str | None = None,
+    op: int = AVERAGE,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Array | None:
+    """As allreduce(), but only `root_rank` gets the result; the others get None."""
+    scale = (prescale_factor, postscale_factor)
+    return _ops.reduce(True, array, root_rank, name, op, scale, process_set).wait()
+
+
+def reduce_async(
+    array: Array,
+    root_rank: int,
+    name: str | None = None,
+    op: int = AVERAGE,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array | None]:
+    """Starts reduce()."""
+    scale = (prescale_factor, postscale_factor)
+    return _ops.reduce(False, array, root_rank, name, op, scale, process_set)
+
+
+def gather(
+    array: Array,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Array | None:
+    """As allgather(), but only `root_rank` gets the result; the others get None."""
+    return _ops.gather(True, array, root_rank, name, process_set).wait()
+
+
+def gather_async(
+    array: Array,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array | None]:
+    """Starts gather()."""
+    return _ops.gather(False, array, root_rank, name, process_set)
+
+
+def scatter(
+    array: Array | None,
+    out: Array,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
+    """Fills `out` with this rank's part of the root's array, and returns it.
+
+    `array`, needed at the root only, holds one part of out's shape per rank, in order of rank.
+    """
+    return _ops.scatter(True, array, out, root_rank, name, process_set).wait()
+
+
+def scatter_async(
+    array: Array | None,
+    out: Array,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Array]:
+    """Starts scatter()."""
+    return _ops.scatter(False, array, out, root_rank, name, process_set)
+
+
+def send(array: Array, to: int, tag: int = 0) -> None:
+    """Sends an array's bytes to rank `to`; returns when `array` may be changed."""
+    _ops.send(array, to, tag).wait()
+
+
+def send_async(array: Array, to: int, tag: int = 0) -> Handle[None]:
+    """Starts send()."""
+    return _ops.send(array, to, tag)
+
+
+def recv(out: Array, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, int]:
+    """Receives into `out` the next message with `tag`; returns it and the rank it came from.
+
+    A message longer than `out` is an error; a shorter one leaves the rest of `out` as it was.
+    """
+    return _ops.recv(out, source, tag).wait()
+
+
+def recv_async(out: Array, source: int = ANY_SOURCE, tag: int = 0) -> Handle[tuple[Array, int]]:
+    """Starts recv()."""
+    return _ops.recv(out, source, tag)
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns once all ranks of the set have called it."""
+    _ops.barrier(True, process_set).wait()
+
+
+def join(process_set: ProcessSet = global_process_set) -> int:
+    """Says that this rank has no more data; blocks until all have; returns who joined last.
+
+    Meanwhile it takes part in the others' allreduces with zeros.
+    """
+    return _collectives.join(process_set)

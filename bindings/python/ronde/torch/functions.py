@@ -1,0 +1,107 @@
+"""Giving all ranks the same start: parameters, optimizer state, objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from ronde._errors import InvalidArgumentError
+from ronde._job import rank
+from ronde._objects import allgather_object, broadcast_object
+from ronde.torch.mpi_ops import broadcast_async_, synchronize
+
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+]
+
+
+def broadcast_parameters(params: Any, root_rank: int) -> None:
+    """Gives every rank the root's parameters, in place.
+
+    params: model.state_dict(), model.named_parameters(), or a list of tensors; the same names and
+    shapes on all ranks. root_rank: a rank of the job.
+    Raises InvalidArgumentError (a ValueError) for anything else.
+    """
+    with torch.no_grad():
+        handles = [
+            broadcast_async_(tensor, root_rank, name and f"parameter.{name}")
+            for name, tensor in _named_tensors(params)
+        ]
+        for handle in handles:
+            synchronize(handle)
+
+
+def _named_tensors(params: Any) -> list[tuple[str | None, torch.Tensor]]:
+    """(name or None, tensor) of each parameter, in an order that is the same on all ranks."""
+    if isinstance(params, Mapping):
+        pairs: list[Any] = sorted(params.items())
+    elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor):
+        pairs = [p if isinstance(p, tuple) else (None, p) for p in params]
+    else:
+        raise InvalidArgumentError(
+            "expected a state_dict, named parameters, or a list of tensors, "
+            f"not {type(params).__name__}"
+        )
+    found = [(name, value) for name, value in pairs if value is not None]
+    for name, value in found:
+        if not isinstance(value, torch.Tensor):
+            raise InvalidArgumentError(f"parameter {name} is no tensor but {type(value).__name__}")
+    return found
+
+
+class _Placeholder:
+    """Stands for a tensor in a structure that travels as an object."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+
+    def empty(self) -> torch.Tensor:
+        return torch.empty(self.shape, dtype=self.dtype)
+
+
+def _replace(value: Any, wanted: type, replacement: Callable[[Any], Any]) -> Any:
+    """A copy of nested dicts, lists and tuples with every `wanted` replaced, in order."""
+    if isinstance(value, wanted):
+        return replacement(value)
+    if isinstance(value, dict):
+        return {key: _replace(item, wanted, replacement) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_replace(item, wanted, replacement) for item in value)
+    return value
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+) -> None:
+    """Gives every rank the root's optimizer state and options (learning rate, ...), in place.
+
+    Works for every torch optimizer, also before its first step. `model` is accepted for Horovod
+    scripts and not needed.
+    """
+    del model
+    at_root = rank() == root_rank
+    state: Any = optimizer.state_dict() if at_root else None
+    tensors: list[torch.Tensor] = []
+
+    def take(tensor: torch.Tensor) -> _Placeholder:
+        tensors.append(tensor.detach())
+        return _Placeholder(tensor)
+
+    def make(placeholder: _Placeholder) -> torch.Tensor:
+        tensors.append(placeholder.empty())
+        return tensors[-1]
+
+    structure = broadcast_object(
+        _replace(state, torch.Tensor, take) if at_root else None, root_rank
+    )
+    if not at_root:
+        state = _replace(structure, _Placeholder, make)
+    for handle in [broadcast_async_(tensor, root_rank) for tensor in tensors]:
+        synchronize(handle)
+    if not at_root:
+        optimizer.load_state_dict(state)

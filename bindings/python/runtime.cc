@@ -1,0 +1,99 @@
+// Binds Runtime: joining and leaving the job, who is who, process sets, the timeline.
+#include <pybind11/stl.h>
+
+#include <map>
+#include <utility>
+
+#include "bindings/python/operation.h"
+
+namespace py = pybind11;
+
+namespace ronde::python {
+namespace {
+
+/// Settings by variable name, over those of the environment.
+using Settings = std::map<std::string, std::string>;
+
+Config config_with(const Settings& settings) {
+  Config config = unwrap(config_from(process_environment()));
+  for (const auto& [name, value] : settings) check(set_setting(config, name, value));
+  return config;
+}
+
+RuntimePtr create(const Settings& settings) {
+  const Config config = config_with(settings);
+  Result<std::unique_ptr<Runtime>> result = [&] {
+    py::gil_scoped_release unlocked;
+    return Runtime::create(config);
+  }();
+  return unwrap(std::move(result));
+}
+
+void shut_down(Runtime& runtime) {
+  {
+    py::gil_scoped_release unlocked;
+    runtime.shutdown();
+  }
+  sweep_dropped();
+}
+
+SetId add_process_set(Runtime& runtime, std::vector<int> ranks) {
+  const WaitOptions options = interruptible(-1.0);
+  Result<SetId> set = [&] {
+    py::gil_scoped_release unlocked;
+    return runtime.add_process_set(std::move(ranks), options);
+  }();
+  check_wait(set.status());
+  return *set;
+}
+
+void remove_process_set(Runtime& runtime, SetId set) {
+  const WaitOptions options = interruptible(-1.0);
+  Status status;
+  {
+    py::gil_scoped_release unlocked;
+    status = runtime.remove_process_set(set, options);
+  }
+  check_wait(status);
+}
+
+/// Keeps the runtime for ever: after fork() its threads do not exist in the child, so that ending
+/// it there would hang.
+void abandon(const RuntimePtr& runtime) { static_cast<void>(new RuntimePtr(runtime)); }
+
+/// Ranks on each host, by host.
+std::vector<int> ranks_by_host(const Runtime& runtime) {
+  const Topology& topology = runtime.topology();
+  std::vector<int> counts(static_cast<std::size_t>(topology.host_count()), 0);
+  for (const PeerInfo& peer : topology.peers) ++counts[static_cast<std::size_t>(peer.host_index)];
+  return counts;
+}
+
+}  // namespace
+
+void bind_runtime(py::module_& module) {
+  py::class_<Runtime, RuntimePtr>(module, "Runtime", "One membership of this process in a job.")
+      .def_static("create", &create, py::arg("settings"),
+                  "Joins the job that the environment and `settings` describe. Blocks.")
+      .def("shutdown", &shut_down)
+      .def("rank", &Runtime::rank)
+      .def("size", &Runtime::size)
+      .def("local_rank", &Runtime::local_rank)
+      .def("local_size", &Runtime::local_size)
+      .def("cross_rank", &Runtime::cross_rank)
+      .def("cross_size", &Runtime::cross_size)
+      .def("ranks_by_host", &ranks_by_host)
+      .def("add_process_set", &add_process_set, py::arg("ranks"))
+      .def("remove_process_set", &remove_process_set, py::arg("set"))
+      .def("process_set_ranks",
+           [](const Runtime& runtime, SetId set) { return unwrap(runtime.process_set_ranks(set)); })
+      .def("process_sets", &Runtime::process_sets)
+      .def("start_timeline",
+           [](Runtime& runtime, const std::string& path) { check(runtime.start_timeline(path)); })
+      .def("stop_timeline", [](Runtime& runtime) { check(runtime.stop_timeline()); })
+      .def("describe_backends", &Runtime::describe_backends);
+  module.def("abandon", &abandon, py::arg("runtime"),
+             "Never ends this runtime in this process: for the child of a fork.");
+}
+
+}  // namespace ronde::python

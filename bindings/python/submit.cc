@@ -1,0 +1,161 @@
+// Binds submit(): one door for every collective and element type.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <utility>
+
+#include "bindings/python/operation.h"
+
+namespace py = pybind11;
+
+namespace ronde::python {
+namespace {
+
+/// One tensor's memory, without a copy.
+struct View {
+  void* data = nullptr;
+  TensorMeta meta;
+};
+
+Shape shape_of(const py::array& array) {
+  return Shape(array.shape(), array.shape() + array.ndim());
+}
+
+/// Maps NumPy's kind and size; nothing for types that Ronde does not have.
+std::optional<DType> dtype_of(const py::dtype& dtype) {
+  switch (dtype.kind()) {
+    case 'b':
+      return DType::kBool;
+    case 'u':
+      return dtype.itemsize() == 1 ? std::optional(DType::kUint8) : std::nullopt;
+    case 'i':
+      switch (dtype.itemsize()) {
+        case 1:
+          return DType::kInt8;
+        case 2:
+          return DType::kInt16;
+        case 4:
+          return DType::kInt32;
+        default:
+          return DType::kInt64;
+      }
+    case 'f':
+      switch (dtype.itemsize()) {
+        case 2:
+          return DType::kFloat16;
+        case 4:
+          return DType::kFloat32;
+        case 8:
+          return DType::kFloat64;
+        default:
+          return std::nullopt;
+      }
+    default:
+      return std::nullopt;
+  }
+}
+
+constexpr const char* kAllowedTypes =
+    "allowed: uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool";
+
+View view_of_array(const py::array& array) {
+  const auto dtype = dtype_of(array.dtype());
+  if (!dtype || array.dtype().byteorder() == '>') {
+    raise({Code::kInvalidArgument, "element type " + py::str(array.dtype()).cast<std::string>() +
+                                       " is not supported; " + kAllowedTypes});
+  }
+  if ((array.flags() & py::array::c_style) == 0) {
+    raise({Code::kInvalidArgument, "the array is not C-contiguous"});
+  }
+  return {const_cast<void*>(array.data()), {*dtype, shape_of(array)}};
+}
+
+/// A NumPy array, or (address, shape, element type code) as ronde.torch describes its tensors.
+View view_of(py::handle object) {
+  if (py::isinstance<py::array>(object)) {
+    return view_of_array(py::reinterpret_borrow<py::array>(object));
+  }
+  const auto tuple = py::reinterpret_borrow<py::tuple>(object);
+  const auto address = tuple[0].cast<std::uintptr_t>();
+  const auto code = tuple[2].cast<int>();
+  if (code < 0 || code >= kDTypeCount) raise({Code::kInvalidArgument, kAllowedTypes});
+  return {reinterpret_cast<void*>(address), {static_cast<DType>(code), tuple[1].cast<Shape>()}};
+}
+
+/// What submit() is given, besides the tensors.
+struct Options {
+  std::string name;
+  int op;
+  int root;
+  double prescale;
+  double postscale;
+  std::vector<std::int64_t> splits;
+  std::int32_t priority;
+  std::string site;
+};
+
+Submission make_submission(int kind, const py::list& inputs, const py::list& outputs,
+                           Options options) {
+  Submission submission;
+  Request& request = submission.request;
+  request.kind = static_cast<Collective>(kind);
+  request.name = std::move(options.name);
+  request.op = static_cast<ReduceOp>(options.op);
+  request.root = options.root;
+  request.prescale = options.prescale;
+  request.postscale = options.postscale;
+  request.priority = options.priority;
+  request.call_site = options.site.empty() ? call_site() : std::move(options.site);
+  submission.splits = std::move(options.splits);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const py::handle in = inputs[i];
+    const py::handle out = i < outputs.size() ? py::handle(outputs[i]) : py::none();
+    View given = in.is_none() ? View() : view_of(in);
+    View taken = out.is_none() ? View() : view_of(out);
+    submission.inputs.push_back(given.data);
+    submission.outputs.push_back(taken.data);
+    // scatter describes each rank's part; so does a rank that gives no input.
+    const bool by_output = in.is_none() || request.kind == Collective::kScatter;
+    request.tensors.push_back(std::move(by_output ? taken.meta : given.meta));
+  }
+  return submission;
+}
+
+/// Submits, and waits too where `wait` is set: then without a hop to another thread.
+std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
+                               const py::list& inputs, const py::list& outputs, py::object keep,
+                               bool wait, std::string name, int op, int root, double prescale,
+                               double postscale, std::vector<std::int64_t> splits,
+                               std::int32_t priority, std::string site) {
+  sweep_dropped();
+  Submission submission = make_submission(kind, inputs, outputs,
+                                          {std::move(name), op, root, prescale, postscale,
+                                           std::move(splits), priority, std::move(site)});
+  submission.caller_waits = wait;
+  auto handle = std::make_unique<Handle>(
+      runtime, unwrap(runtime->submit(set, std::move(submission))), std::move(keep));
+  if (wait) handle->wait(-1.0);
+  return handle;
+}
+
+}  // namespace
+
+void bind_submit(py::module_& module) {
+  module.def("submit", &submit, py::arg("runtime"), py::arg("kind"), py::arg("set"),
+             py::arg("inputs"), py::arg("outputs"), py::arg("keep"), py::arg("wait") = false,
+             py::arg("name") = "", py::arg("op") = 0, py::arg("root") = -1,
+             py::arg("prescale") = 1.0, py::arg("postscale") = 1.0,
+             py::arg("splits") = std::vector<std::int64_t>(), py::arg("priority") = 0,
+             py::arg("site") = "",
+             "Submits one collective. Tensors are C-contiguous NumPy arrays or (address, shape, "
+             "dtype code); an output of None is allocated by the operation.");
+  module.def(
+      "join",
+      [](const RuntimePtr& runtime, SetId set) {
+        return std::make_unique<Handle>(runtime, unwrap(runtime->join(set)), py::none());
+      },
+      py::arg("runtime"), py::arg("set"), "Says that this rank has no more data in this set.");
+}
+
+}  // namespace ronde::python

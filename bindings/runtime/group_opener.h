@@ -1,0 +1,43 @@
+// Opens the data plane of a group: the ranks agree on the best backend that works for all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/registry.h"
+#include "core/engine/engine.h"
+#include "core/ports/backend.h"
+
+namespace ronde {
+
+/// Exchange over the engine's control frames. Each call is one round of `key`.
+class EngineExchange final : public Exchange {
+ public:
+  EngineExchange(Engine& engine, std::uint64_t key, std::vector<int> ranks, WaitOptions options)
+      : engine_(engine), key_(key), ranks_(std::move(ranks)), options_(std::move(options)) {}
+
+  Result<std::vector<std::string>> allgather(std::string_view mine) override;
+
+ private:
+  Engine& engine_;
+  const std::uint64_t key_;
+  const std::vector<int> ranks_;
+  const WaitOptions options_;
+  std::uint32_t round_ = 0;
+};
+
+/// A data plane and what is known of it. `plane` is null for a group of one rank.
+struct OpenedGroup {
+  std::unique_ptr<BackendGroup> plane;
+  std::string name = "self";
+  bool native_first = true;
+};
+
+/// Opens `spec` with the first backend of `wanted` ("auto" or a name) that every rank can use.
+/// Collective over the group. Errors: kUnavailable naming the rank and the reason, the same on all.
+Result<OpenedGroup> open_data_plane(const Registry& registry, const std::string& wanted,
+                                    const GroupSpec& spec, Exchange& exchange);
+
+}  // namespace ronde

@@ -1,0 +1,75 @@
+#include "bindings/runtime/process_sets.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace ronde {
+
+ProcessSets::ProcessSets(int size) : size_(size) {
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  sets_[kGlobalSet] = std::move(all);
+}
+
+Status ProcessSets::check_new(const std::vector<int>& ranks) const {
+  if (ranks.empty()) return {Code::kInvalidArgument, "a process set needs at least one rank"};
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0 || ranks[i] >= size_) {
+      return {Code::kInvalidArgument,
+              fmt::format("rank {} is not in the job; allowed: 0 to {}", ranks[i], size_ - 1)};
+    }
+    if (i > 0 && ranks[i] == ranks[i - 1]) {
+      return {Code::kInvalidArgument, fmt::format("rank {} is named twice", ranks[i])};
+    }
+  }
+  MutexLock lock(mutex_);
+  for (const auto& [id, existing] : sets_) {
+    if (existing == ranks) {
+      return {Code::kInvalidArgument, fmt::format("process set {} has these ranks already: {}", id,
+                                                  fmt::join(ranks, ", "))};
+    }
+  }
+  return {};
+}
+
+SetId ProcessSets::add(std::vector<int> ranks) {
+  MutexLock lock(mutex_);
+  sets_[next_] = std::move(ranks);
+  return next_++;
+}
+
+void ProcessSets::skip() {
+  MutexLock lock(mutex_);
+  ++next_;
+}
+
+SetId ProcessSets::next() const {
+  MutexLock lock(mutex_);
+  return next_;
+}
+
+void ProcessSets::remove(SetId id) {
+  MutexLock lock(mutex_);
+  sets_.erase(id);
+}
+
+Result<std::vector<int>> ProcessSets::ranks(SetId id) const {
+  MutexLock lock(mutex_);
+  const auto found = sets_.find(id);
+  if (found == sets_.end()) {
+    return Status(Code::kInvalidArgument, fmt::format("there is no process set with id {}", id));
+  }
+  return found->second;
+}
+
+std::vector<SetId> ProcessSets::ids() const {
+  MutexLock lock(mutex_);
+  std::vector<SetId> all;
+  for (const auto& [id, ranks] : sets_) all.push_back(id);
+  return all;
+}
+
+}  // namespace ronde

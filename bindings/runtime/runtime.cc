@@ -1,0 +1,195 @@
+#include "bindings/runtime/runtime.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/runtime/runtime_impl.h"
+
+namespace ronde {
+namespace {
+
+Status not_running() {
+  return {Code::kNotInitialized, "the runtime has been shut down; call init() again"};
+}
+
+/// Position of `rank` in `ranks`.
+int position(const std::vector<int>& ranks, int rank) {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+/// The ranks that have the same local rank as this one, one for each host.
+std::vector<int> cross_ranks(const Topology& topology) {
+  const int local = position(topology.host_ranks(topology.rank), topology.rank);
+  std::vector<int> ranks;
+  for (int r = 0; r < topology.size(); ++r) {
+    if (position(topology.host_ranks(r), r) == local) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+class RawGroupImpl final : public RawGroup {
+ public:
+  RawGroupImpl(std::unique_ptr<CollectiveExecutor> executor, std::shared_ptr<AbortToken> abort,
+               int rank, int size)
+      : executor_(std::move(executor)), abort_(std::move(abort)), rank_(rank), size_(size) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return size_; }
+  Status run(const Bundle& bundle) override {
+    if (abort_->aborted()) return abort_->status();
+    return executor_->execute(bundle, *abort_);
+  }
+  [[nodiscard]] std::string last_path() const override { return executor_->last_path(); }
+
+ private:
+  const std::unique_ptr<CollectiveExecutor> executor_;
+  const std::shared_ptr<AbortToken> abort_;
+  const int rank_;
+  const int size_;
+};
+
+}  // namespace
+
+Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Runtime::~Runtime() { shutdown(); }
+
+Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config) {
+  auto impl = std::make_unique<Impl>(config);
+  if (Status status = impl->start(); !status.ok()) {
+    impl->stop();
+    return status;
+  }
+  return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
+}
+
+const Config& Runtime::config() const noexcept { return impl_->config; }
+const Topology& Runtime::topology() const noexcept { return impl_->topology; }
+int Runtime::rank() const noexcept { return impl_->topology.rank; }
+int Runtime::size() const noexcept { return impl_->topology.size(); }
+int Runtime::local_rank() const noexcept {
+  return position(impl_->topology.host_ranks(rank()), rank());
+}
+int Runtime::local_size() const noexcept {
+  return static_cast<int>(impl_->topology.host_ranks(rank()).size());
+}
+int Runtime::cross_rank() const noexcept { return position(cross_ranks(impl_->topology), rank()); }
+int Runtime::cross_size() const noexcept {
+  return static_cast<int>(cross_ranks(impl_->topology).size());
+}
+
+Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
+  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->check(submission, set));
+  return impl_->engine->submit(set, std::move(submission));
+}
+
+Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) {
+  if (operation->done()) return operation->status();
+  if (impl_->stopped) return not_running();
+  return impl_->engine->wait(operation, options);
+}
+
+Result<OperationPtr> Runtime::run(SetId set, Submission submission, const WaitOptions& options) {
+  submission.caller_waits = true;
+  RONDE_ASSIGN_OR_RETURN(OperationPtr operation, submit(set, std::move(submission)));
+  RONDE_RETURN_IF_ERROR(wait(operation, options));
+  return operation;
+}
+
+Result<OperationPtr> Runtime::join(SetId set) {
+  Submission submission;
+  submission.request.kind = Collective::kJoin;
+  if (impl_->stopped) return not_running();
+  return impl_->engine->submit(set, std::move(submission));
+}
+
+Result<SetId> Runtime::add_process_set(std::vector<int> ranks, const WaitOptions& options) {
+  if (impl_->stopped) return not_running();
+  std::sort(ranks.begin(), ranks.end());
+  RONDE_RETURN_IF_ERROR(impl_->sets.check_new(ranks));
+  const SetId id = impl_->sets.next();
+  RONDE_RETURN_IF_ERROR(impl_->agree(fmt::format("add ranks {}", fmt::join(ranks, ", ")), options));
+  const bool member = std::binary_search(ranks.begin(), ranks.end(), rank());
+  Status mine;
+  std::unique_ptr<CollectiveExecutor> executor;
+  if (member) {
+    auto opened = impl_->open_executor(static_cast<std::uint64_t>(id), ranks, options);
+    mine = opened.status();
+    if (opened.ok()) executor = std::move(opened).value();
+  }
+  if (Status status = impl_->share_outcome(mine, options); !status.ok()) {
+    impl_->sets.skip();
+    return status.with_context(fmt::format("process set {} could not be opened", id));
+  }
+  impl_->sets.add(ranks);
+  if (member) impl_->engine->add_lane(id, ranks, std::move(executor));
+  return id;
+}
+
+Status Runtime::remove_process_set(SetId set, const WaitOptions& options) {
+  if (impl_->stopped) return not_running();
+  if (set == kGlobalSet) return {Code::kInvalidArgument, "the global process set stays"};
+  RONDE_RETURN_IF_ERROR(impl_->sets.ranks(set).status());
+  RONDE_RETURN_IF_ERROR(impl_->agree(fmt::format("remove set {}", set), options));
+  impl_->engine->remove_lane(set);
+  impl_->sets.remove(set);
+  return {};
+}
+
+Result<std::vector<int>> Runtime::process_set_ranks(SetId set) const {
+  return impl_->sets.ranks(set);
+}
+
+std::vector<SetId> Runtime::process_sets() const { return impl_->sets.ids(); }
+
+Result<OperationPtr> Runtime::send(int to, std::int64_t tag, std::span<const std::byte> data) {
+  if (impl_->stopped) return not_running();
+  if (to < 0 || to >= size()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("cannot send to rank {}; allowed: 0 to {}", to, size() - 1));
+  }
+  return impl_->engine->send(to, tag, data);
+}
+
+Result<OperationPtr> Runtime::recv(int from, std::int64_t tag, std::span<std::byte> data,
+                                   Message* message) {
+  if (impl_->stopped) return not_running();
+  if (from != kAnySource && (from < 0 || from >= size())) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("cannot receive from rank {}; allowed: 0 to {}, or {} for any", from,
+                              size() - 1, kAnySource));
+  }
+  return impl_->engine->recv(from, tag, data, message);
+}
+
+Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks) {
+  if (impl_->stopped) return not_running();
+  std::sort(ranks.begin(), ranks.end());
+  if (!std::binary_search(ranks.begin(), ranks.end(), rank())) {
+    return Status(Code::kInvalidArgument, fmt::format("rank {} is not in the group", rank()));
+  }
+  WaitOptions options;
+  options.deadline = now() + impl_->config.start_timeout;
+  RONDE_ASSIGN_OR_RETURN(auto executor,
+                         impl_->open_executor(impl_->raw_key(ranks), ranks, options));
+  return std::unique_ptr<RawGroup>(std::make_unique<RawGroupImpl>(
+      std::move(executor), impl_->abort, position(ranks, rank()), static_cast<int>(ranks.size())));
+}
+
+Status Runtime::start_timeline(const std::string& path) { return impl_->start_timeline(path); }
+Status Runtime::stop_timeline() { return impl_->stop_timeline(); }
+void Runtime::shutdown() noexcept { impl_->stop(); }
+
+void Runtime::interrupt() noexcept {
+  if (!impl_->stopped) impl_->engine->interrupt();
+}
+
+std::vector<std::string> Runtime::describe_backends() const {
+  const auto everyone = impl_->sets.ranks(kGlobalSet);
+  return impl_->registry.describe(impl_->group_spec(kGlobalSet, *everyone));
+}
+
+}  // namespace ronde

@@ -1,0 +1,110 @@
+// The composition root: builds channel, backends, executors, engine and timeline from a Config, and
+// owns the order in which they end. All doors (C++, Python, command line) stand on this class.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/config.h"
+#include "core/base/status.h"
+#include "core/engine/engine.h"
+#include "core/ports/backend.h"
+#include "core/ports/topology.h"
+
+namespace ronde {
+
+/// Raw collectives of a group: no names, no negotiation, run in the calling thread.
+/// Threads: one caller at a time.
+class RawGroup {
+ public:
+  virtual ~RawGroup() = default;
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+  /// Runs one bundle, as Executor::execute. Blocks.
+  virtual Status run(const Bundle& bundle) = 0;
+  /// What ran last: "shm", "ring over tcp", ... for bench and doctor.
+  [[nodiscard]] virtual std::string last_path() const = 0;
+};
+
+/// One membership of this process in one job. Two may live in one process.
+/// Threads: any, but for shutdown, which must not race with other calls.
+class Runtime {
+ public:
+  /// Joins the job that `config` describes. Collective over its ranks. Blocks up to
+  /// config.start_timeout. Errors: kTimeout naming the ranks that did not come, kVersionMismatch,
+  /// kInvalidArgument naming a setting, kUnavailable.
+  static Result<std::unique_ptr<Runtime>> create(const Config& config);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  [[nodiscard]] const Config& config() const noexcept;
+  [[nodiscard]] const Topology& topology() const noexcept;
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+  [[nodiscard]] int local_rank() const noexcept;  ///< Position among the ranks of this host.
+  [[nodiscard]] int local_size() const noexcept;
+  [[nodiscard]] int cross_rank() const noexcept;  ///< This host's position among those that have
+                                                  ///< a rank with this local rank.
+  [[nodiscard]] int cross_size() const noexcept;
+
+  /// Submits one operation to a set. Blocks: never.
+  /// Errors: kInvalidArgument, kDuplicateName, kNotInitialized, and the job's failure once broken.
+  Result<OperationPtr> submit(SetId set, Submission submission);
+
+  /// Blocks until `operation` is done and returns its status; drives the engine meanwhile.
+  Status wait(const OperationPtr& operation, const WaitOptions& options = {});
+
+  /// submit and wait in one, without waking any other thread.
+  Result<OperationPtr> run(SetId set, Submission submission, const WaitOptions& options = {});
+
+  /// Says that this rank has no more data in this set; done when all have joined.
+  Result<OperationPtr> join(SetId set);
+
+  /// Makes a process set of the job's `ranks`. Collective over all ranks of the job. Blocks.
+  /// Errors: kMismatch where ranks disagree; kInvalidArgument: empty, unknown or double ranks, or
+  /// equal to an existing set (the message names its id).
+  Result<SetId> add_process_set(std::vector<int> ranks, const WaitOptions& options = {});
+  /// Removes a set; collective over all ranks of the job. Not the global set.
+  Status remove_process_set(SetId set, const WaitOptions& options = {});
+  /// Ranks of a set, ascending. Errors: kInvalidArgument where there is none.
+  [[nodiscard]] Result<std::vector<int>> process_set_ranks(SetId set) const;
+  [[nodiscard]] std::vector<SetId> process_sets() const;
+
+  /// Starts sending to a rank of the job. `data` must stay untouched until done. Blocks: never.
+  Result<std::shared_ptr<Operation>> send(int to, std::int64_t tag,
+                                          std::span<const std::byte> data);
+  /// Starts receiving from `from` (or kAnySource) the next message with `tag`, at most
+  /// `data.size()` bytes. `message` is filled in when done and must live until then; may be null.
+  Result<std::shared_ptr<Operation>> recv(int from, std::int64_t tag, std::span<std::byte> data,
+                                          Message* message);
+
+  /// Opens a raw group of the job's `ranks` (ascending). Collective over those ranks. Blocks.
+  Result<std::unique_ptr<RawGroup>> open_group(std::vector<int> ranks);
+
+  /// Starts or stops writing a timeline on this rank.
+  Status start_timeline(const std::string& path);
+  Status stop_timeline();
+
+  /// Waits for operations in flight to end or fail, leaves the job, stops all threads. Idempotent.
+  void shutdown() noexcept;
+
+  /// Makes all waits of this runtime return kInterrupted, now. Safe in signal handlers.
+  void interrupt() noexcept;
+
+  /// What runs where, for doctor: one line per backend with "usable" or why not.
+  [[nodiscard]] std::vector<std::string> describe_backends() const;
+
+ private:
+  class Impl;
+  explicit Runtime(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ronde

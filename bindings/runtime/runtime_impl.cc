@@ -1,0 +1,190 @@
+#include "bindings/runtime/runtime_impl.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "backends/builtin.h"
+#include "backends/net/factory.h"
+#include "bindings/runtime/log_sink.h"
+#include "bindings/runtime/version.h"
+#include "ops/kernels/factory.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::uint64_t kRawKeys = std::uint64_t{1} << 63;
+constexpr std::uint64_t kShareKeys = std::uint64_t{1} << 62;
+
+EngineOptions engine_options(const Config& config, ControlChannel& channel,
+                             std::shared_ptr<AbortToken> abort, const EventGate& events) {
+  const Topology& topology = channel.topology();
+  const std::size_t local_ranks = topology.host_ranks(topology.rank).size();
+  EngineOptions options;
+  options.channel = &channel;
+  options.abort = std::move(abort);
+  options.fusion_threshold_bytes = config.fusion_threshold_bytes;
+  options.inline_bytes = config.inline_bytes;
+  options.cache_capacity = config.cache_capacity;
+  // Where ranks outnumber cores, a spinning rank keeps the one it waits for from running.
+  const bool crowded = local_ranks > std::thread::hardware_concurrency();
+  options.spin = crowded ? std::chrono::microseconds(0) : config.spin;
+  options.stall_warning = config.stall_warning;
+  options.stall_error = config.stall_error;
+  options.events = &events;
+  return options;
+}
+
+}  // namespace
+
+Runtime::Impl::Impl(Config the_config) : config(std::move(the_config)), sets(config.size) {}
+
+Status Runtime::Impl::start() {
+  install_log_sink(config.log_level, config.rank);
+  kernels = create_kernels();
+  RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));
+  channel = std::move(link.channel);
+  topology = channel->topology();
+  engine = std::make_unique<Engine>(engine_options(config, *channel, abort, events));
+  register_builtin_backends(registry, {config, kernels, std::move(link.tcp)});
+  if (!config.timeline.empty()) RONDE_RETURN_IF_ERROR(start_timeline(config.timeline));
+  WaitOptions wait;
+  wait.deadline = now() + config.start_timeout;
+  RONDE_ASSIGN_OR_RETURN(const std::vector<int> everyone, sets.ranks(kGlobalSet));
+  RONDE_ASSIGN_OR_RETURN(auto executor, open_executor(kGlobalSet, everyone, wait));
+  engine->add_lane(kGlobalSet, everyone, std::move(executor));
+  return {};
+}
+
+GroupSpec Runtime::Impl::group_spec(std::uint64_t key, const std::vector<int>& ranks) const {
+  GroupSpec spec;
+  spec.key = key;
+  spec.ranks = ranks;
+  spec.rank =
+      static_cast<int>(std::find(ranks.begin(), ranks.end(), topology.rank) - ranks.begin());
+  spec.topology = &topology;
+  spec.abort = abort;
+  return spec;
+}
+
+Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
+    std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options) {
+  const GroupSpec spec = group_spec(key, ranks);
+  EngineExchange exchange(*engine, key, ranks, options);
+  RONDE_ASSIGN_OR_RETURN(OpenedGroup opened,
+                         open_data_plane(registry, config.backend, spec, exchange));
+  ExecutorOptions executor;
+  executor.plane = std::move(opened.plane);
+  executor.plane_name = opened.name;
+  executor.native_first = opened.native_first;
+  executor.kernels = kernels;
+  executor.algorithm = config.algorithm;
+  executor.deterministic = config.deterministic;
+  executor.events = &events;
+  executor.rank = spec.rank;
+  executor.size = spec.size();
+  return create_executor(std::move(executor));
+}
+
+Status Runtime::Impl::agree(const std::string& change, const WaitOptions& options) {
+  const int round = set_changes.fetch_add(1);
+  Submission barrier;  // so that a rank that does not come is warned of by name
+  barrier.request.name = fmt::format("process set change #{}", round);
+  barrier.request.kind = Collective::kBarrier;
+  barrier.caller_waits = true;
+  RONDE_ASSIGN_OR_RETURN(const OperationPtr operation,
+                         engine->submit(kGlobalSet, std::move(barrier)));
+  RONDE_RETURN_IF_ERROR(engine->wait(operation, options));
+  RONDE_ASSIGN_OR_RETURN(const auto changes, share(change, options));
+  for (std::size_t r = 1; r < changes.size(); ++r) {
+    if (changes[r] != changes[0]) {
+      return {Code::kMismatch, fmt::format("process sets: rank 0 asked to {}, rank {} to {}",
+                                           changes[0], r, changes[r])};
+    }
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> Runtime::Impl::share(const std::string& mine,
+                                                      const WaitOptions& options) {
+  RONDE_ASSIGN_OR_RETURN(const auto everyone, sets.ranks(kGlobalSet));
+  const auto round = static_cast<std::uint64_t>(shares.fetch_add(1));
+  EngineExchange exchange(*engine, kShareKeys | round, everyone, options);
+  return exchange.allgather(mine);
+}
+
+Status Runtime::Impl::share_outcome(const Status& mine, const WaitOptions& options) {
+  RONDE_ASSIGN_OR_RETURN(const auto outcomes, share(mine.message(), options));
+  if (!mine.ok()) return mine;
+  for (std::size_t r = 0; r < outcomes.size(); ++r) {
+    if (!outcomes[r].empty()) {
+      return {Code::kUnavailable, fmt::format("rank {}: {}", r, outcomes[r])};
+    }
+  }
+  return {};
+}
+
+Status Runtime::Impl::check(const Submission& submission, SetId set) const {
+  const Request& request = submission.request;
+  RONDE_RETURN_IF_ERROR(validate(request));
+  if (submission.inputs.size() != request.tensors.size() ||
+      submission.outputs.size() != request.tensors.size()) {
+    return {
+        Code::kInvalidArgument,
+        fmt::format("{} tensors were described, but {} inputs and {} outputs given",
+                    request.tensors.size(), submission.inputs.size(), submission.outputs.size())};
+  }
+  if (request.device.kind != DeviceKind::kCpu) {
+    return {Code::kUnsupported,
+            fmt::format("\"{}\" is on a CUDA device, and this build serves CPU tensors only",
+                        request.name)};
+  }
+  if (request.root < 0) return {};
+  RONDE_ASSIGN_OR_RETURN(const auto members, sets.ranks(set));
+  if (std::find(members.begin(), members.end(), request.root) != members.end()) return {};
+  return {Code::kInvalidArgument, fmt::format("root rank {} is not in process set {}; allowed: {}",
+                                              request.root, set, fmt::join(members, ", "))};
+}
+
+std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {
+  MutexLock lock(mutex_);
+  const int count = raw_groups_[ranks]++;
+  const std::string text = fmt::format("{}#{}", fmt::join(ranks, ","), count);
+  return kRawKeys | (std::hash<std::string>()(text) >> 2);
+}
+
+Status Runtime::Impl::start_timeline(const std::string& path) {
+  MutexLock lock(mutex_);
+  if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
+  RONDE_ASSIGN_OR_RETURN(auto recorder, Recorder::open(path, topology.rank, topology));
+  recorders_.push_back(std::move(recorder));
+  recording_ = true;
+  events.set(recorders_.back().get());
+  return {};
+}
+
+Status Runtime::Impl::stop_timeline() {
+  MutexLock lock(mutex_);
+  if (!recording_) return {};
+  recording_ = false;
+  events.set(nullptr);
+  return recorders_.back()->close();
+}
+
+void Runtime::Impl::stop() noexcept {
+  if (stopped.exchange(true)) return;
+  if (engine) {
+    engine->leave(now() + std::chrono::seconds(5));
+    engine.reset();
+  }
+  if (const Status status = stop_timeline(); !status.ok()) {
+    log(LogLevel::kWarning, "the timeline is incomplete: {}", status.message());
+  }
+  if (channel) channel->close();
+}
+
+}  // namespace ronde

@@ -1,0 +1,69 @@
+// What a Runtime is made of, in the order in which it is built; it ends in the reverse order.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/registry.h"
+#include "bindings/runtime/group_opener.h"
+#include "bindings/runtime/process_sets.h"
+#include "bindings/runtime/runtime.h"
+#include "core/base/mutex.h"
+#include "core/ports/event_sink.h"
+#include "core/ports/reduce_kernels.h"
+#include "ops/executor.h"
+#include "timeline/recorder.h"
+
+namespace ronde {
+
+class Runtime::Impl {
+ public:
+  explicit Impl(Config config);
+
+  /// Joins the job and opens the global set.
+  Status start();
+  /// Opens data plane and executor of `ranks`; collective over them.
+  Result<std::unique_ptr<CollectiveExecutor>> open_executor(std::uint64_t key,
+                                                            const std::vector<int>& ranks,
+                                                            const WaitOptions& options);
+  GroupSpec group_spec(std::uint64_t key, const std::vector<int>& ranks) const;
+  /// Waits until all ranks of the job ask for the same change of the process sets ("add 0, 1").
+  /// Errors: kMismatch naming two ranks and what they asked for.
+  Status agree(const std::string& change, const WaitOptions& options);
+  /// Gives all ranks of the job each other's values.
+  Result<std::vector<std::string>> share(const std::string& mine, const WaitOptions& options);
+  /// Gives all ranks of the job the first error of any.
+  Status share_outcome(const Status& mine, const WaitOptions& options);
+  Status check(const Submission& submission, SetId set) const;
+  /// The key of the next raw group of `ranks`: counted per list of ranks, so alike on its members.
+  std::uint64_t raw_key(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);
+  Status start_timeline(const std::string& path) RONDE_EXCLUDES(mutex_);
+  Status stop_timeline() RONDE_EXCLUDES(mutex_);
+  void stop() noexcept;
+
+  // Const once started.
+  Config config;
+  std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
+  std::shared_ptr<const ReduceKernels> kernels;
+  // Safe by themselves.
+  EventGate events;
+  std::unique_ptr<ControlChannel> channel;
+  Topology topology;
+  Registry registry;
+  ProcessSets sets;
+  std::atomic<bool> stopped{false};
+  std::atomic<int> set_changes{0};
+  std::atomic<int> shares{0};
+  std::unique_ptr<Engine> engine;
+
+ private:
+  Mutex mutex_;
+  std::map<std::vector<int>, int> raw_groups_ RONDE_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Recorder>> recorders_ RONDE_GUARDED_BY(mutex_);  // all ever opened
+  bool recording_ RONDE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ronde

@@ -1,0 +1,59 @@
+# Language level, warnings, sanitizers, ccache; the same for every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+include(GNUInstallDirs)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+
+find_program(RONDE_CCACHE ccache)
+if(RONDE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${RONDE_CCACHE})
+endif()
+
+add_library(ronde_compiler INTERFACE)
+target_include_directories(ronde_compiler INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(ronde_compiler INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion
+  $<$<BOOL:${RONDE_WERROR}>:-Werror>
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+target_link_libraries(ronde_compiler INTERFACE Threads::Threads)
+
+if(RONDE_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(RONDE_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-tsan)  # Asio has a thread fence, which gcc's TSan does not follow
+  endif()
+  add_link_options(-fsanitize=thread)
+elseif(NOT RONDE_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "RONDE_SANITIZE=${RONDE_SANITIZE} is not valid; allowed: address, thread, or empty")
+endif()
+
+# ronde_library(name SOURCES ... PUBLIC ... PRIVATE ...): one static library per folder. What it may
+# include is what it links, so a call in the wrong direction does not link.
+function(ronde_library name)
+  cmake_parse_arguments(LIB "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${LIB_SOURCES})
+  target_link_libraries(${name} PUBLIC ronde_compiler ${LIB_PUBLIC} PRIVATE ${LIB_PRIVATE})
+endfunction()
+
+# Backends in shared objects of their own go into one folder of the build tree, where everything
+# that is run from the build tree finds them; when installed they lie beside the core library.
+set(RONDE_MODULE_DIR ${PROJECT_BINARY_DIR}/modules)
+set(CMAKE_BUILD_RPATH ${RONDE_MODULE_DIR})
+
+# ronde_module(name SOURCES ... LIBS ...): lib<name>.so, loaded on demand by backends/module_loader.
+# Who makes one that users need installs it.
+function(ronde_module name)
+  cmake_parse_arguments(MODULE "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(${name} MODULE ${MODULE_SOURCES})
+  target_link_libraries(${name} PRIVATE ronde_compiler ${MODULE_LIBS})
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${RONDE_MODULE_DIR})
+endfunction()

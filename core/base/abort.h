@@ -1,0 +1,46 @@
+// The token that every wait of every backend takes: once aborted, waits return within milliseconds.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+
+#include "core/base/mutex.h"
+#include "core/base/status.h"
+
+namespace ronde {
+
+/// Says whether a group of ranks has been declared broken, and why. The first reason stays.
+/// Threads: all members may be called from any thread.
+class AbortToken {
+ public:
+  AbortToken() = default;
+  AbortToken(const AbortToken&) = delete;
+  AbortToken& operator=(const AbortToken&) = delete;
+
+  /// One relaxed load: cheap enough for a spin loop.
+  [[nodiscard]] bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
+
+  /// Ok, or the reason given to abort().
+  [[nodiscard]] Status status() const RONDE_EXCLUDES(mutex_);
+
+  /// Declares the group broken and calls every listener once. Later calls change nothing.
+  void abort(const Status& reason) RONDE_EXCLUDES(mutex_);
+
+  /// Calls `listener` on abort (at once where that has happened), so that a wait which sleeps in
+  /// the kernel can be woken. Listeners must be quick and must not call this token's
+  /// listen or unlisten. Returns the id for unlisten().
+  int listen(std::function<void()> listener) const RONDE_EXCLUDES(mutex_);
+
+  /// Removes a listener; once this returns it is not running and will not be called.
+  void unlisten(int id) const RONDE_EXCLUDES(mutex_);
+
+ private:
+  std::atomic<bool> aborted_{false};
+  mutable Mutex mutex_;
+  Status reason_ RONDE_GUARDED_BY(mutex_);
+  mutable std::map<int, std::function<void()>> listeners_ RONDE_GUARDED_BY(mutex_);
+  mutable int next_id_ RONDE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ronde

@@ -1,0 +1,299 @@
+#include "core/base/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace ronde {
+namespace {
+
+/// One row: how a variable is read into a Config and written back.
+struct Setting {
+  SettingInfo info;
+  std::function<Status(Config&, const std::string&)> set;
+  std::function<std::string(const Config&)> get;
+};
+
+Status bad_value(std::string_view name, std::string_view value, std::string_view allowed) {
+  return {Code::kInvalidArgument,
+          fmt::format("{}=\"{}\" is not valid; allowed: {}", name, value, allowed)};
+}
+
+/// Reads a whole decimal number within [low, high]; nothing where `text` is anything else.
+std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t low,
+                                          std::int64_t high) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (value < low || value > high) return std::nullopt;
+  return value;
+}
+
+/// "64K", "1M", "2G" or plain bytes.
+std::optional<std::int64_t> parse_size(std::string_view text) {
+  int shift = 0;
+  if (!text.empty()) {
+    const char unit = text.back();
+    shift = unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
+    if (shift != 0) text.remove_suffix(1);
+  }
+  const auto value = parse_integer(text, 0, std::numeric_limits<std::int64_t>::max() >> shift);
+  if (!value) return std::nullopt;
+  return *value << shift;
+}
+
+Setting text(SettingInfo info, std::string Config::*field) {
+  return {info,
+          [field](Config& config, const std::string& value) {
+            config.*field = value;
+            return Status();
+          },
+          [field](const Config& config) { return config.*field; }};
+}
+
+Setting integer(SettingInfo info, int Config::*field, int low) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            const auto parsed = parse_integer(value, low, std::numeric_limits<int>::max());
+            if (!parsed) {
+              return bad_value(info.name, value, fmt::format("whole numbers from {}", low));
+            }
+            config.*field = static_cast<int>(*parsed);
+            return Status();
+          },
+          [field](const Config& config) { return fmt::to_string(config.*field); }};
+}
+
+Setting size(SettingInfo info, std::size_t Config::*field) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            const auto parsed = parse_size(value);
+            if (!parsed) {
+              return bad_value(info.name, value, "bytes as a whole number from 0, or 64K, 16M, 1G");
+            }
+            config.*field = static_cast<std::size_t>(*parsed);
+            return Status();
+          },
+          [field](const Config& config) { return fmt::to_string(config.*field); }};
+}
+
+template <typename Chrono>
+Setting time(SettingInfo info, Chrono Config::*field) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            const auto parsed = parse_integer(value, 0, std::numeric_limits<int>::max());
+            if (!parsed) {
+              return bad_value(info.name, value,
+                               fmt::format("whole {} from 0 to 2147483647", info.unit));
+            }
+            config.*field = Chrono(*parsed);
+            return Status();
+          },
+          [field](const Config& config) { return fmt::to_string((config.*field).count()); }};
+}
+
+Setting flag(SettingInfo info, bool Config::*field) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            if (value != "0" && value != "1") return bad_value(info.name, value, "0 or 1");
+            config.*field = value == "1";
+            return Status();
+          },
+          [field](const Config& config) { return std::string(config.*field ? "1" : "0"); }};
+}
+
+Setting one_of(SettingInfo info, std::string Config::*field, std::vector<std::string> allowed) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            for (const std::string& candidate : allowed) {
+              if (value == candidate) {
+                config.*field = value;
+                return Status();
+              }
+            }
+            return bad_value(info.name, value, fmt::format("{}", fmt::join(allowed, ", ")));
+          },
+          [field](const Config& config) { return config.*field; }};
+}
+
+constexpr std::array<std::string_view, 6> kLevels = {"trace",   "debug", "info",
+                                                     "warning", "error", "off"};
+
+Setting level(SettingInfo info, LogLevel Config::*field) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            for (std::size_t i = 0; i < kLevels.size(); ++i) {
+              if (value == kLevels[i]) {
+                config.*field = static_cast<LogLevel>(i);
+                return Status();
+              }
+            }
+            return bad_value(info.name, value, fmt::format("{}", fmt::join(kLevels, ", ")));
+          },
+          [field](const Config& config) {
+            return std::string(kLevels[static_cast<std::size_t>(config.*field)]);
+          }};
+}
+
+std::vector<Setting> make_settings() {
+  return {
+      integer({"RONDE_RANK", "HOROVOD_RANK", "rank", "this process's rank"}, &Config::rank, 0),
+      integer({"RONDE_SIZE", "HOROVOD_SIZE", "ranks", "number of processes"}, &Config::size, 1),
+      text({"RONDE_JOB_ID", "", "text", "names the job on its hosts"}, &Config::job_id),
+      text({"RONDE_RENDEZVOUS", "", "host:port", "where rank 0 listens; empty: one host only"},
+           &Config::rendezvous),
+      text({"RONDE_SECRET_FILE", "", "path", "0600 file with the job's secret, alike on all hosts"},
+           &Config::secret_file),
+      integer({"RONDE_SECRET_FD", "", "descriptor", "inherited descriptor with the job's secret"},
+              &Config::secret_fd, 0),
+      text({"RONDE_NETWORK_INTERFACE", "HOROVOD_GLOO_IFACE", "interface",
+            "interface name or address to use between hosts"},
+           &Config::network_interface),
+      time({"RONDE_START_TIMEOUT_MS", "", "ms", "how long init waits for all ranks"},
+           &Config::start_timeout),
+      one_of({"RONDE_BACKEND", "", "name", "data plane: auto, shm, tcp, gloo, mpi"},
+             &Config::backend, {"auto", "shm", "tcp", "gloo", "mpi"}),
+      text({"RONDE_ALGORITHM", "", "name", "algorithm for all collectives that have it"},
+           &Config::algorithm),
+      flag({"RONDE_DETERMINISTIC", "", "0/1", "same bits whatever the fusion and algorithm"},
+           &Config::deterministic),
+      size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",
+            "largest fused operation; 0 switches fusion off"},
+           &Config::fusion_threshold_bytes),
+      size({"RONDE_INLINE_BYTES", "", "bytes",
+            "bundles up to this size run in the thread that drives"},
+           &Config::inline_bytes),
+      size({"RONDE_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", "entries",
+            "known operations per process set; 0 switches the cache off"},
+           &Config::cache_capacity),
+      time({"RONDE_SPIN_US", "", "us", "how long a wait spins before it sleeps"}, &Config::spin),
+      time({"RONDE_LINK_TIMEOUT_MS", "", "ms", "silence after which another host is given up"},
+           &Config::link_timeout),
+      time({"RONDE_STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", "s",
+            "warn of an operation some ranks have not submitted; 0 never"},
+           &Config::stall_warning),
+      time({"RONDE_STALL_ERROR_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "s",
+            "fail such an operation; 0 never"},
+           &Config::stall_error),
+      level({"RONDE_LOG_LEVEL", "HOROVOD_LOG_LEVEL", "level",
+             "trace, debug, info, warning, error, off"},
+            &Config::log_level),
+      text({"RONDE_TIMELINE", "HOROVOD_TIMELINE", "path", "write a Chrome trace here"},
+           &Config::timeline),
+  };
+}
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> table = make_settings();
+  return table;
+}
+
+const Setting* find_setting(std::string_view name) {
+  for (const Setting& setting : settings()) {
+    if (setting.info.name == name) return &setting;
+  }
+  return nullptr;
+}
+
+/// The variables in which a foreign launcher describes the job.
+struct Launcher {
+  const char* rank;
+  const char* size;
+  const char* job_id;
+};
+constexpr std::array<Launcher, 4> kLaunchers = {{
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
+    {"PMI_RANK", "PMI_SIZE", "PMI_JOBID"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"},
+    {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+}};
+
+/// A foreign launcher's job id alone may be the same for two jobs ("none" under torchrun): the
+/// rendezvous port tells them apart.
+std::string foreign_job_id(const Launcher& launcher, const Environment& environment) {
+  return fmt::format("{}-{}-{}", launcher.rank, environment(launcher.job_id).value_or(""),
+                     environment("MASTER_PORT").value_or(""));
+}
+
+Status read_foreign_job(Config& config, const Environment& environment) {
+  for (const Launcher& launcher : kLaunchers) {
+    const auto rank = environment(launcher.rank);
+    const auto size = environment(launcher.size);
+    if (!rank || !size) continue;
+    const auto size_value = parse_integer(*size, 1, std::numeric_limits<int>::max());
+    if (!size_value) return bad_value(launcher.size, *size, "whole numbers from 1");
+    const auto rank_value = parse_integer(*rank, 0, *size_value - 1);
+    if (!rank_value) {
+      return bad_value(launcher.rank, *rank,
+                       fmt::format("whole numbers from 0 to {}", *size_value - 1));
+    }
+    config.rank = static_cast<int>(*rank_value);
+    config.size = static_cast<int>(*size_value);
+    if (config.job_id.empty()) config.job_id = foreign_job_id(launcher, environment);
+    return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const SettingInfo> setting_infos() {
+  static const std::vector<SettingInfo> infos = [] {
+    std::vector<SettingInfo> list;
+    for (const Setting& setting : settings()) list.push_back(setting.info);
+    return list;
+  }();
+  return infos;
+}
+
+std::string setting_value(const Config& config, std::string_view name) {
+  const Setting* setting = find_setting(name);
+  return setting == nullptr ? std::string() : setting->get(config);
+}
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+}
+
+Status set_setting(Config& config, std::string_view name, const std::string& value) {
+  const Setting* setting = find_setting(name);
+  if (setting == nullptr) {
+    return {Code::kInvalidArgument, fmt::format("there is no setting \"{}\"", name)};
+  }
+  return setting->set(config, value);
+}
+
+Result<Config> config_from(const Environment& environment) {
+  Config config;
+  const bool own_job = environment("RONDE_SIZE").has_value();
+  for (const Setting& setting : settings()) {
+    std::string name(setting.info.name);
+    auto value = environment(name);
+    if (!value && !setting.info.horovod.empty()) {
+      name = setting.info.horovod;
+      value = environment(name);
+    }
+    if (!value || value->empty()) continue;
+    if (Status status = setting.set(config, *value); !status.ok()) {
+      return name == setting.info.name ? status : status.with_context("from " + name);
+    }
+  }
+  if (!own_job) RONDE_RETURN_IF_ERROR(read_foreign_job(config, environment));
+  if (config.rank >= config.size) {
+    return bad_value("RONDE_RANK", fmt::to_string(config.rank),
+                     fmt::format("whole numbers from 0 to {} (RONDE_SIZE - 1)", config.size - 1));
+  }
+  return config;
+}
+
+}  // namespace ronde

@@ -1,0 +1,79 @@
+// Every setting of Ronde, in one documented struct. The environment is read in config.cc alone.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/log.h"
+#include "core/base/status.h"
+
+namespace ronde {
+
+/// All knobs, with their defaults. The table in config.cc says which variable sets which field.
+struct Config {
+  // The job, as its launcher describes it.
+  int rank = 0;
+  int size = 1;
+  std::string job_id;             ///< Names the job on this host; empty for a single process.
+  std::string rendezvous;         ///< "host:port" where rank 0 listens; empty means one host only.
+  std::string secret_file;        ///< 0600 file that holds the job's secret.
+  int secret_fd = -1;             ///< Inherited descriptor that the secret is read from.
+  std::string network_interface;  ///< Interface name or address to use between hosts.
+  std::chrono::milliseconds start_timeout{60'000};
+
+  // Data plane.
+  std::string backend = "auto";
+  std::string algorithm;    ///< Empty lets the selection table decide.
+  std::string compression;  ///< Empty means none.
+  bool deterministic = false;
+  std::size_t fusion_threshold_bytes = std::size_t{128} << 20;
+  std::size_t inline_bytes = std::size_t{1} << 20;  ///< Larger bundles go to the lane's thread.
+
+  // Negotiation and waiting.
+  std::size_t cache_capacity = 1024;
+  std::chrono::microseconds spin{100};  ///< Before a wait sleeps; 0 where ranks exceed cores.
+
+  // Failures.
+  std::chrono::milliseconds link_timeout{10'000};
+  std::chrono::seconds stall_warning{60};
+  std::chrono::seconds stall_error{0};  ///< 0 means never.
+
+  // What can be seen.
+  LogLevel log_level = LogLevel::kWarning;
+  std::string timeline;  ///< Path; rank r writes PATH with .rank<r> before the extension.
+};
+
+/// One setting, for `ronde doctor --settings` and the README.
+struct SettingInfo {
+  std::string_view name;     ///< "RONDE_FUSION_THRESHOLD"
+  std::string_view horovod;  ///< HOROVOD_* name that is honoured when the first is unset, or empty.
+  std::string_view unit;     ///< "bytes", "ms", "path", ...
+  std::string_view meaning;
+};
+
+/// All settings in the order in which they are documented.
+std::span<const SettingInfo> setting_infos();
+
+/// The value a setting has in `config`, as a user would write it.
+std::string setting_value(const Config& config, std::string_view name);
+
+/// Looks a variable up; nothing where it is unset. Tests pass their own.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+/// The variables of this process.
+Environment process_environment();
+
+/// Reads all settings, and the job from the launcher's variables: RONDE_RANK/RONDE_SIZE,
+/// OMPI_COMM_WORLD_*, PMI_*, SLURM_*, RANK/WORLD_SIZE, in this order.
+/// Errors: kInvalidArgument naming the variable, its value and what is allowed.
+Result<Config> config_from(const Environment& environment);
+
+/// Sets one field by its variable's name, as if it had been in the environment.
+Status set_setting(Config& config, std::string_view name, const std::string& value);
+
+}  // namespace ronde

@@ -1,0 +1,4 @@
+// Marks what the shared library exports.
+#pragma once
+
+#define RONDE_API [[gnu::visibility("default")]]

@@ -1,0 +1,74 @@
+#include "core/base/status.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace ronde {
+namespace {
+
+constexpr std::array<std::string_view, 15> kCodeNames = {"ok",
+                                                         "invalid argument",
+                                                         "mismatch",
+                                                         "duplicate name",
+                                                         "rank failure",
+                                                         "stalled",
+                                                         "timeout",
+                                                         "aborted",
+                                                         "interrupted",
+                                                         "not initialized",
+                                                         "unsupported",
+                                                         "resource exhausted",
+                                                         "version mismatch",
+                                                         "unavailable",
+                                                         "internal"};
+
+}  // namespace
+
+std::string_view to_string(Code code) noexcept {
+  const auto index = static_cast<std::size_t>(code);
+  return index < kCodeNames.size() ? kCodeNames[index] : "unknown code";
+}
+
+Status::Status(Code code, std::string message, const char* file, int line) {
+  if (code == Code::kOk) return;
+  rep_ = std::make_shared<const Rep>(Rep{code, std::move(message), file, line, std::nullopt});
+}
+
+const std::string& Status::message() const noexcept {
+  static const std::string empty;
+  return ok() ? empty : rep_->message;
+}
+
+std::string Status::origin() const {
+  return ok() ? std::string() : fmt::format("{}:{}", rep_->file, rep_->line);
+}
+
+const std::optional<FailedRank>& Status::failed_rank() const noexcept {
+  static const std::optional<FailedRank> none;
+  return ok() ? none : rep_->failed_rank;
+}
+
+Status Status::about(FailedRank rank) const {
+  if (ok()) return *this;
+  Status copy = *this;
+  Rep rep = *rep_;
+  rep.failed_rank = std::move(rank);
+  copy.rep_ = std::make_shared<const Rep>(std::move(rep));
+  return copy;
+}
+
+Status Status::with_context(std::string_view context) const {
+  if (ok()) return *this;
+  Status copy = *this;
+  Rep rep = *rep_;
+  rep.message = fmt::format("{}: {}", context, rep.message);
+  copy.rep_ = std::make_shared<const Rep>(std::move(rep));
+  return copy;
+}
+
+std::string Status::to_string() const {
+  return ok() ? "ok" : fmt::format("{}: {}", ronde::to_string(code()), message());
+}
+
+}  // namespace ronde

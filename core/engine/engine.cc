@@ -1,0 +1,241 @@
+#include "core/engine/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/engine/failure_frame.h"
+
+namespace ronde {
+
+Engine::Engine(EngineOptions options)
+    : options_(std::move(options)),
+      channel_(*options_.channel),
+      messages_(channel_.topology().rank),
+      background_([this] { background_main(); }) {}
+
+Engine::~Engine() {
+  fail({Code::kAborted, "the runtime shuts down"});
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+    background_wakes_.notify_all();
+  }
+  channel_.wake(Sleeper::kBackground);
+  background_.join();
+  while (step()) {  // ends what fail() and late callers left
+  }
+  std::unordered_map<SetId, LanePtr> lanes;
+  {
+    MutexLock lock(mutex_);
+    lanes.swap(lanes_);
+  }
+  lanes.clear();  // their threads use this object, so they end first
+  driven_lanes_.clear();
+}
+
+void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor) {
+  LaneOptions lane;
+  lane.id = id;
+  lane.negotiation.rank = channel_.topology().rank;
+  for (const int member : members) {
+    lane.negotiation.hosts.push_back(
+        channel_.topology().peers[static_cast<std::size_t>(member)].host_index);
+  }
+  lane.negotiation.members = std::move(members);
+  lane.negotiation.cache_capacity = options_.cache_capacity;
+  lane.negotiation.stall_warning = options_.stall_warning;
+  lane.negotiation.stall_error = options_.stall_error;
+  lane.fusion_threshold_bytes = options_.fusion_threshold_bytes;
+  lane.inline_bytes = options_.inline_bytes;
+  lane.executor = std::move(executor);
+  lane.abort = options_.abort;
+  lane.events = options_.events;
+  lane.on_finished = [this] { notify_finished(); };
+  lane.on_broken = [this](const Status& reason) { fail(reason); };
+  auto added = std::make_shared<Lane>(std::move(lane));
+  {
+    MutexLock lock(mutex_);
+    lanes_[id] = added;
+  }
+  call_in_driver([this, added] {
+    driven_lanes_.push_back(added);
+    auto early = early_frames_.extract(added->id());
+    if (early.empty()) return;
+    for (auto& [from, frame] : early.mapped()) {
+      if (Status status = added->on_frame(from, frame, now()); !status.ok()) fail_in_driver(status);
+    }
+  });
+}
+
+void Engine::remove_lane(SetId id) {
+  LanePtr lane = find_lane(id);
+  if (!lane) return;
+  {
+    MutexLock lock(mutex_);
+    lanes_.erase(id);
+  }
+  call_in_driver([this, lane] {
+    removed_.insert(lane->id());
+    std::erase(driven_lanes_, lane);
+  });
+}
+
+Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
+  const LanePtr lane = find_lane(set);
+  if (!lane) {
+    return Status(Code::kNotInitialized,
+                  fmt::format("this rank is in no process set with id {}", set));
+  }
+  RONDE_RETURN_IF_ERROR(job_status());
+  const bool caller_waits = submission.caller_waits;
+  auto operation = std::make_shared<Operation>(
+      std::move(submission), next_ticket_.fetch_add(1, std::memory_order_relaxed));
+  lane->count_in();
+  enqueue({lane, operation, {}}, caller_waits);
+  return operation;
+}
+
+Status Engine::wait(const OperationPtr& operation, const WaitOptions& options) {
+  if (!operation->done()) {
+    RONDE_RETURN_IF_ERROR(wait_until([&] { return operation->done(); }, options));
+  }
+  return operation->status();
+}
+
+OperationPtr Engine::make_message_operation() {
+  return std::make_shared<Operation>(Submission{},
+                                     next_ticket_.fetch_add(1, std::memory_order_relaxed));
+}
+
+Result<OperationPtr> Engine::send(int to, std::int64_t tag, std::span<const std::byte> data) {
+  RONDE_RETURN_IF_ERROR(job_status());
+  RONDE_RETURN_IF_ERROR(failure_of(std::span(&to, 1)));
+  auto operation = make_message_operation();
+  call_in_driver([this, to, tag, data, operation] { messages_.send(to, tag, data, operation); });
+  return operation;
+}
+
+Result<OperationPtr> Engine::recv(int from, std::int64_t tag, std::span<std::byte> data,
+                                  Message* message) {
+  RONDE_RETURN_IF_ERROR(job_status());
+  auto operation = make_message_operation();
+  call_in_driver([this, from, tag, data, message, operation] {
+    messages_.recv(from, tag, data, message, operation);
+  });
+  return operation;
+}
+
+Status Engine::failure_of(std::span<const int> ranks) {
+  RONDE_RETURN_IF_ERROR(job_status());
+  MutexLock lock(left_mutex_);
+  for (const int rank : ranks) {
+    const auto found = left_.find(rank);
+    if (found != left_.end()) return found->second;
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32_t round,
+                                                  std::span<const int> ranks, std::string_view mine,
+                                                  const WaitOptions& options) {
+  const int self = channel_.topology().rank;
+  auto payload = std::make_shared<std::vector<std::byte>>(ExchangeBoard::make_payload(round, mine));
+  std::vector<int> others;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(others),
+               [&](int rank) { return rank != self; });
+  call_in_driver([this, key, payload, others] {
+    for (const int to : others) out_.push_back({to, *payload});
+    send_frames(FrameKind::kExchange, key);
+  });
+  std::optional<std::vector<std::string>> values;
+  Status failure;
+  const Status waited = wait_until(
+      [&] {
+        if (values) return true;  // waits look more than once
+        values = board_.take(key, round, ranks, self, mine);
+        if (!values) failure = failure_of(board_.missing(key, round, ranks, self));
+        return values.has_value() || !failure.ok();
+      },
+      options);
+  if (values) return std::move(*values);
+  if (!failure.ok()) return failure;
+  if (waited.code() != Code::kTimeout) return waited;
+  const auto missing = board_.missing(key, round, ranks, self);
+  return waited.with_context(fmt::format("no answer from rank {}", fmt::join(missing, ", ")));
+}
+
+void Engine::leave(TimePoint deadline) {
+  if (!job_status().ok()) return;
+  auto lanes = std::make_shared<std::vector<LanePtr>>();
+  auto left = std::make_shared<std::atomic<bool>>(false);
+  call_in_driver([this, lanes, left] {
+    *lanes = driven_lanes_;
+    for (const LanePtr& lane : *lanes) lane->leave(now());
+    left->store(true);
+    notify_finished();
+  });
+  WaitOptions options;
+  options.deadline = deadline;
+  const Status status = wait_until(
+      [&] {
+        if (options_.abort->aborted()) return true;
+        return left->load() && std::all_of(lanes->begin(), lanes->end(), [](const LanePtr& lane) {
+                 return lane->closed() && lane->outstanding() == 0;
+               });
+      },
+      options);
+  if (!status.ok())
+    log(LogLevel::kWarning, "leaving with operations in flight: {}", status.message());
+}
+
+void Engine::fail(const Status& reason) {
+  options_.abort->abort(reason);
+  call_in_driver([this, reason] { fail_in_driver(reason); });
+}
+
+void Engine::fail_in_driver(const Status& reason) {
+  options_.abort->abort(reason);
+  const Status first = job_status();
+  tell_failure(first);
+  for (const LanePtr& lane : driven_lanes_) lane->fail_pending(first);
+  messages_.fail_all(first);
+  finish_messages();
+  notify_finished();
+}
+
+void Engine::tell_failure(const Status& reason) {
+  // Deaths are reported by the channel itself, and a rank on its way out breaks nothing.
+  if (std::exchange(failure_told_, true) || reason.code() == Code::kAborted) return;
+  for (int rank = 0; rank < channel_.topology().size(); ++rank) {
+    if (rank != channel_.topology().rank) out_.push_back({rank, make_failure(reason)});
+  }
+  send_frames(FrameKind::kFailure, 0);
+}
+
+std::vector<std::string> Engine::describe_pending() {
+  auto result = std::make_shared<std::vector<std::string>>();
+  auto ready = std::make_shared<std::atomic<bool>>(false);
+  call_in_driver([this, result, ready] {
+    for (const LanePtr& lane : driven_lanes_) {
+      for (std::string& line : lane->describe_pending()) result->push_back(std::move(line));
+    }
+    ready->store(true);
+    notify_finished();
+  });
+  WaitOptions options;
+  options.deadline = now() + std::chrono::seconds(1);
+  if (!wait_until([&] { return ready->load(); }, options).ok()) return {};
+  return *result;
+}
+
+Engine::LanePtr Engine::find_lane(SetId id) const {
+  MutexLock lock(mutex_);
+  const auto found = lanes_.find(id);
+  return found == lanes_.end() ? nullptr : found->second;
+}
+
+}  // namespace ronde

@@ -1,0 +1,186 @@
+// Who drives: one object with a step(), whose driving right one thread of the process holds at a
+// time. A caller that waits takes it and does everything itself; the background thread takes it
+// when work comes and nobody waits. A thread hop costs more than a small operation.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/abort.h"
+#include "core/base/mutex.h"
+#include "core/engine/exchange_board.h"
+#include "core/engine/frame.h"
+#include "core/engine/lane.h"
+#include "core/engine/operation.h"
+#include "core/engine/point_to_point.h"
+#include "core/ports/control_channel.h"
+#include "core/ports/event_sink.h"
+
+namespace ronde {
+
+/// Asked now and then while a caller waits; an error ends the wait with it (the operation goes on).
+/// Called in the waiting thread at least every 50 ms.
+using InterruptCheck = std::function<Status()>;
+
+/// How long to wait, and what may end the wait early.
+struct WaitOptions {
+  TimePoint deadline = kForever;  ///< Passing it gives kTimeout; the operation goes on.
+  InterruptCheck interrupt;
+};
+
+struct EngineOptions {
+  ControlChannel* channel = nullptr;  ///< Outlives the engine.
+  std::shared_ptr<AbortToken> abort;  ///< Aborted when the job breaks.
+  std::size_t fusion_threshold_bytes = 0;
+  std::size_t inline_bytes = 0;
+  std::size_t cache_capacity = 0;
+  std::chrono::microseconds spin{0};
+  Duration stall_warning{0};
+  Duration stall_error{0};
+  const EventGate* events = nullptr;  ///< Outlives it; may be null.
+};
+
+/// Threads: any, but for construction and destruction.
+class Engine final : private ChannelSink {
+ public:
+  /// Starts the background thread.
+  explicit Engine(EngineOptions options);
+  /// Fails what is left and ends all threads. Blocks.
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Adds a process set of which this rank is a member. Ranks may do so at different times.
+  void add_lane(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor);
+  /// Removes a set once nothing of it is outstanding anywhere (the caller has agreed on that).
+  void remove_lane(SetId id);
+
+  /// Submits one operation. Blocks: never.
+  /// Errors: kNotInitialized where there is no such set here, kDuplicateName, the job's failure.
+  Result<OperationPtr> submit(SetId set, Submission submission);
+  /// Blocks until the operation is done and returns its status; drives meanwhile.
+  Status wait(const OperationPtr& operation, const WaitOptions& options);
+
+  /// Starts a send or receive; memory must stay until done. Blocks: never.
+  Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data);
+  Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data,
+                            Message* message);
+
+  /// Gives every rank of `ranks` (this one included) the values of all. Blocks. Calls with one key
+  /// match by round. Errors: kTimeout naming the missing ranks, kRankFailure.
+  Result<std::vector<std::string>> exchange(std::uint64_t key, std::uint32_t round,
+                                            std::span<const int> ranks, std::string_view mine,
+                                            const WaitOptions& options);
+
+  /// Leaves all sets: what this rank has agreed to is finished, what is not agreed fails on all
+  /// ranks naming this one. Blocks until then, at most until `deadline`.
+  void leave(TimePoint deadline);
+  /// Declares the job broken.
+  void fail(const Status& reason);
+  /// Makes all current waits return kInterrupted. Safe in signal handlers.
+  void interrupt() noexcept;
+
+  /// Ok, or why the job is broken.
+  [[nodiscard]] Status job_status() const { return options_.abort->status(); }
+  /// Pending operations of all sets, for dumps.
+  std::vector<std::string> describe_pending();
+
+ private:
+  using Predicate = std::function<bool()>;
+  using LanePtr = std::shared_ptr<Lane>;
+  /// Something for the driving thread: an operation to submit, or anything else.
+  struct Task {
+    LanePtr lane;
+    OperationPtr operation;
+    std::function<void()> call;
+  };
+
+  // Driving: engine_driving.cc.
+  Status wait_until(const Predicate& done, const WaitOptions& options);
+  bool try_take_role() RONDE_EXCLUDES(mutex_);
+  void release_role() RONDE_EXCLUDES(mutex_);
+  void drive(const Predicate& done, TimePoint until);
+  /// Whether a lane's thread is at work: it needs the core more than a spinning caller does.
+  [[nodiscard]] bool executing() const;
+  void sleep_as_caller(const Predicate& done, TimePoint until);
+  void wait_for_driver(const Predicate& done, TimePoint until) RONDE_EXCLUDES(mutex_);
+  bool may_sleep(Sleeper who) RONDE_EXCLUDES(mutex_);
+  void background_main() RONDE_EXCLUDES(mutex_);
+  void background_turn() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] bool has_tasks() const RONDE_EXCLUDES(mutex_);
+  void enqueue(Task task, bool caller_waits = false) RONDE_EXCLUDES(mutex_);
+  void call_in_driver(std::function<void()> call);
+  void notify_finished() RONDE_EXCLUDES(mutex_);
+
+  // One turn of the driving thread.
+  bool step();
+  bool run_tasks() RONDE_EXCLUDES(mutex_);
+  void come_due(TimePoint time);
+  void flush();
+  void send_frames(FrameKind kind, std::uint64_t id);
+  void run_agreed();
+  void finish_messages();
+  bool alone(const Lane& lane) const;
+  void fail_in_driver(const Status& reason);
+  void tell_failure(const Status& reason);
+
+  // ChannelSink.
+  void on_frame(int from, std::span<const std::byte> frame) override;
+  void on_peer_lost(int rank, const Status& reason) override;
+  void on_peer_left(int rank, const Status& reason) override;
+  Status route(int from, std::span<const std::byte> frame);
+  Status route_negotiation(int from, SetId id, std::span<const std::byte> payload);
+
+  LanePtr find_lane(SetId id) const RONDE_EXCLUDES(mutex_);
+  OperationPtr make_message_operation();
+  Status failure_of(std::span<const int> ranks) RONDE_EXCLUDES(left_mutex_);
+
+  // Const after construction, or safe by itself.
+  const EngineOptions options_;
+  ControlChannel& channel_;
+  ExchangeBoard board_;
+  std::atomic<std::uint64_t> next_ticket_{1};
+  std::atomic<std::uint64_t> interrupts_{0};
+
+  // Driving thread only.
+  std::vector<LanePtr> driven_lanes_;
+  std::map<SetId, std::vector<std::pair<int, std::vector<std::byte>>>> early_frames_;
+  std::set<SetId> removed_;
+  PointToPoint messages_;
+  bool failure_told_ = false;
+  TimePoint next_deadline_ = kForever;
+  std::vector<Task> taken_;             // reused
+  std::vector<OutFrame> out_;           // reused
+  std::vector<FinishedMessage> ended_;  // reused
+  std::vector<std::byte> frame_;        // reused
+
+  // Guarded. Waiters evaluate their predicates under mutex_, so predicates must not take it.
+  mutable Mutex mutex_;
+  CondVar caller_wakes_;
+  CondVar background_wakes_;
+  bool driven_ RONDE_GUARDED_BY(mutex_) = false;
+  std::optional<Sleeper> sleeper_ RONDE_GUARDED_BY(mutex_);  // whom a task must wake
+  std::vector<Task> tasks_ RONDE_GUARDED_BY(mutex_);
+  std::unordered_map<SetId, LanePtr> lanes_ RONDE_GUARDED_BY(mutex_);
+  int blocked_callers_ RONDE_GUARDED_BY(mutex_) = 0;
+  bool background_blocked_ RONDE_GUARDED_BY(mutex_) = false;
+  bool stop_ RONDE_GUARDED_BY(mutex_) = false;
+  Mutex left_mutex_;  // apart, as waiters' predicates take it while mutex_ is held
+  std::map<int, Status> left_ RONDE_GUARDED_BY(left_mutex_);
+
+  std::thread background_;  // last
+};
+
+}  // namespace ronde

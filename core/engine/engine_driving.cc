@@ -1,0 +1,198 @@
+// The driving right: who holds it, how a waiter spins, sleeps and hands it on, and the background
+// thread that looks after frames while nobody waits.
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "core/engine/engine.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ronde {
+namespace {
+
+/// How often a waiting caller looks whether it has been interrupted.
+constexpr auto kInterruptSlice = std::chrono::milliseconds(50);
+/// A peer that is not polling is woken when it has not answered for so long.
+constexpr auto kKickAfter = std::chrono::microseconds(8);
+
+/// How long the background thread lets submissions gather before it takes them on: who submits many
+/// at once, or waits at once, would otherwise lose its core to a thread that does less well.
+constexpr auto kGather = std::chrono::microseconds(50);
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace
+
+Status Engine::wait_until(const Predicate& done, const WaitOptions& options) {
+  const std::uint64_t interrupts = interrupts_.load(std::memory_order_acquire);
+  while (!done()) {
+    const TimePoint until = std::min(options.deadline, now() + kInterruptSlice);
+    if (try_take_role()) {
+      drive(done, until);
+      release_role();
+    } else {
+      wait_for_driver(done, until);
+    }
+    if (done()) break;
+    if (interrupts_.load(std::memory_order_acquire) != interrupts) {
+      return {Code::kInterrupted, "the wait was interrupted"};
+    }
+    if (options.interrupt) RONDE_RETURN_IF_ERROR(options.interrupt());
+    if (now() >= options.deadline) return {Code::kTimeout, "the wait's deadline has passed"};
+  }
+  return {};
+}
+
+bool Engine::try_take_role() {
+  MutexLock lock(mutex_);
+  if (driven_) return false;
+  driven_ = true;
+  sleeper_.reset();
+  return true;
+}
+
+void Engine::release_role() {
+  channel_.prepare_wait(Sleeper::kBackground);
+  do {  // what came before peers knew whom to wake
+  } while (step());
+  channel_.kick();
+  MutexLock lock(mutex_);
+  driven_ = false;
+  sleeper_ = Sleeper::kBackground;
+  if (blocked_callers_ > 0) {
+    caller_wakes_.notify_all();
+  } else if (background_blocked_) {
+    background_wakes_.notify_one();
+  } else if (!tasks_.empty()) {
+    channel_.wake(Sleeper::kBackground);
+  }
+}
+
+void Engine::drive(const Predicate& done, TimePoint until) {
+  TimePoint idle_since = now();
+  bool kicked = false;
+  while (!done()) {
+    if (step()) {
+      idle_since = now();
+      kicked = false;
+      continue;
+    }
+    const TimePoint time = now();
+    if (time >= until) return;
+    if (!kicked && time - idle_since >= kKickAfter) {
+      channel_.kick();
+      kicked = true;
+    }
+    if (time - idle_since < options_.spin && !executing()) {
+      pause();
+    } else {
+      sleep_as_caller(done, until);
+      idle_since = now() - options_.spin;  // asleep once, it sleeps again unless something comes
+    }
+  }
+}
+
+bool Engine::executing() const {
+  return std::any_of(driven_lanes_.begin(), driven_lanes_.end(),
+                     [](const LanePtr& lane) { return lane->executing(); });
+}
+
+void Engine::sleep_as_caller(const Predicate& done, TimePoint until) {
+  channel_.kick();
+  const std::uint32_t ticket = channel_.prepare_wait(Sleeper::kCaller);
+  if (!may_sleep(Sleeper::kCaller) || step() || done()) return;
+  channel_.wait(Sleeper::kCaller, ticket, std::min(until, next_deadline_));
+}
+
+bool Engine::may_sleep(Sleeper who) {
+  MutexLock lock(mutex_);
+  if (!tasks_.empty() || stop_) return false;
+  sleeper_ = who;
+  return true;
+}
+
+void Engine::wait_for_driver(const Predicate& done, TimePoint until) {
+  MutexLock lock(mutex_);
+  ++blocked_callers_;
+  while (driven_ && !done()) {
+    if (!caller_wakes_.wait_until(mutex_, until)) break;
+  }
+  --blocked_callers_;
+}
+
+void Engine::background_main() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (stop_) return;
+      if (driven_) {
+        background_blocked_ = true;
+        while (driven_ && !stop_) background_wakes_.wait(mutex_);
+        background_blocked_ = false;
+        continue;
+      }
+      driven_ = true;
+      sleeper_.reset();
+    }
+    background_turn();
+  }
+}
+
+void Engine::background_turn() {
+  while (step()) {
+  }
+  const std::uint32_t ticket = channel_.prepare_wait(Sleeper::kBackground);
+  const bool sleep = may_sleep(Sleeper::kBackground) && !step();
+  const TimePoint deadline = next_deadline_;
+  channel_.kick();
+  {
+    MutexLock lock(mutex_);
+    driven_ = false;
+    if (blocked_callers_ > 0) caller_wakes_.notify_all();
+  }
+  if (!sleep) return;
+  channel_.wait(Sleeper::kBackground, ticket, deadline);
+  if (has_tasks()) std::this_thread::sleep_for(kGather);
+}
+
+bool Engine::has_tasks() const {
+  MutexLock lock(mutex_);
+  return !tasks_.empty() && !stop_;
+}
+
+void Engine::enqueue(Task task, bool caller_waits) {
+  std::optional<Sleeper> wake;
+  {
+    MutexLock lock(mutex_);
+    tasks_.push_back(std::move(task));
+    if (!caller_waits || sleeper_ == Sleeper::kCaller) wake = std::exchange(sleeper_, std::nullopt);
+  }
+  if (wake) channel_.wake(*wake);
+}
+
+void Engine::call_in_driver(std::function<void()> call) {
+  enqueue({nullptr, nullptr, std::move(call)});
+}
+
+void Engine::notify_finished() {
+  MutexLock lock(mutex_);
+  if (blocked_callers_ > 0) caller_wakes_.notify_all();
+  if (sleeper_ == Sleeper::kCaller) {
+    sleeper_.reset();
+    channel_.wake(Sleeper::kCaller);
+  }
+}
+
+void Engine::interrupt() noexcept {
+  interrupts_.fetch_add(1, std::memory_order_acq_rel);
+  channel_.wake(Sleeper::kCaller);
+}
+
+}  // namespace ronde

@@ -1,0 +1,156 @@
+// One turn of the driving thread: tasks in, frames in, frames out, agreed work run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/engine/engine.h"
+#include "core/engine/failure_frame.h"
+
+namespace ronde {
+
+bool Engine::step() {
+  bool progressed = run_tasks();
+  progressed |= channel_.poll(*this);
+  if (next_deadline_ != kForever) {
+    const TimePoint time = now();
+    if (time >= next_deadline_) {
+      come_due(time);
+      progressed = true;
+    }
+  }
+  if (!progressed) return false;
+  flush();
+  run_agreed();
+  return true;
+}
+
+bool Engine::run_tasks() {
+  {
+    MutexLock lock(mutex_);
+    if (tasks_.empty()) return false;
+    std::swap(taken_, tasks_);
+  }
+  const Status broken = job_status();
+  for (Task& task : taken_) {
+    if (task.call) {
+      task.call();
+    } else if (broken.ok()) {
+      task.lane->submit(task.operation, now());
+    } else {
+      task.lane->finish(task.operation, broken);
+    }
+  }
+  taken_.clear();
+  return true;
+}
+
+void Engine::come_due(TimePoint time) {
+  for (const LanePtr& lane : driven_lanes_) lane->on_time(time);
+}
+
+void Engine::flush() {
+  next_deadline_ = kForever;
+  std::vector<std::string> warnings;
+  for (const LanePtr& lane : driven_lanes_) {
+    lane->take_frames(out_);
+    if (!out_.empty()) send_frames(FrameKind::kNegotiation, static_cast<std::uint64_t>(lane->id()));
+    lane->take_warnings(warnings);
+    next_deadline_ = std::min(next_deadline_, lane->next_deadline());
+  }
+  if (messages_.has_output()) {
+    messages_.take_frames(out_);
+    send_frames(FrameKind::kMessage, 0);
+    finish_messages();
+  }
+  for (const std::string& warning : warnings) log(LogLevel::kWarning, "{}", warning);
+}
+
+void Engine::send_frames(FrameKind kind, std::uint64_t id) {
+  FrameHeader header;
+  header.kind = kind;
+  header.id = id;
+  for (const OutFrame& out : out_) {
+    const Status status = channel_.send(out.to, make_frame(frame_, header, out.bytes));
+    // Who is lost or has left is told of by the channel itself.
+    if (!status.ok() && status.code() != Code::kRankFailure) fail(status);
+  }
+  out_.clear();
+}
+
+void Engine::run_agreed() {
+  bool any = false;
+  for (const LanePtr& lane : driven_lanes_) any |= lane->collect_agreed();
+  if (!any) return;
+  channel_.kick();  // peers must know of the agreement before this thread may be busy with it
+  for (const LanePtr& lane : driven_lanes_) lane->run_agreed(alone(*lane));
+}
+
+bool Engine::alone(const Lane& lane) const {
+  return std::all_of(driven_lanes_.begin(), driven_lanes_.end(), [&](const LanePtr& other) {
+    return other.get() == &lane || other->outstanding() == 0;
+  });
+}
+
+void Engine::finish_messages() {
+  messages_.take_finished(ended_);
+  for (FinishedMessage& message : ended_) message.operation->finish(message.status);
+  if (!ended_.empty()) notify_finished();
+  ended_.clear();
+}
+
+void Engine::on_frame(int from, std::span<const std::byte> frame) {
+  const Status status = route(from, frame);
+  if (status.ok()) return;
+  fail(Status(Code::kInternal,
+              fmt::format("rank {} sent a frame that makes no sense: {}", from, status.message())));
+}
+
+Status Engine::route(int from, std::span<const std::byte> frame) {
+  const auto header = read_header(frame);
+  if (!header) return {Code::kInvalidArgument, "unknown frame kind"};
+  const auto payload = frame.subspan(sizeof(FrameHeader));
+  switch (header->kind) {
+    case FrameKind::kNegotiation:
+      return route_negotiation(from, static_cast<SetId>(header->id), payload);
+    case FrameKind::kExchange:
+      RONDE_RETURN_IF_ERROR(board_.on_frame(from, header->id, payload));
+      notify_finished();
+      return {};
+    case FrameKind::kMessage:
+      return messages_.on_frame(from, payload);
+    case FrameKind::kFailure: {
+      Status failure;
+      RONDE_RETURN_IF_ERROR(read_failure(payload, failure));
+      failure_told_ = true;  // whoever met it tells everyone
+      fail_in_driver(failure);
+      return {};
+    }
+  }
+  return {};
+}
+
+Status Engine::route_negotiation(int from, SetId id, std::span<const std::byte> payload) {
+  for (const LanePtr& lane : driven_lanes_) {
+    if (lane->id() == id) return lane->on_frame(from, payload, now());
+  }
+  // The sender has added the set before this rank has, or sent before it knew of the removal.
+  if (!removed_.contains(id)) {
+    early_frames_[id].emplace_back(from, std::vector<std::byte>(payload.begin(), payload.end()));
+  }
+  return {};
+}
+
+void Engine::on_peer_lost(int, const Status& reason) { fail_in_driver(reason); }
+
+void Engine::on_peer_left(int rank, const Status& reason) {
+  {
+    MutexLock lock(left_mutex_);
+    left_.emplace(rank, reason);
+  }
+  messages_.on_left(rank, reason);
+  notify_finished();
+}
+
+}  // namespace ronde

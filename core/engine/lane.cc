@@ -1,0 +1,164 @@
+#include "core/engine/lane.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ronde {
+namespace {
+
+/// The request's root as a rank of the group; 0 where the kind has none.
+int group_root(const Request& request, const std::vector<int>& members) {
+  const auto found = std::find(members.begin(), members.end(), request.root);
+  return found == members.end() ? 0 : static_cast<int>(found - members.begin());
+}
+
+Bundle bundle_like(const Request& request, DType dtype, const std::vector<int>& members) {
+  Bundle bundle;
+  bundle.kind = request.kind;
+  bundle.dtype = dtype;
+  bundle.op = request.op;
+  bundle.root = group_root(request, members);
+  bundle.prescale = request.prescale;
+  bundle.postscale = request.postscale;
+  bundle.device = request.device;
+  return bundle;
+}
+
+/// A tensor of an operation that this rank, having joined, did not submit.
+BundleTensor absent_tensor(const TensorMeta& meta) {
+  BundleTensor tensor;
+  tensor.shape = meta.shape;
+  return tensor;
+}
+
+/// Whether a failed execution leaves the group unusable; see Executor::execute.
+bool breaks_group(Code code) {
+  return code != Code::kOk && code != Code::kInvalidArgument && code != Code::kMismatch &&
+         code != Code::kUnsupported && code != Code::kResourceExhausted;
+}
+
+}  // namespace
+
+Lane::Lane(LaneOptions options)
+    : options_(std::move(options)),
+      negotiator_(options_.negotiation),
+      worker_(std::move(options_.executor), options_.abort,
+              [this](const OperationPtr& operation, const Status& status) {
+                if (breaks_group(status.code())) options_.on_broken(status);
+                finish(operation, status);
+              }) {}
+
+void Lane::submit(const OperationPtr& operation, TimePoint now) {
+  const Request& request = operation->submission().request;
+  if (EventSink* events = sink()) {
+    operation->make_label();
+    events->begin(operation->label(), operation->negotiation_event(), {});
+  }
+  const Status status = request.kind == Collective::kJoin
+                            ? negotiator_.join(operation->ticket(), now)
+                            : negotiator_.submit(request, operation->ticket(), now);
+  if (status.ok()) {
+    unagreed_.emplace(operation->ticket(), operation);
+  } else {
+    end_negotiation_event(*operation);
+    finish(operation, status);
+  }
+}
+
+Status Lane::on_frame(int from, std::span<const std::byte> payload, TimePoint now) {
+  return negotiator_.on_frame(from, payload, now);
+}
+
+void Lane::on_time(TimePoint now) { negotiator_.on_time(now); }
+TimePoint Lane::next_deadline() const { return negotiator_.next_deadline(); }
+void Lane::take_frames(std::vector<OutFrame>& out) { negotiator_.take_frames(out); }
+void Lane::take_warnings(std::vector<std::string>& out) { negotiator_.take_warnings(out); }
+
+bool Lane::collect_agreed() {
+  negotiator_.take_batches(batches_);
+  for (Batch& batch : batches_) collect_batch(batch);
+  batches_.clear();
+  if (negotiator_.closed()) closed_.store(true, std::memory_order_release);
+  return !collected_.empty();
+}
+
+void Lane::collect_batch(Batch& batch) {
+  std::vector<OperationPtr> operations;
+  operations.reserve(batch.items.size());
+  for (Agreed& item : batch.items) {
+    OperationPtr operation = take_operation(item.ticket);
+    if (operation) end_negotiation_event(*operation);
+    const bool moves_data =
+        item.request.kind != Collective::kJoin && item.request.kind != Collective::kBarrier;
+    if (operation && (!item.status.ok() || !moves_data)) {
+      operation->set_last_joined(item.last_joined);
+      finish(operation, item.status);
+      operation.reset();
+    }
+    operations.push_back(std::move(operation));
+  }
+  for (const PlannedBundle& planned : plan_fusion(batch, options_.fusion_threshold_bytes)) {
+    collect_bundle(batch, operations, planned.entries);
+  }
+}
+
+void Lane::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
+                          std::span<const PlanEntry> entries) {
+  const Request& first = batch.items[entries.front().item].request;
+  const DType dtype = first.tensors[entries.front().tensor].dtype;
+  ReadyBundle ready;
+  ready.bundle = bundle_like(first, dtype, members());
+  for (const PlanEntry& entry : entries) {
+    const OperationPtr& operation = operations[entry.item];
+    ready.operations.push_back(operation);
+    ready.bundle.tensors.push_back(
+        operation ? operation->bundle_tensor(entry.tensor)
+                  : absent_tensor(batch.items[entry.item].request.tensors[entry.tensor]));
+  }
+  collected_.push_back(std::move(ready));
+}
+
+void Lane::run_agreed(bool alone) {
+  for (ReadyBundle& ready : collected_) {
+    const bool small = input_bytes(ready.bundle) <= options_.inline_bytes;
+    worker_.run_or_queue(std::move(ready), alone && small);
+  }
+  collected_.clear();
+}
+
+void Lane::leave(TimePoint now) { negotiator_.leave(now); }
+
+void Lane::fail_pending(const Status& reason) {
+  std::vector<OperationPtr> failed;
+  for (auto& [ticket, operation] : unagreed_) failed.push_back(operation);
+  unagreed_.clear();
+  for (const OperationPtr& operation : failed) {
+    end_negotiation_event(*operation);
+    finish(operation, reason);
+  }
+}
+
+std::vector<std::string> Lane::describe_pending() const { return negotiator_.describe_pending(); }
+
+OperationPtr Lane::take_operation(std::uint64_t ticket) {
+  if (ticket == 0) return nullptr;
+  const auto found = unagreed_.find(ticket);
+  if (found == unagreed_.end()) return nullptr;  // failed meanwhile
+  OperationPtr operation = std::move(found->second);
+  unagreed_.erase(found);
+  return operation;
+}
+
+void Lane::end_negotiation_event(const Operation& operation) {
+  EventSink* events = sink();
+  if (events != nullptr && !operation.label().empty()) events->end(operation.label(), {});
+}
+
+void Lane::finish(const OperationPtr& operation, const Status& status) {
+  // Counted out first: who sees it done may rely on the lane being idle.
+  outstanding_.fetch_sub(1, std::memory_order_acq_rel);
+  operation->finish(status);
+  options_.on_finished();
+}
+
+}  // namespace ronde

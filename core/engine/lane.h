@@ -1,0 +1,108 @@
+// One process set's way through the engine: its negotiation, and its agreed work in order. Nothing
+// in one lane waits for another lane.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/engine/lane_worker.h"
+#include "core/engine/operation.h"
+#include "core/ports/event_sink.h"
+#include "core/protocol/fusion_plan.h"
+#include "core/protocol/negotiator.h"
+
+namespace ronde {
+
+/// Names a process set; 0 is the set of all ranks.
+using SetId = std::int32_t;
+inline constexpr SetId kGlobalSet = 0;
+
+struct LaneOptions {
+  SetId id = kGlobalSet;
+  NegotiatorOptions negotiation;
+  std::size_t fusion_threshold_bytes = 0;
+  std::size_t inline_bytes = 0;
+  std::unique_ptr<Executor> executor;
+  std::shared_ptr<AbortToken> abort;
+  const EventGate* events = nullptr;  ///< Outlives it; may be null.
+  std::function<void()> on_finished;  ///< After each operation that ended; any thread.
+  /// The data plane failed so that the job cannot go on; any thread.
+  std::function<void(const Status&)> on_broken;
+};
+
+/// Threads: the driving thread, but where a member says otherwise.
+class Lane {
+ public:
+  explicit Lane(LaneOptions options);
+
+  /// Enters one operation of this rank.
+  void submit(const OperationPtr& operation, TimePoint now);
+  /// Takes in a frame of a member's lane.
+  Status on_frame(int from, std::span<const std::byte> payload, TimePoint now);
+  void on_time(TimePoint now);
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  /// Appends frames to send.
+  void take_frames(std::vector<OutFrame>& out);
+  void take_warnings(std::vector<std::string>& out);
+  /// Takes over what has been agreed; true where there is now work for run_agreed().
+  bool collect_agreed();
+  /// Runs or queues all collected bundles in order. `alone` says that no other lane of this process
+  /// has anything outstanding: only then may a bundle run in this thread, as a cycle of sets whose
+  /// only driving threads wait for each other would never end.
+  void run_agreed(bool alone);
+
+  /// Says that this rank leaves the set: what is not agreed yet fails on all ranks.
+  void leave(TimePoint now);
+  /// Fails every operation that is not agreed yet. Agreed work goes on (or ends by the abort).
+  void fail_pending(const Status& reason);
+
+  [[nodiscard]] SetId id() const noexcept { return options_.id; }
+  [[nodiscard]] const std::vector<int>& members() const noexcept {
+    return options_.negotiation.members;
+  }
+  /// Whether the lane's own thread has work. Threads: any.
+  [[nodiscard]] bool executing() const { return worker_.busy(); }
+  /// Whether a rank has left the set, so that nothing is agreed any more. Threads: any.
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  /// Operations submitted and not finished. Threads: any.
+  [[nodiscard]] int outstanding() const noexcept {
+    return outstanding_.load(std::memory_order_acquire);
+  }
+  /// Counts an operation in before it is queued for the driving thread. Threads: any.
+  void count_in() noexcept { outstanding_.fetch_add(1, std::memory_order_acq_rel); }
+  [[nodiscard]] std::vector<std::string> describe_pending() const;
+  /// Ends an operation of this lane, in any thread.
+  void finish(const OperationPtr& operation, const Status& status);
+
+ private:
+  void collect_batch(Batch& batch);
+  void collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
+                      std::span<const PlanEntry> entries);
+  OperationPtr take_operation(std::uint64_t ticket);
+  [[nodiscard]] EventSink* sink() const noexcept {
+    return options_.events == nullptr ? nullptr : options_.events->get();
+  }
+  void end_negotiation_event(const Operation& operation);
+
+  // Const after construction.
+  LaneOptions options_;
+  // Driving thread only.
+  Negotiator negotiator_;
+  std::unordered_map<std::uint64_t, OperationPtr> unagreed_;
+  std::vector<ReadyBundle> collected_;
+  std::vector<Batch> batches_;  // reused
+  // Any thread.
+  std::atomic<int> outstanding_{0};
+  std::atomic<bool> closed_{false};
+  LaneWorker worker_;  // last: ends before what it uses
+};
+
+}  // namespace ronde

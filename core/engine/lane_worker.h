@@ -1,0 +1,64 @@
+// Runs the agreed bundles of one lane in their order: small ones in the thread that drives the
+// engine, where nothing stands before them, the rest in a thread of the lane's own.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/base/abort.h"
+#include "core/base/mutex.h"
+#include "core/engine/operation.h"
+#include "core/ports/executor.h"
+
+namespace ronde {
+
+/// A bundle whose tensors are known; `operations[i]` is the one that tensor i belongs to, null
+/// where this rank has joined.
+struct ReadyBundle {
+  Bundle bundle;
+  std::vector<OperationPtr> operations;
+};
+
+/// Called with each operation that has finished, and how. In whichever thread executed.
+using FinishOperation = std::function<void(const OperationPtr&, const Status&)>;
+
+/// The executing half of a lane. Threads: run_or_queue from the driving thread only.
+class LaneWorker {
+ public:
+  LaneWorker(std::unique_ptr<Executor> executor, std::shared_ptr<AbortToken> abort,
+             FinishOperation finish);
+  /// Runs what is queued (aborted work ends at once), then ends the thread. Blocks.
+  ~LaneWorker();
+  LaneWorker(const LaneWorker&) = delete;
+  LaneWorker& operator=(const LaneWorker&) = delete;
+
+  /// Executes the bundle now where `may_run_here` and nothing of this lane stands before it;
+  /// otherwise hands it to the lane's thread, which is started on first use.
+  /// Blocks: for the bundle's duration where it runs here.
+  void run_or_queue(ReadyBundle ready, bool may_run_here) RONDE_EXCLUDES(mutex_);
+
+  /// Whether anything is queued or running in the lane's thread. Threads: any.
+  [[nodiscard]] bool busy() const RONDE_EXCLUDES(mutex_);
+
+ private:
+  void execute(ReadyBundle& ready);
+  void thread_main() RONDE_EXCLUDES(mutex_);
+
+  // Const after construction.
+  const std::unique_ptr<Executor> executor_;
+  const std::shared_ptr<AbortToken> abort_;
+  const FinishOperation finish_;
+  // Driving thread only.
+  std::thread thread_;
+  // Guarded.
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<ReadyBundle> queue_ RONDE_GUARDED_BY(mutex_);
+  bool running_ RONDE_GUARDED_BY(mutex_) = false;
+  bool stop_ RONDE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ronde

@@ -1,0 +1,80 @@
+#include "core/engine/operation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace ronde {
+
+Operation::Operation(Submission submission, std::uint64_t ticket)
+    : submission_(std::move(submission)),
+      ticket_(ticket),
+      unfinished_tensors_(std::max<std::size_t>(1, submission_.request.tensors.size())) {
+  if (submission_.allocate) {
+    allocator_ = submission_.allocate;
+  } else {
+    allocator_ = [this](std::size_t index, const Shape& shape) {
+      return allocate_output(index, shape);
+    };
+  }
+}
+
+Result<void*> Operation::allocate_output(std::size_t index, const Shape& shape) {
+  constexpr std::align_val_t kAlignment{64};
+  if (owned_.size() <= index) owned_.resize(index + 1);
+  owned_[index].shape = shape;
+  const auto bytes = static_cast<std::size_t>(element_count(shape)) *
+                     size_of(submission_.request.tensors[index].dtype);
+  if (bytes == 0) return static_cast<void*>(nullptr);
+  auto* memory = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
+  if (memory == nullptr) {
+    return Status(Code::kResourceExhausted,
+                  fmt::format("no memory for an output of {} bytes of \"{}\"", bytes,
+                              submission_.request.name));
+  }
+  owned_[index].data = std::shared_ptr<std::byte>(
+      memory, [](std::byte* pointer) { ::operator delete(pointer, kAlignment); });
+  return static_cast<void*>(memory);
+}
+
+BundleTensor Operation::bundle_tensor(std::size_t index) {
+  BundleTensor tensor;
+  tensor.name = label_.empty() ? submission_.request.name : label_;
+  tensor.in = submission_.inputs[index];
+  tensor.out = submission_.outputs[index];
+  tensor.shape = submission_.request.tensors[index].shape;
+  tensor.splits = submission_.splits;
+  tensor.recv_splits = &recv_splits_;
+  tensor.allocate = &allocator_;
+  tensor.index = index;
+  return tensor;
+}
+
+bool Operation::tensor_finished(const Status& status) {
+  if (tensors_status_.ok()) tensors_status_ = status;
+  return --unfinished_tensors_ == 0;
+}
+
+void Operation::finish(const Status& status) {
+  if (done()) return;
+  status_ = status;
+  if (submission_.on_done) submission_.on_done(status_);
+  done_.store(true, std::memory_order_release);
+}
+
+std::string Operation::negotiation_event() const {
+  std::string event = "NEGOTIATE_";
+  for (const char c : to_string(submission_.request.kind)) {
+    event.push_back(c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c);
+  }
+  return event;
+}
+
+void Operation::make_label() {
+  label_ = fmt::format("{}.{}", to_string(submission_.request.kind),
+                       submission_.request.name.empty() ? "unnamed" : submission_.request.name);
+}
+
+}  // namespace ronde

@@ -1,0 +1,96 @@
+// One submitted operation: what the user gave, and the state a waiter looks at.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ports/executor.h"
+#include "core/protocol/request.h"
+
+namespace ronde {
+
+/// What a caller submits: the request, and where the data is. Memory must stay valid and
+/// untouched until the operation is done.
+struct Submission {
+  Request request;
+  std::vector<const void*> inputs;  ///< One per tensor; null for no elements, or where not root.
+  std::vector<void*> outputs;       ///< One per tensor, may equal the input; null: use `allocate`.
+  /// Gives memory for null outputs. Empty: the operation allocates, see Operation::owned_outputs.
+  OutputAllocator allocate;
+  std::vector<std::int64_t> splits;  ///< alltoall: rows for each member; empty means even.
+  /// Called once when done, in whichever thread finishes; before waiters see it. May be empty.
+  std::function<void(const Status&)> on_done;
+  /// The caller will wait at once: the background coordinator need not be woken.
+  bool caller_waits = false;
+};
+
+/// An output that the operation allocated itself.
+struct OwnedOutput {
+  std::shared_ptr<std::byte> data;  ///< Null for no elements.
+  Shape shape;
+};
+
+/// State of one submitted operation, shared between its caller and the engine.
+class Operation {
+ public:
+  Operation(Submission submission, std::uint64_t ticket);
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  /// Whether it has finished, well or not. Threads: any.
+  [[nodiscard]] bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// How it finished. Only once done().
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+  /// Outputs that the caller gave no memory for, by tensor. Only once done() without error.
+  [[nodiscard]] std::vector<OwnedOutput>& owned_outputs() noexcept { return owned_; }
+  /// alltoall: rows received from each member. Only once done() without error.
+  [[nodiscard]] const std::vector<std::int64_t>& recv_splits() const noexcept {
+    return recv_splits_;
+  }
+  /// join: the rank that joined last. Only once done().
+  [[nodiscard]] int last_joined() const noexcept { return last_joined_; }
+  [[nodiscard]] const Submission& submission() const noexcept { return submission_; }
+  [[nodiscard]] std::uint64_t ticket() const noexcept { return ticket_; }
+
+  // For the engine alone.
+
+  /// One of its tensors as the executor wants it. Valid while the operation lives.
+  [[nodiscard]] BundleTensor bundle_tensor(std::size_t index);
+  /// Notes the end of one tensor; true when it was the last. Threads: the executing one.
+  bool tensor_finished(const Status& status);
+  /// The first error of its tensors, or ok.
+  [[nodiscard]] const Status& tensors_status() const noexcept { return tensors_status_; }
+  /// Notes the rank that joined last; before finish().
+  void set_last_joined(int rank) noexcept { last_joined_ = rank; }
+  /// Publishes the end, at most once.
+  void finish(const Status& status);
+  /// Its lane in the timeline: "allreduce.layer1/weight".
+  [[nodiscard]] const std::string& label() const noexcept { return label_; }
+  void make_label();
+  /// "NEGOTIATE_ALLREDUCE", as Horovod's timeline calls it.
+  [[nodiscard]] std::string negotiation_event() const;
+
+ private:
+  Result<void*> allocate_output(std::size_t index, const Shape& shape);
+
+  Submission submission_;
+  const std::uint64_t ticket_;
+  OutputAllocator allocator_;
+  std::vector<OwnedOutput> owned_;
+  std::vector<std::int64_t> recv_splits_;
+  int last_joined_ = -1;
+  std::size_t unfinished_tensors_;
+  Status tensors_status_;
+  std::string label_;
+  Status status_;
+  std::atomic<bool> done_{false};
+};
+
+using OperationPtr = std::shared_ptr<Operation>;
+
+}  // namespace ronde

@@ -1,0 +1,42 @@
+// Where engine and executor report what they do, for the timeline. Off costs one branch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+namespace ronde {
+
+/// Facts shown with an event; zero and empty fields are left out.
+struct EventArgs {
+  std::uint64_t bytes = 0;
+  std::string_view algorithm;
+  std::string_view backend;
+  int tensors = 0;
+};
+
+/// Threads: any. Blocks: never (events are dropped and counted when the recorder cannot keep up).
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  /// Opens a span called `event` on the lane of tensor `lane`, now.
+  virtual void begin(std::string_view lane, std::string_view event, const EventArgs& args) = 0;
+  /// Closes the innermost open span of the lane.
+  virtual void end(std::string_view lane, const EventArgs& args) = 0;
+  virtual void instant(std::string_view lane, std::string_view event) = 0;
+  virtual void counter(std::string_view name, double value) = 0;
+};
+
+/// Where the sink is found while the timeline is on: it is switched on and off in a running job.
+/// Threads: any. A sink that was ever set lives as long as the runtime.
+class EventGate {
+ public:
+  /// The sink, or null while the timeline is off.
+  [[nodiscard]] EventSink* get() const noexcept { return sink_.load(std::memory_order_acquire); }
+  void set(EventSink* sink) noexcept { sink_.store(sink, std::memory_order_release); }
+
+ private:
+  std::atomic<EventSink*> sink_{nullptr};
+};
+
+}  // namespace ronde

@@ -1,0 +1,63 @@
+// Runs agreed bundles. The engine owns the order; the executor (ops/) owns algorithm and data
+// plane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/abort.h"
+#include "core/base/device.h"
+#include "core/base/dtype.h"
+#include "core/base/shape.h"
+#include "core/base/status.h"
+
+namespace ronde {
+
+/// Gives memory for output number `index` of an operation, whose size is known only when it runs.
+/// Called in whichever thread executes; the memory must be of `shape` and the operation's dtype.
+using OutputAllocator = std::function<Result<void*>(std::size_t index, const Shape& shape)>;
+
+/// One tensor of a bundle as this rank holds it. A rank that has joined has `in` and `out` null and
+/// no allocator: it takes part with zeros and keeps nothing.
+struct BundleTensor {
+  std::string_view name;
+  const void* in = nullptr;
+  void* out = nullptr;  ///< Null where `allocate` gives it.
+  Shape shape;  ///< Of `in` (allgather: this rank's; broadcast: the root's; scatter: `out`'s).
+  std::span<const std::int64_t> splits;  ///< alltoall: rows for each rank; empty means even.
+  std::vector<std::int64_t>* recv_splits = nullptr;  ///< alltoall: written where not null.
+  const OutputAllocator* allocate = nullptr;
+  std::size_t index = 0;  ///< Passed to `allocate`.
+};
+
+/// Tensors that are moved as one operation: all of one kind, dtype, op, root and scale.
+struct Bundle {
+  Collective kind = Collective::kBarrier;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;  ///< Rank in the group.
+  double prescale = 1.0;
+  double postscale = 1.0;
+  Device device;
+  std::vector<BundleTensor> tensors;
+};
+
+/// Bytes this rank puts into the bundle.
+std::size_t input_bytes(const Bundle& bundle) noexcept;
+
+/// Executes the bundles of one group (process set). Threads: one at a time.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// Runs one bundle to its end. Blocks. All ranks of the group call it with the same bundles in
+  /// the same order. Sum of sizes, output allocation, algorithm choice, staging happen in here.
+  /// Errors: as BackendGroup::run; kInvalidArgument and kMismatch where uneven sizes do not fit,
+  /// the same on all ranks and with the group still usable.
+  virtual Status execute(const Bundle& bundle, const AbortToken& abort) = 0;
+};
+
+}  // namespace ronde

@@ -1,0 +1,31 @@
+// Who takes part in a job and on which host each rank runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ronde {
+
+/// One process of the job.
+struct PeerInfo {
+  int host_index = 0;     ///< Hosts are numbered by their lowest rank, from 0.
+  std::string host_name;  ///< For people; two hosts may share it.
+  int pid = 0;
+};
+
+/// The job as agreed when the ranks met: the same on every rank.
+struct Topology {
+  int rank = 0;                 ///< This process.
+  std::vector<PeerInfo> peers;  ///< By rank; its size is the job's size.
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(peers.size()); }
+  [[nodiscard]] bool same_host(int a, int b) const {
+    return peers[static_cast<std::size_t>(a)].host_index ==
+           peers[static_cast<std::size_t>(b)].host_index;
+  }
+  /// Ranks on the same host as `rank`, ascending; `rank` included.
+  [[nodiscard]] std::vector<int> host_ranks(int rank) const;
+  [[nodiscard]] int host_count() const;
+};
+
+}  // namespace ronde

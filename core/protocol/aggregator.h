@@ -1,0 +1,108 @@
+// Gathers what the sources of one tree node (the rank itself and its children) have reported, and
+// says which operations the whole subtree is ready for. At the root that is: all ranks are ready.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/protocol/frames.h"
+#include "core/protocol/response_cache.h"
+
+namespace ronde {
+
+/// Operations whose subtree is complete, in the order in which that happened.
+struct Completed {
+  std::vector<std::int32_t> order;  ///< As in BatchFrame: a slot, or -1 - index of a report.
+  std::vector<Report> reports;
+
+  void clear();
+};
+
+/// What became of a notice about a doubled name.
+enum class NoticeResult : std::uint8_t {
+  kStale,      ///< The operation it is about has been agreed: nothing to do.
+  kAttached,   ///< The operation will fail once it is complete.
+  kForwarded,  ///< The operation is complete here already: whoever it was passed to must be told.
+};
+
+/// Bits are and-ed 64 at a time; all else goes through a table of entries. A named operation has
+/// either bits or an entry: where both arrive, the bits are expanded into the entry.
+/// Threads: one at a time.
+class Aggregator {
+ public:
+  /// `ranks` names the rank of each source: index 0 is this rank, the rest are its children.
+  Aggregator(std::vector<int> ranks, const ResponseCache& cache);
+
+  /// A source is ready for these cached named operations. Each bit is in the cache.
+  void add_words(int source, std::size_t first_word, std::span<const std::uint64_t> words);
+  void add_bit(int source, int slot);
+  /// A source is ready for this operation; said twice, it counts once.
+  void add_report(int source, Report report);
+  /// A name was submitted twice within a source's subtree.
+  NoticeResult add_notice(int source, const Notice& notice);
+
+  /// A whole source has joined: from now on it counts as ready for every allreduce.
+  void join(int source, int last_rank);
+  [[nodiscard]] bool joined(int source) const { return joined_[index(source)]; }
+  [[nodiscard]] bool all_joined() const noexcept { return joined_count_ == ranks_.size(); }
+  /// The rank that joined last, as far as this node knows.
+  [[nodiscard]] int last_joined() const noexcept { return last_joined_; }
+  /// A join was agreed: nobody has joined any more.
+  void leave_join();
+
+  /// The operation was agreed or has failed: forgets it.
+  void resolve_slot(int slot);
+  void resolve(const OpKey& key);
+  /// The slot gets another use: what it stood for goes on as an entry.
+  void release_slot(int slot);
+
+  /// Whether any source has reported the operation of this slot.
+  [[nodiscard]] bool is_pending(int slot) const;
+  /// Whether the operation is complete.
+  [[nodiscard]] bool is_complete(const OpKey& key) const;
+  /// Whether this source has reported the operation.
+  [[nodiscard]] bool has(int source, const OpKey& key) const;
+
+  /// What became complete; the taker clears it.
+  Completed& completed() noexcept { return completed_; }
+
+ private:
+  struct Entry {
+    std::vector<bool> seen;  // by source
+    std::size_t count = 0;
+    bool complete = false;
+    Report merged;
+  };
+  using Entries = std::unordered_map<OpKey, Entry, OpKeyHash>;
+
+  static std::size_t index(int source) noexcept { return static_cast<std::size_t>(source); }
+  void grow(std::size_t words);
+  void complete_word(std::size_t word);
+  [[nodiscard]] bool bit(const std::vector<std::uint64_t>& words, int slot) const noexcept;
+  [[nodiscard]] bool has_bits(int slot) const;
+  void clear_bits(int slot);
+  Entry& open(const OpKey& key);
+  void absorb(int slot, Entry& entry);
+  void merge(Entry& entry, std::size_t source, Report report);
+  void check(Entry& entry);
+  NoticeResult amend_completed(const Notice& notice);
+  [[nodiscard]] Report report_of_bit(std::size_t source, int slot) const;
+  void expand_unless_allreduce(std::size_t word);
+
+  const std::vector<int> ranks_;
+  const ResponseCache& cache_;
+  std::vector<std::vector<std::uint64_t>> ready_;  // by source: its bits
+  std::vector<std::uint64_t> done_;                // slots that are complete
+  std::vector<std::uint64_t> mixed_;               // slots whose operation has an entry
+  Entries entries_;
+  std::vector<bool> joined_;  // by source
+  std::size_t joined_count_ = 0;
+  int last_joined_ = -1;
+  Completed completed_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,96 @@
+// The frames of the negotiation as plain values. wire.h turns them into bytes and back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/base/status.h"
+#include "core/protocol/operation_key.h"
+
+namespace ronde {
+
+/// "All ranks of my subtree have submitted this operation."
+struct Report {
+  std::uint64_t ordinal = 0;  ///< Unnamed operations: from 1.
+  int slot = -1;              ///< Unnamed operations: where `request` is cached, if it is.
+  int rank = -1;              ///< Who submitted `request`.
+  RequestPtr request;         ///< On the wire null where `slot` stands for it.
+  Code code = Code::kOk;      ///< A problem seen in the subtree.
+  std::string message;        ///< Of the problem.
+
+  [[nodiscard]] OpKey key() const { return {request->name, ordinal}; }
+};
+
+/// "A name was submitted again while it was in flight."
+struct Notice {
+  OpKey key;
+  std::string message;
+};
+
+/// "An operation of mine has waited for too long"; `fatal` where it should fail for that.
+struct Overdue {
+  OpKey key;
+  bool fatal = false;
+};
+
+/// What one subtree knows about an operation that has waited for too long.
+struct StallFact {
+  OpKey key;
+  int kind = -1;             ///< A Collective; -1 where no rank of the subtree has submitted it.
+  std::vector<int> missing;  ///< Ranks that have neither submitted it nor joined.
+  std::uint64_t waited_ms = 0;
+};
+
+/// Goes to the parent.
+struct TickFrame {
+  std::uint64_t acked = 0;           ///< The last batch that the sender has processed.
+  std::uint32_t first_word = 0;      ///< Of `words` in the bit vector of all slots.
+  std::vector<std::uint64_t> words;  ///< Cached named operations that the subtree is ready for.
+  std::vector<Report> reports;
+  std::vector<Notice> notices;
+  std::vector<Overdue> overdue;
+  std::uint64_t query = 0;  ///< Answers this query; 0: no answer.
+  std::vector<StallFact> facts;
+  int last_joined = -1;  ///< Not negative: the whole subtree has joined, this rank last.
+  int leaver = -1;       ///< Not negative: this rank leaves the set.
+
+  void clear();
+};
+
+/// One agreed or failed operation. Exactly one of: cached (slot, no request), full (request, slot
+/// where to cache it or -1), failed (code), joined (last_joined), closed (leaver).
+struct BatchItem {
+  int slot = -1;
+  std::uint64_t ordinal = 0;
+  RequestPtr request;
+  std::string name;                          ///< Failed items.
+  Collective kind = Collective::kAllreduce;  ///< Failed items.
+  Code code = Code::kOk;
+  std::string message;
+  int last_joined = -1;
+  int leaver = -1;
+};
+
+/// Goes to the children. `order` is as in the schema.
+struct BatchFrame {
+  std::uint64_t sequence = 0;
+  std::vector<std::int32_t> order;
+  std::vector<BatchItem> items;
+
+  void clear();
+};
+
+/// Goes to the children: who lacks these operations?
+struct QueryFrame {
+  std::uint64_t query = 0;
+  std::vector<OpKey> keys;
+};
+
+/// Goes to the children: for people.
+struct WarningFrame {
+  std::vector<std::string> texts;
+};
+
+}  // namespace ronde

@@ -1,0 +1,101 @@
+// One rank's part in the negotiation of one process set: a pure state machine. Values in (own
+// submissions, frames of other ranks, the time), values out (frames to send, agreed batches).
+// The same class runs in production and, with thousands of instances, in the simulator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/protocol/request.h"
+
+namespace ronde {
+
+/// Who negotiates, and how.
+struct NegotiatorOptions {
+  int rank = 0;              ///< This process, as rank of the job.
+  std::vector<int> members;  ///< The job's ranks in the set, ascending; contains `rank`.
+  std::vector<int> hosts;    ///< Host index of each member: shapes the tree.
+  std::size_t cache_capacity = 1024;
+  Duration stall_warning = std::chrono::seconds(60);  ///< Zero means never.
+  Duration stall_error{0};                            ///< Zero means never.
+};
+
+/// A frame for another rank.
+struct OutFrame {
+  int to = 0;
+  std::vector<std::byte> bytes;
+};
+
+/// Counts that show which path the negotiation takes; for tests, doctor and metrics.
+struct NegotiatorStats {
+  std::uint64_t cached_agreements = 0;
+  std::uint64_t full_agreements = 0;
+  std::uint64_t frames_sent = 0;
+  std::uint64_t evictions = 0;
+};
+
+/// Threads: one at a time. Never blocks, sleeps, reads clocks or draws random numbers.
+class Negotiator {
+ public:
+  explicit Negotiator(NegotiatorOptions options);
+  ~Negotiator();
+  Negotiator(const Negotiator&) = delete;
+  Negotiator& operator=(const Negotiator&) = delete;
+
+  /// Enters one operation of this rank; it will come out of take_batches() with `ticket` (not 0),
+  /// agreed or failed. A valid Request only.
+  /// Errors: kDuplicateName where the name is in flight on this rank; then the operation in flight
+  /// fails on all ranks with an error naming this rank and both call sites, unless it was agreed
+  /// already. kStalled where the others have given this very operation up because this rank was
+  /// late: the error they got; said once, the next submission is a new operation.
+  /// kInvalidArgument after join(), until all have joined.
+  Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
+
+  /// Says that this rank has no more data: it counts as ready for every allreduce, with zeros,
+  /// until all have joined; then a kJoin item comes out with `ticket` (not 0). Any other kind that
+  /// is submitted meanwhile fails on all ranks, naming a rank that has joined.
+  /// Errors: kInvalidArgument where this rank has joined already.
+  Status join(std::uint64_t ticket, TimePoint now);
+
+  /// Says that this rank takes part in nothing any more. What was agreed before stays agreed; every
+  /// other operation of the set, pending or submitted later on any rank, comes out failed with
+  /// kRankFailure "rank N has left the job". Frames must still be taken and sent afterwards.
+  void leave(TimePoint now);
+  /// Whether a rank has left, and this rank knows.
+  [[nodiscard]] bool closed() const;
+
+  /// Takes in one frame that another member's negotiator of this set sent.
+  /// Errors: kInvalidArgument where the frame is malformed or out of protocol; state is unchanged.
+  Status on_frame(int from, std::span<const std::byte> frame, TimePoint now);
+
+  /// Lets stall warnings and errors come due. Call at next_deadline() at the latest.
+  void on_time(TimePoint now);
+  /// When on_time has something to do; kForever where nothing is pending.
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  /// Appends frames to send to `out`, in order. Cheap when there are none. Submissions since the
+  /// last call travel together.
+  void take_frames(std::vector<OutFrame>& out);
+  /// Appends batches agreed since the last call, in the agreed order.
+  void take_batches(std::vector<Batch>& out);
+  /// Appends warnings for people (stalled operations: name, missing ranks, seconds).
+  void take_warnings(std::vector<std::string>& out);
+
+  /// Operations of this rank that are not agreed yet, a join included.
+  [[nodiscard]] std::size_t pending() const;
+  /// Their names and the members that this rank knows to be missing: for dumps.
+  [[nodiscard]] std::vector<std::string> describe_pending() const;
+  [[nodiscard]] const NegotiatorStats& stats() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,277 @@
+// The way down: the root makes batches from what is complete, and every rank, the root included,
+// applies them in the same order.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/protocol/negotiator_impl.h"
+#include "core/protocol/signature.h"
+
+namespace ronde {
+namespace {
+
+// Where a batch is cut: the largest item that may come on top still fits.
+constexpr std::size_t kCutBytes = kMaxNegotiationFrameBytes - kMaxRequestBytes - (64 << 10);
+
+Status out_of_protocol(std::string_view what) {
+  return Status(Code::kInvalidArgument, fmt::format("batch out of protocol: {}", what));
+}
+
+OpKey key_of(const BatchItem& item) {
+  return {item.request != nullptr ? item.request->name : item.name, item.ordinal};
+}
+
+}  // namespace
+
+Status Negotiator::Impl::check_batch(const BatchFrame& batch) const {
+  if (batch.sequence != sequence_ + 1) {
+    return out_of_protocol(fmt::format("number {} follows {}", batch.sequence, sequence_));
+  }
+  std::size_t slots = cache_.slot_count();
+  for (const std::int32_t entry : batch.order) {
+    if (entry < 0) {
+      RONDE_RETURN_IF_ERROR(check_item(batch.items[static_cast<std::size_t>(-1 - entry)], slots));
+      continue;
+    }
+    const RequestPtr& cached = cache_.at(entry);
+    if (cached == nullptr || cached->name.empty()) {
+      return out_of_protocol(fmt::format("slot {} holds no named request", entry));
+    }
+    if (own_.find(entry) == nullptr && !takes_part({cached->name, 0})) {
+      return out_of_protocol(fmt::format("\"{}\" was not submitted here", cached->name));
+    }
+  }
+  return {};
+}
+
+Status Negotiator::Impl::check_item(const BatchItem& item, std::size_t& slots) const {
+  if (item.last_joined >= 0) {
+    return join_ticket_ != 0 && is_member(item.last_joined)
+               ? Status()
+               : out_of_protocol("a join agreed without this rank");
+  }
+  if (item.leaver >= 0) {
+    return is_member(item.leaver) ? Status() : out_of_protocol("a stranger left");
+  }
+  if (item.code != Code::kOk) return {};
+  if (!takes_part(key_of(item))) return out_of_protocol("an operation not submitted here");
+  if (item.request == nullptr) {
+    return item.ordinal != 0 && static_cast<std::size_t>(item.slot) < slots
+               ? Status()
+               : out_of_protocol(fmt::format("slot {} holds no unnamed request", item.slot));
+  }
+  if (item.slot < 0) return {};
+  const auto slot = static_cast<std::size_t>(item.slot);
+  if (slot >= cache_.capacity() || slot > slots) {
+    return out_of_protocol(fmt::format("slot {} of {}", item.slot, cache_.capacity()));
+  }
+  const int known = item.request->name.empty() ? -1 : cache_.find(item.request->name);
+  if (known >= 0 && known != item.slot) return out_of_protocol("a name in two slots");
+  slots = std::max(slots, slot + 1);
+  return {};
+}
+
+bool Negotiator::Impl::takes_part(const OpKey& key) const {
+  return join_ticket_ != 0 || own_in_flight(key) != nullptr;
+}
+
+void Negotiator::Impl::apply_batch(const BatchFrame& batch) {
+  const bool changes_cache =
+      std::any_of(batch.items.begin(), batch.items.end(),
+                  [](const BatchItem& item) { return item.request != nullptr && item.slot >= 0; });
+  if (changes_cache) flush_tick();  // its bits mean the slots as they are now
+  Batch out;
+  out.items.reserve(batch.order.size());
+  for (const std::int32_t entry : batch.order) {
+    if (entry >= 0) {
+      apply_cached(entry, 0, out);
+    } else {
+      apply_item(batch.items[static_cast<std::size_t>(-1 - entry)], batch.sequence, out);
+    }
+  }
+  finish_batch(batch.sequence, std::move(out));
+}
+
+void Negotiator::Impl::agree() {
+  if (!is_root() || closed()) return;
+  const bool joins = aggregator_.all_joined();
+  if (aggregator_.completed().order.empty() && !joins) return;
+  std::swap(ready_, aggregator_.completed());
+  sort_by_priority(ready_);
+  built_.items.reserve(ready_.order.size());
+  for (const std::int32_t entry : ready_.order) {
+    if (entry >= 0) {
+      append_cached(entry);
+    } else {
+      append(decide(ready_.reports[static_cast<std::size_t>(-1 - entry)]));
+    }
+  }
+  ready_.clear();
+  if (joins) {
+    BatchItem item;
+    item.last_joined = aggregator_.last_joined();
+    append(std::move(item));
+  }
+  close_batch();
+}
+
+void Negotiator::Impl::sort_by_priority(Completed& ready) const {
+  if (ready.order.size() < 2) return;
+  const auto priority = [&](std::int32_t entry) {
+    if (entry >= 0) {
+      const OwnOperation* own = own_.find(entry);
+      return own == nullptr ? cache_.at(entry)->priority : own->request.priority;
+    }
+    const Report& report = ready.reports[static_cast<std::size_t>(-1 - entry)];
+    const OwnOperation* own = own_in_flight(report.key());
+    return own == nullptr ? report.request->priority : own->request.priority;
+  };
+  const auto before = [&](std::int32_t a, std::int32_t b) { return priority(a) > priority(b); };
+  if (std::is_sorted(ready.order.begin(), ready.order.end(), before)) return;
+  std::stable_sort(ready.order.begin(), ready.order.end(), before);
+}
+
+BatchItem Negotiator::Impl::decide(const Report& report) const {
+  BatchItem item;
+  item.ordinal = report.ordinal;
+  if (report.code != Code::kOk) {
+    item.name = report.request->name;
+    item.kind = report.request->kind;
+    item.code = report.code;
+    item.message = report.message;
+    return item;
+  }
+  const Request& request = *report.request;
+  const int known = request.name.empty() ? cache_.find_unnamed(request) : cache_.find(request.name);
+  if (known >= 0 && same_signature(*cache_.at(known), request)) {
+    item.slot = known;
+    return item;
+  }
+  item.slot = cache_.choose(request, [&](int slot) { return !aggregator_.is_pending(slot); });
+  item.request = report.request;
+  return item;
+}
+
+void Negotiator::Impl::append_cached(int slot) {
+  building_.order.push_back(slot);
+  building_bytes_ += sizeof(slot);
+  apply_cached(slot, 0, built_);
+  if (building_bytes_ > kCutBytes) close_batch();
+}
+
+void Negotiator::Impl::append(BatchItem item) {
+  const bool is_cached_name = item.code == Code::kOk && item.last_joined < 0 && item.leaver < 0 &&
+                              item.request == nullptr && item.ordinal == 0;
+  if (is_cached_name) return append_cached(item.slot);
+  apply_item(item, sequence_ + 1, built_);
+  building_bytes_ += wire_bytes(item);
+  building_.items.push_back(std::move(item));
+  building_.order.push_back(-static_cast<std::int32_t>(building_.items.size()));
+  if (building_bytes_ > kCutBytes) close_batch();
+}
+
+void Negotiator::Impl::close_batch() {
+  if (building_.order.empty()) return;
+  building_.sequence = sequence_ + 1;
+  if (!place_.children.empty()) {
+    writer_.write(building_, [&](std::span<const std::byte> bytes) { forward(bytes); });
+  }
+  building_.clear();
+  building_bytes_ = 0;
+  finish_batch(sequence_ + 1, std::exchange(built_, {}));
+}
+
+void Negotiator::Impl::apply_cached(int slot, std::uint64_t ordinal, Batch& out) {
+  const Request& request = *cache_.at(slot);
+  Agreed& item = out.items.emplace_back();
+  bool is_own = false;
+  if (ordinal == 0) {
+    aggregator_.resolve_slot(slot);
+    is_own = own_.take(slot, item) || (own_.has_keyed() && own_.take({request.name, 0}, item));
+  } else {
+    aggregator_.resolve({{}, ordinal});
+    is_own = own_.take({{}, ordinal}, item);
+  }
+  if (!is_own) item.request = request;
+  if (!last_noted_.empty()) settle({request.name, ordinal});
+  if (is_root()) cache_.touch(slot);
+  ++stats_.cached_agreements;
+}
+
+void Negotiator::Impl::apply_item(const BatchItem& item, std::uint64_t sequence, Batch& out) {
+  if (item.last_joined >= 0) {
+    apply_join(item.last_joined, out);
+  } else if (item.leaver >= 0) {
+    apply_leave(item.leaver, out);
+  } else if (item.code != Code::kOk) {
+    apply_failure(item, sequence, out);
+  } else if (item.request == nullptr) {
+    apply_cached(item.slot, item.ordinal, out);
+  } else {
+    apply_full(item, sequence, out);
+  }
+}
+
+void Negotiator::Impl::apply_full(const BatchItem& item, std::uint64_t sequence, Batch& out) {
+  const OpKey key = key_of(item);
+  Agreed& agreed = out.items.emplace_back();
+  if (!take_own(key, agreed)) agreed.request = *item.request;
+  aggregator_.resolve(key);
+  if (!last_noted_.empty()) settle(key);
+  if (item.slot >= 0) {
+    aggregator_.release_slot(item.slot);
+    own_.leave_slot(item.slot);
+    if (cache_.assign(item.slot, item.request, sequence)) ++stats_.evictions;
+  }
+  ++stats_.full_agreements;
+}
+
+void Negotiator::Impl::apply_failure(const BatchItem& item, std::uint64_t sequence, Batch& out) {
+  const OpKey key = key_of(item);
+  Agreed& agreed = out.items.emplace_back();
+  agreed.status = Status(item.code, item.message);
+  const bool is_own = take_own(key, agreed);
+  if (!is_own) {
+    agreed.request.name = item.name;
+    agreed.request.kind = item.kind;
+  }
+  aggregator_.resolve(key);
+  if (!last_noted_.empty()) settle(key);
+  if (item.code != Code::kStalled) return;
+  failed_[key] = sequence;
+  if (!is_own && join_ticket_ == 0) owed_[key] = agreed.status;
+}
+
+void Negotiator::Impl::apply_join(int last_joined, Batch& out) {
+  Agreed agreed;
+  agreed.ticket = std::exchange(join_ticket_, 0);
+  agreed.request.kind = Collective::kJoin;
+  agreed.last_joined = last_joined;
+  out.items.push_back(std::move(agreed));
+  aggregator_.leave_join();
+  told_joined_ = false;
+  unnamed_ = 0;
+  owed_.clear();
+  failed_.clear();
+}
+
+bool Negotiator::Impl::take_own(const OpKey& key, Agreed& into) {
+  if (!key.name.empty() && own_.take(cache_.find(key.name), into)) return true;
+  return own_.take(key, into);
+}
+
+void Negotiator::Impl::finish_batch(std::uint64_t sequence, Batch batch) {
+  sequence_ = sequence;
+  if (own_.size() == 0) deadline_ = kForever;
+  batches_.push_back(std::move(batch));
+  forget_acked();
+}
+
+void Negotiator::Impl::forward(std::span<const std::byte> frame) {
+  for (const int child : place_.children) {
+    frames_.push_back({child, {frame.begin(), frame.end()}});
+  }
+}
+
+}  // namespace ronde

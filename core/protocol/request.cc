@@ -1,0 +1,135 @@
+// The limits of one request. They keep every frame that carries it below the channel's limit.
+#include "core/protocol/request.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/protocol/signature.h"
+#include "core/protocol/wire.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kMaxDimensions = 64;
+constexpr std::size_t kMaxTextBytes = 1024;  // compression, call site
+
+template <typename... Args>
+Status invalid(const Request& request, fmt::format_string<Args...> format, Args&&... args) {
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} \"{}\": {}", to_string(request.kind),
+                            std::string_view(request.name).substr(0, 64),
+                            fmt::format(format, std::forward<Args>(args)...)));
+}
+
+Status check_texts(const Request& request) {
+  if (request.name.size() > kMaxNameBytes) {
+    return invalid(request, "the name has {} bytes; at most {} are allowed", request.name.size(),
+                   kMaxNameBytes);
+  }
+  if (request.compression.size() > kMaxTextBytes) {
+    return invalid(request, "compression has {} bytes; at most {} are allowed",
+                   request.compression.size(), kMaxTextBytes);
+  }
+  if (request.call_site.size() > kMaxTextBytes) {
+    return invalid(request, "call_site has {} bytes; at most {} are allowed",
+                   request.call_site.size(), kMaxTextBytes);
+  }
+  return {};
+}
+
+/// Whether the tensor's bytes can be counted in 63 bits.
+bool is_countable(const TensorMeta& tensor) noexcept {
+  std::int64_t left =
+      std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(tensor.dtype));
+  for (const std::int64_t extent : tensor.shape) {
+    if (extent == 0) return true;
+    left /= extent;
+  }
+  return left > 0;
+}
+
+Status check_tensor(const Request& request, const TensorMeta& tensor) {
+  if (static_cast<int>(tensor.dtype) >= kDTypeCount) {
+    return invalid(request, "dtype {} is unknown; allowed are 0 to {}",
+                   static_cast<int>(tensor.dtype), kDTypeCount - 1);
+  }
+  if (tensor.shape.size() > kMaxDimensions) {
+    return invalid(request, "shape has {} dimensions; at most {} are allowed", tensor.shape.size(),
+                   kMaxDimensions);
+  }
+  for (const std::int64_t extent : tensor.shape) {
+    if (extent < 0) {
+      return invalid(request, "shape {} has a negative extent", to_string(tensor.shape));
+    }
+  }
+  if (!is_countable(tensor)) {
+    return invalid(request, "shape {} has too many elements", to_string(tensor.shape));
+  }
+  const bool splits =
+      has_free_first_extent(request.kind) || request.kind == Collective::kReduceScatter;
+  if (splits && tensor.shape.empty()) {
+    return invalid(request, "shape [] has no first dimension to divide; at least one is needed");
+  }
+  if (reduces(request.kind) && !is_defined(request.op, tensor.dtype)) {
+    return invalid(request, "op {} is not defined on dtype {}; allowed are integers and bool",
+                   to_string(request.op), to_string(tensor.dtype));
+  }
+  return {};
+}
+
+Status check_count(const Request& request) {
+  const std::size_t count = request.tensors.size();
+  if (request.kind == Collective::kBarrier) {
+    return count == 0 ? Status() : invalid(request, "{} tensors given; a barrier has none", count);
+  }
+  if (count == 0) return invalid(request, "no tensor given; at least one is needed");
+  if (request.kind == Collective::kAlltoall && count != 1) {
+    return invalid(request, "{} tensors given; alltoall takes exactly one", count);
+  }
+  return {};
+}
+
+Status check_fields(const Request& request) {
+  if (reduces(request.kind) && static_cast<int>(request.op) >= kReduceOpCount) {
+    return invalid(request, "op {} is unknown; allowed are 0 to {}", static_cast<int>(request.op),
+                   kReduceOpCount - 1);
+  }
+  if (is_rooted(request.kind) && request.root < 0) {
+    return invalid(request, "root {} is not a rank; allowed are 0 and above", request.root);
+  }
+  if (!std::isfinite(request.prescale) || !std::isfinite(request.postscale)) {
+    return invalid(request, "prescale {} and postscale {} must be finite", request.prescale,
+                   request.postscale);
+  }
+  if (request.device.kind != DeviceKind::kCpu && request.device.kind != DeviceKind::kCuda) {
+    return invalid(request, "device kind {} is unknown; allowed are 0 (cpu) and 1 (cuda)",
+                   static_cast<int>(request.device.kind));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status validate(const Request& request) {
+  const int kind = static_cast<int>(request.kind);
+  if (kind >= kCollectiveCount || request.kind == Collective::kJoin) {
+    return invalid(request, "collective {} cannot be submitted; allowed are 0 to {}", kind,
+                   kCollectiveCount - 2);
+  }
+  RONDE_RETURN_IF_ERROR(check_texts(request));
+  RONDE_RETURN_IF_ERROR(check_fields(request));
+  RONDE_RETURN_IF_ERROR(check_count(request));
+  for (const TensorMeta& tensor : request.tensors) {
+    RONDE_RETURN_IF_ERROR(check_tensor(request, tensor));
+  }
+  if (wire_bytes(request) > kMaxRequestBytes) {
+    return invalid(request,
+                   "{} tensors take {} bytes to describe; at most {} are allowed per group",
+                   request.tensors.size(), wire_bytes(request), kMaxRequestBytes);
+  }
+  return {};
+}
+
+}  // namespace ronde

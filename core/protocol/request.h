@@ -1,0 +1,63 @@
+// What one rank asks for, and what all ranks agreed on: the values that go into and come out of the
+// negotiation. Pure data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/device.h"
+#include "core/base/dtype.h"
+#include "core/base/shape.h"
+#include "core/base/status.h"
+
+namespace ronde {
+
+inline constexpr std::size_t kMaxNameBytes = 1024;
+
+/// Element type and shape of one tensor of a request.
+struct TensorMeta {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  bool operator==(const TensorMeta&) const = default;
+};
+
+/// One named (or unnamed) operation as a rank submits it. A grouped submission is one request with
+/// several tensors: that is what makes it all or none.
+///
+/// Ranks must agree on everything but `call_site`, and but for extents that may differ by nature:
+/// allgather, gather: the first extent of each tensor; alltoall: the first extent (splits are
+/// exchanged when the work runs). scatter: `shape` is that of each rank's output.
+struct Request {
+  std::string name;  ///< Empty: the k-th unnamed operation meets the k-th of the other ranks.
+  Collective kind = Collective::kAllreduce;
+  std::vector<TensorMeta> tensors;
+  ReduceOp op = ReduceOp::kSum;
+  int root = -1;  ///< The job's rank, or -1 where the kind has none.
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::string compression;
+  Device device;
+  std::int32_t priority = 0;  ///< Among those ready together, higher runs first. Need not agree.
+  std::string call_site;      ///< "file:line" of the user's code, for errors; may be empty.
+};
+
+/// The most that a request may ask for; called before it enters the negotiation.
+/// Errors: kInvalidArgument naming the field, the value and what is allowed.
+Status validate(const Request& request);
+
+/// One operation that all ranks of a set agreed on, in the order in which all ranks run it.
+struct Agreed {
+  std::uint64_t ticket = 0;  ///< As given to submit(); 0 where this rank has joined.
+  Request request;           ///< As agreed: of this rank where it submitted, else a representative.
+  Status status;             ///< An error, the same on all ranks, or ok.
+  int last_joined = -1;      ///< kJoin: the rank that joined last.
+};
+
+/// Operations that became ready together: one frame of the coordinator, so the same on all ranks.
+/// Fusion never crosses a batch.
+struct Batch {
+  std::vector<Agreed> items;
+};
+
+}  // namespace ronde

@@ -1,0 +1,149 @@
+#include "core/protocol/response_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/protocol/signature.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kMaxCapacity = std::size_t{1} << 20;  // 128 KiB of bits in one frame
+
+std::size_t word_of(int slot) noexcept { return static_cast<std::size_t>(slot) / 64; }
+std::uint64_t mask_of(int slot) noexcept { return std::uint64_t{1} << (slot % 64); }
+
+void set_bit(std::vector<std::uint64_t>& words, int slot, bool value) {
+  if (words.size() <= word_of(slot)) words.resize(word_of(slot) + 1);
+  if (value) {
+    words[word_of(slot)] |= mask_of(slot);
+  } else {
+    words[word_of(slot)] &= ~mask_of(slot);
+  }
+}
+
+}  // namespace
+
+ResponseCache::ResponseCache(std::size_t capacity) : capacity_(std::min(capacity, kMaxCapacity)) {}
+
+int ResponseCache::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? -1 : found->second;
+}
+
+int ResponseCache::find_unnamed(const Request& request) const {
+  const auto [begin, end] = by_signature_.equal_range(signature_hash(request));
+  for (auto it = begin; it != end; ++it) {
+    if (same_signature(*at(it->second), request)) return it->second;
+  }
+  return -1;
+}
+
+const RequestPtr& ResponseCache::at(int slot) const noexcept {
+  static const RequestPtr nothing;
+  const auto index = static_cast<std::size_t>(slot);
+  return slot >= 0 && index < slots_.size() ? slots_[index].request : nothing;
+}
+
+RequestPtr ResponseCache::at(int slot, std::uint64_t acked) const {
+  if (slot < 0 || static_cast<std::size_t>(slot) >= slots_.size()) return nullptr;
+  const Slot& now = slots_[static_cast<std::size_t>(slot)];
+  if (now.since <= acked) return now.request;
+  for (const Former& former : former_) {
+    if (former.slot == slot && former.since <= acked && acked < former.until) return former.request;
+  }
+  return nullptr;
+}
+
+void ResponseCache::forget_before(std::uint64_t acked) {
+  const auto keep = std::find_if(former_.begin(), former_.end(),
+                                 [&](const Former& former) { return former.until > acked; });
+  former_.erase(former_.begin(), keep);
+}
+
+int ResponseCache::choose(const Request& request,
+                          const std::function<bool(int slot)>& evictable) const {
+  if (capacity_ == 0) return -1;
+  if (!request.name.empty()) {
+    if (const int own = find(request.name); own >= 0) return own;
+  }
+  if (slots_.size() < capacity_) return static_cast<int>(slots_.size());
+  for (int slot = oldest_; slot >= 0; slot = slots_[static_cast<std::size_t>(slot)].newer) {
+    if (evictable(slot)) return slot;
+  }
+  return -1;
+}
+
+bool ResponseCache::assign(int slot, RequestPtr request, std::uint64_t sequence) {
+  const auto position = static_cast<std::size_t>(slot);
+  bool evicts = false;
+  if (position == slots_.size()) {
+    slots_.emplace_back();
+  } else {
+    evicts =
+        slots_[position].request->name.empty() || slots_[position].request->name != request->name;
+    retire(slot, sequence);
+    unlink(slot);
+  }
+  slots_[position].request = std::move(request);
+  slots_[position].since = sequence;
+  last_change_ = sequence;
+  index(slot);
+  link_newest(slot);
+  return evicts;
+}
+
+void ResponseCache::touch(int slot) {
+  if (newest_ == slot) return;
+  unlink(slot);
+  link_newest(slot);
+}
+
+void ResponseCache::retire(int slot, std::uint64_t sequence) {
+  const Slot& old = slots_[static_cast<std::size_t>(slot)];
+  if (!old.request->name.empty()) {
+    by_name_.erase(old.request->name);
+  } else {
+    const auto [begin, end] = by_signature_.equal_range(signature_hash(*old.request));
+    by_signature_.erase(
+        std::find_if(begin, end, [&](const auto& entry) { return entry.second == slot; }));
+  }
+  former_.push_back({slot, old.request, old.since, sequence});
+}
+
+void ResponseCache::index(int slot) {
+  const Request& request = *slots_[static_cast<std::size_t>(slot)].request;
+  const bool named = !request.name.empty();
+  if (named) {
+    by_name_[request.name] = slot;
+  } else {
+    by_signature_.emplace(signature_hash(request), slot);
+  }
+  set_bit(named_, slot, named);
+  set_bit(allreduces_, slot, named && request.kind == Collective::kAllreduce);
+}
+
+void ResponseCache::link_newest(int slot) {
+  Slot& linked = slots_[static_cast<std::size_t>(slot)];
+  linked.newer = -1;
+  linked.older = newest_;
+  if (newest_ >= 0) slots_[static_cast<std::size_t>(newest_)].newer = slot;
+  newest_ = slot;
+  if (oldest_ < 0) oldest_ = slot;
+}
+
+void ResponseCache::unlink(int slot) {
+  const Slot& linked = slots_[static_cast<std::size_t>(slot)];
+  if (linked.newer >= 0) {
+    slots_[static_cast<std::size_t>(linked.newer)].older = linked.older;
+  } else {
+    newest_ = linked.older;
+  }
+  if (linked.older >= 0) {
+    slots_[static_cast<std::size_t>(linked.older)].newer = linked.newer;
+  } else {
+    oldest_ = linked.newer;
+  }
+}
+
+}  // namespace ronde

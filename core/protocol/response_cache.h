@@ -1,0 +1,88 @@
+// Requests that were agreed on before, by slot: a known operation travels as one bit. Only batches
+// change it, so it is the same on every rank that has processed the same batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/protocol/operation_key.h"
+
+namespace ronde {
+
+/// Threads: one at a time.
+class ResponseCache {
+ public:
+  explicit ResponseCache(std::size_t capacity);
+
+  /// The slot of a named operation, or -1.
+  [[nodiscard]] int find(const std::string& name) const;
+  /// A slot that holds an unnamed operation of this signature, or -1.
+  [[nodiscard]] int find_unnamed(const Request& request) const;
+
+  /// What the slot holds now; null where it holds nothing, however large `slot` is.
+  [[nodiscard]] const RequestPtr& at(int slot) const noexcept;
+  /// What the slot held for a rank that has processed batches up to `acked` and no further.
+  [[nodiscard]] RequestPtr at(int slot, std::uint64_t acked) const;
+
+  /// Sequence of the batch that last changed a slot.
+  [[nodiscard]] std::uint64_t last_change() const noexcept { return last_change_; }
+  /// Whether former contents are remembered.
+  [[nodiscard]] bool has_former() const noexcept { return !former_.empty(); }
+  /// Forgets former contents that no rank behind `acked` can refer to any more.
+  void forget_before(std::uint64_t acked);
+
+  /// Chooses a slot for a request that is not cached, or -1: its name's own, else a free one, else
+  /// the least recently used one that `evictable` allows.
+  [[nodiscard]] int choose(const Request& request,
+                           const std::function<bool(int slot)>& evictable) const;
+  /// Puts a request into a slot as part of batch `sequence`; the slot is at most slot_count().
+  /// Returns whether another operation was evicted.
+  bool assign(int slot, RequestPtr request, std::uint64_t sequence);
+  /// Marks a slot as used most recently.
+  void touch(int slot);
+
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  /// Slots that hold something: all below this number do.
+  [[nodiscard]] std::size_t slot_count() const noexcept { return slots_.size(); }
+  /// One bit per slot that holds a named operation.
+  [[nodiscard]] std::span<const std::uint64_t> named() const noexcept { return named_; }
+  /// One bit per slot that holds a named allreduce.
+  [[nodiscard]] std::span<const std::uint64_t> allreduces() const noexcept { return allreduces_; }
+
+ private:
+  struct Slot {
+    RequestPtr request;
+    std::uint64_t since = 0;  // the batch that put it there
+    int newer = -1;           // neighbours in order of use
+    int older = -1;
+  };
+  struct Former {
+    int slot;
+    RequestPtr request;
+    std::uint64_t since;
+    std::uint64_t until;  // the batch that replaced it
+  };
+
+  void retire(int slot, std::uint64_t sequence);
+  void index(int slot);
+  void link_newest(int slot);
+  void unlink(int slot);
+
+  const std::size_t capacity_;
+  std::vector<Slot> slots_;
+  std::vector<Former> former_;  // ascending in `until`
+  std::unordered_map<std::string, int> by_name_;
+  std::unordered_multimap<std::size_t, int> by_signature_;  // unnamed operations
+  std::vector<std::uint64_t> named_;
+  std::vector<std::uint64_t> allreduces_;
+  std::uint64_t last_change_ = 0;
+  int newest_ = -1;
+  int oldest_ = -1;
+};
+
+}  // namespace ronde

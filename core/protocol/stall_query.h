@@ -1,0 +1,43 @@
+// One question about overdue operations on its way through a subtree: down to every rank, and the
+// answers, joined, up again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/protocol/frames.h"
+
+namespace ronde {
+
+/// Threads: one at a time.
+class StallQuery {
+ public:
+  /// Starts with what this rank knows; `children` answers are awaited.
+  void begin(std::uint64_t id, std::vector<StallFact> own, std::size_t children);
+  /// Takes in the facts of child number `child`, from which an answer is awaited; facts about other
+  /// keys are ignored.
+  void answer(std::size_t child, const std::vector<StallFact>& facts);
+  /// Whether this child still owes an answer to query `id`.
+  [[nodiscard]] bool expects(std::size_t child, std::uint64_t id) const;
+
+  [[nodiscard]] bool active() const noexcept { return id_ != 0; }
+  [[nodiscard]] bool complete() const noexcept { return active() && awaited_ == 0; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  /// The operation is no longer overdue: leaves it out.
+  void drop(const OpKey& key);
+  /// Ends the query and returns all facts, missing ranks ascending.
+  std::vector<StallFact> finish();
+
+ private:
+  std::uint64_t id_ = 0;  // 0: none
+  std::vector<StallFact> facts_;
+  std::vector<bool> answered_;
+  std::size_t awaited_ = 0;
+};
+
+/// `allreduce "w" has waited 60 s for ranks 1, 3`.
+std::string stall_text(const StallFact& fact);
+
+}  // namespace ronde

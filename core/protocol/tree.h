@@ -1,0 +1,19 @@
+// Along which links the frames of one process set travel: a pure function of members and hosts.
+#pragma once
+
+#include <vector>
+
+namespace ronde {
+
+/// One rank's place in the tree. Ranks are the job's.
+struct TreePlace {
+  int parent = -1;            ///< -1 at the root, which coordinates the set.
+  std::vector<int> children;  ///< Ascending.
+};
+
+/// Inside a host all members hang under its lowest member; these leaders form a binary tree whose
+/// root is the lowest member of all. `hosts` holds the host index of each member; `members` is
+/// ascending and contains `rank`.
+TreePlace place_in_tree(int rank, const std::vector<int>& members, const std::vector<int>& hosts);
+
+}  // namespace ronde

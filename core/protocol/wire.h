@@ -1,0 +1,72 @@
+// Frames as bytes (FlatBuffers, see wire.fbs). Every frame is verified before it is read, and every
+// value is checked for its range; what depends on the receiver's state is checked by the
+// negotiator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/protocol/frames.h"
+
+namespace ronde {
+
+/// The most that a frame may have: that of the control channel.
+inline constexpr std::size_t kMaxNegotiationFrameBytes = std::size_t{1} << 20;
+/// The most that wire_bytes() of a valid request may be.
+inline constexpr std::size_t kMaxRequestBytes = std::size_t{384} << 10;
+
+/// At least what the request takes in a frame.
+std::size_t wire_bytes(const Request& request) noexcept;
+
+/// Which frame FrameReader::read found.
+enum class FrameKind : std::uint8_t { kTick, kBatch, kQuery, kWarning };
+
+/// Decodes frames. Keeps what it decoded last, so that memory is used again.
+class FrameReader {
+ public:
+  FrameReader();
+  ~FrameReader();
+
+  /// Decodes one frame into the member that goes with the kind returned.
+  /// Errors: kInvalidArgument where it is malformed; the members are then undefined.
+  Result<FrameKind> read(std::span<const std::byte> frame);
+
+  TickFrame tick;
+  BatchFrame batch;
+  QueryFrame query;
+  WarningFrame warning;
+
+ private:
+  std::vector<std::uint64_t> aligned_;
+};
+
+/// Receives each encoded frame; the bytes are valid during the call.
+using FrameSink = std::function<void(std::span<const std::byte>)>;
+
+/// Encodes frames, splitting what does not fit into one.
+class FrameWriter {
+ public:
+  FrameWriter();
+  ~FrameWriter();
+
+  /// One frame or several: the first carries the bits, the last whether all have joined.
+  void write(const TickFrame& tick, const FrameSink& sink);
+  /// One frame; the caller keeps it below the limit with wire_bytes(item).
+  void write(const BatchFrame& batch, const FrameSink& sink);
+  void write(const QueryFrame& query, const FrameSink& sink);
+  void write(const WarningFrame& warning, const FrameSink& sink);
+
+ private:
+  class Builder;
+  std::unique_ptr<Builder> builder_;
+};
+
+/// At least what the item takes in a frame.
+std::size_t wire_bytes(const BatchItem& item) noexcept;
+
+}  // namespace ronde

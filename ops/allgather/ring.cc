@@ -1,0 +1,27 @@
+#include "ops/allgather/ring.h"
+
+#include "ops/transfer.h"
+
+namespace ronde {
+
+Status ring_allgather(Transport& transport, const FlatWork& work, Scratch& /*scratch*/) {
+  const int me = transport.rank();
+  const int size = transport.size();
+  const std::vector<std::size_t> begins = begins_of(work.part_bytes);
+  const auto part = [&](int rank) {
+    const auto index = static_cast<std::size_t>(wrap(rank, size));
+    return std::span(work.out + begins[index], work.part_bytes[index]);
+  };
+  copy_bytes(part(me).data(), work.in, part(me).size());
+  for (int step = 0; step + 1 < size; ++step) {
+    RONDE_RETURN_IF_ERROR(exchange(transport,
+                                   {.to = (me + 1) % size,
+                                    .data = part(me - step),
+                                    .from = wrap(me - 1, size),
+                                    .into = part(me - step - 1)},
+                                   work.abort));
+  }
+  return {};
+}
+
+}  // namespace ronde

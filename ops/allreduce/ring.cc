@@ -1,0 +1,22 @@
+#include "ops/allreduce/ring.h"
+
+#include "ops/allgather/ring.h"
+#include "ops/reduce_scatter/ring.h"
+
+namespace ronde {
+
+Status ring_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {
+  const std::size_t element = size_of(work.reduction.dtype);
+  const std::vector<Part> parts =
+      even_parts(work.bytes / element, static_cast<std::size_t>(transport.size()));
+  FlatWork step = work;
+  step.out = work.out + parts[static_cast<std::size_t>(transport.rank())].begin * element;
+  RONDE_RETURN_IF_ERROR(ring_reduce_parts(transport, step, parts, scratch));
+  const std::vector<std::size_t> part_bytes = lengths_of(parts, element);
+  step.in = step.out;
+  step.out = work.out;
+  step.part_bytes = part_bytes;
+  return ring_allgather(transport, step, scratch);
+}
+
+}  // namespace ronde

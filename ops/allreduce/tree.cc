@@ -1,0 +1,16 @@
+#include "ops/allreduce/tree.h"
+
+#include "ops/broadcast/binomial.h"
+#include "ops/reduce/binomial.h"
+
+namespace ronde {
+
+Status tree_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {
+  FlatWork step = work;
+  step.root = 0;
+  RONDE_RETURN_IF_ERROR(binomial_reduce(transport, step, scratch));
+  step.in = step.out;
+  return binomial_broadcast(transport, step, scratch);
+}
+
+}  // namespace ronde

@@ -1,0 +1,55 @@
+// Turns agreed bundles into work for a data plane: sizes, outputs, scaling, algorithm, fusion.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/ports/backend.h"
+#include "core/ports/event_sink.h"
+#include "core/ports/executor.h"
+#include "core/ports/reduce_kernels.h"
+
+namespace ronde {
+
+/// What an executor works with, for one group.
+struct ExecutorOptions {
+  std::unique_ptr<BackendGroup> plane;  ///< Null only where size is 1.
+  std::string plane_name;               ///< "shm", "tcp", ... as last_path() shows it.
+  bool native_first = false;            ///< As Backend::native_first().
+  std::shared_ptr<const ReduceKernels> kernels;
+  std::string algorithm;  ///< Override, see ops/selector.h; empty lets the table decide.
+  /// Reductions give the same bits however tensors are fused, cut and ordered (Config has it too).
+  bool deterministic = false;
+  const EventGate* events = nullptr;  ///< Outlives the executor; may be null.
+  int rank = 0;
+  int size = 1;
+};
+
+/// The executor of ops/. Beyond the contract of Executor:
+/// - The data plane's own collective runs where the plane prefers it (native_first, and no override
+///   but "native"), or has no transport, or the override is "native"; and where supports() says
+///   yes. Everything else is an algorithm of ops/ over the plane's transport.
+/// - Deterministic, and no override: reductions over the transport use the algorithm "direct". A
+///   plane's own collective is used as ever; it adds in ascending order of ranks or says so.
+/// - Average, prescale and postscale: see reduction_for() in ops/scaling.h.
+/// - allgather, gather: first extents are exchanged first, so they may differ; a tensor without
+///   dimensions counts as one row.
+/// - alltoall: splits are exchanged first; wrong ones are an error on all ranks, see ops/extents.h.
+/// - reduce_scatter: rank r of n gets rows/n rows and the first rows%n ranks one more.
+/// - Where an output cannot be allocated on this rank, the rank still takes part and then returns
+///   the allocator's error, so that the group stays usable.
+/// - Outputs that only the root writes are asked of `allocate` at the root alone.
+class CollectiveExecutor : public Executor {
+ public:
+  /// What ran last: "shm", "ring over tcp", "local" (one rank), empty at first. Threads: as
+  /// execute.
+  [[nodiscard]] virtual std::string last_path() const = 0;
+};
+
+/// Makes an executor.
+/// Errors: kInvalidArgument for an unknown algorithm, listing what is allowed; kUnsupported where
+/// an algorithm is asked for and the data plane has no point-to-point.
+Result<std::unique_ptr<CollectiveExecutor>> create_executor(ExecutorOptions options);
+
+}  // namespace ronde

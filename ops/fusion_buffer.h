@@ -1,0 +1,47 @@
+// Turns lists of segments into the flat buffers that algorithms work on, and back. A data plane
+// that gathers and scatters while it works never comes here.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "core/ports/backend.h"
+#include "ops/flat_work.h"
+
+namespace ronde {
+
+/// Memory that grows to the largest bundle seen and is used again; it comes from the data plane
+/// where that has a kind it moves best, else from the heap.
+/// Threads: one at a time.
+class FusionBuffer {
+ public:
+  /// For rank `rank` of `size`. `plane` may be null and must outlive this.
+  FusionBuffer(BackendGroup* plane, int rank, int size);
+
+  /// Flat buffers for `work`: the caller's own where one segment has every address that is needed,
+  /// otherwise packed copies, null inputs being zeros. Parts of several segments are laid out rank
+  /// by rank, so that an algorithm sees one tensor. The result is valid until the next call.
+  FlatWork flatten(const Work& work, const ReduceKernels& kernels, const AbortToken& abort);
+
+  /// Brings the results of the last flatten() to the segments of the same `work`. At the root of a
+  /// broadcast this is a copy from `in` to `out`.
+  void unflatten(const Work& work);
+
+  /// Whether the last flatten() copied.
+  [[nodiscard]] bool packed() const noexcept { return packed_; }
+
+ private:
+  std::byte* at_least(std::size_t bytes);
+
+  BackendGroup* const plane_;
+  const int rank_;
+  const int size_;
+  std::shared_ptr<std::byte> memory_;
+  std::size_t bytes_ = 0;
+  std::vector<std::size_t> part_bytes_;
+  std::byte* flat_out_ = nullptr;
+  bool packed_ = false;
+};
+
+}  // namespace ronde

@@ -1,0 +1,55 @@
+// What the files of this folder offer each other: one entry for each family of element types.
+// Each picks, at run time, the code compiled for the best instruction set of this CPU.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "core/base/dtype.h"
+
+namespace ronde::kernels {
+
+/// One reduction, as ReduceKernels::reduce describes it.
+struct ReduceCall {
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  double pre = 1.0;
+  double post = 1.0;
+  std::span<const void* const> inputs;
+  void* out = nullptr;
+  std::size_t count = 0;
+  bool streaming = false;
+};
+
+/// One step of a reduction that stays in fp32.
+struct AccumulateCall {
+  DType dtype = DType::kBfloat16;
+  ReduceOp op = ReduceOp::kSum;
+  double pre = 1.0;
+  const float* partial = nullptr;
+  const void* input = nullptr;
+  float* out = nullptr;
+  std::size_t count = 0;
+};
+
+void reduce_float32(const ReduceCall& call);
+void reduce_float64(const ReduceCall& call);
+/// float16 and bfloat16.
+void reduce_half(const ReduceCall& call);
+/// int8, uint8, int16, int32, int64 and bool.
+void reduce_integer(const ReduceCall& call);
+
+void accumulate_half(const AccumulateCall& call);
+
+/// float16 or bfloat16 to fp32, and back.
+void widen_half(DType from, const void* in, float* out, std::size_t count);
+void narrow_half(const float* in, DType to, void* out, std::size_t count);
+
+/// Any pair of types, element by element.
+void cast_scalar(DType from, const void* in, DType to, void* out, std::size_t count);
+
+/// The instruction set that the entries above use now, such as "AVX3".
+std::string target_name();
+
+}  // namespace ronde::kernels

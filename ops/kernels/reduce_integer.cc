@@ -1,0 +1,86 @@
+// Reductions of integers and bool, for each instruction set.
+#include "ops/kernels/entries.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/reduce_integer.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "ops/kernels/loops_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ronde::kernels::HWY_NAMESPACE {
+
+/// The bits do not depend on the type, but scaling does.
+template <class E>
+void reduce_bits(const ReduceCall& call) {
+  switch (call.op) {
+    case ReduceOp::kBitAnd:
+      return reduce_loop<E, BitAnd, 0, true>(call);
+    case ReduceOp::kBitOr:
+      return reduce_loop<E, BitOr, 0, true>(call);
+    default:
+      return reduce_loop<E, BitXor, 0, true>(call);
+  }
+}
+
+template <typename T>
+void reduce_numbers(const ReduceCall& call) {
+  using E = Plain<T>;
+  switch (call.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return reduce_loop<E, Sum, 0, true>(call);
+    case ReduceOp::kMin:
+      return reduce_loop<E, Min, 0, true>(call);
+    case ReduceOp::kMax:
+      return reduce_loop<E, Max, 0, true>(call);
+    case ReduceOp::kProduct:
+      return reduce_loop<E, Product, 0, true>(call);
+    default:
+      return reduce_bits<E>(call);
+  }
+}
+
+/// Sum and max are "or", product and min are "and".
+void reduce_bool(const ReduceCall& call) {
+  switch (call.op) {
+    case ReduceOp::kMin:
+    case ReduceOp::kProduct:
+    case ReduceOp::kBitAnd:
+      return reduce_loop<Bool, BitAnd, 0, false>(call);
+    case ReduceOp::kBitXor:
+      return reduce_loop<Bool, BitXor, 0, false>(call);
+    default:
+      return reduce_loop<Bool, BitOr, 0, false>(call);
+  }
+}
+
+void reduce_integer_here(const ReduceCall& call) {
+  switch (call.dtype) {
+    case DType::kUint8:
+      return reduce_numbers<std::uint8_t>(call);
+    case DType::kInt8:
+      return reduce_numbers<std::int8_t>(call);
+    case DType::kInt16:
+      return reduce_numbers<std::int16_t>(call);
+    case DType::kInt32:
+      return reduce_numbers<std::int32_t>(call);
+    case DType::kInt64:
+      return reduce_numbers<std::int64_t>(call);
+    default:
+      return reduce_bool(call);
+  }
+}
+
+}  // namespace ronde::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ronde::kernels {
+
+HWY_EXPORT(reduce_integer_here);
+void reduce_integer(const ReduceCall& call) { HWY_DYNAMIC_DISPATCH(reduce_integer_here)(call); }
+
+}  // namespace ronde::kernels
+#endif

@@ -1,0 +1,34 @@
+// Scalar arithmetic on single elements that SIMD instruction sets lack, without undefined
+// behaviour.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace ronde::kernels {
+
+/// `value` truncated towards zero; what does not fit becomes the nearest T that does, NaN becomes
+/// 0.
+template <typename T>
+constexpr T truncate_to(double value) noexcept {
+  constexpr double kLowest = static_cast<double>(std::numeric_limits<T>::min());
+  constexpr double kBeyond = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
+  if (value >= kBeyond) return std::numeric_limits<T>::max();
+  if (value > kLowest) return static_cast<T>(value);
+  return value <= kLowest ? std::numeric_limits<T>::min() : T{0};
+}
+
+/// value * factor in fp64, truncated towards zero.
+template <typename T>
+constexpr T scale_integer(T value, double factor) noexcept {
+  return truncate_to<T>(static_cast<double>(value) * factor);
+}
+
+/// a * b modulo 2^bits.
+template <typename T>
+constexpr T wrapping_product(T a, T b) noexcept {
+  return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+
+}  // namespace ronde::kernels

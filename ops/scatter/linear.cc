@@ -1,0 +1,37 @@
+#include "ops/scatter/linear.h"
+
+#include "ops/transfer.h"
+
+namespace ronde {
+
+namespace {
+
+// Sends all parts but the root's own, whose place is returned in `own`.
+Status send_parts(Transport& transport, const FlatWork& work, const std::byte*& own) {
+  Posted parts(transport, work.abort);
+  const std::byte* place = work.in;
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    const std::size_t bytes = work.part_bytes[static_cast<std::size_t>(rank)];
+    if (rank == transport.rank()) {
+      own = place;
+    } else {
+      RONDE_RETURN_IF_ERROR(parts.send(rank, {place, bytes}));
+    }
+    place += bytes;
+  }
+  return parts.wait();
+}
+
+}  // namespace
+
+Status linear_scatter(Transport& transport, const FlatWork& work, Scratch& /*scratch*/) {
+  const int me = transport.rank();
+  const std::size_t bytes = work.part_bytes[static_cast<std::size_t>(me)];
+  if (me != work.root) return recv_from(transport, work.root, {work.out, bytes}, work.abort);
+  const std::byte* own = nullptr;
+  RONDE_RETURN_IF_ERROR(send_parts(transport, work, own));
+  copy_bytes(work.out, own, bytes);
+  return {};
+}
+
+}  // namespace ronde

@@ -1,0 +1,26 @@
+#include "ops/scratch.h"
+
+#include <new>
+
+namespace ronde {
+
+namespace {
+constexpr std::align_val_t kAlignment{64};
+}
+
+void Scratch::Free::operator()(std::byte* memory) const noexcept {
+  ::operator delete(memory, kAlignment);
+}
+
+std::byte* Scratch::block(std::size_t index, std::size_t bytes) {
+  Block& block = blocks_.at(index);
+  if (block.bytes < bytes) {
+    block.memory.reset();
+    block.bytes = 0;
+    block.memory.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
+    block.bytes = bytes;
+  }
+  return block.memory.get();
+}
+
+}  // namespace ronde

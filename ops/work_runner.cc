@@ -1,0 +1,77 @@
+#include "ops/work_runner.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+#include "ops/local_work.h"
+
+namespace ronde {
+
+WorkRunner::WorkRunner(ExecutorOptions& options)
+    : plane_name_(std::move(options.plane_name)),
+      algorithm_(options.deterministic && options.algorithm.empty() ? kDeterministicAlgorithm
+                                                                    : options.algorithm),
+      kernels_(std::move(options.kernels)),
+      plane_(std::move(options.plane)),
+      transport_(plane_ == nullptr ? nullptr : plane_->transport()),
+      size_(options.size),
+      prefers_native_(algorithm_ == kNativeAlgorithm || transport_ == nullptr ||
+                      (options.native_first && options.algorithm.empty())),
+      buffer_(plane_.get(), options.rank, options.size) {}
+
+Result<Route> WorkRunner::route(const WorkDesc& desc) const {
+  if (size_ == 1) return Route{Route::Way::kLocal};
+  if (prefers_native_ && plane_->supports(desc)) return Route{Route::Way::kNative};
+  if (transport_ == nullptr) {
+    return Status(Code::kUnsupported,
+                  fmt::format("{} of {} is not supported by {}", to_string(desc.kind),
+                              to_string(desc.dtype), plane_name_));
+  }
+  RONDE_ASSIGN_OR_RETURN(const Algorithm* algorithm,
+                         select_algorithm(desc.kind, desc.bytes, size_, algorithm_));
+  return Route{Route::Way::kAlgorithm, algorithm};
+}
+
+Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& abort) {
+  if (route.way == Route::Way::kNative) return plane_->run(work, abort);
+  if (route.way == Route::Way::kLocal) {
+    run_local(work, *kernels_);
+    return {};
+  }
+  try {
+    return run_algorithm(work, *route.algorithm, abort);
+  } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
+    return {Code::kAborted, fmt::format("out of memory in {} of {} bytes", to_string(work.kind),
+                                        total_bytes(work))};
+  }
+}
+
+Status WorkRunner::run_algorithm(const Work& work, const Algorithm& algorithm,
+                                 const AbortToken& abort) {
+  const FlatWork flat = buffer_.flatten(work, *kernels_, abort);
+  RONDE_RETURN_IF_ERROR(algorithm.run(*transport_, flat, scratch_));
+  buffer_.unflatten(work);
+  return {};
+}
+
+std::string_view WorkRunner::algorithm_name(const Route& route) noexcept {
+  if (route.way == Route::Way::kAlgorithm) return route.algorithm->name;
+  return route.way == Route::Way::kNative ? kNativeAlgorithm : std::string_view{};
+}
+
+std::string WorkRunner::path(const Route& route) const {
+  switch (route.way) {
+    case Route::Way::kLocal:
+      return "local";
+    case Route::Way::kNative:
+      return plane_name_;
+    case Route::Way::kAlgorithm:
+      return fmt::format("{} over {}", route.algorithm->name, plane_name_);
+    default:
+      return {};
+  }
+}
+
+}  // namespace ronde

@@ -1,0 +1,59 @@
+// Runs agreed work for one group: picks the route (the data plane's own collective, an algorithm
+// of ops/ over its transport, or nothing but copies where the group has one rank) and takes it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/abort.h"
+#include "core/base/status.h"
+#include "core/ports/backend.h"
+#include "core/ports/event_sink.h"
+#include "ops/executor.h"
+#include "ops/fusion_buffer.h"
+#include "ops/scratch.h"
+#include "ops/selector.h"
+
+namespace ronde {
+
+/// How one piece of work is done.
+struct Route {
+  enum class Way : std::uint8_t { kNone, kLocal, kNative, kAlgorithm };
+  Way way = Way::kNone;
+  const Algorithm* algorithm = nullptr;  ///< kAlgorithm only.
+};
+
+/// Threads: one at a time.
+class WorkRunner {
+ public:
+  /// Takes over everything but `rank`, `size` and `events`, which it reads.
+  explicit WorkRunner(ExecutorOptions& options);
+
+  /// The route for work like `desc`; the same on all ranks.
+  /// Errors: kUnsupported where the plane neither does it nor has a transport.
+  Result<Route> route(const WorkDesc& desc) const;
+
+  /// Does `work`. Blocks. Errors: as BackendGroup::run; kAborted where memory runs out midway.
+  Status run(const Work& work, const Route& route, const AbortToken& abort);
+
+  /// "native", "ring", ...; and "shm", "ring over tcp", "local".
+  [[nodiscard]] static std::string_view algorithm_name(const Route& route) noexcept;
+  [[nodiscard]] std::string path(const Route& route) const;
+  [[nodiscard]] std::string_view plane_name() const noexcept { return plane_name_; }
+
+ private:
+  Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort);
+
+  const std::string plane_name_;
+  const std::string algorithm_;
+  const std::shared_ptr<const ReduceKernels> kernels_;
+  const std::unique_ptr<BackendGroup> plane_;
+  Transport* const transport_;
+  const int size_;
+  const bool prefers_native_;
+  FusionBuffer buffer_;  // its memory belongs to the plane: ends first
+  Scratch scratch_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,113 @@
+// The Gloo backend behind its port: viability, and Gloo's own collectives on a few known values.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <latch>
+#include <numeric>
+
+#include "backends/gloo/factory.h"
+#include "tests/support/local_exchange.h"
+#include "tests/support/plain_kernels.h"
+#include "tests/support/run_ranks.h"
+
+namespace ronde {
+namespace {
+
+std::unique_ptr<BackendGroup> open_group(const test::LocalJob& job, int rank) {
+  const ModuleOptions options{
+      .network_interface = "", .kernels = test::plain_kernels(), .unprotected = false};
+  auto group = create_gloo_backend(options)->open(job.group(rank), *job.exchange(rank));
+  REQUIRE_MESSAGE(group.ok(), group.status().to_string());
+  return std::move(group).value();
+}
+
+std::vector<float> ramp(std::size_t count, int rank) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), static_cast<float>(1 + rank));
+  return values;
+}
+
+Segment segment(const std::vector<float>& in, std::vector<float>& out) {
+  return {reinterpret_cast<const std::byte*>(in.data()), reinterpret_cast<std::byte*>(out.data()),
+          in.size() * sizeof(float)};
+}
+
+TEST_CASE("gloo: an interface that does not exist makes it unusable, with a reason") {
+  const test::LocalJob job(2, {0, 1});
+  const auto backend = create_gloo_backend({.network_interface = "no-such-interface0"});
+  CHECK(backend->viable(job.group(0)).code() == Code::kUnavailable);
+  const test::LocalJob one_host(2);
+  CHECK(backend->viable(one_host.group(0)).ok());
+}
+
+TEST_CASE("gloo: a rank that cannot open its device fails the group on all ranks, by its name") {
+  const test::LocalJob job(2, {0, 1});
+  test::run_ranks(2, [&](int rank) {
+    const char* interface = rank == 1 ? "no-such-interface0" : "127.0.0.1";
+    const auto backend = create_gloo_backend({.network_interface = interface});
+    const Status status = backend->open(job.group(rank), *job.exchange(rank)).status();
+    CHECK(status.code() == Code::kUnavailable);
+    CHECK(status.message().find("rank 1") != std::string::npos);
+  });
+}
+
+TEST_CASE("gloo: hosts meet over the address that was asked for") {
+  const test::LocalJob job(2, {0, 1});
+  test::run_ranks(2, [&](int rank) {
+    const auto backend = create_gloo_backend({.network_interface = "127.0.0.1"});
+    CHECK(backend->open(job.group(rank), *job.exchange(rank)).ok());
+  });
+}
+
+TEST_CASE("gloo: allreduce scales and sums over one and several segments") {
+  for (const int size : {1, 2, 3, 4}) {
+    const test::LocalJob job(size);
+    test::run_ranks(size, [&](int rank) {
+      const auto group = open_group(job, rank);
+      for (const std::size_t count : {1U, 7U, 40'000U}) {
+        const auto in = ramp(count, rank);
+        std::vector<float> out(count), second(count);
+        const std::array<Segment, 2> segments = {segment(in, out), segment(in, second)};
+        Work work;
+        work.kind = Collective::kAllreduce;
+        work.reduction.scaling = {.pre = 2.0, .post = 0.5};
+        work.segments = segments;
+        REQUIRE(group->run(work, job.abort()).ok());
+        const auto sum_at = [&](std::size_t i) {
+          return static_cast<float>(size) * static_cast<float>(i + 1) +
+                 static_cast<float>(size * (size - 1) / 2);
+        };
+        CHECK(out[count - 1] == sum_at(count - 1));
+        CHECK(second == out);
+        work.reduction.scaling = {};
+        work.segments = std::span(segments).first(1);
+        out.assign(count, 0.0F);
+        REQUIRE(group->run(work, job.abort()).ok());
+        CHECK(out == second);
+      }
+    });
+  }
+}
+
+TEST_CASE("gloo: an abort ends a collective that one rank never joins") {
+  const test::LocalJob job(3);
+  std::latch opened(3);
+  test::run_ranks(3, [&](int rank) {
+    const auto group = open_group(job, rank);
+    opened.arrive_and_wait();
+    if (rank == 2) {
+      job.abort().abort({Code::kRankFailure, "rank 2 gave up"});
+      return;
+    }
+    const auto in = ramp(1 << 16, rank);
+    std::vector<float> out(in.size());
+    const std::array<Segment, 1> segments = {segment(in, out)};
+    Work work;
+    work.kind = Collective::kAllreduce;
+    work.segments = segments;
+    CHECK(group->run(work, job.abort()).message() == "rank 2 gave up");
+  });
+}
+
+}  // namespace
+}  // namespace ronde

@@ -1,0 +1,73 @@
+#include "tests/backends/net/test_job.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "backends/net/join.h"
+#include "backends/net/secret.h"
+#include "backends/net/socket.h"
+#include "core/base/bytes.h"
+#include "tests/backends/net/processes.h"
+
+namespace ronde::net {
+namespace {
+
+/// A port that was free a moment ago.
+std::string free_port(const std::string& address) {
+  const auto any = interface_endpoint(address);
+  const auto listener = listen_on(any.value());
+  return local_endpoint(listener.value().get())->text();
+}
+
+std::string write_secret() {
+  std::string path = "/tmp/ronde-test-XXXXXX";
+  const Fd fd(::mkstemp(path.data()));
+  const std::string text = hex(Secret::random()->bytes());
+  if (::write(fd.get(), text.data(), text.size()) < 0) return {};
+  return path;
+}
+
+}  // namespace
+
+const char* name_of(Layout layout) {
+  switch (layout) {
+    case Layout::kOneHost:
+      return "one host";
+    case Layout::kTwoHosts:
+      return "two hosts";
+    case Layout::kEachAlone:
+      break;
+  }
+  return "each rank on its own host";
+}
+
+TestJob::TestJob(int size, Layout layout, const std::string& address)
+    : size_(size), layout_(layout), id_(unique_job_id()) {
+  if (layout == Layout::kOneHost) return;
+  rendezvous_ = free_port(address);
+  secret_file_ = write_secret();
+}
+
+TestJob::~TestJob() {
+  if (!secret_file_.empty()) ::unlink(secret_file_.c_str());
+}
+
+int TestJob::host_of(int rank) const noexcept {
+  return layout_ == Layout::kOneHost ? 0 : layout_ == Layout::kTwoHosts ? rank % 2 : rank;
+}
+
+Config TestJob::config(int rank) const {
+  Config config = rank_config(id_, rank, size_);
+  config.rendezvous = rendezvous_;
+  config.secret_file = secret_file_;
+  return config;
+}
+
+Result<JobLink> TestJob::join(const Config& config, const std::string& version,
+                              std::shared_ptr<AbortToken> abort) const {
+  const std::string host = fmt::format("node{}", host_of(config.rank));
+  return net::join(config, {version, host, host + id_, std::move(abort)});
+}
+
+}  // namespace ronde::net

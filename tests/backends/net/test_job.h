@@ -1,0 +1,41 @@
+// A job for tests: on one host, or on pretended hosts that meet over the loopback interface.
+#pragma once
+
+#include <string>
+
+#include "backends/net/factory.h"
+#include "core/base/config.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// Where the ranks of a test job run.
+enum class Layout { kOneHost, kTwoHosts, kEachAlone };
+
+/// Its name, for doctest's messages.
+const char* name_of(Layout layout);
+
+/// A job that no other run uses at the same time. Make it before the ranks are forked.
+class TestJob {
+ public:
+  TestJob(int size, Layout layout, const std::string& address = "127.0.0.1");
+  ~TestJob();
+  TestJob(const TestJob&) = delete;
+  TestJob& operator=(const TestJob&) = delete;
+
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] int host_of(int rank) const noexcept;
+  [[nodiscard]] Config config(int rank) const;
+  [[nodiscard]] Result<JobLink> join(int rank) const { return join(config(rank)); }
+  [[nodiscard]] Result<JobLink> join(const Config& config, const std::string& version = "1",
+                                     std::shared_ptr<AbortToken> abort = nullptr) const;
+
+ private:
+  const int size_;
+  const Layout layout_;
+  std::string id_;
+  std::string rendezvous_;
+  std::string secret_file_;
+};
+
+}  // namespace ronde::net

@@ -1,0 +1,104 @@
+#include "backends/registry.h"
+
+#include <doctest/doctest.h>
+
+#include "backends/builtin.h"
+
+namespace ronde {
+namespace {
+
+class NamedBackend final : public Backend {
+ public:
+  NamedBackend(std::string name, Status viable)
+      : name_(std::move(name)), viable_(std::move(viable)) {}
+  std::string_view name() const noexcept override { return name_; }
+  bool native_first() const noexcept override { return false; }
+  Status viable(const GroupSpec&) override { return viable_; }
+  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec&, Exchange&) override {
+    return Status(Code::kUnsupported, "opens nothing");
+  }
+
+ private:
+  const std::string name_;
+  const Status viable_;
+};
+
+std::unique_ptr<Backend> named(std::string name, Status viable = {}) {
+  return std::make_unique<NamedBackend>(std::move(name), std::move(viable));
+}
+
+Registry example() {
+  Registry registry;
+  registry.add(named("fast"), Choice::kAutomatic);
+  registry.add(named("plain", Status(Code::kUnavailable, "no cable")), Choice::kAutomatic);
+  registry.add(named("special"), Choice::kOnRequest);
+  registry.add_missing("exotic", "not built: libexotic was not found");
+  return registry;
+}
+
+TEST_CASE("auto offers automatic backends in the order they were added") {
+  const Registry registry = example();
+  const auto offered = registry.candidates("auto");
+  REQUIRE(offered.ok());
+  REQUIRE(offered.value().size() == 2);
+  CHECK(offered.value()[0]->name() == "fast");
+  CHECK(offered.value()[1]->name() == "plain");
+}
+
+TEST_CASE("a name offers that backend alone") {
+  const Registry registry = example();
+  const auto offered = registry.candidates("special");
+  REQUIRE(offered.ok());
+  REQUIRE(offered.value().size() == 1);
+  CHECK(offered.value()[0] == registry.find("special"));
+}
+
+TEST_CASE("a missing backend is unavailable, with the reason") {
+  const Status status = example().candidates("exotic").status();
+  CHECK(status.code() == Code::kUnavailable);
+  CHECK(status.message().find("libexotic was not found") != std::string::npos);
+}
+
+TEST_CASE("an unknown name is refused with all that are allowed") {
+  const Status status = example().candidates("fats").status();
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.message().find("auto, fast, plain, special, exotic") != std::string::npos);
+}
+
+TEST_CASE("the description has one line per backend") {
+  const auto lines = example().describe(GroupSpec{});
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == "fast: usable");
+  CHECK(lines[1] == "plain: no cable");
+  CHECK(lines[2] == "special: usable (when asked for by name)");
+  CHECK(lines[3] == "exotic: not built: libexotic was not found");
+}
+
+TEST_CASE("the built-in list prefers shm, then tcp, and auto never takes gloo or mpi") {
+  Registry registry;
+  const Config config;
+  register_builtin_backends(registry, {.config = config, .kernels = nullptr, .tcp = named("tcp")});
+  const auto automatic = registry.candidates("auto");
+  REQUIRE(automatic.ok());
+  REQUIRE(automatic.value().size() == 2);
+  CHECK(automatic.value()[0]->name() == "shm");
+  CHECK(automatic.value()[1]->name() == "tcp");
+  for (const char* name : {"gloo", "mpi"}) {
+    const auto asked = registry.candidates(name);
+    CHECK((asked.ok() || asked.status().code() == Code::kUnavailable));
+  }
+}
+
+TEST_CASE("modules that were built can be loaded and answer") {
+  Registry registry;
+  const Config config;
+  register_builtin_backends(registry, {.config = config, .kernels = nullptr, .tcp = nullptr});
+  for (const char* name : {"gloo", "mpi"}) {
+    Backend* backend = registry.find(name);
+    if (backend == nullptr) continue;  // not built: the test above has seen its reason
+    CHECK(backend->viable(GroupSpec{}).message().find("cannot be loaded") == std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ronde

@@ -1,0 +1,78 @@
+#include "backends/shm/memory.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace ronde::shm {
+namespace {
+
+constexpr std::size_t kBytes = 3 * 4096;
+
+TEST_CASE("memory is shared with whoever opens it") {
+  auto memory = create_memory(kBytes);
+  REQUIRE(memory.ok());
+  auto opened = open_memory(getpid(), memory->get(), kBytes);
+  REQUIRE(opened.ok());
+  auto here = map_memory(*memory, kBytes);
+  auto there = map_memory(*opened, kBytes);
+  REQUIRE(here.ok());
+  REQUIRE(there.ok());
+  CHECK(here->data() != there->data());
+  here->data()[kBytes - 1] = std::byte{42};
+  CHECK(there->data()[kBytes - 1] == std::byte{42});
+}
+
+TEST_CASE("all of the memory exists from the start, so no access can fail later") {
+  auto memory = create_memory(kBytes);
+  REQUIRE(memory.ok());
+  struct stat facts {};
+  REQUIRE(fstat(memory->get(), &facts) == 0);
+  CHECK(static_cast<std::size_t>(facts.st_blocks) * 512 >= kBytes);
+}
+
+TEST_CASE("the size cannot change") {
+  auto memory = create_memory(kBytes);
+  REQUIRE(memory.ok());
+  CHECK(ftruncate(memory->get(), 0) != 0);
+  CHECK(ftruncate(memory->get(), 2 * kBytes) != 0);
+}
+
+TEST_CASE("memory that is too large is an error that says so") {
+  const auto memory = create_memory(std::size_t{1} << 63);
+  REQUIRE_FALSE(memory.ok());
+  CHECK(memory.status().code() == Code::kUnavailable);
+  CHECK(memory.status().message().find("9223372036854775808 bytes") != std::string::npos);
+}
+
+TEST_CASE("what is not such memory is refused") {
+  auto memory = create_memory(kBytes);
+  REQUIRE(memory.ok());
+  CHECK_FALSE(open_memory(getpid(), memory->get(), 2 * kBytes).ok());
+  CHECK_FALSE(open_memory(getpid(), 987654, kBytes).ok());
+  const Descriptor unsealed(memfd_create("test", MFD_CLOEXEC));
+  REQUIRE(ftruncate(unsealed.get(), static_cast<off_t>(kBytes)) == 0);
+  const auto refused = open_memory(getpid(), unsealed.get(), kBytes);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().code() == Code::kUnavailable);
+}
+
+TEST_CASE("descriptors and mappings are released once") {
+  int fd = -1;
+  {
+    Descriptor first(dup(0));
+    fd = first.get();
+    Descriptor second(std::move(first));
+    CHECK(second.get() == fd);
+    first = std::move(second);
+    CHECK(fcntl(fd, F_GETFD) >= 0);
+  }
+  CHECK(fcntl(fd, F_GETFD) < 0);
+}
+
+}  // namespace
+}  // namespace ronde::shm

@@ -1,0 +1,115 @@
+// `ronde bench` as users start it: its rows, its checks, its refusals. No figure is looked at.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/bindings/cli/program.h"
+
+namespace ronde {
+namespace {
+
+using Rows = std::vector<nlohmann::json>;
+
+/// Runs `ronde bench` with 20 repetitions and returns its JSON lines.
+Rows bench(std::vector<std::string> arguments) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("ronde-bench-test-" + std::to_string(getpid()) + ".jsonl");
+  arguments.insert(arguments.begin(), "bench");
+  arguments.insert(arguments.end(), {"--repetitions", "20", "--json", path.string()});
+  const Finished finished = run_ronde(std::move(arguments));
+  CHECK_MESSAGE(finished.status == 0, finished.err);
+  Rows rows;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) rows.push_back(nlohmann::json::parse(line));
+  std::filesystem::remove(path);
+  return rows;
+}
+
+/// Systems by size, after checking what every row must hold.
+std::map<std::size_t, std::set<std::string>> systems_of(const Rows& rows, int np) {
+  std::map<std::size_t, std::set<std::string>> systems;
+  for (const auto& row : rows) {
+    CHECK(row.size() == 11);
+    CHECK(row["np"] == np);
+    CHECK(row["correct"] == true);
+    CHECK(row["p50_us"].get<double>() > 0);
+    CHECK(row["p99_us"].get<double>() >= row["p50_us"].get<double>());
+    systems[row["bytes"]].insert(row["system"].get<std::string>());
+  }
+  return systems;
+}
+
+TEST_CASE("a sweep has a row for each size and system") {
+  const auto systems = systems_of(bench({"allreduce", "-np", "2", "--sizes", "4,100K"}), 2);
+  const std::set<std::string> expected = {"ronde", "ronde-named", "memcpy"};
+  CHECK(systems ==
+        std::map<std::size_t, std::set<std::string>>{{4, expected}, {102'400, expected}});
+}
+
+TEST_CASE("every collective is measured and found correct") {
+  for (const char* collective :
+       {"allgather", "broadcast", "reduce_scatter", "alltoall", "reduce", "gather", "scatter"}) {
+    const Rows rows = bench({collective, "--np=3", "--sizes", "12K"});
+    CHECK(systems_of(rows, 3).at(12'288).count("ronde") == 1);
+    CHECK(rows.front()["collective"] == collective);
+  }
+}
+
+TEST_CASE("every element type is summed right") {
+  for (const char* dtype : {"uint8", "int64", "float16", "bfloat16", "float64", "bool"}) {
+    const Rows rows = bench({"allreduce", "--dtype", dtype, "--sizes", "3K", "--mode", "async"});
+    CHECK(systems_of(rows, 2).at(3072) == std::set<std::string>{"ronde-async", "memcpy"});
+  }
+}
+
+#if RONDE_HAVE_GLOO
+TEST_CASE("Gloo takes its turn") {
+  const Rows rows = bench({"allreduce", "--sizes", "4K", "--mode", "raw", "--peers", "gloo"});
+  CHECK(systems_of(rows, 2).at(4096) == std::set<std::string>{"ronde", "gloo", "memcpy"});
+}
+#endif
+
+#if RONDE_HAVE_MPI
+TEST_CASE("Open MPI takes its turn in ranks that mpirun starts") {
+  const Rows rows = bench({"allreduce", "--sizes", "4K", "--mode", "raw", "--peers", "mpi"});
+  CHECK(systems_of(rows, 2).at(4096) == std::set<std::string>{"ronde", "mpi", "memcpy"});
+}
+#endif
+
+TEST_CASE("many small tensors are submitted together") {
+  const Rows rows = bench({"allreduce", "--mode", "many", "--count", "40", "--bytes", "1K"});
+  CHECK(systems_of(rows, 2).at(40'960) == std::set<std::string>{"ronde-async", "ronde", "memcpy"});
+}
+
+TEST_CASE("a model's gradients are replayed against one buffer of the same bytes") {
+  const Rows rows = bench({"allreduce", "--mode", "replay", "--dtype", "uint8"});
+  std::set<std::string> algorithms;
+  for (const auto& row : rows) {
+    CHECK(row["bytes"] == 25'557'032);
+    algorithms.insert(row["algorithm"].get<std::string>());
+  }
+  CHECK(algorithms == std::set<std::string>{"161 gradients", "one buffer", "memcpy"});
+}
+
+TEST_CASE("wrong options end with status 2 and say what is allowed") {
+  const Finished mode = run_ronde({"bench", "allreduce", "--mode", "quick"});
+  CHECK(mode.status == 2);
+  CHECK(mode.err.find("both, raw, named, async, many, replay") != std::string::npos);
+  const Finished kind = run_ronde({"bench", "allreduces"});
+  CHECK(kind.status == 2);
+  CHECK(kind.err.find("allreduce") != std::string::npos);
+}
+
+TEST_CASE("rows that cannot be written are an error") {
+  const Finished finished = run_ronde({"bench", "allreduce", "--json", "/nonexistent/rows.jsonl"});
+  CHECK(finished.status == 1);
+  CHECK(finished.err.find("/nonexistent/rows.jsonl") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ronde

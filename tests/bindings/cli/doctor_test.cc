@@ -1,0 +1,53 @@
+// `ronde doctor`.
+#include <doctest/doctest.h>
+
+#include "bindings/cli/limits.h"
+#include "core/base/config.h"
+#include "tests/bindings/cli/program.h"
+
+namespace ronde {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("doctor: it tells version, data planes, limits and which algorithm runs") {
+  const Finished report = run_ronde({"doctor"});
+  CHECK(report.status == 0);
+  for (const char* part : {"ronde " RONDE_VERSION,
+                           "shm: ", "gloo: ", "mpi: ", "/dev/shm: ", "open files: ", "allreduce"}) {
+    CAPTURE(part);
+    CHECK(contains(report.out, part));
+  }
+}
+
+TEST_CASE("doctor: --settings lists every setting with its meaning and value") {
+  const Finished report =
+      Program({"env", "RONDE_CACHE_CAPACITY=77", RONDE_PROGRAM, "doctor", "--settings"}).wait();
+  CHECK(report.status == 0);
+  for (const SettingInfo& info : setting_infos()) {
+    CAPTURE(info.name);
+    CHECK(contains(report.out, std::string(info.name)));
+    CHECK(contains(report.out, std::string(info.meaning)));
+  }
+  CHECK(contains(report.out, "default \"1024\", now \"77\""));
+}
+
+TEST_CASE("doctor: a setting that does not parse is named") {
+  const Finished report =
+      Program({"env", "RONDE_CACHE_CAPACITY=many", RONDE_PROGRAM, "doctor"}).wait();
+  CHECK(report.status == 2);
+  CHECK(contains(report.err, "RONDE_CACHE_CAPACITY=\"many\""));
+}
+
+TEST_CASE("doctor: bytes read as people write them") {
+  CHECK(bytes_text(0) == "0 B");
+  CHECK(bytes_text(64 << 10) == "64 KiB");
+  CHECK(bytes_text(1536) == "1.5 KiB");
+  CHECK(bytes_text(std::uint64_t{3} << 40) == "3 TiB");
+}
+
+}  // namespace ronde

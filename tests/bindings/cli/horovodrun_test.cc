@@ -1,0 +1,52 @@
+// The program under the name horovodrun.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/bindings/cli/program.h"
+#include "tests/timeline/scratch.h"
+
+namespace ronde {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Finished run_horovodrun(std::vector<std::string> arguments) {
+  const Scratch scratch;
+  const std::string program = scratch.file("horovodrun");
+  std::filesystem::create_symlink(RONDE_PROGRAM, program);
+  arguments.insert(arguments.begin(), program);
+  return Program(arguments).wait();
+}
+
+}  // namespace
+
+TEST_CASE("horovodrun: the usual flags start a job with the settings they mean") {
+  const Finished job = run_horovodrun(
+      {"-np", "2", "-H", "localhost:2", "--gloo", "--fusion-threshold-mb", "32", "--cache-capacity",
+       "99", "--log-level", "info", "--no-stall-check", "sh", "-c",
+       "echo $HOROVOD_RANK $RONDE_FUSION_THRESHOLD $RONDE_CACHE_CAPACITY $RONDE_LOG_LEVEL "
+       "$RONDE_STALL_WARNING_SECONDS"});
+  CHECK(job.status == 0);
+  CHECK(contains(job.out, "[1] 1 32M 99 info 0\n"));
+}
+
+TEST_CASE("horovodrun: flags that mean nothing here are taken and named") {
+  const Finished job =
+      run_horovodrun({"-np", "1", "--cycle-time-ms", "5", "--autotune", "echo", "fine"});
+  CHECK(job.status == 0);
+  CHECK(contains(job.out, "[0] fine\n"));
+  CHECK(contains(job.err, "--cycle-time-ms has no meaning"));
+  CHECK(contains(job.err, "--autotune has no meaning"));
+}
+
+TEST_CASE("horovodrun: an unknown flag is an error") {
+  const Finished job = run_horovodrun({"-np", "1", "--no-such-flag", "echo"});
+  CHECK(job.status == 2);
+  CHECK(contains(job.err, "horovodrun: "));
+  CHECK(contains(job.err, "--no-such-flag"));
+}
+
+}  // namespace ronde

@@ -1,0 +1,62 @@
+#include "bindings/cli/launch/job.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace ronde {
+namespace {
+
+bool contains(const EnvironmentList& list, const std::string& entry) {
+  return std::find(list.begin(), list.end(), entry) != list.end();
+}
+
+}  // namespace
+
+TEST_CASE("job: a rank finds itself under Ronde's, torchrun's and Horovod's names") {
+  const std::vector<HostRanks> hosts = {{"a", 0, 2}, {"b", 2, 1}, {"c", 3, 3}};
+  const EnvironmentList list = rank_environment(hosts, 2, 1);
+  for (const char* entry : {"RONDE_RANK=4", "RONDE_SIZE=6", "RANK=4", "WORLD_SIZE=6",
+                            "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=3", "HOROVOD_LOCAL_SIZE=3",
+                            "HOROVOD_CROSS_RANK=1", "HOROVOD_CROSS_SIZE=2"}) {
+    CAPTURE(entry);
+    CHECK(contains(list, entry));
+  }
+}
+
+TEST_CASE("job: only several hosts get a rendezvous") {
+  CHECK(contains(job_environment("id", {"::1", 7, 8}, true), "RONDE_RENDEZVOUS=[::1]:7"));
+  for (const std::string& entry : job_environment("id", {"127.0.0.1", 7, 8}, false)) {
+    CHECK(entry.rfind("RONDE_RENDEZVOUS", 0) != 0);
+  }
+}
+
+TEST_CASE("job: secrets are long and never the same") {
+  CHECK(random_hex(32).size() == 64);
+  CHECK(random_hex(32) != random_hex(32));
+  CHECK(random_hex(32).find_first_not_of("0123456789abcdef") == std::string::npos);
+}
+
+TEST_CASE("job: --env takes a value or this process's own") {
+  ::setenv("RONDE_TEST_VARIABLE", "x=y", 1);
+  CHECK(*environment_entry("RONDE_TEST_VARIABLE") == "RONDE_TEST_VARIABLE=x=y");
+  ::unsetenv("RONDE_TEST_VARIABLE");
+  CHECK(*environment_entry("A=b c") == "A=b c");
+  CHECK(environment_entry("A=").ok());
+  CHECK_FALSE(environment_entry("RONDE_TEST_VARIABLE").ok());
+  CHECK_FALSE(environment_entry("=x").ok());
+  CHECK_FALSE(environment_entry("A B=x").ok());
+}
+
+TEST_CASE("job: other hosts get settings and paths, but not everything") {
+  ::setenv("RONDE_TEST_VARIABLE", "1", 1);
+  ::setenv("SOME_PASSWORD", "hidden", 1);
+  const EnvironmentList list = forwarded_environment();
+  CHECK(contains(list, "RONDE_TEST_VARIABLE=1"));
+  CHECK_FALSE(contains(list, "SOME_PASSWORD=hidden"));
+  ::unsetenv("RONDE_TEST_VARIABLE");
+  ::unsetenv("SOME_PASSWORD");
+}
+
+}  // namespace ronde

@@ -1,0 +1,132 @@
+#!/bin/bash
+# `ronde run` over ssh: two "hosts" are network namespaces with an sshd each, a third starts the
+# job. Usage: remote_test.sh RONDE_PROGRAM. Ends with 77 and the reason where this cannot be tried.
+set -u
+ronde=$1
+
+skip() { echo "skipped: $1"; exit 77; }
+[ "$(id -u)" = 0 ] || skip "network namespaces and sshd need root"
+for tool in ip ssh-keygen ssh; do command -v $tool > /dev/null || skip "$tool is not installed"; done
+sshd=$(command -v sshd || ls /usr/sbin/sshd 2> /dev/null) || skip "sshd is not installed"
+mark=rt$$
+ip netns add ${mark}s 2> /dev/null || skip "network namespaces are not allowed here"
+
+scratch=$(mktemp -d)
+third=$((RANDOM % 250))
+failures=0
+naps=$((100000 + $$))  # seconds; marks this run's processes
+daemons=()
+
+clean_up() {
+  for pid in "${daemons[@]}"; do kill "$pid" 2> /dev/null; done
+  for host in s a b; do
+    for pid in $(ip netns pids $mark$host 2> /dev/null); do kill -9 "$pid" 2> /dev/null; done
+    ip netns del $mark$host 2> /dev/null
+  done
+  rm -rf "$scratch"
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+# Hosts a (10.99.X.1) and b (10.99.X.2) hang on a bridge in s (10.99.X.254), which starts the jobs.
+ip -n ${mark}s link add br0 type bridge || skip "this kernel has no bridges"
+ip -n ${mark}s addr add 10.99.$third.254/24 dev br0
+ip -n ${mark}s link set br0 up
+ip -n ${mark}s link set lo up
+number=0
+for host in a b; do
+  number=$((number + 1))
+  ip netns add $mark$host
+  ip -n ${mark}s link add v$host type veth peer name eth0 netns $mark$host
+  ip -n ${mark}s link set v$host master br0 up
+  ip -n $mark$host addr add 10.99.$third.$number/24 dev eth0
+  ip -n $mark$host link set eth0 up
+  ip -n $mark$host link set lo up
+done
+A=10.99.$third.1
+B=10.99.$third.2
+
+port=2222
+ssh-keygen -q -t ed25519 -N '' -f "$scratch/host_key"
+ssh-keygen -q -t ed25519 -N '' -f "$scratch/user_key"
+cp "$scratch/user_key.pub" "$scratch/authorized_keys"
+chmod 600 "$scratch/authorized_keys"
+cat > "$scratch/sshd_config" << EOF
+Port $port
+HostKey $scratch/host_key
+AuthorizedKeysFile $scratch/authorized_keys
+StrictModes no
+UsePAM no
+PidFile none
+EOF
+mkdir -p /run/sshd
+for host in a b; do
+  ip netns exec $mark$host "$sshd" -D -e -f "$scratch/sshd_config" 2>> "$scratch/sshd.log" &
+  daemons+=($!)
+done
+for address in $A $B; do
+  echo "[$address]:$port $(cut -d' ' -f1,2 "$scratch/host_key.pub")" >> "$scratch/known_hosts"
+  for _ in $(seq 100); do
+    ip netns exec ${mark}s bash -c "exec 3<>/dev/tcp/$address/$port" 2> /dev/null && break
+    sleep 0.1
+  done
+done
+
+# start NAMESPACE ARGUMENT...: runs `ronde run` with what ssh needs.
+start() {
+  local namespace=$1
+  shift
+  ip netns exec $mark"$namespace" "$ronde" run --ssh-port $port \
+    --ssh-identity-file "$scratch/user_key" \
+    --ssh-option "UserKnownHostsFile=$scratch/known_hosts" "$@"
+}
+
+# check NAME CONDITION...: counts and says what is not so.
+check() {
+  local name=$1
+  shift
+  if "$@"; then echo "ok: $name"; else
+    echo "FAILED: $name"
+    failures=$((failures + 1))
+    tail -n 40 "$scratch"/out "$scratch"/err "$scratch"/sshd.log
+  fi
+}
+has() { grep -q -- "$1" "$scratch/$2"; }
+
+start s -np 3 -H $A:2,$B:1 sh -c 'echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK of \
+$LOCAL_WORLD_SIZE host $(ip -4 -o addr show eth0 | grep -o "10.99.[0-9]*.[0-9]*" | head -n 1) \
+meets $RONDE_RENDEZVOUS $MASTER_ADDR; echo secret $(cat /proc/self/fd/$RONDE_SECRET_FD)' \
+  > "$scratch/out" 2> "$scratch/err"
+check "both hosts by ssh: the job succeeds" [ $? = 0 ]
+check "rank 1 is the second on its host" has "\[1\] rank 1 of 3 local 1 of 2 host $A meets $A:[0-9]* $A" out
+check "rank 2 runs on the other host" has "\[2\] rank 2 of 3 local 0 of 1 host $B meets $A:" out
+check "all ranks have one secret" [ "$(grep -o 'secret [0-9a-f]\{64\}' "$scratch/out" | sort | uniq -c | awk '{print $1}')" = 3 ]
+
+start a -H $A:1,$B:1 --network-interface eth0 --env WORD="two words" \
+  sh -c 'echo $RANK $RONDE_RENDEZVOUS "$WORD"; [ $RANK = 0 ] && sleep 1000; exit 9' > "$scratch/out" 2> "$scratch/err"
+check "a failure on the other host ends the job with its status" [ $? = 9 ]
+check "the failing rank is named with its host" has "rank 1 (pid [0-9]* on $B) exited with status 9" err
+check "the interface chosen gives the address" has "\[1\] 1 $A:[0-9]* two words" out
+
+start s -H $A:1,$B:1 sh -c 'echo pid=$$; [ $RANK = 1 ] && kill -9 $$; sleep 1000' > "$scratch/out" 2> "$scratch/err"
+check "a rank killed far away is told by its signal" [ $? = 137 ]
+
+start s -np 2 -H $A:1,$B:1 sh -c "setsid sleep $naps & echo up; sleep $naps" > "$scratch/out" 2> "$scratch/err" &
+job=$!
+for _ in $(seq 200); do [ "$(grep -c up "$scratch/out")" = 2 ] && break; sleep 0.1; done
+launcher=$(pgrep -P $job -x ronde || echo $job)
+check "the ranks are there before their launcher is killed" [ "$(pgrep -fc "sleep $naps")" -ge 4 ]
+kill -9 $launcher
+wait $job 2> /dev/null
+for _ in $(seq 100); do pgrep -f "sleep $naps" > /dev/null || break; sleep 0.1; done
+check "a killed launcher leaves no orphan on any host" [ -z "$(pgrep -f "sleep $naps")" ]
+
+start s -H $A:1,$B:1 --remote-ronde /no/such/ronde true > "$scratch/out" 2> "$scratch/err"
+check "a host without ronde is an error" [ $? = 1 ]
+check "it says where ronde was looked for" has "/no/such/ronde" err
+
+start s -H $A:1,10.99.$third.77:1 --start-timeout 3 --ssh-option ConnectTimeout=1 true > "$scratch/out" 2> "$scratch/err"
+check "a host that does not answer is an error" [ $? = 1 ]
+check "it is named" has "10.99.$third.77" err
+
+[ $failures = 0 ]

@@ -1,0 +1,221 @@
+// `ronde run` with real processes on this host.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/bindings/cli/program.h"
+
+namespace ronde {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Finished run_shell(int np, const std::string& script) {
+  return run_ronde({"run", "-np", fmt::to_string(np), "sh", "-c", script});
+}
+
+/// A directory that goes with its owner.
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "ronde-test-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// A rank with a child in its process group and one that has left it, which says their pids.
+constexpr const char* kFamily =
+    "trap '' INT TERM; sleep 1000 & echo child=$!; setsid sleep 1000 & echo child=$!; "
+    "echo child=$$; echo ready; wait";
+
+}  // namespace
+
+TEST_CASE("run: every rank starts, its lines carry its number, streams stay apart") {
+  const Finished job = run_shell(3, "echo out of $RANK; echo err of $RANK >&2");
+  CHECK(job.status == 0);
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(contains(job.out, fmt::format("[{0}] out of {0}\n", rank)));
+    CHECK(contains(job.err, fmt::format("[{0}] err of {0}\n", rank)));
+  }
+  CHECK_FALSE(contains(job.out, "err"));
+}
+
+TEST_CASE("run: the ranks know one another by the names of all launchers") {
+  const Finished job =
+      run_shell(2,
+                "echo $RONDE_RANK/$RONDE_SIZE $WORLD_SIZE $LOCAL_RANK $HOROVOD_RANK $MASTER_ADDR "
+                "$((MASTER_PORT > 0)) $((OMP_NUM_THREADS > 0)) ${#RONDE_JOB_ID}");
+  CHECK(contains(job.out, "[0] 0/2 2 0 0 127.0.0.1 1 1 16\n"));
+  CHECK(contains(job.out, "[1] 1/2 2 1 1 127.0.0.1 1 1 16\n"));
+}
+
+TEST_CASE("run: all ranks get one secret by a descriptor, and none by environment or argv") {
+  const Finished job =
+      run_shell(2,
+                "secret=$(cat /proc/self/fd/$RONDE_SECRET_FD); echo secret=$secret.${#secret}; "
+                "cat /proc/self/environ /proc/$PPID/environ /proc/$PPID/cmdline | grep -c $secret");
+  const std::size_t at = job.out.find("secret=");
+  REQUIRE(at != std::string::npos);
+  const std::string secret = job.out.substr(at, 71);
+  CHECK(std::count(job.out.begin(), job.out.end(), '=') == 2);
+  CHECK(job.out.rfind(secret) != at);
+  CHECK(contains(job.out, ".64\n"));
+  CHECK(contains(job.out, "[0] 0\n"));
+  CHECK(contains(job.out, "[1] 0\n"));
+}
+
+TEST_CASE("run: the exit status is that of the first rank that failed, and the rest is stopped") {
+  const Finished job = run_shell(3, "[ $RANK = 1 ] && exit 7; sleep 1000");
+  CHECK(job.status == 7);
+  CHECK(contains(job.err, "rank 1 (pid "));
+  CHECK(contains(job.err, "exited with status 7"));
+}
+
+TEST_CASE("run: a killed rank is told by its signal") {
+  const Finished job = run_shell(2, "[ $RANK = 1 ] && kill -9 $$; sleep 1000");
+  CHECK(job.status == 137);
+  CHECK(contains(job.err, "was killed by signal 9 (Killed)"));
+}
+
+TEST_CASE("run: a rank that ignores SIGTERM does not hold the job up for ever") {
+  const Finished job =
+      run_shell(2, "[ $RANK = 1 ] && exit 3; trap '' TERM; while :; do sleep 1; done");
+  CHECK(job.status == 3);
+}
+
+TEST_CASE("run: Ctrl-C reaches the ranks, and the launcher says 130") {
+  Program job(ronde_command({"run", "-np", "2", "sh", "-c",
+                             "trap 'echo got it $RANK; exit 0' INT; echo ready $RANK; "
+                             "while :; do sleep 0.05; done"}));
+  REQUIRE(job.wait_for_output("ready 0"));
+  REQUIRE(job.wait_for_output("ready 1"));
+  job.signal(SIGINT);
+  const Finished end = job.wait();
+  CHECK(end.status == 130);
+  CHECK(contains(end.out, "[0] got it 0"));
+  CHECK(contains(end.out, "[1] got it 1"));
+}
+
+TEST_CASE("run: a second Ctrl-C kills what ignored the first") {
+  Program job(ronde_command({"run", "-np", "1", "sh", "-c", kFamily}));
+  REQUIRE(job.wait_for_output("ready"));
+  job.signal(SIGINT);
+  job.signal(SIGTERM);
+  CHECK(job.wait().status == 130);
+  for (const int pid : numbers_after(job.output(), "child")) CHECK(wait_until_gone(pid));
+}
+
+TEST_CASE("run: a killed launcher leaves no orphan, not even one that left its group") {
+  Program job(ronde_command({"run", "-np", "2", "sh", "-c", kFamily}));
+  REQUIRE(job.wait_for_output("[0] ready"));
+  REQUIRE(job.wait_for_output("[1] ready"));
+  const std::vector<int> children = numbers_after(job.output(), "child");
+  REQUIRE(children.size() == 6);
+  job.signal(SIGKILL);
+  for (const int pid : children) CHECK(wait_until_gone(pid));
+}
+
+TEST_CASE("run: nothing of a job outlives it, though a rank left processes behind") {
+  const Finished job = run_shell(1, "setsid sleep 1000 & echo child=$!");
+  CHECK(job.status == 0);
+  const std::vector<int> children = numbers_after(job.out, "child");
+  REQUIRE(children.size() == 1);
+  CHECK(wait_until_gone(children.front()));
+}
+
+TEST_CASE("run: all that a rank wrote arrives, though it ends at once") {
+  const Finished job =
+      run_shell(2, "i=0; while [ $i -lt 5000 ]; do echo line $i; i=$((i+1)); done");
+  CHECK(std::count(job.out.begin(), job.out.end(), '\n') == 10000);
+  CHECK(contains(job.out, "[1] line 4999\n"));
+}
+
+TEST_CASE("run: a command that is not there is said as a shell says it") {
+  const Finished missing = run_ronde({"run", "-np", "2", "no-such-command"});
+  CHECK(missing.status == 127);
+  CHECK(contains(missing.err, "cannot run \"no-such-command\": No such file"));
+  CHECK(run_ronde({"run", "/"}).status == 126);
+}
+
+TEST_CASE("run: wrong command lines end with status 2 and a sentence") {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"run", "--nonsense", "x"}, "--nonsense"},
+      {{"run", "-np", "0", "x"}, "0 not in range"},
+      {{"run", "-np", "two", "x"}, "two"},
+      {{"run", "-np", "2"}, "no command"},
+      {{"run", "-np", "3", "-H", "localhost:2", "x"}, "2 slots"},
+      {{"run", "-H", "localhost,localhost", "x"}, "twice"},
+      {{"run", "-H", "localhost,127.0.0.1", "x"}, "this host"},
+      {{"run", "--hostfile", "/no/such/file", "x"}, "/no/such/file"},
+      {{"run", "--backend", "pigeon", "x"}, "pigeon"},
+      {{"run", "--env", "RONDE_TEST_NOT_SET", "x"}, "RONDE_TEST_NOT_SET"},
+      {{"dance"}, "dance"},
+      {{}, "subcommand"}};
+  for (const auto& [arguments, part] : cases) {
+    CAPTURE(part);
+    const Finished job = run_ronde(arguments);
+    CHECK(job.status == 2);
+    CHECK(contains(job.err, part));
+  }
+}
+
+TEST_CASE("run: options reach the ranks as settings, --env last") {
+  const Finished job =
+      run_ronde({"run", "--timeline", "t.json", "--backend", "shm", "--algorithm", "ring", "--env",
+                 "GREETING=hello there", "--env", "RANK=9", "sh", "-c",
+                 "echo $RONDE_BACKEND $RONDE_ALGORITHM $GREETING $RANK $RONDE_TIMELINE"});
+  CHECK(contains(job.out, "[0] shm ring hello there 9 /"));
+  CHECK(contains(job.out, "/t.json\n"));
+}
+
+TEST_CASE("run: --output-dir keeps each rank's output as it came") {
+  const ScratchDirectory scratch;
+  const std::string directory = (scratch.path() / "logs").string();
+  const Finished job =
+      run_ronde({"run", "-np", "2", "--output-dir", directory, "sh", "-c", "echo from $RANK"});
+  CHECK(job.status == 0);
+  CHECK(content_of(scratch.path() / "logs/rank.0.txt") == "from 0\n");
+  CHECK(content_of(scratch.path() / "logs/rank.1.txt") == "from 1\n");
+  CHECK(contains(job.out, "[1] from 1\n"));
+}
+
+TEST_CASE("run: a reader of our output that goes away ends the job") {
+  const std::string command =
+      fmt::format("{} run sh -c 'while :; do echo y; done' | head -n 1", RONDE_PROGRAM);
+  const Finished pipeline = Program({"sh", "-c", command}).wait();
+  CHECK(pipeline.status == 0);
+  CHECK(pipeline.out == "[0] y\n");
+}
+
+TEST_CASE("run: help and version are there") {
+  CHECK(run_ronde({"--version"}).out == "ronde " RONDE_VERSION "\n");
+  const Finished help = run_ronde({"run", "--help"});
+  CHECK(help.status == 0);
+  CHECK(contains(help.out, "ronde run -np 2 python train.py"));
+  CHECK(contains(run_ronde({"--help"}).out, "run"));
+}
+
+}  // namespace ronde

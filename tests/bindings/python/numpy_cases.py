@@ -1,0 +1,318 @@
+"""Cases for the NumPy collectives; run on several ranks by numpy_test.py."""
+
+import numpy as np
+import pytest
+import ronde
+
+DTYPES = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+OPS = {
+    ronde.Sum: np.add,
+    ronde.Min: np.minimum,
+    ronde.Max: np.maximum,
+    ronde.Product: np.multiply,
+}
+
+
+def of_rank(rank, shape, dtype):
+    """Small whole numbers that differ between ranks, so that every type adds them exactly."""
+    return (np.arange(np.prod(shape, dtype=int)) % 5 + rank + 1).astype(dtype).reshape(shape)
+
+
+def of_all(shape, dtype):
+    return [of_rank(r, shape, dtype) for r in range(ronde.size())]
+
+
+def mine(shape, dtype):
+    return of_rank(ronde.rank(), shape, dtype)
+
+
+def case_allreduce_combines_every_type_by_every_operation():
+    for dtype in DTYPES:
+        for op, function in OPS.items():
+            for shape in [(), (0,), (1,), (7,), (3, 5)]:
+                expected = of_all(shape, dtype)[0]
+                for other in of_all(shape, dtype)[1:]:
+                    expected = function(expected, other)
+                result = ronde.allreduce(mine(shape, dtype), op=op)
+                assert result.dtype == dtype
+                assert result.shape == shape
+                np.testing.assert_array_equal(result, expected, f"{dtype} {op} {shape}")
+
+
+def case_allreduce_averages_by_default():
+    result = ronde.allreduce(np.full(5, ronde.rank(), np.float64))
+    np.testing.assert_allclose(result, (ronde.size() - 1) / 2)
+
+
+def case_bitwise_operations_combine_integers():
+    bit = np.array([1 << ronde.rank()], np.int32)
+    assert ronde.allreduce(bit, op=ronde.BitOr)[0] == (1 << ronde.size()) - 1
+    assert ronde.allreduce(bit, op=ronde.BitAnd)[0] == 0
+    assert ronde.allreduce(bit, op=ronde.BitXor)[0] == (1 << ronde.size()) - 1
+
+
+def case_bool_is_reduced_as_or_and_and():
+    flags = np.array([ronde.rank() == 0, True, False])
+    assert ronde.allreduce(flags, op=ronde.Max).tolist() == [True, True, False]
+    assert ronde.allreduce(flags, op=ronde.Min).tolist() == [False, True, False]
+
+
+def case_scaling_multiplies_before_and_after():
+    result = ronde.allreduce(
+        np.full(4, 2.0, np.float32), op=ronde.Sum, prescale_factor=0.5, postscale_factor=3.0
+    )
+    np.testing.assert_allclose(result, 3.0 * ronde.size())
+
+
+def case_allreduce_in_place_writes_into_the_array():
+    array = mine((4, 3), "float32")
+    result = ronde.allreduce(array, op=ronde.Sum, out=array)
+    assert result is array
+    np.testing.assert_array_equal(array, sum(of_all((4, 3), "float32")))
+
+
+def case_arrays_that_are_not_contiguous_are_copied_and_copied_back():
+    base = mine((4, 6), "float32")
+    array = base[:, ::2]
+    ronde.allreduce(array, op=ronde.Sum, out=array)
+    expected = sum(a[:, ::2] for a in of_all((4, 6), "float32"))
+    np.testing.assert_array_equal(base[:, ::2], expected)
+    np.testing.assert_array_equal(base[:, 1::2], mine((4, 6), "float32")[:, 1::2])
+    transposed = ronde.allreduce(mine((2, 3), "int64").T, op=ronde.Sum)
+    np.testing.assert_array_equal(transposed, sum(of_all((2, 3), "int64")).T)
+
+
+def case_many_in_flight_end_in_any_order():
+    arrays = [np.full(n + 1, ronde.rank() + n, np.float32) for n in range(50)]
+    order = list(range(50)) if ronde.rank() % 2 else list(reversed(range(50)))
+    handles = {n: ronde.allreduce_async(arrays[n], f"t{n}", ronde.Sum) for n in order}
+    for n in range(50):
+        total = sum(r + n for r in range(ronde.size()))
+        np.testing.assert_array_equal(handles[n].wait(), np.full(n + 1, total))
+        assert handles[n].done()
+
+
+def case_waiting_twice_gives_the_same_result():
+    handle = ronde.allreduce_async(np.ones(3), op=ronde.Sum)
+    assert ronde.synchronize(handle) is handle.wait()
+
+
+def case_a_dropped_handle_keeps_its_memory_until_done():
+    for n in range(20):
+        ronde.allreduce_async(np.ones(10_000), f"dropped{n}")
+    ronde.barrier()
+
+
+def case_grouped_allreduce_reduces_each_tensor():
+    arrays = [mine((3,), "float32"), mine((2, 2), "float32"), mine((5,), "int32")]
+    results = ronde.grouped_allreduce(arrays, "group", ronde.Sum)
+    for array, result in zip(arrays, results):
+        np.testing.assert_array_equal(result, sum(of_all(array.shape, array.dtype)))
+
+
+def case_allgather_joins_uneven_rows():
+    rows = ronde.rank() + 1
+    result = ronde.allgather(np.full((rows, 2), ronde.rank(), np.int16))
+    expected = np.concatenate([np.full((r + 1, 2), r, np.int16) for r in range(ronde.size())])
+    np.testing.assert_array_equal(result, expected)
+    assert result.flags.writeable
+
+
+def case_allgather_takes_empty_parts():
+    part = np.empty((0 if ronde.rank() == 0 else 2, 3), np.float32)
+    assert ronde.allgather(part).shape == (2 * (ronde.size() - 1), 3)
+    assert ronde.allgather(np.empty((0, 3), np.float32)).shape == (0, 3)
+
+
+def case_broadcast_gives_the_roots_array():
+    for root in range(ronde.size()):
+        array = mine((3, 2), "float64")
+        result = ronde.broadcast(array, root)
+        np.testing.assert_array_equal(result, of_rank(root, (3, 2), "float64"))
+        np.testing.assert_array_equal(array, mine((3, 2), "float64"))
+        ronde.broadcast(array, root, out=array)
+        np.testing.assert_array_equal(array, of_rank(root, (3, 2), "float64"))
+
+
+def case_reduce_scatter_gives_the_first_ranks_one_row_more():
+    rows = 2 * ronde.size() + 1
+    result = ronde.reduce_scatter(mine((rows, 3), "float32"), op=ronde.Sum)
+    total = sum(of_all((rows, 3), "float32"))
+    starts = [2 * r + min(r, 1) for r in range(ronde.size() + 1)]
+    begin, end = starts[ronde.rank()], starts[ronde.rank() + 1]
+    np.testing.assert_array_equal(result, total[begin:end])
+
+
+def case_alltoall_sends_uneven_rows():
+    size, rank = ronde.size(), ronde.rank()
+    splits = [(rank + r) % 3 for r in range(size)]
+    rows = np.concatenate([np.full((n, 2), 10 * rank + r, np.int32) for r, n in enumerate(splits)])
+    result, counts = ronde.alltoall(rows, splits)
+    assert counts == [(r + rank) % 3 for r in range(size)]
+    expected = [np.full((n, 2), 10 * r + rank, np.int32) for r, n in enumerate(counts)]
+    np.testing.assert_array_equal(result, np.concatenate(expected))
+
+
+def case_alltoall_is_even_without_splits():
+    size, rank = ronde.size(), ronde.rank()
+    result, counts = ronde.alltoall(np.arange(2 * size) + 100 * rank)
+    assert counts == [2] * size
+    expected = [[100 * r + 2 * rank, 100 * r + 2 * rank + 1] for r in range(size)]
+    np.testing.assert_array_equal(result, np.ravel(expected))
+
+
+def case_reduce_and_gather_give_the_root_alone():
+    root = ronde.size() - 1
+    total = ronde.reduce(mine((4,), "int64"), root, op=ronde.Sum)
+    parts = ronde.gather(mine((ronde.rank() + 1, 2), "float32"), root)
+    if ronde.rank() != root:
+        assert total is None
+        assert parts is None
+        return
+    np.testing.assert_array_equal(total, sum(of_all((4,), "int64")))
+    expected = [of_rank(r, (r + 1, 2), "float32") for r in range(ronde.size())]
+    np.testing.assert_array_equal(parts, np.concatenate(expected))
+
+
+def case_scatter_hands_out_the_roots_parts():
+    whole = np.arange(6 * ronde.size(), dtype=np.float32).reshape(-1, 3)
+    out = np.zeros((2, 3), np.float32)
+    result = ronde.scatter(whole if ronde.rank() == 0 else None, out, 0)
+    assert result is out
+    np.testing.assert_array_equal(out, whole[2 * ronde.rank() : 2 * ronde.rank() + 2])
+
+
+def case_messages_reach_the_rank_and_tag_they_are_for():
+    size, rank = ronde.size(), ronde.rank()
+    after, before = (rank + 1) % size, (rank - 1) % size
+    first = ronde.send_async(np.full(3, rank, np.int32), after, tag=1)
+    second = ronde.send_async(np.full(2, 10 + rank, np.int32), after, tag=2)
+    late, source = ronde.recv(np.empty(2, np.int32), before, tag=2)
+    assert late.tolist() == [10 + before] * 2
+    assert source == before
+    early, source = ronde.recv(np.empty(3, np.int32), ronde.ANY_SOURCE, tag=1)
+    assert early.tolist() == [before] * 3
+    assert source == before
+    first.wait()
+    second.wait()
+
+
+def case_objects_travel():
+    everything = ronde.allgather_object({"rank": ronde.rank(), "text": "x" * ronde.rank()})
+    assert [o["rank"] for o in everything] == list(range(ronde.size()))
+    given = {"from": ronde.rank()}
+    assert ronde.broadcast_object(given, 1)["from"] == 1
+
+
+def case_join_returns_the_last_rank_everywhere():
+    for n in range(ronde.rank()):
+        result = ronde.allreduce(np.ones(3), f"uneven{n}", ronde.Sum)
+        assert result.tolist() == [float(ronde.size() - 1 - n)] * 3
+    last = ronde.join()
+    assert ronde.allgather_object(last) == [last] * ronde.size()
+
+
+def case_a_process_set_reduces_among_its_ranks():
+    # Neither all ranks (that set exists) nor an unbroken run of them where there are three.
+    members = [0, 2] if ronde.size() > 2 else [1]
+    chosen = ronde.add_process_set(members)
+    assert chosen.size() == len(members)
+    assert chosen.included() == (ronde.rank() in members)
+    if chosen.included():
+        assert chosen.rank() == members.index(ronde.rank())
+        total = ronde.allreduce(np.ones(4), op=ronde.Sum, process_set=chosen)
+        assert total.tolist() == [float(len(members))] * 4
+    assert ronde.remove_process_set(chosen)
+    assert chosen.process_set_id is None
+    assert not ronde.remove_process_set(chosen)
+    with pytest.raises(ronde.InvalidArgumentError, match="not registered"):
+        ronde.allreduce(np.ones(1), process_set=chosen)
+
+
+def case_an_equal_process_set_is_refused():
+    with pytest.raises(ValueError):  # noqa: PT011
+        ronde.add_process_set(list(range(ronde.size())))
+
+
+def case_a_mismatch_is_the_same_error_everywhere_and_the_job_goes_on():
+    shape = (2, 3) if ronde.rank() == 0 else (2, 4)
+    with pytest.raises(ronde.MismatchError) as caught:
+        ronde.allreduce(np.ones(shape), "shapes")
+    text = str(caught.value)
+    assert "[2, 3]" in text
+    assert "[2, 4]" in text
+    assert "numpy_cases.py:" in text
+    assert ronde.allgather_object(text) == [text] * ronde.size()
+    assert ronde.allreduce(np.ones(2), "shapes", ronde.Sum).tolist() == [ronde.size()] * 2
+
+
+def case_mismatched_types_and_operations_are_errors():
+    with pytest.raises(ronde.MismatchError, match="float32"):
+        ronde.allreduce(np.ones(2, "float32" if ronde.rank() else "float64"), "types")
+    with pytest.raises(ronde.MismatchError):
+        ronde.allreduce(np.ones(2), "ops", ronde.Sum if ronde.rank() else ronde.Max)
+    with pytest.raises(ronde.MismatchError):
+        ronde.broadcast(np.ones(2), min(ronde.rank(), 1), "roots")
+
+
+def case_a_name_in_flight_cannot_be_used_again():
+    if ronde.rank() == 0:
+        first = ronde.allreduce_async(np.ones(2), "twice")
+        with pytest.raises(ValueError, match="twice"):
+            ronde.allreduce(np.ones(2), "twice")
+        ronde.barrier()
+        with pytest.raises(ronde.Error):
+            first.wait()
+    else:
+        ronde.barrier()  # the others submit it only now, so that it was in flight
+        with pytest.raises(ronde.Error, match="twice"):
+            ronde.allreduce(np.ones(2), "twice")
+    ronde.barrier()
+
+
+def case_wrong_arguments_are_errors_before_anything_is_sent():
+    bad = [
+        np.ones(2, complex),
+        np.ones(2, ">f4"),
+        np.array(["text"]),
+        np.ones(2, np.uint32),
+    ]
+    for array in bad:
+        with pytest.raises(ronde.InvalidArgumentError, match="not supported; allowed"):
+            ronde.allreduce(array)
+    with pytest.raises(ronde.InvalidArgumentError, match="1024"):
+        ronde.allreduce(np.ones(1), "n" * 1025)
+    with pytest.raises(ronde.InvalidArgumentError):
+        ronde.broadcast(np.ones(1), ronde.size())
+    with pytest.raises(ronde.InvalidArgumentError):
+        ronde.alltoall(np.ones(3), [1] * (ronde.size() + 1))
+    with pytest.raises(ronde.InvalidArgumentError):
+        ronde.allreduce(np.ones(2), op=ronde.BitOr)
+    with pytest.raises(ronde.InvalidArgumentError, match="no tensors"):
+        ronde.grouped_allreduce([])
+    ronde.barrier()
+
+
+def case_a_wait_ends_at_its_timeout_and_can_be_taken_up_again():
+    if ronde.rank() == 0:
+        handle = ronde.allreduce_async(np.ones(3), "late", ronde.Sum)
+        with pytest.raises(TimeoutError):
+            handle.wait(timeout=0.05)
+        ronde.send(np.zeros(1, np.uint8), 1, tag=7)
+        assert handle.wait().tolist() == [ronde.size()] * 3
+        return
+    if ronde.rank() == 1:
+        ronde.recv(np.zeros(1, np.uint8), 0, tag=7)
+    ronde.allreduce(np.ones(3), "late", ronde.Sum)
+
+
+def case_init_twice_and_after_shutdown_works():
+    ronde.init()
+    for _ in range(3):
+        ronde.shutdown()
+        ronde.shutdown()
+        assert not ronde.is_initialized()
+        with pytest.raises(ronde.NotInitializedError, match="init"):
+            ronde.allreduce(np.ones(1))
+        ronde.init()
+        assert ronde.allreduce(np.ones(1), op=ronde.Sum)[0] == ronde.size()

@@ -1,0 +1,33 @@
+"""Runs every function `case_*` of a file, in order, as one rank of a job.
+
+usage: run_cases.py FILE FOLDER; appends [name, traceback or ""] to FOLDER/<rank>.jsonl.
+"""
+
+import json
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+import ronde
+
+
+def main(file, folder):
+    cases = {k: v for k, v in runpy.run_path(file).items() if k.startswith("case_")}
+    ronde.init()
+    failed = False
+    with (Path(folder) / f"{ronde.rank()}.jsonl").open("a") as results:
+        for name, case in cases.items():
+            problem = ""
+            try:
+                case()
+            except BaseException:
+                problem = traceback.format_exc()
+                failed = True
+            print(json.dumps([name, problem]), file=results, flush=True)
+    ronde.shutdown()
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,28 @@
+#include "bindings/runtime/process_sets.h"
+
+#include <doctest/doctest.h>
+
+namespace ronde {
+
+TEST_CASE("ProcessSets: the global set is there from the start and ids are not used twice") {
+  ProcessSets sets(3);
+  CHECK(*sets.ranks(kGlobalSet) == std::vector<int>{0, 1, 2});
+  CHECK(sets.add({0, 2}) == 1);
+  sets.remove(1);
+  CHECK_FALSE(sets.ranks(1).ok());
+  sets.skip();
+  CHECK(sets.next() == 3);
+  CHECK(sets.add({0, 2}) == 3);
+  CHECK(sets.ids() == std::vector<SetId>{0, 3});
+}
+
+TEST_CASE("ProcessSets: ranks that cannot be a set are named") {
+  ProcessSets sets(3);
+  CHECK(sets.check_new({0, 1}).ok());
+  CHECK_FALSE(sets.check_new({}).ok());
+  CHECK(sets.check_new({1, 3}).message().find("rank 3") != std::string::npos);
+  CHECK(sets.check_new({1, 1}).message().find("twice") != std::string::npos);
+  CHECK(sets.check_new({0, 1, 2}).message().find("process set 0") != std::string::npos);
+}
+
+}  // namespace ronde

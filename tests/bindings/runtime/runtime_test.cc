@@ -1,0 +1,187 @@
+// Whole jobs of real processes, through the runtime alone.
+#include "bindings/runtime/runtime.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "tests/backends/net/processes.h"
+
+/// In a child process: ends it with a text that says what went wrong.
+#define EXPECT(condition)                                                                 \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      std::fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #condition); \
+      return 1;                                                                           \
+    }                                                                                     \
+  } while (false)
+
+namespace ronde {
+namespace {
+
+using net::rank_config;
+using net::run_ranks;
+using net::unique_job_id;
+
+Submission sum_of(const std::string& name, std::vector<float>& values) {
+  Submission submission;
+  submission.request.name = name;
+  submission.request.tensors = {{DType::kFloat32, {static_cast<std::int64_t>(values.size())}}};
+  submission.inputs = {values.data()};
+  submission.outputs = {values.data()};
+  return submission;
+}
+
+Status sum(Runtime& runtime, SetId set, const std::string& name, std::vector<float>& values) {
+  const auto done = runtime.run(set, sum_of(name, values));
+  return done.ok() ? (*done)->status() : done.status();
+}
+
+/// Runs `body` as every rank of a job; all must return 0, but for `victim`, which must be killed.
+void run_job(int size, const std::function<int(Runtime&, int)>& body, int victim = -1) {
+  const std::string job = unique_job_id();
+  const auto codes = run_ranks(size, [&](int rank) {
+    auto runtime = Runtime::create(rank_config(job, rank, size));
+    if (!runtime.ok()) std::fprintf(stderr, "%s\n", runtime.status().to_string().c_str());
+    EXPECT(runtime.ok());
+    return body(**runtime, rank);
+  });
+  for (int rank = 0; rank < size; ++rank) {
+    CHECK(codes[static_cast<std::size_t>(rank)] == (rank == victim ? -SIGKILL : 0));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Runtime: sums of all sizes are right at 1 to 4 processes") {
+  for (const int size : {1, 2, 3, 4}) {
+    run_job(size, [&](Runtime& runtime, int rank) {
+      for (const std::size_t count : {1UL, 1000UL, 1000003UL}) {
+        for (int i = 0; i < 20; ++i) {
+          std::vector<float> values(count, static_cast<float>(rank + i));
+          EXPECT(sum(runtime, kGlobalSet, "w" + std::to_string(count), values).ok());
+          const auto expected = static_cast<float>(size * i + size * (size - 1) / 2);
+          EXPECT(values.front() == expected && values.back() == expected);
+        }
+      }
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("Runtime: init, shutdown and init again work in one process") {
+  const std::string job = unique_job_id();
+  const auto codes = run_ranks(2, [&](int rank) {
+    for (int i = 0; i < 5; ++i) {
+      auto runtime = Runtime::create(rank_config(job + "-" + std::to_string(i), rank, 2));
+      EXPECT(runtime.ok());
+      std::vector<float> values = {1.0F};
+      EXPECT(sum(**runtime, kGlobalSet, "w", values).ok());
+      (*runtime)->shutdown();
+      (*runtime)->shutdown();
+      EXPECT(sum(**runtime, kGlobalSet, "w", values).code() == Code::kNotInitialized);
+    }
+    return 0;
+  });
+  for (const int code : codes) CHECK(code == 0);
+}
+
+TEST_CASE("Runtime: process sets are made, used, overlap and are removed") {
+  run_job(3, [](Runtime& runtime, int rank) {
+    const auto low = runtime.add_process_set({1, 0});
+    const auto high = runtime.add_process_set({1, 2});
+    if (!low.ok()) std::fprintf(stderr, "%s\n", low.status().to_string().c_str());
+    if (!high.ok()) std::fprintf(stderr, "%s\n", high.status().to_string().c_str());
+    EXPECT(low.ok() && high.ok());
+    std::vector<float> values = {1.0F};
+    if (rank <= 1) EXPECT(sum(runtime, *low, "w", values).ok());
+    if (rank >= 1) EXPECT(sum(runtime, *high, "w", values).ok());
+    EXPECT(values[0] == (rank == 0 ? 2.0F : 3.0F));
+    EXPECT(runtime.add_process_set({0, 1}).status().code() == Code::kInvalidArgument);
+    if (rank == 2) {
+      EXPECT(sum(runtime, *low, "w", values).code() == Code::kNotInitialized);
+    }
+    EXPECT(runtime.remove_process_set(*low).ok());
+    EXPECT(!runtime.remove_process_set(*low).ok());
+    EXPECT(runtime.process_sets().size() == 2);
+    return 0;
+  });
+}
+
+TEST_CASE("Runtime: ranks that ask for different process sets all get the same error") {
+  run_job(2, [](Runtime& runtime, int rank) {
+    const auto set = runtime.add_process_set({rank});
+    EXPECT(set.status().code() == Code::kMismatch);
+    std::vector<float> values = {1.0F};
+    EXPECT(sum(runtime, kGlobalSet, "after", values).ok());
+    return 0;
+  });
+}
+
+TEST_CASE("Runtime: raw groups sum without names") {
+  run_job(2, [](Runtime& runtime, int rank) {
+    auto group = runtime.open_group({0, 1});
+    EXPECT(group.ok());
+    std::vector<float> values = {static_cast<float>(rank + 1)};
+    Bundle bundle;
+    bundle.kind = Collective::kAllreduce;
+    BundleTensor& tensor = bundle.tensors.emplace_back();
+    tensor.in = values.data();
+    tensor.out = values.data();
+    tensor.shape = {1};
+    EXPECT((*group)->run(bundle).ok());
+    EXPECT(values[0] == 3.0F);
+    EXPECT(!(*group)->last_path().empty());
+    return 0;
+  });
+}
+
+TEST_CASE("Runtime: a killed rank is named on all survivors") {
+  constexpr int kVictim = 1;
+  const auto body = [](Runtime& runtime, int rank) {
+    std::vector<float> values = {1.0F};
+    EXPECT(sum(runtime, kGlobalSet, "before", values).ok());
+    if (rank == kVictim) ::kill(::getpid(), SIGKILL);
+    const Status status = sum(runtime, kGlobalSet, "after", values);
+    EXPECT(status.code() == Code::kRankFailure);
+    EXPECT(status.failed_rank().has_value() && status.failed_rank()->rank == kVictim);
+    return 0;
+  };
+  run_job(3, body, kVictim);
+}
+
+TEST_CASE("Runtime: a missing rank is named when the start timeout passes") {
+  const std::string job = unique_job_id();
+  const auto codes = run_ranks(2, [&](int rank) {
+    Config config = rank_config(job, rank, 3);
+    config.start_timeout = std::chrono::milliseconds(500);
+    const auto runtime = Runtime::create(config);
+    EXPECT(runtime.status().code() == Code::kTimeout);
+    EXPECT(runtime.status().message().find('2') != std::string::npos);
+    return 0;
+  });
+  for (const int code : codes) CHECK(code == 0);
+}
+
+TEST_CASE("Runtime: wrong roots, devices and counts are refused before anything is sent") {
+  run_job(1, [](Runtime& runtime, int rank) {
+    std::vector<float> values = {1.0F};
+    Submission root = sum_of("w", values);
+    root.request.kind = Collective::kBroadcast;
+    root.request.root = 5;
+    EXPECT(runtime.submit(kGlobalSet, root).status().code() == Code::kInvalidArgument);
+    Submission device = sum_of("w", values);
+    device.request.device.kind = DeviceKind::kCuda;
+    EXPECT(runtime.submit(kGlobalSet, device).status().code() == Code::kUnsupported);
+    Submission count = sum_of("w", values);
+    count.outputs.clear();
+    EXPECT(runtime.submit(kGlobalSet, count).status().code() == Code::kInvalidArgument);
+    EXPECT(runtime.submit(7, sum_of("w", values)).status().code() == Code::kNotInitialized);
+    return 0;
+  });
+}
+
+}  // namespace ronde

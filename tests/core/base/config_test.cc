@@ -1,0 +1,76 @@
+#include "core/base/config.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+namespace ronde {
+namespace {
+
+Environment environment_of(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
+    const auto found = values.find(name);
+    if (found == values.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("config: nothing set is a job of one rank with the documented defaults") {
+  const auto config = config_from(environment_of({}));
+  REQUIRE(config.ok());
+  CHECK(config->size == 1);
+  CHECK(config->fusion_threshold_bytes == (std::size_t{128} << 20));
+}
+
+TEST_CASE("config: a value that does not parse names variable, value and what is allowed") {
+  const auto config = config_from(environment_of({{"RONDE_FUSION_THRESHOLD", "lots"}}));
+  const std::string message = config.status().message();
+  CHECK(config.status().code() == Code::kInvalidArgument);
+  CHECK(message.find("RONDE_FUSION_THRESHOLD=\"lots\"") != std::string::npos);
+  CHECK(message.find("64K") != std::string::npos);
+}
+
+TEST_CASE("config: a HOROVOD name is honoured where the RONDE one is unset") {
+  CHECK(config_from(environment_of({{"HOROVOD_CACHE_CAPACITY", "7"}}))->cache_capacity == 7);
+  CHECK(
+      config_from(environment_of({{"HOROVOD_CACHE_CAPACITY", "7"}, {"RONDE_CACHE_CAPACITY", "9"}}))
+          ->cache_capacity == 9);
+  const auto bad = config_from(environment_of({{"HOROVOD_CACHE_CAPACITY", "x"}}));
+  CHECK(bad.status().message().find("HOROVOD_CACHE_CAPACITY") != std::string::npos);
+}
+
+TEST_CASE("config: the job is read from mpirun's and torchrun's variables") {
+  const auto mpi =
+      config_from(environment_of({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "3"}}));
+  CHECK(mpi->rank == 2);
+  CHECK(mpi->size == 3);
+  const auto torch =
+      config_from(environment_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}}));
+  CHECK(torch->rank == 1);
+  CHECK(torch->job_id.find("29500") != std::string::npos);
+}
+
+TEST_CASE("config: a rank beyond the size is an error") {
+  const auto config = config_from(environment_of({{"RONDE_RANK", "4"}, {"RONDE_SIZE", "4"}}));
+  CHECK(config.status().message().find("0 to 3") != std::string::npos);
+  CHECK_FALSE(config_from(environment_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}})).ok());
+}
+
+TEST_CASE("config: every setting writes back what it read") {
+  Config config;
+  REQUIRE(set_setting(config, "RONDE_FUSION_THRESHOLD", "16M").ok());
+  CHECK(setting_value(config, "RONDE_FUSION_THRESHOLD") == "16777216");
+  REQUIRE(set_setting(config, "RONDE_LOG_LEVEL", "debug").ok());
+  CHECK(setting_value(config, "RONDE_LOG_LEVEL") == "debug");
+  CHECK_FALSE(set_setting(config, "RONDE_BACKEND", "carrier-pigeon").ok());
+  for (const SettingInfo& info : setting_infos()) {
+    CHECK_FALSE(info.meaning.empty());
+    const std::string value = setting_value(Config{}, info.name);
+    Config copy;
+    if (!value.empty() && value != "-1") CHECK(set_setting(copy, info.name, value).ok());
+  }
+}
+
+}  // namespace ronde

@@ -1,0 +1,36 @@
+#include "core/base/dtype.h"
+
+#include <doctest/doctest.h>
+
+namespace ronde {
+
+TEST_CASE("dtype: every name parses back to its value") {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    CHECK(parse_dtype(to_string(dtype)).value() == dtype);
+    CHECK(size_of(dtype) > 0);
+  }
+  for (int i = 0; i < kReduceOpCount; ++i) {
+    const auto op = static_cast<ReduceOp>(i);
+    CHECK(parse_reduce_op(to_string(op)).value() == op);
+  }
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto kind = static_cast<Collective>(i);
+    CHECK(parse_collective(to_string(kind)).value() == kind);
+  }
+}
+
+TEST_CASE("dtype: an unknown name is an error that lists what is allowed") {
+  const auto result = parse_dtype("float8");
+  CHECK(result.status().code() == Code::kInvalidArgument);
+  CHECK(result.status().message().find("\"float8\"") != std::string::npos);
+  CHECK(result.status().message().find("bfloat16") != std::string::npos);
+}
+
+TEST_CASE("dtype: bitwise operations are defined on integers and bool only") {
+  CHECK(is_defined(ReduceOp::kBitAnd, DType::kInt32));
+  CHECK(is_defined(ReduceOp::kBitXor, DType::kBool));
+  CHECK_FALSE(is_defined(ReduceOp::kBitOr, DType::kFloat16));
+}
+
+}  // namespace ronde

@@ -1,0 +1,347 @@
+// The engine with real threads: ranks of one process over the local channel.
+#include "core/engine/engine.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "backends/local/factory.h"
+#include "backends/local/hub.h"
+#include "core/base/bytes.h"
+#include "tests/core/engine/thread_executor.h"
+#include "tests/support/run_ranks.h"
+
+namespace ronde {
+namespace {
+
+using test::MeetingPlace;
+using test::run_ranks;
+using test::ThreadExecutor;
+
+/// What the ranks of one test share.
+struct Job {
+  explicit Job(int ranks, std::vector<int> hosts = {})
+      : size(ranks),
+        hub(create_local_hub(ranks, hosts)),
+        everyone(static_cast<std::size_t>(ranks)) {
+    std::iota(everyone.begin(), everyone.end(), 0);
+    global = std::make_shared<MeetingPlace>(ranks);
+  }
+  int size;
+  std::shared_ptr<LocalHub> hub;
+  std::vector<int> everyone;
+  std::shared_ptr<MeetingPlace> global;
+};
+
+/// One rank: channel, engine and the global set.
+struct Rank {
+  Rank(const Job& job, int rank, std::size_t inline_bytes = 1 << 16)
+      : channel(create_local_channel(job.hub, rank)) {
+    EngineOptions options;
+    options.channel = channel.get();
+    options.abort = abort;
+    options.fusion_threshold_bytes = 1 << 20;
+    options.inline_bytes = inline_bytes;
+    options.cache_capacity = 64;
+    options.stall_warning = std::chrono::seconds(60);
+    engine = std::make_unique<Engine>(options);
+    engine->add_lane(kGlobalSet, job.everyone, std::make_unique<ThreadExecutor>(job.global));
+  }
+  ~Rank() {
+    engine->leave(now() + std::chrono::seconds(20));
+    engine.reset();
+    channel->close();
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
+  std::unique_ptr<ControlChannel> channel;
+  std::unique_ptr<Engine> engine;
+};
+
+Submission sum_of(const std::string& name, std::vector<float>& values) {
+  Submission submission;
+  submission.request.name = name;
+  submission.request.tensors = {{DType::kFloat32, {static_cast<std::int64_t>(values.size())}}};
+  submission.inputs = {values.data()};
+  submission.outputs = {values.data()};
+  return submission;
+}
+
+/// Submits and waits; the status of either.
+Status run(Engine& engine, SetId set, Submission submission) {
+  submission.caller_waits = true;
+  RONDE_ASSIGN_OR_RETURN(const auto operation, engine.submit(set, std::move(submission)));
+  return engine.wait(operation, {});
+}
+
+std::string name_of(int i) { return "t" + std::to_string(i); }
+
+}  // namespace
+
+TEST_CASE("Engine: blocking sums are right, again and again, at 1 to 5 ranks") {
+  for (const int size : {1, 2, 3, 5}) {
+    Job job(size);
+    run_ranks(size, [&](int r) {
+      Rank rank(job, r);
+      for (int i = 0; i < 50; ++i) {
+        std::vector<float> values = {static_cast<float>(r + i), 1.0F};
+        REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
+        CHECK(values[0] == static_cast<float>(size * i + size * (size - 1) / 2));
+        CHECK(values[1] == static_cast<float>(size));
+      }
+    });
+  }
+}
+
+TEST_CASE("Engine: tensors submitted in another order on each rank all arrive") {
+  constexpr int kRanks = 4;
+  constexpr int kTensors = 40;
+  Job job(kRanks, {0, 0, 1, 1});
+  run_ranks(kRanks, [&](int r) {
+    Rank rank(job, r);
+    std::mt19937 random(static_cast<unsigned>(r));
+    for (int step = 0; step < 3; ++step) {
+      std::vector<std::vector<float>> data;
+      for (int i = 0; i < kTensors; ++i) data.push_back({static_cast<float>(r * i)});
+      std::vector<int> order(kTensors);
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), random);
+      std::vector<OperationPtr> operations;
+      for (const int i : order) {
+        auto submitted =
+            rank.engine->submit(kGlobalSet, sum_of(name_of(i), data[static_cast<std::size_t>(i)]));
+        REQUIRE(submitted.ok());
+        operations.push_back(*submitted);
+      }
+      for (const OperationPtr& operation : operations) {
+        REQUIRE(rank.engine->wait(operation, {}).ok());
+      }
+      for (int i = 0; i < kTensors; ++i) {
+        CHECK(data[static_cast<std::size_t>(i)][0] == static_cast<float>(6 * i));
+      }
+    }
+  });
+}
+
+TEST_CASE("Engine: asynchronous work progresses while nobody waits") {
+  Job job(2);
+  run_ranks(2, [&](int r) {
+    Rank rank(job, r);
+    std::vector<float> values = {1.0F};
+    auto submitted = rank.engine->submit(kGlobalSet, sum_of("w", values));
+    REQUIRE(submitted.ok());
+    while (!(*submitted)->done()) std::this_thread::yield();
+    CHECK(values[0] == 2.0F);
+  });
+}
+
+TEST_CASE("Engine: bundles over the inline limit run in the lane's thread, in order") {
+  Job job(2);
+  run_ranks(2, [&](int r) {
+    Rank rank(job, r, 8);
+    std::vector<float> large(1000, 1.0F);
+    std::vector<float> small = {1.0F};
+    auto first = rank.engine->submit(kGlobalSet, sum_of("large", large));
+    auto second = rank.engine->submit(kGlobalSet, sum_of("small", small));
+    REQUIRE(rank.engine->wait(*first, {}).ok());
+    REQUIRE(rank.engine->wait(*second, {}).ok());
+    CHECK(large[999] == 2.0F);
+    CHECK(small[0] == 2.0F);
+  });
+}
+
+TEST_CASE("Engine: sets in a cycle, submitted in different orders, finish") {
+  Job job(3);
+  const std::vector<std::vector<int>> sets = {{0, 1}, {1, 2}, {0, 2}};
+  std::vector<std::shared_ptr<MeetingPlace>> places;
+  for (int i = 0; i < 3; ++i) places.push_back(std::make_shared<MeetingPlace>(2));
+  run_ranks(3, [&](int r) {
+    Rank rank(job, r);
+    std::vector<int> mine;
+    for (int s = 0; s < 3; ++s) {
+      const auto index = static_cast<std::size_t>(s);
+      if (std::find(sets[index].begin(), sets[index].end(), r) == sets[index].end()) continue;
+      mine.push_back(s);
+      rank.engine->add_lane(s + 1, sets[index], std::make_unique<ThreadExecutor>(places[index]));
+    }
+    if (r != 0) std::swap(mine[0], mine[1]);
+    for (int step = 0; step < 50; ++step) {
+      std::vector<float> a = {1.0F};
+      std::vector<float> b = {1.0F};
+      auto first = rank.engine->submit(mine[0] + 1, sum_of("w", a));
+      auto second = rank.engine->submit(mine[1] + 1, sum_of("w", b));
+      REQUIRE(rank.engine->wait(*first, {}).ok());
+      REQUIRE(rank.engine->wait(*second, {}).ok());
+      CHECK(a[0] + b[0] == 4.0F);
+    }
+  });
+}
+
+TEST_CASE("Engine: several threads of a rank may wait at once") {
+  Job job(2);
+  run_ranks(2, [&](int r) {
+    Rank rank(job, r);
+    std::vector<std::thread> threads;
+    std::atomic<int> good{0};
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 20; ++i) {
+          std::vector<float> values = {1.0F};
+          const Status status =
+              run(*rank.engine, kGlobalSet, sum_of(name_of(t) + "." + name_of(i), values));
+          if (status.ok() && values[0] == 2.0F) ++good;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(good == 80);
+  });
+}
+
+TEST_CASE("Engine: a mismatch is the same error on all ranks and the job goes on") {
+  Job job(3);
+  std::vector<std::string> messages(3);
+  run_ranks(3, [&](int r) {
+    Rank rank(job, r);
+    std::vector<float> values(r == 1 ? 3 : 2, 1.0F);
+    const Status status = run(*rank.engine, kGlobalSet, sum_of("w", values));
+    CHECK(status.code() == Code::kMismatch);
+    messages[static_cast<std::size_t>(r)] = status.message();
+    std::vector<float> good = {1.0F};
+    CHECK(run(*rank.engine, kGlobalSet, sum_of("w2", good)).ok());
+    CHECK(good[0] == 3.0F);
+  });
+  CHECK(messages[0] == messages[1]);
+  CHECK(messages[0] == messages[2]);
+  CHECK(messages[0].find("[3]") != std::string::npos);
+  CHECK(messages[0].find("[2]") != std::string::npos);
+}
+
+TEST_CASE("Engine: a rank that has joined takes part with zeros until all have joined") {
+  Job job(3);
+  run_ranks(3, [&](int r) {
+    Rank rank(job, r);
+    for (int i = 0; i < r; ++i) {  // rank r has r batches
+      std::vector<float> values = {1.0F};
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of(name_of(i), values)).ok());
+      CHECK(values[0] == static_cast<float>(2 - i));
+    }
+    Submission join;
+    join.request.kind = Collective::kJoin;
+    auto joined = rank.engine->submit(kGlobalSet, std::move(join));
+    REQUIRE(rank.engine->wait(*joined, {}).ok());
+    CHECK((*joined)->last_joined() == 2);
+  });
+}
+
+TEST_CASE("Engine: a death fails pending and later operations, naming the rank") {
+  Job job(3);
+  run_ranks(3, [&](int r) {
+    Rank rank(job, r);
+    std::vector<float> values = {1.0F};
+    REQUIRE(run(*rank.engine, kGlobalSet, sum_of("before", values)).ok());
+    if (r == 2) {
+      job.hub->kill(2);
+      return;
+    }
+    const Status pending = run(*rank.engine, kGlobalSet, sum_of("w", values));
+    CHECK(pending.code() == Code::kRankFailure);
+    CHECK(pending.failed_rank()->rank == 2);
+    CHECK(run(*rank.engine, kGlobalSet, sum_of("later", values)).code() == Code::kRankFailure);
+  });
+}
+
+TEST_CASE("Engine: who leaves early fails what the others still wait for, naming it") {
+  Job job(2);
+  run_ranks(2, [&](int r) {
+    Rank rank(job, r);
+    std::vector<float> values = {1.0F};
+    REQUIRE(run(*rank.engine, kGlobalSet, sum_of("both", values)).ok());
+    if (r == 1) return;
+    const Status status = run(*rank.engine, kGlobalSet, sum_of("alone", values));
+    CHECK(status.code() == Code::kRankFailure);
+    CHECK(status.message().find("rank 1 has left") != std::string::npos);
+  });
+}
+
+TEST_CASE("Engine: a wait ends at its deadline and by its interrupt check, the operation goes on") {
+  Job job(2);
+  run_ranks(2, [&](int r) {
+    Rank rank(job, r);
+    std::vector<float> values = {1.0F};
+    std::vector<float> token = {0.0F};
+    if (r == 0) {
+      auto submitted = rank.engine->submit(kGlobalSet, sum_of("w", values));
+      WaitOptions deadline;
+      deadline.deadline = now() + std::chrono::milliseconds(20);
+      CHECK(rank.engine->wait(*submitted, deadline).code() == Code::kTimeout);
+      WaitOptions interrupt;
+      interrupt.interrupt = [] { return Status(Code::kInterrupted, "Ctrl-C"); };
+      CHECK(rank.engine->wait(*submitted, interrupt).message() == "Ctrl-C");
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
+      CHECK(rank.engine->wait(*submitted, {}).ok());
+      CHECK(values[0] == 2.0F);
+    } else {
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
+    }
+  });
+}
+
+TEST_CASE("Engine: a failure that one rank meets reaches all ranks") {
+  Job job(3);
+  run_ranks(3, [&](int r) {
+    Rank rank(job, r);
+    std::vector<float> values = {1.0F};
+    REQUIRE(run(*rank.engine, kGlobalSet, sum_of("before", values)).ok());
+    if (r == 1) rank.engine->fail(Status(Code::kUnavailable, "the data plane broke"));
+    const Status status = run(*rank.engine, kGlobalSet, sum_of("w", values));
+    CHECK(status.code() == Code::kUnavailable);
+    CHECK(status.message() == "the data plane broke");
+  });
+}
+
+TEST_CASE("Engine: messages and exchanges go between any two ranks") {
+  Job job(3);
+  run_ranks(3, [&](int r) {
+    Rank rank(job, r);
+    const std::string text = "from " + std::to_string(r);
+    std::string buffer(6, ' ');
+    Message message;
+    auto sent = rank.engine->send((r + 1) % 3, 5, as_bytes(text));
+    auto received = rank.engine->recv(
+        kAnySource, 5, {reinterpret_cast<std::byte*>(buffer.data()), buffer.size()}, &message);
+    REQUIRE(rank.engine->wait(*sent, {}).ok());
+    REQUIRE(rank.engine->wait(*received, {}).ok());
+    CHECK(buffer == "from " + std::to_string((r + 2) % 3));
+    CHECK(message.source == (r + 2) % 3);
+    const auto values = rank.engine->exchange(99, 0, job.everyone, text, {});
+    INFO(values.status().to_string());
+    REQUIRE(values.ok());
+    CHECK((*values)[2] == "from 2");
+  });
+}
+
+TEST_CASE("Engine: an exchange whose partner never comes names it") {
+  Job job(2);
+  run_ranks(2, [&](int r) {
+    Rank rank(job, r);
+    if (r == 0) {
+      WaitOptions options;
+      options.deadline = now() + std::chrono::milliseconds(30);
+      const auto values = rank.engine->exchange(7, 0, job.everyone, "", options);
+      CHECK(values.status().code() == Code::kTimeout);
+      CHECK(values.status().message().find("rank 1") != std::string::npos);
+    }
+    std::vector<float> token = {0.0F};
+    REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
+  });
+}
+
+}  // namespace ronde

@@ -1,0 +1,81 @@
+#include "core/engine/lane_worker.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace ronde {
+namespace {
+
+/// Notes in which thread each bundle (told by its root) ran, and waits while `hold` is set.
+class NotingExecutor final : public Executor {
+ public:
+  struct Notes {
+    std::atomic<bool> hold{false};
+    std::vector<std::pair<int, std::thread::id>> ran;
+  };
+  explicit NotingExecutor(Notes& notes) : notes_(notes) {}
+  Status execute(const Bundle& bundle, const AbortToken&) override {
+    while (notes_.hold) std::this_thread::yield();
+    notes_.ran.emplace_back(bundle.root, std::this_thread::get_id());
+    return {};
+  }
+
+ private:
+  Notes& notes_;
+};
+
+ReadyBundle numbered(int number) {
+  ReadyBundle ready;
+  ready.bundle.root = number;
+  Submission submission;
+  submission.request.tensors.resize(1);
+  ready.operations = {std::make_shared<Operation>(std::move(submission), 1)};
+  return ready;
+}
+
+}  // namespace
+
+TEST_CASE("LaneWorker: a bundle runs here where it may and nothing stands before it") {
+  NotingExecutor::Notes notes;
+  {
+    LaneWorker worker(std::make_unique<NotingExecutor>(notes), std::make_shared<AbortToken>(),
+                      [](const OperationPtr&, const Status&) {});
+    worker.run_or_queue(numbered(1), true);
+    worker.run_or_queue(numbered(2), false);
+  }
+  REQUIRE(notes.ran.size() == 2);
+  CHECK(notes.ran[0].second == std::this_thread::get_id());
+  CHECK(notes.ran[1].second != std::this_thread::get_id());
+}
+
+TEST_CASE("LaneWorker: order is kept, whichever thread executes") {
+  NotingExecutor::Notes notes;
+  {
+    LaneWorker worker(std::make_unique<NotingExecutor>(notes), std::make_shared<AbortToken>(),
+                      [](const OperationPtr&, const Status&) {});
+    notes.hold = true;
+    worker.run_or_queue(numbered(1), false);
+    worker.run_or_queue(numbered(2), true);  // must not overtake
+    CHECK(worker.busy());
+    notes.hold = false;
+  }
+  REQUIRE(notes.ran.size() == 2);
+  CHECK(notes.ran[0].first == 1);
+  CHECK(notes.ran[1].first == 2);
+}
+
+TEST_CASE("LaneWorker: aborted work ends with the abort's reason and is not executed") {
+  NotingExecutor::Notes notes;
+  auto abort = std::make_shared<AbortToken>();
+  abort->abort(Status(Code::kRankFailure, "rank 1 died"));
+  Status seen;
+  LaneWorker worker(std::make_unique<NotingExecutor>(notes), abort,
+                    [&](const OperationPtr&, const Status& status) { seen = status; });
+  worker.run_or_queue(numbered(1), true);
+  CHECK(seen.message() == "rank 1 died");
+  CHECK(notes.ran.empty());
+}
+
+}  // namespace ronde

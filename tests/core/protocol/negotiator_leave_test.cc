@@ -1,0 +1,63 @@
+#include <doctest/doctest.h>
+
+#include "tests/core/protocol/harness.h"
+
+namespace ronde {
+namespace {
+
+Request summed(const std::string& name) {
+  Request request;
+  request.name = name;
+  request.tensors = {{DType::kFloat32, {2}}};
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("Negotiator: once a rank has left, pending and later operations fail naming it") {
+  for (int leaver = 0; leaver < 5; ++leaver) {
+    TestJob job(5, 2);
+    const int waiting = (leaver + 1) % 5;
+    REQUIRE(job.at(waiting).submit(summed("w"), 9, {}).ok());
+    job.deliver();
+    job.at(leaver).leave({});
+    job.deliver();
+    const auto items = job.take(waiting);
+    REQUIRE(items.size() == 1);
+    CHECK(items[0].ticket == 9);
+    CHECK(items[0].status.code() == Code::kRankFailure);
+    CHECK(items[0].status.failed_rank()->rank == leaver);
+    for (int rank = 0; rank < 5; ++rank) {
+      CHECK(job.at(rank).closed());
+      CHECK(job.at(rank).submit(summed("v"), 1, {}).code() == Code::kRankFailure);
+      CHECK(job.at(rank).join(2, {}).code() == Code::kRankFailure);
+    }
+  }
+}
+
+TEST_CASE("Negotiator: what was complete before a rank left is agreed on all ranks") {
+  TestJob job(2);
+  REQUIRE(job.at(0).submit(summed("w"), 1, {}).ok());
+  REQUIRE(job.at(1).submit(summed("w"), 1, {}).ok());
+  job.at(1).leave({});
+  job.deliver();
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto items = job.take(rank);
+    REQUIRE(items.size() == 1);
+    CHECK(items[0].status.ok());
+  }
+}
+
+TEST_CASE("Negotiator: a join that waits fails when a rank leaves, and all may leave at once") {
+  TestJob job(3);
+  REQUIRE(job.at(0).join(4, {}).ok());
+  for (int rank = 0; rank < 3; ++rank) job.at(rank).leave({});
+  job.deliver();
+  const auto items = job.take(0);
+  REQUIRE(items.size() == 1);
+  CHECK(items[0].ticket == 4);
+  CHECK(items[0].status.code() == Code::kRankFailure);
+  for (int rank = 0; rank < 3; ++rank) CHECK(job.at(rank).closed());
+}
+
+}  // namespace ronde

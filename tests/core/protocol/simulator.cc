@@ -1,0 +1,222 @@
+#include "tests/core/protocol/simulator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ronde {
+namespace {
+
+std::string name_of(const Request& request) { return request.name.empty() ? "#" : request.name; }
+
+}  // namespace
+
+Simulator::Simulator(SimulatorOptions options)
+    : options_(std::move(options)), random_(options_.seed), ranks_(options_.members.size()) {
+  for (std::size_t member = 0; member < ranks_.size(); ++member) {
+    NegotiatorOptions negotiator;
+    negotiator.rank = options_.members[member];
+    negotiator.members = options_.members;
+    negotiator.hosts = options_.hosts;
+    negotiator.cache_capacity = options_.cache_capacity;
+    ranks_[member].negotiator = std::make_unique<Negotiator>(negotiator);
+  }
+}
+
+void Simulator::plan(std::size_t member, Action action) {
+  ranks_[member].plan.push_back(std::move(action));
+}
+
+std::size_t Simulator::pick(std::size_t below) {
+  return static_cast<std::size_t>(random_() % below);
+}
+
+bool Simulator::can_act(const Rank& rank) const {
+  if (rank.dead || rank.joined || rank.plan.empty()) return false;
+  const Request& next = rank.plan.front().request;
+  if (next.name.empty()) return true;
+  return std::none_of(rank.in_flight.begin(), rank.in_flight.end(), [&](const auto& entry) {
+    return entry.second.action.request.name == next.name;
+  });
+}
+
+bool Simulator::step() {
+  std::vector<std::size_t> actors;
+  for (std::size_t member = 0; member < ranks_.size(); ++member) {
+    if (can_act(ranks_[member])) actors.push_back(member);
+  }
+  std::vector<Link> links;
+  for (const auto& [link, frames] : links_) {
+    const bool alive = !ranks_[link.first].dead && !ranks_[link.second].dead;
+    if (alive && !frames.empty()) links.push_back(link);
+  }
+  if (actors.empty() && links.empty()) return false;
+  const std::size_t choice = pick(actors.size() + links.size());
+  if (choice < actors.size()) {
+    act(actors[choice]);
+  } else {
+    deliver(links[choice - actors.size()]);
+  }
+  return true;
+}
+
+void Simulator::run() {
+  while (step()) {
+  }
+}
+
+void Simulator::kill(std::size_t member) { ranks_[member].dead = true; }
+
+void Simulator::act(std::size_t member) {
+  Rank& rank = ranks_[member];
+  // Sometimes several actions travel in one frame.
+  for (bool more = true; more && can_act(rank); more = pick(2) == 0) {
+    const Action action = rank.plan.front();
+    rank.plan.pop_front();
+    const std::uint64_t ticket = next_ticket_++;
+    if (action.join) {
+      rank.joined = true;
+      rank.in_flight[ticket] = {action, 0};
+      if (!rank.negotiator->join(ticket, {}).ok()) violate(member, "join refused");
+      continue;
+    }
+    rank.in_flight[ticket] = {action, ++rank.submitted[name_of(action.request)]};
+    if (!rank.negotiator->submit(action.request, ticket, {}).ok()) {
+      violate(member, "submit refused");
+    }
+    if (action.twice &&
+        rank.negotiator->submit(action.request, 999, {}).code() != Code::kDuplicateName) {
+      violate(member, "a doubled name was not refused");
+    }
+  }
+  collect(member);
+}
+
+void Simulator::deliver(const Link& link) {
+  auto& frames = links_[link];
+  const std::vector<std::byte> frame = std::move(frames.front());
+  frames.pop_front();
+  if (options_.disturb) disturb(link.second, frame);
+  const Status status =
+      ranks_[link.second].negotiator->on_frame(options_.members[link.first], frame, {});
+  if (!status.ok()) violate(link.second, "frame refused: " + status.message());
+  if (pick(3) != 0 || frames.empty()) collect(link.second);  // else: several frames at once
+}
+
+void Simulator::disturb(std::size_t to, const std::vector<std::byte>& frame) {
+  Negotiator& receiver = *ranks_[to].negotiator;
+  const auto part = std::span<const std::byte>(frame).first(pick(frame.size()));
+  for (std::size_t from = 0; from < ranks_.size(); ++from) {
+    if (receiver.on_frame(options_.members[from], part, {}).ok()) {
+      violate(to, "a truncated frame was accepted");
+    }
+  }
+  if (receiver.on_frame(options_.members[to], frame, {}).ok()) {
+    violate(to, "its own frame was accepted");
+  }
+}
+
+void Simulator::collect(std::size_t member) {
+  Rank& rank = ranks_[member];
+  std::vector<OutFrame> frames;
+  std::vector<Batch> batches;
+  if (pick(2) == 0) {
+    rank.negotiator->take_batches(batches);
+    rank.negotiator->take_frames(frames);
+  } else {
+    rank.negotiator->take_frames(frames);
+    rank.negotiator->take_batches(batches);
+  }
+  for (OutFrame& frame : frames) {
+    links_[{member, index_of(frame.to)}].push_back(std::move(frame.bytes));
+  }
+  for (Batch& batch : batches) {
+    ++rank.batches;
+    if (batch.items.empty()) violate(member, "an empty batch");
+    for (Agreed& item : batch.items) see(member, std::move(item));
+  }
+  check_order(member);
+}
+
+void Simulator::see(std::size_t member, Agreed item) {
+  Rank& rank = ranks_[member];
+  const std::string name = name_of(item.request);
+  rank.log.push_back({rank.batches, name, item.request.kind, item.status.code(),
+                      item.status.message(), item.last_joined});
+  check_ticket(member, item);
+  if (item.request.kind == Collective::kJoin) {
+    if (!std::all_of(ranks_.begin(), ranks_.end(),
+                     [&](const Rank& other) { return other.joined || other.epoch > rank.epoch; })) {
+      violate(member, "a join before all had joined");
+    }
+    rank.joined = false;
+    ++rank.epoch;
+    rank.submitted.clear();
+    rank.agreed.clear();
+    return;
+  }
+  ++rank.agreed[name];
+  check_all_have_submitted(member, name);
+}
+
+void Simulator::check_ticket(std::size_t member, const Agreed& item) {
+  Rank& rank = ranks_[member];
+  if (item.ticket == 0) {
+    if (!rank.joined) violate(member, "an item without ticket though it has not joined");
+    return;
+  }
+  const auto found = rank.in_flight.find(item.ticket);
+  if (found == rank.in_flight.end()) return violate(member, "a ticket that is not in flight");
+  const Action& action = found->second.action;
+  const bool same = action.join ? item.request.kind == Collective::kJoin
+                                : action.request.name == item.request.name &&
+                                      action.request.tensors == item.request.tensors &&
+                                      action.request.call_site == item.request.call_site;
+  if (!same) violate(member, "an item with another's request");
+  const bool named = !action.join && !action.request.name.empty();
+  if (named && found->second.instance != rank.agreed[name_of(item.request)] + 1) {
+    violate(member, "an operation that overtook an earlier one of its name");
+  }
+  rank.in_flight.erase(found);
+}
+
+void Simulator::check_all_have_submitted(std::size_t member, const std::string& name) {
+  const Rank& me = ranks_[member];
+  for (std::size_t other = 0; other < ranks_.size(); ++other) {
+    const Rank& rank = ranks_[other];
+    if (rank.epoch > me.epoch || (rank.epoch == me.epoch && rank.joined)) continue;
+    const auto count = rank.submitted.find(name);
+    if (rank.epoch < me.epoch || count == rank.submitted.end() ||
+        count->second < me.agreed.at(name)) {
+      violate(member, fmt::format("\"{}\" agreed before member {} had submitted it", name, other));
+    }
+  }
+}
+
+void Simulator::check_order(std::size_t member) {
+  const std::vector<Seen>& log = ranks_[member].log;
+  const std::size_t common = std::min(log.size(), order_.size());
+  if (!std::equal(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(common), order_.begin())) {
+    violate(member, "another order, batch or status than the others saw");
+  }
+  order_.insert(order_.end(), log.begin() + static_cast<std::ptrdiff_t>(common), log.end());
+}
+
+bool Simulator::finished() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    return rank.plan.empty() && rank.in_flight.empty() && rank.negotiator->pending() == 0 &&
+           rank.log == order_;
+  });
+}
+
+std::size_t Simulator::index_of(int rank) const {
+  const auto found = std::find(options_.members.begin(), options_.members.end(), rank);
+  return static_cast<std::size_t>(found - options_.members.begin());
+}
+
+void Simulator::violate(std::size_t member, const std::string& what) {
+  violations_.push_back(
+      fmt::format("seed {}, rank {}: {}", options_.seed, options_.members[member], what));
+}
+
+}  // namespace ronde

@@ -1,0 +1,114 @@
+// A deterministic world for the negotiators of one process set: links with random delays (in order
+// per link, in any order between links), ranks that submit when chance says so, ranks that die.
+// After every event it checks what must always hold; the same seed gives the same run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/protocol/negotiator.h"
+
+namespace ronde {
+
+/// One thing that a rank does.
+struct Action {
+  Request request;
+  bool join = false;
+  bool twice = false;  ///< Submits the name again at once: that must be refused.
+};
+
+struct SimulatorOptions {
+  std::uint64_t seed = 1;
+  std::vector<int> members;  ///< Ranks of the job.
+  std::vector<int> hosts;    ///< Of each member.
+  std::size_t cache_capacity = 8;
+  bool disturb = false;  ///< Also delivers truncated and stray frames, which must be refused.
+};
+
+/// One item as a rank saw it.
+struct Seen {
+  std::size_t batch = 0;
+  std::string name;  ///< Unnamed: "#" and the ordinal is not known here, so only "#".
+  Collective kind = Collective::kAllreduce;
+  Code code = Code::kOk;
+  std::string message;
+  int last_joined = -1;
+  bool operator==(const Seen&) const = default;
+};
+
+class Simulator {
+ public:
+  explicit Simulator(SimulatorOptions options);
+
+  /// Appends to what member number `member` does, in this order; a name that is in flight there is
+  /// submitted again only when it is done, and nothing happens between a join and its end.
+  void plan(std::size_t member, Action action);
+
+  /// One event, if any is possible: an action, or the delivery of one frame.
+  bool step();
+  /// Steps until nothing is possible any more.
+  void run();
+  /// From now on no frame reaches or leaves the member, and it does nothing.
+  void kill(std::size_t member);
+
+  /// What went against the rules; must stay empty.
+  [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
+  /// Whether all members have done all they planned and nothing is in flight.
+  [[nodiscard]] bool finished() const;
+  /// What the member saw agreed, in its order.
+  [[nodiscard]] const std::vector<Seen>& log(std::size_t member) const {
+    return ranks_[member].log;
+  }
+  [[nodiscard]] Negotiator& negotiator(std::size_t member) { return *ranks_[member].negotiator; }
+  [[nodiscard]] std::size_t size() const { return ranks_.size(); }
+  [[nodiscard]] int rank_of(std::size_t member) const { return options_.members[member]; }
+
+ private:
+  struct InFlight {
+    Action action;
+    std::size_t instance = 0;
+  };
+  struct Rank {
+    std::unique_ptr<Negotiator> negotiator;
+    std::deque<Action> plan;
+    std::map<std::uint64_t, InFlight> in_flight;   // by ticket
+    std::map<std::string, std::size_t> submitted;  // by name: how often, in this epoch
+    std::map<std::string, std::size_t> agreed;     // by name: how often, in this epoch
+    std::vector<Seen> log;
+    std::size_t batches = 0;
+    std::size_t epoch = 0;  // number of joins agreed
+    bool joined = false;
+    bool dead = false;
+  };
+  using Link = std::pair<std::size_t, std::size_t>;  // from, to
+
+  [[nodiscard]] bool can_act(const Rank& rank) const;
+  void act(std::size_t member);
+  void deliver(const Link& link);
+  void disturb(std::size_t to, const std::vector<std::byte>& frame);
+  void collect(std::size_t member);
+  void see(std::size_t member, Agreed item);
+  void check_ticket(std::size_t member, const Agreed& item);
+  void check_all_have_submitted(std::size_t member, const std::string& name);
+  void check_order(std::size_t member);
+  [[nodiscard]] std::size_t index_of(int rank) const;
+  void violate(std::size_t member, const std::string& what);
+  std::size_t pick(std::size_t below);
+
+  const SimulatorOptions options_;
+  std::mt19937_64 random_;
+  std::vector<Rank> ranks_;
+  std::map<Link, std::deque<std::vector<std::byte>>> links_;
+  std::vector<Seen> order_;  // the longest log so far: all others must be its beginnings
+  std::uint64_t next_ticket_ = 1;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,60 @@
+// The whole suite over threads: once as the table decides, and once for each algorithm's name.
+#include "tests/conformance/conformance.h"
+
+#include "tests/ops/local_fixture.h"
+
+namespace ronde::test {
+namespace {
+
+struct Ring : LocalFixture {
+  Ring() : LocalFixture("ring") {}
+};
+struct HalvingDoubling : LocalFixture {
+  HalvingDoubling() : LocalFixture("halving_doubling") {}
+};
+struct Tree : LocalFixture {
+  Tree() : LocalFixture("tree") {}
+};
+struct Direct : LocalFixture {
+  Direct() : LocalFixture("direct") {}
+};
+struct Bruck : LocalFixture {
+  Bruck() : LocalFixture("bruck") {}
+};
+
+}  // namespace
+
+RONDE_CONFORMANCE("local", LocalFixture)
+
+RONDE_CONFORMANCE_CASE_("ring: allreduce of every type, op and count", Ring, conformance_allreduce)
+RONDE_CONFORMANCE_CASE_("ring: allreduce of large tensors", Ring, conformance_large_allreduce)
+RONDE_CONFORMANCE_CASE_("ring: factors are applied before and after", Ring, conformance_scaling)
+RONDE_CONFORMANCE_CASE_("ring: 16-bit averages are rounded once", Ring, conformance_averages)
+RONDE_CONFORMANCE_CASE_("ring: a NaN reaches every rank", Ring, conformance_not_a_number)
+RONDE_CONFORMANCE_CASE_("ring: uneven allgather", Ring, conformance_allgather)
+RONDE_CONFORMANCE_CASE_("ring: abort", Ring, conformance_abort)
+
+RONDE_CONFORMANCE_CASE_("halving_doubling: allreduce of every type, op and count", HalvingDoubling,
+                        conformance_allreduce)
+RONDE_CONFORMANCE_CASE_("halving_doubling: allreduce of large tensors", HalvingDoubling,
+                        conformance_large_allreduce)
+RONDE_CONFORMANCE_CASE_("halving_doubling: factors are applied before and after", HalvingDoubling,
+                        conformance_scaling)
+RONDE_CONFORMANCE_CASE_("halving_doubling: 16-bit averages are rounded once", HalvingDoubling,
+                        conformance_averages)
+RONDE_CONFORMANCE_CASE_("halving_doubling: a NaN reaches every rank", HalvingDoubling,
+                        conformance_not_a_number)
+RONDE_CONFORMANCE_CASE_("halving_doubling: abort", HalvingDoubling, conformance_abort)
+
+RONDE_CONFORMANCE_CASE_("tree: allreduce of large tensors", Tree, conformance_large_allreduce)
+RONDE_CONFORMANCE_CASE_("tree: 16-bit averages are rounded once", Tree, conformance_averages)
+RONDE_CONFORMANCE_CASE_("direct: allreduce of every type, op and count", Direct,
+                        conformance_allreduce)
+RONDE_CONFORMANCE_CASE_("direct: factors are applied before and after", Direct, conformance_scaling)
+RONDE_CONFORMANCE_CASE_("direct: 16-bit averages are rounded once", Direct, conformance_averages)
+RONDE_CONFORMANCE_CASE_("direct: reduce to every root", Direct, conformance_reduce)
+RONDE_CONFORMANCE_CASE_("direct: reduce_scatter", Direct, conformance_reduce_scatter)
+RONDE_CONFORMANCE_CASE_("direct: abort", Direct, conformance_abort)
+RONDE_CONFORMANCE_CASE_("bruck: uneven allgather", Bruck, conformance_allgather)
+
+}  // namespace ronde::test

@@ -1,0 +1,63 @@
+// Averages of 16-bit types as the executor asks for them: scaled down by a power of two before the
+// sum, and by the rest after it.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "core/base/half.h"
+#include "tests/ops/kernels/targets.h"
+
+namespace ronde {
+namespace {
+
+Scaling average_of(unsigned ranks) {
+  const double power = static_cast<double>(std::bit_ceil(ranks));
+  return {.pre = 1.0 / power, .post = power / ranks};
+}
+
+void check_equal_values(DType dtype, float (*widen)(std::uint16_t)) {
+  std::vector<std::uint16_t> patterns(65'536);
+  std::iota(patterns.begin(), patterns.end(), std::uint16_t{0});
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    for (const unsigned ranks : {2U, 3U, 5U, 8U, 33U, 63U, 64U}) {
+      const std::vector<const void*> inputs(ranks, patterns.data());
+      std::vector<std::uint16_t> out(patterns.size());
+      kernels.reduce({.dtype = dtype, .op = ReduceOp::kSum, .scaling = average_of(ranks)}, inputs,
+                     out.data(), out.size());
+      int wrong = 0;
+      for (const std::uint16_t bits : patterns) {
+        const bool both_nan = std::isnan(widen(bits)) && std::isnan(widen(out[bits]));
+        wrong += both_nan || out[bits] == bits ? 0 : 1;
+      }
+      INFO("ranks ", ranks);
+      CHECK(wrong == 0);
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("average: every float16 value held by all ranks is its own mean") {
+  check_equal_values(DType::kFloat16, float16_to_float);
+}
+
+TEST_CASE("average: every bfloat16 value held by all ranks is its own mean") {
+  check_equal_values(DType::kBfloat16, bfloat16_to_float);
+}
+
+TEST_CASE("average: float16 60000 and 65504 do not overflow on the way to their mean") {
+  const std::uint16_t a = float_to_float16(60'000.0F);
+  const std::uint16_t b = float_to_float16(65'504.0F);
+  const void* inputs[] = {&a, &b};
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    std::uint16_t out = 0;
+    kernels.reduce({.dtype = DType::kFloat16, .op = ReduceOp::kSum, .scaling = average_of(2)},
+                   inputs, &out, 1);
+    CHECK(float16_to_float(out) == float16_to_float(float_to_float16(62'752.0F)));
+  });
+}
+
+}  // namespace ronde

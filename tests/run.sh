@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Sets this machine up where needed, then runs every test: the C++ suite by ctest, the Python suite
+# by pytest. Closes with "N passed, N failed[, N skipped]"; fails when a test did or none ran.
+set -uo pipefail
+usage() {
+  cat <<'TEXT'
+usage: bash tests/run.sh [--quick] [--cpp | --python]
+  --quick   leave out the slow tests (packaging, training)
+  --cpp     only the C++ tests
+  --python  only the Python tests
+Reports: build/test-results/*.xml; C++ output: build/release/Testing/Temporary/LastTest.log
+TEXT
+}
+quick='' cpp=1 pytest=1
+for argument in "$@"; do
+  case $argument in
+    --quick) quick=1 ;;
+    --cpp) pytest='' ;;
+    --python) cpp='' ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+done
+
+# shellcheck source=examples/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../examples/setup.sh"
+# Warnings are errors here, as in the presets: the two builds then share every object.
+export SKBUILD_CMAKE_DEFINE=RONDE_WERROR=ON
+( set -e; set_up tests )
+case $? in 0) ;; 2) exit 2 ;; *) die "the set-up failed" ;; esac
+use_cmake
+cd "$root" || exit 1
+export CCACHE_NOHASHDIR=1
+results=$root/build/test-results
+rm -rf "$results" && mkdir -p "$results"
+
+run_cpp() {
+  say "Building the C++ tests (build/release)"
+  cmake --preset release -DRONDE_BUILD_PYTHON=OFF >"$results/configure.log" 2>&1 ||
+    { cat "$results/configure.log" >&2; return 1; }
+  cmake --build --preset release || return 1
+  say "Running the C++ tests"
+  ctest --preset release -j2 --output-junit "$results/cpp.xml" --test-output-size-passed 1000000 \
+    --test-output-size-failed 1000000
+}
+
+run_python() {
+  say "Running the Python tests"
+  "$venv/bin/python" -m pytest -q --durations=5 --junitxml="$results/python.xml" \
+    ${quick:+-m 'not slow'} tests
+}
+
+status=0
+if [ -n "$cpp" ]; then run_cpp || status=1; fi
+if [ -n "$pytest" ]; then run_python || status=1; fi
+"$venv/bin/python" tests/summary.py ${cpp:+"$results/cpp.xml"} ${pytest:+"$results/python.xml"} ||
+  status=1
+exit $status

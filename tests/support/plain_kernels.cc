@@ -1,0 +1,185 @@
+#include "tests/support/plain_kernels.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "core/base/half.h"
+
+namespace ronde::test {
+namespace {
+
+template <typename T>
+T load(const void* base, std::size_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(base) + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <typename T>
+void store(void* base, std::size_t index, T value) {
+  std::memcpy(static_cast<std::byte*>(base) + index * sizeof(T), &value, sizeof(T));
+}
+
+template <typename T>
+T combine_floats(ReduceOp op, T a, T b) {
+  if (op == ReduceOp::kSum) return a + b;
+  if (op == ReduceOp::kProduct) return a * b;
+  if (std::isnan(a) || std::isnan(b)) return a + b;
+  return op == ReduceOp::kMin ? std::fmin(a, b) : std::fmax(a, b);
+}
+
+template <typename T>
+T combine_integers(ReduceOp op, T a, T b) {
+  const auto x = static_cast<std::uint64_t>(a);
+  const auto y = static_cast<std::uint64_t>(b);
+  switch (op) {
+    case ReduceOp::kMin:
+      return a < b ? a : b;
+    case ReduceOp::kMax:
+      return a > b ? a : b;
+    case ReduceOp::kProduct:
+      return static_cast<T>(x * y);
+    case ReduceOp::kBitAnd:
+      return static_cast<T>(x & y);
+    case ReduceOp::kBitOr:
+      return static_cast<T>(x | y);
+    case ReduceOp::kBitXor:
+      return static_cast<T>(x ^ y);
+    default:
+      return static_cast<T>(x + y);
+  }
+}
+
+bool combine_bools(ReduceOp op, bool a, bool b) {
+  if (op == ReduceOp::kBitXor) return a != b;
+  const bool all = op == ReduceOp::kMin || op == ReduceOp::kProduct || op == ReduceOp::kBitAnd;
+  return all ? a && b : a || b;
+}
+
+template <typename T>
+T scale(T value, double factor) {
+  if (factor == 1.0) return value;
+  if constexpr (std::is_floating_point_v<T>) {
+    return value * static_cast<T>(factor);
+  } else {
+    return static_cast<T>(static_cast<std::int64_t>(static_cast<double>(value) * factor));
+  }
+}
+
+float widen(DType dtype, std::uint16_t bits) {
+  return dtype == DType::kFloat16 ? float16_to_float(bits) : bfloat16_to_float(bits);
+}
+
+std::uint16_t narrow(DType dtype, float value) {
+  return dtype == DType::kFloat16 ? float_to_float16(value) : float_to_bfloat16(value);
+}
+
+using Inputs = std::span<const void* const>;
+
+template <typename T>
+void reduce_as(const Reduction& what, Inputs inputs, void* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T sum = scale(load<T>(inputs[0], i), what.scaling.pre);
+    for (const void* input : inputs.subspan(1)) {
+      const T next = scale(load<T>(input, i), what.scaling.pre);
+      if constexpr (std::is_floating_point_v<T>) {
+        sum = combine_floats(what.op, sum, next);
+      } else {
+        sum = combine_integers(what.op, sum, next);
+      }
+    }
+    store(out, i, scale(sum, what.scaling.post));
+  }
+}
+
+void reduce_halves(const Reduction& what, Inputs inputs, void* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto input = [&](const void* base) {
+      return scale(widen(what.dtype, load<std::uint16_t>(base, i)), what.scaling.pre);
+    };
+    float sum = input(inputs[0]);
+    for (const void* base : inputs.subspan(1)) sum = combine_floats(what.op, sum, input(base));
+    store(out, i, narrow(what.dtype, scale(sum, what.scaling.post)));
+  }
+}
+
+void reduce_bools(const Reduction& what, Inputs inputs, void* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    bool sum = load<std::uint8_t>(inputs[0], i) != 0;
+    for (const void* base : inputs.subspan(1)) {
+      sum = combine_bools(what.op, sum, load<std::uint8_t>(base, i) != 0);
+    }
+    store(out, i, static_cast<std::uint8_t>(sum));
+  }
+}
+
+double widest(DType dtype, const void* base, std::size_t index) {
+  switch (dtype) {
+    case DType::kFloat16:
+    case DType::kBfloat16:
+      return static_cast<double>(widen(dtype, load<std::uint16_t>(base, index)));
+    case DType::kFloat32:
+      return static_cast<double>(load<float>(base, index));
+    default:
+      return load<double>(base, index);
+  }
+}
+
+void store_rounded(DType dtype, void* base, std::size_t index, double value) {
+  if (dtype == DType::kFloat32) return store(base, index, static_cast<float>(value));
+  if (dtype == DType::kFloat64) return store(base, index, value);
+  store(base, index, narrow(dtype, static_cast<float>(value)));
+}
+
+class PlainKernels final : public ReduceKernels {
+ public:
+  void reduce(const Reduction& what, Inputs inputs, void* out,
+              std::size_t count) const noexcept override {
+    switch (what.dtype) {
+      case DType::kUint8:
+        return reduce_as<std::uint8_t>(what, inputs, out, count);
+      case DType::kInt8:
+        return reduce_as<std::int8_t>(what, inputs, out, count);
+      case DType::kInt16:
+        return reduce_as<std::int16_t>(what, inputs, out, count);
+      case DType::kInt32:
+        return reduce_as<std::int32_t>(what, inputs, out, count);
+      case DType::kInt64:
+        return reduce_as<std::int64_t>(what, inputs, out, count);
+      case DType::kFloat32:
+        return reduce_as<float>(what, inputs, out, count);
+      case DType::kFloat64:
+        return reduce_as<double>(what, inputs, out, count);
+      case DType::kBool:
+        return reduce_bools(what, inputs, out, count);
+      default:
+        return reduce_halves(what, inputs, out, count);
+    }
+  }
+
+  void reduce_streaming(const Reduction& what, Inputs inputs, void* out,
+                        std::size_t count) const noexcept override {
+    reduce(what, inputs, out, count);
+  }
+
+  void accumulate_fp32(const Reduction& what, const float* partial, const void* input, float* out,
+                       std::size_t count) const noexcept override {
+    for (std::size_t i = 0; i < count; ++i) {
+      const float next = scale(widen(what.dtype, load<std::uint16_t>(input, i)), what.scaling.pre);
+      out[i] = combine_floats(what.op, partial[i], next);
+    }
+  }
+
+  void cast(DType from, const void* in, DType to, void* out,
+            std::size_t count) const noexcept override {
+    for (std::size_t i = 0; i < count; ++i) store_rounded(to, out, i, widest(from, in, i));
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const ReduceKernels> plain_kernels() { return std::make_shared<PlainKernels>(); }
+
+}  // namespace ronde::test

@@ -1,0 +1,83 @@
+#include "timeline/merge.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "tests/timeline/scratch.h"
+
+namespace ronde {
+namespace {
+
+std::string trace(const std::string& boot, long steady_ns, long epoch_us, double time) {
+  return fmt::format(
+      "[\n{{\"ph\":\"M\",\"args\":{{\"start_time_since_epoch_in_micros\":{},\"steady_start_ns\":{},"
+      "\"boot_id\":\"{}\"}}}},\n{{\"ph\":\"i\",\"name\":\"{}\",\"ts\":{}}}\n]\n",
+      epoch_us, steady_ns, boot, boot, time);
+}
+
+double time_of(const nlohmann::json& merged, std::size_t index) {
+  return merged[index]["ts"].get<double>();
+}
+
+}  // namespace
+
+TEST_CASE("merge: ranks of one host follow their steady clock, though its wall clock jumped") {
+  const Scratch scratch;
+  const auto a = scratch.write("a", trace("h1", 5'000'000, 1'000'000, 10));
+  const auto b = scratch.write("b", trace("h1", 7'000'500, 9'000'000, 10));
+  const auto report = merge_traces({a, b}, scratch.file("out"));
+  REQUIRE(report.ok());
+  CHECK(report->events == 4);
+  const nlohmann::json merged = json_of(scratch.file("out"));
+  CHECK(time_of(merged, 1) == 10);
+  CHECK(time_of(merged, 3) == 2010.5);
+}
+
+TEST_CASE("merge: hosts follow their wall clocks; the earliest is time 0") {
+  const Scratch scratch;
+  const auto a = scratch.write("a", trace("h1", 9'000'000'000, 2'000'000, 1));
+  const auto b = scratch.write("b", trace("h2", 1, 1'000'000, 1));
+  REQUIRE(merge_traces({a, b}, scratch.file("out")).ok());
+  const nlohmann::json merged = json_of(scratch.file("out"));
+  CHECK(time_of(merged, 1) == 1'000'001);
+  CHECK(time_of(merged, 3) == 1);
+}
+
+TEST_CASE("merge: a trace cut short by a kill gives what it has, and is named") {
+  const Scratch scratch;
+  const auto a = scratch.write("a", trace("h1", 0, 0, 1));
+  std::string cut = trace("h1", 0, 0, 2);
+  cut.resize(cut.size() - 8);
+  const auto b = scratch.write("b", cut);
+  const auto report = merge_traces({a, b}, scratch.file("out"));
+  REQUIRE(report.ok());
+  CHECK(report->truncated == std::vector<std::string>{b});
+  CHECK(json_of(scratch.file("out")).size() == 3);
+}
+
+TEST_CASE("merge: malformed input names file and byte, and leaves no output behind") {
+  const Scratch scratch;
+  const std::string good = trace("h1", 0, 0, 1);
+  const auto bad = scratch.write("bad.json", good.substr(0, good.size() - 3) + ",\n{\"ts\":}]");
+  const auto result = merge_traces({bad}, scratch.file("out"));
+  CHECK(result.status().code() == Code::kInvalidArgument);
+  CHECK(result.status().message().find("bad.json: byte ") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(scratch.file("out")));
+  CHECK(std::distance(std::filesystem::directory_iterator(std::filesystem::path(bad).parent_path()),
+                      {}) == 1);
+}
+
+TEST_CASE("merge: a trace without a clock is refused by name") {
+  const Scratch scratch;
+  const auto plain = scratch.write("plain.json", "[{\"ts\":1}]");
+  CHECK(merge_traces({plain}, scratch.file("out")).status().message().find("plain.json") !=
+        std::string::npos);
+}
+
+TEST_CASE("merge: an output that cannot be written is an error") {
+  const Scratch scratch;
+  const auto a = scratch.write("a", trace("h1", 0, 0, 1));
+  CHECK(merge_traces({a}, "/no/such/directory/out").status().code() == Code::kUnavailable);
+}
+
+}  // namespace ronde

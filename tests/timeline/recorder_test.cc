@@ -1,0 +1,121 @@
+#include "timeline/recorder.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "tests/timeline/scratch.h"
+
+namespace ronde {
+namespace {
+
+Topology two_ranks() { return {0, {{0, "alpha", 1}, {1, "beta", 2}}}; }
+
+std::size_t count(const nlohmann::json& trace, const std::string& phase) {
+  return static_cast<std::size_t>(std::count_if(
+      trace.begin(), trace.end(), [&](const auto& event) { return event["ph"] == phase; }));
+}
+
+}  // namespace
+
+TEST_CASE("recorder: what was reported is in the file when it is closed") {
+  const Scratch scratch;
+  auto recorder = Recorder::open(scratch.file("t.json"), 1, two_ranks());
+  REQUIRE(recorder.ok());
+  (*recorder)->begin("allreduce.w", "NEGOTIATE_ALLREDUCE", {});
+  (*recorder)->end("allreduce.w", {});
+  (*recorder)->begin("allreduce.w", "ALLREDUCE", {4, "ring", "tcp", 1});
+  (*recorder)->end("allreduce.w", {});
+  (*recorder)->instant("allreduce.w", "fused");
+  (*recorder)->counter("queued", 3);
+  CHECK((*recorder)->close().ok());
+  (*recorder)->instant("late", "ignored");
+  CHECK((*recorder)->close().ok());
+  const nlohmann::json trace = json_of(scratch.file("t.rank1.json"));
+  CHECK(trace[0]["args"]["name"] == "rank 1 (beta)");
+  CHECK(count(trace, "B") == 2);
+  CHECK(count(trace, "E") == 2);
+  CHECK(count(trace, "i") == 1);
+  CHECK(count(trace, "C") == 1);
+}
+
+TEST_CASE("recorder: times within a trace never run backwards") {
+  const Scratch scratch;
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks());
+  REQUIRE(recorder.ok());
+  for (int i = 0; i < 100; ++i) (*recorder)->instant("lane", "tick");
+  CHECK((*recorder)->close().ok());
+  double last = 0;
+  for (const auto& event : json_of(scratch.file("t.rank0.json"))) {
+    if (event["ph"] != "i") continue;
+    CHECK(event["ts"].get<double>() >= last);
+    last = event["ts"].get<double>();
+  }
+  CHECK(last > 0);
+}
+
+TEST_CASE("recorder: a flood from many threads is written or counted, and stays valid") {
+  const Scratch scratch;
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks());
+  REQUIRE(recorder.ok());
+  constexpr std::size_t kEach = 30000;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 2; ++thread) {
+    threads.emplace_back([&, lane = "lane" + std::to_string(thread)] {
+      for (std::size_t i = 0; i < kEach; ++i) (*recorder)->instant(lane, "tick");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK((*recorder)->close().ok());
+  std::size_t ticks = 0;
+  const nlohmann::json trace = json_of(scratch.file("t.rank0.json"));
+  for (const auto& event : trace) ticks += event.value("name", "") == "tick" ? 1U : 0U;
+  CHECK(ticks + (*recorder)->dropped() == 2 * kEach);
+  CHECK(ticks > 0);
+}
+
+TEST_CASE("recorder: the file of a rank killed with signal 9 is a whole array") {
+  const Scratch scratch;
+  const std::string path = scratch.file("t.rank0.json");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks());
+    (*recorder)->begin("allreduce.w", "NEGOTIATE_ALLREDUCE", {});
+    for (;;) ::pause();
+  }
+  for (int i = 0; i < 6000 && content_of(path).find("NEGOTIATE") == std::string::npos; ++i) {
+    ::usleep(10'000);
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const nlohmann::json trace = json_of(path);
+  REQUIRE(trace.is_array());
+  CHECK(trace.back()["name"] == "NEGOTIATE_ALLREDUCE");
+}
+
+TEST_CASE("recorder: a path that cannot be written is an error at once") {
+  const auto recorder = Recorder::open("/no/such/directory/t.json", 0, two_ranks());
+  CHECK(recorder.status().message().find("t.rank0.json") != std::string::npos);
+}
+
+TEST_CASE(
+    "recorder: a full disk ends the recording with its reason, and later events are ignored") {
+  const Scratch scratch;
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks());
+  REQUIRE(recorder.ok());
+  const std::string before = content_of(scratch.file("t.rank0.json"));
+  {
+    const SmallDisk disk(before.size() + 100);
+    for (int i = 0; i < 100; ++i) (*recorder)->instant("lane", "tick");
+    CHECK((*recorder)->close().code() == Code::kResourceExhausted);
+  }
+  (*recorder)->instant("lane", "late");
+  CHECK(content_of(scratch.file("t.rank0.json")) == before);
+}
+
+}  // namespace ronde

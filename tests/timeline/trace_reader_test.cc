@@ -1,0 +1,84 @@
+#include "timeline/trace_reader.h"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+#include "tests/timeline/scratch.h"
+
+namespace ronde {
+namespace {
+
+struct Read {
+  std::vector<std::string> events;
+  Status status;
+  bool truncated = false;
+};
+
+Read read(std::string_view text) {
+  const Scratch scratch;
+  Read result;
+  auto reader = TraceReader::open(scratch.write("t.json", text));
+  REQUIRE(reader.ok());
+  for (;;) {
+    auto event = reader->next();
+    if (!event.ok()) result.status = event.status();
+    if (!event.ok() || !event->has_value()) break;
+    result.events.push_back((*event)->text);
+  }
+  result.truncated = reader->truncated();
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("trace reader: an array gives its events, whatever is in their strings") {
+  const Read got = read("[ {\"a\":\"}{\\\"]\"},\n{\"b\":{\"c\":[1]}} ]\n");
+  CHECK(got.status.ok());
+  REQUIRE(got.events.size() == 2);
+  CHECK(got.events[0] == "{\"a\":\"}{\\\"]\"}");
+  CHECK(got.events[1] == "{\"b\":{\"c\":[1]}}");
+  CHECK_FALSE(got.truncated);
+}
+
+TEST_CASE("trace reader: an object gives its traceEvents, wherever they stand") {
+  const Read got = read(
+      "{\"version\": 1, \"meta\": {\"x\": [\"}\", 2]}, \"s\":\"a,b\", \"traceEvents\": "
+      "[{\"a\":1}], "
+      "\"z\": 1}");
+  CHECK(got.status.ok());
+  CHECK(got.events.size() == 1);
+}
+
+TEST_CASE("trace reader: a file whose end is missing gives what is whole") {
+  const std::string whole = "[\n{\"a\":1},\n{\"b\":\"x\"}\n]\n";
+  for (std::size_t length = 1; length < whole.size() - 2; ++length) {
+    CAPTURE(length);
+    const Read got = read(whole.substr(0, length));
+    CHECK(got.status.ok());
+    CHECK(got.truncated);
+    CHECK(got.events.size() == (length >= 20 ? 2 : length >= 9 ? 1 : 0));
+  }
+}
+
+TEST_CASE("trace reader: what is no trace is refused with file and byte") {
+  for (const auto& [text, byte] :
+       std::vector<std::pair<std::string, std::string>>{{"", "byte 0"},
+                                                        {"hello", "byte 0"},
+                                                        {"[{\"a\":1} x]", "byte 9"},
+                                                        {"{\"a\":1}", "byte 6"},
+                                                        {"{\"traceEvents\": 3}", "byte 16"}}) {
+    CAPTURE(text);
+    const std::string message = read(text).status.message();
+    CHECK(message.find(byte) != std::string::npos);
+    CHECK(message.find("t.json") != std::string::npos);
+  }
+}
+
+TEST_CASE("trace reader: a file that is not there is named") {
+  CHECK(TraceReader::open("/no/such.json").status().message().find("/no/such.json") !=
+        std::string::npos);
+}
+
+}  // namespace ronde

@@ -1,0 +1,78 @@
+// The bounded queue between the threads that report events and the one that writes them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ronde {
+
+/// What an event is; the letter that Chrome's trace format has for it.
+enum class EventKind : char { kBegin = 'B', kEnd = 'E', kInstant = 'i', kCounter = 'C' };
+
+/// One event as it is reported. The texts belong to the caller.
+struct Event {
+  EventKind kind = EventKind::kInstant;
+  std::int64_t time_ns = 0;  ///< Steady clock.
+  std::uint64_t bytes = 0;
+  double value = 0;  ///< Of a counter.
+  int tensors = 0;
+  std::string_view lane;
+  std::string_view name;
+  std::string_view algorithm;
+  std::string_view backend;
+};
+
+/// Many producers, one consumer, no locks. An event costs its producer one copy of its texts; long
+/// texts go to the heap.
+class EventRing {
+ public:
+  /// `capacity` slots, a power of two.
+  explicit EventRing(std::size_t capacity);
+  ~EventRing();
+  EventRing(const EventRing&) = delete;
+  EventRing& operator=(const EventRing&) = delete;
+
+  /// Takes a copy; false where there is no room. The last eighth is kept for ends, so that spans
+  /// which have begun can end. Threads: any. Blocks: never.
+  bool push(const Event& event) noexcept;
+
+  /// Hands the oldest event to `use` and returns true, or false where there is none. The event's
+  /// texts live during the call. Threads: the consumer.
+  template <typename Use>
+  bool pop(Use use) {
+    Slot* slot = front();
+    if (slot == nullptr) return false;
+    use(slot->event);
+    release(*slot);
+    return true;
+  }
+
+  /// Whether the consumer had better hurry. Threads: any.
+  [[nodiscard]] bool half_full() const noexcept;
+
+ private:
+  static constexpr std::size_t kInlineBytes = 128;
+
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> turn{0};  ///< Position it is free for, or that position + 1: filled.
+    Event event;                         ///< Its texts point into `text` or `long_text`.
+    std::unique_ptr<char[]> long_text;
+    char text[kInlineBytes] = {};
+  };
+
+  Slot* front() noexcept;
+  void release(Slot& slot) noexcept;
+  static void fill(Slot& slot, const Event& event) noexcept;
+
+  const std::size_t capacity_;
+  const std::unique_ptr<Slot[]> slots_;
+  alignas(64) std::atomic<std::uint64_t> tail_{0};
+  alignas(64) std::atomic<std::uint64_t> head_{0};
+};
+
+}  // namespace ronde

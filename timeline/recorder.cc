@@ -1,0 +1,154 @@
+#include "timeline/recorder.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kSlots = 16384;
+constexpr std::chrono::milliseconds kFlushInterval{50};
+constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
+
+std::int64_t steady_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now().time_since_epoch()).count();
+}
+
+std::int64_t epoch_us() {
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+}
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
+RecordingInfo describe(int rank, const Topology& topology) {
+  RecordingInfo info;
+  info.rank = rank;
+  info.size = topology.size();
+  if (rank >= 0 && rank < topology.size()) {
+    info.host = topology.peers[static_cast<std::size_t>(rank)].host_name;
+  }
+  info.boot_id = boot_id();
+  info.epoch_start_us = epoch_us();
+  info.steady_start_ns = steady_ns();
+  return info;
+}
+
+Event event_of(EventKind kind, std::string_view lane, std::string_view name,
+               const EventArgs& args) {
+  return {kind, steady_ns(), args.bytes, 0, args.tensors, lane, name, args.algorithm, args.backend};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int rank,
+                                                 const Topology& topology) {
+  const RecordingInfo info = describe(rank, topology);
+  std::string own_path = rank_trace_path(path, rank);
+  RONDE_ASSIGN_OR_RETURN(TraceFile file, TraceFile::open(own_path, format_header(info)));
+  return std::unique_ptr<Recorder>(new Recorder(std::move(file), std::move(own_path), info));
+}
+
+Recorder::Recorder(TraceFile file, std::string path, const RecordingInfo& info)
+    : path_(std::move(path)),
+      owner_pid_(::getpid()),
+      ring_(kSlots),
+      file_(std::move(file)),
+      formatter_(info),
+      writer_([this] { run(); }) {}
+
+Recorder::~Recorder() { (void)close(); }
+
+void Recorder::push(const Event& event) noexcept {
+  if (!recording_.load(std::memory_order_relaxed)) return;
+  if (!ring_.push(event)) {
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+  } else if (ring_.half_full()) {
+    wake_.notify_one();
+  }
+}
+
+void Recorder::begin(std::string_view lane, std::string_view event, const EventArgs& args) {
+  push(event_of(EventKind::kBegin, lane, event, args));
+}
+
+void Recorder::end(std::string_view lane, const EventArgs& args) {
+  push(event_of(EventKind::kEnd, lane, {}, args));
+}
+
+void Recorder::instant(std::string_view lane, std::string_view event) {
+  push(event_of(EventKind::kInstant, lane, event, {}));
+}
+
+void Recorder::counter(std::string_view name, double value) {
+  Event event = event_of(EventKind::kCounter, {}, name, {});
+  event.value = value;
+  push(event);
+}
+
+/// Sleeps until there is something to write; false once the recording is to end.
+bool Recorder::wait_for_events() {
+  MutexLock lock(mutex_);
+  if (!closing_ && !ring_.half_full()) (void)wake_.wait_until(mutex_, now() + kFlushInterval);
+  return !closing_;
+}
+
+void Recorder::run() {
+  while (wait_for_events()) flush();
+  flush();
+}
+
+void Recorder::flush() {
+  std::string lines;
+  do {
+    lines.clear();
+    while (lines.size() < kFlushBytes &&
+           ring_.pop([&](const Event& event) { formatter_.append(lines, event); })) {
+    }
+    if (const std::uint64_t lost = dropped(); lost != told_dropped_) {
+      formatter_.append_dropped(lines, lost, steady_ns());
+      told_dropped_ = lost;
+    }
+    write(lines);
+  } while (lines.size() >= kFlushBytes);
+}
+
+void Recorder::write(std::string_view lines) {
+  if (!recording_.load(std::memory_order_relaxed)) return;
+  const Status status = file_.append(lines);
+  if (status.ok()) return;
+  recording_.store(false, std::memory_order_relaxed);
+  log(LogLevel::kWarning, "{}; the recording ends here", status.message());
+  MutexLock lock(mutex_);
+  status_ = status;
+}
+
+Status Recorder::close() {
+  if (writer_.joinable() && owner_pid_ == ::getpid()) {
+    {
+      MutexLock lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_one();
+    writer_.join();
+    flush();
+    recording_.store(false, std::memory_order_relaxed);
+    if (dropped() > 0) log(LogLevel::kWarning, "{} events of {} were lost", dropped(), path_);
+  } else if (writer_.joinable()) {
+    writer_.detach();  // after fork: that thread is the parent's
+  }
+  MutexLock lock(mutex_);
+  return status_;
+}
+
+}  // namespace ronde

@@ -1,0 +1,70 @@
+// The event sink that streams one rank's events to a Chrome trace.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "core/base/mutex.h"
+#include "core/base/status.h"
+#include "core/ports/event_sink.h"
+#include "core/ports/topology.h"
+#include "timeline/event_ring.h"
+#include "timeline/trace_file.h"
+#include "timeline/trace_format.h"
+
+namespace ronde {
+
+/// Writes events from a thread of its own, at least every 50 ms; the file is a whole JSON array
+/// after every write, so it can be read while the job runs and after kill -9. A disk that is full
+/// ends the recording with one warning, never the job.
+/// Threads: any for the events; open and close from one.
+class Recorder : public EventSink {
+ public:
+  /// Starts recording to rank_trace_path(path, rank). `topology` gives the host's name.
+  /// Errors: kUnavailable naming the file and why.
+  static Result<std::unique_ptr<Recorder>> open(const std::string& path, int rank,
+                                                const Topology& topology);
+  ~Recorder() override;
+
+  void begin(std::string_view lane, std::string_view event, const EventArgs& args) override;
+  void end(std::string_view lane, const EventArgs& args) override;
+  void instant(std::string_view lane, std::string_view event) override;
+  void counter(std::string_view name, double value) override;
+
+  /// Writes what is left and ends the recording; events that come later are ignored. Idempotent.
+  /// Errors: why the recording ended early, where it did.
+  Status close();
+
+  /// Events that were lost because they came faster than they could be written.
+  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(); }
+  /// The file.
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  Recorder(TraceFile file, std::string path, const RecordingInfo& info);
+  void push(const Event& event) noexcept;
+  void run();
+  void flush();
+  void write(std::string_view lines);
+  bool wait_for_events();
+
+  const std::string path_;
+  const int owner_pid_;
+  EventRing ring_;
+  std::atomic<bool> recording_{true};
+  std::atomic<std::uint64_t> dropped_{0};
+  TraceFile file_;  // writer thread only, as the next two
+  TraceFormatter formatter_;
+  std::uint64_t told_dropped_ = 0;
+  Mutex mutex_;
+  CondVar wake_;
+  bool closing_ RONDE_GUARDED_BY(mutex_) = false;
+  Status status_ RONDE_GUARDED_BY(mutex_);
+  std::thread writer_;
+};
+
+}  // namespace ronde

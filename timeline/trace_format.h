@@ -1,0 +1,59 @@
+// Events as lines of Chrome's trace format (JSON array form).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "timeline/event_ring.h"
+
+namespace ronde {
+
+/// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+std::string json_text(std::string_view text);
+
+/// Who recorded a trace, and when its time 0 was on two clocks.
+struct RecordingInfo {
+  int rank = 0;
+  int size = 1;
+  std::string host;
+  std::string boot_id;               ///< Same for all recordings that share a steady clock.
+  std::int64_t steady_start_ns = 0;  ///< Steady clock at time 0.
+  std::int64_t epoch_start_us = 0;   ///< Wall clock at time 0.
+};
+
+/// The first lines of a trace: process name and clocks. Lines are joined by ",\n".
+std::string format_header(const RecordingInfo& info);
+
+/// Formats the events of one rank. Each tensor gets a lane (Chrome's thread) on first sight.
+/// Threads: one.
+class TraceFormatter {
+ public:
+  explicit TraceFormatter(const RecordingInfo& info)
+      : rank_(info.rank), start_ns_(info.steady_start_ns) {}
+
+  /// Appends ",\n" and the event's line, and before it the lane's name where that is new. An end
+  /// whose begin is not there adds nothing.
+  void append(std::string& out, const Event& event);
+  /// Appends a mark that says how many events were lost until `time_ns`.
+  void append_dropped(std::string& out, std::uint64_t dropped, std::int64_t time_ns) const;
+
+ private:
+  struct Lane {
+    int id = 0;
+    int open_spans = 0;
+  };
+
+  Lane& lane_of(std::string& out, std::string_view name);
+  const std::string& quoted(std::string_view text);
+  void append_args(std::string& out, const Event& event);
+
+  const int rank_;
+  const std::int64_t start_ns_;
+  std::unordered_map<std::string, Lane> lanes_;
+  std::unordered_map<std::string, std::string> quoted_;
+};
+
+}  // namespace ronde
