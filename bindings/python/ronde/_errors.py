@@ -8,6 +8,24 @@ from __future__ import annotations
 
 import builtins
 
+__all__ = [
+    "AbortedError",
+    "DuplicateNameError",
+    "Error",
+    "InternalError",
+    "InterruptedError",
+    "InvalidArgumentError",
+    "MismatchError",
+    "NotInitializedError",
+    "RankFailure",
+    "ResourceExhaustedError",
+    "StalledError",
+    "TimeoutError",
+    "UnavailableError",
+    "UnsupportedError",
+    "VersionMismatchError",
+]
+
 
 class Error(RuntimeError):
     """Base of everything Ronde raises. `origin` says where in Ronde it arose ("file:line")."""

@@ -20,9 +20,39 @@ from numpy.typing import NDArray
 
 from ronde import _collectives
 from ronde._collectives import ANY_SOURCE, AVERAGE, Handle, first
+from ronde._forms import forms
 from ronde._job import ProcessSet, global_process_set
 
 Array = NDArray[Any]
+
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_async",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_async",
+    "gather",
+    "gather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_async",
+    "join",
+    "poll",
+    "recv",
+    "recv_async",
+    "reduce",
+    "reduce_async",
+    "reduce_scatter",
+    "reduce_scatter_async",
+    "scatter",
+    "scatter_async",
+    "send",
+    "send_async",
+    "synchronize",
+]
 
 
 class _NumpyAdapter:
@@ -65,25 +95,8 @@ def synchronize(handle: Handle[Any]) -> Any:
     return handle.wait()
 
 
-def allreduce(
-    array: Array,
-    name: str | None = None,
-    op: int = AVERAGE,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    out: Array | None = None,
-) -> Array:
-    """Combines the arrays of all ranks, element by element; all must have the same shape and dtype.
-
-    op: Sum, Average, Min, Max, Product, or on integers BitAnd, BitOr, BitXor. out: where to put the
-    result (may be `array` itself); a new array by default. Returns the result, alike on all ranks.
-    """
-    scale = (prescale_factor, postscale_factor)
-    return _ops.allreduce(True, [array], _one(out), name, op, scale, process_set).wait()[0]
-
-
-def allreduce_async(
+def _allreduce(
+    wait: bool,
     array: Array,
     name: str | None = None,
     op: int = AVERAGE,
@@ -92,26 +105,20 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
     out: Array | None = None,
 ) -> Handle[Array]:
-    """Starts allreduce()."""
+    """Combines the arrays of all ranks, element by element; all must have the same shape and dtype.
+
+    op: Sum, Average, Min, Max, Product, or on integers BitAnd, BitOr, BitXor. out: where to put the
+    result (may be `array` itself); a new array by default. Returns the result, alike on all ranks.
+    """
     scale = (prescale_factor, postscale_factor)
-    return first(_ops.allreduce(False, [array], _one(out), name, op, scale, process_set))
+    return first(_ops.allreduce(wait, [array], _one(out), name, op, scale, process_set))
 
 
-def grouped_allreduce(
-    arrays: Sequence[Array],
-    name: str | None = None,
-    op: int = AVERAGE,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    out: Sequence[Array] | None = None,
-) -> list[Array]:
-    """allreduce() of several arrays as one operation: all or none. Returns a list."""
-    scale = (prescale_factor, postscale_factor)
-    return _ops.allreduce(True, arrays, out, name, op, scale, process_set).wait()
+allreduce, allreduce_async = forms(_allreduce)
 
 
-def grouped_allreduce_async(
+def _grouped_allreduce(
+    wait: bool,
     arrays: Sequence[Array],
     name: str | None = None,
     op: int = AVERAGE,
@@ -120,106 +127,84 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
     out: Sequence[Array] | None = None,
 ) -> Handle[list[Array]]:
-    """Starts grouped_allreduce()."""
+    """allreduce() of several arrays as one operation: all or none. Returns a list."""
     scale = (prescale_factor, postscale_factor)
-    return _ops.allreduce(False, arrays, out, name, op, scale, process_set)
+    return _ops.allreduce(wait, arrays, out, name, op, scale, process_set)
 
 
-def allgather(
-    array: Array, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Array:
+grouped_allreduce, grouped_allreduce_async = forms(_grouped_allreduce)
+
+
+def _allgather(
+    wait: bool, array: Array, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle[Array]:
     """Joins the arrays of all ranks along the first dimension, in order of rank.
 
     First extents may differ between ranks; the others must agree.
     """
-    return _ops.allgather(True, [array], name, process_set).wait()[0]
+    return first(_ops.allgather(wait, [array], name, process_set))
 
 
-def allgather_async(
-    array: Array, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle[Array]:
-    """Starts allgather()."""
-    return first(_ops.allgather(False, [array], name, process_set))
+allgather, allgather_async = forms(_allgather)
 
 
-def broadcast(
+def _broadcast(
+    wait: bool,
     array: Array,
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
     out: Array | None = None,
-) -> Array:
+) -> Handle[Array]:
     """Gives every rank the array of `root_rank` (a rank of the job).
 
     Every rank passes an array of the same shape and dtype. out: as for allreduce().
     """
-    return _ops.broadcast(True, [array], _one(out), root_rank, name, process_set).wait()[0]
+    return first(_ops.broadcast(wait, [array], _one(out), root_rank, name, process_set))
 
 
-def broadcast_async(
-    array: Array,
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-    out: Array | None = None,
-) -> Handle[Array]:
-    """Starts broadcast()."""
-    return first(_ops.broadcast(False, [array], _one(out), root_rank, name, process_set))
+broadcast, broadcast_async = forms(_broadcast)
 
 
-def reduce_scatter(
+def _reduce_scatter(
+    wait: bool,
     array: Array,
     name: str | None = None,
     op: int = AVERAGE,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
-) -> Array:
+) -> Handle[Array]:
     """Combines the arrays of all ranks and returns this rank's part of the rows.
 
     Where the rows do not divide evenly, the first ranks get one more each.
     """
     scale = (prescale_factor, postscale_factor)
-    return _ops.reduce_scatter(True, [array], name, op, scale, process_set).wait()[0]
+    return first(_ops.reduce_scatter(wait, [array], name, op, scale, process_set))
 
 
-def reduce_scatter_async(
-    array: Array,
-    name: str | None = None,
-    op: int = AVERAGE,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[Array]:
-    """Starts reduce_scatter()."""
-    scale = (prescale_factor, postscale_factor)
-    return first(_ops.reduce_scatter(False, [array], name, op, scale, process_set))
+reduce_scatter, reduce_scatter_async = forms(_reduce_scatter)
 
 
-def alltoall(
-    array: Array,
-    splits: Sequence[int] | None = None,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> tuple[Array, list[int]]:
-    """Sends splits[r] rows of `array` to rank r, in order; even parts by default.
-
-    Returns (the rows received, in order of sender; how many came from each).
-    """
-    return _ops.alltoall(True, array, splits, name, process_set).wait()
-
-
-def alltoall_async(
+def _alltoall(
+    wait: bool,
     array: Array,
     splits: Sequence[int] | None = None,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle[tuple[Array, list[int]]]:
-    """Starts alltoall()."""
-    return _ops.alltoall(False, array, splits, name, process_set)
+    """Sends splits[r] rows of `array` to rank r, in order; even parts by default.
+
+    Returns (the rows received, in order of sender; how many came from each).
+    """
+    return _ops.alltoall(wait, array, splits, name, process_set)
 
 
-def reduce(
+alltoall, alltoall_async = forms(_alltoall)
+
+
+def _reduce(
+    wait: bool,
     array: Array,
     root_rank: int,
     name: str | None = None,
@@ -227,74 +212,45 @@ def reduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
-) -> Array | None:
+) -> Handle[Array | None]:
     """As allreduce(), but only `root_rank` gets the result; the others get None."""
     scale = (prescale_factor, postscale_factor)
-    return _ops.reduce(True, array, root_rank, name, op, scale, process_set).wait()
+    return _ops.reduce(wait, array, root_rank, name, op, scale, process_set)
 
 
-def reduce_async(
+reduce, reduce_async = forms(_reduce)
+
+
+def _gather(
+    wait: bool,
     array: Array,
     root_rank: int,
     name: str | None = None,
-    op: int = AVERAGE,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Array | None]:
-    """Starts reduce()."""
-    scale = (prescale_factor, postscale_factor)
-    return _ops.reduce(False, array, root_rank, name, op, scale, process_set)
-
-
-def gather(
-    array: Array,
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Array | None:
     """As allgather(), but only `root_rank` gets the result; the others get None."""
-    return _ops.gather(True, array, root_rank, name, process_set).wait()
+    return _ops.gather(wait, array, root_rank, name, process_set)
 
 
-def gather_async(
-    array: Array,
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[Array | None]:
-    """Starts gather()."""
-    return _ops.gather(False, array, root_rank, name, process_set)
+gather, gather_async = forms(_gather)
 
 
-def scatter(
-    array: Array | None,
-    out: Array,
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Array:
-    """Fills `out` with this rank's part of the root's array, and returns it.
-
-    `array`, needed at the root only, holds one part of out's shape per rank, in order of rank.
-    """
-    return _ops.scatter(True, array, out, root_rank, name, process_set).wait()
-
-
-def scatter_async(
+def _scatter(
+    wait: bool,
     array: Array | None,
     out: Array,
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Array]:
-    """Starts scatter()."""
-    return _ops.scatter(False, array, out, root_rank, name, process_set)
+    """Fills `out` with this rank's part of the root's array, and returns it.
+
+    `array`, needed at the root only, holds one part of out's shape per rank, in order of rank.
+    """
+    return _ops.scatter(wait, array, out, root_rank, name, process_set)
 
 
-def send(array: Array, to: int, tag: int = 0) -> None:
-    """Sends an array's bytes to rank `to`; returns when `array` may be changed."""
-    _ops.send(array, to, tag).wait()
+scatter, scatter_async = forms(_scatter)
 
 
 def send_async(array: Array, to: int, tag: int = 0) -> Handle[None]:
@@ -302,17 +258,22 @@ def send_async(array: Array, to: int, tag: int = 0) -> Handle[None]:
     return _ops.send(array, to, tag)
 
 
-def recv(out: Array, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, int]:
-    """Receives into `out` the next message with `tag`; returns it and the rank it came from.
-
-    A message longer than `out` is an error; a shorter one leaves the rest of `out` as it was.
-    """
-    return _ops.recv(out, source, tag).wait()
+def send(array: Array, to: int, tag: int = 0) -> None:
+    """Sends an array's bytes to rank `to`; returns when `array` may be changed."""
+    send_async(array, to, tag).wait()
 
 
 def recv_async(out: Array, source: int = ANY_SOURCE, tag: int = 0) -> Handle[tuple[Array, int]]:
     """Starts recv()."""
     return _ops.recv(out, source, tag)
+
+
+def recv(out: Array, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, int]:
+    """Receives into `out` the next message with `tag`; returns it and the rank it came from.
+
+    A message longer than `out` is an error; a shorter one leaves the rest of `out` as it was.
+    """
+    return recv_async(out, source, tag).wait()
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from ronde import _numpy
 from ronde._job import ProcessSet, global_process_set, rank
 
+__all__ = ["allgather_object", "broadcast_object"]
+
 
 def broadcast_object(
     obj: Any,

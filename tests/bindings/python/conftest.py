@@ -53,11 +53,12 @@ def run_job(tmp_path):
 
 
 class CaseResults:
-    """What every rank says about the cases of one file, run in one job."""
+    """What every rank says about the cases of some files, run in one job."""
 
-    def __init__(self, file, np, folder):
+    def __init__(self, files, np, folder):
         """Runs the job; each rank writes its results as it goes."""
-        command = [sys.executable, str(HERE / "run_cases.py"), str(HERE / file), str(folder)]
+        command = [sys.executable, str(HERE / "run_cases.py"), str(folder)]
+        command += [str(HERE / file) for file in files]
         # A case that fails on one rank alone must not hold up the others.
         environment = {"RONDE_STALL_ERROR_SECONDS": "10"}
         self.status, self.output = finish(launch(command, np, environment), 240)
@@ -78,12 +79,12 @@ class CaseResults:
 
 @pytest.fixture(scope="session")
 def case_results(tmp_path_factory):
-    """case_results(file, np) -> CaseResults; each file and size runs once."""
+    """case_results(files, np) -> CaseResults; the same files and size run once."""
     known = {}
 
-    def get(file, np):
-        if (file, np) not in known:
-            known[file, np] = CaseResults(file, np, tmp_path_factory.mktemp("cases"))
-        return known[file, np]
+    def get(files, np):
+        if (files, np) not in known:
+            known[files, np] = CaseResults(files, np, tmp_path_factory.mktemp("cases"))
+        return known[files, np]
 
     return get

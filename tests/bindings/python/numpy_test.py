@@ -1,18 +1,12 @@
 """The NumPy collectives on two and three real processes."""
 
-from pathlib import Path
-
 import pytest
+from cases import case_names
 
 FILE = "numpy_cases.py"
-CASES = [
-    line.split("(")[0].removeprefix("def ")
-    for line in Path(__file__).with_name(FILE).read_text().splitlines()
-    if line.startswith("def case_")
-]
 
 
 @pytest.mark.parametrize("np", [2, 3])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", case_names(FILE))
 def test_numpy(case_results, case, np):
-    case_results(FILE, np).check(case)
+    case_results((FILE,), np).check(case)

@@ -1,6 +1,6 @@
-"""Runs every function `case_*` of a file, in order, as one rank of a job.
+"""Runs every function `case_*` of some files, in order, as one rank of a job.
 
-usage: run_cases.py FILE FOLDER; appends [name, traceback or ""] to FOLDER/<rank>.jsonl.
+usage: run_cases.py FOLDER FILE...; appends [name, traceback or ""] to FOLDER/<rank>.jsonl.
 """
 
 import json
@@ -12,12 +12,13 @@ from pathlib import Path
 import ronde
 
 
-def main(file, folder):
-    cases = {k: v for k, v in runpy.run_path(file).items() if k.startswith("case_")}
+def main(folder, *files):
+    found = [pair for file in files for pair in runpy.run_path(file).items()]
+    cases = [(name, case) for name, case in found if name.startswith("case_")]
     ronde.init()
     failed = False
     with (Path(folder) / f"{ronde.rank()}.jsonl").open("a") as results:
-        for name, case in cases.items():
+        for name, case in cases:
             problem = ""
             try:
                 case()

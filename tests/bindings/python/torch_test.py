@@ -1,18 +1,12 @@
 """ronde.torch on two and three real processes."""
 
-from pathlib import Path
-
 import pytest
+from cases import case_names
 
-FILE = "torch_cases.py"
-CASES = [
-    line.split("(")[0].removeprefix("def ")
-    for line in Path(__file__).with_name(FILE).read_text().splitlines()
-    if line.startswith("def case_")
-]
+FILES = ("torch_cases.py", "torch_optimizer_cases.py")
 
 
 @pytest.mark.parametrize("np", [2, 3])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", case_names(*FILES))
 def test_torch(case_results, case, np):
-    case_results(FILE, np).check(case)
+    case_results(FILES, np).check(case)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
-from ronde._collectives import Collectives
+from ronde._collectives import AVERAGE, SUM, Collectives
 from ronde._errors import InvalidArgumentError
 
 # The core's element type codes.
@@ -23,6 +23,8 @@ _CODES = {
     torch.float64: 8,
     torch.bool: 9,
 }
+# Complex numbers travel as pairs: the last dimension of their view is (real, imaginary).
+_PAIRS = {torch.complex64: 7, torch.complex128: 8}
 
 
 def _check(tensor: torch.Tensor) -> None:
@@ -36,18 +38,61 @@ def _check(tensor: torch.Tensor) -> None:
             f"the tensor is on {tensor.device}, which no data plane of this build serves; "
             "move it to the CPU"
         )
-    if tensor.dtype not in _CODES:
-        allowed = ", ".join(str(dtype)[6:] for dtype in _CODES)
+    if tensor.dtype not in _CODES and tensor.dtype not in _PAIRS:
+        allowed = ", ".join(str(dtype)[6:] for dtype in [*_CODES, *_PAIRS])
         raise InvalidArgumentError(f"{tensor.dtype} is not supported; allowed: {allowed}")
+
+
+def reduce_op(average: bool | None, op: int | None) -> int:
+    """The operation that the two arguments ask for together."""
+    if op is not None:
+        if average is not None:
+            raise InvalidArgumentError("give op or average, not both; average is deprecated")
+        return op
+    return SUM if average is False else AVERAGE
+
+
+def check_op(tensors: Iterable[torch.Tensor], op: int) -> None:
+    """Raises InvalidArgumentError for operations that pairs of numbers do not have."""
+    if op in (SUM, AVERAGE):
+        return
+    for tensor in tensors:
+        if tensor.is_complex():
+            raise InvalidArgumentError(f"{tensor.dtype} can be summed and averaged only")
+
+
+def check_in_place(tensors: Iterable[torch.Tensor]) -> None:
+    """Raises InvalidArgumentError for tensors that torch would not let be changed in place."""
+    for tensor in tensors:
+        _check(tensor)
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise InvalidArgumentError(
+                "a tensor that requires grad cannot be changed in place: autograd would not know; "
+                "pass tensor.detach(), or call within torch.no_grad()"
+            )
+        if 0 in tensor.stride() and _repeats(tensor):
+            raise InvalidArgumentError(
+                "an expanded tensor cannot be written to: several of its elements are one place "
+                "in memory; pass a copy (tensor.clone())"
+            )
+
+
+def _repeats(tensor: torch.Tensor) -> bool:
+    return any(n > 1 and stride == 0 for n, stride in zip(tensor.shape, tensor.stride()))
 
 
 class _TorchAdapter:
     def contiguous(self, tensor: torch.Tensor) -> torch.Tensor:
         _check(tensor)
+        if tensor.is_conj():
+            tensor = tensor.detach().resolve_conj()
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
     def view(self, tensor: torch.Tensor) -> Any:
-        return tensor.data_ptr(), tuple(tensor.shape), _CODES[tensor.dtype]
+        code = _CODES.get(tensor.dtype)
+        if code is not None:
+            return tensor.data_ptr(), tuple(tensor.shape), code
+        return tensor.data_ptr(), (*(tensor.shape or (1,)), 2), _PAIRS[tensor.dtype]
 
     def memory(self, tensor: torch.Tensor) -> tuple[int, int]:
         return tensor.data_ptr(), tensor.numel() * tensor.element_size()
@@ -56,9 +101,10 @@ class _TorchAdapter:
         return torch.empty(tensor.shape, dtype=tensor.dtype)
 
     def adopt(self, buffer: Any, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+        shape = tuple(shape[:-1] if like.dtype in _PAIRS else shape)
         if buffer is None:
-            return torch.empty(tuple(shape), dtype=like.dtype)
-        return torch.frombuffer(buffer, dtype=like.dtype).reshape(tuple(shape))
+            return torch.empty(shape, dtype=like.dtype)
+        return torch.frombuffer(buffer, dtype=like.dtype).reshape(shape)
 
     def assign(self, target: torch.Tensor, source: torch.Tensor) -> None:
         with torch.no_grad():

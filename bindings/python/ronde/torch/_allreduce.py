@@ -1,0 +1,158 @@
+"""The allreduce family: sums, averages, extremes and products over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ronde._collectives import Handle, first
+from ronde._forms import forms
+from ronde._job import ProcessSet, global_process_set
+from ronde.torch._adapter import check_in_place, check_op, collectives, reduce_op
+from ronde.torch._autograd import attach
+from ronde.torch.compression import Compression
+
+Tensor = torch.Tensor
+Compressor = Any
+
+__all__ = [
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+]
+
+
+def compressed(
+    tensors: Sequence[Tensor],
+    compression: Compressor,
+    run: Callable[[list[Tensor]], Sequence[Tensor]],
+) -> list[Tensor]:
+    """What `run` makes of the compressed tensors, decompressed."""
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    results = run([tensor for tensor, _ in pairs])
+    return [compression.decompress(result, context) for result, (_, context) in zip(results, pairs)]
+
+
+def _reduce(
+    wait: bool,
+    tensors: Sequence[Tensor],
+    name: str | None,
+    op: int,
+    scale: tuple[float, float],
+    process_set: ProcessSet,
+) -> Handle[list[Tensor]]:
+    """allreduce() into new tensors."""
+    check_op(tensors, op)
+    return collectives.allreduce(wait, tensors, None, name, op, scale, process_set)
+
+
+def allreduce(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Compressor = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
+
+    Returns a new tensor, alike on all ranks. `compression` is applied on the way.
+    """
+    return grouped_allreduce(
+        [tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set
+    )[0]
+
+
+def allreduce_async(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Tensor]:
+    """Starts allreduce() into a new tensor."""
+    scale = (prescale_factor, postscale_factor)
+    return first(_reduce(False, [tensor], name, reduce_op(average, op), scale, process_set))
+
+
+def grouped_allreduce(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Compressor = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """allreduce() of several tensors as one operation: all or none. Returns a list."""
+    scale = (prescale_factor, postscale_factor)
+    op = reduce_op(average, op)
+
+    def run(sent: Sequence[Tensor], name: str | None = None) -> list[Tensor]:
+        reduced = _reduce(True, sent, name, op, scale, process_set).wait()
+        return attach(reduced, sent, run)
+
+    return compressed(tensors, compression, lambda sent: run(sent, name))
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[Tensor]]:
+    """Starts grouped_allreduce() into new tensors."""
+    scale = (prescale_factor, postscale_factor)
+    return _reduce(False, tensors, name, reduce_op(average, op), scale, process_set)
+
+
+def _grouped_allreduce_(
+    wait: bool,
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[Tensor]]:
+    """As grouped_allreduce(), in place."""
+    op = reduce_op(average, op)
+    check_op(tensors, op)
+    check_in_place(tensors)
+    scale = (prescale_factor, postscale_factor)
+    return collectives.allreduce(wait, tensors, tensors, name, op, scale, process_set)
+
+
+def _allreduce_(
+    wait: bool,
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Tensor]:
+    """As allreduce(), in place. Returns `tensor`."""
+    scale = (prescale_factor, postscale_factor)
+    return first(_grouped_allreduce_(wait, [tensor], average, name, op, *scale, process_set))
+
+
+allreduce_, allreduce_async_ = forms(_allreduce_)
+grouped_allreduce_, grouped_allreduce_async_ = forms(_grouped_allreduce_)

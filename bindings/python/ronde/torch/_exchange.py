@@ -1,0 +1,145 @@
+"""Collectives that move tensors as they are: allgather, broadcast, alltoall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ronde._collectives import AVERAGE, Handle, first, mapped
+from ronde._errors import InvalidArgumentError
+from ronde._forms import forms
+from ronde._job import ProcessSet, global_process_set, rank
+from ronde.torch._adapter import check_in_place, collectives
+from ronde.torch._allreduce import grouped_allreduce
+from ronde.torch._autograd import attach, attached
+
+Tensor = torch.Tensor
+
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "alltoall",
+    "alltoall_async",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
+]
+
+
+def _grouped_allgather(
+    wait: bool,
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[Tensor]]:
+    """allgather() of several tensors as one operation: all or none."""
+    rows = [tensor.shape[0] if tensor.dim() else 1 for tensor in tensors]
+
+    def backward(gradients: Sequence[Tensor]) -> list[Tensor]:
+        averaged = grouped_allreduce(gradients, op=AVERAGE, process_set=process_set)
+        counts = allgather(torch.tensor([rows]), process_set=process_set)
+        before = counts[: process_set.rank()].sum(dim=0).tolist()
+        mine = [g.narrow(0, b, n) for g, b, n in zip(averaged, before, rows)]
+        return [g.reshape(t.shape) for g, t in zip(mine, tensors)]
+
+    handle = collectives.allgather(wait, tensors, name, process_set)
+    return attached(handle, tensors, backward) if wait else handle
+
+
+def _allgather(
+    wait: bool,
+    tensor: Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Tensor]:
+    """Joins the tensors of all ranks along the first dimension, in order of rank.
+
+    First extents may differ between ranks; the others must agree. Returns a new tensor.
+    """
+    return first(_grouped_allgather(wait, [tensor], name, process_set))
+
+
+allgather, allgather_async = forms(_allgather)
+grouped_allgather, grouped_allgather_async = forms(_grouped_allgather)
+
+
+def _broadcast(
+    wait: bool,
+    tensor: Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Tensor]:
+    """Gives every rank the tensor of `root_rank` (a rank of the job), as a new tensor.
+
+    Every rank passes a tensor of the same shape and dtype.
+    """
+
+    def backward(gradients: Sequence[Tensor]) -> list[Tensor]:
+        averaged = grouped_allreduce(gradients, op=AVERAGE, process_set=process_set)
+        return averaged if rank() == root_rank else [torch.zeros_like(g) for g in averaged]
+
+    handle = collectives.broadcast(wait, [tensor], None, root_rank, name, process_set)
+    return first(attached(handle, [tensor], backward) if wait else handle)
+
+
+def _broadcast_(
+    wait: bool,
+    tensor: Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Tensor]:
+    """As broadcast(), in place. Returns `tensor`."""
+    check_in_place([tensor])
+    return first(collectives.broadcast(wait, [tensor], [tensor], root_rank, name, process_set))
+
+
+broadcast, broadcast_async = forms(_broadcast)
+broadcast_, broadcast_async_ = forms(_broadcast_)
+
+
+def _row_counts(splits: Any) -> list[int] | None:
+    """Splits as the core takes them, from a tensor or a sequence of whole numbers."""
+    if splits is None:
+        return None
+    values = splits.tolist() if isinstance(splits, Tensor) else list(splits)
+    if any(not isinstance(value, int) for value in values):
+        raise InvalidArgumentError(f"splits must be whole numbers, not {values}")
+    return values
+
+
+def _alltoall(
+    wait: bool,
+    tensor: Tensor,
+    splits: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Any]:
+    """Sends splits[r] rows of `tensor` to rank r, in order; even parts by default.
+
+    Returns the rows received, in order of sender; with `splits` (a sequence or a tensor of whole
+    numbers, one per rank) a pair of those and an int32 tensor: how many came from each.
+    """
+
+    def finish(result: tuple[Tensor, list[int]]) -> Any:
+        output, received = result
+        if wait:
+            (output,) = attach([output], [tensor], lambda back: [returned(back[0], received)])
+        return output if splits is None else (output, torch.tensor(received, dtype=torch.int32))
+
+    def returned(gradient: Tensor, counts: list[int]) -> Tensor:
+        rows: Tensor = alltoall(gradient, counts, process_set=process_set)[0]
+        return rows
+
+    return mapped(
+        collectives.alltoall(wait, tensor, _row_counts(splits), name, process_set), finish
+    )
+
+
+alltoall, alltoall_async = forms(_alltoall)
