@@ -10,6 +10,7 @@
 #include "bindings/cli/exit.h"
 #include "bindings/cli/horovodrun.h"
 #include "bindings/cli/launch/agent.h"
+#include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/run_command.h"
 #include "bindings/cli/timeline_command.h"
 
@@ -93,5 +94,8 @@ int run_ronde(ronde::Arguments arguments) {
 int main(int argc, char** argv) {
   const ronde::Arguments arguments(argv + 1, argv + argc);
   if (arguments == ronde::Arguments{"run-agent"}) return ronde::run_agent();
+  if (!arguments.empty() && arguments.front() == "run-mpi-rank") {
+    return ronde::run_mpi_rank({arguments.begin() + 1, arguments.end()});
+  }
   return ronde::is_horovodrun(argv[0]) ? run_horovodrun(arguments) : run_ronde(arguments);
 }

@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "bindings/cli/exit.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/launcher.h"
+#include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/network.h"
+#include "bindings/cli/launch/placement.h"
 #include "bindings/cli/timeline_command.h"
 #include "core/base/config.h"
 #include "ops/selector.h"
@@ -91,6 +95,34 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
   return list;
 }
 
+/// The names of these variables, each once.
+std::vector<std::string> names_of(const EnvironmentList& list) {
+  std::set<std::string> names;
+  for (const std::string& entry : list) names.insert(entry.substr(0, entry.find('=')));
+  return {names.begin(), names.end()};
+}
+
+/// Makes the job one mpirun on this host, which starts the ranks: MPI works in no others.
+Status go_through_mpirun(LaunchOptions& options) {
+  MpirunSpec spec{options.hosts, options.command, {}, options.ssh, options.network_interface};
+  if (options.hosts.size() > 1) {
+    EnvironmentList variables = forwarded_environment();
+    variables.insert(variables.end(), options.environment.begin(), options.environment.end());
+    variables.insert(variables.end(), {"MASTER_ADDR", "MASTER_PORT"});
+    spec.variables = names_of(variables);
+  }
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    const cpu_set_t cpus = allowed_cpus();          // the agent sees one process, not its ranks
+    const int threads = omp_threads(CPU_COUNT(&cpus), options.hosts.front().ranks);
+    options.environment.insert(options.environment.begin(),
+                               fmt::format("OMP_NUM_THREADS={}", threads));
+  }
+  RONDE_ASSIGN_OR_RETURN(options.command, mpirun_command(spec));
+  options.hosts = {{"", 0, 1}};
+  options.through_mpirun = true;
+  return {};
+}
+
 Result<LaunchOptions> launch_options(const RunRequest& request) {
   if (request.command.empty()) {
     return Status(Code::kInvalidArgument,
@@ -99,6 +131,7 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   }
   LaunchOptions options;
   RONDE_ASSIGN_OR_RETURN(options.hosts, placed_hosts(request));
+  options.size = options.hosts.back().first_rank + options.hosts.back().ranks;
   RONDE_ASSIGN_OR_RETURN(options.environment, settings_environment(request));
   options.command = request.command;
   options.network_interface = request.network_interface;
@@ -108,6 +141,7 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   options.output_dir = request.output_dir;
   if (request.start_timeout_seconds > 0) options.start_timeout = start_timeout(request);
   options.verbose = request.verbose;
+  if (request.backend == "mpi") RONDE_RETURN_IF_ERROR(go_through_mpirun(options));
   return options;
 }
 
@@ -135,10 +169,9 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
 void run_job(const RunRequest& request) {
   const auto options = launch_options(request);
   if (!options.ok()) exit_usage("ronde run", options.status());
-  const int ranks = options->hosts.back().first_rank + options->hosts.back().ranks;
-  if (!request.timeline.empty()) forget_traces(request.timeline, ranks);
+  if (!request.timeline.empty()) forget_traces(request.timeline, options->size);
   const int status = launch(*options);
-  if (!request.timeline.empty()) merge_job_traces(request.timeline, ranks);
+  if (!request.timeline.empty()) merge_job_traces(request.timeline, options->size);
   exit_with(status);
 }
 

@@ -15,6 +15,7 @@
 
 #include "bindings/cli/launch/child.h"
 #include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/network.h"
 #include "bindings/cli/launch/output.h"
 #include "core/base/clock.h"
@@ -73,6 +74,7 @@ class Launcher {
   Status start_agents();
   void ask_for_meeting();
   void start_ranks(const Meeting& meeting);
+  void start_mpirun(const Meeting& meeting);
   // The event loop.
   void turn();
   void poll_once(std::vector<pollfd>& polled);
@@ -84,6 +86,8 @@ class Launcher {
   void on_frame(Host& host, const Frame& frame);
   void on_probed(const Frame& frame);
   void on_output(const Frame& frame);
+  void on_tagged_output(int stream, std::string_view bytes);
+  void pass_on(int rank, int stream, std::string_view bytes);
   void on_exited(Host& host, const RankMessage& message);
   void on_cannot_start(Host& host, const CannotStartMessage& message);
   void on_agent_gone(Host& host, const Status& why);
@@ -95,6 +99,9 @@ class Launcher {
   void reap_agents();
   [[nodiscard]] bool finished() const;
 
+  [[nodiscard]] std::string name_of(int rank) const {
+    return options_.through_mpirun ? "mpirun" : fmt::format("rank {}", rank);
+  }
   void say(const std::string& text) { error_.own_line("ronde run: " + text); }
   void say_if_verbose(const std::string& text) {
     if (options_.verbose) say(text);
@@ -105,6 +112,7 @@ class Launcher {
   std::vector<Host> hosts_;
   Destination output_{STDOUT_FILENO};
   Destination error_{STDERR_FILENO};
+  TaggedOutput tagged_[2];  ///< Of mpirun's standard output and error.
   RankFiles files_;
   TimePoint start_deadline_ = kForever;
   TimePoint term_deadline_ = kForever;  ///< Others get SIGTERM.
@@ -146,8 +154,22 @@ void Launcher::ask_for_meeting() {
   probe_sent_ = true;
 }
 
+/// mpirun makes ranks of its processes by itself; all that they lack is where to meet.
+void Launcher::start_mpirun(const Meeting& meeting) {
+  StartMessage start;
+  start.directory = std::filesystem::current_path().string();
+  start.command = options_.command;
+  EnvironmentList list = {"MASTER_ADDR=" + meeting.address,
+                          fmt::format("MASTER_PORT={}", meeting.master_port)};
+  list.insert(list.end(), options_.environment.begin(), options_.environment.end());
+  start.ranks.push_back({0, std::move(list)});
+  say_if_verbose(fmt::format("{}", fmt::join(options_.command, " ")));
+  hosts_.front().link.send(encode(start));
+}
+
 void Launcher::start_ranks(const Meeting& meeting) {
   start_deadline_ = kForever;
+  if (options_.through_mpirun) return start_mpirun(meeting);
   StartMessage start;
   start.directory = std::filesystem::current_path().string();
   start.command = options_.command;
@@ -269,7 +291,8 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
   const auto message = decode_rank(frame.payload);
   if (!message.ok()) return;
   if (frame.type == FrameType::kExited) return on_exited(host, *message);
-  say_if_verbose(fmt::format("rank {} is pid {} on {}", message->rank, message->pid, host.name()));
+  say_if_verbose(
+      fmt::format("{} is pid {} on {}", name_of(message->rank), message->pid, host.name()));
 }
 
 void Launcher::on_probed(const Frame& frame) {
@@ -284,8 +307,23 @@ void Launcher::on_probed(const Frame& frame) {
 void Launcher::on_output(const Frame& frame) {
   const auto message = decode_output(frame.payload);
   if (!message.ok()) return;
-  (message->stream == STDERR_FILENO ? error_ : output_).feed(message->rank, message->bytes);
-  const std::string complaint = files_.append(message->rank, message->bytes);
+  if (options_.through_mpirun) return on_tagged_output(message->stream, message->bytes);
+  pass_on(message->rank, message->stream, message->bytes);
+}
+
+void Launcher::on_tagged_output(int stream, std::string_view bytes) {
+  for (const auto& [rank, text] : tagged_[stream == STDERR_FILENO ? 1 : 0].feed(bytes)) {
+    if (rank != TaggedOutput::kMpirun) {
+      pass_on(rank, stream, text);
+    } else if (text != "\n") {
+      say(text.substr(0, text.find('\n')));
+    }
+  }
+}
+
+void Launcher::pass_on(int rank, int stream, std::string_view bytes) {
+  (stream == STDERR_FILENO ? error_ : output_).feed(rank, bytes);
+  const std::string complaint = files_.append(rank, bytes);
   if (!complaint.empty()) say(complaint);
 }
 
@@ -294,7 +332,7 @@ void Launcher::on_exited(Host& host, const RankMessage& message) {
   if (message.wait_status == 0 || exit_status_ != 0) return;
   const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
   fail(exit_status_of(message.wait_status),
-       fmt::format("rank {} (pid {}{}) {}", message.rank, message.pid, where,
+       fmt::format("{} (pid {}{}) {}", name_of(message.rank), message.pid, where,
                    describe_wait_status(message.wait_status)));
 }
 
@@ -302,7 +340,7 @@ void Launcher::on_cannot_start(Host& host, const CannotStartMessage& message) {
   host.unfinished.erase(message.rank);
   if (exit_status_ != 0) return;
   const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
-  fail(message.exit_status, fmt::format("rank {}{}: {}", message.rank, where, message.text));
+  fail(message.exit_status, fmt::format("{}{}: {}", name_of(message.rank), where, message.text));
 }
 
 void Launcher::on_agent_gone(Host& host, const Status& why) {
@@ -362,8 +400,7 @@ void Launcher::reap_agents() {
 
 int Launcher::run() {
   if (!options_.output_dir.empty()) {
-    const int size = options_.hosts.back().first_rank + options_.hosts.back().ranks;
-    if (const Status status = files_.open(options_.output_dir, size); !status.ok()) {
+    if (const Status status = files_.open(options_.output_dir, options_.size); !status.ok()) {
       fmt::print(stderr, "ronde run: {}\n", status.message());
       return 2;
     }

@@ -15,6 +15,7 @@ namespace ronde {
 /// One job. Hosts with an empty name are this one.
 struct LaunchOptions {
   std::vector<HostRanks> hosts;
+  int size = 0;  ///< Ranks of the job.
   std::vector<std::string> command;
   EnvironmentList environment;    ///< For all ranks; wins over what the launcher sets.
   std::string network_interface;  ///< Name or address on the host of rank 0; empty: as routed.
@@ -25,6 +26,7 @@ struct LaunchOptions {
   std::chrono::milliseconds failure_delay{500};     ///< From a failure to SIGTERM for the others.
   std::chrono::milliseconds grace{5'000};           ///< From SIGTERM or Ctrl-C to SIGKILL.
   bool verbose = false;
+  bool through_mpirun = false;  ///< `command` is one mpirun, which starts the ranks.
 };
 
 /// Runs the job to its end and returns the launcher's exit status: 0, or that of the first rank

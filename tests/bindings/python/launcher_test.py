@@ -43,6 +43,36 @@ def test_mpirun(backend, tmp_path):
     run([*MPIRUN, sys.executable], tmp_path, RONDE_BACKEND=backend)
 
 
+RONDE_RUN_MPI = [sys.executable, "-m", "ronde", "run", "--backend", "mpi", "-np", "2", "--"]
+
+
+def run_by_mpirun(script):
+    return subprocess.run(
+        [*RONDE_RUN_MPI, "sh", "-c", script],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+def test_ronde_run_backend_mpi_starts_the_ranks_through_mpirun(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    code = "echo omp=$OMP_NUM_THREADS $RANK/$WORLD_SIZE $LOCAL_RANK $OMPI_COMM_WORLD_RANK;"
+    done = run_by_mpirun(f"{code} {sys.executable} {script}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for rank in range(2):
+        assert f"[{rank}] rank {rank} of 2: [3.0, 3.0, 3.0]" in done.stdout, done.stdout
+        assert f"[{rank}] omp={max(1, len(os.sched_getaffinity(0)) // 2)} " in done.stdout
+        assert f" {rank}/2 {rank} {rank}\n" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+def test_under_mpirun_the_failing_ranks_status_is_the_jobs():
+    done = run_by_mpirun("[ $RANK = 1 ] && exit 7; sleep 1000")
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert "mpirun" in done.stderr
+
+
 def test_torchrun(tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     run([*torchrun, "--master-port", "0"], tmp_path)

@@ -1,0 +1,157 @@
+#include "bindings/cli/launch/mpirun.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+
+#include "bindings/cli/launch/network.h"
+
+namespace ronde {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+/// -H with a slot for each rank; nothing where all ranks are on this host.
+Words host_words(const std::vector<HostRanks>& hosts) {
+  if (hosts.size() == 1 && hosts.front().name.empty()) return {};
+  Words entries;
+  for (const HostRanks& host : hosts) {
+    entries.push_back(
+        fmt::format("{}:{}", host.name.empty() ? own_host_name() : host.name, host.ranks));
+  }
+  return {"-H", fmt::format("{}", fmt::join(entries, ","))};
+}
+
+Result<Words> ssh_words(const SshOptions& ssh) {
+  Words arguments;
+  if (ssh.port != 0) append(arguments, {"-p", fmt::to_string(ssh.port)});
+  if (!ssh.identity_file.empty()) append(arguments, {"-i", ssh.identity_file});
+  for (const std::string& option : ssh.options) append(arguments, {"-o", option});
+  if (arguments.empty()) return arguments;
+  for (const std::string& word : arguments) {
+    if (word.find(' ') == std::string::npos) continue;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("\"{}\": mpirun hands ssh no word with a blank in it", word));
+  }
+  return Words{"--mca", "plm_rsh_args", fmt::format("{}", fmt::join(arguments, " "))};
+}
+
+/// The start and the end of a whole tag, or nothing where `text` holds none.
+struct Tag {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  int rank = 0;
+};
+
+std::size_t skip_digits(std::string_view text, std::size_t at) {
+  while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;
+  return at;
+}
+
+/// Reads "[1,0]<stdout>:" at `begin`. Nothing where it is something else; a tag whose end is
+/// npos where the text ends before that can be told.
+std::optional<Tag> tag_at(std::string_view text, std::size_t begin) {
+  constexpr Tag kCut{0, std::string_view::npos, 0};
+  std::size_t at = skip_digits(text, begin + 1);
+  if (at == text.size()) return kCut;
+  if (text[at] != ',') return std::nullopt;
+  const std::size_t digits = at + 1;
+  at = skip_digits(text, digits);
+  if (at == text.size()) return kCut;
+  if (at == digits || at > digits + 9) return std::nullopt;
+  const int rank = std::stoi(std::string(text.substr(digits, at - digits)));
+  for (const std::string_view tail : {"]<stdout>:", "]<stderr>:"}) {
+    const std::string_view rest = text.substr(at, tail.size());
+    if (rest == tail) return Tag{begin, at + tail.size(), rank};
+    if (at + rest.size() == text.size() && tail.starts_with(rest)) return kCut;
+  }
+  return std::nullopt;
+}
+
+/// The first tag in `text`; one that is cut off has the end npos.
+std::optional<Tag> find_tag(std::string_view text) {
+  for (std::size_t at = text.find('['); at != std::string_view::npos; at = text.find('[', at + 1)) {
+    if (auto tag = tag_at(text, at)) {
+      tag->begin = at;
+      return tag;
+    }
+  }
+  return std::nullopt;
+}
+
+void copy_variable(const char* from, const char* to) {
+  const char* value = std::getenv(from);  // NOLINT(concurrency-mt-unsafe)
+  if (value != nullptr) ::setenv(to, value, 1);
+}
+
+}  // namespace
+
+Result<Words> mpirun_command(const MpirunSpec& spec) {
+  int ranks = 0;
+  for (const HostRanks& host : spec.hosts) ranks += host.ranks;
+  Words words = {"mpirun", "--tag-output", "--oversubscribe", "--bind-to", "none"};
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  RONDE_ASSIGN_OR_RETURN(const Words ssh, ssh_words(spec.ssh));
+  append(words, ssh);
+  if (!spec.network_interface.empty()) {
+    for (const char* layer : {"oob_tcp_if_include", "btl_tcp_if_include"}) {
+      append(words, {"--mca", layer, spec.network_interface});
+    }
+  }
+  append(words, {"-np", fmt::to_string(ranks)});
+  append(words, host_words(spec.hosts));
+  for (const std::string& name : spec.variables) append(words, {"-x", name});
+  append(words, {spec.ssh.remote_program, "run-mpi-rank"});
+  append(words, spec.command);
+  return words;
+}
+
+int run_mpi_rank(const Words& command) {
+  copy_variable("OMPI_COMM_WORLD_RANK", "RANK");
+  copy_variable("OMPI_COMM_WORLD_SIZE", "WORLD_SIZE");
+  copy_variable("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK");
+  copy_variable("OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE");
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  if (!command.empty()) ::execvp(argv[0], argv.data());
+  const int error = command.empty() ? EINVAL : errno;
+  fmt::print(stderr, "ronde run: cannot run \"{}\": {}\n", command.empty() ? "" : command.front(),
+             std::generic_category().message(error));
+  return error == ENOENT ? 127 : 126;
+}
+
+std::vector<TaggedOutput::Piece> TaggedOutput::feed(std::string_view bytes) {
+  std::vector<Piece> pieces;
+  // Text up to `end` belongs to the last tag, and after a line's end to mpirun itself.
+  const auto take = [&](std::size_t end) {
+    while (end > 0) {
+      const std::size_t line = pending_.find('\n');
+      const std::size_t count = line < end ? line + 1 : end;
+      pieces.push_back({rank_, pending_.substr(0, count)});
+      if (line < end) rank_ = kMpirun;
+      pending_.erase(0, count);
+      end -= count;
+    }
+  };
+  pending_ += bytes;
+  while (const auto tag = find_tag(pending_)) {
+    take(tag->begin);
+    if (tag->end == std::string_view::npos) return pieces;
+    rank_ = tag->rank;
+    pending_.erase(0, tag->end - tag->begin);
+  }
+  take(pending_.size());
+  return pieces;
+}
+
+}  // namespace ronde

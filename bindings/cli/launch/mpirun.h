@@ -1,0 +1,48 @@
+// Jobs whose ranks mpirun starts: its command line, and its output sorted by rank again.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bindings/cli/launch/agent_link.h"
+#include "bindings/cli/launch/hosts.h"
+
+namespace ronde {
+
+/// What mpirun is to start, and where.
+struct MpirunSpec {
+  std::vector<HostRanks> hosts;             ///< A host with an empty name is this one.
+  std::vector<std::string> command;         ///< Of each rank.
+  std::vector<std::string> variables = {};  ///< Names that ranks on other hosts get too.
+  SshOptions ssh = {};
+  std::string network_interface = {};  ///< Empty: mpirun's own choice.
+};
+
+/// The argv that runs the job: `mpirun ... ronde run-mpi-rank COMMAND...`.
+/// Errors: kInvalidArgument where an ssh option holds a blank, which mpirun would split.
+Result<std::vector<std::string>> mpirun_command(const MpirunSpec& spec);
+
+/// Becomes one rank's program under mpirun: adds torchrun's names (RANK, WORLD_SIZE, LOCAL_RANK,
+/// LOCAL_WORLD_SIZE) for what mpirun says. Returns the exit status only where the program cannot be
+/// run.
+int run_mpi_rank(const std::vector<std::string>& command);
+
+/// Sorts what `mpirun --tag-output` writes to one stream: "[1,0]<stdout>:text". Threads: one.
+class TaggedOutput {
+ public:
+  static constexpr int kMpirun = -1;  ///< Whose lines have no tag.
+  struct Piece {
+    int rank = kMpirun;
+    std::string text;
+  };
+
+  /// Takes in bytes, and returns what they hold without the tags. A tag may come in parts.
+  std::vector<Piece> feed(std::string_view bytes);
+
+ private:
+  std::string pending_;
+  int rank_ = kMpirun;
+};
+
+}  // namespace ronde

@@ -1,0 +1,73 @@
+#include "bindings/cli/launch/mpirun.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+namespace ronde {
+namespace {
+
+/// What each rank wrote, after feeding `bytes` in parts of `step`.
+std::vector<std::string> sorted_output(const std::string& bytes, std::size_t step, int ranks) {
+  TaggedOutput tagged;
+  std::vector<std::string> texts(static_cast<std::size_t>(ranks) + 1);
+  for (std::size_t at = 0; at < bytes.size(); at += step) {
+    for (const auto& piece : tagged.feed(bytes.substr(at, step))) {
+      texts.at(static_cast<std::size_t>(piece.rank + 1)) += piece.text;
+    }
+  }
+  return texts;
+}
+
+bool follows(const std::vector<std::string>& words, const std::string& a, const std::string& b) {
+  const auto at = std::find(words.begin(), words.end(), a);
+  return at != words.end() && at + 1 != words.end() && *(at + 1) == b;
+}
+
+}  // namespace
+
+TEST_CASE("mpirun's output is sorted by rank wherever it is cut") {
+  const std::string bytes =
+      "[1,0]<stdout>:one\n[1,1]<stdout>:10%\r[1,1]<stdout>:20%\r[1,0]<stdout>:[2,3] array\n"
+      "mpirun says\n[1,1]<stderr>:[1,]<x> end";
+  for (std::size_t step = 1; step <= bytes.size(); ++step) {
+    CAPTURE(step);
+    const auto texts = sorted_output(bytes, step, 2);
+    CHECK(texts[0] == "mpirun says\n");
+    CHECK(texts[1] == "one\n[2,3] array\n");
+    CHECK(texts[2] == "10%\r20%\r[1,]<x> end");
+  }
+}
+
+TEST_CASE("mpirun is told hosts, ranks, ssh's options and the program") {
+  const auto words = mpirun_command({.hosts = {{"node1", 0, 2}, {"node2", 2, 1}},
+                                     .command = {"train", "--epochs", "3"},
+                                     .variables = {"RONDE_BACKEND"},
+                                     .ssh = {2222, "/key", {"Compression=no"}, "/bin/ronde"},
+                                     .network_interface = "eth1"});
+  REQUIRE(words.ok());
+  CHECK(follows(*words, "-np", "3"));
+  CHECK(follows(*words, "-H", "node1:2,node2:1"));
+  CHECK(follows(*words, "-x", "RONDE_BACKEND"));
+  CHECK(follows(*words, "plm_rsh_args", "-p 2222 -i /key -o Compression=no"));
+  CHECK(follows(*words, "btl_tcp_if_include", "eth1"));
+  const std::vector<std::string> tail(words->end() - 5, words->end());
+  CHECK(tail == std::vector<std::string>{"/bin/ronde", "run-mpi-rank", "train", "--epochs", "3"});
+}
+
+TEST_CASE("mpirun on this host alone gets no host list") {
+  const auto words =
+      mpirun_command({.hosts = {{"", 0, 2}}, .command = {"x"}, .ssh = {0, "", {}, "ronde"}});
+  REQUIRE(words.ok());
+  CHECK(std::find(words->begin(), words->end(), "-H") == words->end());
+  CHECK(follows(*words, "-np", "2"));
+}
+
+TEST_CASE("a word with a blank for ssh is refused: mpirun would split it") {
+  const auto words = mpirun_command(
+      {.hosts = {{"a", 0, 2}}, .command = {"x"}, .ssh = {0, "/my key", {}, "ronde"}});
+  REQUIRE(!words.ok());
+  CHECK(words.status().message().find("/my key") != std::string::npos);
+}
+
+}  // namespace ronde
