@@ -54,6 +54,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   }
 
   std::string last_path() const override { return runner_.path(last_route_); }
+  bool polls() const noexcept override { return runner_.polls(); }
 
  private:
   Status check(const Bundle& bundle) const;

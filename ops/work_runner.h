@@ -41,6 +41,8 @@ class WorkRunner {
   [[nodiscard]] static std::string_view algorithm_name(const Route& route) noexcept;
   [[nodiscard]] std::string path(const Route& route) const;
   [[nodiscard]] std::string_view plane_name() const noexcept { return plane_name_; }
+  /// As BackendGroup::polls().
+  [[nodiscard]] bool polls() const noexcept { return plane_ == nullptr || plane_->polls(); }
 
  private:
   Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort);

@@ -30,6 +30,7 @@ class GlooGroup final : public BackendGroup {
   }
   Transport* transport() noexcept override { return &transport_; }
   std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
+  bool polls() const noexcept override { return false; }  // Gloo's waits cannot be sliced
 
  private:
   const std::shared_ptr<Mesh> mesh_;

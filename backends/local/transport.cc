@@ -9,6 +9,8 @@
 namespace ronde {
 namespace {
 
+constexpr std::chrono::milliseconds kSleepSlice{50};
+
 /// Wakes a word when a token is aborted, for as long as it lives. A null token is none.
 class WakeOnAbort {
  public:
@@ -83,7 +85,7 @@ Status LocalTransport::wait_until_done(const Transfer& transfer, const AbortToke
     RONDE_RETURN_IF_ERROR(receive_what_has_come());
     if (done(transfer)) return {};
     RONDE_RETURN_IF_ERROR(trouble);
-    word.wait(ticket, kForever);
+    word.wait(ticket, now() + kSleepSlice);
   }
 }
 
@@ -92,7 +94,7 @@ bool LocalTransport::done(const Transfer& transfer) const {
 }
 
 Status LocalTransport::obstacle(const Transfer& transfer, const AbortToken& abort) const {
-  if (abort.aborted()) return abort.status();
+  if (abort.poll()) return abort.status();
   if (group_abort_ != nullptr && group_abort_->aborted()) return group_abort_->status();
   return boxes_->obstacle(transfer.peer);
 }

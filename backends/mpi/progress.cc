@@ -49,7 +49,7 @@ Status wait_all(std::span<MPI_Request> requests, const AbortToken& abort) {
                                       "MPI_Testall"));
     }
     if (done != 0) return {};
-    if (abort.aborted()) return abort.status();
+    if (abort.poll()) return abort.status();
     relax(tests);
   }
 }

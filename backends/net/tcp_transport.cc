@@ -14,6 +14,7 @@ namespace ronde::net {
 namespace {
 
 constexpr std::size_t kTurnBytes = std::size_t{4} << 20;  // then the other direction has its turn
+constexpr int kSleepSliceMs = 50;
 
 // An id names direction, peer and the transfer's number between the two.
 constexpr TransferId make_id(bool incoming, int peer, std::uint64_t number) noexcept {
@@ -84,7 +85,7 @@ bool TcpTransport::done(TransferId id) const noexcept {
 
 Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
   while (broken_.ok() && !done(id)) {
-    if (abort.aborted()) return broken_ = abort.status();
+    if (abort.poll()) return broken_ = abort.status();
     bool moved = false;
     broken_ = progress(moved);
     if (broken_.ok() && !moved && !done(id)) broken_ = sleep(abort);
@@ -189,7 +190,7 @@ Status TcpTransport::sleep(const AbortToken& abort) {
     if (events != 0) entries.push_back({peer.socket.get(), static_cast<short>(events), 0});
   }
   const AbortWaker::Listening listening(waker_, abort);
-  ::poll(entries.data(), entries.size(), -1);
+  ::poll(entries.data(), entries.size(), kSleepSliceMs);
   return {};
 }
 

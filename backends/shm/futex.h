@@ -40,6 +40,10 @@ class Stop {
   [[nodiscard]] bool aborted() const noexcept {
     return call_.aborted() || (group_ != nullptr && group_->aborted());
   }
+  /// As aborted(), before each sleep.
+  [[nodiscard]] bool poll() const {
+    return call_.poll() || (group_ != nullptr && group_->aborted());
+  }
   /// Ok, or the reason of the token that was aborted.
   [[nodiscard]] Status status() const {
     if (call_.aborted() || group_ == nullptr) return call_.status();

@@ -45,7 +45,7 @@ bool Steps::has_arrived(std::size_t rank, Step step) noexcept {
 Status Steps::sleep_until_arrived(std::size_t rank, Step step, const Stop& stop) {
   Flag& flag = *flags_[rank];
   while (!has_arrived(rank, step)) {
-    if (stop.aborted()) return stop.status();
+    if (stop.poll()) return stop.status();
     flag.sleepers.fetch_add(1, std::memory_order_seq_cst);
     seen_[rank] = flag.arrived.load(std::memory_order_seq_cst);
     if (!has_arrived(rank, step)) futex_wait(flag.arrived, seen_[rank], kSleepSlice);

@@ -74,7 +74,7 @@ Status ShmTransport::wait(TransferId id, const AbortToken& abort) {
     return is_done(id) || !broken_.ok();
   };
   while (!spin_until(settled, spin_, stop)) {
-    if (stop.aborted()) return broken_ = stop.status();
+    if (stop.poll()) return broken_ = stop.status();
     sleep_unless_progress();
   }
   return is_done(id) ? Status() : broken_;

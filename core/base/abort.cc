@@ -4,6 +4,11 @@
 
 namespace ronde {
 
+bool AbortToken::poll() const {
+  if (checking_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id()) (*check_)();
+  return aborted();
+}
+
 Status AbortToken::status() const {
   if (!aborted()) return {};
   MutexLock lock(mutex_);
@@ -29,6 +34,16 @@ int AbortToken::listen(std::function<void()> listener) const {
 void AbortToken::unlisten(int id) const {
   MutexLock lock(mutex_);
   listeners_.erase(id);
+}
+
+WaitCheck::WaitCheck(const AbortToken& token, std::function<void()> check)
+    : token_(token), check_(std::move(check)) {
+  token_.check_ = &check_;
+  token_.checking_thread_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+WaitCheck::~WaitCheck() {
+  token_.checking_thread_.store(std::thread::id(), std::memory_order_relaxed);
 }
 
 }  // namespace ronde

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <thread>
 
 #include "core/base/mutex.h"
 #include "core/base/status.h"
@@ -21,6 +22,10 @@ class AbortToken {
   /// One relaxed load: cheap enough for a spin loop.
   [[nodiscard]] bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
 
+  /// As aborted(), for waits that sleep: they call it at least every 50 ms. Runs this thread's
+  /// WaitCheck first, which may abort.
+  [[nodiscard]] bool poll() const;
+
   /// Ok, or the reason given to abort().
   [[nodiscard]] Status status() const RONDE_EXCLUDES(mutex_);
 
@@ -36,11 +41,28 @@ class AbortToken {
   void unlisten(int id) const RONDE_EXCLUDES(mutex_);
 
  private:
+  friend class WaitCheck;
   std::atomic<bool> aborted_{false};
+  mutable std::atomic<std::thread::id> checking_thread_{};
+  mutable const std::function<void()>* check_ = nullptr;  // for checking_thread_ alone
   mutable Mutex mutex_;
   Status reason_ RONDE_GUARDED_BY(mutex_);
   mutable std::map<int, std::function<void()>> listeners_ RONDE_GUARDED_BY(mutex_);
   mutable int next_id_ RONDE_GUARDED_BY(mutex_) = 0;
+};
+
+/// Calls `check` from poll() while it lives, in the thread that made it, so that a caller stuck
+/// inside a data plane still hears of its user's signals. One at a time for a token.
+class WaitCheck {
+ public:
+  WaitCheck(const AbortToken& token, std::function<void()> check);
+  ~WaitCheck();
+  WaitCheck(const WaitCheck&) = delete;
+  WaitCheck& operator=(const WaitCheck&) = delete;
+
+ private:
+  const AbortToken& token_;
+  const std::function<void()> check_;
 };
 
 }  // namespace ronde

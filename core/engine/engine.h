@@ -109,6 +109,9 @@ class Engine final : private ChannelSink {
 
   // Driving: engine_driving.cc.
   Status wait_until(const Predicate& done, const WaitOptions& options);
+  void drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t interrupts,
+                 TimePoint until);
+  Status interruption(const WaitOptions& options, std::uint64_t interrupts) const;
   bool try_take_role() RONDE_EXCLUDES(mutex_);
   void release_role() RONDE_EXCLUDES(mutex_);
   void drive(const Predicate& done, TimePoint until);
@@ -160,6 +163,7 @@ class Engine final : private ChannelSink {
   std::set<SetId> removed_;
   PointToPoint messages_;
   bool failure_told_ = false;
+  bool may_run_here_ = true;  // agreed work, in the driving thread
   TimePoint next_deadline_ = kForever;
   std::vector<Task> taken_;             // reused
   std::vector<OutFrame> out_;           // reused

@@ -1,5 +1,7 @@
 // The driving right: who holds it, how a waiter spins, sleeps and hands it on, and the background
 // thread that looks after frames while nobody waits.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -35,19 +37,43 @@ Status Engine::wait_until(const Predicate& done, const WaitOptions& options) {
   while (!done()) {
     const TimePoint until = std::min(options.deadline, now() + kInterruptSlice);
     if (try_take_role()) {
-      drive(done, until);
+      drive_for(done, options, interrupts, until);
       release_role();
     } else {
       wait_for_driver(done, until);
     }
     if (done()) break;
-    if (interrupts_.load(std::memory_order_acquire) != interrupts) {
-      return {Code::kInterrupted, "the wait was interrupted"};
-    }
-    if (options.interrupt) RONDE_RETURN_IF_ERROR(options.interrupt());
+    RONDE_RETURN_IF_ERROR(interruption(options, interrupts));
     if (now() >= options.deadline) return {Code::kTimeout, "the wait's deadline has passed"};
   }
   return {};
+}
+
+Status Engine::interruption(const WaitOptions& options, std::uint64_t interrupts) const {
+  if (interrupts_.load(std::memory_order_acquire) != interrupts) {
+    return {Code::kInterrupted, "the wait was interrupted"};
+  }
+  return options.interrupt ? options.interrupt() : Status();
+}
+
+/// Drives for one caller. Data that it moves itself cannot be left half moved: where a peer keeps
+/// it from finishing and the caller is interrupted, the job is given up.
+void Engine::drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t interrupts,
+                       TimePoint until) {
+  TimePoint next = now() + kInterruptSlice;
+  const WaitCheck check(*options_.abort, [&] {
+    if (now() < next) return;
+    next = now() + kInterruptSlice;
+    const Status status = interruption(options, interrupts);
+    if (status.ok()) return;
+    const int rank = channel_.topology().rank;
+    fail(Status(Code::kInterrupted, fmt::format("rank {} was interrupted while data moved", rank))
+             .about({.rank = rank, .host = {}, .pid = 0}));
+  });
+  // A caller with a deadline must be able to leave the work behind.
+  may_run_here_ = options.deadline == kForever;
+  drive(done, until);
+  may_run_here_ = true;
 }
 
 bool Engine::try_take_role() {

@@ -84,7 +84,7 @@ void Engine::run_agreed() {
   for (const LanePtr& lane : driven_lanes_) any |= lane->collect_agreed();
   if (!any) return;
   channel_.kick();  // peers must know of the agreement before this thread may be busy with it
-  for (const LanePtr& lane : driven_lanes_) lane->run_agreed(alone(*lane));
+  for (const LanePtr& lane : driven_lanes_) lane->run_agreed(may_run_here_ && alone(*lane));
 }
 
 bool Engine::alone(const Lane& lane) const {

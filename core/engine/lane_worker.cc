@@ -18,7 +18,7 @@ LaneWorker::~LaneWorker() {
 }
 
 void LaneWorker::run_or_queue(ReadyBundle ready, bool may_run_here) {
-  if (may_run_here && !busy()) {
+  if (may_run_here && executor_->polls() && !busy()) {
     execute(ready);  // nobody else queues: this is the driving thread
     return;
   }

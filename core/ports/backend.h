@@ -109,6 +109,10 @@ class BackendGroup {
   /// Memory that this data plane moves best (shared, registered, pinned); null where plain memory
   /// is as good. Freed with the last copy of the pointer, at the latest before the group.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
+
+  /// Whether all waits in here call AbortToken::poll(), so that a caller may run work itself and
+  /// still hear of its user's signals.
+  [[nodiscard]] virtual bool polls() const noexcept { return true; }
 };
 
 /// A library or mechanism that can carry data.

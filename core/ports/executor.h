@@ -58,6 +58,8 @@ class Executor {
   /// Errors: as BackendGroup::run; kInvalidArgument and kMismatch where uneven sizes do not fit,
   /// the same on all ranks and with the group still usable.
   virtual Status execute(const Bundle& bundle, const AbortToken& abort) = 0;
+  /// As BackendGroup::polls().
+  [[nodiscard]] virtual bool polls() const noexcept { return true; }
 };
 
 }  // namespace ronde

@@ -119,6 +119,39 @@ def test_a_signal_reaches_the_script_while_it_waits(run_job, raised):
     assert output.count("went on") == 2
 
 
+@pytest.mark.parametrize("backend", ["shm", "tcp", "gloo"])
+def test_ctrl_c_reaches_a_script_that_a_frozen_peer_holds_up_in_mid_operation(run_job, backend):
+    """The peer stops for good while both ranks do nothing but add; the other must get out."""
+    status, output = run_job(
+        """
+        import os, signal, threading, time
+        import numpy as np
+        import ronde
+
+        ronde.init()
+        pids = ronde.allgather_object(os.getpid())
+        if ronde.rank() == 0:
+            def freeze_then_interrupt():
+                time.sleep(0.3)
+                os.kill(pids[1], signal.SIGSTOP)
+                time.sleep(0.3)
+                os.kill(pids[0], signal.SIGINT)
+            threading.Thread(target=freeze_then_interrupt).start()
+        try:
+            while True:
+                ronde.allreduce(np.ones(50000), "x")
+        except KeyboardInterrupt:
+            print("got out", flush=True)
+            os.kill(pids[1], signal.SIGKILL)
+            os._exit(0)
+        """,
+        options=["--backend", backend],
+        limit_s=60,
+    )
+    assert "got out" in output, output
+    assert status == 137, output  # the frozen rank was killed
+
+
 def test_a_killed_rank_is_named_on_the_others(run_job):
     status, output = run_job(
         """

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <thread>
+
 namespace ronde {
 
 TEST_CASE("AbortToken: the first reason stays and listeners are called once") {
@@ -25,6 +27,23 @@ TEST_CASE("AbortToken: a listener that comes late is called at once") {
   int calls = 0;
   token.listen([&] { ++calls; });
   CHECK(calls == 1);
+}
+
+TEST_CASE("AbortToken: poll() runs the check of its own thread, as long as that lives") {
+  AbortToken token;
+  int checks = 0;
+  {
+    const WaitCheck check(token, [&] {
+      if (++checks == 2) token.abort(Status(Code::kInterrupted, "by the check"));
+    });
+    std::thread([&] { CHECK_FALSE(token.poll()); }).join();
+    CHECK(checks == 0);
+    CHECK_FALSE(token.poll());
+    CHECK(token.poll());
+  }
+  CHECK(token.poll());
+  CHECK(checks == 2);
+  CHECK(token.status().message() == "by the check");
 }
 
 }  // namespace ronde

@@ -80,6 +80,15 @@ Status run(Engine& engine, SetId set, Submission submission) {
   return engine.wait(operation, {});
 }
 
+/// Work that never ends by itself.
+class StuckExecutor final : public Executor {
+ public:
+  Status execute(const Bundle&, const AbortToken& abort) override {
+    while (!abort.poll()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return abort.status();
+  }
+};
+
 std::string name_of(int i) { return "t" + std::to_string(i); }
 
 }  // namespace
@@ -342,6 +351,35 @@ TEST_CASE("Engine: an exchange whose partner never comes names it") {
     std::vector<float> token = {0.0F};
     REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
   });
+}
+
+TEST_CASE("Engine: a caller stuck in work that it does itself still hears of interrupts") {
+  Job job(1);
+  Rank rank(job, 0);
+  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
+  std::vector<float> values(4);
+  Submission submission = sum_of("stuck", values);
+  submission.caller_waits = true;
+  const auto operation = rank.engine->submit(1, std::move(submission));
+  REQUIRE(operation.ok());
+  WaitOptions options;
+  options.interrupt = [] { return Status(Code::kInterrupted, "by the test"); };
+  CHECK(rank.engine->wait(*operation, options).code() == Code::kInterrupted);
+  rank.engine->fail(Status(Code::kAborted, "the end of the test"));  // others may have run it
+}
+
+TEST_CASE("Engine: a caller with a deadline leaves stuck work to the lane's thread") {
+  Job job(1);
+  Rank rank(job, 0);
+  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
+  std::vector<float> values(4);
+  const auto operation = rank.engine->submit(1, sum_of("stuck", values));
+  REQUIRE(operation.ok());
+  WaitOptions options;
+  options.deadline = now() + std::chrono::milliseconds(30);
+  CHECK(rank.engine->wait(*operation, options).code() == Code::kTimeout);
+  CHECK(rank.engine->job_status().ok());
+  rank.engine->fail(Status(Code::kAborted, "the end of the test"));
 }
 
 }  // namespace ronde
