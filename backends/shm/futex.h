@@ -10,6 +10,7 @@
 
 #include "core/base/abort.h"
 #include "core/base/clock.h"
+#include "core/base/patience.h"
 #include "core/base/status.h"
 
 namespace ronde::shm {
@@ -55,16 +56,14 @@ class Stop {
   const AbortToken* group_;
 };
 
-/// How long a wait spins before it sleeps; zero where the host's ranks outnumber its cores.
+/// How long a wait spins before it sleeps; zero where the host's ranks outnumber its cores: it lets
+/// others run instead.
 using SpinLimit = std::chrono::microseconds;
 
 /// Spins until `ready()`, at most `limit`; says whether it became ready. Now and then it lets
-/// another thread run, since the scheduler may have put two ranks on one core. (Where ranks
-/// outnumber cores that is no help: a busy host gives the core to others for milliseconds.)
+/// another thread run, since the scheduler may have put two ranks on one core.
 template <typename Ready>
 bool spin_until(Ready ready, SpinLimit limit, const Stop& stop) {
-  if (ready()) return true;
-  if (limit == SpinLimit::zero()) return false;
   const TimePoint deadline = now() + limit;
   do {
     for (int i = 0; i < 64; ++i) {
@@ -75,5 +74,30 @@ bool spin_until(Ready ready, SpinLimit limit, const Stop& stop) {
   } while (now() < deadline && !stop.aborted());
   return ready();
 }
+
+/// What precedes the sleep of a wait; says whether it became ready. Threads: one at a time.
+class Awaiter {
+ public:
+  explicit Awaiter(SpinLimit spin) noexcept : spin_(spin) {}
+
+  /// Whether ranks outnumber cores, the same on all ranks.
+  [[nodiscard]] bool crowded() const noexcept { return spin_ == SpinLimit::zero(); }
+
+  template <typename Ready>
+  bool becomes(Ready ready, const Stop& stop) {
+    if (ready()) return true;
+    if (!crowded()) return spin_until(ready, spin_, stop);
+    patience_.begin(now());
+    while (patience_.yield()) {
+      if (ready()) return true;
+      if (stop.aborted()) return false;
+    }
+    return false;
+  }
+
+ private:
+  const SpinLimit spin_;
+  Patience patience_;
+};
 
 }  // namespace ronde::shm

@@ -14,15 +14,18 @@ inline constexpr std::size_t kLine = 128;
 /// Steps whose data is kept at the same time; see steps.h.
 inline constexpr std::uint32_t kBanks = 4;
 
-/// First bytes of the memory: proves that the right one was opened.
+/// First bytes of the memory.
 struct alignas(kLine) Header {
-  std::uint64_t nonce;
+  std::uint64_t nonce;  ///< Proves that the right memory was opened.
+  /// Where ranks sleep that wait for all: changed, and the sleepers woken, by the last to arrive.
+  alignas(kLine) std::atomic<std::uint32_t> completions;
+  std::atomic<std::uint32_t> sleepers;
 };
 
 /// A rank's progress through the group's steps. Written by its rank, but for `sleepers`.
 struct alignas(kLine) Flag {
   std::atomic<std::uint32_t> arrived;       ///< Steps arrived at so far, modulo 2^32.
-  std::atomic<std::uint32_t> sleepers;      ///< Ranks that sleep on `arrived`.
+  std::atomic<std::uint32_t> sleepers;      ///< Ranks that sleep on `arrived` alone.
   std::atomic<std::uint64_t> note[kBanks];  ///< One number for the others, per bank.
 };
 

@@ -31,7 +31,7 @@ class Steps {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] std::size_t bank_bytes() const noexcept { return layout_.bank_bytes(); }
   /// Whether ranks outnumber cores, the same on all ranks.
-  [[nodiscard]] bool crowded() const noexcept { return spin_ == SpinLimit::zero(); }
+  [[nodiscard]] bool crowded() const noexcept { return awaiter_.crowded(); }
   /// The step that is being written.
   [[nodiscard]] Step current() const noexcept { return step_; }
 
@@ -57,13 +57,18 @@ class Steps {
 
  private:
   bool has_arrived(std::size_t rank, Step step) noexcept;
-  Status sleep_until_arrived(std::size_t rank, Step step, const Stop& stop);
+  bool all_have_arrived(Step step) noexcept;
+  /// Waits until `ready()`, in the end asleep on `word`, announced in `sleepers`.
+  template <typename Ready>
+  Status await(Ready ready, std::atomic<std::uint32_t>& word, std::atomic<std::uint32_t>& sleepers,
+               const Stop& stop);
 
   const Layout layout_;
   std::byte* const base_;
   const int rank_;
-  const SpinLimit spin_;
+  Awaiter awaiter_;
   Step step_ = 0;
+  Header& header_;
   std::vector<Flag*> flags_;
   std::vector<std::uint32_t> seen_;  ///< Last value read of each rank's flag.
 };

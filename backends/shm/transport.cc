@@ -25,7 +25,7 @@ void ring_bell(Bell& bell) {
 
 ShmTransport::ShmTransport(const Layout& layout, std::byte* base, int ranks, int rank,
                            SpinLimit spin, const AbortToken* group_abort)
-    : rank_(rank), spin_(spin), group_abort_(group_abort), bell_(layout.bell(base, rank)) {
+    : rank_(rank), awaiter_(spin), group_abort_(group_abort), bell_(layout.bell(base, rank)) {
   const auto ring = [&](int from, int to) {
     if (from == to) return Ring(layout.ring_control(base, 0, 0), nullptr, 0);
     return Ring(layout.ring_control(base, from, to), layout.ring_data(base, from, to),
@@ -73,7 +73,7 @@ Status ShmTransport::wait(TransferId id, const AbortToken& abort) {
     progress();
     return is_done(id) || !broken_.ok();
   };
-  while (!spin_until(settled, spin_, stop)) {
+  while (!awaiter_.becomes(settled, stop)) {
     if (stop.poll()) return broken_ = stop.status();
     sleep_unless_progress();
   }

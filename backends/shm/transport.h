@@ -61,7 +61,7 @@ class ShmTransport final : public Transport {
   void sleep_unless_progress();
 
   const int rank_;
-  const SpinLimit spin_;
+  Awaiter awaiter_;
   const AbortToken* const group_abort_;
   Bell& bell_;
   std::vector<Peer> peers_;  ///< By rank; this rank's own is never used.

@@ -20,6 +20,7 @@
 
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
+#include "core/base/patience.h"
 #include "core/engine/exchange_board.h"
 #include "core/engine/frame.h"
 #include "core/engine/lane.h"
@@ -46,6 +47,7 @@ struct EngineOptions {
   std::size_t fusion_threshold_bytes = 0;
   std::size_t inline_bytes = 0;
   std::size_t cache_capacity = 0;
+  /// How long a waiting caller spins before it sleeps; 0 (ranks outnumber cores): it yields.
   std::chrono::microseconds spin{0};
   Duration stall_warning{0};
   Duration stall_error{0};
@@ -115,6 +117,8 @@ class Engine final : private ChannelSink {
   bool try_take_role() RONDE_EXCLUDES(mutex_);
   void release_role() RONDE_EXCLUDES(mutex_);
   void drive(const Predicate& done, TimePoint until);
+  /// Spins for a moment or lets others run; false where a caller idle for so long should sleep.
+  bool rests(Duration idle);
   /// Whether a lane's thread is at work: it needs the core more than a spinning caller does.
   [[nodiscard]] bool executing() const;
   void sleep_as_caller(const Predicate& done, TimePoint until);
@@ -165,6 +169,7 @@ class Engine final : private ChannelSink {
   bool failure_told_ = false;
   bool may_run_here_ = true;  // agreed work, in the driving thread
   TimePoint next_deadline_ = kForever;
+  Patience patience_;
   std::vector<Task> taken_;             // reused
   std::vector<OutFrame> out_;           // reused
   std::vector<FinishedMessage> ended_;  // reused

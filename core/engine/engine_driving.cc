@@ -104,10 +104,12 @@ void Engine::release_role() {
 void Engine::drive(const Predicate& done, TimePoint until) {
   TimePoint idle_since = now();
   bool kicked = false;
+  patience_.begin(idle_since);
   while (!done()) {
     if (step()) {
       idle_since = now();
       kicked = false;
+      patience_.begin(idle_since);
       continue;
     }
     const TimePoint time = now();
@@ -116,13 +118,18 @@ void Engine::drive(const Predicate& done, TimePoint until) {
       channel_.kick();
       kicked = true;
     }
-    if (time - idle_since < options_.spin && !executing()) {
-      pause();
-    } else {
-      sleep_as_caller(done, until);
-      idle_since = now() - options_.spin;  // asleep once, it sleeps again unless something comes
-    }
+    if (rests(time - idle_since)) continue;
+    sleep_as_caller(done, until);
+    idle_since = now() - options_.spin;  // asleep once, it sleeps again unless something comes
   }
+}
+
+bool Engine::rests(Duration idle) {
+  if (executing()) return false;
+  if (options_.spin.count() == 0) return patience_.yield();
+  if (idle >= options_.spin) return false;
+  pause();
+  return true;
 }
 
 bool Engine::executing() const {
