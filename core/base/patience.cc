@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kMostPenalty{1000};
 void Patience::begin(TimePoint time) noexcept { left_ = time < resume_ ? 0 : kYields; }
 
 bool Patience::yield() noexcept {
-  if (left_ == 0) return false;
+  if (!is_left()) return false;
   --left_;
   const TimePoint start = now();
   sched_yield();

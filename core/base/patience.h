@@ -14,6 +14,9 @@ class Patience {
   /// Starts a wait at `time`.
   void begin(TimePoint time) noexcept;
 
+  /// Whether yield() would let others run.
+  [[nodiscard]] bool is_left() const noexcept { return left_ > 0; }
+
   /// Lets other threads run once; false, and no more than that, where the wait should sleep now.
   bool yield() noexcept;
 

@@ -14,13 +14,14 @@ TimePoint some_time() { return TimePoint() + std::chrono::hours(1); }
 
 bool yields_at(Patience& patience, TimePoint time) {
   patience.begin(time);
-  return patience.yield();
+  return patience.is_left();
 }
 
 /// For how long no wait yields after a dear yield at `time`.
 Duration given_up(Patience& patience, TimePoint time) {
   patience.begin(time);
   patience.note(time, time + kSlice);
+  CHECK_FALSE(patience.is_left());
   CHECK_FALSE(patience.yield());
   Duration pause{};
   while (!yields_at(patience, time + kSlice + pause)) pause += std::chrono::milliseconds(1);
@@ -56,7 +57,7 @@ TEST_CASE("a core that comes back at once changes nothing") {
   Patience patience;
   patience.begin(some_time());
   patience.note(some_time(), some_time() + std::chrono::microseconds(5));
-  CHECK(patience.yield());
+  CHECK(patience.is_left());
 }
 
 }  // namespace
