@@ -83,7 +83,7 @@ const Algorithm* look_up(Collective kind, std::size_t bytes, int ranks) {
 }
 
 std::vector<std::string_view> allowed_names() {
-  std::vector<std::string_view> names{kNativeAlgorithm};
+  std::vector<std::string_view> names{kNativeAlgorithm, kHierarchicalAlgorithm};
   for (const Algorithm& known : kAlgorithms) {
     if (std::find(names.begin(), names.end(), known.name) == names.end()) {
       names.push_back(known.name);
@@ -110,6 +110,7 @@ std::vector<std::string> describe_selection() {
     }
     lines.push_back(fmt::format("{}: {}", line, row.algorithm));
   }
+  lines.push_back(fmt::format("allreduce over hosts of several ranks: {}", kHierarchicalAlgorithm));
   return lines;
 }
 

@@ -20,6 +20,9 @@ namespace ronde {
 /// The override that means the data plane's own collective.
 inline constexpr std::string_view kNativeAlgorithm = "native";
 
+/// The override that puts ops/allreduce/hierarchical.h over whichever data plane spans the hosts.
+inline constexpr std::string_view kHierarchicalAlgorithm = "hierarchical";
+
 /// The override that deterministic mode stands for: one order of addition for all sizes.
 inline constexpr std::string_view kDeterministicAlgorithm = "direct";
 
@@ -46,7 +49,8 @@ std::span<const SelectionRow> selection_table() noexcept;
 /// The table as lines for people: "allreduce up to 4 KiB: tree".
 std::vector<std::string> describe_selection();
 
-/// Whether users may ask for `algorithm`: empty, "native", or a name of algorithms().
+/// Whether users may ask for `algorithm`: empty, "native", "hierarchical", or a name of
+/// algorithms().
 /// Errors: kInvalidArgument listing what is allowed.
 Status check_algorithm(std::string_view algorithm);
 

@@ -4,6 +4,9 @@
 
 #include <utility>
 
+#include "ops/allreduce/hierarchical.h"
+#include "ops/selector.h"
+
 namespace ronde {
 namespace {
 
@@ -39,7 +42,57 @@ std::string objection(const std::vector<std::vector<std::string>>& views, std::s
   return {};
 }
 
+constexpr std::uint64_t kInsideKeys = std::uint64_t{1} << 61;
+
+bool wants_levels(const OpenRequest& request, const OpenedGroup& opened, const HostLayout& layout) {
+  if (!layout.has_levels() || opened.plane->transport() == nullptr) return false;
+  return request.algorithm == kHierarchicalAlgorithm ||
+         (request.algorithm.empty() && request.backend == "auto");
+}
+
+/// The ranks of `spec` on this host, as a group of their own.
+GroupSpec inside_of(const GroupSpec& spec, const HostLayout& layout) {
+  GroupSpec inside = spec;
+  inside.key = spec.key | kInsideKeys;
+  inside.ranks.clear();
+  inside.ranks.reserve(layout.hosts[layout.host].size());
+  for (const int rank : layout.hosts[layout.host]) {
+    inside.ranks.push_back(spec.ranks[static_cast<std::size_t>(rank)]);
+  }
+  inside.rank = layout.local;
+  return inside;
+}
+
 }  // namespace
+
+Result<OpenedGroup> open_planes(const OpenRequest& request, const GroupSpec& spec,
+                                Exchange& exchange,
+                                const std::function<std::unique_ptr<Exchange>(
+                                    std::uint64_t key, const std::vector<int>& ranks)>& inside) {
+  RONDE_ASSIGN_OR_RETURN(OpenedGroup between,
+                         open_data_plane(request.registry, request.backend, spec, exchange));
+  if (spec.size() == 1) return between;
+  const HostLayout layout = host_layout(spec);
+  if (!wants_levels(request, between, layout)) return between;
+  const GroupSpec host = inside_of(spec, layout);
+  const auto inside_exchange = inside(host.key, host.ranks);
+  RONDE_ASSIGN_OR_RETURN(OpenedGroup local,
+                         open_data_plane(request.registry, "auto", host, *inside_exchange));
+  HierarchyOptions options;
+  options.layout = layout;
+  options.kernels = request.kernels;
+  options.deterministic = request.deterministic;
+  options.outer = std::move(between.plane);
+  options.inner.plane = std::move(local.plane);
+  options.inner.plane_name = local.name;
+  options.inner.native_first = local.native_first;
+  options.inner.kernels = request.kernels;
+  options.inner.deterministic = request.deterministic;
+  options.inner.rank = host.rank;
+  options.inner.size = host.size();
+  return OpenedGroup{create_hierarchical_plane(std::move(options)),
+                     fmt::format("{}, {} inside hosts", between.name, local.name), true};
+}
 
 Result<std::vector<std::string>> EngineExchange::allgather(std::string_view mine) {
   return engine_.exchange(key_, round_++, ranks_, mine, options_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,23 @@ struct OpenedGroup {
   std::string name = "self";
   bool native_first = true;
 };
+
+/// What a group is opened with.
+struct OpenRequest {
+  const Registry& registry;
+  std::string backend;    ///< "auto" or a name.
+  std::string algorithm;  ///< The user's override, or empty.
+  std::shared_ptr<const ReduceKernels> kernels;
+  bool deterministic = false;
+};
+
+/// As open_data_plane; where the group spans hosts, one of which holds several of its ranks, and
+/// the user chose neither backend nor algorithm (or chose "hierarchical"), a plane of two levels:
+/// the best one inside this host (over `inside`) under the one between the hosts.
+Result<OpenedGroup> open_planes(const OpenRequest& request, const GroupSpec& spec,
+                                Exchange& exchange,
+                                const std::function<std::unique_ptr<Exchange>(
+                                    std::uint64_t key, const std::vector<int>& ranks)>& inside);
 
 /// Opens `spec` with the first backend of `wanted` ("auto" or a name) that every rank can use.
 /// Collective over the group. Errors: kUnavailable naming the rank and the reason, the same on all.

@@ -75,8 +75,12 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
     std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options) {
   const GroupSpec spec = group_spec(key, ranks);
   EngineExchange exchange(*engine, key, ranks, options);
-  RONDE_ASSIGN_OR_RETURN(OpenedGroup opened,
-                         open_data_plane(registry, config.backend, spec, exchange));
+  const OpenRequest request{registry, config.backend, config.algorithm, kernels,
+                            config.deterministic};
+  const auto inside = [&](std::uint64_t inside_key, const std::vector<int>& members) {
+    return std::make_unique<EngineExchange>(*engine, inside_key, members, options);
+  };
+  RONDE_ASSIGN_OR_RETURN(OpenedGroup opened, open_planes(request, spec, exchange, inside));
   ExecutorOptions executor;
   executor.plane = std::move(opened.plane);
   executor.plane_name = opened.name;
@@ -154,7 +158,7 @@ std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {
   MutexLock lock(mutex_);
   const int count = raw_groups_[ranks]++;
   const std::string text = fmt::format("{}#{}", fmt::join(ranks, ","), count);
-  return kRawKeys | (std::hash<std::string>()(text) >> 2);
+  return kRawKeys | (std::hash<std::string>()(text) >> 3);
 }
 
 Status Runtime::Impl::start_timeline(const std::string& path) {

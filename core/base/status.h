@@ -86,8 +86,8 @@ class [[nodiscard]] RONDE_API Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value)
-      : value_(std::in_place_index<1>, std::move(value)) {}  // NOLINT(google-explicit-*)
+  Result(T value)  // NOLINT(google-explicit-constructor)
+      : value_(std::in_place_index<1>, std::move(value)) {}
   Result(Status status) : value_(std::in_place_index<0>, std::move(status)) {  // NOLINT
     assert(!std::get<0>(value_).ok());
   }

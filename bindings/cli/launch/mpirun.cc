@@ -89,8 +89,8 @@ std::optional<Tag> find_tag(std::string_view text) {
 }
 
 void copy_variable(const char* from, const char* to) {
-  const char* value = std::getenv(from);  // NOLINT(concurrency-mt-unsafe)
-  if (value != nullptr) ::setenv(to, value, 1);
+  const char* value = std::getenv(from);         // NOLINT(concurrency-mt-unsafe)
+  if (value != nullptr) ::setenv(to, value, 1);  // NOLINT(concurrency-mt-unsafe)
 }
 
 }  // namespace

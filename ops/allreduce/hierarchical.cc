@@ -1,0 +1,348 @@
+#include "ops/allreduce/hierarchical.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "ops/flat_work.h"
+#include "ops/partial.h"
+#include "ops/selector.h"
+#include "ops/transfer.h"
+#include "ops/wire_thread.h"
+#include "ops/work_runner.h"
+
+namespace ronde {
+
+namespace {
+
+// Less than this for each lane is left to the first lane: more messages cost more than they save.
+constexpr std::size_t kWorthLaneBytes = std::size_t{4} << 10;
+constexpr std::size_t kInFlight = 2;
+
+/// Some ranks of a group as a group of their own, over the same wires.
+class SubTransport final : public Transport {
+ public:
+  SubTransport(Transport& whole, std::vector<int> members, int rank)
+      : whole_(whole), members_(std::move(members)), rank_(rank) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
+  Result<TransferId> send(int to, std::span<const std::byte> data) override {
+    return whole_.send(members_[static_cast<std::size_t>(to)], data);
+  }
+  Result<TransferId> recv(int from, std::span<std::byte> data) override {
+    return whole_.recv(members_[static_cast<std::size_t>(from)], data);
+  }
+  Status wait(TransferId id, const AbortToken& abort) override { return whole_.wait(id, abort); }
+
+ private:
+  Transport& whole_;
+  const std::vector<int> members_;
+  const int rank_;
+};
+
+/// The i-th rank of every host that has one, i being this rank's position on its own.
+std::vector<int> lane_members(const HostLayout& layout) {
+  std::vector<int> members;
+  for (const std::vector<int>& host : layout.hosts) {
+    if (host.size() > static_cast<std::size_t>(layout.local)) {
+      members.push_back(host[static_cast<std::size_t>(layout.local)]);
+    }
+  }
+  return members;
+}
+
+/// What of one segment lies in a slice. `begin` counts elements from the slice's beginning.
+struct Piece {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::size_t begin = 0;
+  std::size_t count = 0;
+};
+
+std::vector<Piece> pieces_of(std::span<const Segment> segments, const Part& slice,
+                             std::size_t element) {
+  std::vector<Piece> pieces;
+  std::size_t at = 0;
+  for (const Segment& segment : segments) {
+    const std::size_t count = segment.bytes / element;
+    const std::size_t begin = std::max(at, slice.begin);
+    const std::size_t end = std::min(at + count, slice.begin + slice.count);
+    if (begin < end) {
+      const std::size_t skip = (begin - at) * element;
+      pieces.push_back({segment.in == nullptr ? nullptr : segment.in + skip,
+                        segment.out == nullptr ? nullptr : segment.out + skip, begin - slice.begin,
+                        end - begin});
+    }
+    at += count;
+  }
+  return pieces;
+}
+
+std::size_t overlap(const Piece& piece, const Part& part) {
+  const std::size_t begin = std::max(piece.begin, part.begin);
+  const std::size_t end = std::min(piece.begin + piece.count, part.begin + part.count);
+  return begin < end ? end - begin : 0;
+}
+
+/// One slice of one allreduce and where this rank keeps its part of it.
+struct Slice {
+  std::vector<Piece> pieces;
+  std::vector<Part> parts;  // by local rank; those beyond the lanes are empty
+  std::byte* partial = nullptr;
+  std::byte* result = nullptr;
+};
+
+class HierarchicalPlane final : public BackendGroup {
+ public:
+  explicit HierarchicalPlane(HierarchyOptions options)
+      : layout_(std::move(options.layout)),
+        kernels_(std::move(options.kernels)),
+        algorithm_(options.deterministic ? kDeterministicAlgorithm : ""),
+        slice_bytes_(options.slice_bytes),
+        outer_(std::move(options.outer)),
+        inner_(options.inner),
+        lane_(*outer_->transport(), lane_members(layout_), static_cast<int>(layout_.host)) {}
+
+  bool supports(const WorkDesc& desc) const noexcept override {
+    return desc.kind == Collective::kAllreduce;
+  }
+  Transport* transport() noexcept override { return outer_->transport(); }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    return outer_->allocate(bytes);
+  }
+  bool polls() const noexcept override { return inner_.polls() && outer_->polls(); }
+  Status run(const Work& work, const AbortToken& abort) override;
+
+ private:
+  Status run_slices(const Work& work, const AbortToken& abort, const AbortToken& wire_abort);
+  void prepare(const Work& work);
+  Slice slice(const Work& work, std::size_t index);
+  Status reduce_inside(const Work& work, const Slice& slice, const AbortToken& abort);
+  Status reduce_between(const Work& work, const Slice& slice, const AbortToken& abort);
+  Status gather_inside(const Work& work, const Slice& slice, const AbortToken& abort);
+  Status run_inside(Work& work, std::size_t bytes, const AbortToken& abort);
+  std::vector<Segment> stage(const Work& work, const Slice& slice);
+
+  [[nodiscard]] const Part& own_part(const Slice& slice) const {
+    return slice.parts[static_cast<std::size_t>(layout_.local)];
+  }
+  [[nodiscard]] std::vector<std::size_t> part_bytes(std::span<const Piece> pieces,
+                                                    const Slice& slice, std::size_t width) const;
+
+  const HostLayout layout_;
+  const std::shared_ptr<const ReduceKernels> kernels_;
+  const std::string_view algorithm_;
+  const std::size_t slice_bytes_;
+  const std::unique_ptr<BackendGroup> outer_;
+  WorkRunner inner_;
+  SubTransport lane_;
+  // Of the work at hand.
+  std::size_t total_ = 0;  // elements
+  std::size_t slices_ = 1;
+  std::size_t lanes_ = 1;  // in use
+  std::size_t width_ = 0;  // bytes of an element on its way
+  Scratch own_;            // partials and results of slices in flight, and what is staged
+  Scratch lane_scratch_;   // the wire thread's
+  WireThread wire_;        // last: it uses the rest
+};
+
+Status HierarchicalPlane::run(const Work& work, const AbortToken& abort) {
+  prepare(work);
+  if (total_ == 0) return {};
+  // The wire thread must not outlast this call, even where only this host is in trouble.
+  AbortToken wire_abort;
+  const int id = abort.listen([&] { wire_abort.abort({Code::kAborted, "the group is broken"}); });
+  const Status status = run_slices(work, abort, wire_abort);
+  if (!status.ok()) wire_abort.abort(status);
+  wire_.drain();
+  abort.unlisten(id);
+  return !status.ok() && abort.aborted() ? abort.status() : status;
+}
+
+void HierarchicalPlane::prepare(const Work& work) {
+  const std::size_t element = size_of(work.reduction.dtype);
+  width_ = PartialReduction(work.reduction, *kernels_).width();
+  total_ = total_bytes(work) / element;
+  const auto lanes = std::max<std::size_t>(1, static_cast<std::size_t>(layout_.lanes()));
+  slices_ = std::max<std::size_t>(1, (total_ * width_ + slice_bytes_ / 2) / slice_bytes_);
+  lanes_ = total_ / slices_ * width_ < lanes * kWorthLaneBytes ? 1 : lanes;
+}
+
+Slice HierarchicalPlane::slice(const Work& work, std::size_t index) {
+  const Part whole = even_part(total_, slices_, index);
+  Slice made;
+  made.pieces = pieces_of(work.segments, whole, size_of(work.reduction.dtype));
+  made.parts = even_parts(whole.count, lanes_);
+  made.parts.resize(layout_.hosts[layout_.host].size(), {whole.count, 0});
+  const std::size_t room = (total_ / slices_ / lanes_ + 2) * width_;
+  std::byte* memory = own_.block(0, 2 * kInFlight * room) + index % kInFlight * 2 * room;
+  made.partial = memory;
+  made.result = memory + room;
+  return made;
+}
+
+Status HierarchicalPlane::run_slices(const Work& work, const AbortToken& abort,
+                                     const AbortToken& wire_abort) {
+  std::array<Slice, kInFlight> flying;
+  const auto begin = [&](std::size_t index) -> Status {
+    Slice& next = flying[index % kInFlight];
+    next = slice(work, index);
+    RONDE_RETURN_IF_ERROR(reduce_inside(work, next, abort));
+    if (slices_ == 1) return reduce_between(work, next, abort);
+    wire_.start(
+        [this, &work, &next, &wire_abort] { return reduce_between(work, next, wire_abort); });
+    return {};
+  };
+  for (std::size_t index = 0; index < std::min(slices_, kInFlight); ++index) {
+    RONDE_RETURN_IF_ERROR(begin(index));
+  }
+  for (std::size_t index = 0; index < slices_; ++index) {
+    if (slices_ > 1) RONDE_RETURN_IF_ERROR(wire_.wait(abort));
+    RONDE_RETURN_IF_ERROR(gather_inside(work, flying[index % kInFlight], abort));
+    if (index + kInFlight < slices_) RONDE_RETURN_IF_ERROR(begin(index + kInFlight));
+  }
+  return {};
+}
+
+std::vector<std::size_t> HierarchicalPlane::part_bytes(std::span<const Piece> pieces,
+                                                       const Slice& slice,
+                                                       std::size_t width) const {
+  std::vector<std::size_t> bytes;
+  for (const Piece& piece : pieces) {
+    for (const Part& part : slice.parts) bytes.push_back(overlap(piece, part) * width);
+  }
+  return bytes;
+}
+
+/// The slice as partials in memory of our own: one segment.
+std::vector<Segment> HierarchicalPlane::stage(const Work& work, const Slice& slice) {
+  const PartialReduction partial(work.reduction, *kernels_);
+  std::size_t count = 0;
+  for (const Piece& piece : slice.pieces) count += piece.count;
+  std::byte* staged = own_.block(1, count * width_);
+  for (const Piece& piece : slice.pieces) {
+    std::byte* to = staged + piece.begin * width_;
+    if (piece.in == nullptr) {
+      std::memset(to, 0, piece.count * width_);
+    } else {
+      partial.load(piece.in, to, piece.count);
+    }
+  }
+  return {{staged, slice.partial, count * width_}};
+}
+
+Status HierarchicalPlane::reduce_inside(const Work& work, const Slice& slice,
+                                        const AbortToken& abort) {
+  const PartialReduction partial(work.reduction, *kernels_);
+  std::vector<Segment> segments;
+  std::vector<std::size_t> bytes;
+  if (partial.raw_is_partial()) {
+    std::byte* to = slice.partial;
+    for (const Piece& piece : slice.pieces) {
+      segments.push_back({piece.in, to, piece.count * width_});
+      to += overlap(piece, own_part(slice)) * width_;
+    }
+    bytes = part_bytes(slice.pieces, slice, width_);
+  } else {
+    segments = stage(work, slice);
+    bytes = lengths_of(slice.parts, width_);
+  }
+  Work inside;
+  inside.kind = Collective::kReduceScatter;
+  inside.reduction = {partial.dtype(), work.reduction.op, {}};
+  inside.segments = segments;
+  inside.part_bytes = bytes;
+  return run_inside(inside, total_bytes(inside), abort);
+}
+
+Status HierarchicalPlane::reduce_between(const Work& work, const Slice& slice,
+                                         const AbortToken& abort) {
+  const std::size_t count = own_part(slice).count;
+  if (count == 0) return {};
+  const PartialReduction partial(work.reduction, *kernels_);
+  FlatWork between{
+      .kernels = *kernels_, .abort = abort, .reduction = {partial.dtype(), work.reduction.op, {}}};
+  between.in = between.out = slice.partial;
+  between.bytes = count * width_;
+  RONDE_ASSIGN_OR_RETURN(
+      const Algorithm* algorithm,
+      select_algorithm(Collective::kAllreduce, between.bytes, lane_.size(), algorithm_));
+  try {
+    RONDE_RETURN_IF_ERROR(algorithm->run(lane_, between, lane_scratch_));
+  } catch (const std::bad_alloc&) {  // also in a thread of its own
+    return {Code::kAborted, "out of memory between hosts"};
+  }
+  partial.finish(slice.partial, slice.result, count);
+  return {};
+}
+
+Status HierarchicalPlane::gather_inside(const Work& work, const Slice& slice,
+                                        const AbortToken& abort) {
+  const std::size_t element = size_of(work.reduction.dtype);
+  std::vector<Segment> segments;
+  const std::byte* from = slice.result;
+  for (const Piece& piece : slice.pieces) {
+    segments.push_back({from, piece.out, piece.count * element});
+    from += overlap(piece, own_part(slice)) * element;
+  }
+  const std::vector<std::size_t> bytes = part_bytes(slice.pieces, slice, element);
+  Work inside;
+  inside.kind = Collective::kAllgather;
+  inside.reduction.dtype = work.reduction.dtype;
+  inside.segments = segments;
+  inside.part_bytes = bytes;
+  return run_inside(inside, total_bytes(inside), abort);
+}
+
+Status HierarchicalPlane::run_inside(Work& work, std::size_t bytes, const AbortToken& abort) {
+  WorkDesc desc;
+  desc.kind = work.kind;
+  desc.dtype = work.reduction.dtype;
+  desc.op = work.reduction.op;
+  desc.bytes = bytes;
+  RONDE_ASSIGN_OR_RETURN(const Route route, inner_.route(desc));
+  return inner_.run(work, route, abort);
+}
+
+}  // namespace
+
+int HostLayout::lanes() const noexcept {
+  const auto fewest = std::min_element(
+      hosts.begin(), hosts.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  return fewest == hosts.end() ? 0 : static_cast<int>(fewest->size());
+}
+
+bool HostLayout::has_levels() const noexcept {
+  return hosts.size() > 1 && std::any_of(hosts.begin(), hosts.end(),
+                                         [](const auto& ranks) { return ranks.size() > 1; });
+}
+
+HostLayout host_layout(const GroupSpec& group) {
+  HostLayout layout;
+  std::vector<int> seen;  // host numbers, in the order of their lowest rank in the group
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const int job_rank = group.ranks[static_cast<std::size_t>(rank)];
+    const int number = group.topology->peers[static_cast<std::size_t>(job_rank)].host_index;
+    const auto found = std::find(seen.begin(), seen.end(), number);
+    const auto index = static_cast<std::size_t>(found - seen.begin());
+    if (found == seen.end()) {
+      seen.push_back(number);
+      layout.hosts.emplace_back();
+    }
+    if (rank == group.rank) {
+      layout.host = index;
+      layout.local = static_cast<int>(layout.hosts[index].size());
+    }
+    layout.hosts[index].push_back(rank);
+  }
+  return layout;
+}
+
+std::unique_ptr<BackendGroup> create_hierarchical_plane(HierarchyOptions options) {
+  return std::make_unique<HierarchicalPlane>(std::move(options));
+}
+
+}  // namespace ronde

@@ -1,0 +1,114 @@
+#include "ops/allreduce/hierarchical.h"
+
+#include <atomic>
+
+#include "tests/conformance/rank.h"
+#include "tests/ops/counting_transport.h"
+#include "tests/ops/hierarchical_fixture.h"
+
+namespace ronde::test {
+namespace {
+
+/// Passes everything on; counts the bytes that ranks send over it.
+class CountedPlane final : public BackendGroup {
+ public:
+  CountedPlane(std::unique_ptr<BackendGroup> inner, std::atomic<std::size_t>& bytes)
+      : inner_(std::move(inner)), transport_(*inner_->transport(), log_), bytes_(bytes) {}
+  ~CountedPlane() override { bytes_ += transport_.traffic().bytes; }
+  bool supports(const WorkDesc& desc) const noexcept override { return inner_->supports(desc); }
+  Status run(const Work& work, const AbortToken& abort) override {
+    return inner_->run(work, abort);
+  }
+  Transport* transport() noexcept override { return &transport_; }
+  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
+
+ private:
+  const std::unique_ptr<BackendGroup> inner_;
+  WireLog log_;
+  CountingTransport transport_;
+  std::atomic<std::size_t>& bytes_;
+};
+
+/// Bytes that all ranks sent between hosts in one allreduce of `count` floats.
+std::size_t bytes_between(const std::vector<int>& host_of_rank, std::size_t count) {
+  std::atomic<std::size_t> bytes = 0;
+  HierarchyTweaks tweaks;
+  tweaks.slice_bytes = 64 << 10;
+  tweaks.wrap = [&](std::unique_ptr<BackendGroup> outer) {
+    return std::make_unique<CountedPlane>(std::move(outer), bytes);
+  };
+  run_on_hosts(host_of_rank, tweaks,
+               [&](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+                 auto plane = backend.open(group, exchange);
+                 REQUIRE(plane.ok());
+                 std::vector<float> values(count, static_cast<float>(rank + 1));
+                 auto* data = reinterpret_cast<std::byte*>(values.data());
+                 const Segment segment{data, data, count * 4};
+                 Work work;
+                 work.kind = Collective::kAllreduce;
+                 work.segments = {&segment, 1};
+                 CHECK((*plane)->run(work, *group.abort).ok());
+                 const int n = group.size();
+                 CHECK(values.front() == static_cast<float>(n * (n + 1)) / 2);
+                 CHECK(values.back() == values.front());
+               });
+  return bytes;
+}
+
+HostLayout layout_of(const std::vector<int>& host_of_rank, int rank) {
+  const LocalJob job(static_cast<int>(host_of_rank.size()), host_of_rank);
+  return host_layout(job.group(rank));
+}
+
+struct SmallSlices : HierarchicalFixture {
+  SmallSlices() : HierarchicalFixture({.deterministic = false, .slice_bytes = 4096, .wrap = {}}) {}
+};
+struct Deterministic : HierarchicalFixture {
+  Deterministic()
+      : HierarchicalFixture({.deterministic = true, .slice_bytes = 16384, .wrap = {}}) {}
+};
+
+}  // namespace
+
+TEST_CASE("hierarchical: every host sends 2(m-1)/m of the bytes, however its ranks are spread") {
+  constexpr std::size_t kCount = 240'000;
+  CHECK(bytes_between({0, 0, 1, 1}, kCount) == 2 * kCount * 4);
+  CHECK(bytes_between({0, 0, 0, 1}, kCount) == 2 * kCount * 4);
+  CHECK(bytes_between({0, 0, 1, 1, 2, 2}, kCount) == 4 * kCount * 4);
+  CHECK(bytes_between({0, 1, 0, 2, 1, 0, 2}, kCount) == 4 * kCount * 4);
+}
+
+TEST_CASE("hierarchical: a small tensor travels in one lane") {
+  CHECK(bytes_between({0, 0, 1, 1}, 8) == 2 * 8 * 4);
+}
+
+TEST_CASE("host_layout: ranks by host, and where this one is") {
+  const HostLayout layout = layout_of({0, 1, 0, 1, 0}, 3);
+  CHECK(layout.hosts == std::vector<std::vector<int>>{{0, 2, 4}, {1, 3}});
+  CHECK(layout.host == 1);
+  CHECK(layout.local == 1);
+  CHECK(layout.lanes() == 2);
+  CHECK(layout.has_levels());
+  CHECK_FALSE(layout_of({0, 1, 2}, 1).has_levels());
+  CHECK_FALSE(layout_of({0, 0, 0}, 1).has_levels());
+}
+
+RONDE_CONFORMANCE("hierarchical", HierarchicalFixture)
+
+RONDE_CONFORMANCE_CASE_("hierarchical in slices: allreduce of every type, op and count",
+                        SmallSlices, conformance_allreduce)
+RONDE_CONFORMANCE_CASE_("hierarchical in slices: large tensors", SmallSlices,
+                        conformance_large_allreduce)
+RONDE_CONFORMANCE_CASE_("hierarchical in slices: factors", SmallSlices, conformance_scaling)
+RONDE_CONFORMANCE_CASE_("hierarchical in slices: 16-bit averages are rounded once", SmallSlices,
+                        conformance_averages)
+RONDE_CONFORMANCE_CASE_("hierarchical in slices: fused", SmallSlices, conformance_fused)
+RONDE_CONFORMANCE_CASE_("hierarchical in slices: a joined rank counts as zeros", SmallSlices,
+                        conformance_joined)
+RONDE_CONFORMANCE_CASE_("hierarchical in slices: abort", SmallSlices, conformance_abort)
+RONDE_CONFORMANCE_CASE_("hierarchical, deterministic: large tensors", Deterministic,
+                        conformance_large_allreduce)
+RONDE_CONFORMANCE_CASE_("hierarchical, deterministic: 16-bit averages are rounded once",
+                        Deterministic, conformance_averages)
+
+}  // namespace ronde::test
