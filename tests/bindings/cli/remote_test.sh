@@ -1,8 +1,9 @@
 #!/bin/bash
 # `ronde run` over ssh: two "hosts" are network namespaces with an sshd each, a third starts the
-# job. Usage: remote_test.sh RONDE_PROGRAM. Ends with 77 and the reason where this cannot be tried.
+# job. Usage: remote_test.sh RONDE_PROGRAM EXAMPLES_FOLDER. Ends with 77 and the reason where this cannot be tried.
 set -u
 ronde=$1
+examples=$2
 
 skip() { echo "skipped: $1"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "network namespaces and sshd need root"
@@ -101,6 +102,15 @@ check "both hosts by ssh: the job succeeds" [ $? = 0 ]
 check "rank 1 is the second on its host" has "\[1\] rank 1 of 3 local 1 of 2 host $A meets $A:[0-9]* $A" out
 check "rank 2 runs on the other host" has "\[2\] rank 2 of 3 local 0 of 1 host $B meets $A:" out
 check "all ranks have one secret" [ "$(grep -o 'secret [0-9a-f]\{64\}' "$scratch/out" | sort | uniq -c | awk '{print $1}')" = 3 ]
+
+start s -np 3 -H $A:2,$B:1 --network-interface eth0 "$examples/06_raw_group" > "$scratch/out" 2> "$scratch/err"
+check "ranks of both hosts add up" has "3 ranks summed 4 MiB .*; each element is 3" out
+sent=$(ip netns exec ${mark}b cat /sys/class/net/eth0/statistics/tx_bytes)
+start s -np 4 -H $A:2,$B:2 --network-interface eth0 "$examples/06_raw_group" > "$scratch/out" 2> "$scratch/err"
+check "four ranks on two hosts add up" has "4 ranks summed 4 MiB .*; each element is 4" out
+sent=$(($(ip netns exec ${mark}b cat /sys/class/net/eth0/statistics/tx_bytes) - sent))
+# Two operations of 4 MiB: each host sends every byte once (2(m-1)/m), with a little around it.
+check "a host sends each byte once, not once for each rank ($sent)" [ "$sent" -lt $((9 * 1024 * 1024 + 512 * 1024)) ]
 
 start a -H $A:1,$B:1 --network-interface eth0 --env WORD="two words" \
   sh -c 'echo $RANK $RONDE_RENDEZVOUS "$WORD"; [ $RANK = 0 ] && sleep 1000; exit 9' > "$scratch/out" 2> "$scratch/err"
