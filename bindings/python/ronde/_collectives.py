@@ -74,6 +74,10 @@ class Handle(Generic[R]):
             self._finish = None
         return self._result
 
+    def __call__(self) -> R:
+        """The same as wait(): sparse operations of Horovod are waited for by calling them."""
+        return self.wait()
+
 
 def mapped(handle: Handle[Any], function: Callable[[Any], R]) -> Handle[R]:
     """The same operation, its result passed through `function`."""

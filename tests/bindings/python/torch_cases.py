@@ -132,28 +132,58 @@ def case_alltoall_returns_the_received_splits_when_given_splits():
         hvd.alltoall(rows, splits=[0.5] * size)
 
 
-def case_gradients_flow_through_the_collectives():
-    size, rank = hvd.size(), hvd.rank()
-    x = mine(5).requires_grad_()
-    hvd.allreduce(x, op=hvd.Sum).sum().backward()
-    assert torch.equal(x.grad, torch.full((5,), float(size)))
-    x = mine(5).requires_grad_()
-    hvd.allreduce(x).sum().backward()
-    assert torch.allclose(x.grad, torch.ones(5))
-    x = mine(rank + 1, 2).requires_grad_()
-    gathered = hvd.allgather(x)
-    weights = torch.cat([torch.full((r + 1, 2), float(r)) for r in range(size)])
-    (gathered * weights).sum().backward()
-    assert torch.allclose(x.grad, torch.full((rank + 1, 2), float(rank)))
-    x = mine(4).requires_grad_()
-    hvd.broadcast(x, 1).sum().backward()
-    assert torch.allclose(x.grad, torch.full((4,), 1.0 if rank == 1 else 0.0))
-    x = mine(size).requires_grad_()
-    (hvd.alltoall(x) * (rank + 1)).sum().backward()
-    assert x.grad.tolist() == [float(r + 1) for r in range(size)]
-    x = mine(size, 2).requires_grad_()
-    hvd.reducescatter(x, op=hvd.Sum).sum().backward()
-    assert torch.allclose(x.grad, torch.full((size, 2), float(size)))
+def case_complex_numbers_travel_as_pairs():
+    for dtype in (torch.complex64, torch.complex128):
+        for shape in [(), (0,), (5,), (2, 3)]:
+            tensor = torch.complex(mine(*shape).double(), -mine(*shape).double()).to(dtype)
+            expected = torch.complex(total(*shape).double(), -total(*shape).double()).to(dtype)
+            assert torch.equal(hvd.allreduce(tensor, op=hvd.Sum), expected)
+            assert torch.allclose(hvd.allreduce(tensor) * hvd.size(), expected)
+            assert torch.equal(hvd.broadcast(tensor, 0).real, mine(*shape, rank=0).to(tensor.real))
+            joined = hvd.allgather(tensor.reshape(-1, *shape[1:]))
+            assert joined.dtype == dtype
+            assert joined.shape == (hvd.size() * (shape[0] if shape else 1), *shape[1:])
+            conjugate = hvd.allreduce(tensor.conj(), op=hvd.Sum)
+            assert torch.equal(conjugate, expected.conj().resolve_conj())
+            assert hvd.allreduce_(tensor, op=hvd.Sum) is tensor
+            assert torch.equal(tensor, expected)
+    rows = torch.full((hvd.size(), 2), 1j * hvd.rank())
+    assert torch.equal(hvd.alltoall(rows)[:, 0].imag, torch.arange(float(hvd.size())))
+    assert hvd.reducescatter(rows, op=hvd.Sum).shape == (1, 2)
+
+
+def case_tensors_that_cannot_be_written_to_are_value_errors():
+    watched = torch.ones(3, requires_grad=True)
+    for tensor in (watched, watched * 2):
+        with pytest.raises(ValueError, match="requires grad"):
+            hvd.allreduce_(tensor)
+        with pytest.raises(ValueError, match="requires grad"):
+            hvd.broadcast_async_(tensor, 0)
+    with torch.no_grad():
+        assert hvd.allreduce_(watched, op=hvd.Sum)[0] == hvd.size()
+    with pytest.raises(ValueError, match="expanded"):
+        hvd.grouped_allreduce_([torch.ones(2), torch.ones(1).expand(3)])
+    assert hvd.allreduce(torch.ones(1).expand(3), op=hvd.Sum).tolist() == [hvd.size()] * 3
+
+
+def case_a_name_in_flight_twice_is_a_value_error_on_all_ranks():
+    def start():
+        return hvd.allreduce_async(torch.ones(2), name="twice")
+
+    handles = [start(), start()] if hvd.rank() == 0 else []
+    hvd.barrier()
+    for handle in handles or [start()]:
+        with pytest.raises(ValueError, match='allreduce "twice": rank 0 submitted it'):
+            hvd.synchronize(handle)
+    hvd.barrier()
+
+
+def case_poll_turns_true():
+    handle = hvd.allreduce_async(torch.ones(3), op=hvd.Sum)
+    while not hvd.poll(handle):
+        pass
+    assert hvd.synchronize(handle).tolist() == [hvd.size()] * 3
+    assert hvd.synchronize(handle) is hvd.synchronize(handle)
 
 
 def case_wrong_tensors_are_value_errors():
@@ -174,15 +204,6 @@ def case_a_mismatch_is_a_horovod_internal_error():
         hvd.allreduce(torch.ones(2 + hvd.rank()), name="mismatch")
     assert issubclass(hvd.HorovodInternalError, RuntimeError)
     hvd.barrier()
-
-
-def case_process_sets_limit_who_takes_part():
-    first = hvd.add_process_set(hvd.ProcessSet([0]))
-    if first.included():
-        assert hvd.allreduce(torch.ones(2), op=hvd.Sum, process_set=first).tolist() == [1.0, 1.0]
-        assert hvd.allgather(torch.ones(1), process_set=first).shape == (1,)
-    hvd.barrier()
-    assert hvd.remove_process_set(first)
 
 
 def case_what_was_built_can_be_asked():

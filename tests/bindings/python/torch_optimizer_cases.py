@@ -98,7 +98,8 @@ def case_several_backward_passes_make_one_step():
     loss_of(model, data, target).backward()
     with pytest.raises(AssertionError, match="backward_passes_per_step"):
         loss_of(model, data, target).backward()
-    optimizer.synchronize()
+    with pytest.raises(ValueError, match="was changed"):
+        optimizer.synchronize()
 
 
 def case_synchronize_then_clip_then_step():

@@ -3,7 +3,15 @@
 import pytest
 from cases import case_names
 
-FILES = ("torch_cases.py", "torch_optimizer_cases.py")
+FILES = (
+    "torch_cases.py",
+    "torch_autograd_cases.py",
+    "torch_process_set_cases.py",
+    "torch_sparse_cases.py",
+    "torch_optimizer_cases.py",
+    "torch_gradient_cases.py",
+    "torch_model_cases.py",
+)
 
 
 @pytest.mark.parametrize("np", [2, 3])

@@ -23,10 +23,11 @@ from ronde._collectives import SUM as Sum
 from ronde._errors import Error as HorovodInternalError
 from ronde._job import *
 from ronde._numpy import barrier, poll, synchronize
-from ronde.torch import _allreduce, _exchange, _reducescatter
+from ronde.torch import _allreduce, _exchange, _reducescatter, _sparse
 from ronde.torch._allreduce import *
 from ronde.torch._exchange import *
 from ronde.torch._reducescatter import *
+from ronde.torch._sparse import *
 
 
 def join(device: int = -1) -> int:
@@ -55,3 +56,4 @@ __all__ += _job.__all__
 __all__ += _allreduce.__all__
 __all__ += _exchange.__all__
 __all__ += _reducescatter.__all__
+__all__ += _sparse.__all__

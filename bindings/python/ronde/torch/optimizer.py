@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,29 +10,21 @@ from typing import Any
 import torch
 
 from ronde import _core
-from ronde._collectives import Handle
-from ronde._errors import InvalidArgumentError
+from ronde._collectives import AVERAGE as Average
+from ronde._collectives import MAX, MIN, set_id
+from ronde._errors import Error, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import collectives
-from ronde.torch.compression import Compression
-from ronde.torch.mpi_ops import (
-    Average,
-    synchronize,
+from ronde.torch._gradients import (
+    Bucket,
+    Gradient,
+    Parameter,
+    hook,
+    make_buckets,
+    parameter_names,
 )
-
-Parameter = torch.Tensor
-_unnamed_optimizers = itertools.count()
-
-
-class _Bucket:
-    """Parameters whose gradients are submitted as one operation; most often a single one."""
-
-    def __init__(self, name: str, parameters: list[Parameter]) -> None:
-        self.name = name
-        self.parameters = parameters
-        self.ready: set[Parameter] = set()
-        self.handle: Handle[list[torch.Tensor]] | None = None
-        self.contexts: list[Any] = []
+from ronde.torch._sparse import nothing, sparse_allreduce_async
+from ronde.torch.compression import Compression
 
 
 class _DistributedOptimizer(torch.optim.Optimizer):
@@ -47,11 +37,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         backward_passes_per_step: int,
         op: int,
         gradient_predivide_factor: float,
-        buckets: Sequence[Sequence[Parameter]] | int | None,
+        groups: Sequence[Sequence[Parameter]] | int | None,
         sparse_as_dense: bool,
         process_set: ProcessSet,
     ) -> None:
-        self._parameter_names = _names(self.param_groups, named_parameters)
+        self._parameter_names = parameter_names(list(self._parameters()), named_parameters)
         self._compression = compression
         self._op = op
         self._scale = (
@@ -65,84 +55,169 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._synchronized = False
         self._call_site = _core.call_site()
         self.backward_passes_per_step = backward_passes_per_step
-        trained = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
-        self._passes_left = {p: backward_passes_per_step for p in trained}
-        self._bucket_of = _make_buckets(trained, self._parameter_names, buckets)
-        self._buckets = list(dict.fromkeys(self._bucket_of.values()))
+        set_id(process_set)
         self._communicates = bool(process_set.included()) and (process_set.size() or 1) > 1
+        self._gradients: dict[Parameter, Gradient] = {}
+        self._buckets: list[Bucket] = []
+        self._hooks: list[Any] = []
+        self._under_way = False
+        self._in_flight: dict[int, Bucket] = {}  # by the address of a gradient
+        self._train([p for p in self._parameters() if p.requires_grad], groups)
+
+    def _parameters(self) -> Iterator[Parameter]:
+        return (p for group in self.param_groups for p in group["params"])
+
+    def _train(self, parameters: Sequence[Parameter], groups: Any = None) -> None:
+        """Averages the gradients of these from now on."""
+        made = [
+            Gradient(self._parameter_names[p], p, self.backward_passes_per_step) for p in parameters
+        ]
+        self._gradients.update((gradient.parameter, gradient) for gradient in made)
+        self._buckets += make_buckets(made, groups)
         if self._communicates:
-            _hook_gradients(self, trained)
+            self._hooks += [hook(g, self, _DistributedOptimizer._on_gradient) for g in made]
+
+    def _train_new_ones(self) -> None:
+        """Takes in parameters added or unfrozen since; the same on all ranks."""
+        new = [p for p in self._parameters() if p.requires_grad and p not in self._gradients]
+        for parameter in new:
+            self._parameter_names.setdefault(parameter, f"added.{len(self._parameter_names)}")
+        if new:
+            self._train(new)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Averages over ranks only after this many backward passes; gradients add up meanwhile."""
         if passes < 1:
             raise InvalidArgumentError(f"backward_passes_per_step={passes}; allowed: from 1")
         self.backward_passes_per_step = passes
-        for parameter in self._passes_left:
-            self._passes_left[parameter] = passes
+        for gradient in self._gradients.values():
+            gradient.passes_left = passes
 
-    def _on_gradient(self, parameter: Parameter) -> None:
+    def _on_gradient(self, gradient: Gradient) -> None:
         """Called in backward, once the gradient of a parameter is complete."""
-        if self._passes_left[parameter] <= 0:
+        if gradient.passes_left <= 0:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to "
                 "step(). Increase backward_passes_per_step to accumulate gradients locally."
             )
-        self._passes_left[parameter] -= 1
-        if self._passes_left[parameter] > 0:
+        gradient.passes_left -= 1
+        if gradient.passes_left > 0:
             return
-        bucket = self._bucket_of[parameter]
-        bucket.ready.add(parameter)
-        if len(bucket.ready) == len(bucket.parameters):
+        bucket = gradient.bucket
+        bucket.missing -= 1
+        if bucket.missing == 0:
             self._submit(bucket)
 
-    def _submit(self, bucket: _Bucket) -> None:
-        pairs = [self._compression.compress(self._dense_gradient(p)) for p in bucket.parameters]
+    def _submit(self, bucket: Bucket) -> None:
+        self._under_way = True
+        tensors = [self._prepared(gradient) for gradient in bucket.gradients]
+        if bucket.gradients[0].sparse_dims:
+            bucket.handle = sparse_allreduce_async(
+                tensors[0], bucket.name, self._op, self.process_set, self._compression
+            )
+            return
+        pairs = [self._compression.compress(tensor) for tensor in tensors]
+        bucket.sent = sent = [tensor for tensor, _ in pairs]
         bucket.contexts = [context for _, context in pairs]
-        sent = [tensor for tensor, _ in pairs]
         bucket.handle = collectives.allreduce(
             False, sent, sent, bucket.name, self._op, self._scale, self.process_set, self._call_site
         )
 
-    def _dense_gradient(self, parameter: Parameter) -> torch.Tensor:
-        """The gradient to send: zeros where this rank did not use the parameter."""
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        elif parameter.grad.is_sparse:
+    def _prepared(self, gradient: Gradient) -> torch.Tensor:
+        """The tensor to send: the gradient, zeros where this rank did not use the parameter."""
+        parameter = gradient.parameter
+        tensor = parameter.grad
+        if tensor is None:
+            return self._absent(gradient)
+        if tensor.is_sparse:
             if not self._sparse_as_dense:
+                self._expect_sparse(gradient, tensor.sparse_dim())
+                return tensor
+            parameter.grad = tensor = tensor.to_dense()
+        elif not tensor.is_contiguous():
+            parameter.grad = tensor = tensor.contiguous()
+        address = tensor.data_ptr()
+        if address and address in self._in_flight:
+            parameter.grad = tensor = self._own_copy(gradient, self._in_flight[address])
+            address = tensor.data_ptr()
+        self._in_flight[address] = gradient.bucket
+        gradient.version = tensor._version
+        return tensor
+
+    def _absent(self, gradient: Gradient) -> torch.Tensor:
+        """Nothing, in the form that the gradient has on other ranks."""
+        parameter = gradient.parameter
+        if gradient.sparse_dims:
+            return nothing(parameter, gradient.sparse_dims)
+        zeros = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        gradient.version = zeros._version
+        if parameter.requires_grad:  # others may have used it; a frozen one gets no gradient
+            parameter.grad = zeros
+        return zeros
+
+    def _expect_sparse(self, gradient: Gradient, sparse_dims: int) -> None:
+        """From now on the gradient travels as a sparse one."""
+        if len(gradient.bucket.gradients) > 1:
+            raise InvalidArgumentError(
+                f"the gradient of {gradient.name} is sparse, which groups do not support; "
+                "pass sparse_as_dense=True"
+            )
+        gradient.sparse_dims = sparse_dims
+
+    def _own_copy(self, gradient: Gradient, other: Bucket) -> torch.Tensor:
+        """A copy of a gradient whose memory another one, under way already, lies in too."""
+        assert gradient.parameter.grad is not None
+        if other.handle is not None:
+            if self._op not in (Average, MIN, MAX):
                 raise InvalidArgumentError(
-                    f"the gradient of {self._parameter_names[parameter]} is sparse; "
-                    "pass sparse_as_dense=True"
+                    f"the gradients of {other.name} and {gradient.name} are the same memory; "
+                    "clone one of them, or use op=Average"
                 )
-            parameter.grad = parameter.grad.to_dense()
-        elif not parameter.grad.is_contiguous():
-            parameter.grad = parameter.grad.contiguous()
-        return parameter.grad
+            other.handle.wait()  # its result, averaged once more, stays what it is
+        return gradient.parameter.grad.clone()
 
     def synchronize(self) -> None:
         """Waits until all gradients are averaged over ranks; step() does so by itself.
 
         Gradients that backward did not make on this rank take part as they are, or as zeros.
+        Raises InvalidArgumentError where a gradient was changed while it was under way.
         """
+        self._train_new_ones()
+        problems: list[Error] = []
         if self._communicates:
             for bucket in self._buckets:
                 if bucket.handle is None:
                     self._submit(bucket)
             for bucket in self._buckets:
-                self._finish(bucket)
-        for parameter in self._passes_left:
-            self._passes_left[parameter] = self.backward_passes_per_step
-        self._synchronized = True
+                try:
+                    self._finish(bucket)
+                except Error as problem:
+                    problems.append(problem)
+        self._under_way = False
+        self._in_flight.clear()
+        for gradient in self._gradients.values():
+            gradient.passes_left = self.backward_passes_per_step
+        self._synchronized = not problems
+        if problems:
+            raise problems[0]
 
-    def _finish(self, bucket: _Bucket) -> None:
+    def _finish(self, bucket: Bucket) -> None:
         handle, bucket.handle = bucket.handle, None
-        bucket.ready.clear()
+        bucket.missing = len(bucket.gradients)
         assert handle is not None
-        outputs = synchronize(handle)
-        for parameter, output, context in zip(bucket.parameters, outputs, bucket.contexts):
+        outputs = handle.wait()
+        if bucket.gradients[0].sparse_dims:
+            bucket.gradients[0].parameter.grad = outputs
+            return
+        for gradient, output, context in zip(bucket.gradients, outputs, bucket.contexts):
+            current = gradient.parameter.grad
+            if current is None:
+                continue
+            if current._version != gradient.version:
+                raise InvalidArgumentError(_CHANGED.format(name=gradient.name))
             averaged = self._compression.decompress(output, context)
-            if parameter.grad is not None and averaged is not parameter.grad:
-                parameter.grad.copy_(averaged)
+            if averaged is not current:
+                current.copy_(averaged)
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -187,7 +262,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, *arguments: Any, **options: Any) -> None:
         """As the wrapped optimizer's; an error while gradients are under way."""
-        if any(bucket.handle is not None for bucket in self._buckets):
+        if self._under_way:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before "
                 "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
@@ -196,74 +271,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         super().zero_grad(*arguments, **options)
 
 
-def _names(
-    groups: Sequence[dict[str, Any]], named_parameters: Iterable[tuple[str, Parameter]] | None
-) -> dict[Parameter, str]:
-    """The name of each parameter, given or made up alike on all ranks."""
-    parameters = [p for group in groups for p in group["params"]]
-    if named_parameters is None:
-        number = next(_unnamed_optimizers)
-        return {p: f"optimizer{number}.{i}" for i, p in enumerate(parameters)}
-    named = list(named_parameters)
-    if any(not isinstance(pair, tuple) for pair in named):
-        raise InvalidArgumentError(
-            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
-            "by model.named_parameters()."
-        )
-    names = [name for name, _ in named]
-    doubles = sorted({name for name in names if names.count(name) > 1})
-    if doubles:
-        raise InvalidArgumentError(
-            "Parameter names in named_parameters must be unique. "
-            f"Found duplicates: {', '.join(doubles)}"
-        )
-    by_parameter = {p: name for name, p in named}
-    unnamed = [id(p) for p in parameters if p not in by_parameter]
-    if unnamed:
-        raise InvalidArgumentError(
-            "named_parameters was specified, but one or more model parameters were not named. "
-            f"Python object ids: {', '.join(map(str, unnamed))}"
-        )
-    return by_parameter
-
-
-def _make_buckets(
-    trained: list[Parameter],
-    names: dict[Parameter, str],
-    buckets: Sequence[Sequence[Parameter]] | int | None,
-) -> dict[Parameter, _Bucket]:
-    """The bucket of each parameter: as listed, in so many equal runs, or one of its own."""
-    known = set(trained)
-    if isinstance(buckets, int):
-        width = -(-len(trained) // buckets) if buckets else 1
-        lists = [trained[i : i + width] for i in range(0, len(trained), width)]
-    else:
-        lists = [[p for p in listed if p in known] for listed in (buckets or [])]
-    listed_once = list(itertools.chain.from_iterable(lists))
-    if len(set(listed_once)) != len(listed_once):
-        raise InvalidArgumentError("groups: a parameter appears in more than one group")
-    rest = known.difference(listed_once)
-    lists = [part for part in lists if part] + [[p] for p in trained if p in rest]
-    return {p: bucket for part in lists for bucket in [_Bucket(names[part[0]], part)] for p in part}
-
-
-def _hook_gradients(optimizer: _DistributedOptimizer, parameters: list[Parameter]) -> None:
-    """Has `_on_gradient` called whenever a parameter's gradient has been accumulated."""
-    reference = weakref.ref(optimizer)
-
-    def on_gradient(parameter: Parameter) -> None:
-        alive = reference()
-        if alive is not None:
-            alive._on_gradient(parameter)
-
-    for parameter in parameters:
-        if hasattr(parameter, "register_post_accumulate_grad_hook"):
-            parameter.register_post_accumulate_grad_hook(on_gradient)  # type: ignore[no-untyped-call]
-        else:  # torch < 2.1: the node that accumulates the gradient
-            view: Any = parameter.expand_as(parameter)
-            node = view.grad_fn.next_functions[0][0]
-            node.register_hook(lambda *_, p=parameter: on_gradient(p))
-            optimizer.__dict__.setdefault("_gradient_nodes", []).append(node)
+_CHANGED = (
+    "the gradient of {name} was changed while its average over ranks was being computed; call "
+    "optimizer.synchronize() before changing gradients (clipping, GradScaler.unscale_(), ...), and "
+    "step within optimizer.skip_synchronize()"
+)
 
 
 def DistributedOptimizer(

@@ -1,0 +1,118 @@
+"""What DistributedOptimizer knows of each parameter's gradient, and which travel together."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ronde._collectives import Handle
+from ronde._errors import InvalidArgumentError
+
+Parameter = torch.Tensor
+_unnamed_optimizers = itertools.count()
+
+
+class Gradient:
+    """The gradient of one trained parameter, on its way from backward to the step."""
+
+    __slots__ = ("bucket", "name", "parameter", "passes_left", "sparse_dims", "version")
+
+    def __init__(self, name: str, parameter: Parameter, passes: int) -> None:
+        """A gradient that leaves after `passes` backward passes."""
+        self.name = name
+        self.parameter = parameter
+        self.passes_left = passes
+        self.bucket: Bucket
+        self.sparse_dims = 0  # of a gradient that travels as a sparse one
+        self.version = 0
+
+
+class Bucket:
+    """Gradients submitted as one operation; most often a single one."""
+
+    __slots__ = ("contexts", "gradients", "handle", "missing", "name", "sent")
+
+    def __init__(self, gradients: list[Gradient]) -> None:
+        """Named after its first gradient; all are missing yet."""
+        self.name = gradients[0].name
+        self.gradients = gradients
+        self.missing = len(gradients)
+        self.handle: Handle[Any] | None = None
+        self.sent: list[torch.Tensor] = []
+        self.contexts: list[Any] = []
+        for gradient in gradients:
+            gradient.bucket = self
+
+
+def parameter_names(
+    parameters: Sequence[Parameter], named_parameters: Iterable[tuple[str, Parameter]] | None
+) -> dict[Parameter, str]:
+    """The name of each parameter, given or made up alike on all ranks."""
+    if named_parameters is None:
+        number = next(_unnamed_optimizers)
+        return {p: f"optimizer{number}.{i}" for i, p in enumerate(parameters)}
+    named = list(named_parameters)
+    if any(not isinstance(pair, tuple) for pair in named):
+        raise InvalidArgumentError(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
+            "by model.named_parameters()."
+        )
+    seen: set[str] = set()
+    doubles = sorted({name for name, _ in named if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+    if doubles:
+        raise InvalidArgumentError(
+            "Parameter names in named_parameters must be unique. "
+            f"Found duplicates: {', '.join(doubles)}"
+        )
+    by_parameter = {p: name for name, p in named}
+    unnamed = [id(p) for p in parameters if p not in by_parameter]
+    if unnamed:
+        raise InvalidArgumentError(
+            "named_parameters was specified, but one or more model parameters were not named. "
+            f"Python object ids: {', '.join(map(str, unnamed))}"
+        )
+    return by_parameter
+
+
+def make_buckets(
+    gradients: Sequence[Gradient], groups: Sequence[Sequence[Parameter]] | int | None
+) -> list[Bucket]:
+    """Buckets as listed, in so many equal runs, or one for each gradient."""
+    if isinstance(groups, int):
+        width = -(-len(gradients) // groups) if groups else 1
+        lists = [list(gradients[i : i + width]) for i in range(0, len(gradients), width)]
+    else:
+        by_parameter = {gradient.parameter: gradient for gradient in gradients}
+        lists = [[by_parameter[p] for p in part if p in by_parameter] for part in groups or []]
+    listed = list(itertools.chain.from_iterable(lists))
+    if len(set(listed)) != len(listed):
+        raise InvalidArgumentError("groups: a parameter appears in more than one group")
+    rest = set(gradients).difference(listed)
+    lists += [[gradient] for gradient in gradients if gradient in rest]
+    return [Bucket(part) for part in lists if part]
+
+
+def hook(gradient: Gradient, owner: Any, on_gradient: Callable[[Any, Gradient], None]) -> Any:
+    """Has on_gradient(owner, gradient) called whenever the gradient has been accumulated.
+
+    Does not keep the owner alive. Returns what must be kept for the hook to live.
+    """
+    call = functools.partial(_call, weakref.ref(owner), on_gradient, gradient)
+    parameter: Any = gradient.parameter
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+        return parameter.register_post_accumulate_grad_hook(call)
+    # torch < 2.1: the node that accumulates the gradient
+    node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+    node.register_hook(call)
+    return node
+
+
+def _call(reference: Any, on_gradient: Any, gradient: Gradient, *_: Any) -> None:
+    owner = reference()
+    if owner is not None:
+        on_gradient(owner, gradient)

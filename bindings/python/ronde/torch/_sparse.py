@@ -1,0 +1,67 @@
+"""Sparse tensors: what ranks have is joined, and what stands at the same place added up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ronde._collectives import AVERAGE, SUM, Handle, mapped
+from ronde._errors import InvalidArgumentError
+from ronde._job import ProcessSet, global_process_set
+from ronde.torch._adapter import collectives
+from ronde.torch.compression import Compression
+
+__all__ = ["sparse_allreduce_async"]
+
+
+# torch >= 2.0 wants to be told whether to check the places; ours are what torch gave us.
+_UNCHECKED: dict[str, Any] = (
+    {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+)
+
+
+def sparse(places: torch.Tensor, values: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """A sparse COO tensor of these parts."""
+    return torch.sparse_coo_tensor(places, values, shape, **_UNCHECKED)
+
+
+def nothing(like: torch.Tensor, sparse_dims: int) -> torch.Tensor:
+    """A sparse tensor of the shape and dtype of `like` without values."""
+    places = torch.empty((sparse_dims, 0), dtype=torch.int64)
+    values = torch.empty((0, *like.shape[sparse_dims:]), dtype=like.dtype)
+    return sparse(places, values, like.shape)
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    op: int = AVERAGE,
+    process_set: ProcessSet = global_process_set,
+    compression: Any = Compression.none,
+) -> Handle[torch.Tensor]:
+    """Starts adding up (or averaging) a sparse COO tensor over all ranks.
+
+    Ranks may have different places filled, or none; shapes and dtypes must agree. Call the handle,
+    or synchronize() it, for the result: a new coalesced sparse tensor, alike on all ranks.
+    compression: applied to the values on their way.
+    Raises InvalidArgumentError (a ValueError) for dense tensors, and other operations.
+    """
+    if tensor.layout is not torch.sparse_coo:
+        raise InvalidArgumentError(
+            f"a sparse COO tensor is needed here, not one of {tensor.layout}"
+        )
+    if op not in (SUM, AVERAGE):
+        raise InvalidArgumentError("sparse tensors can be summed and averaged only")
+    source = tensor.detach()
+    values, context = compression.compress(source._values())
+    parts = [source._indices().t().contiguous(), values]
+
+    def assemble(joined: list[torch.Tensor]) -> torch.Tensor:
+        places, values = joined[0], compression.decompress(joined[1], context)
+        if op == AVERAGE:
+            values = values / (process_set.size() or 1)
+        return sparse(places.t(), values.to(source.dtype), source.shape).coalesce()
+
+    # One operation, so that a rank that submits a dense tensor by this name gets an error.
+    return mapped(collectives.allgather(False, parts, name, process_set), assemble)

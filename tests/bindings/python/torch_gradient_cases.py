@@ -1,0 +1,172 @@
+"""Cases for gradients that are no ordinary ones: frozen, unused, added later, shared, changed."""
+
+import pytest
+import ronde.torch as hvd
+import torch
+from torch import nn
+
+
+def two_layers():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+
+
+def data():
+    return torch.arange(6.0).reshape(2, 3) / 6 + hvd.rank()
+
+
+def wrapped(model, **options):
+    inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    return hvd.DistributedOptimizer(inner, model.named_parameters(), **options)
+
+
+def assert_alike(tensors):
+    for tensor in tensors:
+        assert torch.equal(hvd.broadcast(tensor.detach(), 0), tensor)
+
+
+def case_frozen_parameters_stay_as_they_are_and_may_thaw():
+    model = two_layers()
+    before = model[0].weight.detach().clone()
+    model[0].requires_grad_(False)
+    optimizer = wrapped(model)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(data()).pow(2).sum().backward()
+        optimizer.step()
+    assert torch.equal(model[0].weight, before)
+    model[0].requires_grad_(True)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(data()).pow(2).sum().backward()
+        optimizer.step()
+    assert not torch.equal(model[0].weight, before)
+    assert_alike(model.parameters())
+
+
+def case_parameters_frozen_in_between_are_left_alone():
+    model = two_layers()
+    optimizer = wrapped(model)
+    for frozen in (0, 1, 0):
+        model[frozen].requires_grad_(False)
+        optimizer.zero_grad(set_to_none=True)
+        before = model[frozen].weight.detach().clone()
+        model(data()).pow(2).sum().backward()
+        optimizer.step()
+        assert torch.equal(model[frozen].weight, before)
+        model[frozen].requires_grad_(True)
+    assert_alike(model.parameters())
+
+
+def case_parameter_groups_added_later_take_part():
+    model, more = two_layers(), nn.Linear(2, 1)
+    hvd.broadcast_parameters(more.state_dict(), 0)
+    optimizer = wrapped(model)
+    optimizer.add_param_group({"params": list(more.parameters())})
+    for _ in range(2):
+        optimizer.zero_grad()
+        more(model(data())).pow(2).sum().backward()
+        optimizer.step()
+    assert_alike([*model.parameters(), *more.parameters()])
+
+
+def case_a_parameter_in_two_places_gets_both_gradients():
+    model = two_layers()
+    model.append(nn.Linear(3, 4))
+    model[2].weight = model[0].weight
+    optimizer = wrapped(model)
+    (model[0](data()) + model[2](data())).sum().backward()
+    optimizer.synchronize()
+    expected = 2 * hvd.allreduce(data().sum(0)).expand(4, 3)
+    assert torch.allclose(model[0].weight.grad, expected)
+
+
+def case_two_parameters_may_have_one_gradient():
+    for groups in (0, 1):
+        first, second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD([first, second], lr=1.0),
+            [("first", first), ("second", second)],
+            num_groups=groups,
+        )
+        first.grad = second.grad = torch.full((3,), float(hvd.rank()))
+        optimizer.step()
+        mean = (hvd.size() - 1) / 2
+        assert torch.equal(first, torch.full((3,), -mean))
+        assert torch.equal(second, first)
+
+
+def case_one_gradient_for_two_parameters_cannot_be_summed():
+    first, second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
+    pairs = [("first", first), ("second", second)]
+    inner = torch.optim.SGD([first, second], lr=1.0)
+    optimizer = hvd.DistributedOptimizer(inner, pairs, op=hvd.Sum)
+    first.grad = second.grad = torch.ones(3)
+    with pytest.raises(ValueError, match="first and second are the same memory"):
+        optimizer.step()
+
+
+def case_changing_a_gradient_under_way_is_an_error():
+    model = two_layers()
+    optimizer = wrapped(model)
+    model(data()).sum().backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1e-6)
+    with pytest.raises(ValueError, match="was changed while its average"):
+        optimizer.step()
+    optimizer.zero_grad()
+    model(data()).sum().backward()
+    optimizer.step()
+
+
+def case_gradients_that_are_not_contiguous_are_averaged():
+    torch.manual_seed(0)
+    model = nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)
+    optimizer = wrapped(model)
+    images = torch.randn(2, 2, 5, 5).to(memory_format=torch.channels_last) + hvd.rank()
+    local = torch.autograd.grad(model(images).sum(), list(model.parameters()))
+    expected = [hvd.allreduce(grad) for grad in local]
+    model(images).sum().backward()
+    optimizer.synchronize()
+    for parameter, mean in zip(model.parameters(), expected):
+        assert torch.allclose(parameter.grad, mean, rtol=1e-4)
+
+
+def case_a_second_step_without_backward_keeps_ranks_alike():
+    model = two_layers()
+    optimizer = wrapped(model)
+    model(data()).sum().backward()
+    optimizer.step()
+    optimizer.step()
+    assert_alike(model.parameters())
+
+
+def case_a_step_without_any_gradient_does_not_hang():
+    model = two_layers()
+    optimizer = wrapped(model)
+    optimizer.step()
+    assert_alike(model.parameters())
+
+
+def case_every_kind_of_sum_works_for_gradients():
+    ranks = torch.arange(float(hvd.size()))
+    for op, expected in ((hvd.Sum, ranks.sum()), (hvd.Max, ranks.max()), (hvd.Min, ranks.min())):
+        weight = nn.Parameter(torch.zeros(2))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), op=op)
+        (weight * hvd.rank()).sum().backward()
+        optimizer.step()
+        assert torch.equal(weight.detach(), -expected.expand(2))
+
+
+def case_gans_turn_gradients_on_and_off():
+    torch.manual_seed(0)
+    maker, judge = nn.Linear(2, 3), nn.Linear(3, 1)
+    optimizers = {model: wrapped(model) for model in (maker, judge)}
+    for _ in range(2):
+        for trained, other in ((judge, maker), (maker, judge)):
+            trained.requires_grad_(True)
+            other.requires_grad_(False)
+            optimizers[trained].zero_grad()
+            judge(maker(torch.ones(1, 2) * (hvd.rank() + 1))).sum().backward()
+            optimizers[trained].step()
+    for model in (maker, judge):
+        assert_alike(model.parameters())
