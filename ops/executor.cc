@@ -278,12 +278,14 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
   const EventArgs args{.bytes = bytes,
                        .algorithm = WorkRunner::algorithm_name(route),
                        .backend = runner_.plane_name(),
-                       .tensors = static_cast<int>(bundle.tensors.size())};
+                       .tensors = static_cast<int>(bundle.tensors.size()),
+                       .bundle = bundle.id};
   for (const BundleTensor& tensor : bundle.tensors) {
     events->begin(tensor.name, event_name(bundle.kind), args);
   }
-  Status status = runner_.run(work, route, abort);
-  for (const BundleTensor& tensor : bundle.tensors) events->end(tensor.name, {});
+  EventArgs end;
+  Status status = runner_.run(work, route, abort, &end.pack_ns);
+  for (const BundleTensor& tensor : bundle.tensors) events->end(tensor.name, end);
   return status;
 }
 

@@ -2,12 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <new>
 #include <utility>
 
+#include "core/base/clock.h"
 #include "ops/local_work.h"
 
 namespace ronde {
+namespace {
+
+/// Adds the time until its end to `sum`, where there is one.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::int64_t* sum) : sum_(sum), start_(sum ? now() : TimePoint{}) {}
+  ~Stopwatch() {
+    if (sum_ != nullptr) *sum_ += std::chrono::nanoseconds(now() - start_).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::int64_t* const sum_;
+  const TimePoint start_;
+};
+
+}  // namespace
 
 namespace {
 
@@ -43,14 +63,15 @@ Result<Route> WorkRunner::route(const WorkDesc& desc) const {
   return Route{Route::Way::kAlgorithm, algorithm};
 }
 
-Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& abort) {
+Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& abort,
+                       std::int64_t* pack_ns) {
   if (route.way == Route::Way::kNative) return plane_->run(work, abort);
   if (route.way == Route::Way::kLocal) {
     run_local(work, *kernels_);
     return {};
   }
   try {
-    return run_algorithm(work, *route.algorithm, abort);
+    return run_algorithm(work, *route.algorithm, abort, pack_ns);
   } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
     return {Code::kAborted, fmt::format("out of memory in {} of {} bytes", to_string(work.kind),
                                         total_bytes(work))};
@@ -58,9 +79,13 @@ Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& a
 }
 
 Status WorkRunner::run_algorithm(const Work& work, const Algorithm& algorithm,
-                                 const AbortToken& abort) {
-  const FlatWork flat = buffer_.flatten(work, *kernels_, abort);
+                                 const AbortToken& abort, std::int64_t* pack_ns) {
+  const FlatWork flat = [&] {
+    const Stopwatch packing(pack_ns);
+    return buffer_.flatten(work, *kernels_, abort);
+  }();
   RONDE_RETURN_IF_ERROR(algorithm.run(*transport_, flat, scratch_));
+  const Stopwatch unpacking(pack_ns);
   buffer_.unflatten(work);
   return {};
 }

@@ -34,8 +34,10 @@ class WorkRunner {
   /// Errors: kUnsupported where the plane neither does it nor has a transport.
   Result<Route> route(const WorkDesc& desc) const;
 
-  /// Does `work`. Blocks. Errors: as BackendGroup::run; kAborted where memory runs out midway.
-  Status run(const Work& work, const Route& route, const AbortToken& abort);
+  /// Does `work`. Blocks. Adds the time of copies into and out of the fusion buffer to `pack_ns`
+  /// where that is not null. Errors: as BackendGroup::run; kAborted where memory runs out midway.
+  Status run(const Work& work, const Route& route, const AbortToken& abort,
+             std::int64_t* pack_ns = nullptr);
 
   /// "native", "ring", ...; and "shm", "ring over tcp", "local".
   [[nodiscard]] static std::string_view algorithm_name(const Route& route) noexcept;
@@ -45,7 +47,8 @@ class WorkRunner {
   [[nodiscard]] bool polls() const noexcept { return plane_ == nullptr || plane_->polls(); }
 
  private:
-  Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort);
+  Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort,
+                       std::int64_t* pack_ns);
 
   const std::string plane_name_;
   const std::string algorithm_;

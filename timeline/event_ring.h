@@ -21,10 +21,12 @@ struct Event {
   std::uint64_t bytes = 0;
   double value = 0;  ///< Of a counter.
   int tensors = 0;
-  std::string_view lane;
-  std::string_view name;
-  std::string_view algorithm;
-  std::string_view backend;
+  std::uint64_t bundle = 0;
+  std::int64_t pack_ns = 0;
+  std::string_view lane = {};
+  std::string_view name = {};
+  std::string_view algorithm = {};
+  std::string_view backend = {};
 };
 
 /// Many producers, one consumer, no locks. An event costs its producer one copy of its texts; long
@@ -56,7 +58,7 @@ class EventRing {
   [[nodiscard]] bool half_full() const noexcept;
 
  private:
-  static constexpr std::size_t kInlineBytes = 128;
+  static constexpr std::size_t kInlineBytes = 112;
 
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> turn{0};  ///< Position it is free for, or that position + 1: filled.

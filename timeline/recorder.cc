@@ -46,7 +46,16 @@ RecordingInfo describe(int rank, const Topology& topology) {
 
 Event event_of(EventKind kind, std::string_view lane, std::string_view name,
                const EventArgs& args) {
-  return {kind, steady_ns(), args.bytes, 0, args.tensors, lane, name, args.algorithm, args.backend};
+  return {.kind = kind,
+          .time_ns = steady_ns(),
+          .bytes = args.bytes,
+          .tensors = args.tensors,
+          .bundle = args.bundle,
+          .pack_ns = args.pack_ns,
+          .lane = lane,
+          .name = name,
+          .algorithm = args.algorithm,
+          .backend = args.backend};
 }
 
 }  // namespace

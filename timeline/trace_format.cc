@@ -66,6 +66,8 @@ void TraceFormatter::append_args(std::string& out, const Event& event) {
   }
   if (event.bytes != 0) argument(args, "bytes", event.bytes);
   if (event.tensors != 0) argument(args, "tensors", event.tensors);
+  if (event.bundle != 0) argument(args, "bundle", event.bundle);
+  if (event.pack_ns != 0) argument(args, "pack_us", micros(event.pack_ns));
   if (!event.algorithm.empty()) argument(args, "algorithm", quoted(event.algorithm));
   if (!event.backend.empty()) argument(args, "backend", quoted(event.backend));
   if (!args.empty()) fmt::format_to(std::back_inserter(out), ",\"args\":{{{}}}", args);

@@ -244,6 +244,10 @@ void Job::start_timeline(const std::string& path) {
   throw_if_error(impl_->runtime->start_timeline(path));
 }
 void Job::stop_timeline() { throw_if_error(impl_->runtime->stop_timeline()); }
+void Job::mark(std::string_view name) { impl_->runtime->mark(name); }
+void Job::begin_mark(std::string_view name) { impl_->runtime->begin_mark(name); }
+void Job::end_mark() { impl_->runtime->end_mark(); }
+void Job::mark_step() { impl_->runtime->mark_step(); }
 void Job::interrupt() noexcept { impl_->runtime->interrupt(); }
 void Job::shutdown() noexcept { impl_->runtime->shutdown(); }
 

@@ -91,6 +91,10 @@ void bind_runtime(py::module_& module) {
       .def("start_timeline",
            [](Runtime& runtime, const std::string& path) { check(runtime.start_timeline(path)); })
       .def("stop_timeline", [](Runtime& runtime) { check(runtime.stop_timeline()); })
+      .def("mark", &Runtime::mark, py::arg("name"))
+      .def("begin_mark", &Runtime::begin_mark, py::arg("name"))
+      .def("end_mark", &Runtime::end_mark)
+      .def("mark_step", &Runtime::mark_step)
       .def("describe_backends", &Runtime::describe_backends);
   module.def("abandon", &abandon, py::arg("runtime"),
              "Never ends this runtime in this process: for the child of a fork.");

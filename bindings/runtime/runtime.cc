@@ -89,7 +89,12 @@ Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
 Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) {
   if (operation->done()) return operation->status();
   if (impl_->stopped) return not_running();
-  return impl_->engine->wait(operation, options);
+  EventSink* const events = impl_->events.get();
+  if (events == nullptr) return impl_->engine->wait(operation, options);
+  events->begin(kWaitLane, "WAIT", {});
+  Status status = impl_->engine->wait(operation, options);
+  events->end(kWaitLane, {});
+  return status;
 }
 
 Result<OperationPtr> Runtime::run(SetId set, Submission submission, const WaitOptions& options) {
@@ -181,6 +186,25 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks) {
 
 Status Runtime::start_timeline(const std::string& path) { return impl_->start_timeline(path); }
 Status Runtime::stop_timeline() { return impl_->stop_timeline(); }
+
+void Runtime::mark(std::string_view name) {
+  if (EventSink* events = impl_->events.get()) events->instant(kMarksLane, name);
+}
+
+void Runtime::begin_mark(std::string_view name) {
+  if (EventSink* events = impl_->events.get()) events->begin(kMarksLane, name, {});
+}
+
+void Runtime::end_mark() {
+  if (EventSink* events = impl_->events.get()) events->end(kMarksLane, {});
+}
+
+void Runtime::mark_step() {
+  const auto steps = impl_->steps.fetch_add(1) + 1;
+  EventSink* events = impl_->events.get();
+  if (events != nullptr) events->counter(kStepCounter, static_cast<double>(steps));
+}
+
 void Runtime::shutdown() noexcept { impl_->stop(); }
 
 void Runtime::interrupt() noexcept {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -91,6 +92,13 @@ class Runtime {
   /// Starts or stops writing a timeline on this rank.
   Status start_timeline(const std::string& path);
   Status stop_timeline();
+
+  /// Marks for the timeline, on this rank; nothing while it is off. Spans may nest, in one thread.
+  void mark(std::string_view name);
+  void begin_mark(std::string_view name);
+  void end_mark();
+  /// Says that a training step ends here, once its operations are done.
+  void mark_step();
 
   /// Waits for operations in flight to end or fail, leaves the job, stops all threads. Idempotent.
   void shutdown() noexcept;

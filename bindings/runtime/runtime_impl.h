@@ -57,6 +57,7 @@ class Runtime::Impl {
   std::atomic<bool> stopped{false};
   std::atomic<int> set_changes{0};
   std::atomic<int> shares{0};
+  std::atomic<std::uint64_t> steps{0};
   std::unique_ptr<Engine> engine;
 
  private:

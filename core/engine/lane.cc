@@ -6,6 +6,8 @@
 namespace ronde {
 namespace {
 
+constexpr int kBundleBits = 40;  // below the set's id; JSON's numbers are exact to 53
+
 /// The request's root as a rank of the group; 0 where the kind has none.
 int group_root(const Request& request, const std::vector<int>& members) {
   const auto found = std::find(members.begin(), members.end(), request.root);
@@ -52,7 +54,8 @@ void Lane::submit(const OperationPtr& operation, TimePoint now) {
   const Request& request = operation->submission().request;
   if (EventSink* events = sink()) {
     operation->make_label();
-    events->begin(operation->label(), operation->negotiation_event(), {});
+    events->begin(operation->label(), operation->negotiation_event(),
+                  {.bytes = operation->input_bytes()});
   }
   const Status status = request.kind == Collective::kJoin
                             ? negotiator_.join(operation->ticket(), now)
@@ -108,6 +111,7 @@ void Lane::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& o
   const DType dtype = first.tensors[entries.front().tensor].dtype;
   ReadyBundle ready;
   ready.bundle = bundle_like(first, dtype, members());
+  ready.bundle.id = (static_cast<std::uint64_t>(id()) << kBundleBits) | ++bundles_;
   for (const PlanEntry& entry : entries) {
     const OperationPtr& operation = operations[entry.item];
     ready.operations.push_back(operation);

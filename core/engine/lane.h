@@ -99,6 +99,7 @@ class Lane {
   std::unordered_map<std::uint64_t, OperationPtr> unagreed_;
   std::vector<ReadyBundle> collected_;
   std::vector<Batch> batches_;  // reused
+  std::uint64_t bundles_ = 0;   // so far; all ranks count alike
   // Any thread.
   std::atomic<int> outstanding_{0};
   std::atomic<bool> closed_{false};

@@ -64,6 +64,14 @@ void Operation::finish(const Status& status) {
   done_.store(true, std::memory_order_release);
 }
 
+std::size_t Operation::input_bytes() const noexcept {
+  std::size_t sum = 0;
+  for (const TensorMeta& tensor : submission_.request.tensors) {
+    sum += static_cast<std::size_t>(element_count(tensor.shape)) * size_of(tensor.dtype);
+  }
+  return sum;
+}
+
 std::string Operation::negotiation_event() const {
   std::string event = "NEGOTIATE_";
   for (const char c : to_string(submission_.request.kind)) {

@@ -72,6 +72,8 @@ class Operation {
   /// Its lane in the timeline: "allreduce.layer1/weight".
   [[nodiscard]] const std::string& label() const noexcept { return label_; }
   void make_label();
+  /// Bytes this rank puts in.
+  [[nodiscard]] std::size_t input_bytes() const noexcept;
   /// "NEGOTIATE_ALLREDUCE", as Horovod's timeline calls it.
   [[nodiscard]] std::string negotiation_event() const;
 

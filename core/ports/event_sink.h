@@ -10,10 +10,19 @@ namespace ronde {
 /// Facts shown with an event; zero and empty fields are left out.
 struct EventArgs {
   std::uint64_t bytes = 0;
-  std::string_view algorithm;
-  std::string_view backend;
+  std::string_view algorithm = {};
+  std::string_view backend = {};
   int tensors = 0;
+  std::uint64_t bundle = 0;  ///< Bundle::id.
+  std::int64_t pack_ns = 0;  ///< Spent on copies into and out of a fusion buffer.
 };
+
+/// The counter that says how many training steps this rank has finished.
+inline constexpr std::string_view kStepCounter = "step";
+/// The lane of the user's marks and that of the threads which wait for operations. Lanes of tensors
+/// contain a dot.
+inline constexpr std::string_view kMarksLane = "marks";
+inline constexpr std::string_view kWaitLane = "waiting";
 
 /// Threads: any. Blocks: never (events are dropped and counted when the recorder cannot keep up).
 class EventSink {

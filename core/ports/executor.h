@@ -36,6 +36,7 @@ struct BundleTensor {
 
 /// Tensors that are moved as one operation: all of one kind, dtype, op, root and scale.
 struct Bundle {
+  std::uint64_t id = 0;  ///< For the timeline: the same on all ranks; 0 where there is no set.
   Collective kind = Collective::kBarrier;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;

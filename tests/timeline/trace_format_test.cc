@@ -56,6 +56,20 @@ TEST_CASE("trace format: a span has a named lane, a time in microseconds and its
   CHECK_FALSE(got[3].contains("args"));
 }
 
+TEST_CASE("trace format: a span says which bundle it is of, and how long it was packed") {
+  TraceFormatter formatter(info());
+  std::string lines;
+  Event begin = event(EventKind::kBegin, "allreduce.w", "ALLREDUCE");
+  begin.bundle = (std::uint64_t{7} << 40) | 3;
+  Event end = event(EventKind::kEnd, "allreduce.w", "");
+  end.pack_ns = 12'345;
+  formatter.append(lines, begin);
+  formatter.append(lines, end);
+  const json got = lines_of(lines);
+  CHECK(got[2]["args"]["bundle"] == (std::uint64_t{7} << 40 | 3));
+  CHECK(got[3]["args"]["pack_us"] == 12.345);
+}
+
 TEST_CASE("trace format: names of any bytes stay valid JSON") {
   TraceFormatter formatter(info());
   std::string lines;

@@ -173,6 +173,12 @@ class RONDE_API Job {
 
   void start_timeline(const std::string& path);
   void stop_timeline();
+  /// Marks for the timeline, on this rank; nothing while it is off. Spans may nest, in one thread.
+  void mark(std::string_view name);
+  void begin_mark(std::string_view name);
+  void end_mark();
+  /// Says that a training step ends here, once its operations are done: reports go by steps then.
+  void mark_step();
 
   /// Makes all waits of this job throw Interrupted. Safe in signal handlers.
   void interrupt() noexcept;

@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "mark",
+    "mark_span",
+    "mark_step",
     "mpi_built",
     "mpi_enabled",
     "mpi_threads_supported",
@@ -275,6 +279,29 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
 def stop_timeline() -> None:
     """Completes the trace and stops writing it. A no-op where none is written."""
     runtime().stop_timeline()
+
+
+def mark(name: str) -> None:
+    """Marks this moment of this rank in the timeline; nothing while it is off."""
+    runtime().mark(name)
+
+
+@contextmanager
+def mark_span(name: str) -> Iterator[None]:
+    """Marks what runs inside, such as "forward", in the timeline. Spans may nest, in one thread."""
+    runtime().begin_mark(name)
+    try:
+        yield
+    finally:
+        runtime().end_mark()
+
+
+def mark_step() -> None:
+    """Says that a training step ends here, once its operations are done.
+
+    `ronde timeline report` goes by steps then. DistributedOptimizer calls it by itself.
+    """
+    runtime().mark_step()
 
 
 def _has_module(name: str) -> bool:

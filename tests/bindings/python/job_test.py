@@ -316,6 +316,40 @@ def test_a_timeline_of_every_rank_is_merged(run_job, tmp_path):
     assert "weights" in json.dumps(events)
 
 
+def test_steps_and_marks_of_training_are_in_the_timeline(run_job, tmp_path):
+    trace = tmp_path / "trace.json"
+    status, output = run_job(
+        """
+        import ronde
+        import ronde.torch as hvd
+        import torch
+
+        hvd.init()
+        model = torch.nn.Linear(4, 2)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+        )
+        for step in range(3):
+            optimizer.zero_grad()
+            with ronde.mark_span("forward"):
+                loss = model(torch.ones(2, 4)).sum()
+            loss.backward()
+            optimizer.step()
+        ronde.mark("done")
+        ronde.mark_step()
+        """,
+        options=["--timeline", str(trace)],
+    )
+    assert status == 0, output
+    for rank in range(2):
+        events = json.loads((tmp_path / f"trace.rank{rank}.json").read_text())
+        names = [event.get("name") for event in events]
+        steps = [event["args"]["value"] for event in events if event.get("name") == "step"]
+        assert steps == [1, 2, 3, 4]
+        assert names.count("forward") == 3
+        assert names.count("done") == 1
+
+
 def test_a_timeline_can_be_started_and_stopped(run_job, tmp_path):
     trace = tmp_path / "late.json"
     status, output = run_job(

@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "tests/backends/net/processes.h"
+#include "tests/timeline/scratch.h"
 
 /// In a child process: ends it with a text that says what went wrong.
 #define EXPECT(condition)                                                                 \
@@ -119,6 +122,36 @@ TEST_CASE("Runtime: ranks that ask for different process sets all get the same e
     EXPECT(sum(runtime, kGlobalSet, "after", values).ok());
     return 0;
   });
+}
+
+TEST_CASE("Runtime: a timeline has marks, steps, waits, and bundle numbers alike on all ranks") {
+  const Scratch scratch;
+  run_job(2, [&](Runtime& runtime, int rank) {
+    runtime.mark("before the timeline, so lost");
+    runtime.mark_step();
+    EXPECT(runtime.start_timeline(scratch.file("t.json")).ok());
+    runtime.mark("halfway");
+    runtime.begin_mark("forward");
+    runtime.end_mark();
+    std::vector<float> values(8, 1.0F);
+    EXPECT(sum(runtime, kGlobalSet, "w", values).ok());
+    runtime.mark_step();
+    EXPECT(runtime.stop_timeline().ok());
+    return 0;
+  });
+  for (const char* name : {"t.rank0.json", "t.rank1.json"}) {
+    std::map<std::string, nlohmann::json> events;
+    for (const auto& event : json_of(scratch.file(name))) {
+      if (event.contains("name")) events[event["name"]] = event;
+    }
+    CHECK(events.contains("halfway"));
+    CHECK(events.contains("forward"));
+    CHECK(events.contains("WAIT"));
+    CHECK(events["step"]["args"]["value"] == 2);
+    CHECK(events["NEGOTIATE_ALLREDUCE"]["args"]["bytes"] == 32);
+    CHECK(events["ALLREDUCE"]["args"]["bundle"] == 1);
+    CHECK_FALSE(events.contains("before the timeline, so lost"));
+  }
 }
 
 TEST_CASE("Runtime: raw groups sum without names") {

@@ -51,6 +51,16 @@ TEST_CASE("Operation: outputs without memory are allocated and owned, also empty
   CHECK(*(*tensor.allocate)(0, {0, 3}) == nullptr);
 }
 
+TEST_CASE("Operation: its bytes are those of all its tensors") {
+  const Operation operation(two_tensors(), 1);
+  std::size_t sum = 0;
+  for (const TensorMeta& tensor : operation.submission().request.tensors) {
+    sum += static_cast<std::size_t>(element_count(tensor.shape)) * size_of(tensor.dtype);
+  }
+  CHECK(operation.input_bytes() == sum);
+  CHECK(sum > 0);
+}
+
 TEST_CASE("Operation: its timeline names are Horovod's") {
   Operation operation(two_tensors(), 1);
   operation.make_label();

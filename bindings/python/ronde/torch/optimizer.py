@@ -13,7 +13,7 @@ from ronde import _core
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import MAX, MIN, set_id
 from ronde._errors import Error, InvalidArgumentError
-from ronde._job import ProcessSet, global_process_set
+from ronde._job import ProcessSet, global_process_set, mark_step
 from ronde.torch._adapter import collectives
 from ronde.torch._gradients import (
     Bucket,
@@ -200,6 +200,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._synchronized = not problems
         if problems:
             raise problems[0]
+        mark_step()
 
     def _finish(self, bucket: Bucket) -> None:
         handle, bucket.handle = bucket.handle, None
