@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os as _os
 
-from ronde import _core, _errors, _job, _numpy, _objects
+from ronde import _core, _errors, _job, _numpy, _objects, _run
 from ronde._collectives import (
     ANY_SOURCE,
     Handle,
@@ -33,6 +33,7 @@ from ronde._errors import *
 from ronde._job import *
 from ronde._numpy import *
 from ronde._objects import *
+from ronde._run import *
 
 # Errors name the user's line, not one in here.
 _core.skip_frames_of(_os.path.dirname(_os.path.abspath(__file__)))
@@ -54,3 +55,4 @@ __all__ += _errors.__all__
 __all__ += _job.__all__
 __all__ += _numpy.__all__
 __all__ += _objects.__all__
+__all__ += _run.__all__

@@ -7,11 +7,19 @@ import sys
 from pathlib import Path
 
 
+def program() -> Path:
+    """The `ronde` command of this package. Raises FileNotFoundError where it has none."""
+    path = Path(__file__).resolve().parent / "ronde"
+    if not path.exists():
+        raise FileNotFoundError(f"this build of the ronde package has no command line ({path})")
+    return path
+
+
 def _become(name: str) -> None:
-    program = Path(__file__).resolve().with_name("ronde")
-    if not program.exists():
-        sys.exit(f"{name}: this build of the ronde package has no command line ({program})")
-    os.execv(program, [name, *sys.argv[1:]])
+    try:
+        os.execv(program(), [name, *sys.argv[1:]])
+    except FileNotFoundError as error:
+        sys.exit(f"{name}: {error}")
 
 
 def main() -> None:

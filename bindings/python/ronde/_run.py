@@ -1,0 +1,125 @@
+"""run(): calls a function on new ranks and returns what each gave back."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ronde._command import program
+from ronde._errors import Error, InvalidArgumentError
+
+__all__ = ["run"]
+
+CALL = "call.pickle"  # what to call; beside it each rank leaves <rank>.pickle
+
+
+def run(
+    func: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    num_proc: int = 1,
+    *,
+    np: int | None = None,
+    hosts: str | None = None,
+    start_timeout: float | None = None,
+    output_filename: str | None = None,
+    network_interface: str | None = None,
+    executable: str | None = None,
+    use_gloo: bool | None = None,
+    use_mpi: bool | None = None,
+    disable_cache: bool | None = None,
+    verbose: bool | None = None,
+) -> list[Any]:
+    """Calls func(*args, **kwargs) on `np` new ranks on this host; returns their results by rank.
+
+    Each rank is a new process, in which the function calls init() as a script would. Function,
+    arguments and results are pickled, by cloudpickle where it is installed: then functions of the
+    main script and lambdas work too. They go from this process to its own children and back,
+    through files in a directory that only this user can open; never over a network.
+
+    np, num_proc: number of ranks. hosts: "localhost:SLOTS"; other hosts are an error: use the
+    command `ronde run -H` with a script there. start_timeout: seconds for all ranks to come.
+    output_filename: directory for each rank's output. executable: the Python to use. use_mpi: start
+    the ranks through mpirun. use_gloo, disable_cache: accepted for Horovod scripts, without effect.
+
+    Raises Error with the traceback of the first rank that failed, and InvalidArgumentError (a
+    ValueError) for other hosts and functions that cannot be pickled.
+    """
+    del use_gloo, disable_cache
+    _check_hosts(hosts)
+    options = {
+        "-np": num_proc if np is None else np,
+        "--start-timeout": start_timeout,
+        "--output-dir": output_filename,
+        "--network-interface": network_interface,
+        "--backend": "mpi" if use_mpi else None,
+    }
+    chosen = [str(part) for pair in options.items() if pair[1] is not None for part in pair]
+    chosen += ["--verbose"] if verbose else []
+    with tempfile.TemporaryDirectory(prefix="ronde-run-") as folder:
+        (Path(folder) / CALL).write_bytes(_packed(func, args, kwargs or {}))
+        worker = [executable or sys.executable, "-m", "ronde._run_rank", folder]
+        status = subprocess.run(
+            [program(), "run", *chosen, "--", *worker],
+            env=None if executable else {**os.environ, "PYTHONPATH": _search_path()},
+            check=False,
+        ).returncode
+        return _results(Path(folder), int(options["-np"] or 1), status)
+
+
+def _check_hosts(hosts: str | None) -> None:
+    here = {"localhost", "127.0.0.1", socket.gethostname(), socket.getfqdn()}
+    other = [h for h in (hosts or "").split(",") if h and h.split(":")[0] not in here]
+    if other:
+        raise InvalidArgumentError(
+            f"ronde.run() starts ranks on this host only, not on {', '.join(other)}: functions do "
+            "not travel over a network; write a script and start it with: ronde run -H HOSTS"
+        )
+
+
+def _search_path() -> str:
+    """Where this process finds modules: its children must find the function's too."""
+    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+
+
+def pickler() -> Any:
+    """cloudpickle where it is installed, else pickle."""
+    found = importlib.util.find_spec("cloudpickle") is not None
+    return importlib.import_module("cloudpickle") if found else pickle
+
+
+def _packed(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    chosen = pickler()
+    if chosen is pickle and getattr(func, "__module__", None) == "__main__":
+        raise InvalidArgumentError(
+            f"{func} is defined in the main script, where new processes cannot find it; put it in "
+            "a module of its own, or: pip install cloudpickle"
+        )
+    try:
+        return bytes(chosen.dumps((func, tuple(args), dict(kwargs))))
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"cannot pickle the function or its arguments: {error}"
+        ) from error
+
+
+def _results(folder: Path, ranks: int, status: int) -> list[Any]:
+    """What the ranks left, in order of rank; raises for the one that failed first."""
+    left = {rank: folder / f"{rank}.pickle" for rank in range(ranks)}
+    written = sorted((p.stat().st_mtime_ns, rank) for rank, p in left.items() if p.exists())
+    outcomes = {rank: pickle.loads(left[rank].read_bytes()) for _, rank in written}
+    for _, rank in written:
+        good, value = outcomes[rank]
+        if not good:
+            raise Error(f"rank {rank} of {ranks} failed:\n{value}")
+    if status != 0 or len(outcomes) < ranks:
+        raise Error(f"the job of {ranks} ranks ended with exit status {status}")
+    return [outcomes[rank][1] for rank in range(ranks)]

@@ -1,0 +1,66 @@
+"""ronde.run(): a function on several new ranks."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import ronde
+
+LIMIT_S = 120
+
+
+def total(base, more=0):
+    """Defined in a module: this one."""
+    import numpy as np
+
+    ronde.init()
+    result = ronde.allreduce(np.array([base + more + ronde.rank()]), op=ronde.Sum)
+    ronde.shutdown()
+    return ronde.__name__, int(result[0])
+
+
+def test_results_come_in_order_of_rank():
+    assert ronde.run(lambda: int(os.environ["RANK"]) * 10, np=3) == [0, 10, 20]
+
+
+def test_functions_take_arguments_and_run_collectives():
+    assert ronde.run(total, args=(5,), kwargs={"more": 1}, np=2) == [("ronde", 13)] * 2
+    assert ronde.run(total, (5,), num_proc=1, hosts="localhost:1", use_gloo=True) == [("ronde", 5)]
+
+
+def test_the_error_of_a_rank_is_raised_with_its_traceback():
+    def fail():
+        if os.environ["RANK"] == "1":
+            raise KeyError("the cause")
+
+    with pytest.raises(ronde.Error, match=r"rank 1 of 2 failed:(.|\n)*KeyError: 'the cause'"):
+        ronde.run(fail, np=2)
+
+
+def test_a_rank_that_vanishes_is_an_error():
+    with pytest.raises(ronde.Error, match="exit status 3"):
+        ronde.run(os._exit, args=(3,), np=2)
+
+
+def test_what_cannot_be_run_is_a_value_error():
+    with pytest.raises(ValueError, match="on this host only, not on far:2"):
+        ronde.run(total, np=2, hosts="far:2")
+    with pytest.raises(ValueError, match="cannot pickle"):
+        ronde.run(total, args=(threading.Lock(),), np=1)
+
+
+def test_a_main_script_can_run_its_own_functions(tmp_path):
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import ronde\n"
+        "def double(x):\n"
+        "    return 2 * x\n"
+        "if __name__ == '__main__':\n"
+        "    print('got', ronde.run(double, (21,), np=2))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert "got [42, 42]" in done.stdout, done.stdout + done.stderr
