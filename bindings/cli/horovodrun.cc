@@ -64,6 +64,7 @@ void add_job_options(CLI::App& app, RunRequest& request) {
   app.add_option("--start-timeout", request.start_timeout_seconds, "Seconds for all to come");
   app.add_option("--output-filename", request.output_dir, "Directory for each rank's output");
   app.add_option("--timeline-filename", request.timeline, "Trace of all ranks");
+  app.add_flag("--horovod", request.horovod, "Ronde's own: `import horovod` finds ronde");
   app.add_flag("--verbose", request.verbose, "Say what is started where");
 }
 

@@ -68,6 +68,26 @@ std::chrono::milliseconds start_timeout(const RunRequest& request) {
   return std::chrono::milliseconds(static_cast<long>(request.start_timeout_seconds * 1000));
 }
 
+/// PYTHONPATH for the ranks, in front the package that answers to `import horovod`. It lies beside
+/// this program in an installed Python package, found by no interpreter that was not told.
+Result<std::string> horovod_python_path(const EnvironmentList& given) {
+  const std::filesystem::path alias =
+      std::filesystem::path(own_program()).replace_filename("_horovod_alias");
+  if (!std::filesystem::is_directory(alias)) {
+    return Status(
+        Code::kUnsupported,
+        fmt::format("--horovod needs ronde's Python package, which is not installed beside "
+                    "this program: there is no {}",
+                    alias.string()));
+  }
+  const char* inherited = std::getenv("PYTHONPATH");  // NOLINT(concurrency-mt-unsafe)
+  std::string rest = inherited == nullptr ? "" : inherited;
+  for (const std::string& entry : given) {
+    if (entry.rfind("PYTHONPATH=", 0) == 0) rest = entry.substr(entry.find('=') + 1);
+  }
+  return "PYTHONPATH=" + alias.string() + (rest.empty() ? "" : ":" + rest);
+}
+
 /// The settings that have an option of their own, checked here rather than by every rank.
 Result<EnvironmentList> settings_environment(const RunRequest& request) {
   const std::string timeline =
@@ -91,6 +111,10 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
   for (const std::string& text : request.environment) {
     RONDE_ASSIGN_OR_RETURN(std::string entry, environment_entry(text));
     list.push_back(std::move(entry));
+  }
+  if (request.horovod) {
+    RONDE_ASSIGN_OR_RETURN(std::string path, horovod_python_path(list));
+    list.push_back(std::move(path));
   }
   return list;
 }
@@ -196,6 +220,8 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
       ->take_all();
   command->add_option("--output-dir", request->output_dir,
                       "Also write each rank's output to a file");
+  command->add_flag("--horovod", request->horovod,
+                    "Let Python scripts that import horovod find ronde in its place");
   command->add_flag("--verbose", request->verbose, "Say what is started where");
   add_remote_options(*command, *request);
   command->callback([request] { run_job(*request); });

@@ -27,6 +27,7 @@ struct RunRequest {
   std::string network_interface;
   std::string output_dir;
   double start_timeout_seconds = 0;  ///< 0: not given.
+  bool horovod = false;              ///< `import horovod` finds ronde.
   bool verbose = false;
   Arguments command;  ///< Not an option: see take_command().
 };

@@ -87,6 +87,27 @@ TEST_CASE("run: all ranks get one secret by a descriptor, and none by environmen
   CHECK(contains(job.out, "[1] 0\n"));
 }
 
+TEST_CASE("run: --horovod says what is missing where no Python package lies beside the program") {
+  const Finished job = run_ronde({"run", "-np", "1", "--horovod", "true"});
+  CHECK(job.status == 2);
+  CHECK(contains(job.err, "--horovod needs ronde's Python package"));
+}
+
+TEST_CASE("run: --horovod puts the alias in front of PYTHONPATH, and only then") {
+  const ScratchDirectory scratch;
+  const std::filesystem::path program = scratch.path() / "ronde";
+  std::filesystem::copy_file(RONDE_PROGRAM, program);
+  std::filesystem::create_directory(scratch.path() / "_horovod_alias");
+  const auto python_path = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {program.string(), "run", "--env", "PYTHONPATH=mine"});
+    options.insert(options.end(), {"sh", "-c", "echo path=$PYTHONPATH"});
+    return Program(options).wait().out;
+  };
+  CHECK(python_path({}) == "[0] path=mine\n");
+  CHECK(python_path({"--horovod"}) ==
+        fmt::format("[0] path={}/_horovod_alias:mine\n", scratch.path().string()));
+}
+
 TEST_CASE("run: the exit status is that of the first rank that failed, and the rest is stopped") {
   const Finished job = run_shell(3, "[ $RANK = 1 ] && exit 7; sleep 1000");
   CHECK(job.status == 7);

@@ -13,49 +13,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
-HOROVOD_SCRIPT = """
-    import torch
-    import torch.nn.functional as F
-    import {module} as hvd
-
-    hvd.init()
-    torch.manual_seed(42)
-    model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * hvd.size(), momentum=0.5)
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    optimizer = hvd.DistributedOptimizer(optimizer,
-                                         named_parameters=model.named_parameters(),
-                                         compression=hvd.Compression.none, op=hvd.Average)
-
-    def metric_average(val, name):
-        tensor = torch.tensor(val)
-        avg_tensor = hvd.allreduce(tensor, name=name)
-        return avg_tensor.item()
-
-    sampler = torch.utils.data.distributed.DistributedSampler(
-        range(64), num_replicas=hvd.size(), rank=hvd.rank())
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        for batch in torch.utils.data.DataLoader(list(range(64)), batch_size=8, sampler=sampler):
-            data = torch.stack([batch / 64, batch % 2, batch * 0 + 1.0, batch / 32], dim=1)
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(data), batch % 2)
-            loss.backward()
-            optimizer.step()
-        loss = metric_average(loss.item(), 'avg_loss')
-        if hvd.rank() == 0:
-            print(f'epoch {{epoch}} loss {{loss:.4f}} size {{hvd.size()}}')
-"""
-
-
-@pytest.mark.parametrize("np", [1, 2])
-def test_a_horovod_script_runs_after_changing_its_import(run_job, np):
-    status, output = run_job(HOROVOD_SCRIPT.format(module="ronde.torch"), np)
-    assert status == 0, output
-    assert f"size {np}" in output
-    assert "epoch 1" in output
-
 
 def test_a_script_without_a_launcher_is_a_job_of_one(tmp_path):
     script = tmp_path / "alone.py"

@@ -1,0 +1,1 @@
+"""The parts of Horovod's common package that scripts import."""

@@ -1,0 +1,5 @@
+"""horovod.runner.run, which is ronde.run."""
+
+from ronde import run
+
+__all__ = ["run"]

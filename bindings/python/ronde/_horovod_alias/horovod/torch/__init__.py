@@ -1,0 +1,10 @@
+"""Makes `horovod.torch` and its modules the very modules of `ronde.torch`."""
+
+import sys
+
+import ronde.torch
+from ronde.torch import compression, functions, mpi_ops, optimizer, sync_batch_norm
+
+for _module in (compression, functions, mpi_ops, optimizer, sync_batch_norm):
+    sys.modules[_module.__name__.replace("ronde", "horovod", 1)] = _module
+sys.modules[__name__] = ronde.torch
