@@ -30,8 +30,8 @@ struct ExecutorOptions {
 /// - The data plane's own collective runs where the plane prefers it (native_first, and no override
 ///   but "native"), or has no transport, or the override is "native"; and where supports() says
 ///   yes. Everything else is an algorithm of ops/ over the plane's transport.
-/// - Deterministic, and no override: reductions over the transport use the algorithm "direct". A
-///   plane's own collective is used as ever; it adds in ascending order of ranks or says so.
+/// - Deterministic: reductions over the transport use the algorithm "direct", whatever the override
+///   says. A plane that is native_first does its own as ever: it adds in ascending order of ranks.
 /// - Average, prescale and postscale: see reduction_for() in ops/scaling.h.
 /// - allgather, gather: first extents are exchanged first, so they may differ; a tensor without
 ///   dimensions counts as one row.

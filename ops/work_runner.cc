@@ -40,14 +40,14 @@ std::string_view override_of(const ExecutorOptions& options) {
 
 WorkRunner::WorkRunner(ExecutorOptions& options)
     : plane_name_(std::move(options.plane_name)),
-      algorithm_(options.deterministic && override_of(options).empty() ? kDeterministicAlgorithm
-                                                                       : override_of(options)),
+      algorithm_(options.deterministic ? kDeterministicAlgorithm : override_of(options)),
       kernels_(std::move(options.kernels)),
       plane_(std::move(options.plane)),
       transport_(plane_ == nullptr ? nullptr : plane_->transport()),
       size_(options.size),
       prefers_native_(algorithm_ == kNativeAlgorithm || transport_ == nullptr ||
-                      (options.native_first && override_of(options).empty())),
+                      (options.native_first &&
+                       (options.deterministic || override_of(options).empty()))),
       buffer_(plane_.get(), options.rank, options.size) {}
 
 Result<Route> WorkRunner::route(const WorkDesc& desc) const {

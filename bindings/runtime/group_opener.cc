@@ -46,7 +46,8 @@ constexpr std::uint64_t kInsideKeys = std::uint64_t{1} << 61;
 
 bool wants_levels(const OpenRequest& request, const OpenedGroup& opened, const HostLayout& layout) {
   if (!layout.has_levels() || opened.plane->transport() == nullptr) return false;
-  return request.algorithm == kHierarchicalAlgorithm ||
+  // One order of addition for every backend: inside hosts first.
+  return request.deterministic || request.algorithm == kHierarchicalAlgorithm ||
          (request.algorithm.empty() && request.backend == "auto");
 }
 

@@ -46,8 +46,8 @@ struct OpenRequest {
 };
 
 /// As open_data_plane; where the group spans hosts, one of which holds several of its ranks, and
-/// the user chose neither backend nor algorithm (or chose "hierarchical"), a plane of two levels:
-/// the best one inside this host (over `inside`) under the one between the hosts.
+/// the user chose neither backend nor algorithm (or chose "hierarchical", or deterministic mode), a
+/// plane of two levels: the best one inside this host (over `inside`) under the one between hosts.
 Result<OpenedGroup> open_planes(const OpenRequest& request, const GroupSpec& spec,
                                 Exchange& exchange,
                                 const std::function<std::unique_ptr<Exchange>(
