@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "tests/timeline/scratch.h"
+#include "tests/timeline/read_json.h"
 
 namespace ronde {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/timeline/scratch.h"
+#include "tests/timeline/read_json.h"
 
 namespace ronde {
 namespace {

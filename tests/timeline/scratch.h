@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -58,11 +57,6 @@ inline std::string content_of(const std::string& path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-/// The file as JSON; discarded where it is not.
-inline nlohmann::json json_of(const std::string& path) {
-  return nlohmann::json::parse(content_of(path), nullptr, false);
 }
 
 }  // namespace ronde

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/timeline/scratch.h"
+#include "tests/timeline/read_json.h"
 
 namespace ronde {
 TEST_CASE("trace file: each rank's name is made from the one asked for") {

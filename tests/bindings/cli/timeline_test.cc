@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/bindings/cli/program.h"
-#include "tests/timeline/scratch.h"
+#include "tests/timeline/read_json.h"
 
 namespace ronde {
 namespace {
