@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
+#include <utility>
 
+#include "timeline/recording.h"
 #include "timeline/trace_reader.h"
 
 namespace ronde {
@@ -19,13 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kHeaderEvents = 1000;  // the clock is among the first events, or there is none
-
-/// When time 0 of one trace was.
-struct Clock {
-  std::string boot_id;  ///< Empty: no steady clock known.
-  std::int64_t steady_start_ns = 0;
-  std::int64_t epoch_start_us = 0;
-};
 
 Result<Json> parse(const std::string& path, const RawEvent& event) {
   try {
@@ -37,53 +31,18 @@ Result<Json> parse(const std::string& path, const RawEvent& event) {
   }
 }
 
-std::optional<Clock> clock_in(const Json& event) {
-  const auto args = event.find("args");
-  if (args == event.end() || !args->is_object()) return std::nullopt;
-  const auto start = args->find("start_time_since_epoch_in_micros");
-  if (start == args->end() || !start->is_number_integer()) return std::nullopt;
-  Clock clock;
-  clock.epoch_start_us = start->get<std::int64_t>();
-  const auto boot = args->find("boot_id");
-  const auto steady = args->find("steady_start_ns");
-  if (boot != args->end() && boot->is_string() && steady != args->end() &&
-      steady->is_number_integer()) {
-    clock.boot_id = boot->get<std::string>();
-    clock.steady_start_ns = steady->get<std::int64_t>();
-  }
-  return clock;
-}
-
-Result<Clock> read_clock(const std::string& path) {
+Result<RecordingInfo> read_clock(const std::string& path) {
   RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(path));
   for (int i = 0; i < kHeaderEvents; ++i) {
     RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> event, reader.next());
     if (!event) break;
-    RONDE_ASSIGN_OR_RETURN(const Json parsed, parse(path, *event));
-    if (const auto clock = clock_in(parsed)) return *clock;
+    RONDE_RETURN_IF_ERROR(parse(path, *event).status());
+    if (auto recording = parse_recording(event->text)) return std::move(*recording);
   }
   return Status(Code::kInvalidArgument,
                 fmt::format("{}: no event says start_time_since_epoch_in_micros, so it cannot be "
                             "put on a common clock",
                             path));
-}
-
-/// Start of each trace on the common clock, in nanoseconds. The traces of one boot follow its
-/// steady clock; the first of them says where that lies on the wall clock.
-std::vector<std::int64_t> common_starts(const std::vector<Clock>& clocks) {
-  std::map<std::string, std::int64_t> steady_to_wall;
-  std::vector<std::int64_t> starts;
-  for (const Clock& clock : clocks) {
-    const std::int64_t wall_ns = clock.epoch_start_us * 1000;
-    if (clock.boot_id.empty()) {
-      starts.push_back(wall_ns);
-      continue;
-    }
-    const auto known =
-        steady_to_wall.try_emplace(clock.boot_id, wall_ns - clock.steady_start_ns).first;
-    starts.push_back(clock.steady_start_ns + known->second);
-  }
-  return starts;
 }
 
 /// The output, which appears under its name only when complete.
@@ -144,12 +103,12 @@ Result<bool> copy_shifted(const std::string& path, std::int64_t shift_ns, Output
 
 Result<MergeReport> merge_traces(const std::vector<std::string>& inputs,
                                  const std::string& output) {
-  std::vector<Clock> clocks;
+  std::vector<RecordingInfo> recordings;
   for (const std::string& path : inputs) {
-    RONDE_ASSIGN_OR_RETURN(Clock clock, read_clock(path));
-    clocks.push_back(std::move(clock));
+    RONDE_ASSIGN_OR_RETURN(RecordingInfo recording, read_clock(path));
+    recordings.push_back(std::move(recording));
   }
-  const std::vector<std::int64_t> starts = common_starts(clocks);
+  const std::vector<std::int64_t> starts = common_starts(recordings);
   MergeReport report;
   Output merged(output);
   for (std::size_t i = 0; i < inputs.size(); ++i) {

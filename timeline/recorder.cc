@@ -61,8 +61,9 @@ Event event_of(EventKind kind, std::string_view lane, std::string_view name,
 }  // namespace
 
 Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int rank,
-                                                 const Topology& topology) {
-  const RecordingInfo info = describe(rank, topology);
+                                                 const Topology& topology, const std::string& job) {
+  RecordingInfo info = describe(rank, topology);
+  info.job = job;
   std::string own_path = rank_trace_path(path, rank);
   RONDE_ASSIGN_OR_RETURN(TraceFile file, TraceFile::open(own_path, format_header(info)));
   return std::unique_ptr<Recorder>(new Recorder(std::move(file), std::move(own_path), info));

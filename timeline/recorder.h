@@ -24,10 +24,12 @@ namespace ronde {
 /// Threads: any for the events; open and close from one.
 class Recorder : public EventSink {
  public:
-  /// Starts recording to rank_trace_path(path, rank). `topology` gives the host's name.
+  /// Starts recording to rank_trace_path(path, rank). `topology` gives the host's name; `job` is
+  /// the same for all ranks of a job.
   /// Errors: kUnavailable naming the file and why.
   static Result<std::unique_ptr<Recorder>> open(const std::string& path, int rank,
-                                                const Topology& topology);
+                                                const Topology& topology,
+                                                const std::string& job = {});
   ~Recorder() override;
 
   void begin(std::string_view lane, std::string_view event, const EventArgs& args) override;

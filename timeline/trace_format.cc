@@ -28,19 +28,6 @@ std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string format_header(const RecordingInfo& info) {
-  const std::string name = json_text(fmt::format("rank {} ({})", info.rank, info.host));
-  return fmt::format(
-      "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"name\":{1}}}}},\n"
-      "{{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}"
-      "}},\n"
-      "{{\"name\":\"recording\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"rank\":{0},\"size\":{2},"
-      "\"host\":{3},\"start_time_since_epoch_in_micros\":{4},\"steady_start_ns\":{5},"
-      "\"boot_id\":{6}}}}}",
-      info.rank, name, info.size, json_text(info.host), info.epoch_start_us, info.steady_start_ns,
-      json_text(info.boot_id));
-}
-
 const std::string& TraceFormatter::quoted(std::string_view text) {
   if (quoted_.size() > kMostQuoted) quoted_.clear();
   std::string& known = quoted_[std::string(text)];

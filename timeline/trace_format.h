@@ -8,24 +8,12 @@
 #include <unordered_map>
 
 #include "timeline/event_ring.h"
+#include "timeline/recording.h"
 
 namespace ronde {
 
 /// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_text(std::string_view text);
-
-/// Who recorded a trace, and when its time 0 was on two clocks.
-struct RecordingInfo {
-  int rank = 0;
-  int size = 1;
-  std::string host;
-  std::string boot_id;               ///< Same for all recordings that share a steady clock.
-  std::int64_t steady_start_ns = 0;  ///< Steady clock at time 0.
-  std::int64_t epoch_start_us = 0;   ///< Wall clock at time 0.
-};
-
-/// The first lines of a trace: process name and clocks. Lines are joined by ",\n".
-std::string format_header(const RecordingInfo& info);
 
 /// Formats the events of one rank. Each tensor gets a lane (Chrome's thread) on first sight.
 /// Threads: one.

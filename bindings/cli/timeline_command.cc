@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/cli/exit.h"
+#include "bindings/cli/report_command.h"
 #include "timeline/merge.h"
 #include "timeline/trace_file.h"
 
@@ -50,6 +51,8 @@ void add_timeline_command(CLI::App& app) {
   merge_command->add_option("-o,--output", request->output, "Where the merged trace goes")
       ->required();
   merge_command->callback([request] { merge(*request); });
+  add_report_command(*command);
+  add_diff_command(*command);
 }
 
 void forget_traces(const std::string& timeline, int ranks) {

@@ -164,7 +164,8 @@ std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {
 Status Runtime::Impl::start_timeline(const std::string& path) {
   MutexLock lock(mutex_);
   if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
-  RONDE_ASSIGN_OR_RETURN(auto recorder, Recorder::open(path, topology.rank, topology));
+  RONDE_ASSIGN_OR_RETURN(auto recorder,
+                         Recorder::open(path, topology.rank, topology, config.job_id));
   recorders_.push_back(std::move(recorder));
   recording_ = true;
   events.set(recorders_.back().get());

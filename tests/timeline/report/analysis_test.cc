@@ -1,0 +1,70 @@
+#include "timeline/report/analysis.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/timeline/report/synthetic.h"
+#include "timeline/report/summary.h"
+
+namespace ronde::report {
+
+TEST_CASE("analysis: the parts of each step add up to it") {
+  const Read read = read_plan({.jitter = 0.1, .pack_us = 100});
+  CHECK(read.analysis.by_steps);
+  CHECK(read.analysis.steps.size() == 39);  // the first has no beginning
+  for (const Step& step : read.analysis.steps) {
+    for (const Split& split : step.ranks) {
+      std::int64_t sum = 0;
+      for (const std::int64_t ns : split.ns) sum += ns;
+      CHECK(sum == split.duration_ns());
+      CHECK(split.overlapped_ns() >= 0);
+    }
+  }
+}
+
+TEST_CASE("analysis: times are those that were planted") {
+  const Read read = read_plan({.jitter = 0, .agree_us = 50, .wire_us = 300, .pack_us = 100});
+  const Means means = means_of(read.analysis);
+  CHECK(means.of(Phase::kCompute) == doctest::Approx(10'000e3).epsilon(0.001));
+  CHECK(means.of(Phase::kWire) == doctest::Approx(300e3).epsilon(0.01));
+  CHECK(means.of(Phase::kPack) == doctest::Approx(100e3).epsilon(0.01));
+  CHECK(means.of(Phase::kNegotiation) == doctest::Approx(50e3).epsilon(0.02));
+  CHECK(means.of(Phase::kWaiting) < 1e3);
+  CHECK(means.overlapped_ns == doctest::Approx(400e3).epsilon(0.01));  // the first bundle
+}
+
+TEST_CASE("analysis: who waits, waits for the rank that submitted last") {
+  Plan plan;
+  plan.jitter = 0;
+  plan.late_us = [](int rank, int) { return rank == 1 ? 1000.0 : 0.0; };
+  const Read read = read_plan(plan);
+  for (const Step& step : read.analysis.steps) {
+    CHECK(step.blamed_ns[0] == 0);
+    CHECK(step.blamed_ns[1] == doctest::Approx(3 * 1000e3).epsilon(0.02));
+    CHECK(step.ranks[1].of(Phase::kWaiting) == 0);
+  }
+}
+
+TEST_CASE("analysis: paths have the bandwidth that was planted, and fusion its counts") {
+  const Read read = read_plan({.ranks = 2, .jitter = 0, .wire_us = 1000});
+  REQUIRE(read.analysis.paths.size() == 1);
+  const PathCost& path = read.analysis.paths[0];
+  CHECK(path.path == "ALLREDUCE ring over tcp");
+  CHECK(path.bus_gbps == doctest::Approx(1.048576).epsilon(0.001));  // 2 ranks: as many bytes
+  CHECK(read.analysis.fusion.bundles == doctest::Approx(2).epsilon(0.1));
+  CHECK(read.analysis.fusion.tensors == doctest::Approx(6).epsilon(0.1));
+}
+
+TEST_CASE("analysis: without marks it goes by windows of time") {
+  const Read read = read_plan({.step_marks = false});
+  CHECK_FALSE(read.analysis.by_steps);
+  CHECK(read.analysis.steps.size() == 40);
+}
+
+TEST_CASE("analysis: a trace without any operation has nothing to say, and says so") {
+  const Scratch scratch;
+  const Read read = read_plan({.steps = 0});
+  CHECK(read.analysis.steps.empty());
+  CHECK(read.findings.size() == 1);
+}
+
+}  // namespace ronde::report

@@ -1,0 +1,42 @@
+#include "timeline/report/diff.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/timeline/report/synthetic.h"
+
+namespace ronde::report {
+namespace {
+
+Diff diff_of(const Plan& before, const Plan& after) {
+  const Read a = read_plan(before);
+  const Read b = read_plan(after);
+  return compare({a.job, a.analysis}, {b.job, b.analysis});
+}
+
+}  // namespace
+
+TEST_CASE("diff: what became slower is named, and what did not is not") {
+  const Diff diff = diff_of({.wire_us = 200, .seed = 1}, {.wire_us = 1500, .seed = 2});
+  CHECK(diff.step.counts(diff.step.before_ns));
+  const Change& wire = diff.parts[static_cast<std::size_t>(Phase::kWire)];
+  CHECK(wire.counts(diff.step.before_ns));
+  CHECK(wire.after_ns > 5 * wire.before_ns);
+  CHECK_FALSE(diff.parts[0].counts(diff.step.before_ns));
+  const std::string text = text_of(diff);
+  CHECK(text.find("slower") != std::string::npos);
+  CHECK(text.find("Most of it is wire") != std::string::npos);
+  CHECK(diff.tensors.size() == 6);
+}
+
+TEST_CASE("diff: two runs that differ by noise alone do not differ") {
+  const Diff diff = diff_of({.jitter = 0.05, .seed = 3}, {.jitter = 0.05, .seed = 4});
+  CHECK_FALSE(diff.step.counts(diff.step.before_ns));
+  CHECK(text_of(diff).find("No difference beyond noise") == 0);
+}
+
+TEST_CASE("diff: a faster run is called faster") {
+  const Diff diff = diff_of({.compute_us = 12'000}, {.compute_us = 10'000, .seed = 9});
+  CHECK(text_of(diff).find("faster") != std::string::npos);
+}
+
+}  // namespace ronde::report

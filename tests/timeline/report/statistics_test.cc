@@ -1,0 +1,44 @@
+#include "timeline/report/statistics.h"
+
+#include <doctest/doctest.h>
+
+namespace ronde::report {
+
+TEST_CASE("statistics: median and mean, also of nothing") {
+  CHECK(median({}) == 0);
+  CHECK(median({3, 1, 2}) == 2);
+  CHECK(mean({1, 2, 6}) == 3);
+}
+
+TEST_CASE("statistics: the tail of coin tosses") {
+  CHECK(binomial_tail(0, 10, 0.5) == 1);
+  CHECK(binomial_tail(10, 10, 0.5) == doctest::Approx(1.0 / 1024));
+  CHECK(binomial_tail(1, 2, 0.5) == doctest::Approx(0.75));
+  CHECK(binomial_tail(700, 1000, 0.5) < 1e-30);
+}
+
+TEST_CASE("statistics: a line through points on it") {
+  const Line line = fit_line({1, 2, 3}, {5, 7, 9});
+  CHECK(line.slope == doctest::Approx(2));
+  CHECK(line.offset == doctest::Approx(3));
+  CHECK(line.r2 == doctest::Approx(1));
+  CHECK(fit_line({1, 1}, {2, 4}).slope == 0);
+}
+
+TEST_CASE("statistics: a histogram counts by powers of two") {
+  CHECK(histogram({0.5, 1, 2, 3, 1e9}, 1, 4).counts == std::vector<std::uint64_t>{2, 2, 0, 1});
+}
+
+TEST_CASE("statistics: samples that differ have a small p, equal ones a large") {
+  std::vector<double> low;
+  std::vector<double> high;
+  for (int i = 0; i < 20; ++i) {
+    low.push_back(i);
+    high.push_back(i + 30);
+  }
+  CHECK(rank_sum_p(low, high) < 1e-6);
+  CHECK(rank_sum_p(low, low) > 0.9);
+  CHECK(rank_sum_p({}, low) == 1);
+}
+
+}  // namespace ronde::report

@@ -1,0 +1,191 @@
+#include "tests/timeline/report/synthetic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/ports/event_sink.h"
+#include "timeline/report/load.h"
+#include "timeline/trace_format.h"
+
+namespace ronde::report {
+namespace {
+
+constexpr std::int64_t kStartNs = 1'000'000'000;
+
+RecordingInfo info_of(const Plan& plan, int rank) {
+  RecordingInfo info;
+  info.rank = rank;
+  info.size = plan.ranks;
+  info.host = "node1";
+  info.boot_id = "boot";
+  info.steady_start_ns = kStartNs + rank * 1'000'000;  // ranks start one after another
+  info.epoch_start_us = 5'000'000;
+  info.job = plan.job;
+  return info;
+}
+
+/// One rank's trace as it grows.
+class Writer {
+ public:
+  explicit Writer(const RecordingInfo& info)
+      : formatter_(info), text_("[\n" + format_header(info)) {}
+
+  void add(EventKind kind, double at_us, std::string_view lane, std::string_view name = {},
+           const Event& facts = {}) {
+    Event event = facts;
+    event.kind = kind;
+    event.time_ns = kStartNs + 10'000'000 + static_cast<std::int64_t>(at_us * 1000);
+    event.lane = lane;
+    event.name = name;
+    formatter_.append(text_, event);
+  }
+  void span(double from_us, double to_us, std::string_view lane, std::string_view name) {
+    add(EventKind::kBegin, from_us, lane, name);
+    add(EventKind::kEnd, to_us, lane);
+  }
+  [[nodiscard]] std::string finish() const { return text_ + "\n]\n"; }
+
+ private:
+  TraceFormatter formatter_;
+  std::string text_;
+};
+
+/// A job under way.
+class Job {
+ public:
+  explicit Job(const Plan& plan) : plan_(plan), random_(plan.seed), now_(ranks(), 0) {
+    for (int rank = 0; rank < plan.ranks; ++rank) writers_.emplace_back(info_of(plan, rank));
+  }
+
+  void run() {
+    for (int step = 0; step < plan_.steps; ++step) run_step(step);
+  }
+
+  [[nodiscard]] std::vector<std::string> finish() const {
+    std::vector<std::string> texts;
+    for (const Writer& writer : writers_) texts.push_back(writer.finish());
+    return texts;
+  }
+
+ private:
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(plan_.ranks); }
+
+  /// Times at which each rank submits each bundle, and ends computing (the last).
+  std::vector<std::vector<double>> submissions(int step) {
+    std::normal_distribution<double> noise(1, plan_.jitter);
+    std::vector<std::vector<double>> times(ranks());
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const int rank = static_cast<int>(r);
+      const double compute = plan_.compute_us * std::max(0.1, noise(random_));
+      double at = now_[r] + compute / 2 + plan_.early_us(rank, step);
+      const double each = (compute / 2 + plan_.late_us(rank, step)) / plan_.bundles;
+      for (int bundle = 0; bundle < plan_.bundles; ++bundle) times[r].push_back(at += each);
+    }
+    return times;
+  }
+
+  void run_step(int step) {
+    const auto submitted = submissions(step);
+    std::vector<double> blocked(ranks(), 0);  // by earlier bundles that were waited for
+    double ended = 0;
+    for (int b = 0; b < plan_.bundles; ++b) {
+      std::vector<double> submit;
+      for (std::size_t r = 0; r < ranks(); ++r) {
+        submit.push_back(submitted[r][static_cast<std::size_t>(b)] + blocked[r]);
+      }
+      const double ready = *std::max_element(submit.begin(), submit.end());
+      const double agreed = ready + plan_.agree_us;
+      const double start = std::max(agreed, ended);
+      ended = start + plan_.wire_us + plan_.pack_us;
+      write_bundle(b, submit, agreed, start, ended);
+      for (std::size_t r = 0; r < ranks() && plan_.one_by_one; ++r) {
+        writers_[r].span(submit[r], ended, kWaitLane, "WAIT");
+        blocked[r] += ended - submit[r];
+      }
+    }
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      if (!plan_.one_by_one) writers_[r].span(submitted[r].back(), ended, kWaitLane, "WAIT");
+      if (plan_.step_marks) mark(writers_[r], ended, step);
+      now_[r] = ended;
+    }
+  }
+
+  static void mark(Writer& writer, double at, int step) {
+    Event value;
+    value.value = step + 1;
+    writer.add(EventKind::kCounter, at, {}, kStepCounter, value);
+  }
+
+  void write_bundle(int bundle, const std::vector<double>& submit, double agreed, double start,
+                    double end) {
+    ++bundles_;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      write_tensors(writers_[r], bundle, submit[r], agreed, start, end);
+    }
+  }
+
+  void write_tensors(Writer& writer, int bundle, double submit, double agreed, double start,
+                     double end) const {
+    Event facts;
+    facts.bytes = plan_.bundle_bytes / static_cast<std::uint64_t>(plan_.tensors);
+    Event run;
+    run.bytes = plan_.bundle_bytes;
+    run.tensors = plan_.tensors;
+    run.bundle = bundles_;
+    run.algorithm = "ring";
+    run.backend = "tcp";
+    Event ending;
+    ending.pack_ns = static_cast<std::int64_t>(plan_.pack_us * 1000);
+    std::vector<std::string> names;
+    for (int t = 0; t < plan_.tensors; ++t) {
+      names.push_back(fmt::format("allreduce.layer{}.{}", bundle, t));
+      writer.add(EventKind::kBegin, submit - plan_.tensors + 1 + t, names.back(),
+                 "NEGOTIATE_ALLREDUCE", facts);
+      writer.add(EventKind::kEnd, agreed, names.back());
+    }
+    for (const auto& name : names) writer.add(EventKind::kBegin, start, name, "ALLREDUCE", run);
+    for (const auto& name : names) writer.add(EventKind::kEnd, end, name, {}, ending);
+  }
+
+  const Plan& plan_;
+  std::mt19937 random_;
+  std::vector<double> now_;
+  std::vector<Writer> writers_;
+  std::uint64_t bundles_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> traces_of(const Plan& plan) {
+  Job job(plan);
+  job.run();
+  return job.finish();
+}
+
+std::vector<std::string> write_traces(const Scratch& scratch, const Plan& plan) {
+  std::vector<std::string> paths;
+  for (const std::string& text : traces_of(plan)) {
+    paths.push_back(scratch.write(fmt::format("t.rank{}.json", paths.size()), text));
+  }
+  return paths;
+}
+
+Read read_plan(const Plan& plan) {
+  const Scratch scratch;
+  auto job = load_traces(write_traces(scratch, plan));
+  if (!job.ok()) throw std::runtime_error(job.status().to_string());
+  Read read{std::move(*job), {}, {}};
+  read.analysis = analyze(read.job);
+  read.findings = find_causes(read.job, read.analysis);
+  return read;
+}
+
+const Finding* finding_of(const Read& read, Cause cause) {
+  const auto found = std::find_if(read.findings.begin(), read.findings.end(),
+                                  [&](const Finding& finding) { return finding.cause == cause; });
+  return found == read.findings.end() ? nullptr : &*found;
+}
+
+}  // namespace ronde::report

@@ -1,0 +1,53 @@
+// Traces of jobs that never ran, with causes planted in them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/timeline/scratch.h"
+#include "timeline/report/verdict.h"
+
+namespace ronde::report {
+
+/// A training job: each step computes, submits its bundles on the way, waits for them.
+struct Plan {
+  int ranks = 4;
+  int steps = 40;
+  double compute_us = 10'000;
+  double jitter = 0.02;  ///< Standard deviation of each rank's compute, as a share.
+  int bundles = 2;
+  int tensors = 3;  ///< In each bundle.
+  std::uint64_t bundle_bytes = 1 << 20;
+  double agree_us = 20;
+  double wire_us = 200;
+  double pack_us = 0;
+  bool one_by_one = false;  ///< Each bundle is waited for before the next is submitted.
+  bool step_marks = true;
+  std::string job = "job";
+  unsigned seed = 1;
+  /// What `rank` computes longer in `step`, and before its first submission rather than after it.
+  std::function<double(int rank, int step)> early_us = [](int, int) { return 0.0; };
+  std::function<double(int rank, int step)> late_us = [](int, int) { return 0.0; };
+};
+
+/// The trace of each rank, as its recorder would have written it.
+std::vector<std::string> traces_of(const Plan& plan);
+
+/// Writes the traces into `scratch` and gives their paths.
+std::vector<std::string> write_traces(const Scratch& scratch, const Plan& plan);
+
+/// Loads and analyzes them.
+struct Read {
+  JobTrace job;
+  Analysis analysis;
+  std::vector<Finding> findings;
+};
+Read read_plan(const Plan& plan);
+
+/// The finding of that cause, or null.
+const Finding* finding_of(const Read& read, Cause cause);
+
+}  // namespace ronde::report

@@ -1,0 +1,188 @@
+#include "timeline/report/verdict.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/timeline/report/synthetic.h"
+#include "timeline/report/load.h"
+
+namespace ronde::report {
+namespace {
+
+bool says(const Finding& finding, const char* words) {
+  return finding.text.find(words) != std::string::npos;
+}
+
+/// Blocked by data on the wire for most of each step.
+Plan bound_by_wire() {
+  Plan plan;
+  plan.compute_us = 2000;
+  plan.wire_us = 3000;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("verdict: a rank that computes longer is named, with the part that is slow") {
+  Plan plan;
+  plan.bundles = 8;
+  plan.wire_us = 50;
+  plan.late_us = [](int rank, int) { return rank == 2 ? 4000.0 : 0.0; };
+  const Read read = read_plan(plan);
+  const Finding* straggler = finding_of(read, Cause::kStraggler);
+  REQUIRE(straggler != nullptr);
+  CHECK(straggler->rank == 2);
+  CHECK(says(*straggler, "Rank 2 (node1)"));
+  CHECK(says(*straggler, "backward"));
+  CHECK(straggler->share > 0.2);
+  CHECK(straggler->share < 0.4);
+}
+
+TEST_CASE("verdict: a rank whose loader is slow is late before its first operation") {
+  Plan plan;
+  plan.early_us = [](int rank, int) { return rank == 1 ? 3000.0 : 0.0; };
+  const Read read = read_plan(plan);
+  const Finding* straggler = finding_of(read, Cause::kStraggler);
+  REQUIRE(straggler != nullptr);
+  CHECK(straggler->rank == 1);
+  CHECK(says(*straggler, "loading data"));
+}
+
+TEST_CASE("verdict: a rank that is late now and then is named as that") {
+  Plan plan;
+  plan.steps = 100;
+  plan.early_us = [](int rank, int step) { return rank == 3 && step % 10 == 5 ? 30'000.0 : 0.0; };
+  const Read read = read_plan(plan);
+  const Finding* straggler = finding_of(read, Cause::kStraggler);
+  REQUIRE(straggler != nullptr);
+  CHECK(straggler->rank == 3);
+  CHECK(says(*straggler, "now and then"));
+}
+
+TEST_CASE("verdict: one hiccup blames nobody") {
+  Plan plan;
+  plan.early_us = [](int rank, int step) { return rank == 3 && step == 20 ? 90'000.0 : 0.0; };
+  CHECK(finding_of(read_plan(plan), Cause::kStraggler) == nullptr);
+}
+
+TEST_CASE("verdict: many small operations, each waited for, are tiny tensors") {
+  Plan plan;
+  plan.bundles = 40;
+  plan.tensors = 1;
+  plan.bundle_bytes = 4096;
+  plan.wire_us = 60;
+  plan.one_by_one = true;
+  const Read read = read_plan(plan);
+  const Finding* tiny = finding_of(read, Cause::kTinyTensors);
+  REQUIRE(tiny != nullptr);
+  CHECK(tiny->advice.find("allreduce_async") != std::string::npos);
+}
+
+TEST_CASE("verdict: data that moves while nobody computes is said to, with its bandwidth") {
+  const Read read = read_plan(bound_by_wire());
+  const Finding* wire = finding_of(read, Cause::kWire);
+  REQUIRE(wire != nullptr);
+  CHECK(says(*wire, "ALLREDUCE ring over tcp"));
+  CHECK(says(*wire, "GB/s"));
+  CHECK(finding_of(read, Cause::kStraggler) == nullptr);
+}
+
+TEST_CASE("verdict: slow agreement and copies have findings of their own") {
+  Plan slow;
+  slow.agree_us = 4000;
+  CHECK(finding_of(read_plan(slow), Cause::kNegotiation) != nullptr);
+  Plan packed;
+  packed.pack_us = 2000;
+  CHECK(finding_of(read_plan(packed), Cause::kPack) != nullptr);
+}
+
+TEST_CASE("verdict: ranks that are late in turn are uneven, and none is named") {
+  Plan plan;
+  plan.jitter = 0.3;
+  const Read read = read_plan(plan);
+  CHECK(finding_of(read, Cause::kUneven) != nullptr);
+  CHECK(finding_of(read, Cause::kStraggler) == nullptr);
+}
+
+TEST_CASE("verdict: of 100 planted stragglers 98 are named right") {
+  int right = 0;
+  std::mt19937 random(7);
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    Plan plan;
+    plan.seed = seed;
+    plan.ranks = 2 + static_cast<int>(random() % 7);
+    plan.jitter = 0.01 + 0.04 * static_cast<double>(random() % 100) / 100;
+    const int slow = static_cast<int>(random() % static_cast<unsigned>(plan.ranks));
+    const double extra = 1500.0 + static_cast<double>(random() % 5000);
+    plan.early_us = [=](int rank, int) { return rank == slow ? extra : 0.0; };
+    const Read read = read_plan(plan);
+    const Finding* found = finding_of(read, Cause::kStraggler);
+    if (found != nullptr && found->rank == slow) ++right;
+  }
+  CHECK(right >= 98);
+}
+
+TEST_CASE("verdict: in 100 clean runs nobody is blamed, however noisy") {
+  std::mt19937 random(11);
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    Plan plan;
+    plan.seed = 1000 + seed;
+    plan.ranks = 2 + static_cast<int>(random() % 7);
+    plan.steps = 10 + static_cast<int>(random() % 60);
+    plan.jitter = 0.005 + 0.3 * static_cast<double>(random() % 100) / 100;
+    CAPTURE(seed);
+    for (const Finding& finding : read_plan(plan).findings) CHECK(finding.rank == -1);
+  }
+}
+
+TEST_CASE("verdict: without marked steps a straggler is found all the same") {
+  Plan plan;
+  plan.step_marks = false;
+  plan.late_us = [](int rank, int) { return rank == 0 ? 5000.0 : 0.0; };
+  const Read read = read_plan(plan);
+  CHECK_FALSE(read.analysis.by_steps);
+  const Finding* straggler = finding_of(read, Cause::kStraggler);
+  REQUIRE(straggler != nullptr);
+  CHECK(straggler->rank == 0);
+}
+
+TEST_CASE("verdict: a quiet run says that nothing stands out") {
+  Plan plan;
+  plan.jitter = 0.005;
+  const Read read = read_plan(plan);
+  REQUIRE(read.findings.size() == 1);
+  CHECK(read.findings[0].cause == Cause::kNone);
+}
+
+TEST_CASE("verdict: one rank alone has nobody to wait for") {
+  Plan plan;
+  plan.ranks = 1;
+  CHECK(finding_of(read_plan(plan), Cause::kStraggler) == nullptr);
+}
+
+TEST_CASE("verdict: an operation that one rank never submitted names that rank") {
+  const Scratch scratch;
+  Plan plan;
+  auto texts = traces_of(plan);
+  const std::string stuck =
+      ",\n{\"ph\":\"B\",\"pid\":RANK,\"tid\":2,\"ts\":9000000,\"name\":\"NEGOTIATE_ALLREDUCE\"}\n]"
+      "\n";
+  Read read;
+  std::vector<std::string> paths;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (rank != 1) {
+      std::string event = stuck;
+      event.replace(event.find("RANK"), 4, std::to_string(rank));
+      texts[rank].replace(texts[rank].size() - 3, 3, event);
+    }
+    paths.push_back(scratch.write(std::to_string(rank), texts[rank]));
+  }
+  auto job = load_traces(paths);
+  REQUIRE(job.ok());
+  read.job = std::move(*job);
+  read.findings = find_causes(read.job, analyze(read.job));
+  REQUIRE(read.findings.front().cause == Cause::kUnfinished);
+  CHECK(read.findings.front().rank == 1);
+  CHECK(says(read.findings.front(), "allreduce.layer0"));
+}
+
+}  // namespace ronde::report

@@ -1,0 +1,78 @@
+#include "timeline/recording.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "timeline/trace_format.h"
+
+namespace ronde {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The value under `key`, or `otherwise` where there is none of that type.
+template <typename T>
+T value_or(const Json& object, const char* key, const T& otherwise) {
+  const auto found = object.find(key);
+  if (found == object.end()) return otherwise;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found->is_string() ? found->template get<T>() : otherwise;
+  } else {
+    return found->is_number_integer() ? found->template get<T>() : otherwise;
+  }
+}
+
+}  // namespace
+
+std::string format_header(const RecordingInfo& info) {
+  const std::string name = json_text(fmt::format("rank {} ({})", info.rank, info.host));
+  return fmt::format(
+      "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"name\":{1}}}}},\n"
+      "{{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}"
+      "}},\n"
+      "{{\"name\":\"recording\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"rank\":{0},\"size\":{2},"
+      "\"job\":{3},\"host\":{4},\"start_time_since_epoch_in_micros\":{5},\"steady_start_ns\":{6},"
+      "\"boot_id\":{7}}}}}",
+      info.rank, name, info.size, json_text(info.job), json_text(info.host), info.epoch_start_us,
+      info.steady_start_ns, json_text(info.boot_id));
+}
+
+std::optional<RecordingInfo> parse_recording(const std::string& event) {
+  constexpr const char* kWallClock = "start_time_since_epoch_in_micros";
+  if (event.find(kWallClock) == std::string::npos) return std::nullopt;
+  const Json parsed = Json::parse(event, nullptr, false);
+  if (!parsed.is_object()) return std::nullopt;
+  const Json args = parsed.value("args", Json::object());
+  if (!args.is_object() || !args.contains(kWallClock)) return std::nullopt;
+  RecordingInfo info;
+  info.rank = value_or(args, "rank", -1);
+  info.size = value_or(args, "size", 0);
+  info.host = value_or<std::string>(args, "host", "");
+  info.job = value_or<std::string>(args, "job", "");
+  info.epoch_start_us = value_or<std::int64_t>(args, kWallClock, 0);
+  if (args.contains("steady_start_ns")) {
+    info.boot_id = value_or<std::string>(args, "boot_id", "");
+    info.steady_start_ns = value_or<std::int64_t>(args, "steady_start_ns", 0);
+  }
+  return info;
+}
+
+std::vector<std::int64_t> common_starts(const std::vector<RecordingInfo>& recordings) {
+  std::map<std::string, std::int64_t> steady_to_wall;
+  std::vector<std::int64_t> starts;
+  for (const RecordingInfo& recording : recordings) {
+    const std::int64_t wall_ns = recording.epoch_start_us * 1000;
+    if (recording.boot_id.empty()) {
+      starts.push_back(wall_ns);
+      continue;
+    }
+    const auto known =
+        steady_to_wall.try_emplace(recording.boot_id, wall_ns - recording.steady_start_ns).first;
+    starts.push_back(recording.steady_start_ns + known->second);
+  }
+  return starts;
+}
+
+}  // namespace ronde

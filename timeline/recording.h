@@ -1,0 +1,33 @@
+// Who recorded a trace and by which clock: the first thing a trace says.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ronde {
+
+/// Who recorded a trace, and when its time 0 was on two clocks.
+struct RecordingInfo {
+  int rank = 0;
+  int size = 1;
+  std::string host;
+  std::string boot_id;               ///< Same for all recordings that share a steady clock.
+  std::int64_t steady_start_ns = 0;  ///< Steady clock at time 0.
+  std::int64_t epoch_start_us = 0;   ///< Wall clock at time 0.
+  std::string job = {};              ///< Same for all ranks of a job; may be empty.
+};
+
+/// The first lines of a trace: process name and clocks. Lines are joined by ",\n".
+std::string format_header(const RecordingInfo& info);
+
+/// What `event`, a JSON object, says of a recording; nothing where it is another event or no JSON.
+/// Only the wall clock must be there; the rank is -1 and the rest empty where not told.
+std::optional<RecordingInfo> parse_recording(const std::string& event);
+
+/// Start of each recording on the common clock, in nanoseconds. The recordings of one boot follow
+/// its steady clock; the first of them says where that lies on the wall clock.
+std::vector<std::int64_t> common_starts(const std::vector<RecordingInfo>& recordings);
+
+}  // namespace ronde

@@ -1,0 +1,191 @@
+#include "timeline/report/analysis.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "timeline/report/sweep.h"
+
+namespace ronde::report {
+namespace {
+
+constexpr std::size_t kFewestSteps = 2;
+constexpr int kWindows = 40;  // of time, where no steps were marked
+
+void take_span(const OperationSpan& span, std::uint32_t rank, Bundle& bundle) {
+  const bool first = bundle.span == nullptr;
+  if (first) bundle.span = &span;
+  ++bundle.ranks;
+  if (first || span.last_submit_ns > bundle.ready_ns) {
+    bundle.ready_ns = span.last_submit_ns;
+    bundle.last = rank;
+  }
+  bundle.first_ready_ns =
+      first ? span.last_submit_ns : std::min(bundle.first_ready_ns, span.last_submit_ns);
+  bundle.started_ns = std::max(bundle.started_ns, span.start_ns);
+  bundle.ended_ns = std::max(bundle.ended_ns, span.end_ns);
+}
+
+BundleIndex collect_bundles(const JobTrace& job, std::vector<Bundle>& bundles) {
+  BundleIndex index_of;
+  for (std::uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+    for (const OperationSpan& span : job.ranks[rank].operations) {
+      const auto [at, added] =
+          index_of.try_emplace(span.bundle, static_cast<std::uint32_t>(bundles.size()));
+      if (added) bundles.emplace_back();
+      take_span(span, rank, bundles[at->second]);
+    }
+  }
+  return index_of;
+}
+
+/// The ends of a rank's steps, by number.
+std::map<std::uint64_t, std::int64_t> step_ends(const RankTrace& rank) {
+  std::map<std::uint64_t, std::int64_t> ends;
+  for (const StepMark& mark : rank.steps) ends[mark.number] = mark.time_ns;
+  return ends;
+}
+
+/// Steps whose both ends are marked on all ranks; so the first, which warms up, is not among them.
+std::vector<Step> marked_steps(const JobTrace& job) {
+  std::vector<std::map<std::uint64_t, std::int64_t>> ends;
+  for (const RankTrace& rank : job.ranks) ends.push_back(step_ends(rank));
+  std::vector<Step> steps;
+  for (const auto& [number, time] : ends.front()) {
+    const bool everywhere = std::all_of(ends.begin(), ends.end(), [n = number](const auto& of) {
+      return of.contains(n) && of.contains(n - 1);
+    });
+    if (!everywhere) continue;
+    Step& step = steps.emplace_back();
+    step.number = number;
+    for (const auto& of : ends) {
+      step.ranks.push_back({.start_ns = of.at(number - 1), .end_ns = of.at(number)});
+    }
+  }
+  return steps;
+}
+
+std::vector<Step> windows(const JobTrace& job) {
+  std::int64_t start = job.ranks.front().first_ns;
+  std::int64_t end = job.ranks.front().last_ns;
+  for (const RankTrace& rank : job.ranks) {
+    start = std::max(start, rank.first_ns);
+    end = std::min(end, rank.last_ns);
+  }
+  std::vector<Step> steps;
+  const std::int64_t width = (end - start) / kWindows;
+  if (width <= 0) return steps;
+  for (int i = 0; i < kWindows; ++i) {
+    Step& step = steps.emplace_back();
+    step.number = static_cast<std::uint64_t>(i) + 1;
+    const Split split{.start_ns = start + i * width, .end_ns = start + (i + 1) * width};
+    step.ranks.assign(job.ranks.size(), split);
+  }
+  return steps;
+}
+
+/// Whether it ended within the steps: set-up before them is not part of training.
+bool is_within(const Bundle& bundle, const std::vector<Step>& steps) {
+  const Split& first = steps.front().ranks.front();
+  const Split& last = steps.back().ranks.front();
+  return bundle.ended_ns > first.start_ns && bundle.started_ns < last.end_ns;
+}
+
+/// Bytes that pass each rank's link for each byte of the tensor.
+double bus_factor(const std::string& path, double ranks) {
+  if (path.starts_with("ALLREDUCE")) return 2 * (ranks - 1) / ranks;
+  for (const char* kind : {"ALLGATHER", "REDUCESCATTER", "ALLTOALL"}) {
+    if (path.starts_with(kind)) return (ranks - 1) / ranks;
+  }
+  return 1;
+}
+
+struct PathSamples {
+  PathCost cost;
+  std::vector<double> bytes;
+  std::vector<double> ns;
+  double bus_bytes = 0;
+};
+
+void take_bundle(const Bundle& bundle, PathSamples& path) {
+  const auto bytes = static_cast<double>(bundle.span->bytes);
+  ++path.cost.bundles;
+  path.cost.tensors += bundle.span->tensors;
+  path.cost.bytes += bundle.span->bytes;
+  path.cost.moving_ns += bundle.moving_ns();
+  path.bytes.push_back(bytes);
+  path.ns.push_back(static_cast<double>(bundle.moving_ns()));
+  path.bus_bytes += bytes * bus_factor(path.cost.path, bundle.ranks);
+}
+
+std::vector<PathCost> path_costs(const JobTrace& job, const Analysis& analysis) {
+  std::map<std::uint32_t, PathSamples> samples;
+  for (const Bundle& bundle : analysis.bundles) {
+    if (bundle.span->bytes == 0 || !is_within(bundle, analysis.steps)) continue;
+    PathSamples& path = samples[bundle.span->path];
+    path.cost.path = job.names.text_of(bundle.span->path);
+    take_bundle(bundle, path);
+  }
+  std::vector<PathCost> costs;
+  for (auto& [name, path] : samples) {
+    path.cost.cost = fit_line(path.bytes, path.ns);
+    if (path.cost.moving_ns > 0) {
+      path.cost.bus_gbps = path.bus_bytes / static_cast<double>(path.cost.moving_ns);
+    }
+    costs.push_back(std::move(path.cost));
+  }
+  std::sort(costs.begin(), costs.end(),
+            [](const auto& a, const auto& b) { return a.moving_ns > b.moving_ns; });
+  return costs;
+}
+
+/// Share of a rank's operations that were submitted only when all those before had ended.
+double one_by_one(const RankTrace& rank) {
+  if (rank.operations.empty()) return 0;
+  double alone = 0;
+  std::int64_t ended = 0;
+  for (const OperationSpan& span : rank.operations) {
+    if (span.first_submit_ns >= ended) alone += 1;
+    ended = std::max(ended, span.end_ns);
+  }
+  return alone / static_cast<double>(rank.operations.size());
+}
+
+Fusion fusion_of(const JobTrace& job, const Analysis& analysis) {
+  Fusion fusion;
+  std::vector<double> sizes;
+  for (const Bundle& bundle : analysis.bundles) {
+    if (bundle.span->bytes == 0 || !is_within(bundle, analysis.steps)) continue;
+    fusion.tensors += bundle.span->tensors;
+    fusion.bytes += static_cast<double>(bundle.span->bytes);
+    sizes.push_back(static_cast<double>(bundle.span->bytes));
+  }
+  const auto steps = static_cast<double>(analysis.steps.size());
+  fusion.bundles = static_cast<double>(sizes.size()) / steps;
+  fusion.tensors /= steps;
+  fusion.bytes /= steps;
+  fusion.median_bundle_bytes = median(std::move(sizes));
+  fusion.one_by_one = one_by_one(job.ranks.front());
+  return fusion;
+}
+
+}  // namespace
+
+Analysis analyze(const JobTrace& job) {
+  Analysis analysis;
+  const BundleIndex index_of = collect_bundles(job, analysis.bundles);
+  analysis.steps = marked_steps(job);
+  analysis.by_steps = analysis.steps.size() >= kFewestSteps;
+  if (!analysis.by_steps) analysis.steps = windows(job);
+  if (analysis.steps.empty()) return analysis;
+  for (Step& step : analysis.steps) step.blamed_ns.resize(job.ranks.size());
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    sweep_rank(job.ranks[rank], rank, index_of, analysis);
+  }
+  analysis.paths = path_costs(job, analysis);
+  analysis.fusion = fusion_of(job, analysis);
+  return analysis;
+}
+
+}  // namespace ronde::report

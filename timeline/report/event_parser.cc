@@ -1,0 +1,80 @@
+#include "timeline/report/event_parser.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cmath>
+
+namespace ronde::report {
+namespace {
+
+using simdjson::dom::element;
+
+std::int64_t ns_of_us(double us) { return std::llround(us * 1000); }
+
+double number(const element& value) {
+  const auto read = value.get_double();
+  return read.error() == simdjson::SUCCESS ? read.value_unsafe() : 0;
+}
+
+std::int64_t integer(const element& value) {
+  const auto read = value.get_int64();
+  return read.error() == simdjson::SUCCESS ? read.value_unsafe() : 0;
+}
+
+std::uint64_t natural(const element& value) {
+  const auto read = value.get_uint64();
+  return read.error() == simdjson::SUCCESS ? read.value_unsafe() : 0;
+}
+
+std::string_view text(const element& value) {
+  const auto read = value.get_string();
+  return read.error() == simdjson::SUCCESS ? read.value_unsafe() : std::string_view();
+}
+
+void take_argument(std::string_view key, const element& value, TraceEvent& event) {
+  if (key == "bytes") event.bytes = natural(value);
+  if (key == "tensors") event.tensors = natural(value);
+  if (key == "bundle") event.bundle = natural(value);
+  if (key == "pack_us") event.pack_ns = ns_of_us(number(value));
+  if (key == "value") event.value = number(value);
+  if (key == "algorithm") event.algorithm = text(value);
+  if (key == "backend") event.backend = text(value);
+  if (key == "name") event.given_name = text(value);
+}
+
+void take_field(std::string_view key, const element& value, TraceEvent& event) {
+  if (key == "ph" && !text(value).empty()) event.phase = text(value).front();
+  if (key == "pid") event.pid = integer(value);
+  if (key == "tid") event.tid = integer(value);
+  if (key == "ts") event.time_ns = ns_of_us(number(value));
+  if (key == "name") event.name = text(value);
+  if (key != "args" || !value.is_object()) return;
+  const simdjson::dom::object arguments = value.get_object().value_unsafe();
+  for (const auto [name, argument] : arguments) {
+    take_argument(name, argument, event);
+  }
+}
+
+}  // namespace
+
+class EventParser::Impl {
+ public:
+  simdjson::dom::parser parser;
+};
+
+EventParser::EventParser() : impl_(std::make_unique<Impl>()) {}
+EventParser::~EventParser() = default;
+
+Result<TraceEvent> EventParser::parse(const std::string& text) {
+  simdjson::dom::object fields;
+  if (const auto error = impl_->parser.parse(text).get(fields); error != simdjson::SUCCESS) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("this event is not valid JSON ({})", simdjson::error_message(error)));
+  }
+  TraceEvent event;
+  for (const auto [key, value] : fields) take_field(key, value, event);
+  return event;
+}
+
+}  // namespace ronde::report

@@ -1,0 +1,47 @@
+// One event's JSON object as the fields that reports use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+
+namespace ronde::report {
+
+/// An event of a trace. Fields that are not there keep their defaults. The texts live until the
+/// parser is used again.
+struct TraceEvent {
+  char phase = 0;  ///< 'B', 'E', 'i', 'C', 'M', ...
+  std::int64_t pid = 0;
+  std::int64_t tid = 0;
+  std::int64_t time_ns = 0;
+  std::string_view name = {};
+  std::uint64_t bytes = 0;
+  std::uint64_t tensors = 0;
+  std::uint64_t bundle = 0;
+  std::int64_t pack_ns = 0;
+  double value = 0;
+  std::string_view algorithm = {};
+  std::string_view backend = {};
+  std::string_view given_name = {};  ///< args.name: of a lane or process.
+};
+
+/// Threads: one.
+class EventParser {
+ public:
+  EventParser();
+  ~EventParser();
+  EventParser(const EventParser&) = delete;
+  EventParser& operator=(const EventParser&) = delete;
+
+  /// Reads `text`, a JSON object. Errors: kInvalidArgument saying what is wrong.
+  Result<TraceEvent> parse(const std::string& text);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ronde::report

@@ -1,0 +1,95 @@
+// What a report knows of a job: the operations, waits and marks of every rank on one clock.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "timeline/recording.h"
+
+namespace ronde::report {
+
+/// Texts by number: traces say the same few names millions of times.
+class Names {
+ public:
+  /// The number of `text`, a new one where it was not seen before.
+  std::uint32_t number_of(std::string_view text);
+  [[nodiscard]] const std::string& text_of(std::uint32_t number) const { return texts_[number]; }
+  [[nodiscard]] std::size_t size() const noexcept { return texts_.size(); }
+
+ private:
+  std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::vector<std::string> texts_;
+};
+
+/// One bundle on one rank. Times are nanoseconds on the job's clock.
+struct OperationSpan {
+  std::uint64_t bundle = 0;          ///< The same on all ranks.
+  std::int64_t first_submit_ns = 0;  ///< Of its tensors.
+  std::int64_t last_submit_ns = 0;
+  std::int64_t agreed_ns = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int64_t pack_ns = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t tensors = 0;
+  std::uint32_t name = 0;  ///< Of its first tensor.
+  std::uint32_t path = 0;  ///< "ALLREDUCE ring over tcp".
+};
+
+/// A stretch of time with a name.
+struct NamedSpan {
+  std::uint32_t name = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+/// The end of a training step.
+struct StepMark {
+  std::uint64_t number = 0;
+  std::int64_t time_ns = 0;
+};
+
+/// An operation that had not ended where the trace ends.
+struct Unfinished {
+  std::uint32_t name = 0;
+  std::int64_t since_ns = 0;
+  bool agreed = false;  ///< Moving data, rather than waiting for other ranks.
+};
+
+/// The trace of one rank.
+struct RankTrace {
+  RecordingInfo info;
+  std::string path;
+  bool truncated = false;
+  std::uint64_t lost_events = 0;
+  std::int64_t first_ns = 0;
+  std::int64_t last_ns = 0;
+  std::vector<OperationSpan> operations;  ///< By their ends.
+  std::vector<NamedSpan> waits;           ///< A thread of the user's blocked in Ronde.
+  std::vector<NamedSpan> marks;           ///< The user's own spans.
+  std::vector<StepMark> steps;
+  std::vector<Unfinished> unfinished;
+};
+
+/// Sums over all ranks of one tensor's operations.
+struct TensorCost {
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t negotiation_ns = 0;
+  std::int64_t execution_ns = 0;
+};
+
+/// The traces of one job. Memory grows with operations (about 90 bytes each), not with events.
+struct JobTrace {
+  std::vector<RankTrace> ranks;  ///< By rank; not all need be there.
+  Names names;
+  std::map<std::uint32_t, TensorCost> tensors;
+  std::vector<std::string> notes;  ///< What a reader of the report ought to know of the traces.
+  std::uint64_t events = 0;
+};
+
+}  // namespace ronde::report

@@ -1,0 +1,215 @@
+#include "timeline/report/load.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "timeline/report/rank_loader.h"
+#include "timeline/trace_reader.h"
+
+namespace ronde::report {
+namespace {
+
+constexpr int kHeaderEvents = 1000;  // a trace says who recorded it among its first events
+constexpr std::uint64_t kProgressBytes = std::uint64_t{16} << 20;
+
+Status wrong(const std::string& path, const std::string& what) {
+  return {Code::kInvalidArgument, fmt::format("{}: {}", path, what)};
+}
+
+std::uint64_t bytes_of(const std::string& path) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : bytes;
+}
+
+class Loader {
+ public:
+  Loader(const std::vector<std::string>& paths, const Progress& progress)
+      : paths_(paths), progress_(progress) {
+    for (const std::string& path : paths) total_bytes_ += bytes_of(path);
+  }
+
+  Result<JobTrace> load() {
+    RONDE_RETURN_IF_ERROR(align());
+    for (std::size_t i = 0; i < paths_.size(); ++i) RONDE_RETURN_IF_ERROR(read(i));
+    RONDE_RETURN_IF_ERROR(check_job());
+    take_notes();
+    return std::move(job_);
+  }
+
+ private:
+  struct Rank {
+    RankTrace trace;
+    std::unique_ptr<RankLoader> loader;
+  };
+
+  Status align();
+  Status read(std::size_t index);
+  Status take(std::size_t index, const RawEvent& raw);
+  Status add_rank(std::size_t index, RecordingInfo info);
+  Status check_job() const;
+  void take_notes();
+  void tell(std::uint64_t done);
+
+  const std::vector<std::string>& paths_;
+  const Progress& progress_;
+  std::uint64_t total_bytes_ = 0;
+  std::uint64_t read_bytes_ = 0;
+  std::uint64_t told_bytes_ = 0;
+  EventParser parser_;
+  std::vector<std::int64_t> shifts_;
+  std::map<std::int64_t, Rank> ranks_;
+  std::map<std::size_t, int> recordings_;  ///< By file.
+  JobTrace job_;
+};
+
+/// Who recorded the file, by its first events.
+Result<RecordingInfo> read_recording(const std::string& path) {
+  RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(path));
+  for (int i = 0; i < kHeaderEvents; ++i) {
+    RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> event, reader.next());
+    if (!event) break;
+    const auto info = parse_recording(event->text);
+    if (info && info->rank >= 0) return *info;
+  }
+  return wrong(path, "this is no trace of Ronde: no event says which rank recorded it");
+}
+
+/// How far each file's times are to be moved.
+Status Loader::align() {
+  std::vector<RecordingInfo> infos;
+  for (const std::string& path : paths_) {
+    RONDE_ASSIGN_OR_RETURN(RecordingInfo info, read_recording(path));
+    infos.push_back(std::move(info));
+  }
+  shifts_ = common_starts(infos);
+  const std::int64_t first = *std::min_element(shifts_.begin(), shifts_.end());
+  for (std::int64_t& shift : shifts_) shift -= first;
+  return {};
+}
+
+Status Loader::add_rank(std::size_t index, RecordingInfo info) {
+  const std::string& path = paths_[index];
+  if (++recordings_[index] > 1 && paths_.size() > 1) {
+    return wrong(path, "this trace is a merged one; give it alone, or the traces of the ranks");
+  }
+  const std::int64_t rank = info.rank;
+  const auto [at, added] = ranks_.try_emplace(rank);
+  if (!added) {
+    return wrong(path, fmt::format("rank {} has a trace already: {}; give the traces of one job, "
+                                   "or its merged trace",
+                                   rank, at->second.trace.path));
+  }
+  Rank& made = at->second;
+  made.trace.info = std::move(info);
+  made.trace.path = path;
+  made.loader = std::make_unique<RankLoader>(job_, made.trace);
+  return {};
+}
+
+Status Loader::take(std::size_t index, const RawEvent& raw) {
+  const std::string& path = paths_[index];
+  auto parsed = parser_.parse(raw.text);
+  if (!parsed.ok()) {
+    return wrong(path, fmt::format("byte {}: {}", raw.offset, parsed.status().message()));
+  }
+  ++job_.events;
+  TraceEvent& event = *parsed;
+  if (event.phase == 'M' && event.name == "recording") {
+    if (auto info = parse_recording(raw.text); info && info->rank >= 0) {
+      return add_rank(index, std::move(*info));
+    }
+  }
+  const auto rank = ranks_.find(event.pid);
+  if (rank == ranks_.end()) return {};
+  event.time_ns += shifts_[index];
+  rank->second.loader->take(event);
+  return {};
+}
+
+Status Loader::read(std::size_t index) {
+  const std::string& path = paths_[index];
+  RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(path));
+  for (;;) {
+    RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> event, reader.next());
+    if (!event) break;
+    RONDE_RETURN_IF_ERROR(take(index, *event));
+    tell(read_bytes_ + event->offset);
+  }
+  read_bytes_ += bytes_of(path);
+  tell(read_bytes_);
+  for (auto& [number, rank] : ranks_) {
+    if (rank.trace.path == path) rank.trace.truncated = reader.truncated();
+  }
+  return {};
+}
+
+void Loader::tell(std::uint64_t done) {
+  if (!progress_ || (done < told_bytes_ + kProgressBytes && done < total_bytes_)) return;
+  told_bytes_ = done;
+  progress_(done, total_bytes_);
+}
+
+Status Loader::check_job() const {
+  const RankTrace& first = ranks_.begin()->second.trace;
+  for (const auto& [number, rank] : ranks_) {
+    const RecordingInfo& info = rank.trace.info;
+    if (info.job == first.info.job && info.size == first.info.size) continue;
+    return wrong(rank.trace.path,
+                 fmt::format("these are traces of several jobs: rank {} is of a job of {} ranks "
+                             "(\"{}\"), rank {} in {} of one of {} (\"{}\")",
+                             info.rank, info.size, info.job, first.info.rank, first.path,
+                             first.info.size, first.info.job));
+  }
+  return {};
+}
+
+void Loader::take_notes() {
+  std::vector<std::int64_t> missing;
+  const int size = ranks_.begin()->second.trace.info.size;
+  for (int rank = 0; rank < size; ++rank) {
+    if (!ranks_.contains(rank)) missing.push_back(rank);
+  }
+  if (!missing.empty()) {
+    job_.notes.push_back(
+        fmt::format("No trace of rank {} was given: who waited for it is not "
+                    "known.",
+                    fmt::join(missing, ", ")));
+  }
+  for (auto& [number, rank] : ranks_) {
+    rank.loader->finish();
+    RankTrace& trace = rank.trace;
+    if (trace.truncated) {
+      job_.notes.push_back(
+          fmt::format("The end of {} is missing (rank {} was cut short).", trace.path, number));
+    }
+    if (trace.lost_events > 0) {
+      job_.notes.push_back(fmt::format("{} events of rank {} were lost while recording.",
+                                       trace.lost_events, number));
+    }
+    job_.ranks.push_back(std::move(trace));
+  }
+}
+
+}  // namespace
+
+std::uint32_t Names::number_of(std::string_view text) {
+  const auto [at, added] =
+      numbers_.try_emplace(std::string(text), static_cast<std::uint32_t>(texts_.size()));
+  if (added) texts_.emplace_back(text);
+  return at->second;
+}
+
+Result<JobTrace> load_traces(const std::vector<std::string>& paths, const Progress& progress) {
+  return Loader(paths, progress).load();
+}
+
+}  // namespace ronde::report

@@ -1,0 +1,24 @@
+// Reads the traces of a job's ranks, or the merged one, for a report.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "timeline/report/job_trace.h"
+
+namespace ronde::report {
+
+/// Told now and then how many bytes of how many have been read.
+using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+/// Reads `paths`: one trace of each rank, or one merged trace. A trace whose end is missing gives
+/// what it has, and is noted. Memory: see JobTrace.
+/// Errors: kInvalidArgument naming the file, and the byte where it is malformed: no trace of
+/// Ronde, several jobs, one rank twice, a merged trace among others; kUnavailable where a file
+/// cannot be read.
+Result<JobTrace> load_traces(const std::vector<std::string>& paths, const Progress& progress = {});
+
+}  // namespace ronde::report

@@ -1,0 +1,350 @@
+// Draws the report from the JSON in #data. No library: SVG, tables and one picture that zooms.
+"use strict";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name, value);
+    else node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+const html = (tag, attributes = {}, ...children) =>
+  fill(document.createElement(tag), attributes, children);
+const svg = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS(SVG, tag), attributes, children);
+const at = (id) => document.getElementById(id);
+
+const digits = (value) => value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+function time(us) {
+  if (us >= 1e6) return digits(us / 1e6) + " s";
+  if (us >= 1e3) return digits(us / 1e3) + " ms";
+  return digits(us) + " µs";
+}
+function bytes(count) {
+  for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["KB", 1e3]]) {
+    if (count >= size) return digits(count / size) + " " + unit;
+  }
+  return Math.round(count) + " B";
+}
+const percent = (part, whole) => (whole > 0 ? Math.round((100 * part) / whole) : 0) + " %";
+
+// ---- Tables ------------------------------------------------------------------------------------
+
+/** A table that sorts by its column buttons. columns: [title, format]; rows: arrays of values. */
+function table(caption, columns, rows) {
+  const body = html("tbody");
+  const heads = columns.map(([title], column) =>
+    html("th", { scope: "col" }, html("button", { type: "button", click: () => sort(column) }, title)));
+  let sorted = -1;
+  let direction = -1;
+  function show() {
+    body.replaceChildren(...rows.map((row) =>
+      html("tr", {}, ...row.map((value, i) => html("td", {}, String(columns[i][1](value)))))));
+  }
+  function sort(column) {
+    direction = sorted === column ? -direction : -1;
+    sorted = column;
+    rows.sort((a, b) => direction * (a[column] < b[column] ? -1 : a[column] > b[column] ? 1 : 0));
+    heads.forEach((head, i) => {
+      if (i === column) head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+      else head.removeAttribute("aria-sort");
+    });
+    show();
+  }
+  show();
+  return html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    html("table", {}, html("caption", {}, caption),
+      html("thead", {}, html("tr", {}, ...heads)), body));
+}
+
+const asTable = (content) =>
+  html("details", {}, html("summary", {}, "Show as a table"), content);
+const asIs = (value) => value;
+
+// ---- Stacked bars ------------------------------------------------------------------------------
+
+/** Titles of the parts that are not empty: what a screen reader hears of a bar. */
+function spoken(label, whole, parts) {
+  const named = parts.map((part, i) => [data.phases[i], part]).filter(([, part]) => part > 0);
+  return label + ": " + time(whole) + " – " +
+    named.map(([name, part]) => name + " " + percent(part, whole)).join(", ");
+}
+
+function splitChart() {
+  const row = 26, left = 110, width = 900, height = data.ranks.length * row + 10;
+  const longest = Math.max(...data.ranks.map((rank) => rank.step), 1e-9);
+  const picture = svg("svg", { viewBox: `0 0 ${width + left + 80} ${height}`, role: "img",
+    "aria-label": "Time per " + data.unit + " of each rank, by what its training thread did" });
+  data.ranks.forEach((rank, i) => {
+    const label = "rank " + rank.rank;
+    const group = svg("g", {}, svg("title", {}, spoken(label, rank.step, rank.phases)));
+    group.append(svg("text", { x: 8, y: i * row + 21 }, label));
+    let x = left;
+    rank.phases.forEach((part, phase) => {
+      const wide = (part / longest) * width;
+      group.append(svg("rect", { x, y: i * row + 7, width: wide, height: row - 6, class: "p" + phase }));
+      x += wide;
+    });
+    group.append(svg("text", { x: x + 6, y: i * row + 21, class: "soft" }, time(rank.step)));
+    picture.append(group);
+  });
+  const columns = [["rank", asIs], ["host", asIs], ["in all", time],
+    ...data.phases.map((name) => [name, time]), ["moving", time], ["overlapped", time]];
+  const rows = data.ranks.map((rank) =>
+    [rank.rank, rank.host, rank.step, ...rank.phases, rank.moving, rank.overlapped]);
+  at("split").append(picture, asTable(table("Time per " + data.unit, columns, rows)));
+}
+
+function barChart() {
+  const width = 1090, height = 220, left = 60;
+  const longest = Math.max(...data.bars.map((bar) => bar.step), 1e-9);
+  const wide = (width - left) / Math.max(data.bars.length, 1);
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height + 24}`, role: "img",
+    "aria-label": "Mean over ranks of each " + data.unit + ", by what training threads did" });
+  for (const share of [0, 0.5, 1]) {
+    const y = height - share * (height - 12);
+    picture.append(svg("line", { x1: left, x2: width, y1: y, y2: y, class: "grid" }),
+      svg("text", { x: 4, y: y + 4, class: "soft" }, time(longest * share)));
+  }
+  const labelOf = (bar) => bar.first === bar.last ? String(bar.first) : bar.first + " to " + bar.last;
+  data.bars.forEach((bar, i) => {
+    const group = svg("g", {}, svg("title", {},
+      spoken(data.unit + " " + labelOf(bar), bar.step, bar.phases)));
+    let y = height;
+    bar.phases.forEach((part, phase) => {
+      const tall = (part / longest) * (height - 12);
+      y -= tall;
+      group.append(svg("rect", { x: left + i * wide, y, width: Math.max(wide - (wide > 3 ? 1 : 0), 0.5),
+        height: tall, class: "p" + phase }));
+    });
+    picture.append(group);
+  });
+  if (data.bars.length) {
+    picture.append(svg("text", { x: left, y: height + 18, class: "soft" }, labelOf(data.bars[0])),
+      svg("text", { x: width - 4, y: height + 18, class: "soft", "text-anchor": "end" },
+        labelOf(data.bars[data.bars.length - 1])));
+  }
+  const columns = [[data.unit, asIs], ["mean", time], ...data.phases.map((name) => [name, time])];
+  at("bars").append(picture, asTable(table("Over time", columns,
+    data.bars.map((bar) => [labelOf(bar), bar.step, ...bar.phases]))));
+}
+
+function legend() {
+  data.phases.forEach((name, i) => at("legend").append(
+    html("span", {}, html("i", { class: "p" + i }), name)));
+}
+
+// ---- Histograms --------------------------------------------------------------------------------
+
+function histogramChart({ title, unit, counts }) {
+  const width = 420, height = 150, base = 120;
+  const first = Math.max(counts.findIndex((count) => count > 0), 0);
+  const last = counts.length - 1 - [...counts].reverse().findIndex((count) => count > 0);
+  const shown = counts.slice(first, Math.max(last, first) + 1);
+  const most = Math.max(...shown, 1);
+  const wide = (width - 20) / shown.length;
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
+  const from = (i) => (first + i === 0 ? 0 : unit * 2 ** (first + i));
+  shown.forEach((count, i) => {
+    const tall = (count / most) * (base - 15);
+    picture.append(svg("rect", { x: 10 + i * wide, y: base - tall, width: Math.max(wide - 2, 1),
+      height: tall, class: "p0" },
+      svg("title", {}, time(from(i)) + " to " + time(unit * 2 ** (first + i + 1)) + ": " + count)));
+  });
+  picture.append(svg("text", { x: 10, y: base + 18, class: "soft" }, time(from(0))),
+    svg("text", { x: width - 10, y: base + 18, class: "soft", "text-anchor": "end" },
+      time(unit * 2 ** (first + shown.length))));
+  const rows = shown.map((count, i) => [from(i), unit * 2 ** (first + i + 1), count]);
+  return html("div", {}, html("h3", {}, title), picture,
+    asTable(table(title, [["from", time], ["to", time], ["count", asIs]], rows)));
+}
+
+// ---- The picture that zooms --------------------------------------------------------------------
+
+/** Puts operations that overlap on rows of their own; gives each its row, and how many there are. */
+function stack(operations) {
+  const ends = [];
+  const rows = operations.map((operation) => {
+    let row = ends.findIndex((end) => end <= operation[4]);
+    if (row < 0) row = ends.length < 8 ? ends.push(0) - 1 : ends.indexOf(Math.min(...ends));
+    ends[row] = operation[8];
+    return row;
+  });
+  return { rows, count: Math.max(ends.length, 1) };
+}
+
+function describe([name, tensors, size, path, submitted, , agreed, start, end]) {
+  const more = tensors > 1 ? ` and ${tensors - 1} more` : "";
+  return `${name}${more}, ${bytes(size)}, ${path}: submitted at ${time(submitted)}, agreed at ` +
+    `${time(agreed)}, moved ${time(start)} to ${time(end)}`;
+}
+
+/** Zooms and pans one step: mouse, buttons and keys change `view`, draw() shows it. */
+function zoomable() {
+  const left = 80, width = 1090, thread = 22, line = 7;
+  const view = { from: 0, to: 1 };
+  let step = data.pictures[0];
+  let span = 1;
+  const picture = svg("svg", { tabindex: "0", role: "img", id: "zoom" });
+  const said = html("p", { class: "quiet", "aria-live": "polite", id: "zoom-said" });
+  const list = html("div");
+  const x = (us) => left + ((us - view.from) / (view.to - view.from)) * (width - left);
+
+  function bar(parent, from, to, y, height, kind, title) {
+    const a = Math.max(x(from), left), b = Math.min(x(to), width);
+    if (b < a || x(to) < left || x(from) > width) return;
+    parent.append(svg("rect", { x: a, y, width: Math.max(b - a, 0.7), height, class: kind },
+      svg("title", {}, title)));
+  }
+
+  function drawRank(rank, y) {
+    const { rows, count } = stack(rank.operations);
+    const group = svg("g", {}, svg("text", { x: 8, y: y + 16 }, "rank " + rank.rank));
+    bar(group, rank.from, rank.to, y + 3, thread - 4, "p0",
+      `rank ${rank.rank} computes, but where it waits: ${time(rank.to - rank.from)}`);
+    for (const [name, from, to] of rank.marks) {
+      bar(group, from, to, y, 3, "p3", `${name}: ${time(to - from)}`);
+    }
+    for (const [, from, to] of rank.waits) {
+      bar(group, Math.max(from, rank.from), Math.min(to, rank.to), y + 3, thread - 4, "p1",
+        `rank ${rank.rank} is blocked for ${time(to - from)}`);
+    }
+    rank.operations.forEach((operation, i) => {
+      const top = y + thread + rows[i] * line;
+      bar(group, operation[4], operation[7], top, line - 1, "agreeing", describe(operation));
+      bar(group, operation[7], operation[8], top, line - 1, "moving", describe(operation));
+    });
+    picture.append(group);
+    return y + thread + count * line + 8;
+  }
+
+  function draw() {
+    picture.replaceChildren();
+    let y = 22;
+    const ticks = 5;
+    for (let i = 0; i <= ticks; ++i) {
+      const us = view.from + ((view.to - view.from) * i) / ticks;
+      picture.append(svg("text", { x: x(us), y: 14, class: "soft",
+        "text-anchor": i === ticks ? "end" : i ? "middle" : "start" }, time(us)));
+    }
+    for (const rank of step.ranks) y = drawRank(rank, y);
+    picture.setAttribute("viewBox", `0 0 ${width} ${y}`);
+    const shown = `${data.unit} ${step.number} (${step.why}): ${time(view.from)} to ${time(view.to)} of ${time(span)}`;
+    picture.setAttribute("aria-label", shown + ", all ranks. Plus and minus zoom, arrows move, 0 shows all.");
+    said.textContent = shown;
+  }
+
+  function look(from, to) {
+    const wide = Math.min(Math.max(to - from, span / 1e5), span);
+    view.from = Math.min(Math.max(from, 0), span - wide);
+    view.to = view.from + wide;
+    draw();
+  }
+  function zoom(factor, center = (view.from + view.to) / 2) {
+    look(center - (center - view.from) * factor, center + (view.to - center) * factor);
+  }
+  const move = (share) => look(view.from + share * (view.to - view.from),
+    view.to + share * (view.to - view.from));
+  const all = () => look(0, span);
+  const keys = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), "0": all,
+    ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25) };
+
+  const usAt = (event) => {
+    const box = picture.getBoundingClientRect();
+    const inner = ((event.clientX - box.left) / box.width) * width;
+    return view.from + ((inner - left) / (width - left)) * (view.to - view.from);
+  };
+  picture.addEventListener("keydown", (event) => {
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  picture.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, usAt(event));
+  }, { passive: false });
+  picture.addEventListener("dblclick", (event) => zoom(0.4, usAt(event)));
+  let held = null;
+  picture.addEventListener("pointerdown", (event) => { held = usAt(event); });
+  picture.addEventListener("pointermove", (event) => {
+    if (held === null || !event.buttons) return;
+    const by = held - usAt(event);
+    look(view.from + by, view.to + by);
+  });
+  picture.addEventListener("pointerup", () => { held = null; });
+
+  function choose(index) {
+    step = data.pictures[index];
+    span = Math.max(...step.ranks.map((rank) => rank.to), 1e-3);
+    const rows = step.ranks.flatMap((rank) => rank.operations.map((operation) =>
+      [rank.rank, operation[0], operation[1], operation[2], operation[4], operation[7], operation[8]]));
+    list.replaceChildren(asTable(table("Operations of this " + data.unit, [["rank", asIs],
+      ["first tensor", asIs], ["tensors", asIs], ["bytes", bytes], ["submitted", time],
+      ["starts", time], ["ends", time]], rows)));
+    all();
+  }
+
+  const select = html("select", { id: "step", change: (event) => choose(Number(event.target.value)) },
+    ...data.pictures.map((one, i) => html("option", { value: i }, `${one.number} (${one.why})`)));
+  const button = (text, label, action) =>
+    html("button", { type: "button", "aria-label": label, click: action }, text);
+  at("picture").append(
+    html("div", { class: "tools" }, html("label", { for: "step" }, data.unit), select,
+      button("+", "Zoom in", keys["+"]), button("−", "Zoom out", keys["-"]),
+      button("←", "Earlier", keys.ArrowLeft), button("→", "Later", keys.ArrowRight),
+      button("All", "Show all", all)),
+    html("p", { class: "quiet" },
+      "Top row of a rank: blue computes, red is blocked, violet are marks. Below: its bundles, " +
+      "yellow until the data moves, green while it does. Drag, or hold Ctrl and turn the wheel."),
+    picture, said, list);
+  choose(0);
+}
+
+// ---- The page ----------------------------------------------------------------------------------
+
+function head() {
+  const all = data.all;
+  at("summary").textContent =
+    `${data.size} ranks, ${data.stepCount} ${data.unit}s of ${time(all.step)} on average, ` +
+    `${data.events.toLocaleString("en")} events. Data moves for ${time(all.moving)} per ` +
+    `${data.unit}, of which ${time(all.overlapped)} overlaps with compute.`;
+  for (const finding of data.findings) {
+    const item = html("li", { "data-cause": finding.cause, "data-rank": finding.rank }, finding.text);
+    if (finding.advice) item.append(html("span", { class: "advice" }, finding.advice));
+    at("findings").append(item);
+  }
+  if (!data.bySteps && data.stepCount) {
+    data.notes.push("No steps were marked (ronde.mark_step(), or DistributedOptimizer), so the report goes by windows of time.");
+  }
+  for (const note of data.notes) at("notes").append(html("li", {}, note));
+}
+
+function costs() {
+  const fusion = data.fusion;
+  at("fusion").textContent =
+    `${digits(fusion.tensors)} tensors travel in ${digits(fusion.bundles)} bundles per ${data.unit}; ` +
+    `half of the bundles hold ${bytes(fusion.medianBytes)} or more.`;
+  at("paths").append(table("Paths", [["collective, algorithm, data plane", asIs], ["bundles", asIs],
+    ["tensors", asIs], ["bytes", bytes], ["moving", time], ["bus GB/s", digits]], data.paths));
+  at("tensors").append(table("Tensors, mean of an operation", [["tensor", asIs], ["times", asIs],
+    ["bytes", bytes], ["negotiating", time], ["moving", time]], data.tensors));
+  at("bundles").append(table("Bundles that moved longest", [["bundle", asIs], ["tensors", asIs],
+    ["bytes", bytes], ["first to last rank", time], ["last rank", asIs], ["moving", time]],
+    data.bundles));
+}
+
+head();
+legend();
+if (data.stepCount) {
+  splitChart();
+  barChart();
+  zoomable();
+}
+costs();
+for (const one of data.histograms) at("histograms").append(histogramChart(one));
+document.documentElement.dataset.drawn = "yes";

@@ -1,0 +1,214 @@
+#include "timeline/report/straggler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "timeline/report/statistics.h"
+#include "timeline/report/summary.h"
+
+namespace ronde::report {
+namespace {
+
+constexpr double kCostlyShare = 0.02;  // of a step: less waiting is not worth a name
+constexpr double kHeldShare = 0.8;     // of all waiting, that the costly steps hold
+constexpr double kWorthShare = 0.03;   // of all steps' time
+constexpr double kChance = 0.001;      // that a rank which is like the others is named
+constexpr double kExcessBlame = 0.25;  // over an equal share of the waiting
+constexpr double kOftenShare = 0.3;    // of the steps; below: now and then
+
+double blamed_in(const Step& step) {
+  return static_cast<double>(
+      std::accumulate(step.blamed_ns.begin(), step.blamed_ns.end(), std::int64_t{0}));
+}
+
+std::size_t most_blamed(const Step& step) {
+  return static_cast<std::size_t>(std::max_element(step.blamed_ns.begin(), step.blamed_ns.end()) -
+                                  step.blamed_ns.begin());
+}
+
+/// Sums over steps.
+struct Blame {
+  std::vector<double> ns;           ///< By rank.
+  std::vector<std::uint64_t> late;  ///< Steps in which the rank was blamed most.
+  std::vector<std::uint64_t> hits;  ///< Of those, the costly ones.
+  std::uint64_t costly_steps = 0;
+  double total_ns = 0;
+};
+
+/// Counts over the longest waits: where a rank is late now and then, all else is noise.
+void count_costly(const Analysis& analysis, Blame& blame) {
+  std::vector<const Step*> steps;
+  for (const Step& step : analysis.steps) steps.push_back(&step);
+  std::sort(steps.begin(), steps.end(),
+            [](const Step* a, const Step* b) { return blamed_in(*a) > blamed_in(*b); });
+  const double least_ns =
+      kCostlyShare * median_step_ns(analysis) * static_cast<double>(blame.ns.size() - 1);
+  double held_ns = 0;
+  for (const Step* step : steps) {
+    if (held_ns >= kHeldShare * blame.total_ns || blamed_in(*step) < least_ns) return;
+    held_ns += blamed_in(*step);
+    ++blame.costly_steps;
+    ++blame.hits[most_blamed(*step)];
+  }
+}
+
+Blame blame_of(const Analysis& analysis, std::size_t ranks) {
+  Blame blame{std::vector<double>(ranks), std::vector<std::uint64_t>(ranks),
+              std::vector<std::uint64_t>(ranks)};
+  for (const Step& step : analysis.steps) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      blame.ns[rank] += static_cast<double>(step.blamed_ns[rank]);
+    }
+    blame.total_ns += blamed_in(step);
+    if (blamed_in(step) > 0) ++blame.late[most_blamed(step)];
+  }
+  count_costly(analysis, blame);
+  return blame;
+}
+
+/// A stretch of a step: how long it takes on the straggler, and on the middle one of the others.
+struct Stretch {
+  std::string text;
+  double own_ns = 0;
+  double others_ns = 0;
+  [[nodiscard]] double excess_ns() const noexcept { return own_ns - others_ns; }
+};
+
+/// The median over the steps of what `length` says of a rank's split.
+template <typename Length>
+Stretch stretch_of(const Analysis& analysis, std::size_t index, std::string text, Length length) {
+  Stretch stretch{std::move(text)};
+  std::vector<double> others;
+  for (std::size_t rank = 0; rank < analysis.steps.front().ranks.size(); ++rank) {
+    std::vector<double> lengths;
+    for (const Step& step : analysis.steps) {
+      if (step.ranks[rank].first_submit_ns != 0) {
+        lengths.push_back(static_cast<double>(length(step.ranks[rank])));
+      }
+    }
+    const double typical = mean(lengths);
+    if (rank == index) {
+      stretch.own_ns = typical;
+    } else {
+      others.push_back(typical);
+    }
+  }
+  stretch.others_ns = median(std::move(others));
+  return stretch;
+}
+
+/// Time per step in the user's spans, by name.
+std::map<std::uint32_t, double> marked_ns(const RankTrace& rank, const Analysis& analysis,
+                                          std::size_t index) {
+  std::map<std::uint32_t, double> sums;
+  const std::int64_t from = analysis.steps.front().ranks[index].start_ns;
+  const std::int64_t to = analysis.steps.back().ranks[index].end_ns;
+  for (const NamedSpan& mark : rank.marks) {
+    if (mark.start_ns < from || mark.end_ns > to) continue;
+    sums[mark.name] += static_cast<double>(mark.end_ns - mark.start_ns) /
+                       static_cast<double>(analysis.steps.size());
+  }
+  return sums;
+}
+
+void add_marked(const JobTrace& job, const Analysis& analysis, std::size_t index,
+                std::vector<Stretch>& stretches) {
+  std::vector<std::map<std::uint32_t, double>> marked;
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    marked.push_back(marked_ns(job.ranks[rank], analysis, rank));
+  }
+  for (const auto& [name, own] : marked[index]) {
+    std::vector<double> others;
+    for (std::size_t rank = 0; rank < marked.size(); ++rank) {
+      if (rank != index) others.push_back(marked[rank][name]);
+    }
+    stretches.push_back(
+        {fmt::format("its \"{}\"", job.names.text_of(name)), own, median(std::move(others))});
+  }
+}
+
+/// Where it loses most.
+Stretch slowest_stretch(const JobTrace& job, const Analysis& analysis, std::size_t index) {
+  std::vector<Stretch> stretches;
+  add_marked(job, analysis, index, stretches);
+  if (analysis.by_steps) {
+    stretches.push_back(stretch_of(
+        analysis, index, "what it does before its first operation (loading data, forward)",
+        [](const Split& split) { return split.first_submit_ns - split.start_ns; }));
+    stretches.push_back(stretch_of(
+        analysis, index, "the time from its first to its last operation (backward, mostly)",
+        [](const Split& split) { return split.last_submit_ns - split.first_submit_ns; }));
+  }
+  if (stretches.empty()) return {};
+  // The user's own words win unless they explain much less.
+  return *std::max_element(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) {
+    const auto weight = [](const Stretch& s) {
+      return s.excess_ns() * (s.text.starts_with("its \"") ? 1.25 : 1);
+    };
+    return weight(a) < weight(b);
+  });
+}
+
+std::string how_often(const Straggler& straggler, const Analysis& analysis) {
+  const auto steps = static_cast<double>(analysis.steps.size());
+  const auto late = static_cast<double>(straggler.late_steps);
+  if (static_cast<double>(straggler.late_costly) >= kOftenShare * steps) {
+    return fmt::format("it is last in {:.0f} % of the {}s", 100 * late / steps, unit_of(analysis));
+  }
+  return fmt::format("now and then: it is last in {} of the {} {}s that wait longest, of {}",
+                     straggler.late_costly, straggler.costly_steps, unit_of(analysis),
+                     analysis.steps.size());
+}
+
+}  // namespace
+
+std::vector<Straggler> find_stragglers(const JobTrace& job, const Analysis& analysis) {
+  std::vector<Straggler> found;
+  const std::size_t ranks = job.ranks.size();
+  if (ranks < 2) return found;
+  const Blame blame = blame_of(analysis, ranks);
+  const double fair = 1 / static_cast<double>(ranks);
+  const double waits = static_cast<double>(analysis.steps.size()) * static_cast<double>(ranks - 1);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const Straggler candidate{rank, blame.ns[rank] / waits, blame.late[rank], blame.hits[rank],
+                              blame.costly_steps};
+    const bool worth = candidate.wait_ns >= kWorthShare * means_of(analysis).step_ns;
+    const bool most = blame.ns[rank] >= (fair + kExcessBlame) * blame.total_ns;
+    if (!worth || !most) continue;
+    if (binomial_tail(candidate.late_costly, candidate.costly_steps, fair) > kChance) continue;
+    found.push_back(candidate);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.wait_ns > b.wait_ns; });
+  return found;
+}
+
+Finding describe(const Straggler& straggler, const JobTrace& job, const Analysis& analysis) {
+  const RecordingInfo& info = job.ranks[straggler.index].info;
+  const Means means = means_of(analysis);
+  Finding finding{.cause = Cause::kStraggler, .rank = info.rank};
+  finding.share = straggler.wait_ns / means.step_ns;
+  finding.text = fmt::format(
+      "Rank {} ({}) holds the others up: {}, and each other rank waits {} per {} for it ({:.0f} % "
+      "of {}).",
+      info.rank, info.host, how_often(straggler, analysis), human_time(straggler.wait_ns),
+      unit_of(analysis), 100 * finding.share, human_time(means.step_ns));
+  const Stretch slow = slowest_stretch(job, analysis, straggler.index);
+  if (slow.excess_ns() > 0.3 * straggler.wait_ns) {
+    finding.text += fmt::format(
+        " Its compute is slow, not its network: {} takes {}, on the others "
+        "{}.",
+        slow.text, human_time(slow.own_ns), human_time(slow.others_ns));
+  }
+  finding.advice = fmt::format(
+      "Compare rank {} with the others: other work on its cores, clocks, its share of the data, "
+      "its loader. What it is slow at can be narrowed down with ronde.mark_span(\"...\").",
+      info.rank);
+  return finding;
+}
+
+}  // namespace ronde::report

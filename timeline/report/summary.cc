@@ -1,0 +1,71 @@
+#include "timeline/report/summary.h"
+
+#include <fmt/format.h>
+
+#include "timeline/report/statistics.h"
+
+namespace ronde::report {
+namespace {
+
+void add(const Split& split, Means& sums) {
+  sums.step_ns += static_cast<double>(split.duration_ns());
+  sums.moving_ns += static_cast<double>(split.moving_ns);
+  sums.overlapped_ns += static_cast<double>(split.overlapped_ns());
+  for (std::size_t i = 0; i < kPhases; ++i) sums.phase_ns[i] += static_cast<double>(split.ns[i]);
+}
+
+/// `value` with three digits that count.
+std::string three_digits(double value) {
+  return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+}
+
+}  // namespace
+
+Means means_of(const Analysis& analysis, std::optional<std::size_t> rank) {
+  Means means;
+  double count = 0;
+  for (const Step& step : analysis.steps) {
+    for (std::size_t i = 0; i < step.ranks.size(); ++i) {
+      if (rank && *rank != i) continue;
+      add(step.ranks[i], means);
+      count += 1;
+    }
+  }
+  if (count == 0) return means;
+  for (double* sum : {&means.step_ns, &means.moving_ns, &means.overlapped_ns}) *sum /= count;
+  for (double& sum : means.phase_ns) sum /= count;
+  return means;
+}
+
+double median_step_ns(const Analysis& analysis) {
+  std::vector<double> durations;
+  for (const Step& step : analysis.steps) {
+    durations.push_back(static_cast<double>(step.ranks.front().duration_ns()));
+  }
+  return median(std::move(durations));
+}
+
+std::string_view name_of(Phase phase) noexcept {
+  constexpr std::array<std::string_view, kPhases> kNames = {
+      "compute", "waiting for ranks", "negotiation", "pack", "wire", "other waits"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+std::string human_time(double ns) {
+  if (ns >= 1e9) return three_digits(ns / 1e9) + " s";
+  if (ns >= 1e6) return three_digits(ns / 1e6) + " ms";
+  return three_digits(ns / 1e3) + " us";
+}
+
+std::string human_bytes(double bytes) {
+  if (bytes >= 1e9) return three_digits(bytes / 1e9) + " GB";
+  if (bytes >= 1e6) return three_digits(bytes / 1e6) + " MB";
+  if (bytes >= 1e3) return three_digits(bytes / 1e3) + " KB";
+  return fmt::format("{:.0f} B", bytes);
+}
+
+std::string_view unit_of(const Analysis& analysis) noexcept {
+  return analysis.by_steps ? "step" : "window of time";
+}
+
+}  // namespace ronde::report

@@ -1,0 +1,45 @@
+// Averages of an analysis: what one step of one rank looks like.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "timeline/report/analysis.h"
+
+namespace ronde::report {
+
+/// Means per step and rank, in nanoseconds.
+struct Means {
+  double step_ns = 0;
+  std::array<double, kPhases> phase_ns{};
+  double moving_ns = 0;
+  double overlapped_ns = 0;
+
+  [[nodiscard]] double of(Phase phase) const noexcept {
+    return phase_ns[static_cast<std::size_t>(phase)];
+  }
+  [[nodiscard]] double share(Phase phase) const noexcept {
+    return step_ns > 0 ? of(phase) / step_ns : 0;
+  }
+};
+
+/// Over all ranks, or those of one (an index of JobTrace::ranks).
+Means means_of(const Analysis& analysis, std::optional<std::size_t> rank = {});
+
+/// The middle step's duration.
+double median_step_ns(const Analysis& analysis);
+
+/// "compute", "waiting for ranks", ...
+std::string_view name_of(Phase phase) noexcept;
+
+/// "41.2 ms", "1.21 s", "87 us".
+std::string human_time(double ns);
+/// "4.0 KB", "102 MB".
+std::string human_bytes(double bytes);
+
+/// "step" or "window of time", as the analysis went.
+std::string_view unit_of(const Analysis& analysis) noexcept;
+
+}  // namespace ronde::report

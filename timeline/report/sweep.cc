@@ -1,0 +1,178 @@
+#include "timeline/report/sweep.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace ronde::report {
+namespace {
+
+enum class State : std::uint8_t { kBlocked, kWaiting, kNegotiating, kMoving };
+
+/// Where a state begins (+1) or ends (-1).
+struct Edge {
+  std::int64_t time_ns;
+  std::uint32_t bundle;
+  State state;
+  std::int8_t change;
+};
+
+using Edges = std::vector<Edge>;
+
+void add_state(Edges& edges, State state, std::int64_t from_ns, std::int64_t to_ns,
+               std::uint32_t bundle = 0) {
+  if (to_ns <= from_ns) return;
+  edges.push_back({from_ns, bundle, state, 1});
+  edges.push_back({to_ns, bundle, state, -1});
+}
+
+Edges edges_of(const RankTrace& rank, const BundleIndex& index_of, const Analysis& analysis) {
+  Edges edges;
+  edges.reserve(rank.operations.size() * 6 + rank.waits.size() * 2);
+  for (const NamedSpan& wait : rank.waits) {
+    add_state(edges, State::kBlocked, wait.start_ns, wait.end_ns);
+  }
+  for (const OperationSpan& span : rank.operations) {
+    const std::uint32_t at = index_of.at(span.bundle);
+    const Bundle& bundle = analysis.bundles[at];
+    const std::int64_t moving = moving_from(span, bundle);
+    add_state(edges, State::kWaiting, span.last_submit_ns, bundle.ready_ns, at);
+    add_state(edges, State::kNegotiating, std::max(bundle.ready_ns, span.last_submit_ns), moving);
+    add_state(edges, State::kMoving, moving, span.end_ns);
+    if (rank.waits.empty()) {  // recorded without its waits: it waits for all that is under way
+      add_state(edges, State::kBlocked, span.last_submit_ns, span.end_ns);
+    }
+  }
+  std::sort(edges.begin(), edges.end(),
+            [](const Edge& a, const Edge& b) { return a.time_ns < b.time_ns; });
+  return edges;
+}
+
+class Sweep {
+ public:
+  Sweep(std::size_t rank, Analysis& analysis) : rank_(rank), analysis_(analysis) {}
+
+  void run(const Edges& edges) {
+    std::int64_t time = analysis_.steps.front().ranks[rank_].start_ns;
+    for (const Edge& edge : edges) {
+      if (edge.time_ns > time) {
+        account(time, edge.time_ns);
+        time = edge.time_ns;
+      }
+      apply(edge);
+    }
+    account(time, analysis_.steps.back().ranks[rank_].end_ns);
+  }
+
+ private:
+  void apply(const Edge& edge) {
+    counts_[static_cast<std::size_t>(edge.state)] += edge.change;
+    if (edge.state != State::kWaiting) return;
+    const std::pair<std::int64_t, std::uint32_t> entry{analysis_.bundles[edge.bundle].ready_ns,
+                                                       edge.bundle};
+    if (edge.change > 0) {
+      awaited_.insert(entry);
+    } else {
+      awaited_.erase(entry);
+    }
+  }
+
+  [[nodiscard]] bool is(State state) const { return counts_[static_cast<std::size_t>(state)] > 0; }
+
+  [[nodiscard]] Phase phase() const {
+    if (!is(State::kBlocked)) return Phase::kCompute;
+    if (is(State::kMoving)) return Phase::kWire;
+    if (is(State::kNegotiating)) return Phase::kNegotiation;
+    return is(State::kWaiting) ? Phase::kWaiting : Phase::kOther;
+  }
+
+  /// Adds the time between two edges to the steps that it lies in.
+  void account(std::int64_t from, std::int64_t to) {
+    auto& steps = analysis_.steps;
+    while (next_ < steps.size() && steps[next_].ranks[rank_].end_ns <= from) ++next_;
+    for (std::size_t i = next_; i < steps.size(); ++i) {
+      Split& split = steps[i].ranks[rank_];
+      if (split.start_ns >= to) break;
+      add(steps[i], std::min(to, split.end_ns) - std::max(from, split.start_ns));
+    }
+  }
+
+  void add(Step& step, std::int64_t ns) {
+    const Phase now = phase();
+    step.ranks[rank_].ns[static_cast<std::size_t>(now)] += ns;
+    if (is(State::kMoving)) step.ranks[rank_].moving_ns += ns;
+    if (now == Phase::kWaiting) {
+      step.blamed_ns[analysis_.bundles[awaited_.rbegin()->second].last] += ns;
+    }
+  }
+
+  const std::size_t rank_;
+  Analysis& analysis_;
+  std::size_t next_ = 0;
+  std::array<int, 4> counts_{};
+  std::set<std::pair<std::int64_t, std::uint32_t>> awaited_;  ///< By when they were ready.
+};
+
+/// Notes when the step's operations were submitted, and takes packing out of what moves.
+class StepFacts {
+ public:
+  StepFacts(std::size_t rank, Analysis& analysis)
+      : rank_(rank), analysis_(analysis), facts_(analysis.steps.size()) {}
+
+  void take(const OperationSpan& span, const Bundle& bundle) {
+    const auto& steps = analysis_.steps;
+    const auto step = std::partition_point(steps.begin(), steps.end(), [&](const Step& candidate) {
+      return candidate.ranks[rank_].end_ns < span.end_ns;
+    });
+    if (step == steps.end() || step->ranks[rank_].start_ns > span.end_ns) return;
+    const auto at = static_cast<std::size_t>(step - steps.begin());
+    facts_[at].pack_ns += static_cast<double>(span.pack_ns);
+    facts_[at].moving_ns += static_cast<double>(span.end_ns - moving_from(span, bundle));
+    Split& split = analysis_.steps[at].ranks[rank_];
+    if (split.first_submit_ns == 0 || span.first_submit_ns < split.first_submit_ns) {
+      split.first_submit_ns = span.first_submit_ns;
+    }
+    split.last_submit_ns = std::max(split.last_submit_ns, span.last_submit_ns);
+  }
+
+  void finish() {
+    for (std::size_t i = 0; i < facts_.size(); ++i) {
+      if (facts_[i].moving_ns <= 0) continue;
+      auto& ns = analysis_.steps[i].ranks[rank_].ns;
+      auto& wire = ns[static_cast<std::size_t>(Phase::kWire)];
+      const double share = std::min(1.0, facts_[i].pack_ns / facts_[i].moving_ns);
+      const auto packed = static_cast<std::int64_t>(share * static_cast<double>(wire));
+      ns[static_cast<std::size_t>(Phase::kPack)] += packed;
+      wire -= packed;
+    }
+  }
+
+ private:
+  struct Facts {
+    double pack_ns = 0;
+    double moving_ns = 0;
+  };
+
+  const std::size_t rank_;
+  Analysis& analysis_;
+  std::vector<Facts> facts_;
+};
+
+}  // namespace
+
+std::int64_t moving_from(const OperationSpan& span, const Bundle& bundle) {
+  const std::int64_t all_started = std::max(bundle.started_ns, span.start_ns);
+  return all_started < span.end_ns ? all_started : span.start_ns;
+}
+
+void sweep_rank(const RankTrace& rank, std::size_t index, const BundleIndex& index_of,
+                Analysis& analysis) {
+  Sweep(index, analysis).run(edges_of(rank, index_of, analysis));
+  StepFacts facts(index, analysis);
+  for (const OperationSpan& span : rank.operations) {
+    facts.take(span, analysis.bundles[index_of.at(span.bundle)]);
+  }
+  facts.finish();
+}
+
+}  // namespace ronde::report

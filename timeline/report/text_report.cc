@@ -1,0 +1,151 @@
+#include "timeline/report/text_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+#include "timeline/report/summary.h"
+#include "timeline/report/tables.h"
+
+namespace ronde::report {
+namespace {
+
+constexpr std::size_t kWidth = 96;
+constexpr std::size_t kMostRanks = 16;
+constexpr std::size_t kMostRows = 12;
+
+/// Appends `text` broken into lines, all but the first indented.
+void wrap(std::string& out, const std::string& text, std::size_t indent) {
+  std::istringstream words(text);
+  std::size_t column = indent;
+  for (std::string word; words >> word; column += word.size() + 1) {
+    if (column > indent && column + word.size() > kWidth) {
+      out += '\n';
+      out.append(indent, ' ');
+      column = indent;
+    }
+    if (column > indent) out += ' ';
+    out += word;
+  }
+  out += '\n';
+}
+
+template <typename... Args>
+void line(std::string& out, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
+  out += '\n';
+}
+
+void add_head(std::string& out, const JobTrace& job, const Analysis& analysis) {
+  const int size = job.ranks.front().info.size;
+  line(out, "Job of {} rank{}; {} events; {} {}s of {} on average", size, size == 1 ? "" : "s",
+       job.events, analysis.steps.size(), unit_of(analysis),
+       human_time(means_of(analysis).step_ns));
+  if (!analysis.by_steps) {
+    line(out,
+         "No steps were marked (ronde.mark_step(), or DistributedOptimizer): by time instead.");
+  }
+  for (const std::string& note : job.notes) wrap(out, "Note: " + note, 6);
+}
+
+void add_findings(std::string& out, const std::vector<Finding>& findings) {
+  line(out, "\nVerdict");
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    out += fmt::format("  {}. ", i + 1);
+    wrap(out, findings[i].text, 5);
+    if (findings[i].advice.empty()) continue;
+    out += "     > ";
+    wrap(out, findings[i].advice, 7);
+  }
+}
+
+void add_split(std::string& out, const std::string& label, const Means& means) {
+  out += fmt::format("  {:<10}{:>10}", label, human_time(means.step_ns));
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    out += fmt::format("{:>9} {:>3.0f}%", human_time(means.phase_ns[i]),
+                       100 * means.share(static_cast<Phase>(i)));
+  }
+  out += '\n';
+}
+
+/// Ranks to show: all, or those that compute longest where there are many.
+std::vector<std::size_t> shown_ranks(const JobTrace& job, const Analysis& analysis) {
+  std::vector<std::size_t> shown;
+  std::vector<double> compute;
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    shown.push_back(rank);
+    compute.push_back(means_of(analysis, rank).of(Phase::kCompute));
+  }
+  if (shown.size() <= kMostRanks) return shown;
+  std::sort(shown.begin(), shown.end(),
+            [&](std::size_t a, std::size_t b) { return compute[a] > compute[b]; });
+  shown.resize(kMostRanks);
+  return shown;
+}
+
+void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis) {
+  line(out, "\nTime per {}, by what the training thread did", unit_of(analysis));
+  out += fmt::format("  {:<10}{:>10}", "", "in all");
+  for (const char* name : {"compute", "waiting", "negotiation", "pack", "wire", "other"}) {
+    out += fmt::format("{:>14}", name);
+  }
+  out += '\n';
+  const Means all = means_of(analysis);
+  add_split(out, "all ranks", all);
+  const auto shown = shown_ranks(job, analysis);
+  for (const std::size_t rank : shown) {
+    add_split(out, fmt::format("rank {}", job.ranks[rank].info.rank), means_of(analysis, rank));
+  }
+  if (shown.size() < job.ranks.size()) {
+    line(out, "  (of {} ranks, those that compute longest)", job.ranks.size());
+  }
+  line(out, "  Data moves for {} per {}: {} of it overlaps with compute, {} is exposed.",
+       human_time(all.moving_ns), unit_of(analysis), human_time(all.overlapped_ns),
+       human_time(all.of(Phase::kWire) + all.of(Phase::kPack)));
+}
+
+void add_paths(std::string& out, const Analysis& analysis) {
+  if (analysis.paths.empty()) return;
+  line(out, "\nPaths\n  {:>8} {:>9} {:>9} {:>9} {:>11}  {}", "bundles", "tensors", "bytes",
+       "moving", "bus GB/s", "collective, algorithm, data plane");
+  for (const PathCost& path : analysis.paths) {
+    line(out, "  {:>8} {:>9} {:>9} {:>9} {:>11.2f}  {}", path.bundles, path.tensors,
+         human_bytes(static_cast<double>(path.bytes)),
+         human_time(static_cast<double>(path.moving_ns)), path.bus_gbps, path.path);
+  }
+  const Fusion& fusion = analysis.fusion;
+  line(out, "  Fusion: {:.1f} tensors in {:.1f} bundles a {}; half the bundles hold {} or more.",
+       fusion.tensors, fusion.bundles, unit_of(analysis), human_bytes(fusion.median_bundle_bytes));
+}
+
+void add_tensors(std::string& out, const JobTrace& job) {
+  const auto rows = costliest_tensors(job, kMostRows);
+  if (rows.empty()) return;
+  line(out,
+       "\nCostliest tensors (mean of an operation, whole trace)\n  {:>8} {:>9} {:>12} {:>10}  {}",
+       "times", "bytes", "negotiating", "moving", "tensor");
+  for (const TensorRow& row : rows) {
+    const auto count = static_cast<double>(row.cost.count);
+    line(out, "  {:>8} {:>9} {:>12} {:>10}  {}", row.cost.count,
+         human_bytes(static_cast<double>(row.cost.bytes) / count),
+         human_time(static_cast<double>(row.cost.negotiation_ns) / count),
+         human_time(static_cast<double>(row.cost.execution_ns) / count), row.name);
+  }
+}
+
+}  // namespace
+
+std::string text_report(const JobTrace& job, const Analysis& analysis,
+                        const std::vector<Finding>& findings) {
+  std::string out;
+  add_head(out, job, analysis);
+  add_findings(out, findings);
+  if (!analysis.steps.empty()) add_splits(out, job, analysis);
+  add_paths(out, analysis);
+  add_tensors(out, job);
+  return out;
+}
+
+}  // namespace ronde::report

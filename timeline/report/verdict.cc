@@ -1,0 +1,221 @@
+#include "timeline/report/verdict.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "timeline/report/straggler.h"
+#include "timeline/report/summary.h"
+
+namespace ronde::report {
+namespace {
+
+// From which share of a step's time on each cause is worth a sentence.
+constexpr double kUnevenShare = 0.10;
+constexpr double kTinyShare = 0.05;
+constexpr double kNegotiationShare = 0.10;
+constexpr double kWireShare = 0.20;
+constexpr double kPackShare = 0.05;
+constexpr double kGainShare = 0.03;
+
+constexpr double kTinyBytes = 64e3;
+constexpr double kManyBundles = 8;
+
+double percent(double share) { return 100 * share; }
+
+/// What one more bundle costs on the costliest path, whatever its size.
+double bundle_cost_ns(const Analysis& analysis) {
+  return analysis.paths.empty() ? 0 : std::max(0.0, analysis.paths.front().cost.offset);
+}
+
+bool is_tiny(const Analysis& analysis, const Means& means) {
+  const Fusion& fusion = analysis.fusion;
+  const double exposed =
+      means.share(Phase::kNegotiation) + means.share(Phase::kPack) + means.share(Phase::kWire);
+  return fusion.bundles >= kManyBundles && fusion.median_bundle_bytes <= kTinyBytes &&
+         fusion.tensors < 2 * fusion.bundles && exposed >= kTinyShare;
+}
+
+Finding tiny_tensors(const Analysis& analysis, const Means& means) {
+  const Fusion& fusion = analysis.fusion;
+  Finding finding{.cause = Cause::kTinyTensors};
+  finding.share =
+      means.share(Phase::kNegotiation) + means.share(Phase::kPack) + means.share(Phase::kWire);
+  finding.text = fmt::format(
+      "Many small operations: each {} moves {:.0f} bundles of {:.1f} tensors, half of them of {} "
+      "or less, and is blocked for {} ({:.0f} %) by them.",
+      unit_of(analysis), fusion.bundles, fusion.tensors / fusion.bundles,
+      human_bytes(fusion.median_bundle_bytes), human_time(finding.share * means.step_ns),
+      percent(finding.share));
+  finding.advice =
+      fusion.one_by_one > 0.8
+          ? "Each is submitted only when the one before has ended, so nothing can be fused: submit "
+            "them all (allreduce_async, or grouped_allreduce) and wait afterwards."
+          : "They are hardly fused: see that RONDE_FUSION_THRESHOLD is not 0, and submit tensors "
+            "of one type together.";
+  return finding;
+}
+
+Finding uneven(const Means& means) {
+  Finding finding{.cause = Cause::kUneven, .share = means.share(Phase::kWaiting)};
+  finding.text = fmt::format(
+      "Ranks wait for one another for {} of each {} ({:.0f} %), but none is last often enough to "
+      "be named.",
+      human_time(means.of(Phase::kWaiting)), human_time(means.step_ns), percent(finding.share));
+  finding.advice =
+      "Work of uneven size, or processes that share cores with others, look like this.";
+  return finding;
+}
+
+Finding negotiation(const Analysis& analysis, const Means& means) {
+  Finding finding{.cause = Cause::kNegotiation, .share = means.share(Phase::kNegotiation)};
+  finding.text = fmt::format(
+      "Negotiation and queueing block for {} of each {} ({:.0f} %), after all ranks have submitted "
+      "({:.0f} bundles a {}).",
+      human_time(means.of(Phase::kNegotiation)), human_time(means.step_ns), percent(finding.share),
+      analysis.fusion.bundles, unit_of(analysis));
+  finding.advice =
+      "Fewer, larger operations need less of it; more ranks than cores on a host make it slow.";
+  return finding;
+}
+
+/// What halving the bytes would save of a step.
+double half_bytes_gain(const Analysis& analysis, const Means& means) {
+  if (analysis.paths.empty() || means.moving_ns <= 0) return 0;
+  const double saved = analysis.paths.front().cost.slope * analysis.fusion.bytes / 2;
+  const double exposed = (means.of(Phase::kWire) + means.of(Phase::kPack)) / means.moving_ns;
+  return std::min(saved * exposed, means.of(Phase::kWire)) / means.step_ns;
+}
+
+Finding wire(const Analysis& analysis, const Means& means) {
+  Finding finding{.cause = Cause::kWire, .share = means.share(Phase::kWire)};
+  const double hidden = means.moving_ns > 0 ? means.overlapped_ns / means.moving_ns : 0;
+  finding.text = fmt::format(
+      "Moving data blocks for {} of each {} ({:.0f} %); {:.0f} % of the moving is hidden behind "
+      "compute.",
+      human_time(means.of(Phase::kWire)), human_time(means.step_ns), percent(finding.share),
+      percent(hidden));
+  if (!analysis.paths.empty()) {
+    finding.text += fmt::format(" {} reaches {:.2f} GB/s of bus bandwidth.",
+                                analysis.paths.front().path, analysis.paths.front().bus_gbps);
+  }
+  if (const double gain = half_bytes_gain(analysis, means); gain >= kGainShare) {
+    finding.advice = fmt::format(
+        "Half as many bytes (Compression.fp16) would save about {:.0f} % of a {}, by the costs "
+        "measured here.",
+        percent(gain), unit_of(analysis));
+  }
+  return finding;
+}
+
+Finding pack(const Means& means) {
+  Finding finding{.cause = Cause::kPack, .share = means.share(Phase::kPack)};
+  finding.text = fmt::format(
+      "Copies into and out of the fusion buffer block for {} of each {} ({:.0f} %).",
+      human_time(means.of(Phase::kPack)), human_time(means.step_ns), percent(finding.share));
+  finding.advice = "A smaller RONDE_FUSION_THRESHOLD copies less at once.";
+  return finding;
+}
+
+/// What fusing everything would save, where the straight line of costs fits.
+std::string fusion_hint(const Analysis& analysis, const Means& means) {
+  if (analysis.paths.empty() || analysis.paths.front().cost.r2 < 0.5) return {};
+  const double exposed = means.of(Phase::kWire) + means.of(Phase::kNegotiation);
+  const double saved = std::min(exposed, bundle_cost_ns(analysis) * (analysis.fusion.bundles - 1));
+  if (saved < kGainShare * means.step_ns) return {};
+  return fmt::format(
+      " One bundle in place of {:.0f} would save about {:.0f} % of a {}, by the costs measured "
+      "here.",
+      analysis.fusion.bundles, percent(saved / means.step_ns), unit_of(analysis));
+}
+
+/// Ranks that had submitted an operation which was never agreed on, by its name.
+using Waiting = std::map<std::uint32_t, std::set<int>>;
+
+Finding unfinished(const JobTrace& job) {
+  Waiting waiting;
+  Waiting moving;
+  for (const RankTrace& rank : job.ranks) {
+    for (const Unfinished& operation : rank.unfinished) {
+      (operation.agreed ? moving : waiting)[operation.name].insert(rank.info.rank);
+    }
+  }
+  Finding finding{.cause = Cause::kUnfinished, .share = 1};
+  if (waiting.empty() && moving.empty()) return finding;
+  const bool stuck = moving.empty();
+  const auto& [name, there] = stuck ? *waiting.begin() : *moving.begin();
+  std::vector<int> absent;
+  for (const RankTrace& rank : job.ranks) {
+    if (!there.contains(rank.info.rank)) absent.push_back(rank.info.rank);
+  }
+  finding.text = fmt::format("The job ended with {} operations under way. \"{}\" was {} rank {}",
+                             waiting.size() + moving.size(), job.names.text_of(name),
+                             stuck ? "submitted by" : "moving data on", fmt::join(there, ", "));
+  finding.text += absent.empty() ? "."
+                                 : fmt::format(", but not {} rank {}.", stuck ? "by" : "on",
+                                               fmt::join(absent, ", "));
+  if (absent.size() == 1) finding.rank = absent.front();
+  finding.advice = "Look first at what the ranks that did not take part were doing.";
+  return finding;
+}
+
+Finding nothing(const Analysis& analysis, const Means& means) {
+  Finding finding{.cause = Cause::kNone};
+  finding.text =
+      analysis.steps.empty()
+          ? std::string("The traces hold too little to tell anything from.")
+          : fmt::format(
+                "Nothing stands out: of each {} of {}, {:.0f} % is compute, and no rank is "
+                "late more often than chance has it.",
+                unit_of(analysis), human_time(means.step_ns),
+                percent(means.share(Phase::kCompute)));
+  return finding;
+}
+
+void add_costs(const Analysis& analysis, const Means& means, std::vector<Finding>& findings) {
+  if (is_tiny(analysis, means)) {
+    findings.push_back(tiny_tensors(analysis, means));
+    findings.back().advice += fusion_hint(analysis, means);
+    return;
+  }
+  if (means.share(Phase::kNegotiation) >= kNegotiationShare) {
+    findings.push_back(negotiation(analysis, means));
+  }
+  if (means.share(Phase::kWire) >= kWireShare) findings.push_back(wire(analysis, means));
+  if (means.share(Phase::kPack) >= kPackShare) findings.push_back(pack(means));
+}
+
+}  // namespace
+
+std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) {
+  std::vector<Finding> findings;
+  const Means means = means_of(analysis);
+  if (!analysis.steps.empty()) {
+    for (const Straggler& straggler : find_stragglers(job, analysis)) {
+      findings.push_back(describe(straggler, job, analysis));
+    }
+    if (findings.empty() && means.share(Phase::kWaiting) >= kUnevenShare) {
+      findings.push_back(uneven(means));
+    }
+    add_costs(analysis, means, findings);
+  }
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const auto& a, const auto& b) { return a.share > b.share; });
+  if (Finding end = unfinished(job); !end.text.empty()) findings.insert(findings.begin(), end);
+  if (findings.empty()) findings.push_back(nothing(analysis, means));
+  return findings;
+}
+
+std::string_view name_of(Cause cause) noexcept {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "unfinished", "straggler", "uneven", "tiny tensors", "negotiation", "wire", "pack", "none"};
+  return kNames[static_cast<std::size_t>(cause)];
+}
+
+}  // namespace ronde::report
