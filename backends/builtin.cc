@@ -30,10 +30,16 @@ void add_module(Registry& registry, const Module& module, const ModuleOptions& o
   }
 }
 
+ShmOptions shm_options(const Config& config) {
+  if (config.single_copy == "always") return {.single_copy = SingleCopy::kAlways};
+  if (config.single_copy == "never") return {.single_copy = SingleCopy::kNever};
+  return {};
+}
+
 }  // namespace
 
 void register_builtin_backends(Registry& registry, BackendDeps deps) {
-  registry.add(create_shm_backend(deps.kernels), Choice::kAutomatic);
+  registry.add(create_shm_backend(deps.kernels, shm_options(deps.config)), Choice::kAutomatic);
   if (deps.tcp) registry.add(std::move(deps.tcp), Choice::kAutomatic);
   const ModuleOptions options{.network_interface = deps.config.network_interface,
                               .kernels = deps.kernels,

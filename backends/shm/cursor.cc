@@ -56,7 +56,9 @@ void fill(std::byte* bank, const Segment& piece) {
 
 }  // namespace
 
-Copier::~Copier() {
+Copier::~Copier() { fence(); }
+
+void Copier::fence() const noexcept {
 #if defined(__SSE2__)
   if (streaming_) _mm_sfence();
 #endif

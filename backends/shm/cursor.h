@@ -16,6 +16,10 @@ class Cursor {
   Cursor() = default;
   explicit Cursor(std::span<const Segment> segments) noexcept : segments_(segments) {}
 
+  /// The segment it is in, and the position in it; in take(), where the visited piece begins.
+  [[nodiscard]] std::size_t segment() const noexcept { return index_; }
+  [[nodiscard]] std::size_t within() const noexcept { return within_; }
+
   /// Goes on to byte `offset`, not before the present position.
   void seek(std::size_t offset) noexcept;
 
@@ -60,6 +64,9 @@ class Copier {
 
   /// `bytes` at `bank` to the next outputs, where there are any.
   void copy_out(const std::byte* bank, std::size_t bytes, Cursor& to) const;
+
+  /// Does what the destructor does, now.
+  void fence() const noexcept;
 
   /// One contiguous copy to user memory.
   void write(const std::byte* from, std::byte* out, std::size_t bytes) const;

@@ -6,15 +6,20 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backends/shm/arena.h"
+#include "backends/shm/direct.h"
 #include "backends/shm/group.h"
 #include "backends/shm/layout.h"
 #include "backends/shm/memory.h"
+#include "backends/shm/reach.h"
+#include "core/base/mutex.h"
 
 namespace ronde {
 namespace shm {
@@ -28,6 +33,14 @@ struct Announcement {
   std::uint64_t nonce = 0;
   pid_t pid = 0;
   int fd = -1;
+  int arena_fd = -1;
+  std::uintptr_t arena = 0;  ///< Where it is in that process.
+  std::uint64_t arena_bytes = 0;
+  const std::uint64_t* probe = nullptr;  ///< Holds probed_value; to be read from outside.
+  std::uint64_t probed_value = 0;
+  bool always = false;    ///< Wants single copy for tensors of any size.
+  bool sees_all = false;  ///< Reads the memory of all ranks,
+  bool maps_all = false;  ///< and has mapped the arenas of all.
   cpu_set_t cores{};
   char error[200] = {};  ///< Empty where all went well.
 };
@@ -112,10 +125,30 @@ SpinLimit spin_limit(const GroupSpec& group, const std::vector<Announcement>& al
   return ranks <= CPU_COUNT(&together) ? kSpin : SpinLimit::zero();
 }
 
+bool sees(const Announcement& theirs) {
+  std::uint64_t value = 0;
+  return theirs.probe != nullptr && can_read(theirs.pid, theirs.probe, &value, sizeof value) &&
+         value == theirs.probed_value;
+}
+
+/// Maps the arenas of all ranks; empty where one has none or hides it.
+std::vector<std::shared_ptr<ArenaView>> view_arenas(const std::vector<Announcement>& all) {
+  std::vector<std::shared_ptr<ArenaView>> views;
+  for (const Announcement& each : all) {
+    if (each.arena_fd < 0) return {};
+    const auto memory = open_memory(each.pid, each.arena_fd, each.arena_bytes);
+    if (!memory.ok()) return {};
+    auto mapping = map_memory(*memory, each.arena_bytes);
+    if (!mapping.ok()) return {};
+    views.push_back(std::make_shared<ArenaView>(each.arena, std::move(*mapping)));
+  }
+  return views;
+}
+
 class ShmBackend final : public Backend {
  public:
-  explicit ShmBackend(std::shared_ptr<const ReduceKernels> kernels)
-      : kernels_(std::move(kernels)) {}
+  ShmBackend(std::shared_ptr<const ReduceKernels> kernels, ShmOptions options)
+      : kernels_(std::move(kernels)), options_(options) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "shm"; }
   [[nodiscard]] bool native_first() const noexcept override { return true; }
@@ -131,26 +164,72 @@ class ShmBackend final : public Backend {
 
   Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
     Setup setup(group.size());
-    Announcement mine;
-    mine.pid = getpid();
-    sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+    const std::uint64_t probed = random_nonce();
+    Announcement mine = introduce(probed);
     const Status created = group.rank == 0 ? setup.create(mine) : Status();
     RONDE_ASSIGN_OR_RETURN(const std::vector<Announcement> all, agree(exchange, created, mine));
     const Status opened = group.rank == 0 ? Status() : setup.open(all.front());
-    RONDE_RETURN_IF_ERROR(agree(exchange, opened, mine).status());
-    return std::unique_ptr<BackendGroup>(
-        std::make_unique<ShmGroup>(setup.take(), group, spin_limit(group, all), kernels_));
+    Reach reach;
+    for (const Announcement& each : all) reach.pids.push_back(each.pid);
+    reach.arenas = view_arenas(all);
+    mine.sees_all = std::all_of(all.begin(), all.end(), sees);
+    mine.maps_all = !reach.arenas.empty();
+    RONDE_ASSIGN_OR_RETURN(const std::vector<Announcement> seen, agree(exchange, opened, mine));
+    restrict(reach, seen);
+    return std::unique_ptr<BackendGroup>(std::make_unique<ShmGroup>(
+        setup.take(), group, spin_limit(group, all), std::move(reach), arena(), kernels_));
   }
 
  private:
+  /// What this rank offers; `probed` is read by the others until they have agreed once more.
+  Announcement introduce(const std::uint64_t& probed) {
+    Announcement mine;
+    mine.pid = getpid();
+    sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+    mine.always = options_.single_copy == SingleCopy::kAlways;
+    if (options_.single_copy != SingleCopy::kNever) {
+      mine.probe = &probed;
+      mine.probed_value = probed;
+    }
+    if (const auto own = arena()) {
+      mine.arena_fd = own->fd();
+      mine.arena = reinterpret_cast<std::uintptr_t>(own->base());
+      mine.arena_bytes = own->bytes();
+    }
+    return mine;
+  }
+
+  /// Keeps what works for all ranks.
+  static void restrict(Reach& reach, const std::vector<Announcement>& all) {
+    const auto all_have = [&](bool Announcement::*what) {
+      return std::all_of(all.begin(), all.end(), [&](const auto& each) { return each.*what; });
+    };
+    reach.by_kernel = all_have(&Announcement::sees_all);
+    reach.always = all_have(&Announcement::always);
+    if (!all_have(&Announcement::maps_all)) reach.arenas.clear();
+  }
+
+  /// This process's arena, made when first asked for; null where that is impossible or unwanted.
+  std::shared_ptr<Arena> arena() RONDE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    if (arena_ == nullptr && options_.arenas) {
+      if (auto made = Arena::create(); made.ok()) arena_ = std::move(*made);
+    }
+    return arena_;
+  }
+
   const std::shared_ptr<const ReduceKernels> kernels_;
+  const ShmOptions options_;
+  Mutex mutex_;
+  std::shared_ptr<Arena> arena_ RONDE_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 }  // namespace shm
 
-std::unique_ptr<Backend> create_shm_backend(std::shared_ptr<const ReduceKernels> kernels) {
-  return std::make_unique<shm::ShmBackend>(std::move(kernels));
+std::unique_ptr<Backend> create_shm_backend(std::shared_ptr<const ReduceKernels> kernels,
+                                            ShmOptions options) {
+  return std::make_unique<shm::ShmBackend>(std::move(kernels), options);
 }
 
 }  // namespace ronde

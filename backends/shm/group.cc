@@ -41,9 +41,11 @@ bool reduces(Collective kind) {
 
 }  // namespace
 
-ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin,
-                   std::shared_ptr<const ReduceKernels> kernels)
+ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach reach,
+                   std::shared_ptr<Arena> arena, std::shared_ptr<const ReduceKernels> kernels)
     : memory_(std::move(memory)),
+      reach_(std::move(reach)),
+      arena_(std::move(arena)),
       kernels_(std::move(kernels)),
       group_abort_(group.abort),
       steps_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin),
@@ -61,11 +63,14 @@ bool ShmGroup::supports(const WorkDesc& desc) const noexcept {
 Status ShmGroup::run(const Work& work, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(broken_);
   const Stop stop(abort, group_abort_.get());
-  broken_ =
-      dispatch({.steps = steps_, .kernels = *kernels_, .scratch = scratch_, .stop = stop}, work);
+  broken_ = dispatch(
+      {.steps = steps_, .reach = reach_, .kernels = *kernels_, .scratch = scratch_, .stop = stop},
+      work);
   return broken_;
 }
 
-std::shared_ptr<std::byte> ShmGroup::allocate(std::size_t) { return nullptr; }
+std::shared_ptr<std::byte> ShmGroup::allocate(std::size_t bytes) {
+  return arena_ == nullptr ? nullptr : arena_->allocate(bytes);
+}
 
 }  // namespace ronde::shm

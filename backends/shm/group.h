@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "backends/shm/direct.h"
 #include "backends/shm/memory.h"
 #include "backends/shm/steps.h"
 #include "backends/shm/stream.h"
@@ -16,18 +17,20 @@ namespace ronde::shm {
 /// The data plane of one rank. Threads: one at a time.
 class ShmGroup final : public BackendGroup {
  public:
-  /// `memory` is laid out for `group`.
-  ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin,
-           std::shared_ptr<const ReduceKernels> kernels);
+  /// `memory` is laid out for `group`; `arena` may be null.
+  ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach reach,
+           std::shared_ptr<Arena> arena, std::shared_ptr<const ReduceKernels> kernels);
 
   [[nodiscard]] bool supports(const WorkDesc& desc) const noexcept override;
   Status run(const Work& work, const AbortToken& abort) override;
   [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
-  /// Null: plain memory is as good.
+  /// From the arena.
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
 
  private:
   const Mapping memory_;
+  const Reach reach_;
+  const std::shared_ptr<Arena> arena_;
   const std::shared_ptr<const ReduceKernels> kernels_;
   const std::shared_ptr<AbortToken> group_abort_;
   Steps steps_;

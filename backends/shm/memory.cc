@@ -46,16 +46,20 @@ Mapping::~Mapping() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-Result<Descriptor> create_memory(std::size_t bytes) {
+Result<Descriptor> create_sparse_memory(std::size_t bytes) {
   Descriptor memory(memfd_create("ronde", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (memory.get() < 0) return failed("memfd_create");
-  const auto size = static_cast<off_t>(bytes);
-  if (ftruncate(memory.get(), size) != 0) return failed(fmt::format("{} bytes", bytes));
-  if (const int error = posix_fallocate(memory.get(), 0, size); error != 0) {
-    errno = error;
+  if (ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) {
     return failed(fmt::format("{} bytes", bytes));
   }
   if (fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing");
+  return memory;
+}
+
+Result<Descriptor> create_memory(std::size_t bytes) {
+  RONDE_ASSIGN_OR_RETURN(Descriptor memory, create_sparse_memory(bytes));
+  errno = posix_fallocate(memory.get(), 0, static_cast<off_t>(bytes));
+  if (errno != 0) return failed(fmt::format("{} bytes", bytes));
   return memory;
 }
 
@@ -73,7 +77,8 @@ Result<Descriptor> open_memory(pid_t pid, int fd, std::size_t bytes) {
 }
 
 Result<Mapping> map_memory(const Descriptor& memory, std::size_t bytes) {
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  void* const data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
   if (data == MAP_FAILED) return failed(fmt::format("mapping {} bytes", bytes));
   madvise(data, bytes, MADV_HUGEPAGE);  // a wish: most kernels refuse it for shared memory
   return Mapping(static_cast<std::byte*>(data), bytes);

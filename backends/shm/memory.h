@@ -43,6 +43,9 @@ class Mapping {
 /// sealed against a change of size. Errors: kUnavailable.
 Result<Descriptor> create_memory(std::size_t bytes);
 
+/// As create_memory, but none of it exists until it is touched or allocated.
+Result<Descriptor> create_sparse_memory(std::size_t bytes);
+
 /// Opens what process `pid` holds as descriptor `fd`.
 /// Errors: kUnavailable where that is hidden from us or is not such memory of `bytes`.
 Result<Descriptor> open_memory(pid_t pid, int fd, std::size_t bytes);

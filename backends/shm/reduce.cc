@@ -4,6 +4,7 @@
 
 #include "backends/shm/collectives.h"
 #include "backends/shm/combiner.h"
+#include "backends/shm/direct.h"
 #include "backends/shm/parts.h"
 
 namespace ronde::shm {
@@ -62,6 +63,10 @@ Status reduce_onto(const Context& with, const Work& work) {
   const bool deliver = work.kind != Collective::kReduce || work.root == with.steps.rank();
   const std::size_t limit = with.steps.crowded() ? kOneShotBytesCrowded : kOneShotBytes;
   if (total_bytes(work) <= limit) return one_shot(with, work, deliver);
+  if (work.kind == Collective::kAllreduce &&
+      goes_direct(with, total_bytes(work), work.segments.size())) {
+    return direct_allreduce(with, work);
+  }
   return two_shot(with, work);
 }
 

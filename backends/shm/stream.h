@@ -19,11 +19,15 @@ struct Scratch {
   std::vector<Cursor> cursors;              ///< By rank.
   std::vector<const void*> inputs;          ///< By rank.
   std::vector<std::byte> copy;              ///< Of an input that the output would overwrite.
+  std::vector<std::byte> staging;           ///< Blocks of other ranks' inputs.
 };
+
+struct Reach;
 
 /// What a collective works with.
 struct Context {
   Steps& steps;
+  const Reach& reach;
   const ReduceKernels& kernels;
   Scratch& scratch;
   const Stop& stop;

@@ -51,7 +51,7 @@ Limit peer_memory() {
     return {"reading peers' memory (process_vm_readv): not restricted", false};
   }
   return {fmt::format("reading peers' memory (process_vm_readv): restricted by "
-                      "kernel.yama.ptrace_scope = {}",
+                      "kernel.yama.ptrace_scope = {}; large tensors are staged instead",
                       scope),
           false};
 }

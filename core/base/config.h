@@ -28,8 +28,9 @@ struct Config {
 
   // Data plane.
   std::string backend = "auto";
-  std::string algorithm;    ///< Empty lets the selection table decide.
-  std::string compression;  ///< Empty means none.
+  std::string algorithm;             ///< Empty lets the selection table decide.
+  std::string compression;           ///< Empty means none.
+  std::string single_copy = "auto";  ///< "auto", "always" or "never"; ranks may differ.
   bool deterministic = false;
   std::size_t fusion_threshold_bytes = std::size_t{128} << 20;
   std::size_t inline_bytes = std::size_t{1} << 20;  ///< Larger bundles go to the lane's thread.

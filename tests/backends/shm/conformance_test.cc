@@ -11,10 +11,11 @@ namespace ronde::test {
 namespace {
 
 struct ShmFixture : ConformanceFixture {
+  [[nodiscard]] virtual ShmOptions options() const { return {}; }
   void run(int ranks, const RankBody& body) override {
     const LocalJob job(ranks);
     run_ranks(ranks, [&](int rank) {
-      const auto backend = create_shm_backend(create_kernels());
+      const auto backend = create_shm_backend(create_kernels(), options());
       const auto exchange = job.exchange(rank);
       body(rank, *backend, job.group(rank), *exchange);
     });
@@ -25,9 +26,21 @@ struct ShmRingFixture : ShmFixture {
   std::string algorithm() const override { return "ring"; }
 };
 
+struct SingleCopyFixture : ShmFixture {
+  ShmOptions options() const override { return {.single_copy = SingleCopy::kAlways}; }
+};
+
+struct StagedFixture : ShmFixture {
+  ShmOptions options() const override {
+    return {.single_copy = SingleCopy::kNever, .arenas = false};
+  }
+};
+
 }  // namespace
 
 RONDE_CONFORMANCE("shm", ShmFixture)
 RONDE_CONFORMANCE("shm, ring", ShmRingFixture)
+RONDE_CONFORMANCE("shm, single copy", SingleCopyFixture)
+RONDE_CONFORMANCE("shm, staged", StagedFixture)
 
 }  // namespace ronde::test

@@ -57,8 +57,9 @@ class ScalarKernels final : public ReduceKernels {
 };
 
 /// Opens `rank`'s side of the group of all ranks of `job`.
-inline std::unique_ptr<BackendGroup> open_shm(const LocalJob& job, int rank) {
-  const auto backend = create_shm_backend(std::make_shared<ScalarKernels>());
+inline std::unique_ptr<BackendGroup> open_shm(const LocalJob& job, int rank,
+                                              const ShmOptions& options = {}) {
+  const auto backend = create_shm_backend(std::make_shared<ScalarKernels>(), options);
   const auto exchange = job.exchange(rank);
   auto group = backend->open(job.group(rank), *exchange);
   return group.ok() ? std::move(*group) : nullptr;

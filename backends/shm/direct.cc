@@ -1,0 +1,91 @@
+#include "backends/shm/direct.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ronde::shm {
+namespace {
+
+/// Smaller tensors are not worth the step that tells the addresses.
+constexpr std::size_t kDirectBytes = std::size_t{256} << 10;
+
+/// How a rank's segments are told to the others, at the start of its bank.
+struct Address {
+  const std::byte* in;
+  std::byte* out;
+};
+struct Announcement {
+  std::uint64_t readable;  ///< By the kernel.
+  Address addresses[];
+};
+
+void announce(const Context& with, std::span<const Segment> segments, bool by_kernel) {
+  std::byte* const bank = with.steps.bank(with.steps.rank(), with.steps.current());
+  auto* const told = reinterpret_cast<Announcement*>(bank);
+  told->readable = by_kernel && is_reachable(segments) ? 1 : 0;
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    told->addresses[s] = {segments[s].in, segments[s].out};
+  }
+}
+
+/// Replaces the peer's addresses by this rank's for the same memory, where all have one.
+template <typename Byte>
+bool map_all(const ArenaView* arena, std::vector<Segment>& segments, Byte* Segment::*address) {
+  if (arena == nullptr) return false;
+  const auto is_there = [&](const Segment& s) {
+    return s.bytes == 0 || arena->at(s.*address) != nullptr;
+  };
+  if (!std::all_of(segments.begin(), segments.end(), is_there)) return false;
+  for (Segment& s : segments) s.*address = arena->at(s.*address);
+  return true;
+}
+
+Place read_place(const Context& with, std::size_t rank, Step step,
+                 std::span<const Segment> segments, bool& readable) {
+  const std::byte* const bank = with.steps.bank(static_cast<int>(rank), step);
+  const auto* const told = reinterpret_cast<const Announcement*>(bank);
+  readable = told->readable != 0;
+  Place place;
+  for (std::size_t s = 0; s < segments.size(); ++s) {
+    const Address& address = told->addresses[s];
+    place.segments.push_back({address.in, address.out, segments[s].bytes});
+  }
+  const ArenaView* arena = with.reach.arenas.empty() ? nullptr : with.reach.arenas[rank].get();
+  place.in_mapped = map_all(arena, place.segments, &Segment::in);
+  place.out_mapped = map_all(arena, place.segments, &Segment::out);
+  return place;
+}
+
+}  // namespace
+
+Status meet(const Context& with) {
+  RONDE_RETURN_IF_ERROR(with.steps.begin(with.stop));
+  with.steps.arrive();
+  return with.steps.wait_all(with.steps.current() - 1, with.stop);
+}
+
+Result<Places> Places::exchange(const Context& with, std::span<const Segment> segments,
+                                bool by_kernel) {
+  Steps& steps = with.steps;
+  RONDE_RETURN_IF_ERROR(steps.begin(with.stop));
+  announce(with, segments, by_kernel && with.reach.by_kernel);
+  steps.arrive();
+  const Step step = steps.current() - 1;
+  RONDE_RETURN_IF_ERROR(steps.wait_all(step, with.stop));
+  Places all;
+  for (int r = 0; r < steps.ranks(); ++r) {
+    bool readable = false;
+    Place& place = all.places_.emplace_back(
+        read_place(with, static_cast<std::size_t>(r), step, segments, readable));
+    all.usable_ = all.usable_ && (readable || (place.in_mapped && place.out_mapped));
+  }
+  return all;
+}
+
+bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {
+  const std::size_t room = with.steps.bank_bytes() / sizeof(Address);
+  const bool enough = bytes >= kDirectBytes || with.reach.always;
+  return enough && with.reach.any() && count + 1 < room;
+}
+
+}  // namespace ronde::shm

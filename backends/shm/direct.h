@@ -1,0 +1,64 @@
+// Collectives that read the other ranks' buffers where they lie: through the kernel, or directly
+// where they are in an arena. One step tells all ranks the addresses; a last one keeps every
+// buffer alive until all have read it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/shm/arena.h"
+#include "backends/shm/reach.h"
+#include "backends/shm/stream.h"
+#include "core/base/status.h"
+#include "core/ports/backend.h"
+
+namespace ronde::shm {
+
+/// How the ranks of a group reach each other's memory; the same on all of them.
+struct Reach {
+  bool by_kernel = false;                          ///< process_vm_readv works between all.
+  bool always = false;                             ///< Small tensors too; for tests.
+  std::vector<pid_t> pids;                         ///< By rank.
+  std::vector<std::shared_ptr<ArenaView>> arenas;  ///< By rank, this one's too; empty: none.
+
+  [[nodiscard]] bool any() const noexcept { return by_kernel || !arenas.empty(); }
+};
+
+/// Where one rank's segments are, as this rank can use them.
+struct Place {
+  std::vector<Segment> segments;
+  bool in_mapped = false;   ///< Inputs may be dereferenced here,
+  bool out_mapped = false;  ///< and outputs; otherwise they are the peer's own addresses.
+};
+
+/// The segments of all ranks.
+class Places {
+ public:
+  /// Tells all ranks of this one's `segments` (null addresses allowed, as none is read) and learns
+  /// of theirs. One step. Errors: the abort's status.
+  /// `by_kernel`, the same on all ranks: whether to use the kernel where arenas are not enough.
+  static Result<Places> exchange(const Context& with, std::span<const Segment> segments,
+                                 bool by_kernel);
+
+  /// Whether every rank can read all that the others' inputs and outputs hold.
+  [[nodiscard]] bool usable() const noexcept { return usable_; }
+  [[nodiscard]] const Place& of(std::size_t rank) const noexcept { return places_[rank]; }
+
+ private:
+  std::vector<Place> places_;
+  bool usable_ = true;
+};
+
+/// Whether a collective of `count` segments and this size goes here, where that can be.
+bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
+
+/// One step of all ranks, with nothing in it. Errors: the abort's status.
+Status meet(const Context& with);
+
+/// Allreduce where goes_direct; by two_shot where some buffers cannot be reached.
+/// Errors: the abort's status; kRankFailure.
+Status direct_allreduce(const Context& with, const Work& work);
+
+}  // namespace ronde::shm
