@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -25,6 +26,15 @@ std::size_t size_of_list(const fb::Vector<T>* list) {
   return list == nullptr ? 0 : list->size();
 }
 
+/// Copies elements from number `first` on. FlatBuffers' verifier does not check how elements wider
+/// than a vector's length are aligned, and frames that were tampered with have them anywhere.
+template <typename T>
+void copy_elements(const fb::Vector<T>* list, std::size_t first, std::vector<T>& to) {
+  static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
+  if (to.empty()) return;
+  std::memcpy(to.data(), list->Data() + first * sizeof(T), to.size() * sizeof(T));
+}
+
 Result<Code> code_of(std::uint8_t code) {
   if (code > static_cast<std::uint8_t>(Code::kInternal)) return malformed("unknown code");
   return static_cast<Code>(code);
@@ -41,9 +51,8 @@ Status read_tensors(const wire::Request& from, Request& to) {
     TensorMeta& tensor = to.tensors.emplace_back();
     tensor.dtype = static_cast<DType>(from.dtypes()->Get(i));
     tensor.shape.resize(dimensions);
-    for (std::int64_t& extent : tensor.shape) {
-      extent = from.extents()->Get(static_cast<fb::uoffset_t>(next++));
-    }
+    copy_elements(from.extents(), next, tensor.shape);
+    next += dimensions;
   }
   return {};
 }
@@ -126,7 +135,8 @@ Status read_tick(const wire::Tick& from, TickFrame& to) {
   to.clear();
   to.acked = from.acked();
   to.first_word = from.first_word();
-  if (from.words() != nullptr) to.words.assign(from.words()->begin(), from.words()->end());
+  to.words.resize(size_of_list(from.words()));
+  copy_elements(from.words(), 0, to.words);
   to.query = from.query();
   to.last_joined = from.last_joined();
   to.leaver = from.leaver();
