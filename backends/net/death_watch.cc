@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <string>
 #include <utility>
 
 namespace ronde::net {
@@ -58,9 +60,14 @@ class RobustWord {
   robust_list node_{};
 };
 
-bool present(const RankSlot& slot) noexcept {
-  return slot.life.presence.load(std::memory_order_acquire) ==
-         static_cast<std::uint32_t>(Presence::kPresent);
+Presence presence_of(const RankSlot& slot) noexcept {
+  return static_cast<Presence>(slot.life.presence.load(std::memory_order_acquire));
+}
+
+bool present(const RankSlot& slot) noexcept { return presence_of(slot) == Presence::kPresent; }
+
+bool lost(Presence presence) noexcept {
+  return presence == Presence::kDied || presence == Presence::kFrozen;
 }
 
 }  // namespace
@@ -101,8 +108,10 @@ Status DeathWatch::start() {
   return {Code::kUnsupported, "this kernel has no robust futexes"};
 }
 
-void DeathWatch::begin_watching(OnDeath on_death) {
-  on_death_ = std::move(on_death);
+void DeathWatch::begin_watching(WatchHooks hooks) {
+  hooks_ = std::move(hooks);
+  silence_ = std::make_unique<SilenceWatch>(reported_.size(), kBeatInterval, hooks_.freeze_timeout);
+  segment_.slot(rank_).life.beat.fetch_add(1, std::memory_order_relaxed);  // silence counts now
   set_state(State::kWatching);
 }
 
@@ -153,14 +162,15 @@ void DeathWatch::run() noexcept {
     const int next = next_present(rank_);
     if (next < 0) break;
     watch(next);
-    look_for_deaths();
+    look_for_losses();
   }
   word.give_back();
 }
 
 void DeathWatch::watch(int rank) noexcept {
   while (!stopping_.load(std::memory_order_seq_cst) && present(segment_.slot(rank))) {
-    look_for_deaths();
+    look_for_losses();
+    beat();
     watch_once(rank);
   }
 }
@@ -169,41 +179,78 @@ void DeathWatch::watch(int rank) noexcept {
 void DeathWatch::watch_once(int rank) noexcept {
   FutexWord& owner = segment_.slot(rank).life.owner;
   std::uint32_t value = owner.load(std::memory_order_seq_cst);
-  if ((value & FUTEX_OWNER_DIED) != 0) return found_dead(rank);
+  if ((value & FUTEX_OWNER_DIED) != 0) return found_lost(rank, Presence::kDied);
   if ((value & FUTEX_TID_MASK) == 0) return;  // given back: it left before it did so
   if ((value & FUTEX_WAITERS) == 0) {
     // Without this bit the kernel would wake nobody. Then look at everything again.
     owner.compare_exchange_strong(value, value | FUTEX_WAITERS);
     return;
   }
-  futex_wait(owner, value, kForever);
+  futex_wait(owner, value, next_beat_);
 }
 
-void DeathWatch::found_dead(int rank) noexcept {
+void DeathWatch::beat() noexcept {
+  const TimePoint time = now();
+  if (time < next_beat_) return;
+  next_beat_ = time + kBeatInterval;
+  segment_.slot(rank_).life.beat.fetch_add(1, std::memory_order_relaxed);
+  silence_->look(time);
+  for (int r = 0; r < segment_.ranks(); ++r) {
+    if (r != rank_ && present(segment_.slot(r))) look_for_silence(r);
+  }
+}
+
+void DeathWatch::look_for_silence(int rank) noexcept {
+  const std::uint32_t beats = segment_.slot(rank).life.beat.load(std::memory_order_relaxed);
+  if (beats == 0) return;  // it still meets ranks of other hosts
+  const auto index = static_cast<std::size_t>(rank);
+  const bool stopped =
+      silence_->silence(index) >= kSuspectAfter - kBeatInterval && is_stopped(rank);
+  const Duration suspect_after = stopped ? Duration(kSuspectAfter) : Duration(kSuspectBusyAfter);
+  const Silence what = silence_->sign(index, beats, suspect_after);
+  if (what == Silence::kGivenUp) return found_lost(rank, Presence::kFrozen);
+  if (what == Silence::kNone || !hooks_.on_silence) return;
+  const bool back = what == Silence::kBack;
+  hooks_.on_silence(rank, what, back ? silence_->silence_before(index) : silence_->silence(index));
+}
+
+/// Whether the kernel says that the rank's watch thread is stopped, by a signal or a debugger.
+bool DeathWatch::is_stopped(int rank) const noexcept {
+  const std::uint32_t thread =
+      segment_.slot(rank).life.owner.load(std::memory_order_relaxed) & FUTEX_TID_MASK;
+  std::ifstream file("/proc/" + std::to_string(thread) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(") ");
+  if (name_end == std::string::npos) return false;
+  return text[name_end + 2] == 'T' || text[name_end + 2] == 't';
+}
+
+void DeathWatch::found_lost(int rank, Presence how) noexcept {
   auto expected = static_cast<std::uint32_t>(Presence::kPresent);
   const bool first = segment_.slot(rank).life.presence.compare_exchange_strong(
-      expected, static_cast<std::uint32_t>(Presence::kDied));
+      expected, static_cast<std::uint32_t>(how));
   if (!first) return;
-  report(rank, true);  // the others are roused next; our own process hears of it right away
+  report(rank, how, true);  // the others are roused next; our own process hears of it right away
   announce_news(segment_);
   rouse_all();
 }
 
-void DeathWatch::look_for_deaths() noexcept {
+void DeathWatch::look_for_losses() noexcept {
   const std::uint32_t news = segment_.slot(rank_).inbox.news.load(std::memory_order_seq_cst);
   if (news == seen_news_) return;
   seen_news_ = news;
   for (int r = 0; r < segment_.ranks(); ++r) {
-    const LifeWords& life = segment_.slot(r).life;
-    if (life.presence.load() == static_cast<std::uint32_t>(Presence::kDied)) report(r, false);
+    const Presence presence = presence_of(segment_.slot(r));
+    if (lost(presence)) report(r, presence, false);
   }
 }
 
-void DeathWatch::report(int rank, bool found_here) noexcept {
+void DeathWatch::report(int rank, Presence how, bool found_here) noexcept {
   const auto index = static_cast<std::size_t>(rank);
   if (reported_[index]) return;
   reported_[index] = true;
-  if (on_death_) on_death_(rank, found_here);
+  if (hooks_.on_loss) hooks_.on_loss(rank, how, found_here);
 }
 
 }  // namespace ronde::net

@@ -8,6 +8,10 @@
 // sleepers, and watches the one after. A rank that leaves on purpose says so before it gives its
 // word back.
 //
+// Whoever does not run dies of nothing: each watch thread also counts up a beat, and looks at the
+// beats of all ranks of the host. Who is silent is suspected at once where the kernel says that it
+// is stopped, else after four seconds, and marked as frozen after the freeze timeout, for good.
+//
 // To rouse a watch thread, FUTEX_WAITERS is cleared in the word it waits on, then the word is
 // woken: a thread about to sleep finds the word changed, so no wake-up is lost.
 #pragma once
@@ -17,10 +21,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
 #include "backends/net/host_segment.h"
+#include "backends/net/silence_watch.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
@@ -28,9 +34,15 @@ namespace ronde::net {
 /// Tells all ranks of the segment that somebody's presence changed, and wakes their sleepers.
 void announce_news(const HostSegment& segment) noexcept;
 
-/// Called in the watch thread for each rank that died, once. `found_here`: this rank was the first
-/// to know.
-using OnDeath = std::function<void(int rank, bool found_here)>;
+/// What the watch thread tells.
+struct WatchHooks {
+  /// Once for each rank that died or was given up, perhaps this one. `found_here`: this rank was
+  /// the first to know. May be empty.
+  std::function<void(int rank, Presence how, bool found_here)> on_loss;
+  /// A rank is suspected, or is back, after so long. May be empty.
+  std::function<void(int rank, Silence what, Duration silence)> on_silence;
+  Duration freeze_timeout{0};  ///< Silence after which a rank is given up; zero: never.
+};
 
 /// The watch of one rank: a thread from start() to stop().
 class DeathWatch {
@@ -45,8 +57,8 @@ class DeathWatch {
   /// Errors: kUnsupported where the kernel has no robust futexes.
   Status start();
 
-  /// Begins to watch the others; only once all of them have started. `on_death` may be empty.
-  void begin_watching(OnDeath on_death);
+  /// Begins to watch the others; only once all of them have started.
+  void begin_watching(WatchHooks hooks);
 
   /// Gives the word back and ends the thread. Idempotent; does nothing in a forked child.
   void stop() noexcept;
@@ -60,10 +72,13 @@ class DeathWatch {
   [[nodiscard]] int next_present(int after) const noexcept;
   void watch(int rank) noexcept;
   void watch_once(int rank) noexcept;
-  void found_dead(int rank) noexcept;
-  void look_for_deaths() noexcept;
+  void found_lost(int rank, Presence how) noexcept;
+  void look_for_losses() noexcept;
+  void beat() noexcept;
+  void look_for_silence(int rank) noexcept;
+  [[nodiscard]] bool is_stopped(int rank) const noexcept;
   void rouse_all() const noexcept;
-  void report(int rank, bool found_here) noexcept;
+  void report(int rank, Presence how, bool found_here) noexcept;
 
   const HostSegment& segment_;
   const int rank_;
@@ -71,7 +86,9 @@ class DeathWatch {
   FutexWord state_{static_cast<std::uint32_t>(State::kStarting)};
   std::atomic<bool> stopping_{false};
   // Set before the state says kWatching; then the watch thread's.
-  OnDeath on_death_;
+  WatchHooks hooks_;
+  std::unique_ptr<SilenceWatch> silence_;
+  TimePoint next_beat_{};
   std::vector<bool> reported_;
   std::uint32_t seen_news_ = 0;
   std::thread thread_;

@@ -106,8 +106,8 @@ bool HostChannel::report_gone(const HostEvents& events) {
   bool delivered = false;
   for (int r = 0; r < segment_->ranks(); ++r) {
     Peer& peer = peers_[static_cast<std::size_t>(r)];
-    if (r == rank_ || peer.gone || presence(r) == Presence::kPresent) continue;
-    drain(r, events);  // all it sent came before its presence changed
+    if (peer.gone || presence(r) == Presence::kPresent) continue;
+    if (r != rank_) drain(r, events);  // all it sent came before its presence changed
     if (!peer.gone) lose(r, presence(r), events);
     delivered = true;
   }

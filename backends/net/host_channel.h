@@ -24,7 +24,7 @@ namespace ronde::net {
 /// What HostChannel::poll found.
 struct HostEvents {
   std::function<void(int from, std::span<const std::byte>)> on_frame;
-  /// Once per rank, after its last frame.
+  /// Once per rank, after its last frame; for this rank where the others have given it up.
   std::function<void(int rank, Presence how)> on_gone;
 };
 
@@ -38,8 +38,8 @@ class HostChannel {
 
   /// Makes this rank's death visible to its peers. Blocks shortly. Errors: as DeathWatch::start.
   Status hold() { return watch_.start(); }
-  /// Begins to watch the peers; once all of them hold. `on_death` as for DeathWatch.
-  void begin_watching(OnDeath on_death) { watch_.begin_watching(std::move(on_death)); }
+  /// Begins to watch the peers; once all of them hold. `hooks` as for DeathWatch.
+  void begin_watching(WatchHooks hooks) { watch_.begin_watching(std::move(hooks)); }
 
   /// Queues a frame of at most kMaxFrameBytes. Blocks: never.
   void send(int to, std::span<const std::byte> frame);

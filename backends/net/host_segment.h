@@ -20,7 +20,7 @@ inline constexpr int kMaxLocalRanks = 256;
 inline constexpr std::size_t kRingBytes = std::size_t{64} << 10;
 
 /// Where a rank is in its life.
-enum class Presence : std::uint32_t { kPresent = 0, kLeft = 1, kDied = 2 };
+enum class Presence : std::uint32_t { kPresent = 0, kLeft = 1, kDied = 2, kFrozen = 3 };
 
 /// What peers tell one rank: one cache line, all that its idle poll reads.
 struct alignas(64) Inbox {
@@ -32,6 +32,7 @@ struct alignas(64) Inbox {
 struct alignas(64) LifeWords {
   FutexWord owner;  ///< Robust futex, held by the rank's death watch; see death_watch.h.
   std::atomic<std::uint32_t> presence;
+  std::atomic<std::uint32_t> beat;  ///< Counts up while the rank runs; 0: not yet.
 };
 
 struct RankSlot {

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "core/base/log.h"
+
 namespace ronde::net {
 namespace {
 
@@ -13,6 +15,24 @@ std::vector<int> positions(const Topology& topology, const std::vector<int>& loc
     result[static_cast<std::size_t>(local[i])] = static_cast<int>(i);
   }
   return result;
+}
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+Loss loss_of(Presence how) noexcept {
+  switch (how) {
+    case Presence::kLeft:
+      return Loss::kLeft;
+    case Presence::kFrozen:
+      return Loss::kFrozen;
+    default:
+      return Loss::kDied;
+  }
+}
+
+std::string name_of(const Topology& topology, int rank) {
+  const PeerInfo& peer = topology.peers[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} (pid {} on {})", rank, peer.pid, peer.host_name);
 }
 
 }  // namespace
@@ -26,14 +46,13 @@ JobChannel::JobChannel(JobChannelArgs args)
                       sink_->on_frame(local_ranks_[static_cast<std::size_t>(from)], frame);
                     },
                     [this](int rank, Presence how) {
-                      const int lost = local_ranks_[static_cast<std::size_t>(rank)];
-                      lose(lost, how == Presence::kLeft ? Loss::kLeft : Loss::kDied);
+                      lose(local_ranks_[static_cast<std::size_t>(rank)], loss_of(how));
                     }},
       link_events_{[this](int from, std::span<const std::byte> frame) {
                      if (!is_lost(from)) sink_->on_frame(from, frame);
                    },
                    [this](int rank, Loss how) { lose(rank, how); }},
-      link_timeout_(args.link_timeout),
+      limits_(args.limits),
       abort_(std::move(args.abort)),
       lost_(static_cast<std::size_t>(topology_.size())) {
   if (!args.links.empty()) {
@@ -43,21 +62,53 @@ JobChannel::JobChannel(JobChannelArgs args)
       doorbell.wake(Sleeper::kBackground);
       doorbell.wake(Sleeper::kCaller);
     };
-    links_ = std::make_unique<TcpLinks>(std::move(args.links), link_timeout_,
-                                        LinkHooks{[&doorbell] { doorbell.ring(); }, rank_lost});
+    const auto silent = [this](int rank, Silence what, Duration silence) {
+      on_silence(rank, what, silence);
+    };
+    links_ =
+        std::make_unique<TcpLinks>(std::move(args.links), limits_,
+                                   LinkHooks{[&doorbell] { doorbell.ring(); }, rank_lost, silent});
   }
-  local_->begin_watching([this](int position, bool found_here) {
+  local_->begin_watching(watch_hooks());
+}
+
+WatchHooks JobChannel::watch_hooks() {
+  WatchHooks hooks;
+  hooks.on_loss = [this](int position, Presence how, bool found_here) {
     const int rank = local_ranks_[static_cast<std::size_t>(position)];
-    abort(rank, Loss::kDied);
+    abort(rank, loss_of(how));
     // Its own connections to other hosts close only once the kernel has freed its memory.
-    if (found_here && links_ != nullptr) links_->tell_died(rank);
-  });
+    if (found_here && links_ != nullptr) links_->tell_lost(rank, loss_of(how));
+  };
+  hooks.on_silence = [this](int position, Silence what, Duration silence) {
+    on_silence(local_ranks_[static_cast<std::size_t>(position)], what, silence);
+  };
+  hooks.freeze_timeout = limits_.freeze;
+  return hooks;
+}
+
+/// Called in a thread of the channel, as the driving thread may be waiting for the silent rank.
+void JobChannel::on_silence(int rank, Silence what, Duration silence) {
+  const std::string who = name_of(topology_, rank);
+  if (what == Silence::kBack) {
+    log(LogLevel::kWarning, "{} runs again after {:.1f} s", who, seconds(silence));
+    return;
+  }
+  const std::string then =
+      limits_.freeze > Duration::zero()
+          ? fmt::format("it is given up after {:.3g} s", seconds(limits_.freeze))
+          : std::string("it is waited for");
+  const bool local = topology_.same_host(rank, topology_.rank);
+  log(LogLevel::kWarning, "{} is {}: nothing was heard of it for {:.1f} s; {}", who,
+      local ? "frozen" : "frozen, or the network is cut", seconds(silence), then);
 }
 
 JobChannel::~JobChannel() { close(); }
 
+bool JobChannel::is_rank(int rank) const noexcept { return rank >= 0 && rank < topology_.size(); }
+
 bool JobChannel::is_peer(int rank) const noexcept {
-  return rank >= 0 && rank < topology_.size() && rank != topology_.rank;
+  return is_rank(rank) && rank != topology_.rank;
 }
 
 bool JobChannel::is_lost(int rank) const noexcept {
@@ -74,19 +125,21 @@ Status JobChannel::describe_loss(int rank, Loss how) const {
         return "died";
       case Loss::kClosed:
         return "died or was cut off: its connection closed";
-      case Loss::kSilent:
+      case Loss::kFrozen:
+        return fmt::format("was frozen for {:.3g} s and is given up (RONDE_FREEZE_TIMEOUT_SECONDS)",
+                           seconds(limits_.freeze));
+      case Loss::kUnreachable:
         break;
     }
-    return fmt::format("cannot be reached: nothing was heard of it for {:.3g} s",
-                       std::chrono::duration<double>(link_timeout_).count());
+    return fmt::format("cannot be reached: host {} has acknowledged nothing for {:.3g} s",
+                       peer.host_name, seconds(limits_.link));
   }();
-  return Status(Code::kRankFailure,
-                fmt::format("rank {} (pid {} on {}) {}", rank, peer.pid, peer.host_name, what))
+  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(topology_, rank), what))
       .about({rank, peer.host_name, peer.pid});
 }
 
 void JobChannel::lose(int rank, Loss how) {
-  if (!is_peer(rank) || is_lost(rank)) return;
+  if (!is_rank(rank) || is_lost(rank)) return;
   const Status reason = describe_loss(rank, how);
   lost_[static_cast<std::size_t>(rank)] = reason;
   if (how == Loss::kLeft) {
@@ -98,7 +151,7 @@ void JobChannel::lose(int rank, Loss how) {
 
 /// Threads: any.
 void JobChannel::abort(int rank, Loss how) const {
-  if (abort_ != nullptr && how != Loss::kLeft && is_peer(rank)) {
+  if (abort_ != nullptr && how != Loss::kLeft && is_rank(rank)) {
     abort_->abort(describe_loss(rank, how));
   }
 }

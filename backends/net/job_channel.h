@@ -20,7 +20,7 @@ struct JobChannelArgs {
   Topology topology;
   std::unique_ptr<HostChannel> local;   ///< Of the ranks that `topology` puts on this host.
   std::vector<Link> links{};            ///< To all other ranks.
-  Duration link_timeout{};              ///< As for TcpLinks.
+  LossLimits limits{};                  ///< When silent ranks are given up.
   std::shared_ptr<AbortToken> abort{};  ///< Aborted as soon as a rank is lost; may be null.
 };
 
@@ -39,10 +39,13 @@ class JobChannel final : public ControlChannel {
   void close() noexcept override;
 
  private:
+  [[nodiscard]] bool is_rank(int rank) const noexcept;
   [[nodiscard]] bool is_peer(int rank) const noexcept;
   [[nodiscard]] bool is_lost(int rank) const noexcept;
   void lose(int rank, Loss how);
   void abort(int rank, Loss how) const;
+  [[nodiscard]] WatchHooks watch_hooks();
+  void on_silence(int rank, Silence what, Duration silence);
   [[nodiscard]] Status describe_loss(int rank, Loss how) const;
 
   const Topology topology_;
@@ -51,7 +54,7 @@ class JobChannel final : public ControlChannel {
   const std::unique_ptr<HostChannel> local_;
   const HostEvents local_events_;
   const LinkEvents link_events_;
-  const Duration link_timeout_;
+  const LossLimits limits_;
   const std::shared_ptr<AbortToken> abort_;
   std::unique_ptr<TcpLinks> links_;  // null where all ranks are on this host
   std::atomic<bool> closed_{false};

@@ -50,6 +50,10 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, co
       .party = party, .secret = secret, .local = local, .timeout = config.start_timeout});
 }
 
+LossLimits limits_of(const Config& config) {
+  return {.link = config.link_timeout, .freeze = config.freeze_timeout};
+}
+
 Result<JobLink> join_alone(const Config& config, const JoinOptions& options) {
   JobLink link;
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one());
@@ -76,6 +80,7 @@ Result<JobLink> join_on_one_host(const Config& config, const JoinOptions& option
   link.channel =
       std::make_unique<JobChannel>(JobChannelArgs{.topology = topology_of(config.rank, job.roster),
                                                   .local = std::move(job.channel),
+                                                  .limits = limits_of(config),
                                                   .abort = options.abort});
   link.tcp = data_plane(config, party, job.secret, Endpoint());
   return link;
@@ -132,7 +137,7 @@ Result<JobLink> join_across_hosts(const Config& config, const JoinOptions& optio
   link.channel = std::make_unique<JobChannel>(JobChannelArgs{.topology = std::move(topology),
                                                              .local = std::move(*local),
                                                              .links = std::move(links),
-                                                             .link_timeout = config.link_timeout,
+                                                             .limits = limits_of(config),
                                                              .abort = options.abort});
   link.tcp = data_plane(config, party, *secret, job.local);
   return link;

@@ -1,15 +1,16 @@
 #include "backends/net/tcp_link.h"
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <asio/buffer.hpp>
+#include <asio/error.hpp>
 #include <asio/post.hpp>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/ports/control_channel.h"
 
@@ -17,6 +18,7 @@ namespace ronde::net {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 8;
+constexpr unsigned kLostProbes = 2;
 
 std::vector<std::byte> encode(LinkMessage kind, std::span<const std::byte> bytes) {
   std::vector<std::byte> message(kHeaderBytes + bytes.size());
@@ -34,6 +36,13 @@ std::size_t decode_length(std::span<const std::byte> header) {
   return length;
 }
 
+Loss loss_of(const asio::error_code& error) {
+  const bool unreachable = error == asio::error::timed_out ||
+                           error == asio::error::host_unreachable ||
+                           error == asio::error::network_unreachable;
+  return unreachable ? Loss::kUnreachable : Loss::kClosed;
+}
+
 asio::ip::tcp protocol_of(int fd) {
   const auto endpoint = local_endpoint(fd);
   const bool v6 = endpoint.ok() && endpoint->family() == AF_INET6;
@@ -48,17 +57,20 @@ TcpLink::TcpLink(asio::io_context& io, Link link, const LinkSink& sink)
       io_(io),
       socket_(io),
       fd_(link.socket.release()),
-      last_heard_(now()),
       input_(kReadBytes) {
   asio::error_code error;
   socket_.assign(protocol_of(fd_), fd_, error);
   socket_.non_blocking(true, error);
 }
 
-void TcpLink::set_timeout(Duration timeout) {
-  const auto ms =
-      static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
-  ::setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+std::uint64_t TcpLink::acknowledged() noexcept {
+  const TcpProgress is = tcp_progress(fd_);
+  const TcpProgress was = std::exchange(progress_, is);
+  // A frozen peer's host acknowledges what fits its buffer, then says that the buffer is full. What
+  // else comes from the peer proves nothing where only our own direction is cut.
+  const bool full = is.full_us != was.full_us && is.lost_probes <= kLostProbes;
+  if (!is.waiting || is.acknowledged_bytes != was.acknowledged_bytes || full) ++acknowledged_;
+  return acknowledged_;
 }
 
 void TcpLink::send(LinkMessage kind, std::span<const std::byte> bytes) {
@@ -110,13 +122,13 @@ void TcpLink::read_more() {
   const auto room = asio::buffer(input_.data() + input_used_, input_.size() - input_used_);
   socket_.async_read_some(room, [this](const asio::error_code& error, std::size_t bytes) {
     if (ended_) return;
-    if (error) return end(Loss::kClosed);
+    if (error) return end(loss_of(error));
     on_read(bytes);
   });
 }
 
 void TcpLink::on_read(std::size_t bytes) {
-  last_heard_ = now();
+  ++heard_;
   input_used_ += bytes;
   if (take_messages()) read_more();
 }

@@ -13,13 +13,20 @@
 #include <vector>
 
 #include "backends/net/tcp_links.h"
+#include "backends/net/tcp_progress.h"
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
 
 namespace ronde::net {
 
 /// What a message on a link is. On the wire: length (4 bytes), kind (1), zeros (3), the bytes.
-enum class LinkMessage : std::uint8_t { kFrame = 1, kHeartbeat = 2, kGoodbye = 3, kDied = 4 };
+enum class LinkMessage : std::uint8_t {
+  kFrame = 1,
+  kHeartbeat = 2,
+  kGoodbye = 3,
+  kDied = 4,
+  kFrozen = 5,
+};
 
 /// What a link tells its owner, in the I/O thread.
 struct LinkSink {
@@ -42,16 +49,14 @@ class TcpLink {
   /// Writes what the socket takes now and queues the rest. Blocks: never.
   void send(LinkMessage kind, std::span<const std::byte> bytes) RONDE_EXCLUDES(mutex_);
 
-  /// When anything was last heard.
-  [[nodiscard]] TimePoint last_heard() const noexcept { return last_heard_; }
-  void forgive_silence(TimePoint time) noexcept { last_heard_ = time; }
+  /// Changes whenever anything is heard.
+  [[nodiscard]] std::uint64_t heard() const noexcept { return heard_; }
+  /// Changes whenever the peer's host has acknowledged what was sent.
+  [[nodiscard]] std::uint64_t acknowledged() noexcept;
 
   /// Closes the socket and tells the sink, once.
   void end(Loss how);
   [[nodiscard]] bool ended() const noexcept { return ended_; }
-
-  /// The kernel gives up unacknowledged data after this long.
-  void set_timeout(Duration timeout);
 
  private:
   static constexpr std::size_t kReadBytes = std::size_t{64} << 10;
@@ -70,7 +75,9 @@ class TcpLink {
   asio::ip::tcp::socket socket_;
   int fd_;
   // I/O thread only.
-  TimePoint last_heard_;
+  std::uint64_t heard_ = 0;
+  std::uint64_t acknowledged_ = 0;
+  TcpProgress progress_;
   std::vector<std::byte> input_;
   std::size_t input_used_ = 0;
   bool ended_ = false;

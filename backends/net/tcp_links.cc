@@ -20,6 +20,9 @@ namespace ronde::net {
 namespace {
 
 constexpr std::chrono::seconds kGoodbyeLimit{1};
+/// Heartbeats become rarer where their number would tell.
+constexpr std::chrono::milliseconds kTimePerLink{2};
+constexpr Duration kForeverSilent = Duration::max();
 
 /// One thing that poll() delivers.
 struct Item {
@@ -32,7 +35,7 @@ struct Item {
 
 class TcpLinks::Impl {
  public:
-  Impl(std::vector<Link> links, Duration timeout, LinkHooks hooks);
+  Impl(std::vector<Link> links, LossLimits limits, LinkHooks hooks);
   ~Impl();
 
   void send(int to, LinkMessage kind, std::span<const std::byte> bytes);
@@ -49,9 +52,10 @@ class TcpLinks::Impl {
   void put(Item item) RONDE_EXCLUDES(mutex_);
   void arm_timer();
   void on_timer();
+  void look_at(std::size_t index, TcpLink& link);
 
   const pid_t process_ = ::getpid();
-  const Duration timeout_;
+  const Duration interval_;
   const LinkHooks hooks_;
   const LinkSink sink_;
   asio::io_context io_{1};
@@ -59,7 +63,8 @@ class TcpLinks::Impl {
   std::atomic<bool> arrived_{false};
   // I/O thread only.
   asio::steady_timer timer_{io_};
-  TimePoint last_tick_ = now();
+  SilenceWatch silent_;       // ranks that do not run
+  SilenceWatch unreachable_;  // hosts that do not acknowledge
   // Guarded.
   Mutex mutex_;
   CondVar all_ended_;
@@ -69,22 +74,23 @@ class TcpLinks::Impl {
   std::thread thread_;
 };
 
-TcpLinks::Impl::Impl(std::vector<Link> links, Duration timeout, LinkHooks hooks)
-    : timeout_(timeout),
+TcpLinks::Impl::Impl(std::vector<Link> links, LossLimits limits, LinkHooks hooks)
+    : interval_(std::max<Duration>(kBeatInterval, links.size() * kTimePerLink)),
       hooks_(std::move(hooks)),
       sink_{[this](int from, LinkMessage kind, std::span<const std::byte> bytes) {
               on_message(from, kind, bytes);
             },
             [this](int rank, Loss how) { on_end(rank, how); }},
+      silent_(links.size(), interval_, limits.freeze),
+      unreachable_(links.size(), interval_, limits.link),
       open_(links.size()) {
   for (Link& link : links) {
     const int rank = link.rank;
     auto made = std::make_unique<TcpLink>(io_, std::move(link), sink_);
-    if (timeout_ > Duration::zero()) made->set_timeout(timeout_);
     made->start();
     links_.emplace(rank, std::move(made));
   }
-  if (timeout_ > Duration::zero()) arm_timer();
+  arm_timer();
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -101,7 +107,7 @@ void TcpLinks::Impl::run() noexcept {
 }
 
 void TcpLinks::Impl::arm_timer() {
-  timer_.expires_after(timeout_ / 4);
+  timer_.expires_after(interval_);
   timer_.async_wait([this](const asio::error_code& error) {
     if (!error) on_timer();
   });
@@ -109,20 +115,25 @@ void TcpLinks::Impl::arm_timer() {
 
 void TcpLinks::Impl::on_timer() {
   const TimePoint time = now();
-  // Where we ourselves did not run (a stopped process, a suspended machine), the peers are not to
-  // blame for what we did not hear.
-  const bool we_were_frozen = time - last_tick_ > timeout_ / 2;
-  last_tick_ = time;
+  silent_.look(time);
+  unreachable_.look(time);
+  std::size_t index = 0;
   for (const auto& [rank, link] : links_) {
-    if (link->ended()) continue;
-    if (we_were_frozen) link->forgive_silence(time);
-    if (time - link->last_heard() > timeout_) {
-      link->end(Loss::kSilent);
-    } else {
-      link->send(LinkMessage::kHeartbeat, {});
-    }
+    if (!link->ended()) look_at(index, *link);
+    ++index;
   }
   arm_timer();
+}
+
+void TcpLinks::Impl::look_at(std::size_t index, TcpLink& link) {
+  if (unreachable_.sign(index, link.acknowledged(), kForeverSilent) == Silence::kGivenUp) {
+    return link.end(Loss::kUnreachable);
+  }
+  const Silence what = silent_.sign(index, link.heard(), 3 * interval_);
+  if (what == Silence::kGivenUp) return link.end(Loss::kFrozen);
+  if (what == Silence::kSuspected) hooks_.rank_silent(link.rank(), what, silent_.silence(index));
+  if (what == Silence::kBack) hooks_.rank_silent(link.rank(), what, silent_.silence_before(index));
+  link.send(LinkMessage::kHeartbeat, {});
 }
 
 void TcpLinks::Impl::put(Item item) {
@@ -142,9 +153,11 @@ void TcpLinks::Impl::on_message(int from, LinkMessage kind, std::span<const std:
   }
   WireReader reader(as_text(bytes));
   const int dead = static_cast<int>(reader.number());
-  if (kind != LinkMessage::kDied || !reader.finished()) return;
-  put({dead, Loss::kDied, {}});
-  hooks_.rank_lost(dead, Loss::kDied);
+  const bool died = kind == LinkMessage::kDied;
+  if ((!died && kind != LinkMessage::kFrozen) || !reader.finished()) return;
+  const Loss how = died ? Loss::kDied : Loss::kFrozen;
+  put({dead, how, {}});
+  hooks_.rank_lost(dead, how);
 }
 
 void TcpLinks::Impl::on_end(int rank, Loss how) {
@@ -196,8 +209,8 @@ void TcpLinks::Impl::close() noexcept {
   thread_.join();
 }
 
-TcpLinks::TcpLinks(std::vector<Link> links, Duration link_timeout, LinkHooks hooks)
-    : impl_(std::make_unique<Impl>(std::move(links), link_timeout, std::move(hooks))),
+TcpLinks::TcpLinks(std::vector<Link> links, LossLimits limits, LinkHooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(links), limits, std::move(hooks))),
       arrived_(&impl_->arrived()) {}
 
 TcpLinks::~TcpLinks() {
@@ -210,9 +223,10 @@ void TcpLinks::send(int to, std::span<const std::byte> frame) {
   impl_->send(to, LinkMessage::kFrame, frame);
 }
 
-void TcpLinks::tell_died(int rank) {
+void TcpLinks::tell_lost(int rank, Loss how) {
+  const LinkMessage kind = how == Loss::kDied ? LinkMessage::kDied : LinkMessage::kFrozen;
   const std::string message = WireWriter().number(static_cast<std::uint32_t>(rank)).take();
-  impl_->tell_all(LinkMessage::kDied, as_bytes(message));
+  impl_->tell_all(kind, as_bytes(message));
 }
 
 bool TcpLinks::poll_slowly(const LinkEvents& events) { return impl_->deliver(events); }

@@ -1,8 +1,10 @@
 // Frames between ranks of different hosts, over one authenticated TCP connection per pair. One
 // thread of the process reads, and writes what could not be written at once.
 //
-// A link is lost when its socket closes without a goodbye, or when nothing is heard for the link
-// timeout: each side sends a heartbeat every quarter of it, the only timer here.
+// Each side sends a heartbeat every beat interval (less often where there are many links), the only
+// timer here. A link is lost when its socket closes without a goodbye; when the peer's host has not
+// acknowledged what was sent for the link timeout: the network is cut; or when the host does so,
+// but the peer itself is silent for the freeze timeout: it is frozen.
 #pragma once
 
 #include <atomic>
@@ -13,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/net/silence_watch.h"
 #include "backends/net/tcp_meeting.h"
 #include "core/base/clock.h"
 
@@ -20,10 +23,17 @@ namespace ronde::net {
 
 /// How a remote rank was lost.
 enum class Loss : std::uint8_t {
-  kLeft,    ///< It said goodbye.
-  kDied,    ///< A rank of its host says so.
-  kClosed,  ///< Its connection closed without a goodbye.
-  kSilent,  ///< Nothing was heard for the link timeout.
+  kLeft,         ///< It said goodbye.
+  kDied,         ///< A rank of its host says so.
+  kClosed,       ///< Its connection closed without a goodbye.
+  kUnreachable,  ///< Its host acknowledged nothing for the link timeout.
+  kFrozen,       ///< It did not run for the freeze timeout.
+};
+
+/// How long silence is borne. Zero: for ever.
+struct LossLimits {
+  Duration link{0};
+  Duration freeze{0};
 };
 
 /// What TcpLinks::poll found.
@@ -37,13 +47,13 @@ struct LinkEvents {
 struct LinkHooks {
   std::function<void()> frame_arrived;
   std::function<void(int rank, Loss how)> rank_lost;
+  std::function<void(int rank, Silence what, Duration silence)> rank_silent;
 };
 
 /// Threads: one at a time, but for what is said otherwise.
 class TcpLinks {
  public:
-  /// `link_timeout` zero: silence is never a failure.
-  TcpLinks(std::vector<Link> links, Duration link_timeout, LinkHooks hooks);
+  TcpLinks(std::vector<Link> links, LossLimits limits, LinkHooks hooks);
   ~TcpLinks();
   TcpLinks(const TcpLinks&) = delete;
   TcpLinks& operator=(const TcpLinks&) = delete;
@@ -51,8 +61,9 @@ class TcpLinks {
   /// Queues a frame to a linked rank. Blocks: never.
   void send(int to, std::span<const std::byte> frame);
 
-  /// Tells all linked ranks that a rank of this host died. Blocks: never. Threads: any.
-  void tell_died(int rank);
+  /// Tells all linked ranks that a rank of this host died or is given up. Blocks: never.
+  /// Threads: any.
+  void tell_lost(int rank, Loss how);
 
   /// Delivers what has arrived; true where there was anything. Blocks: never.
   bool poll(const LinkEvents& events) {

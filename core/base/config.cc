@@ -98,6 +98,20 @@ Setting time(SettingInfo info, Chrono Config::*field) {
           [field](const Config& config) { return fmt::to_string((config.*field).count()); }};
 }
 
+/// Silence of a few seconds is no proof: a busy machine keeps a rank from running for so long.
+Setting freeze(SettingInfo info) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            const auto parsed = parse_integer(value, 0, std::numeric_limits<int>::max());
+            if (!parsed || (*parsed > 0 && *parsed < 4)) {
+              return bad_value(info.name, value, "0, or whole s from 4 to 2147483647");
+            }
+            config.freeze_timeout = std::chrono::seconds(*parsed);
+            return Status();
+          },
+          [](const Config& config) { return fmt::to_string(config.freeze_timeout.count()); }};
+}
+
 Setting flag(SettingInfo info, bool Config::*field) {
   return {info,
           [=](Config& config, const std::string& value) {
@@ -176,8 +190,11 @@ std::vector<Setting> make_settings() {
             "known operations per process set; 0 switches the cache off"},
            &Config::cache_capacity),
       time({"RONDE_SPIN_US", "", "us", "how long a wait spins before it sleeps"}, &Config::spin),
-      time({"RONDE_LINK_TIMEOUT_MS", "", "ms", "silence after which another host is given up"},
+      time({"RONDE_LINK_TIMEOUT_MS", "", "ms",
+            "how long another host may acknowledge nothing; 0 for ever"},
            &Config::link_timeout),
+      freeze({"RONDE_FREEZE_TIMEOUT_SECONDS", "", "s",
+              "silence after which a rank that does not run is given up; 0 never (debuggers)"}),
       time({"RONDE_STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", "s",
             "warn of an operation some ranks have not submitted; 0 never"},
            &Config::stall_warning),

@@ -41,6 +41,7 @@ struct Config {
 
   // Failures.
   std::chrono::milliseconds link_timeout{10'000};
+  std::chrono::seconds freeze_timeout{60};  ///< 0 means never.
   std::chrono::seconds stall_warning{60};
   std::chrono::seconds stall_error{0};  ///< 0 means never.
 

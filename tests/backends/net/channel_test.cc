@@ -4,6 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
+
+#include "core/base/log.h"
 #include "tests/backends/net/channel_peer.h"
 #include "tests/backends/net/processes.h"
 #include "tests/backends/net/test_job.h"
@@ -211,26 +214,70 @@ TEST_CASE("a process that exits without leaving has died") {
   }
 }
 
-TEST_CASE("a rank on another host that falls silent is given up after the link timeout") {
-  const TestJob job(2, Layout::kEachAlone);
-  Processes processes;
-  for (const int rank : {0, 1}) {
-    processes.start([&, rank] {
-      Config config = job.config(rank);
-      config.link_timeout = std::chrono::milliseconds(400);
-      auto link = job.join(config);
-      RONDE_CHILD_REQUIRE(link.ok());
-      if (rank == 1) ::raise(SIGSTOP);
-      Collector sink;
-      RONDE_CHILD_REQUIRE(poll_until(*link->channel, sink, [&] { return sink.lost.contains(1); }));
-      const std::string text = sink.lost.at(1).message();
-      RONDE_CHILD_REQUIRE(text.find("cannot be reached") != std::string::npos);
-      RONDE_CHILD_REQUIRE(text.find("node1") != std::string::npos);
-      ::kill(link->channel->topology().peers[1].pid, SIGKILL);
-      return 0;
-    });
+/// Rank 1 stops; rank 0 sees it given up, lets it run on, and leaves. Rank 1 must learn of it too.
+int freeze_for_good(const TestJob& job, int rank) {
+  Config config = job.config(rank);
+  config.link_timeout = std::chrono::milliseconds(300);  // its host answers: no matter
+  config.freeze_timeout = std::chrono::seconds(1);
+  auto link = job.join(config);
+  RONDE_CHILD_REQUIRE(link.ok());
+  if (rank == 1) ::raise(SIGSTOP);
+  Collector sink;
+  RONDE_CHILD_REQUIRE(poll_until(*link->channel, sink, [&] { return !sink.lost.empty(); }));
+  if (rank == 1) return 0;
+  const std::string text = sink.lost.at(1).message();
+  RONDE_CHILD_REQUIRE(text.find("was frozen for 1 s and is given up") != std::string::npos);
+  ::kill(link->channel->topology().peers[1].pid, SIGCONT);
+  return 0;
+}
+
+TEST_CASE("a frozen rank is given up after the freeze timeout, and knows it when it runs again") {
+  for (const Layout layout : {Layout::kOneHost, Layout::kEachAlone}) {
+    CAPTURE(name_of(layout));
+    const TestJob job(2, layout);
+    const auto codes = run_ranks(2, [&](int rank) { return freeze_for_good(job, rank); });
+    CHECK(codes[0] == 0);
+    CHECK(codes[1] == 0);
   }
-  CHECK(processes.wait_all() == std::vector<int>{0, -SIGKILL});
+}
+
+/// Rank 1 stops for longer than the link timeout; nothing is lost, and it is told of on rank 0.
+int freeze_for_a_while(const TestJob& job, int rank) {
+  static std::atomic<int> suspected{0};
+  static std::atomic<int> back{0};
+  set_log(LogLevel::kWarning, [](LogLevel, std::string_view text) {
+    if (text.find("rank 1") == std::string_view::npos) return;
+    if (text.find("is frozen") != std::string_view::npos) ++suspected;
+    if (text.find("runs again") != std::string_view::npos) ++back;
+  });
+  Config config = job.config(rank);
+  config.link_timeout = std::chrono::milliseconds(300);
+  auto link = job.join(config);
+  RONDE_CHILD_REQUIRE(link.ok());
+  Collector sink;
+  if (rank == 1) {
+    ::raise(SIGSTOP);
+    RONDE_CHILD_REQUIRE(link->channel->send(0, make_frame(1, 0, 9)).ok());
+  } else {
+    const TimePoint limit = now() + std::chrono::seconds(30);
+    while (suspected == 0 && now() < limit) link->channel->poll(sink);
+    RONDE_CHILD_REQUIRE(suspected == 1);
+    ::kill(link->channel->topology().peers[1].pid, SIGCONT);
+    RONDE_CHILD_REQUIRE(poll_until(*link->channel, sink, [&] { return sink.count == 1; }));
+    while (back == 0 && now() < limit) link->channel->poll(sink);
+    RONDE_CHILD_REQUIRE(back == 1 && sink.lost.empty());
+    RONDE_CHILD_REQUIRE(link->channel->send(1, make_frame(0, 0, 9)).ok());
+  }
+  RONDE_CHILD_REQUIRE(poll_until(*link->channel, sink, [&] { return sink.count == 1; }));
+  return 0;
+}
+
+TEST_CASE("a rank that is frozen for a while is named, waited for, and named when it is back") {
+  for (const Layout layout : {Layout::kOneHost, Layout::kEachAlone}) {
+    CAPTURE(name_of(layout));
+    const TestJob job(2, layout);
+    CHECK(run_ranks(2, [&](int rank) { return freeze_for_a_while(job, rank); }) == all_good(2));
+  }
 }
 
 TEST_CASE("a forked child that drops the channel does not look like a leaving rank") {

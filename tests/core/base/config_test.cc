@@ -32,6 +32,15 @@ TEST_CASE("config: a value that does not parse names variable, value and what is
   CHECK(message.find("64K") != std::string::npos);
 }
 
+TEST_CASE("config: a freeze timeout too short to prove anything is refused") {
+  const auto with = [](const char* value) {
+    return config_from(environment_of({{"RONDE_FREEZE_TIMEOUT_SECONDS", value}}));
+  };
+  CHECK(with("0")->freeze_timeout == std::chrono::seconds(0));
+  CHECK(with("4")->freeze_timeout == std::chrono::seconds(4));
+  CHECK(with("3").status().message().find("0, or whole s from 4") != std::string::npos);
+}
+
 TEST_CASE("config: a HOROVOD name is honoured where the RONDE one is unset") {
   CHECK(config_from(environment_of({{"HOROVOD_CACHE_CAPACITY", "7"}}))->cache_capacity == 7);
   CHECK(
