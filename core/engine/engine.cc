@@ -53,6 +53,7 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   lane.inline_bytes = options_.inline_bytes;
   lane.executor = std::move(executor);
   lane.abort = options_.abort;
+  lane.topology = &channel_.topology();
   lane.events = options_.events;
   lane.on_finished = [this] { notify_finished(); };
   lane.on_broken = [this](const Status& reason) { fail(reason); };

@@ -1,5 +1,7 @@
 #include "core/engine/lane.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -161,8 +163,18 @@ void Lane::end_negotiation_event(const Operation& operation) {
 void Lane::finish(const OperationPtr& operation, const Status& status) {
   // Counted out first: who sees it done may rely on the lane being idle.
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
-  operation->finish(status);
+  operation->finish(located(status));
   options_.on_finished();
+}
+
+/// The same failure with the host and pid of the rank it names: the protocol knows ranks alone.
+Status Lane::located(const Status& status) const {
+  const auto& who = status.failed_rank();
+  if (options_.topology == nullptr || !who || who->pid != 0) return status;
+  const PeerInfo& peer = options_.topology->peers[static_cast<std::size_t>(who->rank)];
+  const std::string text =
+      fmt::format("{} (pid {} on {})", status.message(), peer.pid, peer.host_name);
+  return Status(status.code(), text).about({who->rank, peer.host_name, peer.pid});
 }
 
 }  // namespace ronde

@@ -15,6 +15,7 @@
 #include "core/engine/lane_worker.h"
 #include "core/engine/operation.h"
 #include "core/ports/event_sink.h"
+#include "core/ports/topology.h"
 #include "core/protocol/fusion_plan.h"
 #include "core/protocol/negotiator.h"
 
@@ -31,8 +32,9 @@ struct LaneOptions {
   std::size_t inline_bytes = 0;
   std::unique_ptr<Executor> executor;
   std::shared_ptr<AbortToken> abort;
-  const EventGate* events = nullptr;  ///< Outlives it; may be null.
-  std::function<void()> on_finished;  ///< After each operation that ended; any thread.
+  const Topology* topology = nullptr;  ///< Outlives it; may be null.
+  const EventGate* events = nullptr;   ///< Outlives it; may be null.
+  std::function<void()> on_finished;   ///< After each operation that ended; any thread.
   /// The data plane failed so that the job cannot go on; any thread.
   std::function<void(const Status&)> on_broken;
 };
@@ -90,6 +92,7 @@ class Lane {
   [[nodiscard]] EventSink* sink() const noexcept {
     return options_.events == nullptr ? nullptr : options_.events->get();
   }
+  [[nodiscard]] Status located(const Status& status) const;
   void end_negotiation_event(const Operation& operation);
 
   // Const after construction.

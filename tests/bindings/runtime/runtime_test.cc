@@ -181,6 +181,19 @@ TEST_CASE("Runtime: a killed rank is named on all survivors") {
   run_job(3, body, kVictim);
 }
 
+TEST_CASE("Runtime: a rank that left is named with host and pid, not as pid 0 of nowhere") {
+  run_job(2, [](Runtime& runtime, int rank) {
+    if (rank == 1) return 0;
+    std::vector<float> values = {1.0F};
+    const Status status = sum(runtime, kGlobalSet, "after", values);
+    EXPECT(status.code() == Code::kRankFailure);
+    EXPECT(status.failed_rank()->pid == runtime.topology().peers[1].pid);
+    EXPECT(status.failed_rank()->host == runtime.topology().peers[1].host_name);
+    EXPECT(status.message().find("has left the job (pid ") != std::string::npos);
+    return 0;
+  });
+}
+
 TEST_CASE("Runtime: a missing rank is named when the start timeout passes") {
   const std::string job = unique_job_id();
   const auto codes = run_ranks(2, [&](int rank) {
