@@ -10,7 +10,7 @@ venv=$root/.venv
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libspdlog-dev libcli11-dev
   nlohmann-json3-dev libsimdjson-dev libhwloc-dev libasio-dev libssl-dev libflatbuffers-dev
   flatbuffers-compiler libhwy-dev libeigen3-dev)
-test_packages=(doctest-dev libgloo-dev libopenmpi-dev openmpi-bin iproute2
+test_packages=(doctest-dev libgloo-dev libopenmpi-dev openmpi-bin iproute2 nftables
   openssh-client openssh-server chromium)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }

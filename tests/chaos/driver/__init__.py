@@ -1,0 +1,1 @@
+"""The driver of the chaos suite: standard library only."""

@@ -1,0 +1,78 @@
+"""Ranks that disagree, ranks that never come, and machines without shared memory."""
+
+from __future__ import annotations
+
+from driver.case import Case
+from driver.job import Job
+from driver.sandbox import CLONE_NEWNS, call, libc
+
+
+def mismatch(case: Case) -> None:
+    """Planted disagreements: the same typed error on all ranks, and the job stays usable."""
+    job = case.make_job(planes=("shm", "tcp", "gloo", "hosts", "mpi"))
+    count = 25
+    case.facts["count"] = count
+    case.start("mismatch", f"seed={case.seed}", f"count={count}")
+    job.wait_for("done", list(range(job.size)), 60)
+    job.finish()
+    for index in range(count):
+        _judge_mismatch(job, index)
+
+
+def _judge_mismatch(job: Job, index: int) -> None:
+    told = [e for e in job.events("mismatch") if e["index"] == index]
+    if len(told) != job.size:
+        return job.complain(f"mismatch {index} ended on {len(told)} of {job.size} ranks")
+    codes, messages = {e["code"] for e in told}, {e.get("message") for e in told}
+    what = f"mismatch {index} ({told[0]['what']}, known {told[0]['known']})"
+    if codes != {"mismatch"} or len(messages) != 1:
+        return job.complain(f"{what}: {codes} {messages}")
+    text = str(messages.pop())
+    if "one.py:10" not in text or "two.py:20" not in text:
+        return job.complain(f"{what} does not name both lines: {text}")
+    return None
+
+
+def stall(case: Case) -> None:
+    """A tensor that one rank does not submit: named on all ranks, failed where a limit is set."""
+    job = case.make_job(sizes=(2, 3, 4), planes=("shm", "tcp", "gloo", "hosts"))
+    victim = case.random.randrange(job.size)
+    fatal = case.random.random() < 0.5
+    case.facts["fatal"] = fatal
+    job.environment["RONDE_STALL_WARNING_SECONDS"] = "1"
+    if fatal:
+        job.environment["RONDE_STALL_ERROR_SECONDS"] = "2"
+    late = 3000 if fatal else 1800
+    case.start("stall", f"victim={victim}", f"late_ms={late}", f"never={int(fatal)}")
+    others = [r for r in range(job.size) if r != victim]
+    job.wait_for("failed" if fatal else "passed", others, 30)
+    job.wait_for("done", list(range(job.size)), 30)
+    job.require_codes(job.finish(), {})
+    for rank in range(job.size):
+        if f"for rank {victim}" not in job.errors(rank):
+            job.complain(f"rank {rank} was not warned of rank {victim}: {job.errors(rank)!r}")
+    for rank in others if fatal else []:
+        failed = job.events("failed", rank)[:1]
+        if not failed or failed[0]["code"] != "stalled":
+            job.complain(f"rank {rank} was told {failed}")
+
+
+def small_shm(case: Case) -> None:
+    """/dev/shm is tiny, full or absent: the job runs all the same."""
+    job = case.make_job(planes=("auto", "shm", "tcp", "gloo"))
+    how = case.random.choice(["tiny", "full", "absent"])
+    case.facts["how"] = how
+
+    def before() -> None:
+        libc.unshare(CLONE_NEWNS)
+        call("umount", "/dev/shm") if how == "absent" else call(
+            "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/dev/shm"
+        )
+        if how == "full":
+            call("sh", "-c", "cat /dev/zero > /dev/shm/full")
+
+    arguments = ["steps", f"seed={case.seed}", "elements=100000", "steps=20"]
+    for rank in range(job.size):
+        job.start_rank(rank, arguments, before=before)
+    job.wait_for("done", list(range(job.size)))
+    job.require_codes(job.finish(), {})

@@ -1,0 +1,130 @@
+"""Two hosts in network namespaces of their own, and what may go wrong between them.
+
+Each pretended host is a namespace with one end of a pair of linked interfaces. Nothing of it lasts
+longer than the case.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+from driver.case import Case
+from driver.job import Job
+from driver.sandbox import CLONE_NEWIPC, CLONE_NEWNET, call, libc
+
+HOSTS = ("10.77.0.1", "10.77.0.2")
+LIMIT_SECONDS = 12.0
+
+
+class TwoHosts:
+    """The two namespaces, held by a sleeping process each; a context."""
+
+    def __init__(self) -> None:
+        self.holders: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> TwoHosts:
+        for _ in HOSTS:
+            self.holders.append(
+                subprocess.Popen(["sleep", "600"], preexec_fn=lambda: libc.unshare(CLONE_NEWNET))
+            )
+        time.sleep(0.05)
+        ends = [["netns", str(holder.pid)] for holder in self.holders]
+        first, second = (["name", "link0", *end] for end in ends)
+        call("ip", "link", "add", *first, "type", "veth", "peer", *second)
+        for host, address in enumerate(HOSTS):
+            self.run(host, "ip", "address", "add", f"{address}/24", "dev", "link0")
+            self.run(host, "ip", "link", "set", "lo", "up")
+            self.run(host, "ip", "link", "set", "link0", "up")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+
+    def run(self, host: int, *command: str) -> bool:
+        """Runs a command on a host; whether it succeeded."""
+        return call("nsenter", "-t", str(self.holders[host].pid), "-n", *command)
+
+    def start(self, case: Case, job: Job, arguments: list[str]) -> None:
+        """Starts the ranks, the first half on the first host."""
+        for rank in range(job.size):
+            host = self.host_of(job, rank)
+            prefix = ["nsenter", "-t", str(self.holders[host].pid), "-n", "--"]
+            job.start_rank(rank, arguments, prefix, before=lambda: libc.unshare(CLONE_NEWIPC))
+
+    @staticmethod
+    def host_of(job: Job, rank: int) -> int:
+        return int(rank >= (job.size + 1) // 2)
+
+
+def _prepare(case: Case, sizes: tuple[int, ...] = (2, 3, 4)) -> Job:
+    job = case.make_job(sizes=sizes, planes=("auto",))
+    case.give_secret(job)
+    job.environment.update(
+        RONDE_RENDEZVOUS=f"{HOSTS[0]}:29777",
+        RONDE_NETWORK_INTERFACE="link0",
+    )
+    return job
+
+
+def _cut(hosts: TwoHosts, how: str) -> bool:
+    """Breaks the network; whether this machine can do that."""
+    if how == "down":
+        return hosts.run(0, "ip", "link", "set", "link0", "down")
+    if how == "reset":
+        return hosts.run(0, "ss", "-K", "dst", HOSTS[1])
+    sender = 0 if how == "one-way" else 1
+    rules = "add table inet t; add chain inet t c { type filter hook output priority 0; };"
+    return hosts.run(sender, "nft", f"{rules} add rule inet t c oifname link0 drop")
+
+
+def cut(case: Case) -> None:
+    """The network between two hosts goes: all ranks name a host beyond it within 12 s."""
+    if not case.isolated:
+        case.facts["skipped"] = "no namespaces here"
+        return None
+    with TwoHosts() as hosts:
+        job = _prepare(case)
+        how = case.random.choice(["down", "one-way", "other-way", "reset"])
+        case.facts["how"] = how
+        elements = case.random.choice([1000, 1_000_000])
+        arguments = ["steps", f"seed={case.seed}", f"elements={elements}", "steps=-1"]
+        hosts.start(case, job, arguments)
+        everyone = list(range(job.size))
+        if job.wait_for("ready", everyone):
+            time.sleep(case.random.uniform(0, 0.3))
+            began = time.monotonic_ns() // 1000
+            if not _cut(hosts, how):
+                return _skip(case, job)
+            job.wait_for("failed", everyone, LIMIT_SECONDS + 3)
+            _judge_cut(case, job, began)
+        codes = job.finish()
+        job.require_codes(codes, {})
+    return None
+
+
+def _skip(case: Case, job: Job) -> None:
+    case.facts["skipped"] = f"this machine cannot do {case.facts['how']}"
+    for rank in range(job.size):
+        job.signal(rank, signal.SIGKILL)
+    job.finish()
+
+
+def _judge_cut(case: Case, job: Job, began: int) -> None:
+    last = 0.0
+    for failed in (job.events("failed", rank)[:1] for rank in range(job.size)):
+        if not failed:
+            continue
+        seconds = (failed[0]["at_us"] - began) / 1e6
+        last = max(last, seconds)
+        mine = TwoHosts.host_of(job, failed[0]["rank"])
+        if failed[0]["code"] != "rank failure":
+            job.complain(f"rank {failed[0]['rank']}: {failed[0]['message']}")
+        elif TwoHosts.host_of(job, failed[0]["about"]) == mine and case.facts["how"] != "reset":
+            job.complain(f"rank {failed[0]['rank']} blames its own host: {failed[0]['message']}")
+    case.facts["latency_ms"] = round(last * 1000)
+    if last > LIMIT_SECONDS:
+        job.complain(f"it took {last:.1f} s")

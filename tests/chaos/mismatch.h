@@ -1,0 +1,14 @@
+// Disagreements drawn from a seed: some ranks say one thing of an operation, the others another.
+#pragma once
+
+#include <cstdint>
+
+#include "ronde/ronde.h"
+
+namespace ronde::chaos {
+
+/// Makes all ranks submit operation number `index`, over which they disagree in one way, and says
+/// "mismatch" with what came of it: "what", "code", "message". Throws nothing of that.
+void disagree(Job& job, std::uint64_t seed, int index);
+
+}  // namespace ronde::chaos

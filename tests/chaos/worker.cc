@@ -1,0 +1,224 @@
+// One rank of a chaos job: `ronde_chaos_worker MODE NAME=NUMBER...`. What to do is in its
+// arguments, who it is in the environment, as for any program that uses Ronde.
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "tests/chaos/events.h"
+#include "tests/chaos/mismatch.h"
+#include "tests/chaos/schedule.h"
+
+namespace ronde::chaos {
+namespace {
+
+/// NAME=NUMBER arguments; 0 where one is not given.
+std::map<std::string, std::int64_t> arguments;
+
+std::int64_t argument(const std::string& name) { return arguments[name]; }
+
+/// For the signal handler and for faults.
+Job* current_job = nullptr;
+
+void on_signal(int) {
+  if (current_job != nullptr) current_job->interrupt();
+}
+
+/// Memory that the process holds, as a training process does: freeing it delays its death.
+void hold_memory(std::int64_t megabytes) {
+  if (megabytes == 0) return;
+  const std::size_t bytes = static_cast<std::size_t>(megabytes) << 20;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("cannot hold memory");
+}
+
+enum Fault : std::int64_t { kNone, kSegfault, kAbort, kThrow, kExit, kLeave };
+
+/// What this rank does to itself in the middle of its fault step.
+void fall(std::int64_t fault) {
+  say("falls");
+  switch (fault) {
+    case kSegfault:
+      ::raise(SIGSEGV);
+      return;
+    case kAbort:
+      std::abort();
+    case kThrow:
+      throw std::runtime_error("thrown by the test");
+    case kExit:
+      std::_Exit(7);
+    case kLeave:
+      current_job->shutdown();
+      return;
+    default:
+      return;
+  }
+}
+
+int own_rank = 0;
+
+void midway(int step) {
+  const bool falls = argument("fault") != kNone && argument("victim") == own_rank;
+  if (falls && argument("fault_step") == step) fall(argument("fault"));
+}
+
+/// Whether any rank wants to end; asked of all after each step, so that all end at the same one.
+bool agreed_to_end(Job& job, std::chrono::steady_clock::time_point end) {
+  std::vector<std::int32_t> over{std::chrono::steady_clock::now() >= end ? 1 : 0};
+  job.allreduce("over", tensor(over), {.op = ReduceOp::kMax});
+  return over[0] != 0;
+}
+
+void take_steps(Job& job) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(argument("run_ms"));
+  const auto elements = std::max<std::int64_t>(argument("elements"), 1);
+  const auto seed = static_cast<std::uint64_t>(argument("seed"));
+  for (int step = 0;; ++step) {
+    run_step(job, seed, step, elements, midway);
+    if (argument("run_ms") > 0 ? agreed_to_end(job, end) : step + 1 == argument("steps")) return;
+  }
+}
+
+/// The survivors of `lost` meet again as a smaller job, in the same processes.
+void recover(int lost, int rank, int size) {
+  const int smaller = rank - (rank > lost ? 1 : 0);
+  ::setenv("RONDE_RANK", std::to_string(smaller).c_str(), 1);
+  ::setenv("RONDE_SIZE", std::to_string(size - 1).c_str(), 1);
+  ::setenv("RONDE_JOB_ID", (std::string(std::getenv("RONDE_JOB_ID")) + "-again").c_str(), 1);
+  Job job = init();
+  for (int i = 0; i < 3; ++i) check_sum(job, "again");
+  say("recovered");
+  job.shutdown();
+}
+
+int steps_mode() {
+  std::optional<int> lost;
+  int rank = 0;
+  int size = 0;
+  {
+    Job job = init();
+    rank = own_rank = job.rank();
+    size = job.size();
+    set_event_rank(rank);
+    current_job = &job;
+    say("ready");
+    try {
+      take_steps(job);
+      say("done");
+    } catch (const RankFailure& failure) {
+      say_failed(failure);
+      lost = failure.rank();
+    }
+    job.shutdown();
+    say("left");
+  }
+  if (lost && argument("recover") != 0) recover(*lost, rank, size);
+  return 0;
+}
+
+int mismatch_mode() {
+  Job job = init();
+  set_event_rank(job.rank());
+  say("ready");
+  const auto seed = static_cast<std::uint64_t>(argument("seed"));
+  for (int i = 0; i < argument("count"); ++i) {
+    disagree(job, seed, i);
+    check_sum(job, "after");
+  }
+  say("done");
+  job.shutdown();
+  say("left");
+  return 0;
+}
+
+/// All ranks but the victim submit "late"; the victim does so after `late_ms`, or never.
+int stall_mode() {
+  Job job = init();
+  set_event_rank(job.rank());
+  say("ready");
+  std::vector<float> values{1.0F};
+  const bool late = job.rank() == argument("victim");
+  if (late) std::this_thread::sleep_for(std::chrono::milliseconds(argument("late_ms")));
+  try {
+    if (!late || argument("never") == 0) {
+      job.allreduce("late", tensor(values), {.op = ReduceOp::kSum});
+      if (values[0] != static_cast<float>(job.size())) throw WrongResult("late");
+      say("passed");
+    }
+  } catch (const Stalled& error) {
+    say_failed(error);
+  }
+  check_sum(job, "after");
+  say("done");
+  job.shutdown();
+  return 0;
+}
+
+/// Waits for what never comes, until a signal interrupts it.
+int interrupt_mode() {
+  Job job = init();
+  set_event_rank(job.rank());
+  current_job = &job;
+  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, on_signal);
+  std::vector<float> values{1.0F};
+  if (job.rank() == argument("victim")) {
+    const Pending pending = job.allreduce_async("alone", tensor(values), {.op = ReduceOp::kSum});
+    say("ready");
+    try {
+      pending.wait();
+    } catch (const Interrupted&) {
+      say("interrupted");
+    }
+    check_sum(job, "go");
+    pending.wait();
+  } else {
+    say("ready");
+    check_sum(job, "go");
+    job.allreduce("alone", tensor(values), {.op = ReduceOp::kSum});
+  }
+  if (values[0] != static_cast<float>(job.size())) throw WrongResult("alone");
+  say("done");
+  current_job = nullptr;
+  job.shutdown();
+  return 0;
+}
+
+int run(const std::string& mode) {
+  hold_memory(argument("hold_mb"));
+  if (mode == "steps") return steps_mode();
+  if (mode == "mismatch") return mismatch_mode();
+  if (mode == "stall") return stall_mode();
+  if (mode == "interrupt") return interrupt_mode();
+  std::cerr << "unknown mode " << mode << '\n';
+  return 2;
+}
+
+}  // namespace
+}  // namespace ronde::chaos
+
+int main(int argc, char** argv) {
+  using namespace ronde::chaos;
+  for (int i = 2; i < argc; ++i) {
+    const std::string text = argv[i];
+    const std::size_t equals = text.find('=');
+    arguments[text.substr(0, equals)] = std::stoll(text.substr(equals + 1));
+  }
+  if (const char* rank = std::getenv("RONDE_RANK")) set_event_rank(std::atoi(rank));
+  say("start");
+  try {
+    return run(argc > 1 ? argv[1] : "");
+  } catch (const ronde::Error& error) {
+    say_failed(error);
+    return 3;
+  } catch (const WrongResult& error) {
+    say("wrong", {{"what", error.what()}});
+    return 4;
+  }
+}
