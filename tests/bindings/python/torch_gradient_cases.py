@@ -118,6 +118,20 @@ def case_changing_a_gradient_under_way_is_an_error():
     optimizer.step()
 
 
+def case_gradients_may_be_parts_of_one_tensor():
+    first, second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(2))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([first, second], lr=1.0), [("first", first), ("second", second)]
+    )
+    for _ in range(3):
+        optimizer.zero_grad(set_to_none=False)
+        (torch.cat([first, second]) * (hvd.rank() + 1)).sum().backward()
+        optimizer.step()
+    mean = (hvd.size() + 1) / 2
+    assert torch.allclose(first, torch.full((3,), -3 * mean))
+    assert torch.allclose(second, torch.full((2,), -3 * mean))
+
+
 def case_gradients_that_are_not_contiguous_are_averaged():
     torch.manual_seed(0)
     model = nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)

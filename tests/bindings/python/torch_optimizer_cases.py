@@ -196,13 +196,14 @@ def case_the_wrapped_optimizer_is_still_one_of_its_class():
     assert isinstance(wrapped, torch.optim.Adam)
     assert wrapped._parameter_names[model[0].weight] == "0.weight"
     calls = []
-    wrapped.register_step_post_hook(lambda *_: calls.append(1))
+    if hasattr(wrapped, "register_step_post_hook"):  # torch >= 2.0
+        wrapped.register_step_post_hook(lambda *_: calls.append(1))
     loss_of(model, data, target).backward()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wrapped.step()
         scheduler.step()
-    assert calls == [1]
+    assert calls == ([1] if hasattr(wrapped, "register_step_post_hook") else [])
     assert wrapped.param_groups[0]["lr"] == pytest.approx(0.05)
     wrapped.load_state_dict(wrapped.state_dict())
 

@@ -43,6 +43,12 @@ def _check(tensor: torch.Tensor) -> None:
         raise InvalidArgumentError(f"{tensor.dtype} is not supported; allowed: {allowed}")
 
 
+def check_tensors(tensors: Iterable[torch.Tensor]) -> None:
+    """Raises InvalidArgumentError unless this build can move all of them."""
+    for tensor in tensors:
+        _check(tensor)
+
+
 def reduce_op(average: bool | None, op: int | None) -> int:
     """The operation that the two arguments ask for together."""
     if op is not None:

@@ -35,7 +35,7 @@ class Gradient:
 class Bucket:
     """Gradients submitted as one operation; most often a single one."""
 
-    __slots__ = ("contexts", "gradients", "handle", "missing", "name", "sent")
+    __slots__ = ("contexts", "gradients", "handle", "missing", "name")
 
     def __init__(self, gradients: list[Gradient]) -> None:
         """Named after its first gradient; all are missing yet."""
@@ -43,8 +43,7 @@ class Bucket:
         self.gradients = gradients
         self.missing = len(gradients)
         self.handle: Handle[Any] | None = None
-        self.sent: list[torch.Tensor] = []
-        self.contexts: list[Any] = []
+        self.contexts: list[Any] = []  # of compressed gradients
         for gradient in gradients:
             gradient.bucket = self
 
@@ -95,6 +94,13 @@ def make_buckets(
     rest = set(gradients).difference(listed)
     lists += [[gradient] for gradient in gradients if gradient in rest]
     return [Bucket(part) for part in lists if part]
+
+
+def shares_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is part of a larger storage: then others count in its version too."""
+    untyped = hasattr(tensor, "untyped_storage")  # torch >= 2.0
+    storage: Any = tensor.untyped_storage() if untyped else tensor.storage()  # type: ignore[no-untyped-call]
+    return bool(storage.nbytes() != tensor.numel() * tensor.element_size())
 
 
 def hook(gradient: Gradient, owner: Any, on_gradient: Callable[[Any, Gradient], None]) -> Any:

@@ -14,7 +14,7 @@ from ronde._collectives import AVERAGE as Average
 from ronde._collectives import MAX, MIN, set_id
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step
-from ronde.torch._adapter import collectives
+from ronde.torch._adapter import check_tensors, collectives
 from ronde.torch._gradients import (
     Bucket,
     Gradient,
@@ -22,6 +22,7 @@ from ronde.torch._gradients import (
     hook,
     make_buckets,
     parameter_names,
+    shares_memory,
 )
 from ronde.torch._sparse import nothing, sparse_allreduce_async
 from ronde.torch.compression import Compression
@@ -60,6 +61,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._gradients: dict[Parameter, Gradient] = {}
         self._buckets: list[Bucket] = []
         self._hooks: list[Any] = []
+        self._count = -1  # of parameters, when _idle was made: those not trained
+        self._idle: list[Parameter] = []
         self._under_way = False
         self._in_flight: dict[int, Bucket] = {}  # by the address of a gradient
         self._train([p for p in self._parameters() if p.requires_grad], groups)
@@ -69,6 +72,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _train(self, parameters: Sequence[Parameter], groups: Any = None) -> None:
         """Averages the gradients of these from now on."""
+        if self._communicates:
+            check_tensors(parameters)
         made = [
             Gradient(self._parameter_names[p], p, self.backward_passes_per_step) for p in parameters
         ]
@@ -79,11 +84,16 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _train_new_ones(self) -> None:
         """Takes in parameters added or unfrozen since; the same on all ranks."""
-        new = [p for p in self._parameters() if p.requires_grad and p not in self._gradients]
+        count = sum(len(group["params"]) for group in self.param_groups)
+        if count != self._count:
+            self._count = count
+            self._idle = [p for p in self._parameters() if p not in self._gradients]
+        new = [p for p in self._idle if p.requires_grad]
         for parameter in new:
             self._parameter_names.setdefault(parameter, f"added.{len(self._parameter_names)}")
         if new:
             self._train(new)
+            self._count = -1
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Averages over ranks only after this many backward passes; gradients add up meanwhile."""
@@ -116,12 +126,14 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 tensors[0], bucket.name, self._op, self.process_set, self._compression
             )
             return
+        where = (bucket.name, self._op, self._scale, self.process_set, self._call_site)
+        if self._compression is Compression.none:
+            bucket.handle = collectives.reduce_in_place(tensors, *where)
+            return
         pairs = [self._compression.compress(tensor) for tensor in tensors]
-        bucket.sent = sent = [tensor for tensor, _ in pairs]
+        sent = [tensor for tensor, _ in pairs]
         bucket.contexts = [context for _, context in pairs]
-        bucket.handle = collectives.allreduce(
-            False, sent, sent, bucket.name, self._op, self._scale, self.process_set, self._call_site
-        )
+        bucket.handle = collectives.allreduce(False, sent, sent, *where)
 
     def _prepared(self, gradient: Gradient) -> torch.Tensor:
         """The tensor to send: the gradient, zeros where this rank did not use the parameter."""
@@ -131,11 +143,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             return self._absent(gradient)
         if tensor.is_sparse:
             if not self._sparse_as_dense:
-                self._expect_sparse(gradient, tensor.sparse_dim())
-                return tensor
+                return self._sparse(gradient, tensor)
             parameter.grad = tensor = tensor.to_dense()
-        elif not tensor.is_contiguous():
-            parameter.grad = tensor = tensor.contiguous()
+        elif not tensor.is_contiguous() or tensor.is_conj():
+            parameter.grad = tensor = tensor.resolve_conj().contiguous()
         address = tensor.data_ptr()
         if address and address in self._in_flight:
             parameter.grad = tensor = self._own_copy(gradient, self._in_flight[address])
@@ -155,14 +166,17 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             parameter.grad = zeros
         return zeros
 
-    def _expect_sparse(self, gradient: Gradient, sparse_dims: int) -> None:
-        """From now on the gradient travels as a sparse one."""
+    def _sparse(self, gradient: Gradient, tensor: torch.Tensor) -> torch.Tensor:
+        """The sparse gradient; from now on the parameter's gradients travel as such."""
         if len(gradient.bucket.gradients) > 1:
             raise InvalidArgumentError(
                 f"the gradient of {gradient.name} is sparse, which groups do not support; "
                 "pass sparse_as_dense=True"
             )
-        gradient.sparse_dims = sparse_dims
+        if gradient.sparse_dims and tensor._nnz() == 0:  # zero_() makes all dimensions sparse
+            return nothing(tensor, gradient.sparse_dims)
+        gradient.sparse_dims = tensor.sparse_dim()
+        return tensor
 
     def _own_copy(self, gradient: Gradient, other: Bucket) -> torch.Tensor:
         """A copy of a gradient whose memory another one, under way already, lies in too."""
@@ -210,13 +224,15 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if bucket.gradients[0].sparse_dims:
             bucket.gradients[0].parameter.grad = outputs
             return
-        for gradient, output, context in zip(bucket.gradients, outputs, bucket.contexts):
+        for index, gradient in enumerate(bucket.gradients):
             current = gradient.parameter.grad
             if current is None:
                 continue
-            if current._version != gradient.version:
+            if current._version != gradient.version and not shares_memory(current):
                 raise InvalidArgumentError(_CHANGED.format(name=gradient.name))
-            averaged = self._compression.decompress(output, context)
+            averaged = outputs[index]
+            if bucket.contexts:
+                averaged = self._compression.decompress(averaged, bucket.contexts[index])
             if averaged is not current:
                 current.copy_(averaged)
 
