@@ -1,6 +1,7 @@
 // Binds Runtime: joining and leaving the job, who is who, process sets, the timeline.
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -57,6 +58,30 @@ void remove_process_set(Runtime& runtime, SetId set) {
   check_wait(status);
 }
 
+/// `stall_error_s`: see SetOptions; 0 means never.
+SetId open_set(Runtime& runtime, std::vector<int> ranks, std::string name, double stall_error_s,
+               double timeout_s) {
+  const WaitOptions options = interruptible(timeout_s);
+  const SetOptions set{std::move(name), std::chrono::duration_cast<Duration>(
+                                            std::chrono::duration<double>(stall_error_s))};
+  Result<SetId> id = [&] {
+    py::gil_scoped_release unlocked;
+    return runtime.open_set(std::move(ranks), set, options);
+  }();
+  check_wait(id.status());
+  return *id;
+}
+
+void close_set(Runtime& runtime, SetId set, double timeout_s) {
+  const WaitOptions options = interruptible(timeout_s);
+  Status status;
+  {
+    py::gil_scoped_release unlocked;
+    status = runtime.close_set(set, options);
+  }
+  check_wait(status);
+}
+
 /// Keeps the runtime for ever: after fork() its threads do not exist in the child, so that ending
 /// it there would hang.
 void abandon(const RuntimePtr& runtime) { static_cast<void>(new RuntimePtr(runtime)); }
@@ -85,6 +110,11 @@ void bind_runtime(py::module_& module) {
       .def("ranks_by_host", &ranks_by_host)
       .def("add_process_set", &add_process_set, py::arg("ranks"))
       .def("remove_process_set", &remove_process_set, py::arg("set"))
+      .def("open_set", &open_set, py::arg("ranks"), py::arg("name"), py::arg("stall_error"),
+           py::arg("timeout"),
+           "Makes a set that its ranks alone know of; collective over them. Times in seconds.")
+      .def("close_set", &close_set, py::arg("set"), py::arg("timeout"),
+           "Leaves a set of open_set(): what is not agreed fails on all its ranks.")
       .def("process_set_ranks",
            [](const Runtime& runtime, SetId set) { return unwrap(runtime.process_set_ranks(set)); })
       .def("process_sets", &Runtime::process_sets)

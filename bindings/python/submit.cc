@@ -127,7 +127,7 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                const py::list& inputs, const py::list& outputs, py::object keep,
                                bool wait, std::string name, int op, int root, double prescale,
                                double postscale, std::vector<std::int64_t> splits,
-                               std::int32_t priority, std::string site) {
+                               std::int32_t priority, std::string site, double timeout_s) {
   sweep_dropped();
   Submission submission = make_submission(kind, inputs, outputs,
                                           {std::move(name), op, root, prescale, postscale,
@@ -135,21 +135,21 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
   submission.caller_waits = wait;
   auto handle = std::make_unique<Handle>(
       runtime, unwrap(runtime->submit(set, std::move(submission))), std::move(keep));
-  if (wait) handle->wait(-1.0);
+  if (wait) handle->wait(timeout_s);
   return handle;
 }
 
 }  // namespace
 
 void bind_submit(py::module_& module) {
-  module.def("submit", &submit, py::arg("runtime"), py::arg("kind"), py::arg("set"),
-             py::arg("inputs"), py::arg("outputs"), py::arg("keep"), py::arg("wait") = false,
-             py::arg("name") = "", py::arg("op") = 0, py::arg("root") = -1,
-             py::arg("prescale") = 1.0, py::arg("postscale") = 1.0,
-             py::arg("splits") = std::vector<std::int64_t>(), py::arg("priority") = 0,
-             py::arg("site") = "",
-             "Submits one collective. Tensors are C-contiguous NumPy arrays or (address, shape, "
-             "dtype code); an output of None is allocated by the operation.");
+  module.def(
+      "submit", &submit, py::arg("runtime"), py::arg("kind"), py::arg("set"), py::arg("inputs"),
+      py::arg("outputs"), py::arg("keep"), py::arg("wait") = false, py::arg("name") = "",
+      py::arg("op") = 0, py::arg("root") = -1, py::arg("prescale") = 1.0,
+      py::arg("postscale") = 1.0, py::arg("splits") = std::vector<std::int64_t>(),
+      py::arg("priority") = 0, py::arg("site") = "", py::arg("timeout") = -1.0,
+      "Submits one collective. Tensors are C-contiguous NumPy arrays or (address, shape, "
+      "dtype code); an output of None is allocated by the operation. `timeout`: seconds to wait.");
   module.def(
       "join",
       [](const RuntimePtr& runtime, SetId set) {

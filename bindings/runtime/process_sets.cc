@@ -14,7 +14,7 @@ ProcessSets::ProcessSets(int size) : size_(size) {
   sets_[kGlobalSet] = std::move(all);
 }
 
-Status ProcessSets::check_new(const std::vector<int>& ranks) const {
+Status ProcessSets::check_ranks(const std::vector<int>& ranks) const {
   if (ranks.empty()) return {Code::kInvalidArgument, "a process set needs at least one rank"};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] < 0 || ranks[i] >= size_) {
@@ -25,6 +25,11 @@ Status ProcessSets::check_new(const std::vector<int>& ranks) const {
       return {Code::kInvalidArgument, fmt::format("rank {} is named twice", ranks[i])};
     }
   }
+  return {};
+}
+
+Status ProcessSets::check_new(const std::vector<int>& ranks) const {
+  RONDE_RETURN_IF_ERROR(check_ranks(ranks));
   MutexLock lock(mutex_);
   for (const auto& [id, existing] : sets_) {
     if (existing == ranks) {
@@ -51,15 +56,28 @@ SetId ProcessSets::next() const {
   return next_;
 }
 
+SetId ProcessSets::next_private() const {
+  MutexLock lock(mutex_);
+  return next_private_;
+}
+
+void ProcessSets::add_private(SetId id, std::vector<int> ranks) {
+  MutexLock lock(mutex_);
+  private_sets_[id] = std::move(ranks);
+  next_private_ = id + 1;
+}
+
 void ProcessSets::remove(SetId id) {
   MutexLock lock(mutex_);
   sets_.erase(id);
+  private_sets_.erase(id);
 }
 
 Result<std::vector<int>> ProcessSets::ranks(SetId id) const {
   MutexLock lock(mutex_);
-  const auto found = sets_.find(id);
-  if (found == sets_.end()) {
+  const auto& known = id < kFirstPrivateSet ? sets_ : private_sets_;
+  const auto found = known.find(id);
+  if (found == known.end()) {
     return Status(Code::kInvalidArgument, fmt::format("there is no process set with id {}", id));
   }
   return found->second;

@@ -144,6 +144,34 @@ Status Runtime::remove_process_set(SetId set, const WaitOptions& options) {
   return {};
 }
 
+Result<SetId> Runtime::open_set(std::vector<int> ranks, const SetOptions& set,
+                                const WaitOptions& options) {
+  if (impl_->stopped) return not_running();
+  std::sort(ranks.begin(), ranks.end());
+  RONDE_RETURN_IF_ERROR(impl_->sets.check_ranks(ranks));
+  if (!std::binary_search(ranks.begin(), ranks.end(), rank())) {
+    return Status(Code::kInvalidArgument, fmt::format("rank {} is not in the set", rank()));
+  }
+  const std::uint64_t key = impl_->raw_key(ranks);
+  EngineExchange exchange(*impl_->engine, Impl::agreement_key(key), ranks, options);
+  RONDE_ASSIGN_OR_RETURN(const SetId id, impl_->agree_on_id(exchange, ranks, set.name));
+  auto executor = impl_->open_executor(key, ranks, options);
+  RONDE_RETURN_IF_ERROR(Impl::first_error(exchange, ranks, executor.status()));
+  impl_->sets.add_private(id, ranks);
+  impl_->engine->add_lane(id, std::move(ranks), std::move(executor).value(), set.stall_error);
+  return id;
+}
+
+Status Runtime::close_set(SetId set, const WaitOptions& options) {
+  if (impl_->stopped) return not_running();
+  if (set < kFirstPrivateSet) {
+    return {Code::kInvalidArgument, fmt::format("set {} was not made by open_set()", set)};
+  }
+  RONDE_RETURN_IF_ERROR(impl_->sets.ranks(set).status());
+  impl_->sets.remove(set);
+  return impl_->engine->leave_lane(set, options.deadline);
+}
+
 Result<std::vector<int>> Runtime::process_set_ranks(SetId set) const {
   return impl_->sets.ranks(set);
 }

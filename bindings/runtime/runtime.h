@@ -33,6 +33,12 @@ class RawGroup {
   [[nodiscard]] virtual std::string last_path() const = 0;
 };
 
+/// How a set of open_set() behaves.
+struct SetOptions {
+  std::string name;         ///< Compared among the members.
+  Duration stall_error{0};  ///< When an operation that some have not submitted fails; zero: never.
+};
+
 /// One membership of this process in one job. Two may live in one process.
 /// Threads: any, but for shutdown, which must not race with other calls.
 class Runtime {
@@ -74,6 +80,15 @@ class Runtime {
   Result<SetId> add_process_set(std::vector<int> ranks, const WaitOptions& options = {});
   /// Removes a set; collective over all ranks of the job. Not the global set.
   Status remove_process_set(SetId set, const WaitOptions& options = {});
+  /// Makes a process set that its `ranks` alone know of. Collective over them; calls with the same
+  /// ranks match in order, and any number of such sets may have the same ranks. Blocks.
+  /// Errors: kInvalidArgument: as add_process_set, or without this rank; kMismatch where the names
+  /// differ; kTimeout naming the ranks that did not come.
+  Result<SetId> open_set(std::vector<int> ranks, const SetOptions& set,
+                         const WaitOptions& options = {});
+  /// Leaves such a set: agreed operations end, all others fail on all members, naming this rank.
+  /// Blocks until nothing of this rank is in flight. Errors: kTimeout; it has left all the same.
+  Status close_set(SetId set, const WaitOptions& options = {});
   /// Ranks of a set, ascending. Errors: kInvalidArgument where there is none.
   [[nodiscard]] Result<std::vector<int>> process_set_ranks(SetId set) const;
   [[nodiscard]] std::vector<SetId> process_sets() const;

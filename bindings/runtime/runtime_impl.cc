@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -122,14 +123,44 @@ Result<std::vector<std::string>> Runtime::Impl::share(const std::string& mine,
 }
 
 Status Runtime::Impl::share_outcome(const Status& mine, const WaitOptions& options) {
-  RONDE_ASSIGN_OR_RETURN(const auto outcomes, share(mine.message(), options));
+  RONDE_ASSIGN_OR_RETURN(const auto everyone, sets.ranks(kGlobalSet));
+  const auto round = static_cast<std::uint64_t>(shares.fetch_add(1));
+  EngineExchange exchange(*engine, kShareKeys | round, everyone, options);
+  return first_error(exchange, everyone, mine);
+}
+
+Status Runtime::Impl::first_error(Exchange& exchange, const std::vector<int>& ranks,
+                                  const Status& mine) {
+  RONDE_ASSIGN_OR_RETURN(const auto outcomes, exchange.allgather(mine.message()));
   if (!mine.ok()) return mine;
-  for (std::size_t r = 0; r < outcomes.size(); ++r) {
-    if (!outcomes[r].empty()) {
-      return {Code::kUnavailable, fmt::format("rank {}: {}", r, outcomes[r])};
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!outcomes[i].empty()) {
+      return {Code::kUnavailable, fmt::format("rank {}: {}", ranks[i], outcomes[i])};
     }
   }
   return {};
+}
+
+Result<SetId> Runtime::Impl::agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
+                                         const std::string& name) const {
+  RONDE_ASSIGN_OR_RETURN(const auto names, exchange.allgather(name));
+  RONDE_ASSIGN_OR_RETURN(const auto ids, exchange.allgather(fmt::to_string(sets.next_private())));
+  SetId id = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (names[i] != names[0]) {
+      return Status(Code::kMismatch,
+                    fmt::format("rank {} opens the set \"{}\", rank {} the set \"{}\"", ranks[0],
+                                names[0], ranks[i], names[i]));
+    }
+    SetId theirs = 0;
+    std::from_chars(ids[i].data(), ids[i].data() + ids[i].size(), theirs);
+    id = std::max(id, theirs);
+  }
+  return id;
+}
+
+std::uint64_t Runtime::Impl::agreement_key(std::uint64_t raw_key) noexcept {
+  return raw_key | kShareKeys;
 }
 
 Status Runtime::Impl::check(const Submission& submission, SetId set) const {

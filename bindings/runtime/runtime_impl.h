@@ -37,6 +37,14 @@ class Runtime::Impl {
   Result<std::vector<std::string>> share(const std::string& mine, const WaitOptions& options);
   /// Gives all ranks of the job the first error of any.
   Status share_outcome(const Status& mine, const WaitOptions& options);
+  /// Gives all `ranks`, which `exchange` is among, the first error of any.
+  static Status first_error(Exchange& exchange, const std::vector<int>& ranks, const Status& mine);
+  /// Agrees with `ranks` on an id for a set of theirs that none of them has used.
+  /// Errors: kMismatch where their names for it differ.
+  Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
+                            const std::string& name) const;
+  /// The key of the exchanges that prepare what raw_key() names.
+  static std::uint64_t agreement_key(std::uint64_t raw_key) noexcept;
   Status check(const Submission& submission, SetId set) const;
   /// The key of the next raw group of `ranks`: counted per list of ranks, so alike on its members.
   std::uint64_t raw_key(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);

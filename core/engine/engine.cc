@@ -37,7 +37,8 @@ Engine::~Engine() {
   driven_lanes_.clear();
 }
 
-void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor) {
+void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
+                      std::optional<Duration> stall_error) {
   LaneOptions lane;
   lane.id = id;
   lane.negotiation.rank = channel_.topology().rank;
@@ -48,7 +49,7 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   lane.negotiation.members = std::move(members);
   lane.negotiation.cache_capacity = options_.cache_capacity;
   lane.negotiation.stall_warning = options_.stall_warning;
-  lane.negotiation.stall_error = options_.stall_error;
+  lane.negotiation.stall_error = stall_error.value_or(options_.stall_error);
   lane.fusion_threshold_bytes = options_.fusion_threshold_bytes;
   lane.inline_bytes = options_.inline_bytes;
   lane.executor = std::move(executor);
@@ -171,26 +172,41 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
 
 void Engine::leave(TimePoint deadline) {
   if (!job_status().ok()) return;
-  auto lanes = std::make_shared<std::vector<LanePtr>>();
+  std::vector<LanePtr> lanes;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, lane] : lanes_) lanes.push_back(lane);
+  }
+  const Status status = leave_lanes(std::move(lanes), deadline);
+  if (!status.ok())
+    log(LogLevel::kWarning, "leaving with operations in flight: {}", status.message());
+}
+
+Status Engine::leave_lane(SetId id, TimePoint deadline) {
+  const LanePtr lane = find_lane(id);
+  if (!lane) return {};
+  RONDE_RETURN_IF_ERROR(leave_lanes({lane}, deadline));
+  if (job_status().ok()) remove_lane(id);
+  return {};
+}
+
+Status Engine::leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline) {
   auto left = std::make_shared<std::atomic<bool>>(false);
   call_in_driver([this, lanes, left] {
-    *lanes = driven_lanes_;
-    for (const LanePtr& lane : *lanes) lane->leave(now());
+    for (const LanePtr& lane : lanes) lane->leave(now());
     left->store(true);
     notify_finished();
   });
   WaitOptions options;
   options.deadline = deadline;
-  const Status status = wait_until(
+  return wait_until(
       [&] {
         if (options_.abort->aborted()) return true;
-        return left->load() && std::all_of(lanes->begin(), lanes->end(), [](const LanePtr& lane) {
+        return left->load() && std::all_of(lanes.begin(), lanes.end(), [](const LanePtr& lane) {
                  return lane->closed() && lane->outstanding() == 0;
                });
       },
       options);
-  if (!status.ok())
-    log(LogLevel::kWarning, "leaving with operations in flight: {}", status.message());
 }
 
 void Engine::fail(const Status& reason) {

@@ -65,7 +65,9 @@ class Engine final : private ChannelSink {
   Engine& operator=(const Engine&) = delete;
 
   /// Adds a process set of which this rank is a member. Ranks may do so at different times.
-  void add_lane(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor);
+  /// `stall_error`: this set's own limit, in place of the options'.
+  void add_lane(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
+                std::optional<Duration> stall_error = std::nullopt);
   /// Removes a set once nothing of it is outstanding anywhere (the caller has agreed on that).
   void remove_lane(SetId id);
 
@@ -86,6 +88,9 @@ class Engine final : private ChannelSink {
                                             std::span<const int> ranks, std::string_view mine,
                                             const WaitOptions& options);
 
+  /// Leaves one set as leave() does all, and then forgets it. Errors: kTimeout where something is
+  /// still in flight at the deadline; the set has been left all the same.
+  Status leave_lane(SetId id, TimePoint deadline);
   /// Leaves all sets: what this rank has agreed to is finished, what is not agreed fails on all
   /// ranks naming this one. Blocks until then, at most until `deadline`.
   void leave(TimePoint deadline);
@@ -150,6 +155,7 @@ class Engine final : private ChannelSink {
   Status route(int from, std::span<const std::byte> frame);
   Status route_negotiation(int from, SetId id, std::span<const std::byte> payload);
 
+  Status leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline);
   LanePtr find_lane(SetId id) const RONDE_EXCLUDES(mutex_);
   OperationPtr make_message_operation();
   Status failure_of(std::span<const int> ranks) RONDE_EXCLUDES(left_mutex_);

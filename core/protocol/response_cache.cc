@@ -34,7 +34,8 @@ int ResponseCache::find(const std::string& name) const {
 int ResponseCache::find_unnamed(const Request& request) const {
   const auto [begin, end] = by_signature_.equal_range(signature_hash(request));
   for (auto it = begin; it != end; ++it) {
-    if (same_signature(*at(it->second), request)) return it->second;
+    const Request& cached = *at(it->second);
+    if (cached.call_site == request.call_site && same_signature(cached, request)) return it->second;
   }
   return -1;
 }

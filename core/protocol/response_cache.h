@@ -21,7 +21,8 @@ class ResponseCache {
 
   /// The slot of a named operation, or -1.
   [[nodiscard]] int find(const std::string& name) const;
-  /// A slot that holds an unnamed operation of this signature, or -1.
+  /// A slot that holds an unnamed operation of this signature and call site, or -1. The call site
+  /// counts, as an error that names this operation must name the right one.
   [[nodiscard]] int find_unnamed(const Request& request) const;
 
   /// What the slot holds now; null where it holds nothing, however large `slot` is.

@@ -25,4 +25,18 @@ TEST_CASE("ProcessSets: ranks that cannot be a set are named") {
   CHECK(sets.check_new({0, 1, 2}).message().find("process set 0") != std::string::npos);
 }
 
+TEST_CASE("ProcessSets: sets known to their members only are apart from all others") {
+  ProcessSets sets(3);
+  const SetId id = sets.next_private();
+  CHECK(id >= kFirstPrivateSet);
+  sets.add_private(id + 4, {0, 1});  // another member had used more
+  CHECK(sets.next_private() == id + 5);
+  CHECK(*sets.ranks(id + 4) == std::vector<int>{0, 1});
+  CHECK(sets.ids() == std::vector<SetId>{kGlobalSet});
+  CHECK(sets.check_new({0, 1}).ok());
+  CHECK(sets.add({0, 1}) == 1);
+  sets.remove(id + 4);
+  CHECK_FALSE(sets.ranks(id + 4).ok());
+}
+
 }  // namespace ronde

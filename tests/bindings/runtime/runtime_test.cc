@@ -113,6 +113,40 @@ TEST_CASE("Runtime: process sets are made, used, overlap and are removed") {
   });
 }
 
+TEST_CASE("Runtime: sets that only their members know of are opened, used, left and closed") {
+  run_job(3, [](Runtime& runtime, int rank) {
+    std::vector<float> values(100, 1.0F);
+    if (rank != 1) {  // rank 1 has no part in it
+      for (int round = 0; round < 3; ++round) {
+        const auto first = runtime.open_set({2, 0}, {.name = "first"});
+        const auto second = runtime.open_set({0, 2}, {.name = "second"});  // the same ranks
+        EXPECT(first.ok() && second.ok() && *first != *second);
+        EXPECT(sum(runtime, *first, "", values).ok());
+        EXPECT(sum(runtime, *second, "", values).ok());
+        EXPECT(runtime.close_set(*second).ok());
+        EXPECT(runtime.close_set(*first).ok());
+        EXPECT(sum(runtime, *first, "", values).code() == Code::kNotInitialized);
+      }
+      EXPECT(values[99] == 64.0F);
+    }
+    EXPECT(runtime.open_set({0, 1, 2}, {.name = rank == 2 ? "b" : "a"}).status().code() ==
+           Code::kMismatch);
+    EXPECT(!runtime.open_set({(rank + 1) % 3}, {}).ok());  // without this rank
+    EXPECT(!runtime.close_set(kGlobalSet).ok());
+    const auto last =
+        runtime.open_set({0, 1, 2}, {.name = "last", .stall_error = std::chrono::seconds(1)});
+    EXPECT(last.ok());
+    EXPECT(sum(runtime, *last, "", values).ok());
+    if (rank == 0) {
+      EXPECT(runtime.close_set(*last).ok());
+      return 0;
+    }
+    const Code code = sum(runtime, *last, "", values).code();  // rank 0 left, or does not come
+    EXPECT(code == Code::kRankFailure || code == Code::kStalled);
+    return 0;
+  });
+}
+
 TEST_CASE("Runtime: ranks that ask for different process sets all get the same error") {
   run_job(2, [](Runtime& runtime, int rank) {
     const auto set = runtime.add_process_set({rank});

@@ -21,6 +21,9 @@ TEST_CASE("ResponseCache: finds named requests by name and unnamed ones by signa
   CHECK(cache.find("b") == -1);
   CHECK(cache.find_unnamed(allreduce("", {5})) == 1);
   CHECK(cache.find_unnamed(allreduce("", {6})) == -1);
+  Request elsewhere = allreduce("", {5});
+  elsewhere.call_site = "train.py:7";
+  CHECK(cache.find_unnamed(elsewhere) == -1);
   CHECK(cache.at(0)->name == "a");
   CHECK(cache.at(2) == nullptr);
   CHECK(cache.at(-1) == nullptr);
