@@ -27,8 +27,8 @@ _CODES = {
 _PAIRS = {torch.complex64: 7, torch.complex128: 8}
 
 
-def _check(tensor: torch.Tensor) -> None:
-    """Raises InvalidArgumentError unless this build can move the tensor."""
+def _check_place(tensor: torch.Tensor) -> None:
+    """Raises InvalidArgumentError unless the tensor is dense and in host memory."""
     if not isinstance(tensor, torch.Tensor):
         raise InvalidArgumentError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
@@ -38,6 +38,11 @@ def _check(tensor: torch.Tensor) -> None:
             f"the tensor is on {tensor.device}, which no data plane of this build serves; "
             "move it to the CPU"
         )
+
+
+def _check(tensor: torch.Tensor) -> None:
+    """Raises InvalidArgumentError unless this build can move the tensor."""
+    _check_place(tensor)
     if tensor.dtype not in _CODES and tensor.dtype not in _PAIRS:
         allowed = ", ".join(str(dtype)[6:] for dtype in [*_CODES, *_PAIRS])
         raise InvalidArgumentError(f"{tensor.dtype} is not supported; allowed: {allowed}")

@@ -1,0 +1,31 @@
+"""Ronde as a backend of torch.distributed, for tensors in host memory.
+
+    import ronde.torch.distributed
+    torch.distributed.init_process_group("ronde")
+
+DDP, FSDP, DTensor and everything else that stands on torch.distributed then run over Ronde. The job
+may be started by torchrun, by `ronde run` or by torch.multiprocessing.spawn. Errors are Ronde's
+typed ones: MismatchError names both calls where ranks disagree, RankFailure the rank that died,
+StalledError the ranks that did not call an operation within the group's timeout.
+"""
+
+from __future__ import annotations
+
+import torch as _torch
+
+if not _torch.distributed.is_available() or not hasattr(
+    _torch.distributed.ProcessGroup, "all_gather_single"
+):
+    raise ImportError(
+        "ronde.torch.distributed needs PyTorch 2.13 or newer with torch.distributed; "
+        f"this is {_torch.__version__}. The functions of ronde.torch work here."
+    )
+
+from ronde.torch.distributed._barrier import monitored_barrier
+from ronde.torch.distributed._group import RondeProcessGroup, create_group
+
+_torch.distributed.Backend.register_backend(
+    "ronde", create_group, extended_api=True, devices=["cpu"]
+)
+
+__all__ = ["RondeProcessGroup", "monitored_barrier"]

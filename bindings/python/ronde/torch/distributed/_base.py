@@ -1,0 +1,245 @@
+"""A process group's life, and how its calls become operations of one process set.
+
+Every group has a process set of its own, whose operations are unnamed: the k-th call of each rank
+meets the k-th of the others, whatever it is. So ranks that are out of step meet under one number,
+and the negotiation finds out and names both calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Store
+
+from ronde import _collectives as kinds
+from ronde import _core, _job
+from ronde._errors import AbortedError, Error, NotInitializedError, TimeoutError
+from ronde.torch.distributed import _meeting
+from ronde.torch.distributed._work import FutureKeeper, Joined, Tensors, Work
+
+# A local wait outlasts the group's own limit by so much, as that one knows who is missing.
+_MARGIN_S = 5.0
+_CLOSE_LIMIT_S = 5.0
+
+Finish = Callable[[Any], None]
+
+
+# Torch's stubs know calls by their C++ overloads, of which Python code sees one form each.
+_ProcessGroup: Any = dist.ProcessGroup
+
+
+class GroupBase(_ProcessGroup):  # type: ignore[misc]
+    """A process set of the job as torch's process group: everything but the collectives.
+
+    Threads: any, one call at a time.
+    """
+
+    supports_splitting = False
+    supports_coalescing = False
+    supports_time_estimate = False
+
+    def __init__(self, options: Any, ranks: Sequence[int]) -> None:
+        """Opens the process set of `ranks`; collective over them. Blocks."""
+        super().__init__(options.group_rank, options.group_size)
+        self._store: Store = options.store
+        self._ranks = list(ranks)
+        self._size = len(self._ranks)
+        self._rank = int(options.group_rank)
+        self._name = str(options.group_id)
+        self._description = "undefined"
+        self._limit_s = options.timeout.total_seconds()
+        self._keeper = FutureKeeper()
+        self._coalesced: list[Work] | None = None
+        self._calls = 0
+        self._aborted = False
+        self._set: int | None = _job.runtime().open_set(
+            self._ranks, self._name, self._limit_s, self._limit_s
+        )
+
+    # What torch asks about a group.
+
+    def get_group_store(self) -> Store:
+        """Torch's store, with a prefix of this group's own."""
+        return self._store
+
+    def getBackendName(self) -> str:
+        """The name it is registered under."""
+        return "ronde"
+
+    def name(self) -> str:
+        """The name it is registered under."""
+        return "ronde"
+
+    def size(self) -> int:
+        """Number of ranks."""
+        return self._size
+
+    def rank(self) -> int:
+        """This process's position in the group."""
+        return self._rank
+
+    def getGroupName(self) -> str:
+        """Torch's unique name of the group."""
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        """Sets torch's unique name of the group."""
+        self._name = name
+
+    _set_group_name = setGroupName
+
+    def getGroupDesc(self) -> str:
+        """What the user calls the group."""
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        """Sets what the user calls the group."""
+        self._description = description
+
+    _set_group_desc = setGroupDesc
+
+    @property
+    def group_name(self) -> str:
+        """Torch's unique name of the group."""
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        """What the user calls the group."""
+        return self._description
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def _get_backend(self, device: torch.device) -> GroupBase:
+        if device.type != "cpu":
+            raise RuntimeError(f"the backend ronde has no data plane for {device}")
+        return self
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        """Ronde allocates no tensors for FSDP."""
+        return False
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """How long a wait lasts at most from now on."""
+        self._limit_s = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    def _set_sequence_number_for_group(self) -> None:
+        """All groups start at 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._calls
+
+    # How a group ends.
+
+    def shutdown(self) -> None:
+        """Leaves the group: what others still call in it fails there. The last one ends the job."""
+        if self._set is None:
+            return
+        closing, self._set = self._set, None
+        self._keeper.close()
+        try:
+            if _job.is_initialized():
+                _job.runtime().close_set(closing, 0.0 if self._aborted else _CLOSE_LIMIT_S)
+        except TimeoutError:
+            pass  # left all the same
+        finally:
+            _meeting.leave()
+
+    def abort(self) -> None:
+        """As shutdown(), but waits for nothing: pending operations fail, on all ranks."""
+        self._aborted = True
+        self.shutdown()
+
+    # How calls become operations.
+
+    def _explain(self, call: str) -> Callable[[Error], Error]:
+        """Rewrites an error of `call` for people who know nothing of process sets."""
+        number = self._calls
+
+        def explain(error: Error) -> Error:
+            if self._aborted:
+                return AbortedError(f"{call}: the process group {self._name} was aborted")
+            if type(error) is TimeoutError:
+                return TimeoutError(
+                    f"{call}, call {number} of process group {self._name}, has not ended in time"
+                )
+            where = f"process group {self._name}, call"
+            text = str(error).replace("(unnamed, number", f"({where}")
+            error.args = (text.replace("unnamed operation number", where),)
+            return error
+
+        return explain
+
+    def _limit(self, timeout: timedelta) -> float:
+        seconds = timeout.total_seconds()
+        return seconds if seconds > 0 else self._limit_s + _MARGIN_S
+
+    def _open_set(self) -> int:
+        if self._set is None:
+            raise NotInitializedError(f"the process group {self._name} was destroyed or aborted")
+        return self._set
+
+    def _start(
+        self,
+        kind: int,
+        inputs: list[Any],
+        outputs: list[Any],
+        keep: Any,
+        results: Tensors,
+        options: Any,
+        finish: Finish | None = None,
+        op: int = kinds.SUM,
+        prescale: float = 1.0,
+        root: int = -1,
+        splits: Sequence[int] = (),
+    ) -> Work:
+        """Submits one operation; ends it too where the caller is going to wait anyway."""
+        process_set = self._open_set()
+        self._calls += 1
+        explain = self._explain(_NAMES[kind])
+        limit_s = self._limit(options.timeout)
+        wait = not options.asyncOp
+        try:
+            operation = _core.submit(
+                _job.runtime(), kind, process_set, inputs, outputs, keep, wait, "", op,
+                -1 if root < 0 else self._ranks[root], prescale, 1.0, splits, 0, "", limit_s,
+            )  # fmt: skip
+        except Error as error:
+            raise explain(error) from None
+        work = Work(operation, results, finish, limit_s, explain, self._keeper)
+        if wait:
+            work.wait()
+        return self._started(work)
+
+    def _started(self, work: Work) -> Work:
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, device: torch.device) -> Work:
+        works, self._coalesced = self._coalesced or [], None
+        return Joined(works, self._keeper)
+
+
+_NAMES = (
+    "allreduce",
+    "allgather",
+    "broadcast",
+    "reduce_scatter",
+    "alltoall",
+    "reduce",
+    "gather",
+    "scatter",
+    "barrier",
+)

@@ -1,0 +1,201 @@
+"""Operations in flight, as torch.distributed wants to see them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from ronde._errors import Error, InterruptedError, TimeoutError
+
+Tensors = list[torch.Tensor]
+
+
+class Work(dist.Work):
+    """One operation in flight: its tensors are kept alive and untouched until it has ended.
+
+    Threads: any; several may wait.
+    """
+
+    def __init__(
+        self,
+        operation: Any,
+        results: Tensors,
+        finish: Callable[[Any], None] | None,
+        limit_s: float,
+        explain: Callable[[Error], Error],
+        keeper: FutureKeeper,
+    ) -> None:
+        """Wraps the core's `operation`; `finish` runs once when it has ended well.
+
+        limit_s: how long wait() waits by default. explain: rewrites an error for people.
+        """
+        super().__init__()
+        self._operation = operation
+        self._results = results
+        self._finish = finish
+        self._limit_s = limit_s
+        self._explain = explain
+        self._keeper = keeper
+        self._lock = threading.Lock()
+        self._ended = False
+        self._error: Exception | None = None
+        self._future: Future[Tensors] | None = None
+        self._trigger: Future[None] | None = None
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Blocks until the operation has ended; raises its error, or TimeoutError."""
+        if not self._ended:
+            self._wait_for_operation(timeout.total_seconds() or self._limit_s)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def _wait_for_operation(self, limit_s: float) -> None:
+        try:
+            self._operation.wait(limit_s)
+        except (TimeoutError, InterruptedError) as error:
+            raise self._explain(error) from None  # the operation goes on
+        except Error as error:
+            self._end(self._explain(error))
+        else:
+            self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            if error is None and self._finish is not None:
+                try:
+                    self._finish(self._operation)
+                except Error as mismatch:
+                    error = mismatch
+            self._error = error
+            self._ended = True
+
+    def is_completed(self) -> bool:
+        """Whether it has ended, well or not; never blocks."""
+        return self._ended or bool(self._operation.done())
+
+    def is_success(self) -> bool:
+        """Whether it has ended well; never blocks."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Exception | None:
+        """Its error once it has ended; None otherwise."""
+        if self.is_completed() and not self._ended:
+            self._wait_for_operation(self._limit_s)
+        return self._error
+
+    def result(self) -> Tensors:
+        """The tensors it has filled; blocks."""
+        self.wait()
+        return self._results
+
+    def source_rank(self) -> int:
+        """Raises TypeError: only a received message has a source."""
+        raise TypeError("only a received message has a source rank")
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Future[Tensors]:
+        """A future of the result. Its callbacks may run in another thread."""
+        if self._future is None:
+            self._trigger = Future()
+            # An error raised in here becomes the future's own, also for C++ (DDP).
+            self._future = self._trigger.then(self._deliver)
+            self._keeper.add(self)
+        return self._future
+
+    def _deliver(self, _: Future[None]) -> Tensors:
+        if self._error is not None:
+            raise self._error
+        return self._results
+
+    def settle(self) -> None:
+        """Waits, and completes the future; never raises the operation's error."""
+        try:
+            self.wait()
+        except Error as error:
+            self._end(error)
+        with self._lock:
+            trigger, self._trigger = self._trigger, None
+        if trigger is not None:
+            trigger.set_result(None)
+
+
+class Joined(Work):
+    """Several operations as one."""
+
+    def __init__(self, works: list[Work], keeper: FutureKeeper) -> None:
+        """Ends when all of `works` have."""
+        results = [tensor for work in works for tensor in work._results]
+        super().__init__(None, results, None, 0.0, lambda error: error, keeper)
+        self._works = works
+
+    def _wait_for_operation(self, limit_s: float) -> None:
+        for work in self._works:
+            work.wait(timedelta(seconds=limit_s))
+        self._end(None)
+
+    def is_completed(self) -> bool:
+        """Whether all have ended."""
+        return all(work.is_completed() for work in self._works)
+
+
+class FutureKeeper:
+    """Completes the futures of one group's operations, in a thread that starts with the first.
+
+    During backward it also waits at the end of backward, so that an operation's error is raised
+    there as what it is: out of a future, C++ knows a RuntimeError only.
+    """
+
+    def __init__(self) -> None:
+        """Starts no thread."""
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._graph_task = -1
+        self._in_backward: list[Work] = []
+
+    def add(self, work: Work) -> None:
+        """Completes `work`'s future once it has ended. Futures are completed in order."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ronde-futures", daemon=True)
+            self._thread.start()
+        self._queue.put(work)
+        self._watch_backward(work)
+
+    def close(self) -> None:
+        """Ends the thread after what it has been given; does not wait for it."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work.settle()
+
+    def _watch_backward(self, work: Work) -> None:
+        task = torch._C._current_graph_task_id()
+        if task == -1:
+            return
+        if task != self._graph_task:
+            self._graph_task = task
+            self._in_backward = []
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+        self._in_backward.append(work)
+
+    def _end_backward(self) -> None:
+        works, self._in_backward = self._in_backward, []
+        self._graph_task = -1
+        for work in works:
+            work.settle()
+            work.wait()
