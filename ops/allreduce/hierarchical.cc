@@ -142,11 +142,12 @@ class HierarchicalPlane final : public BackendGroup {
   // Of the work at hand.
   std::size_t total_ = 0;  // elements
   std::size_t slices_ = 1;
-  std::size_t lanes_ = 1;  // in use
-  std::size_t width_ = 0;  // bytes of an element on its way
-  Scratch own_;            // partials and results of slices in flight, and what is staged
-  Scratch lane_scratch_;   // the wire thread's
-  WireThread wire_;        // last: it uses the rest
+  std::size_t lanes_ = 1;                // in use
+  std::size_t width_ = 0;                // bytes of an element on its way
+  std::array<Slice, kInFlight> flying_;  // in use by the wire thread until it is drained
+  Scratch own_;           // partials and results of slices in flight, and what is staged
+  Scratch lane_scratch_;  // the wire thread's
+  WireThread wire_;       // last: it uses the rest
 };
 
 Status HierarchicalPlane::run(const Work& work, const AbortToken& abort) {
@@ -186,9 +187,8 @@ Slice HierarchicalPlane::slice(const Work& work, std::size_t index) {
 
 Status HierarchicalPlane::run_slices(const Work& work, const AbortToken& abort,
                                      const AbortToken& wire_abort) {
-  std::array<Slice, kInFlight> flying;
   const auto begin = [&](std::size_t index) -> Status {
-    Slice& next = flying[index % kInFlight];
+    Slice& next = flying_[index % kInFlight];
     next = slice(work, index);
     RONDE_RETURN_IF_ERROR(reduce_inside(work, next, abort));
     if (slices_ == 1) return reduce_between(work, next, abort);
@@ -201,7 +201,7 @@ Status HierarchicalPlane::run_slices(const Work& work, const AbortToken& abort,
   }
   for (std::size_t index = 0; index < slices_; ++index) {
     if (slices_ > 1) RONDE_RETURN_IF_ERROR(wire_.wait(abort));
-    RONDE_RETURN_IF_ERROR(gather_inside(work, flying[index % kInFlight], abort));
+    RONDE_RETURN_IF_ERROR(gather_inside(work, flying_[index % kInFlight], abort));
     if (index + kInFlight < slices_) RONDE_RETURN_IF_ERROR(begin(index + kInFlight));
   }
   return {};
