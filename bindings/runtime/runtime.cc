@@ -11,10 +11,6 @@
 namespace ronde {
 namespace {
 
-Status not_running() {
-  return {Code::kNotInitialized, "the runtime has been shut down; call init() again"};
-}
-
 /// Position of `rank` in `ranks`.
 int position(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
@@ -33,13 +29,18 @@ std::vector<int> cross_ranks(const Topology& topology) {
 class RawGroupImpl final : public RawGroup {
  public:
   RawGroupImpl(std::unique_ptr<CollectiveExecutor> executor, std::shared_ptr<AbortToken> abort,
-               int rank, int size)
-      : executor_(std::move(executor)), abort_(std::move(abort)), rank_(rank), size_(size) {}
+               std::shared_ptr<const ForkMark> mark, int rank, int size)
+      : executor_(std::move(executor)),
+        abort_(std::move(abort)),
+        mark_(std::move(mark)),
+        rank_(rank),
+        size_(size) {}
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
   Status run(const Bundle& bundle) override {
     if (abort_->aborted()) return abort_->status();
+    if (mark_->forked()) return forked_status();
     return executor_->execute(bundle, *abort_);
   }
   [[nodiscard]] std::string last_path() const override { return executor_->last_path(); }
@@ -47,6 +48,7 @@ class RawGroupImpl final : public RawGroup {
  private:
   const std::unique_ptr<CollectiveExecutor> executor_;
   const std::shared_ptr<AbortToken> abort_;
+  const std::shared_ptr<const ForkMark> mark_;
   const int rank_;
   const int size_;
 };
@@ -54,7 +56,10 @@ class RawGroupImpl final : public RawGroup {
 }  // namespace
 
 Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Runtime::~Runtime() { shutdown(); }
+Runtime::~Runtime() {
+  shutdown();
+  if (impl_->mark->forked()) (void)impl_.release();  // its threads are not here to be ended
+}
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config) {
   auto impl = std::make_unique<Impl>(config);
@@ -81,14 +86,14 @@ int Runtime::cross_size() const noexcept {
 }
 
 Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   RONDE_RETURN_IF_ERROR(impl_->check(submission, set));
   return impl_->engine->submit(set, std::move(submission));
 }
 
 Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) {
   if (operation->done()) return operation->status();
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   EventSink* const events = impl_->events.get();
   if (events == nullptr) return impl_->engine->wait(operation, options);
   events->begin(kWaitLane, "WAIT", {});
@@ -107,12 +112,12 @@ Result<OperationPtr> Runtime::run(SetId set, Submission submission, const WaitOp
 Result<OperationPtr> Runtime::join(SetId set) {
   Submission submission;
   submission.request.kind = Collective::kJoin;
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   return impl_->engine->submit(set, std::move(submission));
 }
 
 Result<SetId> Runtime::add_process_set(std::vector<int> ranks, const WaitOptions& options) {
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   std::sort(ranks.begin(), ranks.end());
   RONDE_RETURN_IF_ERROR(impl_->sets.check_new(ranks));
   const SetId id = impl_->sets.next();
@@ -135,7 +140,7 @@ Result<SetId> Runtime::add_process_set(std::vector<int> ranks, const WaitOptions
 }
 
 Status Runtime::remove_process_set(SetId set, const WaitOptions& options) {
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   if (set == kGlobalSet) return {Code::kInvalidArgument, "the global process set stays"};
   RONDE_RETURN_IF_ERROR(impl_->sets.ranks(set).status());
   RONDE_RETURN_IF_ERROR(impl_->agree(fmt::format("remove set {}", set), options));
@@ -146,7 +151,7 @@ Status Runtime::remove_process_set(SetId set, const WaitOptions& options) {
 
 Result<SetId> Runtime::open_set(std::vector<int> ranks, const SetOptions& set,
                                 const WaitOptions& options) {
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   std::sort(ranks.begin(), ranks.end());
   RONDE_RETURN_IF_ERROR(impl_->sets.check_ranks(ranks));
   if (!std::binary_search(ranks.begin(), ranks.end(), rank())) {
@@ -163,7 +168,7 @@ Result<SetId> Runtime::open_set(std::vector<int> ranks, const SetOptions& set,
 }
 
 Status Runtime::close_set(SetId set, const WaitOptions& options) {
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   if (set < kFirstPrivateSet) {
     return {Code::kInvalidArgument, fmt::format("set {} was not made by open_set()", set)};
   }
@@ -179,7 +184,7 @@ Result<std::vector<int>> Runtime::process_set_ranks(SetId set) const {
 std::vector<SetId> Runtime::process_sets() const { return impl_->sets.ids(); }
 
 Result<OperationPtr> Runtime::send(int to, std::int64_t tag, std::span<const std::byte> data) {
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   if (to < 0 || to >= size()) {
     return Status(Code::kInvalidArgument,
                   fmt::format("cannot send to rank {}; allowed: 0 to {}", to, size() - 1));
@@ -189,7 +194,7 @@ Result<OperationPtr> Runtime::send(int to, std::int64_t tag, std::span<const std
 
 Result<OperationPtr> Runtime::recv(int from, std::int64_t tag, std::span<std::byte> data,
                                    Message* message) {
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   if (from != kAnySource && (from < 0 || from >= size())) {
     return Status(Code::kInvalidArgument,
                   fmt::format("cannot receive from rank {}; allowed: 0 to {}, or {} for any", from,
@@ -199,7 +204,7 @@ Result<OperationPtr> Runtime::recv(int from, std::int64_t tag, std::span<std::by
 }
 
 Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks) {
-  if (impl_->stopped) return not_running();
+  RONDE_RETURN_IF_ERROR(impl_->usable());
   std::sort(ranks.begin(), ranks.end());
   if (!std::binary_search(ranks.begin(), ranks.end(), rank())) {
     return Status(Code::kInvalidArgument, fmt::format("rank {} is not in the group", rank()));
@@ -208,8 +213,9 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks) {
   options.deadline = now() + impl_->config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(auto executor,
                          impl_->open_executor(impl_->raw_key(ranks), ranks, options));
-  return std::unique_ptr<RawGroup>(std::make_unique<RawGroupImpl>(
-      std::move(executor), impl_->abort, position(ranks, rank()), static_cast<int>(ranks.size())));
+  return std::unique_ptr<RawGroup>(
+      std::make_unique<RawGroupImpl>(std::move(executor), impl_->abort, impl_->mark,
+                                     position(ranks, rank()), static_cast<int>(ranks.size())));
 }
 
 Status Runtime::start_timeline(const std::string& path) { return impl_->start_timeline(path); }

@@ -163,6 +163,18 @@ std::uint64_t Runtime::Impl::agreement_key(std::uint64_t raw_key) noexcept {
   return raw_key | kShareKeys;
 }
 
+Status forked_status() {
+  return {Code::kNotInitialized,
+          "this process was forked after init() and is no member of the job; call init() in "
+          "processes that were started for it"};
+}
+
+Status Runtime::Impl::usable() const {
+  if (mark->forked()) return forked_status();
+  if (!stopped) return {};
+  return {Code::kNotInitialized, "the runtime has been shut down; call init() again"};
+}
+
 Status Runtime::Impl::check(const Submission& submission, SetId set) const {
   const Request& request = submission.request;
   RONDE_RETURN_IF_ERROR(validate(request));
@@ -212,6 +224,7 @@ Status Runtime::Impl::stop_timeline() {
 }
 
 void Runtime::Impl::stop() noexcept {
+  if (mark->forked()) return;
   if (stopped.exchange(true)) return;
   if (engine) {
     engine->leave(now() + std::chrono::seconds(5));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/registry.h"
+#include "bindings/runtime/fork_mark.h"
 #include "bindings/runtime/group_opener.h"
 #include "bindings/runtime/process_sets.h"
 #include "bindings/runtime/runtime.h"
@@ -18,6 +19,9 @@
 #include "timeline/recorder.h"
 
 namespace ronde {
+
+/// What calls in a forked child get.
+Status forked_status();
 
 class Runtime::Impl {
  public:
@@ -45,6 +49,8 @@ class Runtime::Impl {
                             const std::string& name) const;
   /// The key of the exchanges that prepare what raw_key() names.
   static std::uint64_t agreement_key(std::uint64_t raw_key) noexcept;
+  /// Ok, or kNotInitialized: after stop(), or in a forked child.
+  [[nodiscard]] Status usable() const;
   Status check(const Submission& submission, SetId set) const;
   /// The key of the next raw group of `ranks`: counted per list of ranks, so alike on its members.
   std::uint64_t raw_key(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);
@@ -56,6 +62,7 @@ class Runtime::Impl {
   Config config;
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
   std::shared_ptr<const ReduceKernels> kernels;
+  const std::shared_ptr<const ForkMark> mark = std::make_shared<ForkMark>();
   // Safe by themselves.
   EventGate events;
   std::unique_ptr<ControlChannel> channel;

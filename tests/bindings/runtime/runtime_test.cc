@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/backends/net/processes.h"
+#include "tests/bindings/runtime/sums.h"
 #include "tests/timeline/scratch.h"
 
 /// In a child process: ends it with a text that says what went wrong.
@@ -27,20 +28,6 @@ namespace {
 using net::rank_config;
 using net::run_ranks;
 using net::unique_job_id;
-
-Submission sum_of(const std::string& name, std::vector<float>& values) {
-  Submission submission;
-  submission.request.name = name;
-  submission.request.tensors = {{DType::kFloat32, {static_cast<std::int64_t>(values.size())}}};
-  submission.inputs = {values.data()};
-  submission.outputs = {values.data()};
-  return submission;
-}
-
-Status sum(Runtime& runtime, SetId set, const std::string& name, std::vector<float>& values) {
-  const auto done = runtime.run(set, sum_of(name, values));
-  return done.ok() ? (*done)->status() : done.status();
-}
 
 /// Runs `body` as every rank of a job; all must return 0, but for `victim`, which must be killed.
 void run_job(int size, const std::function<int(Runtime&, int)>& body, int victim = -1) {
