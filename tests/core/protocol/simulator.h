@@ -29,6 +29,8 @@ struct SimulatorOptions {
   std::vector<int> members;  ///< Ranks of the job.
   std::vector<int> hosts;    ///< Of each member.
   std::size_t cache_capacity = 8;
+  /// Only every so many-th member compares what it sees with what all others did: large worlds.
+  std::size_t check_every = 1;
   bool disturb = false;  ///< Also delivers truncated and stray frames, which must be refused.
 };
 
@@ -53,8 +55,10 @@ class Simulator {
 
   /// One event, if any is possible: an action, or the delivery of one frame.
   bool step();
-  /// Steps until nothing is possible any more.
+  /// Steps until nothing is possible any more; large worlds by sweeps.
   void run();
+  /// All events that are possible now, once each, in any order. False where there are none.
+  bool sweep();
   /// From now on no frame reaches or leaves the member, and it does nothing.
   void kill(std::size_t member);
 
@@ -67,6 +71,8 @@ class Simulator {
     return ranks_[member].log;
   }
   [[nodiscard]] Negotiator& negotiator(std::size_t member) { return *ranks_[member].negotiator; }
+  /// Frames that the member has sent and received.
+  [[nodiscard]] std::size_t frames(std::size_t member) const { return ranks_[member].frames; }
   [[nodiscard]] std::size_t size() const { return ranks_.size(); }
   [[nodiscard]] int rank_of(std::size_t member) const { return options_.members[member]; }
 
@@ -84,11 +90,14 @@ class Simulator {
     std::vector<Seen> log;
     std::size_t batches = 0;
     std::size_t epoch = 0;  // number of joins agreed
+    std::size_t frames = 0;
     bool joined = false;
     bool dead = false;
   };
   using Link = std::pair<std::size_t, std::size_t>;  // from, to
 
+  [[nodiscard]] std::vector<std::size_t> actors() const;
+  [[nodiscard]] std::vector<Link> busy_links() const;
   [[nodiscard]] bool can_act(const Rank& rank) const;
   void act(std::size_t member);
   void deliver(const Link& link);
