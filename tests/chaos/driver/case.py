@@ -72,10 +72,15 @@ class Case:
         if self.facts.get("plane") == "mpi":
             self._start_by_mpirun(self.job, arguments)
             return self.job
-        for rank in range(self.job.size):
-            before: Callable[[], None] | None = other_host if self.host_of(rank) else None
-            self.job.start_rank(rank, list(arguments), before=before, **extra)
+        self.start_ranks(list(range(self.job.size)), list(arguments), **extra)
         return self.job
+
+    def start_ranks(self, ranks: list[int], arguments: list[str], **extra: str) -> None:
+        """Starts some of the ranks, each on its host."""
+        assert self.job is not None
+        for rank in ranks:
+            before: Callable[[], None] | None = other_host if self.host_of(rank) else None
+            self.job.start_rank(rank, arguments, before=before, **extra)
 
     def _start_by_mpirun(self, job: Job, arguments: tuple[str, ...]) -> None:
         for name in ("RONDE_SIZE", "RONDE_JOB_ID"):

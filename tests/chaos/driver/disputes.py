@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from driver.case import Case
 from driver.job import Job
 from driver.sandbox import CLONE_NEWNS, call, libc
@@ -76,3 +78,23 @@ def small_shm(case: Case) -> None:
         job.start_rank(rank, arguments, before=before)
     job.wait_for("done", list(range(job.size)))
     job.require_codes(job.finish(), {})
+
+
+def full_disk(case: Case) -> None:
+    """The disk under the timeline is full: each rank warns, and the job runs all the same."""
+    if not case.isolated:
+        case.facts["skipped"] = "no namespaces here"
+        return
+    job = case.make_job(planes=("shm", "tcp"))
+    folder = Path("/tmp/ronde-chaos-disk")
+    folder.mkdir(exist_ok=True)
+    call("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder))
+    job.environment["RONDE_TIMELINE"] = str(folder / "trace.json")
+    case.start("steps", f"seed={case.seed}", "elements=1000", "steps=400")
+    job.wait_for("done", list(range(job.size)))
+    job.require_codes(job.finish(), {})
+    for rank in range(job.size):
+        if "timeline is incomplete" not in job.errors(rank):
+            job.complain(f"rank {rank} did not say that its timeline is incomplete")
+    call("umount", str(folder))
+    folder.rmdir()

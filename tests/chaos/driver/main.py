@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable
 
-from driver import deaths, disputes, network
+from driver import deaths, disputes, network, strangers
 from driver.case import Case
 from driver.sandbox import Sandbox
 
@@ -38,7 +38,9 @@ KINDS: dict[str, Fault] = {
         disputes.mismatch,
         disputes.stall,
         disputes.small_shm,
+        disputes.full_disk,
         network.cut,
+        strangers.flood,
     )
 }
 ROOT = Path(__file__).resolve().parents[3]
