@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -11,15 +12,27 @@ namespace {
 
 constexpr std::size_t kMostQuoted = 4096;
 
-/// Nanoseconds as microseconds with three decimals.
-std::string micros(std::int64_t ns) {
-  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
+void append_number(std::string& out, std::uint64_t value) {
+  const fmt::format_int digits(value);
+  out.append(digits.data(), digits.size());
 }
 
-/// Adds one argument, with a comma where it is not the first.
-template <typename Value>
-void argument(std::string& args, const char* name, const Value& value) {
-  fmt::format_to(std::back_inserter(args), "{}\"{}\":{}", args.empty() ? "" : ",", name, value);
+/// Nanoseconds as microseconds with three decimals.
+void append_micros(std::string& out, std::int64_t ns) {
+  if (ns < 0) out += '-';
+  const auto all = static_cast<std::uint64_t>(std::abs(ns));
+  append_number(out, all / 1000);
+  out += '.';
+  out += static_cast<char>('0' + all % 1000 / 100);
+  out += static_cast<char>('0' + all % 100 / 10);
+  out += static_cast<char>('0' + all % 10);
+}
+
+/// Begins one argument: its name, after a comma or the opening of them all.
+void begin_argument(std::string& out, bool& any, std::string_view name) {
+  out += any ? ",\"" : ",\"args\":{\"";
+  any = true;
+  out.append(name).append("\":");
 }
 
 }  // namespace
@@ -29,15 +42,14 @@ std::string json_text(std::string_view text) {
 }
 
 const std::string& TraceFormatter::quoted(std::string_view text) {
+  if (const auto known = quoted_.find(text); known != quoted_.end()) return known->second;
   if (quoted_.size() > kMostQuoted) quoted_.clear();
-  std::string& known = quoted_[std::string(text)];
-  if (known.empty()) known = json_text(text);
-  return known;
+  return quoted_.emplace(text, json_text(text)).first->second;
 }
 
 TraceFormatter::Lane& TraceFormatter::lane_of(std::string& out, std::string_view name) {
+  if (const auto known = lanes_.find(name); known != lanes_.end()) return known->second;
   Lane& lane = lanes_[std::string(name)];
-  if (lane.id != 0) return lane;
   lane.id = static_cast<int>(lanes_.size());
   fmt::format_to(std::back_inserter(out),
                  ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{"
@@ -47,17 +59,31 @@ TraceFormatter::Lane& TraceFormatter::lane_of(std::string& out, std::string_view
 }
 
 void TraceFormatter::append_args(std::string& out, const Event& event) {
-  std::string args;
+  bool any = false;
+  const auto number = [&](std::string_view name, std::uint64_t value) {
+    if (value == 0) return;
+    begin_argument(out, any, name);
+    append_number(out, value);
+  };
+  const auto text = [&](std::string_view name, std::string_view value) {
+    if (value.empty()) return;
+    begin_argument(out, any, name);
+    out += quoted(value);
+  };
   if (event.kind == EventKind::kCounter) {
-    argument(args, "value", std::isfinite(event.value) ? fmt::to_string(event.value) : "null");
+    begin_argument(out, any, "value");
+    out += std::isfinite(event.value) ? fmt::to_string(event.value) : "null";
   }
-  if (event.bytes != 0) argument(args, "bytes", event.bytes);
-  if (event.tensors != 0) argument(args, "tensors", event.tensors);
-  if (event.bundle != 0) argument(args, "bundle", event.bundle);
-  if (event.pack_ns != 0) argument(args, "pack_us", micros(event.pack_ns));
-  if (!event.algorithm.empty()) argument(args, "algorithm", quoted(event.algorithm));
-  if (!event.backend.empty()) argument(args, "backend", quoted(event.backend));
-  if (!args.empty()) fmt::format_to(std::back_inserter(out), ",\"args\":{{{}}}", args);
+  number("bytes", event.bytes);
+  number("tensors", static_cast<std::uint64_t>(event.tensors));
+  number("bundle", event.bundle);
+  if (event.pack_ns != 0) {
+    begin_argument(out, any, "pack_us");
+    append_micros(out, event.pack_ns);
+  }
+  text("algorithm", event.algorithm);
+  text("backend", event.backend);
+  if (any) out += '}';
 }
 
 void TraceFormatter::append(std::string& out, const Event& event) {
@@ -68,12 +94,15 @@ void TraceFormatter::append(std::string& out, const Event& event) {
     return;
   }
   if (event.kind == EventKind::kBegin) ++lane->open_spans;
-  fmt::format_to(std::back_inserter(out), ",\n{{\"ph\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{}",
-                 static_cast<char>(event.kind), rank_, counter ? 0 : lane->id,
-                 micros(event.time_ns - start_ns_));
-  if (!event.name.empty()) {
-    fmt::format_to(std::back_inserter(out), ",\"name\":{}", quoted(event.name));
-  }
+  out += ",\n{\"ph\":\"";
+  out += static_cast<char>(event.kind);
+  out += "\",\"pid\":";
+  append_number(out, static_cast<std::uint64_t>(rank_));
+  out += ",\"tid\":";
+  append_number(out, static_cast<std::uint64_t>(counter ? 0 : lane->id));
+  out += ",\"ts\":";
+  append_micros(out, event.time_ns - start_ns_);
+  if (!event.name.empty()) out.append(",\"name\":").append(quoted(event.name));
   if (event.kind == EventKind::kInstant) out += ",\"s\":\"t\"";
   append_args(out, event);
   out += '}';
@@ -81,10 +110,11 @@ void TraceFormatter::append(std::string& out, const Event& event) {
 
 void TraceFormatter::append_dropped(std::string& out, std::uint64_t dropped,
                                     std::int64_t time_ns) const {
-  fmt::format_to(std::back_inserter(out),
-                 ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{},\"name\":\"{} events lost so "
-                 "far\",\"s\":\"p\"}}",
-                 rank_, micros(time_ns - start_ns_), dropped);
+  fmt::format_to(
+      std::back_inserter(out),
+      ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{} events lost so "
+      "far\",\"s\":\"p\"}}",
+      rank_, static_cast<double>(time_ns - start_ns_) / 1000, dropped);
 }
 
 }  // namespace ronde

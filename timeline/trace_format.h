@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -34,14 +35,24 @@ class TraceFormatter {
     int open_spans = 0;
   };
 
+  /// Finds texts in maps without making strings of them.
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+  template <typename Value>
+  using ByText = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
+
   Lane& lane_of(std::string& out, std::string_view name);
   const std::string& quoted(std::string_view text);
   void append_args(std::string& out, const Event& event);
 
   const int rank_;
   const std::int64_t start_ns_;
-  std::unordered_map<std::string, Lane> lanes_;
-  std::unordered_map<std::string, std::string> quoted_;
+  ByText<Lane> lanes_;
+  ByText<std::string> quoted_;
 };
 
 }  // namespace ronde

@@ -15,9 +15,11 @@
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/network.h"
 #include "bindings/cli/launch/placement.h"
+#include "bindings/cli/launch/trace_fetch.h"
 #include "bindings/cli/timeline_command.h"
 #include "core/base/config.h"
 #include "ops/selector.h"
+#include "timeline/trace_file.h"
 
 namespace ronde {
 namespace {
@@ -188,6 +190,16 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
       ->check(CLI::Range(0.1, 86400.0));
 }
 
+void fetch_traces(const std::string& timeline, const LaunchOptions& options) {
+  const std::string path = std::filesystem::absolute(timeline).string();
+  std::vector<std::string> traces;
+  for (int rank = 0; rank < options.size; ++rank) traces.push_back(rank_trace_path(path, rank));
+  for (const RemoteFiles& files : files_elsewhere(options.hosts, traces)) {
+    const Status status = fetch_files(options.ssh, files.host, files.paths);
+    if (!status.ok()) fmt::print(stderr, "ronde run: {}\n", status.message());
+  }
+}
+
 }  // namespace
 
 void run_job(const RunRequest& request) {
@@ -195,6 +207,7 @@ void run_job(const RunRequest& request) {
   if (!options.ok()) exit_usage("ronde run", options.status());
   if (!request.timeline.empty()) forget_traces(request.timeline, options->size);
   const int status = launch(*options);
+  if (!request.timeline.empty()) fetch_traces(request.timeline, *options);
   if (!request.timeline.empty()) merge_job_traces(request.timeline, options->size);
   exit_with(status);
 }

@@ -220,6 +220,7 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks) {
 
 Status Runtime::start_timeline(const std::string& path) { return impl_->start_timeline(path); }
 Status Runtime::stop_timeline() { return impl_->stop_timeline(); }
+void Runtime::pause_timeline(bool paused) { impl_->pause_timeline(paused); }
 
 void Runtime::mark(std::string_view name) {
   if (EventSink* events = impl_->events.get()) events->instant(kMarksLane, name);

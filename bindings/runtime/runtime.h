@@ -107,6 +107,9 @@ class Runtime {
   /// Starts or stops writing a timeline on this rank.
   Status start_timeline(const std::string& path);
   Status stop_timeline();
+  /// Leaves out of the timeline what happens until it is switched on again. No operation may be
+  /// under way. Nothing where no timeline is written.
+  void pause_timeline(bool paused);
 
   /// Marks for the timeline, on this rank; nothing while it is off. Spans may nest, in one thread.
   void mark(std::string_view name);

@@ -223,6 +223,11 @@ Status Runtime::Impl::stop_timeline() {
   return recorders_.back()->close();
 }
 
+void Runtime::Impl::pause_timeline(bool paused) {
+  MutexLock lock(mutex_);
+  if (recording_) events.set(paused ? nullptr : recorders_.back().get());
+}
+
 void Runtime::Impl::stop() noexcept {
   if (mark->forked()) return;
   if (stopped.exchange(true)) return;

@@ -56,6 +56,7 @@ class Runtime::Impl {
   std::uint64_t raw_key(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);
   Status start_timeline(const std::string& path) RONDE_EXCLUDES(mutex_);
   Status stop_timeline() RONDE_EXCLUDES(mutex_);
+  void pause_timeline(bool paused) RONDE_EXCLUDES(mutex_);
   void stop() noexcept;
 
   // Const once started.

@@ -77,6 +77,17 @@ Contender async_contender(Team& team, Trials& trials, std::string label) {
           [label = std::move(label)] { return label; }};
 }
 
+Contender recorded_contender(Team& team, const Contender& plain) {
+  return {"ronde-timeline",
+          [&team, run = plain.run] {
+            team.runtime().pause_timeline(false);
+            Status status = run();
+            team.runtime().pause_timeline(true);
+            return status;
+          },
+          [algorithm = plain.algorithm] { return algorithm() + ", recorded"; }};
+}
+
 Contender memcpy_contender(Trials& trials) {
   std::size_t largest = 0;
   for (const auto& trial : trials) largest = std::max(largest, trial->out().size());

@@ -57,6 +57,9 @@ Contender named_contender(Team& team, Trials& trials);
 /// All trials submitted by name, then waited for. `label` says in reports what was submitted.
 Contender async_contender(Team& team, Trials& trials, std::string label);
 
+/// What `plain` does, while the runtime's timeline records it.
+Contender recorded_contender(Team& team, const Contender& plain);
+
 /// Copies as many bytes as the trials move, into their outputs.
 Contender memcpy_contender(Trials& trials);
 

@@ -38,6 +38,7 @@ struct Options {
   std::size_t count = 160;         ///< kMany: tensors.
   std::size_t bytes = 4096;        ///< kMany: of each.
   std::string model = "resnet50";  ///< kReplay.
+  std::string timeline;            ///< kMany, kReplay: also measured while this is recorded.
 };
 
 inline constexpr int kLeastRepetitions = 20;

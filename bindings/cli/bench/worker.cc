@@ -114,16 +114,32 @@ Status sweep(Session& session) {
   return {};
 }
 
+/// Where a timeline is written, what came last competes with itself while it is recorded.
+void add_recorded(Session& session, std::vector<Contender>& contenders) {
+  if (session.options.timeline.empty()) return;
+  contenders.push_back(recorded_contender(*session.team, contenders.back()));
+}
+
+/// What recording costs, as a factor.
+void note_recorded(Session& session, const std::vector<Timing>& timings) {
+  if (session.options.timeline.empty()) return;
+  session.note(fmt::format("recording takes {:.3f} x the time without",
+                           timings[1].p50_us / timings[0].p50_us));
+}
+
 Status many(Session& session) {
   const Options& options = session.options;
   Trials trials = trials_of(session, std::vector<std::size_t>(options.count, options.bytes));
   std::vector<Contender> contenders;
   contenders.push_back(async_contender(
       *session.team, trials, fmt::format("{} x {}", options.count, human_bytes(options.bytes))));
+  add_recorded(session, contenders);
   contenders.push_back(bundle_contender(*session.team, trials));
   add_peers(session, trials, contenders);
   contenders.push_back(memcpy_contender(trials));
-  return compete(session, contenders, trials).status();
+  RONDE_ASSIGN_OR_RETURN(const auto timings, compete(session, contenders, trials));
+  note_recorded(session, timings);
+  return {};
 }
 
 std::vector<std::size_t> gradient_bytes(const Options& options) {
@@ -141,8 +157,9 @@ Status replay(Session& session) {
   const std::vector<std::size_t> sizes = gradient_bytes(session.options);
   Trials gradients = trials_of(session, sizes);
   Trials buffer = trials_of(session, {bytes_of(gradients)});
-  const std::vector<Contender> fused = {
+  std::vector<Contender> fused = {
       async_contender(team, gradients, fmt::format("{} gradients", sizes.size()))};
+  add_recorded(session, fused);
   std::vector<Contender> whole = {async_contender(team, buffer, "one buffer")};
   add_peers(session, buffer, whole);
   whole.push_back(memcpy_contender(buffer));
@@ -158,7 +175,8 @@ Status replay(Session& session) {
   add_rows(session, all, timings, buffer);
   session.note(fmt::format("{}: {} gradients take {:.3f} x the time of one buffer of {} bytes",
                            session.options.model, sizes.size(),
-                           timings[0].p50_us / timings[1].p50_us, bytes_of(buffer)));
+                           timings[0].p50_us / timings[fused.size()].p50_us, bytes_of(buffer)));
+  note_recorded(session, timings);
   return {};
 }
 
@@ -195,6 +213,10 @@ Status open_report(Session& session) {
 Status run_worker(const Config& config, const Options& options) {
   Session session{.options = options, .team = nullptr, .peers = {}, .report = {}};
   RONDE_ASSIGN_OR_RETURN(session.team, Team::join(config));
+  if (!options.timeline.empty()) {
+    RONDE_RETURN_IF_ERROR(session.team->runtime().start_timeline(options.timeline));
+    session.team->runtime().pause_timeline(true);
+  }
   for (const std::string& name : options.peers) {
     RONDE_ASSIGN_OR_RETURN(auto peer, Peer::open(name, *session.team, config));
     session.peers.push_back(std::move(peer));

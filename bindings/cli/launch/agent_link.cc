@@ -7,18 +7,15 @@
 #include "bindings/cli/launch/messages.h"
 
 namespace ronde {
-namespace {
 
-/// For the remote login shell, which reads ssh's command as text.
-std::string quoted(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
 }
 
-}  // namespace
-
-std::vector<std::string> ssh_command(const SshOptions& ssh, const std::string& host) {
+std::vector<std::string> remote_command(const SshOptions& ssh, const std::string& host,
+                                        const std::string& text) {
   std::vector<std::string> command = {"ssh",           "-T", "-o",
                                       "BatchMode=yes", "-o", "ServerAliveInterval=5"};
   for (const std::string& option : ssh.options) {
@@ -26,8 +23,12 @@ std::vector<std::string> ssh_command(const SshOptions& ssh, const std::string& h
   }
   if (ssh.port != 0) command.insert(command.end(), {"-p", fmt::to_string(ssh.port)});
   if (!ssh.identity_file.empty()) command.insert(command.end(), {"-i", ssh.identity_file});
-  command.insert(command.end(), {"--", host, quoted(ssh.remote_program) + " run-agent"});
+  command.insert(command.end(), {"--", host, text});
   return command;
+}
+
+std::vector<std::string> ssh_command(const SshOptions& ssh, const std::string& host) {
+  return remote_command(ssh, host, shell_quoted(ssh.remote_program) + " run-agent");
 }
 
 Status AgentLink::start(const std::vector<std::string>& command) {

@@ -23,6 +23,13 @@ struct SshOptions {
   std::string remote_program;        ///< Path of the `ronde` program there.
 };
 
+/// A word as a login shell reads it back.
+std::string shell_quoted(const std::string& word);
+
+/// The command that has the login shell of `host` run `text`, as argv.
+std::vector<std::string> remote_command(const SshOptions& ssh, const std::string& host,
+                                        const std::string& text);
+
 /// The command that starts an agent on `host` by ssh, as argv.
 std::vector<std::string> ssh_command(const SshOptions& ssh, const std::string& host);
 

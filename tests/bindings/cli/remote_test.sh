@@ -60,9 +60,10 @@ StrictModes no
 UsePAM no
 PidFile none
 EOF
-mkdir -p /run/sshd
+mkdir -p /run/sshd "$scratch/traces"
 for host in a b; do
-  ip netns exec $mark$host "$sshd" -D -e -f "$scratch/sshd_config" 2>> "$scratch/sshd.log" &
+  # A disk of its own for traces: what ranks write there is not here.
+  ip netns exec $mark$host sh -c 'mount -t tmpfs none "$1" && shift && exec "$@"' sh "$scratch/traces" "$sshd" -D -e -f "$scratch/sshd_config" 2>> "$scratch/sshd.log" &
   daemons+=($!)
 done
 for address in $A $B; do
@@ -130,6 +131,14 @@ kill -9 $launcher
 wait $job 2> /dev/null
 for _ in $(seq 100); do pgrep -f "sleep $naps" > /dev/null || break; sleep 0.1; done
 check "a killed launcher leaves no orphan on any host" [ -z "$(pgrep -f "sleep $naps")" ]
+
+start s -H $A:1,$B:1 --timeline "$scratch/traces/t.json" sh -c 'cat > ${RONDE_TIMELINE%.json}.rank$RANK.json << EOF
+[{"ph":"M","args":{"start_time_since_epoch_in_micros":$((1000 + RANK))}},{"ph":"i","name":"of rank $RANK","ts":1}]
+EOF' > "$scratch/out" 2> "$scratch/err"
+check "a job whose ranks write traces on other hosts succeeds" [ $? = 0 ]
+check "the traces of both hosts are fetched and merged" has "timeline of 2 ranks" err
+check "the trace of rank 0 is there" grep -q "of rank 0" "$scratch/traces/t.json"
+check "the trace of rank 1 is there" grep -q "of rank 1" "$scratch/traces/t.json"
 
 start s -H $A:1,$B:1 --remote-ronde /no/such/ronde true > "$scratch/out" 2> "$scratch/err"
 check "a host without ronde is an error" [ $? = 1 ]
