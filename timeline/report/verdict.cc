@@ -23,6 +23,7 @@ constexpr double kNegotiationShare = 0.10;
 constexpr double kWireShare = 0.20;
 constexpr double kPackShare = 0.05;
 constexpr double kGainShare = 0.03;
+constexpr double kGoodFit = 0.5;  // of the line of costs, as r squared
 
 constexpr double kTinyBytes = 64e3;
 constexpr double kManyBundles = 8;
@@ -85,9 +86,18 @@ Finding negotiation(const Analysis& analysis, const Means& means) {
   return finding;
 }
 
-/// What halving the bytes would save of a step.
+/// Whether bundles take most of their time whatever their size.
+bool is_latency(const Analysis& analysis) {
+  if (analysis.paths.empty()) return false;
+  const PathCost& path = analysis.paths.front();
+  return bundle_cost_ns(analysis) * static_cast<double>(path.bundles) >
+         static_cast<double>(path.moving_ns) / 2;
+}
+
+/// What halving the bytes would save of a step, where the straight line of costs fits.
 double half_bytes_gain(const Analysis& analysis, const Means& means) {
   if (analysis.paths.empty() || means.moving_ns <= 0) return 0;
+  if (analysis.paths.front().cost.r2 < kGoodFit) return 0;
   const double saved = analysis.paths.front().cost.slope * analysis.fusion.bytes / 2;
   const double exposed = (means.of(Phase::kWire) + means.of(Phase::kPack)) / means.moving_ns;
   return std::min(saved * exposed, means.of(Phase::kWire)) / means.step_ns;
@@ -105,7 +115,11 @@ Finding wire(const Analysis& analysis, const Means& means) {
     finding.text += fmt::format(" {} reaches {:.2f} GB/s of bus bandwidth.",
                                 analysis.paths.front().path, analysis.paths.front().bus_gbps);
   }
-  if (const double gain = half_bytes_gain(analysis, means); gain >= kGainShare) {
+  if (is_latency(analysis)) {
+    finding.advice =
+        "A bundle takes most of that whatever its size: latency, which more ranks than cores on a "
+        "host make worse; fewer bytes would not help, fewer bundles would.";
+  } else if (const double gain = half_bytes_gain(analysis, means); gain >= kGainShare) {
     finding.advice = fmt::format(
         "Half as many bytes (Compression.fp16) would save about {:.0f} % of a {}, by the costs "
         "measured here.",
@@ -125,7 +139,7 @@ Finding pack(const Means& means) {
 
 /// What fusing everything would save, where the straight line of costs fits.
 std::string fusion_hint(const Analysis& analysis, const Means& means) {
-  if (analysis.paths.empty() || analysis.paths.front().cost.r2 < 0.5) return {};
+  if (analysis.paths.empty() || analysis.paths.front().cost.r2 < kGoodFit) return {};
   const double exposed = means.of(Phase::kWire) + means.of(Phase::kNegotiation);
   const double saved = std::min(exposed, bundle_cost_ns(analysis) * (analysis.fusion.bundles - 1));
   if (saved < kGainShare * means.step_ns) return {};

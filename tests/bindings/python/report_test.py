@@ -30,10 +30,10 @@ NOBODY = -1
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-def report(*arguments):
+def report(*arguments, command="report"):
     """(exit status, standard output, standard error) of `ronde timeline report`."""
     done = subprocess.run(
-        [sys.executable, "-m", "ronde", "timeline", "report", *map(str, arguments)],
+        [sys.executable, "-m", "ronde", "timeline", command, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -87,11 +87,29 @@ def test_traces_of_ranks_give_the_same_verdict_as_the_merged_one(slow_job):
     assert text.split("\nPaths")[0] == verdict
 
 
-def test_a_clean_run_blames_nobody(tmp_path, launched):
-    launched(TRAINING, tmp_path, slow=NOBODY)
-    status, text, errors = report(tmp_path / "trace.json", "-o", tmp_path / "page.html")
+@pytest.fixture(scope="module")
+def clean_job(tmp_path_factory, launched):
+    """A folder with the traces of a job whose ranks are alike."""
+    folder = tmp_path_factory.mktemp("clean")
+    launched(TRAINING, folder, slow=NOBODY)
+    return folder
+
+
+def test_a_clean_run_blames_nobody(tmp_path, clean_job):
+    status, text, errors = report(clean_job / "trace.json", "-o", tmp_path / "page.html")
     assert status == 0, errors
     assert "holds the others up" not in text, text
+
+
+def test_diff_says_what_became_slower(slow_job, clean_job):
+    traces = [clean_job / "trace.json", slow_job / "trace.json"]
+    status, text, errors = report(*traces, command="diff")
+    assert status == 0, errors
+    assert re.match(r"Steps became [\d.]+ % slower", text), text
+    assert "Most of it is" in text
+    status, _, errors = report(traces[0], command="diff")
+    assert status == 2
+    assert "AFTER" in errors
 
 
 def test_what_is_no_trace_is_refused_by_name(tmp_path):
