@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "bindings/python/names_in_flight.h"
 #include "bindings/python/operation.h"
 
 namespace py = pybind11;
@@ -122,6 +123,13 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
   return submission;
 }
 
+/// The module's own, guarded by the GIL. Never destroyed, as operations may outlive the
+/// interpreter.
+NamesInFlight& names_in_flight() {
+  static auto* names = new NamesInFlight();
+  return *names;
+}
+
 /// Submits, and waits too where `wait` is set: then without a hop to another thread.
 std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                const py::list& inputs, const py::list& outputs, py::object keep,
@@ -133,8 +141,10 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                           {std::move(name), op, root, prescale, postscale,
                                            std::move(splits), priority, std::move(site)});
   submission.caller_waits = wait;
-  auto handle = std::make_unique<Handle>(
-      runtime, unwrap(runtime->submit(set, std::move(submission))), std::move(keep));
+  check(names_in_flight().check(set, submission.request));
+  OperationPtr operation = unwrap(runtime->submit(set, std::move(submission)));
+  names_in_flight().enter(set, operation);
+  auto handle = std::make_unique<Handle>(runtime, std::move(operation), std::move(keep));
   if (wait) handle->wait(timeout_s);
   return handle;
 }
