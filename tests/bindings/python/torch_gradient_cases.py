@@ -25,6 +25,18 @@ def assert_alike(tensors):
         assert torch.equal(hvd.broadcast(tensor.detach(), 0), tensor)
 
 
+def case_gradients_can_be_read_before_the_first_backward():
+    model = two_layers()
+    model[0].weight.requires_grad_(False)
+    optimizer = wrapped(model)
+    assert model[0].weight.grad is None
+    for first in (True, False):
+        assert torch.equal(model[1].weight.grad, torch.zeros(2, 4)) == first
+        optimizer.zero_grad(set_to_none=False)
+        model(data()).sum().backward()
+        optimizer.step()
+
+
 def case_frozen_parameters_stay_as_they_are_and_may_thaw():
     model = two_layers()
     before = model[0].weight.detach().clone()

@@ -103,6 +103,23 @@ def shares_memory(tensor: torch.Tensor) -> bool:
     return bool(storage.nbytes() != tensor.numel() * tensor.element_size())
 
 
+def show_zeros(parameter: Any) -> None:
+    """Lets scripts read the parameter's gradient before the first backward pass: zeros, as Horovod.
+
+    They give way to the first gradient, which may be a sparse one.
+    """
+    if parameter.grad is not None:
+        return
+    zeros = parameter.grad = torch.zeros_like(parameter)
+
+    def give_way(_: torch.Tensor) -> None:
+        handle.remove()
+        if parameter.grad is zeros:
+            parameter.grad = None
+
+    handle = parameter.register_hook(give_way)
+
+
 def hook(gradient: Gradient, owner: Any, on_gradient: Callable[[Any, Gradient], None]) -> Any:
     """Has on_gradient(owner, gradient) called whenever the gradient has been accumulated.
 

@@ -23,6 +23,7 @@ from ronde.torch._gradients import (
     make_buckets,
     parameter_names,
     shares_memory,
+    show_zeros,
 )
 from ronde.torch._sparse import nothing, sparse_allreduce_async
 from ronde.torch.compression import Compression
@@ -80,6 +81,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._gradients.update((gradient.parameter, gradient) for gradient in made)
         self._buckets += make_buckets(made, groups)
         if self._communicates:
+            for parameter in parameters:
+                show_zeros(parameter)
             self._hooks += [hook(g, self, _DistributedOptimizer._on_gradient) for g in made]
 
     def _train_new_ones(self) -> None:
