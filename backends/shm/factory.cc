@@ -162,6 +162,11 @@ class ShmBackend final : public Backend {
                   fmt::format("shared memory: {} ranks are more than {}", group.size(), kMaxRanks));
   }
 
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    const auto own = arena();
+    return own == nullptr ? nullptr : own->allocate(bytes);
+  }
+
   Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
     Setup setup(group.size());
     const std::uint64_t probed = random_nonce();

@@ -235,6 +235,11 @@ void Job::remove_process_set(ProcessSet set) {
   throw_if_error(impl_->runtime->remove_process_set(set.id));
 }
 
+Array Job::allocate(DType dtype, const Shape& shape) {
+  const std::size_t bytes = static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
+  return {value_or_throw(impl_->runtime->allocate(bytes)), dtype, shape};
+}
+
 Group Job::group(std::vector<int> ranks) {
   if (ranks.empty()) ranks = value_or_throw(impl_->runtime->process_set_ranks(kGlobalSet));
   return make_group(value_or_throw(impl_->runtime->open_group(std::move(ranks))), impl_->runtime);

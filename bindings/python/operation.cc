@@ -25,7 +25,7 @@ std::list<Dropped>& dropped() {
   return *list;
 }
 
-/// Memory of one owned output, with the buffer protocol: bytes, writable.
+/// Memory of one owned output, or that was asked for; with the buffer protocol: bytes, writable.
 struct Buffer {
   std::shared_ptr<std::byte> data;
   std::size_t bytes = 0;
@@ -82,6 +82,12 @@ void sweep_dropped() {
 }
 
 void bind_operation(py::module_& module) {
+  module.def(
+      "allocate",
+      [](Runtime& runtime, std::size_t bytes) {
+        return Buffer{unwrap(runtime.allocate(bytes)), bytes};
+      },
+      py::arg("runtime"), py::arg("bytes"), "Memory that collectives need not copy; zeros.");
   py::class_<Buffer>(module, "Buffer", py::buffer_protocol(),
                      "Memory of an output that its operation allocated.")
       .def_buffer(&buffer_info);

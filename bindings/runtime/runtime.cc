@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "bindings/runtime/runtime_impl.h"
@@ -216,6 +217,18 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks) {
   return std::unique_ptr<RawGroup>(
       std::make_unique<RawGroupImpl>(std::move(executor), impl_->abort, impl_->mark,
                                      position(ranks, rank()), static_cast<int>(ranks.size())));
+}
+
+Result<std::shared_ptr<std::byte>> Runtime::allocate(std::size_t bytes) {
+  RONDE_RETURN_IF_ERROR(impl_->usable());
+  RONDE_ASSIGN_OR_RETURN(const auto candidates, impl_->registry.candidates(impl_->config.backend));
+  for (Backend* backend : candidates) {
+    if (auto memory = backend->allocate(bytes)) return memory;
+  }
+  if (auto* plain = static_cast<std::byte*>(std::calloc(std::max<std::size_t>(bytes, 1), 1))) {
+    return std::shared_ptr<std::byte>(plain, &std::free);
+  }
+  return Status(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
 }
 
 Status Runtime::start_timeline(const std::string& path) { return impl_->start_timeline(path); }

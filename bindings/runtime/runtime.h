@@ -104,6 +104,11 @@ class Runtime {
   /// Opens a raw group of the job's `ranks` (ascending). Collective over those ranks. Blocks.
   Result<std::unique_ptr<RawGroup>> open_group(std::vector<int> ranks);
 
+  /// Memory for a tensor, all zeros: where the data plane has some that the ranks of this host
+  /// share, collectives need no copy of it. It may outlive the runtime.
+  /// Errors: kResourceExhausted, kNotInitialized.
+  Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes);
+
   /// Starts or stops writing a timeline on this rank.
   Status start_timeline(const std::string& path);
   Status stop_timeline();

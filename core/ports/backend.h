@@ -131,6 +131,10 @@ class Backend {
   /// this process only, so ranks may differ: the caller agrees on a common answer.
   virtual Status viable(const GroupSpec& group) = 0;
 
+  /// Memory that groups of this backend move best, for tensors of any of them; zeros; null where
+  /// plain memory is as good. It lives as long as the pointer, past the backend. Threads: any.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t /*bytes*/) { return nullptr; }
+
   /// Opens the group: collective over its ranks, in the same order on each. Blocks.
   virtual Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group,
                                                      Exchange& exchange) = 0;

@@ -53,6 +53,7 @@ void add_options(CLI::App& command, BenchRequest& request) {
   command.add_option("--model", options.model, "replay: resnet50");
   command.add_option("--timeline", options.timeline,
                      "many, replay: a trace; says what recording it costs");
+  command.add_flag("--shared", options.shared, "Buffers in memory that the ranks share");
   command.add_option("--json", options.json, "File for one line of JSON per row");
   command.add_flag("--worker", request.worker, "")->group("");  // a rank, started by the above
 }

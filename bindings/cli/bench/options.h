@@ -33,6 +33,7 @@ struct Options {
   std::string backend;             ///< Empty: the setting, else auto.
   std::string algorithm;           ///< Likewise.
   std::vector<std::string> peers;  ///< "mpi", "gloo".
+  bool shared = false;             ///< Ronde's buffers in memory that the ranks share.
   std::string json;                ///< Path, or empty.
   int repetitions = 30;            ///< At least kLeastRepetitions.
   std::size_t count = 160;         ///< kMany: tensors.

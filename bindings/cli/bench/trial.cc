@@ -22,15 +22,22 @@ std::size_t part_elements(const TrialSpec& spec) {
 
 }  // namespace
 
+Buffer::Buffer(const TrialSpec& spec, std::size_t bytes)
+    : data_(spec.allocate ? spec.allocate(bytes)
+                          : std::shared_ptr<std::byte>(new std::byte[bytes](),
+                                                       std::default_delete<std::byte[]>())),
+      bytes_(bytes) {}
+
 Trial::Trial(const TrialSpec& spec)
     : spec_(spec),
       width_(size_of(spec.dtype)),
       part_(part_elements(spec)),
       elements_(part_ * static_cast<std::size_t>(has_parts(spec.kind) ? spec.size : 1)),
-      in_(in_elements() * width_),
-      out_(out_elements() * width_),
+      in_(spec_, in_elements() * width_),
+      out_(spec_, out_elements() * width_),
       segment_{in_.data(), out_.data(), bytes()} {
-  Pattern::of_rank(spec_.dtype, spec_.rank).fill(in_, 0);
+  if (is_source()) segment_.out = in_.data();
+  Pattern::of_rank(spec_.dtype, spec_.rank).fill(in_.bytes(), 0);
   spoil();
   if (has_parts(spec_.kind)) {
     part_bytes_.assign(static_cast<std::size_t>(spec_.size), part_ * width_);
@@ -46,6 +53,10 @@ std::size_t Trial::out_elements() const noexcept {
   const bool one_part =
       spec_.kind == Collective::kReduceScatter || spec_.kind == Collective::kScatter;
   return one_part ? part_ : elements_;
+}
+
+bool Trial::is_source() const noexcept {
+  return spec_.kind == Collective::kBroadcast && spec_.rank == 0;
 }
 
 double Trial::bus_factor() const noexcept {
@@ -95,29 +106,32 @@ Work Trial::work() const {
   return work;
 }
 
-void Trial::spoil() { std::fill(out_.begin(), out_.end(), std::byte{0x5a}); }
+void Trial::spoil() {
+  const std::span<std::byte> out = out_.bytes();
+  std::fill(out.begin(), out.end(), std::byte{0x5a});
+}
 
 bool Trial::correct() const {
   const bool rooted = spec_.kind == Collective::kReduce || spec_.kind == Collective::kGather;
-  if (rooted && spec_.rank != 0) return true;
+  if (is_source() || (rooted && spec_.rank != 0)) return true;
   const auto mine = static_cast<std::size_t>(spec_.rank) * part_;
   switch (spec_.kind) {
     case Collective::kAllreduce:
     case Collective::kReduce:
-      return Pattern::of_sum(spec_.dtype, spec_.size).matches(out_, 0);
+      return Pattern::of_sum(spec_.dtype, spec_.size).matches(out_.bytes(), 0);
     case Collective::kReduceScatter:
-      return Pattern::of_sum(spec_.dtype, spec_.size).matches(out_, mine);
+      return Pattern::of_sum(spec_.dtype, spec_.size).matches(out_.bytes(), mine);
     case Collective::kBroadcast:
-      return Pattern::of_rank(spec_.dtype, 0).matches(out_, 0);
+      return Pattern::of_rank(spec_.dtype, 0).matches(out_.bytes(), 0);
     case Collective::kScatter:
-      return Pattern::of_rank(spec_.dtype, 0).matches(out_, mine);
+      return Pattern::of_rank(spec_.dtype, 0).matches(out_.bytes(), mine);
     default:
       return parts_match();
   }
 }
 
 bool Trial::parts_match() const {
-  const std::span<const std::byte> out(out_);
+  const std::span<const std::byte> out = out_.bytes();
   const std::size_t first =
       spec_.kind == Collective::kAlltoall ? static_cast<std::size_t>(spec_.rank) * part_ : 0;
   for (std::size_t from = 0; from < part_bytes_.size(); ++from) {

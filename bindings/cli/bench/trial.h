@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,6 +21,21 @@ struct TrialSpec {
   std::size_t bytes = 0;  ///< Of the whole tensor; rounded so that all ranks' parts are equal.
   int rank = 0;
   int size = 1;
+  /// Gives memory for the buffers; plain memory where empty.
+  std::function<std::shared_ptr<std::byte>(std::size_t bytes)> allocate = {};
+};
+
+/// Memory of one tensor.
+class Buffer {
+ public:
+  Buffer(const TrialSpec& spec, std::size_t bytes);
+  [[nodiscard]] std::byte* data() noexcept { return data_.get(); }
+  [[nodiscard]] std::span<std::byte> bytes() noexcept { return {data_.get(), bytes_}; }
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_.get(), bytes_}; }
+
+ private:
+  std::shared_ptr<std::byte> data_;
+  std::size_t bytes_;
 };
 
 /// Buffers and expectations of one operation. Rooted kinds have root 0. Threads: one at a time.
@@ -35,8 +51,8 @@ class Trial {
   /// Bus bandwidth over algorithm bandwidth.
   [[nodiscard]] double bus_factor() const noexcept;
 
-  [[nodiscard]] std::span<const std::byte> in() const noexcept { return in_; }
-  [[nodiscard]] std::span<std::byte> out() noexcept { return out_; }
+  [[nodiscard]] std::span<const std::byte> in() const noexcept { return in_.bytes(); }
+  [[nodiscard]] std::span<std::byte> out() noexcept { return out_.bytes(); }
   /// Shape of what this rank gives; for scatter of what it gets.
   [[nodiscard]] Shape shape() const;
 
@@ -55,13 +71,15 @@ class Trial {
   [[nodiscard]] std::size_t in_elements() const noexcept;
   [[nodiscard]] std::size_t out_elements() const noexcept;
   [[nodiscard]] bool parts_match() const;
+  /// The root of a broadcast: it only gives.
+  [[nodiscard]] bool is_source() const noexcept;
 
   const TrialSpec spec_;
   const std::size_t width_;
   const std::size_t part_;      // elements of one rank's part
   const std::size_t elements_;  // of the whole tensor
-  std::vector<std::byte> in_;
-  std::vector<std::byte> out_;
+  Buffer in_;
+  Buffer out_;
   Segment segment_;
   std::vector<std::size_t> part_bytes_;
 };

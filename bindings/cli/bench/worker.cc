@@ -29,11 +29,17 @@ struct Session {
 };
 
 TrialSpec trial_spec(Session& session, std::size_t bytes) {
-  return {.kind = session.options.kind,
-          .dtype = session.options.dtype,
-          .bytes = bytes,
-          .rank = session.team->rank(),
-          .size = session.team->size()};
+  TrialSpec spec{.kind = session.options.kind,
+                 .dtype = session.options.dtype,
+                 .bytes = bytes,
+                 .rank = session.team->rank(),
+                 .size = session.team->size()};
+  if (session.options.shared) {
+    spec.allocate = [&runtime = session.team->runtime()](std::size_t size) {
+      return runtime.allocate(size).value();
+    };
+  }
+  return spec;
 }
 
 Trials trials_of(Session& session, const std::vector<std::size_t>& sizes) {

@@ -168,6 +168,10 @@ class RONDE_API Job {
   ProcessSet add_process_set(const std::vector<int>& ranks);
   void remove_process_set(ProcessSet set);
 
+  /// A tensor of zeros in memory that the ranks of this host share where they can: collectives
+  /// need no copy of it. Freed with its last copy, which may outlive the job. Blocks: never.
+  [[nodiscard]] Array allocate(DType dtype, const Shape& shape);
+
   /// Opens a raw group. Collective over `ranks`; of all ranks where empty.
   [[nodiscard]] Group group(std::vector<int> ranks = {});
 

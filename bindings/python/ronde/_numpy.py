@@ -12,16 +12,17 @@ limits the operation to some ranks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from ronde import _collectives
+from ronde import _collectives, _core
 from ronde._collectives import ANY_SOURCE, AVERAGE, Handle, first
 from ronde._forms import forms
-from ronde._job import ProcessSet, global_process_set
+from ronde._job import ProcessSet, global_process_set, runtime
 
 Array = NDArray[Any]
 
@@ -35,6 +36,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "broadcast_async",
+    "empty",
     "gather",
     "gather_async",
     "grouped_allreduce",
@@ -83,6 +85,19 @@ _ops = _collectives.Collectives[Array](_NumpyAdapter())
 
 def _one(array: Array | None) -> list[Array] | None:
     return None if array is None else [array]
+
+
+def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
+    """A new array in memory that the ranks of this host share, where they can.
+
+    Collectives need no copy of it: fill it in place, and pass it as input, output or both. The
+    memory goes with the last array that views it, which may be after shutdown(). Call after init().
+    """
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    kind = np.dtype(dtype)
+    count = math.prod(extents)
+    buffer: Any = _core.allocate(runtime(), max(count, 1) * kind.itemsize)
+    return np.frombuffer(buffer, kind)[:count].reshape(extents)
 
 
 def poll(handle: Handle[Any]) -> bool:

@@ -71,6 +71,34 @@ def case_allreduce_in_place_writes_into_the_array():
     np.testing.assert_array_equal(array, sum(of_all((4, 3), "float32")))
 
 
+def case_arrays_in_shared_memory_are_reduced_in_place():
+    array = ronde.empty((3, 100_000), "float64")
+    assert array.shape == (3, 100_000)
+    assert array.dtype == np.float64
+    assert array.flags.writeable
+    array[:] = mine(array.shape, "float64")
+    result = ronde.allreduce(array, op=ronde.Sum, out=array)
+    assert result is array
+    np.testing.assert_array_equal(array, sum(of_all(array.shape, "float64")))
+    assert ronde.empty(0).shape == (0,)
+    assert ronde.empty(5, np.int8).nbytes == 5
+
+
+def case_arrays_in_shared_memory_outlive_the_job():
+    array = ronde.empty(100_000)
+    view = array[10:20]
+    view[:] = 7
+    del array
+    ronde.barrier()
+    ronde.shutdown()
+    try:
+        assert (view == 7).all()
+        with pytest.raises(ronde.NotInitializedError):
+            ronde.empty(1)
+    finally:
+        ronde.init()
+
+
 def case_arrays_that_are_not_contiguous_are_copied_and_copied_back():
     base = mine((4, 6), "float32")
     array = base[:, ::2]

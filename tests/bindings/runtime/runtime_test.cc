@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -56,6 +57,35 @@ TEST_CASE("Runtime: sums of all sizes are right at 1 to 4 processes") {
           EXPECT(values.front() == expected && values.back() == expected);
         }
       }
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("Runtime: tensors in shared memory are reduced, and outlive the runtime") {
+  for (const int size : {1, 3}) {
+    run_job(size, [&](Runtime& runtime, int rank) {
+      constexpr std::size_t kCount = 300'000;
+      auto memory = runtime.allocate(kCount * sizeof(float));
+      EXPECT(memory.ok());
+      auto* const values = reinterpret_cast<float*>(memory->get());
+      EXPECT(values[0] == 0 && values[kCount - 1] == 0);
+      std::fill_n(values, kCount, static_cast<float>(rank + 1));
+      auto group = runtime.open_group(runtime.process_set_ranks(kGlobalSet).value());
+      EXPECT(group.ok());
+      Bundle bundle;
+      bundle.kind = Collective::kAllreduce;
+      BundleTensor tensor;
+      tensor.in = tensor.out = values;
+      tensor.shape = {static_cast<std::int64_t>(kCount)};
+      bundle.tensors.push_back(tensor);
+      EXPECT((*group)->run(bundle).ok());
+      const auto expected = static_cast<float>(size * (size + 1) / 2);
+      EXPECT(std::count(values, values + kCount, expected) == kCount);
+      group->reset();
+      runtime.shutdown();
+      EXPECT(runtime.allocate(1).status().code() == Code::kNotInitialized);
+      EXPECT(values[kCount - 1] == expected);
       return 0;
     });
   }

@@ -39,7 +39,10 @@ TEST_CASE("a trial whose output was never written is wrong") {
        {Collective::kAllreduce, Collective::kAllgather, Collective::kBroadcast,
         Collective::kReduceScatter, Collective::kAlltoall, Collective::kScatter}) {
     const Ranks ranks = ranks_of(kind, DType::kFloat32, 4096, 3);
-    for (const auto& trial : ranks) CHECK_FALSE(trial->correct());
+    for (const auto& trial : ranks) {
+      const bool only_gives = kind == Collective::kBroadcast && trial->spec().rank == 0;
+      CHECK(trial->correct() == only_gives);
+    }
   }
 }
 
