@@ -15,25 +15,32 @@ struct Address {
   std::byte* out;
 };
 struct Announcement {
-  std::uint64_t readable;  ///< By the kernel.
+  std::uint32_t complete;  ///< There is an address wherever there are bytes.
+  std::uint32_t readable;  ///< By the kernel, too.
   Address addresses[];
 };
 
 void announce(const Context& with, std::span<const Segment> segments, bool by_kernel) {
   std::byte* const bank = with.steps.bank(with.steps.rank(), with.steps.current());
   auto* const told = reinterpret_cast<Announcement*>(bank);
+  const auto complete = [](const Segment& s) {
+    return s.bytes == 0 || (s.in != nullptr && s.out != nullptr);
+  };
+  told->complete = std::all_of(segments.begin(), segments.end(), complete) ? 1 : 0;
   told->readable = by_kernel && is_reachable(segments) ? 1 : 0;
   for (std::size_t s = 0; s < segments.size(); ++s) {
-    told->addresses[s] = {segments[s].in, segments[s].out};
+    const bool empty = segments[s].bytes == 0;
+    told->addresses[s] = empty ? Address{} : Address{segments[s].in, segments[s].out};
   }
 }
 
-/// Replaces the peer's addresses by this rank's for the same memory, where all have one.
+/// Replaces the peer's addresses by this rank's for the same memory, where all have one. Null ones
+/// are of empty segments.
 template <typename Byte>
 bool map_all(const ArenaView* arena, std::vector<Segment>& segments, Byte* Segment::*address) {
   if (arena == nullptr) return false;
   const auto is_there = [&](const Segment& s) {
-    return s.bytes == 0 || arena->at(s.*address) != nullptr;
+    return s.*address == nullptr || arena->at(s.*address) != nullptr;
   };
   if (!std::all_of(segments.begin(), segments.end(), is_there)) return false;
   for (Segment& s : segments) s.*address = arena->at(s.*address);
@@ -51,6 +58,7 @@ Place read_place(const Context& with, std::size_t rank, Step step,
     place.segments.push_back({address.in, address.out, segments[s].bytes});
   }
   const ArenaView* arena = with.reach.arenas.empty() ? nullptr : with.reach.arenas[rank].get();
+  if (told->complete == 0) return place;
   place.in_mapped = map_all(arena, place.segments, &Segment::in);
   place.out_mapped = map_all(arena, place.segments, &Segment::out);
   return place;
@@ -87,5 +95,7 @@ bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {
   const bool enough = bytes >= kDirectBytes || with.reach.always;
   return enough && with.reach.any() && count + 1 < room;
 }
+
+bool prefers_kernel(const Context& with) { return with.reach.always || with.steps.ranks() > 2; }
 
 }  // namespace ronde::shm

@@ -54,11 +54,23 @@ class Places {
 /// Whether a collective of `count` segments and this size goes here, where that can be.
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
 
+/// Whether the kernel's copies are worth it in this group. Two ranks with a core each are faster
+/// through their banks; the few synchronisations of single copy count where ranks wait for cores.
+bool prefers_kernel(const Context& with);
+
 /// One step of all ranks, with nothing in it. Errors: the abort's status.
 Status meet(const Context& with);
 
 /// Allreduce where goes_direct; by two_shot where some buffers cannot be reached.
 /// Errors: the abort's status; kRankFailure.
 Status direct_allreduce(const Context& with, const Work& work);
+
+/// Brings the parts of the others, as split() has left them in the scratch memory, to this rank's
+/// outputs where it `reads` any. False, on all ranks and with nothing done, where some inputs
+/// cannot be reached. Errors: the abort's status; kRankFailure.
+Result<bool> direct_gather(const Context& with, const Copier& copier, bool reads);
+
+/// Brings the root's inputs to the others' outputs. Result and errors as direct_gather.
+Result<bool> direct_broadcast(const Context& with, const Work& work, const Copier& copier);
 
 }  // namespace ronde::shm

@@ -1,8 +1,10 @@
 // Collectives that only move values: broadcast, allgather, gather, scatter, alltoall, barrier.
 #include <cstring>
 #include <numeric>
+#include <span>
 
 #include "backends/shm/collectives.h"
+#include "backends/shm/direct.h"
 #include "backends/shm/parts.h"
 
 namespace ronde::shm {
@@ -31,6 +33,15 @@ void move_own_part(const std::vector<Segment>& own) {
       std::memset(piece.out, 0, piece.bytes);
     } else if (piece.in != piece.out) {
       std::memmove(piece.out, piece.in, piece.bytes);
+    }
+  }
+}
+
+/// Copies each input to its own output, where it has another.
+void write_through(std::span<const Segment> segments, const Copier& copier) {
+  for (const Segment& piece : segments) {
+    if (piece.out != nullptr && piece.out != piece.in && piece.bytes > 0) {
+      copier.write(piece.in, piece.out, piece.bytes);
     }
   }
 }
@@ -157,6 +168,11 @@ Status broadcast(const Context& with, const Work& work) {
   const bool root = with.steps.rank() == work.root;
   const Chunks chunks = cut(total_bytes(work), with.steps.bank_bytes());
   const Copier copier = copier_for(total_bytes(work));
+  if (goes_direct(with, total_bytes(work), work.segments.size())) {
+    RONDE_ASSIGN_OR_RETURN(const bool done, direct_broadcast(with, work, copier));
+    if (done && root) write_through(work.segments, copier);
+    if (done) return {};
+  }
   Cursor cursor(work.segments);
   const auto write = [&](std::size_t, std::byte* bank) {
     if (root) copier.copy_through(cursor, chunks.size, bank);
@@ -176,6 +192,11 @@ Status gather_parts(const Context& with, const Work& work) {
   if (reads) settle_own_part(work, with.scratch.parts[me]);
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes());
   const Copier copier = copier_for(total_bytes(work));
+  if (goes_direct(with, total_bytes(work), work.segments.size())) {
+    RONDE_ASSIGN_OR_RETURN(const bool done, direct_gather(with, copier, reads));
+    if (done && reads) write_through(with.scratch.parts[me], copier);
+    if (done) return {};
+  }
   const auto write = [&](std::size_t, std::byte* bank) {
     copier.copy_through(with.scratch.cursors[me], chunks.size, bank);
     return Status();
