@@ -104,8 +104,10 @@ def case_calls_out_of_step_are_errors_that_name_both():
 def case_a_mismatch_reaches_futures_too():
     rank, _ = here()
     work = dist.all_reduce(torch.ones(2 + min(rank, 1)), async_op=True)
-    with pytest.raises(RuntimeError, match="MismatchError"):
+    with pytest.raises(ronde.MismatchError):
         work.get_future().wait()
+    with pytest.raises(ronde.MismatchError):
+        work.get_future().then(lambda future: future.value()).wait()
     with pytest.raises(ronde.MismatchError):
         work.wait()
     assert not work.is_success()

@@ -3,7 +3,11 @@
 import pytest
 from cases import case_names
 
-FILES = ("distributed_cases.py", "distributed_error_cases.py")
+FILES = (
+    "distributed_cases.py",
+    "distributed_error_cases.py",
+    "distributed_training_cases.py",
+)
 
 
 @pytest.mark.parametrize("np", [2, 3])

@@ -19,7 +19,13 @@ from ronde import _collectives as kinds
 from ronde import _core, _job
 from ronde._errors import AbortedError, Error, NotInitializedError, TimeoutError
 from ronde.torch.distributed import _meeting
-from ronde.torch.distributed._work import FutureKeeper, Joined, Tensors, Work
+from ronde.torch.distributed._work import (
+    FutureKeeper,
+    Joined,
+    Tensors,
+    Work,
+    refuse_in_callback,
+)
 
 # A local wait outlasts the group's own limit by so much, as that one knows who is missing.
 _MARGIN_S = 5.0
@@ -203,6 +209,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     ) -> Work:
         """Submits one operation; ends it too where the caller is going to wait anyway."""
         process_set = self._open_set()
+        refuse_in_callback(_NAMES[kind])
         self._calls += 1
         explain = self._explain(_NAMES[kind])
         limit_s = self._limit(options.timeout)

@@ -6,15 +6,30 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from ronde._errors import Error, InterruptedError, TimeoutError
+from ronde._errors import Error, InterruptedError, TimeoutError, UnsupportedError
 
 Tensors = list[torch.Tensor]
+_in_callback = threading.local()
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+def refuse_in_callback(call: str) -> None:
+    """Raises UnsupportedError in a future's callback: when it runs differs between ranks.
+
+    An operation that it started would meet another one there.
+    """
+    if getattr(_in_callback, "active", False):
+        raise UnsupportedError(
+            f"{call}: a callback of a future cannot start operations, as ranks would start them in "
+            "different orders; start them after wait()"
+        )
 
 
 class Work(dist.Work):
@@ -46,8 +61,9 @@ class Work(dist.Work):
         self._lock = threading.Lock()
         self._ended = False
         self._error: Exception | None = None
-        self._future: Future[Tensors] | None = None
-        self._trigger: Future[None] | None = None
+        self._future: WorkFuture[Tensors] | None = None
+        self._settled = False
+        self._callback_error: Exception | None = None
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the operation has ended; raises its error, or TimeoutError."""
@@ -109,18 +125,23 @@ class Work(dist.Work):
     _source_rank = source_rank
 
     def get_future(self) -> Future[Tensors]:
-        """A future of the result. Its callbacks may run in another thread."""
+        """A future of the result. Its callbacks run where it is settled: in a thread of the group,
+        in whichever thread waits for it, or at the end of backward.
+        """
         if self._future is None:
-            self._trigger = Future()
-            # An error raised in here becomes the future's own, also for C++ (DDP).
-            self._future = self._trigger.then(self._deliver)
+            self._future = WorkFuture(self)
             self._keeper.add(self)
         return self._future
 
-    def _deliver(self, _: Future[None]) -> Tensors:
-        if self._error is not None:
-            raise self._error
-        return self._results
+    def note_callback_error(self, error: Exception) -> None:
+        """Keeps the first error of a callback, for the end of backward."""
+        self._callback_error = self._callback_error or error
+
+    def check(self) -> None:
+        """Raises its error, or that of a callback of its future."""
+        self.wait()
+        if self._callback_error is not None:
+            raise self._callback_error
 
     def settle(self) -> None:
         """Waits, and completes the future; never raises the operation's error."""
@@ -129,9 +150,47 @@ class Work(dist.Work):
         except Error as error:
             self._end(error)
         with self._lock:
-            trigger, self._trigger = self._trigger, None
-        if trigger is not None:
-            trigger.set_result(None)
+            future = None if self._settled else self._future
+            self._settled = self._settled or future is not None
+        if future is None:
+            return
+        _in_callback.active = True
+        try:
+            if self._error is None:
+                future.set_result(self._results)
+            else:
+                future.set_exception(self._error)  # type: ignore[arg-type]
+        finally:
+            _in_callback.active = False
+
+
+class WorkFuture(Future[T]):
+    """A future that whoever waits for it completes: it needs no other thread."""
+
+    def __init__(self, work: Work) -> None:
+        """Depends on `work`, directly or through callbacks."""
+        super().__init__()
+        self._work = work
+
+    def wait(self) -> T:
+        """Blocks until it is complete; returns its value or raises its error."""
+        if not self.done():
+            self._work.settle()
+        return super().wait()
+
+    def then(self, callback: Callable[[Future[T]], S]) -> WorkFuture[S]:
+        """A future of what `callback` returns, which is called once this one is complete."""
+        child: WorkFuture[S] = WorkFuture(self._work)
+
+        def run(parent: Future[T]) -> None:
+            try:
+                child.set_result(callback(parent))
+            except Exception as error:
+                child.set_exception(error)  # type: ignore[arg-type]
+                self._work.note_callback_error(error)
+
+        self.add_done_callback(run)
+        return child
 
 
 class Joined(Work):
@@ -156,8 +215,8 @@ class Joined(Work):
 class FutureKeeper:
     """Completes the futures of one group's operations, in a thread that starts with the first.
 
-    During backward it also waits at the end of backward, so that an operation's error is raised
-    there as what it is: out of a future, C++ knows a RuntimeError only.
+    During backward it also waits when backward ends, so that an operation's error is raised there
+    as what it is: C++ code (DDP) would make a RuntimeError of a future's error.
     """
 
     def __init__(self) -> None:
@@ -168,7 +227,7 @@ class FutureKeeper:
         self._in_backward: list[Work] = []
 
     def add(self, work: Work) -> None:
-        """Completes `work`'s future once it has ended. Futures are completed in order."""
+        """Sees to it that `work`'s future is completed once it has ended."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ronde-futures", daemon=True)
             self._thread.start()
@@ -190,12 +249,15 @@ class FutureKeeper:
         if task != self._graph_task:
             self._graph_task = task
             self._in_backward = []
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+            engine = torch.autograd.Variable._execution_engine
+            engine.queue_callback(self._end_backward)
         self._in_backward.append(work)
 
     def _end_backward(self) -> None:
-        works, self._in_backward = self._in_backward, []
-        self._graph_task = -1
-        for work in works:
-            work.settle()
-            work.wait()
+        try:
+            for work in self._in_backward:
+                work.settle()
+                work.check()
+        finally:
+            self._in_backward = []
+            self._graph_task = -1

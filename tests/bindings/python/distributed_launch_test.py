@@ -1,0 +1,127 @@
+"""torch.distributed over `ronde` under each launcher, and when a rank dies inside DDP."""
+
+import os
+import socket
+import subprocess
+import sys
+
+STEP = """
+import os, signal, sys
+import torch
+import torch.distributed as dist
+import ronde
+import ronde.torch.distributed
+
+
+def work(rank=None, size=None, address=None):
+    if rank is None:
+        dist.init_process_group("ronde")
+    else:
+        dist.init_process_group("ronde", init_method=address, rank=rank, world_size=size)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for _ in range(2):  # and once more in the same processes
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1, bias=False))
+        model(torch.full((1, 2), float(rank))).sum().backward()
+        assert model.module.weight.grad.tolist() == [[(size - 1) / 2] * 2]
+    dist.destroy_process_group()
+    assert not ronde.is_initialized()
+    print(f"rank {rank} of {size} done", flush=True)
+"""
+
+ENV = STEP + "\nwork()\n"
+SPAWN = (
+    STEP
+    + """
+if __name__ == "__main__":
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    torch.multiprocessing.spawn(work, (2, f"tcp://127.0.0.1:{port}"), nprocs=2)
+"""
+)
+KILLED = """
+import os, signal
+import torch
+import torch.distributed as dist
+import ronde
+import ronde.torch.distributed
+
+dist.init_process_group("ronde")
+layers = [torch.nn.Linear(8, 8) for _ in range(3)]
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=1e-4)
+
+
+def die(*_):
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+model(torch.ones(1, 8)).sum().backward()
+output = model(torch.ones(1, 8))
+layers[0].weight.register_hook(die)  # the last gradient of this backward
+try:
+    output.sum().backward()
+    dist.barrier()
+    print("nothing was raised", flush=True)
+except ronde.RankFailure as failure:
+    print(f"rank {dist.get_rank()} learnt that rank {failure.rank} died", flush=True)
+try:
+    dist.all_reduce(torch.ones(1))
+except ronde.RankFailure as failure:
+    print(f"rank {dist.get_rank()} still knows of rank {failure.rank}", flush=True)
+os._exit(0)
+"""
+
+
+def run(command, limit_s=90):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def check_done(status, output):
+    assert status == 0, output
+    for rank in range(2):
+        assert f"rank {rank} of 2 done" in output, output
+
+
+def test_ronde_run(run_job):
+    check_done(*run_job(ENV))
+
+
+def test_torchrun(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(ENV)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    check_done(*run([*torchrun, "--nproc-per-node", "2", str(script)]))
+
+
+def test_spawn(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(SPAWN)
+    check_done(*run([sys.executable, str(script)]))
+
+
+def test_a_rank_killed_inside_ddp_is_named_on_the_others(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(KILLED)
+    # torchrun and `ronde run` end the others at once; here they may tell what they saw.
+    starter = """
+import os, subprocess, sys
+os.environ.update(WORLD_SIZE="3", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[2])
+environments = [{**os.environ, "RANK": str(rank)} for rank in range(3)]
+ranks = [subprocess.Popen([sys.executable, sys.argv[1]], env=env) for env in environments]
+print([rank.wait(60) for rank in ranks])
+"""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    status, output = run([sys.executable, "-c", starter, str(script), str(port)])
+    assert status == 0, output
+    assert "[0, -9, 0]" in output, output
+    for rank in (0, 2):
+        assert f"rank {rank} learnt that rank 1 died" in output, output
+        assert f"rank {rank} still knows of rank 1" in output, output
