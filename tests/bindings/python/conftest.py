@@ -55,13 +55,13 @@ def run_job(tmp_path):
 class CaseResults:
     """What every rank says about the cases of some files, run in one job."""
 
-    def __init__(self, files, np, folder):
+    def __init__(self, files, np, folder, python=sys.executable, options=()):
         """Runs the job; each rank writes its results as it goes."""
-        command = [sys.executable, str(HERE / "run_cases.py"), str(folder)]
+        command = [python, str(HERE / "run_cases.py"), str(folder)]
         command += [str(HERE / file) for file in files]
         # A case that fails on one rank alone must not hold up the others.
         environment = {"RONDE_STALL_ERROR_SECONDS": "10"}
-        self.status, self.output = finish(launch(command, np, environment), 240)
+        self.status, self.output = finish(launch(command, np, environment, options), 240)
         self.ranks = []
         for rank in range(np):
             path = folder / f"{rank}.jsonl"

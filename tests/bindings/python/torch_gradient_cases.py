@@ -37,6 +37,11 @@ def case_gradients_can_be_read_before_the_first_backward():
         optimizer.step()
 
 
+def case_parameters_that_cannot_travel_are_refused_at_once():
+    with pytest.raises(ValueError, match="on meta, which no data plane of this build serves"):
+        wrapped(nn.Linear(2, 2, device="meta"))
+
+
 def case_frozen_parameters_stay_as_they_are_and_may_thaw():
     model = two_layers()
     before = model[0].weight.detach().clone()
