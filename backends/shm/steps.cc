@@ -14,7 +14,8 @@ Steps::Steps(const Layout& layout, std::byte* base, int ranks, int rank, SpinLim
 
 Status Steps::begin(const Stop& stop) {
   if (stop.aborted()) return stop.status();
-  return wait_all(step_ - 2, stop);
+  const bool late = static_cast<std::int32_t>(late_until_ - step_) > 0;
+  return wait_all(step_ - (late ? 1 : 2), stop);
 }
 
 void Steps::set_note(std::uint64_t value) noexcept {

@@ -6,6 +6,7 @@
 //   - a rank that arrives at step s has finished reading all banks of steps <= s - 2;
 //   - a rank writes for step s only after all ranks have arrived at step s - 2, hence are done
 //     with step s - 4, which used the same bank.
+// A collective that reads a bank one step later than that says so by read_late().
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,10 @@ class Steps {
   /// Waits until this rank's bank of the current step may be written. Errors: the abort's status.
   Status begin(const Stop& stop);
 
+  /// In the next `steps` steps ranks read others' banks one step later than the first rule has it:
+  /// until two steps after them begin() waits for one step more. The same on all ranks.
+  void read_late(Step steps) noexcept { late_until_ = step_ + steps + 2; }
+
   /// `rank`'s bank of `step`; own banks may be written between begin() and arrive().
   [[nodiscard]] std::byte* bank(int rank, Step step) const noexcept {
     return layout_.bank(base_, rank, step);
@@ -68,6 +73,7 @@ class Steps {
   const int rank_;
   Awaiter awaiter_;
   Step step_ = 0;
+  Step late_until_ = 0;
   Header& header_;
   std::vector<Flag*> flags_;
   std::vector<std::uint32_t> seen_;  ///< Last value read of each rank's flag.

@@ -66,6 +66,8 @@ class TwoShot {
     const auto read = [&](std::size_t k, Step step) {
       if (k > 0 && deliver_) copy_results(k - 1, step - 1);
     };
+    // Results lie in their owner's bank of the step before, and are copied after the next arrival.
+    if (!only_reader_) with_.steps.read_late(static_cast<Step>(rounds_ + 1));
     return stream(with_, rounds_ + 1, kEverybody, write, read);
   }
 

@@ -9,11 +9,12 @@
 namespace ronde::chaos {
 namespace {
 
-/// An operation in flight, and what makes its result right.
+/// An operation in flight, and what is wrong with its result.
 struct Running {
   std::string what;
   Pending pending;
-  std::function<bool(const Pending&)> right;
+  /// What is wrong with the result; empty where nothing is.
+  std::function<std::string(const Pending&)> wrong;
 };
 
 /// What one operation is about: all of it the same on all ranks.
@@ -43,13 +44,19 @@ std::shared_ptr<std::vector<T>> values_of(int rank, const Part& shape) {
   return values;
 }
 
+/// The first element that is not as expected, in words; empty where there is none.
 template <typename T, typename Expected>
-bool all_are(std::span<const T> values, Expected expected) {
+std::string first_wrong(std::span<const T> values, Expected expected) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i] != static_cast<T>(expected(static_cast<std::int64_t>(i)))) return false;
+    const std::int64_t wanted = expected(static_cast<std::int64_t>(i));
+    if (values[i] == static_cast<T>(wanted)) continue;
+    return "element " + std::to_string(i) + " of " + std::to_string(values.size()) + " is " +
+           std::to_string(values[i]) + ", not " + std::to_string(wanted);
   }
-  return true;
+  return {};
 }
+
+std::string wrong_count(std::int64_t count) { return std::to_string(count) + " elements"; }
 
 template <typename T>
 Running start_allreduce(Job& job, const Part& shape) {
@@ -57,7 +64,8 @@ Running start_allreduce(Job& job, const Part& shape) {
   auto pending = job.allreduce_async(shape.name, tensor(*values), {.op = ReduceOp::kSum});
   const int size = job.size();
   return {"allreduce", pending, [values, shape, size](const Pending&) {
-            return all_are<T>(*values, [&](std::int64_t i) { return sum_of(size, shape.step, i); });
+            return first_wrong<T>(*values,
+                                  [&](std::int64_t i) { return sum_of(size, shape.step, i); });
           }};
 }
 
@@ -66,8 +74,8 @@ Running start_broadcast(Job& job, const Part& shape) {
   auto values = values_of<T>(job.rank(), shape);
   auto pending = job.broadcast_async(shape.name, tensor(*values), shape.root);
   return {"broadcast", pending, [values, shape](const Pending&) {
-            return all_are<T>(*values,
-                              [&](std::int64_t i) { return value_of(shape.root, shape.step, i); });
+            return first_wrong<T>(
+                *values, [&](std::int64_t i) { return value_of(shape.root, shape.step, i); });
           }};
 }
 
@@ -76,13 +84,13 @@ Running start_allgather(Job& job, const Part& shape) {
   auto values = values_of<T>(job.rank(), shape);
   auto pending = job.allgather_async(shape.name, tensor(std::as_const(*values)));
   const int size = job.size();
-  return {
-      "allgather", pending, [values, shape, size](const Pending& done) {
-        const Array all = done.output();
-        return all.count() == size * shape.count && all_are<T>(all.as<T>(), [&](std::int64_t i) {
-                 return value_of(static_cast<int>(i / shape.count), shape.step, i % shape.count);
-               });
-      }};
+  return {"allgather", pending, [values, shape, size](const Pending& done) {
+            const Array all = done.output();
+            if (all.count() != size * shape.count) return wrong_count(all.count());
+            return first_wrong<T>(all.as<T>(), [&](std::int64_t i) {
+              return value_of(static_cast<int>(i / shape.count), shape.step, i % shape.count);
+            });
+          }};
 }
 
 template <typename T>
@@ -96,9 +104,11 @@ Running start_reduce_scatter(Job& job, const Part& shape) {
             const std::int64_t base = shape.count / size;
             const std::int64_t first = rank * base + std::min(rank, shape.count % size);
             const Array part = done.output();
-            return part.count() == base + (rank < shape.count % size ? 1 : 0) &&
-                   all_are<T>(part.as<T>(),
-                              [&](std::int64_t i) { return sum_of(size, shape.step, first + i); });
+            if (part.count() != base + (rank < shape.count % size ? 1 : 0)) {
+              return wrong_count(part.count());
+            }
+            return first_wrong<T>(
+                part.as<T>(), [&](std::int64_t i) { return sum_of(size, shape.step, first + i); });
           }};
 }
 
@@ -113,10 +123,10 @@ Running start_alltoall(Job& job, const Part& shape) {
   const std::int64_t rank = job.rank();
   return {"alltoall", pending, [values, rounded, each, rank](const Pending& done) {
             const Array all = done.output();
-            return all.count() == rounded.count && all_are<T>(all.as<T>(), [&](std::int64_t i) {
-                     return value_of(static_cast<int>(i / each), rounded.step,
-                                     rank * each + i % each);
-                   });
+            if (all.count() != rounded.count) return wrong_count(all.count());
+            return first_wrong<T>(all.as<T>(), [&](std::int64_t i) {
+              return value_of(static_cast<int>(i / each), rounded.step, rank * each + i % each);
+            });
           }};
 }
 
@@ -173,7 +183,9 @@ Running start_drawn(Job& job, std::uint64_t seed, int step, std::uint64_t index,
   Part shape{name, step, std::min(draw_count(draw, max_elements), max_elements), 0};
   shape.root = static_cast<int>(draw.below(static_cast<std::uint64_t>(job.size())));
   const std::uint64_t kind = draw.below(8);
-  return start_operation(job, kind, draw.below(4), shape);
+  Running running = start_operation(job, kind, draw.below(4), shape);
+  running.what += " " + name + " of step " + std::to_string(step);
+  return running;
 }
 
 /// Waits for all; then throws the first failure. Memory given to the job is still in use till then.
@@ -185,7 +197,8 @@ void finish(std::vector<Running>& all, std::exception_ptr first) {
       if (!first) first = std::current_exception();
       continue;
     }
-    if (!running.right(running.pending)) throw WrongResult(running.what);
+    const std::string wrong = running.wrong(running.pending);
+    if (!wrong.empty()) throw WrongResult(running.what + ": " + wrong);
   }
   if (first) std::rethrow_exception(first);
 }

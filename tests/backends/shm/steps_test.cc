@@ -60,6 +60,33 @@ TEST_CASE("every rank reads what the others wrote in each step") {
   }
 }
 
+TEST_CASE("a wrong sum: a fast rank overwrote results that a slow one had yet to copy") {
+  const Memory memory(2);
+  Steps fast(memory.layout, memory.base(), 2, 0, SpinLimit{0});
+  Steps slow(memory.layout, memory.base(), 2, 1, SpinLimit{0});
+  for (Steps* steps : {&fast, &slow}) {
+    steps->read_late(1);
+    steps->arrive();
+  }
+  const auto begins = [&] {
+    AbortToken abort;
+    std::thread patience([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      abort.abort(Status(Code::kAborted, "enough"));
+    });
+    const bool begun = fast.begin(Stop(abort, nullptr)).ok();
+    patience.join();
+    return begun;
+  };
+  CHECK(begins());
+  fast.arrive();
+  CHECK_FALSE(begins());  // two steps behind would be enough, but the slow rank reads a step late
+  slow.arrive();
+  CHECK(begins());
+  fast.arrive();
+  CHECK(begins());  // from here on two steps are enough again
+}
+
 TEST_CASE("a writer waits until its bank has been read two steps behind") {
   const Memory memory(2);
   const AbortToken abort;
