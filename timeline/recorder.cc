@@ -1,5 +1,6 @@
 #include "timeline/recorder.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -12,6 +13,7 @@ namespace ronde {
 namespace {
 
 constexpr std::size_t kSlots = 16384;
+constexpr int kWriterNice = 10;
 constexpr std::chrono::milliseconds kFlushInterval{50};
 constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 
@@ -114,6 +116,8 @@ bool Recorder::wait_for_events() {
 }
 
 void Recorder::run() {
+  // A thread's niceness is its own on Linux: the ring holds what comes while ranks compute.
+  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
   while (wait_for_events()) flush();
   flush();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <utility>
 
@@ -72,17 +73,19 @@ std::size_t Operation::input_bytes() const noexcept {
   return sum;
 }
 
-std::string Operation::negotiation_event() const {
-  std::string event = "NEGOTIATE_";
-  for (const char c : to_string(submission_.request.kind)) {
-    event.push_back(c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c);
-  }
-  return event;
+std::string_view Operation::negotiation_event() const noexcept {
+  constexpr std::array<std::string_view, kCollectiveCount> kNames{
+      "NEGOTIATE_ALLREDUCE",     "NEGOTIATE_ALLGATHER", "NEGOTIATE_BROADCAST",
+      "NEGOTIATE_REDUCESCATTER", "NEGOTIATE_ALLTOALL",  "NEGOTIATE_REDUCE",
+      "NEGOTIATE_GATHER",        "NEGOTIATE_SCATTER",   "NEGOTIATE_BARRIER",
+      "NEGOTIATE_JOIN"};
+  return kNames[static_cast<std::size_t>(submission_.request.kind)];
 }
 
 void Operation::make_label() {
-  label_ = fmt::format("{}.{}", to_string(submission_.request.kind),
-                       submission_.request.name.empty() ? "unnamed" : submission_.request.name);
+  const std::string& name = submission_.request.name;
+  label_.assign(to_string(submission_.request.kind)).append(1, '.');
+  label_.append(name.empty() ? "unnamed" : name);
 }
 
 }  // namespace ronde

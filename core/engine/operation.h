@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
@@ -75,7 +76,7 @@ class Operation {
   /// Bytes this rank puts in.
   [[nodiscard]] std::size_t input_bytes() const noexcept;
   /// "NEGOTIATE_ALLREDUCE", as Horovod's timeline calls it.
-  [[nodiscard]] std::string negotiation_event() const;
+  [[nodiscard]] std::string_view negotiation_event() const noexcept;
 
  private:
   Result<void*> allocate_output(std::size_t index, const Shape& shape);

@@ -58,6 +58,7 @@ Histogram histogram(const std::vector<double>& values, double unit, std::size_t 
 
 double rank_sum_p(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<std::pair<double, bool>> all;
+  all.reserve(a.size() + b.size());
   for (const double value : a) all.emplace_back(value, false);
   for (const double value : b) all.emplace_back(value, true);
   std::sort(all.begin(), all.end());

@@ -66,6 +66,12 @@ TEST_CASE("Operation: its timeline names are Horovod's") {
   operation.make_label();
   CHECK(operation.label() == "allreduce.pair");
   CHECK(operation.negotiation_event() == "NEGOTIATE_ALLREDUCE");
+  Submission barrier;
+  barrier.request.kind = Collective::kBarrier;
+  CHECK(Operation(barrier, 2).negotiation_event() == "NEGOTIATE_BARRIER");
+  Submission scattered;
+  scattered.request.kind = Collective::kReduceScatter;
+  CHECK(Operation(scattered, 3).negotiation_event() == "NEGOTIATE_REDUCESCATTER");
 }
 
 }  // namespace ronde
