@@ -114,6 +114,16 @@ def case_a_mismatch_reaches_futures_too():
     assert isinstance(work.exception(), ronde.MismatchError)
 
 
+def case_callbacks_that_start_operations_are_refused_whenever_they_run():
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    future = work.get_future()
+    for _ in range(2):  # before it is complete, or after; and after
+        later = future.then(lambda done: dist.all_reduce(done.value()[0]))
+        with pytest.raises(ronde.UnsupportedError, match="callback"):
+            later.wait()
+    dist.barrier()
+
+
 def case_wrong_sizes_are_refused_at_once():
     _, size = here()
     with pytest.raises(ronde.InvalidArgumentError, match="elements are needed"):

@@ -154,14 +154,10 @@ class Work(dist.Work):
             self._settled = self._settled or future is not None
         if future is None:
             return
-        _in_callback.active = True
-        try:
-            if self._error is None:
-                future.set_result(self._results)
-            else:
-                future.set_exception(self._error)  # type: ignore[arg-type]
-        finally:
-            _in_callback.active = False
+        if self._error is None:
+            future.set_result(self._results)
+        else:
+            future.set_exception(self._error)  # type: ignore[arg-type]
 
 
 class WorkFuture(Future[T]):
@@ -191,6 +187,19 @@ class WorkFuture(Future[T]):
 
         self.add_done_callback(run)
         return child
+
+    def add_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
+        """Calls `callback` once this one is complete; at once, in here, where it is already."""
+
+        def run(parent: Future[T]) -> None:
+            outer = getattr(_in_callback, "active", False)
+            _in_callback.active = True
+            try:
+                callback(parent)
+            finally:
+                _in_callback.active = outer
+
+        super().add_done_callback(run)
 
 
 class Joined(Work):
