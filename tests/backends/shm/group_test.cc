@@ -60,6 +60,20 @@ TEST_CASE("sizes around the borders of slices, chunks and algorithms give the ri
   });
 }
 
+TEST_CASE("a rank that is late to read a result never finds that of a later round") {
+  constexpr int kRanks = 4;
+  const LocalJob job(kRanks);
+  run_ranks(kRanks, [&](int rank) {
+    const auto group = open_shm(job, rank, {.single_copy = SingleCopy::kNever, .arenas = false});
+    REQUIRE(group != nullptr);
+    Dish dish = dish_of({400'000});
+    for (std::uint32_t i = 0; i < 40; ++i) {
+      dish.seed = i;
+      serve(*group, dish, kRanks, rank);
+    }
+  });
+}
+
 TEST_CASE("more than a thousand segments are one operation") {
   const LocalJob job(2);
   run_ranks(2, [&](int rank) {
