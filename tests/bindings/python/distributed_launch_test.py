@@ -88,10 +88,6 @@ def check_done(status, output):
         assert f"rank {rank} of 2 done" in output, output
 
 
-def test_ronde_run(run_job):
-    check_done(*run_job(ENV))
-
-
 def test_torchrun(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(ENV)
