@@ -1,6 +1,6 @@
 // Allreduce and reduce of large tensors. What costs most between two cores is a cache line that one
-// has to take from the other, so every byte changes sides as rarely as can be: an owner reduces
-// into the very lines that its peers have staged for it, which they read back and stage in again.
+// has to take from the other, so every byte changes sides as rarely as can be: of two ranks, one
+// reduces into the very lines that the other has staged for it, reads back and stages in again.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -38,14 +38,15 @@ bool streams(const Work& work) {
 }
 
 /// One two-shot reduction. Round k consists of n slices; rank r owns slice r. In step k of the
-/// group a rank stages the slices of round k and reduces its own of round k - 1 into the others'
-/// banks of step k - 1.
+/// group a rank stages the slices of round k and reduces its own of round k - 1 into a bank of
+/// step k - 1, from which the others copy it.
 class TwoShot {
  public:
   TwoShot(const Context& with, const Work& work)
       : with_(with),
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
         me_(static_cast<std::size_t>(with.steps.rank())),
+        only_reader_(ranks_ == 2 || work.kind == Collective::kReduce),
         copier_(streams(work)),
         combiner_(with, work, false),
         staging_(work.segments),
@@ -125,27 +126,24 @@ class TwoShot {
       mine = static_cast<std::byte*>(std::memset(zeros, 0, piece.bytes));
     }
     std::byte* const result =
-        readers_.empty() ? piece.out : with_.steps.bank(readers_.front(), staged) + offset;
+        readers_.empty() ? piece.out : with_.steps.bank(holder(me_), staged) + offset;
     if (result == nullptr) return;
     combiner_.reduce(staged, offset, mine, result, piece.bytes);
-    hand_out(staged, offset, result, piece);
-  }
-
-  /// Copies a result to where the other readers and this rank expect it.
-  void hand_out(Step staged, std::size_t offset, const std::byte* result, const Segment& piece) {
-    for (const int r : readers_) {
-      std::byte* const bank = with_.steps.bank(r, staged) + offset;
-      if (bank != result) std::memcpy(bank, result, piece.bytes);
-    }
     if (!deliver_ || piece.out == nullptr || piece.out == result) return;
     copier_.write(result, piece.out, piece.bytes);
   }
 
+  /// In whose bank the results of `owner` are: that of its only reader, or its own.
+  [[nodiscard]] int holder(std::size_t owner) const {
+    if (owner != me_) return only_reader_ ? with_.steps.rank() : static_cast<int>(owner);
+    return only_reader_ ? readers_.front() : with_.steps.rank();
+  }
+
   void copy_results(std::size_t round, Step staged) {
-    const std::byte* const bank = with_.steps.bank(with_.steps.rank(), staged);
     for (std::size_t owner = 0; owner < ranks_; ++owner) {
       if (owner == me_) continue;
       delivery_.seek(position(round, owner));
+      const std::byte* const bank = with_.steps.bank(holder(owner), staged);
       copier_.copy_out(bank + owner * slice_, slice_, delivery_);
     }
   }
@@ -153,6 +151,7 @@ class TwoShot {
   const Context& with_;
   const std::size_t ranks_;
   const std::size_t me_;
+  const bool only_reader_;  ///< Each result has one reader besides who reduces it.
   bool deliver_ = false;
   std::vector<int> readers_;  ///< Other ranks that need the results.
   const Copier copier_;
