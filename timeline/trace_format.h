@@ -37,7 +37,7 @@ class TraceFormatter {
 
   /// Finds texts in maps without making strings of them.
   struct TextHash {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
     std::size_t operator()(std::string_view text) const noexcept {
       return std::hash<std::string_view>()(text);
     }

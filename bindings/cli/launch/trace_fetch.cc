@@ -63,7 +63,8 @@ std::vector<RemoteFiles> files_elsewhere(const std::vector<HostRanks>& hosts,
     if (host.name.empty()) continue;
     RemoteFiles files{host.name, {}};
     for (int local = 0; local < host.ranks; ++local) {
-      const std::string& path = paths[static_cast<std::size_t>(host.first_rank + local)];
+      const int rank = host.first_rank + local;
+      const std::string& path = paths[static_cast<std::size_t>(rank)];
       if (!std::filesystem::exists(path)) files.paths.push_back(path);
     }
     if (!files.paths.empty()) elsewhere.push_back(std::move(files));
