@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,42 +17,13 @@
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/network.h"
 #include "bindings/cli/launch/output.h"
+#include "bindings/cli/launch/signal_source.h"
 #include "core/base/clock.h"
 
 namespace ronde {
 namespace {
 
 constexpr std::chrono::milliseconds kPartialLineDelay{100};
-
-/// Blocks the signals that the launcher reads from a descriptor, for a scope.
-class SignalSource {
- public:
-  SignalSource() {
-    ::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c)
-    sigset_t set;
-    ::sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) {
-      ::sigaddset(&set, signal);
-    }
-    ::sigprocmask(SIG_BLOCK, &set, &before_);
-    fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  ~SignalSource() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  SignalSource(const SignalSource&) = delete;
-  SignalSource& operator=(const SignalSource&) = delete;
-
-  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// The next signal that has come, or nothing.
-  std::optional<int> next() {
-    signalfd_siginfo info{};
-    if (::read(fd_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
-  }
-
- private:
-  sigset_t before_{};
-  UniqueFd fd_;
-};
 
 /// One host, its agent, and those of its ranks that have not ended.
 struct Host {
