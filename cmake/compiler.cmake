@@ -23,6 +23,14 @@ target_compile_options(ronde_compiler INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 target_link_libraries(ronde_compiler INTERFACE Threads::Threads)
 
+if(RONDE_BUILD_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "RONDE_BUILD_FUZZERS=ON needs clang++; this is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
 if(RONDE_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)

@@ -10,6 +10,7 @@ option(RONDE_BUILD_TESTS "Build the C++ tests" ON)
 option(RONDE_BUILD_EXAMPLES "Build the C++ examples" ON)
 option(RONDE_BUILD_PYTHON "Build the Python extension module" ON)
 option(RONDE_BUILD_CLI "Build the ronde command" ON)
+option(RONDE_BUILD_FUZZERS "Build the libFuzzer targets (clang), and all code for them" OFF)
 option(RONDE_WERROR "Treat warnings as errors" OFF)
 set(RONDE_SANITIZE "" CACHE STRING "Sanitizer: address (with undefined), thread, or empty")
 

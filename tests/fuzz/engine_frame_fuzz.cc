@@ -1,0 +1,33 @@
+// What the engine reads of a peer's frame: header, failure, exchanged value, tagged message.
+#include <array>
+
+#include "core/engine/exchange_board.h"
+#include "core/engine/failure_frame.h"
+#include "core/engine/frame.h"
+#include "core/engine/point_to_point.h"
+#include "tests/fuzz/input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  ronde::FuzzInput input(data, size);
+  ronde::ExchangeBoard board;
+  ronde::PointToPoint messages(0);
+  std::array<std::byte, 64> memory{};
+  ronde::Message message;
+  for (int from = 1; from < 3; ++from) {
+    const auto operation = std::make_shared<ronde::Operation>(ronde::Submission{}, 1);
+    messages.recv(from, 7, memory, &message, operation);
+  }
+  std::vector<ronde::FinishedMessage> finished;
+  while (!input.empty()) {
+    const int from = 1 + input.byte() % 2;
+    const auto frame = input.piece();
+    (void)ronde::read_header(frame);
+    ronde::Status failure;
+    (void)ronde::read_failure(frame, failure).ok();
+    (void)board.on_frame(from, 1, frame).ok();
+    (void)messages.on_frame(from, frame).ok();
+    messages.take_finished(finished);
+  }
+  messages.fail_all({ronde::Code::kAborted, "end"});
+  return 0;
+}

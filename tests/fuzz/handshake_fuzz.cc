@@ -1,0 +1,75 @@
+// A stranger, or a rank gone mad, at either end of the handshake. A first byte of 1 lets the bytes
+// come from one who knows the secret, so that what follows the proof is reached as well.
+#include <cstdlib>
+
+#include "backends/net/handshake.h"
+#include "core/base/bytes.h"
+#include "tests/fuzz/input.h"
+
+namespace {
+
+using ronde::net::Handshake;
+
+ronde::net::Party party_of(int rank) {
+  ronde::net::Party party;
+  party.rank = rank;
+  party.size = 4;
+  party.context = "job";
+  party.self = {"1", "host", "identity", "127.0.0.1:1", 17};
+  party.keys = ronde::net::Keys::derive(ronde::net::Secret()).value();
+  return party;
+}
+
+/// Feeds what is left of the input; a stranger must never get to the end.
+void feed(Handshake& handshake, ronde::FuzzInput& input, bool stranger) {
+  while (handshake.wants() != 0) {
+    const auto bytes = input.bytes(handshake.wants());
+    if (bytes.size() < handshake.wants() || !handshake.consume(bytes).ok()) return;
+    (void)handshake.take_output();
+  }
+  if (stranger) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const ronde::net::Party here = party_of(0);
+  static const ronde::net::Party there = party_of(1);
+  ronde::FuzzInput input(data, size);
+  const std::uint8_t choice = input.byte();
+  const bool listens = (choice & 2) != 0;
+  Handshake ours(here, listens ? Handshake::Role::kListener : Handshake::Role::kDialer,
+                 listens ? -1 : 1);
+  if (!ours.start().ok()) return 0;
+  if ((choice & 1) == 0) {
+    (void)ours.take_output();
+    feed(ours, input, true);
+    return 0;
+  }
+  Handshake theirs(there, listens ? Handshake::Role::kDialer : Handshake::Role::kListener,
+                   listens ? 0 : -1);
+  if (!theirs.start().ok()) return 0;
+  std::string to_them = ours.take_output();
+  std::string to_us = theirs.take_output();
+  for (int turn = 0; turn < 2; ++turn) {  // honest up to the proofs
+    while (theirs.wants() != 0 && to_them.size() >= theirs.wants()) {
+      const std::string part = to_them.substr(0, theirs.wants());
+      to_them.erase(0, part.size());
+      if (!theirs.consume(ronde::as_bytes(part)).ok()) return 0;
+    }
+    to_us += theirs.take_output();
+    while (ours.wants() == ronde::net::kHelloBytes && to_us.size() >= ours.wants()) {
+      const std::string part = to_us.substr(0, ours.wants());
+      to_us.erase(0, part.size());
+      if (!ours.consume(ronde::as_bytes(part)).ok()) return 0;
+    }
+    if (ours.wants() > 0 && to_us.size() >= ours.wants()) {
+      const std::string part = to_us.substr(0, ours.wants());
+      to_us.erase(0, part.size());
+      if (!ours.consume(ronde::as_bytes(part)).ok()) return 0;
+    }
+    to_them += ours.take_output();
+  }
+  feed(ours, input, false);
+  return 0;
+}
