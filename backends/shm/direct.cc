@@ -96,6 +96,4 @@ bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {
   return enough && with.reach.any() && count + 1 < room;
 }
 
-bool prefers_kernel(const Context& with) { return with.reach.always || with.steps.ranks() > 2; }
-
 }  // namespace ronde::shm

@@ -54,10 +54,6 @@ class Places {
 /// Whether a collective of `count` segments and this size goes here, where that can be.
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
 
-/// Whether the kernel's copies are worth it in this group. Two ranks with a core each are faster
-/// through their banks; the few synchronisations of single copy count where ranks wait for cores.
-bool prefers_kernel(const Context& with);
-
 /// One step of all ranks, with nothing in it. Errors: the abort's status.
 Status meet(const Context& with);
 

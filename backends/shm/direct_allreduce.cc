@@ -19,11 +19,13 @@ constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
 constexpr std::size_t kMappedBlockBytes = std::size_t{16} << 10;
 constexpr std::size_t kPage = 4096;
 
-/// From here on the kernel's single copy is worth it, if at all: each byte is copied twice.
+/// From here on the kernel's single copy is worth it, if at all: each byte is copied twice. Two
+/// ranks with a core each are faster through their banks; its few synchronisations count where
+/// ranks wait for cores.
 constexpr std::size_t kByKernelBytes = std::size_t{2} << 20;
 
 bool by_kernel(const Context& with, std::size_t bytes) {
-  return with.reach.always || (prefers_kernel(with) && bytes >= kByKernelBytes);
+  return with.reach.always || (with.steps.ranks() > 2 && bytes >= kByKernelBytes);
 }
 
 class DirectAllreduce {

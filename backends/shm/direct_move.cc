@@ -44,7 +44,7 @@ Result<bool> direct_gather(const Context& with, const Copier& copier, bool reads
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const auto& parts = with.scratch.parts;
   RONDE_ASSIGN_OR_RETURN(const Places places,
-                         Places::exchange(with, inputs_of(parts[me], true), prefers_kernel(with)));
+                         Places::exchange(with, inputs_of(parts[me], true), true));
   if (!places.usable()) return false;
   for (std::size_t i = 1; reads && i < parts.size(); ++i) {
     const std::size_t from = (me + i) % parts.size();
@@ -56,8 +56,8 @@ Result<bool> direct_gather(const Context& with, const Copier& copier, bool reads
 
 Result<bool> direct_broadcast(const Context& with, const Work& work, const Copier& copier) {
   const bool root = with.steps.rank() == work.root;
-  RONDE_ASSIGN_OR_RETURN(const Places places, Places::exchange(with, inputs_of(work.segments, root),
-                                                               prefers_kernel(with)));
+  RONDE_ASSIGN_OR_RETURN(const Places places,
+                         Places::exchange(with, inputs_of(work.segments, root), true));
   if (!places.usable()) return false;
   if (!root) {
     const auto from = static_cast<std::size_t>(work.root);
