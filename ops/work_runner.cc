@@ -45,9 +45,9 @@ WorkRunner::WorkRunner(ExecutorOptions& options)
       plane_(std::move(options.plane)),
       transport_(plane_ == nullptr ? nullptr : plane_->transport()),
       size_(options.size),
-      prefers_native_(algorithm_ == kNativeAlgorithm || transport_ == nullptr ||
-                      (options.native_first &&
-                       (options.deterministic || override_of(options).empty()))),
+      prefers_native_(
+          algorithm_ == kNativeAlgorithm || transport_ == nullptr ||
+          (options.native_first && (options.deterministic || override_of(options).empty()))),
       buffer_(plane_.get(), options.rank, options.size) {}
 
 Result<Route> WorkRunner::route(const WorkDesc& desc) const {
