@@ -64,6 +64,7 @@ class Work(dist.Work):
         self._future: WorkFuture[Tensors] | None = None
         self._settled = False
         self._callback_error: Exception | None = None
+        self._callbacks_ran = threading.Event()
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the operation has ended; raises its error, or TimeoutError."""
@@ -138,8 +139,9 @@ class Work(dist.Work):
         self._callback_error = self._callback_error or error
 
     def check(self) -> None:
-        """Raises its error, or that of a callback of its future."""
+        """Raises its error, or that of a callback of its future, which has been settled."""
         self.wait()
+        self._callbacks_ran.wait()  # another thread may be at them
         if self._callback_error is not None:
             raise self._callback_error
 
@@ -154,10 +156,13 @@ class Work(dist.Work):
             self._settled = self._settled or future is not None
         if future is None:
             return
-        if self._error is None:
-            future.set_result(self._results)
-        else:
-            future.set_exception(self._error)  # type: ignore[arg-type]
+        try:
+            if self._error is None:
+                future.set_result(self._results)
+            else:
+                future.set_exception(self._error)  # type: ignore[arg-type]
+        finally:
+            self._callbacks_ran.set()
 
 
 class WorkFuture(Future[T]):
