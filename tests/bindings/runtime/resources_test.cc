@@ -22,6 +22,13 @@ using net::rank_config;
 using net::run_ranks;
 using net::unique_job_id;
 
+/// Sanitizers keep freed memory for a while on purpose; the release build counts it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMemoryIsGivenBack = false;
+#else
+constexpr bool kMemoryIsGivenBack = true;
+#endif
+
 /// What this process holds now.
 struct Holdings {
   long descriptors = 0;
@@ -65,7 +72,7 @@ int live_often(const std::string& job, const std::string& backend, int rank) {
                after.threads, before.resident_kb, after.resident_kb);
   RONDE_CHILD_REQUIRE(after.descriptors == before.descriptors);
   RONDE_CHILD_REQUIRE(after.threads == before.threads);
-  RONDE_CHILD_REQUIRE(after.resident_kb < before.resident_kb + 2048);
+  RONDE_CHILD_REQUIRE(!kMemoryIsGivenBack || after.resident_kb < before.resident_kb + 2048);
   return 0;
 }
 
