@@ -7,14 +7,21 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <system_error>
+#include <thread>
+
+#include "core/base/clock.h"
 
 namespace ronde::net {
 namespace {
 
 constexpr std::size_t kTurnBytes = std::size_t{4} << 20;  // then the other direction has its turn
 constexpr int kSleepSliceMs = 50;
+// When a connection breaks, the control channel is about to say who died: perhaps not the peer, who
+// may only have heard of it first and gone.
+constexpr std::chrono::milliseconds kGrace{250};
 
 // An id names direction, peer and the transfer's number between the two.
 constexpr TransferId make_id(bool incoming, int peer, std::uint64_t number) noexcept {
@@ -90,7 +97,15 @@ Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
     broken_ = progress(moved);
     if (broken_.ok() && !moved && !done(id)) broken_ = sleep(abort);
   }
-  return done(id) ? Status() : broken_;
+  if (done(id)) return {};
+  if (broken_.code() == Code::kRankFailure) broken_ = verdict(abort);
+  return broken_;
+}
+
+Status TcpTransport::verdict(const AbortToken& abort) const {
+  const TimePoint deadline = now() + kGrace;
+  while (!abort.poll() && now() < deadline) std::this_thread::sleep_for(kGrace / 100);
+  return abort.aborted() ? abort.status() : broken_;
 }
 
 Status TcpTransport::progress(bool& moved) {

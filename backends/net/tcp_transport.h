@@ -65,6 +65,8 @@ class TcpTransport final : public Transport {
   Status check_header(int rank) const;
   [[nodiscard]] Status gone(int rank, int error) const;
   Status sleep(const AbortToken& abort);
+  /// Why a connection broke, as the control channel knows it, or else as it looks from here.
+  Status verdict(const AbortToken& abort) const;
 
   int rank_;
   PeerNames names_;

@@ -98,28 +98,37 @@ void recover(int lost, int rank, int size) {
   job.shutdown();
 }
 
-int steps_mode() {
+/// Takes this rank's steps; returns the rank that was lost meanwhile.
+std::optional<int> work(Job& job) {
+  own_rank = job.rank();
+  set_event_rank(own_rank);
+  current_job = &job;
+  say("ready");
   std::optional<int> lost;
-  int rank = 0;
-  int size = 0;
-  {
-    Job job = init();
-    rank = own_rank = job.rank();
-    size = job.size();
-    set_event_rank(rank);
-    current_job = &job;
-    say("ready");
-    try {
-      take_steps(job);
-      say("done");
-    } catch (const RankFailure& failure) {
-      say_failed(failure);
-      lost = failure.rank();
-    }
-    job.shutdown();
-    say("left");
+  try {
+    take_steps(job);
+    say("done");
+  } catch (const RankFailure& failure) {
+    say_failed(failure);
+    lost = failure.rank();
   }
-  if (lost && argument("recover") != 0) recover(*lost, rank, size);
+  job.shutdown();
+  say("left");
+  return lost;
+}
+
+int steps_mode() {
+  std::optional<Job> job;
+  try {
+    job.emplace(init());
+  } catch (const RankFailure& failure) {  // it fell while this rank was still on its way in
+    say_failed(failure);
+    return 0;
+  }
+  const int size = job->size();
+  const std::optional<int> lost = work(*job);
+  job.reset();
+  if (lost && argument("recover") != 0) recover(*lost, own_rank, size);
   return 0;
 }
 
