@@ -173,7 +173,7 @@ class Engine final : private ChannelSink {
   std::set<SetId> removed_;
   PointToPoint messages_;
   bool failure_told_ = false;
-  bool may_run_here_ = true;  // agreed work, in the driving thread
+  bool may_run_here_ = false;  // agreed work, in the driving thread
   TimePoint next_deadline_ = kForever;
   Patience patience_;
   std::vector<Task> taken_;             // reused

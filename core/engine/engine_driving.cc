@@ -73,7 +73,7 @@ void Engine::drive_for(const Predicate& done, const WaitOptions& options, std::u
   // A caller with a deadline must be able to leave the work behind.
   may_run_here_ = options.deadline == kForever;
   drive(done, until);
-  may_run_here_ = true;
+  may_run_here_ = false;  // what is agreed while the role is handed on: nobody checks any more
 }
 
 bool Engine::try_take_role() {
@@ -179,6 +179,7 @@ void Engine::background_main() {
 }
 
 void Engine::background_turn() {
+  may_run_here_ = true;  // nobody waits in this thread
   while (step()) {
   }
   const std::uint32_t ticket = channel_.prepare_wait(Sleeper::kBackground);
