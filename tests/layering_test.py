@@ -95,15 +95,15 @@ def errors_of(path: str, text: str) -> list[str]:
 
 def reached(path: str, includes: dict[str, list[tuple[str, str]]]) -> set[tuple[str, str]]:
     """(own header, third-party header) pairs that `path` gets through other files' headers."""
-    found, seen, todo = set(), set(), [h for _, h in includes.get(path, []) if h in includes]
-    while todo:
-        header = todo.pop()
+    found, seen, ahead = set(), set(), [h for _, h in includes.get(path, []) if h in includes]
+    while ahead:
+        header = ahead.pop()
         if header in seen:
             continue
         seen.add(header)
         for _, inner in includes[header]:
             if inner in includes:
-                todo.append(inner)
+                ahead.append(inner)
             elif not inner.startswith("ronde/") and third_party_error(path, inner):
                 found.add((header, inner))
     return found

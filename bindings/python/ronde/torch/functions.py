@@ -54,7 +54,7 @@ def _named_tensors(params: Any) -> list[tuple[str | None, torch.Tensor]]:
     return found
 
 
-class _Placeholder:
+class _EmptyTensor:
     """Stands for a tensor in a structure that travels as an object."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -88,19 +88,19 @@ def broadcast_optimizer_state(
     state: Any = optimizer.state_dict() if at_root else None
     tensors: list[torch.Tensor] = []
 
-    def take(tensor: torch.Tensor) -> _Placeholder:
+    def take(tensor: torch.Tensor) -> _EmptyTensor:
         tensors.append(tensor.detach())
-        return _Placeholder(tensor)
+        return _EmptyTensor(tensor)
 
-    def make(placeholder: _Placeholder) -> torch.Tensor:
-        tensors.append(placeholder.empty())
+    def make(blank: _EmptyTensor) -> torch.Tensor:
+        tensors.append(blank.empty())
         return tensors[-1]
 
     structure = broadcast_object(
         _replace(state, torch.Tensor, take) if at_root else None, root_rank
     )
     if not at_root:
-        state = _replace(structure, _Placeholder, make)
+        state = _replace(structure, _EmptyTensor, make)
     for handle in [broadcast_async_(tensor, root_rank) for tensor in tensors]:
         synchronize(handle)
     if not at_root:
