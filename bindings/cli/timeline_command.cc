@@ -11,6 +11,7 @@
 
 #include "bindings/cli/exit.h"
 #include "bindings/cli/report_command.h"
+#include "bindings/cli/view_command.h"
 #include "timeline/merge.h"
 #include "timeline/trace_file.h"
 
@@ -53,6 +54,7 @@ void add_timeline_command(CLI::App& app) {
   merge_command->callback([request] { merge(*request); });
   add_report_command(*command);
   add_diff_command(*command);
+  add_view_command(*command);
 }
 
 void forget_traces(const std::string& timeline, int ranks) {

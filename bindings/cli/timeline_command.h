@@ -9,7 +9,7 @@ class App;
 
 namespace ronde {
 
-/// Adds the subcommand and its own: merge, report, diff.
+/// Adds the subcommand and its own: merge, report, diff, view.
 void add_timeline_command(CLI::App& app);
 
 /// Removes what an earlier job with this --timeline left, so that it is not taken for this one's.

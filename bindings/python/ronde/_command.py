@@ -16,6 +16,8 @@ def program() -> Path:
 
 
 def _become(name: str) -> None:
+    if sys.argv[1:3] == ["timeline", "view"]:
+        os.environ["RONDE_PYTHON"] = sys.executable  # which serves the viewer
     try:
         os.execv(program(), [name, *sys.argv[1:]])
     except FileNotFoundError as error:

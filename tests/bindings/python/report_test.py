@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
+from browser import PROGRAM as BROWSER
 
 TRAINING = """
     import sys
@@ -27,7 +27,6 @@ TRAINING = """
         ronde.mark_step()
 """
 NOBODY = -1
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def report(*arguments, command="report"):

