@@ -9,7 +9,7 @@ venv=$root/.venv
 # What building and running needs, then what only the tests need.
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libspdlog-dev libcli11-dev
   nlohmann-json3-dev libsimdjson-dev libhwloc-dev libasio-dev libssl-dev libflatbuffers-dev
-  flatbuffers-compiler libhwy-dev libeigen3-dev)
+  flatbuffers-compiler libhwy-dev libeigen3-dev zlib1g-dev)
 test_packages=(doctest-dev libgloo-dev libopenmpi-dev openmpi-bin iproute2 nftables
   openssh-client openssh-server chromium)
 

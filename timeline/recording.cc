@@ -39,9 +39,9 @@ std::string format_header(const RecordingInfo& info) {
       info.steady_start_ns, json_text(info.boot_id));
 }
 
-std::optional<RecordingInfo> parse_recording(const std::string& event) {
+std::optional<RecordingInfo> parse_recording(std::string_view event) {
   constexpr const char* kWallClock = "start_time_since_epoch_in_micros";
-  if (event.find(kWallClock) == std::string::npos) return std::nullopt;
+  if (event.find(kWallClock) == std::string_view::npos) return std::nullopt;
   const Json parsed = Json::parse(event, nullptr, false);
   if (!parsed.is_object()) return std::nullopt;
   const Json args = parsed.value("args", Json::object());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ronde {
@@ -24,7 +25,7 @@ std::string format_header(const RecordingInfo& info);
 
 /// What `event`, a JSON object, says of a recording; nothing where it is another event or no JSON.
 /// Only the wall clock must be there; the rank is -1 and the rest empty where not told.
-std::optional<RecordingInfo> parse_recording(const std::string& event);
+std::optional<RecordingInfo> parse_recording(std::string_view event);
 
 /// Start of each recording on the common clock, in nanoseconds. The recordings of one boot follow
 /// its steady clock; the first of them says where that lies on the wall clock.

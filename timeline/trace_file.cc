@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cerrno>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -13,17 +15,58 @@ namespace ronde {
 namespace {
 
 constexpr std::string_view kClose = "\n]\n";
+constexpr std::string_view kGzip = ".gz";
 
 std::string errno_text() { return std::generic_category().message(errno); }
 
 }  // namespace
 
+bool names_gzip(std::string_view path) noexcept { return path.ends_with(kGzip); }
+
+bool names_perfetto(std::string_view path) noexcept {
+  if (names_gzip(path)) path.remove_suffix(kGzip.size());
+  return path.ends_with(".pftrace") || path.ends_with(".perfetto-trace");
+}
+
 std::string rank_trace_path(const std::string& path, int rank) {
-  const std::filesystem::path whole(path);
+  const std::string_view gzip = names_gzip(path) ? kGzip : std::string_view();
+  const std::filesystem::path whole(path.substr(0, path.size() - gzip.size()));
+  const std::string extension = names_perfetto(path) ? ".json" : whole.extension().string();
   const std::string name =
-      fmt::format("{}.rank{}{}", whole.stem().string(), rank, whole.extension().string());
+      fmt::format("{}.rank{}{}{}", whole.stem().string(), rank, extension, gzip);
   return (whole.parent_path() / name).string();
 }
+
+/// Makes gzip members of texts.
+class TraceFile::Gzip {
+ public:
+  Gzip() {
+    constexpr int kGzipFormat = 16, kMemory = 8;
+    if (deflateInit2(&stream_, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + kGzipFormat, kMemory,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+      throw std::bad_alloc();
+    }
+  }
+  ~Gzip() { deflateEnd(&stream_); }
+  Gzip(const Gzip&) = delete;
+  Gzip& operator=(const Gzip&) = delete;
+
+  std::string member(std::string_view text) {
+    std::string out(deflateBound(&stream_, text.size()), '\0');
+    // zlib's interface lacks a const.
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream_.avail_in = static_cast<uInt>(text.size());
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = static_cast<uInt>(out.size());
+    (void)deflate(&stream_, Z_FINISH);
+    out.resize(stream_.total_out);
+    (void)deflateReset(&stream_);
+    return out;
+  }
+
+ private:
+  z_stream stream_{};
+};
 
 Result<TraceFile> TraceFile::open(const std::string& path, std::string_view first) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -36,8 +79,22 @@ Result<TraceFile> TraceFile::open(const std::string& path, std::string_view firs
   return file;
 }
 
+TraceFile::TraceFile(int fd, std::string path)
+    : fd_(fd),
+      path_(std::move(path)),
+      gzip_(names_gzip(path_) ? std::make_unique<Gzip>() : nullptr),
+      close_(encoded(kClose)) {}
+
 TraceFile::TraceFile(TraceFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)), end_(other.end_) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      path_(std::move(other.path_)),
+      gzip_(std::move(other.gzip_)),
+      close_(other.close_),
+      end_(other.end_) {}
+
+std::string TraceFile::encoded(std::string_view bytes) {
+  return gzip_ ? gzip_->member(bytes) : std::string(bytes);
+}
 
 TraceFile::~TraceFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -59,14 +116,15 @@ Status TraceFile::write_at(std::int64_t offset, std::string_view bytes) {
 
 Status TraceFile::append(std::string_view events) {
   if (events.empty()) return {};
-  std::string bytes(events);
-  bytes += kClose;
+  std::string bytes = encoded(events);
+  const auto added = static_cast<std::int64_t>(bytes.size());
+  bytes += close_;
   if (Status status = write_at(end_, bytes); !status.ok()) {
-    (void)write_at(end_, kClose);
-    (void)::ftruncate(fd_, end_ + static_cast<std::int64_t>(kClose.size()));
+    (void)write_at(end_, close_);
+    (void)::ftruncate(fd_, end_ + static_cast<std::int64_t>(close_.size()));
     return status;
   }
-  end_ += static_cast<std::int64_t>(events.size());
+  end_ += added;
   return {};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -10,10 +11,17 @@
 namespace ronde {
 
 /// Where rank `rank` writes when the user asked for `path`: "a/trace.json" gives
-/// "a/trace.rank3.json", "trace" gives "trace.rank3".
+/// "a/trace.rank3.json", "trace.json.gz" "trace.rank3.json.gz", "trace" "trace.rank3". Ranks write
+/// JSON: "trace.pftrace", which is for the merged one, gives "trace.rank3.json".
 std::string rank_trace_path(const std::string& path, int rank);
 
-/// Threads: one.
+/// Whether the file of this name is to be compressed by gzip: "trace.json.gz".
+bool names_gzip(std::string_view path) noexcept;
+/// Whether files of this name are Perfetto's: ".pftrace" or ".perfetto-trace", or that and ".gz".
+bool names_perfetto(std::string_view path) noexcept;
+
+/// Each write of a file that is compressed is a member of its own: what a kill leaves can be read
+/// to the last of them. Threads: one.
 class TraceFile {
  public:
   /// Creates or empties the file, and writes an array that holds `first`.
@@ -29,12 +37,17 @@ class TraceFile {
   Status append(std::string_view events);
 
  private:
-  TraceFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  class Gzip;
+
+  TraceFile(int fd, std::string path);
+  std::string encoded(std::string_view bytes);
   Status write_at(std::int64_t offset, std::string_view bytes);
 
   int fd_;
   std::string path_;
-  std::int64_t end_ = 0;  ///< Where the closing bracket's line begins.
+  std::unique_ptr<Gzip> gzip_;  ///< Null where the file is not compressed.
+  const std::string close_;     ///< The closing bracket's line.
+  std::int64_t end_ = 0;        ///< Where that begins.
 };
 
 }  // namespace ronde

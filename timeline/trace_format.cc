@@ -17,7 +17,15 @@ void append_number(std::string& out, std::uint64_t value) {
   out.append(digits.data(), digits.size());
 }
 
-/// Nanoseconds as microseconds with three decimals.
+/// Begins one argument: its name, after a comma or the opening of them all.
+void begin_argument(std::string& out, bool& any, std::string_view name) {
+  out += any ? ",\"" : ",\"args\":{\"";
+  any = true;
+  out.append(name).append("\":");
+}
+
+}  // namespace
+
 void append_micros(std::string& out, std::int64_t ns) {
   if (ns < 0) out += '-';
   const auto all = static_cast<std::uint64_t>(std::abs(ns));
@@ -27,15 +35,6 @@ void append_micros(std::string& out, std::int64_t ns) {
   out += static_cast<char>('0' + all % 100 / 10);
   out += static_cast<char>('0' + all % 10);
 }
-
-/// Begins one argument: its name, after a comma or the opening of them all.
-void begin_argument(std::string& out, bool& any, std::string_view name) {
-  out += any ? ",\"" : ",\"args\":{\"";
-  any = true;
-  out.append(name).append("\":");
-}
-
-}  // namespace
 
 std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -13,6 +13,9 @@
 
 namespace ronde {
 
+/// Appends nanoseconds as microseconds with three decimals.
+void append_micros(std::string& out, std::int64_t ns);
+
 /// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_text(std::string_view text);
 

@@ -1,27 +1,82 @@
 #include "timeline/trace_reader.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <utility>
 
 namespace ronde {
 namespace {
 
-constexpr int kEnd = std::ifstream::traits_type::eof();
+constexpr int kEnd = -1;
+constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 
 bool is_space(int c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
+/// The bytes at which something begins or ends, in or out of strings.
+constexpr std::array<bool, 256> kStops = [] {
+  std::array<bool, 256> stops{};
+  for (const char c : {'"', '{', '}'}) stops[static_cast<unsigned char>(c)] = true;
+  return stops;
+}();
+
 }  // namespace
 
+/// zlib's reader: gives what is not compressed as it is.
+struct TraceReader::Source {
+  explicit Source(gzFile opened) : file(opened) {}
+  ~Source() { gzclose_r(file); }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  gzFile file;
+};
+
 Result<TraceReader> TraceReader::open(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(Code::kUnavailable, fmt::format("cannot read the trace {}", path));
-  return TraceReader(std::move(file), path);
+  const gzFile file = gzopen(path.c_str(), "rbe");
+  if (file == nullptr) {
+    return Status(Code::kUnavailable, fmt::format("cannot read the trace {}", path));
+  }
+  (void)gzbuffer(file, kChunkBytes);
+  return TraceReader(std::make_unique<Source>(file), path);
+}
+
+TraceReader::TraceReader(std::unique_ptr<Source> source, std::string path)
+    : source_(std::move(source)), path_(std::move(path)), buffer_(kChunkBytes + kPadding, '\0') {}
+TraceReader::~TraceReader() = default;
+TraceReader::TraceReader(TraceReader&& other) noexcept = default;
+
+std::uint64_t TraceReader::file_bytes() const noexcept {
+  return static_cast<std::uint64_t>(std::max<z_off_t>(0, gzoffset(source_->file)));
+}
+
+/// Reads more, and lets go of what is no longer needed; false at the end, which is also where a
+/// compressed file is broken off.
+bool TraceReader::fill() {
+  const std::size_t from = keeping_ ? kept_ : at_;
+  std::memmove(buffer_.data(), buffer_.data() + from, filled_ - from);
+  gone_ += from;
+  at_ -= from;
+  kept_ = 0;
+  filled_ -= from;
+  if (filled_ + kPadding >= buffer_.size()) buffer_.resize(2 * buffer_.size());
+  const std::size_t room = std::min(kChunkBytes, buffer_.size() - kPadding - filled_);
+  const int got = gzread(source_->file, buffer_.data() + filled_, static_cast<unsigned int>(room));
+  if (got <= 0) return false;
+  filled_ += static_cast<std::size_t>(got);
+  return true;
+}
+
+int TraceReader::peek() {
+  if (at_ == filled_ && !fill()) return kEnd;
+  return static_cast<unsigned char>(buffer_[at_]);
 }
 
 int TraceReader::take() {
-  const int c = file_.rdbuf()->sbumpc();
-  if (c != kEnd) ++position_;
+  const int c = peek();
+  if (c != kEnd) ++at_;
   return c;
 }
 
@@ -36,27 +91,47 @@ Status TraceReader::unexpected(int got, const char* wanted) const {
       got == kEnd ? "the file ends" : fmt::format("there is '{}'", static_cast<char>(got));
   return {Code::kInvalidArgument,
           fmt::format("{}: byte {}: {} where {} should be", path_,
-                      got == kEnd ? position_ : position_ - 1, what, wanted)};
+                      got == kEnd ? position() : position() - 1, what, wanted)};
 }
 
-/// The rest of a string whose opening quote was taken.
-std::string TraceReader::take_string() {
-  std::string text;
-  for (int c = take(); c != kEnd && c != '"'; c = take()) {
-    text += static_cast<char>(c);
-    if (c == '\\') text += static_cast<char>(take());
+/// Skips the rest of a string whose opening quote was taken; false where the file ends in it.
+bool TraceReader::skip_string() {
+  for (;;) {
+    const char* const from = buffer_.data() + at_;
+    const char* const quote = static_cast<const char*>(std::memchr(from, '"', filled_ - at_));
+    const char* const slash = static_cast<const char*>(std::memchr(
+        from, '\\',
+        static_cast<std::size_t>((quote == nullptr ? buffer_.data() + filled_ : quote) - from)));
+    if (slash != nullptr) {
+      at_ = static_cast<std::size_t>(slash - buffer_.data()) + 1;
+      if (take() == kEnd) return false;
+    } else if (quote != nullptr) {
+      at_ = static_cast<std::size_t>(quote - buffer_.data()) + 1;
+      return true;
+    } else {
+      at_ = filled_;
+      if (!fill()) return false;
+    }
   }
-  return text;
+}
+
+/// The rest of a string whose opening quote was taken, as it stands there.
+std::string TraceReader::take_string() {
+  keeping_ = true;
+  kept_ = at_;
+  const bool whole = skip_string();
+  keeping_ = false;
+  return buffer_.substr(kept_, at_ - kept_ - (whole ? 1 : 0));
 }
 
 /// Skips a value up to the comma or brace that follows it in its object, which stays.
 void TraceReader::skip_value(int first) {
   int depth = 0;
   for (int c = first; c != kEnd; c = take()) {
-    if (c == '"') (void)take_string();
+    if (c == '"') (void)skip_string();
     if (c == '{' || c == '[') ++depth;
     if (c == '}' || c == ']') --depth;
-    const int next = file_.rdbuf()->sgetc();
+    const int next = peek();
     if (depth <= 0 && (next == ',' || next == '}')) return;
   }
 }
@@ -82,14 +157,12 @@ Status TraceReader::enter() {
   return c == '[' ? Status() : unexpected(c, "'[' or '{'");
 }
 
-/// Takes an object whose brace was taken; false where the file ends before it does.
-bool TraceReader::take_object(std::string& text) {
-  text.assign(1, '{');
+/// Skips the rest of an object whose brace was taken; false where the file ends before it does.
+bool TraceReader::skip_object() {
   for (int depth = 1; depth > 0;) {
+    while (at_ < filled_ && !kStops[static_cast<unsigned char>(buffer_[at_])]) ++at_;
     const int c = take();
-    if (c == kEnd) return false;
-    text += static_cast<char>(c);
-    if (c == '"') text.append(take_string()).push_back('"');
+    if (c == kEnd || (c == '"' && !skip_string())) return false;
     if (c == '{') ++depth;
     if (c == '}') --depth;
   }
@@ -102,8 +175,14 @@ Result<std::optional<RawEvent>> TraceReader::next() {
   int c = take_after_space();
   if (c == ',') c = take_after_space();
   if (c == '{') {
-    RawEvent event{{}, position_ - 1};
-    if (take_object(event.text)) return std::optional<RawEvent>(std::move(event));
+    keeping_ = true;
+    kept_ = at_ - 1;
+    const bool whole = skip_object();
+    keeping_ = false;
+    if (whole) {
+      const std::string_view text = std::string_view(buffer_).substr(kept_, at_ - kept_);
+      return std::optional<RawEvent>({text, gone_ + kept_});
+    }
     c = kEnd;
   }
   if (c != ']' && c != kEnd) return unexpected(c, "'{', ',' or ']'");

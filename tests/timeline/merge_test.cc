@@ -74,6 +74,31 @@ TEST_CASE("merge: a trace without a clock is refused by name") {
         std::string::npos);
 }
 
+TEST_CASE("merge: only the event's own time is moved, wherever it stands") {
+  const Scratch scratch;
+  const auto a = scratch.write("a", trace("h1", 0, 0, 1));
+  const auto b = scratch.write(
+      "b",
+      "[{\"args\":{\"start_time_since_epoch_in_micros\":0,\"steady_start_ns\":1000000,"
+      "\"boot_id\":\"h1\"}},"
+      "{\"args\":{\"ts\":7,\"x\":[{\"ts\":8}]},\"name\":\"\\\"ts\\\":9\", \"ts\" : 5.25e1 }]");
+  REQUIRE(merge_traces({a, b}, scratch.file("out")).ok());
+  const nlohmann::json event = json_of(scratch.file("out"))[3];
+  CHECK(event["ts"] == 1052.5);
+  CHECK(event["args"]["ts"] == 7);
+  CHECK(event["args"]["x"][0]["ts"] == 8);
+  CHECK(event["name"] == "\"ts\":9");
+}
+
+TEST_CASE("merge: traces are read and written compressed too") {
+  const Scratch scratch;
+  const auto a = scratch.write("a", trace("h1", 0, 0, 1));
+  REQUIRE(merge_traces({a}, scratch.file("out.json.gz")).ok());
+  CHECK(content_of(scratch.file("out.json.gz")).substr(0, 2) == "\x1f\x8b");
+  REQUIRE(merge_traces({scratch.file("out.json.gz")}, scratch.file("out")).ok());
+  CHECK(time_of(json_of(scratch.file("out")), 1) == 1);
+}
+
 TEST_CASE("merge: an output that cannot be written is an error") {
   const Scratch scratch;
   const auto a = scratch.write("a", trace("h1", 0, 0, 1));

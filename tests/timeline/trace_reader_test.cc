@@ -25,7 +25,7 @@ Read read(std::string_view text) {
     auto event = reader->next();
     if (!event.ok()) result.status = event.status();
     if (!event.ok() || !event->has_value()) break;
-    result.events.push_back((*event)->text);
+    result.events.emplace_back((*event)->text);
   }
   result.truncated = reader->truncated();
   return result;
@@ -74,6 +74,20 @@ TEST_CASE("trace reader: what is no trace is refused with file and byte") {
     CHECK(message.find(byte) != std::string::npos);
     CHECK(message.find("t.json") != std::string::npos);
   }
+}
+
+TEST_CASE("trace reader: events longer than its buffer come whole, at their bytes") {
+  std::string text = "[\n";
+  std::vector<std::string> events;
+  for (const std::size_t length : {10U, 300'000U, 5U, 2'000'000U, 262'100U, 40U}) {
+    events.push_back("{\"a\":\"" + std::string(length, '\\') + std::string(length, '"') + "\"}");
+    std::string& event = events.back();
+    for (std::size_t i = 6; i < 6 + 2 * length; ++i) event[i] = i % 2 == 0 ? '\\' : '"';
+  }
+  for (const std::string& event : events) text += (&event == &events[0] ? "" : ",\n") + event;
+  const Read got = read(text + "]");
+  CHECK(got.status.ok());
+  CHECK(got.events == events);
 }
 
 TEST_CASE("trace reader: a file that is not there is named") {

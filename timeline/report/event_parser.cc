@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "timeline/trace_reader.h"
+
 namespace ronde::report {
 namespace {
 
@@ -47,7 +49,10 @@ void take_field(std::string_view key, const element& value, TraceEvent& event) {
   if (key == "ph" && !text(value).empty()) event.phase = text(value).front();
   if (key == "pid") event.pid = integer(value);
   if (key == "tid") event.tid = integer(value);
-  if (key == "ts") event.time_ns = ns_of_us(number(value));
+  if (key == "ts" && value.is_number()) {
+    event.time_ns = ns_of_us(number(value));
+    event.timed = true;
+  }
   if (key == "name") event.name = text(value);
   if (key != "args" || !value.is_object()) return;
   const simdjson::dom::object arguments = value.get_object().value_unsafe();
@@ -66,9 +71,11 @@ class EventParser::Impl {
 EventParser::EventParser() : impl_(std::make_unique<Impl>()) {}
 EventParser::~EventParser() = default;
 
-Result<TraceEvent> EventParser::parse(const std::string& text) {
+Result<TraceEvent> EventParser::parse(std::string_view text) {
+  static_assert(simdjson::SIMDJSON_PADDING <= TraceReader::kPadding);
   simdjson::dom::object fields;
-  if (const auto error = impl_->parser.parse(text).get(fields); error != simdjson::SUCCESS) {
+  const auto parsed = impl_->parser.parse(text.data(), text.size(), false);
+  if (const auto error = parsed.get(fields); error != simdjson::SUCCESS) {
     return Status(Code::kInvalidArgument,
                   fmt::format("this event is not valid JSON ({})", simdjson::error_message(error)));
   }

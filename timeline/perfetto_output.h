@@ -1,0 +1,51 @@
+// Perfetto's own trace format: a stream of protobuf packets, of which few fields are needed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "timeline/trace_output.h"
+
+namespace ronde {
+
+/// Appends protobuf fields to a text. Source: protobuf's "Encoding" page.
+class ProtoWriter {
+ public:
+  explicit ProtoWriter(std::string& out) : out_(out) {}
+  void number(std::uint32_t field, std::uint64_t value);
+  void fixed(std::uint32_t field, std::uint64_t value);
+  /// A string, or a message that is written already.
+  void bytes(std::uint32_t field, std::string_view value);
+
+ private:
+  void varint(std::uint64_t value);
+  std::string& out_;
+};
+
+/// A track of each rank, under it one of each lane and counter. The bundles of all ranks that are
+/// one operation are joined by flow arrows.
+/// Source: protos/perfetto/trace/{trace_packet,track_event/track_event}.proto.
+class PerfettoOutput : public TraceOutput {
+ public:
+  explicit PerfettoOutput(OutFile file) : file_(std::move(file)) {}
+  void add(const MergedEvent& event) override;
+  Status finish() override { return file_.finish(); }
+
+ private:
+  void add_track(std::uint64_t id, std::uint64_t parent, std::string_view name, bool counter);
+  void add_counter(const MergedEvent& event);
+  void add_packet(std::uint64_t type, std::uint64_t track, const MergedEvent& event);
+  void write_packet();
+
+  OutFile file_;
+  std::map<std::pair<std::int64_t, std::string>, std::uint64_t, std::less<>> counters_;
+  bool any_ = false;
+  std::string packet_;  // reused, as the next two
+  std::string body_;
+  std::string part_;
+};
+
+}  // namespace ronde
