@@ -279,7 +279,8 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
                        .algorithm = WorkRunner::algorithm_name(route),
                        .backend = runner_.plane_name(),
                        .tensors = static_cast<int>(bundle.tensors.size()),
-                       .bundle = bundle.id};
+                       .bundle = bundle.id,
+                       .partition = bundle.partition};
   for (const BundleTensor& tensor : bundle.tensors) {
     events->begin(tensor.name, event_name(bundle.kind), args);
   }

@@ -22,6 +22,7 @@ struct Event {
   double value = 0;  ///< Of a counter.
   int tensors = 0;
   std::uint64_t bundle = 0;
+  int partition = 0;
   std::int64_t pack_ns = 0;
   std::string_view lane = {};
   std::string_view name = {};

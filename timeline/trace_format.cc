@@ -76,6 +76,7 @@ void TraceFormatter::append_args(std::string& out, const Event& event) {
   number("bytes", event.bytes);
   number("tensors", static_cast<std::uint64_t>(event.tensors));
   number("bundle", event.bundle);
+  number("partition", static_cast<std::uint64_t>(event.partition));
   if (event.pack_ns != 0) {
     begin_argument(out, any, "pack_us");
     append_micros(out, event.pack_ns);

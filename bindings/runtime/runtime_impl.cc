@@ -29,6 +29,7 @@ EngineOptions engine_options(const Config& config, ControlChannel& channel,
   options.channel = &channel;
   options.abort = std::move(abort);
   options.fusion_threshold_bytes = config.fusion_threshold_bytes;
+  options.partition_bytes = config.partition_bytes;
   options.inline_bytes = config.inline_bytes;
   options.cache_capacity = config.cache_capacity;
   // Where ranks outnumber cores, a spinning rank keeps the one it waits for from running.

@@ -183,6 +183,10 @@ std::vector<Setting> make_settings() {
       size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",
             "largest fused operation; 0 switches fusion off"},
            &Config::fusion_threshold_bytes),
+      size({"RONDE_PARTITION_BYTES", "", "bytes",
+            "larger allreduces, reduces and broadcasts run in pieces of about this size, between "
+            "which others of higher priority go first; 0 never"},
+           &Config::partition_bytes),
       size({"RONDE_INLINE_BYTES", "", "bytes",
             "bundles up to this size run in the thread that drives"},
            &Config::inline_bytes),

@@ -51,12 +51,15 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   lane.negotiation.stall_warning = options_.stall_warning;
   lane.negotiation.stall_error = stall_error.value_or(options_.stall_error);
   lane.fusion_threshold_bytes = options_.fusion_threshold_bytes;
+  // A rank alone has nobody to wait for.
+  lane.partition_bytes = lane.negotiation.members.size() == 1 ? 0 : options_.partition_bytes;
   lane.inline_bytes = options_.inline_bytes;
   lane.executor = std::move(executor);
   lane.abort = options_.abort;
   lane.topology = &channel_.topology();
   lane.events = options_.events;
   lane.on_finished = [this] { notify_finished(); };
+  lane.on_paced = [this] { call_in_driver([] {}); };
   lane.on_broken = [this](const Status& reason) { fail(reason); };
   auto added = std::make_shared<Lane>(std::move(lane));
   {

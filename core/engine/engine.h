@@ -45,6 +45,7 @@ struct EngineOptions {
   ControlChannel* channel = nullptr;  ///< Outlives the engine.
   std::shared_ptr<AbortToken> abort;  ///< Aborted when the job breaks.
   std::size_t fusion_threshold_bytes = 0;
+  std::size_t partition_bytes = 0;  ///< As LaneOptions has it.
   std::size_t inline_bytes = 0;
   std::size_t cache_capacity = 0;
   /// How long a waiting caller spins before it sleeps; 0 (ranks outnumber cores): it yields.
@@ -141,6 +142,7 @@ class Engine final : private ChannelSink {
   bool run_tasks() RONDE_EXCLUDES(mutex_);
   void come_due(TimePoint time);
   void flush();
+  void send_negotiations();
   void send_frames(FrameKind kind, std::uint64_t id);
   void run_agreed();
   void finish_messages();

@@ -53,9 +53,8 @@ void Engine::come_due(TimePoint time) {
 void Engine::flush() {
   next_deadline_ = kForever;
   std::vector<std::string> warnings;
+  send_negotiations();
   for (const LanePtr& lane : driven_lanes_) {
-    lane->take_frames(out_);
-    if (!out_.empty()) send_frames(FrameKind::kNegotiation, static_cast<std::uint64_t>(lane->id()));
     lane->take_warnings(warnings);
     next_deadline_ = std::min(next_deadline_, lane->next_deadline());
   }
@@ -65,6 +64,13 @@ void Engine::flush() {
     finish_messages();
   }
   for (const std::string& warning : warnings) log(LogLevel::kWarning, "{}", warning);
+}
+
+void Engine::send_negotiations() {
+  for (const LanePtr& lane : driven_lanes_) {
+    lane->take_frames(out_);
+    if (!out_.empty()) send_frames(FrameKind::kNegotiation, static_cast<std::uint64_t>(lane->id()));
+  }
 }
 
 void Engine::send_frames(FrameKind kind, std::uint64_t id) {
@@ -83,7 +89,8 @@ void Engine::run_agreed() {
   bool any = false;
   for (const LanePtr& lane : driven_lanes_) any |= lane->collect_agreed();
   if (!any) return;
-  channel_.kick();  // peers must know of the agreement before this thread may be busy with it
+  send_negotiations();  // what was let go
+  channel_.kick();      // peers must know of the agreement before this thread may be busy with it
   for (const LanePtr& lane : driven_lanes_) lane->run_agreed(may_run_here_ && alone(*lane));
 }
 

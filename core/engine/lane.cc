@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/engine/partition.h"
+
 namespace ronde {
 namespace {
+
+constexpr std::uint64_t kPacedInFlight = 2;  // one runs, and the next is there when it ends
 
 constexpr int kBundleBits = 40;  // below the set's id; JSON's numbers are exact to 53
 
@@ -46,11 +50,16 @@ bool breaks_group(Code code) {
 Lane::Lane(LaneOptions options)
     : options_(std::move(options)),
       negotiator_(options_.negotiation),
-      worker_(std::move(options_.executor), options_.abort,
-              [this](const OperationPtr& operation, const Status& status) {
-                if (breaks_group(status.code())) options_.on_broken(status);
-                finish(operation, status);
-              }) {}
+      worker_(
+          std::move(options_.executor), options_.abort,
+          [this](const OperationPtr& operation, const Status& status) {
+            if (breaks_group(status.code())) options_.on_broken(status);
+            finish(operation, status);
+          },
+          [this] {
+            paced_ended_.fetch_add(1, std::memory_order_acq_rel);
+            if (negotiator_.coordinates()) options_.on_paced();
+          }) {}
 
 void Lane::submit(const OperationPtr& operation, TimePoint now) {
   const Request& request = operation->submission().request;
@@ -80,11 +89,48 @@ void Lane::take_frames(std::vector<OutFrame>& out) { negotiator_.take_frames(out
 void Lane::take_warnings(std::vector<std::string>& out) { negotiator_.take_warnings(out); }
 
 bool Lane::collect_agreed() {
-  negotiator_.take_batches(batches_);
-  for (Batch& batch : batches_) collect_batch(batch);
-  batches_.clear();
-  if (negotiator_.closed()) closed_.store(true, std::memory_order_release);
+  do {
+    negotiator_.take_batches(batches_);
+    for (Batch& batch : batches_) collect_batch(batch);
+    batches_.clear();
+  } while (pace());
+  if (negotiator_.closed()) {
+    order_.open();
+    drain();
+    closed_.store(true, std::memory_order_release);
+  }
   return !collected_.empty();
+}
+
+/// Lets more go where fewer than kPacedInFlight have not ended; true where it did.
+bool Lane::pace() {
+  if (order_.paced() == 0 || !negotiator_.coordinates() || negotiator_.closed()) return false;
+  const std::uint64_t in_flight = released_ - paced_ended_.load(std::memory_order_acquire);
+  if (in_flight >= kPacedInFlight) return false;
+  const auto more = std::min<std::uint64_t>(kPacedInFlight - in_flight, order_.paced());
+  released_ += more;
+  negotiator_.release(static_cast<std::uint32_t>(more));
+  return true;
+}
+
+void Lane::enter(ReadyBundle whole) {
+  // Nothing that follows could overtake what is not worth a second partition.
+  const std::size_t bytes = agreed_bytes(whole.bundle);
+  const bool paced = options_.partition_bytes > 0 && bytes > options_.partition_bytes / 2;
+  for (ReadyBundle& part : cut_bundle(std::move(whole), options_.partition_bytes)) {
+    part.bundle.id = (static_cast<std::uint64_t>(id()) << kBundleBits) | ++bundles_;
+    part.paced = paced;
+    if (paced || !order_.empty()) {
+      const std::int32_t priority = part.priority;
+      order_.add(std::move(part), priority, paced);
+    } else {
+      collected_.push_back(std::move(part));
+    }
+  }
+}
+
+void Lane::drain() {
+  while (auto ready = order_.next()) collected_.push_back(std::move(*ready));
 }
 
 void Lane::collect_batch(Batch& batch) {
@@ -105,6 +151,8 @@ void Lane::collect_batch(Batch& batch) {
   for (const PlannedBundle& planned : plan_fusion(batch, options_.fusion_threshold_bytes)) {
     collect_bundle(batch, operations, planned.entries);
   }
+  order_.release(batch.released);
+  drain();
 }
 
 void Lane::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
@@ -113,15 +161,16 @@ void Lane::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& o
   const DType dtype = first.tensors[entries.front().tensor].dtype;
   ReadyBundle ready;
   ready.bundle = bundle_like(first, dtype, members());
-  ready.bundle.id = (static_cast<std::uint64_t>(id()) << kBundleBits) | ++bundles_;
   for (const PlanEntry& entry : entries) {
     const OperationPtr& operation = operations[entry.item];
     ready.operations.push_back(operation);
+    ready.priorities.push_back(batch.items[entry.item].priority);
     ready.bundle.tensors.push_back(
         operation ? operation->bundle_tensor(entry.tensor)
                   : absent_tensor(batch.items[entry.item].request.tensors[entry.tensor]));
   }
-  collected_.push_back(std::move(ready));
+  ready.priority = ready.priorities.front();
+  enter(std::move(ready));
 }
 
 void Lane::run_agreed(bool alone) {
@@ -135,6 +184,9 @@ void Lane::run_agreed(bool alone) {
 void Lane::leave(TimePoint now) { negotiator_.leave(now); }
 
 void Lane::fail_pending(const Status& reason) {
+  order_.open();
+  drain();
+  run_agreed(false);
   std::vector<OperationPtr> failed;
   for (auto& [ticket, operation] : unagreed_) failed.push_back(operation);
   unagreed_.clear();

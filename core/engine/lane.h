@@ -18,6 +18,7 @@
 #include "core/ports/topology.h"
 #include "core/protocol/fusion_plan.h"
 #include "core/protocol/negotiator.h"
+#include "core/protocol/run_order.h"
 
 namespace ronde {
 
@@ -29,12 +30,15 @@ struct LaneOptions {
   SetId id = kGlobalSet;
   NegotiatorOptions negotiation;
   std::size_t fusion_threshold_bytes = 0;
+  std::size_t partition_bytes = 0;  ///< Larger bundles are cut; 0: never. The same on all ranks.
   std::size_t inline_bytes = 0;
   std::unique_ptr<Executor> executor;
   std::shared_ptr<AbortToken> abort;
   const Topology* topology = nullptr;  ///< Outlives it; may be null.
   const EventGate* events = nullptr;   ///< Outlives it; may be null.
   std::function<void()> on_finished;   ///< After each operation that ended; any thread.
+  /// A step of the driving thread is due, to let more partitions go; any thread.
+  std::function<void()> on_paced;
   /// The data plane failed so that the job cannot go on; any thread.
   std::function<void(const Status&)> on_broken;
 };
@@ -54,7 +58,8 @@ class Lane {
   /// Appends frames to send.
   void take_frames(std::vector<OutFrame>& out);
   void take_warnings(std::vector<std::string>& out);
-  /// Takes over what has been agreed; true where there is now work for run_agreed().
+  /// Takes over what has been agreed; true where there is now work for run_agreed(). Frames may
+  /// have to be sent after it: the coordinator lets paced bundles go here.
   bool collect_agreed();
   /// Runs or queues all collected bundles in order. `alone` says that no other lane of this process
   /// has anything outstanding: only then may a bundle run in this thread, as a cycle of sets whose
@@ -63,7 +68,8 @@ class Lane {
 
   /// Says that this rank leaves the set: what is not agreed yet fails on all ranks.
   void leave(TimePoint now);
-  /// Fails every operation that is not agreed yet. Agreed work goes on (or ends by the abort).
+  /// Fails every operation that is not agreed yet. Agreed work ends by the abort, which must have
+  /// been given before: what was not let go yet is handed to the executor in no agreed order.
   void fail_pending(const Status& reason);
 
   [[nodiscard]] SetId id() const noexcept { return options_.id; }
@@ -86,6 +92,9 @@ class Lane {
 
  private:
   void collect_batch(Batch& batch);
+  void enter(ReadyBundle whole);
+  void drain();
+  bool pace();
   void collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
                       std::span<const PlanEntry> entries);
   OperationPtr take_operation(std::uint64_t ticket);
@@ -100,10 +109,13 @@ class Lane {
   // Driving thread only.
   Negotiator negotiator_;
   std::unordered_map<std::uint64_t, OperationPtr> unagreed_;
+  RunOrder<ReadyBundle> order_;  // agreed, and not let go yet
   std::vector<ReadyBundle> collected_;
   std::vector<Batch> batches_;  // reused
   std::uint64_t bundles_ = 0;   // so far; all ranks count alike
+  std::uint64_t released_ = 0;  // coordinator: paced bundles that were let go so far
   // Any thread.
+  std::atomic<std::uint64_t> paced_ended_{0};
   std::atomic<int> outstanding_{0};
   std::atomic<bool> closed_{false};
   LaneWorker worker_;  // last: ends before what it uses

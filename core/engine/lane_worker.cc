@@ -5,8 +5,11 @@
 namespace ronde {
 
 LaneWorker::LaneWorker(std::unique_ptr<Executor> executor, std::shared_ptr<AbortToken> abort,
-                       FinishOperation finish)
-    : executor_(std::move(executor)), abort_(std::move(abort)), finish_(std::move(finish)) {}
+                       FinishOperation finish, std::function<void()> paced_ended)
+    : executor_(std::move(executor)),
+      abort_(std::move(abort)),
+      finish_(std::move(finish)),
+      paced_ended_(std::move(paced_ended)) {}
 
 LaneWorker::~LaneWorker() {
   {
@@ -41,6 +44,7 @@ void LaneWorker::execute(ReadyBundle& ready) {
       finish_(operation, operation->tensors_status());
     }
   }
+  if (ready.paced && paced_ended_) paced_ended_();
 }
 
 void LaneWorker::thread_main() {

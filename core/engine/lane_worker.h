@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -20,6 +21,10 @@ namespace ronde {
 struct ReadyBundle {
   Bundle bundle;
   std::vector<OperationPtr> operations;
+  std::vector<std::int32_t> priorities;   ///< Of each tensor, as agreed; descending.
+  std::int32_t priority = 0;              ///< The highest of them.
+  bool paced = false;                     ///< It counts among those that the coordinator lets go.
+  std::list<OutputAllocator> allocators;  ///< Of pieces without memory; the tensors point here.
 };
 
 /// Called with each operation that has finished, and how. In whichever thread executed.
@@ -28,8 +33,9 @@ using FinishOperation = std::function<void(const OperationPtr&, const Status&)>;
 /// The executing half of a lane. Threads: run_or_queue from the driving thread only.
 class LaneWorker {
  public:
+  /// `paced_ended` is called after each paced bundle, in whichever thread executed.
   LaneWorker(std::unique_ptr<Executor> executor, std::shared_ptr<AbortToken> abort,
-             FinishOperation finish);
+             FinishOperation finish, std::function<void()> paced_ended = {});
   /// Runs what is queued (aborted work ends at once), then ends the thread. Blocks.
   ~LaneWorker();
   LaneWorker(const LaneWorker&) = delete;
@@ -51,6 +57,7 @@ class LaneWorker {
   const std::unique_ptr<Executor> executor_;
   const std::shared_ptr<AbortToken> abort_;
   const FinishOperation finish_;
+  const std::function<void()> paced_ended_;
   // Driving thread only.
   std::thread thread_;
   // Guarded.

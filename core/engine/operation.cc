@@ -40,6 +40,20 @@ Result<void*> Operation::allocate_output(std::size_t index, const Shape& shape) 
   return static_cast<void*>(memory);
 }
 
+Result<void*> Operation::whole_output(std::size_t index) {
+  const auto known = whole_outputs_.find(index);
+  if (known != whole_outputs_.end()) return known->second;
+  return whole_outputs_.emplace(index, allocator_(index, submission_.request.tensors[index].shape))
+      .first->second;
+}
+
+OutputAllocator Operation::piece_allocator(std::size_t offset) {
+  return [this, offset](std::size_t index, const Shape&) -> Result<void*> {
+    RONDE_ASSIGN_OR_RETURN(void* const whole, whole_output(index));
+    return static_cast<void*>(static_cast<std::byte*>(whole) + offset);
+  };
+}
+
 BundleTensor Operation::bundle_tensor(std::size_t index) {
   BundleTensor tensor;
   tensor.name = label_.empty() ? submission_.request.name : label_;

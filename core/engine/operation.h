@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -62,7 +63,12 @@ class Operation {
 
   /// One of its tensors as the executor wants it. Valid while the operation lives.
   [[nodiscard]] BundleTensor bundle_tensor(std::size_t index);
-  /// Notes the end of one tensor; true when it was the last. Threads: the executing one.
+  /// Says that tensors run in so many more pieces than there are tensors. Before any has run.
+  void add_pieces(std::size_t more) noexcept { unfinished_tensors_ += more; }
+  /// An allocator that gives, for a piece `offset` bytes into a tensor, its place in an output that
+  /// is allocated whole when the first piece asks. Threads: the executing one. Lives as this does.
+  [[nodiscard]] OutputAllocator piece_allocator(std::size_t offset);
+  /// Notes the end of one tensor or piece; true when it was the last. Threads: the executing one.
   bool tensor_finished(const Status& status);
   /// The first error of its tensors, or ok.
   [[nodiscard]] const Status& tensors_status() const noexcept { return tensors_status_; }
@@ -80,11 +86,13 @@ class Operation {
 
  private:
   Result<void*> allocate_output(std::size_t index, const Shape& shape);
+  Result<void*> whole_output(std::size_t index);
 
   Submission submission_;
   const std::uint64_t ticket_;
   OutputAllocator allocator_;
   std::vector<OwnedOutput> owned_;
+  std::map<std::size_t, Result<void*>> whole_outputs_;  // of tensors that run in pieces
   std::vector<std::int64_t> recv_splits_;
   int last_joined_ = -1;
   std::size_t unfinished_tensors_;

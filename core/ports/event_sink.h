@@ -14,6 +14,7 @@ struct EventArgs {
   std::string_view backend = {};
   int tensors = 0;
   std::uint64_t bundle = 0;  ///< Bundle::id.
+  int partition = 0;         ///< Bundle::partition.
   std::int64_t pack_ns = 0;  ///< Spent on copies into and out of a fusion buffer.
 };
 

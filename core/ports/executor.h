@@ -44,6 +44,7 @@ struct Bundle {
   double prescale = 1.0;
   double postscale = 1.0;
   Device device;
+  int partition = 0;  ///< From 1 where it is one of several that were one bundle; for the timeline.
   std::vector<BundleTensor> tensors;
 };
 

@@ -78,7 +78,14 @@ struct BatchFrame {
   std::uint64_t sequence = 0;
   std::vector<std::int32_t> order;
   std::vector<BatchItem> items;
+  std::vector<std::int32_t> priorities;  ///< One for each entry of `order`, or none: all are 0.
+  std::uint32_t released = 0;            ///< Batch::released.
 
+  [[nodiscard]] std::int32_t priority(std::size_t index) const noexcept {
+    return priorities.empty() ? 0 : priorities[index];
+  }
+  /// Appends an entry to `order`.
+  void push(std::int32_t entry, std::int32_t priority);
   void clear();
 };
 

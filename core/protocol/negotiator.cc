@@ -164,6 +164,8 @@ Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoin
 Status Negotiator::join(std::uint64_t ticket, TimePoint) { return impl_->join(ticket); }
 void Negotiator::leave(TimePoint) { impl_->leave(); }
 bool Negotiator::closed() const { return impl_->closed(); }
+bool Negotiator::coordinates() const { return impl_->is_root(); }
+void Negotiator::release(std::uint32_t bundles) { impl_->release(bundles); }
 Status Negotiator::on_frame(int from, std::span<const std::byte> frame, TimePoint now) {
   return impl_->on_frame(from, frame, now);
 }

@@ -70,6 +70,12 @@ class Negotiator {
   /// Whether a rank has left, and this rank knows.
   [[nodiscard]] bool closed() const;
 
+  /// Whether this rank is the coordinator: the one that makes batches.
+  [[nodiscard]] bool coordinates() const;
+  /// Lets all ranks run `bundles` more of those that wait to be paced, by a batch of their own or
+  /// with what has just been agreed. Coordinator only; does nothing once the set is closed.
+  void release(std::uint32_t bundles);
+
   /// Takes in one frame that another member's negotiator of this set sent.
   /// Errors: kInvalidArgument where the frame is malformed or out of protocol; state is unchanged.
   Status on_frame(int from, std::span<const std::byte> frame, TimePoint now);

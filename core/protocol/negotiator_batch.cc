@@ -83,28 +83,34 @@ void Negotiator::Impl::apply_batch(const BatchFrame& batch) {
   if (changes_cache) flush_tick();  // its bits mean the slots as they are now
   Batch out;
   out.items.reserve(batch.order.size());
-  for (const std::int32_t entry : batch.order) {
-    if (entry >= 0) {
-      apply_cached(entry, 0, out);
-    } else {
-      apply_item(batch.items[static_cast<std::size_t>(-1 - entry)], batch.sequence, out);
-    }
-  }
+  for (std::size_t i = 0; i < batch.order.size(); ++i) apply_entry(batch, i, out);
+  out.released = batch.released;
   finish_batch(batch.sequence, std::move(out));
+}
+
+void Negotiator::Impl::apply_entry(const BatchFrame& batch, std::size_t index, Batch& out) {
+  const std::int32_t entry = batch.order[index];
+  if (entry >= 0) {
+    apply_cached(entry, 0, out);
+  } else {
+    apply_item(batch.items[static_cast<std::size_t>(-1 - entry)], batch.sequence, out);
+  }
+  if (!out.items.empty()) out.items.back().priority = batch.priority(index);
 }
 
 void Negotiator::Impl::agree() {
   if (!is_root() || closed()) return;
   const bool joins = aggregator_.all_joined();
-  if (aggregator_.completed().order.empty() && !joins) return;
+  if (aggregator_.completed().order.empty() && !joins) return close_batch();
   std::swap(ready_, aggregator_.completed());
   sort_by_priority(ready_);
   built_.items.reserve(ready_.order.size());
   for (const std::int32_t entry : ready_.order) {
+    const std::int32_t priority = priority_of(ready_, entry);
     if (entry >= 0) {
-      append_cached(entry);
+      append_cached(entry, priority);
     } else {
-      append(decide(ready_.reports[static_cast<std::size_t>(-1 - entry)]));
+      append(decide(ready_.reports[static_cast<std::size_t>(-1 - entry)]), priority);
     }
   }
   ready_.clear();
@@ -116,18 +122,21 @@ void Negotiator::Impl::agree() {
   close_batch();
 }
 
+std::int32_t Negotiator::Impl::priority_of(const Completed& ready, std::int32_t entry) const {
+  if (entry >= 0) {
+    const OwnOperation* own = own_.find(entry);
+    return own == nullptr ? cache_.at(entry)->priority : own->request.priority;
+  }
+  const Report& report = ready.reports[static_cast<std::size_t>(-1 - entry)];
+  const OwnOperation* own = own_in_flight(report.key());
+  return own == nullptr ? report.request->priority : own->request.priority;
+}
+
 void Negotiator::Impl::sort_by_priority(Completed& ready) const {
   if (ready.order.size() < 2) return;
-  const auto priority = [&](std::int32_t entry) {
-    if (entry >= 0) {
-      const OwnOperation* own = own_.find(entry);
-      return own == nullptr ? cache_.at(entry)->priority : own->request.priority;
-    }
-    const Report& report = ready.reports[static_cast<std::size_t>(-1 - entry)];
-    const OwnOperation* own = own_in_flight(report.key());
-    return own == nullptr ? report.request->priority : own->request.priority;
+  const auto before = [&](std::int32_t a, std::int32_t b) {
+    return priority_of(ready, a) > priority_of(ready, b);
   };
-  const auto before = [&](std::int32_t a, std::int32_t b) { return priority(a) > priority(b); };
   if (std::is_sorted(ready.order.begin(), ready.order.end(), before)) return;
   std::stable_sort(ready.order.begin(), ready.order.end(), before);
 }
@@ -153,27 +162,30 @@ BatchItem Negotiator::Impl::decide(const Report& report) const {
   return item;
 }
 
-void Negotiator::Impl::append_cached(int slot) {
-  building_.order.push_back(slot);
-  building_bytes_ += sizeof(slot);
+void Negotiator::Impl::append_cached(int slot, std::int32_t priority) {
+  building_.push(slot, priority);
+  building_bytes_ += sizeof(slot) + sizeof(priority);
   apply_cached(slot, 0, built_);
+  built_.items.back().priority = priority;
   if (building_bytes_ > kCutBytes) close_batch();
 }
 
-void Negotiator::Impl::append(BatchItem item) {
+void Negotiator::Impl::append(BatchItem item, std::int32_t priority) {
   const bool is_cached_name = item.code == Code::kOk && item.last_joined < 0 && item.leaver < 0 &&
                               item.request == nullptr && item.ordinal == 0;
-  if (is_cached_name) return append_cached(item.slot);
+  if (is_cached_name) return append_cached(item.slot, priority);
   apply_item(item, sequence_ + 1, built_);
-  building_bytes_ += wire_bytes(item);
+  if (!built_.items.empty()) built_.items.back().priority = priority;
+  building_bytes_ += wire_bytes(item) + sizeof(priority);
   building_.items.push_back(std::move(item));
-  building_.order.push_back(-static_cast<std::int32_t>(building_.items.size()));
+  building_.push(-static_cast<std::int32_t>(building_.items.size()), priority);
   if (building_bytes_ > kCutBytes) close_batch();
 }
 
 void Negotiator::Impl::close_batch() {
-  if (building_.order.empty()) return;
+  if (building_.order.empty() && building_.released == 0) return;
   building_.sequence = sequence_ + 1;
+  built_.released = building_.released;
   if (!place_.children.empty()) {
     writer_.write(building_, [&](std::span<const std::byte> bytes) { forward(bytes); });
   }

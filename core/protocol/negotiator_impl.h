@@ -30,6 +30,10 @@ class Negotiator::Impl {
   Status join(std::uint64_t ticket);
   void leave();
   [[nodiscard]] bool closed() const noexcept { return !closed_.ok(); }
+  [[nodiscard]] bool is_root() const noexcept { return place_.parent < 0; }
+  void release(std::uint32_t bundles) {
+    if (!closed()) building_.released += bundles;
+  }
   Status on_frame(int from, std::span<const std::byte> frame, TimePoint now);
   void on_time(TimePoint now);
   [[nodiscard]] TimePoint next_deadline() const noexcept { return deadline_; }
@@ -44,7 +48,6 @@ class Negotiator::Impl {
 
  private:
   static constexpr int kSelf = 0;  // the aggregator's source number of this rank
-  [[nodiscard]] bool is_root() const noexcept { return place_.parent < 0; }
 
   // This rank's own calls.
   Status submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now);
@@ -71,12 +74,14 @@ class Negotiator::Impl {
   [[nodiscard]] bool takes_part(const OpKey& key) const;
   void apply_batch(const BatchFrame& batch);
   void agree();
+  [[nodiscard]] std::int32_t priority_of(const Completed& ready, std::int32_t entry) const;
   void sort_by_priority(Completed& ready) const;
   [[nodiscard]] BatchItem decide(const Report& report) const;
-  void append(BatchItem item);
-  void append_cached(int slot);
+  void append(BatchItem item, std::int32_t priority = 0);
+  void append_cached(int slot, std::int32_t priority);
   void close_batch();
   void apply_cached(int slot, std::uint64_t ordinal, Batch& out);
+  void apply_entry(const BatchFrame& batch, std::size_t index, Batch& out);
   void apply_item(const BatchItem& item, std::uint64_t sequence, Batch& out);
   void apply_full(const BatchItem& item, std::uint64_t sequence, Batch& out);
   void apply_failure(const BatchItem& item, std::uint64_t sequence, Batch& out);

@@ -38,8 +38,9 @@ struct Request {
   double postscale = 1.0;
   std::string compression;
   Device device;
-  std::int32_t priority = 0;  ///< Among those ready together, higher runs first. Need not agree.
-  std::string call_site;      ///< "file:line" of the user's code, for errors; may be empty.
+  /// Higher runs sooner; need not agree, see Agreed::priority.
+  std::int32_t priority = 0;
+  std::string call_site;  ///< "file:line" of the user's code, for errors; may be empty.
 };
 
 /// The most that a request may ask for; called before it enters the negotiation.
@@ -52,12 +53,17 @@ struct Agreed {
   Request request;           ///< As agreed: of this rank where it submitted, else a representative.
   Status status;             ///< An error, the same on all ranks, or ok.
   int last_joined = -1;      ///< kJoin: the rank that joined last.
+  /// The same on all ranks: what the coordinator's own request says, or where it has joined, what
+  /// the operation was first agreed with. Among those ready together higher comes first.
+  std::int32_t priority = 0;
 };
 
 /// Operations that became ready together: one frame of the coordinator, so the same on all ranks.
 /// Fusion never crosses a batch.
 struct Batch {
   std::vector<Agreed> items;
+  /// So many more paced bundles may run, the items' own among them: see run_order.h.
+  std::uint32_t released = 0;
 };
 
 }  // namespace ronde

@@ -170,7 +170,12 @@ Result<BatchItem> read_item(const wire::Item& from) {
 Status read_batch(const wire::Batch& from, BatchFrame& to) {
   to.clear();
   to.sequence = from.sequence();
+  to.released = from.released();
   if (from.order() != nullptr) to.order.assign(from.order()->begin(), from.order()->end());
+  if (from.priorities() != nullptr) {
+    to.priorities.assign(from.priorities()->begin(), from.priorities()->end());
+    if (to.priorities.size() != to.order.size()) return malformed("not a priority for each entry");
+  }
   for (std::size_t i = 0; i < size_of_list(from.items()); ++i) {
     RONDE_ASSIGN_OR_RETURN(BatchItem item,
                            read_item(*from.items()->Get(static_cast<fb::uoffset_t>(i))));
@@ -220,6 +225,14 @@ void BatchFrame::clear() {
   sequence = 0;
   order.clear();
   items.clear();
+  priorities.clear();
+  released = 0;
+}
+
+void BatchFrame::push(std::int32_t entry, std::int32_t priority) {
+  if (priority != 0 && priorities.empty()) priorities.resize(order.size());
+  order.push_back(entry);
+  if (!priorities.empty() || priority != 0) priorities.push_back(priority);
 }
 
 FrameReader::FrameReader() = default;

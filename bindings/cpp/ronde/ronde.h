@@ -38,7 +38,9 @@ struct ReduceOptions {
   ReduceOp op = ReduceOp::kAverage;
   double prescale = 1.0;
   double postscale = 1.0;
-  int priority = 0;  ///< Of operations that are ready together, the highest goes first.
+  /// Higher runs sooner, also between the pieces of a large operation that runs already. Where
+  /// ranks differ, the coordinator's counts.
+  int priority = 0;
   ProcessSet set = {};
 };
 

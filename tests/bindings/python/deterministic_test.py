@@ -1,4 +1,4 @@
-"""RONDE_DETERMINISTIC=1: the same bits whatever the order, fusion, data plane and algorithm."""
+"""RONDE_DETERMINISTIC=1: same bits whatever order, fusion, pieces, data plane and algorithm."""
 
 import pytest
 
@@ -6,6 +6,7 @@ SCRIPT = """
 import hashlib, random, sys
 import numpy as np
 import ronde
+from ronde import _core, _job
 
 ronde.init()
 data = np.random.default_rng(ronde.rank())
@@ -17,10 +18,25 @@ tensors = {
 }
 order = list(tensors)
 random.Random(f"{sys.argv[1]}/{ronde.rank()}").shuffle(order)
-handles = {name: ronde.allreduce_async(tensors[name], name, op=ronde.Average) for name in order}
+levels = 3 if "priorities" in sys.argv else 1
+priority = {name: random.Random(name).randrange(levels) for name in order}
+
+
+def submit(name):
+    out = np.empty_like(tensors[name])
+    operation = _core.submit(
+        _job.runtime(), 0, 0, [tensors[name]], [out], (tensors[name], out),
+        name=name, op=1, priority=priority[name],
+    )
+    return operation, out
+
+
+handles = {name: submit(name) for name in order}
 digest = hashlib.sha256()
 for name in sorted(handles):
-    digest.update(handles[name].wait().tobytes())
+    operation, out = handles[name]
+    operation.wait(-1.0)
+    digest.update(out.tobytes())
 digests = ronde.allgather_object(digest.hexdigest())
 assert len(set(digests)) == 1, digests
 if ronde.rank() == 0:
@@ -30,7 +46,10 @@ SCHEDULES = [
     {"RONDE_BACKEND": "shm"},
     {"RONDE_BACKEND": "shm", "RONDE_FUSION_THRESHOLD": "0"},
     {"RONDE_BACKEND": "shm", "RONDE_ALGORITHM": "ring"},
+    {"RONDE_BACKEND": "shm", "RONDE_PARTITION_BYTES": "64K", "priorities": "1"},
+    {"RONDE_BACKEND": "shm", "RONDE_PARTITION_BYTES": "0", "priorities": "1"},
     {"RONDE_BACKEND": "tcp", "RONDE_FUSION_THRESHOLD": "64K"},
+    {"RONDE_BACKEND": "tcp", "RONDE_PARTITION_BYTES": "100000", "RONDE_FUSION_THRESHOLD": "0"},
     {"RONDE_BACKEND": "tcp", "RONDE_ALGORITHM": "halving_doubling"},
     {"RONDE_BACKEND": "gloo", "RONDE_ALGORITHM": "native"},
 ]
@@ -41,7 +60,8 @@ def test_deterministic_sums_have_the_same_bits_on_every_schedule(run_job, np):
     digests = {}
     for number, schedule in enumerate(SCHEDULES):
         environment = {"RONDE_DETERMINISTIC": "1", **schedule}
-        status, output = run_job(SCRIPT, np, [number], environment)
+        arguments = [number, "priorities" if environment.pop("priorities", "") else ""]
+        status, output = run_job(SCRIPT, np, arguments, environment)
         assert status == 0, f"{schedule}:\n{output}"
         digests[str(schedule)] = output.split("digest=")[1].split()[0]
     assert len(set(digests.values())) == 1, digests

@@ -261,6 +261,45 @@ TEST_CASE("Negotiator: higher priority comes first in a batch, readiness decides
   }
 }
 
+TEST_CASE("Negotiator: all ranks learn the coordinator's priority, whatever their own") {
+  TestJob job(3);
+  for (int step = 0; step < 2; ++step) {  // in full, then from the cache
+    for (int rank = 0; rank < 3; ++rank) {
+      Request request = allreduce("w");
+      request.priority = 10 * step + rank + 1;
+      REQUIRE(job.at(rank).submit(allreduce("v"), 1, {}).ok());
+      REQUIRE(job.at(rank).submit(request, 2, {}).ok());
+    }
+    job.deliver();
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::vector<Agreed> items = job.take(rank);
+      REQUIRE(items.size() == 2);
+      CHECK(items[0].request.name == "w");
+      CHECK(items[0].priority == 10 * step + 1);
+      CHECK(items[1].priority == 0);
+    }
+  }
+}
+
+TEST_CASE("Negotiator: what the coordinator lets go reaches all ranks, after what was agreed") {
+  TestJob job(3);
+  CHECK(job.at(0).coordinates());
+  CHECK_FALSE(job.at(1).coordinates());
+  for (int rank = 0; rank < 3; ++rank) REQUIRE(job.at(rank).submit(allreduce("w"), 1, {}).ok());
+  job.deliver();
+  job.at(0).release(2);
+  job.deliver();
+  for (int rank = 0; rank < 3; ++rank) {
+    std::vector<Batch> batches;
+    job.at(rank).take_batches(batches);
+    REQUIRE(batches.size() == 2);
+    CHECK(batches[0].released == 0);
+    CHECK(batches[1].released == 2);
+    CHECK(batches[1].items.empty());
+  }
+  CHECK(job.refused() == 0);
+}
+
 TEST_CASE("Negotiator: one new tensor leaves the known ones on the fast path") {
   TestJob job(2);
   for (int step = 0; step < 3; ++step) {

@@ -60,6 +60,8 @@ std::vector<Simulator::Link> Simulator::busy_links() const {
 bool Simulator::step() {
   const std::vector<std::size_t> actors = this->actors();
   const std::vector<Link> links = busy_links();
+  if (options_.pace && (pick(8) == 0 || (actors.empty() && links.empty())) && release())
+    return true;
   if (actors.empty() && links.empty()) return false;
   const std::size_t choice = pick(actors.size() + links.size());
   if (choice < actors.size()) {
@@ -146,6 +148,35 @@ void Simulator::disturb(std::size_t to, const std::vector<std::byte>& frame) {
   }
 }
 
+/// The coordinator lets some of what is paced go; false where nothing waits.
+bool Simulator::release() {
+  for (std::size_t member = 0; member < ranks_.size(); ++member) {
+    Rank& rank = ranks_[member];
+    if (rank.dead || !rank.negotiator->coordinates() || rank.order.paced() == 0) continue;
+    rank.negotiator->release(static_cast<std::uint32_t>(1 + pick(rank.order.paced())));
+    collect(member);
+    return true;
+  }
+  return false;
+}
+
+void Simulator::run_released(std::size_t member, const Batch& batch) {
+  Rank& rank = ranks_[member];
+  for (const Agreed& item : batch.items) {
+    if (!item.status.ok() || item.request.kind == Collective::kJoin) continue;
+    const std::string name = name_of(item.request);
+    rank.order.add(name, item.priority, options_.pace && name.back() % 2 == 0);
+  }
+  rank.order.release(batch.released);
+  while (const auto name = rank.order.next()) rank.ran.push_back(*name);
+  const std::size_t common = std::min(rank.ran.size(), ran_.size());
+  if (!std::equal(rank.ran.begin(), rank.ran.begin() + static_cast<std::ptrdiff_t>(common),
+                  ran_.begin())) {
+    violate(member, "ran in another order than the others");
+  }
+  ran_.insert(ran_.end(), rank.ran.begin() + static_cast<std::ptrdiff_t>(common), rank.ran.end());
+}
+
 void Simulator::collect(std::size_t member) {
   Rank& rank = ranks_[member];
   std::vector<OutFrame> frames;
@@ -163,7 +194,8 @@ void Simulator::collect(std::size_t member) {
   }
   for (Batch& batch : batches) {
     ++rank.batches;
-    if (batch.items.empty()) violate(member, "an empty batch");
+    if (batch.items.empty() && batch.released == 0) violate(member, "an empty batch");
+    if (member % options_.check_every == 0) run_released(member, batch);
     for (Agreed& item : batch.items) see(member, std::move(item));
   }
   check_order(member);
@@ -173,7 +205,7 @@ void Simulator::see(std::size_t member, Agreed item) {
   Rank& rank = ranks_[member];
   const std::string name = name_of(item.request);
   rank.log.push_back({rank.batches, name, item.request.kind, item.status.code(),
-                      item.status.message(), item.last_joined});
+                      item.status.message(), item.last_joined, item.priority});
   check_ticket(member, item);
   if (item.request.kind == Collective::kJoin) {
     if (!std::all_of(ranks_.begin(), ranks_.end(),
@@ -237,7 +269,7 @@ void Simulator::check_order(std::size_t member) {
 bool Simulator::finished() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
     return rank.plan.empty() && rank.in_flight.empty() && rank.negotiator->pending() == 0 &&
-           rank.log == order_;
+           rank.log == order_ && rank.order.empty();
   });
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/protocol/negotiator.h"
+#include "core/protocol/run_order.h"
 
 namespace ronde {
 
@@ -31,6 +32,8 @@ struct SimulatorOptions {
   std::size_t cache_capacity = 8;
   /// Only every so many-th member compares what it sees with what all others did: large worlds.
   std::size_t check_every = 1;
+  /// Half of what is agreed is paced, and the coordinator lets it go when chance says so.
+  bool pace = false;
   bool disturb = false;  ///< Also delivers truncated and stray frames, which must be refused.
 };
 
@@ -42,6 +45,7 @@ struct Seen {
   Code code = Code::kOk;
   std::string message;
   int last_joined = -1;
+  std::int32_t priority = 0;
   bool operator==(const Seen&) const = default;
 };
 
@@ -70,6 +74,10 @@ class Simulator {
   [[nodiscard]] const std::vector<Seen>& log(std::size_t member) const {
     return ranks_[member].log;
   }
+  /// The names that the member ran, in its order.
+  [[nodiscard]] const std::vector<std::string>& ran(std::size_t member) const {
+    return ranks_[member].ran;
+  }
   [[nodiscard]] Negotiator& negotiator(std::size_t member) { return *ranks_[member].negotiator; }
   /// Frames that the member has sent and received.
   [[nodiscard]] std::size_t frames(std::size_t member) const { return ranks_[member].frames; }
@@ -88,6 +96,8 @@ class Simulator {
     std::map<std::string, std::size_t> submitted;  // by name: how often, in this epoch
     std::map<std::string, std::size_t> agreed;     // by name: how often, in this epoch
     std::vector<Seen> log;
+    RunOrder<std::string> order;
+    std::vector<std::string> ran;
     std::size_t batches = 0;
     std::size_t epoch = 0;  // number of joins agreed
     std::size_t frames = 0;
@@ -102,7 +112,9 @@ class Simulator {
   void act(std::size_t member);
   void deliver(const Link& link);
   void disturb(std::size_t to, const std::vector<std::byte>& frame);
+  bool release();
   void collect(std::size_t member);
+  void run_released(std::size_t member, const Batch& batch);
   void see(std::size_t member, Agreed item);
   void check_ticket(std::size_t member, const Agreed& item);
   void check_all_have_submitted(std::size_t member, const std::string& name);
@@ -115,7 +127,8 @@ class Simulator {
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
   std::map<Link, std::deque<std::vector<std::byte>>> links_;
-  std::vector<Seen> order_;  // the longest log so far: all others must be its beginnings
+  std::vector<Seen> order_;       // the longest log so far: all others must be its beginnings
+  std::vector<std::string> ran_;  // likewise
   std::uint64_t next_ticket_ = 1;
   std::vector<std::string> violations_;
 };

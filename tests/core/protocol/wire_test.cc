@@ -59,6 +59,8 @@ BatchFrame rich_batch() {
   BatchFrame batch;
   batch.sequence = 77;
   batch.order = {4, -1, -2, -3};
+  batch.priorities = {0, 7, -7, 0};
+  batch.released = 3;
   batch.items.resize(3);
   batch.items[0].slot = 2;
   batch.items[0].request = std::make_shared<const Request>(rich_request());
@@ -124,6 +126,8 @@ TEST_CASE("Wire: a batch reads back as it was written") {
   CHECK(kind.value() == FrameKind::kBatch);
   CHECK(reader.batch.sequence == 77);
   CHECK(reader.batch.order == sent.order);
+  CHECK(reader.batch.priorities == sent.priorities);
+  CHECK(reader.batch.released == 3);
   REQUIRE(reader.batch.items.size() == 3);
   check_same(*reader.batch.items[0].request, *sent.items[0].request);
   CHECK(reader.batch.items[1].code == Code::kStalled);
