@@ -7,6 +7,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "backends/shm/futex.h"
+
 namespace ronde::shm {
 namespace {
 
@@ -44,24 +46,12 @@ void stream_past_caches(std::byte* to, const std::byte* from, std::size_t bytes)
 #endif
 }
 
-void fill(std::byte* bank, const Segment& piece) {
-  if (piece.in == nullptr) {
-    std::memset(bank, 0, piece.bytes);
-  } else if (piece.bytes < kSmallestStream) {
-    std::memcpy(bank, piece.in, piece.bytes);
-  } else {
-    copy_from_memory(bank, piece.in, piece.bytes);
-  }
-}
-
 }  // namespace
 
 Copier::~Copier() { fence(); }
 
 void Copier::fence() const noexcept {
-#if defined(__SSE2__)
-  if (streaming_) _mm_sfence();
-#endif
+  if (streaming_) streaming_fence();
 }
 
 void Cursor::seek(std::size_t offset) noexcept {
@@ -84,6 +74,18 @@ void Cursor::advance(std::size_t size) noexcept {
   within_ = 0;
 }
 
+void Copier::fill(std::byte* bank, const Segment& piece) const {
+  if (piece.in == nullptr) {
+    std::memset(bank, 0, piece.bytes);
+  } else if (piece.bytes < kSmallestStream) {
+    std::memcpy(bank, piece.in, piece.bytes);
+  } else if (streaming_) {
+    stream_past_caches(bank, piece.in, piece.bytes);
+  } else {
+    copy_from_memory(bank, piece.in, piece.bytes);
+  }
+}
+
 void Copier::copy_in(Cursor& from, std::size_t bytes, std::byte* bank) const {
   from.take(bytes, [&](const Segment& piece) {
     fill(bank, piece);
@@ -94,7 +96,9 @@ void Copier::copy_in(Cursor& from, std::size_t bytes, std::byte* bank) const {
 void Copier::copy_through(Cursor& from, std::size_t bytes, std::byte* bank) const {
   from.take(bytes, [&](const Segment& piece) {
     fill(bank, piece);
-    if (piece.out != nullptr && piece.out != piece.in) write(bank, piece.out, piece.bytes);
+    if (piece.out != nullptr && piece.out != piece.in) {
+      write(piece.in == nullptr ? bank : piece.in, piece.out, piece.bytes);
+    }
     bank += piece.bytes;
   });
 }

@@ -49,7 +49,8 @@ class Cursor {
 /// Copies between user memory and banks.
 class Copier {
  public:
-  /// `streaming`: outputs are written past the caches, which pays for more data than they hold.
+  /// `streaming`: banks and outputs are written past the caches, which pays for more data than they
+  /// hold: a core that writes a line which others have read waits until each has given it up.
   explicit Copier(bool streaming) noexcept : streaming_(streaming) {}
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
@@ -72,6 +73,8 @@ class Copier {
   void write(const std::byte* from, std::byte* out, std::size_t bytes) const;
 
  private:
+  void fill(std::byte* bank, const Segment& piece) const;
+
   bool streaming_;
 };
 

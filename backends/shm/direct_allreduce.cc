@@ -19,15 +19,6 @@ constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
 constexpr std::size_t kMappedBlockBytes = std::size_t{16} << 10;
 constexpr std::size_t kPage = 4096;
 
-/// From here on the kernel's single copy is worth it, if at all: each byte is copied twice. Two
-/// ranks with a core each are faster through their banks; its few synchronisations count where
-/// ranks wait for cores.
-constexpr std::size_t kByKernelBytes = std::size_t{2} << 20;
-
-bool by_kernel(const Context& with, std::size_t bytes) {
-  return with.reach.always || (with.steps.ranks() > 2 && bytes >= kByKernelBytes);
-}
-
 class DirectAllreduce {
  public:
   DirectAllreduce(const Context& with, const Work& work, const Places& places)
@@ -179,8 +170,9 @@ class DirectAllreduce {
 }  // namespace
 
 Status direct_allreduce(const Context& with, const Work& work) {
+  // Each byte that the kernel copies, it copies twice: staging is faster.
   RONDE_ASSIGN_OR_RETURN(const Places places,
-                         Places::exchange(with, work.segments, by_kernel(with, total_bytes(work))));
+                         Places::exchange(with, work.segments, with.reach.always));
   if (!places.usable()) return two_shot(with, work);
   return DirectAllreduce(with, work, places).run();
 }

@@ -31,6 +31,13 @@ inline void cpu_relax() noexcept {
 #endif
 }
 
+/// Completes writes past the caches before any later write is seen.
+inline void streaming_fence() noexcept {
+#if defined(__SSE2__)
+  __builtin_ia32_sfence();
+#endif
+}
+
 /// A sleep never lasts longer, so that an abort is seen within it.
 inline constexpr std::chrono::microseconds kSleepSlice{2000};
 

@@ -31,6 +31,7 @@ std::uint64_t Steps::note(int rank, Step step) const noexcept {
 void Steps::arrive() noexcept {
   Flag& mine = *flags_[static_cast<std::size_t>(rank_)];
   const Step arrived = step_++;
+  streaming_fence();  // banks may have been written past the caches
   seen_[static_cast<std::size_t>(rank_)] = step_;
   // Sequentially consistent on both sides: either we see the sleeper or it sees the new value.
   mine.arrived.store(step_, std::memory_order_seq_cst);

@@ -9,16 +9,37 @@
 namespace ronde::bench {
 namespace {
 
-double microseconds_since(TimePoint start) {
-  return std::chrono::duration<double, std::micro>(now() - start).count();
+double microseconds(TimePoint time) {
+  return std::chrono::duration<double, std::micro>(time.time_since_epoch()).count();
 }
 
-/// One sample: microseconds per operation on this rank.
-Result<double> sample(Team& team, const Contender& contender, int burst) {
+/// Samples of one contender on this rank, in microseconds of the host's clock.
+struct Samples {
+  std::vector<double> starts;
+  std::vector<double> ends;
+};
+
+Status sample(Team& team, const Contender& contender, int burst, Samples& samples) {
   RONDE_RETURN_IF_ERROR(team.barrier());
-  const TimePoint start = now();
+  samples.starts.push_back(microseconds(now()));
   for (int i = 0; i < burst; ++i) RONDE_RETURN_IF_ERROR(contender.run());
-  return microseconds_since(start) / burst;
+  samples.ends.push_back(microseconds(now()));
+  return {};
+}
+
+/// Microseconds of each sample on the slowest rank. What is not collective counts from the first
+/// rank's start to the last one's end: where ranks outnumber cores, one may start when another is
+/// done.
+Result<std::vector<double>> durations(Team& team, const Contender& contender, Samples& samples) {
+  std::vector<double>& taken = samples.ends;
+  if (!contender.collective) {
+    for (double& start : samples.starts) start = -start;
+    RONDE_RETURN_IF_ERROR(team.slowest(samples.starts));
+    for (double& start : samples.starts) start = -start;
+  }
+  for (std::size_t i = 0; i < taken.size(); ++i) taken[i] -= samples.starts[i];
+  RONDE_RETURN_IF_ERROR(team.slowest(taken));
+  return std::move(taken);
 }
 
 }  // namespace
@@ -58,17 +79,17 @@ Status check(Team& team, std::span<const Contender> contenders, Trials& trials) 
 Result<std::vector<Timing>> measure(Team& team, std::span<const Contender> contenders,
                                     const Effort& effort) {
   const auto repetitions = static_cast<std::size_t>(effort.repetitions);
-  std::vector<std::vector<double>> samples(contenders.size());
+  std::vector<Samples> samples(contenders.size());
   for (std::size_t repetition = 0; repetition < repetitions; ++repetition) {
     for (std::size_t c = 0; c < contenders.size(); ++c) {
-      RONDE_ASSIGN_OR_RETURN(const double taken, sample(team, contenders[c], effort.burst));
-      samples[c].push_back(taken);
+      RONDE_RETURN_IF_ERROR(sample(team, contenders[c], effort.burst, samples[c]));
     }
   }
   std::vector<Timing> timings;
-  for (std::vector<double>& of_contender : samples) {
-    RONDE_RETURN_IF_ERROR(team.slowest(of_contender));
-    timings.push_back(summarize(std::move(of_contender)));
+  for (std::size_t c = 0; c < contenders.size(); ++c) {
+    RONDE_ASSIGN_OR_RETURN(std::vector<double> taken, durations(team, contenders[c], samples[c]));
+    for (double& each : taken) each /= effort.burst;
+    timings.push_back(summarize(std::move(taken)));
   }
   return timings;
 }

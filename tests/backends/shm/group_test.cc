@@ -74,6 +74,28 @@ TEST_CASE("a rank that is late to read a result never finds that of a later roun
   });
 }
 
+TEST_CASE("reductions that are written past the caches give the right values") {
+  constexpr int kRanks = 4;
+  const LocalJob job(kRanks);
+  run_ranks(kRanks, [&](int rank) {
+    const auto group = open_shm(job, rank, {.single_copy = SingleCopy::kNever, .arenas = false});
+    REQUIRE(group != nullptr);
+    Dish dish = dish_of({3, 600'001, 0, 800'000});
+    for (const Collective kind : {Collective::kAllreduce, Collective::kReduce}) {
+      for (const bool in_place : {false, true}) {
+        for (const int absent : {-1, 1}) {
+          dish.kind = kind;
+          dish.root = 2;
+          dish.in_place = in_place;
+          dish.absent = absent;
+          ++dish.seed;
+          serve(*group, dish, kRanks, rank);
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("more than a thousand segments are one operation") {
   const LocalJob job(2);
   run_ranks(2, [&](int rank) {
