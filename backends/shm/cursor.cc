@@ -51,7 +51,7 @@ void stream_past_caches(std::byte* to, const std::byte* from, std::size_t bytes)
 Copier::~Copier() { fence(); }
 
 void Copier::fence() const noexcept {
-  if (streaming_) streaming_fence();
+  if (streaming_.outputs || streaming_.banks) streaming_fence();
 }
 
 void Cursor::seek(std::size_t offset) noexcept {
@@ -74,15 +74,21 @@ void Cursor::advance(std::size_t size) noexcept {
   within_ = 0;
 }
 
+void Copier::stage(const std::byte* from, std::byte* bank, std::size_t bytes) const {
+  if (bytes < kSmallestStream) {
+    std::memcpy(bank, from, bytes);
+  } else if (streaming_.banks) {
+    stream_past_caches(bank, from, bytes);
+  } else {
+    copy_from_memory(bank, from, bytes);
+  }
+}
+
 void Copier::fill(std::byte* bank, const Segment& piece) const {
   if (piece.in == nullptr) {
     std::memset(bank, 0, piece.bytes);
-  } else if (piece.bytes < kSmallestStream) {
-    std::memcpy(bank, piece.in, piece.bytes);
-  } else if (streaming_) {
-    stream_past_caches(bank, piece.in, piece.bytes);
   } else {
-    copy_from_memory(bank, piece.in, piece.bytes);
+    stage(piece.in, bank, piece.bytes);
   }
 }
 
@@ -111,7 +117,7 @@ void Copier::copy_out(const std::byte* bank, std::size_t bytes, Cursor& to) cons
 }
 
 void Copier::write(const std::byte* from, std::byte* out, std::size_t bytes) const {
-  if (!streaming_ || bytes < kSmallestStream) {
+  if (!streaming_.outputs || bytes < kSmallestStream) {
     std::memcpy(out, from, bytes);
   } else {
     stream_past_caches(out, from, bytes);

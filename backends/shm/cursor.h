@@ -46,12 +46,19 @@ class Cursor {
   std::size_t passed_ = 0;  ///< Bytes of all segments that are behind us.
 };
 
+/// What is written past the caches.
+struct Streaming {
+  /// Pays for more data than the caches hold.
+  bool outputs = false;
+  /// Pays for all but small data: to write, in the cache, a line that others have read, its owner
+  /// waits until each of them has given it up.
+  bool banks = false;
+};
+
 /// Copies between user memory and banks.
 class Copier {
  public:
-  /// `streaming`: banks and outputs are written past the caches, which pays for more data than they
-  /// hold: a core that writes a line which others have read waits until each has given it up.
-  explicit Copier(bool streaming) noexcept : streaming_(streaming) {}
+  explicit Copier(Streaming streaming) noexcept : streaming_(streaming) {}
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
   /// Makes what was written past the caches visible to other threads.
@@ -69,13 +76,16 @@ class Copier {
   /// Does what the destructor does, now.
   void fence() const noexcept;
 
+  /// One contiguous copy to a bank.
+  void stage(const std::byte* from, std::byte* bank, std::size_t bytes) const;
+
   /// One contiguous copy to user memory.
   void write(const std::byte* from, std::byte* out, std::size_t bytes) const;
 
  private:
   void fill(std::byte* bank, const Segment& piece) const;
 
-  bool streaming_;
+  const Streaming streaming_;
 };
 
 }  // namespace ronde::shm

@@ -28,7 +28,7 @@ class DirectAllreduce {
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
         me_(static_cast<std::size_t>(with.steps.rank())),
         streaming_(total_bytes(work) >= kStreamingBytes),
-        copier_(streaming_),
+        copier_({.outputs = streaming_}),
         own_(work.segments),
         all_(work.segments),
         part_((total_bytes(work) / ranks_ + kPage) / kPage * kPage) {

@@ -10,8 +10,6 @@
 namespace ronde::shm {
 namespace {
 
-Copier copier_for(std::size_t bytes) { return Copier(bytes >= kStreamingBytes); }
-
 /// Puts this rank's part where it belongs in the output, where it lies elsewhere in the output's
 /// own range: other parts would overwrite it before it is staged.
 void settle_own_part(const Work& work, std::vector<Segment>& own) {
@@ -55,7 +53,7 @@ class Exchange {
         me_(static_cast<std::size_t>(with.steps.rank())),
         segment_(work.segments.front()),
         slice_(with.steps.bank_bytes() / ranks_ / kAlign * kAlign),
-        copier_(copier_for(sum(work.recv_bytes))),
+        copier_(streaming_for(sum(work.recv_bytes))),
         sends_(offsets(work.send_bytes)),
         receives_(offsets(work.recv_bytes)) {
     set_aside_input();
@@ -131,7 +129,7 @@ class Exchange {
       if (segment_.in == nullptr) {
         std::memset(bank + r * slice_, 0, bytes);
       } else {
-        std::memcpy(bank + r * slice_, segment_.in + sends_[r] + k * slice_, bytes);
+        copier_.stage(segment_.in + sends_[r] + k * slice_, bank + r * slice_, bytes);
       }
     }
   }
@@ -167,7 +165,7 @@ class Exchange {
 Status broadcast(const Context& with, const Work& work) {
   const bool root = with.steps.rank() == work.root;
   const Chunks chunks = cut(total_bytes(work), with.steps.bank_bytes());
-  const Copier copier = copier_for(total_bytes(work));
+  const Copier copier(streaming_for(total_bytes(work)));
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
     RONDE_ASSIGN_OR_RETURN(const bool done, direct_broadcast(with, work, copier));
     if (done && root) write_through(work.segments, copier);
@@ -191,7 +189,7 @@ Status gather_parts(const Context& with, const Work& work) {
         with.scratch);
   if (reads) settle_own_part(work, with.scratch.parts[me]);
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes());
-  const Copier copier = copier_for(total_bytes(work));
+  const Copier copier(streaming_for(total_bytes(work)));
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
     RONDE_ASSIGN_OR_RETURN(const bool done, direct_gather(with, copier, reads));
     if (done && reads) write_through(with.scratch.parts[me], copier);
@@ -219,7 +217,7 @@ Status scatter(const Context& with, const Work& work) {
   split(work, with.steps.rank(), root ? Extent::kWhole : Extent::kNone, Extent::kPart,
         with.scratch);
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes() / ranks);
-  const Copier copier = copier_for(total_bytes(work));
+  const Copier copier(streaming_for(total_bytes(work)));
   const auto write = [&](std::size_t, std::byte* bank) {
     for (std::size_t r = 0; root && r < ranks; ++r) {
       if (r != me) copier.copy_in(with.scratch.cursors[r], chunks.size, bank + r * chunks.size);

@@ -16,7 +16,7 @@ constexpr std::size_t kOneShotBytes = std::size_t{8} << 10;
 constexpr std::size_t kOneShotBytesCrowded = std::size_t{64} << 10;
 Status one_shot(const Context& with, const Work& work, bool deliver) {
   const Chunks chunks = cut(total_bytes(work), with.steps.bank_bytes());
-  const Copier copier(false);
+  const Copier copier(Streaming{});
   const Combiner combiner(with, work, false);
   Cursor in(work.segments);
   Cursor out(work.segments);
@@ -76,7 +76,7 @@ Status reduce_scatter(const Context& with, const Work& work) {
   split(work, with.steps.rank(), Extent::kWhole, Extent::kPart, with.scratch);
   set_aside(work, with.steps.rank(), with.scratch);
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes() / ranks);
-  const Copier copier(false);
+  const Copier copier(streaming_for(total_bytes(work)));
   const Combiner combiner(with, work, total_bytes(work) >= kStreamingBytes);
   const auto write = [&](std::size_t, std::byte* bank) {
     for (std::size_t r = 0; r < ranks; ++r) {

@@ -40,6 +40,14 @@ inline constexpr int kNobody = -2;
 /// Outputs of this size are written past the caches.
 inline constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
 
+/// Banks are written past the caches from here on, where they are not written by who has read them.
+inline constexpr std::size_t kStreamedBankBytes = std::size_t{64} << 10;
+
+/// What to write past the caches for a tensor of `bytes`.
+inline Streaming streaming_for(std::size_t bytes) noexcept {
+  return {.outputs = bytes >= kStreamingBytes, .banks = bytes >= kStreamedBankBytes};
+}
+
 /// Slices begin on cache lines.
 inline constexpr std::size_t kAlign = 64;
 

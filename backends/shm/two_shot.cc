@@ -61,8 +61,7 @@ class TwoShot {
         me_(static_cast<std::size_t>(with.steps.rank())),
         streaming_(streams(with, work)),
         only_reader_(ranks_ == 2 || work.kind == Collective::kReduce),
-        stager_(streaming_),
-        copier_(streaming_ || streams_outputs(work)),
+        copier_({.outputs = streaming_ || streams_outputs(work), .banks = streaming_}),
         combiner_(with, work, false),
         staging_(work.segments),
         own_(work.segments),
@@ -104,7 +103,7 @@ class TwoShot {
     for (std::size_t owner = 0; owner < ranks_; ++owner) {
       if (owner == me_) continue;
       staging_.seek(position(round, owner));
-      stager_.copy_in(staging_, slice_, bank + owner * slice_);
+      copier_.copy_in(staging_, slice_, bank + owner * slice_);
     }
   }
 
@@ -154,7 +153,7 @@ class TwoShot {
   void stream_piece(Step staged, std::size_t offset, const std::byte* mine, std::byte* result,
                     const Segment& piece) {
     combiner_.reduce(staged, offset, mine, block_.data(), piece.bytes);
-    stager_.write(block_.data(), result, piece.bytes);
+    copier_.stage(block_.data(), result, piece.bytes);
     if (deliver_ && piece.out != nullptr) copier_.write(block_.data(), piece.out, piece.bytes);
   }
 
@@ -181,8 +180,7 @@ class TwoShot {
                             ///< it is left.
   bool deliver_ = false;
   std::vector<int> readers_;  ///< Other ranks that need the results.
-  const Copier stager_;       ///< Into banks,
-  const Copier copier_;       ///< and to outputs.
+  const Copier copier_;
   const Combiner combiner_;
   Cursor staging_;
   Cursor own_;
