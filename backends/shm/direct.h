@@ -64,7 +64,7 @@ Status direct_allreduce(const Context& with, const Work& work);
 /// Brings the parts of the others, as split() has left them in the scratch memory, to this rank's
 /// outputs where it `reads` any. False, on all ranks and with nothing done, where some inputs
 /// cannot be reached. Errors: the abort's status; kRankFailure.
-Result<bool> direct_gather(const Context& with, const Copier& copier, bool reads);
+Result<bool> direct_gather(const Context& with, const Work& work, const Copier& copier, bool reads);
 
 /// Brings the root's inputs to the others' outputs. Result and errors as direct_gather.
 Result<bool> direct_broadcast(const Context& with, const Work& work, const Copier& copier);

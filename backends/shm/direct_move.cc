@@ -38,13 +38,21 @@ std::vector<Segment> inputs_of(std::span<const Segment> pieces, bool source) {
   return inputs;
 }
 
+/// Whether the kernel's copy is faster than staging past the caches: between two ranks and below
+/// that size. The same on all ranks.
+bool is_for_kernel(const Context& with, std::size_t bytes) {
+  return with.reach.always || (with.steps.ranks() == 2 && bytes < kStreamingBytes);
+}
+
 }  // namespace
 
-Result<bool> direct_gather(const Context& with, const Copier& copier, bool reads) {
+Result<bool> direct_gather(const Context& with, const Work& work, const Copier& copier,
+                           bool reads) {
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const auto& parts = with.scratch.parts;
-  RONDE_ASSIGN_OR_RETURN(const Places places,
-                         Places::exchange(with, inputs_of(parts[me], true), true));
+  RONDE_ASSIGN_OR_RETURN(
+      const Places places,
+      Places::exchange(with, inputs_of(parts[me], true), is_for_kernel(with, total_bytes(work))));
   if (!places.usable()) return false;
   for (std::size_t i = 1; reads && i < parts.size(); ++i) {
     const std::size_t from = (me + i) % parts.size();
@@ -57,7 +65,7 @@ Result<bool> direct_gather(const Context& with, const Copier& copier, bool reads
 Result<bool> direct_broadcast(const Context& with, const Work& work, const Copier& copier) {
   const bool root = with.steps.rank() == work.root;
   RONDE_ASSIGN_OR_RETURN(const Places places,
-                         Places::exchange(with, inputs_of(work.segments, root), true));
+                         Places::exchange(with, inputs_of(work.segments, root), with.reach.always));
   if (!places.usable()) return false;
   if (!root) {
     const auto from = static_cast<std::size_t>(work.root);

@@ -1,4 +1,5 @@
 // Collectives that only move values: broadcast, allgather, gather, scatter, alltoall, barrier.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -9,6 +10,8 @@
 
 namespace ronde::shm {
 namespace {
+
+constexpr std::size_t kSmallestChunk = std::size_t{64} << 10;
 
 /// Puts this rank's part where it belongs in the output, where it lies elsewhere in the output's
 /// own range: other parts would overwrite it before it is staged.
@@ -33,6 +36,13 @@ void move_own_part(const std::vector<Segment>& own) {
       std::memmove(piece.out, piece.in, piece.bytes);
     }
   }
+}
+
+/// Bytes of a chunk where one rank writes what others read: small enough that they take part at the
+/// same time.
+std::size_t pipelined(const Context& with, std::size_t bytes) {
+  return std::clamp(bytes / 8, std::min(kSmallestChunk, with.steps.bank_bytes()),
+                    with.steps.bank_bytes());
 }
 
 /// Copies each input to its own output, where it has another.
@@ -164,7 +174,7 @@ class Exchange {
 
 Status broadcast(const Context& with, const Work& work) {
   const bool root = with.steps.rank() == work.root;
-  const Chunks chunks = cut(total_bytes(work), with.steps.bank_bytes());
+  const Chunks chunks = cut(total_bytes(work), pipelined(with, total_bytes(work)));
   const Copier copier(streaming_for(total_bytes(work)));
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
     RONDE_ASSIGN_OR_RETURN(const bool done, direct_broadcast(with, work, copier));
@@ -191,7 +201,7 @@ Status gather_parts(const Context& with, const Work& work) {
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes());
   const Copier copier(streaming_for(total_bytes(work)));
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
-    RONDE_ASSIGN_OR_RETURN(const bool done, direct_gather(with, copier, reads));
+    RONDE_ASSIGN_OR_RETURN(const bool done, direct_gather(with, work, copier, reads));
     if (done && reads) write_through(with.scratch.parts[me], copier);
     if (done) return {};
   }
