@@ -96,7 +96,7 @@ void GlooCollectives::run(const Work& work) {
 
 void GlooCollectives::scale(DType dtype, double factor, std::span<std::byte> data) const {
   if (factor == 1.0) return;
-  const Reduction scaled{dtype, ReduceOp::kSum, Scaling{.pre = factor, .post = 1.0}};
+  const Reduction scaled{dtype, ReduceOp::kSum, Scaling{.pre = 1.0, .post = factor}};
   const void* inputs[] = {data.data()};
   kernels_->reduce(scaled, inputs, data.data(), data.size() / size_of(dtype));
 }

@@ -41,6 +41,7 @@ HWY_INLINE hn::Vec<DU16> low_halves(U32 bits) {
 struct Bfloat16 {
   using Elem = std::uint16_t;
   static constexpr bool kStreams = true;
+  static constexpr bool kDivides = false;
   struct V {
     F32 even;
     F32 odd;
@@ -135,6 +136,7 @@ struct Float16 {
   using Elem = std::uint16_t;
   using V = F32;
   static constexpr bool kStreams = true;
+  static constexpr bool kDivides = false;
 
   static HWY_INLINE std::size_t step() { return hn::Lanes(D32()); }
   static HWY_INLINE V load(const Elem* from) { return widen(from); }

@@ -134,6 +134,8 @@ struct Plain {
   using V = hn::Vec<D>;
   /// Integers are no gradients: not worth the code.
   static constexpr bool kStreams = std::is_floating_point_v<T>;
+  /// An average is divided, so that it is the nearest number there is.
+  static constexpr bool kDivides = std::is_floating_point_v<T>;
 
   static HWY_INLINE std::size_t step() { return hn::Lanes(D()); }
   static HWY_INLINE V load(const Elem* from) { return load_unaligned(D(), from); }
@@ -143,6 +145,10 @@ struct Plain {
   template <class Op>
   static HWY_INLINE V combine(V a, V b) {
     return Op::apply(D(), a, b);
+  }
+
+  static HWY_INLINE V divide(V v, double divisor) {
+    return hn::Div(v, hn::Set(D(), static_cast<T>(divisor)));
   }
 
   static HWY_INLINE V scale(V v, double factor) {

@@ -44,7 +44,8 @@ class Combination {
   using Elem = typename E::Elem;
   using V = typename E::V;
 
-  HWY_INLINE explicit Combination(const ReduceCall& call) : pre_(call.pre), post_(call.post) {
+  HWY_INLINE explicit Combination(const ReduceCall& call)
+      : pre_(call.pre), post_(call.post), divisor_(divisor_of(call.post)) {
     if constexpr (kInputs == 0) {
       inputs_ = call.inputs;
     } else {
@@ -79,6 +80,9 @@ class Combination {
     return v;
   }
   HWY_INLINE V after(V v) const {
+    if constexpr (kScaled && E::kDivides) {
+      if (divisor_ != 0.0) return E::divide(v, divisor_);
+    }
     if constexpr (kScaled) {
       if (post_ != 1.0) return E::scale(v, post_);
     }
@@ -89,6 +93,7 @@ class Combination {
       inputs_;
   const double pre_;
   const double post_;
+  const double divisor_;  ///< In place of post_, unless 0.
 };
 
 /// Elements before `out` is aligned to a step; nothing where it never is, or steps are too small.

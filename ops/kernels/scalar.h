@@ -2,6 +2,8 @@
 // behaviour.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -23,6 +25,16 @@ constexpr T truncate_to(double value) noexcept {
 template <typename T>
 constexpr T scale_integer(T value, double factor) noexcept {
   return truncate_to<T>(static_cast<double>(value) * factor);
+}
+
+/// The whole number whose reciprocal `factor` is, where a division by it rounds better than a
+/// multiplication by `factor`; else 0. Powers of two are exact either way.
+inline double divisor_of(double factor) noexcept {
+  constexpr double kMost = 1 << 20;
+  const double divisor = std::nearbyint(1.0 / factor);
+  if (!(divisor > 2.0 && divisor < kMost) || 1.0 / divisor != factor) return 0.0;
+  const bool power_of_two = std::has_single_bit(static_cast<std::uint32_t>(divisor));
+  return power_of_two ? 0.0 : divisor;
 }
 
 /// a * b modulo 2^bits.

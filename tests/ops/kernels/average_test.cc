@@ -48,6 +48,23 @@ TEST_CASE("average: every bfloat16 value held by all ranks is its own mean") {
   check_equal_values(DType::kBfloat16, bfloat16_to_float);
 }
 
+TEST_CASE("average: of float32 and float64 is the sum divided, not times a rounded reciprocal") {
+  std::vector<float> sums(3000);
+  std::iota(sums.begin(), sums.end(), -1500.0F);
+  const void* inputs[] = {sums.data()};
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    for (const float ranks : {3.0F, 5.0F, 7.0F, 49.0F}) {
+      std::vector<float> out(sums.size());
+      const Scaling average{.pre = 1.0, .post = 1.0 / double{ranks}};
+      kernels.reduce({.dtype = DType::kFloat32, .op = ReduceOp::kSum, .scaling = average}, inputs,
+                     out.data(), out.size());
+      int wrong = 0;
+      for (std::size_t i = 0; i < sums.size(); ++i) wrong += out[i] == sums[i] / ranks ? 0 : 1;
+      CHECK(wrong == 0);
+    }
+  });
+}
+
 TEST_CASE("average: float16 60000 and 65504 do not overflow on the way to their mean") {
   const std::uint16_t a = float_to_float16(60'000.0F);
   const std::uint16_t b = float_to_float16(65'504.0F);

@@ -12,6 +12,7 @@
 
 #include "core/base/half.h"
 #include "core/ports/reduce_kernels.h"
+#include "ops/kernels/scalar.h"
 
 namespace ronde::test {
 
@@ -69,6 +70,8 @@ T reduce_floats(const Reduction& what, const std::vector<T>& values) {
   for (std::size_t k = 1; k < values.size(); ++k) {
     result = combine_floats<T>(what.op, result, values[k] * pre);
   }
+  const double divisor = kernels::divisor_of(what.scaling.post);
+  if (divisor != 0.0) return result / static_cast<T>(divisor);
   return result * static_cast<T>(what.scaling.post);
 }
 
