@@ -1,6 +1,7 @@
 // Tells at the call that a name is in use already, before the job hears of the second use.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -10,19 +11,34 @@
 namespace ronde::python {
 
 /// The named operations that this process has submitted and that have not ended yet.
+/// One whose end nobody has looked at (waited for, polled) keeps its name a little longer: whether
+/// such a name may be used again must not depend on how fast the other ranks are.
 /// Threads: one at a time; the GIL does.
 class NamesInFlight {
  public:
+  /// How long an operation that nobody looks at keeps its name at least.
+  static constexpr std::chrono::milliseconds kUnseen{20};
+
   /// Errors: kDuplicateName, with both call sites, where an operation of this name is in flight in
   /// the set. It goes on.
   [[nodiscard]] Status check(SetId set, const Request& request) const;
   /// Remembers an operation until it has ended. Those without a name never clash.
-  void enter(SetId set, const OperationPtr& operation);
+  /// `seen` becomes true once its end has been looked at.
+  void enter(SetId set, const OperationPtr& operation, std::shared_ptr<const bool> seen);
 
  private:
+  struct Entry {
+    std::weak_ptr<Operation> operation;
+    std::shared_ptr<const bool> seen;
+    std::string call_site;
+    std::chrono::steady_clock::time_point since;
+
+    [[nodiscard]] bool in_flight() const;
+  };
+
   void forget_ended();
 
-  std::unordered_map<std::string, std::weak_ptr<Operation>> operations_;  ///< By set and name.
+  std::unordered_map<std::string, Entry> operations_;  ///< By set and name.
   std::size_t look_again_at_ = 1024;  ///< Size at which those that have ended are looked for.
 };
 

@@ -54,9 +54,17 @@ Handle::Handle(RuntimePtr runtime, OperationPtr operation, py::object keep)
     : runtime_(std::move(runtime)), operation_(std::move(operation)), keep_(std::move(keep)) {}
 
 Handle::~Handle() {
-  if (!operation_->done()) {
+  if (operation_->done()) {
+    *seen_ = *seen_ || !operation_->status().ok();
+  } else {
     dropped().push_back({std::move(runtime_), std::move(operation_), std::move(keep_)});
   }
+}
+
+bool Handle::done() {
+  const bool ended = operation_->done();
+  *seen_ = *seen_ || ended;
+  return ended;
 }
 
 void Handle::wait(double timeout_s) {
@@ -68,6 +76,7 @@ void Handle::wait(double timeout_s) {
     py::gil_scoped_release unlocked;
     status = runtime_->wait(operation_, options);
   }
+  *seen_ = operation_->done();
   check_wait(status);
 }
 

@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include <vector>
+#include <memory>
 
 #include "bindings/python/bind.h"
 
@@ -19,10 +19,13 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  [[nodiscard]] bool done() const { return operation_->done(); }
+  /// Never blocks.
+  [[nodiscard]] bool done();
   /// Blocks until done; raises its error. The GIL is released meanwhile.
   void wait(double timeout_s);
   [[nodiscard]] const OperationPtr& operation() const { return operation_; }
+  /// Becomes true once somebody has seen that the operation has ended.
+  [[nodiscard]] const std::shared_ptr<bool>& seen() const { return seen_; }
   /// The arguments given as `keep`.
   [[nodiscard]] pybind11::object kept() const { return keep_; }
 
@@ -30,6 +33,7 @@ class Handle {
   RuntimePtr runtime_;
   OperationPtr operation_;
   pybind11::object keep_;
+  const std::shared_ptr<bool> seen_ = std::make_shared<bool>(false);
 };
 
 /// Lets go of what was kept for dropped operations that are done by now.

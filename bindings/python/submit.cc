@@ -143,8 +143,8 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
   submission.caller_waits = wait;
   check(names_in_flight().check(set, submission.request));
   OperationPtr operation = unwrap(runtime->submit(set, std::move(submission)));
-  names_in_flight().enter(set, operation);
   auto handle = std::make_unique<Handle>(runtime, std::move(operation), std::move(keep));
+  names_in_flight().enter(set, handle->operation(), handle->seen());
   if (wait) handle->wait(timeout_s);
   return handle;
 }
