@@ -64,17 +64,19 @@ Event event_of(EventKind kind, std::string_view lane, std::string_view name,
 }  // namespace
 
 Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int rank,
-                                                 const Topology& topology, const std::string& job) {
+                                                 const Topology& topology, const Options& options) {
   RecordingInfo info = describe(rank, topology);
-  info.job = job;
+  info.job = options.job;
   std::string own_path = rank_trace_path(path, rank);
   RONDE_ASSIGN_OR_RETURN(TraceFile file, TraceFile::open(own_path, format_header(info)));
-  return std::unique_ptr<Recorder>(new Recorder(std::move(file), std::move(own_path), info));
+  return std::unique_ptr<Recorder>(
+      new Recorder(std::move(file), std::move(own_path), info, options.mark_cycles));
 }
 
-Recorder::Recorder(TraceFile file, std::string path, const RecordingInfo& info)
+Recorder::Recorder(TraceFile file, std::string path, const RecordingInfo& info, bool mark_cycles)
     : path_(std::move(path)),
       owner_pid_(::getpid()),
+      mark_cycles_(mark_cycles),
       ring_(kSlots),
       file_(std::move(file)),
       formatter_(info),
@@ -91,7 +93,13 @@ void Recorder::push(const Event& event) noexcept {
   }
 }
 
+void Recorder::mark_cycle(std::uint64_t bundle) noexcept {
+  if (!mark_cycles_ || bundle == 0 || last_bundle_.exchange(bundle) == bundle) return;
+  push(event_of(EventKind::kInstant, "cycles", "CYCLE_START", {}));
+}
+
 void Recorder::begin(std::string_view lane, std::string_view event, const EventArgs& args) {
+  mark_cycle(args.bundle);
   push(event_of(EventKind::kBegin, lane, event, args));
 }
 

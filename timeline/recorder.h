@@ -24,12 +24,15 @@ namespace ronde {
 /// Threads: any for the events; open and close from one.
 class Recorder : public EventSink {
  public:
-  /// Starts recording to rank_trace_path(path, rank). `topology` gives the host's name; `job` is
-  /// the same for all ranks of a job.
+  struct Options {
+    std::string job;           ///< The same for all ranks of a job.
+    bool mark_cycles = false;  ///< CYCLE_START, in a lane of its own, where a bundle begins.
+  };
+
+  /// Starts recording to rank_trace_path(path, rank). `topology` gives the host's name.
   /// Errors: kUnavailable naming the file and why.
   static Result<std::unique_ptr<Recorder>> open(const std::string& path, int rank,
-                                                const Topology& topology,
-                                                const std::string& job = {});
+                                                const Topology& topology, const Options& options);
   ~Recorder() override;
 
   void begin(std::string_view lane, std::string_view event, const EventArgs& args) override;
@@ -47,7 +50,8 @@ class Recorder : public EventSink {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
-  Recorder(TraceFile file, std::string path, const RecordingInfo& info);
+  Recorder(TraceFile file, std::string path, const RecordingInfo& info, bool mark_cycles);
+  void mark_cycle(std::uint64_t bundle) noexcept;
   void push(const Event& event) noexcept;
   void run();
   void flush();
@@ -56,6 +60,8 @@ class Recorder : public EventSink {
 
   const std::string path_;
   const int owner_pid_;
+  const bool mark_cycles_;
+  std::atomic<std::uint64_t> last_bundle_{0};
   EventRing ring_;
   std::atomic<bool> recording_{true};
   std::atomic<std::uint64_t> dropped_{0};

@@ -119,7 +119,9 @@ void bind_runtime(py::module_& module) {
            [](const Runtime& runtime, SetId set) { return unwrap(runtime.process_set_ranks(set)); })
       .def("process_sets", &Runtime::process_sets)
       .def("start_timeline",
-           [](Runtime& runtime, const std::string& path) { check(runtime.start_timeline(path)); })
+           [](Runtime& runtime, const std::string& path, bool mark_cycles) {
+             check(runtime.start_timeline(path, mark_cycles));
+           })
       .def("stop_timeline", [](Runtime& runtime) { check(runtime.stop_timeline()); })
       .def("mark", &Runtime::mark, py::arg("name"))
       .def("begin_mark", &Runtime::begin_mark, py::arg("name"))

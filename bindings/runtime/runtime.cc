@@ -231,7 +231,9 @@ Result<std::shared_ptr<std::byte>> Runtime::allocate(std::size_t bytes) {
   return Status(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
 }
 
-Status Runtime::start_timeline(const std::string& path) { return impl_->start_timeline(path); }
+Status Runtime::start_timeline(const std::string& path, bool mark_cycles) {
+  return impl_->start_timeline(path, mark_cycles);
+}
 Status Runtime::stop_timeline() { return impl_->stop_timeline(); }
 void Runtime::pause_timeline(bool paused) { impl_->pause_timeline(paused); }
 

@@ -109,8 +109,8 @@ class Runtime {
   /// Errors: kResourceExhausted, kNotInitialized.
   Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes);
 
-  /// Starts or stops writing a timeline on this rank.
-  Status start_timeline(const std::string& path);
+  /// Starts or stops writing a timeline on this rank. `mark_cycles`: see Recorder::Options.
+  Status start_timeline(const std::string& path, bool mark_cycles = false);
   Status stop_timeline();
   /// Leaves out of the timeline what happens until it is switched on again. No operation may be
   /// under way. Nothing where no timeline is written.

@@ -53,7 +53,7 @@ Status Runtime::Impl::start() {
   topology = channel->topology();
   engine = std::make_unique<Engine>(engine_options(config, *channel, abort, events));
   register_builtin_backends(registry, {config, kernels, std::move(link.tcp)});
-  if (!config.timeline.empty()) RONDE_RETURN_IF_ERROR(start_timeline(config.timeline));
+  if (!config.timeline.empty()) RONDE_RETURN_IF_ERROR(start_timeline(config.timeline, false));
   WaitOptions wait;
   wait.deadline = now() + config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(const std::vector<int> everyone, sets.ranks(kGlobalSet));
@@ -205,11 +205,12 @@ std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {
   return kRawKeys | (std::hash<std::string>()(text) >> 3);
 }
 
-Status Runtime::Impl::start_timeline(const std::string& path) {
+Status Runtime::Impl::start_timeline(const std::string& path, bool mark_cycles) {
   MutexLock lock(mutex_);
   if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
   RONDE_ASSIGN_OR_RETURN(auto recorder,
-                         Recorder::open(path, topology.rank, topology, config.job_id));
+                         Recorder::open(path, topology.rank, topology,
+                                        {.job = config.job_id, .mark_cycles = mark_cycles}));
   recorders_.push_back(std::move(recorder));
   recording_ = true;
   events.set(recorders_.back().get());

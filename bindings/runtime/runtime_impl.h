@@ -54,7 +54,7 @@ class Runtime::Impl {
   Status check(const Submission& submission, SetId set) const;
   /// The key of the next raw group of `ranks`: counted per list of ranks, so alike on its members.
   std::uint64_t raw_key(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);
-  Status start_timeline(const std::string& path) RONDE_EXCLUDES(mutex_);
+  Status start_timeline(const std::string& path, bool mark_cycles) RONDE_EXCLUDES(mutex_);
   Status stop_timeline() RONDE_EXCLUDES(mutex_);
   void pause_timeline(bool paused) RONDE_EXCLUDES(mutex_);
   void stop() noexcept;

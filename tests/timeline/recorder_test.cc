@@ -25,7 +25,7 @@ std::size_t count(const nlohmann::json& trace, const std::string& phase) {
 
 TEST_CASE("recorder: what was reported is in the file when it is closed") {
   const Scratch scratch;
-  auto recorder = Recorder::open(scratch.file("t.json"), 1, two_ranks());
+  auto recorder = Recorder::open(scratch.file("t.json"), 1, two_ranks(), {});
   REQUIRE(recorder.ok());
   (*recorder)->begin("allreduce.w", "NEGOTIATE_ALLREDUCE", {});
   (*recorder)->end("allreduce.w", {});
@@ -46,7 +46,7 @@ TEST_CASE("recorder: what was reported is in the file when it is closed") {
 
 TEST_CASE("recorder: times within a trace never run backwards") {
   const Scratch scratch;
-  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks());
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   for (int i = 0; i < 100; ++i) (*recorder)->instant("lane", "tick");
   CHECK((*recorder)->close().ok());
@@ -61,7 +61,7 @@ TEST_CASE("recorder: times within a trace never run backwards") {
 
 TEST_CASE("recorder: a flood from many threads is written or counted, and stays valid") {
   const Scratch scratch;
-  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks());
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   constexpr std::size_t kEach = 30000;
   std::vector<std::thread> threads;
@@ -84,7 +84,7 @@ TEST_CASE("recorder: the file of a rank killed with signal 9 is a whole array") 
   const std::string path = scratch.file("t.rank0.json");
   const pid_t child = ::fork();
   if (child == 0) {
-    auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks());
+    auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
     (*recorder)->begin("allreduce.w", "NEGOTIATE_ALLREDUCE", {});
     for (;;) ::pause();
   }
@@ -99,14 +99,14 @@ TEST_CASE("recorder: the file of a rank killed with signal 9 is a whole array") 
 }
 
 TEST_CASE("recorder: a path that cannot be written is an error at once") {
-  const auto recorder = Recorder::open("/no/such/directory/t.json", 0, two_ranks());
+  const auto recorder = Recorder::open("/no/such/directory/t.json", 0, two_ranks(), {});
   CHECK(recorder.status().message().find("t.rank0.json") != std::string::npos);
 }
 
 TEST_CASE(
     "recorder: a full disk ends the recording with its reason, and later events are ignored") {
   const Scratch scratch;
-  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks());
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   const std::string before = content_of(scratch.file("t.rank0.json"));
   {

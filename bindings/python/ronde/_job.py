@@ -6,7 +6,7 @@ import atexit
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,12 +174,17 @@ def init(
     if _job.forked:
         runtime()
     chosen = {name: str(value) for name, value in (settings or {}).items()}
+    trace = _horovod_trace()
+    if trace:
+        chosen["RONDE_TIMELINE"] = ""
     _job.runtime = _core.Runtime.create({**_settings_of(comm), **chosen})
     if not _job.hooks_set:
         _job.hooks_set = True
         atexit.register(shutdown)
         os.register_at_fork(after_in_child=_forget_after_fork)
     global_process_set.ranks = list(range(size()))
+    if trace:
+        start_timeline(trace, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES", "0") == "1")
     if process_sets is None or isinstance(process_sets, str):
         return
     for process_set in process_sets:
@@ -270,10 +275,24 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
     """Starts writing a Chrome trace on this rank: rank r writes PATH with .rank<r> inserted.
 
-    `mark_cycles` is accepted for Horovod scripts; Ronde has no cycles to mark.
+    PATH itself becomes a link to the trace of rank 0, unless there is such a file. mark_cycles:
+    mark, as CYCLE_START, where each bundle of agreed work begins.
     """
-    del mark_cycles
-    runtime().start_timeline(os.fspath(file_path))
+    path = Path(file_path)
+    runtime().start_timeline(os.fspath(path), mark_cycles)
+    _link_trace(path)
+
+
+def _horovod_trace() -> str | None:
+    """Where Horovod's settings want a trace; Ronde's own setting goes before."""
+    return None if "RONDE_TIMELINE" in os.environ else os.environ.get("HOROVOD_TIMELINE")
+
+
+def _link_trace(path: Path) -> None:
+    """Lets Horovod's readers find the trace of rank 0 where they look for it."""
+    if rank() == 0:
+        with suppress(FileExistsError):
+            path.symlink_to(f"{path.stem}.rank0{path.suffix}")
 
 
 def stop_timeline() -> None:
