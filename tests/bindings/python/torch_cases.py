@@ -227,3 +227,35 @@ def case_other_threads_run_while_one_waits():
     elif hvd.rank() == 1:
         ronde.recv(np.ones(1), 0, tag=5)
     assert hvd.allreduce(torch.ones(1), name="late", op=hvd.Sum).item() == hvd.size()
+
+
+def case_averages_of_integers_are_rounded_down_also_below_zero():
+    size = hvd.size()
+    for dtype in (torch.int8, torch.int32, torch.int64):
+        total = torch.tensor([-7, 7, -size, 0], dtype=dtype)
+        mine = total if hvd.rank() == 0 else torch.zeros_like(total)
+        expected = [-7 // size, 7 // size, -1, 0]
+        assert hvd.allreduce(mine).tolist() == expected
+        assert hvd.grouped_allreduce([mine, mine])[1].tolist() == expected
+        assert hvd.synchronize(hvd.allreduce_async_(mine.clone())).tolist() == expected
+        rows = mine.repeat(size, 1)
+        assert hvd.reducescatter(rows).tolist() == [expected]
+    whole = torch.full((2,), -3 if hvd.rank() == 0 else 0)
+    mixed = hvd.grouped_allreduce([whole, torch.ones(2), torch.ones(1, dtype=torch.bool)])
+    assert mixed[0].tolist() == [-3 // size] * 2
+    assert mixed[1].tolist() == [1.0, 1.0]
+    assert mixed[2].tolist() == [True]
+
+
+def case_a_name_used_again_at_once_is_an_error_however_fast_the_others_are():
+    for _ in range(20):
+        hvd.allreduce_async(torch.ones(3), name="again")  # nobody waits for it
+        with pytest.raises(ValueError, match="while it was in flight"):
+            hvd.allreduce_async(torch.ones(3), name="again")
+        hvd.barrier()
+        time.sleep(0.03)
+    for _ in range(20):
+        hvd.synchronize(hvd.allreduce_async(torch.ones(3), name="again"))
+        handle = hvd.allreduce_async(torch.ones(3), name="again")
+        while not hvd.poll(handle):
+            time.sleep(0.001)

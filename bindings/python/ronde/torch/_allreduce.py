@@ -12,6 +12,7 @@ from ronde._forms import forms
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import check_in_place, check_op, collectives, reduce_op
 from ronde.torch._autograd import attach
+from ronde.torch._integers import reduced
 from ronde.torch.compression import Compression
 
 Tensor = torch.Tensor
@@ -50,7 +51,12 @@ def _reduce(
 ) -> Handle[list[Tensor]]:
     """allreduce() into new tensors."""
     check_op(tensors, op)
-    return collectives.allreduce(wait, tensors, None, name, op, scale, process_set)
+    return reduced(
+        lambda op: collectives.allreduce(wait, tensors, None, name, op, scale, process_set),
+        tensors,
+        op,
+        process_set,
+    )
 
 
 def allreduce(
@@ -136,7 +142,12 @@ def _grouped_allreduce_(
     check_op(tensors, op)
     check_in_place(tensors)
     scale = (prescale_factor, postscale_factor)
-    return collectives.allreduce(wait, tensors, tensors, name, op, scale, process_set)
+    return reduced(
+        lambda op: collectives.allreduce(wait, tensors, tensors, name, op, scale, process_set),
+        tensors,
+        op,
+        process_set,
+    )
 
 
 def _allreduce_(

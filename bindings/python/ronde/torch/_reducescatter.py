@@ -11,6 +11,7 @@ from ronde.torch._adapter import check_op, collectives
 from ronde.torch._allreduce import Compressor, Tensor, compressed
 from ronde.torch._autograd import attach
 from ronde.torch._exchange import grouped_allgather
+from ronde.torch._integers import reduced
 from ronde.torch.compression import Compression
 
 __all__ = [
@@ -60,7 +61,12 @@ def _reduce(
     process_set: ProcessSet,
 ) -> Handle[list[Tensor]]:
     check_op(tensors, op)
-    return collectives.reduce_scatter(wait, tensors, name, op, scale, process_set)
+    return reduced(
+        lambda op: collectives.reduce_scatter(wait, tensors, name, op, scale, process_set),
+        tensors,
+        op,
+        process_set,
+    )
 
 
 def grouped_reducescatter(

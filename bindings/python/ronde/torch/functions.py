@@ -32,8 +32,8 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
             broadcast_async_(tensor, root_rank, name and f"parameter.{name}")
             for name, tensor in _named_tensors(params)
         ]
-        for handle in handles:
-            synchronize(handle)
+    for handle in handles:
+        synchronize(handle)
 
 
 def _named_tensors(params: Any) -> list[tuple[str | None, torch.Tensor]]:
