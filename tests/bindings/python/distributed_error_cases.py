@@ -114,11 +114,30 @@ def case_a_mismatch_reaches_futures_too():
     assert isinstance(work.exception(), ronde.MismatchError)
 
 
-def case_callbacks_that_start_operations_are_refused_whenever_they_run():
-    work = dist.all_reduce(torch.ones(1), async_op=True)
-    future = work.get_future()
-    for _ in range(2):  # before it is complete, or after; and after
-        later = future.then(lambda done: dist.all_reduce(done.value()[0]))
+def case_operations_started_in_callbacks_meet_whenever_those_run():
+    rank, size = here()
+    for late in range(size):
+        future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
+        if rank == late:
+            future.wait()
+        chain = future.then(lambda done: dist.all_reduce(done.value()[0]) or done.value()[0])
+        for _ in range(2):
+            chain = chain.then(
+                lambda done: dist.all_reduce(done.value(), async_op=True).get_future().wait()[0]
+            )
+        other = torch.ones(1)
+        dist.all_reduce(other)
+        assert other.item() == size
+        assert chain.wait().item() == size**4
+
+
+def case_callbacks_of_messages_cannot_start_operations():
+    rank, _ = here()
+    if rank == 0:
+        dist.send(torch.ones(1), 1)
+    elif rank == 1:
+        work = dist.irecv(torch.empty(1), 0)
+        later = work.get_future().then(lambda done: dist.all_reduce(torch.ones(1)))
         with pytest.raises(ronde.UnsupportedError, match="callback"):
             later.wait()
     dist.barrier()

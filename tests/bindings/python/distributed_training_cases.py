@@ -126,6 +126,20 @@ def case_ddp_with_a_static_graph():
     check(train(DistributedDataParallel(make_model(), static_graph=True)).module.state_dict())
 
 
+def case_an_error_in_the_first_backward_of_a_static_graph_is_typed():
+    rank, _ = here()
+
+    def hook(_, bucket):
+        wrong = torch.ones(2 + min(rank, 1))
+        future = dist.all_reduce(wrong, async_op=True).get_future()
+        return future.then(lambda _: bucket.buffer())
+
+    model = DistributedDataParallel(make_model(), static_graph=True)
+    model.register_comm_hook(None, hook)
+    with pytest.raises(ronde.MismatchError, match="allreduce"):
+        model(batch(0)[0]).sum().backward()
+
+
 def case_ddp_without_sync_accumulates():
     model = DistributedDataParallel(make_model())
     reference = make_model()
@@ -162,13 +176,16 @@ def case_ddp_communication_hooks():
     check(train(model).module.state_dict(), tolerance=1e-2)
 
 
-def case_ddp_hooks_that_start_operations_in_callbacks_are_refused():
-    model = DistributedDataParallel(make_model())
-    state = powerSGD_hook.PowerSGDState(None, 1, start_powerSGD_iter=2, min_compression_rate=1)
+def case_ddp_hooks_may_start_operations_in_callbacks():
+    model = DistributedDataParallel(make_model(), bucket_cap_mb=1e-4)
+    state = powerSGD_hook.PowerSGDState(None, 3, start_powerSGD_iter=2, min_compression_rate=0.1)
     model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    train(model, steps=2)
-    with pytest.raises(ronde.UnsupportedError, match="callback"):
-        train(model, steps=1)
+    train(model, steps=5)
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, model.module[0].weight.detach())
+    for other in everyone:
+        torch.testing.assert_close(other, everyone[0])
+    assert state.iter > 2
 
 
 def case_ddp_with_sparse_gradients_and_buffers():

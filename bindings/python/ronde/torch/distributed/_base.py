@@ -24,12 +24,14 @@ from ronde.torch.distributed._work import (
     Joined,
     Tensors,
     Work,
-    refuse_in_callback,
+    name_in_callback,
 )
 
 # A local wait outlasts the group's own limit by so much, as that one knows who is missing.
 _MARGIN_S = 5.0
 _CLOSE_LIMIT_S = 5.0
+# Names that come again are known already, and cost less; more calls than these are never in flight.
+_NUMBERS = 256
 
 Finish = Callable[[Any], None]
 
@@ -209,19 +211,20 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     ) -> Work:
         """Submits one operation; ends it too where the caller is going to wait anyway."""
         process_set = self._open_set()
-        refuse_in_callback(_NAMES[kind])
-        self._calls += 1
+        name = name_in_callback(_NAMES[kind])
+        self._calls += not name
         explain = self._explain(_NAMES[kind])
         limit_s = self._limit(options.timeout)
         wait = not options.asyncOp
         try:
             operation = _core.submit(
-                _job.runtime(), kind, process_set, inputs, outputs, keep, wait, "", op,
+                _job.runtime(), kind, process_set, inputs, outputs, keep, wait, name, op,
                 -1 if root < 0 else self._ranks[root], prescale, 1.0, splits, 0, "", limit_s,
             )  # fmt: skip
         except Error as error:
             raise explain(error) from None
-        work = Work(operation, results, finish, limit_s, explain, self._keeper)
+        identity = name or f"call {self._calls % _NUMBERS}"
+        work = Work(operation, results, finish, limit_s, explain, self._keeper, identity)
         if wait:
             work.wait()
         return self._started(work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,16 +21,36 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-def refuse_in_callback(call: str) -> None:
-    """Raises UnsupportedError in a future's callback: when it runs differs between ranks.
+def name_in_callback(call: str) -> str:
+    """The name of the operation that a future's callback starts; "" outside of callbacks.
 
-    An operation that it started would meet another one there.
+    When a callback runs differs between ranks, so that counting would make its operations meet
+    others there. The k-th one of the callbacks of an operation has the same name on all ranks.
+    Raises UnsupportedError in callbacks of messages, which have no number in common.
     """
-    if getattr(_in_callback, "active", False):
+    work: Work | None = getattr(_in_callback, "work", None)
+    if work is None:
+        return ""
+    if not work._identity:
         raise UnsupportedError(
-            f"{call}: a callback of a future cannot start operations, as ranks would start them in "
-            "different orders; start them after wait()"
+            f"{call}: a callback of a message's future cannot start operations, as ranks would "
+            "start them in different orders; start them after wait()"
         )
+    work._children += 1
+    return f"{work._identity}.{work._children}"
+
+
+def _ends_backward() -> bool:
+    """Whether autograd's engine runs in this thread, but no graph: it does what comes at the end.
+
+    So does DDP in the first backward of a static graph.
+    """
+    if torch._C._current_graph_task_id() != -1:
+        return False
+    frame = sys._getframe(1).f_back
+    while frame is not None and frame.f_code.co_name != "_engine_run_backward":
+        frame = frame.f_back
+    return frame is not None
 
 
 class Work(dist.Work):
@@ -46,10 +67,12 @@ class Work(dist.Work):
         limit_s: float,
         explain: Callable[[Error], Error],
         keeper: FutureKeeper,
+        identity: str = "",
     ) -> None:
         """Wraps the core's `operation`; `finish` runs once when it has ended well.
 
-        limit_s: how long wait() waits by default. explain: rewrites an error for people.
+        limit_s: how long wait() waits by default. explain: rewrites an error for people. identity:
+        what the group's ranks all call it, if anything.
         """
         super().__init__()
         self._operation = operation
@@ -58,6 +81,8 @@ class Work(dist.Work):
         self._limit_s = limit_s
         self._explain = explain
         self._keeper = keeper
+        self._identity = identity
+        self._children = 0  # operations that callbacks of its future have started
         self._lock = threading.Lock()
         self._ended = False
         self._error: Exception | None = None
@@ -127,8 +152,10 @@ class Work(dist.Work):
 
     def get_future(self) -> Future[Tensors]:
         """A future of the result. Its callbacks run where it is settled: in a thread of the group,
-        in whichever thread waits for it, or at the end of backward.
+        in whichever thread waits for it, or at the end of backward. They may start operations.
         """
+        if _ends_backward():
+            self.wait()  # an error raised here stays what it is; see FutureKeeper
         if self._future is None:
             self._future = WorkFuture(self)
             self._keeper.add(self)
@@ -197,12 +224,12 @@ class WorkFuture(Future[T]):
         """Calls `callback` once this one is complete; at once, in here, where it is already."""
 
         def run(parent: Future[T]) -> None:
-            outer = getattr(_in_callback, "active", False)
-            _in_callback.active = True
+            outer = getattr(_in_callback, "work", None)
+            _in_callback.work = self._work
             try:
                 callback(parent)
             finally:
-                _in_callback.active = outer
+                _in_callback.work = outer
 
         super().add_done_callback(run)
 
@@ -213,7 +240,8 @@ class Joined(Work):
     def __init__(self, works: list[Work], keeper: FutureKeeper) -> None:
         """Ends when all of `works` have."""
         results = [tensor for work in works for tensor in work._results]
-        super().__init__(None, results, None, 0.0, lambda error: error, keeper)
+        identity = f"{works[0]._identity}+" if works and works[0]._identity else ""
+        super().__init__(None, results, None, 0.0, lambda error: error, keeper, identity)
         self._works = works
 
     def _wait_for_operation(self, limit_s: float) -> None:
