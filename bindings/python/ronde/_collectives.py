@@ -129,6 +129,7 @@ class Collectives(Generic[T]):
         scale: tuple[float, float] = (1.0, 1.0),
         splits: Sequence[int] = (),
         site: str = "",
+        priority: int = 0,
     ) -> Handle[R]:
         view = self._adapter.view
         given = [None if t is None else view(t) for t in inputs]
@@ -147,7 +148,7 @@ class Collectives(Generic[T]):
             scale[0],
             scale[1],
             splits,
-            0,
+            priority,
             site,
         )
         return Handle(operation, finish)
@@ -197,10 +198,12 @@ class Collectives(Generic[T]):
         scale: tuple[float, float],
         process_set: ProcessSet,
         site: str = "",
+        priority: int = 0,
     ) -> Handle[list[T]]:
         """Combines each tensor over all ranks; several are one operation, all or none.
 
-        site: the "file:line" that errors name; the caller's by default.
+        site: the "file:line" that errors name; the caller's by default. priority: of operations
+        that are ready together, the highest runs first.
         """
         if not tensors:
             raise InvalidArgumentError("no tensors given")
@@ -216,6 +219,7 @@ class Collectives(Generic[T]):
             op,
             scale=scale,
             site=site,
+            priority=priority,
         )
 
     def reduce_in_place(
@@ -226,13 +230,26 @@ class Collectives(Generic[T]):
         scale: tuple[float, float],
         process_set: ProcessSet,
         site: str,
+        priority: int,
     ) -> Handle[list[T]]:
         """Starts allreduce() in place of tensors known to be allowed and contiguous.
 
         For many small tensors, where looking at each costs as much as submitting it.
         """
         return self._start(
-            ALLREDUCE, False, tensors, tensors, _kept, name, process_set, op, -1, scale, (), site
+            ALLREDUCE,
+            False,
+            tensors,
+            tensors,
+            _kept,
+            name,
+            process_set,
+            op,
+            -1,
+            scale,
+            (),
+            site,
+            priority,
         )
 
     def allgather(

@@ -20,7 +20,7 @@ _unnamed_optimizers = itertools.count()
 class Gradient:
     """The gradient of one trained parameter, on its way from backward to the step."""
 
-    __slots__ = ("bucket", "name", "parameter", "passes_left", "sparse_dims", "version")
+    __slots__ = ("bucket", "name", "parameter", "passes_left", "place", "sparse_dims", "version")
 
     def __init__(self, name: str, parameter: Parameter, passes: int) -> None:
         """A gradient that leaves after `passes` backward passes."""
@@ -28,6 +28,7 @@ class Gradient:
         self.parameter = parameter
         self.passes_left = passes
         self.bucket: Bucket
+        self.place = 0  # in the bucket
         self.sparse_dims = 0  # of a gradient that travels as a sparse one
         self.version = 0
 
@@ -35,7 +36,7 @@ class Gradient:
 class Bucket:
     """Gradients submitted as one operation; most often a single one."""
 
-    __slots__ = ("contexts", "gradients", "handle", "missing", "name")
+    __slots__ = ("contexts", "gradients", "handle", "missing", "name", "priority")
 
     def __init__(self, gradients: list[Gradient]) -> None:
         """Named after its first gradient; all are missing yet."""
@@ -44,8 +45,9 @@ class Bucket:
         self.missing = len(gradients)
         self.handle: Handle[Any] | None = None
         self.contexts: list[Any] = []  # of compressed gradients
-        for gradient in gradients:
-            gradient.bucket = self
+        self.priority = 0  # higher leaves first
+        for place, gradient in enumerate(gradients):
+            gradient.bucket, gradient.place = self, place
 
 
 def parameter_names(
@@ -82,6 +84,12 @@ def make_buckets(
     gradients: Sequence[Gradient], groups: Sequence[Sequence[Parameter]] | int | None
 ) -> list[Bucket]:
     """Buckets as listed, in so many equal runs, or one for each gradient."""
+    if not isinstance(groups, (int, list, tuple, type(None))) or (
+        not isinstance(groups, int) and any(not isinstance(g, (list, tuple)) for g in groups or [])
+    ):
+        raise InvalidArgumentError(
+            f"groups: a non-negative whole number or lists of parameters are needed, not {groups}"
+        )
     if isinstance(groups, int):
         width = -(-len(gradients) // groups) if groups else 1
         lists = [list(gradients[i : i + width]) for i in range(0, len(gradients), width)]

@@ -15,6 +15,7 @@ from ronde._collectives import MAX, MIN, set_id
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step
 from ronde.torch._adapter import check_tensors, collectives
+from ronde.torch._flat import FlatBucket, flatten
 from ronde.torch._gradients import (
     Bucket,
     Gradient,
@@ -42,6 +43,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         groups: Sequence[Sequence[Parameter]] | int | None,
         sparse_as_dense: bool,
         process_set: ProcessSet,
+        flat_gradients: bool,
     ) -> None:
         self._parameter_names = parameter_names(list(self._parameters()), named_parameters)
         self._compression = compression
@@ -52,6 +54,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             else (1.0, 1.0)
         )
         self._sparse_as_dense = sparse_as_dense
+        self._flat_gradients = flat_gradients
         self.process_set = process_set
         self._should_synchronize = True
         self._synchronized = False
@@ -79,11 +82,22 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             Gradient(self._parameter_names[p], p, self.backward_passes_per_step) for p in parameters
         ]
         self._gradients.update((gradient.parameter, gradient) for gradient in made)
-        self._buckets += make_buckets(made, groups)
-        if self._communicates:
+        buckets = make_buckets(made, groups)
+        if self._communicates and self._flat_gradients:
+            buckets = flatten(buckets, bool(groups), self._sparse_as_dense)
+        elif self._communicates:
             for parameter in parameters:
                 show_zeros(parameter)
+        self._prioritize(buckets)
+        self._buckets += buckets
+        if self._communicates:
             self._hooks += [hook(g, self, _DistributedOptimizer._on_gradient) for g in made]
+
+    def _prioritize(self, buckets: Sequence[Bucket]) -> None:
+        """What the next forward pass needs first gets the highest priority."""
+        order = {parameter: -place for place, parameter in enumerate(self._parameters())}
+        for bucket in buckets:
+            bucket.priority = max(order[gradient.parameter] for gradient in bucket.gradients)
 
     def _train_new_ones(self) -> None:
         """Takes in parameters added or unfrozen since; the same on all ranks."""
@@ -114,22 +128,34 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 "step(). Increase backward_passes_per_step to accumulate gradients locally."
             )
         gradient.passes_left -= 1
+        bucket = gradient.bucket
+        if isinstance(bucket, FlatBucket):
+            bucket.collect(gradient)
         if gradient.passes_left > 0:
             return
-        bucket = gradient.bucket
         bucket.missing -= 1
         if bucket.missing == 0:
             self._submit(bucket)
 
     def _submit(self, bucket: Bucket) -> None:
         self._under_way = True
-        tensors = [self._prepared(gradient) for gradient in bucket.gradients]
+        if isinstance(bucket, FlatBucket):
+            tensors = [bucket.ready()]
+        else:
+            tensors = [self._prepared(gradient) for gradient in bucket.gradients]
         if bucket.gradients[0].sparse_dims:
             bucket.handle = sparse_allreduce_async(
                 tensors[0], bucket.name, self._op, self.process_set, self._compression
             )
             return
-        where = (bucket.name, self._op, self._scale, self.process_set, self._call_site)
+        where = (
+            bucket.name,
+            self._op,
+            self._scale,
+            self.process_set,
+            self._call_site,
+            bucket.priority,
+        )
         if self._compression is Compression.none:
             bucket.handle = collectives.reduce_in_place(tensors, *where)
             return
@@ -224,6 +250,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         bucket.missing = len(bucket.gradients)
         assert handle is not None
         outputs = handle.wait()
+        if isinstance(bucket, FlatBucket):
+            self._finish_flat(bucket, outputs[0])
+            return
         if bucket.gradients[0].sparse_dims:
             bucket.gradients[0].parameter.grad = outputs
             return
@@ -238,6 +267,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 averaged = self._compression.decompress(averaged, bucket.contexts[index])
             if averaged is not current:
                 current.copy_(averaged)
+
+    def _finish_flat(self, bucket: FlatBucket, averaged: torch.Tensor) -> None:
+        if bucket.changed():
+            names = ", ".join(gradient.name for gradient in bucket.gradients[:3])
+            raise InvalidArgumentError(_CHANGED.format(name=f"one of {names}, ..."))
+        if bucket.contexts:
+            bucket.flat.copy_(self._compression.decompress(averaged, bucket.contexts[0]))
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -289,6 +325,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 "a race condition."
             )
         super().zero_grad(*arguments, **options)
+        for bucket in self._buckets:
+            if isinstance(bucket, FlatBucket):
+                bucket.reset()
 
 
 _CHANGED = (
@@ -309,6 +348,7 @@ def DistributedOptimizer(
     groups: int | Sequence[Sequence[Parameter]] | None = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
+    flat_gradients: bool = False,
 ) -> Any:
     """Makes an optimizer average its gradients over all ranks before each step.
 
@@ -324,6 +364,9 @@ def DistributedOptimizer(
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
     groups: lists of parameters that travel together, or how many groups to make (num_groups).
     sparse_as_dense: sparse gradients become dense before they are sent.
+    flat_gradients: gradients live in Ronde's shared memory, as views into one flat buffer for each
+    group (of 4 MiB without groups), which is sent as it is. They then are zeros rather than None
+    after zero_grad(). Not for sparse gradients.
     Raises InvalidArgumentError (a ValueError) for missing or duplicate names and bad groups.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
@@ -350,5 +393,6 @@ def DistributedOptimizer(
         groups if groups is not None else num_groups,
         sparse_as_dense,
         process_set,
+        flat_gradients,
     )
     return wrapped
