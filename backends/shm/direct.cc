@@ -90,6 +90,14 @@ Result<Places> Places::exchange(const Context& with, std::span<const Segment> se
   return all;
 }
 
+void Places::advance_inputs(std::span<const std::size_t> bytes) noexcept {
+  for (Place& place : places_) {
+    for (std::size_t s = 0; s < place.segments.size(); ++s) {
+      if (place.segments[s].in != nullptr) place.segments[s].in += bytes[s];
+    }
+  }
+}
+
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {
   const std::size_t room = with.steps.bank_bytes() / sizeof(Address);
   const bool enough = bytes >= kDirectBytes || with.reach.always;

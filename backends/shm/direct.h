@@ -46,6 +46,9 @@ class Places {
   [[nodiscard]] bool usable() const noexcept { return usable_; }
   [[nodiscard]] const Place& of(std::size_t rank) const noexcept { return places_[rank]; }
 
+  /// Moves the inputs of all ranks on by so many bytes of each segment.
+  void advance_inputs(std::span<const std::size_t> bytes) noexcept;
+
  private:
   std::vector<Place> places_;
   bool usable_ = true;
@@ -68,5 +71,18 @@ Result<bool> direct_gather(const Context& with, const Work& work, const Copier& 
 
 /// Brings the root's inputs to the others' outputs. Result and errors as direct_gather.
 Result<bool> direct_broadcast(const Context& with, const Work& work, const Copier& copier);
+
+/// Reduces this rank's part, as split() has left it in the scratch memory, straight from all ranks'
+/// inputs. Result and errors as direct_gather.
+Result<bool> direct_reduce_scatter(const Context& with, const Work& work);
+
+/// What an alltoall moves, by rank.
+struct Parcels {
+  std::vector<Segment> sent;      ///< `in`: what goes to that rank. Nothing to this rank itself.
+  std::vector<Segment> received;  ///< `out`: where that rank's belongs.
+};
+
+/// Brings what the other ranks send to where it belongs. Result and errors as direct_gather.
+Result<bool> direct_alltoall(const Context& with, const Parcels& parcels, const Copier& copier);
 
 }  // namespace ronde::shm

@@ -75,4 +75,23 @@ Result<bool> direct_broadcast(const Context& with, const Work& work, const Copie
   return true;
 }
 
+Result<bool> direct_alltoall(const Context& with, const Parcels& parcels, const Copier& copier) {
+  const auto me = static_cast<std::size_t>(with.steps.rank());
+  const std::size_t ranks = parcels.sent.size();
+  RONDE_ASSIGN_OR_RETURN(const Places places,
+                         Places::exchange(with, inputs_of(parcels.sent, true), with.reach.always));
+  if (!places.usable()) return false;
+  for (std::size_t i = 1; i < ranks; ++i) {
+    const std::size_t from = (me + i) % ranks;
+    const Segment& piece = parcels.received[from];
+    if (piece.bytes == 0 || piece.out == nullptr) continue;
+    const Place& place = places.of(from);
+    Pull pull(with.reach.pids[from], with.stop);
+    RONDE_RETURN_IF_ERROR(copy_piece(place, pull, copier, place.segments[me].in, piece));
+    RONDE_RETURN_IF_ERROR(pull.finish());
+  }
+  RONDE_RETURN_IF_ERROR(meet(with));
+  return true;
+}
+
 }  // namespace ronde::shm

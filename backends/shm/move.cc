@@ -63,6 +63,7 @@ class Exchange {
         me_(static_cast<std::size_t>(with.steps.rank())),
         segment_(work.segments.front()),
         slice_(with.steps.bank_bytes() / ranks_ / kAlign * kAlign),
+        first_(std::min(slice_, kSmallestChunk)),
         copier_(streaming_for(sum(work.recv_bytes))),
         sends_(offsets(work.send_bytes)),
         receives_(offsets(work.recv_bytes)) {
@@ -73,8 +74,12 @@ class Exchange {
     std::uint64_t largest = 0;
     RONDE_RETURN_IF_ERROR(chunks(0, 1, [&](Step step) { largest = largest_of_all(step); }));
     move_own();
-    const std::size_t count = (largest + slice_ - 1) / slice_;
-    return count <= 1 ? Status() : chunks(1, count - 1, [](Step) {});
+    if (largest <= first_) return {};
+    if (goes_direct(with_, ranks_ * largest, ranks_)) {
+      RONDE_ASSIGN_OR_RETURN(const bool done, direct_alltoall(with_, rest(), copier_));
+      if (done) return {};
+    }
+    return chunks(1, (largest - first_ + slice_ - 1) / slice_, [](Step) {});
   }
 
  private:
@@ -88,16 +93,51 @@ class Exchange {
     return at;
   }
 
+  /// Where chunk `k` begins in what one rank sends to another. The first, which tells all ranks how
+  /// much there is, is small.
+  [[nodiscard]] std::size_t start(std::size_t k) const {
+    return k == 0 ? 0 : first_ + (k - 1) * slice_;
+  }
+
   /// Bytes of chunk `k` of what lies between two offsets.
   [[nodiscard]] std::size_t size(const std::vector<std::size_t>& at, std::size_t r,
                                  std::size_t k) const {
     const std::size_t all = at[r + 1] - at[r];
-    return std::min(slice_, all - std::min(all, k * slice_));
+    return std::min(k == 0 ? first_ : slice_, all - std::min(all, start(k)));
+  }
+
+  /// What lies beyond the first chunk.
+  Parcels rest() {
+    Parcels parcels;
+    set_aside_shared();
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      parcels.sent.push_back(rest_of(sends_, r));
+      parcels.received.push_back(rest_of(receives_, r));
+    }
+    return parcels;
+  }
+
+  [[nodiscard]] Segment rest_of(const std::vector<std::size_t>& at, std::size_t r) const {
+    const std::size_t all = r == me_ ? 0 : at[r + 1] - at[r];
+    const std::size_t skipped = std::min(all, first_);
+    Segment piece{.bytes = all - skipped};
+    if (segment_.in != nullptr) piece.in = segment_.in + at[r] + skipped;
+    if (segment_.out != nullptr) piece.out = segment_.out + at[r] + skipped;
+    return piece;
   }
 
   /// In place, received bytes land on sent ones unless both lie alike.
   void set_aside_input() {
     if (segment_.in != segment_.out || segment_.in == nullptr || sends_ == receives_) return;
+    set_aside();
+  }
+
+  /// Others read the input where it lies while received bytes arrive in it.
+  void set_aside_shared() {
+    if (segment_.in == segment_.out && segment_.in != nullptr) set_aside();
+  }
+
+  void set_aside() {
     with_.scratch.copy.assign(segment_.in, segment_.in + sends_.back());
     segment_.in = with_.scratch.copy.data();
   }
@@ -139,7 +179,7 @@ class Exchange {
       if (segment_.in == nullptr) {
         std::memset(bank + r * slice_, 0, bytes);
       } else {
-        copier_.stage(segment_.in + sends_[r] + k * slice_, bank + r * slice_, bytes);
+        copier_.stage(segment_.in + sends_[r] + start(k), bank + r * slice_, bytes);
       }
     }
   }
@@ -149,7 +189,7 @@ class Exchange {
       const std::size_t bytes = size(receives_, r, k);
       if (r == me_ || bytes == 0 || segment_.out == nullptr) continue;
       const std::byte* bank = with_.steps.bank(static_cast<int>(r), step);
-      copier_.write(bank + me_ * slice_, segment_.out + receives_[r] + k * slice_, bytes);
+      copier_.write(bank + me_ * slice_, segment_.out + receives_[r] + start(k), bytes);
     }
   }
 
@@ -165,6 +205,7 @@ class Exchange {
   const std::size_t me_;
   Segment segment_;
   const std::size_t slice_;
+  const std::size_t first_;
   const Copier copier_;
   const std::vector<std::size_t> sends_;
   const std::vector<std::size_t> receives_;

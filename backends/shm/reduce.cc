@@ -70,11 +70,12 @@ Status reduce_onto(const Context& with, const Work& work) {
   return two_shot(with, work);
 }
 
-Status reduce_scatter(const Context& with, const Work& work) {
+namespace {
+
+/// Each rank stages the others' parts, and reduces its own.
+Status staged_reduce_scatter(const Context& with, const Work& work) {
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const auto ranks = static_cast<std::size_t>(with.steps.ranks());
-  split(work, with.steps.rank(), Extent::kWhole, Extent::kPart, with.scratch);
-  set_aside(work, with.steps.rank(), with.scratch);
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes() / ranks);
   const Copier copier(streaming_for(total_bytes(work)));
   const Combiner combiner(with, work, total_bytes(work) >= kStreamingBytes);
@@ -94,7 +95,23 @@ Status reduce_scatter(const Context& with, const Work& work) {
       offset += piece.bytes;
     });
   };
-  const Status done = stream(with, chunks.count, kEverybody, write, read);
+  return stream(with, chunks.count, kEverybody, write, read);
+}
+
+Status reduce_parts(const Context& with, const Work& work) {
+  if (goes_direct(with, total_bytes(work), work.segments.size())) {
+    RONDE_ASSIGN_OR_RETURN(const bool done, direct_reduce_scatter(with, work));
+    if (done) return {};
+  }
+  return staged_reduce_scatter(with, work);
+}
+
+}  // namespace
+
+Status reduce_scatter(const Context& with, const Work& work) {
+  split(work, with.steps.rank(), Extent::kWhole, Extent::kPart, with.scratch);
+  set_aside(work, with.steps.rank(), with.scratch);
+  const Status done = reduce_parts(with, work);
   with.scratch.copy = {};
   return done;
 }

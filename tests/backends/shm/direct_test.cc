@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -107,6 +108,63 @@ TEST_CASE("staged, by single copy, in shared memory or in both: the bits are the
       for (const int first_shared : {0, 1}) {
         CHECK((reduce_on_all(ranks, kSingleCopy, first_shared, in_place) == expected));
         CHECK((reduce_on_all(ranks, {}, first_shared, in_place) == expected));
+      }
+    }
+  }
+}
+
+/// Uneven parts, whose sums every rank can compute.
+std::size_t part_count(std::size_t from, std::size_t to) { return 90'000 + 1'000 * from + to; }
+
+/// What an alltoall or a reduce_scatter over `ranks` brings to `rank`.
+std::string moved(const LocalJob& job, int rank, const ShmOptions& options, Collective kind,
+                  int first_shared) {
+  const auto group = open_shm(job, rank, options);
+  REQUIRE(group != nullptr);
+  const auto ranks = static_cast<std::size_t>(job.size());
+  const auto me = static_cast<std::size_t>(rank);
+  const bool exchange = kind == Collective::kAlltoall;
+  std::vector<std::size_t> sends;
+  std::vector<std::size_t> receives;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    sends.push_back(sizeof(float) * part_count(exchange ? me : 0, r));
+    receives.push_back(sizeof(float) * part_count(r, me));
+  }
+  const auto sum = [](const std::vector<std::size_t>& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  };
+  Tensors in;
+  Tensors out;
+  in.add(*group, rank >= first_shared, sum(sends), true);
+  out.add(*group, rank >= first_shared, exchange ? sum(receives) : sends[me], true);
+  fill(in, rank);
+  const Segment segment{
+      .in = in.segments[0].in, .out = out.segments[0].out, .bytes = in.segments[0].bytes};
+  Work work = allreduce_of({&segment, 1}, DType::kFloat32);
+  work.kind = kind;
+  work.part_bytes = work.send_bytes = sends;
+  work.recv_bytes = receives;
+  REQUIRE(group->run(work, AbortToken()).ok());
+  return result_of(out);
+}
+
+std::vector<std::string> move_on_all(int ranks, const ShmOptions& options, Collective kind,
+                                     int first_shared) {
+  const LocalJob job(ranks);
+  std::vector<std::string> results(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](int rank) {
+    results[static_cast<std::size_t>(rank)] = moved(job, rank, options, kind, first_shared);
+  });
+  return results;
+}
+
+TEST_CASE("alltoall and reduce_scatter give the same bits whichever way they go") {
+  for (const Collective kind : {Collective::kAlltoall, Collective::kReduceScatter}) {
+    for (const int ranks : {2, 3}) {
+      const auto expected = move_on_all(ranks, kStaged, kind, ranks);
+      for (const int first_shared : {0, 1, ranks}) {
+        CHECK((move_on_all(ranks, {}, kind, first_shared) == expected));
+        CHECK((move_on_all(ranks, kSingleCopy, kind, first_shared) == expected));
       }
     }
   }

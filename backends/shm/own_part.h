@@ -1,0 +1,70 @@
+// One rank's share of a reduction, read from all ranks' inputs where they lie: directly where they
+// are in arenas, by blocks through the kernel where not.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "backends/shm/cursor.h"
+#include "backends/shm/direct.h"
+#include "backends/shm/stream.h"
+#include "core/ports/backend.h"
+#include "core/ports/reduce_kernels.h"
+
+namespace ronde::shm {
+
+/// What one rank reduces.
+struct Share {
+  Cursor own;  ///< At its first byte; where that lies in a segment, it lies in all ranks'.
+  std::size_t bytes = 0;
+  bool streaming = false;  ///< Outputs are written past the caches.
+};
+
+/// Reduces a share in ascending order of ranks, block after block.
+class OwnPart {
+ public:
+  OwnPart(const Context& with, const Reduction& what, const Places& places, const Share& share);
+
+  /// Calls `after(piece)` for each piece of the part once piece.out holds its result; segment() and
+  /// within() then say where it lies. Errors: the abort's status; kRankFailure.
+  template <typename After>
+  Status run(After after) {
+    for (std::size_t done = 0; done < bytes_; done += block_) {
+      const std::size_t bytes = std::min(block_, bytes_ - done);
+      RONDE_RETURN_IF_ERROR(stage(bytes));
+      if (with_.stop.aborted()) return with_.stop.status();
+      std::size_t offset = 0;
+      own_.take(bytes, [&](const Segment& piece) {
+        reduce_piece(piece, offset);
+        after(piece);
+        offset += piece.bytes;
+      });
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::size_t segment() const noexcept { return own_.segment(); }
+  [[nodiscard]] std::size_t within() const noexcept { return own_.within(); }
+
+ private:
+  [[nodiscard]] std::byte* staged(std::size_t rank) const;
+  [[nodiscard]] const std::byte* input(std::size_t rank, const Segment& piece,
+                                       std::size_t offset) const;
+  /// Brings in the next block of the inputs that cannot be read in place.
+  Status stage(std::size_t bytes);
+  Status stage_from(std::size_t rank, std::size_t bytes);
+  void reduce_piece(const Segment& piece, std::size_t offset);
+
+  const Context& with_;
+  const Reduction& what_;
+  const Places& places_;
+  const std::size_t ranks_;
+  const std::size_t me_;
+  const bool streaming_;
+  bool pulls_ = false;  ///< Some peer's inputs have to be staged.
+  Cursor own_;
+  const std::size_t bytes_;
+  std::size_t block_ = 0;
+};
+
+}  // namespace ronde::shm
