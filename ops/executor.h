@@ -3,12 +3,14 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/ports/backend.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "core/ports/reduce_kernels.h"
+#include "ops/selector.h"
 
 namespace ronde {
 
@@ -18,7 +20,8 @@ struct ExecutorOptions {
   std::string plane_name;               ///< "shm", "tcp", ... as last_path() shows it.
   bool native_first = false;            ///< As Backend::native_first().
   std::shared_ptr<const ReduceKernels> kernels;
-  std::string algorithm;  ///< Override, see ops/selector.h; empty lets the table decide.
+  std::vector<SelectionRow> tuned;  ///< Rows that come before the selection table.
+  std::string algorithm;            ///< Override, see ops/selector.h; empty lets the table decide.
   /// Reductions give the same bits however tensors are fused, cut and ordered (Config has it too).
   bool deterministic = false;
   const EventGate* events = nullptr;  ///< Outlives the executor; may be null.

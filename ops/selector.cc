@@ -66,20 +66,26 @@ constexpr std::array kTable{
     SelectionRow{Collective::kBarrier, "dissemination"},
 };
 
-const Algorithm* find(Collective kind, std::string_view name) {
-  const auto* found = std::find_if(
-      kAlgorithms.begin(), kAlgorithms.end(),
-      [&](const Algorithm& known) { return known.kind == kind && known.name == name; });
-  return found == kAlgorithms.end() ? nullptr : &*found;
-}
-
-const Algorithm* look_up(Collective kind, std::size_t bytes, int ranks) {
-  for (const SelectionRow& row : kTable) {
+const Algorithm* look_up(std::span<const SelectionRow> table, Collective kind, std::size_t bytes,
+                         int ranks) {
+  for (const SelectionRow& row : table) {
     if (row.kind == kind && bytes <= row.max_bytes && ranks <= row.max_ranks) {
-      return find(kind, row.algorithm);
+      return find_algorithm(kind, row.algorithm);
     }
   }
   return nullptr;
+}
+
+std::string describe(const SelectionRow& row) {
+  std::string line(to_string(row.kind));
+  if (row.max_bytes != SelectionRow{}.max_bytes) {
+    line += row.max_bytes % kKiB == 0 ? fmt::format(" up to {} KiB", row.max_bytes / kKiB)
+                                      : fmt::format(" up to {} B", row.max_bytes);
+  }
+  if (row.max_ranks != SelectionRow{}.max_ranks) {
+    line += fmt::format(" up to {} ranks", row.max_ranks);
+  }
+  return fmt::format("{}: {}", line, row.algorithm);
 }
 
 std::vector<std::string_view> allowed_names() {
@@ -98,18 +104,17 @@ std::span<const Algorithm> algorithms() noexcept { return kAlgorithms; }
 
 std::span<const SelectionRow> selection_table() noexcept { return kTable; }
 
-std::vector<std::string> describe_selection() {
+const Algorithm* find_algorithm(Collective kind, std::string_view name) noexcept {
+  const auto* found = std::find_if(
+      kAlgorithms.begin(), kAlgorithms.end(),
+      [&](const Algorithm& known) { return known.kind == kind && known.name == name; });
+  return found == kAlgorithms.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> describe_selection(std::span<const SelectionRow> tuned) {
   std::vector<std::string> lines;
-  for (const SelectionRow& row : kTable) {
-    std::string line(to_string(row.kind));
-    if (row.max_bytes != SelectionRow{}.max_bytes) {
-      line += fmt::format(" up to {} KiB", row.max_bytes / kKiB);
-    }
-    if (row.max_ranks != SelectionRow{}.max_ranks) {
-      line += fmt::format(" up to {} ranks", row.max_ranks);
-    }
-    lines.push_back(fmt::format("{}: {}", line, row.algorithm));
-  }
+  for (const SelectionRow& row : tuned) lines.push_back(describe(row) + " (tuned)");
+  for (const SelectionRow& row : kTable) lines.push_back(describe(row));
   lines.push_back(fmt::format("allreduce over hosts of several ranks: {}", kHierarchicalAlgorithm));
   return lines;
 }
@@ -123,11 +128,13 @@ Status check_algorithm(std::string_view algorithm) {
 }
 
 Result<const Algorithm*> select_algorithm(Collective kind, std::size_t bytes, int ranks,
-                                          std::string_view algorithm) {
-  const Algorithm* chosen = algorithm.empty() ? nullptr : find(kind, algorithm);
+                                          std::string_view algorithm,
+                                          std::span<const SelectionRow> tuned) {
+  const Algorithm* chosen = algorithm.empty() ? nullptr : find_algorithm(kind, algorithm);
   if (chosen != nullptr) return chosen;
   RONDE_RETURN_IF_ERROR(check_algorithm(algorithm));
-  chosen = look_up(kind, bytes, ranks);
+  chosen = look_up(tuned, kind, bytes, ranks);
+  if (chosen == nullptr) chosen = look_up(kTable, kind, bytes, ranks);
   if (chosen != nullptr) return chosen;
   return Status(Code::kUnsupported, fmt::format("no algorithm for {}", to_string(kind)));
 }

@@ -46,8 +46,11 @@ struct SelectionRow {
 std::span<const Algorithm> algorithms() noexcept;
 std::span<const SelectionRow> selection_table() noexcept;
 
-/// The table as lines for people: "allreduce up to 4 KiB: tree".
-std::vector<std::string> describe_selection();
+/// The algorithm of this name, or null.
+const Algorithm* find_algorithm(Collective kind, std::string_view name) noexcept;
+
+/// The table as lines for people: "allreduce up to 4 KiB: tree"; after the rows of `tuned`.
+std::vector<std::string> describe_selection(std::span<const SelectionRow> tuned = {});
 
 /// Whether users may ask for `algorithm`: empty, "native", "hierarchical", or a name of
 /// algorithms().
@@ -55,9 +58,11 @@ std::vector<std::string> describe_selection();
 Status check_algorithm(std::string_view algorithm);
 
 /// The algorithm for one operation. A name in `algorithm` decides for the kinds that have an
-/// algorithm of that name; elsewhere, and where it is empty or "native", the table decides.
+/// algorithm of that name; elsewhere, and where it is empty or "native", the first row of `tuned`
+/// that fits decides, else the table.
 /// Errors: as check_algorithm; kUnsupported for kinds that have none (join).
 Result<const Algorithm*> select_algorithm(Collective kind, std::size_t bytes, int ranks,
-                                          std::string_view algorithm);
+                                          std::string_view algorithm,
+                                          std::span<const SelectionRow> tuned = {});
 
 }  // namespace ronde

@@ -41,6 +41,7 @@ std::string_view override_of(const ExecutorOptions& options) {
 WorkRunner::WorkRunner(ExecutorOptions& options)
     : plane_name_(std::move(options.plane_name)),
       algorithm_(options.deterministic ? kDeterministicAlgorithm : override_of(options)),
+      tuned_(std::move(options.tuned)),
       kernels_(std::move(options.kernels)),
       plane_(std::move(options.plane)),
       transport_(plane_ == nullptr ? nullptr : plane_->transport()),
@@ -59,7 +60,7 @@ Result<Route> WorkRunner::route(const WorkDesc& desc) const {
                               to_string(desc.dtype), plane_name_));
   }
   RONDE_ASSIGN_OR_RETURN(const Algorithm* algorithm,
-                         select_algorithm(desc.kind, desc.bytes, size_, algorithm_));
+                         select_algorithm(desc.kind, desc.bytes, size_, algorithm_, tuned_));
   return Route{Route::Way::kAlgorithm, algorithm};
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/abort.h"
 #include "core/base/status.h"
@@ -52,6 +53,7 @@ class WorkRunner {
 
   const std::string plane_name_;
   const std::string algorithm_;
+  const std::vector<SelectionRow> tuned_;
   const std::shared_ptr<const ReduceKernels> kernels_;
   const std::unique_ptr<BackendGroup> plane_;
   Transport* const transport_;

@@ -33,7 +33,7 @@ THIRD_PARTY = {
     "Eigen/": ("ops/compression",),
     "spdlog/": ("bindings/runtime",),
     "CLI/": ("bindings/cli", "tests/bindings/cli"),
-    "nlohmann/": ("timeline", "bindings/cli", "chaos"),
+    "nlohmann/": ("timeline", "bindings/cli", "bindings/runtime", "chaos"),
     "simdjson": ("timeline",),
     "hwloc": ("backends/shm", "bindings/cli"),
 }

@@ -10,6 +10,7 @@
 #include "bindings/cli/exit.h"
 #include "bindings/cli/launch/network.h"
 #include "bindings/cli/limits.h"
+#include "bindings/runtime/tuning.h"
 #include "core/base/config.h"
 #include "ops/kernels/factory.h"
 #include "ops/selector.h"
@@ -51,6 +52,21 @@ void print_limits() {
   }
 }
 
+void print_selection(const Config& config) {
+  std::vector<SelectionRow> tuned;
+  if (!config.tuning_file.empty()) {
+    const auto text = read_tuning(config.tuning_file);
+    const auto rows = text.ok() ? parse_tuning(*text, config.tuning_file) : text.status();
+    if (!rows.ok()) exit_usage("ronde doctor", rows.status());
+    tuned = *rows;
+  }
+  const std::string origin =
+      tuned.empty() ? "Ronde's own table" : fmt::format("{}, then Ronde's own", config.tuning_file);
+  const std::string title =
+      fmt::format("Which algorithm runs, by {} (RONDE_ALGORITHM overrides)", origin);
+  print_lines(title.c_str(), describe_selection(tuned));
+}
+
 void examine(bool settings_only) {
   const auto config = config_from(process_environment());
   if (!config.ok()) exit_usage("ronde doctor", config.status());
@@ -59,7 +75,7 @@ void examine(bool settings_only) {
              own_host_name(), RONDE_COMPILER, __VERSION__, kernels_target());
   print_lines("Data planes between ranks of this host, best first", describe_backends(*config));
   print_limits();
-  print_lines("Which algorithm runs (RONDE_ALGORITHM overrides)", describe_selection());
+  print_selection(*config);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "ops/allreduce/hierarchical.h"
@@ -10,14 +11,16 @@
 namespace ronde {
 namespace {
 
+/// One line that holds `text`.
+std::string line_of(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text + '\n';
+}
+
 /// One rank's view of the candidates: a line for each, empty where it is viable.
 std::string viability(const std::vector<Backend*>& candidates, const GroupSpec& spec) {
   std::string lines;
-  for (Backend* backend : candidates) {
-    std::string reason = backend->viable(spec).message();
-    for (char& c : reason) c = c == '\n' ? ' ' : c;
-    lines += reason + '\n';
-  }
+  for (Backend* backend : candidates) lines += line_of(backend->viable(spec).message());
   return lines;
 }
 
@@ -40,6 +43,33 @@ std::string objection(const std::vector<std::vector<std::string>>& views, std::s
     if (!reason.empty()) return fmt::format("rank {}: {}", spec.ranks[r], reason);
   }
   return {};
+}
+
+std::vector<std::vector<std::string>> split_all(const std::vector<std::string>& answers) {
+  std::vector<std::vector<std::string>> views;
+  for (const std::string& answer : answers) views.push_back(split_lines(answer));
+  return views;
+}
+
+/// What came of opening one backend.
+struct Attempt {
+  Result<std::unique_ptr<BackendGroup>> plane;
+  std::string objection;  ///< The same on all ranks; empty: it is open on all.
+};
+
+/// Opens, and learns whether the others could.
+Result<Attempt> attempt(Backend& backend, const GroupSpec& spec, Exchange& exchange) {
+  Attempt made{backend.open(spec, exchange), {}};
+  if (spec.abort && spec.abort->aborted()) return spec.abort->status();
+  const auto answers =
+      exchange.allgather(made.plane.ok() ? "\n" : line_of(made.plane.status().message()));
+  if (!answers.ok()) return made.plane.ok() ? answers.status() : made.plane.status();
+  made.objection = objection(split_all(*answers), 0, spec);
+  return made;
+}
+
+void append_objection(std::string& to, const Backend& backend, const std::string& reason) {
+  to += fmt::format("{}{}: {}", to.empty() ? "" : "; ", backend.name(), reason);
 }
 
 constexpr std::uint64_t kInsideKeys = std::uint64_t{1} << 61;
@@ -89,10 +119,13 @@ Result<OpenedGroup> open_planes(const OpenRequest& request, const GroupSpec& spe
   options.inner.native_first = local.native_first;
   options.inner.kernels = request.kernels;
   options.inner.deterministic = request.deterministic;
+  options.inner.tuned = request.tuned;
+  options.tuned = request.tuned;
   options.inner.rank = host.rank;
   options.inner.size = host.size();
   return OpenedGroup{create_hierarchical_plane(std::move(options)),
-                     fmt::format("{}, {} inside hosts", between.name, local.name), true};
+                     fmt::format("{}, {} inside hosts", between.name, local.name), true,
+                     between.passed_over + local.passed_over};
 }
 
 Result<std::vector<std::string>> EngineExchange::allgather(std::string_view mine) {
@@ -109,17 +142,25 @@ Result<OpenedGroup> open_data_plane(const Registry& registry, const std::string&
       candidates.ok() ? viability(list, spec) : candidates.status().message() + '\n';
   RONDE_ASSIGN_OR_RETURN(const auto answers, exchange.allgather(mine));
   RONDE_RETURN_IF_ERROR(candidates.status());
-  std::vector<std::vector<std::string>> views;
-  for (const std::string& answer : answers) views.push_back(split_lines(answer));
+  const auto views = split_all(answers);
   std::string objections;
+  std::string failures;
+  Status own;  // of the last that could not be opened
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string reason = objection(views, i, spec);
+    std::string reason = objection(views, i, spec);
     if (reason.empty()) {
-      RONDE_ASSIGN_OR_RETURN(auto plane, list[i]->open(spec, exchange));
-      return OpenedGroup{std::move(plane), std::string(list[i]->name()), list[i]->native_first()};
+      RONDE_ASSIGN_OR_RETURN(Attempt made, attempt(*list[i], spec, exchange));
+      if (made.objection.empty()) {
+        return OpenedGroup{std::move(*made.plane), std::string(list[i]->name()),
+                           list[i]->native_first(), failures};
+      }
+      own = made.plane.status();
+      reason = std::move(made.objection);
+      append_objection(failures, *list[i], reason);
     }
-    objections += fmt::format("{}{}: {}", objections.empty() ? "" : "; ", list[i]->name(), reason);
+    append_objection(objections, *list[i], reason);
   }
+  if (!own.ok()) return own;
   return Status(
       Code::kUnavailable,
       fmt::format("no data plane for --backend {} works on all ranks ({})", wanted, objections));

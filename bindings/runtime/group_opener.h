@@ -10,6 +10,7 @@
 #include "backends/registry.h"
 #include "core/engine/engine.h"
 #include "core/ports/backend.h"
+#include "ops/selector.h"
 
 namespace ronde {
 
@@ -34,6 +35,7 @@ struct OpenedGroup {
   std::unique_ptr<BackendGroup> plane;
   std::string name = "self";
   bool native_first = true;
+  std::string passed_over = {};  ///< Better ones that could not be opened, and why; or empty.
 };
 
 /// What a group is opened with.
@@ -43,6 +45,7 @@ struct OpenRequest {
   std::string algorithm;  ///< The user's override, or empty.
   std::shared_ptr<const ReduceKernels> kernels;
   bool deterministic = false;
+  std::vector<SelectionRow> tuned = {};  ///< As ExecutorOptions has it.
 };
 
 /// As open_data_plane; where the group spans hosts, one of which holds several of its ranks, and
@@ -53,8 +56,9 @@ Result<OpenedGroup> open_planes(const OpenRequest& request, const GroupSpec& spe
                                 const std::function<std::unique_ptr<Exchange>(
                                     std::uint64_t key, const std::vector<int>& ranks)>& inside);
 
-/// Opens `spec` with the first backend of `wanted` ("auto" or a name) that every rank can use.
-/// Collective over the group. Errors: kUnavailable naming the rank and the reason, the same on all.
+/// Opens `spec` with the first backend of `wanted` ("auto" or a name) that every rank can use and
+/// that opens on every rank. Collective over the group. Errors: kUnavailable naming the rank and
+/// the reason, the same on all; where this rank could not open the last one, that one's own.
 Result<OpenedGroup> open_data_plane(const Registry& registry, const std::string& wanted,
                                     const GroupSpec& spec, Exchange& exchange);
 

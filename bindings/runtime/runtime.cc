@@ -204,7 +204,8 @@ Result<OperationPtr> Runtime::recv(int from, std::int64_t tag, std::span<std::by
   return impl_->engine->recv(from, tag, data, message);
 }
 
-Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks) {
+Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks,
+                                                      std::string algorithm) {
   RONDE_RETURN_IF_ERROR(impl_->usable());
   std::sort(ranks.begin(), ranks.end());
   if (!std::binary_search(ranks.begin(), ranks.end(), rank())) {
@@ -213,7 +214,7 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks) {
   WaitOptions options;
   options.deadline = now() + impl_->config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(auto executor,
-                         impl_->open_executor(impl_->raw_key(ranks), ranks, options));
+                         impl_->open_executor(impl_->raw_key(ranks), ranks, options, algorithm));
   return std::unique_ptr<RawGroup>(
       std::make_unique<RawGroupImpl>(std::move(executor), impl_->abort, impl_->mark,
                                      position(ranks, rank()), static_cast<int>(ranks.size())));

@@ -102,7 +102,8 @@ class Runtime {
                                           Message* message);
 
   /// Opens a raw group of the job's `ranks` (ascending). Collective over those ranks. Blocks.
-  Result<std::unique_ptr<RawGroup>> open_group(std::vector<int> ranks);
+  /// `algorithm`: in place of the setting, where given.
+  Result<std::unique_ptr<RawGroup>> open_group(std::vector<int> ranks, std::string algorithm = {});
 
   /// Memory for a tensor, all zeros: where the data plane has some that the ranks of this host
   /// share, collectives need no copy of it. It may outlive the runtime.

@@ -12,6 +12,7 @@
 #include "backends/builtin.h"
 #include "backends/net/factory.h"
 #include "bindings/runtime/log_sink.h"
+#include "bindings/runtime/shared_settings.h"
 #include "bindings/runtime/version.h"
 #include "ops/kernels/factory.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::uint64_t kRawKeys = std::uint64_t{1} << 63;
 constexpr std::uint64_t kShareKeys = std::uint64_t{1} << 62;
+constexpr std::uint64_t kSettingsKey = std::uint64_t{1} << 60;
 
 EngineOptions engine_options(const Config& config, ControlChannel& channel,
                              std::shared_ptr<AbortToken> abort, const EventGate& events) {
@@ -57,6 +59,8 @@ Status Runtime::Impl::start() {
   WaitOptions wait;
   wait.deadline = now() + config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(const std::vector<int> everyone, sets.ranks(kGlobalSet));
+  EngineExchange exchange(*engine, kSettingsKey, everyone, wait);
+  RONDE_ASSIGN_OR_RETURN(tuned, agree_on_settings(config, config.rank, exchange));
   RONDE_ASSIGN_OR_RETURN(auto executor, open_executor(kGlobalSet, everyone, wait));
   engine->add_lane(kGlobalSet, everyone, std::move(executor));
   return {};
@@ -74,26 +78,41 @@ GroupSpec Runtime::Impl::group_spec(std::uint64_t key, const std::vector<int>& r
 }
 
 Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
-    std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options) {
+    std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options,
+    const std::string& algorithm) {
+  const std::string& wanted = algorithm.empty() ? config.algorithm : algorithm;
   const GroupSpec spec = group_spec(key, ranks);
   EngineExchange exchange(*engine, key, ranks, options);
-  const OpenRequest request{registry, config.backend, config.algorithm, kernels,
-                            config.deterministic};
+  const OpenRequest request{registry, config.backend, wanted, kernels, config.deterministic, tuned};
   const auto inside = [&](std::uint64_t inside_key, const std::vector<int>& members) {
     return std::make_unique<EngineExchange>(*engine, inside_key, members, options);
   };
   RONDE_ASSIGN_OR_RETURN(OpenedGroup opened, open_planes(request, spec, exchange, inside));
+  say_passed_over(opened);
   ExecutorOptions executor;
   executor.plane = std::move(opened.plane);
   executor.plane_name = opened.name;
   executor.native_first = opened.native_first;
   executor.kernels = kernels;
-  executor.algorithm = config.algorithm;
+  executor.algorithm = wanted;
+  executor.tuned = tuned;
   executor.deterministic = config.deterministic;
   executor.events = &events;
   executor.rank = spec.rank;
   executor.size = spec.size();
   return create_executor(std::move(executor));
+}
+
+void Runtime::Impl::say_passed_over(const OpenedGroup& opened) {
+  if (opened.passed_over.empty() || topology.rank != topology.host_ranks(topology.rank).front()) {
+    return;
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (!passed_over_.insert(opened.passed_over).second) return;
+  }
+  log(LogLevel::kWarning, "data goes over {}, as the better way could not be opened: {}",
+      opened.name, opened.passed_over);
 }
 
 Status Runtime::Impl::agree(const std::string& change, const WaitOptions& options) {

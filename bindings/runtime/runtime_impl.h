@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,13 @@ class Runtime::Impl {
   /// Joins the job and opens the global set.
   Status start();
   /// Opens data plane and executor of `ranks`; collective over them.
+  /// `algorithm`: in place of the setting, where given.
   Result<std::unique_ptr<CollectiveExecutor>> open_executor(std::uint64_t key,
                                                             const std::vector<int>& ranks,
-                                                            const WaitOptions& options);
+                                                            const WaitOptions& options,
+                                                            const std::string& algorithm = {});
+  /// Says once what data planes could not be opened.
+  void say_passed_over(const OpenedGroup& opened) RONDE_EXCLUDES(mutex_);
   GroupSpec group_spec(std::uint64_t key, const std::vector<int>& ranks) const;
   /// Waits until all ranks of the job ask for the same change of the process sets ("add 0, 1").
   /// Errors: kMismatch naming two ranks and what they asked for.
@@ -61,6 +66,7 @@ class Runtime::Impl {
 
   // Const once started.
   Config config;
+  std::vector<SelectionRow> tuned;  // rank 0's
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
   std::shared_ptr<const ReduceKernels> kernels;
   const std::shared_ptr<const ForkMark> mark = std::make_shared<ForkMark>();
@@ -78,6 +84,7 @@ class Runtime::Impl {
 
  private:
   Mutex mutex_;
+  std::set<std::string> passed_over_ RONDE_GUARDED_BY(mutex_);  // said
   std::map<std::vector<int>, int> raw_groups_ RONDE_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Recorder>> recorders_ RONDE_GUARDED_BY(mutex_);  // all ever opened
   bool recording_ RONDE_GUARDED_BY(mutex_) = false;

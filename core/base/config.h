@@ -29,6 +29,7 @@ struct Config {
   // Data plane.
   std::string backend = "auto";
   std::string algorithm;             ///< Empty lets the selection table decide.
+  std::string tuning_file;           ///< Rows that come before that table; rank 0's count.
   std::string compression;           ///< Empty means none.
   std::string single_copy = "auto";  ///< "auto", "always" or "never"; ranks may differ.
   bool deterministic = false;

@@ -100,6 +100,7 @@ class HierarchicalPlane final : public BackendGroup {
   explicit HierarchicalPlane(HierarchyOptions options)
       : layout_(std::move(options.layout)),
         kernels_(std::move(options.kernels)),
+        tuned_(std::move(options.tuned)),
         algorithm_(options.deterministic ? kDeterministicAlgorithm : ""),
         slice_bytes_(options.slice_bytes),
         outer_(std::move(options.outer)),
@@ -134,6 +135,7 @@ class HierarchicalPlane final : public BackendGroup {
 
   const HostLayout layout_;
   const std::shared_ptr<const ReduceKernels> kernels_;
+  const std::vector<SelectionRow> tuned_;
   const std::string_view algorithm_;
   const std::size_t slice_bytes_;
   const std::unique_ptr<BackendGroup> outer_;
@@ -269,7 +271,7 @@ Status HierarchicalPlane::reduce_between(const Work& work, const Slice& slice,
   between.bytes = count * width_;
   RONDE_ASSIGN_OR_RETURN(
       const Algorithm* algorithm,
-      select_algorithm(Collective::kAllreduce, between.bytes, lane_.size(), algorithm_));
+      select_algorithm(Collective::kAllreduce, between.bytes, lane_.size(), algorithm_, tuned_));
   try {
     RONDE_RETURN_IF_ERROR(algorithm->run(lane_, between, lane_scratch_));
   } catch (const std::bad_alloc&) {  // also in a thread of its own

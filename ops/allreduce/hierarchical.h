@@ -33,6 +33,7 @@ struct HierarchyOptions {
   ExecutorOptions inner;                ///< For the ranks of this host, in the layout's order.
   std::unique_ptr<BackendGroup> outer;  ///< Of the whole group; has a transport.
   std::shared_ptr<const ReduceKernels> kernels;
+  std::vector<SelectionRow> tuned;  ///< As ExecutorOptions has it, for between hosts.
   bool deterministic = false;
   /// While one slice is between hosts, the next is reduced inside them.
   std::size_t slice_bytes = std::size_t{8} << 20;

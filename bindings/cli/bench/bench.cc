@@ -22,6 +22,7 @@ constexpr const char* kExamples =
     "  ronde bench allreduce -np 2 --sizes 4 --mode async\n"
     "  ronde bench allreduce -np 2 --mode many --count 160 --bytes 4K --peers mpi\n"
     "  ronde bench allreduce -np 2 --mode replay --model resnet50\n"
+    "  ronde bench -np 4 --tune tuning.json\n"
     "All take turns (A B C A B C); the slowest rank counts; sums are checked, and a wrong one is "
     "an\n"
     "error. Small operations are timed in bursts of up to 16. Bandwidths are in 10^9 bytes per "
@@ -41,7 +42,10 @@ void add_options(CLI::App& command, BenchRequest& request) {
   bench::OptionTexts& texts = request.texts;
   command.add_option("collective", texts.collective, "allreduce, allgather, broadcast, ...");
   command.add_option("--np", options.np, "Ranks, on this host (also -np)");
-  command.add_option("--sizes", texts.sizes, "Bytes of the whole tensor: 4,1K,16M");
+  command.add_option("--sizes", texts.sizes, "Bytes of the whole tensor: 4,1K,64K,1M,16M");
+  command.add_option("--tune", options.tune,
+                     "Measure which algorithm is fastest where, over --backend (tcp), and write "
+                     "this file for RONDE_TUNING_FILE");
   command.add_option("--dtype", texts.dtype, "Element type");
   command.add_option("--algorithm", options.algorithm, "Ronde's algorithm; empty: its table's");
   command.add_option("--backend", options.backend, "Ronde's data plane");
@@ -63,6 +67,8 @@ Result<Config> worker_config(const bench::Options& options) {
   RONDE_ASSIGN_OR_RETURN(Config config, config_from(process_environment()));
   const std::pair<const char*, std::string> given[] = {{"RONDE_BACKEND", options.backend},
                                                        {"RONDE_ALGORITHM", options.algorithm}};
+  // Its algorithms are what a tuning is about; shared memory has collectives of its own.
+  if (!options.tune.empty()) RONDE_RETURN_IF_ERROR(set_setting(config, "RONDE_BACKEND", "tcp"));
   for (const auto& [name, value] : given) {
     if (!value.empty()) RONDE_RETURN_IF_ERROR(set_setting(config, name, value));
   }

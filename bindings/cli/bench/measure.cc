@@ -42,6 +42,14 @@ Result<std::vector<double>> durations(Team& team, const Contender& contender, Sa
   return std::move(taken);
 }
 
+std::string complaint(const Contender& contender, const Trials& trials) {
+  std::string what = contender.system + " gave a wrong result";
+  if (trials.empty()) return what;  // on another rank
+  const Trial& first = *trials.front();
+  return fmt::format("{}: {} of {} bytes of {}", what, to_string(first.spec().kind), first.bytes(),
+                     to_string(first.spec().dtype));
+}
+
 }  // namespace
 
 Effort effort_for(std::size_t bytes, int repetitions) {
@@ -67,11 +75,7 @@ Status check(Team& team, std::span<const Contender> contenders, Trials& trials) 
     RONDE_RETURN_IF_ERROR(status.with_context(contender.system));
     bool correct = true;
     for (const auto& trial : trials) correct = correct && trial->correct();
-    const std::string what =
-        fmt::format("{} gave a wrong result: {} of {} bytes of {}", contender.system,
-                    to_string(trials.front()->spec().kind), trials.front()->bytes(),
-                    to_string(trials.front()->spec().dtype));
-    RONDE_RETURN_IF_ERROR(team.all(correct, what));
+    RONDE_RETURN_IF_ERROR(team.all(correct, complaint(contender, trials)));
   }
   return {};
 }

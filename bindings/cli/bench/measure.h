@@ -26,7 +26,8 @@ Effort effort_for(std::size_t bytes, int repetitions);
 /// The middle and the 99th percentile (nearest rank). `samples` is not empty.
 Timing summarize(std::vector<double> samples);
 
-/// Runs each contender once on spoiled outputs and checks the results, on all ranks.
+/// Runs each contender once on spoiled outputs and checks the results, on all ranks; those without
+/// trials only take part.
 /// Errors: the contender's; kInternal naming the contender whose result is wrong.
 Status check(Team& team, std::span<const Contender> contenders, Trials& trials);
 

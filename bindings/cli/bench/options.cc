@@ -33,6 +33,9 @@ Status set_mode(Options& options, std::string_view text) {
 }
 
 Status set_sizes(Options& options, std::string_view text) {
+  if (text.empty()) {
+    text = options.mode == Mode::kTune ? "1K,4K,16K,64K,256K,1M,4M,16M" : "4,1K,64K,1M,16M";
+  }
   for (const std::string& word : split_list(text)) {
     RONDE_ASSIGN_OR_RETURN(const std::size_t bytes, parse_bytes(word));
     options.sizes.push_back(bytes);
@@ -46,6 +49,9 @@ Status check(const Options& options) {
     return not_allowed("--repetitions", fmt::to_string(options.repetitions), "20 or more");
   }
   if (options.count == 0) return not_allowed("--count", "0", "1 or more");
+  if (options.mode == Mode::kTune && options.np < 2) {
+    return not_allowed("-np", fmt::to_string(options.np), "2 or more with --tune");
+  }
   if (options.mode != Mode::kSweep && options.kind != Collective::kAllreduce) {
     return not_allowed("collective", to_string(options.kind), "allreduce in modes many and replay");
   }
@@ -93,6 +99,7 @@ Result<Options> complete(Options options, const OptionTexts& texts) {
   RONDE_ASSIGN_OR_RETURN(options.dtype, parse_dtype(texts.dtype));
   RONDE_ASSIGN_OR_RETURN(options.bytes, parse_bytes(texts.bytes));
   RONDE_RETURN_IF_ERROR(set_mode(options, texts.mode));
+  if (!options.tune.empty()) options.mode = Mode::kTune;
   RONDE_RETURN_IF_ERROR(set_sizes(options, texts.sizes));
   options.peers = split_list(texts.peers);
   RONDE_RETURN_IF_ERROR(check(options));

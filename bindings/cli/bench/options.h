@@ -16,6 +16,7 @@ namespace ronde::bench {
 enum class Mode : std::uint8_t {
   kSweep,   ///< One tensor, over a list of sizes: raw group, named, peers, memory roofline.
   kMany,    ///< Many small named tensors submitted together.
+  kTune,    ///< All algorithms of all collectives, for a tuning file.
   kReplay,  ///< A model's gradients submitted together, against one buffer of as many bytes.
 };
 
@@ -39,6 +40,7 @@ struct Options {
   std::size_t count = 160;         ///< kMany: tensors.
   std::size_t bytes = 4096;        ///< kMany: of each.
   std::string model = "resnet50";  ///< kReplay.
+  std::string tune;                ///< kTune: the file.
   std::string timeline;            ///< kMany, kReplay: also measured while this is recorded.
 };
 
@@ -48,7 +50,7 @@ inline constexpr int kLeastRepetitions = 20;
 struct OptionTexts {
   std::string collective = "allreduce";
   std::string mode = "both";
-  std::string sizes = "4,1K,64K,1M,16M";
+  std::string sizes;  ///< Empty: what suits the mode.
   std::string dtype = "float32";
   std::string peers;
   std::string bytes = "4K";

@@ -12,6 +12,7 @@
 #include "bindings/cli/bench/models.h"
 #include "bindings/cli/bench/report.h"
 #include "bindings/cli/bench/team.h"
+#include "bindings/cli/bench/tune.h"
 
 namespace ronde::bench {
 namespace {
@@ -194,6 +195,9 @@ Status run_mode(Session& session) {
       return many(session);
     case Mode::kReplay:
       return replay(session);
+    case Mode::kTune:
+      return tune(*session.team, session.options,
+                  [&](const std::string& text) { session.note(text); });
   }
   return {};
 }

@@ -51,6 +51,25 @@ TEST_CASE("a sweep has a row for each size and system") {
         std::map<std::size_t, std::set<std::string>>{{4, expected}, {102'400, expected}});
 }
 
+TEST_CASE("a tuning is written, and doctor says what it changes") {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("ronde-tune-test-" + std::to_string(getpid()) + ".json");
+  const Finished finished = run_ronde(
+      {"bench", "-np", "2", "--sizes", "1K,64K", "--repetitions", "20", "--tune", path.string()});
+  CHECK_MESSAGE(finished.status == 0, finished.err);
+  CHECK(finished.out.find("allreduce, 2 ranks, 64 K: tree") != std::string::npos);
+  std::ifstream file(path);
+  const auto tuning = nlohmann::json::parse(file);
+  CHECK(tuning["measured"]["ranks"] == 2);
+  CHECK(tuning["rows"].size() >= 5);  // one for each collective that has a choice
+  ::setenv("RONDE_TUNING_FILE", path.c_str(), 1);
+  const Finished doctor = run_ronde({"doctor"});
+  ::unsetenv("RONDE_TUNING_FILE");
+  CHECK(doctor.out.find("by " + path.string()) != std::string::npos);
+  CHECK(doctor.out.find("(tuned)") != std::string::npos);
+  std::filesystem::remove(path);
+}
+
 TEST_CASE("every collective is measured and found correct") {
   for (const char* collective :
        {"allgather", "broadcast", "reduce_scatter", "alltoall", "reduce", "gather", "scatter"}) {
