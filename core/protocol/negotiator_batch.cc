@@ -22,6 +22,12 @@ OpKey key_of(const BatchItem& item) {
   return {item.request != nullptr ? item.request->name : item.name, item.ordinal};
 }
 
+/// Gives what an entry has added behind the first `known` items its priority: one item, or of an
+/// early leaver none to many.
+void prioritise(Batch& batch, std::size_t known, std::int32_t priority) {
+  for (std::size_t i = known; i < batch.items.size(); ++i) batch.items[i].priority = priority;
+}
+
 }  // namespace
 
 Status Negotiator::Impl::check_batch(const BatchFrame& batch) const {
@@ -90,12 +96,13 @@ void Negotiator::Impl::apply_batch(const BatchFrame& batch) {
 
 void Negotiator::Impl::apply_entry(const BatchFrame& batch, std::size_t index, Batch& out) {
   const std::int32_t entry = batch.order[index];
+  const std::size_t known = out.items.size();
   if (entry >= 0) {
     apply_cached(entry, 0, out);
   } else {
     apply_item(batch.items[static_cast<std::size_t>(-1 - entry)], batch.sequence, out);
   }
-  if (!out.items.empty()) out.items.back().priority = batch.priority(index);
+  prioritise(out, known, batch.priority(index));
 }
 
 void Negotiator::Impl::agree() {
@@ -174,8 +181,9 @@ void Negotiator::Impl::append(BatchItem item, std::int32_t priority) {
   const bool is_cached_name = item.code == Code::kOk && item.last_joined < 0 && item.leaver < 0 &&
                               item.request == nullptr && item.ordinal == 0;
   if (is_cached_name) return append_cached(item.slot, priority);
+  const std::size_t known = built_.items.size();
   apply_item(item, sequence_ + 1, built_);
-  if (!built_.items.empty()) built_.items.back().priority = priority;
+  prioritise(built_, known, priority);
   building_bytes_ += wire_bytes(item) + sizeof(priority);
   building_.items.push_back(std::move(item));
   building_.push(-static_cast<std::int32_t>(building_.items.size()), priority);
