@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/clock.h"
+#include "core/base/thread_name.h"
 
 namespace ronde {
 
@@ -46,6 +47,7 @@ void WireThread::drain() {
 }
 
 void WireThread::main() {
+  name_this_thread("ronde-wire");
   MutexLock lock(mutex_);
   for (;;) {
     while (jobs_.empty() && !stop_) changed_.wait(mutex_);

@@ -8,6 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/thread_name.h"
 
 namespace ronde {
 namespace {
@@ -125,6 +126,7 @@ bool Recorder::wait_for_events() {
 }
 
 void Recorder::run() {
+  name_this_thread("ronde-trace");
   // A thread's niceness is its own on Linux: the ring holds what comes while ranks compute.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
   while (wait_for_events()) flush();

@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "core/base/thread_name.h"
+
 namespace ronde::net {
 namespace {
 
@@ -154,6 +156,7 @@ int DeathWatch::next_present(int after) const noexcept {
 }
 
 void DeathWatch::run() noexcept {
+  name_this_thread("ronde-watch");
   RobustWord word(segment_.slot(rank_).life.owner);
   const bool held = word.take();
   set_state(held ? State::kHolding : State::kFailed);

@@ -15,6 +15,7 @@
 #include "backends/net/tcp_link.h"
 #include "backends/net/wire.h"
 #include "core/base/bytes.h"
+#include "core/base/thread_name.h"
 
 namespace ronde::net {
 namespace {
@@ -102,6 +103,7 @@ TcpLinks::Impl::Impl(std::vector<Link> links, LossLimits limits, LinkHooks hooks
 TcpLinks::Impl::~Impl() { close(); }
 
 void TcpLinks::Impl::run() noexcept {
+  name_this_thread("ronde-tcp");
   const auto work = asio::make_work_guard(io_);
   io_.run();
 }

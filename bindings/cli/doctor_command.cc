@@ -8,6 +8,7 @@
 
 #include "backends/builtin.h"
 #include "bindings/cli/exit.h"
+#include "bindings/cli/job_doctor.h"
 #include "bindings/cli/launch/network.h"
 #include "bindings/cli/limits.h"
 #include "bindings/runtime/tuning.h"
@@ -86,7 +87,22 @@ void add_doctor_command(CLI::App& app) {
   auto settings = std::make_shared<bool>(false);
   command->add_flag("--settings", *settings,
                     "List all settings with unit, default, value now and meaning");
-  command->callback([settings] { examine(*settings); });
+  auto job = std::make_shared<std::string>();
+  CLI::Option* attach =
+      command->add_option("--job", *job,
+                          "Say what the ranks of a running job are doing: what is pending, who is "
+                          "missing, where their threads are. JOB: the beginning of its id, or the "
+                          "pid of a rank; not needed where one job runs");
+  attach->expected(0, 1)->type_name("[JOB]");
+  auto folder = std::make_shared<std::string>();
+  command->add_option("--output", *folder, "With --job: also write each rank's dump to this folder")
+      ->needs(attach)
+      ->check(CLI::ExistingDirectory);
+  command->callback([settings, job, folder, attach] {
+    if (attach->count() == 0) return examine(*settings);
+    const Status status = examine_job(*job, *folder);
+    if (!status.ok()) exit_usage("ronde doctor --job", status);
+  });
 }
 
 }  // namespace ronde

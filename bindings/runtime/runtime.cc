@@ -95,6 +95,7 @@ Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
 Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) {
   if (operation->done()) return operation->status();
   RONDE_RETURN_IF_ERROR(impl_->usable());
+  const diagnosis::WaitingCallers::Note waiting(impl_->callers);
   EventSink* const events = impl_->events.get();
   if (events == nullptr) return impl_->engine->wait(operation, options);
   events->begin(kWaitLane, "WAIT", {});

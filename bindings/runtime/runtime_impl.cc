@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -24,7 +26,8 @@ constexpr std::uint64_t kShareKeys = std::uint64_t{1} << 62;
 constexpr std::uint64_t kSettingsKey = std::uint64_t{1} << 60;
 
 EngineOptions engine_options(const Config& config, ControlChannel& channel,
-                             std::shared_ptr<AbortToken> abort, const EventGate& events) {
+                             std::shared_ptr<AbortToken> abort, const EventGate& events,
+                             diagnosis::Bell& bell) {
   const Topology& topology = channel.topology();
   const std::size_t local_ranks = topology.host_ranks(topology.rank).size();
   EngineOptions options;
@@ -40,7 +43,16 @@ EngineOptions engine_options(const Config& config, ControlChannel& channel,
   options.stall_warning = config.stall_warning;
   options.stall_error = config.stall_error;
   options.events = &events;
+  options.on_stall = [&bell] { bell.ring(diagnosis::Reason::kStall); };
   return options;
+}
+
+/// The signal that asks for dumps; 0 for none. Only `ronde run` hands over a descriptor.
+int dump_signal(const Config& config) {
+  if (config.dump_signal == "USR1") return SIGUSR1;
+  const bool wanted =
+      config.dump_signal == "USR2" || (config.dump_signal == "auto" && config.secret_fd >= 0);
+  return wanted ? SIGUSR2 : 0;
 }
 
 }  // namespace
@@ -53,7 +65,8 @@ Status Runtime::Impl::start() {
   RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));
   channel = std::move(link.channel);
   topology = channel->topology();
-  engine = std::make_unique<Engine>(engine_options(config, *channel, abort, events));
+  engine = std::make_unique<Engine>(engine_options(config, *channel, abort, events, bell));
+  start_diagnosis();
   register_builtin_backends(registry, {config, kernels, std::move(link.tcp)});
   if (!config.timeline.empty()) RONDE_RETURN_IF_ERROR(start_timeline(config.timeline, false));
   WaitOptions wait;
@@ -64,6 +77,23 @@ Status Runtime::Impl::start() {
   RONDE_ASSIGN_OR_RETURN(auto executor, open_executor(kGlobalSet, everyone, wait));
   engine->add_lane(kGlobalSet, everyone, std::move(executor));
   return {};
+}
+
+void Runtime::Impl::start_diagnosis() {
+  const PeerInfo& self = topology.peers[static_cast<std::size_t>(topology.rank)];
+  diagnosis::ServiceOptions options;
+  options.head.job = config.job_id;
+  options.head.rank = topology.rank;
+  options.head.size = topology.size();
+  options.head.host = self.host_name;
+  options.head.pid = ::getpid();
+  options.folder = config.dump_dir;
+  options.signal = dump_signal(config);
+  options.abort = abort;
+  options.flights = &engine->flights();
+  options.callers = &callers;
+  options.bell = &bell;
+  diagnosis = std::make_unique<diagnosis::Service>(std::move(options));
 }
 
 GroupSpec Runtime::Impl::group_spec(std::uint64_t key, const std::vector<int>& ranks) const {
@@ -254,6 +284,7 @@ void Runtime::Impl::stop() noexcept {
   if (stopped.exchange(true)) return;
   if (engine) {
     engine->leave(now() + std::chrono::seconds(5));
+    diagnosis.reset();
     engine.reset();
   }
   if (const Status status = stop_timeline(); !status.ok()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/registry.h"
+#include "bindings/runtime/diagnosis/service.h"
 #include "bindings/runtime/fork_mark.h"
 #include "bindings/runtime/group_opener.h"
 #include "bindings/runtime/process_sets.h"
@@ -34,10 +35,8 @@ class Runtime::Impl {
   /// `algorithm`: in place of the setting, where given.
   Result<std::unique_ptr<CollectiveExecutor>> open_executor(std::uint64_t key,
                                                             const std::vector<int>& ranks,
-                                                            const WaitOptions& options,
-                                                            const std::string& algorithm = {});
-  /// Says once what data planes could not be opened.
-  void say_passed_over(const OpenedGroup& opened) RONDE_EXCLUDES(mutex_);
+                                                            const WaitOptions& options);
+  void start_diagnosis();
   GroupSpec group_spec(std::uint64_t key, const std::vector<int>& ranks) const;
   /// Waits until all ranks of the job ask for the same change of the process sets ("add 0, 1").
   /// Errors: kMismatch naming two ranks and what they asked for.
@@ -80,7 +79,10 @@ class Runtime::Impl {
   std::atomic<int> set_changes{0};
   std::atomic<int> shares{0};
   std::atomic<std::uint64_t> steps{0};
+  diagnosis::Bell bell;
+  diagnosis::WaitingCallers callers;
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<diagnosis::Service> diagnosis;
 
  private:
   Mutex mutex_;

@@ -213,6 +213,13 @@ std::vector<Setting> make_settings() {
             &Config::log_level),
       text({"RONDE_TIMELINE", "HOROVOD_TIMELINE", "path", "write a Chrome trace here"},
            &Config::timeline),
+      text({"RONDE_DUMP_DIR", "", "path",
+            "folder for dumps of a rank that fails, stalls or is asked; empty: a line in the log"},
+           &Config::dump_dir),
+      one_of({"RONDE_DUMP_SIGNAL", "", "signal",
+              "asks for a dump where nobody else handles it: USR1, USR2, off; auto: USR2 under "
+              "ronde run"},
+             &Config::dump_signal, {"auto", "off", "USR1", "USR2"}),
   };
 }
 

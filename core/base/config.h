@@ -50,6 +50,9 @@ struct Config {
   // What can be seen.
   LogLevel log_level = LogLevel::kWarning;
   std::string timeline;  ///< Path; rank r writes PATH with .rank<r> before the extension.
+  std::string dump_dir;  ///< Where a rank that fails, stalls or is asked writes what it was doing.
+  /// "USR1" or "USR2" asks for a dump; "off"; "auto": USR2 under `ronde run`.
+  std::string dump_signal = "auto";
 };
 
 /// One setting, for `ronde doctor --settings` and the README.

@@ -58,6 +58,7 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   lane.abort = options_.abort;
   lane.topology = &channel_.topology();
   lane.events = options_.events;
+  lane.flights = &flights_;
   lane.on_finished = [this] { notify_finished(); };
   lane.on_paced = [this] { call_in_driver([] {}); };
   lane.on_broken = [this](const Status& reason) { fail(reason); };
@@ -99,6 +100,11 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
   const bool caller_waits = submission.caller_waits;
   auto operation = std::make_shared<Operation>(
       std::move(submission), next_ticket_.fetch_add(1, std::memory_order_relaxed));
+  const Request& request = operation->submission().request;
+  operation->set_flight(flights_.begin({.name = request.name,
+                                        .kind = static_cast<int>(request.kind),
+                                        .set = set,
+                                        .bytes = operation->input_bytes()}));
   lane->count_in();
   enqueue({lane, operation, {}}, caller_waits);
   return operation;
@@ -111,15 +117,18 @@ Status Engine::wait(const OperationPtr& operation, const WaitOptions& options) {
   return operation->status();
 }
 
-OperationPtr Engine::make_message_operation() {
-  return std::make_shared<Operation>(Submission{},
-                                     next_ticket_.fetch_add(1, std::memory_order_relaxed));
+OperationPtr Engine::make_message_operation(int kind, std::size_t bytes) {
+  auto operation = std::make_shared<Operation>(
+      Submission{}, next_ticket_.fetch_add(1, std::memory_order_relaxed));
+  operation->set_flight(
+      flights_.begin({.name = {}, .kind = kind, .set = kGlobalSet, .bytes = bytes}));
+  return operation;
 }
 
 Result<OperationPtr> Engine::send(int to, std::int64_t tag, std::span<const std::byte> data) {
   RONDE_RETURN_IF_ERROR(job_status());
   RONDE_RETURN_IF_ERROR(failure_of(std::span(&to, 1)));
-  auto operation = make_message_operation();
+  auto operation = make_message_operation(kSendFlight, data.size());
   call_in_driver([this, to, tag, data, operation] { messages_.send(to, tag, data, operation); });
   return operation;
 }
@@ -127,7 +136,7 @@ Result<OperationPtr> Engine::send(int to, std::int64_t tag, std::span<const std:
 Result<OperationPtr> Engine::recv(int from, std::int64_t tag, std::span<std::byte> data,
                                   Message* message) {
   RONDE_RETURN_IF_ERROR(job_status());
-  auto operation = make_message_operation();
+  auto operation = make_message_operation(kRecvFlight, data.size());
   call_in_driver([this, from, tag, data, message, operation] {
     messages_.recv(from, tag, data, message, operation);
   });

@@ -22,6 +22,7 @@
 #include "core/base/mutex.h"
 #include "core/base/patience.h"
 #include "core/engine/exchange_board.h"
+#include "core/engine/flight_ring.h"
 #include "core/engine/frame.h"
 #include "core/engine/lane.h"
 #include "core/engine/operation.h"
@@ -53,6 +54,8 @@ struct EngineOptions {
   Duration stall_warning{0};
   Duration stall_error{0};
   const EventGate* events = nullptr;  ///< Outlives it; may be null.
+  /// Called after warnings of stalled operations were logged, in the driving thread; quick.
+  std::function<void()> on_stall;
 };
 
 /// Threads: any, but for construction and destruction.
@@ -102,6 +105,8 @@ class Engine final : private ChannelSink {
 
   /// Ok, or why the job is broken.
   [[nodiscard]] Status job_status() const { return options_.abort->status(); }
+  /// What became of this rank's last operations. Threads: any.
+  [[nodiscard]] const FlightRing& flights() const noexcept { return flights_; }
   /// Pending operations of all sets, for dumps.
   std::vector<std::string> describe_pending();
 
@@ -159,13 +164,14 @@ class Engine final : private ChannelSink {
 
   Status leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline);
   LanePtr find_lane(SetId id) const RONDE_EXCLUDES(mutex_);
-  OperationPtr make_message_operation();
+  OperationPtr make_message_operation(int kind, std::size_t bytes);
   Status failure_of(std::span<const int> ranks) RONDE_EXCLUDES(left_mutex_);
 
   // Const after construction, or safe by itself.
   const EngineOptions options_;
   ControlChannel& channel_;
   ExchangeBoard board_;
+  FlightRing flights_;
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<std::uint64_t> interrupts_{0};
 

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/thread_name.h"
 #include "core/engine/engine.h"
 
 #if defined(__x86_64__)
@@ -161,6 +162,7 @@ void Engine::wait_for_driver(const Predicate& done, TimePoint until) {
 }
 
 void Engine::background_main() {
+  name_this_thread("ronde-engine");
   for (;;) {
     {
       MutexLock lock(mutex_);

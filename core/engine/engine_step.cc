@@ -64,6 +64,7 @@ void Engine::flush() {
     finish_messages();
   }
   for (const std::string& warning : warnings) log(LogLevel::kWarning, "{}", warning);
+  if (!warnings.empty() && options_.on_stall) options_.on_stall();
 }
 
 void Engine::send_negotiations() {
@@ -102,7 +103,10 @@ bool Engine::alone(const Lane& lane) const {
 
 void Engine::finish_messages() {
   messages_.take_finished(ended_);
-  for (FinishedMessage& message : ended_) message.operation->finish(message.status);
+  for (FinishedMessage& message : ended_) {
+    flights_.end(message.operation->flight(), message.status.code(), now());
+    message.operation->finish(message.status);
+  }
   if (!ended_.empty()) notify_finished();
   ended_.clear();
 }

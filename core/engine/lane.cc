@@ -50,16 +50,19 @@ bool breaks_group(Code code) {
 Lane::Lane(LaneOptions options)
     : options_(std::move(options)),
       negotiator_(options_.negotiation),
-      worker_(
-          std::move(options_.executor), options_.abort,
-          [this](const OperationPtr& operation, const Status& status) {
-            if (breaks_group(status.code())) options_.on_broken(status);
-            finish(operation, status);
-          },
-          [this] {
-            paced_ended_.fetch_add(1, std::memory_order_acq_rel);
-            if (negotiator_.coordinates()) options_.on_paced();
-          }) {}
+      worker_({.executor = std::move(options_.executor),
+               .abort = options_.abort,
+               .flights = options_.flights,
+               .finish =
+                   [this](const OperationPtr& operation, const Status& status, TimePoint when) {
+                     if (breaks_group(status.code())) options_.on_broken(status);
+                     finish(operation, status, when);
+                   },
+               .paced_ended =
+                   [this] {
+                     paced_ended_.fetch_add(1, std::memory_order_acq_rel);
+                     if (negotiator_.coordinates()) options_.on_paced();
+                   }}) {}
 
 void Lane::submit(const OperationPtr& operation, TimePoint now) {
   const Request& request = operation->submission().request;
@@ -136,9 +139,13 @@ void Lane::drain() {
 void Lane::collect_batch(Batch& batch) {
   std::vector<OperationPtr> operations;
   operations.reserve(batch.items.size());
+  const TimePoint agreed = now();
   for (Agreed& item : batch.items) {
     OperationPtr operation = take_operation(item.ticket);
-    if (operation) end_negotiation_event(*operation);
+    if (operation) {
+      options_.flights->reach(operation->flight(), FlightStage::kAgreed, agreed);
+      end_negotiation_event(*operation);
+    }
     const bool moves_data =
         item.request.kind != Collective::kJoin && item.request.kind != Collective::kBarrier;
     if (operation && (!item.status.ok() || !moves_data)) {
@@ -212,7 +219,8 @@ void Lane::end_negotiation_event(const Operation& operation) {
   if (events != nullptr && !operation.label().empty()) events->end(operation.label(), {});
 }
 
-void Lane::finish(const OperationPtr& operation, const Status& status) {
+void Lane::finish(const OperationPtr& operation, const Status& status, TimePoint when) {
+  options_.flights->end(operation->flight(), status.code(), when);
   // Counted out first: who sees it done may rely on the lane being idle.
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
   operation->finish(located(status));

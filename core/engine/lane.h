@@ -36,6 +36,7 @@ struct LaneOptions {
   std::shared_ptr<AbortToken> abort;
   const Topology* topology = nullptr;  ///< Outlives it; may be null.
   const EventGate* events = nullptr;   ///< Outlives it; may be null.
+  FlightRing* flights = nullptr;       ///< Outlives it.
   std::function<void()> on_finished;   ///< After each operation that ended; any thread.
   /// A step of the driving thread is due, to let more partitions go; any thread.
   std::function<void()> on_paced;
@@ -88,7 +89,7 @@ class Lane {
   void count_in() noexcept { outstanding_.fetch_add(1, std::memory_order_acq_rel); }
   [[nodiscard]] std::vector<std::string> describe_pending() const;
   /// Ends an operation of this lane, in any thread.
-  void finish(const OperationPtr& operation, const Status& status);
+  void finish(const OperationPtr& operation, const Status& status, TimePoint when = now());
 
  private:
   void collect_batch(Batch& batch);

@@ -2,14 +2,11 @@
 
 #include <utility>
 
+#include "core/base/thread_name.h"
+
 namespace ronde {
 
-LaneWorker::LaneWorker(std::unique_ptr<Executor> executor, std::shared_ptr<AbortToken> abort,
-                       FinishOperation finish, std::function<void()> paced_ended)
-    : executor_(std::move(executor)),
-      abort_(std::move(abort)),
-      finish_(std::move(finish)),
-      paced_ended_(std::move(paced_ended)) {}
+LaneWorker::LaneWorker(LaneWorkerOptions options) : options_(std::move(options)) {}
 
 LaneWorker::~LaneWorker() {
   {
@@ -21,7 +18,7 @@ LaneWorker::~LaneWorker() {
 }
 
 void LaneWorker::run_or_queue(ReadyBundle ready, bool may_run_here) {
-  if (may_run_here && executor_->polls() && !busy()) {
+  if (may_run_here && options_.executor->polls() && !busy()) {
     execute(ready);  // nobody else queues: this is the driving thread
     return;
   }
@@ -37,17 +34,28 @@ bool LaneWorker::busy() const {
 }
 
 void LaneWorker::execute(ReadyBundle& ready) {
+  note_started(ready);
+  const AbortToken& abort = *options_.abort;
   const Status status =
-      abort_->aborted() ? abort_->status() : executor_->execute(ready.bundle, *abort_);
+      abort.aborted() ? abort.status() : options_.executor->execute(ready.bundle, abort);
+  const TimePoint ended = now();
   for (const OperationPtr& operation : ready.operations) {
     if (operation && operation->tensor_finished(status)) {
-      finish_(operation, operation->tensors_status());
+      options_.finish(operation, operation->tensors_status(), ended);
     }
   }
-  if (ready.paced && paced_ended_) paced_ended_();
+  if (ready.paced && options_.paced_ended) options_.paced_ended();
+}
+
+void LaneWorker::note_started(const ReadyBundle& ready) {
+  const TimePoint started = now();
+  for (const OperationPtr& operation : ready.operations) {
+    if (operation) options_.flights->reach(operation->flight(), FlightStage::kStarted, started);
+  }
 }
 
 void LaneWorker::thread_main() {
+  name_this_thread("ronde-lane");
   for (;;) {
     ReadyBundle ready;
     {

@@ -27,15 +27,22 @@ struct ReadyBundle {
   std::list<OutputAllocator> allocators;  ///< Of pieces without memory; the tensors point here.
 };
 
-/// Called with each operation that has finished, and how. In whichever thread executed.
-using FinishOperation = std::function<void(const OperationPtr&, const Status&)>;
+/// Called with each operation that has finished, how and when. In whichever thread executed.
+using FinishOperation = std::function<void(const OperationPtr&, const Status&, TimePoint)>;
+
+struct LaneWorkerOptions {
+  std::unique_ptr<Executor> executor;
+  std::shared_ptr<AbortToken> abort;
+  FlightRing* flights = nullptr;  ///< Outlives it.
+  FinishOperation finish;
+  /// Called after each paced bundle, in whichever thread executed. May be empty.
+  std::function<void()> paced_ended = {};
+};
 
 /// The executing half of a lane. Threads: run_or_queue from the driving thread only.
 class LaneWorker {
  public:
-  /// `paced_ended` is called after each paced bundle, in whichever thread executed.
-  LaneWorker(std::unique_ptr<Executor> executor, std::shared_ptr<AbortToken> abort,
-             FinishOperation finish, std::function<void()> paced_ended = {});
+  explicit LaneWorker(LaneWorkerOptions options);
   /// Runs what is queued (aborted work ends at once), then ends the thread. Blocks.
   ~LaneWorker();
   LaneWorker(const LaneWorker&) = delete;
@@ -51,13 +58,11 @@ class LaneWorker {
 
  private:
   void execute(ReadyBundle& ready);
+  void note_started(const ReadyBundle& ready);
   void thread_main() RONDE_EXCLUDES(mutex_);
 
   // Const after construction.
-  const std::unique_ptr<Executor> executor_;
-  const std::shared_ptr<AbortToken> abort_;
-  const FinishOperation finish_;
-  const std::function<void()> paced_ended_;
+  const LaneWorkerOptions options_;
   // Driving thread only.
   std::thread thread_;
   // Guarded.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/engine/flight_ring.h"
 #include "core/ports/executor.h"
 #include "core/protocol/request.h"
 
@@ -61,6 +62,10 @@ class Operation {
 
   // For the engine alone.
 
+  /// Its record; set before the operation is queued.
+  [[nodiscard]] FlightTicket flight() const noexcept { return flight_; }
+  void set_flight(FlightTicket flight) noexcept { flight_ = flight; }
+
   /// One of its tensors as the executor wants it. Valid while the operation lives.
   [[nodiscard]] BundleTensor bundle_tensor(std::size_t index);
   /// Says that tensors run in so many more pieces than there are tensors. Before any has run.
@@ -90,6 +95,7 @@ class Operation {
 
   Submission submission_;
   const std::uint64_t ticket_;
+  FlightTicket flight_;
   OutputAllocator allocator_;
   std::vector<OwnedOutput> owned_;
   std::map<std::size_t, Result<void*>> whole_outputs_;  // of tensors that run in pieces

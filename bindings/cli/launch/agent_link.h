@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/fd.h"
 #include "bindings/cli/launch/frame.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/out_queue.h"
+#include "bindings/fd/unique_fd.h"
 #include "core/base/status.h"
 
 namespace ronde {

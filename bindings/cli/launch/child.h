@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/fd.h"
 #include "bindings/cli/launch/messages.h"
+#include "bindings/fd/unique_fd.h"
 #include "core/base/status.h"
 
 namespace ronde {

@@ -13,7 +13,7 @@
 #include <memory>
 #include <random>
 
-#include "bindings/cli/launch/fd.h"
+#include "bindings/fd/unique_fd.h"
 
 namespace ronde {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "bindings/cli/launch/fd.h"
 #include "bindings/cli/launch/line_printer.h"
 #include "bindings/cli/launch/out_queue.h"
+#include "bindings/fd/unique_fd.h"
 #include "core/base/status.h"
 
 namespace ronde {

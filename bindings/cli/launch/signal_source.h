@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "bindings/cli/launch/fd.h"
+#include "bindings/fd/unique_fd.h"
 
 namespace ronde {
 

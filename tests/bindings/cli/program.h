@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/fd.h"
+#include "bindings/fd/unique_fd.h"
 
 namespace ronde {
 

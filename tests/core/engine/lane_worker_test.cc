@@ -35,13 +35,22 @@ ReadyBundle numbered(int number) {
   return ready;
 }
 
+LaneWorkerOptions options(
+    NotingExecutor::Notes& notes, std::shared_ptr<AbortToken> abort,
+    FinishOperation finish = [](const auto&...) {}) {
+  static FlightRing flights;
+  return {.executor = std::make_unique<NotingExecutor>(notes),
+          .abort = std::move(abort),
+          .flights = &flights,
+          .finish = std::move(finish)};
+}
+
 }  // namespace
 
 TEST_CASE("LaneWorker: a bundle runs here where it may and nothing stands before it") {
   NotingExecutor::Notes notes;
   {
-    LaneWorker worker(std::make_unique<NotingExecutor>(notes), std::make_shared<AbortToken>(),
-                      [](const OperationPtr&, const Status&) {});
+    LaneWorker worker(options(notes, std::make_shared<AbortToken>()));
     worker.run_or_queue(numbered(1), true);
     worker.run_or_queue(numbered(2), false);
   }
@@ -53,8 +62,7 @@ TEST_CASE("LaneWorker: a bundle runs here where it may and nothing stands before
 TEST_CASE("LaneWorker: order is kept, whichever thread executes") {
   NotingExecutor::Notes notes;
   {
-    LaneWorker worker(std::make_unique<NotingExecutor>(notes), std::make_shared<AbortToken>(),
-                      [](const OperationPtr&, const Status&) {});
+    LaneWorker worker(options(notes, std::make_shared<AbortToken>()));
     notes.hold = true;
     worker.run_or_queue(numbered(1), false);
     worker.run_or_queue(numbered(2), true);  // must not overtake
@@ -71,8 +79,8 @@ TEST_CASE("LaneWorker: aborted work ends with the abort's reason and is not exec
   auto abort = std::make_shared<AbortToken>();
   abort->abort(Status(Code::kRankFailure, "rank 1 died"));
   Status seen;
-  LaneWorker worker(std::make_unique<NotingExecutor>(notes), abort,
-                    [&](const OperationPtr&, const Status& status) { seen = status; });
+  LaneWorker worker(options(
+      notes, abort, [&](const OperationPtr&, const Status& status, TimePoint) { seen = status; }));
   worker.run_or_queue(numbered(1), true);
   CHECK(seen.message() == "rank 1 died");
   CHECK(notes.ran.empty());

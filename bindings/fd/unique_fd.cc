@@ -1,4 +1,4 @@
-#include "bindings/cli/launch/fd.h"
+#include "bindings/fd/unique_fd.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,0 +1,215 @@
+#include "bindings/cli/job_doctor.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "bindings/fd/unique_fd.h"
+#include "bindings/runtime/diagnosis/kernel_view.h"
+#include "bindings/runtime/diagnosis/service.h"
+
+namespace ronde {
+namespace {
+
+using diagnosis::DoorName;
+
+constexpr std::chrono::seconds kPatience{3};
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr unsigned long kListens = 0x10000;  // a flag in /proc/net/unix
+
+/// One rank that is being asked.
+struct Question {
+  RankAnswer answer;
+  UniqueFd fd;
+  bool asked = false;
+  bool over = false;
+  bool foreign = false;
+};
+
+/// The abstract name at the end of a line of /proc/net/unix, where the socket listens.
+std::optional<std::string> listening_name(const std::string& line) {
+  std::istringstream fields(line);
+  std::string slot, references, protocol, flags, type, state, inode, name;
+  fields >> slot >> references >> protocol >> flags >> type >> state >> inode >> name;
+  if (name.empty() || name[0] != '@') return std::nullopt;
+  unsigned long bits = 0;
+  std::from_chars(flags.data(), flags.data() + flags.size(), bits, 16);
+  return (bits & kListens) != 0 ? std::optional(name.substr(1)) : std::nullopt;
+}
+
+UniqueFd knock(const DoorName& who) {
+  const std::string text = who.text();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, text.data(),
+              std::min(text.size(), sizeof(address.sun_path) - 1));
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool connected =
+      fd.open() && ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0;
+  return connected ? std::move(fd) : UniqueFd();
+}
+
+bool owned_by_this_user(int fd) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+}
+
+/// Connects and says the word; a door with a queue before it is tried again.
+void ask(Question& question) {
+  question.fd = knock(question.answer.who);
+  if (!question.fd.open()) {
+    question.over = errno != EAGAIN;
+    return;
+  }
+  question.foreign = !owned_by_this_user(question.fd.get());
+  question.over = question.foreign;
+  const auto word = diagnosis::kDoorWord;
+  question.asked =
+      ::send(question.fd.get(), word.data(), word.size(), MSG_NOSIGNAL) == ssize_t(word.size());
+}
+
+void hear(Question& question) {
+  std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  const ssize_t got = ::recv(question.fd.get(), buffer.data(), buffer.size(), 0);
+  if (got > 0) question.answer.text.append(buffer.data(), static_cast<std::size_t>(got));
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  question.over = got <= 0 || question.answer.text.size() > kMostBytes;
+}
+
+/// Lets the answers come in; true where any rank still owes one.
+bool turn(std::vector<Question>& questions) {
+  std::vector<pollfd> polled;
+  bool queued = false;
+  for (Question& question : questions) {
+    if (!question.over && !question.asked) ask(question);
+    if (!question.over && question.asked) polled.push_back({question.fd.get(), POLLIN, 0});
+    queued |= !question.over && !question.asked;
+  }
+  if (polled.empty() && !queued) return false;
+  constexpr int kWaitMs = 20;
+  (void)::poll(polled.data(), polled.size(), kWaitMs);
+  for (Question& question : questions) {
+    if (!question.over && question.asked) hear(question);
+  }
+  return true;
+}
+
+std::string why_silent(const Question& question) {
+  const int pid = question.answer.who.pid;
+  const std::string state = diagnosis::thread_state(pid, pid);
+  if (diagnosis::is_stopped(pid)) return fmt::format("is frozen: {}", state);
+  return fmt::format("does not answer; its main thread: {}", state);
+}
+
+RankAnswer concluded(Question& question) {
+  RankAnswer answer = std::move(question.answer);
+  auto dumps = read_dumps(answer.text);
+  if (dumps.ok() && !dumps->empty()) {
+    answer.dump = std::move(dumps->back());
+  } else {
+    answer.silence = why_silent(
+        {.answer = {.who = answer.who, .text = {}, .dump = {}, .silence = {}}, .fd = UniqueFd()});
+  }
+  return answer;
+}
+
+std::string job_name(const DoorName& door) {
+  return door.job.empty() ? fmt::format("pid {}", door.pid) : door.job;
+}
+
+bool is_meant(const DoorName& door, const std::string& job) {
+  return job.empty() || fmt::to_string(door.pid) == job ||
+         (!door.job.empty() && door.job.rfind(job, 0) == 0);
+}
+
+/// Jobs by name, each with its doors.
+std::vector<std::vector<DoorName>> grouped(const std::vector<DoorName>& doors) {
+  std::vector<std::vector<DoorName>> jobs;
+  for (const DoorName& door : doors) {
+    if (jobs.empty() || job_name(jobs.back().front()) != job_name(door)) jobs.emplace_back();
+    jobs.back().push_back(door);
+  }
+  return jobs;
+}
+
+std::string list_jobs(const std::vector<std::vector<DoorName>>& jobs) {
+  std::string text;
+  for (const auto& job : jobs) {
+    text +=
+        fmt::format("\n  {}: {} of {} ranks here, pid {}: {}", job_name(job.front()), job.size(),
+                    job.front().size, job.front().pid, diagnosis::command_of(job.front().pid));
+  }
+  return text;
+}
+
+Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& folder) {
+  for (const RankAnswer& answer : answers) {
+    if (!answer.dump) continue;
+    const std::string path = diagnosis::dump_path(folder, answer.dump->job, answer.dump->rank);
+    std::ofstream file(path, std::ios::app);
+    if (!(file << answer.text).flush()) return {Code::kUnavailable, "cannot write " + path};
+    fmt::print("wrote {}\n", path);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<DoorName> find_doors() {
+  std::vector<DoorName> doors;
+  std::ifstream file("/proc/net/unix");
+  for (std::string line; std::getline(file, line);) {
+    const auto name = listening_name(line);
+    if (!name) continue;
+    if (auto door = DoorName::parse(*name)) doors.push_back(std::move(*door));
+  }
+  std::sort(doors.begin(), doors.end(), [](const DoorName& a, const DoorName& b) {
+    return std::tuple(job_name(a), a.rank, a.pid) < std::tuple(job_name(b), b.rank, b.pid);
+  });
+  return doors;
+}
+
+std::vector<RankAnswer> ask_ranks(const std::vector<DoorName>& doors, TimePoint deadline) {
+  std::vector<Question> questions(doors.size());
+  for (std::size_t i = 0; i < doors.size(); ++i) questions[i].answer.who = doors[i];
+  while (now() < deadline && turn(questions)) {
+  }
+  std::vector<RankAnswer> answers;
+  for (Question& question : questions) {
+    if (!question.foreign) answers.push_back(concluded(question));
+  }
+  return answers;
+}
+
+Status examine_job(const std::string& job, const std::string& folder) {
+  std::vector<DoorName> doors = find_doors();
+  std::erase_if(doors, [&](const DoorName& door) { return !is_meant(door, job); });
+  const auto jobs = grouped(doors);
+  if (jobs.empty()) {
+    return {Code::kUnavailable, job.empty() ? std::string("no job of this user runs on this host")
+                                            : fmt::format("no job \"{}\" runs on this host", job)};
+  }
+  if (jobs.size() > 1) {
+    return {Code::kInvalidArgument,
+            fmt::format("several jobs run here; say which:{}", list_jobs(jobs))};
+  }
+  const auto answers = ask_ranks(jobs.front(), now() + kPatience);
+  if (answers.empty()) return {Code::kUnavailable, "the job belongs to another user"};
+  fmt::print("{}", describe_job(answers));
+  return folder.empty() ? Status() : write_dumps(answers, folder);
+}
+
+}  // namespace ronde

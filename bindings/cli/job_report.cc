@@ -1,0 +1,88 @@
+// The text of `ronde doctor --job`: what each rank has pending, and who is missing.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "bindings/cli/job_doctor.h"
+
+namespace ronde {
+namespace {
+
+/// Whether the rank takes part in a process set, as far as its last operations show.
+bool takes_part(const Dump& dump, std::int32_t set) {
+  return set == 0 || std::any_of(dump.operations.begin(), dump.operations.end(),
+                                 [set](const DumpOperation& own) { return own.set == set; });
+}
+
+/// Whether the rank has submitted what another waits for: it is pending there, too, or has ended
+/// since the other began to wait (the ranks of a host share a clock).
+bool has_submitted(const Dump& dump, const DumpOperation& awaited) {
+  return std::any_of(dump.operations.begin(), dump.operations.end(), [&](const DumpOperation& own) {
+    return own.set == awaited.set && own.name == awaited.name &&
+           (!own.done() || own.done_ns > awaited.submitted_ns);
+  });
+}
+
+/// The ranks that `awaited` waits for: "rank 1, rank 2 (frozen)". Empty where that cannot be told.
+std::string missing_ranks(const DumpOperation& awaited, const std::vector<RankAnswer>& answers) {
+  if (awaited.name.empty() || awaited.agreed_ns != 0) return {};
+  std::vector<std::string> missing;
+  for (const RankAnswer& answer : answers) {
+    if (!answer.dump) {
+      missing.push_back(fmt::format("rank {}, which says nothing", answer.who.rank));
+    } else if (takes_part(*answer.dump, awaited.set) && !has_submitted(*answer.dump, awaited)) {
+      missing.push_back(fmt::format("rank {}", answer.who.rank));
+    }
+  }
+  return fmt::format("{}", fmt::join(missing, ", "));
+}
+
+void append_pending(std::string& text, const Dump& dump, const std::vector<RankAnswer>& answers) {
+  bool any = false;
+  for (const DumpOperation& operation : dump.operations) {
+    if (operation.done()) continue;
+    any = true;
+    text += "  pending: " + describe_pending_operation(operation, dump.steady_ns);
+    const std::string missing = missing_ranks(operation, answers);
+    text += missing.empty() ? "\n" : fmt::format("; missing: {}\n", missing);
+  }
+  if (!any) text += "  pending: nothing\n";
+}
+
+void append_threads(std::string& text, const Dump& dump) {
+  for (const DumpThread& thread : dump.threads) {
+    text += fmt::format("  thread {} \"{}\": {}\n", thread.tid, thread.name, thread.state);
+    for (const std::string& frame : thread.frames) text += fmt::format("      {}\n", frame);
+  }
+}
+
+std::string describe_rank(const RankAnswer& answer, const std::vector<RankAnswer>& answers) {
+  if (!answer.dump) {
+    return fmt::format("rank {}, pid {}: {}\n", answer.who.rank, answer.who.pid, answer.silence);
+  }
+  const Dump& dump = *answer.dump;
+  std::string text =
+      fmt::format("rank {}, pid {} on {}: {}\n", dump.rank, dump.pid, dump.host,
+                  dump.failure.empty() ? "works" : "the job is broken: " + dump.failure);
+  append_pending(text, dump, answers);
+  text += fmt::format("  last finished: {}\n", describe_last_finished(dump));
+  append_threads(text, dump);
+  return text;
+}
+
+}  // namespace
+
+std::string describe_job(const std::vector<RankAnswer>& answers) {
+  if (answers.empty()) return {};
+  const int size = answers.front().who.size;
+  std::string text = fmt::format(
+      "job {}: {} ranks\n",
+      answers.front().who.job.empty() ? "without a name" : answers.front().who.job, size);
+  for (const RankAnswer& answer : answers) text += describe_rank(answer, answers);
+  const auto here = static_cast<int>(answers.size());
+  if (here < size) text += fmt::format("on other hosts, to be asked there: {}\n", size - here);
+  return text;
+}
+
+}  // namespace ronde

@@ -1,0 +1,34 @@
+// How the diagnosis is asked for from inside the process: by threads that must not wait, and by
+// signal handlers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "bindings/fd/unique_fd.h"
+
+namespace ronde::diagnosis {
+
+/// Why a dump is wanted.
+enum class Reason : std::uint8_t { kStall = 1, kSignal = 2, kFailure = 4 };
+
+/// Threads: any, ring() in signal handlers too.
+class Bell {
+ public:
+  Bell();
+
+  /// Asks for a dump. Blocks: never.
+  void ring(Reason reason) noexcept;
+  /// Wakes who polls fd(), with nothing to do.
+  void wake() noexcept;
+  /// What has been asked for since the last call, as a set of bits.
+  [[nodiscard]] std::uint8_t take() noexcept;
+  /// Readable when there is something to take; -1 where the process has no descriptor left.
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+ private:
+  const UniqueFd fd_;
+  std::atomic<std::uint8_t> reasons_{0};
+};
+
+}  // namespace ronde::diagnosis

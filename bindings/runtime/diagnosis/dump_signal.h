@@ -1,0 +1,27 @@
+// The signal that asks a process for dumps of all its runtimes.
+#pragma once
+
+#include "bindings/runtime/diagnosis/bell.h"
+
+namespace ronde::diagnosis {
+
+/// Lets a signal ring a bell while it lives. The handler is installed only where the signal has
+/// none, and removed with the last of these, unless the user has installed another meanwhile.
+/// Threads: any.
+class DumpSignal {
+ public:
+  /// `number`: 0 for none.
+  DumpSignal(int number, Bell& bell);
+  ~DumpSignal();
+  DumpSignal(const DumpSignal&) = delete;
+  DumpSignal& operator=(const DumpSignal&) = delete;
+
+  /// Whether the signal rings.
+  [[nodiscard]] bool active() const noexcept { return place_ >= 0; }
+
+ private:
+  const int number_;
+  int place_ = -1;
+};
+
+}  // namespace ronde::diagnosis

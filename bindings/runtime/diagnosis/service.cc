@@ -1,0 +1,202 @@
+#include "bindings/runtime/diagnosis/service.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "bindings/runtime/diagnosis/kernel_view.h"
+#include "bindings/runtime/diagnosis/stacks.h"
+#include "core/base/log.h"
+#include "core/base/thread_name.h"
+
+namespace ronde::diagnosis {
+namespace {
+
+/// A failed job's callers get their errors before this thread takes a core to write of it.
+constexpr std::chrono::milliseconds kAfterFailure{10};
+constexpr std::chrono::milliseconds kStackTime{500};
+/// Who asks again so soon gets the same answer.
+constexpr std::chrono::milliseconds kSameAnswer{250};
+/// A rank that fails or stalls over and over does not fill a disk.
+constexpr int kMostFiles = 64;
+
+std::int64_t ns_of(TimePoint when) {
+  return std::chrono::nanoseconds(when.time_since_epoch()).count();
+}
+
+std::int64_t wall_clock_ns() {
+  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+DoorName door_name(const Dump& head) {
+  static std::atomic<int> count{0};
+  return {.pid = head.pid,
+          .number = count.fetch_add(1),
+          .rank = head.rank,
+          .size = head.size,
+          .job = head.job};
+}
+
+std::thread start_without_signals(auto body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+DumpOperation operation_of(const Flight& flight) {
+  return {.number = flight.number,
+          .name = flight.name,
+          .kind = std::string(flight.kind),
+          .set = flight.set,
+          .bytes = flight.bytes,
+          .submitted_ns = flight.at(FlightStage::kSubmitted),
+          .agreed_ns = flight.at(FlightStage::kAgreed),
+          .started_ns = flight.at(FlightStage::kStarted),
+          .done_ns = flight.at(FlightStage::kDone),
+          .status = std::string(to_string(flight.code))};
+}
+
+void append_all(std::vector<DumpOperation>& into, const std::vector<Flight>& flights) {
+  for (const Flight& flight : flights) into.push_back(operation_of(flight));
+}
+
+int poll_ms(TimePoint until) {
+  if (until == kForever) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
+}
+
+}  // namespace
+
+std::string dump_path(const std::string& folder, const std::string& job, int rank) {
+  const DoorName cleaned = {.job = job};
+  const std::string text = cleaned.text();
+  const std::string name = text.substr(text.rfind('/') + 1);
+  return fmt::format("{}/ronde-dump.{}rank{}.jsonl", folder, name.empty() ? "" : name + ".", rank);
+}
+
+Service::Service(ServiceOptions options)
+    : options_(std::move(options)),
+      listening_(options_.abort->listen([bell = options_.bell] { bell->ring(Reason::kFailure); })),
+      signal_(options_.signal, *options_.bell) {
+  auto door = Door::open(door_name(options_.head));
+  if (door.ok()) {
+    door_ = std::move(door).value();
+  } else {
+    log(LogLevel::kInfo, "{}", door.status().message());
+  }
+  thread_ = start_without_signals([this] { run(); });
+}
+
+Service::~Service() {
+  options_.abort->unlisten(listening_);
+  stop_.store(true);
+  options_.bell->wake();
+  thread_.join();
+}
+
+void Service::run() {
+  name_this_thread("ronde-doctor");
+  while (!stop_.load()) {
+    wait();
+    serve_bell();
+    if (door_) door_->turn(now(), [this] { return reply(); });
+  }
+  serve_bell();
+}
+
+void Service::wait() {
+  std::vector<pollfd> polled = {{options_.bell->fd(), POLLIN, 0}};
+  TimePoint until = failure_due_;
+  if (door_) {
+    door_->gather(polled);
+    until = std::min(until, door_->next_turn());
+  }
+  (void)::poll(polled.data(), polled.size(), poll_ms(until));
+}
+
+void Service::serve_bell() {
+  const std::uint8_t wanted = options_.bell->take();
+  const auto asked = [wanted](Reason reason) {
+    return (wanted & static_cast<std::uint8_t>(reason)) != 0;
+  };
+  if (asked(Reason::kStall)) tell("stall");
+  if (asked(Reason::kSignal)) tell("signal");
+  if (asked(Reason::kFailure)) failure_due_ = now() + kAfterFailure;
+  if (failure_due_ == kForever || (now() < failure_due_ && !stop_.load())) return;
+  failure_due_ = kForever;
+  if (options_.abort->status().code() != Code::kAborted) tell("failure");
+}
+
+Dump Service::outline(const char* reason) const {
+  Dump dump = options_.head;
+  dump.reason = reason;
+  dump.failure = options_.abort->status().message();
+  dump.epoch_ns = wall_clock_ns();
+  dump.steady_ns = ns_of(now());
+  return dump;
+}
+
+Dump Service::full(const char* reason) const {
+  Dump dump = outline(reason);
+  append_all(dump.operations, options_.flights->all());
+  std::vector<int> tids = threads_named(kThreadPrefix);
+  std::erase(tids, ::gettid());
+  for (const int tid : options_.callers->tids()) tids.insert(tids.begin(), tid);
+  for (ThreadStack& stack : take_stacks(tids, now() + kStackTime)) {
+    dump.threads.push_back({.tid = stack.tid,
+                            .name = std::move(stack.name),
+                            .state = std::move(stack.state),
+                            .frames = std::move(stack.frames)});
+  }
+  return dump;
+}
+
+void Service::tell(const char* reason) {
+  if (options_.folder.empty()) {
+    Dump dump = outline(reason);
+    append_all(dump.operations, options_.flights->pending());
+    const Flight last = options_.flights->last_finished();
+    if (last.number != 0) dump.operations.push_back(operation_of(last));
+    log(LogLevel::kWarning, "{}", summarize_dump(dump));
+  } else {
+    write_file(full(reason));
+  }
+}
+
+void Service::write_file(const Dump& dump) {
+  if (++files_written_ > kMostFiles) return;
+  const std::string path = dump_path(options_.folder, dump.job, dump.rank);
+  const UniqueFd file(
+      ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const std::string text = format_dump(dump);
+  if (!file.open() ||
+      ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    log(LogLevel::kWarning, "{}; {}", errno_status("cannot write the dump " + path).message(),
+        summarize_dump(dump));
+    return;
+  }
+  log(LogLevel::kWarning, "{}; dump in {}", summarize_dump(dump), path);
+}
+
+std::shared_ptr<const std::string> Service::reply() {
+  if (!last_reply_ || now() - replied_ > kSameAnswer) {
+    last_reply_ = std::make_shared<const std::string>(format_dump(full("doctor")));
+    replied_ = now();
+  }
+  return last_reply_;
+}
+
+}  // namespace ronde::diagnosis

@@ -1,0 +1,69 @@
+// The thread of a rank that says what the rank is doing: to the log or a file when the job fails,
+// an operation stalls or a signal asks for it, and to `ronde doctor --job`. It reads the flight
+// recorder and asks no other thread for anything but its stack, so that it answers whatever they
+// are stuck in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "bindings/runtime/diagnosis/bell.h"
+#include "bindings/runtime/diagnosis/callers.h"
+#include "bindings/runtime/diagnosis/door.h"
+#include "bindings/runtime/diagnosis/dump_signal.h"
+#include "core/base/abort.h"
+#include "core/engine/flight_ring.h"
+#include "timeline/dump.h"
+
+namespace ronde::diagnosis {
+
+struct ServiceOptions {
+  Dump head;           ///< Job, rank, size, host and pid; the rest is filled in for each dump.
+  std::string folder;  ///< Where dumps are written; empty: a summary goes to the log instead.
+  int signal = 0;      ///< Asks for a dump; 0 for none.
+  std::shared_ptr<const AbortToken> abort;
+  const FlightRing* flights = nullptr;      ///< Outlives it.
+  const WaitingCallers* callers = nullptr;  ///< Outlives it.
+  Bell* bell = nullptr;                     ///< Outlives it.
+};
+
+/// Threads: construction and destruction in one.
+class Service {
+ public:
+  /// Starts the thread. Where the socket cannot be made, all but the doctor works.
+  explicit Service(ServiceOptions options);
+  /// Makes a dump that is still owed, then ends the thread. Blocks.
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+ private:
+  void run();
+  void wait();
+  void serve_bell();
+  void tell(const char* reason);
+  void write_file(const Dump& dump);
+  [[nodiscard]] Dump outline(const char* reason) const;
+  [[nodiscard]] Dump full(const char* reason) const;
+  std::shared_ptr<const std::string> reply();
+
+  const ServiceOptions options_;
+  const int listening_;  // to the abort token
+  const DumpSignal signal_;
+  // Its thread only.
+  std::optional<Door> door_;
+  std::shared_ptr<const std::string> last_reply_;
+  TimePoint replied_{};
+  TimePoint failure_due_ = kForever;  // kForever: nothing is owed
+  int files_written_ = 0;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;  // last
+};
+
+/// Where a rank's dumps go: "FOLDER/ronde-dump.JOB.rank3.jsonl".
+std::string dump_path(const std::string& folder, const std::string& job, int rank);
+
+}  // namespace ronde::diagnosis

@@ -1,0 +1,180 @@
+// Each thing that makes a rank say what it is doing, with ranks that are processes.
+#include "bindings/runtime/diagnosis/service.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/base/log.h"
+#include "tests/backends/net/processes.h"
+#include "tests/bindings/runtime/sums.h"
+
+namespace ronde {
+namespace {
+
+using diagnosis::dump_path;
+using net::all_good;
+using net::Processes;
+using net::rank_config;
+using net::run_ranks;
+using net::unique_job_id;
+
+/// A folder of its own for the dumps, gone with it.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "ronde-dump-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::vector<Dump> dumps_of(const std::string& folder, const std::string& job, int rank) {
+  std::ifstream file(dump_path(folder, job, rank));
+  std::stringstream text;
+  text << file.rdbuf();
+  auto dumps = read_dumps(text.str());
+  return dumps.ok() ? std::move(*dumps) : std::vector<Dump>();
+}
+
+bool wait_for(const std::function<bool()>& done) {
+  const TimePoint deadline = now() + std::chrono::seconds(20);
+  while (!done() && now() < deadline) ::usleep(2000);
+  return done();
+}
+
+/// The first operation that is pending in the dump, or one without a name.
+DumpOperation pending_in(const Dump& dump) {
+  for (const DumpOperation& operation : dump.operations) {
+    if (!operation.done()) return operation;
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("Diagnosis: the ranks that survive a death write what they were doing") {
+  const Folder folder;
+  const std::string job = unique_job_id();
+  const auto codes = run_ranks(3, [&](int rank) {
+    Config config = rank_config(job, rank, 3);
+    config.dump_dir = folder.path();
+    config.log_level = LogLevel::kOff;
+    auto runtime = Runtime::create(config);
+    RONDE_CHILD_REQUIRE(runtime.ok());
+    std::vector<float> values(10, 1.0F);
+    RONDE_CHILD_REQUIRE(sum(**runtime, kGlobalSet, "first", values).ok());
+    if (rank == 2) ::raise(SIGKILL);
+    RONDE_CHILD_REQUIRE(sum(**runtime, kGlobalSet, "second", values).code() == Code::kRankFailure);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, 0, -SIGKILL});
+  for (int rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank);
+    const auto dumps = dumps_of(folder.path(), job, rank);
+    REQUIRE(dumps.size() == 1);
+    CHECK(dumps[0].reason == "failure");
+    CHECK(dumps[0].rank == rank);
+    CHECK(dumps[0].failure.find("rank 2") != std::string::npos);
+    REQUIRE_FALSE(dumps[0].operations.empty());
+    CHECK(dumps[0].operations[0].name == "first");
+    CHECK(dumps[0].operations[0].status == "ok");
+    CHECK(dumps[0].operations[0].agreed_ns >= dumps[0].operations[0].submitted_ns);
+    CHECK(dumps[0].operations[0].done_ns >= dumps[0].operations[0].started_ns);
+    CHECK_FALSE(dumps[0].threads.empty());
+  }
+}
+
+TEST_CASE("Diagnosis: a stall and a signal make a rank write, with the stacks of who waits") {
+  const Folder folder;
+  const std::string job = unique_job_id();
+  const auto codes = run_ranks(2, [&](int rank) {
+    Config config = rank_config(job, rank, 2);
+    config.dump_dir = folder.path();
+    config.dump_signal = "USR2";
+    config.log_level = LogLevel::kOff;
+    config.stall_warning = std::chrono::seconds(1);
+    auto runtime = Runtime::create(config);
+    RONDE_CHILD_REQUIRE(runtime.ok());
+    std::vector<float> values(10, 1.0F);
+    if (rank == 1) {
+      RONDE_CHILD_REQUIRE(wait_for([&] { return dumps_of(folder.path(), job, 0).size() >= 2; }));
+      return sum(**runtime, kGlobalSet, "late", values).ok() ? 0 : 1;
+    }
+    const OperationPtr late = (*runtime)->submit(kGlobalSet, sum_of("late", values)).value();
+    WaitOptions options;
+    bool sent = false;
+    options.interrupt = [&]() -> Status {
+      if (!sent && !dumps_of(folder.path(), job, 0).empty()) {
+        sent = true;
+        ::kill(::getpid(), SIGUSR2);
+      }
+      return {};
+    };
+    return (*runtime)->wait(late, options).ok() ? 0 : 1;
+  });
+  CHECK(codes == all_good(2));
+  const auto dumps = dumps_of(folder.path(), job, 0);
+  REQUIRE(dumps.size() >= 2);
+  CHECK(dumps[0].reason == "stall");
+  CHECK(pending_in(dumps[0]).name == "late");
+  CHECK(pending_in(dumps[0]).agreed_ns == 0);
+  CHECK(dumps[1].reason == "signal");
+  CHECK(pending_in(dumps[1]).name == "late");
+  REQUIRE_FALSE(dumps[1].threads.empty());
+  bool waits = false;
+  for (const std::string& frame : dumps[1].threads[0].frames) {
+    waits |= frame.find("Engine::wait") != std::string::npos ||
+             frame.find("Runtime::wait") != std::string::npos;
+  }
+  CHECK(waits);
+}
+
+TEST_CASE("Diagnosis: without a folder a failure is a line in the log") {
+  const std::string job = unique_job_id();
+  const auto codes = run_ranks(2, [&](int rank) {
+    auto runtime = Runtime::create(rank_config(job, rank, 2));
+    RONDE_CHILD_REQUIRE(runtime.ok());
+    std::string lines;
+    set_log(LogLevel::kWarning, [&](LogLevel, std::string_view line) { lines += line; });
+    std::vector<float> values(10, 1.0F);
+    RONDE_CHILD_REQUIRE(sum(**runtime, kGlobalSet, "first", values).ok());
+    if (rank == 1) ::raise(SIGKILL);
+    RONDE_CHILD_REQUIRE(!sum(**runtime, kGlobalSet, "second", values).ok());
+    runtime->reset();
+    set_log(LogLevel::kWarning, nullptr);
+    RONDE_CHILD_REQUIRE(lines.find("last finished: allreduce \"first\"") != std::string::npos);
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, -SIGKILL});
+}
+
+TEST_CASE("Diagnosis: the user's own handler of the dump signal stays, and ours goes") {
+  const auto codes = run_ranks(1, [&](int) {
+    Config config = rank_config(unique_job_id(), 0, 1);
+    config.dump_signal = "USR1";
+    struct sigaction action {};
+    RONDE_CHILD_REQUIRE(Runtime::create(config).ok());  // and ends at once
+    ::sigaction(SIGUSR1, nullptr, &action);
+    RONDE_CHILD_REQUIRE(action.sa_handler == SIG_DFL);
+    ::signal(SIGUSR1, SIG_IGN);
+    auto runtime = Runtime::create(config);
+    ::sigaction(SIGUSR1, nullptr, &action);
+    RONDE_CHILD_REQUIRE(action.sa_handler == SIG_IGN);
+    return 0;
+  });
+  CHECK(codes == all_good(1));
+}
+
+}  // namespace ronde

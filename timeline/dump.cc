@@ -1,0 +1,205 @@
+#include "timeline/dump.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace ronde {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+constexpr std::size_t kMostDumps = 4096;
+constexpr std::size_t kMostLines = std::size_t{1} << 22;
+constexpr std::size_t kShownPending = 8;
+
+void append_line(std::string& out, const Json& line) {
+  out += line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  out += '\n';
+}
+
+Json head_of(const Dump& dump) {
+  return {{"type", "dump"},
+          {"version", kVersion},
+          {"job", dump.job},
+          {"rank", dump.rank},
+          {"size", dump.size},
+          {"host", dump.host},
+          {"pid", dump.pid},
+          {"reason", dump.reason},
+          {"failure", dump.failure},
+          {"epoch_ns", dump.epoch_ns},
+          {"steady_ns", dump.steady_ns}};
+}
+
+Json line_of(const DumpOperation& operation) {
+  return {{"type", "operation"},
+          {"number", operation.number},
+          {"name", operation.name},
+          {"kind", operation.kind},
+          {"set", operation.set},
+          {"bytes", operation.bytes},
+          {"submitted_ns", operation.submitted_ns},
+          {"agreed_ns", operation.agreed_ns},
+          {"started_ns", operation.started_ns},
+          {"done_ns", operation.done_ns},
+          {"status", operation.done() ? operation.status : "pending"}};
+}
+
+Json line_of(const DumpThread& thread) {
+  return {{"type", "thread"},
+          {"tid", thread.tid},
+          {"name", thread.name},
+          {"state", thread.state},
+          {"frames", thread.frames}};
+}
+
+template <typename Number>
+Number number_in(const Json& line, const char* field) {
+  const auto found = line.find(field);
+  return found != line.end() && found->is_number_integer() ? found->get<Number>() : Number{};
+}
+
+std::string text_in(const Json& line, const char* field) {
+  const auto found = line.find(field);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+Dump read_head(const Json& line) {
+  Dump dump;
+  dump.job = text_in(line, "job");
+  dump.rank = number_in<int>(line, "rank");
+  dump.size = number_in<int>(line, "size");
+  dump.host = text_in(line, "host");
+  dump.pid = number_in<int>(line, "pid");
+  dump.reason = text_in(line, "reason");
+  dump.failure = text_in(line, "failure");
+  dump.epoch_ns = number_in<std::int64_t>(line, "epoch_ns");
+  dump.steady_ns = number_in<std::int64_t>(line, "steady_ns");
+  return dump;
+}
+
+DumpOperation read_operation(const Json& line) {
+  DumpOperation operation;
+  operation.number = number_in<std::uint64_t>(line, "number");
+  operation.name = text_in(line, "name");
+  operation.kind = text_in(line, "kind");
+  operation.set = number_in<std::int32_t>(line, "set");
+  operation.bytes = number_in<std::uint64_t>(line, "bytes");
+  operation.submitted_ns = number_in<std::int64_t>(line, "submitted_ns");
+  operation.agreed_ns = number_in<std::int64_t>(line, "agreed_ns");
+  operation.started_ns = number_in<std::int64_t>(line, "started_ns");
+  operation.done_ns = number_in<std::int64_t>(line, "done_ns");
+  operation.status = text_in(line, "status");
+  return operation;
+}
+
+DumpThread read_thread(const Json& line) {
+  DumpThread thread;
+  thread.tid = number_in<int>(line, "tid");
+  thread.name = text_in(line, "name");
+  thread.state = text_in(line, "state");
+  const auto frames = line.find("frames");
+  if (frames == line.end() || !frames->is_array()) return thread;
+  for (const Json& frame : *frames) {
+    if (frame.is_string()) thread.frames.push_back(frame.get<std::string>());
+  }
+  return thread;
+}
+
+Status malformed(std::size_t number, const char* what) {
+  return {Code::kInvalidArgument, fmt::format("line {} of the dump {}", number, what)};
+}
+
+Status take_line(const Json& line, std::size_t number, std::vector<Dump>& into) {
+  const std::string type = text_in(line, "type");
+  if (type == "dump") {
+    if (into.size() == kMostDumps) {
+      return {Code::kResourceExhausted, fmt::format("more than {} dumps", kMostDumps)};
+    }
+    into.push_back(read_head(line));
+    return {};
+  }
+  if (into.empty()) return malformed(number, "comes before a dump's head");
+  if (type == "operation") into.back().operations.push_back(read_operation(line));
+  if (type == "thread") into.back().threads.push_back(read_thread(line));
+  return {};
+}
+
+double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+std::string shown_name(const DumpOperation& operation) {
+  return operation.name.empty() ? "unnamed" : fmt::format("\"{}\"", operation.name);
+}
+
+const char* phase_of(const DumpOperation& operation) {
+  if (operation.kind == "send" || operation.kind == "recv") return "waiting for its peer";
+  if (operation.agreed_ns == 0) return "waiting for other ranks";
+  return operation.started_ns == 0 ? "agreed, waiting for its turn" : "moving data";
+}
+
+}  // namespace
+
+std::string format_dump(const Dump& dump) {
+  std::string out;
+  append_line(out, head_of(dump));
+  for (const DumpOperation& operation : dump.operations) append_line(out, line_of(operation));
+  for (const DumpThread& thread : dump.threads) append_line(out, line_of(thread));
+  return out.append(kDumpEnd);
+}
+
+Result<std::vector<Dump>> read_dumps(std::string_view text) {
+  std::vector<Dump> dumps;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    if (number > kMostLines) {
+      return Status(Code::kResourceExhausted, fmt::format("more than {} lines", kMostLines));
+    }
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos && !dumps.empty()) break;  // cut off
+    const Json line = Json::parse(text.substr(0, end), nullptr, false);
+    if (!line.is_object()) return malformed(number, "is not a JSON object");
+    RONDE_RETURN_IF_ERROR(take_line(line, number, dumps));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return dumps;
+}
+
+std::string describe_pending_operation(const DumpOperation& operation, std::int64_t now_ns) {
+  return fmt::format("{} ({}, {} bytes), {:.1f} s, {}", shown_name(operation), operation.kind,
+                     operation.bytes, seconds(now_ns - operation.submitted_ns),
+                     phase_of(operation));
+}
+
+std::string describe_last_finished(const Dump& dump) {
+  const DumpOperation* last = nullptr;
+  for (const DumpOperation& operation : dump.operations) {
+    if (!operation.done() || operation.status != "ok") continue;
+    if (last == nullptr || operation.done_ns > last->done_ns) last = &operation;
+  }
+  if (last == nullptr) return "none yet";
+  return fmt::format("{} {}, {:.1f} s ago", last->kind, shown_name(*last),
+                     seconds(dump.steady_ns - last->done_ns));
+}
+
+std::string summarize_dump(const Dump& dump) {
+  std::vector<std::string> pending;
+  std::size_t more = 0;
+  for (const DumpOperation& operation : dump.operations) {
+    if (operation.done()) continue;
+    if (pending.size() == kShownPending) {
+      ++more;
+    } else {
+      pending.push_back(describe_pending_operation(operation, dump.steady_ns));
+    }
+  }
+  if (more > 0) pending.push_back(fmt::format("and {} more", more));
+  return fmt::format("rank {} on {}: pending: {}; last finished: {}", dump.rank, dump.host,
+                     pending.empty() ? "nothing" : fmt::format("{}", fmt::join(pending, "; ")),
+                     describe_last_finished(dump));
+}
+
+}  // namespace ronde
