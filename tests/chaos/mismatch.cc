@@ -10,8 +10,19 @@
 namespace ronde::chaos {
 namespace {
 
-enum class Kind { kAllreduce, kReduce, kReduceScatter, kBroadcast, kAllgather, kGather, kAlltoall };
-constexpr std::uint64_t kKinds = 7;
+enum class Kind {
+  kAllreduce,
+  kReduce,
+  kReduceScatter,
+  kBroadcast,
+  kAllgather,
+  kGather,
+  kAlltoall,
+  kScatter,
+  kGrouped,
+};
+constexpr std::uint64_t kKinds = 9;
+constexpr std::size_t kMostElements = 60;
 
 /// One rank's idea of the operation.
 struct Idea {
@@ -22,6 +33,7 @@ struct Idea {
   double prescale = 1;
   double postscale = 1;
   int root = 0;
+  std::size_t tensors = 2;  // of a group
   CallSite site{"one.py", 10};
 };
 
@@ -31,11 +43,13 @@ constexpr std::array<ReduceOp, 4> kOps = {ReduceOp::kSum, ReduceOp::kAverage, Re
                                           ReduceOp::kMin};
 
 bool reduces(Kind kind) {
-  return kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+  return kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter ||
+         kind == Kind::kGrouped;
 }
 
 bool has_root(Kind kind) {
-  return kind == Kind::kReduce || kind == Kind::kBroadcast || kind == Kind::kGather;
+  return kind == Kind::kReduce || kind == Kind::kBroadcast || kind == Kind::kGather ||
+         kind == Kind::kScatter;
 }
 
 /// Something other than `old` among the first `bound` numbers.
@@ -60,9 +74,8 @@ Idea draw_idea(Draw& draw, int size) {
 }
 
 /// Changes one thing of `idea` and returns what.
-std::string spoil(Draw& draw, Idea& idea, int size) {
-  idea.site = {"two.py", 20};
-  const std::uint64_t choice = draw.below(7);
+std::string spoil_one(Draw& draw, Idea& idea, int size) {
+  const std::uint64_t choice = draw.below(9);
   if (choice == 0 && has_root(idea.kind)) {
     idea.root = static_cast<int>(
         other(draw, static_cast<unsigned>(idea.root), static_cast<unsigned>(size)));
@@ -88,11 +101,31 @@ std::string spoil(Draw& draw, Idea& idea, int size) {
     idea.kind = static_cast<Kind>(other(draw, static_cast<unsigned>(idea.kind), kKinds));
     return "kind";
   }
+  if (choice == 7) {
+    idea.shape = {12, 5, 1};
+    return "dimensions";
+  }
+  if (choice == 8 && idea.kind == Kind::kGrouped) {
+    ++idea.tensors;
+    return "tensors";
+  }
   idea.shape[1] = 4;  // not the first extent: gathering and alltoall leave that to each rank
   return "shape";
 }
 
-Pending submit(Job& job, const std::string& name, const Idea& idea, void* memory) {
+/// Changes one thing of `idea`, or two; returns what.
+std::string spoil(Draw& draw, Idea& idea, int size) {
+  idea.site = {"two.py", 20};
+  std::string what = spoil_one(draw, idea, size);
+  if (draw.below(3) != 0) return what;
+  const Idea once = idea;
+  const std::string also = spoil_one(draw, idea, size);
+  if (also != what) return what + " and " + also;
+  idea = once;  // twice the same could undo it
+  return what;
+}
+
+Pending submit(Job& job, const std::string& name, const Idea& idea, double* memory) {
   const Tensor tensor{memory, memory, idea.dtype, idea.shape};
   const ReduceOptions reduce{idea.op, idea.prescale, idea.postscale, 0, {}};
   switch (idea.kind) {
@@ -108,6 +141,16 @@ Pending submit(Job& job, const std::string& name, const Idea& idea, void* memory
       return job.allgather_async(name, tensor, {}, idea.site);
     case Kind::kGather:
       return job.gather_async(name, tensor, idea.root, {}, idea.site);
+    case Kind::kScatter:
+      return job.scatter_async(name, memory + kMostElements, tensor, idea.root, {}, idea.site);
+    case Kind::kGrouped: {
+      std::vector<Tensor> all;
+      for (std::size_t i = 0; i < idea.tensors; ++i) {
+        double* own = memory + i * kMostElements;
+        all.push_back({own, own, idea.dtype, idea.shape});
+      }
+      return job.grouped_allreduce_async(name, all, reduce, idea.site);
+    }
     case Kind::kAlltoall:
       break;
   }
@@ -126,7 +169,8 @@ void disagree(Job& job, std::uint64_t seed, int index) {
   // Half of them under a name that meets agreement first, so that it is cached.
   const bool known = draw.below(2) == 0;
   const std::string name = known ? "known" + std::to_string(index) : "m" + std::to_string(index);
-  std::vector<double> memory(64);
+  // A tensor, and after it the whole that is scattered, or the rest of a group.
+  std::vector<double> memory(kMostElements * (static_cast<std::size_t>(job.size()) + 3));
   if (known) {
     Draw fresh(seed, static_cast<std::uint64_t>(index));
     const Idea agreed = draw_idea(fresh, job.size());

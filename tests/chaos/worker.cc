@@ -1,7 +1,6 @@
 // One rank of a chaos job: `ronde_chaos_worker MODE NAME=NUMBER...`. What to do is in its
 // arguments, who it is in the environment, as for any program that uses Ronde.
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -12,6 +11,7 @@
 #include <thread>
 
 #include "tests/chaos/events.h"
+#include "tests/chaos/floor.h"
 #include "tests/chaos/mismatch.h"
 #include "tests/chaos/schedule.h"
 
@@ -28,15 +28,6 @@ Job* current_job = nullptr;
 
 void on_signal(int) {
   if (current_job != nullptr) current_job->interrupt();
-}
-
-/// Memory that the process holds, as a training process does: freeing it delays its death.
-void hold_memory(std::int64_t megabytes) {
-  if (megabytes == 0) return;
-  const std::size_t bytes = static_cast<std::size_t>(megabytes) << 20;
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED) throw std::runtime_error("cannot hold memory");
 }
 
 enum Fault : std::int64_t { kNone, kSegfault, kAbort, kThrow, kExit, kLeave };
@@ -82,6 +73,8 @@ void take_steps(Job& job) {
   const auto seed = static_cast<std::uint64_t>(argument("seed"));
   for (int step = 0;; ++step) {
     run_step(job, seed, step, elements, midway);
+    if (argument("tell_every") > 0 && step % argument("tell_every") == 0)
+      say("step", {{"step", step}});
     if (argument("run_ms") > 0 ? agreed_to_end(job, end) : step + 1 == argument("steps")) return;
   }
 }
@@ -199,12 +192,26 @@ int interrupt_mode() {
   return 0;
 }
 
+/// Sums 16 MB over and over, until a rank dies.
+int reduce_mode() {
+  constexpr std::size_t kElements = std::size_t{4} << 20;
+  Job job = init();
+  set_event_rank(job.rank());
+  std::vector<float> values(kElements, 1.0F);
+  say("ready");
+  for (;;) job.allreduce("gradient", tensor(values), {.op = ReduceOp::kMax});
+}
+
 int run(const std::string& mode) {
+  if (mode == "floor") {
+    return watch_children(static_cast<int>(argument("size")), argument("hold_mb"));
+  }
   hold_memory(argument("hold_mb"));
   if (mode == "steps") return steps_mode();
   if (mode == "mismatch") return mismatch_mode();
   if (mode == "stall") return stall_mode();
   if (mode == "interrupt") return interrupt_mode();
+  if (mode == "reduce") return reduce_mode();
   std::cerr << "unknown mode " << mode << '\n';
   return 2;
 }

@@ -90,7 +90,7 @@ def full_disk(case: Case) -> None:
     folder.mkdir(exist_ok=True)
     call("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder))
     job.environment["RONDE_TIMELINE"] = str(folder / "trace.json")
-    case.start("steps", f"seed={case.seed}", "elements=1000", "steps=400")
+    case.start("steps", f"seed={case.seed}", "elements=1000", "steps=80")
     job.wait_for("done", list(range(job.size)))
     job.require_codes(job.finish(), {})
     for rank in range(job.size):

@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable
 
-from driver import deaths, disputes, network, strangers
+from driver import deaths, disputes, network, strangers, surroundings
 from driver.case import Case
 from driver.sandbox import Sandbox
 
@@ -41,6 +41,9 @@ KINDS: dict[str, Fault] = {
         disputes.full_disk,
         network.cut,
         strangers.flood,
+        surroundings.clock_jump,
+        surroundings.cgroup,
+        surroundings.slow_link,
     )
 }
 ROOT = Path(__file__).resolve().parents[3]
@@ -82,11 +85,17 @@ def _percentiles(values: list[float]) -> str:
     return ", ".join(f"p{p} {ordered[(len(ordered) - 1) * p // 100]:g} ms" for p in (50, 99))
 
 
+def variant(line: dict[str, Any]) -> str:
+    """The kind of a case and, where it has several, which fault it was: "fall (segfault)"."""
+    how = line.get("how") or line.get("what")
+    return f"{line['kind']} ({how})" if how else str(line["kind"])
+
+
 def summarize(lines: list[dict[str, Any]]) -> str:
     """The whole run in a few lines."""
     text = []
-    for kind, count in sorted(Counter(line["kind"] for line in lines).items()):
-        of_kind = [line for line in lines if line["kind"] == kind]
+    for kind, count in sorted(Counter(map(variant, lines)).items()):
+        of_kind = [line for line in lines if variant(line) == kind]
         outcomes = dict(Counter(line["outcome"] for line in of_kind))
         latencies = [line["latency_ms"] for line in of_kind if "latency_ms" in line]
         told = f", told within {_percentiles(latencies)}" if latencies else ""

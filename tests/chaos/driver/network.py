@@ -60,7 +60,8 @@ class TwoHosts:
         return int(rank >= (job.size + 1) // 2)
 
 
-def _prepare(case: Case, sizes: tuple[int, ...] = (2, 3, 4)) -> Job:
+def prepare(case: Case, sizes: tuple[int, ...] = (2, 3, 4)) -> Job:
+    """A job whose ranks are to be started on two hosts."""
     job = case.make_job(sizes=sizes, planes=("auto",))
     case.give_secret(job)
     job.environment.update(
@@ -87,7 +88,7 @@ def cut(case: Case) -> None:
         case.facts["skipped"] = "no namespaces here"
         return None
     with TwoHosts() as hosts:
-        job = _prepare(case)
+        job = prepare(case)
         how = case.random.choice(["down", "one-way", "other-way", "reset"])
         case.facts["how"] = how
         elements = case.random.choice([1000, 1_000_000])

@@ -83,7 +83,8 @@ class Flood(threading.Thread):
         return self.heard or draw.randbytes(64)
 
 
-def _resident_kib(pid: int) -> int:
+def resident_kib(pid: int) -> int:
+    """Memory that a process holds."""
     with contextlib.suppress(OSError, IndexError):
         text = Path(f"/proc/{pid}/status").read_text()
         return int(text.split("VmRSS:")[1].split()[0])
@@ -101,7 +102,7 @@ def flood(case: Case) -> None:
     late = job.size - 1
     case.start_ranks(list(range(late)), arguments)
     job.wait_for("start", list(range(late)))
-    before = _resident_kib(job.processes[0].pid)
+    before = resident_kib(job.processes[0].pid)
     knocking.start()
     time.sleep(0.7)
     _require_no_growth(case, job, before)
@@ -114,7 +115,7 @@ def flood(case: Case) -> None:
 
 
 def _require_no_growth(case: Case, job: Job, before: int) -> None:
-    growth = _resident_kib(job.processes[0].pid) - before
+    growth = resident_kib(job.processes[0].pid) - before
     case.facts["growth_kib"] = growth
     if growth > MAX_GROWTH_KIB:
         job.complain(f"rank 0 grew by {growth} KiB under strangers")
