@@ -174,7 +174,7 @@ def siege(worker: Path, size: int, wanted: int, seed: int) -> dict[str, object]:
     """The whole run; its line."""
     besieged = Besieged(worker, size, seed)
     besieged.start()
-    doors = [str(door) for door in listeners()]
+    doors = [str(door) for door in listeners() if door != DECOY]
     before = besieged.resident()
     came = 0
     for so_far in turns(besieged, wanted):

@@ -23,7 +23,7 @@ def clock_jump(case: Case) -> None:
     job = case.make_job(planes=("shm", "tcp", "gloo", "hosts"))
     seconds = case.random.choice([-86400, -3600, -10, 10, 3600, 86400])
     late = case.random.random() < 0.5
-    case.facts.update(seconds=seconds, late=late)
+    case.facts.update(jump_seconds=seconds, late=late)
     job.environment["RONDE_STALL_WARNING_SECONDS"] = "1"
     jump = {
         "LD_PRELOAD": str(library),
