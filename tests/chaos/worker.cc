@@ -5,7 +5,10 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <thread>
@@ -202,6 +205,35 @@ int reduce_mode() {
   for (;;) job.allreduce("gradient", tensor(values), {.op = ReduceOp::kMax});
 }
 
+std::int64_t entries(const char* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+/// What this process holds now.
+void say_holdings(std::int64_t life) {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t total = 0;
+  std::int64_t resident = 0;
+  file >> total >> resident;
+  say("life", {{"life", life},
+               {"descriptors", entries("/proc/self/fd")},
+               {"threads", entries("/proc/self/task")},
+               {"resident_kib", resident * ::sysconf(_SC_PAGESIZE) / 1024}});
+}
+
+/// Joins the job and leaves it, over and over.
+int lives_mode() {
+  const std::int64_t count = argument("count");
+  for (std::int64_t life = 1; life <= count; ++life) {
+    Job job = init();
+    check_sum(job, "life");
+    job.shutdown();
+    if (life % std::max<std::int64_t>(count / 10, 1) == 0) say_holdings(life);
+  }
+  say("done");
+  return 0;
+}
+
 int run(const std::string& mode) {
   if (mode == "floor") {
     return watch_children(static_cast<int>(argument("size")), argument("hold_mb"));
@@ -212,6 +244,7 @@ int run(const std::string& mode) {
   if (mode == "stall") return stall_mode();
   if (mode == "interrupt") return interrupt_mode();
   if (mode == "reduce") return reduce_mode();
+  if (mode == "lives") return lives_mode();
   std::cerr << "unknown mode " << mode << '\n';
   return 2;
 }

@@ -27,8 +27,9 @@ def free_port() -> int:
 class Case:
     """What `seed` means for `kind`; drawing from `random` in a fixed order replays it."""
 
-    def __init__(self, kind: str, seed: int, worker: Path, isolated: bool) -> None:
+    def __init__(self, kind: str, seed: int, worker: Path, isolated: bool, lives: int = 30) -> None:
         self.kind, self.seed, self.worker, self.isolated = kind, seed, worker, isolated
+        self.lives = lives  # how often ranks join and leave, where that is the point
         self.random = random.Random(f"{kind} {seed}")
         self.facts: dict[str, Any] = {"kind": kind, "seed": seed}
         self.job: Job | None = None

@@ -44,18 +44,18 @@ KINDS: dict[str, Fault] = {
         surroundings.clock_jump,
         surroundings.cgroup,
         surroundings.slow_link,
+        surroundings.lives,
     )
 }
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def play(kind: str, seed: int, worker: Path, sandbox: Sandbox) -> dict[str, Any]:
+def play(case: Case, sandbox: Sandbox) -> dict[str, Any]:
     """Plays one case and returns its line."""
-    case = Case(kind, seed, worker, sandbox.isolated)
     began = time.monotonic()
     complaints: list[str] = []
     try:
-        KINDS[kind](case)
+        KINDS[case.kind](case)
     except Exception:  # the driver's own fault, to be seen as such
         complaints.append(traceback.format_exc())
     case.clean()
@@ -117,6 +117,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--only", choices=sorted(KINDS), action="append", help="may be repeated")
     parser.add_argument("--skip", choices=sorted(KINDS), action="append", help="may be repeated")
     parser.add_argument("--each", action="store_true", help="COUNT cases of every kind")
+    parser.add_argument("--lives", type=int, default=30, help="of the ranks of each lives case")
     parser.add_argument("--worker", type=Path, default=find_worker())
     parser.add_argument("--bad-only", action="store_true", help="print only lines with complaints")
     return parser.parse_args()
@@ -147,7 +148,8 @@ def main() -> int:
     lines = []
     with contextlib.suppress(KeyboardInterrupt):
         for kind, seed in cases(chosen):
-            lines.append(play(kind, seed, chosen.worker.resolve(), sandbox))
+            worker = chosen.worker.resolve()
+            lines.append(play(Case(kind, seed, worker, sandbox.isolated, chosen.lives), sandbox))
             if lines[-1]["complaints"] or not chosen.bad_only:
                 print(json.dumps(lines[-1]), flush=True)
     print(summarize(lines), file=sys.stderr)

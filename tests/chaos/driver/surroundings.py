@@ -12,6 +12,7 @@ from driver.case import Case
 from driver.network import TwoHosts, prepare
 
 CGROUPS = Path("/sys/fs/cgroup/memory")
+MAX_GROWN_KIB = 2048
 
 
 def clock_jump(case: Case) -> None:
@@ -41,6 +42,25 @@ def clock_jump(case: Case) -> None:
             job.complain(f"rank {rank} was not warned in time: {job.errors(rank)!r}")
         if not late and "warning" in job.errors(rank):
             job.complain(f"rank {rank} was warned of nothing: {job.errors(rank)!r}")
+
+
+def lives(case: Case) -> None:
+    """The ranks join and leave over and over: nothing of it stays in them."""
+    job = case.make_job(sizes=(2, 4), planes=("shm", "tcp"))
+    case.facts["lives"] = case.lives
+    case.start("lives", f"count={case.lives}")
+    job.wait_for("done", list(range(job.size)), 30 + case.lives)
+    job.require_codes(job.finish(), {})
+    for rank in range(job.size):
+        said = job.events("life", rank)
+        early, last = said[len(said) // 3], said[-1]
+        grown = last["resident_kib"] - early["resident_kib"]
+        case.facts["grown_kib"] = max(grown, case.facts.get("grown_kib", grown))
+        for what in ("descriptors", "threads"):
+            if last[what] != early[what]:
+                job.complain(f"rank {rank}: {what} went from {early[what]} to {last[what]}")
+        if grown > MAX_GROWN_KIB:
+            job.complain(f"rank {rank} has grown by {grown} KiB")
 
 
 def _join(group: Path) -> None:
