@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,8 @@ namespace {
 /// A failed job's callers get their errors before this thread takes a core to write of it.
 constexpr std::chrono::milliseconds kAfterFailure{10};
 constexpr std::chrono::milliseconds kStackTime{500};
+/// Where the process had no descriptor left for the bell.
+constexpr std::chrono::milliseconds kWithoutBell{50};
 /// Who asks again so soon gets the same answer.
 constexpr std::chrono::milliseconds kSameAnswer{250};
 /// A rank that fails or stalls over and over does not fill a disk.
@@ -45,14 +48,25 @@ DoorName door_name(const Dump& head) {
           .job = head.job};
 }
 
+/// Gives the thread its signal mask back.
+class SignalMask {
+ public:
+  explicit SignalMask(const sigset_t& mask) : mask_(mask) {}
+  ~SignalMask() { pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
+  SignalMask(const SignalMask&) = delete;
+  SignalMask& operator=(const SignalMask&) = delete;
+
+ private:
+  const sigset_t mask_;
+};
+
 std::thread start_without_signals(auto body) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  const SignalMask restored(before);
+  return std::thread(std::move(body));
 }
 
 DumpOperation operation_of(const Flight& flight) {
@@ -97,14 +111,18 @@ Service::Service(ServiceOptions options)
   } else {
     log(LogLevel::kInfo, "{}", door.status().message());
   }
-  thread_ = start_without_signals([this] { run(); });
+  try {
+    thread_ = start_without_signals([this] { run(); });
+  } catch (const std::system_error& error) {  // the job does without
+    log(LogLevel::kWarning, "no thread for dumps: {}", error.what());
+  }
 }
 
 Service::~Service() {
   options_.abort->unlisten(listening_);
   stop_.store(true);
   options_.bell->wake();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Service::run() {
@@ -120,6 +138,7 @@ void Service::run() {
 void Service::wait() {
   std::vector<pollfd> polled = {{options_.bell->fd(), POLLIN, 0}};
   TimePoint until = failure_due_;
+  if (polled.front().fd < 0) until = std::min(until, now() + kWithoutBell);
   if (door_) {
     door_->gather(polled);
     until = std::min(until, door_->next_turn());

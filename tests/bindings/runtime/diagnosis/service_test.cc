@@ -2,6 +2,7 @@
 #include "bindings/runtime/diagnosis/service.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -158,6 +159,25 @@ TEST_CASE("Diagnosis: without a folder a failure is a line in the log") {
     return 0;
   });
   CHECK(codes == std::vector<int>{0, -SIGKILL});
+}
+
+TEST_CASE("Diagnosis: a process without descriptors left can end all the same") {
+  const auto codes = run_ranks(1, [&](int) {
+    std::vector<UniqueFd> all;
+    while (all.empty() || all.back().open()) all.emplace_back(::open("/dev/null", O_RDONLY));
+    diagnosis::Bell bell;
+    RONDE_CHILD_REQUIRE(bell.fd() < 0);
+    const FlightRing flights;
+    const diagnosis::WaitingCallers callers;
+    diagnosis::ServiceOptions options;
+    options.abort = std::make_shared<AbortToken>();
+    options.flights = &flights;
+    options.callers = &callers;
+    options.bell = &bell;
+    const diagnosis::Service service(std::move(options));
+    return 0;
+  });
+  CHECK(codes == all_good(1));
 }
 
 TEST_CASE("Diagnosis: the user's own handler of the dump signal stays, and ours goes") {
