@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "timeline/job_clock.h"
 #include "timeline/recording.h"
 #include "timeline/report/event_parser.h"
 #include "timeline/trace_output.h"
@@ -42,17 +42,17 @@ Result<RecordingInfo> read_clock(const std::string& path) {
 /// Copies traces to the output.
 class Copier {
  public:
-  explicit Copier(TraceOutput& output) : output_(output) {}
+  Copier(const JobClock& clock, TraceOutput& output) : clock_(clock), output_(output) {}
 
-  /// Copies one trace, its times moved by `shift_ns`; true where its end was missing.
-  Result<bool> copy(const std::string& path, std::int64_t shift_ns) {
+  /// Copies trace `index`, its times on the job's clock; true where its end was missing.
+  Result<bool> copy(const std::string& path, std::size_t index) {
     RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(path));
     for (;;) {
       RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> raw, reader.next());
       if (!raw) return reader.truncated();
       const auto event = parser_.parse(raw->text);
       if (!event.ok()) return malformed(path, *raw, event.status());
-      output_.add({raw->text, *event, event->time_ns + shift_ns});
+      output_.add({raw->text, *event, clock_.time_of(index, event->time_ns)});
       ++events_;
     }
   }
@@ -60,6 +60,7 @@ class Copier {
   [[nodiscard]] std::size_t events() const noexcept { return events_; }
 
  private:
+  const JobClock& clock_;
   TraceOutput& output_;
   report::EventParser parser_;
   std::size_t events_ = 0;
@@ -69,18 +70,19 @@ class Copier {
 
 Result<MergeReport> merge_traces(const std::vector<std::string>& inputs,
                                  const std::string& output) {
-  std::vector<RecordingInfo> recordings;
+  std::vector<TraceClock> recordings;
   for (const std::string& path : inputs) {
     RONDE_ASSIGN_OR_RETURN(RecordingInfo recording, read_clock(path));
-    recordings.push_back(std::move(recording));
+    recordings.push_back({std::move(recording), {}});
   }
-  const std::vector<std::int64_t> starts = common_starts(recordings);
-  const std::int64_t first = *std::min_element(starts.begin(), starts.end());
+  RONDE_RETURN_IF_ERROR(read_clock_samples(inputs, recordings));
+  const JobClock clock(recordings);
   RONDE_ASSIGN_OR_RETURN(const std::unique_ptr<TraceOutput> merged, open_output(output));
   MergeReport report;
-  Copier copier(*merged);
+  report.clock_error_ns = clock.error_ns();
+  Copier copier(clock, *merged);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    RONDE_ASSIGN_OR_RETURN(const bool truncated, copier.copy(inputs[i], starts[i] - first));
+    RONDE_ASSIGN_OR_RETURN(const bool truncated, copier.copy(inputs[i], i));
     if (truncated) report.truncated.push_back(inputs[i]);
   }
   RONDE_RETURN_IF_ERROR(merged->finish());

@@ -1,6 +1,7 @@
 // Brings the traces of all ranks of a job onto one clock, in one file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,12 @@ namespace ronde {
 struct MergeReport {
   std::size_t events = 0;
   std::vector<std::string> truncated;  ///< Traces whose writer was cut short.
+  std::int64_t clock_error_ns = 0;     ///< See JobClock::error_ns.
 };
 
 /// Merges `inputs` into `output`: a Chrome trace, or Perfetto's format where its name ends in
-/// .pftrace, either compressed where it ends in .gz. Time 0 is the earliest start. Recordings of
-/// one boot of one host share a steady clock and are aligned by it exactly; hosts are aligned by
-/// their wall clocks. The output appears whole or not at all. Memory: one event. Errors:
+/// .pftrace, either compressed where it ends in .gz. Time 0 is the earliest start; see JobClock.
+/// The output appears whole or not at all. Memory: one event. Errors:
 /// kInvalidArgument naming file and byte, or a file that says nothing of its clock; kUnavailable
 /// where a file cannot be read or written.
 Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const std::string& output);

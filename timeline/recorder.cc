@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/thread_name.h"
+#include "timeline/recording.h"
 
 namespace ronde {
 namespace {
@@ -18,32 +18,21 @@ constexpr int kWriterNice = 10;
 constexpr std::chrono::milliseconds kFlushInterval{50};
 constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 
-std::int64_t steady_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now().time_since_epoch()).count();
-}
-
 std::int64_t epoch_us() {
   const auto time = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
 }
 
-std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  return id;
-}
-
-RecordingInfo describe(int rank, const Topology& topology) {
+RecordingInfo describe(int rank, const Topology& topology, const HostClock& clock) {
   RecordingInfo info;
   info.rank = rank;
   info.size = topology.size();
   if (rank >= 0 && rank < topology.size()) {
     info.host = topology.peers[static_cast<std::size_t>(rank)].host_name;
   }
-  info.boot_id = boot_id();
+  info.boot_id = clock.boot_id.empty() ? this_boot_id() : clock.boot_id;
   info.epoch_start_us = epoch_us();
-  info.steady_start_ns = steady_ns();
+  info.steady_start_ns = clock.of(steady_ns());
   return info;
 }
 
@@ -65,22 +54,23 @@ Event event_of(EventKind kind, std::string_view lane, std::string_view name,
 }  // namespace
 
 Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int rank,
-                                                 const Topology& topology, const Options& options) {
-  RecordingInfo info = describe(rank, topology);
+                                                 const Topology& topology, Options options) {
+  RecordingInfo info = describe(rank, topology, options.clock);
   info.job = options.job;
   std::string own_path = rank_trace_path(path, rank);
   RONDE_ASSIGN_OR_RETURN(TraceFile file, TraceFile::open(own_path, format_header(info)));
   return std::unique_ptr<Recorder>(
-      new Recorder(std::move(file), std::move(own_path), info, options.mark_cycles));
+      new Recorder(std::move(file), std::move(own_path), info, std::move(options)));
 }
 
-Recorder::Recorder(TraceFile file, std::string path, const RecordingInfo& info, bool mark_cycles)
+Recorder::Recorder(TraceFile file, std::string path, const RecordingInfo& info, Options options)
     : path_(std::move(path)),
       owner_pid_(::getpid()),
-      mark_cycles_(mark_cycles),
+      rank_(info.rank),
+      options_(std::move(options)),
       ring_(kSlots),
       file_(std::move(file)),
-      formatter_(info),
+      formatter_(info, options_.clock),
       writer_([this] { run(); }) {}
 
 Recorder::~Recorder() { (void)close(); }
@@ -95,7 +85,7 @@ void Recorder::push(const Event& event) noexcept {
 }
 
 void Recorder::mark_cycle(std::uint64_t bundle) noexcept {
-  if (!mark_cycles_ || bundle == 0 || last_bundle_.exchange(bundle) == bundle) return;
+  if (!options_.mark_cycles || bundle == 0 || last_bundle_.exchange(bundle) == bundle) return;
   push(event_of(EventKind::kInstant, "cycles", "CYCLE_START", {}));
 }
 
@@ -129,8 +119,20 @@ void Recorder::run() {
   name_this_thread("ronde-trace");
   // A thread's niceness is its own on Linux: the ring holds what comes while ranks compute.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
-  while (wait_for_events()) flush();
+  while (wait_for_events()) {
+    write_clock_samples();
+    flush();
+  }
   flush();
+}
+
+void Recorder::write_clock_samples() {
+  if (!options_.clock_samples) return;
+  std::string lines;
+  for (const ClockSample& sample : options_.clock_samples()) {
+    lines += format_clock_sample(rank_, sample);
+  }
+  write(lines);
 }
 
 void Recorder::flush() {

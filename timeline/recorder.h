@@ -3,16 +3,20 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "core/base/mutex.h"
 #include "core/base/status.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/topology.h"
+#include "timeline/clock_sync.h"
 #include "timeline/event_ring.h"
+#include "timeline/host_clock.h"
 #include "timeline/trace_file.h"
 #include "timeline/trace_format.h"
 
@@ -27,12 +31,16 @@ class Recorder : public EventSink {
   struct Options {
     std::string job;           ///< The same for all ranks of a job.
     bool mark_cycles = false;  ///< CYCLE_START, in a lane of its own, where a bundle begins.
+    HostClock clock = {};
+    /// Gives the comparisons of clocks that are to be written; may ask for more. Called by the
+    /// writing thread, about every 50 ms. May be empty.
+    std::function<std::vector<ClockSample>()> clock_samples = {};
   };
 
   /// Starts recording to rank_trace_path(path, rank). `topology` gives the host's name.
   /// Errors: kUnavailable naming the file and why.
   static Result<std::unique_ptr<Recorder>> open(const std::string& path, int rank,
-                                                const Topology& topology, const Options& options);
+                                                const Topology& topology, Options options);
   ~Recorder() override;
 
   void begin(std::string_view lane, std::string_view event, const EventArgs& args) override;
@@ -50,17 +58,19 @@ class Recorder : public EventSink {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
-  Recorder(TraceFile file, std::string path, const RecordingInfo& info, bool mark_cycles);
+  Recorder(TraceFile file, std::string path, const RecordingInfo& info, Options options);
   void mark_cycle(std::uint64_t bundle) noexcept;
   void push(const Event& event) noexcept;
   void run();
+  void write_clock_samples();
   void flush();
   void write(std::string_view lines);
   bool wait_for_events();
 
   const std::string path_;
   const int owner_pid_;
-  const bool mark_cycles_;
+  const int rank_;
+  const Options options_;
   std::atomic<std::uint64_t> last_bundle_{0};
   EventRing ring_;
   std::atomic<bool> recording_{true};

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "timeline/trace_format.h"
@@ -25,6 +25,13 @@ T value_or(const Json& object, const char* key, const T& otherwise) {
 }
 
 }  // namespace
+
+std::string this_boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
 
 std::string format_header(const RecordingInfo& info) {
   const std::string name = json_text(fmt::format("rank {} ({})", info.rank, info.host));
@@ -57,22 +64,6 @@ std::optional<RecordingInfo> parse_recording(std::string_view event) {
     info.steady_start_ns = value_or<std::int64_t>(args, "steady_start_ns", 0);
   }
   return info;
-}
-
-std::vector<std::int64_t> common_starts(const std::vector<RecordingInfo>& recordings) {
-  std::map<std::string, std::int64_t> steady_to_wall;
-  std::vector<std::int64_t> starts;
-  for (const RecordingInfo& recording : recordings) {
-    const std::int64_t wall_ns = recording.epoch_start_us * 1000;
-    if (recording.boot_id.empty()) {
-      starts.push_back(wall_ns);
-      continue;
-    }
-    const auto known =
-        steady_to_wall.try_emplace(recording.boot_id, wall_ns - recording.steady_start_ns).first;
-    starts.push_back(recording.steady_start_ns + known->second);
-  }
-  return starts;
 }
 
 }  // namespace ronde

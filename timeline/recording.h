@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace ronde {
 
@@ -20,15 +19,14 @@ struct RecordingInfo {
   std::string job = {};              ///< Same for all ranks of a job; may be empty.
 };
 
+/// Tells this boot of this host from all others.
+std::string this_boot_id();
+
 /// The first lines of a trace: process name and clocks. Lines are joined by ",\n".
 std::string format_header(const RecordingInfo& info);
 
 /// What `event`, a JSON object, says of a recording; nothing where it is another event or no JSON.
 /// Only the wall clock must be there; the rank is -1 and the rest empty where not told.
 std::optional<RecordingInfo> parse_recording(std::string_view event);
-
-/// Start of each recording on the common clock, in nanoseconds. The recordings of one boot follow
-/// its steady clock; the first of them says where that lies on the wall clock.
-std::vector<std::int64_t> common_starts(const std::vector<RecordingInfo>& recordings);
 
 }  // namespace ronde

@@ -101,7 +101,7 @@ void TraceFormatter::append(std::string& out, const Event& event) {
   out += ",\"tid\":";
   append_number(out, static_cast<std::uint64_t>(counter ? 0 : lane->id));
   out += ",\"ts\":";
-  append_micros(out, event.time_ns - start_ns_);
+  append_micros(out, clock_.of(event.time_ns) - start_ns_);
   if (!event.name.empty()) out.append(",\"name\":").append(quoted(event.name));
   if (event.kind == EventKind::kInstant) out += ",\"s\":\"t\"";
   append_args(out, event);
@@ -114,7 +114,7 @@ void TraceFormatter::append_dropped(std::string& out, std::uint64_t dropped,
       std::back_inserter(out),
       ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{} events lost so "
       "far\",\"s\":\"p\"}}",
-      rank_, static_cast<double>(time_ns - start_ns_) / 1000, dropped);
+      rank_, static_cast<double>(clock_.of(time_ns) - start_ns_) / 1000, dropped);
 }
 
 }  // namespace ronde

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "timeline/event_ring.h"
+#include "timeline/host_clock.h"
 #include "timeline/recording.h"
 
 namespace ronde {
@@ -23,8 +24,8 @@ std::string json_text(std::string_view text);
 /// Threads: one.
 class TraceFormatter {
  public:
-  explicit TraceFormatter(const RecordingInfo& info)
-      : rank_(info.rank), start_ns_(info.steady_start_ns) {}
+  explicit TraceFormatter(const RecordingInfo& info, HostClock clock = {})
+      : rank_(info.rank), start_ns_(info.steady_start_ns), clock_(std::move(clock)) {}
 
   /// Appends ",\n" and the event's line, and before it the lane's name where that is new. An end
   /// whose begin is not there adds nothing.
@@ -53,7 +54,8 @@ class TraceFormatter {
   void append_args(std::string& out, const Event& event);
 
   const int rank_;
-  const std::int64_t start_ns_;
+  const std::int64_t start_ns_;  ///< By clock_.
+  const HostClock clock_;
   ByText<Lane> lanes_;
   ByText<std::string> quoted_;
 };

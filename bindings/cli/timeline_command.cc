@@ -23,7 +23,11 @@ struct MergeRequest {
   std::string output;
 };
 
-void warn_of_truncated(const MergeReport& report) {
+void warn(const MergeReport& report) {
+  if (report.clock_error_ns > 0) {
+    fmt::print(stderr, "ronde timeline: the clocks of the hosts agree to {:.0f} us\n",
+               static_cast<double>(report.clock_error_ns) / 1000);
+  }
   for (const std::string& path : report.truncated) {
     fmt::print(stderr, "ronde timeline: the end of {} is missing; merged what is there\n", path);
   }
@@ -32,7 +36,7 @@ void warn_of_truncated(const MergeReport& report) {
 void merge(const MergeRequest& request) {
   const auto report = merge_traces(request.traces, request.output);
   if (!report.ok()) exit_usage("ronde timeline merge", report.status());
-  warn_of_truncated(*report);
+  warn(*report);
   fmt::print("{}: {} events of {} traces\n", request.output, report->events, request.traces.size());
 }
 
@@ -83,7 +87,7 @@ void merge_job_traces(const std::string& timeline, int ranks) {
   if (traces.empty()) return;
   const auto report = merge_traces(traces, timeline);
   if (report.ok()) {
-    warn_of_truncated(*report);
+    warn(*report);
     fmt::print(stderr, "ronde run: timeline of {} ranks in {}\n", traces.size(), timeline);
   } else {
     fmt::print(stderr, "ronde run: cannot merge the timelines: {}\n", report.status().message());

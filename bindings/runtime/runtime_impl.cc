@@ -25,9 +25,17 @@ constexpr std::uint64_t kRawKeys = std::uint64_t{1} << 63;
 constexpr std::uint64_t kShareKeys = std::uint64_t{1} << 62;
 constexpr std::uint64_t kSettingsKey = std::uint64_t{1} << 60;
 
+constexpr std::chrono::milliseconds kCompareClocksEvery{500};
+
+/// Whether this rank is the one of its host that compares clocks with rank 0.
+bool compares_clocks(const Topology& topology) {
+  return !topology.same_host(0, topology.rank) &&
+         topology.host_ranks(topology.rank).front() == topology.rank;
+}
+
 EngineOptions engine_options(const Config& config, ControlChannel& channel,
                              std::shared_ptr<AbortToken> abort, const EventGate& events,
-                             diagnosis::Bell& bell) {
+                             diagnosis::Bell& bell, ClockHandler on_clock) {
   const Topology& topology = channel.topology();
   const std::size_t local_ranks = topology.host_ranks(topology.rank).size();
   EngineOptions options;
@@ -44,6 +52,7 @@ EngineOptions engine_options(const Config& config, ControlChannel& channel,
   options.stall_error = config.stall_error;
   options.events = &events;
   options.on_stall = [&bell] { bell.ring(diagnosis::Reason::kStall); };
+  options.on_clock = std::move(on_clock);
   return options;
 }
 
@@ -65,7 +74,13 @@ Status Runtime::Impl::start() {
   RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));
   channel = std::move(link.channel);
   topology = channel->topology();
-  engine = std::make_unique<Engine>(engine_options(config, *channel, abort, events, bell));
+  {
+    MutexLock lock(clock_mutex_);
+    comparing_ = compares_clocks(topology);
+  }
+  engine = std::make_unique<Engine>(
+      engine_options(config, *channel, abort, events, bell,
+                     [this](auto message) { return clock_sync.on_message(message); }));
   start_diagnosis();
   register_builtin_backends(registry, {config, kernels, std::move(link.tcp)});
   if (!config.timeline.empty()) RONDE_RETURN_IF_ERROR(start_timeline(config.timeline, false));
@@ -257,9 +272,12 @@ std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {
 Status Runtime::Impl::start_timeline(const std::string& path, bool mark_cycles) {
   MutexLock lock(mutex_);
   if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
-  RONDE_ASSIGN_OR_RETURN(auto recorder,
-                         Recorder::open(path, topology.rank, topology,
-                                        {.job = config.job_id, .mark_cycles = mark_cycles}));
+  RONDE_ASSIGN_OR_RETURN(
+      auto recorder,
+      Recorder::open(path, topology.rank, topology,
+                     {.job = config.job_id, .mark_cycles = mark_cycles, .clock_samples = [this] {
+                        return compare_clocks();
+                      }}));
   recorders_.push_back(std::move(recorder));
   recording_ = true;
   events.set(recorders_.back().get());
@@ -279,12 +297,25 @@ void Runtime::Impl::pause_timeline(bool paused) {
   if (recording_) events.set(paused ? nullptr : recorders_.back().get());
 }
 
+std::vector<ClockSample> Runtime::Impl::compare_clocks() {
+  MutexLock lock(clock_mutex_);
+  if (comparing_ && now() >= next_comparison_) {
+    next_comparison_ = now() + kCompareClocksEvery;
+    engine->send_clock(0, [this] { return clock_sync.request(); });
+  }
+  return clock_sync.take();
+}
+
 void Runtime::Impl::stop() noexcept {
   if (mark->forked()) return;
   if (stopped.exchange(true)) return;
   if (engine) {
     engine->leave(now() + std::chrono::seconds(5));
     diagnosis.reset();
+    {
+      MutexLock lock(clock_mutex_);
+      comparing_ = false;
+    }
     engine.reset();
   }
   if (const Status status = stop_timeline(); !status.ok()) {

@@ -18,6 +18,8 @@
 #include "core/ports/event_sink.h"
 #include "core/ports/reduce_kernels.h"
 #include "ops/executor.h"
+#include "timeline/clock_sync.h"
+#include "timeline/host_clock.h"
 #include "timeline/recorder.h"
 
 namespace ronde {
@@ -62,6 +64,9 @@ class Runtime::Impl {
   Status stop_timeline() RONDE_EXCLUDES(mutex_);
   void pause_timeline(bool paused) RONDE_EXCLUDES(mutex_);
   void stop() noexcept;
+  /// The comparisons of this host's clock with rank 0's host's since the last call; asks for the
+  /// next now and then. One rank of each host compares. Threads: one.
+  std::vector<ClockSample> compare_clocks() RONDE_EXCLUDES(clock_mutex_);
 
   // Const once started.
   Config config;
@@ -81,10 +86,14 @@ class Runtime::Impl {
   std::atomic<std::uint64_t> steps{0};
   diagnosis::Bell bell;
   diagnosis::WaitingCallers callers;
+  ClockSync clock_sync{this_boot_id(), steady_ns};
   std::unique_ptr<Engine> engine;
   std::unique_ptr<diagnosis::Service> diagnosis;
 
  private:
+  Mutex clock_mutex_;
+  bool comparing_ RONDE_GUARDED_BY(clock_mutex_) = false;
+  TimePoint next_comparison_ RONDE_GUARDED_BY(clock_mutex_);
   Mutex mutex_;
   std::set<std::string> passed_over_ RONDE_GUARDED_BY(mutex_);  // said
   std::map<std::vector<int>, int> raw_groups_ RONDE_GUARDED_BY(mutex_);

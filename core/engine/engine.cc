@@ -153,6 +153,13 @@ Status Engine::failure_of(std::span<const int> ranks) {
   return {};
 }
 
+void Engine::send_clock(int to, std::function<std::vector<std::byte>()> make) {
+  call_in_driver([this, to, make = std::move(make)] {
+    out_.push_back({to, make()});
+    send_frames(FrameKind::kClock, 0);
+  });
+}
+
 Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32_t round,
                                                   std::span<const int> ranks, std::string_view mine,
                                                   const WaitOptions& options) {

@@ -36,6 +36,10 @@ namespace ronde {
 /// Called in the waiting thread at least every 50 ms.
 using InterruptCheck = std::function<Status()>;
 
+/// Takes a message that compares clocks; gives the answer, where it has one.
+using ClockHandler =
+    std::function<std::optional<std::vector<std::byte>>(std::span<const std::byte>)>;
+
 /// How long to wait, and what may end the wait early.
 struct WaitOptions {
   TimePoint deadline = kForever;  ///< Passing it gives kTimeout; the operation goes on.
@@ -56,6 +60,8 @@ struct EngineOptions {
   const EventGate* events = nullptr;  ///< Outlives it; may be null.
   /// Called after warnings of stalled operations were logged, in the driving thread; quick.
   std::function<void()> on_stall;
+  /// Takes what send_clock() of another rank sent, and may give an answer. Called while driving.
+  ClockHandler on_clock;
 };
 
 /// Threads: any, but for construction and destruction.
@@ -85,6 +91,9 @@ class Engine final : private ChannelSink {
   Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data);
   Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data,
                             Message* message);
+
+  /// Sends `to` what `make` gives when it is sent. Nothing where that rank is gone. Blocks: never.
+  void send_clock(int to, std::function<std::vector<std::byte>()> make);
 
   /// Gives every rank of `ranks` (this one included) the values of all. Blocks. Calls with one key
   /// match by round. Errors: kTimeout naming the missing ranks, kRankFailure.

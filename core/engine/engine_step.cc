@@ -131,6 +131,13 @@ Status Engine::route(int from, std::span<const std::byte> frame) {
       return {};
     case FrameKind::kMessage:
       return messages_.on_frame(from, payload);
+    case FrameKind::kClock:
+      if (!options_.on_clock) return {};
+      if (auto answer = options_.on_clock(payload)) {
+        out_.push_back({from, std::move(*answer)});
+        send_frames(FrameKind::kClock, 0);
+      }
+      return {};
     case FrameKind::kFailure: {
       Status failure;
       RONDE_RETURN_IF_ERROR(read_failure(payload, failure));

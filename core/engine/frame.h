@@ -16,6 +16,7 @@ enum class FrameKind : std::uint32_t {
   kExchange = 2,     ///< `id` is the exchange's key.
   kMessage = 3,      ///< `id` is unused.
   kFailure = 4,      ///< The sender's job is broken; `id` is unused.
+  kClock = 5,        ///< Comparing clocks; `id` is unused.
 };
 
 /// What stands before the payload.
@@ -42,7 +43,7 @@ inline std::optional<FrameHeader> read_header(std::span<const std::byte> frame) 
   FrameHeader header;
   if (frame.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, frame.data(), sizeof header);
-  if (header.kind < FrameKind::kNegotiation || header.kind > FrameKind::kFailure) {
+  if (header.kind < FrameKind::kNegotiation || header.kind > FrameKind::kClock) {
     return std::nullopt;
   }
   return header;

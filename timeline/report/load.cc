@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "timeline/job_clock.h"
 #include "timeline/report/rank_loader.h"
 #include "timeline/trace_reader.h"
 
@@ -65,7 +65,7 @@ class Loader {
   std::uint64_t read_bytes_ = 0;
   std::uint64_t told_bytes_ = 0;
   EventParser parser_;
-  std::vector<std::int64_t> shifts_;
+  std::optional<JobClock> clock_;
   std::map<std::int64_t, Rank> ranks_;
   std::map<std::size_t, int> recordings_;  ///< By file.
   JobTrace job_;
@@ -83,16 +83,14 @@ Result<RecordingInfo> read_recording(const std::string& path) {
   return wrong(path, "this is no trace of Ronde: no event says which rank recorded it");
 }
 
-/// How far each file's times are to be moved.
 Status Loader::align() {
-  std::vector<RecordingInfo> infos;
+  std::vector<TraceClock> traces;
   for (const std::string& path : paths_) {
     RONDE_ASSIGN_OR_RETURN(RecordingInfo info, read_recording(path));
-    infos.push_back(std::move(info));
+    traces.push_back({std::move(info), {}});
   }
-  shifts_ = common_starts(infos);
-  const std::int64_t first = *std::min_element(shifts_.begin(), shifts_.end());
-  for (std::int64_t& shift : shifts_) shift -= first;
+  RONDE_RETURN_IF_ERROR(read_clock_samples(paths_, traces));
+  clock_.emplace(traces);
   return {};
 }
 
@@ -130,7 +128,7 @@ Status Loader::take(std::size_t index, const RawEvent& raw) {
   }
   const auto rank = ranks_.find(event.pid);
   if (rank == ranks_.end()) return {};
-  event.time_ns += shifts_[index];
+  event.time_ns = clock_->time_of(index, event.time_ns);
   rank->second.loader->take(event);
   return {};
 }

@@ -1,0 +1,126 @@
+#include "timeline/job_clock.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "timeline/trace_reader.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::int64_t kShortestStretchNs = 1'000'000'000;
+constexpr std::int64_t kLongestStretchNs = 10'000'000'000;
+constexpr std::int64_t kStretches = 8;
+constexpr double kMostDrift = 1e-3;  // no quartz is so bad: more than that is noise
+
+}  // namespace
+
+JobClock::JobClock(const std::vector<TraceClock>& traces) {
+  collect(traces);
+  for (auto& [boot, host] : hosts_) follow(boot, host);
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    const std::int64_t start = wall_of(i, 0);
+    first_ns_ = i == 0 ? start : std::min(first_ns_, start);
+  }
+}
+
+void JobClock::collect(const std::vector<TraceClock>& traces) {
+  for (const auto& [info, samples] : traces) {
+    const std::int64_t wall_ns = info.epoch_start_us * 1000;
+    if (info.boot_id.empty()) {
+      traces_.push_back({nullptr, wall_ns});
+      continue;
+    }
+    const auto [at, added] = hosts_.try_emplace(info.boot_id);
+    Host& host = at->second;
+    if (added) host.to_wall_ns = wall_ns - info.steady_start_ns;
+    host.samples.insert(host.samples.end(), samples.begin(), samples.end());
+    traces_.push_back({&host, info.steady_start_ns});
+  }
+}
+
+/// Of the hosts that are not compared with others one is followed.
+void JobClock::follow(const std::string& boot, Host& host) {
+  std::erase_if(host.samples, [&](const ClockSample& sample) { return sample.reference == boot; });
+  if (host.samples.empty()) return;
+  const std::string reference = host.samples.front().reference;
+  std::erase_if(host.samples,
+                [&](const ClockSample& sample) { return sample.reference != reference; });
+  host.knots = knots_of(std::move(host.samples));
+  for (const Knot& knot : host.knots) error_ns_ = std::max(error_ns_, knot.error_ns);
+  const auto other = hosts_.find(reference);
+  if (other != hosts_.end()) {
+    host.to_wall_ns = other->second.to_wall_ns;
+  } else {
+    host.to_wall_ns -= host.knots.front().offset_ns;
+  }
+}
+
+std::vector<JobClock::Knot> JobClock::knots_of(std::vector<ClockSample> samples) {
+  std::sort(samples.begin(), samples.end(),
+            [](const auto& a, const auto& b) { return a.local_ns < b.local_ns; });
+  const std::int64_t span = samples.back().local_ns - samples.front().local_ns;
+  const std::int64_t stretch = std::clamp(span / kStretches, kShortestStretchNs, kLongestStretchNs);
+  std::vector<Knot> knots;
+  std::int64_t current = -1;
+  for (const ClockSample& sample : samples) {
+    const std::int64_t index = (sample.local_ns - samples.front().local_ns) / stretch;
+    const Knot knot{sample.local_ns, sample.offset_ns, sample.error_ns};
+    if (index != current) {
+      knots.push_back(knot);
+    } else if (sample.error_ns < knots.back().error_ns) {
+      knots.back() = knot;
+    }
+    current = index;
+  }
+  return knots;
+}
+
+/// Before the first and after the last knot the nearest drift goes on.
+std::int64_t JobClock::offset_at(const std::vector<Knot>& knots, std::int64_t local_ns) {
+  if (knots.size() == 1) return knots.front().offset_ns;
+  auto next =
+      std::upper_bound(knots.begin(), knots.end(), local_ns,
+                       [](std::int64_t time, const Knot& knot) { return time < knot.local_ns; });
+  next = std::clamp(next, knots.begin() + 1, knots.end() - 1);
+  const Knot& from = *(next - 1);
+  const auto length = static_cast<double>(next->local_ns - from.local_ns);
+  const auto change = static_cast<double>(next->offset_ns - from.offset_ns);
+  const double drift = length > 0 ? std::clamp(change / length, -kMostDrift, kMostDrift) : 0;
+  const auto since = static_cast<double>(local_ns - from.local_ns);
+  return from.offset_ns + std::llround(drift * since);
+}
+
+std::int64_t JobClock::wall_of(std::size_t trace, std::int64_t ns) const {
+  const auto& [host, start_ns] = traces_[trace];
+  const std::int64_t local_ns = start_ns + ns;
+  if (host == nullptr) return local_ns;
+  const std::int64_t offset_ns = host->knots.empty() ? 0 : offset_at(host->knots, local_ns);
+  return local_ns + offset_ns + host->to_wall_ns;
+}
+
+std::int64_t JobClock::time_of(std::size_t trace, std::int64_t ns) const {
+  return wall_of(trace, ns) - first_ns_;
+}
+
+Status read_clock_samples(const std::vector<std::string>& paths, std::vector<TraceClock>& traces) {
+  const bool one_host = std::all_of(traces.begin(), traces.end(), [&](const TraceClock& trace) {
+    return trace.info.boot_id == traces.front().info.boot_id;
+  });
+  if (one_host) return {};
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(paths[i]));
+    for (;;) {
+      RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> event, reader.next());
+      if (!event) break;
+      if (auto sample = parse_clock_sample(event->text)) {
+        traces[i].samples.push_back(std::move(*sample));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace ronde
