@@ -1,0 +1,48 @@
+#include "ops/compression/codec.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "ops/compression/half.h"
+#include "ops/compression/int4.h"
+#include "ops/compression/int8.h"
+#include "ops/compression/onebit.h"
+
+namespace ronde {
+
+static_assert(std::endian::native == std::endian::little, "frames are little-endian");
+
+Status Codec::check(std::span<const std::byte> frame, std::size_t count) const {
+  if (frame.size() == encoded_bytes(count)) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("a frame of {} bytes does not hold {} elements of {}; it takes {}",
+                      frame.size(), count, name(), encoded_bytes(count))};
+}
+
+Status Codec::decode(std::span<const std::byte> frame, std::span<float> out) const {
+  RONDE_RETURN_IF_ERROR(check(frame, out.size()));
+  decode_frame(frame.data(), out, false);
+  return {};
+}
+
+Status Codec::decode_add(std::span<const std::byte> frame, std::span<float> out) const {
+  RONDE_RETURN_IF_ERROR(check(frame, out.size()));
+  decode_frame(frame.data(), out, true);
+  return {};
+}
+
+std::unique_ptr<const Codec> make_codec(const CompressionSpec& spec) {
+  switch (spec.kind) {
+    case CodecKind::kInt8:
+      return make_int8_codec(spec);
+    case CodecKind::kInt4:
+      return make_int4_codec(spec);
+    case CodecKind::kOnebit:
+      return make_onebit_codec(spec);
+    default:
+      return make_half_codec(spec);
+  }
+}
+
+}  // namespace ronde

@@ -1,0 +1,18 @@
+// int4: one scale for each block, half a byte for each element.
+//
+// Format of a block of n elements, 4 + (n + 1) / 2 bytes:
+//   0     fp32  scale = max |x| / 7
+//   4     two elements in a byte: q[2i] + 8 in the low half, q[2i + 1] + 8 in the high half;
+//         q is -7 ... 7, x = q * scale; where n is odd the last high half is 8
+// Rounding, small scales, NaN and infinity as int8.
+#pragma once
+
+#include <memory>
+
+#include "ops/compression/codec.h"
+
+namespace ronde {
+
+std::unique_ptr<const Codec> make_int4_codec(const CompressionSpec& spec);
+
+}  // namespace ronde

@@ -1,0 +1,19 @@
+// onebit: the sign of each element, and what the two signs mean in each block.
+//
+// Format of a block of n elements, 8 + (n + 7) / 8 bytes:
+//   0     fp32  the mean of the elements that are not below zero; 0 where there are none
+//   4     fp32  the mean of those below zero; 0 where there are none
+//   8     bits, element i in bit i % 8 of byte i / 8: 1 is not below zero; unused ones are 0
+// A block that holds NaN or infinity has two NaN and decodes to NaN.
+// Source: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014.
+#pragma once
+
+#include <memory>
+
+#include "ops/compression/codec.h"
+
+namespace ronde {
+
+std::unique_ptr<const Codec> make_onebit_codec(const CompressionSpec& spec);
+
+}  // namespace ronde

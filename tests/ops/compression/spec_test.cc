@@ -1,0 +1,56 @@
+#include "ops/compression/spec.h"
+
+#include <doctest/doctest.h>
+
+namespace ronde {
+
+TEST_CASE("A compression's name stands for its defaults") {
+  const auto int8 = parse_compression("int8");
+  REQUIRE(int8.ok());
+  CHECK(int8->kind == CodecKind::kInt8);
+  CHECK(int8->block == 512);
+  CHECK(int8->error_feedback);
+  CHECK_FALSE(int8->stochastic);
+  CHECK_FALSE(parse_compression("fp16")->error_feedback);
+  CHECK_FALSE(parse_compression("bf16")->error_feedback);
+  CHECK(parse_compression("int4")->block == 256);
+  CHECK(parse_compression("onebit")->block == 1024);
+}
+
+TEST_CASE("Equal compressions are written alike") {
+  for (const char* text : {"fp16", "bf16:ef=on", "int8", "int4:block=64,rounding=stochastic,seed=9",
+                           "onebit:block=128,ef=off"}) {
+    CHECK(to_string(*parse_compression(text)) == text);
+  }
+  CHECK(to_string(*parse_compression("int8:seed=0,rounding=nearest,block=512,ef=on")) == "int8");
+}
+
+TEST_CASE("What is wrong with a compression is said with the value and what is allowed") {
+  const auto message = [](const char* text) {
+    const auto result = parse_compression(text);
+    CHECK(result.status().code() == Code::kInvalidArgument);
+    return result.status().message();
+  };
+  CHECK(message("int5").find("allowed: fp16, bf16, int8, int4, onebit") != std::string::npos);
+  CHECK(message("").find("not known") != std::string::npos);
+  CHECK(message("int8:block=100").find("block=100; allowed: multiples of 64") != std::string::npos);
+  CHECK(message("int8:block=0").find("block=0") != std::string::npos);
+  CHECK(message("int8:block=8192").find("to 4096") != std::string::npos);
+  CHECK(message("int8:block=-64").find("block=-64") != std::string::npos);
+  CHECK(message("int8:rounding=up").find("nearest, stochastic") != std::string::npos);
+  CHECK(message("int8:seed=x").find("seed=x") != std::string::npos);
+  CHECK(message("int8:ef").find("allowed: on, off") != std::string::npos);
+  CHECK(message("fp16:block=64").find("no parameter 'block'; allowed: ef") != std::string::npos);
+  CHECK(message("onebit:seed=1").find("allowed: ef, block") != std::string::npos);
+}
+
+TEST_CASE("Only sums and averages of floating types are compressible") {
+  CHECK(check_compressible(DType::kFloat32, ReduceOp::kAverage).ok());
+  CHECK(check_compressible(DType::kBfloat16, ReduceOp::kSum).ok());
+  CHECK(check_compressible(DType::kInt32, ReduceOp::kSum).message().find("int32") !=
+        std::string::npos);
+  CHECK(check_compressible(DType::kFloat32, ReduceOp::kMax).message().find("op max") !=
+        std::string::npos);
+}
+
+}  // namespace ronde
