@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/compressor.h"
 #include "ops/extents.h"
 #include "ops/scaling.h"
 #include "ops/selector.h"
@@ -41,7 +42,11 @@ const std::byte* input_of(const BundleTensor& tensor) {
 class PlaneExecutor final : public CollectiveExecutor {
  public:
   explicit PlaneExecutor(ExecutorOptions& options)
-      : runner_(options), events_(options.events), rank_(options.rank), size_(options.size) {}
+      : compressor_(options),
+        runner_(options),
+        events_(options.events),
+        rank_(options.rank),
+        size_(options.size) {}
 
   Status execute(const Bundle& bundle, const AbortToken& abort) override {
     if (abort.aborted()) return abort.status();
@@ -76,6 +81,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   std::byte* output(const BundleTensor& tensor, const Shape& shape);
   std::byte* output_rows(const BundleTensor& tensor, std::int64_t rows);
 
+  Compressor compressor_;
   WorkRunner runner_;
   const EventGate* const events_;
   const int rank_;
@@ -94,6 +100,9 @@ Status PlaneExecutor::check(const Bundle& bundle) const {
   if (reduces(bundle.kind) && !is_defined(bundle.op, bundle.dtype)) {
     return {Code::kInvalidArgument,
             fmt::format("{} is not defined for {}", to_string(bundle.op), to_string(bundle.dtype))};
+  }
+  if (!bundle.compression.empty()) {
+    RONDE_RETURN_IF_ERROR(check_compressible(bundle.kind, bundle.dtype, bundle.op));
   }
   if (is_rooted(bundle.kind) && (bundle.root < 0 || bundle.root >= size_)) {
     return {Code::kInvalidArgument,
@@ -129,7 +138,13 @@ Status PlaneExecutor::execute_whole(const Bundle& bundle, const AbortToken& abor
     segments_.push_back({input_of(tensor), out, size});
     bytes += size;
   }
-  return run(bundle, work_of(bundle), bytes, abort);
+  Work work = work_of(bundle);
+  if (bundle.compression.empty()) return run(bundle, work, bytes, abort);
+  RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
+  work.compression = &compression;
+  RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));
+  compression.commit(work);
+  return {};
 }
 
 Status PlaneExecutor::execute_reduce_scatter(const Bundle& bundle, const AbortToken& abort) {
@@ -267,11 +282,13 @@ Work PlaneExecutor::work_of(const Bundle& bundle) const {
 // Runs work of `bytes`, a number on which all ranks agree, between the events of its tensors.
 Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t bytes,
                           const AbortToken& abort) {
-  RONDE_ASSIGN_OR_RETURN(const Route route, runner_.route({.kind = bundle.kind,
-                                                           .dtype = bundle.dtype,
-                                                           .op = work.reduction.op,
-                                                           .device = bundle.device,
-                                                           .bytes = bytes}));
+  RONDE_ASSIGN_OR_RETURN(const Route route,
+                         runner_.route({.kind = bundle.kind,
+                                        .dtype = bundle.dtype,
+                                        .op = work.reduction.op,
+                                        .device = bundle.device,
+                                        .bytes = bytes,
+                                        .compressed = work.compression != nullptr}));
   last_route_ = route;
   EventSink* const events = events_ == nullptr ? nullptr : events_->get();
   if (events == nullptr) return runner_.run(work, route, abort);

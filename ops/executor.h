@@ -14,6 +14,8 @@
 
 namespace ronde {
 
+class ResidualStore;
+
 /// What an executor works with, for one group.
 struct ExecutorOptions {
   std::unique_ptr<BackendGroup> plane;  ///< Null only where size is 1.
@@ -24,7 +26,9 @@ struct ExecutorOptions {
   std::string algorithm;            ///< Override, see ops/selector.h; empty lets the table decide.
   /// Reductions give the same bits however tensors are fused, cut and ordered (Config has it too).
   bool deterministic = false;
-  const EventGate* events = nullptr;  ///< Outlives the executor; may be null.
+  const EventGate* events = nullptr;         ///< Outlives the executor; may be null.
+  std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
+  int set = 0;                               ///< The process set, as residuals are kept by it.
   int rank = 0;
   int size = 1;
 };
@@ -40,6 +44,7 @@ struct ExecutorOptions {
 ///   dimensions counts as one row.
 /// - alltoall: splits are exchanged first; wrong ones are an error on all ranks, see ops/extents.h.
 /// - reduce_scatter: rank r of n gets rows/n rows and the first rows%n ranks one more.
+/// - Compressed allreduces: see ops/compressor.h.
 /// - Where an output cannot be allocated on this rank, the rank still takes part and then returns
 ///   the allocator's error, so that the group stays usable.
 /// - Outputs that only the root writes are asked of `allocate` at the root alone.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/clock.h"
+#include "ops/compression/quantised_allreduce.h"
 #include "ops/local_work.h"
 
 namespace ronde {
@@ -53,7 +54,10 @@ WorkRunner::WorkRunner(ExecutorOptions& options)
 
 Result<Route> WorkRunner::route(const WorkDesc& desc) const {
   if (size_ == 1) return Route{Route::Way::kLocal};
-  if (prefers_native_ && plane_->supports(desc)) return Route{Route::Way::kNative};
+  if (desc.compressed && plane_->compresses()) return Route{Route::Way::kNative};
+  if (desc.compressed && transport_ != nullptr) return Route{Route::Way::kCompressed};
+  if (prefers_native_ && !desc.compressed && plane_->supports(desc))
+    return Route{Route::Way::kNative};
   if (transport_ == nullptr) {
     return Status(Code::kUnsupported,
                   fmt::format("{} of {} is not supported by {}", to_string(desc.kind),
@@ -72,6 +76,7 @@ Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& a
     return {};
   }
   try {
+    if (route.way == Route::Way::kCompressed) return run_compressed(work, abort);
     return run_algorithm(work, *route.algorithm, abort, pack_ns);
   } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
     return {Code::kAborted, fmt::format("out of memory in {} of {} bytes", to_string(work.kind),
@@ -91,8 +96,31 @@ Status WorkRunner::run_algorithm(const Work& work, const Algorithm& algorithm,
   return {};
 }
 
+Status WorkRunner::run_compressed(const Work& work, const AbortToken& abort) {
+  std::vector<CompressedPiece> pieces;
+  std::size_t count = 0;
+  for (std::size_t tensor = 0; tensor < work.segments.size(); ++tensor) {
+    const Segment& segment = work.segments[tensor];
+    const std::size_t elements = segment.bytes / size_of(work.reduction.dtype);
+    pieces.push_back({segment.in, segment.out, elements, tensor, 0});
+    count += elements;
+  }
+  QuantisedAllreduce allreduce{.kernels = *kernels_,
+                               .abort = abort,
+                               .compression = *work.compression,
+                               .pieces = pieces,
+                               .in_dtype = work.reduction.dtype,
+                               .out_dtype = work.reduction.dtype,
+                               .factor = work.reduction.scaling.pre * work.reduction.scaling.post};
+  if (work.compression->has_residuals()) {
+    allreduce.left = reinterpret_cast<float*>(scratch_.block(1, count * sizeof(float)));
+  }
+  return quantised_allreduce(*transport_, allreduce, scratch_);
+}
+
 std::string_view WorkRunner::algorithm_name(const Route& route) noexcept {
   if (route.way == Route::Way::kAlgorithm) return route.algorithm->name;
+  if (route.way == Route::Way::kCompressed) return "compressed";
   return route.way == Route::Way::kNative ? kNativeAlgorithm : std::string_view{};
 }
 
@@ -104,6 +132,8 @@ std::string WorkRunner::path(const Route& route) const {
       return plane_name_;
     case Route::Way::kAlgorithm:
       return fmt::format("{} over {}", route.algorithm->name, plane_name_);
+    case Route::Way::kCompressed:
+      return fmt::format("compressed over {}", plane_name_);
     default:
       return {};
   }

@@ -20,7 +20,7 @@ namespace ronde {
 
 /// How one piece of work is done.
 struct Route {
-  enum class Way : std::uint8_t { kNone, kLocal, kNative, kAlgorithm };
+  enum class Way : std::uint8_t { kNone, kLocal, kNative, kAlgorithm, kCompressed };
   Way way = Way::kNone;
   const Algorithm* algorithm = nullptr;  ///< kAlgorithm only.
 };
@@ -50,6 +50,8 @@ class WorkRunner {
  private:
   Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort,
                        std::int64_t* pack_ns);
+
+  Status run_compressed(const Work& work, const AbortToken& abort);
 
   const std::string plane_name_;
   const std::string algorithm_;

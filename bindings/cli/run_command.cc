@@ -18,6 +18,7 @@
 #include "bindings/cli/launch/trace_fetch.h"
 #include "bindings/cli/timeline_command.h"
 #include "core/base/config.h"
+#include "ops/compression/spec.h"
 #include "ops/selector.h"
 #include "timeline/trace_file.h"
 
@@ -97,9 +98,13 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
   const std::pair<const char*, std::string> given[] = {
       {"RONDE_BACKEND", request.backend},
       {"RONDE_ALGORITHM", request.algorithm},
+      {"RONDE_COMPRESSION", request.compression},
       {"RONDE_NETWORK_INTERFACE", request.network_interface},
       {"RONDE_TIMELINE", timeline}};
   RONDE_RETURN_IF_ERROR(check_algorithm(request.algorithm));
+  if (!request.compression.empty() && request.compression != "none") {
+    RONDE_RETURN_IF_ERROR(parse_compression(request.compression).status());
+  }
   Config scratch;
   EnvironmentList list;
   for (const auto& [name, value] : given) {
@@ -228,6 +233,8 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
   command->add_option("--backend", request->backend, "Data plane: auto, shm, tcp, gloo or mpi");
   command->add_option("--algorithm", request->algorithm,
                       "Algorithm for all collectives that have it");
+  command->add_option("--compression", request->compression,
+                      "What gradients travel as where a call does not say: fp16, int8, ...");
   command->add_option("--env", request->environment, "NAME or NAME=VALUE for all ranks; may repeat")
       ->expected(1)
       ->take_all();

@@ -19,6 +19,7 @@ struct RunRequest {
   std::string timeline;
   std::string backend;
   std::string algorithm;
+  std::string compression;
   std::vector<std::string> environment;
   int ssh_port = 0;
   std::string ssh_identity_file;

@@ -51,6 +51,7 @@ void set_reduction(Bundle& bundle, const ReduceOptions& options) {
   bundle.op = options.op;
   bundle.prescale = options.prescale;
   bundle.postscale = options.postscale;
+  if (options.compression != "none") bundle.compression = options.compression;
 }
 
 }  // namespace

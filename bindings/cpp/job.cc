@@ -65,6 +65,7 @@ void set_reduction(Request& request, const ReduceOptions& options) {
   request.prescale = options.prescale;
   request.postscale = options.postscale;
   request.priority = options.priority;
+  request.compression = options.compression;
 }
 
 Pending submit(const std::shared_ptr<Runtime>& runtime, ProcessSet set, Submission submission) {
@@ -244,6 +245,24 @@ Group Job::group(std::vector<int> ranks) {
   if (ranks.empty()) ranks = value_or_throw(impl_->runtime->process_set_ranks(kGlobalSet));
   return make_group(value_or_throw(impl_->runtime->open_group(std::move(ranks))), impl_->runtime);
 }
+
+std::vector<ResidualState> Job::save_residuals() const {
+  std::vector<ResidualState> saved;
+  for (SavedResidual& one : impl_->runtime->save_residuals()) {
+    saved.push_back({one.set, std::move(one.name), one.steps, std::move(one.values)});
+  }
+  return saved;
+}
+
+void Job::load_residuals(std::vector<ResidualState> saved) {
+  std::vector<SavedResidual> given;
+  for (ResidualState& one : saved) {
+    given.push_back({one.set, std::move(one.name), one.steps, std::move(one.values)});
+  }
+  throw_if_error(impl_->runtime->load_residuals(std::move(given)));
+}
+
+std::size_t Job::residual_bytes() const { return impl_->runtime->residual_bytes(); }
 
 void Job::start_timeline(const std::string& path) {
   throw_if_error(impl_->runtime->start_timeline(path));

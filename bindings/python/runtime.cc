@@ -1,4 +1,5 @@
 // Binds Runtime: joining and leaving the job, who is who, process sets, the timeline.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <chrono>
@@ -94,6 +95,30 @@ std::vector<int> ranks_by_host(const Runtime& runtime) {
   return counts;
 }
 
+/// (process set, tensor, steps, values) of each residual.
+py::list save_residuals(const Runtime& runtime) {
+  py::list saved;
+  for (const SavedResidual& one : runtime.save_residuals()) {
+    const py::array_t<float> values(static_cast<py::ssize_t>(one.values.size()), one.values.data());
+    saved.append(py::make_tuple(one.set, one.name, one.steps, values));
+  }
+  return saved;
+}
+
+void load_residuals(Runtime& runtime, const py::list& saved) {
+  using Values = py::array_t<float, py::array::c_style | py::array::forcecast>;
+  std::vector<SavedResidual> given;
+  for (const py::handle entry : saved) {
+    const auto one = py::reinterpret_borrow<py::tuple>(entry);
+    const auto values = one[3].cast<Values>();
+    given.push_back({one[0].cast<int>(),
+                     one[1].cast<std::string>(),
+                     one[2].cast<std::uint64_t>(),
+                     {values.data(), values.data() + values.size()}});
+  }
+  check(runtime.load_residuals(std::move(given)));
+}
+
 }  // namespace
 
 void bind_runtime(py::module_& module) {
@@ -118,6 +143,10 @@ void bind_runtime(py::module_& module) {
       .def("process_set_ranks",
            [](const Runtime& runtime, SetId set) { return unwrap(runtime.process_set_ranks(set)); })
       .def("process_sets", &Runtime::process_sets)
+      .def("save_residuals", &save_residuals,
+           "(process set, tensor, steps, values) of all that error feedback keeps here.")
+      .def("load_residuals", &load_residuals, py::arg("saved"), "The inverse.")
+      .def("residual_bytes", &Runtime::residual_bytes)
       .def("start_timeline",
            [](Runtime& runtime, const std::string& path, bool mark_cycles) {
              check(runtime.start_timeline(path, mark_cycles));

@@ -94,6 +94,7 @@ struct Options {
   std::vector<std::int64_t> splits;
   std::int32_t priority;
   std::string site;
+  std::string compression;
 };
 
 Submission make_submission(int kind, const py::list& inputs, const py::list& outputs,
@@ -107,6 +108,7 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
   request.prescale = options.prescale;
   request.postscale = options.postscale;
   request.priority = options.priority;
+  request.compression = std::move(options.compression);
   request.call_site = options.site.empty() ? call_site() : std::move(options.site);
   submission.splits = std::move(options.splits);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -135,11 +137,13 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                const py::list& inputs, const py::list& outputs, py::object keep,
                                bool wait, std::string name, int op, int root, double prescale,
                                double postscale, std::vector<std::int64_t> splits,
-                               std::int32_t priority, std::string site, double timeout_s) {
+                               std::int32_t priority, std::string site, std::string compression,
+                               double timeout_s) {
   sweep_dropped();
-  Submission submission = make_submission(kind, inputs, outputs,
-                                          {std::move(name), op, root, prescale, postscale,
-                                           std::move(splits), priority, std::move(site)});
+  Submission submission =
+      make_submission(kind, inputs, outputs,
+                      {std::move(name), op, root, prescale, postscale, std::move(splits), priority,
+                       std::move(site), std::move(compression)});
   submission.caller_waits = wait;
   check(names_in_flight().check(set, submission.request));
   OperationPtr operation = unwrap(runtime->submit(set, std::move(submission)));
@@ -157,7 +161,8 @@ void bind_submit(py::module_& module) {
       py::arg("outputs"), py::arg("keep"), py::arg("wait") = false, py::arg("name") = "",
       py::arg("op") = 0, py::arg("root") = -1, py::arg("prescale") = 1.0,
       py::arg("postscale") = 1.0, py::arg("splits") = std::vector<std::int64_t>(),
-      py::arg("priority") = 0, py::arg("site") = "", py::arg("timeout") = -1.0,
+      py::arg("priority") = 0, py::arg("site") = "", py::arg("compression") = "",
+      py::arg("timeout") = -1.0,
       "Submits one collective. Tensors are C-contiguous NumPy arrays or (address, shape, "
       "dtype code); an output of None is allocated by the operation. `timeout`: seconds to wait.");
   module.def(

@@ -89,6 +89,7 @@ int Runtime::cross_size() const noexcept {
 Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
   RONDE_RETURN_IF_ERROR(impl_->usable());
   RONDE_RETURN_IF_ERROR(impl_->check(submission, set));
+  RONDE_RETURN_IF_ERROR(impl_->settle_compression(submission.request));
   return impl_->engine->submit(set, std::move(submission));
 }
 
@@ -128,7 +129,7 @@ Result<SetId> Runtime::add_process_set(std::vector<int> ranks, const WaitOptions
   Status mine;
   std::unique_ptr<CollectiveExecutor> executor;
   if (member) {
-    auto opened = impl_->open_executor(static_cast<std::uint64_t>(id), ranks, options);
+    auto opened = impl_->open_executor(static_cast<std::uint64_t>(id), ranks, options, id);
     mine = opened.status();
     if (opened.ok()) executor = std::move(opened).value();
   }
@@ -162,7 +163,7 @@ Result<SetId> Runtime::open_set(std::vector<int> ranks, const SetOptions& set,
   const std::uint64_t key = impl_->raw_key(ranks);
   EngineExchange exchange(*impl_->engine, Impl::agreement_key(key), ranks, options);
   RONDE_ASSIGN_OR_RETURN(const SetId id, impl_->agree_on_id(exchange, ranks, set.name));
-  auto executor = impl_->open_executor(key, ranks, options);
+  auto executor = impl_->open_executor(key, ranks, options, id);
   RONDE_RETURN_IF_ERROR(Impl::first_error(exchange, ranks, executor.status()));
   impl_->sets.add_private(id, ranks);
   impl_->engine->add_lane(id, std::move(ranks), std::move(executor).value(), set.stall_error);
@@ -214,8 +215,8 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks,
   }
   WaitOptions options;
   options.deadline = now() + impl_->config.start_timeout;
-  RONDE_ASSIGN_OR_RETURN(auto executor,
-                         impl_->open_executor(impl_->raw_key(ranks), ranks, options, algorithm));
+  RONDE_ASSIGN_OR_RETURN(auto executor, impl_->open_executor(impl_->raw_key(ranks), ranks, options,
+                                                             kGlobalSet, algorithm));
   return std::unique_ptr<RawGroup>(
       std::make_unique<RawGroupImpl>(std::move(executor), impl_->abort, impl_->mark,
                                      position(ranks, rank()), static_cast<int>(ranks.size())));
@@ -232,6 +233,12 @@ Result<std::shared_ptr<std::byte>> Runtime::allocate(std::size_t bytes) {
   }
   return Status(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
 }
+
+std::vector<SavedResidual> Runtime::save_residuals() const { return impl_->residuals->save(); }
+Status Runtime::load_residuals(std::vector<SavedResidual> saved) {
+  return impl_->residuals->load(std::move(saved));
+}
+std::size_t Runtime::residual_bytes() const { return impl_->residuals->bytes(); }
 
 Status Runtime::start_timeline(const std::string& path, bool mark_cycles) {
   return impl_->start_timeline(path, mark_cycles);

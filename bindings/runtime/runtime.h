@@ -17,6 +17,7 @@
 #include "core/engine/engine.h"
 #include "core/ports/backend.h"
 #include "core/ports/topology.h"
+#include "ops/compression/residuals.h"
 
 namespace ronde {
 
@@ -109,6 +110,13 @@ class Runtime {
   /// share, collectives need no copy of it. It may outlive the runtime.
   /// Errors: kResourceExhausted, kNotInitialized.
   Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes);
+
+  /// What error feedback keeps on this rank, so that a checkpoint resumes exactly. No operation may
+  /// be under way. Errors: see ResidualStore::load.
+  [[nodiscard]] std::vector<SavedResidual> save_residuals() const;
+  Status load_residuals(std::vector<SavedResidual> saved);
+  /// What it takes, in bytes.
+  [[nodiscard]] std::size_t residual_bytes() const;
 
   /// Starts or stops writing a timeline on this rank. `mark_cycles`: see Recorder::Options.
   Status start_timeline(const std::string& path, bool mark_cycles = false);

@@ -16,6 +16,7 @@
 #include "bindings/runtime/log_sink.h"
 #include "bindings/runtime/shared_settings.h"
 #include "bindings/runtime/version.h"
+#include "ops/compression/spec.h"
 #include "ops/kernels/factory.h"
 
 namespace ronde {
@@ -64,12 +65,33 @@ int dump_signal(const Config& config) {
   return wanted ? SIGUSR2 : 0;
 }
 
+/// As equal compressions are written alike; "none" becomes empty.
+Result<std::string> canonical_compression(const std::string& text) {
+  if (text.empty() || text == "none") return std::string();
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(text));
+  return to_string(spec);
+}
+
+/// What the job's own compression is for: large floating tensors that are no biases or norms.
+bool worth_compressing(const Request& request) {
+  constexpr std::int64_t kFewElements = 4096;
+  for (const TensorMeta& tensor : request.tensors) {
+    if (tensor.shape.size() < 2 || element_count(tensor.shape) < kFewElements) return false;
+    if (!check_compressible(request.kind, tensor.dtype, request.op).ok()) return false;
+  }
+  return !request.tensors.empty();
+}
+
 }  // namespace
 
-Runtime::Impl::Impl(Config the_config) : config(std::move(the_config)), sets(config.size) {}
+Runtime::Impl::Impl(Config the_config)
+    : config(std::move(the_config)),
+      residuals(std::make_shared<ResidualStore>(config.residual_limit_bytes)),
+      sets(config.size) {}
 
 Status Runtime::Impl::start() {
   install_log_sink(config.log_level, config.rank);
+  RONDE_ASSIGN_OR_RETURN(config.compression, canonical_compression(config.compression));
   kernels = create_kernels();
   RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));
   channel = std::move(link.channel);
@@ -123,7 +145,7 @@ GroupSpec Runtime::Impl::group_spec(std::uint64_t key, const std::vector<int>& r
 }
 
 Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
-    std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options,
+    std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options, SetId set,
     const std::string& algorithm) {
   const std::string& wanted = algorithm.empty() ? config.algorithm : algorithm;
   const GroupSpec spec = group_spec(key, ranks);
@@ -143,6 +165,8 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
   executor.tuned = tuned;
   executor.deterministic = config.deterministic;
   executor.events = &events;
+  executor.residuals = residuals;
+  executor.set = set;
   executor.rank = spec.rank;
   executor.size = spec.size();
   return create_executor(std::move(executor));
@@ -260,6 +284,20 @@ Status Runtime::Impl::check(const Submission& submission, SetId set) const {
   if (std::find(members.begin(), members.end(), request.root) != members.end()) return {};
   return {Code::kInvalidArgument, fmt::format("root rank {} is not in process set {}; allowed: {}",
                                               request.root, set, fmt::join(members, ", "))};
+}
+
+Status Runtime::Impl::settle_compression(Request& request) const {
+  const bool named = !request.compression.empty();
+  RONDE_ASSIGN_OR_RETURN(request.compression, canonical_compression(request.compression));
+  if (!named && !config.compression.empty() && worth_compressing(request)) {
+    request.compression = config.compression;
+  }
+  if (request.compression.empty()) return {};
+  for (const TensorMeta& tensor : request.tensors) {
+    const Status status = check_compressible(request.kind, tensor.dtype, request.op);
+    if (!status.ok()) return status.with_context(fmt::format("\"{}\"", request.name));
+  }
+  return {};
 }
 
 std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {

@@ -17,6 +17,7 @@
 #include "core/base/mutex.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/reduce_kernels.h"
+#include "ops/compression/residuals.h"
 #include "ops/executor.h"
 #include "timeline/clock_sync.h"
 #include "timeline/host_clock.h"
@@ -37,7 +38,9 @@ class Runtime::Impl {
   /// `algorithm`: in place of the setting, where given.
   Result<std::unique_ptr<CollectiveExecutor>> open_executor(std::uint64_t key,
                                                             const std::vector<int>& ranks,
-                                                            const WaitOptions& options);
+                                                            const WaitOptions& options,
+                                                            SetId set = kGlobalSet,
+                                                            const std::string& algorithm = {});
   void start_diagnosis();
   GroupSpec group_spec(std::uint64_t key, const std::vector<int>& ranks) const;
   /// Waits until all ranks of the job ask for the same change of the process sets ("add 0, 1").
@@ -58,6 +61,9 @@ class Runtime::Impl {
   /// Ok, or kNotInitialized: after stop(), or in a forked child.
   [[nodiscard]] Status usable() const;
   Status check(const Submission& submission, SetId set) const;
+  /// Writes a request's compression as all ranks write it: its own, "none", or the job's.
+  /// Errors: kInvalidArgument where it is unknown, or not defined for the request.
+  Status settle_compression(Request& request) const;
   /// The key of the next raw group of `ranks`: counted per list of ranks, so alike on its members.
   std::uint64_t raw_key(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);
   Status start_timeline(const std::string& path, bool mark_cycles) RONDE_EXCLUDES(mutex_);
@@ -73,6 +79,7 @@ class Runtime::Impl {
   std::vector<SelectionRow> tuned;  // rank 0's
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
   std::shared_ptr<const ReduceKernels> kernels;
+  std::shared_ptr<ResidualStore> residuals;
   const std::shared_ptr<const ForkMark> mark = std::make_shared<ForkMark>();
   // Safe by themselves.
   EventGate events;

@@ -29,7 +29,14 @@ Bundle bundle_like(const Request& request, DType dtype, const std::vector<int>& 
   bundle.prescale = request.prescale;
   bundle.postscale = request.postscale;
   bundle.device = request.device;
+  bundle.compression = request.compression;
   return bundle;
+}
+
+/// What the residual of one tensor of a request is kept by: stable from step to step.
+std::string residual_key(const Request& request, std::size_t tensor) {
+  if (request.name.empty() || request.tensors.size() == 1) return request.name;
+  return fmt::format("{}[{}]", request.name, tensor);
 }
 
 /// A tensor of an operation that this rank, having joined, did not submit.
@@ -172,6 +179,9 @@ void Lane::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& o
     const OperationPtr& operation = operations[entry.item];
     ready.operations.push_back(operation);
     ready.priorities.push_back(batch.items[entry.item].priority);
+    if (!ready.bundle.compression.empty()) {
+      ready.bundle.keys.push_back(residual_key(batch.items[entry.item].request, entry.tensor));
+    }
     ready.bundle.tensors.push_back(
         operation ? operation->bundle_tensor(entry.tensor)
                   : absent_tensor(batch.items[entry.item].request.tensors[entry.tensor]));

@@ -99,7 +99,8 @@ std::size_t agreed_bytes(const Bundle& bundle) noexcept {
 std::vector<ReadyBundle> cut_bundle(ReadyBundle whole, std::size_t partition_bytes) {
   const std::size_t bytes = agreed_bytes(whole.bundle);
   std::vector<ReadyBundle> parts;
-  if (partition_bytes == 0 || bytes <= partition_bytes || !can_cut(whole.bundle.kind)) {
+  const bool can = can_cut(whole.bundle.kind) && whole.bundle.compression.empty();
+  if (partition_bytes == 0 || bytes <= partition_bytes || !can) {
     parts.push_back(std::move(whole));
     return parts;
   }

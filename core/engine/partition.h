@@ -17,8 +17,9 @@ bool can_cut(Collective kind) noexcept;
 
 /// Cuts a bundle into partitions of about equal size, at most `partition_bytes` (0: no limit) but
 /// for the alignment of cuts; they depend on the shapes alone, so all ranks cut alike. One
-/// partition, `whole` as it is, where it is small enough or of a kind that cannot be cut. Tensors
-/// of which a partition has a part appear there flattened. Tells the operations of their pieces.
+/// partition, `whole` as it is, where it is small enough, of a kind that cannot be cut, or
+/// compressed: error feedback goes by whole tensors. Tensors of which a partition has a part appear
+/// there flattened. Tells the operations of their pieces.
 std::vector<ReadyBundle> cut_bundle(ReadyBundle whole, std::size_t partition_bytes);
 
 }  // namespace ronde

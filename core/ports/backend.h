@@ -28,6 +28,8 @@ struct Segment {
   std::size_t bytes = 0;
 };
 
+class CompressedWork;  // ops/compression
+
 /// Agreed work for one group, the same on all its ranks but for addresses and uneven sizes.
 /// What the fields mean, n being the group's size and me the rank in it:
 ///
@@ -53,6 +55,7 @@ struct Work {
   std::span<const std::size_t> part_bytes;
   std::span<const std::size_t> send_bytes;
   std::span<const std::size_t> recv_bytes;
+  CompressedWork* compression = nullptr;  ///< Null but for planes that compress().
 };
 
 /// Sum of the segments' bytes.
@@ -65,6 +68,7 @@ struct WorkDesc {
   ReduceOp op = ReduceOp::kSum;
   Device device;
   std::size_t bytes = 0;
+  bool compressed = false;
 };
 
 /// Lets the ranks of one group exchange small values while a backend sets the group up, over the
@@ -109,6 +113,9 @@ class BackendGroup {
   /// Memory that this data plane moves best (shared, registered, pinned); null where plain memory
   /// is as good. Freed with the last copy of the pointer, at the latest before the group.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
+
+  /// Whether run() heeds Work::compression. Otherwise compressed work goes over transport().
+  [[nodiscard]] virtual bool compresses() const noexcept { return false; }
 
   /// Whether all waits in here call AbortToken::poll(), so that a caller may run work itself and
   /// still hear of its user's signals.

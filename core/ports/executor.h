@@ -46,6 +46,9 @@ struct Bundle {
   Device device;
   int partition = 0;  ///< From 1 where it is one of several that were one bundle; for the timeline.
   std::vector<BundleTensor> tensors;
+  std::string compression;        ///< As agreed, see ops/compression/spec.h; empty means none.
+  std::vector<std::string> keys;  ///< With compression: what each tensor's residual is kept by;
+                                  ///< empty for tensors without a name.
 };
 
 /// Bytes this rank puts into the bundle.

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "ops/compression/quantised_allreduce.h"
 #include "ops/flat_work.h"
 #include "ops/partial.h"
 #include "ops/selector.h"
@@ -60,13 +61,16 @@ struct Piece {
   std::byte* out = nullptr;
   std::size_t begin = 0;
   std::size_t count = 0;
+  std::size_t segment = 0;
+  std::size_t skipped = 0;  // elements of the segment before it
 };
 
 std::vector<Piece> pieces_of(std::span<const Segment> segments, const Part& slice,
                              std::size_t element) {
   std::vector<Piece> pieces;
   std::size_t at = 0;
-  for (const Segment& segment : segments) {
+  for (std::size_t index = 0; index < segments.size(); ++index) {
+    const Segment& segment = segments[index];
     const std::size_t count = segment.bytes / element;
     const std::size_t begin = std::max(at, slice.begin);
     const std::size_t end = std::min(at + count, slice.begin + slice.count);
@@ -74,7 +78,7 @@ std::vector<Piece> pieces_of(std::span<const Segment> segments, const Part& slic
       const std::size_t skip = (begin - at) * element;
       pieces.push_back({segment.in == nullptr ? nullptr : segment.in + skip,
                         segment.out == nullptr ? nullptr : segment.out + skip, begin - slice.begin,
-                        end - begin});
+                        end - begin, index, begin - at});
     }
     at += count;
   }
@@ -93,6 +97,7 @@ struct Slice {
   std::vector<Part> parts;  // by local rank; those beyond the lanes are empty
   std::byte* partial = nullptr;
   std::byte* result = nullptr;
+  float* left = nullptr;  // what compression leaves over; null where that is not kept
 };
 
 class HierarchicalPlane final : public BackendGroup {
@@ -114,6 +119,7 @@ class HierarchicalPlane final : public BackendGroup {
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
     return outer_->allocate(bytes);
   }
+  bool compresses() const noexcept override { return true; }
   bool polls() const noexcept override { return inner_.polls() && outer_->polls(); }
   Status run(const Work& work, const AbortToken& abort) override;
 
@@ -123,6 +129,7 @@ class HierarchicalPlane final : public BackendGroup {
   Slice slice(const Work& work, std::size_t index);
   Status reduce_inside(const Work& work, const Slice& slice, const AbortToken& abort);
   Status reduce_between(const Work& work, const Slice& slice, const AbortToken& abort);
+  Status compress_between(const Work& work, const Slice& slice, const AbortToken& abort);
   Status gather_inside(const Work& work, const Slice& slice, const AbortToken& abort);
   Status run_inside(Work& work, std::size_t bytes, const AbortToken& abort);
   std::vector<Segment> stage(const Work& work, const Slice& slice);
@@ -146,13 +153,20 @@ class HierarchicalPlane final : public BackendGroup {
   std::size_t slices_ = 1;
   std::size_t lanes_ = 1;                // in use
   std::size_t width_ = 0;                // bytes of an element on its way
+  double factor_ = 1.0;                  // of compressed work, which is not scaled elsewhere
   std::array<Slice, kInFlight> flying_;  // in use by the wire thread until it is drained
   Scratch own_;           // partials and results of slices in flight, and what is staged
   Scratch lane_scratch_;  // the wire thread's
+  Scratch left_;          // of all slices, until the work is committed
   WireThread wire_;       // last: it uses the rest
 };
 
-Status HierarchicalPlane::run(const Work& work, const AbortToken& abort) {
+Status HierarchicalPlane::run(const Work& agreed, const AbortToken& abort) {
+  Work work = agreed;
+  if (work.compression != nullptr) {  // what is compressed is scaled already: see Residual
+    factor_ = work.reduction.scaling.pre * work.reduction.scaling.post;
+    work.reduction.scaling = {};
+  }
   prepare(work);
   if (total_ == 0) return {};
   // The wire thread must not outlast this call, even where only this host is in trouble.
@@ -184,6 +198,11 @@ Slice HierarchicalPlane::slice(const Work& work, std::size_t index) {
   std::byte* memory = own_.block(0, 2 * kInFlight * room) + index % kInFlight * 2 * room;
   made.partial = memory;
   made.result = memory + room;
+  if (work.compression != nullptr && work.compression->has_residuals()) {
+    const std::size_t most = total_ / slices_ / lanes_ + 2;
+    made.left =
+        reinterpret_cast<float*>(left_.block(0, slices_ * most * sizeof(float))) + index * most;
+  }
   return made;
 }
 
@@ -264,6 +283,7 @@ Status HierarchicalPlane::reduce_between(const Work& work, const Slice& slice,
                                          const AbortToken& abort) {
   const std::size_t count = own_part(slice).count;
   if (count == 0) return {};
+  if (work.compression != nullptr) return compress_between(work, slice, abort);
   const PartialReduction partial(work.reduction, *kernels_);
   FlatWork between{
       .kernels = *kernels_, .abort = abort, .reduction = {partial.dtype(), work.reduction.op, {}}};
@@ -279,6 +299,36 @@ Status HierarchicalPlane::reduce_between(const Work& work, const Slice& slice,
   }
   partial.finish(slice.partial, slice.result, count);
   return {};
+}
+
+Status HierarchicalPlane::compress_between(const Work& work, const Slice& slice,
+                                           const AbortToken& abort) {
+  const std::size_t element = size_of(work.reduction.dtype);
+  const Part& own = own_part(slice);
+  std::vector<CompressedPiece> pieces;
+  std::size_t done = 0;
+  for (const Piece& piece : slice.pieces) {
+    const std::size_t count = overlap(piece, own);
+    if (count == 0) continue;
+    const std::size_t before = std::max(piece.begin, own.begin) - piece.begin;
+    pieces.push_back({slice.partial + done * width_, slice.result + done * element, count,
+                      piece.segment, piece.skipped + before});
+    done += count;
+  }
+  const DType partial = PartialReduction(work.reduction, *kernels_).dtype();
+  const QuantisedAllreduce allreduce{.kernels = *kernels_,
+                                     .abort = abort,
+                                     .compression = *work.compression,
+                                     .pieces = pieces,
+                                     .in_dtype = partial,
+                                     .out_dtype = work.reduction.dtype,
+                                     .factor = factor_,
+                                     .left = slice.left};
+  try {
+    return quantised_allreduce(lane_, allreduce, lane_scratch_);
+  } catch (const std::bad_alloc&) {  // also in a thread of its own
+    return {Code::kAborted, "out of memory between hosts"};
+  }
 }
 
 Status HierarchicalPlane::gather_inside(const Work& work, const Slice& slice,

@@ -113,7 +113,11 @@ std::string to_string(const CompressionSpec& spec) {
   return fmt::format("{}{}{}", of.name, parameters.empty() ? "" : ":", fmt::join(parameters, ","));
 }
 
-Status check_compressible(DType dtype, ReduceOp op) {
+Status check_compressible(Collective kind, DType dtype, ReduceOp op) {
+  if (kind != Collective::kAllreduce) {
+    return {Code::kInvalidArgument,
+            fmt::format("compression of {} is not defined; allowed: allreduce", to_string(kind))};
+  }
   if (!is_floating(dtype)) {
     return {Code::kInvalidArgument,
             fmt::format("compression of {} is not defined; allowed: float16, bfloat16, float32, "

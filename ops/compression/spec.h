@@ -37,8 +37,8 @@ Result<CompressionSpec> parse_compression(std::string_view text);
 /// The same text for equal specs; leaves defaults out.
 std::string to_string(const CompressionSpec& spec);
 
-/// Whether tensors of this type can be reduced by `op` with compression: floating, sum or average.
-/// Errors: kInvalidArgument with what is allowed.
-Status check_compressible(DType dtype, ReduceOp op);
+/// Ok where it is an allreduce of a floating type, by sum or average: what can be compressed.
+/// Errors: kInvalidArgument with the value and what is allowed.
+Status check_compressible(Collective kind, DType dtype, ReduceOp op);
 
 }  // namespace ronde

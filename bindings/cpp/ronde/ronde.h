@@ -42,6 +42,10 @@ struct ReduceOptions {
   /// ranks differ, the coordinator's counts.
   int priority = 0;
   ProcessSet set = {};
+  /// What the values travel as: "fp16", "bf16", "int8", "int4", "onebit", with parameters as in
+  /// "int4:block=128,rounding=stochastic,ef=off"; "none"; empty takes the job's setting. Of
+  /// allreduces of floating types by sum or average. See docs/compression.md.
+  std::string compression = {};
 };
 
 /// Options of calls that only move data.
@@ -72,6 +76,14 @@ class RONDE_API Pending {
 
  private:
   std::shared_ptr<Impl> impl_;
+};
+
+/// What compression has left over of one tensor on this rank: error feedback.
+struct ResidualState {
+  int set = 0;
+  std::string name;
+  std::uint64_t steps = 0;  ///< How often the tensor was compressed.
+  std::vector<float> values;
 };
 
 /// A message that was received.
@@ -176,6 +188,13 @@ class RONDE_API Job {
 
   /// Opens a raw group. Collective over `ranks`; of all ranks where empty.
   [[nodiscard]] Group group(std::vector<int> ranks = {});
+
+  /// All that error feedback keeps on this rank, and its return: so that a checkpoint resumes
+  /// exactly. No operation may be under way.
+  [[nodiscard]] std::vector<ResidualState> save_residuals() const;
+  void load_residuals(std::vector<ResidualState> saved);
+  /// What it takes, in bytes.
+  [[nodiscard]] std::size_t residual_bytes() const;
 
   void start_timeline(const std::string& path);
   void stop_timeline();

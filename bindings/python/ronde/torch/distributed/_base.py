@@ -208,6 +208,8 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         prescale: float = 1.0,
         root: int = -1,
         splits: Sequence[int] = (),
+        name: str = "",
+        compression: str = "",
     ) -> Work:
         """Submits one operation; ends it too where the caller is going to wait anyway."""
         process_set = self._open_set()
@@ -219,7 +221,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         try:
             operation = _core.submit(
                 _job.runtime(), kind, process_set, inputs, outputs, keep, wait, name, op,
-                -1 if root < 0 else self._ranks[root], prescale, 1.0, splits, 0, "", limit_s,
+                -1 if root < 0 else self._ranks[root], prescale, 1.0, splits, 0, "", compression, limit_s,
             )  # fmt: skip
         except Error as error:
             raise explain(error) from None

@@ -1,0 +1,55 @@
+#include "ops/compression/compressed_work.h"
+
+#include <algorithm>
+
+namespace ronde {
+namespace {
+
+/// Whether no exponent has all its bits set. Written so that compilers make vectors of it.
+template <typename Bits>
+bool exponents_below(Bits infinity, const void* values, std::size_t count) {
+  const auto* bits = static_cast<const Bits*>(values);
+  unsigned found = 0;
+  for (std::size_t i = 0; i < count; ++i) found |= (bits[i] & infinity) == infinity ? 1U : 0U;
+  return found == 0;
+}
+
+}  // namespace
+
+bool all_finite(DType dtype, const void* values, std::size_t count) noexcept {
+  switch (dtype) {
+    case DType::kFloat16:
+      return exponents_below<std::uint16_t>(0x7c00U, values, count);
+    case DType::kBfloat16:
+      return exponents_below<std::uint16_t>(0x7f80U, values, count);
+    case DType::kFloat64:
+      return exponents_below<std::uint64_t>(0x7ff0000000000000ULL, values, count);
+    default:
+      return exponents_below<std::uint32_t>(0x7f800000U, values, count);
+  }
+}
+
+bool CompressedWork::has_residuals() const noexcept {
+  return std::any_of(tensors_.begin(), tensors_.end(),
+                     [](const CompressedTensor& tensor) { return tensor.residual != nullptr; });
+}
+
+void CompressedWork::leave(std::size_t tensor, std::size_t begin, std::span<const float> left) {
+  if (tensors_[tensor].residual != nullptr) left_.push_back({tensor, begin, left});
+}
+
+void CompressedWork::commit(const Work& work) {
+  std::vector<bool> finite(tensors_.size());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Segment& segment = work.segments[i];
+    finite[i] = tensors_[i].residual != nullptr &&
+                all_finite(work.reduction.dtype, segment.out,
+                           segment.bytes / size_of(work.reduction.dtype));
+  }
+  for (const Left& left : left_) {
+    if (finite[left.tensor]) tensors_[left.tensor].residual->assign(left.values, left.begin);
+  }
+  left_.clear();
+}
+
+}  // namespace ronde

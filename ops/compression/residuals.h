@@ -1,0 +1,81 @@
+// Error feedback: what compression has not delivered yet, kept by tensor, so that it survives any
+// change of fusion. In units of the result: whatever factors were in force when it was left over.
+// Source: Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/base/status.h"
+
+namespace ronde {
+
+/// One tensor's residual on this rank, zero at first. Threads: any.
+class Residual {
+ public:
+  /// Throws std::bad_alloc. Pages that are never written take no memory.
+  explicit Residual(std::size_t count);
+
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  /// values[i] += residual[begin + i]
+  void add_to(std::span<float> values, std::size_t begin) const RONDE_EXCLUDES(mutex_);
+  /// residual[begin + i] = values[i]
+  void assign(std::span<const float> values, std::size_t begin) RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<float> values() const RONDE_EXCLUDES(mutex_);
+  /// How often the tensor has been compressed; counts up with each call of next_step().
+  std::uint64_t next_step() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] std::uint64_t steps() const RONDE_EXCLUDES(mutex_);
+  void set_steps(std::uint64_t steps) RONDE_EXCLUDES(mutex_);
+
+ private:
+  struct Free {
+    void operator()(float* memory) const noexcept;
+  };
+  const std::size_t count_;
+  mutable Mutex mutex_;
+  const std::unique_ptr<float[], Free> values_ RONDE_GUARDED_BY(mutex_);
+  std::uint64_t steps_ RONDE_GUARDED_BY(mutex_) = 0;
+};
+
+/// A residual as it is saved.
+struct SavedResidual {
+  int set = 0;  ///< Process set.
+  std::string name;
+  std::uint64_t steps = 0;
+  std::vector<float> values;
+};
+
+/// All residuals of a job on this rank, by process set and tensor. Threads: any.
+class ResidualStore {
+ public:
+  /// `limit_bytes`: tensors beyond it get no residual; 0 means no limit.
+  explicit ResidualStore(std::size_t limit_bytes = 0) : limit_bytes_(limit_bytes) {}
+
+  /// The residual of a tensor of `count` elements, made where there is none; a new one, zero, where
+  /// the tensor had another size (with a warning). Null beyond the limit or without memory.
+  std::shared_ptr<Residual> find(int set, const std::string& name, std::size_t count)
+      RONDE_EXCLUDES(mutex_);
+  /// A copy of all, in the order of sets and names. No operation may be under way.
+  [[nodiscard]] std::vector<SavedResidual> save() const RONDE_EXCLUDES(mutex_);
+  /// Replaces all. No operation may be under way. Errors: kInvalidArgument for a name given twice.
+  Status load(std::vector<SavedResidual> saved) RONDE_EXCLUDES(mutex_);
+  /// What all residuals take, in bytes.
+  [[nodiscard]] std::size_t bytes() const RONDE_EXCLUDES(mutex_);
+
+ private:
+  using Key = std::pair<int, std::string>;
+  const std::size_t limit_bytes_;
+  mutable Mutex mutex_;
+  std::map<Key, std::shared_ptr<Residual>> residuals_ RONDE_GUARDED_BY(mutex_);
+  std::size_t bytes_ RONDE_GUARDED_BY(mutex_) = 0;
+  bool warned_ RONDE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ronde

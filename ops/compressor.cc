@@ -1,0 +1,60 @@
+#include "ops/compressor.h"
+
+#include <utility>
+#include <vector>
+
+namespace ronde {
+namespace {
+
+/// FNV-1a: the same on all ranks.
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  return (a ^ (b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2))) * 0xff51afd7ed558ccdULL;
+}
+
+}  // namespace
+
+Compressor::Compressor(const ExecutorOptions& options)
+    : residuals_(options.residuals), set_(options.set), rank_(options.rank) {}
+
+Result<const Compressor::Known*> Compressor::look_up(const std::string& text) {
+  const auto found = known_.find(text);
+  if (found != known_.end()) return &found->second;
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(text));
+  return &known_.emplace(text, Known{spec, make_codec(spec)}).first->second;
+}
+
+Result<CompressedWork> Compressor::prepare(const Bundle& bundle) {
+  RONDE_ASSIGN_OR_RETURN(const Known* known, look_up(bundle.compression));
+  std::vector<CompressedTensor> tensors;
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    tensors.push_back(prepare_tensor(bundle, i, known->spec));
+  }
+  ++bundles_;
+  return CompressedWork(*known->codec, std::move(tensors));
+}
+
+CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t index,
+                                            const CompressionSpec& spec) {
+  const BundleTensor& tensor = bundle.tensors[index];
+  const std::string& key = index < bundle.keys.size() ? bundle.keys[index] : std::string();
+  CompressedTensor prepared;
+  std::uint64_t step = bundles_;
+  const bool has_data = tensor.in != nullptr;  // not of a rank that has joined
+  if (spec.error_feedback && residuals_ != nullptr && !key.empty() && has_data) {
+    const auto count = static_cast<std::size_t>(element_count(tensor.shape));
+    prepared.residual = residuals_->find(set_, key, count);
+    if (prepared.residual) step = prepared.residual->next_step();
+  }
+  prepared.turn = hash_of(key) >> 32;
+  const std::uint64_t where = mix(hash_of(key), static_cast<std::uint64_t>(rank_));
+  prepared.key = mix(mix(spec.seed, step), where);
+  return prepared;
+}
+
+}  // namespace ronde

@@ -1,0 +1,48 @@
+// Prepares bundles for compression: their codec, their residuals, and random bits that a replay of
+// the job finds again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/ports/executor.h"
+#include "ops/compression/compressed_work.h"
+#include "ops/executor.h"
+
+namespace ronde {
+
+/// For one group. A compressed allreduce goes over the data plane's transport even where the plane
+/// has an allreduce of its own, but for the hierarchical plane, which compresses between hosts
+/// alone; a group of one rank compresses nothing. Random bits depend on the codec's seed, the
+/// tensor's name, how often it was compressed, and the rank.
+/// Threads: one at a time.
+class Compressor {
+ public:
+  /// Reads the residuals, the set and the rank.
+  explicit Compressor(const ExecutorOptions& options);
+
+  /// What to run a compressible bundle with. Lives no longer than this.
+  /// Errors: kInvalidArgument where the compression is unknown.
+  Result<CompressedWork> prepare(const Bundle& bundle);
+
+ private:
+  struct Known {
+    CompressionSpec spec;
+    std::unique_ptr<const Codec> codec;
+  };
+  Result<const Known*> look_up(const std::string& text);
+  CompressedTensor prepare_tensor(const Bundle& bundle, std::size_t index,
+                                  const CompressionSpec& spec);
+
+  const std::shared_ptr<ResidualStore> residuals_;
+  const int set_;
+  const int rank_;
+  std::map<std::string, Known> known_;  // codecs by their texts
+  std::uint64_t bundles_ = 0;           // so far
+};
+
+}  // namespace ronde

@@ -1,0 +1,251 @@
+// The compressed allreduce over ranks as threads: values, bits, bytes, and what is left over.
+#include "ops/compression/quantised_allreduce.h"
+
+#include <numeric>
+
+#include "core/base/half.h"
+#include "ops/kernels/factory.h"
+#include "tests/ops/compression/codecs.h"
+#include "tests/ops/counting_transport.h"
+
+namespace ronde::test {
+namespace {
+
+/// One bundle of tensors on every rank, and what came of it.
+struct Job {
+  int ranks = 2;
+  std::vector<std::size_t> counts;
+  std::string compression = "int8";
+  double factor = 1.0;
+  bool keeps = false;  // residuals
+
+  std::vector<std::vector<std::vector<float>>> results;  // by rank, by tensor
+  std::vector<std::unique_ptr<ResidualStore>> stores;    // by rank
+  std::vector<Traffic> traffic;
+
+  [[nodiscard]] std::vector<float> input(int rank, std::size_t tensor, unsigned step) const {
+    return gradients(counts[tensor], static_cast<unsigned>(rank) * 100 +
+                                         static_cast<unsigned>(tensor) + 1000 * step);
+  }
+
+  void step(unsigned number = 0) {
+    const auto size = static_cast<std::size_t>(ranks);
+    results.assign(size, {});
+    while (stores.size() < size) stores.push_back(std::make_unique<ResidualStore>());
+    traffic = count_traffic(
+        ranks, [&](Transport& transport, Scratch& scratch) { run(transport, scratch, number); });
+  }
+
+  void run(Transport& transport, Scratch& scratch, unsigned number) {
+    const auto me = static_cast<std::size_t>(transport.rank());
+    const auto kernels = create_kernels();
+    const AbortToken abort;
+    std::vector<CompressedTensor> tensors(counts.size());
+    std::vector<CompressedPiece> pieces;
+    std::vector<Segment> segments;
+    auto& values = results[me];
+    for (std::size_t t = 0; t < counts.size(); ++t) {
+      values.push_back(input(transport.rank(), t, number));
+      if (keeps) tensors[t].residual = stores[me]->find(0, std::to_string(t), counts[t]);
+      auto* data = reinterpret_cast<std::byte*>(values.back().data());
+      pieces.push_back({data, data, counts[t], t, 0});
+      segments.push_back({data, data, counts[t] * sizeof(float)});
+    }
+    const auto codec = codec_of(compression);
+    CompressedWork compressed(*codec, tensors);
+    std::vector<float> left(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+    QuantisedAllreduce work{
+        .kernels = *kernels, .abort = abort, .compression = compressed, .pieces = pieces};
+    work.factor = factor;
+    work.left = keeps ? left.data() : nullptr;
+    CHECK(quantised_allreduce(transport, work, scratch).ok());
+    Work agreed;
+    agreed.segments = segments;
+    compressed.commit(agreed);
+  }
+
+  /// The exact result of an element.
+  [[nodiscard]] std::vector<double> sums(std::size_t tensor, unsigned number = 0) const {
+    std::vector<double> all(counts[tensor]);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto values = input(rank, tensor, number);
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] += factor * values[i];
+    }
+    return all;
+  }
+};
+
+double error(const std::vector<float>& result, const std::vector<double>& exact) {
+  double off = 0, whole = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    off += (result[i] - exact[i]) * (result[i] - exact[i]);
+    whole += exact[i] * exact[i];
+  }
+  return whole == 0 ? std::sqrt(off) : std::sqrt(off / whole);
+}
+
+}  // namespace
+
+TEST_CASE("A compressed allreduce is near the sum, and the same bits on all ranks") {
+  const std::vector<std::pair<const char*, double>> tolerances{
+      {"fp16", 1e-3}, {"bf16", 6e-3}, {"int8", 2e-2}, {"int4", 0.25}, {"onebit", 1.2}};
+  for (const auto& [compression, tolerance] : tolerances) {
+    for (const int ranks : {2, 3, 5}) {
+      Job job;
+      job.ranks = ranks;
+      job.counts = {3000, 1, 70, 0, 513};
+      job.compression = compression;
+      job.step();
+      INFO(compression, " of ", ranks, " ranks");
+      for (std::size_t t = 0; t < job.counts.size(); ++t) {
+        CHECK(error(job.results[0][t], job.sums(t)) < tolerance);
+        for (const auto& other : job.results) CHECK(same_bits(other[t], job.results[0][t]));
+      }
+    }
+  }
+}
+
+TEST_CASE("Each element is rounded once on its way and once as a sum") {
+  // Two ranks, int8: the owner adds its own values exactly, so each hop errs by half a step.
+  Job job;
+  job.counts = {2048};
+  job.step();
+  const auto a = job.input(0, 0, 0), b = job.input(1, 0, 0);
+  const auto exact = job.sums(0);
+  for (std::size_t begin = 0; begin < 2048; begin += 512) {
+    float mine = 0, other = 0, sum = 0;
+    for (std::size_t i = begin; i < begin + 512; ++i) {
+      mine = std::max(mine, std::abs(a[i]));
+      other = std::max(other, std::abs(b[i]));
+      sum = std::max(sum, std::abs(static_cast<float>(exact[i])));
+    }
+    const double half_steps = (std::max(mine, other) + sum + mine / 127) / 127 / 2;
+    for (std::size_t i = begin; i < begin + 512; ++i) {
+      CHECK(std::abs(job.results[0][0][i] - exact[i]) <= half_steps * 1.0001);
+    }
+  }
+}
+
+TEST_CASE("The wire carries the format's own bytes and nothing else") {
+  for (const std::string& compression : all_codecs()) {
+    for (const int ranks : {2, 3, 4, 8}) {
+      Job job;
+      job.ranks = ranks;
+      job.counts = {300'000, 100'000};
+      job.compression = compression;
+      job.step();
+      const auto codec = codec_of(compression);
+      const double encoded =
+          static_cast<double>(codec->encoded_bytes(300'000) + codec->encoded_bytes(100'000));
+      const double sent = static_cast<double>(total_bytes(job.traffic));
+      CHECK_MESSAGE(sent <= 1.02 * 2 * (ranks - 1) * encoded, compression, ", ", ranks, " ranks");
+      for (const Traffic& one : job.traffic) {
+        CHECK(static_cast<double>(one.bytes) <= 1.1 * sent / ranks);
+      }
+    }
+  }
+}
+
+TEST_CASE("Tensors of many cuts arrive whole") {
+  Job job;
+  job.ranks = 3;
+  job.counts = {(std::size_t{1} << 18) * 7 + 5, 11, (std::size_t{1} << 20) + 1};
+  job.factor = 1.0 / 3;
+  job.step();
+  for (std::size_t t = 0; t < 3; ++t) CHECK(error(job.results[1][t], job.sums(t)) < 0.03);
+}
+
+TEST_CASE("A tensor's result does not depend on what it is fused with") {
+  for (const char* compression : {"int8", "int4", "onebit", "fp16"}) {
+    Job alone, fused;
+    alone.ranks = fused.ranks = 3;
+    alone.compression = fused.compression = compression;
+    alone.counts = {3000};
+    fused.counts = {3000, 77, 40'000};
+    alone.step();
+    fused.step();
+    CHECK(same_bits(alone.results[0][0], fused.results[0][0]));
+  }
+}
+
+TEST_CASE("What a step loses comes with the next ones") {
+  for (const char* compression : {"int8", "int4", "onebit", "bf16"}) {
+    for (const int ranks : {1, 2, 3}) {
+      Job job;
+      job.ranks = ranks + 1;
+      job.counts = {5000, 3};
+      job.compression = compression;
+      job.factor = 1.0 / (ranks + 1);
+      job.keeps = true;
+      std::vector<double> given(5000), got(5000), left(5000);
+      for (unsigned step = 0; step < 4; ++step) {
+        job.step(step);
+        const auto exact = job.sums(0, step);
+        for (std::size_t i = 0; i < 5000; ++i) {
+          given[i] += exact[i];
+          got[i] += job.results[0][0][i];
+        }
+      }
+      for (const auto& store : job.stores) {
+        const auto values = store->find(0, "0", 5000)->values();
+        for (std::size_t i = 0; i < 5000; ++i) left[i] += values[i];
+      }
+      INFO(compression, ", ", ranks + 1, " ranks");
+      for (std::size_t i = 0; i < 5000; ++i) {
+        REQUIRE(got[i] + left[i] == doctest::Approx(given[i]).epsilon(1e-4).scale(1.0));
+      }
+    }
+  }
+}
+
+TEST_CASE("A step with NaN leaves the residuals of its tensor on all ranks as they were") {
+  Job job;
+  job.counts = {600, 600};
+  job.compression = "int4";
+  job.keeps = true;
+  job.step(0);
+  const auto before = job.stores[1]->save();
+  const auto kernels = create_kernels();
+  count_traffic(2, [&](Transport& transport, Scratch& scratch) {
+    auto& store = *job.stores[static_cast<std::size_t>(transport.rank())];
+    std::vector<float> values = gradients(600, 5), other = gradients(600, 6), left(1200);
+    if (transport.rank() == 0) values[300] = std::numeric_limits<float>::infinity();
+    std::vector<CompressedTensor> tensors{{store.find(0, "0", 600)}, {store.find(0, "1", 600)}};
+    auto* a = reinterpret_cast<std::byte*>(values.data());
+    auto* b = reinterpret_cast<std::byte*>(other.data());
+    const std::vector<CompressedPiece> pieces{{a, a, 600, 0, 0}, {b, b, 600, 1, 0}};
+    const std::vector<Segment> segments{{a, a, 2400}, {b, b, 2400}};
+    const auto codec = codec_of("int4");
+    const AbortToken abort;
+    CompressedWork compressed(*codec, tensors);
+    QuantisedAllreduce work{
+        .kernels = *kernels, .abort = abort, .compression = compressed, .pieces = pieces};
+    work.left = left.data();
+    REQUIRE(quantised_allreduce(transport, work, scratch).ok());
+    Work agreed;
+    agreed.segments = segments;
+    compressed.commit(agreed);
+    CHECK_FALSE(std::isfinite(values[300]));
+    CHECK(all_finite(DType::kFloat32, other.data(), other.size()));
+  });
+  const auto after = job.stores[1]->save();
+  CHECK(same_bits(after[0].values, before[0].values));
+  CHECK_FALSE(same_bits(after[1].values, before[1].values));
+  for (const SavedResidual& one : job.stores[0]->save()) {
+    CHECK(all_finite(DType::kFloat32, one.values.data(), one.values.size()));
+  }
+}
+
+TEST_CASE("What is not finite is found in every floating type") {
+  const std::vector<double> wide{1, -2, HUGE_VAL};
+  CHECK(all_finite(DType::kFloat64, wide.data(), 2));
+  CHECK_FALSE(all_finite(DType::kFloat64, wide.data(), 3));
+  const std::vector<std::uint16_t> halves{float_to_float16(65504.0F), float_to_float16(HUGE_VALF)};
+  CHECK(all_finite(DType::kFloat16, halves.data(), 1));
+  CHECK_FALSE(all_finite(DType::kFloat16, halves.data(), 2));
+  const std::vector<std::uint16_t> brains{float_to_bfloat16(-3e38F), float_to_bfloat16(NAN)};
+  CHECK(all_finite(DType::kBfloat16, brains.data(), 1));
+  CHECK_FALSE(all_finite(DType::kBfloat16, brains.data(), 2));
+}
+
+}  // namespace ronde::test
