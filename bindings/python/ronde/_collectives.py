@@ -130,6 +130,7 @@ class Collectives(Generic[T]):
         splits: Sequence[int] = (),
         site: str = "",
         priority: int = 0,
+        compression: str = "",
     ) -> Handle[R]:
         view = self._adapter.view
         given = [None if t is None else view(t) for t in inputs]
@@ -150,6 +151,7 @@ class Collectives(Generic[T]):
             splits,
             priority,
             site,
+            compression,
         )
         return Handle(operation, finish)
 
@@ -199,11 +201,13 @@ class Collectives(Generic[T]):
         process_set: ProcessSet,
         site: str = "",
         priority: int = 0,
+        compression: str = "",
     ) -> Handle[list[T]]:
         """Combines each tensor over all ranks; several are one operation, all or none.
 
         site: the "file:line" that errors name; the caller's by default. priority: of operations
-        that are ready together, the highest runs first.
+        that are ready together, the highest runs first. compression: a codec of the core, "none",
+        or empty for the job's setting.
         """
         if not tensors:
             raise InvalidArgumentError("no tensors given")
@@ -220,6 +224,7 @@ class Collectives(Generic[T]):
             scale=scale,
             site=site,
             priority=priority,
+            compression=compression,
         )
 
     def reduce_in_place(
@@ -231,6 +236,7 @@ class Collectives(Generic[T]):
         process_set: ProcessSet,
         site: str,
         priority: int,
+        compression: str = "",
     ) -> Handle[list[T]]:
         """Starts allreduce() in place of tensors known to be allowed and contiguous.
 
@@ -250,6 +256,7 @@ class Collectives(Generic[T]):
             (),
             site,
             priority,
+            compression,
         )
 
     def allgather(

@@ -13,7 +13,7 @@ from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import check_in_place, check_op, collectives, reduce_op
 from ronde.torch._autograd import attach
 from ronde.torch._integers import reduced
-from ronde.torch.compression import Compression
+from ronde.torch.compression import Compression, wire_for
 
 Tensor = torch.Tensor
 Compressor = Any
@@ -48,11 +48,14 @@ def _reduce(
     op: int,
     scale: tuple[float, float],
     process_set: ProcessSet,
+    wire: str = "",
 ) -> Handle[list[Tensor]]:
     """allreduce() into new tensors."""
     check_op(tensors, op)
     return reduced(
-        lambda op: collectives.allreduce(wait, tensors, None, name, op, scale, process_set),
+        lambda op: collectives.allreduce(
+            wait, tensors, None, name, op, scale, process_set, compression=wire
+        ),
         tensors,
         op,
         process_set,
@@ -71,7 +74,8 @@ def allreduce(
 ) -> Tensor:
     """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
 
-    Returns a new tensor, alike on all ranks. `compression` is applied on the way.
+    Returns a new tensor, alike on all ranks. `compression` is applied on the way; what a lossy one
+    leaves over of a tensor is added to the next one of its name.
     """
     return grouped_allreduce(
         [tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set
@@ -106,10 +110,15 @@ def grouped_allreduce(
     scale = (prescale_factor, postscale_factor)
     op = reduce_op(average, op)
 
+    wires = {wire_for(compression, tensor) for tensor in tensors}
+    wire = wires.pop() if len(wires) == 1 else ""
+
     def run(sent: Sequence[Tensor], name: str | None = None) -> list[Tensor]:
-        reduced = _reduce(True, sent, name, op, scale, process_set).wait()
+        reduced = _reduce(True, sent, name, op, scale, process_set, wire).wait()
         return attach(reduced, sent, run)
 
+    if wire:
+        return run(tensors, name)
     return compressed(tensors, compression, lambda sent: run(sent, name))
 
 

@@ -14,6 +14,7 @@ import torch
 from ronde import _core, _job
 from ronde._errors import InvalidArgumentError
 from ronde.torch._gradients import Bucket, Gradient
+from ronde.torch.compression import wire_of
 
 # Small enough that several leave during backward, large enough that each is worth a trip.
 _BUCKET_BYTES = 4 << 20
@@ -113,6 +114,20 @@ def _refuse_sparse(gradient: Gradient) -> None:
 
     parameter: Any = gradient.parameter
     handle = parameter.register_hook(look)
+
+
+def flatten_plain(buckets: Sequence[Bucket], grouped: bool, sparse_as_dense: bool) -> list[Bucket]:
+    """Those that no codec of Ronde compresses flattened; the others, kept by tensor, as they are."""
+    made = [bucket for bucket in buckets if wire_of(bucket.compression)]
+    plain: dict[int, list[Bucket]] = {}
+    for bucket in buckets:
+        if not wire_of(bucket.compression):
+            plain.setdefault(id(bucket.compression), []).append(bucket)
+    for alike in plain.values():
+        for bucket in flatten(alike, grouped, sparse_as_dense):
+            bucket.compression = alike[0].compression
+            made.append(bucket)
+    return made
 
 
 def flatten(buckets: Sequence[Bucket], grouped: bool, sparse_as_dense: bool) -> list[Bucket]:

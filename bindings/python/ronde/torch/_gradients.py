@@ -6,12 +6,14 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 
 from ronde._collectives import Handle
 from ronde._errors import InvalidArgumentError
+from ronde.torch.compression import Compression, wire_of
 
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()
@@ -36,7 +38,7 @@ class Gradient:
 class Bucket:
     """Gradients submitted as one operation; most often a single one."""
 
-    __slots__ = ("contexts", "gradients", "handle", "missing", "name", "priority")
+    __slots__ = ("compression", "contexts", "gradients", "handle", "missing", "name", "priority")
 
     def __init__(self, gradients: list[Gradient]) -> None:
         """Named after its first gradient; all are missing yet."""
@@ -45,6 +47,7 @@ class Bucket:
         self.missing = len(gradients)
         self.handle: Handle[Any] | None = None
         self.contexts: list[Any] = []  # of compressed gradients
+        self.compression: Any = None
         self.priority = 0  # higher leaves first
         for place, gradient in enumerate(gradients):
             gradient.bucket, gradient.place = self, place
@@ -102,6 +105,30 @@ def make_buckets(
     rest = set(gradients).difference(listed)
     lists += [[gradient] for gradient in gradients if gradient in rest]
     return [Bucket(part) for part in lists if part]
+
+
+def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
+    """The bucket's gradients by what they travel as: in one bucket where that is one thing."""
+    parts: dict[int, list[Gradient]] = {}
+    chosen: dict[int, Any] = {}
+    for gradient in bucket.gradients:
+        one = compression_of(gradient.name, gradient.parameter, compression)
+        chosen[id(one)] = one
+        parts.setdefault(id(one), []).append(gradient)
+    buckets = [bucket] if len(parts) == 1 else [Bucket(part) for part in parts.values()]
+    for made, key in zip(buckets, parts):
+        made.compression = chosen[key]
+    return buckets
+
+
+def compression_of(name: str, parameter: Parameter, compression: Any) -> Any:
+    """What the gradient of a parameter travels as, by DistributedOptimizer's rules."""
+    if isinstance(compression, dict):
+        fits = (one for pattern, one in compression.items() if fnmatchcase(name, pattern))
+        return next(fits, Compression.none)
+    if wire_of(compression) and (parameter.dim() < 2 or not parameter.is_floating_point()):
+        return Compression.none
+    return compression
 
 
 def shares_memory(tensor: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from ronde._collectives import AVERAGE, SUM, Handle, mapped
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import collectives
-from ronde.torch.compression import Compression
+from ronde.torch.compression import Compression, for_values
 
 __all__ = ["sparse_allreduce_async"]
 
@@ -44,7 +44,8 @@ def sparse_allreduce_async(
 
     Ranks may have different places filled, or none; shapes and dtypes must agree. Call the handle,
     or synchronize() it, for the result: a new coalesced sparse tensor, alike on all ranks.
-    compression: applied to the values on their way.
+    compression: casts (fp16, bf16) are applied to the values on their way; other codecs are for
+    dense tensors.
     Raises InvalidArgumentError (a ValueError) for dense tensors, and other operations.
     """
     if tensor.layout is not torch.sparse_coo:
@@ -54,6 +55,7 @@ def sparse_allreduce_async(
     if op not in (SUM, AVERAGE):
         raise InvalidArgumentError("sparse tensors can be summed and averaged only")
     source = tensor.detach()
+    compression = for_values(compression)
     values, context = compression.compress(source._values())
     parts = [source._indices().t().contiguous(), values]
 

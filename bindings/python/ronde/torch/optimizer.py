@@ -15,11 +15,12 @@ from ronde._collectives import MAX, MIN, set_id
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step
 from ronde.torch._adapter import check_tensors, collectives
-from ronde.torch._flat import FlatBucket, flatten
+from ronde.torch._flat import FlatBucket, flatten_plain
 from ronde.torch._gradients import (
     Bucket,
     Gradient,
     Parameter,
+    by_compression,
     hook,
     make_buckets,
     parameter_names,
@@ -27,7 +28,7 @@ from ronde.torch._gradients import (
     show_zeros,
 )
 from ronde.torch._sparse import nothing, sparse_allreduce_async
-from ronde.torch.compression import Compression
+from ronde.torch.compression import Compression, wire_of
 
 
 class _DistributedOptimizer(torch.optim.Optimizer):
@@ -82,10 +83,14 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             Gradient(self._parameter_names[p], p, self.backward_passes_per_step) for p in parameters
         ]
         self._gradients.update((gradient.parameter, gradient) for gradient in made)
-        buckets = make_buckets(made, groups)
-        if self._communicates and self._flat_gradients:
-            buckets = flatten(buckets, bool(groups), self._sparse_as_dense)
-        elif self._communicates:
+        buckets = [
+            part
+            for bucket in make_buckets(made, groups)
+            for part in by_compression(bucket, self._compression)
+        ]
+        if self._communicates:
+            if self._flat_gradients:
+                buckets = flatten_plain(buckets, bool(groups), self._sparse_as_dense)
             for parameter in parameters:
                 show_zeros(parameter)
         self._prioritize(buckets)
@@ -145,7 +150,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             tensors = [self._prepared(gradient) for gradient in bucket.gradients]
         if bucket.gradients[0].sparse_dims:
             bucket.handle = sparse_allreduce_async(
-                tensors[0], bucket.name, self._op, self.process_set, self._compression
+                tensors[0], bucket.name, self._op, self.process_set, bucket.compression
             )
             return
         where = (
@@ -156,10 +161,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._call_site,
             bucket.priority,
         )
-        if self._compression is Compression.none:
-            bucket.handle = collectives.reduce_in_place(tensors, *where)
+        wire = wire_of(bucket.compression)
+        if wire or bucket.compression is Compression.none:
+            bucket.handle = collectives.reduce_in_place(tensors, *where, wire)
             return
-        pairs = [self._compression.compress(tensor) for tensor in tensors]
+        pairs = [bucket.compression.compress(tensor) for tensor in tensors]
         sent = [tensor for tensor, _ in pairs]
         bucket.contexts = [context for _, context in pairs]
         bucket.handle = collectives.allreduce(False, sent, sent, *where)
@@ -264,7 +270,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 raise InvalidArgumentError(_CHANGED.format(name=gradient.name))
             averaged = outputs[index]
             if bucket.contexts:
-                averaged = self._compression.decompress(averaged, bucket.contexts[index])
+                averaged = bucket.compression.decompress(averaged, bucket.contexts[index])
             if averaged is not current:
                 current.copy_(averaged)
 
@@ -358,7 +364,10 @@ def DistributedOptimizer(
 
     named_parameters: (name, parameter) pairs, usually model.named_parameters(); without it, names
     are made up in order, so all ranks must construct their optimizers in the same order.
-    compression: Compression.none or Compression.fp16.
+    compression: what gradients travel as (see Compression). Ronde's own codecs leave parameters of
+    one dimension (biases and norms) as they are. Or a dictionary from patterns of names, as of
+    fnmatch, to compressors, of which the first that fits counts, for parameters of any dimension;
+    those that none fits stay as they are.
     backward_passes_per_step: gradients add up over this many backward passes and are averaged once.
     op: Average, or any other that allreduce() knows.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.

@@ -22,10 +22,11 @@ if not _torch.distributed.is_available() or not hasattr(
     )
 
 from ronde.torch.distributed._barrier import monitored_barrier
+from ronde.torch.distributed._compression import CompressionState, compression_hook
 from ronde.torch.distributed._group import RondeProcessGroup, create_group
 
 _torch.distributed.Backend.register_backend(
     "ronde", create_group, extended_api=True, devices=["cpu"]
 )
 
-__all__ = ["RondeProcessGroup", "monitored_barrier"]
+__all__ = ["CompressionState", "RondeProcessGroup", "compression_hook", "monitored_barrier"]

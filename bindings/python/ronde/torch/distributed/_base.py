@@ -221,7 +221,8 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         try:
             operation = _core.submit(
                 _job.runtime(), kind, process_set, inputs, outputs, keep, wait, name, op,
-                -1 if root < 0 else self._ranks[root], prescale, 1.0, splits, 0, "", compression, limit_s,
+                -1 if root < 0 else self._ranks[root], prescale, 1.0, splits, 0, "",
+                compression, limit_s,
             )  # fmt: skip
         except Error as error:
             raise explain(error) from None

@@ -1,0 +1,79 @@
+"""A communication hook for DistributedDataParallel: gradients travel compressed.
+
+state = CompressionState(model, Compression.int8)
+model.register_comm_hook(state, compression_hook)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from ronde import _collectives as kinds
+from ronde._errors import InvalidArgumentError
+from ronde.torch._gradients import compression_of
+from ronde.torch.compression import Compression, wire_of
+from ronde.torch.distributed._group import RondeProcessGroup
+from ronde.torch.distributed._tensors import view
+from ronde.torch.distributed._work import Joined, Work
+
+
+class CompressionState:
+    """What compression_hook() needs: what to use for which gradient, and under which name."""
+
+    def __init__(
+        self,
+        model: torch.nn.parallel.DistributedDataParallel,
+        compression: Any = Compression.fp16,
+        process_group: Any = None,
+    ) -> None:
+        """compression: as DistributedOptimizer's, codecs of Ronde's own alone.
+
+        process_group: the model's; the default one by default.
+        Raises InvalidArgumentError for a group of another backend, and other compressors.
+        """
+        self.names = {parameter: name for name, parameter in model.module.named_parameters()}
+        self.compression = compression
+        group = process_group or dist.distributed_c10d._get_default_group()
+        if not isinstance(group, RondeProcessGroup):
+            raise InvalidArgumentError(
+                "compression_hook needs a process group of the backend ronde; "
+                f"this one's is {dist.get_backend(group)}"
+            )
+        self.group = group
+        used = compression.values() if isinstance(compression, dict) else [compression]
+        for one in used:
+            if not wire_of(one) and one is not Compression.none:
+                raise InvalidArgumentError(
+                    f"compression_hook takes codecs of Compression, not {one!r}"
+                )
+
+    def start(self, parameter: torch.Tensor, gradient: torch.Tensor) -> Work:
+        """Starts averaging one gradient, in place."""
+        name = self.names[parameter]
+        wire = wire_of(compression_of(name, parameter, self.compression))
+        views: list[Any] = [view(gradient)]
+        return self.group._start(
+            kinds.ALLREDUCE, views, views, gradient, [gradient], _OPTIONS, None, kinds.AVERAGE,
+            name=f"ddp.{name}", compression=wire,
+        )  # fmt: skip
+
+
+_OPTIONS: Any = dist.AllreduceOptions()
+_OPTIONS.asyncOp = True
+
+
+def compression_hook(state: CompressionState, bucket: Any) -> Future[torch.Tensor]:
+    """Averages a bucket's gradients over ranks, each under its own name; Ronde fuses them again."""
+    buffer = bucket.buffer()
+    works: list[Work] = []
+    begin = 0
+    for parameter in bucket.parameters():
+        part = buffer[begin : begin + parameter.numel()]
+        begin += parameter.numel()
+        works.append(state.start(parameter, part))
+    joined = Joined(works, state.group._keeper)
+    return joined.get_future().then(lambda _: buffer)

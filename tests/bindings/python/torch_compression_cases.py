@@ -1,0 +1,185 @@
+"""Cases for Compression; run on several ranks by torch_test.py."""
+
+import pytest
+import ronde.torch as hvd
+import torch
+from ronde import InvalidArgumentError, MismatchError
+from torch import nn
+
+C = hvd.Compression
+WIRES = [C.fp16, C.bf16, C.int8, C.int4, C.onebit]
+
+
+def gradients(rank, shape=(64, 65)):
+    generator = torch.Generator().manual_seed(rank)
+    return torch.randn(shape, generator=generator)
+
+
+def exact(shape=(64, 65)):
+    return sum(gradients(rank, shape) for rank in range(hvd.size())) / hvd.size()
+
+
+def same_everywhere(tensor):
+    everyone = hvd.allgather(tensor.flatten()[None], name="same")
+    return bool((everyone == everyone[0]).all())
+
+
+def case_every_codec_works_without_arguments_and_gives_all_ranks_the_same_bits():
+    for codec, tolerance in zip(WIRES, (1e-3, 8e-3, 0.03, 0.4, 2.5)):
+        for form in (codec, codec()):
+            mean = hvd.allreduce(gradients(hvd.rank()), compression=form)
+            error = (mean - exact()).norm() / exact().norm()
+            assert 0 < error < tolerance, (form.wire, error)
+            assert same_everywhere(mean), form.wire
+
+
+def case_an_int8_mean_is_two_roundings_away():
+    rank, n = hvd.rank(), hvd.size()
+    mean = hvd.allreduce(gradients(rank, (512,)), compression=C.int8(error_feedback=False))
+    step = max(gradients(r, (512,)).abs().max().item() / n for r in range(n)) / 127
+    limit = (n - 1) * step / 2 + exact((512,)).abs().max().item() / 127
+    assert (mean - exact((512,))).abs().max() <= limit
+
+
+def case_compressed_averages_of_other_types_and_shapes():
+    for dtype in (torch.float16, torch.bfloat16, torch.float64):
+        mean = hvd.allreduce(gradients(hvd.rank()).to(dtype), compression=C.int8)
+        assert mean.dtype == dtype
+        assert (mean.double() - exact()).norm() / exact().norm() < 0.03
+    for shape in ((0,), (1,), (3, 0), ()):
+        one = hvd.allreduce(torch.ones(shape), compression=C.int4, name="tiny")
+        assert torch.allclose(one, torch.ones(shape), rtol=1e-5)
+
+
+def case_what_a_step_loses_comes_later():
+    for codec in (C.int4, C.onebit, C.int8(stochastic=True, seed=3), C.fp16(error_feedback=True)):
+        mine = gradients(hvd.rank())
+        steps = 100
+        total = sum(
+            hvd.allreduce(mine, name=f"later.{codec.wire}", compression=codec) for _ in range(steps)
+        )
+        with_feedback = (total / steps - exact()).norm() / exact().norm()
+        assert with_feedback < 0.1, (codec.wire, with_feedback)
+
+
+def case_without_error_feedback_what_is_lost_stays_lost():
+    mine = gradients(hvd.rank())
+    without = C.onebit(error_feedback=False)
+    first = hvd.allreduce(mine, name="lossy", compression=without)
+    assert torch.equal(hvd.allreduce(mine, name="lossy", compression=without), first)
+
+
+def case_a_step_with_infinity_arrives_and_does_not_poison_the_next():
+    name = {"name": "overflow", "compression": C.int4}
+    mine = gradients(hvd.rank())
+    hvd.allreduce(mine, **name)
+    before = C.state_dict()["residuals"][0, "overflow"][1].clone()
+    broken = mine.clone()
+    if hvd.rank() == 0:
+        broken[3, 3] = float("inf")
+    assert not torch.isfinite(hvd.allreduce(broken, **name)[3, 3])
+    after = C.state_dict()["residuals"][0, "overflow"][1]
+    assert torch.equal(before, after)
+    assert torch.isfinite(hvd.allreduce(mine, **name)).all()
+
+
+def case_a_saved_state_resumes_exactly():
+    name = {"name": "resumed", "compression": C.int4(stochastic=True)}
+    mine = gradients(hvd.rank())
+    hvd.allreduce(mine, **name)
+    state = C.state_dict()
+    kept = {key: (steps, values.clone()) for key, (steps, values) in state["residuals"].items()}
+    wanted = [hvd.allreduce(mine, **name) for _ in range(3)]
+    C.load_state_dict({"version": 1, "residuals": kept})
+    assert all(torch.equal(hvd.allreduce(mine, **name), one) for one in wanted)
+    assert C.memory() >= mine.numel() * 4
+    with pytest.raises(InvalidArgumentError, match="state_dict"):
+        C.load_state_dict({})
+
+
+def case_ranks_that_disagree_about_a_codec_all_raise_the_same_error():
+    mine = C.int8 if hvd.rank() == 0 else C.int8(block=64)
+    with pytest.raises(MismatchError, match=r'compression "int8".*compression "int8:block=64"'):
+        hvd.allreduce(torch.ones(5), name="disagreed", compression=mine)
+    same = C.int8 if hvd.rank() == 0 else C.int8(block=512)
+    hvd.allreduce(torch.ones(5), name="agreed", compression=same)
+
+
+def case_bad_codecs_are_errors_with_the_value():
+    ones = torch.ones(4)
+    with pytest.raises(InvalidArgumentError, match="block=100"):
+        hvd.allreduce(ones, compression=C.int8(block=100))
+    with pytest.raises(InvalidArgumentError, match="int32"):
+        hvd.allreduce(ones.int(), compression=C.int8)
+    with pytest.raises(InvalidArgumentError, match="op max"):
+        hvd.allreduce(ones, op=hvd.Max, compression=C.onebit)
+    with pytest.raises(InvalidArgumentError, match="DistributedOptimizer"):
+        hvd.reducescatter(torch.ones(4, 4), compression=C.int4)
+
+
+def train(compression, steps=60):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 4))
+    data = torch.randn(64 * hvd.size(), 20)
+    target = data[:, :4].argmax(dim=1)
+    mine = slice(64 * hvd.rank(), 64 * hvd.rank() + 64)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.2),
+        model.named_parameters(),
+        compression=compression,
+    )
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data[mine]), target[mine]).backward()
+        optimizer.step()
+    weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+    return nn.functional.cross_entropy(model(data), target).item(), weights
+
+
+def case_training_with_every_codec_is_as_good_as_without():
+    dense, _ = train(C.none)
+    for codec in WIRES:
+        loss, weights = train(codec)
+        assert loss < dense * 1.15 + 0.01, (codec.wire, loss, dense)
+        assert same_everywhere(weights), codec.wire
+
+
+def case_biases_stay_as_they_are_and_rules_choose_by_name():
+    def kept(compression, number):
+        model = nn.Linear(70, 70)
+        named = [(f"rules{number}.{name}", p) for name, p in model.named_parameters()]
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), named, compression=compression
+        )
+        model(torch.ones(2, 70)).sum().backward()
+        optimizer.step()
+        names = {name for _, name in C.state_dict()["residuals"]}
+        return {name.split(".")[1] for name in names if name.startswith(f"rules{number}.")}
+
+    assert kept(C.int8, 1) == {"weight"}
+    assert kept({"*.bias": C.int4, "*": C.none}, 2) == {"bias"}
+    assert kept({"nothing": C.int4}, 3) == set()
+    assert kept(C.int8(error_feedback=False), 4) == set()
+
+
+def case_groups_are_divided_by_what_travels_how():
+    model = nn.Linear(70, 70)
+    named = [(f"grouped.{name}", p) for name, p in model.named_parameters()]
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), named, compression=C.int8, num_groups=1
+    )
+    model(torch.ones(2, 70)).sum().backward()
+    optimizer.step()
+    assert (0, "grouped.weight") in C.state_dict()["residuals"]
+
+
+def case_ranks_that_have_joined_count_as_zeros():
+    if hvd.rank() == 0:
+        mean = hvd.allreduce(torch.full((100, 50), 2.0), name="after", compression=C.int8)
+        assert torch.allclose(mean, torch.full((100, 50), 2.0 / hvd.size()), rtol=0.02)
+    hvd.join()
+
+
+def case_integers_pass_through_casts():
+    whole = hvd.allreduce(torch.ones(4, dtype=torch.int64), op=hvd.Sum, compression=C.bf16)
+    assert whole.tolist() == [hvd.size()] * 4
