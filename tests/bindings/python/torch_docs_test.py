@@ -1,4 +1,4 @@
-"""The examples of docs/pytorch.md, as they stand there."""
+"""The examples of docs/pytorch.md and docs/compression.md, as they stand there."""
 
 import re
 import subprocess
@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "pytorch.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+EXAMPLES = [
+    example
+    for page in ("pytorch.md", "compression.md")
+    for example in re.findall(
+        r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL
+    )
+]
 
 
 def starts_its_own_ranks(example):

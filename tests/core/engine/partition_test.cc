@@ -96,6 +96,9 @@ TEST_CASE("Partition: what is small, cannot be cut or has no limit stays whole")
   CHECK(cut_bundle(Whole({100'000}, Collective::kAllgather).ready, 4096).size() == 1);
   CHECK(cut_bundle(Whole({100'000}, Collective::kReduceScatter).ready, 4096).size() == 1);
   CHECK(cut_bundle(Whole({100'000}, Collective::kBroadcast).ready, 200'000).size() == 2);
+  Whole compressed({100'000});
+  compressed.ready.bundle.compression = "int8";
+  CHECK(cut_bundle(compressed.ready, 4096).size() == 1);
 }
 
 TEST_CASE("Partition: an output without memory is allocated once, whole") {

@@ -1,7 +1,9 @@
 #include "ops/allreduce/hierarchical.h"
 
 #include <atomic>
+#include <cmath>
 
+#include "ops/compression/compressed_work.h"
 #include "tests/conformance/rank.h"
 #include "tests/ops/counting_transport.h"
 #include "tests/ops/hierarchical_fixture.h"
@@ -69,6 +71,60 @@ struct Deterministic : HierarchicalFixture {
 };
 
 }  // namespace
+
+TEST_CASE("hierarchical: compression is between hosts alone, and what it loses comes later") {
+  constexpr std::size_t kCount = 50'000;
+  constexpr int kSteps = 3;
+  const std::vector<int> host_of_rank{0, 0, 1, 1};
+  std::vector<std::vector<double>> got(4), left(4);
+  std::atomic<std::size_t> bytes = 0;
+  HierarchyTweaks tweaks;
+  tweaks.slice_bytes = 64 << 10;
+  tweaks.wrap = [&](std::unique_ptr<BackendGroup> outer) {
+    return std::make_unique<CountedPlane>(std::move(outer), bytes);
+  };
+  const auto codec = make_codec(*parse_compression("int4"));
+  const auto value = [](int rank, int step, std::size_t i) {
+    return std::sin(static_cast<float>(i) * static_cast<float>(rank + 1) +
+                    static_cast<float>(step));
+  };
+  run_on_hosts(host_of_rank, tweaks,
+               [&](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+                 auto plane = backend.open(group, exchange);
+                 REQUIRE((*plane)->compresses());
+                 const auto residual = std::make_shared<Residual>(kCount);
+                 auto& sums = got[static_cast<std::size_t>(rank)];
+                 sums.assign(kCount, 0);
+                 for (int step = 0; step < kSteps; ++step) {
+                   std::vector<float> values(kCount);
+                   for (std::size_t i = 0; i < kCount; ++i) values[i] = value(rank, step, i);
+                   auto* data = reinterpret_cast<std::byte*>(values.data());
+                   const Segment segment{data, data, kCount * 4};
+                   CompressedWork compression(*codec, {{residual}});
+                   Work work;
+                   work.kind = Collective::kAllreduce;
+                   work.reduction.scaling.post = 0.25;
+                   work.segments = {&segment, 1};
+                   work.compression = &compression;
+                   CHECK((*plane)->run(work, *group.abort).ok());
+                   compression.commit(work);
+                   for (std::size_t i = 0; i < kCount; ++i) sums[i] += values[i];
+                 }
+                 const auto rest = residual->values();
+                 left[static_cast<std::size_t>(rank)].assign(rest.begin(), rest.end());
+               });
+  CHECK(got[1] == got[0]);
+  CHECK(got[3] == got[0]);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    double given = 0, kept = got[0][i];
+    for (int rank = 0; rank < 4; ++rank) {
+      for (int step = 0; step < kSteps; ++step) given += double{value(rank, step, i)} / 4;
+      kept += left[static_cast<std::size_t>(rank)][i];
+    }
+    REQUIRE(kept == doctest::Approx(given).epsilon(1e-4).scale(1));
+  }
+  CHECK(static_cast<double>(bytes) <= 1.03 * kSteps * 2 * codec->encoded_bytes(kCount));
+}
 
 TEST_CASE("hierarchical: every host sends 2(m-1)/m of the bytes, however its ranks are spread") {
   constexpr std::size_t kCount = 240'000;

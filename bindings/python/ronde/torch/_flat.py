@@ -117,7 +117,7 @@ def _refuse_sparse(gradient: Gradient) -> None:
 
 
 def flatten_plain(buckets: Sequence[Bucket], grouped: bool, sparse_as_dense: bool) -> list[Bucket]:
-    """Those that no codec of Ronde compresses flattened; the others, kept by tensor, as they are."""
+    """Flattens those that no codec of Ronde compresses; the others are kept by tensor."""
     made = [bucket for bucket in buckets if wire_of(bucket.compression)]
     plain: dict[int, list[Bucket]] = {}
     for bucket in buckets:
