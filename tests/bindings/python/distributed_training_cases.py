@@ -291,18 +291,3 @@ def case_distributed_sampler_covers_everything_once():
 
 def case_training_ends():
     dist.destroy_process_group()
-
-
-def case_ddp_with_compressed_gradients():
-    from ronde.torch import Compression
-    from ronde.torch.distributed import CompressionState, compression_hook
-
-    for compression, tolerance in ((Compression.fp16, 1e-2), (Compression.int8, 5e-2)):
-        model = DistributedDataParallel(make_model())
-        model.register_comm_hook(CompressionState(model, compression), compression_hook)
-        check(train(model).module.state_dict(), tolerance=tolerance)
-    kept = {name for _, name in Compression.state_dict()["residuals"]}
-    assert any(name.startswith("ddp.") and name.endswith("weight") for name in kept)
-    assert not any(name.endswith("bias") for name in kept)
-    with pytest.raises(ronde.InvalidArgumentError, match="takes codecs"):
-        CompressionState(model, object())

@@ -8,7 +8,6 @@ FILES = (
     "torch_autograd_cases.py",
     "torch_process_set_cases.py",
     "torch_sparse_cases.py",
-    "torch_compression_cases.py",
     "torch_optimizer_cases.py",
     "torch_gradient_cases.py",
     "torch_flat_cases.py",

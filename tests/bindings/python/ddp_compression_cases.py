@@ -1,0 +1,54 @@
+"""DDP with compression_hook; run on several ranks by torch_compression_test.py."""
+
+import pytest
+import ronde
+import ronde.torch.distributed
+import torch
+import torch.distributed as dist
+from ronde.torch import Compression
+from ronde.torch.distributed import CompressionState, compression_hook
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def make_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 3))
+
+
+def train(model, everyone):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(5):
+        generator = torch.Generator().manual_seed(step)
+        inputs = torch.randn(4 * dist.get_world_size(), 6, generator=generator)
+        targets = torch.randn(4 * dist.get_world_size(), 3, generator=generator)
+        mine = slice(None) if everyone else slice(4 * dist.get_rank(), 4 * dist.get_rank() + 4)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs[mine]), targets[mine]).backward()
+        optimizer.step()
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def case_ddp_trains_as_one_process_with_compressed_gradients():
+    dist.init_process_group("ronde")
+    reference = train(make_model(), everyone=True)
+    for compression, tolerance in ((Compression.fp16, 1e-3), (Compression.int8, 2e-2)):
+        model = DistributedDataParallel(make_model())
+        model.register_comm_hook(CompressionState(model, compression), compression_hook)
+        error = (train(model, everyone=False) - reference).abs().max()
+        assert 0 < error < tolerance, (compression.wire, error)
+
+
+def case_residuals_are_kept_by_parameter():
+    kept = {name for _, name in Compression.state_dict()["residuals"]}
+    assert {"ddp.0.weight", "ddp.2.weight"} <= kept
+    assert not any(name.endswith("bias") for name in kept)
+
+
+def case_other_compressors_and_groups_are_refused():
+    model = DistributedDataParallel(make_model())
+    with pytest.raises(ronde.InvalidArgumentError, match="takes codecs"):
+        CompressionState(model, object())
+    with pytest.raises(ronde.InvalidArgumentError, match="backend ronde"):
+        CompressionState(model, Compression.int8, dist.new_group(backend="gloo"))
+    dist.destroy_process_group()

@@ -1,0 +1,12 @@
+"""Compression in ronde.torch and as a DDP hook, on two and three real processes."""
+
+import pytest
+from cases import case_names
+
+FILES = ("torch_compression_cases.py", "ddp_compression_cases.py")
+
+
+@pytest.mark.parametrize("np", [2, 3])
+@pytest.mark.parametrize("case", case_names(*FILES))
+def test_compression(case_results, case, np):
+    case_results(FILES, np).check(case)
