@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,16 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Status failed(const std::string& what) {
   return Status(Code::kUnavailable, fmt::format("shared memory: {}: {}", what, strerror(errno)));
+}
+
+/// Beyond the limit the kernel would end this process by a signal (SIGXFSZ).
+Status check_file_limit(std::size_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  if (bytes <= limit.rlim_cur) return {};
+  return {Code::kUnavailable,
+          fmt::format("shared memory: {} bytes are more than a file may have here ({}, ulimit -f)",
+                      bytes, limit.rlim_cur)};
 }
 
 }  // namespace
@@ -47,6 +58,7 @@ Mapping::~Mapping() {
 }
 
 Result<Descriptor> create_sparse_memory(std::size_t bytes) {
+  RONDE_RETURN_IF_ERROR(check_file_limit(bytes));
   Descriptor memory(memfd_create("ronde", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (memory.get() < 0) return failed("memfd_create");
   if (ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) {

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <string>
@@ -47,6 +49,21 @@ TEST_CASE("memory that is too large is an error that says so") {
   REQUIRE_FALSE(memory.ok());
   CHECK(memory.status().code() == Code::kUnavailable);
   CHECK(memory.status().message().find("9223372036854775808 bytes") != std::string::npos);
+}
+
+TEST_CASE("a limit of file sizes is an error rather than the end of the process") {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{.rlim_cur = kBytes, .rlim_max = kBytes};
+    const bool limited = setrlimit(RLIMIT_FSIZE, &limit) == 0;
+    const auto refused = create_memory(kBytes + 4096);
+    const bool told = refused.status().message().find("ulimit -f") != std::string::npos;
+    _exit(limited && !refused.ok() && told && create_memory(kBytes).ok() ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("what is not such memory is refused") {
