@@ -227,6 +227,28 @@ class Collectives(Generic[T]):
             compression=compression,
         )
 
+    def reduce_one(
+        self,
+        wait: bool,
+        given: Any,
+        taken: Any,
+        keep: Any,
+        finish: Callable[[Any], T],
+        name: str | None,
+        op: int,
+        scale: tuple[float, float],
+        process_set: ProcessSet,
+    ) -> Handle[T]:
+        """allreduce() of one tensor from the memory `given` to `taken`, which have been looked at.
+
+        `finish` makes the result of the core's operation, which keeps `keep`.
+        """
+        operation = _core.submit(
+            runtime(), ALLREDUCE, set_id(process_set), [given], [taken], keep, wait, name or "", op,
+            -1, scale[0], scale[1],
+        )  # fmt: skip
+        return Handle(operation, finish)
+
     def reduce_in_place(
         self,
         tensors: list[T],

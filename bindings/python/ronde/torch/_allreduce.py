@@ -10,7 +10,7 @@ import torch
 from ronde._collectives import Handle, first
 from ronde._forms import forms
 from ronde._job import ProcessSet, global_process_set
-from ronde.torch._adapter import check_in_place, check_op, collectives, reduce_op
+from ronde.torch._adapter import check_in_place, check_op, collectives, plain_view, reduce_op
 from ronde.torch._autograd import attach
 from ronde.torch._integers import reduced
 from ronde.torch.compression import Compression, wire_for
@@ -39,6 +39,14 @@ def compressed(
     pairs = [compression.compress(tensor) for tensor in tensors]
     results = run([tensor for tensor, _ in pairs])
     return [compression.decompress(result, context) for result, (_, context) in zip(results, pairs)]
+
+
+def _input(operation: Any) -> Tensor:
+    return operation.kept  # type: ignore[no-any-return]
+
+
+def _output(operation: Any) -> Tensor:
+    return operation.kept[1]  # type: ignore[no-any-return]
 
 
 def _reduce(
@@ -93,7 +101,14 @@ def allreduce_async(
 ) -> Handle[Tensor]:
     """Starts allreduce() into a new tensor."""
     scale = (prescale_factor, postscale_factor)
-    return first(_reduce(False, [tensor], name, reduce_op(average, op), scale, process_set))
+    op = reduce_op(average, op)
+    given = plain_view(tensor)
+    if given is None:
+        return first(_reduce(False, [tensor], name, op, scale, process_set))
+    output = torch.empty(tensor.shape, dtype=tensor.dtype)
+    taken = (output.data_ptr(), *given[1:])
+    keep = (tensor, output)
+    return collectives.reduce_one(False, given, taken, keep, _output, name, op, scale, process_set)
 
 
 def grouped_allreduce(
@@ -171,6 +186,12 @@ def _allreduce_(
 ) -> Handle[Tensor]:
     """As allreduce(), in place. Returns `tensor`."""
     scale = (prescale_factor, postscale_factor)
+    given = plain_view(tensor)
+    if given is not None and not tensor.requires_grad:
+        op = reduce_op(average, op)
+        return collectives.reduce_one(
+            wait, given, given, tensor, _input, name, op, scale, process_set
+        )
     return first(_grouped_allreduce_(wait, [tensor], average, name, op, *scale, process_set))
 
 
