@@ -201,3 +201,23 @@ def case_gans_turn_gradients_on_and_off():
             optimizers[trained].step()
     for model in (maker, judge):
         assert_alike(model.parameters())
+
+
+def case_very_many_small_gradients_travel_in_runs():
+    torch.manual_seed(0)
+    many = nn.ParameterList([nn.Parameter(torch.randn(3)) for _ in range(150)])
+    table = nn.Embedding(4, 3, sparse=True)
+    named = [*many.named_parameters(), ("table", table.weight)]
+    inner = torch.optim.SGD([p for _, p in named], lr=0.1)
+    optimizer = hvd.DistributedOptimizer(inner, named)
+    assert len(optimizer._buckets) < 10
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = sum((p * (i + hvd.rank())).sum() for i, p in enumerate(many))
+        (loss + table(torch.tensor([hvd.rank() % 4])).sum()).backward()
+        optimizer.step()
+        for i, p in enumerate(many):
+            assert torch.allclose(p.grad, torch.full((3,), i + (hvd.size() - 1) / 2))
+        assert table.weight.grad.is_sparse
+    assert_alike(many)
+    assert_alike([table.weight])

@@ -18,6 +18,11 @@ from ronde.torch.compression import Compression, wire_of
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()
 
+# An operation of its own costs a gradient more than its transport where it is of few elements.
+_SMALL = 4096
+_RUN = 32
+_MANY = 128
+
 
 class Gradient:
     """The gradient of one trained parameter, on its way from backward to the step."""
@@ -38,11 +43,26 @@ class Gradient:
 class Bucket:
     """Gradients submitted as one operation; most often a single one."""
 
-    __slots__ = ("compression", "contexts", "gradients", "handle", "missing", "name", "priority")
+    __slots__ = (
+        "automatic",
+        "compression",
+        "contexts",
+        "gradients",
+        "handle",
+        "missing",
+        "name",
+        "priority",
+    )
 
-    def __init__(self, gradients: list[Gradient]) -> None:
-        """Named after its first gradient; all are missing yet."""
+    def __init__(self, gradients: list[Gradient], automatic: bool = False) -> None:
+        """Named after its first gradient; all are missing yet.
+
+        automatic: nobody asked for it, so that sparse gradients may leave it.
+        """
+        self.automatic = automatic
         self.name = gradients[0].name
+        if automatic:
+            self.name += f" and {len(gradients) - 1} more"
         self.gradients = gradients
         self.missing = len(gradients)
         self.handle: Handle[Any] | None = None
@@ -51,6 +71,12 @@ class Bucket:
         self.priority = 0  # higher leaves first
         for place, gradient in enumerate(gradients):
             gradient.bucket, gradient.place = self, place
+
+    def part(self, gradients: list[Gradient]) -> Bucket:
+        """A bucket for some of the gradients, which travel as the others do."""
+        part = Bucket(gradients, self.automatic and len(gradients) > 1)
+        part.compression, part.priority = self.compression, self.priority
+        return part
 
 
 def parameter_names(
@@ -94,8 +120,9 @@ def make_buckets(
             f"groups: a non-negative whole number or lists of parameters are needed, not {groups}"
         )
     if isinstance(groups, int):
-        width = -(-len(gradients) // groups) if groups else 1
-        lists = [list(gradients[i : i + width]) for i in range(0, len(gradients), width)]
+        width = -(-len(gradients) // max(groups, 1)) or 1
+        starts = range(0, len(gradients), width) if groups else ()
+        lists = [list(gradients[i : i + width]) for i in starts]
     else:
         by_parameter = {gradient.parameter: gradient for gradient in gradients}
         lists = [[by_parameter[p] for p in part if p in by_parameter] for part in groups or []]
@@ -103,8 +130,23 @@ def make_buckets(
     if len(set(listed)) != len(listed):
         raise InvalidArgumentError("groups: a parameter appears in more than one group")
     rest = set(gradients).difference(listed)
-    lists += [[gradient] for gradient in gradients if gradient in rest]
-    return [Bucket(part) for part in lists if part]
+    buckets = [Bucket(part) for part in lists if part]
+    return buckets + _single_buckets([gradient for gradient in gradients if gradient in rest])
+
+
+def _single_buckets(gradients: Sequence[Gradient]) -> list[Bucket]:
+    """A bucket for each gradient; for runs of small ones where there are very many."""
+    if sum(map(_is_small, gradients)) < _MANY:
+        return [Bucket([gradient]) for gradient in gradients]
+    small = [gradient for gradient in gradients if _is_small(gradient)]
+    runs = [small[i : i + _RUN] for i in range(0, len(small), _RUN)]
+    return [Bucket([g]) for g in gradients if not _is_small(g)] + [
+        Bucket(run, automatic=len(run) > 1) for run in runs
+    ]
+
+
+def _is_small(gradient: Gradient) -> bool:
+    return gradient.parameter.numel() <= _SMALL
 
 
 def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
@@ -115,7 +157,7 @@ def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
         one = compression_of(gradient.name, gradient.parameter, compression)
         chosen[id(one)] = one
         parts.setdefault(id(one), []).append(gradient)
-    buckets = [bucket] if len(parts) == 1 else [Bucket(part) for part in parts.values()]
+    buckets = [bucket] if len(parts) == 1 else [bucket.part(part) for part in parts.values()]
     for made, key in zip(buckets, parts):
         made.compression = chosen[key]
     return buckets

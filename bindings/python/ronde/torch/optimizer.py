@@ -11,7 +11,7 @@ import torch
 
 from ronde import _core
 from ronde._collectives import AVERAGE as Average
-from ronde._collectives import MAX, MIN, set_id
+from ronde._collectives import set_id
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step
 from ronde.torch._adapter import check_tensors, collectives
@@ -27,11 +27,12 @@ from ronde.torch._gradients import (
     shares_memory,
     show_zeros,
 )
-from ronde.torch._sparse import nothing, sparse_allreduce_async
+from ronde.torch._preparing import Preparing
+from ronde.torch._sparse import sparse_allreduce_async
 from ronde.torch.compression import Compression, wire_of
 
 
-class _DistributedOptimizer(torch.optim.Optimizer):
+class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
     """Mixed into the class of the user's optimizer; see DistributedOptimizer()."""
 
     def _distribute(
@@ -64,12 +65,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         set_id(process_set)
         self._communicates = bool(process_set.included()) and (process_set.size() or 1) > 1
         self._gradients: dict[Parameter, Gradient] = {}
-        self._buckets: list[Bucket] = []
+        self._buckets = []
         self._hooks: list[Any] = []
         self._count = -1  # of parameters, when _idle was made: those not trained
         self._idle: list[Parameter] = []
         self._under_way = False
-        self._in_flight: dict[int, Bucket] = {}  # by the address of a gradient
+        self._in_flight = {}
         self._train([p for p in self._parameters() if p.requires_grad], groups)
 
     def _parameters(self) -> Iterator[Parameter]:
@@ -147,7 +148,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if isinstance(bucket, FlatBucket):
             tensors = [bucket.ready()]
         else:
-            tensors = [self._prepared(gradient) for gradient in bucket.gradients]
+            prepared = [self._prepared(gradient) for gradient in list(bucket.gradients)]
+            tensors = [tensor for tensor in prepared if tensor is not None]
         if bucket.gradients[0].sparse_dims:
             bucket.handle = sparse_allreduce_async(
                 tensors[0], bucket.name, self._op, self.process_set, bucket.compression
@@ -169,61 +171,6 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         sent = [tensor for tensor, _ in pairs]
         bucket.contexts = [context for _, context in pairs]
         bucket.handle = collectives.allreduce(False, sent, sent, *where)
-
-    def _prepared(self, gradient: Gradient) -> torch.Tensor:
-        """The tensor to send: the gradient, zeros where this rank did not use the parameter."""
-        parameter = gradient.parameter
-        tensor = parameter.grad
-        if tensor is None:
-            return self._absent(gradient)
-        if tensor.is_sparse:
-            if not self._sparse_as_dense:
-                return self._sparse(gradient, tensor)
-            parameter.grad = tensor = tensor.to_dense()
-        elif not tensor.is_contiguous() or tensor.is_conj():
-            parameter.grad = tensor = tensor.resolve_conj().contiguous()
-        address = tensor.data_ptr()
-        if address and address in self._in_flight:
-            parameter.grad = tensor = self._own_copy(gradient, self._in_flight[address])
-            address = tensor.data_ptr()
-        self._in_flight[address] = gradient.bucket
-        gradient.version = tensor._version
-        return tensor
-
-    def _absent(self, gradient: Gradient) -> torch.Tensor:
-        """Nothing, in the form that the gradient has on other ranks."""
-        parameter = gradient.parameter
-        if gradient.sparse_dims:
-            return nothing(parameter, gradient.sparse_dims)
-        zeros = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
-        gradient.version = zeros._version
-        if parameter.requires_grad:  # others may have used it; a frozen one gets no gradient
-            parameter.grad = zeros
-        return zeros
-
-    def _sparse(self, gradient: Gradient, tensor: torch.Tensor) -> torch.Tensor:
-        """The sparse gradient; from now on the parameter's gradients travel as such."""
-        if len(gradient.bucket.gradients) > 1:
-            raise InvalidArgumentError(
-                f"the gradient of {gradient.name} is sparse, which groups do not support; "
-                "pass sparse_as_dense=True"
-            )
-        if gradient.sparse_dims and tensor._nnz() == 0:  # zero_() makes all dimensions sparse
-            return nothing(tensor, gradient.sparse_dims)
-        gradient.sparse_dims = tensor.sparse_dim()
-        return tensor
-
-    def _own_copy(self, gradient: Gradient, other: Bucket) -> torch.Tensor:
-        """A copy of a gradient whose memory another one, under way already, lies in too."""
-        assert gradient.parameter.grad is not None
-        if other.handle is not None:
-            if self._op not in (Average, MIN, MAX):
-                raise InvalidArgumentError(
-                    f"the gradients of {other.name} and {gradient.name} are the same memory; "
-                    "clone one of them, or use op=Average"
-                )
-            other.handle.wait()  # its result, averaged once more, stays what it is
-        return gradient.parameter.grad.clone()
 
     def synchronize(self) -> None:
         """Waits until all gradients are averaged over ranks; step() does so by itself.

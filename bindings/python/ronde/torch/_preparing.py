@@ -1,0 +1,87 @@
+"""In which form DistributedOptimizer sends the gradient of a parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ronde._collectives import AVERAGE as Average
+from ronde._collectives import MAX, MIN
+from ronde._errors import InvalidArgumentError
+from ronde.torch._gradients import Bucket, Gradient
+from ronde.torch._sparse import nothing
+
+
+class Preparing:
+    """A part of DistributedOptimizer: makes tensors that can travel of gradients."""
+
+    _buckets: list[Bucket]
+    _in_flight: dict[int, Bucket]  # by the address of a gradient
+    _op: int
+    _sparse_as_dense: bool
+    _submit: Any
+
+    def _prepared(self, gradient: Gradient) -> torch.Tensor | None:
+        """The tensor to send: the gradient, zeros where this rank did not use the parameter.
+
+        None where it is sparse and has left the bucket.
+        """
+        parameter = gradient.parameter
+        tensor = parameter.grad
+        if tensor is None:
+            return self._absent(gradient)
+        if tensor.is_sparse:
+            if not self._sparse_as_dense:
+                return self._sparse(gradient, tensor)
+            parameter.grad = tensor = tensor.to_dense()
+        elif not tensor.is_contiguous() or tensor.is_conj():
+            parameter.grad = tensor = tensor.resolve_conj().contiguous()
+        address = tensor.data_ptr()
+        if address and address in self._in_flight:
+            parameter.grad = tensor = self._own_copy(gradient, self._in_flight[address])
+            address = tensor.data_ptr()
+        self._in_flight[address] = gradient.bucket
+        gradient.version = tensor._version
+        return tensor
+
+    def _absent(self, gradient: Gradient) -> torch.Tensor:
+        """Nothing, in the form that the gradient has on other ranks."""
+        parameter = gradient.parameter
+        if gradient.sparse_dims:
+            return nothing(parameter, gradient.sparse_dims)
+        zeros = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        gradient.version = zeros._version
+        if parameter.requires_grad:  # others may have used it; a frozen one gets no gradient
+            parameter.grad = zeros
+        return zeros
+
+    def _sparse(self, gradient: Gradient, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The sparse gradient; from now on the parameter's gradients travel as such."""
+        bucket = gradient.bucket
+        if len(bucket.gradients) > 1 and bucket.automatic:
+            bucket.gradients.remove(gradient)
+            self._buckets.append(bucket.part([gradient]))
+            self._submit(gradient.bucket)
+            return None
+        if len(bucket.gradients) > 1:
+            raise InvalidArgumentError(
+                f"the gradient of {gradient.name} is sparse, which groups do not support; "
+                "pass sparse_as_dense=True"
+            )
+        if gradient.sparse_dims and tensor._nnz() == 0:  # zero_() makes all dimensions sparse
+            return nothing(tensor, gradient.sparse_dims)
+        gradient.sparse_dims = tensor.sparse_dim()
+        return tensor
+
+    def _own_copy(self, gradient: Gradient, other: Bucket) -> torch.Tensor:
+        """A copy of a gradient whose memory another one, under way already, lies in too."""
+        assert gradient.parameter.grad is not None
+        if other.handle is not None:
+            if self._op not in (Average, MIN, MAX):
+                raise InvalidArgumentError(
+                    f"the gradients of {other.name} and {gradient.name} are the same memory; "
+                    "clone one of them, or use op=Average"
+                )
+            other.handle.wait()  # its result, averaged once more, stays what it is
+        return gradient.parameter.grad.clone()
