@@ -112,9 +112,10 @@ Result<OperationPtr> Runtime::run(SetId set, Submission submission, const WaitOp
   return operation;
 }
 
-Result<OperationPtr> Runtime::join(SetId set) {
+Result<OperationPtr> Runtime::join(SetId set, std::function<void(Operation&)> on_done) {
   Submission submission;
   submission.request.kind = Collective::kJoin;
+  submission.on_done = std::move(on_done);
   RONDE_RETURN_IF_ERROR(impl_->usable());
   return impl_->engine->submit(set, std::move(submission));
 }

@@ -73,7 +73,8 @@ class Runtime {
   Result<OperationPtr> run(SetId set, Submission submission, const WaitOptions& options = {});
 
   /// Says that this rank has no more data in this set; done when all have joined.
-  Result<OperationPtr> join(SetId set);
+  /// `on_done`: as Submission::on_done.
+  Result<OperationPtr> join(SetId set, std::function<void(Operation&)> on_done = {});
 
   /// Makes a process set of the job's `ranks`. Collective over all ranks of the job. Blocks.
   /// Errors: kMismatch where ranks disagree; kInvalidArgument: empty, unknown or double ranks, or

@@ -75,7 +75,7 @@ bool Operation::tensor_finished(const Status& status) {
 void Operation::finish(const Status& status) {
   if (done()) return;
   status_ = status;
-  if (submission_.on_done) submission_.on_done(status_);
+  if (submission_.on_done) submission_.on_done(*this);
   done_.store(true, std::memory_order_release);
 }
 

@@ -17,6 +17,8 @@
 
 namespace ronde {
 
+class Operation;
+
 /// What a caller submits: the request, and where the data is. Memory must stay valid and
 /// untouched until the operation is done.
 struct Submission {
@@ -26,8 +28,9 @@ struct Submission {
   /// Gives memory for null outputs. Empty: the operation allocates, see Operation::owned_outputs.
   OutputAllocator allocate;
   std::vector<std::int64_t> splits;  ///< alltoall: rows for each member; empty means even.
-  /// Called once when done, in whichever thread finishes; before waiters see it. May be empty.
-  std::function<void(const Status&)> on_done;
+  /// Called once when done, in whichever thread finishes; before waiters see it. What is "only once
+  /// done()" may be read in it. Must not block. May be empty.
+  std::function<void(Operation&)> on_done;
   /// The caller will wait at once: the background coordinator need not be woken.
   bool caller_waits = false;
 };

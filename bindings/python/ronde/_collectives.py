@@ -27,6 +27,15 @@ SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
 ANY_SOURCE = -1
 
 
+def reduce_op(average: bool | None, op: int | None) -> int:
+    """The operation that the two arguments ask for together."""
+    if op is not None:
+        if average is not None:
+            raise InvalidArgumentError("give op or average, not both; average is deprecated")
+        return op
+    return SUM if average is False else AVERAGE
+
+
 class Adapter(Protocol[T]):
     """What the collectives need to know about one kind of tensor."""
 

@@ -97,7 +97,7 @@ class InternalError(Error):
 
 
 # By the core's error code; 0 means success.
-_BY_CODE: tuple[type[Error], ...] = (
+CODES: tuple[type[Error], ...] = (
     Error,
     InvalidArgumentError,
     MismatchError,
@@ -118,7 +118,7 @@ _BY_CODE: tuple[type[Error], ...] = (
 
 def make(code: int, message: str, origin: str, rank: int, host: str, pid: int) -> Error:
     """Makes the exception for an error of the core. Called by the extension module."""
-    error = _BY_CODE[code](message)
+    error = CODES[code](message)
     error.origin = origin
     if isinstance(error, RankFailure):
         error.rank, error.host, error.pid = rank, host, pid

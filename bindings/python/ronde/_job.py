@@ -178,6 +178,7 @@ def init(
     if trace:
         chosen["RONDE_TIMELINE"] = ""
     _job.runtime = _core.Runtime.create({**_settings_of(comm), **chosen})
+    _core.set_current(_job.runtime)
     if not _job.hooks_set:
         _job.hooks_set = True
         atexit.register(shutdown)
@@ -194,6 +195,7 @@ def init(
 def _forget_after_fork() -> None:
     if _job.runtime is not None:
         _core.abandon(_job.runtime)
+        _core.set_current(None)
         _job.runtime, _job.forked = None, True
 
 
@@ -206,6 +208,7 @@ def shutdown() -> None:
         process_set.process_set_id = None
     _process_sets.clear()
     global_process_set.ranks = []
+    _core.set_current(None)
     leaving.shutdown()
 
 

@@ -27,13 +27,11 @@ TEST_CASE("Operation: the callback comes before done, and once") {
   int calls = 0;
   bool done_in_callback = true;
   Submission submission = two_tensors();
-  Operation* seen = nullptr;
-  submission.on_done = [&](const Status&) {
+  submission.on_done = [&](Operation& ended) {
     ++calls;
-    done_in_callback = seen->done();
+    done_in_callback = ended.done();
   };
   Operation operation(std::move(submission), 1);
-  seen = &operation;
   operation.finish({});
   operation.finish(Status(Code::kInternal, "late"));
   CHECK(calls == 1);

@@ -55,15 +55,6 @@ def check_tensors(tensors: Iterable[torch.Tensor]) -> None:
         _check(tensor)
 
 
-def reduce_op(average: bool | None, op: int | None) -> int:
-    """The operation that the two arguments ask for together."""
-    if op is not None:
-        if average is not None:
-            raise InvalidArgumentError("give op or average, not both; average is deprecated")
-        return op
-    return SUM if average is False else AVERAGE
-
-
 def check_op(tensors: Iterable[torch.Tensor], op: int) -> None:
     """Raises InvalidArgumentError for operations that pairs of numbers do not have."""
     if op in (SUM, AVERAGE):

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import Handle, first
+from ronde._collectives import Handle, first, reduce_op
 from ronde._forms import forms
 from ronde._job import ProcessSet, global_process_set
-from ronde.torch._adapter import check_in_place, check_op, collectives, plain_view, reduce_op
+from ronde.torch._adapter import check_in_place, check_op, collectives, plain_view
 from ronde.torch._autograd import attach
 from ronde.torch._integers import reduced
 from ronde.torch.compression import Compression, wire_for

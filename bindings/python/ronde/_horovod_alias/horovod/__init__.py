@@ -1,12 +1,12 @@
 """Answers to `import horovod` in jobs that `ronde run --horovod` starts.
 
-Scripts written for Horovod's PyTorch API then run unedited. What Ronde does not have
+Scripts written for Horovod's PyTorch, TensorFlow 2 and Keras APIs then run unedited. What Ronde does not have
 (horovod.elastic, Adasum) is not here either, so that scripts see it as missing.
 """
 
 from ronde import run
 
-# The version of Horovod whose PyTorch API this is.
+# The version of Horovod whose API this is.
 __version__ = "0.28.1"
 
 __all__ = ["__version__", "run"]

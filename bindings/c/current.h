@@ -1,0 +1,14 @@
+// The job that C callers find as the current one.
+#pragma once
+
+#include <memory>
+
+#include "bindings/runtime/runtime.h"
+
+namespace ronde {
+
+/// Makes `runtime` what ronde_api.current gives; null: there is none. The bindings that create
+/// runtimes call it. Threads: any.
+void set_current_runtime(std::shared_ptr<Runtime> runtime);
+
+}  // namespace ronde

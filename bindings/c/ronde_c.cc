@@ -1,0 +1,211 @@
+// The C API, over the runtime: converts structs and statuses, nothing else.
+#include "bindings/c/ronde_c.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "bindings/c/current.h"
+#include "core/base/mutex.h"
+
+/// A counted reference to a runtime, as C sees it.
+struct ronde_job {
+  std::shared_ptr<ronde::Runtime> runtime;
+};
+
+namespace ronde {
+namespace {
+
+/// Where the current job is kept: the one pointer to it that outlives calls.
+struct Current {
+  Mutex mutex;
+  std::shared_ptr<Runtime> runtime RONDE_GUARDED_BY(mutex);
+};
+
+/// Never destroyed: threads of a framework may ask while the process exits.
+Current& current() {
+  static auto* kept = new Current();
+  return *kept;
+}
+
+void copy_text(char* target, std::size_t capacity, const std::string& text) {
+  const std::size_t length = std::min(text.size(), capacity - 1);
+  std::memcpy(target, text.data(), length);
+  target[length] = '\0';
+}
+
+ronde_error to_c(const Status& status) {
+  const FailedRank failed = status.failed_rank().value_or(FailedRank());
+  ronde_error error{};
+  error.code = static_cast<std::int32_t>(status.code());
+  error.rank = failed.rank;
+  error.pid = failed.pid;
+  copy_text(error.host, sizeof error.host, failed.host);
+  copy_text(error.text, sizeof error.text, status.message());
+  return error;
+}
+
+std::int32_t give(const Status& status, ronde_error* error) {
+  if (error != nullptr) *error = to_c(status);
+  return static_cast<std::int32_t>(status.code());
+}
+
+/// The value as a C enumeration's, or an error naming it.
+template <typename Enum>
+Result<Enum> checked(std::int32_t value, int count, std::string_view what) {
+  if (value >= 0 && value < count) return static_cast<Enum>(value);
+  return Status(Code::kInvalidArgument, std::string(what) + " " + std::to_string(value) +
+                                            " is not known; allowed: 0 to " +
+                                            std::to_string(count - 1));
+}
+
+Status add_tensors(const ronde_submission& given, Submission& submission) {
+  for (std::size_t i = 0; i < given.tensor_count; ++i) {
+    const ronde_tensor& tensor = given.tensors[i];
+    RONDE_ASSIGN_OR_RETURN(const DType dtype,
+                           checked<DType>(tensor.dtype, kDTypeCount, "element type"));
+    const std::int64_t* const shape = tensor.shape;
+    submission.request.tensors.push_back({dtype, Shape(shape, shape + tensor.dimensions)});
+    submission.inputs.push_back(tensor.in);
+    submission.outputs.push_back(tensor.out);
+  }
+  return {};
+}
+
+/// Has outputs without memory come from the caller's function.
+void add_allocator(const ronde_submission& given, Submission& submission) {
+  if (given.allocate == nullptr) return;
+  submission.allocate = [allocate = given.allocate, context = given.context](
+                            std::size_t index, const Shape& shape) -> Result<void*> {
+    void* memory = allocate(context, index, shape.data(), static_cast<std::int32_t>(shape.size()));
+    if (memory != nullptr) return memory;
+    return Status(Code::kResourceExhausted, "the caller gave no memory for an output");
+  };
+}
+
+void tell(ronde_done done, void* context, Operation& operation) {
+  std::optional<ronde_error> error;
+  if (!operation.status().ok()) error = to_c(operation.status());
+  ronde_outcome outcome{};
+  outcome.error = error ? &*error : nullptr;
+  outcome.recv_splits = operation.recv_splits().data();
+  outcome.recv_split_count = operation.recv_splits().size();
+  outcome.last_joined = operation.last_joined();
+  done(context, &outcome);
+}
+
+Result<Submission> to_submission(const ronde_submission& given) {
+  if (given.struct_bytes < sizeof(ronde_submission) || given.done == nullptr) {
+    return Status(Code::kInvalidArgument, "ronde_submission: struct_bytes or done is not set");
+  }
+  Submission submission;
+  Request& request = submission.request;
+  RONDE_ASSIGN_OR_RETURN(request.kind,
+                         checked<Collective>(given.collective, kCollectiveCount, "collective"));
+  RONDE_ASSIGN_OR_RETURN(request.op, checked<ReduceOp>(given.op, kReduceOpCount, "reduce op"));
+  RONDE_RETURN_IF_ERROR(add_tensors(given, submission));
+  request.name = given.name == nullptr ? "" : given.name;
+  request.call_site = given.call_site == nullptr ? "" : given.call_site;
+  request.root = given.root;
+  request.prescale = given.prescale;
+  request.postscale = given.postscale;
+  request.priority = given.priority;
+  if (given.splits != nullptr) {
+    submission.splits.assign(given.splits, given.splits + given.split_count);
+  }
+  add_allocator(given, submission);
+  submission.on_done = [done = given.done, context = given.context](Operation& operation) {
+    tell(done, context, operation);
+  };
+  return submission;
+}
+
+ronde_job* current_job() {
+  MutexLock lock(current().mutex);
+  return current().runtime == nullptr ? nullptr : new ronde_job{current().runtime};
+}
+
+ronde_job* init(ronde_error* error) {
+  const Result<Config> config = config_from(process_environment());
+  if (!config.ok()) {
+    give(config.status(), error);
+    return nullptr;
+  }
+  Result<std::unique_ptr<Runtime>> runtime = Runtime::create(*config);
+  give(runtime.status(), error);
+  if (!runtime.ok()) return nullptr;
+  set_current_runtime(std::move(runtime).value());
+  return current_job();
+}
+
+void shut_down(ronde_job* job) {
+  {
+    MutexLock lock(current().mutex);
+    if (current().runtime == job->runtime) current().runtime = nullptr;
+  }
+  job->runtime->shutdown();
+}
+
+std::int32_t set_ranks(const ronde_job* job, std::int32_t set, std::int32_t* ranks,
+                       std::int32_t capacity, ronde_error* error) {
+  const Result<std::vector<int>> found = job->runtime->process_set_ranks(set);
+  give(found.status(), error);
+  if (!found.ok()) return -1;
+  const std::size_t count = std::min(found->size(), static_cast<std::size_t>(capacity));
+  std::copy_n(found->begin(), count, ranks);
+  return static_cast<std::int32_t>(found->size());
+}
+
+std::int32_t add_set(ronde_job* job, const std::int32_t* ranks, std::int32_t count,
+                     ronde_error* error) {
+  const Result<SetId> set = job->runtime->add_process_set(std::vector<int>(ranks, ranks + count));
+  give(set.status(), error);
+  return set.ok() ? *set : -1;
+}
+
+std::int32_t remove_set(ronde_job* job, std::int32_t set, ronde_error* error) {
+  return give(job->runtime->remove_process_set(set), error);
+}
+
+/// join has a door of its own, as it carries no tensors.
+Status start(ronde_job* job, const ronde_submission& given) {
+  RONDE_ASSIGN_OR_RETURN(Submission submission, to_submission(given));
+  if (submission.request.kind == Collective::kJoin) {
+    return job->runtime->join(given.set, std::move(submission.on_done)).status();
+  }
+  return job->runtime->submit(given.set, std::move(submission)).status();
+}
+
+std::int32_t submit(ronde_job* job, const ronde_submission* submission, ronde_error* error) {
+  return give(start(job, *submission), error);
+}
+
+constexpr ronde_api kApi{
+    RONDE_C_VERSION,
+    init,
+    current_job,
+    [](ronde_job* job) { delete job; },
+    shut_down,
+    [](const ronde_job* job) -> std::int32_t { return job->runtime->rank(); },
+    [](const ronde_job* job) -> std::int32_t { return job->runtime->size(); },
+    [](const ronde_job* job) -> std::int32_t { return job->runtime->local_rank(); },
+    [](const ronde_job* job) -> std::int32_t { return job->runtime->local_size(); },
+    set_ranks,
+    add_set,
+    remove_set,
+    submit,
+};
+
+}  // namespace
+
+void set_current_runtime(std::shared_ptr<Runtime> runtime) {
+  MutexLock lock(current().mutex);
+  current().runtime = std::move(runtime);
+}
+
+}  // namespace ronde
+
+const ronde_api* ronde_c_api(std::uint32_t version) {
+  return version <= RONDE_C_VERSION ? &ronde::kApi : nullptr;
+}

@@ -1,0 +1,20 @@
+// Lets plug-ins that frameworks load use this process's one Ronde: the address of its C API.
+#include "bindings/c/current.h"
+#include "bindings/c/ronde_c.h"
+#include "bindings/python/bind.h"
+
+namespace py = pybind11;
+
+namespace ronde::python {
+
+void bind_c_api(py::module_& module) {
+  module.def(
+      "c_api", [] { return reinterpret_cast<std::uintptr_t>(ronde_c_api(RONDE_C_VERSION)); },
+      "Address of the C API's table of functions (ronde_c.h).");
+  module.def(
+      "set_current", [](const RuntimePtr& runtime) { set_current_runtime(runtime); },
+      py::arg("runtime").none(true),
+      "Makes this the job that the C API finds; None: there is none.");
+}
+
+}  // namespace ronde::python

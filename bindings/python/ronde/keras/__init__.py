@@ -1,0 +1,65 @@
+"""Ronde for Keras 3, with the names of `horovod.keras`; on its TensorFlow and its torch backend.
+
+A Horovod script runs after changing its import to `import ronde.keras as hvd`.
+"""
+
+from __future__ import annotations
+
+import os as _os
+from typing import Any as _Any
+
+import keras as _keras
+
+from ronde import _core, _job, _numpy
+from ronde._collectives import AVERAGE as Average
+from ronde._collectives import MAX as Max
+from ronde._collectives import MIN as Min
+from ronde._collectives import PRODUCT as Product
+from ronde._collectives import SUM as Sum
+from ronde._collectives import join as _join
+from ronde._core import __version__
+from ronde._errors import Error as HorovodInternalError
+from ronde._job import *
+from ronde._objects import allgather_object, broadcast_object
+from ronde.keras import _backend, _values, callbacks
+from ronde.keras._load import load_model
+from ronde.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer
+from ronde.keras._values import *
+from ronde.keras._variables import broadcast_variables
+
+if _backend.name() == "tensorflow":
+    import ronde.tensorflow as _ronde_tensorflow  # its errors come out of model.fit()
+
+Compression: _Any = _backend.compression_class()
+barrier = _numpy.barrier
+
+# Errors name the user's line, also where Keras calls in between.
+_core.skip_frames_of(_os.path.dirname(_os.path.abspath(_keras.__file__)))
+
+
+def join() -> int:
+    """Says that this rank has no more data; blocks until all have; returns who joined last."""
+    return _join(_job.global_process_set)
+
+
+__all__ = [
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "PartialDistributedOptimizer",
+    "Product",
+    "Sum",
+    "__version__",
+    "allgather_object",
+    "barrier",
+    "broadcast_object",
+    "broadcast_variables",
+    "callbacks",
+    "join",
+    "load_model",
+]
+__all__ += _job.__all__
+__all__ += _values.__all__

@@ -1,0 +1,50 @@
+"""What model.compile() has to know of distributed optimizers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+
+from ronde._errors import UnsupportedError
+from ronde.keras import _backend
+
+
+@functools.cache
+def install() -> None:
+    """Has keras.Model.compile() end with prepare(). Once."""
+    # Where Keras defines it: loading a model compares a class's compile() with that one.
+    owner: Any = next(c for c in keras.Model.__mro__ if "compile" in vars(c))
+    original = owner.compile
+
+    @functools.wraps(original)
+    def compile(model: Any, *arguments: Any, **options: Any) -> None:
+        # Horovod's scripts for TensorFlow 2.0 pass it; Keras 3 has dropped it.
+        options.pop("experimental_run_tf_function", None)
+        original(model, *arguments, **options)
+        prepare(model, options.get("jit_compile", "auto"))
+
+    owner.compile = compile
+
+
+def prepare(model: Any, jit_compile: Any = "auto") -> None:
+    """Makes a compiled model fit for its distributed optimizer; others stay as they are.
+
+    Raises UnsupportedError where XLA was asked for.
+    """
+    from ronde.keras import _optimizer
+
+    inner = getattr(model.optimizer, "inner_optimizer", None)
+    if _optimizer.is_distributed(inner):
+        # The other way round each rank would decide alone whether to skip a step.
+        plain, options = _optimizer.undistribute(inner)
+        model.optimizer.inner_optimizer = plain
+        model.optimizer = _optimizer.distribute(model.optimizer, options)
+    if not _optimizer.is_distributed(model.optimizer) or _backend.name() != "tensorflow":
+        return
+    if jit_compile is True:
+        raise UnsupportedError(
+            "XLA cannot compile collectives: set jit_compile=False in model.compile()"
+        )
+    model.jit_compile = False

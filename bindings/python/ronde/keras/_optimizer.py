@@ -1,0 +1,166 @@
+"""DistributedOptimizer for Keras 3, on its TensorFlow and its torch backend."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from ronde._collectives import AVERAGE as Average
+from ronde._errors import InvalidArgumentError
+from ronde._job import ProcessSet, global_process_set
+from ronde.keras import _backend, _compile
+
+Variables = Sequence[Any]
+
+
+class _Distributed:
+    """What DistributedOptimizer() puts before an optimizer's own class.
+
+    Without accumulation gradients are averaged when they come in. With it they add up on their
+    rank first, and are averaged just before the update, where they are clipped.
+    """
+
+    def apply(self: Any, grads: Variables, trainable_variables: Variables | None = None) -> None:
+        """As the optimizer's; gradients are averaged over ranks first."""
+        variables = self._trainable_variables
+        if trainable_variables is not None:
+            variables = list(trainable_variables)
+        if self.gradient_accumulation_steps:
+            pairs = [(g, v) for g, v in zip(grads, variables) if g is not None]
+            self.__dict__["_ronde_variables"] = [v for _, v in pairs]
+            super().apply(grads, trainable_variables)  # type: ignore[misc]
+        else:
+            averaged = self._ronde.reduce(list(grads), variables)
+            super().apply(averaged, trainable_variables)  # type: ignore[misc]
+
+    def _clip_gradients(self: Any, grads: Variables) -> Any:
+        if self.gradient_accumulation_steps:
+            grads = self._ronde.reduce(list(grads), self._ronde_variables)
+            if self._ronde_sums:
+                grads = [g * self.gradient_accumulation_steps for g in grads]
+        return super()._clip_gradients(grads)  # type: ignore[misc]
+
+    def register_local_var(self: Any, var: Any) -> None:
+        """Leaves this variable's gradient on its rank: it is not averaged."""
+        self._ronde.add_local(var)
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether DistributedOptimizer() made it."""
+    return isinstance(optimizer, _Distributed)
+
+
+@functools.cache
+def _class_of(base: type) -> Any:
+    """The distributed class of an optimizer's class; saved models name the latter."""
+    return type(base.__name__, (_Distributed, base), {"__module__": base.__module__})
+
+
+def distribute(optimizer: Any, options: Any, sums: bool = False) -> Any:
+    """A distributed optimizer that shares the state and variables of `optimizer`."""
+    made = _class_of(type(optimizer))
+    wrapped = made.__new__(made)
+    wrapped.__dict__.update(optimizer.__dict__)
+    wrapped.__dict__.update(_ronde=options, _ronde_sums=sums, _ronde_variables=[])
+    return wrapped
+
+
+def undistribute(optimizer: Any) -> tuple[Any, Any]:
+    """(the optimizer as it was before distribute(), its options)."""
+    base = next(c for c in type(optimizer).__mro__[1:] if not issubclass(c, _Distributed))
+    plain = base.__new__(base)
+    state = {k: v for k, v in optimizer.__dict__.items() if not k.startswith("_ronde")}
+    plain.__dict__.update(state)
+    return plain, optimizer._ronde
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = None,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: int | Sequence[Any] | None = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Makes a Keras optimizer average its gradients over all ranks before each update.
+
+    The result is of the class of `optimizer` (and saved as it), and shares its state. It serves
+    model.compile() and custom loops alike. In compile() it switches jit_compile="auto" off, as XLA
+    cannot compile collectives, and takes its place around the LossScaleOptimizer of mixed
+    precision, so that all ranks skip a step together.
+
+    name: accepted for Horovod scripts; gives the optimizer's name.
+    compression: Compression.none or Compression.fp16.
+    sparse_as_dense: tf.IndexedSlices become dense before they are sent.
+    gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
+    op: Average, or any other that allreduce() knows.
+    backward_passes_per_step: gradients add up over this many calls and are averaged over ranks once
+    (the optimizer's gradient_accumulation_steps); average_aggregated_gradients: their mean over the
+    calls counts, not their sum.
+    groups: lists of variables whose gradients travel together, or how many groups (num_groups).
+    Raises InvalidArgumentError (a ValueError) for other optimizers and values that do not fit.
+    """
+    del device_dense, device_sparse
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise InvalidArgumentError(
+            f"expected a keras.optimizers.Optimizer, not {type(optimizer).__name__}"
+        )
+    if is_distributed(optimizer):
+        raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
+    if backward_passes_per_step < 1:
+        raise InvalidArgumentError(
+            f"backward_passes_per_step={backward_passes_per_step}; allowed: from 1"
+        )
+    options = _backend.options_class()(
+        compression or _backend.compression_class().none,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+    if backward_passes_per_step > 1:
+        _accumulate(optimizer, backward_passes_per_step)
+    _compile.install()
+    sums = backward_passes_per_step > 1 and not average_aggregated_gradients
+    wrapped = distribute(optimizer, options, sums)
+    if name is not None:
+        wrapped.__dict__["name"] = name
+    return wrapped
+
+
+def _accumulate(optimizer: Any, passes: int) -> None:
+    """Has the optimizer add up gradients. Its variables for that are made when it is built."""
+    if optimizer.gradient_accumulation_steps not in (None, passes):
+        raise InvalidArgumentError(
+            f"backward_passes_per_step={passes}, but the optimizer has "
+            f"gradient_accumulation_steps={optimizer.gradient_accumulation_steps}"
+        )
+    if optimizer.built:
+        raise InvalidArgumentError(
+            "backward_passes_per_step needs an optimizer that is not built yet"
+        )
+    optimizer.gradient_accumulation_steps = passes
+
+
+def PartialDistributedOptimizer(
+    optimizer: Any, *arguments: Any, local_layers: Any = None, **named: Any
+) -> Any:
+    """As DistributedOptimizer(), but the gradients of `local_layers` stay on their rank."""
+    wrapped = DistributedOptimizer(optimizer, *arguments, **named)
+    if local_layers is not None:
+        wrapped._ronde.add_local(local_layers)
+    return wrapped

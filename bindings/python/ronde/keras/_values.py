@@ -1,0 +1,51 @@
+"""Collectives on plain values: numbers, arrays, and tensors of any backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from ronde import _numpy
+from ronde._collectives import AVERAGE, reduce_op
+
+__all__ = ["allgather", "allreduce", "broadcast", "reducescatter"]
+
+
+def _array(value: Any) -> Any:
+    return np.asarray(keras.ops.convert_to_numpy(value))
+
+
+def allreduce(
+    value: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: int | None = None,
+    compression: Any = None,
+) -> Any:
+    """Combines a value over all ranks (Average unless told otherwise); a NumPy array.
+
+    `compression` is accepted for Horovod scripts and has no effect on plain values.
+    """
+    del compression
+    return _numpy.allreduce(
+        _array(value), name, reduce_op(average, op), prescale_factor, postscale_factor
+    )
+
+
+def allgather(value: Any, name: str | None = None) -> Any:
+    """Joins the values of all ranks along the first dimension; a NumPy array."""
+    return _numpy.allgather(_array(value), name)
+
+
+def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
+    """Gives every rank the root's value; a NumPy array."""
+    return _numpy.broadcast(_array(value), root_rank, name)
+
+
+def reducescatter(value: Any, name: str | None = None, op: int = AVERAGE) -> Any:
+    """Combines over all ranks and returns this rank's part of the rows; a NumPy array."""
+    return _numpy.reduce_scatter(_array(value), name, op)

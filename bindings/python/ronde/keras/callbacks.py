@@ -1,0 +1,231 @@
+"""Callbacks for model.fit() on several ranks, with the names of `horovod.keras.callbacks`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from ronde import _numpy
+from ronde._collectives import MIN
+from ronde._errors import InvalidArgumentError
+from ronde._job import ProcessSet, global_process_set, rank, size
+from ronde.keras._variables import broadcast_variables
+
+__all__ = [
+    "BestModelCheckpoint",
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]
+
+
+class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Gives all ranks the root's model and optimizer at the start of training.
+
+    Where all ranks have built their model by then it is done before the first batch, otherwise
+    after it.
+    """
+
+    def __init__(
+        self,
+        root_rank: int,
+        device: str = "",
+        local_variables: Any = None,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        """root_rank: a rank of the job; local_variables: those that each rank keeps to itself."""
+        super().__init__()
+        self.root_rank = root_rank
+        self._process_set = process_set
+        self._local = {id(variable) for variable in local_variables or []}
+        self.broadcast_done = False
+
+    def register_local_source(self, source: Any) -> None:
+        """Leaves this variable alone."""
+        self._local.add(id(source))
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Broadcasts where all ranks can."""
+        self.broadcast_done = False
+        built = np.array([self.model.built and self.model.optimizer is not None], np.int32)
+        name = "keras.broadcast.built"
+        if _numpy.allreduce(built, name, MIN, process_set=self._process_set)[0]:
+            self._build_optimizer()
+            self._broadcast()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Broadcasts after the first batch, unless it has been done."""
+        if not self.broadcast_done:
+            self._broadcast()
+
+    def _build_optimizer(self) -> None:
+        optimizer = self.model.optimizer
+        if not optimizer.built:
+            optimizer.build(self.model.trainable_variables)
+
+    def _broadcast(self) -> None:
+        variables = [*self.model.variables, *self.model.optimizer.variables]
+        unique = {id(v): v for v in variables if id(v) not in self._local}
+        shared = [v for v in unique.values() if "seed_generator" not in v.path]
+        broadcast_variables(shared, self.root_rank, self._process_set)
+        self.broadcast_done = True
+
+
+class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Averages the epoch's metrics over ranks; comes before callbacks that look at them."""
+
+    def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
+        """`device` is accepted for Horovod scripts."""
+        super().__init__()
+        self._process_set = process_set
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Replaces every number in `logs` by its mean over ranks."""
+        if not logs:
+            return
+        names = sorted(logs)
+        values = np.array([float(logs[name]) for name in names], np.float64)
+        means = _numpy.allreduce(
+            values, name=f"metrics.{'.'.join(names)}"[:1000], process_set=self._process_set
+        )
+        logs.update(zip(names, means.tolist()))
+
+
+class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Sets the learning rate to initial_lr * multiplier(epoch) from start_epoch to end_epoch."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        multiplier: float | Callable[[float], float],
+        start_epoch: int = 0,
+        end_epoch: int | None = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+    ) -> None:
+        """Takes a factor, or a function of the epoch.
+
+        staircase: once an epoch; otherwise every batch, at fractions of epochs.
+        momentum_correction: the optimizer's momentum grows and shrinks with the learning rate.
+        steps_per_epoch: batches of an epoch, where Keras does not know it.
+        Source: Goyal et al., Accurate, Large Minibatch SGD, 2017.
+        """
+        super().__init__()
+        if initial_lr is None:
+            raise InvalidArgumentError("initial_lr is needed")
+        self.initial_lr = initial_lr
+        self.multiplier = multiplier if callable(multiplier) else lambda _: multiplier
+        self.staircase = staircase and callable(multiplier) or not callable(multiplier)
+        self.start_epoch, self.end_epoch = start_epoch, end_epoch
+        self.momentum_correction = momentum_correction
+        self.steps_per_epoch = steps_per_epoch
+        self.current_epoch = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Learns how many batches an epoch has."""
+        self.steps_per_epoch = self.steps_per_epoch or (self.params or {}).get("steps")
+        if not self.staircase and not self.steps_per_epoch:
+            raise InvalidArgumentError("steps_per_epoch is needed: Keras does not know it here")
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Notes the epoch."""
+        self.current_epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Sets the learning rate of this batch, where it changes."""
+        ended = self.end_epoch is not None and self.current_epoch >= self.end_epoch
+        if self.current_epoch < self.start_epoch or ended:
+            return
+        if self.staircase:
+            if batch == 0:
+                self._set(self.multiplier(self.current_epoch))
+        else:
+            self._set(self.multiplier(self.current_epoch + batch / (self.steps_per_epoch or 1)))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Shows the learning rate among the metrics."""
+        if logs is not None:
+            logs["lr"] = float(self.model.optimizer.learning_rate)
+
+    def _set(self, factor: float) -> None:
+        optimizer = self.model.optimizer
+        before, now = float(optimizer.learning_rate), self.initial_lr * factor
+        optimizer.learning_rate = now
+        if self.momentum_correction and before > 0 and before != now:
+            _scale_momentum(optimizer, now / before)
+
+
+def _scale_momentum(optimizer: Any, ratio: float) -> None:
+    """Makes the steps that SGD remembers as long as the new learning rate would have."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    if not getattr(inner, "momentum", 0):
+        return
+    for velocity in getattr(inner, "momentums", None) or []:
+        velocity.assign(velocity * ratio)
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """Raises the learning rate from initial_lr / size() to initial_lr over the first epochs."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        """initial_lr: the learning rate of all ranks together; verbose: 1 says when it is done."""
+
+        def multiplier(epoch: float) -> float:
+            # At the end of a batch, so that the last one of the warm-up reaches the full rate.
+            reached = epoch + 1.0 / (self.steps_per_epoch or 1)
+            return 1.0 / size() * (reached * (size() - 1) / warmup_epochs + 1)
+
+        super().__init__(
+            initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch
+        )
+        self.verbose = verbose
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Says that the warm-up is over."""
+        super().on_epoch_end(epoch, logs)
+        if self.end_epoch is not None and epoch == self.end_epoch - 1 and self.verbose > 0:
+            rate = float(self.model.optimizer.learning_rate)
+            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
+
+
+class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
+    """Keeps the best model so far in a file that rank 0 writes.
+
+    Put MetricAverageCallback before it, so that `monitor` is of all ranks.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        filepath: str = "best.keras",
+    ) -> None:
+        """As keras.callbacks.ModelCheckpoint(save_best_only=True)."""
+        super().__init__(
+            filepath,
+            monitor=monitor,
+            verbose=verbose,
+            save_best_only=True,
+            save_weights_only=save_weights_only,
+            mode=mode,
+            save_freq=save_freq,
+        )
+
+    def _save_model(self, *arguments: Any, **named: Any) -> None:
+        if rank() == 0:
+            super()._save_model(*arguments, **named)

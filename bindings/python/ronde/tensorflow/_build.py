@@ -1,0 +1,134 @@
+"""The graph ops' library: compiled against the installed TensorFlow, once, into a cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tensorflow as tf
+
+from ronde._errors import UnavailableError
+
+_PACKAGED = Path(__file__).resolve().parent / "source"
+_CHECKOUT = Path(__file__).resolve().parents[3] / "tensorflow"
+
+
+def _source_folders() -> list[Path]:
+    """Where the sources and ronde_c.h are: in the installed package, or in a checkout."""
+    if _PACKAGED.exists():
+        return [_PACKAGED]
+    return [_CHECKOUT, _CHECKOUT.parent / "c"]
+
+
+def _sources() -> list[Path]:
+    return sorted(f for folder in _source_folders() for f in folder.iterdir() if f.suffix == ".cc")
+
+
+def _unity() -> str:
+    """All sources as one: the headers of TensorFlow take longer than everything else."""
+    names = [file.name for file in _sources() if file.name != "ronde_c.cc"]
+    return "".join(f'#include "{name}"\n' for name in names)
+
+
+def compiler() -> str | None:
+    """The C++ compiler ($CXX, else c++, else g++), or None where there is none."""
+    given = os.environ.get("CXX")
+    return shutil.which(given) if given else shutil.which("c++") or shutil.which("g++")
+
+
+def _flags() -> list[str]:
+    folders = [f"-I{folder}" for folder in _source_folders()]
+    optimised = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w"]
+    return [*tf.sysconfig.get_compile_flags(), *folders, *optimised]
+
+
+def _fingerprint() -> str:
+    """Changes with the sources, TensorFlow, and how it was built."""
+    digest = hashlib.sha256()
+    headers = [f for folder in _source_folders() for f in folder.iterdir() if f.suffix == ".h"]
+    for file in [*_sources(), *sorted(headers)]:
+        digest.update(file.read_bytes())
+    digest.update("\0".join([tf.version.VERSION, tf.version.COMPILER_VERSION]).encode())
+    digest.update(repr([f for f in _flags() if not f.startswith("-I")]).encode())
+    return digest.hexdigest()[:16]
+
+
+def path() -> Path:
+    """Where the library of this TensorFlow is, or will be."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "ronde" / f"tensorflow-{tf.version.VERSION}-{_fingerprint()}.so"
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """One process at a time; the others wait. A killed holder's lock ends with it."""
+    with target.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _compile(program: str, target: Path) -> None:
+    handle, scratch = tempfile.mkstemp(suffix=".so", dir=target.parent)
+    os.close(handle)
+    command = [program, *_flags(), "-x", "c++", "-", "-o", scratch]
+    command += tf.sysconfig.get_link_flags()
+    try:
+        done = subprocess.run(command, input=_unity(), text=True, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise UnavailableError(
+                f"compiling the operations for TensorFlow {tf.version.VERSION} failed "
+                f"({' '.join(command)}):\n{done.stderr[-4000:]}"
+            )
+        os.replace(scratch, target)  # atomic: nobody ever loads half a library
+    finally:
+        Path(scratch).unlink(missing_ok=True)
+
+
+def build(say: bool = True) -> Path:
+    """The library, compiled now where it has not been (some 20 seconds).
+
+    Safe when several processes call it at once: one compiles, the others wait for it.
+    Raises UnavailableError where there is no compiler, or it fails; OSError where the cache
+    (XDG_CACHE_HOME, else ~/.cache) cannot be written.
+    """
+    target = path()
+    if target.exists():
+        return target
+    program = compiler()
+    if program is None:
+        raise UnavailableError(
+            f"there is no C++ compiler (CXX={os.environ.get('CXX', '')!r}, c++, g++)"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target):
+        if target.exists():
+            return target
+        if say:
+            print(
+                f"ronde: compiling its operations for TensorFlow {tf.version.VERSION}, once "
+                f"(about 20 s; `ronde build tensorflow` does it ahead)",
+                file=sys.stderr,
+                flush=True,
+            )
+        _compile(program, target)
+    return target
+
+
+def main() -> None:
+    """`ronde build tensorflow`: compiles ahead and says where."""
+    try:
+        print(build())
+    except (UnavailableError, OSError) as error:
+        sys.exit(f"ronde build tensorflow: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Turns TensorFlow's statuses back into Ronde's exceptions, also out of graphs and model.fit().
+
+An exception raised so is of both kinds: `except ronde.RankFailure` and
+`except tf.errors.UnavailableError` both catch it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from ronde._errors import CODES, Error, make
+
+_MARK = re.compile(r"\[ronde\.error (\d+) (-?\d+) (\d+) (\S+) (\d+)\] ")
+
+
+@functools.cache
+def _both(ours: type[Error], theirs: type[Exception]) -> type[Exception]:
+    """A class of both, with the name of ours."""
+    return type(ours.__name__, (ours, theirs), {"__module__": ours.__module__, "__str__": _text})
+
+
+def _text(self: Any) -> str:
+    return str(self.ronde_text)
+
+
+def _described(error: Exception) -> tuple[int, str, int, str, int] | None:
+    """(code, text, rank, host, pid) of the error of ours that `error` reports, if it does."""
+    message = str(getattr(error, "message", ""))
+    found = _MARK.search(message)
+    if found is None:
+        return None
+    code, rank, pid, length = (int(found[i]) for i in (1, 2, 3, 5))
+    text = message[found.end() :].encode()[:length].decode(errors="replace")
+    return code, text, rank, "" if found[4] == "-" else found[4], pid
+
+
+def mark(error: Error) -> Error:
+    """The same error with a text that says all about it, as the kernels' have it."""
+    code, text = CODES.index(type(error)), str(error)
+    rank, host, pid = (getattr(error, name, None) for name in ("rank", "host", "pid"))
+    place = f"{-1 if rank is None else rank} {pid or 0} {host or '-'} {len(text.encode())}"
+    return type(error)(f"[ronde.error {code} {place}] {text}")
+
+
+def convert(error: Exception) -> Exception:
+    """Ronde's exception for an OpError that one of its operations caused; otherwise itself."""
+    described = None if isinstance(error, Error) else _described(error)
+    if described is None:
+        return error
+    code, message, rank, host, pid = described
+    ours = make(code, message, "", rank, host, pid)
+    both: Any = _both(type(ours), type(error))
+    made = both.__new__(both)
+    made.__dict__.update({**error.__dict__, **ours.__dict__, "ronde_text": message})
+    made.args = error.args
+    return made  # type: ignore[no-any-return]
+
+
+def install() -> None:
+    """Has TensorFlow raise what convert() gives, for operations and for functions.
+
+    Where TensorFlow has changed in this place, its own exceptions are raised, with the same text.
+    """
+    setattr(Error, "ag_pass_through", True)  # noqa: B010  AutoGraph then leaves it as it is
+    try:
+        from tensorflow.python.eager import core, execute
+    except ImportError:
+        return
+    if hasattr(core, "_status_to_exception"):
+        core._status_to_exception = _converting_result(core._status_to_exception)
+    for name in ("quick_execute", "execute", "execute_with_cancellation"):
+        if hasattr(execute, name):
+            setattr(execute, name, _converting_error(getattr(execute, name)))
+
+
+def _converting_result(function: Callable[[Any], Exception]) -> Callable[[Any], Exception]:
+    @functools.wraps(function)
+    def converting(status: Any) -> Exception:
+        return convert(function(status))
+
+    return converting
+
+
+def _converting_error(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def converting(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except tf.errors.OpError as error:
+            converted = convert(error)
+            if converted is error:
+                raise
+            raise converted from None
+
+    return converting

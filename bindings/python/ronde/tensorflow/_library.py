@@ -1,0 +1,53 @@
+"""Loads the compiled operations; where they cannot be had, the Python path takes their place."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from typing import Any
+
+import tensorflow as tf
+
+from ronde import _core
+from ronde._errors import UnavailableError
+from ronde.tensorflow import _build
+
+# The graph ops. They must run, also where nobody uses their results, but in any order: a chain of
+# them would keep each gradient waiting for the one before.
+_OPS = ("Allreduce", "Allgather", "Broadcast", "Reducescatter", "Alltoall")
+
+
+@functools.cache
+def library() -> Any:
+    """The module of generated functions (ronde_allreduce, ...), or None: use the Python path.
+
+    Compiles them at the first call, see _build. Says once why it could not.
+    """
+    try:
+        file = _build.build()
+        loaded = tf.load_op_library(str(file))
+        ctypes.CDLL(str(file)).ronde_tensorflow_bind(ctypes.c_void_p(_core.c_api()))
+    except (UnavailableError, OSError, tf.errors.OpError) as error:
+        print(
+            f"ronde: TensorFlow's operations run through Python, which is slower: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
+        return None
+    _leave_unordered()
+    return loaded
+
+
+def _leave_unordered() -> None:
+    """Tells tf.function's automatic control dependencies not to chain the collectives.
+
+    Where TensorFlow has no such list any more, they are chained: right, with less overlap.
+    """
+    try:
+        from tensorflow.python.framework import auto_control_deps as deps
+
+        known = deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS
+        deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS = known | {f"Ronde{op}" for op in _OPS}
+    except (ImportError, AttributeError, TypeError):
+        pass

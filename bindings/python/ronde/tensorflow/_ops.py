@@ -1,0 +1,242 @@
+"""The operations as TensorFlow sees them, with gradients: compiled kernels or the Python path.
+
+Every function takes a list of tensors and a list of names, one for each tensor or one for all as a
+single operation. A name of "" means that operations are matched by their order.
+
+Gradients: where ranks' losses are averaged, as in data-parallel training, the gradient of allgather
+and broadcast is the average over ranks of what each would give alone; so Horovod has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ronde._collectives import AVERAGE, SUM
+from ronde._job import rank, runtime
+from ronde.tensorflow import _names, _python_path
+from ronde.tensorflow._library import library
+from ronde.tensorflow._tracing import call_site
+
+Tensors = Sequence[Any]
+
+
+def _members(set_id: int) -> list[int]:
+    return list(runtime().process_set_ranks(set_id))
+
+
+def _with_gradient(
+    run: Callable[[Tensors], Any], tensors: Tensors, backward: Callable[[Tensors], Tensors]
+) -> list[Any]:
+    """The Python path's results; compiled ops have their gradients registered."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def call(*inputs: Any) -> Any:
+        return tuple(run(inputs)), lambda *gradients: list(backward(gradients))
+
+    return list(call(*tensors))
+
+
+def allreduce(
+    tensors: Tensors, names: Sequence[str], op: int, scale: tuple[float, float], set: int
+) -> list[Any]:
+    """Combines each tensor over all ranks."""
+    _names.check_compilable()
+    attributes: dict[str, Any] = {
+        "names": names,
+        "op": op,
+        "prescale": repr(float(scale[0])),
+        "postscale": repr(float(scale[1])),
+        "set": set,
+        "site": call_site(),
+    }
+    kernels = library()
+    if kernels is not None:
+        return list(kernels.ronde_allreduce(tensors=list(tensors), **attributes))
+    return _with_gradient(
+        lambda given: _python_path.allreduce(given, **attributes),
+        tensors,
+        lambda gradients: _allreduce_back(gradients, names, op, scale, set),
+    )
+
+
+def _back_names(names: Sequence[str]) -> list[str]:
+    return [_names.in_graph(f"gradient.{name}") if name else "" for name in names]
+
+
+def _allreduce_back(
+    gradients: Tensors, names: Sequence[str], op: int, scale: tuple[float, float], set: int
+) -> list[Any]:
+    if op not in (SUM, AVERAGE):
+        raise LookupError("allreduce has a gradient for Sum and Average only")
+    return allreduce(gradients, _back_names(names), op, scale, set)
+
+
+def allgather(tensors: Tensors, names: Sequence[str], set: int) -> list[Any]:
+    """Joins each tensor of all ranks along the first dimension."""
+    _names.check_compilable()
+    kernels = library()
+    if kernels is not None:
+        return list(
+            kernels.ronde_allgather(tensors=list(tensors), names=names, set=set, site=call_site())
+        )
+    return _with_gradient(
+        lambda given: _python_path.allgather(given, names, set, call_site()),
+        tensors,
+        lambda gradients: _allgather_back(tensors, gradients, names, set),
+    )
+
+
+def _allgather_back(
+    tensors: Tensors, gradients: Tensors, names: Sequence[str], set: int
+) -> list[Any]:
+    averaged = allreduce(gradients, _back_names(names), AVERAGE, (1.0, 1.0), set)
+    rows = tf.stack([tf.shape(t, tf.int64)[0] if t.shape.rank else 1 for t in tensors])
+    count_name = f"{names[0]}.rows" if names[0] else ""
+    counts = allgather([rows[tf.newaxis]], _back_names([count_name]), set)[0]
+    before = tf.reduce_sum(counts[: _members(set).index(rank())], axis=0)
+    mine = [g[before[i] : before[i] + rows[i]] for i, g in enumerate(averaged)]
+    return [tf.reshape(m, tf.shape(t)) for m, t in zip(mine, tensors)]
+
+
+def broadcast(tensors: Tensors, names: Sequence[str], root: int, set: int) -> list[Any]:
+    """Gives every rank the root's tensors."""
+    _names.check_compilable()
+    kernels = library()
+    if kernels is not None:
+        return list(
+            kernels.ronde_broadcast(
+                tensors=list(tensors), names=names, root=root, set=set, site=call_site()
+            )
+        )
+    return _with_gradient(
+        lambda given: _python_path.broadcast(given, names, root, set, call_site()),
+        tensors,
+        lambda gradients: _broadcast_back(gradients, names, root, set),
+    )
+
+
+def _broadcast_back(gradients: Tensors, names: Sequence[str], root: int, set: int) -> list[Any]:
+    averaged = allreduce(gradients, _back_names(names), AVERAGE, (1.0, 1.0), set)
+    return averaged if rank() == root else [tf.zeros_like(gradient) for gradient in averaged]
+
+
+def reducescatter(
+    tensors: Tensors, names: Sequence[str], op: int, scale: tuple[float, float], set: int
+) -> list[Any]:
+    """Combines each tensor over all ranks and leaves this rank its part of the rows."""
+    _names.check_compilable()
+    attributes: dict[str, Any] = {
+        "names": names,
+        "op": op,
+        "prescale": repr(float(scale[0])),
+        "postscale": repr(float(scale[1])),
+        "set": set,
+        "site": call_site(),
+    }
+    kernels = library()
+    if kernels is not None:
+        return list(kernels.ronde_reducescatter(tensors=list(tensors), **attributes))
+    return _with_gradient(
+        lambda given: _python_path.reducescatter(given, **attributes),
+        tensors,
+        lambda gradients: _reducescatter_back(gradients, names, op, scale, set),
+    )
+
+
+def _reducescatter_back(
+    gradients: Tensors, names: Sequence[str], op: int, scale: tuple[float, float], set: int
+) -> list[Any]:
+    if op not in (SUM, AVERAGE):
+        raise LookupError("reducescatter has a gradient for Sum and Average only")
+    factor = scale[0] * scale[1] * (len(_members(set)) if op == SUM else 1)
+    scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
+    return allgather(scaled, _back_names(names), set)
+
+
+def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
+    """Sends splits[r] (int64; none: even parts) rows to member r; gives (rows, their counts)."""
+    _names.check_compilable()
+    kernels = library()
+    if kernels is not None:
+        result = kernels.ronde_alltoall(
+            tensor=tensor, splits=splits, names=[name], set=set, site=call_site()
+        )
+        return result.result, result.received_splits
+    found: list[Any] = []
+
+    def run(given: Tensors) -> list[Any]:
+        found[:] = _python_path.alltoall(given[0], splits, [name], set, call_site())
+        return found
+
+    rows, received = _with_gradient(
+        run, [tensor], lambda gradients: [_alltoall_back(gradients[0], found[1], name, set)]
+    )
+    return rows, received
+
+
+def _alltoall_back(gradient: Any, received: Any, name: str, set: int) -> Any:
+    return alltoall(gradient, received, _back_names([name])[0], set)[0]
+
+
+def barrier(set: int) -> None:
+    """Ends once all ranks of the set have come to it."""
+    _names.check_compilable()
+    function = getattr(library(), "ronde_barrier", _python_path.barrier)
+    name = "" if tf.executing_eagerly() else _names.in_graph("barrier")
+    function(names=[name], set=set, site=call_site())
+
+
+def join(set: int) -> Any:
+    """Says that this rank has no more data; gives the rank that joined last, an int32 scalar."""
+    _names.check_compilable()
+    function = getattr(library(), "ronde_join", _python_path.join)
+    return function(names=[""], set=set, site=call_site())
+
+
+def query(what: str, set: int, name: str | None) -> Any:
+    """"rank", "size", "local_rank", "local_size" or "included" (0, 1), when the graph runs."""
+    kernels = library()
+    if kernels is None:
+        return _python_path.query(what, set)
+    return kernels.ronde_query(what=what, set=set, name=name)
+
+
+def _decode(names: Sequence[Any]) -> list[str]:
+    return [name.decode() if isinstance(name, bytes) else name for name in names]
+
+
+def _scale(op: Any) -> tuple[float, float]:
+    return float(op.get_attr("prescale")), float(op.get_attr("postscale"))
+
+
+@tf.RegisterGradient("RondeAllreduce")
+def _(op: Any, *gradients: Any) -> Any:
+    names = _decode(op.get_attr("names"))
+    return _allreduce_back(gradients, names, op.get_attr("op"), _scale(op), op.get_attr("set"))
+
+
+@tf.RegisterGradient("RondeAllgather")
+def _(op: Any, *gradients: Any) -> Any:
+    names = _decode(op.get_attr("names"))
+    return _allgather_back(op.inputs, gradients, names, op.get_attr("set"))
+
+
+@tf.RegisterGradient("RondeBroadcast")
+def _(op: Any, *gradients: Any) -> Any:
+    names = _decode(op.get_attr("names"))
+    return _broadcast_back(gradients, names, op.get_attr("root"), op.get_attr("set"))
+
+
+@tf.RegisterGradient("RondeReducescatter")
+def _(op: Any, *gradients: Any) -> Any:
+    names = _decode(op.get_attr("names"))
+    return _reducescatter_back(gradients, names, op.get_attr("op"), _scale(op), op.get_attr("set"))
+
+
+@tf.RegisterGradient("RondeAlltoall")
+def _(op: Any, gradient: Any, _received: Any) -> Any:
+    (name,) = _decode(op.get_attr("names"))
+    return _alltoall_back(gradient, op.outputs[1], name, op.get_attr("set")), None

@@ -1,0 +1,206 @@
+"""The operations without compiled kernels: NumPy arrays through tf.py_function.
+
+Slower (copies, Python, one at a time), and the same otherwise. Inside a graph the functions run
+chained in the order of tracing, so that ranks cannot wait for each other crosswise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ronde import _collectives, _core
+from ronde._collectives import Collectives
+from ronde._errors import Error
+from ronde._job import ProcessSet, rank, runtime
+from ronde.tensorflow._errors import mark
+
+# The core's element type codes, by NumPy's names; bfloat16 is NumPy's through ml_dtypes.
+_CODES = {
+    name: code
+    for code, name in enumerate(
+        "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 bool".split()
+    )
+}
+
+
+class _Adapter:
+    def contiguous(self, tensor: Any) -> Any:
+        return np.ascontiguousarray(tensor).reshape(np.shape(tensor))
+
+    def view(self, tensor: Any) -> Any:
+        return tensor.ctypes.data, tensor.shape, _CODES[tensor.dtype.name]
+
+    def memory(self, tensor: Any) -> tuple[int, int]:
+        return tensor.ctypes.data, tensor.nbytes
+
+    def empty_like(self, tensor: Any) -> Any:
+        return np.empty(tensor.shape, tensor.dtype)
+
+    def adopt(self, buffer: Any, shape: Sequence[int], like: Any) -> Any:
+        if buffer is None:
+            return np.empty(shape, like.dtype)
+        return np.frombuffer(buffer, np.uint8).view(like.dtype).reshape(shape)
+
+    def assign(self, target: Any, source: Any) -> None:
+        target[...] = source
+
+
+_collectives_on_arrays = Collectives[Any](_Adapter())
+
+
+def _members(set_id: int) -> ProcessSet:
+    """The set of this number, for Collectives."""
+    found = ProcessSet(runtime().process_set_ranks(set_id))
+    found.process_set_id = set_id
+    return found
+
+
+def _call(
+    work: Callable[[list[Any]], Sequence[Any]],
+    tensors: Sequence[tf.Tensor],
+    types: Sequence[tf.DType],
+    shapes: Sequence[tf.TensorShape],
+) -> list[tf.Tensor]:
+    """Runs `work` on arrays: at once in eager mode, else whenever the graph runs."""
+
+    def on_arrays(*arrays: Any) -> list[Any]:
+        return [np.asarray(result) for result in work([a.numpy() for a in arrays])]
+
+    if tf.executing_eagerly():
+        return [tf.constant(a, dtype=t) for a, t in zip(on_arrays(*tensors), types)]
+
+    def in_graph(*arrays: Any) -> list[Any]:
+        try:
+            return on_arrays(*arrays)
+        except Error as error:
+            raise mark(error) from None
+
+    results = tf.py_function(in_graph, list(tensors), list(types))
+    for result, shape in zip(results, shapes):
+        result.set_shape(shape)
+    return list(results)
+
+
+def _each(
+    names: Sequence[str], start: Callable[[list[Any], str], Any]
+) -> Callable[[list[Any]], list[Any]]:
+    """Starts one operation for all arrays, or one for each name, then waits for all."""
+
+    def work(arrays: list[Any]) -> list[Any]:
+        parts = [arrays] if len(names) == 1 else [[array] for array in arrays]
+        handles = [start(part, name) for part, name in zip(parts, names)]
+        results, failed = [], None
+        for handle in handles:
+            try:
+                results += handle.wait()
+            except Error as error:  # the others still use the arrays: wait for them too
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return results
+
+    return work
+
+
+def _rows_unknown(tensor: tf.Tensor) -> tf.TensorShape:
+    shape = tensor.shape
+    return tf.TensorShape([None]).concatenate(shape[1:]) if shape.rank else tf.TensorShape(None)
+
+
+def allreduce(
+    tensors: Any, names: Any, op: int, prescale: str, postscale: str, set: int, site: str
+) -> list[tf.Tensor]:
+    """As the graph op RondeAllreduce."""
+    scale = (float(prescale), float(postscale))
+    work = _each(
+        names,
+        lambda arrays, name: _collectives_on_arrays.allreduce(
+            False, arrays, None, name, op, scale, _members(set), site
+        ),
+    )
+    return _call(work, tensors, [t.dtype for t in tensors], [t.shape for t in tensors])
+
+
+def allgather(tensors: Any, names: Any, set: int, site: str) -> list[tf.Tensor]:
+    """As the graph op RondeAllgather."""
+    work = _each(
+        names,
+        lambda arrays, name: _collectives_on_arrays.allgather(False, arrays, name, _members(set)),
+    )
+    return _call(work, tensors, [t.dtype for t in tensors], [_rows_unknown(t) for t in tensors])
+
+
+def broadcast(tensors: Any, names: Any, root: int, set: int, site: str) -> list[tf.Tensor]:
+    """As the graph op RondeBroadcast."""
+    work = _each(
+        names,
+        lambda arrays, name: _collectives_on_arrays.broadcast(
+            False, arrays, None, root, name, _members(set)
+        ),
+    )
+    return _call(work, tensors, [t.dtype for t in tensors], [t.shape for t in tensors])
+
+
+def reducescatter(
+    tensors: Any, names: Any, op: int, prescale: str, postscale: str, set: int, site: str
+) -> list[tf.Tensor]:
+    """As the graph op RondeReducescatter."""
+    scale = (float(prescale), float(postscale))
+    work = _each(
+        names,
+        lambda arrays, name: _collectives_on_arrays.reduce_scatter(
+            False, arrays, name, op, scale, _members(set)
+        ),
+    )
+    return _call(work, tensors, [t.dtype for t in tensors], [_rows_unknown(t) for t in tensors])
+
+
+def alltoall(
+    tensor: tf.Tensor, splits: tf.Tensor, names: Any, set: int, site: str
+) -> list[tf.Tensor]:
+    """As the graph op RondeAlltoall."""
+
+    def work(arrays: list[Any]) -> list[Any]:
+        rows, received = _collectives_on_arrays.alltoall(
+            True, arrays[0], arrays[1].tolist(), names[0], _members(set)
+        ).wait()
+        return [rows, np.array(received, np.int64)]
+
+    shapes = [_rows_unknown(tensor), tf.TensorShape([None])]
+    return _call(work, [tensor, splits], [tensor.dtype, tf.int64], shapes)
+
+
+def barrier(names: Any, set: int, site: str) -> None:
+    """As the graph op RondeBarrier."""
+
+    def work(_: list[Any]) -> list[Any]:
+        _collectives_on_arrays.barrier(True, _members(set)).wait()
+        return [np.int32(0)]
+
+    _call(work, [], [tf.int32], [tf.TensorShape([])])
+
+
+def join(names: Any, set: int, site: str) -> tf.Tensor:
+    """As the graph op RondeJoin."""
+    return _call(
+        lambda _: [np.int32(_collectives.join(_members(set)))],
+        [],
+        [tf.int32],
+        [tf.TensorShape([])],
+    )[0]
+
+
+def query(what: str, set: int) -> tf.Tensor:
+    """As the graph op RondeQuery."""
+
+    def answer(_: list[Any]) -> list[Any]:
+        members = runtime().process_set_ranks(set)
+        answers = {"size": len(members), "included": int(rank() in members)}
+        found = answers[what] if what in answers else getattr(_core.Runtime, what)(runtime())
+        return [np.int32(found)]
+
+    return _call(answer, [], [tf.int32], [tf.TensorShape([])])[0]

@@ -1,0 +1,44 @@
+"""Variables of TensorFlow and of Keras, which wraps them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ronde._errors import InvalidArgumentError
+
+
+def native(variable: Any) -> Any:
+    """The tf.Variable behind a Keras variable; any other object itself."""
+    if isinstance(variable, tf.Variable):
+        return variable
+    behind = getattr(variable, "value", None)
+    return behind if isinstance(behind, tf.Variable) else variable
+
+
+def key(variable: Any) -> Any:
+    """Tells variables apart: the same for a Keras variable and the tf.Variable behind it."""
+    behind = native(variable)
+    return behind.ref() if hasattr(behind, "ref") else id(behind)
+
+
+def check(variables: Any) -> list[Any]:
+    """The tf.Variables. Raises InvalidArgumentError where one is not made yet, or no variable."""
+    found = [native(variable) for variable in variables]
+    for given, variable in zip(variables, found):
+        if not isinstance(variable, tf.Variable):
+            raise InvalidArgumentError(
+                f"{getattr(given, 'path', given)!r} is no built variable but a "
+                f"{type(given).__name__}; build the model (or the optimizer) first"
+            )
+    return found
+
+
+def trainable(source: Any) -> list[Any]:
+    """The variables of a layer, of nested lists of layers and variables, or the variable itself."""
+    if hasattr(source, "trainable_variables"):
+        return list(source.trainable_variables)
+    if isinstance(source, (list, tuple, set)):
+        return [variable for part in source for variable in trainable(part)]
+    return [source]

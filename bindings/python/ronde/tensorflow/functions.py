@@ -1,0 +1,93 @@
+"""Giving all ranks the same start: variables and objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ronde import _objects
+from ronde._collectives import set_id
+from ronde._job import ProcessSet, global_process_set
+from ronde.tensorflow import _ops, _variables, mpi_ops
+from ronde.tensorflow._tracing import as_written
+
+__all__ = [
+    "allgather_object",
+    "broadcast_",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+]
+
+
+@as_written
+def broadcast_variables(
+    variables: Sequence[Any],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+    inplace: bool = False,
+) -> None:
+    """Gives every rank the root's values of these tf or Keras variables.
+
+    All of them are one operation: where ranks have different numbers, shapes or types, all raise
+    MismatchError and nothing is changed. `inplace` is accepted for Horovod scripts.
+    Raises InvalidArgumentError (a ValueError) for variables that are not built yet.
+    """
+    del inplace
+    broadcast_(variables, root_rank, process_set=process_set)
+
+
+@as_written
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """As broadcast_variables(). Returns the variables."""
+    targets = _variables.check(variables)
+    # Their number goes first, so that a rank that has none meets the others too.
+    values = [tf.constant(0, tf.int32), *[tf.convert_to_tensor(v) for v in targets]]
+    names = [mpi_ops._name(name, "broadcast_variables")]
+    members = set_id(process_set)
+    received = mpi_ops._carried(
+        values, lambda sent: _ops.broadcast(sent, names, root_rank, members)
+    )
+    for variable, value in zip(targets, received[1:]):
+        variable.assign(value)
+    return list(variables)
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Gives every rank the root's `obj` (any that can be pickled). `session` has no effect."""
+    del session
+    return _objects.broadcast_object(obj, root_rank, name, process_set)
+
+
+def broadcast_object_fn(
+    root_rank: int = 0,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[Any], Any]:
+    """A function that gives every rank the root's argument."""
+    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
+
+
+def allgather_object(
+    obj: Any,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Returns the objects of all ranks of the set, in order of rank, on each of them."""
+    del session
+    return _objects.allgather_object(obj, name, process_set)

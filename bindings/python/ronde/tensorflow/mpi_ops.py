@@ -1,0 +1,409 @@
+"""Collectives on TensorFlow tensors, with the names and meaning of `horovod.tensorflow`.
+
+They work in eager mode and inside `tf.function`, on tensors, variables and NumPy arrays of type
+uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64 or bool; those that only move
+data take unsigned integers and complex numbers too. All of them can be differentiated; the gradient
+of a collective is a collective, so ranks have to take it together. Errors derive from
+ronde.Error (a RuntimeError) and from the tf.errors class of the same meaning.
+
+Common arguments: `name` makes operations of the same name meet; without it, inside a function, the
+place in the traced function does, and in eager mode the k-th unnamed operation of each rank meets
+the k-th of the others. `op` is Sum, Average, Min, Max or Product, and None means what `average`
+says: Average by default. `prescale_factor` and `postscale_factor` multiply inputs and outputs.
+`process_set` limits the operation to some ranks. `device_dense`, `device_sparse` and
+`ignore_name_scope` are accepted for Horovod scripts and have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ronde import _job
+from ronde._collectives import AVERAGE as Average
+from ronde._collectives import MAX as Max
+from ronde._collectives import MIN as Min
+from ronde._collectives import PRODUCT as Product
+from ronde._collectives import SUM as Sum
+from ronde._collectives import reduce_op, set_id
+from ronde._errors import Error as HorovodInternalError
+from ronde._errors import InvalidArgumentError
+from ronde._job import *
+from ronde._job import ProcessSet, global_process_set
+from ronde.tensorflow import _names, _ops
+from ronde.tensorflow._tracing import as_written
+from ronde.tensorflow.compression import Compression
+
+__all__ = [
+    "Average",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "broadcast",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "join",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "reducescatter",
+    "size_op",
+]
+
+_TYPES = (
+    tf.uint8,
+    tf.int8,
+    tf.int16,
+    tf.int32,
+    tf.int64,
+    tf.float16,
+    tf.bfloat16,
+    tf.float32,
+    tf.float64,
+    tf.bool,
+)
+# Types that travel as others of the same bits, where nothing is computed.
+_CARRIED = {
+    tf.uint16: tf.int16,
+    tf.uint32: tf.int32,
+    tf.uint64: tf.int64,
+    tf.complex64: tf.int64,
+}
+
+
+def _tensors(values: Sequence[Any]) -> list[Any]:
+    """The values as dense tensors. Raises InvalidArgumentError for what has no such form."""
+    found = []
+    for value in values:
+        tensor = tf.convert_to_tensor(value)
+        if tensor.dtype not in _TYPES and tensor.dtype not in _CARRIED:
+            allowed = ", ".join(t.name for t in (*_TYPES, *_CARRIED))
+            raise InvalidArgumentError(f"{tensor.dtype.name} is not supported; allowed: {allowed}")
+        found.append(tensor)
+    if not found:
+        raise InvalidArgumentError("no tensors given")
+    return found
+
+
+def _numbers(values: Sequence[Any]) -> list[Any]:
+    """As _tensors, of types that can be reduced."""
+    found = _tensors(values)
+    for tensor in found:
+        if tensor.dtype not in _TYPES:
+            allowed = ", ".join(t.name for t in _TYPES)
+            raise InvalidArgumentError(
+                f"{tensor.dtype.name} cannot be reduced; allowed: {allowed}"
+            )
+    return found
+
+
+def _carried(values: Sequence[Any], move: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    """What `move` makes of the tensors, those of a type that has to be carried as another."""
+    tensors = _tensors(values)
+    sent = [tf.bitcast(t, _CARRIED[t.dtype]) if t.dtype in _CARRIED else t for t in tensors]
+    return [
+        tf.bitcast(moved, t.dtype) if t.dtype in _CARRIED else moved
+        for moved, t in zip(move(sent), tensors)
+    ]
+
+
+def _name(name: str | None, what: str) -> str:
+    """The name to submit under: given, or of the place in a graph, or none."""
+    if name:
+        return _names.in_graph(name)
+    return "" if tf.executing_eagerly() else _names.in_graph(what)
+
+
+def compressed(
+    tensors: Sequence[Any], compression: Any, run: Callable[[list[Any]], Sequence[Any]]
+) -> list[Any]:
+    """What `run` makes of the compressed tensors, decompressed."""
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    results = run([tensor for tensor, _ in pairs])
+    return [compression.decompress(result, context) for result, (_, context) in zip(results, pairs)]
+
+
+@as_written
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
+
+    tf.IndexedSlices (Sum and Average): the slices of all ranks are joined; the result stands for
+    their sum or average.
+    """
+    del device_dense, device_sparse, ignore_name_scope
+    op = reduce_op(average, op)
+    scale = (prescale_factor, postscale_factor)
+    if isinstance(tensor, tf.IndexedSlices):
+        return _sparse_allreduce(tensor, compression, op, scale, name, process_set)
+    return _grouped_allreduce([tensor], compression, op, scale, name, process_set)[0]
+
+
+def _sparse_allreduce(
+    slices: Any,
+    compression: Any,
+    op: int,
+    scale: tuple[float, float],
+    name: str | None,
+    process_set: ProcessSet,
+) -> Any:
+    if op not in (Sum, Average):
+        raise InvalidArgumentError("tf.IndexedSlices can be summed and averaged only")
+    values, context = compression.compress(slices.values)
+    # One operation, so that a rank that submits a dense tensor by this name gets an error.
+    joined, indices = grouped_allgather([values, slices.indices], name, process_set=process_set)
+    joined = compression.decompress(joined, context)
+    factor = scale[0] * scale[1] / ((process_set.size() or 1) if op == Average else 1)
+    if factor != 1.0:
+        joined = joined * tf.cast(factor, joined.dtype)
+    return tf.IndexedSlices(joined, indices, dense_shape=slices.dense_shape)
+
+
+def _grouped_allreduce(
+    tensors: Sequence[Any],
+    compression: Any,
+    op: int,
+    scale: tuple[float, float],
+    name: str | None,
+    process_set: ProcessSet,
+) -> list[Any]:
+    names = [_name(name, "allreduce")]
+    members = set_id(process_set)
+    return compressed(
+        _numbers(tensors),
+        compression,
+        lambda sent: _ops.allreduce(sent, names, op, scale, members),
+    )
+
+
+@as_written
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+) -> list[Any]:
+    """allreduce() of several tensors as one operation: all or none. Returns a list.
+
+    tf.IndexedSlices among them are joined as allreduce() does, each as an operation of its own.
+    """
+    del device_dense, device_sparse, ignore_name_scope
+    op = reduce_op(average, op)
+    scale = (prescale_factor, postscale_factor)
+    results: list[Any] = [
+        _sparse_allreduce(t, compression, op, scale, name and f"{name}.{i}", process_set)
+        if isinstance(t, tf.IndexedSlices)
+        else None
+        for i, t in enumerate(tensors)
+    ]
+    dense = [t for t in tensors if not isinstance(t, tf.IndexedSlices)]
+    if dense:
+        reduced = iter(_grouped_allreduce(dense, compression, op, scale, name, process_set))
+        results = [next(reduced) if r is None else r for r in results]
+    return results
+
+
+@as_written
+def allgather(
+    tensor: Any,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Joins the tensors of all ranks along the first dimension, in order of rank.
+
+    First extents may differ between ranks; the others must agree.
+    """
+    return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
+
+
+@as_written
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """allgather() of several tensors as one operation: all or none."""
+    del ignore_name_scope
+    names = [_name(name, "allgather")]
+    members = set_id(process_set)
+    return _carried(tensors, lambda sent: _ops.allgather(sent, names, members))
+
+
+@as_written
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Gives every rank the tensor of `root_rank` (a rank of the job), as a new tensor.
+
+    Every rank passes a tensor of the same shape and dtype.
+    """
+    del ignore_name_scope
+    names = [_name(name, "broadcast")]
+    members = set_id(process_set)
+    return _carried([tensor], lambda sent: _ops.broadcast(sent, names, root_rank, members))[0]
+
+
+@as_written
+def alltoall(
+    tensor: Any,
+    splits: Any = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends splits[r] rows to rank r of the set and joins what comes back, in order of rank.
+
+    Without `splits` every rank gets an equal part. With them (whole numbers, one for each rank)
+    returns (tensor, rows received from each rank, int32).
+    """
+    del ignore_name_scope
+    counts = tf.constant([], tf.int64) if splits is None else tf.cast(splits, tf.int64)
+    received: list[Any] = []
+    submitted = _name(name, "alltoall")
+    members = set_id(process_set)
+
+    def move(sent: list[Any]) -> list[Any]:
+        result, rows = _ops.alltoall(sent[0], counts, submitted, members)
+        received.append(rows)
+        return [result]
+
+    moved = _carried([tensor], move)[0]
+    return moved if splits is None else (moved, tf.cast(received[0], tf.int32))
+
+
+@as_written
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Combines a tensor over all ranks and returns this rank's part of its rows.
+
+    Where the rows do not divide evenly, the first ranks get one more each. Not for scalars.
+    """
+    del device_dense, ignore_name_scope
+    scale = (prescale_factor, postscale_factor)
+    return _grouped_reducescatter([tensor], compression, op, name, process_set, scale)[0]
+
+
+@as_written
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Any]:
+    """reducescatter() of several tensors as one operation: all or none."""
+    del device_dense
+    scale = (prescale_factor, postscale_factor)
+    return _grouped_reducescatter(tensors, compression, op, None, process_set, scale)
+
+
+def _grouped_reducescatter(
+    tensors: Sequence[Any],
+    compression: Any,
+    op: int,
+    name: str | None,
+    process_set: ProcessSet,
+    scale: tuple[float, float],
+) -> list[Any]:
+    names = [_name(name, "reducescatter")]
+    members = set_id(process_set)
+    return compressed(
+        _numbers(tensors),
+        compression,
+        lambda sent: _ops.reducescatter(sent, names, op, scale, members),
+    )
+
+
+@as_written
+def join() -> int | Any:
+    """Says that this rank has no more data; returns who joined last, once all have.
+
+    Meanwhile it takes part in the others' allreduces with zeros. In eager mode an int, in a graph
+    an int32 scalar.
+    """
+    last = _ops.join(set_id(global_process_set))
+    return int(last) if tf.executing_eagerly() else last
+
+
+@as_written
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Ends once all ranks of the set have called it."""
+    _ops.barrier(set_id(process_set))
+
+
+@as_written
+def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """The number of ranks of a process set, when the graph runs; an int32 scalar."""
+    return _ops.query("size", process_set_id, name)
+
+
+@as_written
+def rank_op(name: str | None = None) -> Any:
+    """This process's rank, when the graph runs; an int32 scalar."""
+    return _ops.query("rank", 0, name)
+
+
+@as_written
+def local_size_op(name: str | None = None) -> Any:
+    """The number of ranks on this host, when the graph runs; an int32 scalar."""
+    return _ops.query("local_size", 0, name)
+
+
+@as_written
+def local_rank_op(name: str | None = None) -> Any:
+    """This process's number on this host, when the graph runs; an int32 scalar."""
+    return _ops.query("local_rank", 0, name)
+
+
+@as_written
+def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """1 where this process is in the set, else 0, when the graph runs; an int32 scalar."""
+    return _ops.query("included", process_set_id, name)
+
+
+__all__ += _job.__all__

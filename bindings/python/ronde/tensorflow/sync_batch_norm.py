@@ -1,0 +1,66 @@
+"""SyncBatchNormalization: batch normalisation over the batches of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ronde._collectives import SUM, set_id
+from ronde._errors import InvalidArgumentError
+from ronde._job import global_process_set, is_initialized, rank, size
+from ronde.tensorflow import _ops, mpi_ops
+from ronde.tensorflow._tracing import as_written
+
+__all__ = ["SyncBatchNormalization"]
+
+
+class SyncBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
+    """keras.layers.BatchNormalization with mean and variance over all ranks' batches.
+
+    Shapes: as Keras's; the batch may differ between ranks. Outputs and gradients equal those of one
+    process with the joined batch. All ranks must call it equally often, in the same order. In
+    inference nothing is communicated. `fused=True` raises InvalidArgumentError.
+    """
+
+    def __init__(self, fused: bool = False, **options: Any) -> None:
+        """Takes the arguments of keras.layers.BatchNormalization."""
+        if fused:
+            raise InvalidArgumentError("SyncBatchNormalization does not support fused=True")
+        super().__init__(**options)
+
+    @as_written
+    def _moments(self, inputs: Any, mask: Any) -> Any:
+        mean, variance = super()._moments(inputs, mask)
+        if not is_initialized() or size() == 1:
+            return mean, variance
+        count = _values_per_channel(inputs, mask, self._reduction_axes)
+        return _joint(mean, variance, count)
+
+
+def _values_per_channel(inputs: Any, mask: Any, axes: Any) -> Any:
+    """How many values each channel's mean was made of."""
+    shape = tf.shape(inputs)
+    count = tf.reduce_prod(tf.gather(shape, list(axes)))
+    if mask is None:
+        return tf.cast(count, tf.float32)
+    per_position = tf.reduce_prod(shape[tf.rank(mask) : -1])
+    return tf.reduce_sum(tf.cast(mask, tf.float32)) * tf.cast(per_position, tf.float32)
+
+
+def _joint(mean: Any, variance: Any, count: Any) -> tuple[Any, Any]:
+    """Mean and biased variance over all ranks, from each one's.
+
+    Source: Chan, Golub, LeVeque, Updating formulae for computing sample variances, 1979.
+    """
+    mine = tf.stack([mean, variance, tf.zeros_like(mean) + tf.cast(count, mean.dtype)])
+    mine = tf.where(tf.math.is_nan(mine), tf.zeros_like(mine), mine)  # of an empty batch
+    # A sum of rows that only their rank fills, as its gradient is the sum over ranks too.
+    rows = tf.one_hot(rank(), size(), dtype=mine.dtype)[:, tf.newaxis, tf.newaxis] * mine
+    name = mpi_ops._name(None, "sync_batch_norm")
+    (every,) = _ops.allreduce([rows], [name], SUM, (1.0, 1.0), set_id(global_process_set))
+    means, variances, counts = tf.unstack(every, axis=1)
+    weights = counts / tf.reduce_sum(counts, axis=0)
+    joint = tf.reduce_sum(weights * means, axis=0)
+    return joint, tf.reduce_sum(weights * (variances + tf.square(means - joint)), axis=0)

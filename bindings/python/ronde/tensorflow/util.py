@@ -1,0 +1,16 @@
+"""Small helpers that Horovod scripts call."""
+
+from __future__ import annotations
+
+from ronde._job import cuda_built
+
+
+def gpu_available(ext_base_name: str = "tensorflow", verbose: bool = False) -> bool:
+    """Whether collectives can use tensors on GPUs."""
+    del ext_base_name, verbose
+    return cuda_built()
+
+
+def check_num_rank_power_of_2(num_rank: int) -> bool:
+    """Whether a number of ranks is a power of two."""
+    return num_rank > 0 and num_rank & (num_rank - 1) == 0

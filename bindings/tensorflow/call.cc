@@ -1,0 +1,181 @@
+#include "call.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace ronde::tensorflow {
+namespace {
+
+using ::tensorflow::DataType;
+using ::tensorflow::TensorShape;
+
+std::int32_t dtype_of(DataType type) {
+  switch (type) {
+    case ::tensorflow::DT_UINT8:
+      return RONDE_UINT8;
+    case ::tensorflow::DT_INT8:
+      return RONDE_INT8;
+    case ::tensorflow::DT_INT16:
+      return RONDE_INT16;
+    case ::tensorflow::DT_INT32:
+      return RONDE_INT32;
+    case ::tensorflow::DT_INT64:
+      return RONDE_INT64;
+    case ::tensorflow::DT_HALF:
+      return RONDE_FLOAT16;
+    case ::tensorflow::DT_BFLOAT16:
+      return RONDE_BFLOAT16;
+    case ::tensorflow::DT_FLOAT:
+      return RONDE_FLOAT32;
+    case ::tensorflow::DT_DOUBLE:
+      return RONDE_FLOAT64;
+    default:
+      return RONDE_BOOL;
+  }
+}
+
+/// Whether each output has its input's shape, so that its memory is known at once.
+bool keeps_shape(ronde_collective kind) {
+  return kind == RONDE_ALLREDUCE || kind == RONDE_BROADCAST;
+}
+
+/// Iterations of a loop may overlap, so each needs a name of its own, but names must not run out.
+std::string name_in_iteration(const std::string& name, OpKernelContext* context) {
+  constexpr std::int64_t kOverlapping = 16;  // tf.while_loop: 10 unless told otherwise
+  const std::int64_t iteration = context->frame_iter().iter_id % kOverlapping;
+  return name.empty() || iteration == 0 ? name : name + "@" + std::to_string(iteration);
+}
+
+/// An address for outputs without elements, for which TensorFlow has none.
+void* no_elements() {
+  static char nothing = 0;
+  return &nothing;
+}
+
+void* data_of(const Tensor& tensor) { return const_cast<char*>(tensor.tensor_data().data()); }
+
+}  // namespace
+
+Call::Call(const Description& what, OpKernelContext* context, AsyncOpKernel::DoneCallback done)
+    : what_(what),
+      context_(context),
+      done_(std::move(done)),
+      parts_(what.names.size()),
+      unfinished_(what.names.size() + 1) {}
+
+void Call::start(const Description& what, OpKernelContext* context,
+                 AsyncOpKernel::DoneCallback done) {
+  auto* call = new Call(what, context, std::move(done));
+  if (absl::Status status = call->prepare(); !status.ok()) {
+    call->unfinished_ = 1;
+    call->finish(status);
+    return;
+  }
+  for (Part& part : call->parts_) call->submit(part);
+  call->finish(absl::OkStatus());  // the one that start() itself counts for
+}
+
+absl::Status Call::prepare() {
+  if (job_ == nullptr) return not_initialized();
+  const int tensors = what_.kind == RONDE_ALLTOALL ? 1 : context_->num_inputs();
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].call = this;
+    parts_[i].name = name_in_iteration(what_.names[i], context_);
+    parts_[i].first = i;
+  }
+  for (int i = 0; i < tensors; ++i) {
+    Part& part = parts_.size() == 1 ? parts_[0] : parts_[static_cast<std::size_t>(i)];
+    TF_RETURN_IF_ERROR(add_tensor(part, i));
+  }
+  if (what_.kind == RONDE_ALLTOALL) {
+    const auto splits = context_->input(1).flat<std::int64_t>();
+    splits_.assign(splits.data(), splits.data() + splits.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Call::add_tensor(Part& part, int index) {
+  const Tensor& input = context_->input(index);
+  Tensor* output = nullptr;
+  if (keeps_shape(what_.kind)) {
+    TF_RETURN_IF_ERROR(
+        context_->forward_input_or_allocate_output({index}, index, input.shape(), &output));
+  }
+  const auto sizes = input.shape().dim_sizes();
+  part.shapes.emplace_back(sizes.begin(), sizes.end());
+  ronde_tensor tensor{};
+  tensor.dtype = dtype_of(input.dtype());
+  tensor.dimensions = input.dims();
+  tensor.in = input.NumElements() == 0 ? nullptr : data_of(input);
+  tensor.out = output == nullptr ? nullptr : data_of(*output);
+  if (output != nullptr && tensor.out == nullptr) tensor.out = no_elements();
+  part.tensors.push_back(tensor);
+  return absl::OkStatus();
+}
+
+void Call::submit(Part& part) {
+  for (std::size_t i = 0; i < part.tensors.size(); ++i) {
+    part.tensors[i].shape = part.shapes[i].data();
+  }
+  ronde_submission submission{};
+  submission.struct_bytes = sizeof submission;
+  submission.collective = what_.kind;
+  submission.set = what_.set;
+  submission.name = part.name.c_str();
+  submission.call_site = what_.site.c_str();
+  submission.tensors = part.tensors.data();
+  submission.tensor_count = part.tensors.size();
+  submission.op = what_.op;
+  submission.root = what_.root;
+  submission.prescale = what_.prescale;
+  submission.postscale = what_.postscale;
+  submission.splits = splits_.empty() ? nullptr : splits_.data();
+  submission.split_count = splits_.size();
+  submission.context = &part;
+  submission.allocate = [](void* context, std::size_t index, const std::int64_t* shape,
+                           std::int32_t dimensions) {
+    auto* of = static_cast<Part*>(context);
+    return of->call->allocate(of->first + index, shape, dimensions);
+  };
+  submission.done = [](void* context, const ronde_outcome* outcome) {
+    Call* call = static_cast<Part*>(context)->call;
+    call->finish(call->take_results(*outcome));
+  };
+  ronde_error error{};
+  if (api()->submit(job_.get(), &submission, &error) != RONDE_OK) finish(to_status(error));
+}
+
+void* Call::allocate(std::size_t index, const std::int64_t* shape, std::int32_t dimensions) {
+  TensorShape wanted;
+  for (std::int32_t d = 0; d < dimensions; ++d) wanted.AddDim(shape[d]);
+  Tensor* output = nullptr;
+  if (!context_->allocate_output(static_cast<int>(index), wanted, &output).ok()) return nullptr;
+  void* memory = data_of(*output);
+  return memory == nullptr ? no_elements() : memory;
+}
+
+absl::Status Call::take_results(const ronde_outcome& outcome) {
+  if (outcome.error != nullptr) return to_status(*outcome.error);
+  Tensor* output = nullptr;
+  if (what_.kind == RONDE_ALLTOALL) {
+    const auto count = static_cast<std::int64_t>(outcome.recv_split_count);
+    TF_RETURN_IF_ERROR(context_->allocate_output(1, TensorShape({count}), &output));
+    std::copy_n(outcome.recv_splits, count, output->flat<std::int64_t>().data());
+  }
+  if (what_.kind == RONDE_JOIN) {
+    TF_RETURN_IF_ERROR(context_->allocate_output(0, TensorShape({}), &output));
+    output->scalar<std::int32_t>()() = outcome.last_joined;
+  }
+  return absl::OkStatus();
+}
+
+void Call::finish(const absl::Status& status) {
+  if (!status.ok()) context_->SetStatus(status);  // keeps the first; safe from any thread
+  if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const AsyncOpKernel::DoneCallback done = done_;
+  delete this;
+  done();  // last, as it may destroy the context and the kernel
+}
+
+}  // namespace ronde::tensorflow

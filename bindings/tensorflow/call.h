@@ -1,0 +1,65 @@
+// One execution of a kernel: its submissions, and the end when the last of them has ended.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace ronde::tensorflow {
+
+using ::tensorflow::AsyncOpKernel;
+using ::tensorflow::OpKernelContext;
+using ::tensorflow::Tensor;
+
+/// What all executions of one node have in common.
+struct Description {
+  ronde_collective kind = RONDE_BARRIER;
+  std::vector<std::string> names;
+  std::string site;
+  std::int32_t set = 0;
+  std::int32_t op = RONDE_SUM;
+  std::int32_t root = -1;
+  double prescale = 1;
+  double postscale = 1;
+};
+
+/// Lives from the kernel's start until TensorFlow's `done` has been called.
+class Call {
+ public:
+  /// Submits everything; deletes itself, and calls `done`, once all of it has ended. Blocks: never.
+  static void start(const Description& what, OpKernelContext* context,
+                    AsyncOpKernel::DoneCallback done);
+
+ private:
+  /// One submission: some of the kernel's inputs.
+  struct Part {
+    Call* call = nullptr;
+    std::string name;
+    std::size_t first = 0;
+    std::vector<ronde_tensor> tensors;
+    std::vector<std::vector<std::int64_t>> shapes;
+  };
+
+  Call(const Description& what, OpKernelContext* context, AsyncOpKernel::DoneCallback done);
+  absl::Status prepare();
+  absl::Status add_tensor(Part& part, int index);
+  void submit(Part& part);
+  void finish(const absl::Status& status);
+  absl::Status take_results(const ronde_outcome& outcome);
+  void* allocate(std::size_t index, const std::int64_t* shape, std::int32_t dimensions);
+
+  const Description& what_;
+  OpKernelContext* const context_;
+  const AsyncOpKernel::DoneCallback done_;
+  JobPtr job_ = current_job();
+  std::vector<Part> parts_;
+  std::vector<std::int64_t> splits_;
+  std::atomic<std::size_t> unfinished_;
+};
+
+}  // namespace ronde::tensorflow

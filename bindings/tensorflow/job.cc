@@ -1,0 +1,68 @@
+#include "job.h"
+
+#include <atomic>
+#include <string>
+
+namespace ronde::tensorflow {
+namespace {
+
+std::atomic<const ronde_api*> table{nullptr};
+
+/// TensorFlow's code for ours: the exception in Python is of both kinds.
+absl::StatusCode code_of(std::int32_t code) {
+  switch (code) {
+    case RONDE_INVALID_ARGUMENT:
+    case RONDE_DUPLICATE_NAME:
+      return absl::StatusCode::kInvalidArgument;
+    case RONDE_MISMATCH:
+    case RONDE_NOT_INITIALIZED:
+    case RONDE_VERSION_MISMATCH:
+      return absl::StatusCode::kFailedPrecondition;
+    case RONDE_RANK_FAILURE:
+    case RONDE_UNAVAILABLE:
+      return absl::StatusCode::kUnavailable;
+    case RONDE_STALLED:
+    case RONDE_TIMEOUT:
+      return absl::StatusCode::kDeadlineExceeded;
+    case RONDE_UNSUPPORTED:
+      return absl::StatusCode::kUnimplemented;
+    case RONDE_RESOURCE_EXHAUSTED:
+      return absl::StatusCode::kResourceExhausted;
+    case RONDE_INTERNAL:
+      return absl::StatusCode::kInternal;
+    default:
+      return absl::StatusCode::kAborted;
+  }
+}
+
+}  // namespace
+
+void ReleaseJob::operator()(ronde_job* job) const { api()->release(job); }
+
+const ronde_api* api() { return table.load(std::memory_order_acquire); }
+
+JobPtr current_job() { return JobPtr(api() == nullptr ? nullptr : api()->current()); }
+
+absl::Status not_initialized() {
+  ronde_error error{RONDE_NOT_INITIALIZED, -1, 0, "",
+                    "ronde has not been initialized; call init() first"};
+  return to_status(error);
+}
+
+absl::Status to_status(const ronde_error& error) {
+  const std::string text = error.text;
+  const std::string host = error.host[0] == '\0' ? "-" : error.host;
+  // A payload would not survive the way out of a graph.
+  return absl::Status(code_of(error.code), "[ronde.error " + std::to_string(error.code) + " " +
+                                               std::to_string(error.rank) + " " +
+                                               std::to_string(error.pid) + " " + host + " " +
+                                               std::to_string(text.size()) + "] " + text);
+}
+
+}  // namespace ronde::tensorflow
+
+/// Called once by ronde.tensorflow after loading this library.
+extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_bind(
+    const ronde_api* given) {
+  ronde::tensorflow::table.store(given, std::memory_order_release);
+}

@@ -1,0 +1,142 @@
+// The graph ops and their shapes. All are stateful: they are never folded, merged or pruned, as a
+// rank that leaves one out would hold up the others.
+//
+// names: one for each tensor, each an operation of its own; or a single one for all as one
+// operation; "" for operations that are matched by order. site: "file:line" of the user's code.
+// Scale factors are texts, as attributes have no double.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+absl::Status same_shapes(InferenceContext* c) {
+  for (int i = 0; i < c->num_inputs(); ++i) c->set_output(i, c->input(i));
+  return absl::OkStatus();
+}
+
+/// The shape with another first extent; a scalar counts as one row.
+absl::Status other_rows(InferenceContext* c, ShapeHandle shape, ShapeHandle* result) {
+  if (!c->RankKnown(shape)) {
+    *result = c->UnknownShape();
+    return absl::OkStatus();
+  }
+  if (c->Rank(shape) == 0) {
+    *result = c->Vector(InferenceContext::kUnknownDim);
+    return absl::OkStatus();
+  }
+  return c->ReplaceDim(shape, 0, c->UnknownDim(), result);
+}
+
+absl::Status other_rows_each(InferenceContext* c) {
+  for (int i = 0; i < c->num_inputs(); ++i) {
+    ShapeHandle shape;
+    TF_RETURN_IF_ERROR(other_rows(c, c->input(i), &shape));
+    c->set_output(i, shape);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status alltoall_shapes(InferenceContext* c) {
+  ShapeHandle rows;
+  TF_RETURN_IF_ERROR(other_rows(c, c->input(0), &rows));
+  c->set_output(0, rows);
+  c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+#define RONDE_TYPES "{uint8, int8, int16, int32, int64, half, bfloat16, float, double, bool}"
+
+REGISTER_OP("RondeAllreduce")
+    .Attr("T: list(" RONDE_TYPES ") >= 1")
+    .Attr("names: list(string)")
+    .Attr("op: int")
+    .Attr("prescale: string = '1'")
+    .Attr("postscale: string = '1'")
+    .Attr("set: int = 0")
+    .Attr("site: string = ''")
+    .Input("tensors: T")
+    .Output("results: T")
+    .SetIsStateful()
+    .SetShapeFn(same_shapes)
+    .Doc("Combines tensors over all ranks of a process set, element by element.");
+
+REGISTER_OP("RondeAllgather")
+    .Attr("T: list(" RONDE_TYPES ") >= 1")
+    .Attr("names: list(string)")
+    .Attr("set: int = 0")
+    .Attr("site: string = ''")
+    .Input("tensors: T")
+    .Output("results: T")
+    .SetIsStateful()
+    .SetShapeFn(other_rows_each)
+    .Doc("Joins the ranks' tensors along the first dimension, which may differ between ranks.");
+
+REGISTER_OP("RondeBroadcast")
+    .Attr("T: list(" RONDE_TYPES ") >= 1")
+    .Attr("names: list(string)")
+    .Attr("root: int")
+    .Attr("set: int = 0")
+    .Attr("site: string = ''")
+    .Input("tensors: T")
+    .Output("results: T")
+    .SetIsStateful()
+    .SetShapeFn(same_shapes)
+    .Doc("Gives every rank the root's tensors.");
+
+REGISTER_OP("RondeReducescatter")
+    .Attr("T: list(" RONDE_TYPES ") >= 1")
+    .Attr("names: list(string)")
+    .Attr("op: int")
+    .Attr("prescale: string = '1'")
+    .Attr("postscale: string = '1'")
+    .Attr("set: int = 0")
+    .Attr("site: string = ''")
+    .Input("tensors: T")
+    .Output("results: T")
+    .SetIsStateful()
+    .SetShapeFn(other_rows_each)
+    .Doc("Combines over all ranks and leaves each its part of the rows.");
+
+REGISTER_OP("RondeAlltoall")
+    .Attr("T: " RONDE_TYPES)
+    .Attr("names: list(string)")
+    .Attr("set: int = 0")
+    .Attr("site: string = ''")
+    .Input("tensor: T")
+    .Input("splits: int64")
+    .Output("result: T")
+    .Output("received_splits: int64")
+    .SetIsStateful()
+    .SetShapeFn(alltoall_shapes)
+    .Doc("Sends splits[r] rows to rank r; no splits mean even parts.");
+
+REGISTER_OP("RondeBarrier")
+    .Attr("names: list(string)")
+    .Attr("set: int = 0")
+    .Attr("site: string = ''")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc("Ends once all ranks of the set have come to it.");
+
+REGISTER_OP("RondeJoin")
+    .Attr("names: list(string)")
+    .Attr("set: int = 0")
+    .Attr("site: string = ''")
+    .Output("last: int32")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("Says that this rank has no more data; gives the rank that joined last.");
+
+REGISTER_OP("RondeQuery")
+    .Attr("what: {'rank', 'size', 'local_rank', 'local_size', 'included'}")
+    .Attr("set: int = 0")
+    .Output("value: int32")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc("Who this process is in the job, when the graph runs.");

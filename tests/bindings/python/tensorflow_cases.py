@@ -1,0 +1,263 @@
+"""Cases for ronde.tensorflow's collectives; run on several ranks by tensorflow_test.py."""
+
+import numpy as np
+import pytest
+import ronde
+import ronde.tensorflow as hvd
+import tensorflow as tf
+
+FLOATING = [tf.float16, tf.bfloat16, tf.float32, tf.float64]
+WHOLE = [tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64]
+
+
+def mine(*shape, dtype=tf.float32, rank=None):
+    """Small whole numbers that differ between ranks."""
+    count = int(np.prod(shape))
+    values = tf.range(count) % 5 + 1 + (hvd.rank() if rank is None else rank)
+    return tf.cast(tf.reshape(values, shape), dtype)
+
+
+def total(*shape, dtype=tf.float32):
+    return sum(mine(*shape, dtype=dtype, rank=r) for r in range(hvd.size()))
+
+
+def same(tensor, expected):
+    np.testing.assert_array_equal(np.asarray(tensor), np.asarray(expected))
+
+
+def case_sums_are_right_in_every_type_eager_and_in_a_graph():
+    for dtype in FLOATING + WHOLE:
+        for shape in [(), (0,), (17,), (3, 4)]:
+            tensor = mine(*shape, dtype=dtype)
+            graph = tf.function(lambda t: hvd.allreduce(t, op=hvd.Sum))
+            same(hvd.allreduce(tensor, op=hvd.Sum), total(*shape, dtype=dtype))
+            same(graph(tensor), total(*shape, dtype=dtype))
+            same(tensor, mine(*shape, dtype=dtype))  # the input is as it was
+
+
+def case_average_is_the_default_and_the_old_argument_works():
+    tensor = tf.fill([4], float(hvd.rank()))
+    mean = (hvd.size() - 1) / 2
+    same(hvd.allreduce(tensor), [mean] * 4)
+    same(hvd.allreduce(tensor, average=False), [mean * hvd.size()] * 4)
+    with pytest.raises(ValueError, match="not both"):
+        hvd.allreduce(tensor, average=True, op=hvd.Sum)
+
+
+def case_min_max_product_and_scaling():
+    ranks = [mine(6, rank=r) for r in range(hvd.size())]
+    same(hvd.allreduce(mine(6), op=hvd.Min), ranks[0])
+    same(hvd.allreduce(mine(6), op=hvd.Max), ranks[-1])
+    same(hvd.allreduce(mine(6), op=hvd.Product), tf.reduce_prod(ranks, axis=0))
+    scaled = hvd.allreduce(mine(6), op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
+    same(scaled, total(6) * 2)
+    third = hvd.allreduce(tf.ones(1, tf.float64), prescale_factor=1 / 3)
+    assert abs(float(third[0]) - 1 / 3) < 1e-15, "scale factors are doubles all the way"
+
+
+def case_groups_are_one_operation():
+    given = [mine(3), mine(2, 2, dtype=tf.float64), mine(5, dtype=tf.int32)]
+    expected = [total(3), total(2, 2, dtype=tf.float64), total(5, dtype=tf.int32)]
+    for run in (hvd.grouped_allreduce, tf.function(hvd.grouped_allreduce)):
+        for result, wanted in zip(run(given, op=hvd.Sum), expected):
+            same(result, wanted)
+    gathered = hvd.grouped_allgather([mine(2), mine(1, 3)])
+    assert [t.shape[0] for t in gathered] == [2 * hvd.size(), hvd.size()]
+    parts = hvd.grouped_reducescatter([tf.ones([hvd.size(), 2]), tf.ones(hvd.size())], op=hvd.Sum)
+    assert [p.shape for p in parts] == [(1, 2), (1,)]
+
+
+def case_uneven_rows_are_gathered():
+    rows = hvd.rank() + 1
+    expected = tf.concat([tf.fill([r + 1, 2], r) for r in range(hvd.size())], axis=0)
+    graph = tf.function(lambda t: hvd.allgather(t))
+    same(hvd.allgather(tf.fill([rows, 2], hvd.rank())), expected)
+    same(graph(tf.fill([rows, 2], hvd.rank())), expected)
+    static = graph.get_concrete_function(tf.TensorSpec([3, 2])).output_shapes
+    assert static.as_list() == [None, 2]
+
+
+def case_broadcast_gives_the_roots_tensor_in_every_type():
+    for dtype in [*FLOATING, *WHOLE, tf.bool, tf.uint16, tf.uint32, tf.uint64, tf.complex64]:
+        same(hvd.broadcast(mine(3, dtype=dtype), 1), mine(3, dtype=dtype, rank=1))
+
+
+def case_alltoall_with_and_without_splits():
+    n, r = hvd.size(), hvd.rank()
+    same(hvd.alltoall(tf.range(n) + 10 * r), [r + 10 * s for s in range(n)])
+    splits = tf.range(n) + 1
+
+    @tf.function
+    def exchange(tensor):
+        return hvd.alltoall(tensor, splits=splits)
+
+    result, received = exchange(tf.fill([int(tf.reduce_sum(splits))], r))
+    same(received, [r + 1] * n)
+    assert received.dtype == tf.int32
+    same(result, np.repeat(np.arange(n), r + 1))
+
+
+def case_reducescatter_leaves_the_first_ranks_a_row_more():
+    n, r = hvd.size(), hvd.rank()
+    part = hvd.reducescatter(tf.reshape(tf.range(2 * n + 2), [n + 1, 2]), op=hvd.Sum)
+    first = 0 if r == 0 else r + 1
+    same(part, np.arange(2 * n + 2).reshape(n + 1, 2)[first : first + len(part)] * n)
+    with pytest.raises(hvd.HorovodInternalError):
+        hvd.reducescatter(tf.constant(1.0))
+
+
+def case_indexed_slices_are_joined():
+    slices = tf.IndexedSlices(mine(2, 3), tf.constant([hvd.rank(), 5]), tf.constant([6, 3]))
+    for run in (hvd.allreduce, tf.function(hvd.allreduce)):
+        dense = tf.convert_to_tensor(run(slices, op=hvd.Sum))
+        same(dense[5], total(2, 3)[1])
+        same(dense[hvd.rank()], mine(2, 3)[0])
+    averaged = hvd.allreduce(slices, compression=hvd.Compression.fp16)
+    same(tf.convert_to_tensor(averaged)[5] * hvd.size(), total(2, 3)[1])
+    with pytest.raises(ValueError, match="summed and averaged"):
+        hvd.allreduce(slices, op=hvd.Max)
+
+
+def case_gradients_flow_through_collectives():
+    n, r = hvd.size(), hvd.rank()
+
+    def gradient(function, x, weight=1.0):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(function(x) * weight)
+        return tape.gradient(y, x)
+
+    for wrap in (lambda f: f, tf.function):
+        g = wrap(gradient)
+        same(g(lambda x: hvd.allreduce(x, op=hvd.Sum), tf.ones(3)), [float(n)] * 3)
+        same(g(lambda x: hvd.allreduce(x), tf.ones(3)), [1.0] * 3)
+        same(g(lambda x: hvd.broadcast(x, 1), tf.ones(2)), [float(r == 1)] * 2)
+        weights = tf.repeat(tf.range(n, dtype=tf.float32), tf.range(n) + 1)
+        same(g(lambda x: hvd.allgather(x), tf.ones(r + 1), weights), [float(r)] * (r + 1))
+        same(g(lambda x: hvd.alltoall(x), tf.ones(n)), [1.0] * n)
+        same(g(lambda x: hvd.reducescatter(x, op=hvd.Sum), tf.ones(2 * n)), [float(n)] * 2 * n)
+
+
+def case_names_are_the_same_after_retracing_and_with_other_numbers():
+    # Rank 0 has made more operations of its own, as one that saves checkpoints does.
+    if hvd.rank() == 0:
+        tf.function(lambda: tf.cond(tf.constant(True), lambda: 1, lambda: 2))()
+
+    @tf.function
+    def two(x):
+        inner = tf.cond(x[0] > 0, lambda: hvd.allreduce(x), lambda: x)
+        return inner + hvd.allreduce(x) + hvd.allreduce(2 * x)
+
+    for length in (2, 3, 2):
+        same(two(tf.ones(length)), [4.0] * length)
+
+
+def case_iterations_of_a_loop_do_not_meet():
+    @tf.function
+    def loop(x):
+        sums = tf.TensorArray(tf.float32, 25)
+        for i in tf.range(25):
+            sums = sums.write(i, hvd.allreduce(x + tf.cast(i, tf.float32), op=hvd.Sum))
+        return sums.stack()
+
+    expected = [hvd.size() * i for i in range(25)]
+    same(loop(tf.constant(0.0)), np.array(expected, np.float32))
+
+
+def case_many_operations_of_one_graph_in_any_order():
+    @tf.function
+    def many(x):
+        results = [hvd.allreduce(x * float(i), op=hvd.Sum) for i in range(200)]
+        return tf.stack(results)
+
+    same(many(tf.ones(3))[:, 0], np.arange(200.0) * hvd.size())
+
+
+def case_a_result_that_one_rank_ignores_is_computed_all_the_same():
+    @tf.function
+    def careless(x):
+        y = hvd.allreduce(x, op=hvd.Sum)
+        return y if hvd.rank() == 0 else x
+
+    same(careless(tf.ones(2)), [float(hvd.size() if hvd.rank() == 0 else 1)] * 2)
+    same(hvd.allreduce(tf.ones(1), op=hvd.Sum), [float(hvd.size())])
+
+
+def case_process_sets():
+    others = hvd.add_process_set([0, 1])
+    if others.included():
+        same(hvd.allreduce(tf.ones(2), op=hvd.Sum, process_set=others), [2.0, 2.0])
+        graph = tf.function(lambda t: hvd.broadcast(t, 1, process_set=others))
+        same(graph(mine(3)), mine(3, rank=1))
+    included = tf.function(lambda: hvd.process_set_included_op(others.process_set_id))
+    assert int(included()) == (hvd.rank() < 2)
+    assert int(hvd.size_op(others.process_set_id)) == 2
+    hvd.remove_process_set(others)
+
+
+def case_who_am_i_in_a_graph():
+    ask = tf.function(
+        lambda: (hvd.rank_op(), hvd.size_op(), hvd.local_rank_op(), hvd.local_size_op())
+    )
+    expected = (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size())
+    assert tuple(int(value) for value in ask()) == expected
+
+
+def case_barrier_and_join():
+    hvd.barrier()
+    tf.function(lambda: hvd.barrier())()
+    if hvd.rank() == 0:
+        same(hvd.allreduce(tf.ones(2), op=hvd.Sum, name="left alone"), [1.0, 1.0])
+    last = hvd.join()
+    assert last == hvd.broadcast_object(last)
+
+
+def case_variables_and_objects_are_broadcast():
+    variables = [tf.Variable(mine(3)), tf.Variable(mine(2, 2, dtype=tf.int64)), tf.Variable(True)]
+    hvd.broadcast_variables(variables, 1)
+    same(variables[0], mine(3, rank=1))
+    same(variables[1], mine(2, 2, dtype=tf.int64, rank=1))
+    tf.function(lambda: hvd.broadcast_variables(variables[:1], 0))()
+    same(variables[0], mine(3, rank=1))
+    assert hvd.broadcast_object({"rank": hvd.rank()}, 1) == {"rank": 1}
+    assert hvd.broadcast_object_fn(0)(hvd.rank()) == 0
+    assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
+    with pytest.raises(ValueError, match="no built variable"):
+        hvd.broadcast_variables([tf.ones(2)], 0)
+
+
+def case_different_numbers_of_variables_are_an_error_everywhere():
+    variables = [tf.Variable(1.0)] * (1 + (hvd.rank() > 0))
+    with pytest.raises(ronde.MismatchError):
+        hvd.broadcast_variables(variables if hvd.rank() else [], 0)
+
+
+def case_disagreements_are_typed_and_leave_the_job_usable():
+    wrong = tf.ones(3 + (hvd.rank() == 1))
+    for run in (hvd.allreduce, tf.function(hvd.allreduce)):
+        with pytest.raises(ronde.MismatchError, match=r"tensorflow_cases\.py:") as caught:
+            run(wrong)
+        assert isinstance(caught.value, tf.errors.FailedPreconditionError)
+        assert "[ronde.error" not in str(caught.value)
+        same(hvd.allreduce(tf.ones(1), op=hvd.Sum), [float(hvd.size())])
+
+
+def case_types_and_values_that_are_not_allowed():
+    with pytest.raises(ValueError, match="string is not supported; allowed"):
+        hvd.allreduce(tf.constant("text"))
+    with pytest.raises(ValueError, match="cannot be reduced"):
+        hvd.allreduce(tf.constant([1j]))
+    with pytest.raises(ValueError, match="root rank 99"):
+        hvd.broadcast(tf.ones(1), 99)
+    with pytest.raises(ValueError, match="no tensors"):
+        hvd.grouped_allreduce([])
+
+
+def case_xla_is_refused_while_tracing():
+    with pytest.raises(ronde.UnsupportedError, match="jit_compile=False"):
+        tf.function(lambda t: hvd.allreduce(t), jit_compile=True)(tf.ones(2))
+
+
+def case_names_of_tensorflow_1_are_absent():
+    for name in ("broadcast_global_variables", "BroadcastGlobalVariablesHook", "elastic"):
+        assert not hasattr(hvd, name)

@@ -1,0 +1,313 @@
+"""Cases for training with ronde.tensorflow and ronde.keras; run by tensorflow_test.py."""
+
+import tempfile
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import ronde
+import ronde.keras
+import ronde.tensorflow as hvd
+import ronde.tensorflow.keras as hvk
+import tensorflow as tf
+
+
+def same(tensor, expected, tolerance=1e-6):
+    np.testing.assert_allclose(np.asarray(tensor), np.asarray(expected), rtol=0, atol=tolerance)
+
+
+def mean_over_ranks(value_of):
+    return sum(value_of(r) for r in range(hvd.size())) / hvd.size()
+
+
+def batch_of(rank, rows=4):
+    """This rank's part of a batch: inputs and targets."""
+    generator = np.random.default_rng(rank)
+    return generator.normal(size=(rows, 3)).astype("f"), generator.normal(size=(rows, 1)).astype(
+        "f"
+    )
+
+
+def small_model(seed=0):
+    keras.utils.set_random_seed(seed)
+    return keras.Sequential(
+        [keras.layers.Input((3,)), keras.layers.Dense(5, activation="tanh"), keras.layers.Dense(1)]
+    )
+
+
+def joined(rows=4):
+    parts = [batch_of(r, rows) for r in range(hvd.size())]
+    return tuple(np.concatenate(part) for part in zip(*parts))
+
+
+def train_alone(optimizer, steps=3, rows=4):
+    """The weights of one process that has the joined batch."""
+    model = small_model()
+    model.compile(optimizer, "mse", jit_compile=False)
+    x, y = joined(rows)
+    for _ in range(steps):
+        model.train_on_batch(x, y)
+    return model.get_weights()
+
+
+def train_together(optimizer, steps=3, rows=4):
+    model = small_model()
+    model.compile(optimizer, "mse")
+    for _ in range(steps):
+        model.train_on_batch(*batch_of(hvd.rank(), rows))
+    return model.get_weights()
+
+
+def all_same(weights, expected, tolerance=1e-5):
+    for mine, theirs in zip(weights, expected):
+        same(mine, theirs, tolerance)
+
+
+def case_a_tape_averages_in_eager_mode_and_in_a_graph():
+    v, w = tf.Variable(2.0 + hvd.rank()), tf.Variable([1.0, 2.0])
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = v * v + tf.reduce_sum(w) * float(hvd.rank())
+        tape = hvd.DistributedGradientTape(tape)
+        return tape.gradient(loss, {"v": v, "w": [w], "unused": tf.Variable(1.0)})
+
+    for run in (gradients,):
+        found = run()
+        same(found["v"], mean_over_ranks(lambda r: 2.0 * (2.0 + r)))
+        same(found["w"][0], [mean_over_ranks(float)] * 2)
+        assert found["unused"] is None
+
+    @tf.function
+    def in_graph():
+        with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+            loss = v * v + tf.reduce_sum(w) * float(hvd.rank())
+        return tape.gradient(loss, [v, w])
+
+    same(in_graph()[0], mean_over_ranks(lambda r: 2.0 * (2.0 + r)))
+
+
+def case_options_of_the_tape_give_the_same_average():
+    variables = [tf.Variable([float(i)] * (i + 1)) for i in range(5)]
+    options = [
+        {},
+        {"num_groups": 2},
+        {"groups": [variables[:2], variables[3:]]},
+        {"gradient_predivide_factor": 2.0},
+        {"gradient_predivide_factor": 2.0, "num_groups": 2},
+        {"compression": hvd.Compression.fp16},
+    ]
+    for option in options:
+        for wrap in (lambda f: f, tf.function):
+
+            @wrap
+            def gradients(option=option):
+                with tf.GradientTape() as tape:
+                    loss = tf.add_n([tf.reduce_sum(v) for v in variables]) * (hvd.rank() + 1.0)
+                return hvd.DistributedGradientTape(tape, **option).gradient(loss, variables)
+
+            for gradient in gradients():
+                same(gradient, [mean_over_ranks(lambda r: r + 1.0)] * len(gradient), 1e-3)
+    with pytest.raises(ValueError, match="predivide"):
+        hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Sum, gradient_predivide_factor=2.0)
+
+
+def case_sparse_gradients_are_joined_or_made_dense():
+    table = tf.Variable(tf.zeros([4, 2]))
+
+    def gradient(**options):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, [hvd.rank(), 3]))
+        return hvd.DistributedGradientTape(tape, **options).gradient(loss, table)
+
+    expected = np.zeros([4, 2])
+    expected[: hvd.size()] += 1 / hvd.size()
+    expected[3] += 1
+    joined = gradient()
+    assert isinstance(joined, tf.IndexedSlices)
+    same(tf.convert_to_tensor(joined), expected)
+    same(gradient(sparse_as_dense=True), expected)
+
+
+def case_local_sources_stay_on_their_rank():
+    ours, own = tf.Variable(1.0), tf.Variable(1.0)
+    for scaled in (True, False):
+        with tf.GradientTape() as tape:
+            loss = (ours + own) * (hvd.rank() + 1.0)
+        tape = hvd.DistributedGradientTape(tape, scale_local_gradients=scaled)
+        tape.register_local_source(own)
+        found = tape.gradient(loss, [ours, own])
+        same(found[0], mean_over_ranks(lambda r: r + 1.0))
+        same(found[1], (hvd.rank() + 1.0) / (hvd.size() if scaled else 1))
+    layer = keras.layers.Dense(1)
+    x = tf.ones([1, 1]) * (hvd.rank() + 1.0)
+    layer.build(x.shape)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(x))
+    tape = hvd.PartialDistributedGradientTape(tape, local_layers=layer, scale_local_gradients=False)
+    same(tape.gradient(loss, layer.trainable_variables)[0], [[hvd.rank() + 1.0]])
+
+
+def case_training_equals_one_process_with_the_joined_batch():
+    for make in (
+        lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+        lambda: keras.optimizers.Adam(0.01),
+    ):
+        all_same(train_together(hvk.DistributedOptimizer(make())), train_alone(make()))
+
+
+def case_clipping_sees_the_average():
+    clipped = keras.optimizers.SGD(0.1, clipnorm=0.01)
+    again = keras.optimizers.SGD(0.1, clipnorm=0.01)
+    all_same(train_together(hvk.DistributedOptimizer(clipped)), train_alone(again))
+
+
+def case_gradients_add_up_before_they_travel():
+    keras_own = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+    expected = train_alone(keras.optimizers.SGD(0.1), steps=2)
+    all_same(train_together(hvk.DistributedOptimizer(keras_own), steps=4), expected)
+    averaged = hvk.DistributedOptimizer(
+        keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=True
+    )
+    all_same(train_together(averaged, steps=4), expected)
+    summed = hvk.DistributedOptimizer(keras.optimizers.SGD(0.05), backward_passes_per_step=2)
+    all_same(train_together(summed, steps=4), expected)
+
+
+def case_mixed_precision_skips_a_step_on_all_ranks_together():
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = small_model()
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    model.compile(hvk.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse")
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    before = model.get_weights()
+    x, y = batch_of(hvd.rank())
+    # Only the last rank overflows.
+    model.train_on_batch(x * (1e30 if hvd.rank() == hvd.size() - 1 else 1), y)
+    all_same(model.get_weights(), before, 0)
+    assert float(model.optimizer.dynamic_scale) == model.optimizer.initial_scale / 2
+    model.optimizer.dynamic_scale.assign(1.0)
+    model.train_on_batch(x, y)
+    assert not np.array_equal(model.get_weights()[0], before[0])
+    for weight in hvd.allgather_object(model.get_weights()):
+        all_same(weight, model.get_weights(), 0)
+
+
+def case_fit_with_all_callbacks_learns_the_same_everywhere():
+    model = small_model(seed=hvd.rank())
+    model.compile(hvk.DistributedOptimizer(keras.optimizers.SGD(0.4, momentum=0.5)), "mse", ["mae"])
+    callbacks = [
+        hvk.callbacks.BroadcastGlobalVariablesCallback(0),
+        hvk.callbacks.MetricAverageCallback(),
+        hvk.callbacks.LearningRateWarmupCallback(0.4, warmup_epochs=2, verbose=0),
+        hvk.callbacks.LearningRateScheduleCallback(0.4, 0.1, start_epoch=3),
+    ]
+    x, y = batch_of(hvd.rank(), rows=16)
+    history = model.fit(x, y, batch_size=4, epochs=4, verbose=0, callbacks=callbacks).history
+    assert history == hvd.broadcast_object(history)
+    same(history["lr"][1], 0.4)
+    same(history["lr"][3], 0.04)
+    for weight in hvd.allgather_object(model.get_weights()):
+        all_same(weight, model.get_weights(), 0)
+
+
+def case_a_model_that_is_built_by_its_first_batch_is_broadcast_after_it():
+    keras.utils.set_random_seed(hvd.rank())
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(hvk.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+    callback = hvk.callbacks.BroadcastGlobalVariablesCallback(0)
+    model.fit(*batch_of(hvd.rank()), epochs=2, verbose=0, callbacks=[callback])
+    for weight in hvd.allgather_object(model.get_weights()):
+        all_same(weight, model.get_weights(), 0)
+
+
+def case_saved_models_name_the_optimizers_own_class_and_come_back_distributed():
+    model = small_model()
+    model.compile(hvk.DistributedOptimizer(keras.optimizers.Adam(0.01)), "mse")
+    model.train_on_batch(*batch_of(hvd.rank()))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.keras"
+        model.save(path)
+        assert type(keras.models.load_model(path).optimizer) is keras.optimizers.Adam
+        loaded = hvk.load_model(path)
+    assert int(loaded.optimizer.iterations) == 1
+    for before, after in zip(model.optimizer.variables, loaded.optimizer.variables):
+        same(after, before)
+    for trained in (model, loaded):
+        trained.train_on_batch(*batch_of(hvd.rank()))
+    all_same(loaded.get_weights(), model.get_weights())
+    for weight in hvd.allgather_object(loaded.get_weights()):
+        all_same(weight, loaded.get_weights(), 0)
+    config = keras.optimizers.serialize(model.optimizer)
+    assert config["class_name"] == "Adam"
+
+
+def case_the_best_model_is_kept_by_rank_0():
+    folder = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None)
+    best = Path(folder) / "best.keras"
+    model = small_model()
+    model.compile(hvk.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+    x, y = batch_of(hvd.rank())
+    callbacks = [
+        hvk.callbacks.MetricAverageCallback(),
+        hvk.callbacks.BestModelCheckpoint(filepath=str(best)),
+    ]
+    model.fit(x, y, validation_data=(x, y), verbose=0, callbacks=callbacks)
+    hvd.barrier()
+    assert best.exists()
+    hvd.barrier()
+    if hvd.rank() == 0:
+        best.unlink()
+        best.parent.rmdir()
+
+
+def case_compile_refuses_xla_and_takes_old_arguments():
+    model = small_model()
+    with pytest.raises(ronde.UnsupportedError, match="jit_compile=False"):
+        model.compile(hvk.DistributedOptimizer(keras.optimizers.SGD()), "mse", jit_compile=True)
+    model.compile(
+        hvk.DistributedOptimizer(keras.optimizers.SGD()), "mse", experimental_run_tf_function=False
+    )
+    assert model.jit_compile is False
+
+
+def case_optimizers_that_are_not_allowed():
+    with pytest.raises(ValueError, match=r"keras\.optimizers\.Optimizer"):
+        hvd.DistributedOptimizer(object())
+    with pytest.raises(ValueError, match="already"):
+        hvk.DistributedOptimizer(hvk.DistributedOptimizer(keras.optimizers.SGD()))
+    with pytest.raises(ValueError, match="allowed: from 1"):
+        hvk.DistributedOptimizer(keras.optimizers.SGD(), backward_passes_per_step=0)
+
+
+def case_sync_batch_normalization_equals_the_joined_batch():
+    parts = [np.random.default_rng(r).normal(r, 1 + r, (2 + r, 3)) for r in range(hvd.size())]
+    whole = tf.constant(np.concatenate(parts).astype("f"))
+    mine = tf.constant(parts[hvd.rank()].astype("f"))
+    reference, layer = keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
+
+    def run(norm, x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = norm(x, training=True)
+            loss = tf.reduce_sum(tf.sin(y))
+        return y, tape.gradient(loss, x)
+
+    first = sum(len(part) for part in parts[: hvd.rank()])
+    rows = slice(first, first + len(mine))
+    for wrap in (lambda f: f, tf.function):
+        output, gradient = wrap(lambda: run(layer, mine))()
+        expected, expected_gradient = run(reference, whole)
+        same(output, expected[rows], 1e-5)
+        same(gradient, expected_gradient[rows], 1e-5)
+    same(layer.moving_mean, reference.moving_mean, 1e-5)
+    same(layer.moving_variance, reference.moving_variance, 1e-5)
+
+
+def case_plain_values_through_keras():
+    same(ronde.keras.allreduce(float(hvd.rank())), (hvd.size() - 1) / 2)
+    same(ronde.keras.allgather([hvd.rank()]), range(hvd.size()))
+    same(ronde.keras.broadcast([hvd.rank()], 1), [1])
