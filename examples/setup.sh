@@ -83,7 +83,8 @@ install_requirements() {
   up_to_date "$stamp" "$fingerprint" && return 0
   for file in "$@"; do arguments+=(-r "$file"); done
   say "Installing Python packages: $(sed '/^ *\(#\|-\|$\)/d' "$@" | paste -sd' ')"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${arguments[@]}"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${arguments[@]}" ||
+    return 1
   echo "$fingerprint" >"$stamp"
 }
 
@@ -126,6 +127,15 @@ install_ronde() {
   echo "$fingerprint" >"$stamp"
 }
 
+# install_tensorflow: for its tests alone; says so and goes on where it cannot be had.
+install_tensorflow() {
+  local log=$root/build/tensorflow-install.log
+  mkdir -p "$root/build"
+  (install_requirements "$root/tests/requirements-tensorflow.txt" 2>"$log") && return 0
+  say "Skipping the tests of ronde.tensorflow: TensorFlow could not be installed:"
+  tail -n 3 "$log"
+}
+
 # set_up [tests]: everything, so that .venv/bin/ronde and 'import ronde' work afterwards.
 set_up() {
   local packages=("${build_packages[@]}") requirements=("$root/examples/requirements.txt")
@@ -139,5 +149,6 @@ set_up() {
   make_venv
   use_cmake
   install_requirements "${requirements[@]}"
+  [ "${1:-}" != tests ] || install_tensorflow
   install_ronde
 }

@@ -25,8 +25,23 @@ def _become(name: str) -> None:
 
 
 def main() -> None:
-    """`ronde`: run, bench, doctor, timeline."""
-    _become("ronde")
+    """`ronde`: run, bench, doctor, timeline; and build, which needs this Python."""
+    if sys.argv[1:2] == ["build"]:
+        _build(sys.argv[2:])
+    else:
+        _become("ronde")
+
+
+def _build(arguments: list[str]) -> None:
+    """`ronde build tensorflow`: compiles the graph ops ahead, for the TensorFlow of this Python."""
+    if arguments != ["tensorflow"]:
+        print("usage: ronde build tensorflow", file=sys.stderr)
+        sys.exit(0 if arguments in (["-h"], ["--help"]) else 2)
+    try:
+        from ronde.tensorflow import _build as build
+    except ImportError as error:
+        sys.exit(f"ronde build tensorflow: {error}")
+    build.main()
 
 
 def horovodrun() -> None:

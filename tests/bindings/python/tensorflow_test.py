@@ -1,12 +1,14 @@
 """ronde.tensorflow and ronde.keras on two and three real processes."""
 
+import os
 import re
-import shutil
+import signal
+import sys
 import time
 
 import pytest
 from cases import case_names
-from conftest import HERE, CaseResults, launch
+from conftest import CaseResults, launch
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed here")
 
@@ -35,7 +37,6 @@ def test_without_a_compiler_python_does_the_same(tmp_path, monkeypatch):
     assert len(re.findall("run through Python, which is slower", found.output)) == 2
     for case in case_names(*FILES[:1]):
         found.check(case)
-    shutil.rmtree(results)
 
 
 KILLED = """
@@ -75,10 +76,6 @@ def test_interrupting_fit_leaves_nothing_behind(tmp_path):
         "print('trains', flush=True)\n"
         "model.fit(x, x[:, :1], epochs=10**6, verbose=0)\n"
     )
-    import os
-    import signal
-    import sys
-
     process = launch([sys.executable, str(script)], 2)
     for line in process.stdout:
         if "trains" in line:
@@ -117,7 +114,3 @@ def test_a_horovod_script_runs_unedited(run_job):
     status, output = run_job(HOROVOD_SCRIPT, 2, options=["--horovod"])
     assert status == 0, output
     assert output.count("left with -1.0") == 2
-
-
-def test_the_cases_are_all_there():
-    assert all((HERE / file).exists() for file in FILES)

@@ -198,7 +198,9 @@ def case_mixed_precision_skips_a_step_on_all_ranks_together():
 
 def case_fit_with_all_callbacks_learns_the_same_everywhere():
     model = small_model(seed=hvd.rank())
-    model.compile(hvk.DistributedOptimizer(keras.optimizers.SGD(0.4, momentum=0.5)), "mse", ["mae"])
+    model.compile(
+        hvk.DistributedOptimizer(keras.optimizers.SGD(0.4, momentum=0.5)), "mse", metrics=["mae"]
+    )
     callbacks = [
         hvk.callbacks.BroadcastGlobalVariablesCallback(0),
         hvk.callbacks.MetricAverageCallback(),

@@ -5,6 +5,7 @@ A Horovod script runs after changing its import to `import ronde.keras as hvd`.
 
 from __future__ import annotations
 
+import importlib as _importlib
 import os as _os
 from typing import Any as _Any
 
@@ -28,7 +29,7 @@ from ronde.keras._values import *
 from ronde.keras._variables import broadcast_variables
 
 if _backend.name() == "tensorflow":
-    import ronde.tensorflow as _ronde_tensorflow  # its errors come out of model.fit()
+    _importlib.import_module("ronde.tensorflow")  # so that model.fit() raises Ronde's errors
 
 Compression: _Any = _backend.compression_class()
 barrier = _numpy.barrier

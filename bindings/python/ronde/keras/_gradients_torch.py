@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import ronde.torch as hvd
 from ronde._collectives import AVERAGE, SUM
 from ronde._errors import InvalidArgumentError, UnsupportedError
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch.compression import Compression
+from ronde.torch.mpi_ops import allreduce_async
 
 
 @dataclasses.dataclass
@@ -60,7 +60,7 @@ class Options:
                 results[i] = gradient / size if self.scale_local_gradients else gradient
                 continue
             sent, context = self.compression.compress(gradient.detach())
-            handle = hvd.allreduce_async(
+            handle = allreduce_async(
                 sent, None, f"gradient.{i}", op, *scale, process_set=self.process_set
             )
             under_way.append((i, handle, context))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,10 +52,15 @@ def is_distributed(optimizer: Any) -> bool:
     return isinstance(optimizer, _Distributed)
 
 
-@functools.cache
+_made: dict[type, Any] = {}
+
+
 def _class_of(base: type) -> Any:
     """The distributed class of an optimizer's class; saved models name the latter."""
-    return type(base.__name__, (_Distributed, base), {"__module__": base.__module__})
+    if base not in _made:
+        body = {"__module__": base.__module__}
+        _made[base] = type(base.__name__, (_Distributed, base), body)
+    return _made[base]
 
 
 def distribute(optimizer: Any, options: Any, sums: bool = False) -> Any:

@@ -20,12 +20,12 @@ def broadcast_variables(
         return
     import torch
 
-    import ronde.torch as hvd
+    from ronde.torch.mpi_ops import broadcast_async_, synchronize
 
     with torch.no_grad():
         handles = [
-            hvd.broadcast_async_(v.value.data, root_rank, f"keras.{i}", process_set)
+            broadcast_async_(v.value.data, root_rank, f"keras.{i}", process_set)
             for i, v in enumerate(variables)
         ]
         for handle in handles:
-            hvd.synchronize(handle)
+            synchronize(handle)

@@ -120,7 +120,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
             raise InvalidArgumentError("initial_lr is needed")
         self.initial_lr = initial_lr
         self.multiplier = multiplier if callable(multiplier) else lambda _: multiplier
-        self.staircase = staircase and callable(multiplier) or not callable(multiplier)
+        self.staircase = staircase or not callable(multiplier)
         self.start_epoch, self.end_epoch = start_epoch, end_epoch
         self.momentum_correction = momentum_correction
         self.steps_per_epoch = steps_per_epoch

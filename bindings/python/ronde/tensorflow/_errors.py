@@ -18,10 +18,15 @@ from ronde._errors import CODES, Error, make
 _MARK = re.compile(r"\[ronde\.error (\d+) (-?\d+) (\d+) (\S+) (\d+)\] ")
 
 
-@functools.cache
-def _both(ours: type[Error], theirs: type[Exception]) -> type[Exception]:
+_made: dict[tuple[type, type], Any] = {}
+
+
+def _both(ours: type[Error], theirs: type[Exception]) -> Any:
     """A class of both, with the name of ours."""
-    return type(ours.__name__, (ours, theirs), {"__module__": ours.__module__, "__str__": _text})
+    if (ours, theirs) not in _made:
+        body = {"__module__": ours.__module__, "__str__": _text}
+        _made[ours, theirs] = type(ours.__name__, (ours, theirs), body)
+    return _made[ours, theirs]
 
 
 def _text(self: Any) -> str:
@@ -54,7 +59,7 @@ def convert(error: Exception) -> Exception:
         return error
     code, message, rank, host, pid = described
     ours = make(code, message, "", rank, host, pid)
-    both: Any = _both(type(ours), type(error))
+    both = _both(type(ours), type(error))
     made = both.__new__(both)
     made.__dict__.update({**error.__dict__, **ours.__dict__, "ronde_text": message})
     made.args = error.args

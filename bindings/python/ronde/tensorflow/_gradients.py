@@ -142,5 +142,3 @@ def _scaled(gradient: Any, factor: float) -> Any:
         values = gradient.values * tf.cast(factor, gradient.dtype)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     return gradient * tf.cast(factor, gradient.dtype)
-
-

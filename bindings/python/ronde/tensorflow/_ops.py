@@ -197,7 +197,7 @@ def join(set: int) -> Any:
 
 
 def query(what: str, set: int, name: str | None) -> Any:
-    """"rank", "size", "local_rank", "local_size" or "included" (0, 1), when the graph runs."""
+    """ "rank", "size", "local_rank", "local_size" or "included" (0, 1), when the graph runs."""
     kernels = library()
     if kernels is None:
         return _python_path.query(what, set)
@@ -212,31 +212,33 @@ def _scale(op: Any) -> tuple[float, float]:
     return float(op.get_attr("prescale")), float(op.get_attr("postscale"))
 
 
-@tf.RegisterGradient("RondeAllreduce")
-def _(op: Any, *gradients: Any) -> Any:
+def _allreduce_gradient(op: Any, *gradients: Any) -> Any:
     names = _decode(op.get_attr("names"))
     return _allreduce_back(gradients, names, op.get_attr("op"), _scale(op), op.get_attr("set"))
 
 
-@tf.RegisterGradient("RondeAllgather")
-def _(op: Any, *gradients: Any) -> Any:
+def _allgather_gradient(op: Any, *gradients: Any) -> Any:
     names = _decode(op.get_attr("names"))
     return _allgather_back(op.inputs, gradients, names, op.get_attr("set"))
 
 
-@tf.RegisterGradient("RondeBroadcast")
-def _(op: Any, *gradients: Any) -> Any:
+def _broadcast_gradient(op: Any, *gradients: Any) -> Any:
     names = _decode(op.get_attr("names"))
     return _broadcast_back(gradients, names, op.get_attr("root"), op.get_attr("set"))
 
 
-@tf.RegisterGradient("RondeReducescatter")
-def _(op: Any, *gradients: Any) -> Any:
+def _reducescatter_gradient(op: Any, *gradients: Any) -> Any:
     names = _decode(op.get_attr("names"))
     return _reducescatter_back(gradients, names, op.get_attr("op"), _scale(op), op.get_attr("set"))
 
 
-@tf.RegisterGradient("RondeAlltoall")
-def _(op: Any, gradient: Any, _received: Any) -> Any:
+def _alltoall_gradient(op: Any, gradient: Any, _received: Any) -> Any:
     (name,) = _decode(op.get_attr("names"))
     return _alltoall_back(gradient, op.outputs[1], name, op.get_attr("set")), None
+
+
+tf.RegisterGradient("RondeAllreduce")(_allreduce_gradient)
+tf.RegisterGradient("RondeAllgather")(_allgather_gradient)
+tf.RegisterGradient("RondeBroadcast")(_broadcast_gradient)
+tf.RegisterGradient("RondeReducescatter")(_reducescatter_gradient)
+tf.RegisterGradient("RondeAlltoall")(_alltoall_gradient)

@@ -20,10 +20,16 @@ from ronde.tensorflow._errors import mark
 
 # The core's element type codes, by NumPy's names; bfloat16 is NumPy's through ml_dtypes.
 _CODES = {
-    name: code
-    for code, name in enumerate(
-        "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 bool".split()
-    )
+    "uint8": 0,
+    "int8": 1,
+    "int16": 2,
+    "int32": 3,
+    "int64": 4,
+    "float16": 5,
+    "bfloat16": 6,
+    "float32": 7,
+    "float64": 8,
+    "bool": 9,
 }
 
 

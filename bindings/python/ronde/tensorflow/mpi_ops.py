@@ -101,9 +101,7 @@ def _numbers(values: Sequence[Any]) -> list[Any]:
     for tensor in found:
         if tensor.dtype not in _TYPES:
             allowed = ", ".join(t.name for t in _TYPES)
-            raise InvalidArgumentError(
-                f"{tensor.dtype.name} cannot be reduced; allowed: {allowed}"
-            )
+            raise InvalidArgumentError(f"{tensor.dtype.name} cannot be reduced; allowed: {allowed}")
     return found
 
 

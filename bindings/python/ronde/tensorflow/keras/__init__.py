@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from ronde import keras as _keras
 from ronde.keras import *
-from ronde.keras import callbacks
 
 __all__ = [*_keras.__all__]

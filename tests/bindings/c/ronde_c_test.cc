@@ -1,0 +1,170 @@
+// The C API's table, on jobs of real processes.
+#include "bindings/c/ronde_c.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bindings/c/current.h"
+#include "tests/backends/net/processes.h"
+
+extern "C" std::size_t submission_bytes_in_c(void);
+
+namespace ronde {
+namespace {
+
+using net::all_good;
+using net::rank_config;
+using net::run_ranks;
+using net::unique_job_id;
+
+/// What an operation's callbacks leave behind.
+struct Ending {
+  std::vector<float> gathered;
+  std::vector<std::int64_t> recv_splits;
+  ronde_error error{};
+  int last_joined = -1;
+  std::atomic<int> calls{0};
+
+  void wait() const {
+    while (calls.load() == 0) std::this_thread::yield();
+  }
+};
+
+void* allocate(void* context, std::size_t, const std::int64_t* shape, std::int32_t) {
+  auto* ending = static_cast<Ending*>(context);
+  ending->gathered.resize(static_cast<std::size_t>(shape[0]));
+  return ending->gathered.data();
+}
+
+void note_end(void* context, const ronde_outcome* outcome) {
+  auto* ending = static_cast<Ending*>(context);
+  if (outcome->error != nullptr) ending->error = *outcome->error;
+  ending->recv_splits.assign(outcome->recv_splits,
+                             outcome->recv_splits + outcome->recv_split_count);
+  ending->last_joined = outcome->last_joined;
+  ending->calls.fetch_add(1);
+}
+
+ronde_submission submission_of(ronde_collective kind, const char* name, const ronde_tensor* tensor,
+                               Ending& ending) {
+  ronde_submission submission{};
+  submission.struct_bytes = sizeof submission;
+  submission.collective = kind;
+  submission.name = name;
+  submission.tensors = tensor;
+  submission.tensor_count = tensor == nullptr ? 0 : 1;
+  submission.root = -1;
+  submission.prescale = submission.postscale = 1;
+  submission.allocate = allocate;
+  submission.done = note_end;
+  submission.context = &ending;
+  return submission;
+}
+
+/// Runs `body` as every rank of a job that C finds as the current one.
+void run_job(int size, const std::function<int(const ronde_api&, ronde_job*, int)>& body) {
+  const std::string id = unique_job_id();
+  CHECK(run_ranks(size, [&](int rank) {
+          auto runtime = Runtime::create(rank_config(id, rank, size));
+          RONDE_CHILD_REQUIRE(runtime.ok());
+          set_current_runtime(std::move(runtime).value());
+          const ronde_api& api = *ronde_c_api(RONDE_C_VERSION);
+          ronde_job* job = api.current();
+          RONDE_CHILD_REQUIRE(job != nullptr);
+          const int result = body(api, job, rank);
+          api.shutdown(job);
+          RONDE_CHILD_REQUIRE(api.current() == nullptr);
+          api.release(job);
+          return result;
+        }) == all_good(size));
+}
+
+}  // namespace
+
+TEST_CASE("C API: the header means the same to C, and old versions are served") {
+  CHECK(submission_bytes_in_c() == sizeof(ronde_submission));
+  CHECK(ronde_c_api(RONDE_C_VERSION)->version == RONDE_C_VERSION);
+  CHECK(ronde_c_api(RONDE_C_VERSION + 1) == nullptr);
+}
+
+TEST_CASE("C API: sums, gathers and alltoall give their results through callbacks") {
+  run_job(2, [](const ronde_api& api, ronde_job* job, int rank) {
+    RONDE_CHILD_REQUIRE(api.rank(job) == rank && api.size(job) == 2);
+    RONDE_CHILD_REQUIRE(api.local_rank(job) == rank && api.local_size(job) == 2);
+    std::vector<float> values(4, static_cast<float>(rank + 1));
+    const std::int64_t shape[] = {4};
+    ronde_tensor tensor{RONDE_FLOAT32, 1, shape, values.data(), values.data()};
+    Ending sum;
+    auto submission = submission_of(RONDE_ALLREDUCE, "sum", &tensor, sum);
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    sum.wait();
+    RONDE_CHILD_REQUIRE(sum.error.code == RONDE_OK && values[3] == 3);
+
+    tensor.out = nullptr;
+    Ending gather;
+    submission = submission_of(RONDE_ALLGATHER, "gather", &tensor, gather);
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    gather.wait();
+    RONDE_CHILD_REQUIRE(gather.gathered == std::vector<float>(8, 3));
+
+    const std::int64_t splits[] = {1, 3};
+    Ending exchange;
+    submission = submission_of(RONDE_ALLTOALL, "exchange", &tensor, exchange);
+    submission.splits = splits;
+    submission.split_count = 2;
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    exchange.wait();
+    RONDE_CHILD_REQUIRE(exchange.recv_splits == std::vector<std::int64_t>(2, rank == 0 ? 1 : 3));
+
+    Ending join;
+    submission = submission_of(RONDE_JOIN, "", nullptr, join);
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    join.wait();
+    RONDE_CHILD_REQUIRE(join.last_joined >= 0);
+    return 0;
+  });
+}
+
+TEST_CASE("C API: disagreements and bad values are errors with code and text") {
+  run_job(2, [](const ronde_api& api, ronde_job* job, int rank) {
+    std::vector<float> values(4, 1);
+    const std::int64_t shape[] = {3 + rank};
+    ronde_tensor tensor{RONDE_FLOAT32, 1, shape, values.data(), values.data()};
+    Ending ending;
+    auto submission = submission_of(RONDE_ALLREDUCE, "differs", &tensor, ending);
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    ending.wait();
+    RONDE_CHILD_REQUIRE(ending.error.code == RONDE_MISMATCH && ending.error.rank == -1);
+    RONDE_CHILD_REQUIRE(std::string(ending.error.text).find("differs") != std::string::npos);
+
+    ronde_error error{};
+    tensor.dtype = 99;
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
+    RONDE_CHILD_REQUIRE(std::string(error.text).find("99") != std::string::npos);
+    submission.struct_bytes = 8;
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
+    RONDE_CHILD_REQUIRE(ending.calls.load() == 1);
+    return 0;
+  });
+}
+
+TEST_CASE("C API: process sets are made, asked and removed") {
+  run_job(3, [](const ronde_api& api, ronde_job* job, int) {
+    const std::int32_t members[] = {0, 2};
+    ronde_error error{};
+    const std::int32_t set = api.add_set(job, members, 2, &error);
+    RONDE_CHILD_REQUIRE(set > 0);
+    std::int32_t ranks[2] = {-1, -1};
+    RONDE_CHILD_REQUIRE(api.set_ranks(job, set, ranks, 2, &error) == 2 && ranks[1] == 2);
+    RONDE_CHILD_REQUIRE(api.remove_set(job, set, &error) == RONDE_OK);
+    RONDE_CHILD_REQUIRE(api.set_ranks(job, set, ranks, 2, &error) == -1);
+    RONDE_CHILD_REQUIRE(error.code == RONDE_INVALID_ARGUMENT);
+    return 0;
+  });
+}
+
+}  // namespace ronde
