@@ -52,18 +52,48 @@ def mark(error: Error) -> Error:
     return type(error)(f"[ronde.error {code} {place}] {text}")
 
 
+def _meaning(ours: type[Error]) -> type[Exception]:
+    """TensorFlow's class of the same meaning; the kernels' statuses are of these."""
+    errors = tf.errors
+    classes: tuple[type[Exception], ...] = (
+        errors.UnknownError,
+        errors.InvalidArgumentError,
+        errors.FailedPreconditionError,  # MismatchError
+        errors.InvalidArgumentError,  # DuplicateNameError
+        errors.UnavailableError,  # RankFailure
+        errors.DeadlineExceededError,
+        errors.DeadlineExceededError,
+        errors.AbortedError,
+        errors.AbortedError,
+        errors.FailedPreconditionError,  # NotInitializedError
+        errors.UnimplementedError,
+        errors.ResourceExhaustedError,
+        errors.FailedPreconditionError,  # VersionMismatchError
+        errors.UnavailableError,
+        errors.InternalError,
+    )
+    return classes[CODES.index(ours)]
+
+
+def both_kinds(ours: Error, reported: Any = None) -> Exception:
+    """The same error, of TensorFlow's class of this meaning too; `reported` is how it came out."""
+    theirs = _meaning(type(ours))
+    text = str(ours)
+    origin = theirs(None, None, text) if reported is None else reported
+    both = _both(type(ours), theirs)
+    made = both.__new__(both)
+    made.__dict__.update({**origin.__dict__, **ours.__dict__, "ronde_text": text})
+    made.args = origin.args
+    return made  # type: ignore[no-any-return]
+
+
 def convert(error: Exception) -> Exception:
     """Ronde's exception for an OpError that one of its operations caused; otherwise itself."""
     described = None if isinstance(error, Error) else _described(error)
     if described is None:
         return error
-    code, message, rank, host, pid = described
-    ours = make(code, message, "", rank, host, pid)
-    both = _both(type(ours), type(error))
-    made = both.__new__(both)
-    made.__dict__.update({**error.__dict__, **ours.__dict__, "ronde_text": message})
-    made.args = error.args
-    return made  # type: ignore[no-any-return]
+    code, text, rank, host, pid = described
+    return both_kinds(make(code, text, "", rank, host, pid), error)
 
 
 def install() -> None:

@@ -16,7 +16,7 @@ from ronde import _collectives, _core
 from ronde._collectives import Collectives
 from ronde._errors import Error
 from ronde._job import ProcessSet, rank, runtime
-from ronde.tensorflow._errors import mark
+from ronde.tensorflow._errors import both_kinds, mark
 
 # The core's element type codes, by NumPy's names; bfloat16 is NumPy's through ml_dtypes.
 _CODES = {
@@ -77,7 +77,11 @@ def _call(
         return [np.asarray(result) for result in work([a.numpy() for a in arrays])]
 
     if tf.executing_eagerly():
-        return [tf.constant(a, dtype=t) for a, t in zip(on_arrays(*tensors), types)]
+        try:
+            results = on_arrays(*tensors)
+        except Error as error:
+            raise both_kinds(error) from None
+        return [tf.constant(a, dtype=t) for a, t in zip(results, types)]
 
     def in_graph(*arrays: Any) -> list[Any]:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tensorflow as tf
+
 from ronde._job import cuda_built
 
 
@@ -14,3 +16,8 @@ def gpu_available(ext_base_name: str = "tensorflow", verbose: bool = False) -> b
 def check_num_rank_power_of_2(num_rank: int) -> bool:
     """Whether a number of ranks is a power of two."""
     return num_rank > 0 and num_rank & (num_rank - 1) == 0
+
+
+def _executing_eagerly() -> bool:
+    """Whether operations run at once; test suites of Horovod ask for it here."""
+    return bool(tf.executing_eagerly())
