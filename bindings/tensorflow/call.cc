@@ -171,8 +171,12 @@ absl::Status Call::take_results(const ronde_outcome& outcome) {
 }
 
 void Call::finish(const absl::Status& status) {
-  if (!status.ok()) context_->SetStatus(status);  // keeps the first; safe from any thread
+  if (!status.ok()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    status_.Update(status);  // keeps the first
+  }
   if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (!status_.ok()) context_->SetStatus(status_);
   const AsyncOpKernel::DoneCallback done = done_;
   delete this;
   done();  // last, as it may destroy the context and the kernel

@@ -49,6 +49,7 @@ class Call {
   absl::Status prepare();
   absl::Status add_tensor(Part& part, int index);
   void submit(Part& part);
+  /// Notes the end of one part, and ends all with the last.
   void finish(const absl::Status& status);
   absl::Status take_results(const ronde_outcome& outcome);
   void* allocate(std::size_t index, const std::int64_t* shape, std::int32_t dimensions);
@@ -60,6 +61,8 @@ class Call {
   std::vector<Part> parts_;
   std::vector<std::int64_t> splits_;
   std::atomic<std::size_t> unfinished_;
+  std::mutex mutex_;
+  absl::Status status_;  // the first error; guarded by mutex_, as parts may end in several threads
 };
 
 }  // namespace ronde::tensorflow

@@ -25,8 +25,9 @@ def key(variable: Any) -> Any:
 
 def check(variables: Any) -> list[Any]:
     """The tf.Variables. Raises InvalidArgumentError where one is not made yet, or no variable."""
-    found = [native(variable) for variable in variables]
-    for given, variable in zip(variables, found):
+    given_ones = list(variables)
+    found = [native(variable) for variable in given_ones]
+    for given, variable in zip(given_ones, found):
         if not isinstance(variable, tf.Variable):
             raise InvalidArgumentError(
                 f"{getattr(given, 'path', given)!r} is no built variable but a "
