@@ -42,6 +42,8 @@ class Runtime::Impl {
                                                             SetId set = kGlobalSet,
                                                             const std::string& algorithm = {});
   void start_diagnosis();
+  /// Says once what data planes could not be opened.
+  void say_passed_over(const OpenedGroup& opened) RONDE_EXCLUDES(mutex_);
   GroupSpec group_spec(std::uint64_t key, const std::vector<int>& ranks) const;
   /// Waits until all ranks of the job ask for the same change of the process sets ("add 0, 1").
   /// Errors: kMismatch naming two ranks and what they asked for.
