@@ -5,6 +5,8 @@
 
 #include "backends/registry.h"
 #include "core/base/config.h"
+#include "core/ports/device_ops.h"
+#include "core/ports/device_plane.h"
 #include "core/ports/reduce_kernels.h"
 
 namespace ronde {
@@ -21,5 +23,10 @@ struct BackendDeps {
 /// Adds every backend, in the order in which `auto` prefers them; those that this build lacks are
 /// remembered with the reason. Cheap: libraries are loaded when first asked about.
 void register_builtin_backends(Registry& registry, BackendDeps deps);
+
+/// Loads what serves tensors in device memory. Blocks: while a library initialises.
+/// Errors: kUnavailable saying why this build lacks it, or the linker's words.
+Result<std::shared_ptr<Accelerator>> load_builtin_accelerator();
+Result<std::shared_ptr<DevicePlane>> load_builtin_device_plane();
 
 }  // namespace ronde

@@ -70,8 +70,8 @@ Result<void*> symbol(void* handle, const char* name) {
   return Status(Code::kVersionMismatch, fmt::format("it lacks {}", name));
 }
 
-/// The module's ModuleCreateFunction.
-Result<void*> find_factory(const std::string& file) {
+/// The module's function of that name.
+Result<void*> find_factory(const std::string& file, const char* name) {
   RONDE_ASSIGN_OR_RETURN(void* handle, open_library(file));
   RONDE_ASSIGN_OR_RETURN(void* found, symbol(handle, kModuleBuildSymbol));
   const char* build = reinterpret_cast<ModuleBuildFunction*>(found)();
@@ -79,7 +79,13 @@ Result<void*> find_factory(const std::string& file) {
     return Status(Code::kVersionMismatch,
                   fmt::format("it is of the build '{}', this is '{}'", build, kModuleBuild));
   }
-  return symbol(handle, kModuleCreateSymbol);
+  return symbol(handle, name);
+}
+
+Result<void*> load_factory(const std::string& file, const char* name) {
+  auto factory = find_factory(file, name);
+  if (factory.ok()) return factory;
+  return factory.status().with_context(fmt::format("{} cannot be loaded", file));
 }
 
 class ModuleBackend final : public Backend {
@@ -115,12 +121,18 @@ class ModuleBackend final : public Backend {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec) {
-  auto factory = find_factory(spec.file);
-  if (!factory.ok()) {
-    return factory.status().with_context(fmt::format("{} cannot be loaded", spec.file));
-  }
-  auto* create = reinterpret_cast<ModuleCreateFunction*>(factory.value());
-  return std::unique_ptr<Backend>(create(spec.options));
+  RONDE_ASSIGN_OR_RETURN(void* factory, load_factory(spec.file, kModuleCreateSymbol));
+  return std::unique_ptr<Backend>(reinterpret_cast<ModuleCreateFunction*>(factory)(spec.options));
+}
+
+Result<std::shared_ptr<Accelerator>> load_accelerator_module(const std::string& file) {
+  RONDE_ASSIGN_OR_RETURN(void* factory, load_factory(file, kAcceleratorCreateSymbol));
+  return std::shared_ptr<Accelerator>(reinterpret_cast<AcceleratorCreateFunction*>(factory)());
+}
+
+Result<std::shared_ptr<DevicePlane>> load_device_plane_module(const std::string& file) {
+  RONDE_ASSIGN_OR_RETURN(void* factory, load_factory(file, kDevicePlaneCreateSymbol));
+  return std::shared_ptr<DevicePlane>(reinterpret_cast<DevicePlaneCreateFunction*>(factory)());
 }
 
 std::unique_ptr<Backend> make_module_backend(ModuleSpec spec) {

@@ -7,6 +7,7 @@
 #include "core/base/status.h"
 #include "core/ports/backend.h"
 #include "core/ports/backend_module.h"
+#include "core/ports/device_module.h"
 
 namespace ronde {
 
@@ -22,6 +23,11 @@ struct ModuleSpec {
 /// Blocks: while the library initialises. Threads: any.
 /// Errors: kUnavailable with the linker's words; kVersionMismatch for a module of another build.
 Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec);
+
+/// Loads the module of an accelerator, or of a device data plane, and makes what it is for.
+/// As load_module.
+Result<std::shared_ptr<Accelerator>> load_accelerator_module(const std::string& file);
+Result<std::shared_ptr<DevicePlane>> load_device_plane_module(const std::string& file);
 
 /// A backend that stands for the module's and loads it at the first viable() or open(); never
 /// native_first(). Why loading failed is what viable() says.

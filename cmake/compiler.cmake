@@ -11,6 +11,7 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 
 find_program(RONDE_CCACHE ccache)
+set(RONDE_CCACHE_COMMAND "$<$<BOOL:${RONDE_CCACHE}>:${RONDE_CCACHE}>")  # for commands of our own
 if(RONDE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${RONDE_CCACHE})
 endif()

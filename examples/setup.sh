@@ -136,6 +136,9 @@ install_tensorflow() {
   tail -n 3 "$log"
 }
 
+# has_nvcc: whether the CUDA part will be built, as CMake looks for it.
+has_nvcc() { command -v nvcc >/dev/null || [ -x "${CUDAToolkit_ROOT:-/usr/local/cuda}/bin/nvcc" ]; }
+
 # set_up [tests]: everything, so that .venv/bin/ronde and 'import ronde' work afterwards.
 set_up() {
   local packages=("${build_packages[@]}") requirements=("$root/examples/requirements.txt")
@@ -150,5 +153,9 @@ set_up() {
   use_cmake
   install_requirements "${requirements[@]}"
   [ "${1:-}" != tests ] || install_tensorflow
+  # NCCL's header: without it that backend is left out.
+  if [ "${1:-}" = tests ] && has_nvcc; then
+    install_requirements "$root/tests/gpu/requirements.txt"
+  fi
   install_ronde
 }

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/protocol/several_devices.h"
 #include "ops/compressor.h"
+#include "ops/device_runner.h"
 #include "ops/extents.h"
 #include "ops/scaling.h"
 #include "ops/selector.h"
@@ -44,6 +46,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   explicit PlaneExecutor(ExecutorOptions& options)
       : compressor_(options),
         runner_(options),
+        device_(std::move(options.open_device), runner_, options.rank, options.size),
         events_(options.events),
         rank_(options.rank),
         size_(options.size) {}
@@ -54,11 +57,16 @@ class PlaneExecutor final : public CollectiveExecutor {
     segments_.clear();
     part_bytes_.clear();
     allocation_ = {};
+    const bool on_device = bundle.device.kind != DeviceKind::kCpu;
+    if (on_device) RONDE_RETURN_IF_ERROR(device_.begin(bundle));
     RONDE_RETURN_IF_ERROR(execute_kind(bundle, abort));
+    if (on_device) RONDE_RETURN_IF_ERROR(device_.end(bundle, abort));
     return allocation_;
   }
 
-  std::string last_path() const override { return runner_.path(last_route_); }
+  std::string last_path() const override {
+    return last_on_device_ ? device_.path() : runner_.path(last_route_);
+  }
   bool polls() const noexcept override { return runner_.polls(); }
 
  private:
@@ -77,16 +85,20 @@ class PlaneExecutor final : public CollectiveExecutor {
   Work work_of(const Bundle& bundle) const;
   Status run(const Bundle& bundle, const Work& work, std::size_t bytes, const AbortToken& abort);
 
+  Status move(const Work& work, const AbortToken& abort, std::int64_t* pack_ns);
+
   bool is_root(const Bundle& bundle) const { return rank_ == bundle.root; }
   std::byte* output(const BundleTensor& tensor, const Shape& shape);
   std::byte* output_rows(const BundleTensor& tensor, std::int64_t rows);
 
   Compressor compressor_;
   WorkRunner runner_;
+  DeviceRunner device_;
   const EventGate* const events_;
   const int rank_;
   const int size_;
   Route last_route_;
+  bool last_on_device_ = false;
   Status allocation_;              // the first output that could not be allocated
   std::vector<Segment> segments_;  // kept
   std::vector<std::size_t> part_bytes_, send_bytes_, recv_bytes_;  // kept
@@ -94,12 +106,16 @@ class PlaneExecutor final : public CollectiveExecutor {
 };
 
 Status PlaneExecutor::check(const Bundle& bundle) const {
-  if (bundle.device.kind != DeviceKind::kCpu) {
-    return {Code::kUnsupported, "only tensors in host memory are supported"};
+  if (bundle.device.kind == kSeveralDevices) {
+    return {Code::kUnsupported,
+            "the tensors are on several devices; a process set works on one device of each rank"};
   }
   if (reduces(bundle.kind) && !is_defined(bundle.op, bundle.dtype)) {
     return {Code::kInvalidArgument,
             fmt::format("{} is not defined for {}", to_string(bundle.op), to_string(bundle.dtype))};
+  }
+  if (!bundle.compression.empty() && bundle.device.kind != DeviceKind::kCpu) {
+    return {Code::kUnsupported, "tensors in device memory cannot be compressed"};
   }
   if (!bundle.compression.empty()) {
     RONDE_RETURN_IF_ERROR(check_compressible(bundle.kind, bundle.dtype, bundle.op));
@@ -282,19 +298,24 @@ Work PlaneExecutor::work_of(const Bundle& bundle) const {
 // Runs work of `bytes`, a number on which all ranks agree, between the events of its tensors.
 Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t bytes,
                           const AbortToken& abort) {
-  RONDE_ASSIGN_OR_RETURN(const Route route,
-                         runner_.route({.kind = bundle.kind,
-                                        .dtype = bundle.dtype,
-                                        .op = work.reduction.op,
-                                        .device = bundle.device,
-                                        .bytes = bytes,
-                                        .compressed = work.compression != nullptr}));
-  last_route_ = route;
+  const WorkDesc desc{.kind = bundle.kind,
+                      .dtype = bundle.dtype,
+                      .op = work.reduction.op,
+                      .device = bundle.device,
+                      .bytes = bytes,
+                      .compressed = work.compression != nullptr};
+  last_on_device_ = bundle.device.kind != DeviceKind::kCpu;
+  if (last_on_device_) {
+    device_.choose(desc);
+  } else {
+    RONDE_ASSIGN_OR_RETURN(last_route_, runner_.route(desc));
+  }
   EventSink* const events = events_ == nullptr ? nullptr : events_->get();
-  if (events == nullptr) return runner_.run(work, route, abort);
+  if (events == nullptr) return move(work, abort, nullptr);
+  const std::string_view algorithm = WorkRunner::algorithm_name(last_route_);
   const EventArgs args{.bytes = bytes,
-                       .algorithm = WorkRunner::algorithm_name(route),
-                       .backend = runner_.plane_name(),
+                       .algorithm = last_on_device_ ? std::string_view() : algorithm,
+                       .backend = last_on_device_ ? device_.path() : runner_.plane_name(),
                        .tensors = static_cast<int>(bundle.tensors.size()),
                        .bundle = bundle.id,
                        .partition = bundle.partition};
@@ -302,9 +323,14 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
     events->begin(tensor.name, event_name(bundle.kind), args);
   }
   EventArgs end;
-  Status status = runner_.run(work, route, abort, &end.pack_ns);
+  Status status = move(work, abort, &end.pack_ns);
   for (const BundleTensor& tensor : bundle.tensors) events->end(tensor.name, end);
   return status;
+}
+
+Status PlaneExecutor::move(const Work& work, const AbortToken& abort, std::int64_t* pack_ns) {
+  if (last_on_device_) return device_.run(work, abort);
+  return runner_.run(work, last_route_, abort, pack_ns);
 }
 
 // Where this tensor's result goes; null where nobody wants it or no memory could be had.

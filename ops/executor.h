@@ -10,6 +10,7 @@
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "core/ports/reduce_kernels.h"
+#include "ops/device_parts.h"
 #include "ops/selector.h"
 
 namespace ronde {
@@ -29,6 +30,7 @@ struct ExecutorOptions {
   const EventGate* events = nullptr;         ///< Outlives the executor; may be null.
   std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
   int set = 0;                               ///< The process set, as residuals are kept by it.
+  DeviceOpener open_device;                  ///< Empty: tensors in device memory are kUnsupported.
   int rank = 0;
   int size = 1;
 };
@@ -47,6 +49,7 @@ struct ExecutorOptions {
 /// - Compressed allreduces: see ops/compressor.h.
 /// - Where an output cannot be allocated on this rank, the rank still takes part and then returns
 ///   the allocator's error, so that the group stays usable.
+/// - Tensors in device memory: see DeviceRunner; sizes and splits still meet over the plane.
 /// - Outputs that only the root writes are asked of `allocate` at the root alone.
 class CollectiveExecutor : public Executor {
  public:

@@ -1,11 +1,7 @@
 #include "ops/fusion_buffer.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <numeric>
-
-#include "ops/transfer.h"
 
 namespace ronde {
 
@@ -111,48 +107,30 @@ Side side_of(const Work& work, Layout layout, std::size_t rank, std::size_t size
   return side;
 }
 
-void pack_piece(std::byte* flat, const Piece& piece) {
-  if (piece.bytes == 0) return;
-  if (piece.segment.in == nullptr) {
-    std::memset(flat, 0, piece.bytes);
-  } else {
-    std::memcpy(flat, piece.segment.in + piece.begin, piece.bytes);
-  }
-}
-
-void unpack_piece(const std::byte* flat, const Piece& piece) {
-  if (piece.segment.out == nullptr || piece.bytes == 0) return;
-  std::memcpy(piece.segment.out + piece.begin, flat, piece.bytes);
-}
-
-void copy_at_root(const Work& work) {
-  for (const Segment& segment : work.segments) {
-    if (segment.in == nullptr || segment.out == nullptr) continue;
-    copy_bytes(segment.out, segment.in, segment.bytes);
-  }
-}
-
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-std::shared_ptr<std::byte> heap_memory(std::size_t bytes) {
-  auto* memory = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment}));
-  return {memory,
-          [](std::byte* freed) { ::operator delete (freed, std::align_val_t{kAlignment}); }};
-}
-
 }  // namespace
 
-FusionBuffer::FusionBuffer(BackendGroup* plane, int rank, int size)
-    : plane_(plane), rank_(rank), size_(size) {}
+SideBytes side_bytes(const Work& work, int rank, int size) {
+  const auto sum = [&](Layout layout) {
+    std::size_t bytes = 0;
+    for_pieces(work, layout, static_cast<std::size_t>(rank), static_cast<std::size_t>(size),
+               [&](const Piece& piece) { bytes += piece.bytes; });
+    return bytes;
+  };
+  return {sum(input_layout(work, rank)), sum(output_layout(work, rank))};
+}
+
+FusionBuffer::FusionBuffer(FlatMover& mover, int rank, int size)
+    : mover_(mover), rank_(rank), size_(size) {}
 
 std::byte* FusionBuffer::at_least(std::size_t bytes) {
   if (bytes <= bytes_) return memory_.get();
   memory_.reset();
   bytes_ = 0;
-  if (plane_ != nullptr) memory_ = plane_->allocate(bytes);
-  if (memory_ == nullptr) memory_ = heap_memory(bytes);
+  memory_ = mover_.allocate(bytes);
   bytes_ = bytes;
   return memory_.get();
 }
@@ -186,7 +164,8 @@ FlatWork FusionBuffer::flatten(const Work& work, const ReduceKernels& kernels,
   flat.in = buffer;
   flat.out = flat_out_ = buffer + out_begin;
   for_pieces(work, in.layout, rank, size, [&](const Piece& piece) {
-    pack_piece(buffer, piece);
+    const std::byte* from = piece.segment.in;
+    mover_.copy(buffer, from == nullptr ? nullptr : from + piece.begin, piece.bytes);
     buffer += piece.bytes;
   });
   if (!work.part_bytes.empty()) {
@@ -199,13 +178,22 @@ FlatWork FusionBuffer::flatten(const Work& work, const ReduceKernels& kernels,
   return flat;
 }
 
+void FusionBuffer::copy_at_root(const Work& work) {
+  for (const Segment& segment : work.segments) {
+    if (segment.in == nullptr || segment.out == nullptr) continue;
+    mover_.copy(segment.out, segment.in, segment.bytes);
+  }
+}
+
 void FusionBuffer::unflatten(const Work& work) {
   if (work.kind == Collective::kBroadcast && rank_ == work.root) return copy_at_root(work);
   if (!packed_) return;
   const std::byte* flat = flat_out_;
   for_pieces(work, output_layout(work, rank_), static_cast<std::size_t>(rank_),
              static_cast<std::size_t>(size_), [&](const Piece& piece) {
-               unpack_piece(flat, piece);
+               if (piece.segment.out != nullptr) {
+                 mover_.copy(piece.segment.out + piece.begin, flat, piece.bytes);
+               }
                flat += piece.bytes;
              });
 }

@@ -7,17 +7,24 @@
 #include <vector>
 
 #include "core/ports/backend.h"
+#include "ops/flat_mover.h"
 #include "ops/flat_work.h"
 
 namespace ronde {
 
-/// Memory that grows to the largest bundle seen and is used again; it comes from the data plane
-/// where that has a kind it moves best, else from the heap.
+/// Bytes of the flat input that a rank reads, and of the flat output that it writes.
+struct SideBytes {
+  std::size_t in = 0;
+  std::size_t out = 0;
+};
+SideBytes side_bytes(const Work& work, int rank, int size);
+
+/// Memory that grows to the largest bundle seen and is used again.
 /// Threads: one at a time.
 class FusionBuffer {
  public:
-  /// For rank `rank` of `size`. `plane` may be null and must outlive this.
-  FusionBuffer(BackendGroup* plane, int rank, int size);
+  /// For rank `rank` of `size`. The mover outlives this.
+  FusionBuffer(FlatMover& mover, int rank, int size);
 
   /// Flat buffers for `work`: the caller's own where one segment has every address that is needed,
   /// otherwise packed copies, null inputs being zeros. Parts of several segments are laid out rank
@@ -33,8 +40,9 @@ class FusionBuffer {
 
  private:
   std::byte* at_least(std::size_t bytes);
+  void copy_at_root(const Work& work);
 
-  BackendGroup* const plane_;
+  FlatMover& mover_;
   const int rank_;
   const int size_;
   std::shared_ptr<std::byte> memory_;

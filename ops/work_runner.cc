@@ -50,7 +50,8 @@ WorkRunner::WorkRunner(ExecutorOptions& options)
       prefers_native_(
           algorithm_ == kNativeAlgorithm || transport_ == nullptr ||
           (options.native_first && (options.deterministic || override_of(options).empty()))),
-      buffer_(plane_.get(), options.rank, options.size) {}
+      mover_(plane_.get()),
+      buffer_(mover_, options.rank, options.size) {}
 
 Result<Route> WorkRunner::route(const WorkDesc& desc) const {
   if (size_ == 1) return Route{Route::Way::kLocal};

@@ -43,6 +43,7 @@ class WorkRunner {
   /// "native", "ring", ...; and "shm", "ring over tcp", "local".
   [[nodiscard]] static std::string_view algorithm_name(const Route& route) noexcept;
   [[nodiscard]] std::string path(const Route& route) const;
+  [[nodiscard]] const ReduceKernels& kernels() const noexcept { return *kernels_; }
   [[nodiscard]] std::string_view plane_name() const noexcept { return plane_name_; }
   /// As BackendGroup::polls().
   [[nodiscard]] bool polls() const noexcept { return plane_ == nullptr || plane_->polls(); }
@@ -61,6 +62,7 @@ class WorkRunner {
   Transport* const transport_;
   const int size_;
   const bool prefers_native_;
+  HostMover mover_;
   FusionBuffer buffer_;  // its memory belongs to the plane: ends first
   Scratch scratch_;
 };

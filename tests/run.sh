@@ -4,19 +4,21 @@
 set -uo pipefail
 usage() {
   cat <<'TEXT'
-usage: bash tests/run.sh [--quick] [--cpp | --python]
+usage: bash tests/run.sh [--quick] [--cpp | --python | --gpu]
   --quick   leave out the slow tests (packaging, training)
   --cpp     only the C++ tests
   --python  only the Python tests
+  --gpu     only what needs a GPU; writes docs/gpu-results.md; exits with 2 where there is none
 Reports: build/test-results/*.xml; C++ output: build/release/Testing/Temporary/LastTest.log
 TEXT
 }
-quick='' cpp=1 pytest=1
+quick='' cpp=1 pytest=1 gpu=''
 for argument in "$@"; do
   case $argument in
     --quick) quick=1 ;;
     --cpp) pytest='' ;;
     --python) cpp='' ;;
+    --gpu) gpu=1 ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
@@ -24,6 +26,10 @@ done
 
 # shellcheck source=examples/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../examples/setup.sh"
+if [ -n "$gpu" ] && ! nvidia-smi -L >/dev/null 2>&1; then
+  echo "no GPU here: nvidia-smi lists none, so nothing was run" >&2
+  exit 2
+fi
 # Warnings are errors here, as in the presets: the two builds then share every object.
 export SKBUILD_CMAKE_DEFINE=RONDE_WERROR=ON
 ( set -e; set_up tests )
@@ -49,6 +55,13 @@ run_python() {
   "$venv/bin/python" -m pytest -q --durations=5 --junitxml="$results/python.xml" \
     ${quick:+-m 'not slow'} tests
 }
+
+if [ -n "$gpu" ]; then
+  cmake --preset release -DRONDE_BUILD_PYTHON=OFF -DRONDE_WITH_CUDA=ON &&
+    cmake --build --preset release --target gpu_test || exit 1
+  "$venv/bin/python" tests/gpu/run.py
+  exit
+fi
 
 status=0
 if [ -n "$cpp" ]; then run_cpp || status=1; fi

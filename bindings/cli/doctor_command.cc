@@ -32,6 +32,28 @@ std::vector<std::string> describe_backends(const Config& config) {
   return registry.describe(group);
 }
 
+std::string describe_devices(Accelerator& accelerator, int count) {
+  std::string text = fmt::format("usable, {} device{}", count, count == 1 ? "" : "s");
+  for (int i = 0; i < count; ++i) {
+    const auto one = accelerator.describe(i);
+    text += fmt::format("\n    cuda:{} {}", i, one.ok() ? *one : one.status().message());
+  }
+  return text;
+}
+
+std::string describe_cuda() {
+  const auto accelerator = load_builtin_accelerator();
+  if (!accelerator.ok()) return accelerator.status().message();
+  const auto count = (*accelerator)->count();
+  return count.ok() ? describe_devices(**accelerator, *count) : count.status().message();
+}
+
+std::string describe_nccl() {
+  const auto plane = load_builtin_device_plane();
+  const Status usable = plane.ok() ? (*plane)->viable({}) : plane.status();
+  return usable.ok() ? "usable" : usable.message();
+}
+
 void print_lines(const char* title, const std::vector<std::string>& lines) {
   fmt::print("\n{}\n", title);
   for (const std::string& line : lines) fmt::print("  {}\n", line);
@@ -75,6 +97,7 @@ void examine(bool settings_only) {
   fmt::print("ronde {} on {}, built with {} {}; arithmetic with {}\n", RONDE_VERSION,
              own_host_name(), RONDE_COMPILER, __VERSION__, kernels_target());
   print_lines("Data planes between ranks of this host, best first", describe_backends(*config));
+  print_lines("Tensors in GPU memory", {"cuda: " + describe_cuda(), "nccl: " + describe_nccl()});
   print_limits();
   print_selection(*config);
 }

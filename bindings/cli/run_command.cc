@@ -230,7 +230,8 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
       ->excludes(hosts);
   command->add_option("--timeline", request->timeline,
                       "Trace of all ranks, written here when the job ends");
-  command->add_option("--backend", request->backend, "Data plane: auto, shm, tcp, gloo or mpi");
+  command->add_option("--backend", request->backend,
+                      "Data plane: auto, shm, tcp, gloo or mpi; nccl for GPUs");
   command->add_option("--algorithm", request->algorithm,
                       "Algorithm for all collectives that have it");
   command->add_option("--compression", request->compression,

@@ -36,6 +36,9 @@ class OutputArray {
 };
 
 Bundle bundle_of(Collective kind, const Tensor& tensor, int root = 0) {
+  if (tensor.cuda_device >= 0) {
+    throw_if_error({Code::kUnsupported, "raw collectives serve tensors in host memory only"});
+  }
   Bundle bundle;
   bundle.kind = kind;
   bundle.dtype = tensor.dtype;

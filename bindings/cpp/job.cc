@@ -6,6 +6,7 @@
 #include "bindings/cpp/errors.h"
 #include "bindings/cpp/group.h"
 #include "bindings/runtime/runtime.h"
+#include "core/protocol/several_devices.h"
 #include "ronde/ronde.h"
 
 namespace ronde {
@@ -28,7 +29,8 @@ class Pending::Impl {
   Status wait(TimePoint deadline) {
     WaitOptions options;
     options.deadline = deadline;
-    const Status status = runtime->wait(operation, options);
+    Status status = runtime->wait(operation, options);
+    if (status.ok()) status = runtime->order_after(operation, operation->submission().stream);
     if (operation->done() && received != nullptr) {
       *received = {message.source, message.tag, message.bytes};
       received = nullptr;
@@ -44,6 +46,20 @@ class Pending::Impl {
 
 namespace {
 
+/// Where a tensor is. All of one submission are on one device, or none of the ranks gets a result.
+void place(Submission& submission, const Tensor& tensor) {
+  Device& device = submission.request.device;
+  const bool first = submission.inputs.empty();
+  const Device mine =
+      tensor.cuda_device < 0 ? Device{} : Device{DeviceKind::kCuda, tensor.cuda_device};
+  if (first) {
+    device = mine;
+    submission.stream = tensor.cuda_stream;
+  } else if (device != mine) {
+    device.kind = kSeveralDevices;
+  }
+}
+
 std::string describe(CallSite site) { return fmt::format("{}:{}", site.file, site.line); }
 
 Submission make_submission(Collective kind, std::string_view name, std::span<const Tensor> tensors,
@@ -53,6 +69,7 @@ Submission make_submission(Collective kind, std::string_view name, std::span<con
   submission.request.name = name;
   submission.request.call_site = describe(site);
   for (const Tensor& tensor : tensors) {
+    place(submission, tensor);
     submission.request.tensors.push_back({tensor.dtype, tensor.shape});
     submission.inputs.push_back(tensor.in);
     submission.outputs.push_back(tensor.out);
@@ -76,6 +93,7 @@ Pending submit(const std::shared_ptr<Runtime>& runtime, ProcessSet set, Submissi
 void run(Runtime& runtime, ProcessSet set, Submission submission) {
   const OperationPtr operation = value_or_throw(runtime.run(set.id, std::move(submission)));
   throw_if_error(operation->status());
+  throw_if_error(runtime.order_after(operation, operation->submission().stream));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <cstdint>
 #include <list>
 #include <utility>
 
@@ -29,9 +30,30 @@ std::list<Dropped>& dropped() {
 struct Buffer {
   std::shared_ptr<std::byte> data;
   std::size_t bytes = 0;
+  bool on_device = false;
 };
 
+/// The memory as CUDA libraries exchange it: bytes, writable.
+py::dict cuda_array_interface(const Buffer& buffer) {
+  if (!buffer.on_device) throw py::attribute_error("this memory is the host's");
+  py::dict interface;
+  interface["shape"] = py::make_tuple(buffer.bytes);
+  interface["typestr"] = "|u1";
+  interface["data"] = py::make_tuple(reinterpret_cast<std::uintptr_t>(buffer.data.get()), false);
+  interface["version"] = 3;
+  return interface;
+}
+
+/// Whether nothing uses the memory any more. An error of the device counts: it uses nothing.
+bool is_over(const Operation& operation) {
+  if (!operation.done()) return false;
+  if (!operation.completion()) return true;
+  const auto reached = operation.completion()->reached();
+  return !reached.ok() || *reached;
+}
+
 py::buffer_info buffer_info(Buffer& buffer) {
+  if (buffer.on_device) throw py::type_error("this memory is a device's");
   return py::buffer_info(reinterpret_cast<std::uint8_t*>(buffer.data.get()),
                          static_cast<py::ssize_t>(buffer.bytes), /*readonly=*/false);
 }
@@ -45,7 +67,8 @@ py::tuple output(const Handle& handle, std::size_t index) {
   const std::size_t bytes = static_cast<std::size_t>(element_count(owned.shape)) * size_of(dtype);
   py::tuple shape = py::tuple(py::cast(owned.shape));
   if (owned.data == nullptr) return py::make_tuple(py::none(), shape);
-  return py::make_tuple(Buffer{owned.data, bytes}, shape);
+  const bool on_device = handle.operation()->submission().request.device.kind == DeviceKind::kCuda;
+  return py::make_tuple(Buffer{owned.data, bytes, on_device}, shape);
 }
 
 }  // namespace
@@ -54,9 +77,8 @@ Handle::Handle(RuntimePtr runtime, OperationPtr operation, py::object keep)
     : runtime_(std::move(runtime)), operation_(std::move(operation)), keep_(std::move(keep)) {}
 
 Handle::~Handle() {
-  if (operation_->done()) {
-    *seen_ = *seen_ || !operation_->status().ok();
-  } else {
+  if (operation_->done()) *seen_ = *seen_ || !operation_->status().ok();
+  if (!is_over(*operation_)) {
     dropped().push_back({std::move(runtime_), std::move(operation_), std::move(keep_)});
   }
 }
@@ -80,12 +102,16 @@ void Handle::wait(double timeout_s) {
   check_wait(status);
 }
 
+void Handle::order_after(std::uintptr_t stream) {
+  check(runtime_->order_after(operation_, reinterpret_cast<void*>(stream)));
+}
+
 void sweep_dropped() {
   if (dropped().empty()) return;
   std::list<Dropped> finished;
   for (auto it = dropped().begin(); it != dropped().end();) {
     auto next = std::next(it);
-    if (it->operation->done()) finished.splice(finished.end(), dropped(), it);
+    if (is_over(*it->operation)) finished.splice(finished.end(), dropped(), it);
     it = next;
   }
 }
@@ -94,16 +120,20 @@ void bind_operation(py::module_& module) {
   module.def(
       "allocate",
       [](Runtime& runtime, std::size_t bytes) {
-        return Buffer{unwrap(runtime.allocate(bytes)), bytes};
+        return Buffer{unwrap(runtime.allocate(bytes)), bytes, false};
       },
       py::arg("runtime"), py::arg("bytes"), "Memory that collectives need not copy; zeros.");
   py::class_<Buffer>(module, "Buffer", py::buffer_protocol(),
                      "Memory of an output that its operation allocated.")
-      .def_buffer(&buffer_info);
+      .def_buffer(&buffer_info)
+      .def_property_readonly("__cuda_array_interface__", &cuda_array_interface,
+                             "Memory of a device, for torch, CuPy and others.");
   py::class_<Handle>(module, "Handle", "An operation in flight.")
       .def("done", &Handle::done, "Whether it has ended, well or not.")
       .def("wait", &Handle::wait, py::arg("timeout") = -1.0,
            "Blocks until done (at most `timeout` seconds unless negative) and raises its error.")
+      .def("order_after", &Handle::order_after, py::arg("stream"),
+           "Makes later work of a CUDA stream come after the results. Nothing for host memory.")
       .def("output", &output, py::arg("index") = 0,
            "(buffer or None, shape) of an output that the caller gave no memory for.")
       .def_property_readonly("kept", &Handle::kept, "What `keep` was.")

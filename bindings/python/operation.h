@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "bindings/python/bind.h"
@@ -10,8 +11,8 @@
 namespace ronde::python {
 
 /// A submitted operation and the Python objects whose memory it uses.
-/// Owns: `keep` is let go once the operation is done, even where Python drops the handle earlier.
-/// Threads: the GIL is held, but for what wait() does inside.
+/// Owns: `keep` is let go once the operation, and a device's work for it, is done, even where
+/// Python drops the handle earlier. Threads: the GIL is held, but for what wait() does inside.
 class Handle {
  public:
   Handle(RuntimePtr runtime, OperationPtr operation, pybind11::object keep);
@@ -23,6 +24,8 @@ class Handle {
   [[nodiscard]] bool done();
   /// Blocks until done; raises its error. The GIL is released meanwhile.
   void wait(double timeout_s);
+  /// Makes a CUDA stream wait for the results; once done. Raises the device's error.
+  void order_after(std::uintptr_t stream);
   [[nodiscard]] const OperationPtr& operation() const { return operation_; }
   /// Becomes true once somebody has seen that the operation has ended.
   [[nodiscard]] const std::shared_ptr<bool>& seen() const { return seen_; }

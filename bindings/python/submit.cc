@@ -7,6 +7,7 @@
 
 #include "bindings/python/names_in_flight.h"
 #include "bindings/python/operation.h"
+#include "core/protocol/several_devices.h"
 
 namespace py = pybind11;
 
@@ -17,6 +18,8 @@ namespace {
 struct View {
   void* data = nullptr;
   TensorMeta meta;
+  Device device;
+  void* stream = nullptr;  ///< Whose work the tensor is made by; on a device only.
 };
 
 Shape shape_of(const py::array& array) {
@@ -69,10 +72,11 @@ View view_of_array(const py::array& array) {
   if ((array.flags() & py::array::c_style) == 0) {
     raise({Code::kInvalidArgument, "the array is not C-contiguous"});
   }
-  return {const_cast<void*>(array.data()), {*dtype, shape_of(array)}};
+  return {const_cast<void*>(array.data()), {*dtype, shape_of(array)}, {}, nullptr};
 }
 
-/// A NumPy array, or (address, shape, element type code) as ronde.torch describes its tensors.
+/// A NumPy array, or (address, shape, element type code) as ronde.torch describes its tensors; on a
+/// CUDA device the ordinal and the current stream follow.
 View view_of(py::handle object) {
   if (py::isinstance<py::array>(object)) {
     return view_of_array(py::reinterpret_borrow<py::array>(object));
@@ -81,7 +85,26 @@ View view_of(py::handle object) {
   const auto address = tuple[0].cast<std::uintptr_t>();
   const auto code = tuple[2].cast<int>();
   if (code < 0 || code >= kDTypeCount) raise({Code::kInvalidArgument, kAllowedTypes});
-  return {reinterpret_cast<void*>(address), {static_cast<DType>(code), tuple[1].cast<Shape>()}};
+  View view{reinterpret_cast<void*>(address),
+            {static_cast<DType>(code), tuple[1].cast<Shape>()},
+            {},
+            nullptr};
+  if (tuple.size() == 5) {
+    view.device = {DeviceKind::kCuda, tuple[3].cast<int>()};
+    view.stream = reinterpret_cast<void*>(tuple[4].cast<std::uintptr_t>());
+  }
+  return view;
+}
+
+/// Notes where one more tensor of a submission is; the first decides.
+void place(Submission& submission, const View& view, bool first) {
+  Device& device = submission.request.device;
+  if (first) {
+    device = view.device;
+    submission.stream = view.stream;
+  } else if (device != view.device) {
+    device.kind = kSeveralDevices;
+  }
 }
 
 /// What submit() is given, besides the tensors.
@@ -116,6 +139,8 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
     const py::handle out = i < outputs.size() ? py::handle(outputs[i]) : py::none();
     View given = in.is_none() ? View() : view_of(in);
     View taken = out.is_none() ? View() : view_of(out);
+    if (!in.is_none()) place(submission, given, i == 0);
+    if (!out.is_none()) place(submission, taken, i == 0 && in.is_none());
     submission.inputs.push_back(given.data);
     submission.outputs.push_back(taken.data);
     // scatter describes each rank's part; so does a rank that gives no input.
@@ -164,7 +189,8 @@ void bind_submit(py::module_& module) {
       py::arg("priority") = 0, py::arg("site") = "", py::arg("compression") = "",
       py::arg("timeout") = -1.0,
       "Submits one collective. Tensors are C-contiguous NumPy arrays or (address, shape, "
-      "dtype code); an output of None is allocated by the operation. `timeout`: seconds to wait.");
+      "dtype code), with (..., device, stream) in CUDA memory; an output of None is allocated by "
+      "the operation. `timeout`: seconds to wait.");
   module.def(
       "join",
       [](const RuntimePtr& runtime, SetId set) {

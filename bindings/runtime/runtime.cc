@@ -63,7 +63,11 @@ Runtime::~Runtime() {
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config) {
-  auto impl = std::make_unique<Impl>(config);
+  return create(config, builtin_device_libraries());
+}
+
+Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, DeviceLibraries libraries) {
+  auto impl = std::make_unique<Impl>(config, std::move(libraries));
   if (Status status = impl->start(); !status.ok()) {
     impl->stop();
     return status;
@@ -90,6 +94,7 @@ Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
   RONDE_RETURN_IF_ERROR(impl_->usable());
   RONDE_RETURN_IF_ERROR(impl_->check(submission, set));
   RONDE_RETURN_IF_ERROR(impl_->settle_compression(submission.request));
+  RONDE_RETURN_IF_ERROR(impl_->prepare_device(submission, set));
   return impl_->engine->submit(set, std::move(submission));
 }
 
@@ -103,6 +108,14 @@ Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) 
   Status status = impl_->engine->wait(operation, options);
   events->end(kWaitLane, {});
   return status;
+}
+
+Status Runtime::order_after(const OperationPtr& operation, DeviceStream stream) {
+  const auto& completion = operation->completion();
+  if (!completion) return {};
+  RONDE_ASSIGN_OR_RETURN(const auto device,
+                         impl_->devices.open(operation->submission().request.device.index));
+  return device->wait(stream, *completion);
 }
 
 Result<OperationPtr> Runtime::run(SetId set, Submission submission, const WaitOptions& options) {
@@ -225,7 +238,7 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks,
 
 Result<std::shared_ptr<std::byte>> Runtime::allocate(std::size_t bytes) {
   RONDE_RETURN_IF_ERROR(impl_->usable());
-  RONDE_ASSIGN_OR_RETURN(const auto candidates, impl_->registry.candidates(impl_->config.backend));
+  RONDE_ASSIGN_OR_RETURN(const auto candidates, impl_->registry.candidates(impl_->host_backend()));
   for (Backend* backend : candidates) {
     if (auto memory = backend->allocate(bytes)) return memory;
   }

@@ -16,10 +16,13 @@
 #include "core/base/status.h"
 #include "core/engine/engine.h"
 #include "core/ports/backend.h"
+#include "core/ports/device_ops.h"
 #include "core/ports/topology.h"
 #include "ops/compression/residuals.h"
 
 namespace ronde {
+
+struct DeviceLibraries;  // bindings/runtime/devices.h
 
 /// Raw collectives of a group: no names, no negotiation, run in the calling thread.
 /// Threads: one caller at a time.
@@ -48,6 +51,8 @@ class Runtime {
   /// config.start_timeout. Errors: kTimeout naming the ranks that did not come, kVersionMismatch,
   /// kInvalidArgument naming a setting, kUnavailable.
   static Result<std::unique_ptr<Runtime>> create(const Config& config);
+  /// The same with other libraries for devices than this build's.
+  static Result<std::unique_ptr<Runtime>> create(const Config& config, DeviceLibraries libraries);
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -62,12 +67,17 @@ class Runtime {
                                                   ///< a rank with this local rank.
   [[nodiscard]] int cross_size() const noexcept;
 
-  /// Submits one operation to a set. Blocks: never.
+  /// Submits one operation to a set. Blocks: never. Tensors in device memory may still be written
+  /// by work of Submission::stream; they are done when their work is queued, see order_after().
   /// Errors: kInvalidArgument, kDuplicateName, kNotInitialized, and the job's failure once broken.
   Result<OperationPtr> submit(SetId set, Submission submission);
 
   /// Blocks until `operation` is done and returns its status; drives the engine meanwhile.
   Status wait(const OperationPtr& operation, const WaitOptions& options = {});
+
+  /// Tensors in device memory: what `stream` is given from now on comes after the results of
+  /// `operation`, which is done without error. Nothing for others. Blocks: never.
+  Status order_after(const OperationPtr& operation, DeviceStream stream);
 
   /// submit and wait in one, without waking any other thread.
   Result<OperationPtr> run(SetId set, Submission submission, const WaitOptions& options = {});

@@ -16,6 +16,7 @@
 #include "bindings/runtime/log_sink.h"
 #include "bindings/runtime/shared_settings.h"
 #include "bindings/runtime/version.h"
+#include "core/protocol/several_devices.h"
 #include "ops/compression/spec.h"
 #include "ops/kernels/factory.h"
 
@@ -25,6 +26,7 @@ namespace {
 constexpr std::uint64_t kRawKeys = std::uint64_t{1} << 63;
 constexpr std::uint64_t kShareKeys = std::uint64_t{1} << 62;
 constexpr std::uint64_t kSettingsKey = std::uint64_t{1} << 60;
+constexpr std::uint64_t kDeviceKeys = 0x6465'7669'6365;  // unlike the number of any set
 
 constexpr std::chrono::milliseconds kCompareClocksEvery{500};
 
@@ -72,9 +74,11 @@ Result<std::string> canonical_compression(const std::string& text) {
   return to_string(spec);
 }
 
-/// What the job's own compression is for: large floating tensors that are no biases or norms.
+/// What the job's own compression is for: large floating tensors in host memory that are no biases
+/// or norms.
 bool worth_compressing(const Request& request) {
   constexpr std::int64_t kFewElements = 4096;
+  if (request.device.kind != DeviceKind::kCpu) return false;
   for (const TensorMeta& tensor : request.tensors) {
     if (tensor.shape.size() < 2 || element_count(tensor.shape) < kFewElements) return false;
     if (!check_compressible(request.kind, tensor.dtype, request.op).ok()) return false;
@@ -84,10 +88,11 @@ bool worth_compressing(const Request& request) {
 
 }  // namespace
 
-Runtime::Impl::Impl(Config the_config)
+Runtime::Impl::Impl(Config the_config, DeviceLibraries libraries)
     : config(std::move(the_config)),
       residuals(std::make_shared<ResidualStore>(config.residual_limit_bytes)),
-      sets(config.size) {}
+      sets(config.size),
+      devices(std::move(libraries)) {}
 
 Status Runtime::Impl::start() {
   install_log_sink(config.log_level, config.rank);
@@ -150,7 +155,7 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
   const std::string& wanted = algorithm.empty() ? config.algorithm : algorithm;
   const GroupSpec spec = group_spec(key, ranks);
   EngineExchange exchange(*engine, key, ranks, options);
-  const OpenRequest request{registry, config.backend, wanted, kernels, config.deterministic, tuned};
+  const OpenRequest request{registry, host_backend(), wanted, kernels, config.deterministic, tuned};
   const auto inside = [&](std::uint64_t inside_key, const std::vector<int>& members) {
     return std::make_unique<EngineExchange>(*engine, inside_key, members, options);
   };
@@ -167,6 +172,12 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
   executor.events = &events;
   executor.residuals = residuals;
   executor.set = set;
+  executor.open_device = [this, spec](int index) -> Result<DeviceParts> {
+    WaitOptions wait;
+    wait.deadline = now() + config.start_timeout;
+    EngineExchange agreement(*engine, spec.key ^ kDeviceKeys, spec.ranks, wait);
+    return open_device_parts(devices, config.backend, index, spec, agreement);
+  };
   executor.rank = spec.rank;
   executor.size = spec.size();
   return create_executor(std::move(executor));
@@ -274,11 +285,6 @@ Status Runtime::Impl::check(const Submission& submission, SetId set) const {
         fmt::format("{} tensors were described, but {} inputs and {} outputs given",
                     request.tensors.size(), submission.inputs.size(), submission.outputs.size())};
   }
-  if (request.device.kind != DeviceKind::kCpu) {
-    return {Code::kUnsupported,
-            fmt::format("\"{}\" is on a CUDA device, and this build serves CPU tensors only",
-                        request.name)};
-  }
   if (request.root < 0) return {};
   RONDE_ASSIGN_OR_RETURN(const auto members, sets.ranks(set));
   if (std::find(members.begin(), members.end(), request.root) != members.end()) return {};
@@ -298,6 +304,29 @@ Status Runtime::Impl::settle_compression(Request& request) const {
     if (!status.ok()) return status.with_context(fmt::format("\"{}\"", request.name));
   }
   return {};
+}
+
+Status Runtime::Impl::prepare_device(Submission& submission, SetId set) {
+  Request& request = submission.request;
+  if (request.device.kind != DeviceKind::kCuda) return {};
+  auto device = devices.open(request.device.index);
+  if (!device.ok()) {
+    return {Code::kUnsupported,
+            fmt::format("\"{}\" is on cuda:{}, which cannot be used here: {}", request.name,
+                        request.device.index, device.status().message())};
+  }
+  if (!devices.claim(set, request.device.index)) request.device.kind = kSeveralDevices;
+  RONDE_ASSIGN_OR_RETURN(submission.ready, (*device)->record(submission.stream));
+  if (!submission.allocate) {
+    submission.device_memory = [device = *device](std::size_t bytes) {
+      return device->allocate(MemoryKind::kDevice, bytes);
+    };
+  }
+  return {};
+}
+
+std::string Runtime::Impl::host_backend() const {
+  return config.backend == "nccl" ? "auto" : config.backend;
 }
 
 std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/registry.h"
+#include "bindings/runtime/devices.h"
 #include "bindings/runtime/diagnosis/service.h"
 #include "bindings/runtime/fork_mark.h"
 #include "bindings/runtime/group_opener.h"
@@ -30,7 +31,7 @@ Status forked_status();
 
 class Runtime::Impl {
  public:
-  explicit Impl(Config config);
+  Impl(Config config, DeviceLibraries libraries);
 
   /// Joins the job and opens the global set.
   Status start();
@@ -66,6 +67,11 @@ class Runtime::Impl {
   /// Writes a request's compression as all ranks write it: its own, "none", or the job's.
   /// Errors: kInvalidArgument where it is unknown, or not defined for the request.
   Status settle_compression(Request& request) const;
+  /// Makes a submission of tensors in device memory ready for the engine: records what they wait
+  /// for, and says where outputs come from. Nothing for others.
+  Status prepare_device(Submission& submission, SetId set);
+  /// The backend that serves host memory: `nccl` leaves that to the others.
+  [[nodiscard]] std::string host_backend() const;
   /// The key of the next raw group of `ranks`: counted per list of ranks, so alike on its members.
   std::uint64_t raw_key(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);
   Status start_timeline(const std::string& path, bool mark_cycles) RONDE_EXCLUDES(mutex_);
@@ -89,6 +95,7 @@ class Runtime::Impl {
   Topology topology;
   Registry registry;
   ProcessSets sets;
+  Devices devices;
   std::atomic<bool> stopped{false};
   std::atomic<int> set_changes{0};
   std::atomic<int> shares{0};

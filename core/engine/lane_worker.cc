@@ -18,7 +18,10 @@ LaneWorker::~LaneWorker() {
 }
 
 void LaneWorker::run_or_queue(ReadyBundle ready, bool may_run_here) {
-  if (may_run_here && options_.executor->polls() && !busy()) {
+  // Work on devices may first have to agree with other ranks, which the driving thread cannot wait
+  // for.
+  const bool on_host = ready.bundle.device.kind == DeviceKind::kCpu;
+  if (may_run_here && on_host && options_.executor->polls() && !busy()) {
     execute(ready);  // nobody else queues: this is the driving thread
     return;
   }

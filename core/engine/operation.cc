@@ -23,21 +23,26 @@ Operation::Operation(Submission submission, std::uint64_t ticket)
 }
 
 Result<void*> Operation::allocate_output(std::size_t index, const Shape& shape) {
-  constexpr std::align_val_t kAlignment{64};
   if (owned_.size() <= index) owned_.resize(index + 1);
   owned_[index].shape = shape;
   const auto bytes = static_cast<std::size_t>(element_count(shape)) *
                      size_of(submission_.request.tensors[index].dtype);
   if (bytes == 0) return static_cast<void*>(nullptr);
+  RONDE_ASSIGN_OR_RETURN(owned_[index].data, allocate_memory(bytes));
+  return static_cast<void*>(owned_[index].data.get());
+}
+
+Result<std::shared_ptr<std::byte>> Operation::allocate_memory(std::size_t bytes) {
+  constexpr std::align_val_t kAlignment{64};
+  if (submission_.device_memory) return submission_.device_memory(bytes);
   auto* memory = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
   if (memory == nullptr) {
     return Status(Code::kResourceExhausted,
                   fmt::format("no memory for an output of {} bytes of \"{}\"", bytes,
                               submission_.request.name));
   }
-  owned_[index].data = std::shared_ptr<std::byte>(
+  return std::shared_ptr<std::byte>(
       memory, [](std::byte* pointer) { ::operator delete(pointer, kAlignment); });
-  return static_cast<void*>(memory);
 }
 
 Result<void*> Operation::whole_output(std::size_t index) {
@@ -64,6 +69,8 @@ BundleTensor Operation::bundle_tensor(std::size_t index) {
   tensor.recv_splits = &recv_splits_;
   tensor.allocate = &allocator_;
   tensor.index = index;
+  tensor.ready = submission_.ready.get();
+  tensor.complete = &completion_;
   return tensor;
 }
 

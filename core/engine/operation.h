@@ -31,13 +31,19 @@ struct Submission {
   /// Called once when done, in whichever thread finishes; before waiters see it. What is "only once
   /// done()" may be read in it. Must not block. May be empty.
   std::function<void(Operation&)> on_done;
+  /// Tensors in device memory: the stream whose work so far must come first; the point after which
+  /// they may be used (null: now), which the runtime records on it; and where outputs that the
+  /// operation allocates come from.
+  void* stream = nullptr;
+  std::shared_ptr<DeviceEvent> ready;
+  std::function<Result<std::shared_ptr<std::byte>>(std::size_t bytes)> device_memory;
   /// The caller will wait at once: the background coordinator need not be woken.
   bool caller_waits = false;
 };
 
 /// An output that the operation allocated itself.
 struct OwnedOutput {
-  std::shared_ptr<std::byte> data;  ///< Null for no elements.
+  std::shared_ptr<std::byte> data;  ///< Null for no elements. On the device of the request.
   Shape shape;
 };
 
@@ -54,6 +60,11 @@ class Operation {
   [[nodiscard]] const Status& status() const noexcept { return status_; }
   /// Outputs that the caller gave no memory for, by tensor. Only once done() without error.
   [[nodiscard]] std::vector<OwnedOutput>& owned_outputs() noexcept { return owned_; }
+  /// Tensors in device memory: the point after which the results are there; null where they are
+  /// already. Only once done() without error.
+  [[nodiscard]] const std::shared_ptr<DeviceEvent>& completion() const noexcept {
+    return completion_;
+  }
   /// alltoall: rows received from each member. Only once done() without error.
   [[nodiscard]] const std::vector<std::int64_t>& recv_splits() const noexcept {
     return recv_splits_;
@@ -95,6 +106,7 @@ class Operation {
  private:
   Result<void*> allocate_output(std::size_t index, const Shape& shape);
   Result<void*> whole_output(std::size_t index);
+  Result<std::shared_ptr<std::byte>> allocate_memory(std::size_t bytes);
 
   Submission submission_;
   const std::uint64_t ticket_;
@@ -103,6 +115,7 @@ class Operation {
   std::vector<OwnedOutput> owned_;
   std::map<std::size_t, Result<void*>> whole_outputs_;  // of tensors that run in pieces
   std::vector<std::int64_t> recv_splits_;
+  std::shared_ptr<DeviceEvent> completion_;
   int last_joined_ = -1;
   std::size_t unfinished_tensors_;
   Status tensors_status_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "core/base/status.h"
 
 namespace ronde {
+
+class DeviceEvent;
 
 /// Gives memory for output number `index` of an operation, whose size is known only when it runs.
 /// Called in whichever thread executes; the memory must be of `shape` and the operation's dtype.
@@ -32,6 +35,10 @@ struct BundleTensor {
   std::vector<std::int64_t>* recv_splits = nullptr;  ///< alltoall: written where not null.
   const OutputAllocator* allocate = nullptr;
   std::size_t index = 0;  ///< Passed to `allocate`.
+  /// In device memory only: after which point `in` may be read and `out` written (null: now), and
+  /// where to leave the point after which the result is there.
+  const DeviceEvent* ready = nullptr;
+  std::shared_ptr<DeviceEvent>* complete = nullptr;
 };
 
 /// Tensors that are moved as one operation: all of one kind, dtype, op, root and scale.
@@ -60,6 +67,7 @@ class Executor {
   virtual ~Executor() = default;
   /// Runs one bundle to its end. Blocks. All ranks of the group call it with the same bundles in
   /// the same order. Sum of sizes, output allocation, algorithm choice, staging happen in here.
+  /// Tensors in device memory: it returns once their work is queued, see BundleTensor::complete.
   /// Errors: as BackendGroup::run; kInvalidArgument and kMismatch where uneven sizes do not fit,
   /// the same on all ranks and with the group still usable.
   virtual Status execute(const Bundle& bundle, const AbortToken& abort) = 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/protocol/several_devices.h"
 #include "core/protocol/signature.h"
 #include "core/protocol/wire.h"
 
@@ -103,8 +104,9 @@ Status check_fields(const Request& request) {
     return invalid(request, "prescale {} and postscale {} must be finite", request.prescale,
                    request.postscale);
   }
-  if (request.device.kind != DeviceKind::kCpu && request.device.kind != DeviceKind::kCuda) {
-    return invalid(request, "device kind {} is unknown; allowed are 0 (cpu) and 1 (cuda)",
+  if (request.device.kind > kSeveralDevices) {
+    return invalid(request,
+                   "device kind {} is unknown; allowed are 0 (cpu), 1 (cuda) and 2 (several)",
                    static_cast<int>(request.device.kind));
   }
   return {};

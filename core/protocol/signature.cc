@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/protocol/operation_key.h"
+#include "core/protocol/several_devices.h"
 
 namespace ronde {
 namespace {
@@ -40,6 +41,7 @@ void mix(std::size_t& hash, std::size_t value) noexcept {
 }
 
 std::string_view device_name(DeviceKind kind) noexcept {
+  if (kind == kSeveralDevices) return "\"several devices\"";
   return kind == DeviceKind::kCpu ? "cpu" : "cuda";
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/ports/backend.h"
 #include "core/ports/reduce_kernels.h"
+#include "ops/executor.h"
 
 namespace ronde::test {
 
@@ -35,6 +36,11 @@ class ConformanceFixture {
 
   /// Whether every rank must hold the same bits (all but a library's own collectives).
   [[nodiscard]] virtual bool same_bits() const { return true; }
+
+  /// Makes a rank's executor; a fixture may put tensors elsewhere, or open a device.
+  [[nodiscard]] virtual std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options,
+                                                                          const GroupSpec& group,
+                                                                          Exchange& exchange) const;
 
   /// The arithmetic that the executor is given.
   [[nodiscard]] virtual std::shared_ptr<const ReduceKernels> kernels() const;

@@ -22,9 +22,7 @@ std::unique_ptr<CollectiveExecutor> executor_over(ConformanceFixture& fixture, B
   options.algorithm = fixture.algorithm();
   options.rank = group.rank;
   options.size = group.size();
-  auto executor = create_executor(std::move(options));
-  if (!executor.ok()) FAIL("create_executor: " << executor.status().to_string());
-  return std::move(executor).value();
+  return fixture.make_executor(std::move(options), group, exchange);
 }
 
 std::string digest(const Bytes& bytes) {
@@ -32,6 +30,14 @@ std::string digest(const Bytes& bytes) {
 }
 
 }  // namespace
+
+std::unique_ptr<CollectiveExecutor> ConformanceFixture::make_executor(ExecutorOptions options,
+                                                                      const GroupSpec&,
+                                                                      Exchange&) const {
+  auto executor = create_executor(std::move(options));
+  if (!executor.ok()) FAIL("create_executor: " << executor.status().to_string());
+  return std::move(executor).value();
+}
 
 std::shared_ptr<const ReduceKernels> ConformanceFixture::kernels() const {
   return create_kernels();

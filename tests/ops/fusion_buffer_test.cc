@@ -33,7 +33,8 @@ struct Fixture {
 
   std::shared_ptr<const ReduceKernels> kernels = plain_kernels();
   AbortToken abort;
-  FusionBuffer buffer{nullptr, 0, 2};
+  HostMover mover{nullptr};
+  FusionBuffer buffer{mover, 0, 2};
 };
 
 std::byte* writable(std::string& text) { return reinterpret_cast<std::byte*>(text.data()); }
@@ -140,7 +141,8 @@ TEST_CASE("FusionBuffer: memory comes from the data plane, grows, and is used ag
   const auto kernels = plain_kernels();
   const AbortToken abort;
   MemoryPlane plane;
-  FusionBuffer buffer(&plane, 0, 2);
+  HostMover mover(&plane);
+  FusionBuffer buffer(mover, 0, 2);
   const std::array large{Segment{nullptr, nullptr, 100}};
   const std::array small{Segment{nullptr, nullptr, 10}};
   const std::array larger{Segment{nullptr, nullptr, 1000}};

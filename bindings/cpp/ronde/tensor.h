@@ -47,12 +47,23 @@ struct Tensor {
   void* out = nullptr;       ///< Results go here; null where the call allocates or gives none.
   DType dtype = DType::kFloat32;
   Shape shape;
+  int cuda_device = -1;         ///< Its CUDA device; below 0: host memory.
+  void* cuda_stream = nullptr;  ///< cudaStream_t that makes `in`, and that results are used on.
 };
+
+/// The same tensor in the memory of CUDA device `device`. It is read after what `stream` (a
+/// cudaStream_t) has been given so far; once a wait for the operation returns, what `stream` is
+/// given next comes after the results. No wait blocks for the device.
+inline Tensor on_cuda(Tensor tensor, int device, void* stream) {
+  tensor.cuda_device = device;
+  tensor.cuda_stream = stream;
+  return tensor;
+}
 
 /// A tensor that is changed in place.
 template <typename T>
 Tensor tensor(T* data, Shape shape) {
-  return {data, data, dtype_of<T>(), std::move(shape)};
+  return {.in = data, .out = data, .dtype = dtype_of<T>(), .shape = std::move(shape)};
 }
 template <typename T>
 Tensor tensor(std::vector<T>& values) {
@@ -66,7 +77,7 @@ requires(!std::is_const_v<T>) Tensor tensor(std::span<T> values) {
 /// A tensor that is only read.
 template <typename T>
 Tensor tensor(const T* data, Shape shape) {
-  return {data, nullptr, dtype_of<T>(), std::move(shape)};
+  return {.in = data, .dtype = dtype_of<T>(), .shape = std::move(shape)};
 }
 template <typename T>
 Tensor tensor(const std::vector<T>& values) {
@@ -76,10 +87,11 @@ Tensor tensor(const std::vector<T>& values) {
 /// A tensor that is read from `in` and whose result goes to `out`, of the same shape.
 template <typename T>
 Tensor tensor(const T* in, T* out, Shape shape) {
-  return {in, out, dtype_of<T>(), std::move(shape)};
+  return {.in = in, .out = out, .dtype = dtype_of<T>(), .shape = std::move(shape)};
 }
 
-/// A result that owns its memory. Cheap to copy; copies share the memory.
+/// A result that owns its memory, on the device of the tensor that was given. Cheap to copy; copies
+/// share the memory.
 struct Array {
   std::shared_ptr<std::byte> data;  ///< Null where there are no elements.
   DType dtype = DType::kFloat32;

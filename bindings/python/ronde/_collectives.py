@@ -57,6 +57,12 @@ class Adapter(Protocol[T]):
     def assign(self, target: T, source: T) -> None:
         """Copies all elements of `source` into `target`."""
 
+    def settle(self, tensors: Sequence[T | None]) -> Callable[[Any], None] | None:
+        """What makes later use of these tensors come after an operation's results, once it is done.
+
+        None where there is nothing to do: for tensors in host memory.
+        """
+
 
 class Handle(Generic[R]):
     """An operation in flight. Keeps the tensors alive until it has ended."""
@@ -142,6 +148,7 @@ class Collectives(Generic[T]):
         compression: str = "",
     ) -> Handle[R]:
         view = self._adapter.view
+        settle = self._adapter.settle([*inputs, *outputs])
         given = [None if t is None else view(t) for t in inputs]
         in_place = outputs is inputs
         operation = _core.submit(
@@ -162,7 +169,14 @@ class Collectives(Generic[T]):
             site,
             compression,
         )
-        return Handle(operation, finish)
+        if settle is None:
+            return Handle(operation, finish)
+
+        def settled(operation: Any) -> R:
+            settle(operation)
+            return finish(operation)
+
+        return Handle(operation, settled)
 
     def _in_and_out(
         self, tensors: Sequence[T], outputs: Sequence[T] | None

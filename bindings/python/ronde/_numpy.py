@@ -79,6 +79,9 @@ class _NumpyAdapter:
     def assign(self, target: Array, source: Array) -> None:
         np.copyto(target, source)
 
+    def settle(self, tensors: Sequence[Array | None]) -> None:
+        """Nothing: NumPy's arrays are in host memory."""
+
 
 _ops = _collectives.Collectives[Array](_NumpyAdapter())
 

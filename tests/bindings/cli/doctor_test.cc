@@ -17,8 +17,8 @@ bool contains(const std::string& text, const std::string& part) {
 TEST_CASE("doctor: it tells version, data planes, limits and which algorithm runs") {
   const Finished report = run_ronde({"doctor"});
   CHECK(report.status == 0);
-  for (const char* part : {"ronde " RONDE_VERSION,
-                           "shm: ", "gloo: ", "mpi: ", "/dev/shm: ", "open files: ", "allreduce"}) {
+  for (const char* part : {"ronde " RONDE_VERSION, "shm: ", "gloo: ", "mpi: ", "cuda: ", "nccl: ",
+                           "/dev/shm: ", "open files: ", "allreduce"}) {
     CAPTURE(part);
     CHECK(contains(report.out, part));
   }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -29,16 +29,21 @@ _PAIRS = {torch.complex64: 7, torch.complex128: 8}
 
 
 def _check_place(tensor: torch.Tensor) -> None:
-    """Raises InvalidArgumentError unless the tensor is dense and in host memory."""
+    """Raises InvalidArgumentError unless the tensor is dense, and in host or CUDA memory."""
     if not isinstance(tensor, torch.Tensor):
         raise InvalidArgumentError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
         raise InvalidArgumentError(f"a dense tensor is needed here, not one of {tensor.layout}")
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidArgumentError(
             f"the tensor is on {tensor.device}, which no data plane of this build serves; "
             "move it to the CPU"
         )
+
+
+def _stream(device: torch.device) -> Any:
+    """The stream that torch now queues its work for `device` on."""
+    return torch.cuda.current_stream(device)
 
 
 def _check(tensor: torch.Tensor) -> None:
@@ -107,24 +112,44 @@ class _TorchAdapter:
     def view(self, tensor: torch.Tensor) -> Any:
         code = _CODES.get(tensor.dtype)
         if code is not None:
-            return tensor.data_ptr(), tuple(tensor.shape), code
-        return tensor.data_ptr(), (*(tensor.shape or (1,)), 2), _PAIRS[tensor.dtype]
+            view = (tensor.data_ptr(), tuple(tensor.shape), code)
+        else:
+            view = (tensor.data_ptr(), (*(tensor.shape or (1,)), 2), _PAIRS[tensor.dtype])
+        if not tensor.is_cuda:
+            return view
+        return (*view, tensor.device.index, _stream(tensor.device).cuda_stream)
 
     def memory(self, tensor: torch.Tensor) -> tuple[int, int]:
         return tensor.data_ptr(), tensor.numel() * tensor.element_size()
 
     def empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
-        return torch.empty(tensor.shape, dtype=tensor.dtype)
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
     def adopt(self, buffer: Any, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
         shape = tuple(shape[:-1] if like.dtype in _PAIRS else shape)
         if buffer is None:
-            return torch.empty(shape, dtype=like.dtype)
+            return torch.empty(shape, dtype=like.dtype, device=like.device)
+        if like.is_cuda:
+            return torch.as_tensor(buffer, device=like.device).view(like.dtype).reshape(shape)
         return torch.frombuffer(buffer, dtype=like.dtype).reshape(shape)
 
     def assign(self, target: torch.Tensor, source: torch.Tensor) -> None:
         with torch.no_grad():
             target.copy_(source)
+
+    def settle(self, tensors: Sequence[torch.Tensor | None]) -> Callable[[Any], None] | None:
+        on_device = [tensor for tensor in tensors if tensor is not None and tensor.is_cuda]
+        if not on_device:
+            return None
+
+        def settle(operation: Any) -> None:
+            stream = _stream(on_device[0].device)
+            operation.order_after(stream.cuda_stream)
+            # A tensor made on another stream is given back to that one, which waits for nothing.
+            for tensor in on_device:
+                tensor.record_stream(stream)
+
+        return settle
 
 
 collectives = Collectives[torch.Tensor](_TorchAdapter())

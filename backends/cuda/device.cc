@@ -1,0 +1,195 @@
+#include "backends/cuda/device.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/cuda/error.h"
+#include "backends/cuda/kernels.h"
+
+namespace ronde::cuda {
+namespace {
+
+/// Makes a device current for a scope.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int index) : index_(index) {
+    code_ = cudaGetDevice(&before_);
+    if (code_ == cudaSuccess && before_ != index_) code_ = cudaSetDevice(index_);
+  }
+  ~CurrentDevice() {
+    if (code_ == cudaSuccess && before_ != index_) (void)cudaSetDevice(before_);
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  [[nodiscard]] Status status() const { return status_of(code_, "cudaSetDevice", index_); }
+
+ private:
+  const int index_;
+  int before_ = 0;
+  cudaError_t code_;
+};
+
+class CudaEvent final : public DeviceEvent {
+ public:
+  CudaEvent(cudaEvent_t handle, int device) noexcept : handle_(handle), device_(device) {}
+  ~CudaEvent() override { (void)cudaEventDestroy(handle_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  [[nodiscard]] cudaEvent_t handle() const noexcept { return handle_; }
+  [[nodiscard]] Result<bool> reached() const override {
+    const cudaError_t code = cudaEventQuery(handle_);
+    if (code == cudaErrorNotReady) return false;
+    RONDE_RETURN_IF_ERROR(status_of(code, "cudaEventQuery", device_));
+    return true;
+  }
+
+ private:
+  const cudaEvent_t handle_;
+  const int device_;
+};
+
+cudaStream_t native(DeviceStream stream) noexcept { return static_cast<cudaStream_t>(stream); }
+
+void free_device(std::byte* memory) { (void)cudaFree(memory); }  // waits for the device itself
+
+void free_pinned(std::byte* memory, int device) {
+  const CurrentDevice current(device);
+  if (current.status().ok()) (void)cudaDeviceSynchronize();  // copies may be under way
+  (void)cudaFreeHost(memory);
+}
+
+/// Strips of one launch, and how many tiles they make.
+template <typename Table>
+class TableBuilder {
+ public:
+  TableBuilder(double scale, std::size_t tile, std::size_t unit) : tile_(tile), unit_(unit) {
+    table_.count = 0;
+    table_.scale = scale;
+  }
+  void add(const DeviceStrip& strip) {
+    const std::size_t count = strip.count * unit_;
+    table_.strips[table_.count++] = {strip.in, strip.out, count, tiles_};
+    tiles_ += tiles_of(count, tile_);
+  }
+  [[nodiscard]] const Table& table() const noexcept { return table_; }
+  [[nodiscard]] std::size_t tiles() const noexcept { return tiles_; }
+
+ private:
+  const std::size_t tile_;
+  const std::size_t unit_;
+  std::size_t tiles_ = 0;
+  Table table_;
+};
+
+/// One launch for all of `strips`, none of which is empty.
+template <typename Table>
+cudaError_t launch(const StripWork& work, std::span<const DeviceStrip> strips,
+                   DeviceStream stream) {
+  const bool copies = work.from == work.to && work.scale == 1.0;
+  TableBuilder<Table> builder(work.scale, copies ? kTileBytes : kTileElements,
+                              copies ? size_of(work.from) : 1);
+  for (const DeviceStrip& strip : strips) builder.add(strip);
+  return launch_strips({work.from, work.to, copies, builder.tiles()}, builder.table(),
+                       native(stream));
+}
+
+constexpr std::size_t kSmall = sizeof(SmallTable::strips) / sizeof(Strip);
+
+bool has_kernel(DType from, DType to) {
+  return visit_types(from, to, []<typename From, typename To>() {});
+}
+
+}  // namespace
+
+CudaDevice::~CudaDevice() {
+  const CurrentDevice current(index_);
+  for (const DeviceStream stream : streams_) (void)cudaStreamDestroy(native(stream));
+}
+
+Status CudaDevice::make_current() {
+  return status_of(cudaSetDevice(index_), "cudaSetDevice", index_);
+}
+
+Result<std::shared_ptr<std::byte>> CudaDevice::allocate(MemoryKind kind, std::size_t bytes) {
+  const CurrentDevice current(index_);
+  RONDE_RETURN_IF_ERROR(current.status());
+  void* memory = nullptr;
+  const bool pinned = kind == MemoryKind::kPinned;
+  const cudaError_t code = pinned ? cudaMallocHost(&memory, bytes) : cudaMalloc(&memory, bytes);
+  (void)cudaGetLastError();  // out of memory is no lasting error: others must not meet it again
+  RONDE_RETURN_IF_ERROR(status_of(code, pinned ? "cudaMallocHost" : "cudaMalloc", index_)
+                            .with_context(fmt::format("no {} memory for {} bytes",
+                                                      pinned ? "pinned" : "device", bytes)));
+  auto* begin = static_cast<std::byte*>(memory);
+  if (!pinned) return std::shared_ptr<std::byte>(begin, &free_device);
+  return std::shared_ptr<std::byte>(
+      begin, [device = index_](std::byte* freed) { free_pinned(freed, device); });
+}
+
+Result<DeviceStream> CudaDevice::open_stream() {
+  const CurrentDevice current(index_);
+  RONDE_RETURN_IF_ERROR(current.status());
+  int least = 0;
+  int greatest = 0;
+  RONDE_RETURN_IF_ERROR(status_of(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                                  "cudaDeviceGetStreamPriorityRange", index_));
+  cudaStream_t stream = nullptr;
+  RONDE_RETURN_IF_ERROR(
+      status_of(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
+                "cudaStreamCreateWithPriority", index_));
+  const MutexLock lock(mutex_);
+  streams_.push_back(stream);
+  return DeviceStream(stream);
+}
+
+Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, DeviceStream stream) {
+  if (bytes == 0) return {};
+  const CurrentDevice current(index_);
+  RONDE_RETURN_IF_ERROR(current.status());
+  return status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)),
+                   "cudaMemcpyAsync", index_);
+}
+
+Status CudaDevice::transform(const StripWork& work, DeviceStream stream) {
+  if (!has_kernel(work.from, work.to)) {
+    return {Code::kUnsupported,
+            fmt::format("no kernel casts {} to {}", to_string(work.from), to_string(work.to))};
+  }
+  std::vector<DeviceStrip> strips;
+  strips.reserve(work.strips.size());
+  std::copy_if(work.strips.begin(), work.strips.end(), std::back_inserter(strips),
+               [](const DeviceStrip& strip) { return strip.count != 0; });
+  const CurrentDevice current(index_);
+  RONDE_RETURN_IF_ERROR(current.status());
+  for (std::size_t begin = 0; begin < strips.size(); begin += kMaxStripsPerLaunch) {
+    const auto part =
+        std::span(strips).subspan(begin, std::min(kMaxStripsPerLaunch, strips.size() - begin));
+    const cudaError_t code = part.size() <= kSmall ? launch<SmallTable>(work, part, stream)
+                                                   : launch<LargeTable>(work, part, stream);
+    RONDE_RETURN_IF_ERROR(status_of(code, "the kernel of a fused copy", index_));
+  }
+  return {};
+}
+
+Result<DeviceEventPtr> CudaDevice::record(DeviceStream stream) {
+  const CurrentDevice current(index_);
+  RONDE_RETURN_IF_ERROR(current.status());
+  cudaEvent_t handle = nullptr;
+  RONDE_RETURN_IF_ERROR(status_of(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming),
+                                  "cudaEventCreateWithFlags", index_));
+  auto event = std::make_shared<CudaEvent>(handle, index_);
+  RONDE_RETURN_IF_ERROR(
+      status_of(cudaEventRecord(handle, native(stream)), "cudaEventRecord", index_));
+  return DeviceEventPtr(std::move(event));
+}
+
+Status CudaDevice::wait(DeviceStream stream, const DeviceEvent& event) {
+  const CurrentDevice current(index_);
+  RONDE_RETURN_IF_ERROR(current.status());
+  const cudaEvent_t handle = static_cast<const CudaEvent&>(event).handle();
+  return status_of(cudaStreamWaitEvent(native(stream), handle, 0), "cudaStreamWaitEvent", index_);
+}
+
+}  // namespace ronde::cuda

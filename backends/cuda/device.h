@@ -1,0 +1,37 @@
+// DeviceOps over the CUDA runtime.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/ports/device_ops.h"
+
+namespace ronde::cuda {
+
+/// One CUDA device. Calls leave the calling thread's current device as they found it, but for
+/// make_current(). Memory and events may outlive it. Threads: any.
+class CudaDevice final : public DeviceOps {
+ public:
+  explicit CudaDevice(int index) noexcept : index_(index) {}
+  /// Ends its streams; what was queued on them still runs to its end.
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  [[nodiscard]] int index() const noexcept override { return index_; }
+  Status make_current() override;
+  Result<std::shared_ptr<std::byte>> allocate(MemoryKind kind, std::size_t bytes) override;
+  Result<DeviceStream> open_stream() override RONDE_EXCLUDES(mutex_);
+  Status copy(void* to, const void* from, std::size_t bytes, DeviceStream stream) override;
+  Status transform(const StripWork& work, DeviceStream stream) override;
+  Result<DeviceEventPtr> record(DeviceStream stream) override;
+  Status wait(DeviceStream stream, const DeviceEvent& event) override;
+
+ private:
+  const int index_;
+  Mutex mutex_;
+  std::vector<DeviceStream> streams_ RONDE_GUARDED_BY(mutex_);
+};
+
+}  // namespace ronde::cuda

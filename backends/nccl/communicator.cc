@@ -1,0 +1,146 @@
+#include "backends/nccl/communicator.h"
+
+#include <chrono>
+#include <utility>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+namespace ronde::nccl {
+namespace {
+
+constexpr auto kPause = std::chrono::microseconds(50);  // between looks at NCCL's progress
+constexpr auto kErrorInterval = std::chrono::milliseconds(100);
+constexpr auto kFinalizeLimit = std::chrono::seconds(5);
+
+}  // namespace
+
+Communicator::Communicator(const Api& api, std::shared_ptr<DeviceOps> device,
+                           std::shared_ptr<AbortToken> abort)
+    : api_(api), device_(std::move(device)), abort_(std::move(abort)) {
+  listener_ = abort_->listen([this] {
+    const MutexLock lock(mutex_);
+    aborted_ = true;
+    changed_.notify_all();
+  });
+  watcher_ = std::thread([this] { watch_main(); });
+}
+
+Communicator::~Communicator() {
+  abort_->unlisten(listener_);
+  {
+    const MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  watcher_.join();
+  close();
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::open(const Api& api, const Place& place,
+                                                         std::shared_ptr<DeviceOps> device,
+                                                         std::shared_ptr<AbortToken> abort) {
+  RONDE_RETURN_IF_ERROR(device->make_current());
+  std::unique_ptr<Communicator> made(new Communicator(api, std::move(device), std::move(abort)));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  {
+    const MutexLock lock(made->mutex_);
+    const ncclResult_t code =
+        api.comm_init_rank_config(&made->handle_, place.size, place.id, place.rank, &config);
+    if (code != ncclSuccess && code != ncclInProgress) {
+      return status_of(api, code, "ncclCommInitRankConfig");
+    }
+  }
+  RONDE_RETURN_IF_ERROR(made->settle("ncclCommInitRankConfig"));
+  return made;
+}
+
+Status Communicator::gone() const {
+  if (abort_->aborted()) return abort_->status();
+  return {Code::kAborted, "the NCCL communicator has been aborted"};
+}
+
+ncclResult_t Communicator::state() {
+  const MutexLock lock(mutex_);
+  ncclResult_t code = ncclSuccess;
+  if (handle_ != nullptr && api_.comm_get_async_error(handle_, &code) != ncclSuccess) {
+    code = ncclInternalError;
+  }
+  return code;
+}
+
+Status Communicator::settle(const char* name) {
+  for (;;) {
+    if (abort_->aborted()) return abort_->status();
+    const ncclResult_t code = state();
+    if (code == ncclSuccess) return {};
+    if (code != ncclInProgress) return status_of(api_, code, name);
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void Communicator::watch(DeviceEventPtr done) {
+  const MutexLock lock(mutex_);
+  under_way_ = std::move(done);
+  changed_.notify_all();
+}
+
+void Communicator::watch_main() {
+  (void)device_->make_current();
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      while (!stop_ && !aborted_ && !under_way_) changed_.wait(mutex_);
+      if (stop_) return;
+      if (!aborted_) changed_.wait_until(mutex_, now() + kErrorInterval);
+      if (stop_) return;
+    }
+    if (abort_->aborted()) return abort_now();
+    look_for_errors();
+  }
+}
+
+void Communicator::look_for_errors() {
+  DeviceEventPtr seen;
+  {
+    const MutexLock lock(mutex_);
+    seen = under_way_;
+  }
+  if (!seen) return;
+  const auto reached = seen->reached();
+  const ncclResult_t code = state();
+  Status status = reached.status();
+  if (status.ok() && code != ncclInProgress) {
+    status = status_of(api_, code, "NCCL, while data moved");
+  }
+  if (!status.ok()) {
+    log(LogLevel::kError, "{}", status.message());
+    abort_->abort(status);
+  } else if (*reached) {
+    const MutexLock lock(mutex_);
+    if (under_way_ == seen) under_way_.reset();
+  }
+}
+
+void Communicator::abort_now() {
+  const MutexLock lock(mutex_);
+  if (handle_ != nullptr) (void)api_.comm_abort(std::exchange(handle_, nullptr));
+}
+
+void Communicator::close() noexcept {
+  {
+    const MutexLock lock(mutex_);
+    if (handle_ == nullptr) return;
+    if (!abort_->aborted()) (void)api_.comm_finalize(handle_);
+  }
+  const TimePoint limit = now() + kFinalizeLimit;
+  while (!abort_->aborted() && state() == ncclInProgress && now() < limit) {
+    std::this_thread::sleep_for(kPause);
+  }
+  if (abort_->aborted() || state() != ncclSuccess) return abort_now();
+  const MutexLock lock(mutex_);
+  (void)api_.comm_destroy(std::exchange(handle_, nullptr));
+}
+
+}  // namespace ronde::nccl

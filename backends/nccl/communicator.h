@@ -1,0 +1,78 @@
+// One NCCL communicator that never blocks its caller for good: made and driven without blocking,
+// and aborted as soon as the group is declared broken.
+#pragma once
+
+#include <memory>
+#include <thread>
+
+#include "backends/nccl/library.h"
+#include "core/base/abort.h"
+#include "core/base/mutex.h"
+#include "core/ports/device_ops.h"
+
+namespace ronde::nccl {
+
+/// Which communicator: the same on all its ranks but for `rank`.
+struct Place {
+  ncclUniqueId id;
+  int rank = 0;
+  int size = 1;
+};
+
+/// Threads: call() one at a time; a thread of its own watches the abort token, and NCCL's
+/// asynchronous errors while work is under way.
+class Communicator {
+ public:
+  /// Collective over the ranks. Blocks until all have come, or the token is aborted.
+  static Result<std::unique_ptr<Communicator>> open(const Api& api, const Place& place,
+                                                    std::shared_ptr<DeviceOps> device,
+                                                    std::shared_ptr<AbortToken> abort);
+  /// Ends the communicator in order where all is well, else aborts it.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// Calls `function(handle)`, which returns NCCL's code, and waits until NCCL has taken it on.
+  /// Errors: the abort's status; kUnavailable naming `name`.
+  template <typename Function>
+  Status call(const char* name, Function function) RONDE_EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      if (handle_ == nullptr) return gone();
+      const ncclResult_t code = function(handle_);
+      if (code != ncclSuccess && code != ncclInProgress) return status_of(api_, code, name);
+    }
+    return settle(name);
+  }
+
+  /// Notes that work is under way until `done`: asynchronous errors are looked for meanwhile.
+  void watch(DeviceEventPtr done) RONDE_EXCLUDES(mutex_);
+
+  [[nodiscard]] const Api& api() const noexcept { return api_; }
+
+ private:
+  Communicator(const Api& api, std::shared_ptr<DeviceOps> device,
+               std::shared_ptr<AbortToken> abort);
+  Status settle(const char* name) RONDE_EXCLUDES(mutex_);
+  /// NCCL's asynchronous state.
+  ncclResult_t state() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] Status gone() const;
+  void abort_now() RONDE_EXCLUDES(mutex_);
+  void close() noexcept RONDE_EXCLUDES(mutex_);
+  void watch_main() RONDE_EXCLUDES(mutex_);
+  void look_for_errors();
+
+  const Api api_;
+  const std::shared_ptr<DeviceOps> device_;
+  const std::shared_ptr<AbortToken> abort_;
+  int listener_ = 0;
+  Mutex mutex_;  // held over calls that do not block
+  CondVar changed_;
+  ncclComm_t handle_ RONDE_GUARDED_BY(mutex_) = nullptr;
+  DeviceEventPtr under_way_ RONDE_GUARDED_BY(mutex_);
+  bool aborted_ RONDE_GUARDED_BY(mutex_) = false;
+  bool stop_ RONDE_GUARDED_BY(mutex_) = false;
+  std::thread watcher_;  // last
+};
+
+}  // namespace ronde::nccl

@@ -1,0 +1,48 @@
+// NCCL's entry points, found at run time: a machine without NCCL loads this module all the same,
+// and a process in which PyTorch has loaded NCCL shares that one.
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+
+#include "core/base/status.h"
+
+namespace ronde::nccl {
+
+/// The oldest NCCL that will do: its communicators can be made without blocking.
+inline constexpr int kOldestVersion = 21800;
+
+/// What is called of NCCL; tests give doubles.
+struct Api {
+  decltype(&ncclGetVersion) get_version;
+  decltype(&ncclGetErrorString) get_error_string;
+  decltype(&ncclGetUniqueId) get_unique_id;
+  decltype(&ncclCommInitRankConfig) comm_init_rank_config;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error;
+  decltype(&ncclCommFinalize) comm_finalize;
+  decltype(&ncclCommDestroy) comm_destroy;
+  decltype(&ncclCommAbort) comm_abort;
+  decltype(&ncclRedOpCreatePreMulSum) red_op_create_pre_mul_sum;
+  decltype(&ncclAllReduce) all_reduce;
+  decltype(&ncclReduce) reduce;
+  decltype(&ncclBroadcast) broadcast;
+  decltype(&ncclAllGather) all_gather;
+  decltype(&ncclReduceScatter) reduce_scatter;
+  decltype(&ncclSend) send;
+  decltype(&ncclRecv) recv;
+  decltype(&ncclGroupStart) group_start;
+  decltype(&ncclGroupEnd) group_end;
+};
+
+/// Finds NCCL: where the process has it already, else where the linker looks. Never unloaded.
+/// Errors: kUnavailable "NCCL not found: ...", kVersionMismatch naming version and what is allowed.
+Result<Api> load_api(const std::string& file = "libnccl.so.2");
+
+/// Ok, or kVersionMismatch.
+Status check_version(const Api& api);
+
+/// Ok, or kUnavailable: "ncclAllReduce: unhandled cuda error".
+Status status_of(const Api& api, ncclResult_t code, const char* call);
+
+}  // namespace ronde::nccl

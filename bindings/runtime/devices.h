@@ -1,0 +1,58 @@
+// What serves tensors in device memory, loaded when the first of them comes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/base/mutex.h"
+#include "core/base/status.h"
+#include "core/engine/lane.h"
+#include "core/ports/backend.h"
+#include "core/ports/device_ops.h"
+#include "core/ports/device_plane.h"
+#include "ops/device_parts.h"
+
+namespace ronde {
+
+/// Where accelerator and device data plane come from: the modules of this build, or a test's own.
+struct DeviceLibraries {
+  std::function<Result<std::shared_ptr<Accelerator>>()> accelerator;
+  std::function<Result<std::shared_ptr<DevicePlane>>()> plane;
+};
+
+/// The modules of this build.
+DeviceLibraries builtin_device_libraries();
+
+/// The devices of one runtime. Threads: any.
+class Devices {
+ public:
+  explicit Devices(DeviceLibraries libraries) : libraries_(std::move(libraries)) {}
+
+  /// The device `index`. Errors: kUnavailable saying why this process has none, kInvalidArgument.
+  Result<std::shared_ptr<DeviceOps>> open(int index) RONDE_EXCLUDES(mutex_);
+  /// The device data plane. Errors: kUnavailable saying why there is none.
+  Result<std::shared_ptr<DevicePlane>> plane() RONDE_EXCLUDES(mutex_);
+  /// Whether a set may work on `index`: all its tensors of this rank are on one device.
+  bool claim(SetId set, int index) RONDE_EXCLUDES(mutex_);
+
+ private:
+  template <typename T>
+  using Loaded = std::optional<Result<std::shared_ptr<T>>>;
+
+  const DeviceLibraries libraries_;
+  Mutex mutex_;
+  Loaded<Accelerator> accelerator_ RONDE_GUARDED_BY(mutex_);
+  Loaded<DevicePlane> plane_ RONDE_GUARDED_BY(mutex_);
+  std::map<SetId, int> claimed_ RONDE_GUARDED_BY(mutex_);
+};
+
+/// Opens what `group` needs on this rank's device `index`; the ranks agree whether `backend`
+/// ("auto" or a name) means the device data plane. Collective over the group. Errors: kUnsupported
+/// naming a rank and why it cannot, the same on all.
+Result<DeviceParts> open_device_parts(Devices& devices, const std::string& backend, int index,
+                                      const GroupSpec& group, Exchange& exchange);
+
+}  // namespace ronde

@@ -1,0 +1,23 @@
+// What a group is given to work with on its device.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/base/status.h"
+#include "core/ports/device_ops.h"
+#include "core/ports/device_plane.h"
+
+namespace ronde {
+
+/// What a group works with on its device.
+struct DeviceParts {
+  std::shared_ptr<DeviceOps> device;
+  std::unique_ptr<DeviceGroup> plane;  ///< Null: everything is staged.
+};
+
+/// Opens them for this rank's device `index`: collective over the group, at its first work in
+/// device memory. Errors: kUnsupported, the same on all ranks.
+using DeviceOpener = std::function<Result<DeviceParts>(int index)>;
+
+}  // namespace ronde

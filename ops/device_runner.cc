@@ -1,0 +1,96 @@
+#include "ops/device_runner.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+#include "ops/device_wait.h"
+#include "ops/staged_group.h"
+
+namespace ronde {
+namespace {
+
+/// Work with the flat buffers as its only segment.
+Work work_of(const FlatWork& flat, const Segment& segment, Collective kind) {
+  return {.kind = kind,
+          .reduction = flat.reduction,
+          .root = flat.root,
+          .segments = {&segment, 1},
+          .part_bytes = flat.part_bytes,
+          .send_bytes = flat.send_bytes,
+          .recv_bytes = flat.recv_bytes};
+}
+
+}  // namespace
+
+DeviceRunner::Opened::Opened(DeviceParts parts, int rank, int size)
+    : device(std::move(parts.device)),
+      plane(std::move(parts.plane)),
+      mover(device),
+      buffer(mover, rank, size) {}
+
+DeviceRunner::DeviceRunner(DeviceOpener open, WorkRunner& host, int rank, int size)
+    : open_(std::move(open)), host_(host), rank_(rank), size_(size) {}
+
+Status DeviceRunner::open(int index) {
+  if (!open_) return {Code::kUnsupported, "only tensors in host memory are supported"};
+  RONDE_ASSIGN_OR_RETURN(DeviceParts parts, open_(index));
+  auto opened = std::make_unique<Opened>(std::move(parts), rank_, size_);
+  RONDE_ASSIGN_OR_RETURN(opened->stream, opened->device->open_stream());
+  RONDE_ASSIGN_OR_RETURN(opened->staged, create_staged_group(opened->device, host_, rank_, size_));
+  opened_ = std::move(opened);
+  return {};
+}
+
+Status DeviceRunner::begin(const Bundle& bundle) {
+  if (!opened_) RONDE_RETURN_IF_ERROR(open(bundle.device.index));
+  const DeviceEvent* last = nullptr;  // tensors of one operation share their event
+  for (const BundleTensor& tensor : bundle.tensors) {
+    if (tensor.ready == nullptr || tensor.ready == last) continue;
+    last = tensor.ready;
+    RONDE_RETURN_IF_ERROR(opened_->device->wait(opened_->stream, *last));
+  }
+  return {};
+}
+
+Status DeviceRunner::run(const Work& work, const AbortToken& abort) {
+  try {
+    return launch(work, abort);
+  } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
+    return {Code::kAborted,
+            fmt::format("out of memory in {} of {} bytes on cuda:{}", to_string(work.kind),
+                        total_bytes(work), opened_->device->index())};
+  }
+}
+
+Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
+  if (work.segments.empty()) return {};
+  Opened& on = *opened_;
+  const FlatWork flat = on.buffer.flatten(work, host_.kernels(), abort);
+  RONDE_RETURN_IF_ERROR(on.mover.flush(on.stream));
+  const Segment segment{flat.in, flat.out, flat.bytes};
+  RONDE_RETURN_IF_ERROR(group_->launch(work_of(flat, segment, work.kind), on.stream, abort));
+  on.buffer.unflatten(work);
+  return on.mover.flush(on.stream);
+}
+
+void DeviceRunner::choose(const WorkDesc& desc) {
+  const bool staged = !opened_->plane || !opened_->plane->supports(desc);
+  group_ = staged ? opened_->staged.get() : opened_->plane.get();
+  path_ = group_->name();
+  if (staged) path_ += path_.empty() ? "host memory" : " through host memory";
+}
+
+Status DeviceRunner::end(const Bundle& bundle, const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, opened_->device->record(opened_->stream));
+  bool taken = false;
+  for (const BundleTensor& tensor : bundle.tensors) {
+    if (tensor.complete == nullptr) continue;
+    *tensor.complete = done;
+    taken = true;
+  }
+  return taken ? Status() : wait_on_host(*done, abort);
+}
+
+}  // namespace ronde

@@ -1,0 +1,58 @@
+// Runs agreed work on tensors in device memory: in stream order, fused on the device, over a device
+// data plane where that can do it and staged through the host elsewhere.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/ports/device_plane.h"
+#include "core/ports/executor.h"
+#include "ops/device_parts.h"
+#include "ops/flat_mover.h"
+#include "ops/fusion_buffer.h"
+#include "ops/work_runner.h"
+
+namespace ronde {
+
+/// Threads: one at a time.
+class DeviceRunner {
+ public:
+  /// `host` runs what is staged, and outlives this. `open` may be empty: kUnsupported.
+  DeviceRunner(DeviceOpener open, WorkRunner& host, int rank, int size);
+
+  /// Opens the device at first; what is run from now on comes after all that the tensors wait for.
+  Status begin(const Bundle& bundle);
+  /// Decides how such work is done; the same on all ranks. path() says it.
+  void choose(const WorkDesc& desc);
+  /// Queues one work of the bundle, in the way last chosen.
+  Status run(const Work& work, const AbortToken& abort);
+  /// Hands out the point after which the results are there; waits for it where nobody takes it.
+  Status end(const Bundle& bundle, const AbortToken& abort);
+
+  /// "nccl", "shm through host memory": what was chosen last.
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  /// What there is once it has been opened.
+  struct Opened {
+    Opened(DeviceParts parts, int rank, int size);
+    const std::shared_ptr<DeviceOps> device;
+    const std::unique_ptr<DeviceGroup> plane;
+    std::unique_ptr<DeviceGroup> staged;
+    DeviceStream stream = nullptr;
+    DeviceMover mover;
+    FusionBuffer buffer;
+  };
+  Status open(int index);
+  Status launch(const Work& work, const AbortToken& abort);
+
+  const DeviceOpener open_;
+  WorkRunner& host_;
+  const int rank_;
+  const int size_;
+  std::unique_ptr<Opened> opened_;
+  DeviceGroup* group_ = nullptr;  // of opened_
+  std::string path_;
+};
+
+}  // namespace ronde

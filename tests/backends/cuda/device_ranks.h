@@ -1,0 +1,52 @@
+// Ranks whose tensors are in the double's device memory, for the conformance suite: host memory
+// plays the device's, so a bundle need only say where it is.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "backends/cuda/device.h"
+#include "ops/executor.h"
+#include "tests/conformance/conformance.h"
+#include "tests/ops/local_fixture.h"
+
+namespace ronde::test {
+
+/// Says of every bundle that it is on `device`. What it runs is done when execute() returns.
+class OnDevice final : public CollectiveExecutor {
+ public:
+  OnDevice(std::unique_ptr<CollectiveExecutor> inner, int device)
+      : inner_(std::move(inner)), device_(device) {}
+  Status execute(const Bundle& bundle, const AbortToken& abort) override {
+    Bundle moved = bundle;
+    moved.device = {DeviceKind::kCuda, device_};
+    return inner_->execute(moved, abort);
+  }
+  std::string last_path() const override { return inner_->last_path(); }
+
+ private:
+  const std::unique_ptr<CollectiveExecutor> inner_;
+  const int device_;
+};
+
+/// Two ranks share each device; what is staged moves over the local backend.
+struct DeviceFixture : LocalFixture {
+  /// What device work runs over; null: staged.
+  virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
+                                                          std::shared_ptr<DeviceOps>) const {
+    return std::unique_ptr<DeviceGroup>();
+  }
+  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                                    Exchange& exchange) const override {
+    const int index = group.rank / 2 % 2;
+    options.open_device = [this, group, &exchange](int device) -> Result<DeviceParts> {
+      auto ops = std::make_shared<cuda::CudaDevice>(device);
+      RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));
+      return DeviceParts{std::move(ops), std::move(plane)};
+    };
+    auto inner = ConformanceFixture::make_executor(std::move(options), group, exchange);
+    return std::make_unique<OnDevice>(std::move(inner), index);
+  }
+};
+
+}  // namespace ronde::test

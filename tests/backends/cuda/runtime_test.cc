@@ -1,0 +1,172 @@
+// Whole jobs of real processes whose tensors are in the double's device memory: from the submission
+// on a caller's stream to the caller's stream that waits for the result, staged over shared memory.
+#include "bindings/runtime/runtime.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/factory.h"
+#include "bindings/runtime/devices.h"
+#include "tests/backends/net/processes.h"
+#include "tests/support/cuda_double/cudart_double.h"
+
+/// In a child process: ends it with a text that says what went wrong.
+#define EXPECT(condition)                                                                 \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      std::fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #condition); \
+      return 1;                                                                           \
+    }                                                                                     \
+  } while (false)
+
+namespace ronde {
+namespace {
+
+using test::cuda_double::finish;
+
+/// The double's devices, and no NCCL.
+DeviceLibraries libraries() {
+  return {.accelerator = []() -> Result<std::shared_ptr<Accelerator>> {
+            return std::shared_ptr<Accelerator>(create_cuda_accelerator("libc.so.6"));
+          },
+          .plane = []() -> Result<std::shared_ptr<DevicePlane>> {
+            return Status(Code::kUnavailable, "NCCL not found");
+          }};
+}
+
+/// Runs `body` as both ranks of a job; all must return 0, but for `victim`, which must be killed.
+void run_pair(const std::function<int(Runtime&, int)>& body, int victim = -1) {
+  const std::string job = net::unique_job_id();
+  const auto codes = net::run_ranks(2, [&](int rank) {
+    auto runtime = Runtime::create(net::rank_config(job, rank, 2), libraries());
+    EXPECT(runtime.ok());
+    return body(**runtime, rank);
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(codes[static_cast<std::size_t>(rank)] == (rank == victim ? -SIGKILL : 0));
+  }
+}
+
+Submission submission_of(Collective kind, const std::string& name, std::vector<float>& data,
+                         Device device = {DeviceKind::kCuda, 0}) {
+  Submission submission;
+  submission.request.kind = kind;
+  submission.request.name = name;
+  submission.request.device = device;
+  submission.request.tensors = {{DType::kFloat32, {static_cast<std::int64_t>(data.size())}}};
+  submission.inputs = {data.data()};
+  submission.outputs = {kind == Collective::kAllgather ? nullptr : data.data()};
+  return submission;
+}
+
+}  // namespace
+
+TEST_CASE("device tensors: sums come after the caller's stream and before what it is given next") {
+  run_pair([](Runtime& runtime, int rank) {
+    std::vector<std::vector<float>> data(30, std::vector<float>(1000));
+    std::vector<std::vector<float>> seen = data;
+    std::vector<OperationPtr> operations;
+    const std::vector<float> made(1000, static_cast<float>(rank + 1));
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      // On the default stream, as a framework's kernel would write a gradient.
+      EXPECT(cudaMemcpyAsync(data[i].data(), made.data(), 4000, cudaMemcpyDefault, nullptr) ==
+             cudaSuccess);
+      auto operation = runtime.submit(
+          kGlobalSet, submission_of(Collective::kAllreduce, "w" + std::to_string(i), data[i]));
+      EXPECT(operation.ok());
+      operations.push_back(*operation);
+    }
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      EXPECT(runtime.wait(operations[i]).ok());
+      EXPECT(operations[i]->completion() != nullptr);
+      EXPECT(runtime.order_after(operations[i], nullptr).ok());
+      EXPECT(cudaMemcpyAsync(seen[i].data(), data[i].data(), 4000, cudaMemcpyDefault, nullptr) ==
+             cudaSuccess);
+    }
+    finish(nullptr);
+    for (const auto& values : seen) EXPECT(values == std::vector<float>(1000, 3.0F));
+    return 0;
+  });
+}
+
+TEST_CASE("device tensors: an output that the operation allocates is on the device") {
+  run_pair([](Runtime& runtime, int rank) {
+    std::vector<float> data(static_cast<std::size_t>(rank) + 1, static_cast<float>(rank));
+    const auto operation =
+        runtime.run(kGlobalSet, submission_of(Collective::kAllgather, "rows", data));
+    EXPECT(operation.ok());
+    EXPECT(runtime.order_after(*operation, nullptr).ok());
+    finish(nullptr);
+    const OwnedOutput& output = (*operation)->owned_outputs().at(0);
+    EXPECT(output.shape == Shape{3});
+    const auto* values = reinterpret_cast<const float*>(output.data.get());
+    EXPECT(values[0] == 0.0F && values[1] == 1.0F && values[2] == 1.0F);
+    return 0;
+  });
+}
+
+TEST_CASE(
+    "device tensors: a rank whose tensor is on the host is a mismatch for all, and names it") {
+  run_pair([](Runtime& runtime, int rank) {
+    std::vector<float> data(4, 1.0F);
+    const Device device = rank == 0 ? Device{} : Device{DeviceKind::kCuda, 0};
+    const auto mixed =
+        runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "mixed", data, device));
+    EXPECT(mixed.status().code() == Code::kMismatch);
+    EXPECT(mixed.status().message().find("device cpu") != std::string::npos);
+    EXPECT(mixed.status().message().find("device cuda") != std::string::npos);
+    EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "next", data)).ok());
+    return 0;
+  });
+}
+
+TEST_CASE("device tensors: a second device in one set is an error for all, and the job goes on") {
+  run_pair([](Runtime& runtime, int rank) {
+    std::vector<float> data(4, 1.0F);
+    EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "first", data)).ok());
+    const Device other{DeviceKind::kCuda, rank};
+    const auto mixed =
+        runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "other", data, other));
+    EXPECT(mixed.status().code() == Code::kMismatch);
+    EXPECT(mixed.status().message().find("several devices") != std::string::npos);
+    EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "first", data)).ok());
+    return 0;
+  });
+}
+
+TEST_CASE("device tensors: where there is no device the submission says why") {
+  run_pair([](Runtime& runtime, int rank) {
+    test::cuda_double::set_device_count(0);
+    std::vector<float> data(4, 1.0F);
+    const auto none =
+        runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "gradient", data));
+    EXPECT(none.status().code() == Code::kUnsupported);
+    EXPECT(none.status().message().rfind("\"gradient\" is on cuda:0, which cannot be used here: "
+                                         "no CUDA device is visible",
+                                         0) == 0);
+    return 0;
+  });
+}
+
+TEST_CASE("device tensors: a rank that is killed fails the others by name") {
+  run_pair(
+      [](Runtime& runtime, int rank) {
+        std::vector<float> data(1 << 20, 1.0F);
+        EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data)).ok());
+        if (rank == 1) ::kill(::getpid(), SIGKILL);
+        const auto failed =
+            runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "two", data));
+        EXPECT(failed.status().code() == Code::kRankFailure);
+        EXPECT(failed.status().failed_rank()->rank == 1);
+        return 0;
+      },
+      1);
+}
+
+}  // namespace ronde

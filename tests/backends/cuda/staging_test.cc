@@ -1,0 +1,145 @@
+// Work on device memory: the order of streams, what waits for what, and what happens without room.
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "backends/cuda/device.h"
+#include "ops/executor.h"
+#include "ops/staged_group.h"
+#include "tests/conformance/rank.h"
+#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/plain_kernels.h"
+
+namespace ronde::test {
+namespace {
+
+using cuda::CudaDevice;
+
+cudaStream_t native(DeviceStream stream) { return static_cast<cudaStream_t>(stream); }
+
+/// One rank on a device: no data plane is needed, all else is as ever.
+struct LoneRank {
+  std::shared_ptr<CudaDevice> device = std::make_shared<CudaDevice>(0);
+  DeviceStream callers = device->open_stream().value();
+  AbortToken abort;
+  std::unique_ptr<CollectiveExecutor> executor = make();
+  DeviceEventPtr ready;
+  DeviceEventPtr complete;
+
+  std::unique_ptr<CollectiveExecutor> make() {
+    ExecutorOptions options;
+    options.kernels = plain_kernels();
+    options.open_device = [this](int) -> Result<DeviceParts> {
+      return DeviceParts{device, nullptr};
+    };
+    return create_executor(std::move(options)).value();
+  }
+
+  /// An allreduce of `data` in place, times `prescale`.
+  Bundle bundle(std::vector<std::vector<float>>& data, double prescale) {
+    Bundle made = bundle_of(Collective::kAllreduce, DType::kFloat32);
+    made.device = {DeviceKind::kCuda, 0};
+    made.prescale = prescale;
+    ready = device->record(callers).value();
+    for (auto& values : data) {
+      BundleTensor tensor;
+      tensor.name = "tensor";
+      tensor.in = tensor.out = values.data();
+      tensor.shape = {static_cast<std::int64_t>(values.size())};
+      tensor.ready = ready.get();
+      tensor.complete = &complete;
+      made.tensors.push_back(tensor);
+    }
+    return made;
+  }
+};
+
+std::vector<float> counted(std::size_t count, float factor) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 1.0F);
+  for (float& value : values) value *= factor;
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("device work: it comes after the caller's stream, and the caller's stream after it") {
+  LoneRank rank;
+  std::vector<std::vector<float>> data{std::vector<float>(100), std::vector<float>(3)};
+  std::vector<float> seen(100);
+  const std::vector<float> made = counted(100, 1.0F);
+  // The caller's stream writes the tensor, and reads it afterwards: neither call blocks.
+  REQUIRE(rank.device->copy(data[0].data(), made.data(), 400, rank.callers).ok());
+  REQUIRE(rank.executor->execute(rank.bundle(data, 2.0), rank.abort).ok());
+  REQUIRE(rank.complete);
+  REQUIRE(rank.device->wait(rank.callers, *rank.complete).ok());
+  REQUIRE(rank.device->copy(seen.data(), data[0].data(), 400, rank.callers).ok());
+  cuda_double::finish(native(rank.callers));
+  CHECK(seen == counted(100, 2.0F));
+  CHECK(rank.executor->last_path() == "host memory");
+}
+
+TEST_CASE("device work: an abort ends the wait for a device that does not come") {
+  LoneRank rank;
+  std::vector<std::vector<float>> data{std::vector<float>(8)};
+  {
+    const cuda_double::Hold hold(native(rank.callers));
+    const Bundle bundle = rank.bundle(data, 1.0);
+    rank.abort.abort({Code::kRankFailure, "rank 1 died"});
+    CHECK(rank.executor->execute(bundle, rank.abort).code() == Code::kRankFailure);
+  }
+  cuda_double::finish(native(rank.callers));
+}
+
+TEST_CASE("device work: tensors larger than a piece are exact") {
+  LoneRank rank;
+  const std::size_t count = 3 * kStagedPieceBytes / sizeof(float) + 17;
+  std::vector<std::vector<float>> data{counted(count, 1.0F)};
+  REQUIRE(rank.executor->execute(rank.bundle(data, 3.0), rank.abort).ok());
+  while (!rank.complete->reached().value()) {
+  }
+  CHECK(data[0] == counted(count, 3.0F));
+}
+
+TEST_CASE("device work: without room for a fusion buffer it goes on in host memory") {
+  LoneRank rank;
+  std::vector<std::vector<float>> data{counted(5, 1.0F), counted(6, 1.0F)};
+  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  REQUIRE(rank.executor->execute(rank.bundle(data, 0.5), rank.abort).ok());
+  while (!rank.complete->reached().value()) {
+  }
+  CHECK(data[0] == counted(5, 0.5F));
+  CHECK(data[1] == counted(6, 0.5F));
+}
+
+TEST_CASE("device work: an error of the device names the call") {
+  LoneRank rank;
+  std::vector<std::vector<float>> data{counted(5, 1.0F)};
+  const Bundle bundle = rank.bundle(data, 1.0);
+  cuda_double::fail_next("cudaStreamWaitEvent", cudaErrorIllegalAddress);
+  const Status status = rank.executor->execute(bundle, rank.abort);
+  CHECK(status.code() == Code::kUnavailable);
+  CHECK(status.message().rfind("cudaStreamWaitEvent on cuda:0: ", 0) == 0);
+}
+
+TEST_CASE("device work: tensors on several devices are an error that says so") {
+  LoneRank rank;
+  std::vector<std::vector<float>> data{counted(5, 1.0F)};
+  Bundle bundle = rank.bundle(data, 1.0);
+  bundle.device.kind = static_cast<DeviceKind>(2);
+  const Status status = rank.executor->execute(bundle, rank.abort);
+  CHECK(status.code() == Code::kUnsupported);
+  CHECK(status.message().find("several devices") != std::string::npos);
+}
+
+TEST_CASE("device work: an executor without devices says that it has none") {
+  ExecutorOptions options;
+  options.kernels = plain_kernels();
+  const auto executor = create_executor(std::move(options)).value();
+  Bundle bundle = bundle_of(Collective::kAllreduce, DType::kFloat32);
+  bundle.device = {DeviceKind::kCuda, 0};
+  CHECK(executor->execute(bundle, AbortToken()).code() == Code::kUnsupported);
+}
+
+}  // namespace ronde::test

@@ -1,0 +1,29 @@
+#include "backends/nccl/library.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/cuda_double/nccl_double.h"
+
+namespace ronde::test {
+
+TEST_CASE("nccl: a machine without it is told so, in the linker's words") {
+  const Status status = nccl::load_api("libnccl_of_nobody.so.2").status();
+  CHECK(status.code() == Code::kUnavailable);
+  CHECK(status.message().rfind("NCCL not found: libnccl_of_nobody.so.2", 0) == 0);
+}
+
+TEST_CASE("nccl: a library that lacks an entry point is too old") {
+  const Status status = nccl::load_api("libc.so.6").status();
+  CHECK(status.code() == Code::kVersionMismatch);
+  CHECK(status.message() == "libc.so.6 has no ncclGetVersion: NCCL 2.18.0 or newer is needed");
+}
+
+TEST_CASE("nccl: a version that is too old is named") {
+  cuda_double::set_nccl_version(21703);
+  const Status status = nccl::check_version(cuda_double::nccl_double());
+  cuda_double::set_nccl_version(23003);
+  CHECK(status.code() == Code::kVersionMismatch);
+  CHECK(status.message() == "NCCL 2.17.3 is too old: 2.18.0 or newer is needed");
+}
+
+}  // namespace ronde::test

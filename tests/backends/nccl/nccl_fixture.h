@@ -1,0 +1,30 @@
+// Device ranks whose device data plane is NCCL, or its double.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "backends/nccl/factory.h"
+#include "backends/nccl/library.h"
+#include "tests/backends/cuda/device_ranks.h"
+#include "tests/support/cuda_double/nccl_double.h"
+
+namespace ronde::test {
+
+inline std::unique_ptr<DevicePlane> plane_of_double() {
+  return create_nccl_plane([]() -> Result<nccl::Api> {
+    const nccl::Api api = cuda_double::nccl_double();
+    RONDE_RETURN_IF_ERROR(nccl::check_version(api));
+    return api;
+  });
+}
+
+struct NcclFixture : DeviceFixture {
+  Result<std::unique_ptr<DeviceGroup>> open_plane(
+      const GroupSpec& group, Exchange& exchange,
+      std::shared_ptr<DeviceOps> device) const override {
+    return plane_of_double()->open(group, exchange, std::move(device));
+  }
+};
+
+}  // namespace ronde::test

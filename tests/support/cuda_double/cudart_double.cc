@@ -1,0 +1,313 @@
+#include "tests/support/cuda_double/cudart_double.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/kernels.h"
+#include "core/base/mutex.h"
+#include "tests/support/cuda_double/streams.h"
+
+namespace ronde::test::cuda_double {
+namespace {
+
+thread_local int current_device = 0;
+
+struct Event {
+  std::shared_ptr<Point> point;  // of the last record; null: reached
+};
+
+/// All that the double knows.
+struct World {
+  Mutex mutex;
+  int devices RONDE_GUARDED_BY(mutex) = 2;
+  int launched RONDE_GUARDED_BY(mutex) = 0;
+  std::map<std::string, cudaError_t> failures RONDE_GUARDED_BY(mutex);
+  std::set<void*> memory RONDE_GUARDED_BY(mutex);
+  std::map<cudaStream_t, std::shared_ptr<Stream>> streams RONDE_GUARDED_BY(mutex);
+  std::map<cudaEvent_t, Event> events RONDE_GUARDED_BY(mutex);
+};
+
+World& world() {
+  static auto* const made = new World();
+  return *made;
+}
+
+/// The code that fail_next() asked for, or success.
+cudaError_t planned(const char* name) {
+  const MutexLock lock(world().mutex);
+  const auto found = world().failures.extract(name);
+  return found.empty() ? cudaSuccess : found.mapped();
+}
+
+/// Null is the default stream, which is made at its first use.
+std::shared_ptr<Stream> find(cudaStream_t handle) {
+  const MutexLock lock(world().mutex);
+  std::shared_ptr<Stream>& stream = world().streams[handle];
+  if (handle == nullptr && !stream) stream = std::make_shared<Stream>(0);
+  return stream;
+}
+
+/// Waits for all streams, as cudaFree does.
+void finish_all() {
+  std::vector<std::shared_ptr<Stream>> all;
+  {
+    const MutexLock lock(world().mutex);
+    for (const auto& [handle, stream] : world().streams) {
+      if (stream) all.push_back(stream);
+    }
+  }
+  for (const auto& stream : all) stream->mark()->wait();
+}
+
+cudaError_t allocate(const char* name, void** memory, std::size_t bytes) {
+  if (const cudaError_t code = planned(name); code != cudaSuccess) return code;
+  *memory = std::malloc(bytes == 0 ? 1 : bytes);
+  std::memset(*memory, 0xee, bytes);  // nobody may rely on zeros
+  const MutexLock lock(world().mutex);
+  world().memory.insert(*memory);
+  return cudaSuccess;
+}
+
+cudaError_t release(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  finish_all();
+  {
+    const MutexLock lock(world().mutex);
+    if (world().memory.erase(memory) == 0) return cudaErrorInvalidValue;
+  }
+  std::free(memory);
+  return cudaSuccess;
+}
+
+/// What a launch on a device checks: the stream is one of the current device.
+cudaError_t queue(const char* name, cudaStream_t handle, std::function<void()> work) {
+  if (const cudaError_t code = planned(name); code != cudaSuccess) return code;
+  const auto stream = find(handle);
+  if (!stream || (handle != nullptr && stream->device() != current_device)) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  stream->enqueue(std::move(work));
+  return cudaSuccess;
+}
+
+/// Runs every thread of every block, one after the other.
+template <typename Table>
+void run_kernel(const cuda::StripLaunch& launch, const Table& table) {
+  for (std::size_t tile = 0; tile < launch.tiles; ++tile) {
+    for (unsigned thread = 0; thread < cuda::kThreads; ++thread) {
+      if (launch.copies) {
+        cuda::copy_tile(table, tile, thread);
+      } else {
+        cuda::visit_types(launch.from, launch.to, [&]<typename From, typename To>() {
+          cuda::transform_tile<From, To>(table, tile, thread);
+        });
+      }
+    }
+  }
+}
+
+template <typename Table>
+cudaError_t launch_on_host(const cuda::StripLaunch& launch, const Table& table,
+                           cudaStream_t stream) {
+  {
+    const MutexLock lock(world().mutex);
+    ++world().launched;
+  }
+  const auto copy = std::make_shared<Table>(table);
+  return queue("launch", stream, [launch, copy] { run_kernel(launch, *copy); });
+}
+
+}  // namespace
+
+void set_device_count(int count) {
+  const MutexLock lock(world().mutex);
+  world().devices = count;
+}
+
+void fail_next(const char* name, cudaError_t code) {
+  const MutexLock lock(world().mutex);
+  world().failures[name] = code;
+}
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  find(stream)->enqueue(std::move(work));
+}
+
+struct Hold::State {
+  std::shared_ptr<Point> released = std::make_shared<Point>();
+};
+
+Hold::Hold(cudaStream_t stream) : state_(new State) {
+  enqueue(stream, [point = state_->released] { point->wait(); });
+}
+
+Hold::~Hold() {
+  state_->released->reach();
+  delete state_;
+}
+
+void finish(cudaStream_t stream) { find(stream)->mark()->wait(); }
+
+int live_objects() {
+  const MutexLock lock(world().mutex);
+  int streams = 0;
+  for (const auto& [handle, stream] : world().streams) streams += handle != nullptr && stream;
+  return streams + static_cast<int>(world().memory.size() + world().events.size());
+}
+
+int launches() {
+  const MutexLock lock(world().mutex);
+  return world().launched;
+}
+
+}  // namespace ronde::test::cuda_double
+
+using namespace ronde::test::cuda_double;
+using ronde::MutexLock;
+
+namespace ronde::cuda {
+
+cudaError_t launch_strips(const StripLaunch& launch, const SmallTable& table, cudaStream_t stream) {
+  return launch_on_host(launch, table, stream);
+}
+
+cudaError_t launch_strips(const StripLaunch& launch, const LargeTable& table, cudaStream_t stream) {
+  return launch_on_host(launch, table, stream);
+}
+
+}  // namespace ronde::cuda
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  if (const cudaError_t code = planned("cudaGetDeviceCount"); code != cudaSuccess) return code;
+  const MutexLock lock(world().mutex);
+  *count = world().devices;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 11040;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "double");
+  properties->totalGlobalMem = std::size_t{2} << 30;
+  properties->major = 9;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (const cudaError_t code = planned("cudaSetDevice"); code != cudaSuccess) return code;
+  current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorName(cudaError_t code) {
+  return code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorOfTheDouble";
+}
+const char* cudaGetErrorString(cudaError_t code) {
+  return code == cudaErrorMemoryAllocation ? "out of memory" : "as planned";
+}
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  return allocate("cudaMalloc", memory, bytes);
+}
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
+  return allocate("cudaMallocHost", memory, bytes);
+}
+cudaError_t cudaFree(void* memory) { return release(memory); }
+cudaError_t cudaFreeHost(void* memory) { return release(memory); }
+
+cudaError_t cudaDeviceSynchronize() {
+  finish_all();
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned, int) {
+  if (const auto code = planned("cudaStreamCreateWithPriority"); code != cudaSuccess) return code;
+  auto stream = std::make_shared<Stream>(current_device);
+  *handle = reinterpret_cast<cudaStream_t>(stream.get());
+  const MutexLock lock(world().mutex);
+  world().streams[*handle] = std::move(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  std::shared_ptr<Stream> ended;
+  const MutexLock lock(world().mutex);
+  const auto found = world().streams.extract(handle);
+  if (found.empty()) return cudaErrorInvalidResourceHandle;
+  ended = found.mapped();
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  if (const cudaError_t code = planned("cudaMemcpyAsync"); code != cudaSuccess) return code;
+  find(stream)->enqueue([=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
+  static int next = 0;
+  if (const auto code = planned("cudaEventCreateWithFlags"); code != cudaSuccess) return code;
+  const MutexLock lock(world().mutex);
+  *handle = reinterpret_cast<cudaEvent_t>(static_cast<std::uintptr_t>(++next));
+  world().events[*handle] = {};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+  const MutexLock lock(world().mutex);
+  return world().events.erase(handle) == 1 ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
+  auto point = std::make_shared<Point>();
+  const cudaError_t code = queue("cudaEventRecord", stream, [point] { point->reach(); });
+  if (code != cudaSuccess) return code;
+  const MutexLock lock(world().mutex);
+  world().events[handle].point = std::move(point);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  if (const cudaError_t code = planned("cudaEventQuery"); code != cudaSuccess) return code;
+  const MutexLock lock(world().mutex);
+  const Event& event = world().events[handle];
+  return !event.point || event.point->reached() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned) {
+  if (const cudaError_t code = planned("cudaStreamWaitEvent"); code != cudaSuccess) return code;
+  std::shared_ptr<Point> point;
+  {
+    const MutexLock lock(world().mutex);
+    point = world().events[handle].point;
+  }
+  if (point) find(stream)->enqueue([point] { point->wait(); });
+  return cudaSuccess;
+}
+
+}  // extern "C"

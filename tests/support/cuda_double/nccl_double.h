@@ -1,0 +1,23 @@
+// A double of NCCL for tests on machines without a GPU; never installed. Ranks are threads, memory
+// is the host's, and collectives run in the order of the double's streams, each waiting there for
+// all ranks: launched in unlike orders they never end, as NCCL's.
+#pragma once
+
+#include "backends/nccl/library.h"
+
+namespace ronde::test::cuda_double {
+
+/// The double's entry points. Communicators become ready some time after they were asked for.
+nccl::Api nccl_double();
+
+/// The version it says it is, 23003 at first.
+void set_nccl_version(int version);
+
+/// Makes comm_get_async_error of all communicators give `code` from now on; ncclSuccess ends that.
+void set_nccl_async_error(ncclResult_t code);
+
+/// Communicators made and neither destroyed nor aborted; and how many were aborted so far.
+int live_communicators();
+int aborted_communicators();
+
+}  // namespace ronde::test::cuda_double

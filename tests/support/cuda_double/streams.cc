@@ -1,0 +1,60 @@
+#include "tests/support/cuda_double/streams.h"
+
+#include <utility>
+
+namespace ronde::test::cuda_double {
+
+void Point::reach() {
+  const MutexLock lock(mutex_);
+  reached_ = true;
+  changed_.notify_all();
+}
+
+void Point::wait() {
+  const MutexLock lock(mutex_);
+  while (!reached_) changed_.wait(mutex_);
+}
+
+bool Point::reached() const {
+  const MutexLock lock(mutex_);
+  return reached_;
+}
+
+Stream::Stream(int device) : device_(device), thread_([this] { run(); }) {}
+
+Stream::~Stream() {
+  {
+    const MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Stream::enqueue(std::function<void()> work) {
+  const MutexLock lock(mutex_);
+  queue_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
+std::shared_ptr<Point> Stream::mark() {
+  auto point = std::make_shared<Point>();
+  enqueue([point] { point->reach(); });
+  return point;
+}
+
+void Stream::run() {
+  for (;;) {
+    std::function<void()> work;
+    {
+      const MutexLock lock(mutex_);
+      while (queue_.empty() && !stop_) changed_.wait(mutex_);
+      if (queue_.empty()) return;
+      work = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    work();
+  }
+}
+
+}  // namespace ronde::test::cuda_double

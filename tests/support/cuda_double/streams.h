@@ -1,0 +1,51 @@
+// Streams and events of the double: queues with a thread each, and points in them.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "core/base/mutex.h"
+
+namespace ronde::test::cuda_double {
+
+/// A point that is reached once. Threads: any.
+class Point {
+ public:
+  void reach() RONDE_EXCLUDES(mutex_);
+  void wait() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] bool reached() const RONDE_EXCLUDES(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool reached_ RONDE_GUARDED_BY(mutex_) = false;
+};
+
+/// Runs what it is given in order, in a thread of its own. Threads: any.
+class Stream {
+ public:
+  explicit Stream(int device);
+  /// Runs what is queued to its end.
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  [[nodiscard]] int device() const noexcept { return device_; }
+  void enqueue(std::function<void()> work) RONDE_EXCLUDES(mutex_);
+  /// Queues a point and returns it.
+  std::shared_ptr<Point> mark();
+
+ private:
+  void run() RONDE_EXCLUDES(mutex_);
+
+  const int device_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::function<void()>> queue_ RONDE_GUARDED_BY(mutex_);
+  bool stop_ RONDE_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last
+};
+
+}  // namespace ronde::test::cuda_double
