@@ -1,6 +1,7 @@
 """Cases for gradients in flat buffers (flat_gradients=True); run by torch_test.py."""
 
 import pytest
+import ronde
 import ronde.torch as hvd
 import torch
 from ronde.torch._flat import FlatBucket
@@ -148,3 +149,8 @@ def case_flat_gradients_of_several_dtypes():
     optimizer.step()
     for parameter in parameters:
         assert torch.equal(hvd.broadcast(parameter.detach(), 0), parameter)
+
+
+def case_flat_gradients_refuse_parameters_elsewhere():
+    with pytest.raises(ronde.InvalidArgumentError, match="is on meta, but flat_gradients"):
+        flat(layers().to("meta"))

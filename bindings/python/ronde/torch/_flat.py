@@ -29,6 +29,8 @@ class FlatBucket(Bucket):
     def __init__(self, gradients: list[Gradient], sparse_as_dense: bool) -> None:
         """Allocates the memory and puts the gradients there, as zeros."""
         super().__init__(gradients)
+        for gradient in gradients:
+            _refuse_devices(gradient)
         self.sparse_as_dense = sparse_as_dense
         self.version = 0
         dtype = gradients[0].parameter.dtype
@@ -92,6 +94,16 @@ def _allocate(counts: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, 
         end += -(-count // step) * step
     buffer: Any = _core.allocate(_job.runtime(), max(end, 1) * item)
     return torch.frombuffer(buffer, dtype=dtype)[:end], starts
+
+
+def _refuse_devices(gradient: Gradient) -> None:
+    """Raises where the memory, which is the host's, cannot hold the gradient."""
+    device = gradient.parameter.device
+    if device.type != "cpu":
+        raise InvalidArgumentError(
+            f"{gradient.name} is on {device}, but flat_gradients live in host memory; pass "
+            "flat_gradients=False"
+        )
 
 
 def _sparse_error(gradient: Gradient) -> InvalidArgumentError:
