@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 30;
 /// Allocations begin on borders of huge pages, so that the kernel may use them.
-constexpr std::size_t kUnit = std::size_t{2} << 20;
+constexpr std::size_t kUnit = kHugePage;
 constexpr std::size_t kPage = 4096;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -78,6 +78,7 @@ std::shared_ptr<std::byte> Arena::allocate(std::size_t bytes) {
     release(offset, room);
     return nullptr;
   }
+  use_huge_pages(base() + offset, used);
   return {base() + offset,
           [self = shared_from_this(), offset, room](std::byte*) { self->release(offset, room); }};
 }

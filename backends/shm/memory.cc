@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 namespace ronde::shm {
 namespace {
 
+constexpr std::size_t kPage = 4096;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Status failed(const std::string& what) {
@@ -89,11 +91,37 @@ Result<Descriptor> open_memory(pid_t pid, int fd, std::size_t bytes) {
 }
 
 Result<Mapping> map_memory(const Descriptor& memory, std::size_t bytes) {
-  void* const data =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
-  if (data == MAP_FAILED) return failed(fmt::format("mapping {} bytes", bytes));
+  // Address space is reserved with room to begin on a huge page's border, and the rest given back.
+  const std::size_t room = bytes >= kHugePage ? bytes + kHugePage : bytes;
+  void* const reserved =
+      mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return failed(fmt::format("mapping {} bytes", bytes));
+  auto* const start = static_cast<std::byte*>(reserved);
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(start) % kHugePage;
+  const std::size_t skipped = room > bytes && past > 0 ? kHugePage - past : 0;
+  void* const data = mmap(start + skipped, bytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory.get(), 0);
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    munmap(reserved, room);
+    errno = error;
+    return failed(fmt::format("mapping {} bytes", bytes));
+  }
+  const std::size_t end = (skipped + bytes + kPage - 1) / kPage * kPage;
+  if (skipped > 0) munmap(start, skipped);
+  if (room > end) munmap(start + end, room - end);
   madvise(data, bytes, MADV_HUGEPAGE);  // a wish: most kernels refuse it for shared memory
   return Mapping(static_cast<std::byte*>(data), bytes);
+}
+
+void use_huge_pages(std::byte* data, std::size_t bytes) noexcept {
+#if defined(MADV_COLLAPSE)
+  constexpr int kCollapse = MADV_COLLAPSE;
+#else
+  constexpr int kCollapse = 25;  // older headers, newer kernel
+#endif
+  const std::size_t whole = bytes / kHugePage * kHugePage;
+  if (whole > 0) madvise(data, whole, kCollapse);
 }
 
 }  // namespace ronde::shm

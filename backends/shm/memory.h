@@ -9,6 +9,9 @@
 
 namespace ronde::shm {
 
+/// What the kernel can map as one.
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
 /// Owns a file descriptor.
 class Descriptor {
  public:
@@ -50,7 +53,13 @@ Result<Descriptor> create_sparse_memory(std::size_t bytes);
 /// Errors: kUnavailable where that is hidden from us or is not such memory of `bytes`.
 Result<Descriptor> open_memory(pid_t pid, int fd, std::size_t bytes);
 
-/// Maps all of it for reading and writing. Errors: kUnavailable.
+/// Maps all of it for reading and writing, from a huge page's border on where it has that size.
+/// Errors: kUnavailable.
 Result<Mapping> map_memory(const Descriptor& memory, std::size_t bytes);
+
+/// Asks the kernel to back the whole huge pages of a mapping, all of which exist, as such: fewer
+/// page faults and fewer misses of the TLB in every process that maps them. Where that cannot be
+/// (Linux before 6.1, no huge pages left) nothing changes. `data` is on a huge page's border.
+void use_huge_pages(std::byte* data, std::size_t bytes) noexcept;
 
 }  // namespace ronde::shm

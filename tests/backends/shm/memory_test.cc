@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 namespace ronde::shm {
@@ -35,6 +37,31 @@ TEST_CASE("all of the memory exists from the start, so no access can fail later"
   struct stat facts {};
   REQUIRE(fstat(memory->get(), &facts) == 0);
   CHECK(static_cast<std::size_t>(facts.st_blocks) * 512 >= kBytes);
+}
+
+TEST_CASE("large memory is mapped from a huge page's border on, without a gap") {
+  constexpr std::size_t kLarge = 2 * kHugePage + kBytes;
+  auto memory = create_memory(kLarge);
+  REQUIRE(memory.ok());
+  for (int i = 0; i < 3; ++i) {
+    auto mapping = map_memory(*memory, kLarge);
+    REQUIRE(mapping.ok());
+    CHECK(reinterpret_cast<std::uintptr_t>(mapping->data()) % kHugePage == 0);
+    std::fill_n(mapping->data(), kLarge, std::byte{9});
+  }
+}
+
+TEST_CASE("huge pages change no byte") {
+  constexpr std::size_t kLarge = 2 * kHugePage + kBytes;
+  auto memory = create_memory(kLarge);
+  REQUIRE(memory.ok());
+  auto mapping = map_memory(*memory, kLarge);
+  REQUIRE(mapping.ok());
+  std::fill_n(mapping->data(), kLarge, std::byte{5});
+  use_huge_pages(mapping->data(), kLarge);
+  const auto five = [](std::byte b) { return b == std::byte{5}; };
+  CHECK(std::all_of(mapping->data(), mapping->data() + kLarge, five));
+  use_huge_pages(mapping->data(), kBytes);
 }
 
 TEST_CASE("the size cannot change") {
