@@ -106,12 +106,14 @@ class Exchange {
     return std::min(k == 0 ? first_ : slice_, all - std::min(all, start(k)));
   }
 
-  /// What lies beyond the first chunk.
+  /// What lies beyond the first chunk. In place, received bytes would arrive where others still
+  /// read: only what the kernel copies is worth another copy before.
   Parcels rest() {
+    if (in_place() && with_.reach.always) set_aside();
     Parcels parcels;
-    set_aside_shared();
     for (std::size_t r = 0; r < ranks_; ++r) {
       parcels.sent.push_back(rest_of(sends_, r));
+      if (in_place()) parcels.sent.back().in = nullptr;
       parcels.received.push_back(rest_of(receives_, r));
     }
     return parcels;
@@ -126,15 +128,13 @@ class Exchange {
     return piece;
   }
 
-  /// In place, received bytes land on sent ones unless both lie alike.
-  void set_aside_input() {
-    if (segment_.in != segment_.out || segment_.in == nullptr || sends_ == receives_) return;
-    set_aside();
+  [[nodiscard]] bool in_place() const {
+    return segment_.in == segment_.out && segment_.in != nullptr;
   }
 
-  /// Others read the input where it lies while received bytes arrive in it.
-  void set_aside_shared() {
-    if (segment_.in == segment_.out && segment_.in != nullptr) set_aside();
+  /// In place, received bytes land on sent ones unless both lie alike.
+  void set_aside_input() {
+    if (in_place() && sends_ != receives_) set_aside();
   }
 
   void set_aside() {
