@@ -115,7 +115,8 @@ std::vector<std::string> describe_selection(std::span<const SelectionRow> tuned)
   std::vector<std::string> lines;
   for (const SelectionRow& row : tuned) lines.push_back(describe(row) + " (tuned)");
   for (const SelectionRow& row : kTable) lines.push_back(describe(row));
-  lines.push_back(fmt::format("allreduce over hosts of several ranks: {}", kHierarchicalAlgorithm));
+  lines.push_back(fmt::format("allreduce, broadcast, allgather over hosts of several ranks: {}",
+                              kHierarchicalAlgorithm));
   return lines;
 }
 

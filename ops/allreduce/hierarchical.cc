@@ -6,8 +6,11 @@
 #include <new>
 #include <utility>
 
+#include "ops/allgather/hierarchical.h"
+#include "ops/broadcast/hierarchical.h"
 #include "ops/compression/quantised_allreduce.h"
 #include "ops/flat_work.h"
+#include "ops/levels.h"
 #include "ops/partial.h"
 #include "ops/selector.h"
 #include "ops/transfer.h"
@@ -21,28 +24,6 @@ namespace {
 // Less than this for each lane is left to the first lane: more messages cost more than they save.
 constexpr std::size_t kWorthLaneBytes = std::size_t{4} << 10;
 constexpr std::size_t kInFlight = 2;
-
-/// Some ranks of a group as a group of their own, over the same wires.
-class SubTransport final : public Transport {
- public:
-  SubTransport(Transport& whole, std::vector<int> members, int rank)
-      : whole_(whole), members_(std::move(members)), rank_(rank) {}
-
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
-  Result<TransferId> send(int to, std::span<const std::byte> data) override {
-    return whole_.send(members_[static_cast<std::size_t>(to)], data);
-  }
-  Result<TransferId> recv(int from, std::span<std::byte> data) override {
-    return whole_.recv(members_[static_cast<std::size_t>(from)], data);
-  }
-  Status wait(TransferId id, const AbortToken& abort) override { return whole_.wait(id, abort); }
-
- private:
-  Transport& whole_;
-  const std::vector<int> members_;
-  const int rank_;
-};
 
 /// The i-th rank of every host that has one, i being this rank's position on its own.
 std::vector<int> lane_members(const HostLayout& layout) {
@@ -113,7 +94,8 @@ class HierarchicalPlane final : public BackendGroup {
         lane_(*outer_->transport(), lane_members(layout_), static_cast<int>(layout_.host)) {}
 
   bool supports(const WorkDesc& desc) const noexcept override {
-    return desc.kind == Collective::kAllreduce;
+    return desc.kind == Collective::kAllreduce || desc.kind == Collective::kBroadcast ||
+           desc.kind == Collective::kAllgather;
   }
   Transport* transport() noexcept override { return outer_->transport(); }
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
@@ -131,7 +113,7 @@ class HierarchicalPlane final : public BackendGroup {
   Status reduce_between(const Work& work, const Slice& slice, const AbortToken& abort);
   Status compress_between(const Work& work, const Slice& slice, const AbortToken& abort);
   Status gather_inside(const Work& work, const Slice& slice, const AbortToken& abort);
-  Status run_inside(Work& work, std::size_t bytes, const AbortToken& abort);
+  Levels levels();
   std::vector<Segment> stage(const Work& work, const Slice& slice);
 
   [[nodiscard]] const Part& own_part(const Slice& slice) const {
@@ -162,6 +144,8 @@ class HierarchicalPlane final : public BackendGroup {
 };
 
 Status HierarchicalPlane::run(const Work& agreed, const AbortToken& abort) {
+  if (agreed.kind == Collective::kBroadcast) return hierarchical_broadcast(levels(), agreed, abort);
+  if (agreed.kind == Collective::kAllgather) return hierarchical_allgather(levels(), agreed, abort);
   Work work = agreed;
   if (work.compression != nullptr) {  // what is compressed is scaled already: see Residual
     factor_ = work.reduction.scaling.pre * work.reduction.scaling.post;
@@ -169,14 +153,14 @@ Status HierarchicalPlane::run(const Work& agreed, const AbortToken& abort) {
   }
   prepare(work);
   if (total_ == 0) return {};
-  // The wire thread must not outlast this call, even where only this host is in trouble.
-  AbortToken wire_abort;
-  const int id = abort.listen([&] { wire_abort.abort({Code::kAborted, "the group is broken"}); });
-  const Status status = run_slices(work, abort, wire_abort);
-  if (!status.ok()) wire_abort.abort(status);
-  wire_.drain();
-  abort.unlisten(id);
-  return !status.ok() && abort.aborted() ? abort.status() : status;
+  return with_wire(wire_, abort, [&](const AbortToken& wire_abort) {
+    return run_slices(work, abort, wire_abort);
+  });
+}
+
+Levels HierarchicalPlane::levels() {
+  return {layout_, *outer_->transport(), inner_, *kernels_,   tuned_,
+          own_,    lane_scratch_,        wire_,  slice_bytes_};
 }
 
 void HierarchicalPlane::prepare(const Work& work) {
@@ -276,7 +260,7 @@ Status HierarchicalPlane::reduce_inside(const Work& work, const Slice& slice,
   inside.reduction = {partial.dtype(), work.reduction.op, {}};
   inside.segments = segments;
   inside.part_bytes = bytes;
-  return run_inside(inside, total_bytes(inside), abort);
+  return run_inside(inner_, inside, abort);
 }
 
 Status HierarchicalPlane::reduce_between(const Work& work, const Slice& slice,
@@ -346,17 +330,7 @@ Status HierarchicalPlane::gather_inside(const Work& work, const Slice& slice,
   inside.reduction.dtype = work.reduction.dtype;
   inside.segments = segments;
   inside.part_bytes = bytes;
-  return run_inside(inside, total_bytes(inside), abort);
-}
-
-Status HierarchicalPlane::run_inside(Work& work, std::size_t bytes, const AbortToken& abort) {
-  WorkDesc desc;
-  desc.kind = work.kind;
-  desc.dtype = work.reduction.dtype;
-  desc.op = work.reduction.op;
-  desc.bytes = bytes;
-  RONDE_ASSIGN_OR_RETURN(const Route route, inner_.route(desc));
-  return inner_.run(work, route, abort);
+  return run_inside(inner_, inside, abort);
 }
 
 }  // namespace

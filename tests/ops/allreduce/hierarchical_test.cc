@@ -31,8 +31,31 @@ class CountedPlane final : public BackendGroup {
   std::atomic<std::size_t>& bytes_;
 };
 
-/// Bytes that all ranks sent between hosts in one allreduce of `count` floats.
-std::size_t bytes_between(const std::vector<int>& host_of_rank, std::size_t count) {
+/// Gives `count` floats to a collective and checks what comes out.
+void run_once(BackendGroup& plane, const GroupSpec& group, Collective kind, std::size_t count) {
+  const auto n = static_cast<std::size_t>(group.size());
+  const std::size_t all = kind == Collective::kAllgather ? n * count : count;
+  std::vector<float> in(count, static_cast<float>(group.rank + 1));
+  std::vector<float> out(all);
+  const std::vector<std::size_t> parts(n, count * sizeof(float));
+  const Segment segment{reinterpret_cast<const std::byte*>(in.data()),
+                        reinterpret_cast<std::byte*>(out.data()), all * sizeof(float)};
+  Work work;
+  work.kind = kind;
+  work.root = group.size() - 1;
+  work.segments = {&segment, 1};
+  if (kind == Collective::kAllgather) work.part_bytes = parts;
+  CHECK(plane.run(work, *group.abort).ok());
+  const auto last = static_cast<float>(n);
+  const float sum = last * (last + 1) / 2;
+  CHECK(out.back() == (kind == Collective::kAllreduce ? sum : last));
+  const float first = kind == Collective::kAllgather ? 1 : out.back();
+  CHECK(out.front() == first);
+}
+
+/// Bytes that all ranks sent between hosts in one collective to which each gives `count` floats.
+std::size_t bytes_between(const std::vector<int>& host_of_rank, std::size_t count,
+                          Collective kind = Collective::kAllreduce) {
   std::atomic<std::size_t> bytes = 0;
   HierarchyTweaks tweaks;
   tweaks.slice_bytes = 64 << 10;
@@ -40,19 +63,10 @@ std::size_t bytes_between(const std::vector<int>& host_of_rank, std::size_t coun
     return std::make_unique<CountedPlane>(std::move(outer), bytes);
   };
   run_on_hosts(host_of_rank, tweaks,
-               [&](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+               [&](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
                  auto plane = backend.open(group, exchange);
                  REQUIRE(plane.ok());
-                 std::vector<float> values(count, static_cast<float>(rank + 1));
-                 auto* data = reinterpret_cast<std::byte*>(values.data());
-                 const Segment segment{data, data, count * 4};
-                 Work work;
-                 work.kind = Collective::kAllreduce;
-                 work.segments = {&segment, 1};
-                 CHECK((*plane)->run(work, *group.abort).ok());
-                 const int n = group.size();
-                 CHECK(values.front() == static_cast<float>(n * (n + 1)) / 2);
-                 CHECK(values.back() == values.front());
+                 run_once(**plane, group, kind, count);
                });
   return bytes;
 }
@@ -133,6 +147,28 @@ TEST_CASE("hierarchical: every host sends 2(m-1)/m of the bytes, however its ran
   CHECK(bytes_between({0, 0, 0, 1}, kCount) == 2 * kCount * 4);
   CHECK(bytes_between({0, 0, 1, 1, 2, 2}, kCount) == 4 * kCount * 4);
   CHECK(bytes_between({0, 1, 0, 2, 1, 0, 2}, kCount) == 4 * kCount * 4);
+}
+
+TEST_CASE("hierarchical: a broadcast enters every host but the root's once, in slices or not") {
+  for (const std::size_t count : {1000U, 240'000U}) {
+    const auto bytes = [&](const std::vector<int>& host_of_rank) {
+      return bytes_between(host_of_rank, count, Collective::kBroadcast);
+    };
+    CHECK(bytes({0, 0, 1, 1}) == count * 4);
+    CHECK(bytes({0, 0, 0, 1}) == count * 4);
+    CHECK(bytes({0, 1, 0, 2, 1, 0, 2}) == 2 * count * 4);
+  }
+}
+
+TEST_CASE("hierarchical: in an allgather what other hosts have enters each host once") {
+  for (const std::size_t count : {10U, 24'000U}) {
+    const auto bytes = [&](const std::vector<int>& host_of_rank) {
+      return bytes_between(host_of_rank, count, Collective::kAllgather);
+    };
+    CHECK(bytes({0, 0, 1, 1}) == 4 * count * 4);
+    CHECK(bytes({0, 0, 0, 1}) == 4 * count * 4);
+    CHECK(bytes({0, 1, 0, 2, 1, 0, 2}) == 2 * 7 * count * 4);
+  }
 }
 
 TEST_CASE("hierarchical: a small tensor travels in one lane") {

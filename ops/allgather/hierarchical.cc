@@ -1,0 +1,121 @@
+#include "ops/allgather/hierarchical.h"
+
+#include <vector>
+
+#include "ops/flat_work.h"
+
+namespace ronde {
+namespace {
+
+/// One allgather on one rank. Leaders keep it in the order of hosts; in each, segments; in each,
+/// the host's ranks.
+class Allgather {
+ public:
+  Allgather(const Levels& levels, const Work& work) : levels_(levels), work_(work) {
+    std::size_t begin = 0;
+    for (std::size_t host = 0; host < levels_.layout.hosts.size(); ++host) {
+      begins_.push_back(begin);
+      host_bytes_.push_back(bytes_of(host));
+      begin += host_bytes_.back();
+    }
+    if (leads()) all_ = levels.scratch.block(0, begin);
+  }
+
+  Status run(const AbortToken& abort) {
+    RONDE_RETURN_IF_ERROR(collect(abort));
+    RONDE_RETURN_IF_ERROR(exchange(abort));
+    return spread(abort);
+  }
+
+ private:
+  [[nodiscard]] bool leads() const noexcept { return levels_.layout.local == 0; }
+
+  [[nodiscard]] std::size_t part(std::size_t segment, int rank) const {
+    return work_.part_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
+                            static_cast<std::size_t>(rank)];
+  }
+  /// Bytes of one segment that the ranks of a host give.
+  [[nodiscard]] std::size_t bytes_of(std::size_t host, std::size_t segment) const {
+    std::size_t sum = 0;
+    for (const int rank : levels_.layout.hosts[host]) sum += part(segment, rank);
+    return sum;
+  }
+  [[nodiscard]] std::size_t bytes_of(std::size_t host) const {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < work_.segments.size(); ++i) sum += bytes_of(host, i);
+    return sum;
+  }
+
+  Status collect(const AbortToken& abort) {
+    const std::size_t host = levels_.layout.host;
+    std::vector<Segment> segments;
+    std::vector<std::size_t> parts;
+    std::byte* to = leads() ? all_ + begins_[host] : nullptr;
+    for (std::size_t i = 0; i < work_.segments.size(); ++i) {
+      const std::size_t bytes = bytes_of(host, i);
+      segments.push_back({work_.segments[i].in, to, bytes});
+      if (to != nullptr) to += bytes;
+      for (const int rank : levels_.layout.hosts[host]) parts.push_back(part(i, rank));
+    }
+    Work gather;
+    gather.kind = Collective::kGather;
+    gather.reduction.dtype = work_.reduction.dtype;
+    gather.segments = segments;
+    gather.part_bytes = parts;
+    return run_inside(levels_.inner, gather, abort);
+  }
+
+  Status exchange(const AbortToken& abort) {
+    if (!leads()) return {};
+    std::vector<int> members;
+    for (const auto& ranks : levels_.layout.hosts) members.push_back(ranks.front());
+    SubTransport leaders(levels_.whole, members, static_cast<int>(levels_.layout.host));
+    FlatWork flat{.kernels = levels_.kernels, .abort = abort, .reduction = work_.reduction};
+    flat.in = all_ + begins_[levels_.layout.host];
+    flat.out = all_;
+    flat.bytes = begins_.back() + host_bytes_.back();
+    flat.part_bytes = host_bytes_;
+    return run_between(levels_, Collective::kAllgather, leaders, flat);
+  }
+
+  Status spread(const AbortToken& abort) {
+    std::vector<Segment> segments;
+    const std::byte* from = all_;
+    for (const auto& ranks : levels_.layout.hosts) {
+      for (std::size_t i = 0; i < work_.segments.size(); ++i) {
+        for (const int rank : ranks) {
+          segments.push_back({from, place(i, rank), part(i, rank)});
+          if (from != nullptr) from += part(i, rank);
+        }
+      }
+    }
+    Work broadcast;
+    broadcast.kind = Collective::kBroadcast;
+    broadcast.reduction.dtype = work_.reduction.dtype;
+    broadcast.segments = segments;
+    return run_inside(levels_.inner, broadcast, abort);
+  }
+
+  /// Where a rank's part of a segment belongs on this one.
+  [[nodiscard]] std::byte* place(std::size_t segment, int rank) const {
+    std::byte* at = work_.segments[segment].out;
+    if (at == nullptr) return nullptr;
+    for (int before = 0; before < rank; ++before) at += part(segment, before);
+    return at;
+  }
+
+  const Levels& levels_;
+  const Work& work_;
+  std::vector<std::size_t> begins_;  // of each host's block
+  std::vector<std::size_t> host_bytes_;
+  std::byte* all_ = nullptr;
+};
+
+}  // namespace
+
+Status hierarchical_allgather(const Levels& levels, const Work& work, const AbortToken& abort) {
+  if (total_bytes(work) == 0) return {};
+  return Allgather(levels, work).run(abort);
+}
+
+}  // namespace ronde

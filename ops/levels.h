@@ -1,0 +1,67 @@
+// What broadcast and allgather over several hosts of several ranks share: a leader on each host,
+// the wires between leaders, and the group inside a host.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/ports/backend.h"
+#include "ops/allreduce/hierarchical.h"
+#include "ops/scratch.h"
+#include "ops/selector.h"
+#include "ops/wire_thread.h"
+#include "ops/work_runner.h"
+
+namespace ronde {
+
+/// Some ranks of a group as a group of their own, over the same wires.
+class SubTransport final : public Transport {
+ public:
+  /// `members`: ranks of `whole`; `rank`: this one's position among them.
+  SubTransport(Transport& whole, std::vector<int> members, int rank)
+      : whole_(whole), members_(std::move(members)), rank_(rank) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
+  Result<TransferId> send(int to, std::span<const std::byte> data) override {
+    return whole_.send(members_[static_cast<std::size_t>(to)], data);
+  }
+  Result<TransferId> recv(int from, std::span<std::byte> data) override {
+    return whole_.recv(members_[static_cast<std::size_t>(from)], data);
+  }
+  Status wait(TransferId id, const AbortToken& abort) override { return whole_.wait(id, abort); }
+
+ private:
+  Transport& whole_;
+  const std::vector<int> members_;
+  const int rank_;
+};
+
+/// The two levels of one rank, and what they work with. Views all of it.
+struct Levels {
+  const HostLayout& layout;
+  Transport& whole;
+  WorkRunner& inner;
+  const ReduceKernels& kernels;
+  std::span<const SelectionRow> tuned;
+  Scratch& scratch;
+  Scratch& wire_scratch;  ///< The wire thread's.
+  WireThread& wire;
+  std::size_t slice_bytes;
+};
+
+/// Runs `body` with a token for the wire thread, which must not outlast the call: the token is
+/// aborted with `abort` and where `body` fails, even if only this host is in trouble.
+Status with_wire(WireThread& wire, const AbortToken& abort,
+                 const std::function<Status(const AbortToken& wire_abort)>& body);
+
+/// Runs work of the ranks of this host.
+Status run_inside(WorkRunner& inner, const Work& work, const AbortToken& abort);
+
+/// Runs work of one rank of each host. Errors: kAborted where memory runs out.
+Status run_between(const Levels& levels, Collective kind, Transport& leaders, const FlatWork& work);
+
+}  // namespace ronde
