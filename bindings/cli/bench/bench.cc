@@ -50,11 +50,11 @@ void add_options(CLI::App& command, BenchRequest& request) {
   command.add_option("--algorithm", options.algorithm, "Ronde's algorithm; empty: its table's");
   command.add_option("--backend", options.backend, "Ronde's data plane");
   command.add_option("--peers", texts.peers, "Other libraries beside Ronde: mpi,gloo");
-  command.add_option("--mode", texts.mode, "both, raw, named, async, many, replay");
+  command.add_option("--mode", texts.mode, "both, raw, named, async, many, replay, step");
   command.add_option("--repetitions", options.repetitions, "Samples of each, at least 20");
   command.add_option("--count", options.count, "many: tensors submitted together");
   command.add_option("--bytes", texts.bytes, "many: bytes of each");
-  command.add_option("--model", options.model, "replay: resnet50");
+  command.add_option("--model", options.model, "replay, step: resnet50");
   command.add_option("--timeline", options.timeline,
                      "many, replay: a trace; says what recording it costs");
   command.add_flag("--shared", options.shared, "Buffers in memory that the ranks share");

@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace ronde::bench {
-namespace {
 
 Submission submission_of(const Trial& trial, std::size_t index) {
   const Bundle bundle = trial.bundle();
@@ -25,6 +24,8 @@ Submission submission_of(const Trial& trial, std::size_t index) {
   }
   return submission;
 }
+
+namespace {
 
 Status run_each(RawGroup& group, const Trials& trials) {
   for (const auto& trial : trials) RONDE_RETURN_IF_ERROR(group.run(trial->bundle()));

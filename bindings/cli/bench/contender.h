@@ -45,6 +45,9 @@ class Peer {
   std::unique_ptr<BackendGroup> group_;
 };
 
+/// A named submission of one trial, the `index`-th of its measurement.
+Submission submission_of(const Trial& trial, std::size_t index);
+
 /// Each trial by the team's raw group.
 Contender raw_contender(Team& team, Trials& trials);
 

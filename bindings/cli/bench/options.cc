@@ -20,6 +20,8 @@ Status set_mode(Options& options, std::string_view text) {
     options.mode = Mode::kMany;
   } else if (text == "replay") {
     options.mode = Mode::kReplay;
+  } else if (text == "step") {
+    options.mode = Mode::kStep;
   } else if (text == "raw") {
     options.calls = Calls::kRaw;
   } else if (text == "named") {
@@ -27,7 +29,7 @@ Status set_mode(Options& options, std::string_view text) {
   } else if (text == "async") {
     options.calls = Calls::kAsync;
   } else if (text != "both") {
-    return not_allowed("--mode", text, "both, raw, named, async, many, replay");
+    return not_allowed("--mode", text, "both, raw, named, async, many, replay, step");
   }
   return {};
 }
@@ -53,12 +55,14 @@ Status check(const Options& options) {
     return not_allowed("-np", fmt::to_string(options.np), "2 or more with --tune");
   }
   if (options.mode != Mode::kSweep && options.kind != Collective::kAllreduce) {
-    return not_allowed("collective", to_string(options.kind), "allreduce in modes many and replay");
+    return not_allowed("collective", to_string(options.kind),
+                       "allreduce in modes many, replay and step");
   }
   if (options.kind == Collective::kJoin) {
     return not_allowed("collective", "join", "all others");
   }
-  if (options.mode == Mode::kReplay && model_shapes(options.model).empty()) {
+  const bool needs_model = options.mode == Mode::kReplay || options.mode == Mode::kStep;
+  if (needs_model && model_shapes(options.model).empty()) {
     return not_allowed("--model", options.model, "resnet50");
   }
   for (const std::string& peer : options.peers) {

@@ -18,6 +18,7 @@ enum class Mode : std::uint8_t {
   kMany,    ///< Many small named tensors submitted together.
   kTune,    ///< All algorithms of all collectives, for a tuning file.
   kReplay,  ///< A model's gradients submitted together, against one buffer of as many bytes.
+  kStep,    ///< A training step with a model's gradients, by priority and without.
 };
 
 /// How Ronde is called in a sweep.
@@ -39,7 +40,7 @@ struct Options {
   int repetitions = 30;            ///< At least kLeastRepetitions.
   std::size_t count = 160;         ///< kMany: tensors.
   std::size_t bytes = 4096;        ///< kMany: of each.
-  std::string model = "resnet50";  ///< kReplay.
+  std::string model = "resnet50";  ///< kReplay, kStep.
   std::string tune;                ///< kTune: the file.
   std::string timeline;            ///< kMany, kReplay: also measured while this is recorded.
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "bindings/cli/bench/measure.h"
 #include "bindings/cli/bench/models.h"
 #include "bindings/cli/bench/report.h"
+#include "bindings/cli/bench/step.h"
 #include "bindings/cli/bench/team.h"
 #include "bindings/cli/bench/tune.h"
 
@@ -187,6 +189,30 @@ Status replay(Session& session) {
   return {};
 }
 
+/// How long a step with as much computing as communication waits for gradients.
+Status step(Session& session) {
+  Team& team = *session.team;
+  Trials trials = trials_of(session, gradient_bytes(session.options));
+  const std::vector<Contender> alone = {async_contender(team, trials, "no computing")};
+  const Effort effort{session.options.repetitions, 1};
+  for (int i = 0; i < 3; ++i) RONDE_RETURN_IF_ERROR(check(team, alone, trials));
+  RONDE_ASSIGN_OR_RETURN(const auto bare, measure(team, alone, effort));
+  const double compute_us = bare.front().p50_us;
+  const auto compute = std::chrono::nanoseconds(static_cast<std::int64_t>(1000 * compute_us));
+  const std::vector<Contender> steps = {step_contender(team, trials, compute, false),
+                                        step_contender(team, trials, compute, true)};
+  RONDE_RETURN_IF_ERROR(check(team, steps, trials));
+  RONDE_ASSIGN_OR_RETURN(const auto timings, measure(team, steps, effort));
+  if (!session.report) return {};
+  add_rows(session, steps, timings, trials);
+  session.note(
+      fmt::format("{}: {:.1f} ms of computing and as much communication; exposed "
+                  "{:.1f} ms as submitted, {:.1f} ms by priority",
+                  session.options.model, compute_us / 1000, (timings[0].p50_us - compute_us) / 1000,
+                  (timings[1].p50_us - compute_us) / 1000));
+  return {};
+}
+
 Status run_mode(Session& session) {
   switch (session.options.mode) {
     case Mode::kSweep:
@@ -195,6 +221,8 @@ Status run_mode(Session& session) {
       return many(session);
     case Mode::kReplay:
       return replay(session);
+    case Mode::kStep:
+      return step(session);
     case Mode::kTune:
       return tune(*session.team, session.options,
                   [&](const std::string& text) { session.note(text); });

@@ -52,7 +52,7 @@ TEST_CASE("texts become options") {
 TEST_CASE("wrong values are refused with what is allowed") {
   OptionTexts texts;
   texts.mode = "fast";
-  CHECK(refusal(texts).message().find("both, raw, named, async, many, replay") !=
+  CHECK(refusal(texts).message().find("both, raw, named, async, many, replay, step") !=
         std::string::npos);
   texts = {};
   texts.peers = "nccl";
@@ -73,7 +73,7 @@ TEST_CASE("wrong values are refused with what is allowed") {
   CHECK(refusal({}, options).message().find("-np") != std::string::npos);
 }
 
-TEST_CASE("modes many and replay are for allreduce, and replay for known models") {
+TEST_CASE("modes many, replay and step are for allreduce, and replay for known models") {
   OptionTexts texts;
   texts.mode = "many";
   CHECK(refusal(texts).ok());

@@ -105,6 +105,14 @@ TEST_CASE("many small tensors are submitted together") {
   CHECK(systems_of(rows, 2).at(40'960) == std::set<std::string>{"ronde-async", "ronde", "memcpy"});
 }
 
+TEST_CASE("a training step is played by priority and without") {
+  const Rows rows = bench({"allreduce", "--mode", "step", "--dtype", "uint8"});
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["algorithm"] == "as submitted");
+  CHECK(rows[1]["algorithm"] == "by priority");
+  systems_of(rows, 2);
+}
+
 TEST_CASE("a model's gradients are replayed against one buffer of the same bytes") {
   const Rows rows = bench({"allreduce", "--mode", "replay", "--dtype", "uint8"});
   std::set<std::string> algorithms;
@@ -118,7 +126,7 @@ TEST_CASE("a model's gradients are replayed against one buffer of the same bytes
 TEST_CASE("wrong options end with status 2 and say what is allowed") {
   const Finished mode = run_ronde({"bench", "allreduce", "--mode", "quick"});
   CHECK(mode.status == 2);
-  CHECK(mode.err.find("both, raw, named, async, many, replay") != std::string::npos);
+  CHECK(mode.err.find("both, raw, named, async, many, replay, step") != std::string::npos);
   const Finished kind = run_ronde({"bench", "allreduces"});
   CHECK(kind.status == 2);
   CHECK(kind.err.find("allreduce") != std::string::npos);
