@@ -26,8 +26,9 @@ std::string_view beginning(std::string_view name) noexcept {
 
 }  // namespace
 
-/// All fields are atomic, as readers do not stop writers: relaxed stores cost no more than others.
-/// `number` is 0 while the rest is written.
+/// All fields are atomic, as readers do not stop writers. `number` is 0 while the rest is written;
+/// a reader that finds it the same before and after has read one record: so the rest is stored with
+/// release (never before the 0) and loaded with acquire (never after the second look).
 struct alignas(64) FlightRing::Slot {
   std::atomic<std::uint64_t> number;
   std::array<std::atomic<std::uint64_t>, kNameWords> name;
@@ -42,21 +43,21 @@ struct alignas(64) FlightRing::Slot {
     return at_ns[static_cast<std::size_t>(stage)];
   }
   [[nodiscard]] bool under_way() const noexcept {
-    return number.load(std::memory_order_relaxed) != 0 &&
-           at_ns[static_cast<std::size_t>(FlightStage::kDone)].load(std::memory_order_relaxed) == 0;
+    return number.load(std::memory_order_acquire) != 0 &&
+           at_ns[static_cast<std::size_t>(FlightStage::kDone)].load(std::memory_order_acquire) == 0;
   }
   void write_name(std::string_view text) noexcept {
     std::array<std::uint64_t, kNameWords> words{};
     text = beginning(text);
     std::memcpy(words.data(), text.data(), text.size());
     const std::size_t used = (text.size() + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
-    for (std::size_t i = 0; i < used; ++i) name[i].store(words[i], std::memory_order_relaxed);
-    name_bytes.store(static_cast<std::uint8_t>(text.size()), std::memory_order_relaxed);
+    for (std::size_t i = 0; i < used; ++i) name[i].store(words[i], std::memory_order_release);
+    name_bytes.store(static_cast<std::uint8_t>(text.size()), std::memory_order_release);
   }
   [[nodiscard]] std::string read_name() const {
     std::array<std::uint64_t, kNameWords> words{};
-    for (std::size_t i = 0; i < kNameWords; ++i) words[i] = name[i].load(std::memory_order_relaxed);
-    std::string text(name_bytes.load(std::memory_order_relaxed), '\0');
+    for (std::size_t i = 0; i < kNameWords; ++i) words[i] = name[i].load(std::memory_order_acquire);
+    std::string text(name_bytes.load(std::memory_order_acquire), '\0');
     std::memcpy(text.data(), words.data(), std::min(text.size(), kNameBytes));
     return text;
   }
@@ -65,14 +66,14 @@ struct alignas(64) FlightRing::Slot {
     into.number = number.load(std::memory_order_acquire);
     if (into.number == 0) return false;
     into.name = read_name();
-    into.kind = flight_kind_name(kind.load(std::memory_order_relaxed));
-    into.set = set.load(std::memory_order_relaxed);
-    into.bytes = bytes.load(std::memory_order_relaxed);
-    into.code = static_cast<Code>(code.load(std::memory_order_relaxed));
+    into.kind = flight_kind_name(kind.load(std::memory_order_acquire));
+    into.set = set.load(std::memory_order_acquire);
+    into.bytes = bytes.load(std::memory_order_acquire);
+    into.code = static_cast<Code>(code.load(std::memory_order_acquire));
     for (std::size_t i = 0; i < kFlightStages; ++i) {
       into.at_ns[i] = at_ns[i].load(std::memory_order_acquire);
     }
-    return number.load(std::memory_order_relaxed) == into.number;
+    return number.load(std::memory_order_acquire) == into.number;
   }
 };
 
@@ -92,14 +93,14 @@ FlightTicket FlightRing::begin(const FlightPlan& plan) noexcept {
   FlightTicket ticket;
   ticket.number = last_.fetch_add(1, std::memory_order_relaxed) + 1;
   Slot& slot = claim(ticket.number, ticket.slot);
-  slot.number.store(0, std::memory_order_relaxed);
+  slot.number.store(0, std::memory_order_release);
   for (auto& at : slot.at_ns) at.store(0, std::memory_order_release);
   slot.write_name(plan.name);
-  slot.kind.store(static_cast<std::uint8_t>(plan.kind), std::memory_order_relaxed);
-  slot.set.store(plan.set, std::memory_order_relaxed);
-  slot.bytes.store(plan.bytes, std::memory_order_relaxed);
-  slot.code.store(0, std::memory_order_relaxed);
-  slot.at(FlightStage::kSubmitted).store(to_ns(now()), std::memory_order_relaxed);
+  slot.kind.store(static_cast<std::uint8_t>(plan.kind), std::memory_order_release);
+  slot.set.store(plan.set, std::memory_order_release);
+  slot.bytes.store(plan.bytes, std::memory_order_release);
+  slot.code.store(0, std::memory_order_release);
+  slot.at(FlightStage::kSubmitted).store(to_ns(now()), std::memory_order_release);
   slot.number.store(ticket.number, std::memory_order_release);
   return ticket;
 }

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from driver.sandbox import libc
 from driver.watchdog import stacks
 
 Event = dict[str, Any]
+PR_SET_PDEATHSIG = 1
 
 
 def now_us() -> int:
@@ -72,13 +74,19 @@ class Job:
         before: Callable[[], None] | None = None,
     ) -> None:
         """Starts any command whose output has the workers' events."""
+
+        def in_child() -> None:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # also where we are killed
+            if before is not None:
+                before()
+
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, **self.environment, **(environment or {})},
-            preexec_fn=before,
+            preexec_fn=in_child,
         )
         index = len(self.processes)
         self.processes.append(process)

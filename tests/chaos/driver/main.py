@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import random
+import signal
 import sys
 import time
 import traceback
@@ -146,6 +147,8 @@ def main() -> int:
     if not sandbox.isolated:
         print("no namespaces here: what jobs leave behind is not counted", file=sys.stderr)
     lines = []
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started in the background
+        signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         for kind, seed in cases(chosen):
             worker = chosen.worker.resolve()
