@@ -34,6 +34,7 @@ struct Idea {
   double postscale = 1;
   int root = 0;
   std::size_t tensors = 2;  // of a group
+  std::string compression = "none";
   CallSite site{"one.py", 10};
 };
 
@@ -50,6 +51,12 @@ bool reduces(Kind kind) {
 bool has_root(Kind kind) {
   return kind == Kind::kReduce || kind == Kind::kBroadcast || kind == Kind::kGather ||
          kind == Kind::kScatter;
+}
+
+/// Whether the operation may be compressed.
+bool compresses(const Idea& idea) {
+  return idea.kind == Kind::kAllreduce && idea.dtype == DType::kFloat32 &&
+         (idea.op == ReduceOp::kSum || idea.op == ReduceOp::kAverage);
 }
 
 /// Something other than `old` among the first `bound` numbers.
@@ -75,7 +82,7 @@ Idea draw_idea(Draw& draw, int size) {
 
 /// Changes one thing of `idea` and returns what.
 std::string spoil_one(Draw& draw, Idea& idea, int size) {
-  const std::uint64_t choice = draw.below(9);
+  const std::uint64_t choice = draw.below(10);
   if (choice == 0 && has_root(idea.kind)) {
     idea.root = static_cast<int>(
         other(draw, static_cast<unsigned>(idea.root), static_cast<unsigned>(size)));
@@ -109,6 +116,10 @@ std::string spoil_one(Draw& draw, Idea& idea, int size) {
     ++idea.tensors;
     return "tensors";
   }
+  if (choice == 9 && compresses(idea)) {
+    idea.compression = "fp16";
+    return "compression";
+  }
   idea.shape[1] = 4;  // not the first extent: gathering and alltoall leave that to each rank
   return "shape";
 }
@@ -117,7 +128,7 @@ std::string spoil_one(Draw& draw, Idea& idea, int size) {
 std::string spoil(Draw& draw, Idea& idea, int size) {
   idea.site = {"two.py", 20};
   std::string what = spoil_one(draw, idea, size);
-  if (draw.below(3) != 0) return what;
+  if (draw.below(3) != 0 || what == "compression") return what;  // more would make it invalid
   const Idea once = idea;
   const std::string also = spoil_one(draw, idea, size);
   if (also != what) return what + " and " + also;
@@ -127,7 +138,7 @@ std::string spoil(Draw& draw, Idea& idea, int size) {
 
 Pending submit(Job& job, const std::string& name, const Idea& idea, double* memory) {
   const Tensor tensor{memory, memory, idea.dtype, idea.shape};
-  const ReduceOptions reduce{idea.op, idea.prescale, idea.postscale, 0, {}};
+  const ReduceOptions reduce{idea.op, idea.prescale, idea.postscale, 0, {}, idea.compression};
   switch (idea.kind) {
     case Kind::kAllreduce:
       return job.allreduce_async(name, tensor, reduce, idea.site);
@@ -158,6 +169,17 @@ Pending submit(Job& job, const std::string& name, const Idea& idea, double* memo
 }
 
 }  // namespace
+
+void disagree_about_sets(Job& job) {
+  nlohmann::json fields = {{"code", "ok"}};
+  try {
+    (void)job.add_process_set({job.rank()});
+  } catch (const Error& error) {
+    fields["code"] = to_string(error.code());
+    fields["message"] = error.what();
+  }
+  say("sets", std::move(fields));
+}
 
 void disagree(Job& job, std::uint64_t seed, int index) {
   Draw draw(seed, static_cast<std::uint64_t>(index));

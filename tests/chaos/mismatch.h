@@ -11,4 +11,7 @@ namespace ronde::chaos {
 /// "mismatch" with what came of it: "what", "code", "message". Throws nothing of that.
 void disagree(Job& job, std::uint64_t seed, int index);
 
+/// Every rank asks for a process set of its own; says "sets" with what it was told.
+void disagree_about_sets(Job& job);
+
 }  // namespace ronde::chaos

@@ -137,6 +137,8 @@ int mismatch_mode() {
     disagree(job, seed, i);
     check_sum(job, "after");
   }
+  disagree_about_sets(job);
+  check_sum(job, "after sets");
   say("done");
   job.shutdown();
   say("left");

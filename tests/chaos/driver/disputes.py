@@ -19,6 +19,9 @@ def mismatch(case: Case) -> None:
     job.finish()
     for index in range(count):
         _judge_mismatch(job, index)
+    told = {(event["code"], event.get("message")) for event in job.events("sets")}
+    if len(told) != 1 or told.pop()[0] != "mismatch" or len(job.events("sets")) != job.size:
+        job.complain(f"process sets: {job.events('sets')}")
 
 
 def _judge_mismatch(job: Job, index: int) -> None:
