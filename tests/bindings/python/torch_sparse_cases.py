@@ -100,3 +100,20 @@ def case_sparse_gradients_do_not_go_into_groups():
     assert len(optimizer._buckets) == 1
     with pytest.raises(ValueError, match="groups do not support"):
         model[1](model[0](torch.tensor([1]))).sum().backward()
+
+
+def case_sparse_adam_steps_with_sparse_as_dense():
+    for _ in range(2):
+        table = nn.Embedding(6, 3, sparse=True)
+        hvd.broadcast_parameters(table.state_dict(), 0)
+        before = table.weight.detach().clone()
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SparseAdam(list(table.parameters()), lr=0.1), sparse_as_dense=True
+        )
+        for _ in range(2):
+            optimizer.zero_grad()
+            table(torch.tensor([0, hvd.rank() + 1])).sum().backward()
+            optimizer.step()
+        changed = (table.weight != before).any(dim=1)
+        assert changed.tolist() == [row <= hvd.size() for row in range(6)]
+        assert torch.equal(hvd.broadcast(table.weight.detach(), 0), table.weight)

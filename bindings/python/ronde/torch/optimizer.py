@@ -56,6 +56,8 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             else (1.0, 1.0)
         )
         self._sparse_as_dense = sparse_as_dense
+        # The one optimizer of torch that takes no dense gradients.
+        self._sparse_again = sparse_as_dense and isinstance(self, torch.optim.SparseAdam)
         self._flat_gradients = flat_gradients
         self.process_set = process_set
         self._should_synchronize = True
@@ -220,6 +222,8 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
                 averaged = bucket.compression.decompress(averaged, bucket.contexts[index])
             if averaged is not current:
                 current.copy_(averaged)
+            if self._sparse_again:
+                gradient.parameter.grad = current.to_sparse(1)
 
     def _finish_flat(self, bucket: FlatBucket, averaged: torch.Tensor) -> None:
         if bucket.changed():
