@@ -213,7 +213,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     ) -> Work:
         """Submits one operation; ends it too where the caller is going to wait anyway."""
         process_set = self._open_set()
-        name = name_in_callback(_NAMES[kind])
+        name = name or name_in_callback(_NAMES[kind])
         self._calls += not name
         explain = self._explain(_NAMES[kind])
         limit_s = self._limit(options.timeout)

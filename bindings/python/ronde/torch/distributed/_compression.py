@@ -4,8 +4,7 @@ state = CompressionState(model, Compression.int8)
 model.register_comm_hook(state, compression_hook)
 """
 
-from __future__ import annotations
-
+# No postponed annotations: DDP looks at those of its hooks.
 from typing import Any
 
 import torch
@@ -66,7 +65,10 @@ _OPTIONS: Any = dist.AllreduceOptions()
 _OPTIONS.asyncOp = True
 
 
-def compression_hook(state: CompressionState, bucket: Any) -> Future[torch.Tensor]:
+def compression_hook(
+    state: CompressionState,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> Future[torch.Tensor]:
     """Averages a bucket's gradients over ranks, each under its own name; Ronde fuses them again."""
     buffer = bucket.buffer()
     works: list[Work] = []
