@@ -3,12 +3,14 @@
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from cases import case_names
-from conftest import CaseResults, launch
+from conftest import HERE, CaseResults, finish, launch
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed here")
 
@@ -114,3 +116,43 @@ def test_a_horovod_script_runs_unedited(run_job):
     status, output = run_job(HOROVOD_SCRIPT, 2, options=["--horovod"])
     assert status == 0, output
     assert output.count("left with -1.0") == 2
+
+
+KERAS_ON_TORCH = """
+    import keras, numpy as np, ronde.keras as hvd
+    hvd.init()
+    keras.utils.set_random_seed(hvd.rank())
+    x = np.random.default_rng(hvd.rank()).normal(size=(32, 3))
+    for passes in (1, 2):
+        model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+        model.compile(hvd.DistributedOptimizer(optimizer, backward_passes_per_step=passes), "mse")
+        model.fit(x, x.sum(1), batch_size=8, epochs=2, verbose=0, callbacks=[
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.MetricAverageCallback()])
+        weights = hvd.allgather(model.get_weights()[0][None])
+        assert all(np.array_equal(weights[0], other) for other in weights)
+        print("alike on", keras.backend.backend())
+"""
+
+
+def test_keras_on_its_torch_backend(run_job):
+    pytest.importorskip("torch")
+    status, output = run_job(KERAS_ON_TORCH, 2, environment={"KERAS_BACKEND": "torch"})
+    assert status == 0, output
+    assert output.count("alike on torch") == 4
+
+
+def test_the_operations_are_built_ahead():
+    command = [sys.executable, "-m", "ronde", "build"]
+    built = subprocess.run([*command, "tensorflow"], capture_output=True, text=True, check=True)
+    assert Path(built.stdout.strip()).exists()
+    assert subprocess.run([*command, "nothing"], capture_output=True, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("example", ["train_digits_keras.py", "train_digits_tensorflow.py"])
+def test_the_examples_learn(example):
+    path = HERE.parents[2] / "examples" / example
+    status, output = finish(launch([sys.executable, str(path), "--target", "0.95"], 2))
+    assert status == 0, output
+    assert "test accuracy 9" in output

@@ -12,6 +12,7 @@ from ronde._collectives import set_id
 from ronde._job import ProcessSet, global_process_set
 from ronde.tensorflow import _ops, _variables, mpi_ops
 from ronde.tensorflow._tracing import as_written
+from ronde.tensorflow._types import carried
 
 __all__ = [
     "allgather_object",
@@ -52,9 +53,7 @@ def broadcast_(
     values = [tf.constant(0, tf.int32), *[tf.convert_to_tensor(v) for v in targets]]
     names = [mpi_ops._name(name, "broadcast_variables")]
     members = set_id(process_set)
-    received = mpi_ops._carried(
-        values, lambda sent: _ops.broadcast(sent, names, root_rank, members)
-    )
+    received = carried(values, lambda sent: _ops.broadcast(sent, names, root_rank, members))
     for variable, value in zip(targets, received[1:]):
         variable.assign(value)
     return list(variables)

@@ -34,6 +34,7 @@ from ronde._job import *
 from ronde._job import ProcessSet, global_process_set
 from ronde.tensorflow import _names, _ops
 from ronde.tensorflow._tracing import as_written
+from ronde.tensorflow._types import carried, numbers
 from ronde.tensorflow.compression import Compression
 
 __all__ = [
@@ -59,60 +60,6 @@ __all__ = [
     "reducescatter",
     "size_op",
 ]
-
-_TYPES = (
-    tf.uint8,
-    tf.int8,
-    tf.int16,
-    tf.int32,
-    tf.int64,
-    tf.float16,
-    tf.bfloat16,
-    tf.float32,
-    tf.float64,
-    tf.bool,
-)
-# Types that travel as others of the same bits, where nothing is computed.
-_CARRIED = {
-    tf.uint16: tf.int16,
-    tf.uint32: tf.int32,
-    tf.uint64: tf.int64,
-    tf.complex64: tf.int64,
-}
-
-
-def _tensors(values: Sequence[Any]) -> list[Any]:
-    """The values as dense tensors. Raises InvalidArgumentError for what has no such form."""
-    found = []
-    for value in values:
-        tensor = tf.convert_to_tensor(value)
-        if tensor.dtype not in _TYPES and tensor.dtype not in _CARRIED:
-            allowed = ", ".join(t.name for t in (*_TYPES, *_CARRIED))
-            raise InvalidArgumentError(f"{tensor.dtype.name} is not supported; allowed: {allowed}")
-        found.append(tensor)
-    if not found:
-        raise InvalidArgumentError("no tensors given")
-    return found
-
-
-def _numbers(values: Sequence[Any]) -> list[Any]:
-    """As _tensors, of types that can be reduced."""
-    found = _tensors(values)
-    for tensor in found:
-        if tensor.dtype not in _TYPES:
-            allowed = ", ".join(t.name for t in _TYPES)
-            raise InvalidArgumentError(f"{tensor.dtype.name} cannot be reduced; allowed: {allowed}")
-    return found
-
-
-def _carried(values: Sequence[Any], move: Callable[[list[Any]], list[Any]]) -> list[Any]:
-    """What `move` makes of the tensors, those of a type that has to be carried as another."""
-    tensors = _tensors(values)
-    sent = [tf.bitcast(t, _CARRIED[t.dtype]) if t.dtype in _CARRIED else t for t in tensors]
-    return [
-        tf.bitcast(moved, t.dtype) if t.dtype in _CARRIED else moved
-        for moved, t in zip(move(sent), tensors)
-    ]
 
 
 def _name(name: str | None, what: str) -> str:
@@ -189,7 +136,7 @@ def _grouped_allreduce(
     names = [_name(name, "allreduce")]
     members = set_id(process_set)
     return compressed(
-        _numbers(tensors),
+        numbers(tensors),
         compression,
         lambda sent: _ops.allreduce(sent, names, op, scale, members),
     )
@@ -254,7 +201,7 @@ def grouped_allgather(
     del ignore_name_scope
     names = [_name(name, "allgather")]
     members = set_id(process_set)
-    return _carried(tensors, lambda sent: _ops.allgather(sent, names, members))
+    return carried(tensors, lambda sent: _ops.allgather(sent, names, members))
 
 
 @as_written
@@ -272,7 +219,7 @@ def broadcast(
     del ignore_name_scope
     names = [_name(name, "broadcast")]
     members = set_id(process_set)
-    return _carried([tensor], lambda sent: _ops.broadcast(sent, names, root_rank, members))[0]
+    return carried([tensor], lambda sent: _ops.broadcast(sent, names, root_rank, members))[0]
 
 
 @as_written
@@ -299,7 +246,7 @@ def alltoall(
         received.append(rows)
         return [result]
 
-    moved = _carried([tensor], move)[0]
+    moved = carried([tensor], move)[0]
     return moved if splits is None else (moved, tf.cast(received[0], tf.int32))
 
 
@@ -351,7 +298,7 @@ def _grouped_reducescatter(
     names = [_name(name, "reducescatter")]
     members = set_id(process_set)
     return compressed(
-        _numbers(tensors),
+        numbers(tensors),
         compression,
         lambda sent: _ops.reducescatter(sent, names, op, scale, members),
     )

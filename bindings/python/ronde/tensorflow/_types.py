@@ -1,0 +1,64 @@
+"""Element types that collectives take, and those that travel as others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ronde._errors import InvalidArgumentError
+
+TYPES = (
+    tf.uint8,
+    tf.int8,
+    tf.int16,
+    tf.int32,
+    tf.int64,
+    tf.float16,
+    tf.bfloat16,
+    tf.float32,
+    tf.float64,
+    tf.bool,
+)
+# Types that travel as others of the same bits, where nothing is computed.
+CARRIED = {
+    tf.uint16: tf.int16,
+    tf.uint32: tf.int32,
+    tf.uint64: tf.int64,
+    tf.complex64: tf.int64,
+}
+
+
+def _tensors(values: Sequence[Any]) -> list[Any]:
+    """The values as dense tensors. Raises InvalidArgumentError for what has no such form."""
+    found = []
+    for value in values:
+        tensor = tf.convert_to_tensor(value)
+        if tensor.dtype not in TYPES and tensor.dtype not in CARRIED:
+            allowed = ", ".join(t.name for t in (*TYPES, *CARRIED))
+            raise InvalidArgumentError(f"{tensor.dtype.name} is not supported; allowed: {allowed}")
+        found.append(tensor)
+    if not found:
+        raise InvalidArgumentError("no tensors given")
+    return found
+
+
+def numbers(values: Sequence[Any]) -> list[Any]:
+    """As _tensors, of types that can be reduced."""
+    found = _tensors(values)
+    for tensor in found:
+        if tensor.dtype not in TYPES:
+            allowed = ", ".join(t.name for t in TYPES)
+            raise InvalidArgumentError(f"{tensor.dtype.name} cannot be reduced; allowed: {allowed}")
+    return found
+
+
+def carried(values: Sequence[Any], move: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    """What `move` makes of the tensors, those of a type that has to be carried as another."""
+    tensors = _tensors(values)
+    sent = [tf.bitcast(t, CARRIED[t.dtype]) if t.dtype in CARRIED else t for t in tensors]
+    return [
+        tf.bitcast(moved, t.dtype) if t.dtype in CARRIED else moved
+        for moved, t in zip(move(sent), tensors)
+    ]
