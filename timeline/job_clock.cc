@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -10,9 +12,10 @@
 namespace ronde {
 namespace {
 
-constexpr std::int64_t kShortestStretchNs = 1'000'000'000;
+constexpr std::int64_t kShortestStretchNs = 500'000'000;
 constexpr std::int64_t kLongestStretchNs = 10'000'000'000;
-constexpr std::int64_t kStretches = 8;
+constexpr std::int64_t kStretches = 4;
+constexpr int kRefinements = 3;      // each makes out drift better
 constexpr double kMostDrift = 1e-3;  // no quartz is so bad: more than that is noise
 
 }  // namespace
@@ -48,7 +51,8 @@ void JobClock::follow(const std::string& boot, Host& host) {
   const std::string reference = host.samples.front().reference;
   std::erase_if(host.samples,
                 [&](const ClockSample& sample) { return sample.reference != reference; });
-  host.knots = knots_of(std::move(host.samples));
+  host.knots = knots_of(host.samples);
+  for (int i = 0; i < kRefinements; ++i) host.knots = refined(host.knots, host.samples);
   for (const Knot& knot : host.knots) error_ns_ = std::max(error_ns_, knot.error_ns);
   const auto other = hosts_.find(reference);
   if (other != hosts_.end()) {
@@ -58,16 +62,44 @@ void JobClock::follow(const std::string& boot, Host& host) {
   }
 }
 
-std::vector<JobClock::Knot> JobClock::knots_of(std::vector<ClockSample> samples) {
+/// Between two knots each comparison bounds the offset from above by its way there and from below
+/// by its way back: the fastest of either way count, which are seldom those of one comparison.
+std::vector<JobClock::Knot> JobClock::refined(const std::vector<Knot>& knots,
+                                              const std::vector<ClockSample>& samples) {
+  std::vector<Knot> better;
+  auto sample = samples.begin();
+  for (std::size_t i = 0; i < knots.size(); ++i) {
+    const std::int64_t from = sample->local_ns;
+    std::int64_t last = from;
+    std::int64_t above = std::numeric_limits<std::int64_t>::max();
+    std::int64_t below = std::numeric_limits<std::int64_t>::min();
+    for (; sample != samples.end() && sample->local_ns < knots[i].end_ns; ++sample) {
+      const std::int64_t rest = sample->offset_ns - offset_at(knots, sample->local_ns);
+      above = std::min(above, rest + sample->error_ns);
+      below = std::max(below, rest - sample->error_ns);
+      last = sample->local_ns;
+    }
+    const std::int64_t middle = from + (last - from) / 2;
+    better.push_back({middle, offset_at(knots, middle) + (above + below) / 2,
+                      std::max<std::int64_t>(1, std::abs(above - below) / 2), knots[i].end_ns});
+  }
+  return better;
+}
+
+std::vector<JobClock::Knot> JobClock::knots_of(std::vector<ClockSample>& samples) {
   std::sort(samples.begin(), samples.end(),
             [](const auto& a, const auto& b) { return a.local_ns < b.local_ns; });
   const std::int64_t span = samples.back().local_ns - samples.front().local_ns;
   const std::int64_t stretch = std::clamp(span / kStretches, kShortestStretchNs, kLongestStretchNs);
+  const std::int64_t last = std::max<std::int64_t>(0, span / stretch - 1);  // takes what is left
   std::vector<Knot> knots;
   std::int64_t current = -1;
   for (const ClockSample& sample : samples) {
-    const std::int64_t index = (sample.local_ns - samples.front().local_ns) / stretch;
-    const Knot knot{sample.local_ns, sample.offset_ns, sample.error_ns};
+    const std::int64_t index =
+        std::min((sample.local_ns - samples.front().local_ns) / stretch, last);
+    const std::int64_t end_ns = index == last ? std::numeric_limits<std::int64_t>::max()
+                                              : samples.front().local_ns + (index + 1) * stretch;
+    const Knot knot{sample.local_ns, sample.offset_ns, sample.error_ns, end_ns};
     if (index != current) {
       knots.push_back(knot);
     } else if (sample.error_ns < knots.back().error_ns) {

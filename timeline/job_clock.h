@@ -20,10 +20,9 @@ struct TraceClock {
 };
 
 /// Recordings of one boot of one host share its steady clock. Where a host was compared with
-/// another its clock follows that one's: of every stretch of a few seconds the comparison with the
-/// smallest error counts (a message that was held up cannot have a small one), and between these
-/// the offset changes evenly, which takes drift out. Hosts that nobody compared are put in place by
-/// their wall clocks. Threads: any.
+/// another its clock follows that one's: of every stretch of a few seconds the fastest message of
+/// either way counts, and between these stretches the offset changes evenly, which takes drift out.
+/// Hosts that nobody compared are put in place by their wall clocks. Threads: any.
 class JobClock {
  public:
   explicit JobClock(const std::vector<TraceClock>& traces);
@@ -39,6 +38,7 @@ class JobClock {
     std::int64_t local_ns;
     std::int64_t offset_ns;
     std::int64_t error_ns;
+    std::int64_t end_ns;  ///< Of the stretch that it stands for.
   };
   struct Host {
     std::vector<ClockSample> samples;
@@ -52,7 +52,9 @@ class JobClock {
 
   void collect(const std::vector<TraceClock>& traces);
   void follow(const std::string& boot, Host& host);
-  static std::vector<Knot> knots_of(std::vector<ClockSample> samples);
+  static std::vector<Knot> knots_of(std::vector<ClockSample>& samples);
+  static std::vector<Knot> refined(const std::vector<Knot>& knots,
+                                   const std::vector<ClockSample>& samples);
   static std::int64_t offset_at(const std::vector<Knot>& knots, std::int64_t local_ns);
   [[nodiscard]] std::int64_t wall_of(std::size_t trace, std::int64_t ns) const;
 

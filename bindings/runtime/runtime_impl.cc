@@ -28,7 +28,7 @@ constexpr std::uint64_t kShareKeys = std::uint64_t{1} << 62;
 constexpr std::uint64_t kSettingsKey = std::uint64_t{1} << 60;
 constexpr std::uint64_t kDeviceKeys = 0x6465'7669'6365;  // unlike the number of any set
 
-constexpr std::chrono::milliseconds kCompareClocksEvery{500};
+constexpr std::chrono::milliseconds kCompareClocksEvery{200};
 
 /// Whether this rank is the one of its host that compares clocks with rank 0.
 bool compares_clocks(const Topology& topology) {

@@ -33,7 +33,7 @@ class Host {
   /// Comparisons with a host whose clock is right.
   std::vector<ClockSample> compare(std::int64_t from_ns, std::int64_t to_ns) {
     std::vector<ClockSample> samples;
-    for (std::int64_t sent = from_ns; sent < to_ns; sent += kSecond / 2) {
+    for (std::int64_t sent = from_ns; sent < to_ns; sent += kSecond / 5) {
       const std::int64_t came = sent + delay();
       const std::int64_t back = came + delay();
       const std::int64_t local = (clock(sent) + clock(back)) / 2;
