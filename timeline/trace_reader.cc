@@ -52,6 +52,17 @@ std::uint64_t TraceReader::file_bytes() const noexcept {
   return static_cast<std::uint64_t>(std::max<z_off_t>(0, gzoffset(source_->file)));
 }
 
+bool TraceReader::can_skip() const noexcept { return gzdirect(source_->file) != 0; }
+
+void TraceReader::skip_to(std::uint64_t position) {
+  if (gzseek(source_->file, static_cast<z_off_t>(position), SEEK_SET) < 0) return;
+  gone_ = position;
+  at_ = filled_ = 0;
+  place_ = Place::kInside;
+  int c = take();
+  while (c != kEnd && !(c == '\n' && (peek() == '{' || peek() == ']'))) c = take();
+}
+
 /// Reads more, and lets go of what is no longer needed; false at the end, which is also where a
 /// compressed file is broken off.
 bool TraceReader::fill() {

@@ -38,6 +38,13 @@ class TraceReader {
 
   /// Whether the end of the file was missing; once next() has given nothing.
   [[nodiscard]] bool truncated() const noexcept { return truncated_; }
+  /// Whether skip_to() works: the file is not compressed.
+  [[nodiscard]] bool can_skip() const noexcept;
+  /// Goes on with the first event whose line begins after byte `position`, which was not read yet;
+  /// events have lines of their own, as the recorder's do. Only where can_skip().
+  void skip_to(std::uint64_t position);
+  /// The next byte of the text.
+  [[nodiscard]] std::uint64_t position() const noexcept { return gone_ + at_; }
   /// Bytes of the file, as it lies on the disk, that have been read.
   [[nodiscard]] std::uint64_t file_bytes() const noexcept;
 
@@ -57,7 +64,6 @@ class TraceReader {
   void skip_value(int first);
   bool skip_object();
   [[nodiscard]] Status unexpected(int got, const char* wanted) const;
-  [[nodiscard]] std::uint64_t position() const noexcept { return gone_ + at_; }
 
   std::unique_ptr<Source> source_;
   std::string path_;

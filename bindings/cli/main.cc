@@ -13,6 +13,7 @@
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/run_command.h"
 #include "bindings/cli/timeline_command.h"
+#include "bindings/cli/top_command.h"
 
 namespace {
 
@@ -71,6 +72,7 @@ int run_ronde(ronde::Arguments arguments) {
   auto request = std::make_shared<ronde::RunRequest>();
   const CLI::App* run = ronde::add_run_command(app, request);
   ronde::add_timeline_command(app);
+  ronde::add_top_command(app);
   ronde::add_doctor_command(app);
   const CLI::App* bench = ronde::add_bench_command(app, arguments);
   if (!arguments.empty() && arguments.front() == run->get_name()) {

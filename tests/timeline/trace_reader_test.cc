@@ -90,6 +90,24 @@ TEST_CASE("trace reader: events longer than its buffer come whole, at their byte
   CHECK(got.events == events);
 }
 
+TEST_CASE("trace reader: it goes on with the first whole line after a byte") {
+  const Scratch scratch;
+  std::string text = "[\n{\"i\":0}";
+  for (int i = 1; i < 100'000; ++i) text += ",\n{\"i\":" + std::to_string(i) + "}";
+  auto reader = TraceReader::open(scratch.write("t.json", text + "\n]\n"));
+  REQUIRE(reader.ok());
+  REQUIRE(reader->next().ok());
+  REQUIRE(reader->can_skip());
+  reader->skip_to(text.size() - 20);
+  auto event = reader->next();
+  REQUIRE(event.ok());
+  REQUIRE(event->has_value());
+  CHECK((*event)->text == "{\"i\":99999}");
+  CHECK((*event)->offset == text.size() - 11);
+  CHECK_FALSE(reader->next()->has_value());
+  CHECK_FALSE(reader->truncated());
+}
+
 TEST_CASE("trace reader: a file that is not there is named") {
   CHECK(TraceReader::open("/no/such.json").status().message().find("/no/such.json") !=
         std::string::npos);

@@ -90,6 +90,7 @@ struct JobTrace {
   std::map<std::uint32_t, TensorCost> tensors;
   std::vector<std::string> notes;  ///< What a reader of the report ought to know of the traces.
   std::uint64_t events = 0;
+  bool running = false;  ///< The job goes on: what has not ended is under way.
 };
 
 }  // namespace ronde::report

@@ -32,8 +32,8 @@ std::uint64_t bytes_of(const std::string& path) {
 
 class Loader {
  public:
-  Loader(const std::vector<std::string>& paths, const Progress& progress)
-      : paths_(paths), progress_(progress) {
+  Loader(const std::vector<std::string>& paths, const Progress& progress, std::uint64_t tail_bytes)
+      : paths_(paths), progress_(progress), tail_bytes_(tail_bytes) {
     for (const std::string& path : paths) total_bytes_ += bytes_of(path);
   }
 
@@ -53,7 +53,7 @@ class Loader {
 
   Status align();
   Status read(std::size_t index);
-  Status take(std::size_t index, const RawEvent& raw);
+  Status take(std::size_t index, const RawEvent& raw, bool names_only);
   Status add_rank(std::size_t index, RecordingInfo info);
   Status check_job() const;
   void take_notes();
@@ -61,6 +61,7 @@ class Loader {
 
   const std::vector<std::string>& paths_;
   const Progress& progress_;
+  const std::uint64_t tail_bytes_;
   std::uint64_t total_bytes_ = 0;
   std::uint64_t read_bytes_ = 0;
   std::uint64_t told_bytes_ = 0;
@@ -113,7 +114,8 @@ Status Loader::add_rank(std::size_t index, RecordingInfo info) {
   return {};
 }
 
-Status Loader::take(std::size_t index, const RawEvent& raw) {
+/// `names_only`: of what is long past.
+Status Loader::take(std::size_t index, const RawEvent& raw, bool names_only) {
   const std::string& path = paths_[index];
   auto parsed = parser_.parse(raw.text);
   if (!parsed.ok()) {
@@ -127,7 +129,7 @@ Status Loader::take(std::size_t index, const RawEvent& raw) {
     }
   }
   const auto rank = ranks_.find(event.pid);
-  if (rank == ranks_.end()) return {};
+  if (rank == ranks_.end() || (names_only && event.phase != 'M')) return {};
   event.time_ns = clock_->time_of(index, event.time_ns);
   rank->second.loader->take(event);
   return {};
@@ -136,10 +138,16 @@ Status Loader::take(std::size_t index, const RawEvent& raw) {
 Status Loader::read(std::size_t index) {
   const std::string& path = paths_[index];
   RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(path));
+  const std::uint64_t bytes = bytes_of(path);
+  bool head = tail_bytes_ > 0 && bytes > 2 * tail_bytes_ && reader.can_skip();
   for (;;) {
+    if (head && reader.position() >= tail_bytes_) {
+      reader.skip_to(bytes - tail_bytes_);
+      head = false;
+    }
     RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> event, reader.next());
     if (!event) break;
-    RONDE_RETURN_IF_ERROR(take(index, *event));
+    RONDE_RETURN_IF_ERROR(take(index, *event, head));
     tell(read_bytes_ + reader.file_bytes());
   }
   read_bytes_ += bytes_of(path);
@@ -206,8 +214,9 @@ std::uint32_t Names::number_of(std::string_view text) {
   return at->second;
 }
 
-Result<JobTrace> load_traces(const std::vector<std::string>& paths, const Progress& progress) {
-  return Loader(paths, progress).load();
+Result<JobTrace> load_traces(const std::vector<std::string>& paths, const Progress& progress,
+                             std::uint64_t tail_bytes) {
+  return Loader(paths, progress, tail_bytes).load();
 }
 
 }  // namespace ronde::report

@@ -15,10 +15,12 @@ namespace ronde::report {
 using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 /// Reads `paths`: one trace of each rank, or one merged trace. A trace whose end is missing gives
-/// what it has, and is noted. Memory: see JobTrace.
+/// what it has, and is noted. Of each trace only the last `tail_bytes` and, of as many first bytes,
+/// the names are read where that is not 0 and the trace is not compressed. Memory: see JobTrace.
 /// Errors: kInvalidArgument naming the file, and the byte where it is malformed: no trace of
 /// Ronde, several jobs, one rank twice, a merged trace among others; kUnavailable where a file
 /// cannot be read.
-Result<JobTrace> load_traces(const std::vector<std::string>& paths, const Progress& progress = {});
+Result<JobTrace> load_traces(const std::vector<std::string>& paths, const Progress& progress = {},
+                             std::uint64_t tail_bytes = 0);
 
 }  // namespace ronde::report

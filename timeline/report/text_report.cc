@@ -135,7 +135,35 @@ void add_tensors(std::string& out, const JobTrace& job) {
   }
 }
 
+void add_rates(std::string& out, const JobTrace& job, const Analysis& analysis) {
+  line(out, "\nRates\n  {:<10}{:>14}{:>14}", "", "operations/s", "bytes/s");
+  for (const std::size_t index : shown_ranks(job, analysis)) {
+    const RankTrace& rank = job.ranks[index];
+    if (rank.operations.empty()) continue;
+    double bytes = 0;
+    double operations = 0;
+    for (const OperationSpan& span : rank.operations) {
+      bytes += static_cast<double>(span.bytes);
+      operations += span.tensors;
+    }
+    const std::int64_t ns = rank.operations.back().end_ns - rank.operations.front().first_submit_ns;
+    const double seconds = static_cast<double>(std::max<std::int64_t>(1, ns)) / 1e9;
+    line(out, "  {:<10}{:>14.0f}{:>14}", fmt::format("rank {}", rank.info.rank),
+         operations / seconds, human_bytes(bytes / seconds));
+  }
+}
+
 }  // namespace
+
+std::string live_report(const JobTrace& job, const Analysis& analysis,
+                        const std::vector<Finding>& findings) {
+  std::string out;
+  add_head(out, job, analysis);
+  add_findings(out, findings);
+  if (!analysis.steps.empty()) add_splits(out, job, analysis);
+  add_rates(out, job, analysis);
+  return out;
+}
 
 std::string text_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings) {

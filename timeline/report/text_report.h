@@ -12,4 +12,8 @@ namespace ronde::report {
 std::string text_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings);
 
+/// The same of a job that runs, as far as it fits a terminal: verdict, time per step, rates.
+std::string live_report(const JobTrace& job, const Analysis& analysis,
+                        const std::vector<Finding>& findings);
+
 }  // namespace ronde::report

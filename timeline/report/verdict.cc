@@ -168,9 +168,10 @@ Finding unfinished(const JobTrace& job) {
   for (const RankTrace& rank : job.ranks) {
     if (!there.contains(rank.info.rank)) absent.push_back(rank.info.rank);
   }
-  finding.text = fmt::format("The job ended with {} operations under way. \"{}\" was {} rank {}",
-                             waiting.size() + moving.size(), job.names.text_of(name),
-                             stuck ? "submitted by" : "moving data on", fmt::join(there, ", "));
+  finding.text = fmt::format(
+      "{} operations {}. \"{}\" was {} rank {}", waiting.size() + moving.size(),
+      job.running ? "have been under way for long" : "were under way when the job ended",
+      job.names.text_of(name), stuck ? "submitted by" : "moving data on", fmt::join(there, ", "));
   finding.text += absent.empty() ? "."
                                  : fmt::format(", but not {} rank {}.", stuck ? "by" : "on",
                                                fmt::join(absent, ", "));

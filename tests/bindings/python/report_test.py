@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import textwrap
+import time
 
+import conftest
 import pytest
 from browser import PROGRAM as BROWSER
 
@@ -29,10 +32,10 @@ TRAINING = """
 NOBODY = -1
 
 
-def report(*arguments, command="report"):
+def report(*arguments, command=("timeline", "report")):
     """(exit status, standard output, standard error) of `ronde timeline report`."""
     done = subprocess.run(
-        [sys.executable, "-m", "ronde", "timeline", command, *map(str, arguments)],
+        [sys.executable, "-m", "ronde", *command, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -55,9 +58,6 @@ def slow_job(tmp_path_factory, launched):
 @pytest.fixture(scope="module")
 def launched():
     """launched(script, folder, slow): runs it on 3 ranks, with its trace in the folder."""
-    import textwrap
-
-    import conftest
 
     def run(script, folder, slow):
         path = folder / "script.py"
@@ -102,13 +102,30 @@ def test_a_clean_run_blames_nobody(tmp_path, clean_job):
 
 def test_diff_says_what_became_slower(slow_job, clean_job):
     traces = [clean_job / "trace.json", slow_job / "trace.json"]
-    status, text, errors = report(*traces, command="diff")
+    status, text, errors = report(*traces, command=("timeline", "diff"))
     assert status == 0, errors
     assert re.match(r"Steps became [\d.]+ % slower", text), text
     assert "Most of it is" in text
-    status, _, errors = report(traces[0], command="diff")
+    status, _, errors = report(traces[0], command=("timeline", "diff"))
     assert status == 2
     assert "AFTER" in errors
+
+
+def test_top_names_the_slow_rank_while_the_job_runs(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(TRAINING.replace("range(16)", "range(150)")))
+    trace = tmp_path / "trace.json"
+    command = [sys.executable, str(path), "1"]
+    job = conftest.launch(command, 3, options=["--timeline", str(trace)])
+    text = ""
+    while "Rank 1 (" not in text and job.poll() is None:
+        time.sleep(0.5)
+        _, text, _ = report(trace, "-n", 1, command=("top",))
+    still_running = job.poll() is None
+    status, output = conftest.finish(job)
+    assert status == 0, output
+    assert still_running, text
+    assert re.search(r"rank 2 +\d+ +[\d.]+ [KM]?B", text.split("Rates")[1]), text
 
 
 def test_what_is_no_trace_is_refused_by_name(tmp_path):

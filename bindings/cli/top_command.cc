@@ -1,0 +1,112 @@
+#include "bindings/cli/top_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "bindings/cli/exit.h"
+#include "timeline/report/load.h"
+#include "timeline/report/text_report.h"
+#include "timeline/trace_file.h"
+
+namespace ronde {
+namespace {
+
+constexpr const char* kWho = "ronde top";
+constexpr std::uint64_t kTailBytes = std::uint64_t{4} << 20;  // of each trace: the last moments
+constexpr std::chrono::seconds kLongUnderWay{5};
+
+struct TopRequest {
+  std::vector<std::string> traces;
+  double interval_seconds = 2;
+  int count = 0;
+};
+
+/// The traces of all ranks where one name, that given to --timeline, stands for them.
+std::vector<std::string> rank_traces(const std::vector<std::string>& given) {
+  std::vector<std::string> found;
+  for (int rank = 0; given.size() == 1; ++rank) {
+    std::string path = rank_trace_path(given.front(), rank);
+    if (!std::filesystem::exists(path)) break;
+    found.push_back(std::move(path));
+  }
+  return found.empty() ? given : found;
+}
+
+/// How long ago any of the traces was written to.
+std::chrono::nanoseconds silence(const std::vector<std::string>& traces) {
+  auto newest = std::filesystem::file_time_type::min();
+  std::error_code ignored;
+  for (const std::string& path : traces) {
+    newest = std::max(newest, std::filesystem::last_write_time(path, ignored));
+  }
+  return std::max(std::chrono::nanoseconds(0),
+                  std::chrono::nanoseconds(std::filesystem::file_time_type::clock::now() - newest));
+}
+
+/// One look at the job. Operations that are young are under way as they should be.
+std::string look(const std::vector<std::string>& traces) {
+  auto job = report::load_traces(traces, {}, kTailBytes);
+  if (!job.ok()) exit_usage(kWho, job.status());
+  const auto silent = silence(traces);
+  job->running = true;
+  std::int64_t last_ns = 0;
+  for (const auto& rank : job->ranks) last_ns = std::max(last_ns, rank.last_ns);
+  const std::int64_t old_ns =
+      last_ns + silent.count() - std::chrono::nanoseconds(kLongUnderWay).count();
+  for (auto& rank : job->ranks) {
+    std::erase_if(rank.unfinished,
+                  [&](const report::Unfinished& operation) { return operation.since_ns > old_ns; });
+  }
+  const report::Analysis analysis = report::analyze(*job);
+  std::string text = report::live_report(*job, analysis, report::find_causes(*job, analysis));
+  if (silent > kLongUnderWay) {
+    text +=
+        fmt::format("\nNo rank has written for {} s: the job computes, is stuck, or has ended.\n",
+                    std::chrono::duration_cast<std::chrono::seconds>(silent).count());
+  }
+  return text;
+}
+
+void run_top(const TopRequest& request) {
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+  for (int i = 0; request.count == 0 || i < request.count; ++i) {
+    if (i > 0) std::this_thread::sleep_for(std::chrono::duration<double>(request.interval_seconds));
+    const std::string text = look(rank_traces(request.traces));
+    fmt::print("{}{}\n", terminal ? "\033[H\033[2J" : "", text);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+void add_top_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("top", "Say live why a running job waits");
+  command->footer(
+      "Examples:\n  ronde run -np 4 --timeline trace.json -- python train.py\n"
+      "  ronde top trace.json            # in another terminal; Ctrl-C ends it\n"
+      "Reads the last moments of the traces that the job writes.\n");
+  auto request = std::make_shared<TopRequest>();
+  command
+      ->add_option("TRACE", request->traces,
+                   "What --timeline was given, or the traces of the job's ranks")
+      ->required();
+  command->add_option("-i,--interval", request->interval_seconds, "Seconds between two looks")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  command->add_option("-n,--count", request->count, "End after so many looks; 0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->callback([request] { run_top(*request); });
+}
+
+}  // namespace ronde
