@@ -159,7 +159,11 @@ TEST_CASE("nccl: what it lacks is not said to be supported") {
   NcclRank rank(job, 0);
   REQUIRE(rank.open().ok());
   const auto has = [&](Collective kind, DType dtype, ReduceOp op) {
-    return rank.group->supports({.kind = kind, .dtype = dtype, .op = op});
+    WorkDesc desc;
+    desc.kind = kind;
+    desc.dtype = dtype;
+    desc.op = op;
+    return rank.group->supports(desc);
   };
   CHECK(has(Collective::kAllreduce, DType::kBfloat16, ReduceOp::kSum));
   CHECK(has(Collective::kAllgather, DType::kInt16, ReduceOp::kSum));
