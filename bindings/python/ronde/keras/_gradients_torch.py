@@ -9,7 +9,7 @@ from typing import Any
 from ronde._collectives import AVERAGE, SUM
 from ronde._errors import InvalidArgumentError, UnsupportedError
 from ronde._job import ProcessSet, global_process_set
-from ronde.torch.compression import Compression
+from ronde.torch.compression import Compression, for_values
 from ronde.torch.mpi_ops import allreduce_async
 
 
@@ -35,6 +35,8 @@ class Options:
             )
         if self.groups or self.num_groups:
             raise UnsupportedError("groups of gradients need Keras's TensorFlow backend")
+        if for_values(self.compression) is not self.compression:
+            raise UnsupportedError("Keras on torch compresses by none, fp16 and bf16 only")
 
     def add_local(self, source: Any) -> None:
         """Leaves the gradients of these variables (or of a layer's) on this rank."""
