@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/base/half.h"
+#include "core/base/round_to_odd.h"
 
 #if defined(__CUDACC__)
 #define RONDE_HOST_DEVICE __host__ __device__
@@ -48,6 +49,13 @@ RONDE_HOST_DEVICE inline To to_integer(Float value) {
   return static_cast<To>(wide);
 }
 
+/// A computed value in fp32, so that making 16 bits of it rounds once.
+template <typename From>
+RONDE_HOST_DEVICE inline float narrowed(From value) {
+  if constexpr (std::is_same_v<From, double>) return round_to_odd(value);
+  return static_cast<float>(value);
+}
+
 /// Writes a computed value as an element of type To.
 template <typename To>
 struct Store {
@@ -64,14 +72,14 @@ template <>
 struct Store<Half> {
   template <typename From>
   RONDE_HOST_DEVICE static Half from(From value) {
-    return {float_to_float16(static_cast<float>(value))};
+    return {float_to_float16(narrowed(value))};
   }
 };
 template <>
 struct Store<Brain> {
   template <typename From>
   RONDE_HOST_DEVICE static Brain from(From value) {
-    return {float_to_bfloat16(static_cast<float>(value))};
+    return {float_to_bfloat16(narrowed(value))};
   }
 };
 template <>

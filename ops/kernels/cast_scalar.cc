@@ -1,11 +1,11 @@
 // Conversions between any two element types, one element at a time: rarely used pairs, where
 // rounding only once matters more than speed.
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 
 #include "core/base/half.h"
+#include "core/base/round_to_odd.h"
 #include "ops/kernels/entries.h"
 #include "ops/kernels/scalar.h"
 
@@ -22,17 +22,7 @@ struct Truth {
   std::uint8_t byte;
 };
 
-/// fp32 with its last bit set wherever it is not exact ("rounded to odd"): rounding that again to a
-/// 16-bit type gives what rounding `value` once would.
-float sticky_float(double value) {
-  const float nearest = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
-  const bool away = std::fabs(static_cast<double>(nearest)) > std::fabs(value);
-  const std::uint32_t truncated = std::bit_cast<std::uint32_t>(nearest) - (away ? 1U : 0U);
-  return std::bit_cast<float>(truncated | 1U);
-}
-
-/// The same for integers that fp64 cannot hold.
+/// Rounding to odd, of integers that fp64 cannot hold.
 double sticky_double(std::int64_t value) {
   constexpr std::int64_t kExact = std::int64_t{1} << 53;
   if (value >= -kExact && value <= kExact) return static_cast<double>(value);
@@ -65,9 +55,9 @@ double to_double(T value) { return sticky_double(static_cast<std::int64_t>(value
 template <typename To, typename From>
 To close(From value) {
   if constexpr (std::is_same_v<To, Half>) {
-    return {float_to_float16(sticky_float(to_double(value)))};
+    return {float_to_float16(round_to_odd(to_double(value)))};
   } else if constexpr (std::is_same_v<To, Brain>) {
-    return {float_to_bfloat16(sticky_float(to_double(value)))};
+    return {float_to_bfloat16(round_to_odd(to_double(value)))};
   } else if constexpr (std::is_same_v<To, Truth>) {
     return {static_cast<std::uint8_t>(value != From{0} ? 1 : 0)};
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {

@@ -12,14 +12,15 @@
 
 namespace ronde::test {
 
-/// Says of every bundle that it is on `device`. What it runs is done when execute() returns.
+/// Says of every bundle of tensors that it is on `device`; a barrier has none and stays on the
+/// host. What it runs is done when execute() returns.
 class OnDevice final : public CollectiveExecutor {
  public:
   OnDevice(std::unique_ptr<CollectiveExecutor> inner, int device)
       : inner_(std::move(inner)), device_(device) {}
   Status execute(const Bundle& bundle, const AbortToken& abort) override {
     Bundle moved = bundle;
-    moved.device = {DeviceKind::kCuda, device_};
+    if (!bundle.tensors.empty()) moved.device = {DeviceKind::kCuda, device_};
     return inner_->execute(moved, abort);
   }
   std::string last_path() const override { return inner_->last_path(); }

@@ -53,6 +53,14 @@ void run_pair(const std::function<int(Runtime&, int)>& body, int victim = -1) {
   }
 }
 
+/// What is queued on the device when a wait returns still uses a tensor's memory: these live until
+/// the process ends.
+std::vector<float>& lasting(std::size_t count) {
+  static std::vector<float> data;
+  data.assign(count, 1.0F);
+  return data;
+}
+
 Submission submission_of(Collective kind, const std::string& name, std::vector<float>& data,
                          Device device = {DeviceKind::kCuda, 0}) {
   Submission submission;
@@ -114,7 +122,7 @@ TEST_CASE("device tensors: an output that the operation allocates is on the devi
 TEST_CASE(
     "device tensors: a rank whose tensor is on the host is a mismatch for all, and names it") {
   run_pair([](Runtime& runtime, int rank) {
-    std::vector<float> data(4, 1.0F);
+    std::vector<float>& data = lasting(4);
     const Device device = rank == 0 ? Device{} : Device{DeviceKind::kCuda, 0};
     const auto mixed =
         runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "mixed", data, device));
@@ -128,7 +136,7 @@ TEST_CASE(
 
 TEST_CASE("device tensors: a second device in one set is an error for all, and the job goes on") {
   run_pair([](Runtime& runtime, int rank) {
-    std::vector<float> data(4, 1.0F);
+    std::vector<float>& data = lasting(4);
     EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "first", data)).ok());
     const Device other{DeviceKind::kCuda, rank};
     const auto mixed =
@@ -143,7 +151,7 @@ TEST_CASE("device tensors: a second device in one set is an error for all, and t
 TEST_CASE("device tensors: where there is no device the submission says why") {
   run_pair([](Runtime& runtime, int rank) {
     test::cuda_double::set_device_count(0);
-    std::vector<float> data(4, 1.0F);
+    std::vector<float>& data = lasting(4);
     const auto none =
         runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "gradient", data));
     EXPECT(none.status().code() == Code::kUnsupported);
@@ -157,7 +165,7 @@ TEST_CASE("device tensors: where there is no device the submission says why") {
 TEST_CASE("device tensors: a rank that is killed fails the others by name") {
   run_pair(
       [](Runtime& runtime, int rank) {
-        std::vector<float> data(1 << 20, 1.0F);
+        std::vector<float>& data = lasting(1 << 20);
         EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data)).ok());
         if (rank == 1) ::kill(::getpid(), SIGKILL);
         const auto failed =
