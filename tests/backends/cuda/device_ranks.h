@@ -32,6 +32,7 @@ class OnDevice final : public CollectiveExecutor {
 
 /// Two ranks share each device; what is staged moves over the local backend.
 struct DeviceFixture : LocalFixture {
+  [[nodiscard]] virtual int device_of(int rank) const { return rank / 2 % 2; }
   /// What device work runs over; null: staged.
   virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
                                                           std::shared_ptr<DeviceOps>) const {
@@ -39,7 +40,7 @@ struct DeviceFixture : LocalFixture {
   }
   std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                                     Exchange& exchange) const override {
-    const int index = group.rank / 2 % 2;
+    const int index = device_of(group.rank);
     options.open_device = [this, group, &exchange](int device) -> Result<DeviceParts> {
       auto ops = std::make_shared<cuda::CudaDevice>(device);
       RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));

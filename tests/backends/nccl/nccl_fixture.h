@@ -7,6 +7,7 @@
 #include "backends/nccl/factory.h"
 #include "backends/nccl/library.h"
 #include "tests/backends/cuda/device_ranks.h"
+#include "tests/support/cuda_double/cudart_double.h"
 #include "tests/support/cuda_double/nccl_double.h"
 
 namespace ronde::test {
@@ -19,7 +20,12 @@ inline std::unique_ptr<DevicePlane> plane_of_double() {
   });
 }
 
+/// A device for each rank: ranks are threads of one process here, in which freeing memory waits for
+/// all that is queued on its device, peers' collectives included.
 struct NcclFixture : DeviceFixture {
+  NcclFixture() { cuda_double::set_device_count(8); }
+  ~NcclFixture() override { cuda_double::set_device_count(2); }
+  [[nodiscard]] int device_of(int rank) const override { return rank; }
   Result<std::unique_ptr<DeviceGroup>> open_plane(
       const GroupSpec& group, Exchange& exchange,
       std::shared_ptr<DeviceOps> device) const override {

@@ -107,6 +107,7 @@ TEST_CASE("nccl: a dead rank in mid-collective aborts the communicators of the o
   run_ranks(2, [&](int r) {
     NcclRank rank(job, r);
     REQUIRE(rank.open().ok());
+    REQUIRE(rank.exchange->allgather("open").ok());
     std::vector<float> data(10, 1.0F);
     if (r == 0) {
       REQUIRE(rank.launch(data).ok());  // rank 1 never comes

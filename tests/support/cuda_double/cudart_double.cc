@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +27,7 @@ struct World {
   int devices RONDE_GUARDED_BY(mutex) = 2;
   int launched RONDE_GUARDED_BY(mutex) = 0;
   std::map<std::string, cudaError_t> failures RONDE_GUARDED_BY(mutex);
-  std::set<void*> memory RONDE_GUARDED_BY(mutex);
+  std::map<void*, int> memory RONDE_GUARDED_BY(mutex);  // and its device
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams RONDE_GUARDED_BY(mutex);
   std::map<cudaEvent_t, Event> events RONDE_GUARDED_BY(mutex);
 };
@@ -53,13 +52,13 @@ std::shared_ptr<Stream> find(cudaStream_t handle) {
   return stream;
 }
 
-/// Waits for all streams, as cudaFree does.
-void finish_all() {
+/// Waits for all streams of a device, as cudaFree does.
+void finish_all(int device) {
   std::vector<std::shared_ptr<Stream>> all;
   {
     const MutexLock lock(world().mutex);
     for (const auto& [handle, stream] : world().streams) {
-      if (stream) all.push_back(stream);
+      if (stream && stream->device() == device) all.push_back(stream);
     }
   }
   for (const auto& stream : all) stream->mark()->wait();
@@ -70,17 +69,20 @@ cudaError_t allocate(const char* name, void** memory, std::size_t bytes) {
   *memory = std::malloc(bytes == 0 ? 1 : bytes);
   std::memset(*memory, 0xee, bytes);  // nobody may rely on zeros
   const MutexLock lock(world().mutex);
-  world().memory.insert(*memory);
+  world().memory.emplace(*memory, current_device);
   return cudaSuccess;
 }
 
 cudaError_t release(void* memory) {
   if (memory == nullptr) return cudaSuccess;
-  finish_all();
+  int device = 0;
   {
     const MutexLock lock(world().mutex);
-    if (world().memory.erase(memory) == 0) return cudaErrorInvalidValue;
+    const auto found = world().memory.extract(memory);
+    if (found.empty()) return cudaErrorInvalidValue;
+    device = found.mapped();
   }
+  finish_all(device);
   std::free(memory);
   return cudaSuccess;
 }
@@ -234,7 +236,7 @@ cudaError_t cudaFree(void* memory) { return release(memory); }
 cudaError_t cudaFreeHost(void* memory) { return release(memory); }
 
 cudaError_t cudaDeviceSynchronize() {
-  finish_all();
+  finish_all(current_device);
   return cudaSuccess;
 }
 
