@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "bindings/python/names_in_flight.h"
@@ -120,13 +121,22 @@ struct Options {
   std::string compression;
 };
 
+/// Errors: InvalidArgumentError where there is no such operation.
+ReduceOp reduce_op(int number) {
+  if (number < 0 || number >= kReduceOpCount) {
+    raise({Code::kInvalidArgument, "op=" + std::to_string(number) + "; allowed: 0 to " +
+                                       std::to_string(kReduceOpCount - 1)});
+  }
+  return static_cast<ReduceOp>(number);
+}
+
 Submission make_submission(int kind, const py::list& inputs, const py::list& outputs,
                            Options options) {
   Submission submission;
   Request& request = submission.request;
   request.kind = static_cast<Collective>(kind);
   request.name = std::move(options.name);
-  request.op = static_cast<ReduceOp>(options.op);
+  request.op = reduce_op(options.op);
   request.root = options.root;
   request.prescale = options.prescale;
   request.postscale = options.postscale;

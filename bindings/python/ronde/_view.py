@@ -168,7 +168,8 @@ def main() -> None:
     parser.add_argument("--no-browser", action="store_true")
     arguments = parser.parse_args()
     ui = find_ui()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored
+        signal.signal(number, _interrupt)
     try:
         with one_trace(arguments.traces, arguments.output) as trace:
             try:

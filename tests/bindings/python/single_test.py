@@ -81,7 +81,7 @@ def test_the_package_knows_its_version_and_settings():
 def test_every_error_is_a_ronde_error_and_a_runtime_error():
     from ronde import _errors
 
-    for code, kind in enumerate(_errors._BY_CODE):
+    for code, kind in enumerate(_errors.CODES):
         error = _errors.make(code, "text", "file:1", 3, "host", 42)
         assert type(error) is kind
         assert isinstance(error, ronde.Error)

@@ -22,11 +22,11 @@ def flat(model, **options):
     return hvd.DistributedOptimizer(inner, model.named_parameters(), flat_gradients=True, **options)
 
 
-def in_place(optimizer):
+def in_place(buckets):
     """Whether every gradient is a view of its bucket's buffer."""
     return all(
         gradient.parameter.grad is view
-        for bucket in optimizer._buckets
+        for bucket in buckets
         for gradient, view in zip(bucket.gradients, bucket.views)
     )
 
@@ -49,9 +49,12 @@ def case_flat_gradients_train_as_others_do():
         for options in ({}, {"num_groups": 2}, {"compression": hvd.Compression.fp16}):
             model = layers()
             optimizer = flat(model, **options)
-            assert all(isinstance(bucket, FlatBucket) for bucket in optimizer._buckets)
+            flattened = [b for b in optimizer._buckets if isinstance(b, FlatBucket)]
+            # What a codec compresses keeps its own memory; biases travel as they are.
+            assert flattened
+            assert "compression" in options or len(flattened) == len(optimizer._buckets)
             result = trained(optimizer, model, **how)
-            assert in_place(optimizer)
+            assert in_place(flattened)
             tolerance = 1e-2 if "compression" in options else 1e-6
             for ours, theirs in zip(result, expected):
                 assert torch.allclose(ours, theirs, atol=tolerance)
@@ -84,12 +87,12 @@ def case_gradients_that_something_else_put_there_move_to_the_flat_buffer():
     for _ in range(2):
         model.zero_grad(set_to_none=True)
         model(data()).sum().backward()
-        assert in_place(optimizer)
+        assert in_place(optimizer._buckets)
         optimizer.step()
     model.zero_grad(set_to_none=True)
     model[0].weight.grad = torch.full((7, 5), float(hvd.rank()))
     optimizer.synchronize()
-    assert in_place(optimizer)
+    assert in_place(optimizer._buckets)
     assert torch.equal(model[0].weight.grad, torch.full((7, 5), (hvd.size() - 1) / 2))
     assert not model[2].weight.grad.any()
 
@@ -106,7 +109,7 @@ def case_flat_gradients_of_unused_and_frozen_parameters():
     model[2].requires_grad_(True)
     model[0].bias.requires_grad_(True)
     trained(optimizer, model)
-    assert in_place(optimizer)
+    assert in_place(optimizer._buckets)
     for parameter in model.parameters():
         assert torch.equal(hvd.broadcast(parameter.detach(), 0), parameter)
 
@@ -152,5 +155,5 @@ def case_flat_gradients_of_several_dtypes():
 
 
 def case_flat_gradients_refuse_parameters_elsewhere():
-    with pytest.raises(ronde.InvalidArgumentError, match="is on meta, but flat_gradients"):
+    with pytest.raises(ronde.InvalidArgumentError, match="is on meta"):
         flat(layers().to("meta"))

@@ -138,7 +138,7 @@ def case_changing_a_gradient_under_way_is_an_error():
 def case_gradients_may_be_parts_of_one_tensor():
     first, second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(2))
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD([first, second], lr=1.0), [("first", first), ("second", second)]
+        torch.optim.SGD([first, second], lr=1.0), [("head", first), ("tail", second)]
     )
     for _ in range(3):
         optimizer.zero_grad(set_to_none=False)
