@@ -171,7 +171,11 @@ def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, traces, kind):
         page.open(address)
         page.wait_for("document.body.innerText.includes('rank 2 (here)')")
         page.run(UNFOLD)
-        page.wait_for("document.body.innerText.includes('allreduce.of2')", limit_s=20)
+        page.wait_for(
+            f"[...Array({RANKS}).keys()].every("
+            "(rank) => document.body.innerText.includes(`allreduce.of${rank}`))",
+            limit_s=20,
+        )
         page.screenshot(tmp_path / "perfetto.png")
         shown = page.run("document.body.innerText")
     for rank in range(RANKS):
