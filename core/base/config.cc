@@ -155,7 +155,8 @@ Setting level(SettingInfo info, LogLevel Config::*field) {
           }};
 }
 
-std::vector<Setting> make_settings() {
+/// Who takes part, and where they meet.
+std::vector<Setting> job_settings() {
   return {
       integer({"RONDE_RANK", "HOROVOD_RANK", "rank", "this process's rank"}, &Config::rank, 0),
       integer({"RONDE_SIZE", "HOROVOD_SIZE", "ranks", "number of processes"}, &Config::size, 1),
@@ -171,6 +172,12 @@ std::vector<Setting> make_settings() {
            &Config::network_interface),
       time({"RONDE_START_TIMEOUT_MS", "", "ms", "how long init waits for all ranks"},
            &Config::start_timeout),
+  };
+}
+
+/// How data moves.
+std::vector<Setting> data_settings() {
+  return {
       one_of({"RONDE_BACKEND", "", "name", "data plane: auto, shm, tcp, gloo, mpi; nccl (GPUs)"},
              &Config::backend, {"auto", "shm", "tcp", "gloo", "mpi", "nccl"}),
       text({"RONDE_ALGORITHM", "", "name", "algorithm for all collectives that have it"},
@@ -202,6 +209,12 @@ std::vector<Setting> make_settings() {
       size({"RONDE_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", "entries",
             "known operations per process set; 0 switches the cache off"},
            &Config::cache_capacity),
+  };
+}
+
+/// How long to wait, and what to tell.
+std::vector<Setting> watch_settings() {
+  return {
       time({"RONDE_SPIN_US", "", "us", "how long a wait spins before it sleeps"}, &Config::spin),
       time({"RONDE_LINK_TIMEOUT_MS", "", "ms",
             "how long another host may acknowledge nothing; 0 for ever"},
@@ -227,6 +240,14 @@ std::vector<Setting> make_settings() {
               "ronde run"},
              &Config::dump_signal, {"auto", "off", "USR1", "USR2"}),
   };
+}
+
+std::vector<Setting> make_settings() {
+  std::vector<Setting> all = job_settings();
+  for (auto part : {data_settings(), watch_settings()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
 }
 
 const std::vector<Setting>& settings() {

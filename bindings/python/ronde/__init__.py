@@ -18,7 +18,6 @@ import os as _os
 from ronde import _core, _errors, _job, _numpy, _objects, _run
 from ronde._collectives import (
     ANY_SOURCE,
-    Handle,
 )
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import BIT_AND as BitAnd
@@ -30,6 +29,7 @@ from ronde._collectives import PRODUCT as Product
 from ronde._collectives import SUM as Sum
 from ronde._core import __version__
 from ronde._errors import *
+from ronde._handle import Handle
 from ronde._job import *
 from ronde._numpy import *
 from ronde._objects import *

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ronde._collectives import Handle
+from ronde._handle import Handle
 
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec

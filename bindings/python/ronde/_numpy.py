@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ronde import _collectives, _core
-from ronde._collectives import ANY_SOURCE, AVERAGE, Handle, first
+from ronde._collectives import ANY_SOURCE, AVERAGE
 from ronde._forms import forms
+from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set, runtime
 
 Array = NDArray[Any]

@@ -179,7 +179,7 @@ def siege(worker: Path, size: int, wanted: int, seed: int) -> dict[str, object]:
     came = 0
     for so_far in turns(besieged, wanted):
         came = so_far
-        growth = max(now - then for now, then in zip(besieged.resident(), before))
+        growth = max(held - at_first for held, at_first in zip(besieged.resident(), before))
         besieged.growth = max(besieged.growth, growth)
     lives = all(process.poll() is None for process in besieged.job.processes)
     wrong = len(besieged.job.events("wrong")) + len(besieged.job.events("failed"))

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import Handle, first, reduce_op
+from ronde._collectives import reduce_op
 from ronde._forms import forms
+from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import check_in_place, check_op, collectives, plain_view
 from ronde.torch._autograd import attach

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import Handle, mapped
+from ronde._handle import Handle, mapped
 
 Backward = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 

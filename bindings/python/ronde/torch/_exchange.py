@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import AVERAGE, Handle, first, mapped
+from ronde._collectives import AVERAGE
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
+from ronde._handle import Handle, first, mapped
 from ronde._job import ProcessSet, global_process_set, rank
 from ronde.torch._adapter import check_in_place, collectives
 from ronde.torch._allreduce import grouped_allreduce

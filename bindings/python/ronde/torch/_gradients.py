@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import Handle
 from ronde._errors import InvalidArgumentError
+from ronde._handle import Handle
 from ronde.torch.compression import Compression, wire_of
 
 Parameter = torch.Tensor

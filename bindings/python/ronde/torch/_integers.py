@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ronde._collectives import AVERAGE, SUM, Handle, mapped
+from ronde._collectives import AVERAGE, SUM
+from ronde._handle import Handle, mapped
 from ronde._job import ProcessSet
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ronde._collectives import AVERAGE as Average
-from ronde._collectives import SUM, Handle, first
+from ronde._collectives import SUM
+from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import check_op, collectives
 from ronde.torch._allreduce import Compressor, Tensor, compressed

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import AVERAGE, SUM, Handle, mapped
+from ronde._collectives import AVERAGE, SUM
 from ronde._errors import InvalidArgumentError
+from ronde._handle import Handle, mapped
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import collectives
 from ronde.torch.compression import Compression, for_values
