@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ronde import _core
+from ronde._adapter import Adapter
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
 from ronde._job import ProcessSet, runtime
@@ -35,34 +36,6 @@ def reduce_op(average: bool | None, op: int | None) -> int:
             raise InvalidArgumentError("give op or average, not both; average is deprecated")
         return op
     return SUM if average is False else AVERAGE
-
-
-class Adapter(Protocol[T]):
-    """What the collectives need to know about one kind of tensor."""
-
-    def contiguous(self, tensor: T) -> T:
-        """The tensor itself where its memory can be used in place, else a contiguous copy."""
-
-    def view(self, tensor: T) -> Any:
-        """A contiguous tensor's memory, shape and element type, as the core takes them."""
-
-    def memory(self, tensor: T) -> tuple[int, int]:
-        """Address and bytes of a contiguous tensor."""
-
-    def empty_like(self, tensor: T) -> T:
-        """A new contiguous tensor of the same shape and element type."""
-
-    def adopt(self, buffer: Any, shape: Sequence[int], like: T) -> T:
-        """A tensor over `buffer` (None: no elements), without a copy."""
-
-    def assign(self, target: T, source: T) -> None:
-        """Copies all elements of `source` into `target`."""
-
-    def settle(self, tensors: Sequence[T | None]) -> Callable[[Any], None] | None:
-        """What makes later use of these tensors come after an operation's results, once it is done.
-
-        None where there is nothing to do: for tensors in host memory.
-        """
 
 
 _kept: Callable[[Any], Any] = operator.attrgetter("kept")  # of a core operation: its `keep`

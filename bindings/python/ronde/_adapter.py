@@ -1,0 +1,36 @@
+"""What the collectives ask of one kind of tensor: NumPy's, PyTorch's, TensorFlow's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Adapter(Protocol[T]):
+    """What the collectives need to know about one kind of tensor."""
+
+    def contiguous(self, tensor: T) -> T:
+        """The tensor itself where its memory can be used in place, else a contiguous copy."""
+
+    def view(self, tensor: T) -> Any:
+        """A contiguous tensor's memory, shape and element type, as the core takes them."""
+
+    def memory(self, tensor: T) -> tuple[int, int]:
+        """Address and bytes of a contiguous tensor."""
+
+    def empty_like(self, tensor: T) -> T:
+        """A new contiguous tensor of the same shape and element type."""
+
+    def adopt(self, buffer: Any, shape: Sequence[int], like: T) -> T:
+        """A tensor over `buffer` (None: no elements), without a copy."""
+
+    def assign(self, target: T, source: T) -> None:
+        """Copies all elements of `source` into `target`."""
+
+    def settle(self, tensors: Sequence[T | None]) -> Callable[[Any], None] | None:
+        """What makes later use of these tensors come after an operation's results, once it is done.
+
+        None where there is nothing to do: for tensors in host memory.
+        """
