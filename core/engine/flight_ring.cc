@@ -49,7 +49,7 @@ struct alignas(64) FlightRing::Slot {
   void write_name(std::string_view text) noexcept {
     std::array<std::uint64_t, kNameWords> words{};
     text = beginning(text);
-    std::memcpy(words.data(), text.data(), text.size());
+    if (!text.empty()) std::memcpy(words.data(), text.data(), text.size());
     const std::size_t used = (text.size() + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
     for (std::size_t i = 0; i < used; ++i) name[i].store(words[i], std::memory_order_release);
     name_bytes.store(static_cast<std::uint8_t>(text.size()), std::memory_order_release);
