@@ -16,22 +16,10 @@
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define RONDE_UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define RONDE_UNDER_TSAN 1
-#endif
-#endif
-
 namespace ronde::test {
 namespace {
 
-#ifdef RONDE_UNDER_TSAN
-constexpr std::chrono::seconds kLimit{240};
-#else
-constexpr std::chrono::seconds kLimit{60};
-#endif
+constexpr std::chrono::seconds kLimit{kUnderTsan ? 240 : 60};
 
 /// The ranks that have not returned yet.
 class Running {

@@ -32,7 +32,7 @@ TEST_CASE("random small work of all kinds gives the right values") {
 
 TEST_CASE("random work over many chunks gives the right values") {
   for (const int ranks : {1, 2, 3, 5}) {
-    random_work(ranks, 2000 + static_cast<unsigned>(ranks), 60, 400'000);
+    random_work(ranks, 2000 + static_cast<unsigned>(ranks), rounds(60), 400'000);
   }
 }
 
@@ -67,8 +67,8 @@ TEST_CASE("a rank that is late to read a result never finds that of a later roun
     const auto group = open_shm(job, rank, {.single_copy = SingleCopy::kNever, .arenas = false});
     REQUIRE(group != nullptr);
     Dish dish = dish_of({400'000});
-    for (std::uint32_t i = 0; i < 40; ++i) {
-      dish.seed = i;
+    for (int i = 0; i < rounds(40); ++i) {
+      dish.seed = static_cast<std::uint32_t>(i);
       serve(*group, dish, kRanks, rank);
     }
   });
