@@ -105,7 +105,7 @@ class Negotiator::Impl {
   [[nodiscard]] StallFact own_fact(const OpKey& key, TimePoint now) const;
   void after_answer(TimePoint now);
   void judge(std::vector<StallFact> facts);
-  void give_up(const StallFact& fact);
+  void give_up(const StallFact& fact, const std::string& text);
   void warn(const WarningFrame& warning);
 
   const NegotiatorOptions options_;

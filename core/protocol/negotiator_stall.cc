@@ -129,7 +129,10 @@ void Negotiator::Impl::judge(std::vector<StallFact> facts) {
   WarningFrame warning;
   for (const StallFact& fact : facts) {
     if (reached(fact.waited_ms, options_.stall_error)) {
-      give_up(fact);
+      const std::string text = stall_text(fact) + "; given up";
+      give_up(fact, text);
+      // Said by those too that have not submitted it, and so get no error.
+      if (options_.stall_warning > Duration::zero()) warning.texts.push_back(text);
     } else if (reached(fact.waited_ms, options_.stall_warning)) {
       warning.texts.push_back(stall_text(fact));
     }
@@ -140,13 +143,13 @@ void Negotiator::Impl::judge(std::vector<StallFact> facts) {
   warn(warning);
 }
 
-void Negotiator::Impl::give_up(const StallFact& fact) {
+void Negotiator::Impl::give_up(const StallFact& fact, const std::string& text) {
   BatchItem item;
   item.name = fact.key.name;
   item.ordinal = fact.key.ordinal;
   item.kind = static_cast<Collective>(fact.kind);
   item.code = Code::kStalled;
-  item.message = stall_text(fact) + "; given up";
+  item.message = text;
   append(std::move(item));
 }
 

@@ -144,6 +144,18 @@ TEST_CASE("Stall watch: past the error limit all ranks fail, late ones when they
   }
 }
 
+TEST_CASE("Stall watch: ranks too slow to be warned before the giving up are told with it") {
+  TestJob job(3, 1, limits(10, 20));
+  REQUIRE(job.at(0).submit(allreduce("w"), 1, at_second(0)).ok());
+  job.deliver();
+  pass_to(job, 25);
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(job.warnings(rank) ==
+          std::vector<std::string>{"allreduce \"w\" has waited 25 s for ranks 1, 2; given up"});
+  }
+  CHECK(job.take(0).at(0).status.code() == Code::kStalled);
+}
+
 TEST_CASE("Stall watch: a submission that crosses the giving up fails like the others") {
   TestJob job(3, 1, limits(0, 20));
   for (int rank = 0; rank < 3; ++rank) {
