@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ronde import _core, _job
+from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde.torch._gradients import Bucket, Gradient
-from ronde.torch.compression import wire_of
 
 # Small enough that several leave during backward, large enough that each is worth a trip.
 _BUCKET_BYTES = 4 << 20

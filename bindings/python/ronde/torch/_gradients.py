@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
-from ronde.torch.compression import Compression, wire_of
+from ronde.torch.compression import Compression
 
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ronde import _codecs
+from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._job import runtime
 
@@ -44,25 +46,10 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-def _text(name: str, **parameters: Any) -> str:
-    """A codec as the core reads it; parameters that are None are left out."""
-    given = ",".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
-    return f"{name}:{given}" if given else name
-
-
-def _on(flag: bool | None) -> str | None:
-    return None if flag is None else "on" if flag else "off"
-
-
 class _CastCompressor(Compressor):
     """Sixteen bits for each element; elsewhere than in an allreduce, a cast."""
 
-    wire = ""
     dtype = torch.float16
-
-    def __init__(self, error_feedback: bool = False) -> None:
-        """error_feedback: keeps what rounding leaves over, at 4 bytes an element."""
-        self.wire = _text(type(self).wire, ef=_on(error_feedback or None))
 
     @classmethod
     def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -77,82 +64,38 @@ class _CastCompressor(Compressor):
         return tensor if ctx is None else tensor.to(ctx)
 
 
-class FP16Compressor(_CastCompressor):
+class FP16Compressor(_codecs.Fp16, _CastCompressor):
     """float16 to nearest even, added in fp32; finite values beyond its range stay at its ends."""
 
-    wire = "fp16"
-    dtype = torch.float16
 
-
-class BF16Compressor(_CastCompressor):
+class BF16Compressor(_codecs.Bf16, _CastCompressor):
     """bfloat16 to nearest even, added in fp32."""
 
-    wire = "bf16"
     dtype = torch.bfloat16
 
 
 class _AllreduceCompressor(Compressor):
     """A codec that only allreduces know."""
 
-    wire = ""
-
     @classmethod
     def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
         """Raises InvalidArgumentError: this codec has no tensor of its own."""
         raise InvalidArgumentError(
-            f"Compression.{cls.wire} works in allreduce and DistributedOptimizer; allowed here: "
-            "Compression.none, Compression.fp16, Compression.bf16"
+            f"Compression.{wire_of(cls)} works in allreduce and DistributedOptimizer; "
+            "allowed here: Compression.none, Compression.fp16, Compression.bf16"
         )
 
 
-class _IntegerCompressor(_AllreduceCompressor):
-    def __init__(
-        self,
-        block: int | None = None,
-        stochastic: bool = False,
-        seed: int | None = None,
-        error_feedback: bool = True,
-    ) -> None:
-        """Elements that share a scale (a multiple of 64 up to 4096); how to round; see the class.
-
-        stochastic: up or down at random, right on average, with bits that depend on `seed`, the
-        tensor's name, its step and the rank. error_feedback: keeps what rounding leaves over.
-        Errors arise where it is used.
-        """
-        self.wire = _text(
-            type(self).wire,
-            block=block,
-            rounding="stochastic" if stochastic else None,
-            seed=seed,
-            ef=_on(None if error_feedback else False),
-        )
-
-
-class Int8Compressor(_IntegerCompressor):
+class Int8Compressor(_codecs.Int8, _AllreduceCompressor):
     """Eight bits for each element and a scale for each block of 512: a quarter of the bytes."""
 
-    wire = "int8"
 
-
-class Int4Compressor(_IntegerCompressor):
+class Int4Compressor(_codecs.Int4, _AllreduceCompressor):
     """Four bits for each element and a scale for each block of 256: an eighth of the bytes."""
 
-    wire = "int4"
 
-
-class OnebitCompressor(_AllreduceCompressor):
+class OnebitCompressor(_codecs.Onebit, _AllreduceCompressor):
     """The signs, and their means in each block of 1024: a thirtieth of the bytes."""
-
-    wire = "onebit"
-
-    def __init__(self, block: int | None = None, error_feedback: bool = True) -> None:
-        """Elements that share two means (a multiple of 64 up to 4096); whether to keep the rest."""
-        self.wire = _text("onebit", block=block, ef=_on(None if error_feedback else False))
-
-
-def wire_of(compression: Any) -> str:
-    """What the core is to compress with; empty for compressors that work by themselves."""
-    return str(getattr(compression, "wire", ""))
 
 
 def wire_for(compression: Any, tensor: torch.Tensor) -> str:

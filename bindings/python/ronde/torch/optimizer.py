@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ronde import _core
+from ronde._codecs import wire_of
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import set_id
 from ronde._errors import Error, InvalidArgumentError
@@ -29,7 +30,7 @@ from ronde.torch._gradients import (
 )
 from ronde.torch._preparing import Preparing
 from ronde.torch._sparse import sparse_allreduce_async
-from ronde.torch.compression import Compression, wire_of
+from ronde.torch.compression import Compression
 
 
 class _DistributedOptimizer(Preparing, torch.optim.Optimizer):

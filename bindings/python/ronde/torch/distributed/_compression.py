@@ -12,9 +12,10 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from ronde import _collectives as kinds
+from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde.torch._gradients import compression_of
-from ronde.torch.compression import Compression, wire_of
+from ronde.torch.compression import Compression
 from ronde.torch.distributed._group import RondeProcessGroup
 from ronde.torch.distributed._tensors import view
 from ronde.torch.distributed._work import Joined, Work

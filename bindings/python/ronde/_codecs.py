@@ -1,0 +1,100 @@
+"""Codecs as the core reads them: what allreduces travel as, whatever the framework.
+
+A codec is used as a class (all defaults) or as an instance; both have `wire`, the text that is
+negotiated. Errors in parameters arise where a codec is used, and name the value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def text(name: str, **parameters: Any) -> str:
+    """A codec as the core reads it; parameters that are None are left out."""
+    given = ",".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
+    return f"{name}:{given}" if given else name
+
+
+def on(flag: bool | None) -> str | None:
+    """A switch as the core reads it."""
+    return None if flag is None else "on" if flag else "off"
+
+
+def feedback(error_feedback: bool) -> str | None:
+    """The switch of codecs that keep by default what they lose."""
+    return None if error_feedback else "off"
+
+
+def wire_of(compression: Any) -> str:
+    """What the core is to compress with; empty for compressors that work by themselves."""
+    return str(getattr(compression, "wire", ""))
+
+
+class Cast:
+    """Sixteen bits for each element."""
+
+    wire = ""
+
+    def __init__(self, error_feedback: bool = False) -> None:
+        """error_feedback: keeps what rounding leaves over, at 4 bytes an element."""
+        self.wire = text(type(self).wire, ef=on(error_feedback or None))
+
+
+class Fp16(Cast):
+    """float16 to nearest even, added in fp32; finite values beyond its range stay at its ends."""
+
+    wire = "fp16"
+
+
+class Bf16(Cast):
+    """bfloat16 to nearest even, added in fp32."""
+
+    wire = "bf16"
+
+
+class Integer:
+    """Whole multiples of a scale for each block."""
+
+    wire = ""
+
+    def __init__(
+        self,
+        block: int | None = None,
+        stochastic: bool = False,
+        seed: int | None = None,
+        error_feedback: bool = True,
+    ) -> None:
+        """Elements that share a scale (a multiple of 64 up to 4096); how to round; see the class.
+
+        stochastic: up or down at random, right on average, with bits that depend on `seed`, the
+        tensor's name, its step and the rank. error_feedback: keeps what rounding leaves over.
+        """
+        self.wire = text(
+            type(self).wire,
+            block=block,
+            rounding="stochastic" if stochastic else None,
+            seed=seed,
+            ef=feedback(error_feedback),
+        )
+
+
+class Int8(Integer):
+    """Eight bits for each element and a scale for each block of 512: a quarter of the bytes."""
+
+    wire = "int8"
+
+
+class Int4(Integer):
+    """Four bits for each element and a scale for each block of 256: an eighth of the bytes."""
+
+    wire = "int4"
+
+
+class Onebit:
+    """The signs, and their means in each block of 1024: a thirtieth of the bytes."""
+
+    wire = "onebit"
+
+    def __init__(self, block: int | None = None, error_feedback: bool = True) -> None:
+        """Elements that share two means (a multiple of 64 up to 4096); whether to keep the rest."""
+        self.wire = text("onebit", block=block, ef=feedback(error_feedback))
