@@ -6,6 +6,8 @@
 namespace ronde {
 namespace {
 
+constexpr const char* kMomentum = "#momentum";  // after the name of the tensor it is kept for
+
 /// FNV-1a: the same on all ranks.
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
@@ -22,21 +24,21 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 Compressor::Compressor(const ExecutorOptions& options)
     : residuals_(options.residuals), set_(options.set), rank_(options.rank) {}
 
-Result<const Compressor::Known*> Compressor::look_up(const std::string& text) {
+Result<const Scheme*> Compressor::look_up(const std::string& text) {
   const auto found = known_.find(text);
   if (found != known_.end()) return &found->second;
   RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(text));
-  return &known_.emplace(text, Known{spec, make_codec(spec)}).first->second;
+  return &known_.emplace(text, spec).first->second;
 }
 
 Result<CompressedWork> Compressor::prepare(const Bundle& bundle) {
-  RONDE_ASSIGN_OR_RETURN(const Known* known, look_up(bundle.compression));
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
   std::vector<CompressedTensor> tensors;
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
-    tensors.push_back(prepare_tensor(bundle, i, known->spec));
+    tensors.push_back(prepare_tensor(bundle, i, scheme->spec));
   }
   ++bundles_;
-  return CompressedWork(*known->codec, std::move(tensors));
+  return CompressedWork(*scheme, std::move(tensors));
 }
 
 CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t index,
@@ -50,10 +52,15 @@ CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t in
     const auto count = static_cast<std::size_t>(element_count(tensor.shape));
     prepared.residual = residuals_->find(set_, key, count);
     if (prepared.residual) step = prepared.residual->next_step();
+    if (prepared.residual && spec.momentum > 0) {
+      prepared.momentum = residuals_->find(set_, key + kMomentum, count);
+    }
   }
+  prepared.step = step;
   prepared.turn = hash_of(key) >> 32;
   const std::uint64_t where = mix(hash_of(key), static_cast<std::uint64_t>(rank_));
   prepared.key = mix(mix(spec.seed, step), where);
+  prepared.common_key = mix(mix(spec.seed, step), hash_of(key));
   return prepared;
 }
 

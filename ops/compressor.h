@@ -30,19 +30,15 @@ class Compressor {
   Result<CompressedWork> prepare(const Bundle& bundle);
 
  private:
-  struct Known {
-    CompressionSpec spec;
-    std::unique_ptr<const Codec> codec;
-  };
-  Result<const Known*> look_up(const std::string& text);
+  Result<const Scheme*> look_up(const std::string& text);
   CompressedTensor prepare_tensor(const Bundle& bundle, std::size_t index,
                                   const CompressionSpec& spec);
 
   const std::shared_ptr<ResidualStore> residuals_;
   const int set_;
   const int rank_;
-  std::map<std::string, Known> known_;  // codecs by their texts
-  std::uint64_t bundles_ = 0;           // so far
+  std::map<std::string, Scheme> known_;  // by their texts
+  std::uint64_t bundles_ = 0;            // so far
 };
 
 }  // namespace ronde

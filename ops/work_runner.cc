@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/clock.h"
-#include "ops/compression/quantised_allreduce.h"
+#include "ops/compression/compressed_allreduce.h"
 #include "ops/local_work.h"
 
 namespace ronde {
@@ -99,24 +99,21 @@ Status WorkRunner::run_algorithm(const Work& work, const Algorithm& algorithm,
 
 Status WorkRunner::run_compressed(const Work& work, const AbortToken& abort) {
   std::vector<CompressedPiece> pieces;
-  std::size_t count = 0;
   for (std::size_t tensor = 0; tensor < work.segments.size(); ++tensor) {
     const Segment& segment = work.segments[tensor];
     const std::size_t elements = segment.bytes / size_of(work.reduction.dtype);
     pieces.push_back({segment.in, segment.out, elements, tensor, 0});
-    count += elements;
   }
-  QuantisedAllreduce allreduce{.kernels = *kernels_,
-                               .abort = abort,
-                               .compression = *work.compression,
-                               .pieces = pieces,
-                               .in_dtype = work.reduction.dtype,
-                               .out_dtype = work.reduction.dtype,
-                               .factor = work.reduction.scaling.pre * work.reduction.scaling.post};
-  if (work.compression->has_residuals()) {
-    allreduce.left = reinterpret_cast<float*>(scratch_.block(1, count * sizeof(float)));
-  }
-  return quantised_allreduce(*transport_, allreduce, scratch_);
+  CompressedAllreduce allreduce{.kernels = *kernels_,
+                                .abort = abort,
+                                .compression = *work.compression,
+                                .pieces = pieces,
+                                .in_dtype = work.reduction.dtype,
+                                .out_dtype = work.reduction.dtype,
+                                .factor = work.reduction.scaling.pre * work.reduction.scaling.post};
+  const std::size_t kept = count_elements(pieces) * work.compression->kept_floats();
+  if (kept > 0) allreduce.left = reinterpret_cast<float*>(scratch_.block(1, kept * sizeof(float)));
+  return compressed_allreduce(*transport_, allreduce, scratch_);
 }
 
 std::string_view WorkRunner::algorithm_name(const Route& route) noexcept {

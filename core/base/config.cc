@@ -189,7 +189,8 @@ std::vector<Setting> data_settings() {
               "read peers' memory through the kernel (process_vm_readv): auto, always, never"},
              &Config::single_copy, {"auto", "always", "never"}),
       text({"RONDE_COMPRESSION", "", "codec",
-            "of allreduces of floating matrices that name none: fp16, bf16, int8, int4, onebit"},
+            "of allreduces of floating matrices that name none: fp16, bf16, int8, int4, onebit, "
+            "topk, randomk"},
            &Config::compression),
       size({"RONDE_RESIDUAL_LIMIT", "", "bytes",
             "most that error feedback may keep; tensors beyond it go without; 0 means no limit"},

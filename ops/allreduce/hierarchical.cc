@@ -8,7 +8,7 @@
 
 #include "ops/allgather/hierarchical.h"
 #include "ops/broadcast/hierarchical.h"
-#include "ops/compression/quantised_allreduce.h"
+#include "ops/compression/compressed_allreduce.h"
 #include "ops/flat_work.h"
 #include "ops/levels.h"
 #include "ops/partial.h"
@@ -182,8 +182,9 @@ Slice HierarchicalPlane::slice(const Work& work, std::size_t index) {
   std::byte* memory = own_.block(0, 2 * kInFlight * room) + index % kInFlight * 2 * room;
   made.partial = memory;
   made.result = memory + room;
-  if (work.compression != nullptr && work.compression->has_residuals()) {
-    const std::size_t most = total_ / slices_ / lanes_ + 2;
+  const std::size_t kept = work.compression == nullptr ? 0 : work.compression->kept_floats();
+  if (kept > 0) {
+    const std::size_t most = (total_ / slices_ / lanes_ + 2) * kept;
     made.left =
         reinterpret_cast<float*>(left_.block(0, slices_ * most * sizeof(float))) + index * most;
   }
@@ -300,16 +301,16 @@ Status HierarchicalPlane::compress_between(const Work& work, const Slice& slice,
     done += count;
   }
   const DType partial = PartialReduction(work.reduction, *kernels_).dtype();
-  const QuantisedAllreduce allreduce{.kernels = *kernels_,
-                                     .abort = abort,
-                                     .compression = *work.compression,
-                                     .pieces = pieces,
-                                     .in_dtype = partial,
-                                     .out_dtype = work.reduction.dtype,
-                                     .factor = factor_,
-                                     .left = slice.left};
+  const CompressedAllreduce allreduce{.kernels = *kernels_,
+                                      .abort = abort,
+                                      .compression = *work.compression,
+                                      .pieces = pieces,
+                                      .in_dtype = partial,
+                                      .out_dtype = work.reduction.dtype,
+                                      .factor = factor_,
+                                      .left = slice.left};
   try {
-    return quantised_allreduce(lane_, allreduce, lane_scratch_);
+    return compressed_allreduce(lane_, allreduce, lane_scratch_);
   } catch (const std::bad_alloc&) {  // also in a thread of its own
     return {Code::kAborted, "out of memory between hosts"};
   }

@@ -34,6 +34,9 @@ Status Codec::decode_add(std::span<const std::byte> frame, std::span<float> out)
 
 std::unique_ptr<const Codec> make_codec(const CompressionSpec& spec) {
   switch (spec.kind) {
+    case CodecKind::kTopk:
+    case CodecKind::kRandomk:
+      return nullptr;
     case CodecKind::kInt8:
       return make_int8_codec(spec);
     case CodecKind::kInt4:

@@ -50,7 +50,7 @@ class Codec {
   [[nodiscard]] Status check(std::span<const std::byte> frame, std::size_t count) const;
 };
 
-/// The codec of a spec.
+/// The codec of a spec; null for those whose values are chosen rather than rounded.
 std::unique_ptr<const Codec> make_codec(const CompressionSpec& spec);
 
 }  // namespace ronde

@@ -29,13 +29,24 @@ bool all_finite(DType dtype, const void* values, std::size_t count) noexcept {
   }
 }
 
-bool CompressedWork::has_residuals() const noexcept {
-  return std::any_of(tensors_.begin(), tensors_.end(),
-                     [](const CompressedTensor& tensor) { return tensor.residual != nullptr; });
+std::size_t CompressedWork::kept_floats() const noexcept {
+  const auto any = [&](auto CompressedTensor::*member) {
+    return std::any_of(tensors_.begin(), tensors_.end(),
+                       [&](const CompressedTensor& tensor) { return tensor.*member != nullptr; });
+  };
+  if (any(&CompressedTensor::momentum)) return 2;
+  return any(&CompressedTensor::residual) ? 1 : 0;
 }
 
 void CompressedWork::leave(std::size_t tensor, std::size_t begin, std::span<const float> left) {
-  if (tensors_[tensor].residual != nullptr) left_.push_back({tensor, begin, left});
+  Residual* to = tensors_[tensor].residual.get();
+  if (to != nullptr) left_.push_back({tensor, begin, left, to});
+}
+
+void CompressedWork::leave_momentum(std::size_t tensor, std::size_t begin,
+                                    std::span<const float> momentum) {
+  Residual* to = tensors_[tensor].momentum.get();
+  if (to != nullptr) left_.push_back({tensor, begin, momentum, to});
 }
 
 void CompressedWork::commit(const Work& work) {
@@ -47,7 +58,7 @@ void CompressedWork::commit(const Work& work) {
                            segment.bytes / size_of(work.reduction.dtype));
   }
   for (const Left& left : left_) {
-    if (finite[left.tensor]) tensors_[left.tensor].residual->assign(left.values, left.begin);
+    if (finite[left.tensor]) left.to->assign(left.values, left.begin);
   }
   left_.clear();
 }

@@ -1,5 +1,5 @@
 // What travels with one bundle that is to be compressed, from the executor to whoever compresses:
-// the codec, and what each tensor has left over.
+// the scheme, and what each tensor has left over.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,42 @@
 
 namespace ronde {
 
+/// A compression and the codec it stands for, if it has one.
+struct Scheme {
+  explicit Scheme(const CompressionSpec& of) : spec(of), codec(make_codec(of)) {}
+  CompressionSpec spec;
+  std::unique_ptr<const Codec> codec;  ///< Null where values are chosen rather than rounded.
+};
+
 /// One tensor of a compressed bundle; its position is that of its segment.
 struct CompressedTensor {
   std::shared_ptr<Residual> residual;  ///< Null without error feedback.
+  std::shared_ptr<Residual> momentum;  ///< Of momentum correction; null without.
   std::uint64_t key = 0;               ///< Of this rank's random bits for it in this step.
+  std::uint64_t common_key = 0;        ///< The same on all ranks that are at the same step.
+  std::uint64_t step = 0;              ///< How often it was compressed before.
   std::size_t turn = 0;  ///< Which rank owns its first part: so that small tensors take turns.
 };
 
 /// Threads: one at a time.
 class CompressedWork {
  public:
-  CompressedWork(const Codec& codec, std::vector<CompressedTensor> tensors)
-      : codec_(codec), tensors_(std::move(tensors)) {}
+  /// `scheme` outlives it.
+  CompressedWork(const Scheme& scheme, std::vector<CompressedTensor> tensors)
+      : scheme_(scheme), tensors_(std::move(tensors)) {}
 
-  [[nodiscard]] const Codec& codec() const noexcept { return codec_; }
+  [[nodiscard]] const Scheme& scheme() const noexcept { return scheme_; }
+  /// Of schemes that have one.
+  [[nodiscard]] const Codec& codec() const noexcept { return *scheme_.codec; }
   [[nodiscard]] std::span<const CompressedTensor> tensors() const noexcept { return tensors_; }
-  /// Whether any tensor has a residual.
-  [[nodiscard]] bool has_residuals() const noexcept;
+  /// Values that are kept of each element: 0, 1 (residuals), or 2 (and momentum).
+  [[nodiscard]] std::size_t kept_floats() const noexcept;
 
   /// Notes what is left of elements of a tensor from `begin` on; the values must stay until
   /// commit().
   void leave(std::size_t tensor, std::size_t begin, std::span<const float> left);
+  /// As leave(), of its momentum.
+  void leave_momentum(std::size_t tensor, std::size_t begin, std::span<const float> momentum);
   /// Brings what was noted to the residuals, now that the outputs of `work` are there. Tensors
   /// whose output is not finite everywhere keep what they had: their step is one that all ranks
   /// skip.
@@ -45,9 +60,10 @@ class CompressedWork {
     std::size_t tensor = 0;
     std::size_t begin = 0;
     std::span<const float> values;
+    Residual* to = nullptr;
   };
 
-  const Codec& codec_;
+  const Scheme& scheme_;
   std::vector<CompressedTensor> tensors_;
   std::vector<Left> left_;
 };

@@ -1,7 +1,6 @@
 #include "ops/compression/quantised_allreduce.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "ops/transfer.h"
@@ -37,7 +36,7 @@ struct Slice {
 
 class ScatterReduce {
  public:
-  ScatterReduce(Transport& transport, const QuantisedAllreduce& work, Scratch& scratch)
+  ScatterReduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch)
       : transport_(transport),
         work_(work),
         codec_(work.compression.codec()),
@@ -73,7 +72,7 @@ class ScatterReduce {
                    std::size_t bytes);
 
   Transport& transport_;
-  const QuantisedAllreduce& work_;
+  const CompressedAllreduce& work_;
   const Codec& codec_;
   Scratch& scratch_;
   const std::size_t ranks_;
@@ -151,17 +150,7 @@ void ScatterReduce::lay_out() {
 void ScatterReduce::load(const Slice& slice, const Run& run) {
   const CompressedPiece& piece = work_.pieces[run.piece];
   float* values = slice.values + run.at;
-  if (piece.in == nullptr) {
-    std::fill_n(values, run.count, 0.0F);
-  } else {
-    const void* from = piece.in + run.begin * size_of(work_.in_dtype);
-    if (work_.in_dtype != DType::kFloat32) {
-      work_.kernels.cast(work_.in_dtype, from, DType::kFloat32, wide_, run.count);
-      from = wide_;
-    }
-    const Reduction scale{DType::kFloat32, ReduceOp::kSum, {work_.factor, 1.0}};
-    work_.kernels.reduce(scale, std::array{from}, values, run.count);
-  }
+  load_piece(work_, piece, run.begin, {values, run.count}, wide_);
   const auto& residual = work_.compression.tensors()[piece.tensor].residual;
   if (residual) residual->add_to({values, run.count}, piece.begin + run.begin);
 }
@@ -269,7 +258,8 @@ Status ScatterReduce::post_recv(std::vector<TransferId>& ids, std::size_t from, 
 
 }  // namespace
 
-Status quantised_allreduce(Transport& transport, const QuantisedAllreduce& work, Scratch& scratch) {
+Status quantised_allreduce(Transport& transport, const CompressedAllreduce& work,
+                           Scratch& scratch) {
   return ScatterReduce(transport, work, scratch).run();
 }
 

@@ -4,41 +4,48 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <vector>
 
 namespace ronde {
 namespace {
 
-/// What a name stands for without parameters, and which parameters it has.
+/// What a name stands for without parameters.
 struct Known {
   std::string_view name;
   CompressionSpec defaults;
-  bool blocks = false;
-  bool rounds = false;
 };
 
 constexpr std::array kKnown{
     Known{"fp16", {.kind = CodecKind::kFp16, .error_feedback = false}},
     Known{"bf16", {.kind = CodecKind::kBf16, .error_feedback = false}},
-    Known{"int8", {.kind = CodecKind::kInt8, .block = 512}, true, true},
-    Known{"int4", {.kind = CodecKind::kInt4, .block = 256}, true, true},
-    Known{"onebit", {.kind = CodecKind::kOnebit, .block = 1024}, true},
+    Known{"int8", {.kind = CodecKind::kInt8, .block = 512}},
+    Known{"int4", {.kind = CodecKind::kInt4, .block = 256}},
+    Known{"onebit", {.kind = CodecKind::kOnebit, .block = 1024}},
+    Known{"topk", {.kind = CodecKind::kTopk, .ratio = 0.01}},
+    Known{"randomk", {.kind = CodecKind::kRandomk, .ratio = 0.01}},
 };
 
 const Known& known(CodecKind kind) { return kKnown[static_cast<std::size_t>(kind)]; }
 
-Status invalid(std::string_view text, std::string_view why) {
-  return {Code::kInvalidArgument, fmt::format("compression '{}': {}", text, why)};
-}
+constexpr unsigned bit(CodecKind kind) { return 1U << static_cast<unsigned>(kind); }
+constexpr unsigned kAll = ~0U;
+constexpr unsigned kRounding = bit(CodecKind::kInt8) | bit(CodecKind::kInt4);
+constexpr unsigned kBlocks = kRounding | bit(CodecKind::kOnebit);
+constexpr unsigned kTopkOnly = bit(CodecKind::kTopk);
+constexpr unsigned kSparse = kTopkOnly | bit(CodecKind::kRandomk);
 
-std::string allowed_keys(const Known& of) {
-  return fmt::format("ef{}{}", of.blocks ? ", block" : "", of.rounds ? ", rounding, seed" : "");
-}
-
-bool read_number(std::string_view text, std::uint64_t& value) {
+/// Reads all of a text as a number.
+template <typename T>
+bool read_number(std::string_view text, T& value) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   return error == std::errc() && stop == end && !text.empty();
+}
+
+/// A finite number that `allowed` allows.
+bool read_real(std::string_view text, double& value, bool (*allowed)(double)) {
+  return read_number(text, value) && std::isfinite(value) && allowed(value);
 }
 
 /// Sets `flag` where `value` is one of the two words.
@@ -47,37 +54,104 @@ bool read_choice(std::string_view value, std::string_view yes, std::string_view 
   return flag || value == no;
 }
 
-Status set_block(std::string_view text, std::string_view value, CompressionSpec& spec) {
+bool read_switch(std::string_view value, bool& flag) {
+  return read_choice(value, "on", "off", flag);
+}
+
+bool read_block(std::string_view value, CompressionSpec& spec) {
   std::uint64_t block = 0;
-  if (!read_number(value, block) || block == 0 || block % 64 != 0 || block > kMaxBlock) {
-    return invalid(
-        text, fmt::format("block={}; allowed: multiples of 64 from 64 to {}", value, kMaxBlock));
-  }
+  if (!read_number(value, block)) return false;
   spec.block = block;
-  return {};
+  return block != 0 && block % 64 == 0 && block <= kMaxBlock;
+}
+
+const char* on_off(bool flag) { return flag ? "on" : "off"; }
+
+using Text = std::string_view;
+using Spec = CompressionSpec;
+
+/// One parameter: of which codecs, what is allowed, and how it is read and written.
+struct Parameter {
+  Text key;
+  unsigned codecs;
+  Text allowed;
+  bool (*read)(Text, Spec&);
+  std::string (*write)(const Spec&);
+};
+
+// In the order in which they are written.
+constexpr std::array kParameters{
+    Parameter{"block", kBlocks, "multiples of 64 from 64 to 4096", read_block,
+              [](const Spec& s) { return fmt::format("{}", s.block); }},
+    Parameter{"rounding", kRounding, "nearest, stochastic",
+              [](Text t, Spec& s) { return read_choice(t, "stochastic", "nearest", s.stochastic); },
+              [](const Spec& s) -> std::string { return s.stochastic ? "stochastic" : "nearest"; }},
+    Parameter{"ratio", kSparse, "above 0, up to 1",
+              [](Text t, Spec& s) {
+                return read_real(t, s.ratio, [](double r) { return r > 0 && r <= 1; });
+              },
+              [](const Spec& s) { return fmt::format("{}", s.ratio); }},
+    Parameter{"select", kTopkOnly, "exact, sampled",
+              [](Text t, Spec& s) { return read_choice(t, "sampled", "exact", s.sampled); },
+              [](const Spec& s) -> std::string { return s.sampled ? "sampled" : "exact"; }},
+    Parameter{"momentum", kTopkOnly, "from 0 to below 1",
+              [](Text t, Spec& s) {
+                return read_real(t, s.momentum, [](double m) { return m >= 0 && m < 1; });
+              },
+              [](const Spec& s) { return fmt::format("{}", s.momentum); }},
+    Parameter{"nesterov", kTopkOnly, "on, off",
+              [](Text t, Spec& s) { return read_switch(t, s.nesterov); },
+              [](const Spec& s) -> std::string { return on_off(s.nesterov); }},
+    Parameter{"masking", kTopkOnly, "on, off",
+              [](Text t, Spec& s) { return read_switch(t, s.masking); },
+              [](const Spec& s) -> std::string { return on_off(s.masking); }},
+    Parameter{"warmup", kTopkOnly, "whole numbers of steps from 0",
+              [](Text t, Spec& s) { return read_number(t, s.warmup); },
+              [](const Spec& s) { return fmt::format("{}", s.warmup); }},
+    Parameter{"clip", kTopkOnly, "a norm from 0; 0 means any",
+              [](Text t, Spec& s) { return read_real(t, s.clip, [](double c) { return c >= 0; }); },
+              [](const Spec& s) { return fmt::format("{}", s.clip); }},
+    Parameter{"seed", kRounding | bit(CodecKind::kRandomk), "whole numbers from 0",
+              [](Text t, Spec& s) { return read_number(t, s.seed); },
+              [](const Spec& s) { return fmt::format("{}", s.seed); }},
+    Parameter{"ef", kAll, "on, off",
+              [](Text t, Spec& s) { return read_switch(t, s.error_feedback); },
+              [](const Spec& s) -> std::string { return on_off(s.error_feedback); }},
+};
+
+Status invalid(std::string_view text, std::string_view why) {
+  return {Code::kInvalidArgument, fmt::format("compression '{}': {}", text, why)};
+}
+
+std::string allowed_keys(CodecKind kind) {
+  std::vector<std::string_view> keys;
+  for (const Parameter& one : kParameters) {
+    if ((one.codecs & bit(kind)) != 0) keys.push_back(one.key);
+  }
+  return fmt::format("{}", fmt::join(keys, ", "));
 }
 
 Status set_parameter(std::string_view text, std::string_view parameter, CompressionSpec& spec) {
-  const Known& of = known(spec.kind);
   const std::size_t equals = parameter.find('=');
   const std::string_view key = parameter.substr(0, equals);
   const std::string_view value =
       equals == std::string_view::npos ? std::string_view() : parameter.substr(equals + 1);
-  if (key == "ef") {
-    if (read_choice(value, "on", "off", spec.error_feedback)) return {};
-    return invalid(text, fmt::format("ef={}; allowed: on, off", value));
+  for (const Parameter& one : kParameters) {
+    if (one.key != key || (one.codecs & bit(spec.kind)) == 0) continue;
+    if (one.read(value, spec)) return {};
+    return invalid(text, fmt::format("{}={}; allowed: {}", key, value, one.allowed));
   }
-  if (key == "block" && of.blocks) return set_block(text, value, spec);
-  if (key == "rounding" && of.rounds) {
-    if (read_choice(value, "stochastic", "nearest", spec.stochastic)) return {};
-    return invalid(text, fmt::format("rounding={}; allowed: nearest, stochastic", value));
+  return invalid(text, fmt::format("{} has no parameter '{}'; allowed: {}", known(spec.kind).name,
+                                   key, allowed_keys(spec.kind)));
+}
+
+/// What no parameter says alone.
+Status check_together(std::string_view text, const CompressionSpec& spec) {
+  if (spec.momentum > 0 && !spec.error_feedback) {
+    return invalid(text, "momentum needs ef=on: it is kept with what is left over");
   }
-  if (key == "seed" && of.rounds) {
-    if (read_number(value, spec.seed)) return {};
-    return invalid(text, fmt::format("seed={}; allowed: whole numbers from 0", value));
-  }
-  return invalid(
-      text, fmt::format("{} has no parameter '{}'; allowed: {}", of.name, key, allowed_keys(of)));
+  if (spec.nesterov && spec.momentum == 0) return invalid(text, "nesterov=on needs a momentum");
+  return {};
 }
 
 }  // namespace
@@ -94,6 +168,7 @@ Result<CompressionSpec> parse_compression(std::string_view text) {
       RONDE_RETURN_IF_ERROR(set_parameter(text, rest.substr(0, comma), spec));
       rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
     }
+    RONDE_RETURN_IF_ERROR(check_together(text, spec));
     return spec;
   }
   std::vector<std::string_view> names;
@@ -104,11 +179,10 @@ Result<CompressionSpec> parse_compression(std::string_view text) {
 std::string to_string(const CompressionSpec& spec) {
   const Known& of = known(spec.kind);
   std::vector<std::string> parameters;
-  if (spec.block != of.defaults.block) parameters.push_back(fmt::format("block={}", spec.block));
-  if (spec.stochastic) parameters.emplace_back("rounding=stochastic");
-  if (spec.seed != 0) parameters.push_back(fmt::format("seed={}", spec.seed));
-  if (spec.error_feedback != of.defaults.error_feedback) {
-    parameters.emplace_back(spec.error_feedback ? "ef=on" : "ef=off");
+  for (const Parameter& one : kParameters) {
+    if ((one.codecs & bit(spec.kind)) == 0) continue;
+    std::string value = one.write(spec);
+    if (value != one.write(of.defaults)) parameters.push_back(fmt::format("{}={}", one.key, value));
   }
   return fmt::format("{}{}{}", of.name, parameters.empty() ? "" : ":", fmt::join(parameters, ","));
 }

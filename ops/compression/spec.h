@@ -12,14 +12,21 @@
 namespace ronde {
 
 /// The formats there are.
-enum class CodecKind : std::uint8_t { kFp16, kBf16, kInt8, kInt4, kOnebit };
+enum class CodecKind : std::uint8_t { kFp16, kBf16, kInt8, kInt4, kOnebit, kTopk, kRandomk };
 
 /// A compression and its parameters. Equal on all ranks: it is negotiated as text.
 struct CompressionSpec {
   CodecKind kind = CodecKind::kFp16;
-  std::size_t block = 0;    ///< Elements that share a scale; not of fp16 and bf16.
-  bool stochastic = false;  ///< int8 and int4: rounds up or down at random, right on average.
-  std::uint64_t seed = 0;   ///< Of stochastic rounding.
+  std::size_t block = 0;     ///< int8, int4, onebit: elements that share a scale.
+  bool stochastic = false;   ///< int8, int4: rounds up or down at random, right on average.
+  double ratio = 0;          ///< topk, randomk: the share of elements that travels.
+  bool sampled = false;      ///< topk: about so many, by a threshold from a sample.
+  double momentum = 0;       ///< topk: of momentum correction; 0 means none.
+  bool nesterov = false;     ///< topk: of momentum correction.
+  bool masking = true;       ///< topk: momentum of what was sent begins anew.
+  std::uint64_t warmup = 0;  ///< topk: steps until `ratio` holds.
+  double clip = 0;           ///< topk: largest norm of the result; 0 means any.
+  std::uint64_t seed = 0;    ///< Of stochastic rounding and of randomk.
   bool error_feedback = true;
 
   bool operator==(const CompressionSpec&) const = default;
@@ -28,14 +35,21 @@ struct CompressionSpec {
 /// Largest block, in elements.
 inline constexpr std::size_t kMaxBlock = 4096;
 
-/// Reads `name[:key=value,...]`. Names: fp16, bf16, int8, int4, onebit. Keys: ef (on, off), and
-/// where they mean something block (a multiple of 64 up to kMaxBlock), rounding (nearest,
-/// stochastic), seed. Defaults: fp16, bf16: ef=off; int8: block=512; int4: block=256; onebit:
-/// block=1024; the last three ef=on. Errors: kInvalidArgument with the value and what is allowed.
+/// Reads `name[:key=value,...]`. Names: fp16, bf16, int8, int4, onebit, topk, randomk. Keys, where
+/// they mean something: block (a multiple of 64 up to kMaxBlock), rounding (nearest, stochastic),
+/// ratio (above 0, up to 1), select (exact, sampled), momentum (0 up to below 1), nesterov, masking
+/// (on, off), warmup (steps), clip (a norm), seed, ef (on, off). Defaults: fp16, bf16: ef=off; all
+/// others ef=on; int8: block=512; int4: block=256; onebit: block=1024; topk, randomk: ratio=0.01.
+/// Errors: kInvalidArgument with the value and what is allowed.
 Result<CompressionSpec> parse_compression(std::string_view text);
 
 /// The same text for equal specs; leaves defaults out.
 std::string to_string(const CompressionSpec& spec);
+
+/// Whether values travel as some elements out of all: see sparse_allreduce.h.
+[[nodiscard]] constexpr bool is_sparse(CodecKind kind) noexcept {
+  return kind == CodecKind::kTopk || kind == CodecKind::kRandomk;
+}
 
 /// Ok where it is an allreduce of a floating type, by sum or average: what can be compressed.
 /// Errors: kInvalidArgument with the value and what is allowed.

@@ -98,3 +98,52 @@ class Onebit:
     def __init__(self, block: int | None = None, error_feedback: bool = True) -> None:
         """Elements that share two means (a multiple of 64 up to 4096); whether to keep the rest."""
         self.wire = text("onebit", block=block, ef=feedback(error_feedback))
+
+
+class TopK:
+    """The hundredth (`ratio`) of the elements that are largest; the rest waits for its turn."""
+
+    wire = "topk"
+
+    def __init__(
+        self,
+        ratio: float | None = None,
+        sampled: bool = False,
+        momentum: float | None = None,
+        nesterov: bool = False,
+        masking: bool = True,
+        warmup: int | None = None,
+        clip: float | None = None,
+        error_feedback: bool = True,
+    ) -> None:
+        """Which elements are sent, and the options of Deep Gradient Compression.
+
+        ratio: above 0, up to 1. sampled: about so many, by a threshold taken from a sample.
+        momentum: of momentum correction, to be used instead of the optimizer's; nesterov; masking:
+        elements that were sent begin with no momentum. warmup: steps in which more is sent, from a
+        quarter on. clip: the largest norm of a tensor's result, kept to by clipping each rank's
+        part to clip / sqrt(ranks).
+        """
+        self.wire = text(
+            "topk",
+            ratio=ratio,
+            select="sampled" if sampled else None,
+            momentum=momentum,
+            nesterov=on(nesterov or None),
+            masking=feedback(masking),
+            warmup=warmup,
+            clip=clip,
+            ef=feedback(error_feedback),
+        )
+
+
+class RandomK:
+    """A hundredth (`ratio`) of the elements, the same ones on all ranks, so without indices."""
+
+    wire = "randomk"
+
+    def __init__(
+        self, ratio: float | None = None, seed: int | None = None, error_feedback: bool = True
+    ) -> None:
+        """ratio: above 0, up to 1. Without error_feedback the result is right on average."""
+        self.wire = text("randomk", ratio=ratio, seed=seed, ef=feedback(error_feedback))

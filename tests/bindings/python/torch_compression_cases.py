@@ -8,6 +8,7 @@ from torch import nn
 
 C = hvd.Compression
 WIRES = [C.fp16, C.bf16, C.int8, C.int4, C.onebit]
+SPARSE = [C.topk, C.randomk]
 
 
 def gradients(rank, shape=(64, 65)):
@@ -25,7 +26,7 @@ def same_everywhere(tensor):
 
 
 def case_every_codec_works_without_arguments_and_gives_all_ranks_the_same_bits():
-    for codec, tolerance in zip(WIRES, (1e-3, 8e-3, 0.03, 0.4, 2.5)):
+    for codec, tolerance in zip(WIRES + SPARSE, (1e-3, 8e-3, 0.03, 0.4, 2.5, 1, 1)):
         for form in (codec, codec()):
             mean = hvd.allreduce(gradients(hvd.rank()), compression=form)
             error = (mean - exact()).norm() / exact().norm()
@@ -111,6 +112,10 @@ def case_bad_codecs_are_errors_with_the_value():
         hvd.allreduce(ones, compression=C.int8(block=100))
     with pytest.raises(InvalidArgumentError, match="int32"):
         hvd.allreduce(ones.int(), compression=C.int8)
+    with pytest.raises(InvalidArgumentError, match="ratio=0; allowed: above 0, up to 1"):
+        hvd.allreduce(ones, compression=C.topk(ratio=0))
+    with pytest.raises(InvalidArgumentError, match="momentum=1[.]5"):
+        hvd.allreduce(ones, compression=C.topk(momentum=1.5))
     with pytest.raises(InvalidArgumentError, match="op max"):
         hvd.allreduce(ones, op=hvd.Max, compression=C.onebit)
     with pytest.raises(InvalidArgumentError, match="DistributedOptimizer"):
@@ -134,6 +139,23 @@ def train(compression, steps=60):
         optimizer.step()
     weights = torch.cat([p.detach().flatten() for p in model.parameters()])
     return nn.functional.cross_entropy(model(data), target).item(), weights
+
+
+def case_top_k_learns_with_error_feedback_and_visibly_worse_without():
+    dense, _ = train(C.none, steps=200)
+    kept, weights = train(C.topk(ratio=0.01), steps=200)
+    lost, _ = train(C.topk(ratio=0.01, error_feedback=False), steps=200)
+    assert same_everywhere(weights)
+    assert kept < dense * 1.6 + 0.02, (kept, dense)
+    assert lost > kept * 1.5, (lost, kept)
+
+
+def case_momentum_correction_stands_in_for_the_optimizers():
+    options = {"ratio": 0.05, "momentum": 0.9, "warmup": 20, "clip": 10.0}
+    for codec in (C.topk(**options), C.topk(nesterov=True, sampled=True, masking=False, **options)):
+        loss, weights = train(codec)
+        assert loss < train(C.none)[0] * 1.15 + 0.01, codec.wire
+        assert same_everywhere(weights)
 
 
 def case_training_with_every_codec_is_as_good_as_without():

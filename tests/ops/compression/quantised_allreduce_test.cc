@@ -1,90 +1,10 @@
 // The compressed allreduce over ranks as threads: values, bits, bytes, and what is left over.
 #include "ops/compression/quantised_allreduce.h"
 
-#include <numeric>
-
 #include "core/base/half.h"
-#include "ops/kernels/factory.h"
-#include "tests/ops/compression/codecs.h"
-#include "tests/ops/counting_transport.h"
+#include "tests/ops/compression/compressed_job.h"
 
 namespace ronde::test {
-namespace {
-
-/// One bundle of tensors on every rank, and what came of it.
-struct Job {
-  int ranks = 2;
-  std::vector<std::size_t> counts;
-  std::string compression = "int8";
-  double factor = 1.0;
-  bool keeps = false;  // residuals
-
-  std::vector<std::vector<std::vector<float>>> results;  // by rank, by tensor
-  std::vector<std::unique_ptr<ResidualStore>> stores;    // by rank
-  std::vector<Traffic> traffic;
-
-  [[nodiscard]] std::vector<float> input(int rank, std::size_t tensor, unsigned step) const {
-    return gradients(counts[tensor], static_cast<unsigned>(rank) * 100 +
-                                         static_cast<unsigned>(tensor) + 1000 * step);
-  }
-
-  void step(unsigned number = 0) {
-    const auto size = static_cast<std::size_t>(ranks);
-    results.assign(size, {});
-    while (stores.size() < size) stores.push_back(std::make_unique<ResidualStore>());
-    traffic = count_traffic(
-        ranks, [&](Transport& transport, Scratch& scratch) { run(transport, scratch, number); });
-  }
-
-  void run(Transport& transport, Scratch& scratch, unsigned number) {
-    const auto me = static_cast<std::size_t>(transport.rank());
-    const auto kernels = create_kernels();
-    const AbortToken abort;
-    std::vector<CompressedTensor> tensors(counts.size());
-    std::vector<CompressedPiece> pieces;
-    std::vector<Segment> segments;
-    auto& values = results[me];
-    for (std::size_t t = 0; t < counts.size(); ++t) {
-      values.push_back(input(transport.rank(), t, number));
-      if (keeps) tensors[t].residual = stores[me]->find(0, std::to_string(t), counts[t]);
-      auto* data = reinterpret_cast<std::byte*>(values.back().data());
-      pieces.push_back({data, data, counts[t], t, 0});
-      segments.push_back({data, data, counts[t] * sizeof(float)});
-    }
-    const auto codec = codec_of(compression);
-    CompressedWork compressed(*codec, tensors);
-    std::vector<float> left(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
-    QuantisedAllreduce work{
-        .kernels = *kernels, .abort = abort, .compression = compressed, .pieces = pieces};
-    work.factor = factor;
-    work.left = keeps ? left.data() : nullptr;
-    CHECK(quantised_allreduce(transport, work, scratch).ok());
-    Work agreed;
-    agreed.segments = segments;
-    compressed.commit(agreed);
-  }
-
-  /// The exact result of an element.
-  [[nodiscard]] std::vector<double> sums(std::size_t tensor, unsigned number = 0) const {
-    std::vector<double> all(counts[tensor]);
-    for (int rank = 0; rank < ranks; ++rank) {
-      const auto values = input(rank, tensor, number);
-      for (std::size_t i = 0; i < all.size(); ++i) all[i] += factor * values[i];
-    }
-    return all;
-  }
-};
-
-double error(const std::vector<float>& result, const std::vector<double>& exact) {
-  double off = 0, whole = 0;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    off += (result[i] - exact[i]) * (result[i] - exact[i]);
-    whole += exact[i] * exact[i];
-  }
-  return whole == 0 ? std::sqrt(off) : std::sqrt(off / whole);
-}
-
-}  // namespace
 
 TEST_CASE("A compressed allreduce is near the sum, and the same bits on all ranks") {
   const std::vector<std::pair<const char*, double>> tolerances{
@@ -210,15 +130,17 @@ TEST_CASE("A step with NaN leaves the residuals of its tensor on all ranks as th
     auto& store = *job.stores[static_cast<std::size_t>(transport.rank())];
     std::vector<float> values = gradients(600, 5), other = gradients(600, 6), left(1200);
     if (transport.rank() == 0) values[300] = std::numeric_limits<float>::infinity();
-    std::vector<CompressedTensor> tensors{{store.find(0, "0", 600)}, {store.find(0, "1", 600)}};
+    std::vector<CompressedTensor> tensors(2);
+    tensors[0].residual = store.find(0, "0", 600);
+    tensors[1].residual = store.find(0, "1", 600);
     auto* a = reinterpret_cast<std::byte*>(values.data());
     auto* b = reinterpret_cast<std::byte*>(other.data());
     const std::vector<CompressedPiece> pieces{{a, a, 600, 0, 0}, {b, b, 600, 1, 0}};
     const std::vector<Segment> segments{{a, a, 2400}, {b, b, 2400}};
-    const auto codec = codec_of("int4");
+    const Scheme scheme(*parse_compression("int4"));
     const AbortToken abort;
-    CompressedWork compressed(*codec, tensors);
-    QuantisedAllreduce work{
+    CompressedWork compressed(scheme, tensors);
+    CompressedAllreduce work{
         .kernels = *kernels, .abort = abort, .compression = compressed, .pieces = pieces};
     work.left = left.data();
     REQUIRE(quantised_allreduce(transport, work, scratch).ok());

@@ -1,6 +1,7 @@
 #include "ops/compression/spec.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 namespace ronde {
 
@@ -19,7 +20,9 @@ TEST_CASE("A compression's name stands for its defaults") {
 
 TEST_CASE("Equal compressions are written alike") {
   for (const char* text : {"fp16", "bf16:ef=on", "int8", "int4:block=64,rounding=stochastic,seed=9",
-                           "onebit:block=128,ef=off"}) {
+                           "onebit:block=128,ef=off", "topk", "randomk:ratio=0.1,seed=3",
+                           "topk:ratio=0.001,select=sampled,momentum=0.9,nesterov=on,masking=off,"
+                           "warmup=100,clip=0.25"}) {
     CHECK(to_string(*parse_compression(text)) == text);
   }
   CHECK(to_string(*parse_compression("int8:seed=0,rounding=nearest,block=512,ef=on")) == "int8");
@@ -41,7 +44,15 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
   CHECK(message("int8:seed=x").find("seed=x") != std::string::npos);
   CHECK(message("int8:ef").find("allowed: on, off") != std::string::npos);
   CHECK(message("fp16:block=64").find("no parameter 'block'; allowed: ef") != std::string::npos);
-  CHECK(message("onebit:seed=1").find("allowed: ef, block") != std::string::npos);
+  CHECK(message("onebit:seed=1").find("allowed: block, ef") != std::string::npos);
+  for (const char* ratio : {"0", "-1", "1.01", "nan", "inf", "x", ""}) {
+    const std::string text = fmt::format("topk:ratio={}", ratio);
+    CHECK(message(text.c_str()).find("allowed: above 0, up to 1") != std::string::npos);
+  }
+  CHECK(message("topk:momentum=1").find("momentum=1; allowed: from 0") != std::string::npos);
+  CHECK(message("topk:momentum=0.9,ef=off").find("needs ef=on") != std::string::npos);
+  CHECK(message("topk:nesterov=on").find("needs a momentum") != std::string::npos);
+  CHECK(message("randomk:momentum=0.9").find("allowed: ratio, seed, ef") != std::string::npos);
 }
 
 TEST_CASE("Only sums and averages of floating types are compressible") {

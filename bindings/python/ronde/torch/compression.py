@@ -1,6 +1,7 @@
 """Gradient compression: what tensors travel as.
 
-Codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`) work in the allreduce:
+Codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`, `.topk`,
+`.randomk`) work in the allreduce:
 values are added in fp32; what a lossy one leaves over is kept by the name of the tensor and added
 to its next gradient. All work with and without parentheses. The others are classes with Horovod's
 interface: compress(tensor) -> (tensor, context), decompress(tensor, context).
@@ -98,6 +99,14 @@ class OnebitCompressor(_codecs.Onebit, _AllreduceCompressor):
     """The signs, and their means in each block of 1024: a thirtieth of the bytes."""
 
 
+class TopKCompressor(_codecs.TopK, _AllreduceCompressor):
+    """The hundredth (`ratio`) of the elements that are largest; the rest waits for its turn."""
+
+
+class RandomKCompressor(_codecs.RandomK, _AllreduceCompressor):
+    """A hundredth (`ratio`) of the elements, the same ones on all ranks, so without indices."""
+
+
 def wire_for(compression: Any, tensor: torch.Tensor) -> str:
     """As wire_of(); empty too for casts of tensors that they leave as they are."""
     wire = wire_of(compression)
@@ -124,6 +133,8 @@ class Compression:
     int8 = Int8Compressor
     int4 = Int4Compressor
     onebit = OnebitCompressor
+    topk = TopKCompressor
+    randomk = RandomKCompressor
 
     @staticmethod
     def state_dict() -> dict[str, Any]:

@@ -1,0 +1,37 @@
+#include "ops/compression/compressed_allreduce.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/compression/quantised_allreduce.h"
+#include "ops/compression/sparse_allreduce.h"
+
+namespace ronde {
+
+std::size_t count_elements(std::span<const CompressedPiece> pieces) noexcept {
+  std::size_t count = 0;
+  for (const CompressedPiece& piece : pieces) count += piece.count;
+  return count;
+}
+
+void load_piece(const CompressedAllreduce& work, const CompressedPiece& piece, std::size_t begin,
+                std::span<float> values, std::byte* wide) {
+  if (piece.in == nullptr) return std::fill(values.begin(), values.end(), 0.0F);
+  const void* from = piece.in + begin * size_of(work.in_dtype);
+  if (work.in_dtype != DType::kFloat32) {
+    work.kernels.cast(work.in_dtype, from, DType::kFloat32, wide, values.size());
+    from = wide;
+  }
+  const Reduction scale{DType::kFloat32, ReduceOp::kSum, {work.factor, 1.0}};
+  work.kernels.reduce(scale, std::array{from}, values.data(), values.size());
+}
+
+Status compressed_allreduce(Transport& transport, const CompressedAllreduce& work,
+                            Scratch& scratch) {
+  if (is_sparse(work.compression.scheme().spec.kind)) {
+    return sparse_allreduce(transport, work, scratch);
+  }
+  return quantised_allreduce(transport, work, scratch);
+}
+
+}  // namespace ronde

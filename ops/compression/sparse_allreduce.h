@@ -1,0 +1,27 @@
+// Allreduce of the elements that top-k or random-k choose: every rank owns interleaved runs of each
+// tensor, gets what the others chose of them, adds it up, and sends the sums to all.
+#pragma once
+
+#include "ops/compression/compressed_allreduce.h"
+
+namespace ronde {
+
+/// With k = ratio * count chosen elements of a piece, a rank sends at most k of them to their
+/// owners; an owner passes on sums of at most its share of 2k elements, so that at most 6k words of
+/// index or value leave or reach a rank, whatever the number of ranks; two rounds of messages, each
+/// a length (uint64) and the frames of all pieces one after the other. Sums that are not passed on
+/// join the owner's residual. Values of a tensor whose residual cannot be kept travel dense; where
+/// an owner hears of one, and where the chosen ones fill up what is passed on, it passes all on.
+/// random-k: all ranks draw the same elements where they are at the same step, and indices are not
+/// sent; without error feedback the values are scaled so that the result is right on average.
+/// Source: Li and Hoefler, "Near-Optimal Sparse Allreduce", PPoPP 2022 (Ok-Topk).
+Status sparse_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
+
+/// The share of elements that a spec sends at a step, in a warm-up 1/4, 1/16, 1/64 and 1/256 for a
+/// quarter of its steps each, as far as that is more.
+double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept;
+
+/// How many of `count` elements that is: at least 1 of any.
+std::size_t chosen_elements(double ratio, std::size_t count) noexcept;
+
+}  // namespace ronde
