@@ -6,7 +6,15 @@
 namespace ronde {
 namespace {
 
-constexpr const char* kMomentum = "#momentum";  // after the name of the tensor it is kept for
+// After the name of the tensor that something is kept for.
+constexpr const char* kMomentum = "#momentum";
+constexpr const char* kBasis = "#basis";
+
+/// Elements of a row of what may be a matrix.
+std::size_t columns_of(const Shape& shape) {
+  if (shape.size() < 2 || shape[0] == 0) return 0;
+  return static_cast<std::size_t>(element_count(shape) / shape[0]);
+}
 
 /// FNV-1a: the same on all ranks.
 std::uint64_t hash_of(const std::string& text) {
@@ -54,6 +62,12 @@ CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t in
     if (prepared.residual) step = prepared.residual->next_step();
     if (prepared.residual && spec.momentum > 0) {
       prepared.momentum = residuals_->find(set_, key + kMomentum, count);
+    }
+  }
+  if (spec.kind == CodecKind::kPowersgd) {
+    prepared.columns = columns_of(tensor.shape);
+    if (prepared.columns > 0 && residuals_ != nullptr && !key.empty() && has_data) {
+      prepared.basis = residuals_->find(set_, key + kBasis, prepared.columns * spec.rank);
     }
   }
   prepared.step = step;

@@ -36,6 +36,7 @@ std::unique_ptr<const Codec> make_codec(const CompressionSpec& spec) {
   switch (spec.kind) {
     case CodecKind::kTopk:
     case CodecKind::kRandomk:
+    case CodecKind::kPowersgd:
       return nullptr;
     case CodecKind::kInt8:
       return make_int8_codec(spec);

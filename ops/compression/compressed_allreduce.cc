@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/compression/low_rank_allreduce.h"
 #include "ops/compression/quantised_allreduce.h"
 #include "ops/compression/sparse_allreduce.h"
 
@@ -28,9 +29,9 @@ void load_piece(const CompressedAllreduce& work, const CompressedPiece& piece, s
 
 Status compressed_allreduce(Transport& transport, const CompressedAllreduce& work,
                             Scratch& scratch) {
-  if (is_sparse(work.compression.scheme().spec.kind)) {
-    return sparse_allreduce(transport, work, scratch);
-  }
+  const CodecKind kind = work.compression.scheme().spec.kind;
+  if (is_sparse(kind)) return sparse_allreduce(transport, work, scratch);
+  if (kind == CodecKind::kPowersgd) return low_rank_allreduce(transport, work, scratch);
   return quantised_allreduce(transport, work, scratch);
 }
 

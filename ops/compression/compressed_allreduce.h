@@ -42,8 +42,8 @@ std::size_t count_elements(std::span<const CompressedPiece> pieces) noexcept;
 void load_piece(const CompressedAllreduce& work, const CompressedPiece& piece, std::size_t begin,
                 std::span<float> values, std::byte* wide);
 
-/// The compressed allreduce of the work's scheme: sparse_allreduce() or quantised_allreduce(). All
-/// ranks end with the same bits.
+/// The compressed allreduce of the work's scheme: sparse_allreduce(),
+/// low_rank_allreduce() or quantised_allreduce(). All ranks end with the same bits.
 Status compressed_allreduce(Transport& transport, const CompressedAllreduce& work,
                             Scratch& scratch);
 

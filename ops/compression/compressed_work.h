@@ -25,6 +25,8 @@ struct Scheme {
 struct CompressedTensor {
   std::shared_ptr<Residual> residual;  ///< Null without error feedback.
   std::shared_ptr<Residual> momentum;  ///< Of momentum correction; null without.
+  std::shared_ptr<Residual> basis;     ///< powersgd: what its next step begins with; null without.
+  std::size_t columns = 0;             ///< Elements of a row where it has two dimensions, else 0.
   std::uint64_t key = 0;               ///< Of this rank's random bits for it in this step.
   std::uint64_t common_key = 0;        ///< The same on all ranks that are at the same step.
   std::uint64_t step = 0;              ///< How often it was compressed before.

@@ -24,6 +24,7 @@ constexpr std::array kKnown{
     Known{"onebit", {.kind = CodecKind::kOnebit, .block = 1024}},
     Known{"topk", {.kind = CodecKind::kTopk, .ratio = 0.01}},
     Known{"randomk", {.kind = CodecKind::kRandomk, .ratio = 0.01}},
+    Known{"powersgd", {.kind = CodecKind::kPowersgd, .rank = 4}},
 };
 
 const Known& known(CodecKind kind) { return kKnown[static_cast<std::size_t>(kind)]; }
@@ -63,6 +64,10 @@ bool read_block(std::string_view value, CompressionSpec& spec) {
   if (!read_number(value, block)) return false;
   spec.block = block;
   return block != 0 && block % 64 == 0 && block <= kMaxBlock;
+}
+
+bool read_rank(std::string_view value, CompressionSpec& spec) {
+  return read_number(value, spec.rank) && spec.rank >= 1 && spec.rank <= kMaxRank;
 }
 
 const char* on_off(bool flag) { return flag ? "on" : "off"; }
@@ -111,8 +116,10 @@ constexpr std::array kParameters{
     Parameter{"clip", kTopkOnly, "a norm from 0; 0 means any",
               [](Text t, Spec& s) { return read_real(t, s.clip, [](double c) { return c >= 0; }); },
               [](const Spec& s) { return fmt::format("{}", s.clip); }},
-    Parameter{"seed", kRounding | bit(CodecKind::kRandomk), "whole numbers from 0",
-              [](Text t, Spec& s) { return read_number(t, s.seed); },
+    Parameter{"rank", bit(CodecKind::kPowersgd), "whole numbers from 1 to 64", read_rank,
+              [](const Spec& s) { return fmt::format("{}", s.rank); }},
+    Parameter{"seed", kRounding | bit(CodecKind::kRandomk) | bit(CodecKind::kPowersgd),
+              "whole numbers from 0", [](Text t, Spec& s) { return read_number(t, s.seed); },
               [](const Spec& s) { return fmt::format("{}", s.seed); }},
     Parameter{"ef", kAll, "on, off",
               [](Text t, Spec& s) { return read_switch(t, s.error_feedback); },

@@ -12,7 +12,16 @@
 namespace ronde {
 
 /// The formats there are.
-enum class CodecKind : std::uint8_t { kFp16, kBf16, kInt8, kInt4, kOnebit, kTopk, kRandomk };
+enum class CodecKind : std::uint8_t {
+  kFp16,
+  kBf16,
+  kInt8,
+  kInt4,
+  kOnebit,
+  kTopk,
+  kRandomk,
+  kPowersgd
+};
 
 /// A compression and its parameters. Equal on all ranks: it is negotiated as text.
 struct CompressionSpec {
@@ -25,6 +34,7 @@ struct CompressionSpec {
   bool nesterov = false;     ///< topk: of momentum correction.
   bool masking = true;       ///< topk: momentum of what was sent begins anew.
   std::uint64_t warmup = 0;  ///< topk: steps until `ratio` holds.
+  std::size_t rank = 0;      ///< powersgd: columns of each factor.
   double clip = 0;           ///< topk: largest norm of the result; 0 means any.
   std::uint64_t seed = 0;    ///< Of stochastic rounding and of randomk.
   bool error_feedback = true;
@@ -35,12 +45,16 @@ struct CompressionSpec {
 /// Largest block, in elements.
 inline constexpr std::size_t kMaxBlock = 4096;
 
-/// Reads `name[:key=value,...]`. Names: fp16, bf16, int8, int4, onebit, topk, randomk. Keys, where
-/// they mean something: block (a multiple of 64 up to kMaxBlock), rounding (nearest, stochastic),
-/// ratio (above 0, up to 1), select (exact, sampled), momentum (0 up to below 1), nesterov, masking
-/// (on, off), warmup (steps), clip (a norm), seed, ef (on, off). Defaults: fp16, bf16: ef=off; all
-/// others ef=on; int8: block=512; int4: block=256; onebit: block=1024; topk, randomk: ratio=0.01.
-/// Errors: kInvalidArgument with the value and what is allowed.
+/// Largest rank of powersgd.
+inline constexpr std::size_t kMaxRank = 64;
+
+/// Reads `name[:key=value,...]`. Names: fp16, bf16, int8, int4, onebit, topk, randomk, powersgd.
+/// Keys, where they mean something: block (a multiple of 64 up to kMaxBlock), rounding (nearest,
+/// stochastic), ratio (above 0, up to 1), select (exact, sampled), momentum (0 up to below 1),
+/// nesterov, masking (on, off), warmup (steps), clip (a norm), rank (1 to kMaxRank), seed, ef (on,
+/// off). Defaults: fp16, bf16: ef=off; all others ef=on; int8: block=512; int4: block=256; onebit:
+/// block=1024; topk, randomk: ratio=0.01; powersgd: rank=4. Errors: kInvalidArgument with the value
+/// and what is allowed.
 Result<CompressionSpec> parse_compression(std::string_view text);
 
 /// The same text for equal specs; leaves defaults out.

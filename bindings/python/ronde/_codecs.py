@@ -137,6 +137,18 @@ class TopK:
         )
 
 
+class PowerSGD:
+    """Matrices as products of two thin ones; tensors of one dimension and small ones in fp32."""
+
+    wire = "powersgd"
+
+    def __init__(
+        self, rank: int | None = None, seed: int | None = None, error_feedback: bool = True
+    ) -> None:
+        """rank: columns of each factor, from 1 to 64, 4 by default. seed: of the first step's."""
+        self.wire = text("powersgd", rank=rank, seed=seed, ef=feedback(error_feedback))
+
+
 class RandomK:
     """A hundredth (`ratio`) of the elements, the same ones on all ranks, so without indices."""
 

@@ -9,6 +9,7 @@ from torch import nn
 C = hvd.Compression
 WIRES = [C.fp16, C.bf16, C.int8, C.int4, C.onebit]
 SPARSE = [C.topk, C.randomk]
+LOW_RANK = [C.powersgd]
 
 
 def gradients(rank, shape=(64, 65)):
@@ -26,9 +27,10 @@ def same_everywhere(tensor):
 
 
 def case_every_codec_works_without_arguments_and_gives_all_ranks_the_same_bits():
-    for codec, tolerance in zip(WIRES + SPARSE, (1e-3, 8e-3, 0.03, 0.4, 2.5, 1, 1)):
-        for form in (codec, codec()):
-            mean = hvd.allreduce(gradients(hvd.rank()), compression=form)
+    for codec, tolerance in zip(WIRES + SPARSE + LOW_RANK, (1e-3, 8e-3, 0.03, 0.4, 2.5, 1, 1, 1)):
+        for number, form in enumerate((codec, codec())):
+            name = f"every.{form.wire}.{number}"
+            mean = hvd.allreduce(gradients(hvd.rank()), name=name, compression=form)
             error = (mean - exact()).norm() / exact().norm()
             assert 0 < error < tolerance, (form.wire, error)
             assert same_everywhere(mean), form.wire
@@ -114,7 +116,9 @@ def case_bad_codecs_are_errors_with_the_value():
         hvd.allreduce(ones.int(), compression=C.int8)
     with pytest.raises(InvalidArgumentError, match="ratio=0; allowed: above 0, up to 1"):
         hvd.allreduce(ones, compression=C.topk(ratio=0))
-    with pytest.raises(InvalidArgumentError, match="momentum=1[.]5"):
+    with pytest.raises(InvalidArgumentError, match="rank=0; allowed: whole numbers from 1"):
+        hvd.allreduce(ones, compression=C.powersgd(rank=0))
+    with pytest.raises(InvalidArgumentError, match=r"momentum=1[.]5"):
         hvd.allreduce(ones, compression=C.topk(momentum=1.5))
     with pytest.raises(InvalidArgumentError, match="op max"):
         hvd.allreduce(ones, op=hvd.Max, compression=C.onebit)
@@ -160,7 +164,7 @@ def case_momentum_correction_stands_in_for_the_optimizers():
 
 def case_training_with_every_codec_is_as_good_as_without():
     dense, _ = train(C.none)
-    for codec in WIRES:
+    for codec in WIRES + LOW_RANK:
         loss, weights = train(codec)
         assert loss < dense * 1.15 + 0.01, (codec.wire, loss, dense)
         assert same_everywhere(weights), codec.wire

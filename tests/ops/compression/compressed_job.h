@@ -16,7 +16,8 @@ struct Job {
   std::vector<std::size_t> counts;
   std::string compression = "int8";
   double factor = 1.0;
-  bool keeps = false;  // residuals
+  std::vector<std::size_t> columns;  // of each tensor; empty where none is a matrix
+  bool keeps = false;  // residuals where there is error feedback, and what else is kept
 
   std::vector<std::vector<std::vector<float>>> results;  // by rank, by tensor
   std::vector<std::unique_ptr<ResidualStore>> stores;    // by rank
@@ -71,7 +72,11 @@ struct Job {
                std::vector<CompressedTensor>& tensors) {
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       const std::string name = std::to_string(t);
-      if (keeps) tensors[t].residual = stores[me]->find(0, name, counts[t]);
+      tensors[t].columns = columns.empty() ? 0 : columns[t];
+      if (keeps && tensors[t].columns > 0 && spec.rank > 0) {
+        tensors[t].basis = stores[me]->find(0, name + "#basis", columns[t] * spec.rank);
+      }
+      if (keeps && spec.error_feedback) tensors[t].residual = stores[me]->find(0, name, counts[t]);
       if (keeps && spec.momentum > 0) {
         tensors[t].momentum = stores[me]->find(0, name + "#momentum", counts[t]);
       }

@@ -89,7 +89,7 @@ TEST_CASE("A tensor's result does not depend on what it is fused with") {
 }
 
 TEST_CASE("What a step loses comes with the next ones") {
-  for (const char* compression : {"int8", "int4", "onebit", "bf16"}) {
+  for (const char* compression : {"int8", "int4", "onebit", "bf16:ef=on"}) {
     for (const int ranks : {1, 2, 3}) {
       Job job;
       job.ranks = ranks + 1;

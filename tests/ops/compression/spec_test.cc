@@ -19,10 +19,11 @@ TEST_CASE("A compression's name stands for its defaults") {
 }
 
 TEST_CASE("Equal compressions are written alike") {
-  for (const char* text : {"fp16", "bf16:ef=on", "int8", "int4:block=64,rounding=stochastic,seed=9",
-                           "onebit:block=128,ef=off", "topk", "randomk:ratio=0.1,seed=3",
-                           "topk:ratio=0.001,select=sampled,momentum=0.9,nesterov=on,masking=off,"
-                           "warmup=100,clip=0.25"}) {
+  for (const char* text :
+       {"fp16", "bf16:ef=on", "int8", "int4:block=64,rounding=stochastic,seed=9",
+        "onebit:block=128,ef=off", "topk", "randomk:ratio=0.1,seed=3", "powersgd:rank=2",
+        "topk:ratio=0.001,select=sampled,momentum=0.9,nesterov=on,masking=off,"
+        "warmup=100,clip=0.25"}) {
     CHECK(to_string(*parse_compression(text)) == text);
   }
   CHECK(to_string(*parse_compression("int8:seed=0,rounding=nearest,block=512,ef=on")) == "int8");
@@ -48,6 +49,10 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
   for (const char* ratio : {"0", "-1", "1.01", "nan", "inf", "x", ""}) {
     const std::string text = fmt::format("topk:ratio={}", ratio);
     CHECK(message(text.c_str()).find("allowed: above 0, up to 1") != std::string::npos);
+  }
+  for (const char* rank : {"0", "65", "-1", "1.5"}) {
+    const std::string text = fmt::format("powersgd:rank={}", rank);
+    CHECK(message(text.c_str()).find("allowed: whole numbers from 1 to 64") != std::string::npos);
   }
   CHECK(message("topk:momentum=1").find("momentum=1; allowed: from 0") != std::string::npos);
   CHECK(message("topk:momentum=0.9,ef=off").find("needs ef=on") != std::string::npos);

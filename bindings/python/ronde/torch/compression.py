@@ -1,7 +1,7 @@
 """Gradient compression: what tensors travel as.
 
 Codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`, `.topk`,
-`.randomk`) work in the allreduce:
+`.randomk`, `.powersgd`) work in the allreduce:
 values are added in fp32; what a lossy one leaves over is kept by the name of the tensor and added
 to its next gradient. All work with and without parentheses. The others are classes with Horovod's
 interface: compress(tensor) -> (tensor, context), decompress(tensor, context).
@@ -103,6 +103,10 @@ class TopKCompressor(_codecs.TopK, _AllreduceCompressor):
     """The hundredth (`ratio`) of the elements that are largest; the rest waits for its turn."""
 
 
+class PowerSGDCompressor(_codecs.PowerSGD, _AllreduceCompressor):
+    """Matrices as products of two thin ones; tensors of one dimension and small ones in fp32."""
+
+
 class RandomKCompressor(_codecs.RandomK, _AllreduceCompressor):
     """A hundredth (`ratio`) of the elements, the same ones on all ranks, so without indices."""
 
@@ -135,6 +139,7 @@ class Compression:
     onebit = OnebitCompressor
     topk = TopKCompressor
     randomk = RandomKCompressor
+    powersgd = PowerSGDCompressor
 
     @staticmethod
     def state_dict() -> dict[str, Any]:
