@@ -12,6 +12,7 @@ import sys
 import time
 
 import ronde.torch as hvd
+import ronde.torch.distributed  # noqa: F401  (registers the backend)
 import torch
 import torch.distributed as dist
 from character_model import CharacterModel, batch_of, load_text, loss_of

@@ -18,6 +18,8 @@ namespace {
 
 /// How often a waiting caller looks whether it has been interrupted.
 constexpr auto kInterruptSlice = std::chrono::milliseconds(50);
+/// A caller whose deadline is nearer leaves data to the lane's thread.
+constexpr auto kFarDeadline = std::chrono::seconds(10);
 /// A peer that is not polling is woken when it has not answered for so long.
 constexpr auto kKickAfter = std::chrono::microseconds(8);
 
@@ -58,21 +60,23 @@ Status Engine::interruption(const WaitOptions& options, std::uint64_t interrupts
 }
 
 /// Drives for one caller. Data that it moves itself cannot be left half moved: where a peer keeps
-/// it from finishing and the caller is interrupted, the job is given up.
+/// it from finishing until the caller is interrupted or its deadline passes, the job is given up.
 void Engine::drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t interrupts,
                        TimePoint until) {
   TimePoint next = now() + kInterruptSlice;
   const WaitCheck check(*options_.abort, [&] {
     if (now() < next) return;
     next = now() + kInterruptSlice;
-    const Status status = interruption(options, interrupts);
-    if (status.ok()) return;
+    const bool late = now() >= options.deadline;
+    if (!late && interruption(options, interrupts).ok()) return;
     const int rank = channel_.topology().rank;
-    fail(Status(Code::kInterrupted, fmt::format("rank {} was interrupted while data moved", rank))
+    fail(Status(late ? Code::kTimeout : Code::kInterrupted,
+                fmt::format("rank {} {} while data moved", rank,
+                            late ? "came to the end of its wait" : "was interrupted"))
              .about({.rank = rank, .host = {}, .pid = 0}));
   });
-  // A caller with a deadline must be able to leave the work behind.
-  may_run_here_ = options.deadline == kForever;
+  // A caller with a near deadline must be able to leave the work behind.
+  may_run_here_ = options.deadline - now() >= kFarDeadline;
   drive(done, until);
   may_run_here_ = false;  // what is agreed while the role is handed on: nobody checks any more
 }

@@ -97,7 +97,7 @@ def plain_view(tensor: torch.Tensor) -> Any:
     code = _CODES.get(tensor.dtype, 0) if type(tensor) in _USUAL else 0
     if code < 5 or code > 8 or tensor.layout is not torch.strided or tensor.device.type != "cpu":
         return None
-    if not tensor.is_contiguous():
+    if not tensor.is_contiguous() or tensor.is_neg():
         return None
     return tensor.data_ptr(), tuple(tensor.shape), code
 
@@ -105,8 +105,8 @@ def plain_view(tensor: torch.Tensor) -> Any:
 class _TorchAdapter:
     def contiguous(self, tensor: torch.Tensor) -> torch.Tensor:
         _check(tensor)
-        if tensor.is_conj():
-            tensor = tensor.detach().resolve_conj()
+        if tensor.is_conj() or tensor.is_neg():
+            tensor = tensor.detach().resolve_conj().resolve_neg()
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
     def view(self, tensor: torch.Tensor) -> Any:

@@ -19,10 +19,12 @@ from ronde.torch.compression import Compression
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()
 
-# An operation of its own costs a gradient more than its transport where it is of few elements.
-_SMALL = 4096
+# An operation of its own costs a gradient more than its transport where it is small: neighbours
+# travel together, up to so many bytes and so many of them. A few are not worth it, and an error
+# then names the very one.
+_RUN_BYTES = 1 << 20
 _RUN = 32
-_MANY = 128
+_FEW = 16
 
 
 class Gradient:
@@ -136,18 +138,25 @@ def make_buckets(
 
 
 def _single_buckets(gradients: Sequence[Gradient]) -> list[Bucket]:
-    """A bucket for each gradient; for runs of small ones where there are very many."""
-    if sum(map(_is_small, gradients)) < _MANY:
+    """A bucket for each gradient; for runs of them where there are more than a few."""
+    if len(gradients) <= _FEW:
         return [Bucket([gradient]) for gradient in gradients]
-    small = [gradient for gradient in gradients if _is_small(gradient)]
-    runs = [small[i : i + _RUN] for i in range(0, len(small), _RUN)]
-    return [Bucket([g]) for g in gradients if not _is_small(g)] + [
-        Bucket(run, automatic=len(run) > 1) for run in runs
-    ]
+    return [Bucket(run, automatic=len(run) > 1) for run in _runs(gradients)]
 
 
-def _is_small(gradient: Gradient) -> bool:
-    return gradient.parameter.numel() <= _SMALL
+def _runs(gradients: Sequence[Gradient]) -> list[list[Gradient]]:
+    """The gradients in order, cut before a run becomes too large. Each run is of one dtype."""
+    runs: list[list[Gradient]] = []
+    dtype, left = None, 0
+    for gradient in gradients:
+        parameter = gradient.parameter
+        size = parameter.numel() * parameter.element_size()
+        if not runs or size > left or len(runs[-1]) == _RUN or parameter.dtype != dtype:
+            runs.append([])
+            dtype, left = parameter.dtype, _RUN_BYTES
+        runs[-1].append(gradient)
+        left -= size
+    return runs
 
 
 def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from ronde import _collectives as kinds
 from ronde._errors import InvalidArgumentError, MismatchError, UnsupportedError
+from ronde.torch._adapter import plain_view
 from ronde.torch.distributed import _meeting, _sparse
 from ronde.torch.distributed._messages import MessageGroup
 from ronde.torch.distributed._tensors import (
@@ -35,6 +36,7 @@ from ronde.torch.distributed._tensors import (
 from ronde.torch.distributed._work import Tensors, Work
 
 _RedOp: Any = dist.ReduceOp.RedOpType
+_SCALED_SUM = -1
 _OPS = {
     _RedOp.SUM: kinds.SUM,
     _RedOp.AVG: kinds.AVERAGE,
@@ -44,7 +46,7 @@ _OPS = {
     _RedOp.BAND: kinds.BIT_AND,
     _RedOp.BOR: kinds.BIT_OR,
     _RedOp.BXOR: kinds.BIT_XOR,
-    _RedOp.PREMUL_SUM: kinds.SUM,
+    _RedOp.PREMUL_SUM: _SCALED_SUM,
 }
 
 _ALLREDUCE = c10d.AllreduceOptions()
@@ -64,6 +66,11 @@ class RondeProcessGroup(MessageGroup):
     def allreduce(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> Work:
         """Combines each tensor over the ranks, in place; several are one operation."""
         op, prescale = _reduction(opts.reduceOp)
+        plain = [plain_view(tensor) for tensor in tensors]
+        if None not in plain:
+            return self._start(
+                kinds.ALLREDUCE, plain, plain, tensors, tensors, opts, None, op, prescale
+            )
         if any(tensor.is_sparse for tensor in tensors):
             return _sparse.allreduce(self, tensors, opts, op)
         used = [dense(tensor) for tensor in tensors]
@@ -317,10 +324,10 @@ class RondeProcessGroup(MessageGroup):
 
 def _reduction(reduce_op: Any) -> tuple[int, float]:
     """The core's number of a reduce operation, and what to multiply inputs by."""
-    op = getattr(reduce_op, "op", reduce_op)
-    if op == _RedOp.PREMUL_SUM:
+    op = _OPS[getattr(reduce_op, "op", reduce_op)]
+    if op == _SCALED_SUM:
         return kinds.SUM, float(reduce_op.factor)
-    return _OPS[op], 1.0
+    return op, 1.0
 
 
 def _is_sum(op: int) -> bool:

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import torch
@@ -17,6 +17,7 @@ from ronde._errors import Error, InterruptedError, TimeoutError, UnsupportedErro
 
 Tensors = list[torch.Tensor]
 _in_callback = threading.local()
+_LATE_S = 0.5  # for which futures of a backward pass have no thread of their own
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -87,9 +88,10 @@ class Work(dist.Work):
         self._ended = False
         self._error: Exception | None = None
         self._future: WorkFuture[Tensors] | None = None
+        self._followed = False  # a thread of the group completes the future
         self._settled = False
         self._callback_error: Exception | None = None
-        self._callbacks_ran = threading.Event()
+        self._callbacks_ran: threading.Event | None = None
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the operation has ended; raises its error, or TimeoutError."""
@@ -156,10 +158,29 @@ class Work(dist.Work):
         """
         if _ends_backward():
             self.wait()  # an error raised here stays what it is; see FutureKeeper
-        if self._future is None:
-            self._future = WorkFuture(self)
-            self._keeper.add(self)
-        return self._future
+            self._keeper.note_late_start()
+        with self._lock:
+            future, is_new = self._future, self._future is None
+            if future is None:
+                future = WorkFuture(self)
+                if not self._settled:
+                    self._callbacks_ran = threading.Event()
+                    self._future = future
+        if self._settled:
+            self._complete(future)
+        elif is_new and not self._keeper.settles_after_backward(self):
+            self.follow()
+        return future
+
+    def follow(self) -> None:
+        """Has a thread complete the future, whose callbacks should not wait for a caller."""
+        if not self._followed and not self._settled:
+            self._followed = True
+            self._keeper.follow(self)
+
+    def settled_well(self) -> bool:
+        """Whether its future is complete, without an error of its own or of a callback."""
+        return self._settled and self._error is None and self._callback_error is None
 
     def note_callback_error(self, error: Exception) -> None:
         """Keeps the first error of a callback, for the end of backward."""
@@ -168,6 +189,7 @@ class Work(dist.Work):
     def check(self) -> None:
         """Raises its error, or that of a callback of its future, which has been settled."""
         self.wait()
+        assert self._callbacks_ran is not None, "check() is for operations with a future"
         self._callbacks_ran.wait()  # another thread may be at them
         if self._callback_error is not None:
             raise self._callback_error
@@ -179,17 +201,23 @@ class Work(dist.Work):
         except Error as error:
             self._end(error)
         with self._lock:
-            future = None if self._settled else self._future
+            # Let go of: the two would keep each other until garbage is collected.
+            future, self._future = self._future, None
             self._settled = self._settled or future is not None
         if future is None:
             return
         try:
+            self._complete(future)
+        finally:
+            assert self._callbacks_ran is not None
+            self._callbacks_ran.set()
+
+    def _complete(self, future: WorkFuture[Tensors]) -> None:
+        if not future.done():
             if self._error is None:
                 future.set_result(self._results)
             else:
                 future.set_exception(self._error)  # type: ignore[arg-type]
-        finally:
-            self._callbacks_ran.set()
 
 
 class WorkFuture(Future[T]):
@@ -232,6 +260,7 @@ class WorkFuture(Future[T]):
                 _in_callback.work = outer
 
         super().add_done_callback(run)
+        self._work.follow()
 
 
 class Joined(Work):
@@ -255,51 +284,86 @@ class Joined(Work):
 
 
 class FutureKeeper:
-    """Completes the futures of one group's operations, in a thread that starts with the first.
+    """Completes the futures of one group's operations.
 
-    During backward it also waits when backward ends, so that an operation's error is raised there
-    as what it is: C++ code (DDP) would make a RuntimeError of a future's error.
+    Those started in backward are completed when it ends, and their errors raised there as what they
+    are: C++ code (DDP) would make a RuntimeError of a future's error. For the others there is a
+    thread, which starts with the first; it takes on what callbacks wait for, and what still waits
+    after a moment.
     """
 
     def __init__(self) -> None:
         """Starts no thread."""
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._graph_task = -1
-        self._in_backward: list[Work] = []
+        self._in_backward: dict[int, list[Work]] = {}  # by autograd's number of the pass
+        self._waited_for_early = False
 
-    def add(self, work: Work) -> None:
-        """Sees to it that `work`'s future is completed once it has ended."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ronde-futures", daemon=True)
-            self._thread.start()
+    def follow(self, work: Work) -> None:
+        """Has the thread complete `work`'s future once it has ended."""
+        self._start_thread()
         self._queue.put(work)
-        self._watch_backward(work)
 
     def close(self) -> None:
         """Ends the thread after what it has been given; does not wait for it."""
         self._queue.put(None)
 
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ronde-futures", daemon=True)
+            self._thread.start()
+
     def _run(self) -> None:
-        while (work := self._queue.get()) is not None:
+        waiting: list[Work] = []
+        while True:
+            try:
+                work = self._queue.get(timeout=_LATE_S)
+            except Empty:
+                for late in waiting:
+                    late.settle()
+                waiting = [work for works in list(self._in_backward.values()) for work in works]
+                continue
+            if work is None:
+                return
             work.settle()
 
-    def _watch_backward(self, work: Work) -> None:
+    def note_late_start(self) -> None:
+        """An operation was started at the end of backward: DDP's static graph has begun.
+
+        From the second pass on it waits for futures before anything else at the end of backward.
+        """
+        self._waited_for_early = True
+
+    def settles_after_backward(self, work: Work) -> bool:
+        """Whether this is called in backward, and `work`'s future is completed when that ends."""
         task = torch._C._current_graph_task_id()
         if task == -1:
-            return
-        if task != self._graph_task:
-            self._graph_task = task
-            self._in_backward = []
+            return False
+        works = self._in_backward.get(task)
+        if works is None:
+            self._start_thread()
+            self._abandon()
+            works = self._in_backward[task] = []
             engine = torch.autograd.Variable._execution_engine
-            engine.queue_callback(self._end_backward)
-        self._in_backward.append(work)
+            engine.queue_callback(lambda: self._end_backward(task))
+        works.append(work)
+        return not self._waited_for_early
 
-    def _end_backward(self) -> None:
-        try:
-            for work in self._in_backward:
-                work.settle()
-                work.check()
-        finally:
-            self._in_backward = []
-            self._graph_task = -1
+    def _abandon(self) -> None:
+        """Lets the thread complete what passes that ended by an error have left.
+
+        Or have not ended: passes within passes. Then it is completed before they end.
+        """
+        for task, works in list(self._in_backward.items()):
+            left = [work for work in works if not work.settled_well()]
+            for work in left:
+                work.follow()
+            if left:
+                self._in_backward[task] = left
+            else:
+                del self._in_backward[task]
+
+    def _end_backward(self, task: int) -> None:
+        for work in self._in_backward.pop(task, []):
+            work.settle()
+            work.check()
