@@ -5,6 +5,9 @@ Each training is compared with the same one in a single process. Cases run in or
 
 import copy
 import datetime
+import gc
+import time
+import weakref
 
 import pytest
 import ronde
@@ -124,6 +127,42 @@ def case_ddp_with_unused_parameters():
 
 def case_ddp_with_a_static_graph():
     check(train(DistributedDataParallel(make_model(), static_graph=True)).module.state_dict())
+
+
+def case_futures_keep_no_tensor_once_they_are_complete():
+    """A work and its future must not keep each other until garbage is collected."""
+    tensor = torch.ones(3)
+    watched = weakref.ref(tensor)
+    work = dist.all_reduce(tensor, async_op=True)
+    assert work.get_future().wait()[0] is not None
+    assert work.get_future().done()  # asked for again
+    gc.disable()
+    try:
+        del work, tensor
+        deadline = time.monotonic() + 20
+        while watched() is not None and time.monotonic() < deadline:
+            time.sleep(0.01)  # the group's thread may be at it
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
+def case_a_future_of_backward_is_completed_though_nobody_waits_for_it():
+    """An error that ends backward must not leave futures behind."""
+    started = []
+
+    def start(gradient):
+        started.append(dist.all_reduce(gradient.clone(), async_op=True).get_future())
+        raise ValueError("in backward")
+
+    inputs = torch.ones(3, requires_grad=True)
+    inputs.register_hook(start)
+    with pytest.raises(ValueError, match="in backward"):
+        (inputs * 2).sum().backward()
+    deadline = time.monotonic() + 20
+    while not started[0].done() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert started[0].done()
 
 
 def case_an_error_in_the_first_backward_of_a_static_graph_is_typed():

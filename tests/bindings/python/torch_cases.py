@@ -259,3 +259,19 @@ def case_a_name_used_again_at_once_is_an_error_however_fast_the_others_are():
         handle = hvd.allreduce_async(torch.ones(3), name="again")
         while not hvd.poll(handle):
             time.sleep(0.001)
+
+
+def case_a_tensor_that_torch_negates_lazily_is_reduced_as_it_reads():
+    negated = torch._neg_view(torch.ones(2))
+    assert hvd.allreduce(negated, op=hvd.Sum).tolist() == [-float(hvd.size())] * 2
+    assert hvd.broadcast(negated, 0).tolist() == [-1.0, -1.0]
+
+
+def case_an_average_of_integers_does_not_meet_a_sum():
+    """They did, as averages of integers were submitted as sums."""
+    op = hvd.Average if hvd.rank() == 0 else hvd.Sum
+    with pytest.raises(ronde.MismatchError, match="(?i)average"):
+        hvd.allreduce(torch.ones(3, dtype=torch.int32), name="integers", op=op)
+    uneven = torch.tensor([-1 - hvd.rank(), 1 + hvd.rank()])
+    sums = hvd.allreduce(uneven, op=hvd.Sum)
+    assert torch.equal(hvd.allreduce(uneven), sums.floor_divide(hvd.size()))

@@ -203,7 +203,7 @@ def case_gans_turn_gradients_on_and_off():
         assert_alike(model.parameters())
 
 
-def case_very_many_small_gradients_travel_in_runs():
+def case_many_small_gradients_travel_in_runs():
     torch.manual_seed(0)
     many = nn.ParameterList([nn.Parameter(torch.randn(3)) for _ in range(150)])
     table = nn.Embedding(4, 3, sparse=True)
@@ -211,6 +211,10 @@ def case_very_many_small_gradients_travel_in_runs():
     inner = torch.optim.SGD([p for _, p in named], lr=0.1)
     optimizer = hvd.DistributedOptimizer(inner, named)
     assert len(optimizer._buckets) < 10
+    large = [(f"large{i}", nn.Parameter(torch.ones(1 << 17))) for i in range(20)]
+    assert (
+        len(hvd.DistributedOptimizer(torch.optim.SGD([p for _, p in large]), large)._buckets) == 10
+    )
     for _ in range(2):
         optimizer.zero_grad()
         loss = sum((p * (i + hvd.rank())).sum() for i, p in enumerate(many))

@@ -73,6 +73,19 @@ Submission sum_of(const std::string& name, std::vector<float>& values) {
   return submission;
 }
 
+/// Notes which thread executes.
+class NotingExecutor final : public Executor {
+ public:
+  explicit NotingExecutor(std::thread::id& ran) : ran_(ran) {}
+  Status execute(const Bundle&, const AbortToken&) override {
+    ran_ = std::this_thread::get_id();
+    return {};
+  }
+
+ private:
+  std::thread::id& ran_;
+};
+
 /// Submits and waits; the status of either.
 Status run(Engine& engine, SetId set, Submission submission) {
   submission.caller_waits = true;
@@ -380,6 +393,22 @@ TEST_CASE("Engine: a caller with a deadline leaves stuck work to the lane's thre
   CHECK(rank.engine->wait(*operation, options).code() == Code::kTimeout);
   CHECK(rank.engine->job_status().ok());
   rank.engine->fail(Status(Code::kAborted, "the end of the test"));
+}
+
+TEST_CASE("Engine: a caller whose deadline is far moves the data itself") {
+  Job job(1);
+  Rank rank(job, 0);
+  std::thread::id ran{};
+  rank.engine->add_lane(1, {0}, std::make_unique<NotingExecutor>(ran));
+  std::vector<float> values(4);
+  WaitOptions options;
+  options.deadline = now() + std::chrono::minutes(1);
+  Submission submission = sum_of("noted", values);
+  submission.caller_waits = true;  // so that the background thread is not woken for it
+  const auto operation = rank.engine->submit(1, std::move(submission));
+  REQUIRE(operation.ok());
+  REQUIRE(rank.engine->wait(*operation, options).ok());
+  CHECK(ran == std::this_thread::get_id());
 }
 
 }  // namespace ronde

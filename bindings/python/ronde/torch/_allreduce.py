@@ -62,11 +62,12 @@ def _reduce(
     """allreduce() into new tensors."""
     check_op(tensors, op)
     return reduced(
-        lambda op: collectives.allreduce(
+        lambda scale: collectives.allreduce(
             wait, tensors, None, name, op, scale, process_set, compression=wire
         ),
         tensors,
         op,
+        scale,
         process_set,
     )
 
@@ -166,11 +167,11 @@ def _grouped_allreduce_(
     op = reduce_op(average, op)
     check_op(tensors, op)
     check_in_place(tensors)
-    scale = (prescale_factor, postscale_factor)
     return reduced(
-        lambda op: collectives.allreduce(wait, tensors, tensors, name, op, scale, process_set),
+        lambda scale: collectives.allreduce(wait, tensors, tensors, name, op, scale, process_set),
         tensors,
         op,
+        (prescale_factor, postscale_factor),
         process_set,
     )
 

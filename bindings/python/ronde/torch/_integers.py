@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ronde._collectives import AVERAGE, SUM
+from ronde._collectives import AVERAGE
 from ronde._handle import Handle, mapped
 from ronde._job import ProcessSet
 
@@ -15,18 +15,25 @@ def _is_integer(tensor: torch.Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool)
 
 
+Scale = tuple[float, float]  # before and after the sum
+
+
 def reduced(
-    start: Callable[[int], Handle[list[torch.Tensor]]],
+    start: Callable[[Scale], Handle[list[torch.Tensor]]],
     tensors: Sequence[torch.Tensor],
     op: int,
+    scale: Scale,
     process_set: ProcessSet,
 ) -> Handle[list[torch.Tensor]]:
-    """start(op), but an average of tensors with integers among them is a sum, divided here."""
+    """start(scale), but an average of tensors with integers among them is divided here.
+
+    It is agreed upon as an average all the same, of which the scale makes a sum.
+    """
     if op != AVERAGE or not any(map(_is_integer, tensors)):
-        return start(op)
+        return start(scale)
+    size = process_set.size() or 1
 
     def divided(sums: list[torch.Tensor]) -> list[torch.Tensor]:
-        size = process_set.size() or 1
         with torch.no_grad():
             for total in sums:
                 if _is_integer(total):
@@ -35,4 +42,4 @@ def reduced(
                     total.div_(size)
         return sums
 
-    return mapped(start(SUM), divided)
+    return mapped(start((scale[0], scale[1] * size)), divided)

@@ -63,9 +63,10 @@ def _reduce(
 ) -> Handle[list[Tensor]]:
     check_op(tensors, op)
     return reduced(
-        lambda op: collectives.reduce_scatter(wait, tensors, name, op, scale, process_set),
+        lambda scale: collectives.reduce_scatter(wait, tensors, name, op, scale, process_set),
         tensors,
         op,
+        scale,
         process_set,
     )
 

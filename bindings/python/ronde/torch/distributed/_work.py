@@ -326,6 +326,7 @@ class FutureKeeper:
             if work is None:
                 return
             work.settle()
+            del work  # else its tensors would live until the next one comes
 
     def note_late_start(self) -> None:
         """An operation was started at the end of backward: DDP's static graph has begun.
