@@ -29,3 +29,11 @@ def test_the_ddp_script_learns():
     status, output = finish(launch([sys.executable, str(script), *arguments], 2))
     assert status == 0, output
     assert "epoch 2: loss" in output, output
+
+
+def test_the_comparison_of_what_communication_adds_runs():
+    script = ROOT / "examples" / "compare_overlap.py"
+    few = ["--rounds", "1", "--width", "16", "--layers", "1", "--rows", "1"]
+    status, output = finish(launch([sys.executable, str(script), *few], 2))
+    assert status == 0, output
+    assert re.search(r"DDP over ronde +step", output), output

@@ -270,7 +270,7 @@ def case_a_tensor_that_torch_negates_lazily_is_reduced_as_it_reads():
 def case_an_average_of_integers_does_not_meet_a_sum():
     """They did, as averages of integers were submitted as sums."""
     op = hvd.Average if hvd.rank() == 0 else hvd.Sum
-    with pytest.raises(ronde.MismatchError, match="(?i)average"):
+    with pytest.raises(ronde.MismatchError, match=r"(?i)average"):
         hvd.allreduce(torch.ones(3, dtype=torch.int32), name="integers", op=op)
     uneven = torch.tensor([-1 - hvd.rank(), 1 + hvd.rank()])
     sums = hvd.allreduce(uneven, op=hvd.Sum)
