@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 120
+CASES_LIMIT_S = 480  # frameworks take a minute to import where many processes share a core
 
 
 def launch(command, np, environment=None, options=()):
@@ -28,15 +31,24 @@ def launch(command, np, environment=None, options=()):
     )
 
 
-def finish(process, limit_s=LIMIT_S):
-    """(exit status, output); a job that overruns the limit is killed and fails the test."""
+def end(process, limit_s=LIMIT_S, before_kill=lambda: None):
+    """(exit status, output); a job that overruns the limit is killed, and its status is None."""
     try:
         output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
+        before_kill()
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        pytest.fail(f"the job did not end within {limit_s} s; its output:\n{output}")
+        return None, output
     return process.returncode, output
+
+
+def finish(process, limit_s=LIMIT_S):
+    """As end(), but a job that overruns the limit fails the test."""
+    status, output = end(process, limit_s)
+    if status is None:
+        pytest.fail(f"the job did not end within {limit_s} s; its output:\n{output}")
+    return status, output
 
 
 @pytest.fixture
@@ -55,36 +67,66 @@ def run_job(tmp_path):
 class CaseResults:
     """What every rank says about the cases of some files, run in one job."""
 
-    def __init__(self, files, np, folder, python=sys.executable, options=()):
+    def __init__(self, files, np, folder, python=sys.executable, options=(), limit_s=CASES_LIMIT_S):
         """Runs the job; each rank writes its results as it goes."""
         command = [python, str(HERE / "run_cases.py"), str(folder)]
         command += [str(HERE / file) for file in files]
         # A case that fails on one rank alone must not hold up the others.
-        environment = {"RONDE_STALL_ERROR_SECONDS": "10"}
-        self.status, self.output = finish(launch(command, np, environment, options), 240)
-        self.ranks = []
+        environment = {"RONDE_STALL_ERROR_SECONDS": "30"}
+        self.folder, self.np = folder, np
+        self.status, self.output = self.wait(launch(command, np, environment, options), limit_s)
+        self.ending = f"ended with {self.status}"
+        if self.status is None:
+            self.ending = f"was killed after {limit_s} s"
+        self.ranks, self.stacks = [], []
         for rank in range(np):
-            path = folder / f"{rank}.jsonl"
-            lines = path.read_text().splitlines() if path.exists() else []
+            lines = self._text(rank, "jsonl").splitlines()
             self.ranks.append(dict(json.loads(line) for line in lines))
+            self.stacks.append(self._text(rank, "stacks"))
+
+    def _text(self, rank, suffix):
+        path = self.folder / f"{rank}.{suffix}"
+        return path.read_text() if path.exists() else ""
+
+    def wait(self, process, limit_s):
+        """As end(); ranks that overrun the limit say first what their threads are doing."""
+        return end(process, limit_s, self._ask_for_stacks)
+
+    def _ask_for_stacks(self):
+        for rank in range(self.np):
+            pid = self._text(rank, "pid")
+            if pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGUSR1)
+        time.sleep(2)
 
     def check(self, name):
-        """Fails unless every rank finished the case well."""
+        """Fails unless every rank finished the case well; says first what went wrong."""
+        for rank, results in enumerate(self.ranks):
+            if results.get(name):
+                pytest.fail(f"on rank {rank}: {results[name]}", pytrace=False)
         for rank, results in enumerate(self.ranks):
             if name not in results:
-                pytest.fail(f"rank {rank} did not get to {name}; output:\n{self.output}")
-            if results[name]:
-                pytest.fail(f"on rank {rank}:\n{results[name]}")
+                pytest.fail(self._not_reached(rank, name), pytrace=False)
+
+    def _not_reached(self, rank, name):
+        last = list(self.ranks[rank])[-1:]
+        return (
+            f"rank {rank} did not finish {name}: the job {self.ending}; "
+            f"the last case that this rank finished: {last}\n"
+            f"{self.stacks[rank]}\noutput ends:\n{self.output[-3000:]}"
+        )
 
 
 @pytest.fixture(scope="session")
 def case_results(tmp_path_factory):
-    """case_results(files, np) -> CaseResults; the same files and size run once."""
+    """case_results(files, np, options) -> CaseResults; the same files and size run once."""
     known = {}
 
-    def get(files, np):
+    def get(files, np, options=()):
         if (files, np) not in known:
-            known[files, np] = CaseResults(files, np, tmp_path_factory.mktemp("cases"))
+            folder = tmp_path_factory.mktemp("cases")
+            known[files, np] = CaseResults(files, np, folder, options=options)
         return known[files, np]
 
     return get

@@ -1,10 +1,14 @@
 """Runs every function `case_*` of some files, in order, as one rank of a job.
 
-usage: run_cases.py FOLDER FILE...; appends [name, traceback or ""] to FOLDER/<rank>.jsonl.
+usage: run_cases.py FOLDER FILE...; appends [name, problem or ""] to FOLDER/<rank>.jsonl. At SIGUSR1
+the stacks of all threads go to FOLDER/<rank>.stacks; the process id is in FOLDER/<rank>.pid.
 """
 
+import faulthandler
 import json
+import os
 import runpy
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -12,19 +16,33 @@ from pathlib import Path
 import ronde
 
 
+def problem_of(error):
+    """What a person wants to read first, then where it happened."""
+    said = "".join(traceback.format_exception_only(type(error), error))
+    return f"{said}\n{''.join(traceback.format_exception(type(error), error, error.__traceback__))}"
+
+
+def run(case):
+    """What went wrong in the case, or nothing."""
+    try:
+        case()
+    except BaseException as error:
+        return problem_of(error)
+    return ""
+
+
 def main(folder, *files):
+    mine = Path(folder) / os.environ["RANK"]
+    faulthandler.register(signal.SIGUSR1, mine.with_suffix(".stacks").open("w"))
+    mine.with_suffix(".pid").write_text(str(os.getpid()))
     found = [pair for file in files for pair in runpy.run_path(file).items()]
     cases = [(name, case) for name, case in found if name.startswith("case_")]
     ronde.init()
     failed = False
-    with (Path(folder) / f"{ronde.rank()}.jsonl").open("a") as results:
+    with mine.with_suffix(".jsonl").open("a") as results:
         for name, case in cases:
-            problem = ""
-            try:
-                case()
-            except BaseException:
-                problem = traceback.format_exc()
-                failed = True
+            problem = run(case)
+            failed = failed or bool(problem)
             print(json.dumps([name, problem]), file=results, flush=True)
     ronde.shutdown()
     sys.exit(failed)
