@@ -6,6 +6,7 @@
 
 #include "bindings/cli/arguments.h"
 #include "bindings/cli/bench/bench.h"
+#include "bindings/cli/build_command.h"
 #include "bindings/cli/doctor_command.h"
 #include "bindings/cli/exit.h"
 #include "bindings/cli/horovodrun.h"
@@ -74,6 +75,7 @@ int run_ronde(ronde::Arguments arguments) {
   ronde::add_timeline_command(app);
   ronde::add_top_command(app);
   ronde::add_doctor_command(app);
+  ronde::add_build_command(app);
   const CLI::App* bench = ronde::add_bench_command(app, arguments);
   if (!arguments.empty() && arguments.front() == run->get_name()) {
     ronde::Arguments rest(arguments.begin() + 1, arguments.end());

@@ -1,22 +1,16 @@
 #include "bindings/cli/view_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <vector>
 
-#include "bindings/cli/exit.h"
+#include "bindings/cli/package_python.h"
 
 namespace ronde {
 namespace {
-
-constexpr const char* kWho = "ronde timeline view";
 
 struct ViewRequest {
   std::vector<std::string> traces;
@@ -25,31 +19,20 @@ struct ViewRequest {
   bool no_browser = false;
 };
 
-std::vector<std::string> server_command(const std::string& python, const ViewRequest& request) {
-  std::vector<std::string> command = {python, "-m", "ronde._view",
-                                      fmt::format("--port={}", request.port)};
-  if (!request.output.empty()) command.push_back("--output=" + request.output);
-  if (request.no_browser) command.emplace_back("--no-browser");
-  command.emplace_back("--");
-  command.insert(command.end(), request.traces.begin(), request.traces.end());
-  return command;
+std::vector<std::string> server_arguments(const ViewRequest& request) {
+  std::vector<std::string> words = {"-m", "ronde._view", fmt::format("--port={}", request.port)};
+  if (!request.output.empty()) words.push_back("--output=" + request.output);
+  if (request.no_browser) words.emplace_back("--no-browser");
+  words.emplace_back("--");
+  words.insert(words.end(), request.traces.begin(), request.traces.end());
+  return words;
 }
 
 /// Becomes the server.
 void run_view(const ViewRequest& request) {
-  const char* const python = std::getenv("RONDE_PYTHON");  // NOLINT(concurrency-mt-unsafe)
-  if (python == nullptr) {
-    exit_usage(kWho, {Code::kUnavailable,
-                      "the viewer is served by Python: use the ronde command of the Python "
-                      "package, or open the trace at https://ui.perfetto.dev or chrome://tracing"});
-  }
-  std::vector<std::string> command = server_command(python, request);
-  std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execv(arguments.front(), arguments.data());
-  exit_usage(kWho, {Code::kUnavailable, fmt::format("cannot run {}: {}", python,
-                                                    std::generic_category().message(errno))});
+  become_python("ronde timeline view", server_arguments(request),
+                "the viewer is served by Python: use the ronde command of the Python package, or "
+                "open the trace at https://ui.perfetto.dev or chrome://tracing");
 }
 
 }  // namespace

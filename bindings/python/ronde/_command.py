@@ -16,8 +16,8 @@ def program() -> Path:
 
 
 def _become(name: str) -> None:
-    if sys.argv[1:3] == ["timeline", "view"]:
-        os.environ["RONDE_PYTHON"] = sys.executable  # which serves the viewer
+    if sys.argv[1:3] == ["timeline", "view"] or sys.argv[1:2] == ["build"]:
+        os.environ["RONDE_PYTHON"] = sys.executable  # which does the work
     try:
         os.execv(program(), [name, *sys.argv[1:]])
     except FileNotFoundError as error:
@@ -25,23 +25,8 @@ def _become(name: str) -> None:
 
 
 def main() -> None:
-    """`ronde`: run, bench, doctor, timeline; and build, which needs this Python."""
-    if sys.argv[1:2] == ["build"]:
-        _build(sys.argv[2:])
-    else:
-        _become("ronde")
-
-
-def _build(arguments: list[str]) -> None:
-    """`ronde build tensorflow`: compiles the graph ops ahead, for the TensorFlow of this Python."""
-    if arguments != ["tensorflow"]:
-        print("usage: ronde build tensorflow", file=sys.stderr)
-        sys.exit(0 if arguments in (["-h"], ["--help"]) else 2)
-    try:
-        from ronde.tensorflow import _build as build
-    except ImportError as error:
-        sys.exit(f"ronde build tensorflow: {error}")
-    build.main()
+    """`ronde`: run, bench, doctor, timeline, build, top."""
+    _become("ronde")
 
 
 def horovodrun() -> None:

@@ -1,5 +1,6 @@
 """Cases for ronde.tensorflow's collectives; run on several ranks by tensorflow_test.py."""
 
+import keras
 import numpy as np
 import pytest
 import ronde
@@ -30,14 +31,18 @@ def same(tensor, expected):
     np.testing.assert_array_equal(plain(tensor), plain(expected))
 
 
+def close(tensor, expected):
+    np.testing.assert_allclose(plain(tensor), plain(expected), rtol=0, atol=1e-5)
+
+
 def case_sums_are_right_in_every_type_eager_and_in_a_graph():
-    for dtype in FLOATING + WHOLE:
-        for shape in [(), (0,), (17,), (3, 4)]:
-            tensor = mine(*shape, dtype=dtype)
-            graph = tf.function(lambda t: hvd.allreduce(t, op=hvd.Sum))
-            same(hvd.allreduce(tensor, op=hvd.Sum), total(*shape, dtype=dtype))
-            same(graph(tensor), total(*shape, dtype=dtype))
-            same(tensor, mine(*shape, dtype=dtype))  # the input is as it was
+    kinds = [(dtype, shape) for dtype in FLOATING + WHOLE for shape in [(), (0,), (17,), (3, 4)]]
+    given = [mine(*shape, dtype=dtype) for dtype, shape in kinds]
+    in_graph = tf.function(lambda tensors: [hvd.allreduce(t, op=hvd.Sum) for t in tensors])(given)
+    for (dtype, shape), tensor, found in zip(kinds, given, in_graph):
+        same(found, total(*shape, dtype=dtype))
+        same(hvd.allreduce(tensor, op=hvd.Sum), total(*shape, dtype=dtype))
+        same(tensor, mine(*shape, dtype=dtype))  # the input is as it was
 
 
 def case_average_is_the_default_and_the_old_argument_works():
@@ -169,15 +174,6 @@ def case_iterations_of_a_loop_do_not_meet():
     same(loop(tf.constant(0.0)), np.array(expected, np.float32))
 
 
-def case_many_operations_of_one_graph_in_any_order():
-    @tf.function
-    def many(x):
-        results = [hvd.allreduce(x * float(i), op=hvd.Sum) for i in range(500)]
-        return tf.stack(results)
-
-    same(many(tf.ones(3))[:, 0], np.arange(500.0) * hvd.size())
-
-
 def case_a_result_that_one_rank_ignores_is_computed_all_the_same():
     @tf.function
     def careless(x):
@@ -264,6 +260,30 @@ def case_types_and_values_that_are_not_allowed():
 def case_xla_is_refused_while_tracing():
     with pytest.raises(ronde.UnsupportedError, match="jit_compile=False"):
         tf.function(lambda t: hvd.allreduce(t), jit_compile=True)(tf.ones(2))
+
+
+def case_sync_batch_normalization_equals_the_joined_batch():
+    parts = [np.random.default_rng(r).normal(r, 1 + r, (2 + r, 3)) for r in range(hvd.size())]
+    whole = tf.constant(np.concatenate(parts).astype("f"))
+    mine = tf.constant(parts[hvd.rank()].astype("f"))
+    reference, layer = keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
+
+    def run(norm, x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = norm(x, training=True)
+            loss = tf.reduce_sum(tf.sin(y))
+        return y, tape.gradient(loss, x)
+
+    first = sum(len(part) for part in parts[: hvd.rank()])
+    rows = slice(first, first + len(mine))
+    for wrap in (lambda f: f, tf.function):
+        output, gradient = wrap(lambda: run(layer, mine))()
+        expected, expected_gradient = run(reference, whole)
+        close(output, expected[rows])
+        close(gradient, expected_gradient[rows])
+    close(layer.moving_mean, reference.moving_mean)
+    close(layer.moving_variance, reference.moving_variance)
 
 
 def case_names_of_tensorflow_1_are_absent():

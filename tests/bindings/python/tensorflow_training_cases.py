@@ -285,30 +285,6 @@ def case_optimizers_that_are_not_allowed():
         hvk.DistributedOptimizer(keras.optimizers.SGD(), backward_passes_per_step=0)
 
 
-def case_sync_batch_normalization_equals_the_joined_batch():
-    parts = [np.random.default_rng(r).normal(r, 1 + r, (2 + r, 3)) for r in range(hvd.size())]
-    whole = tf.constant(np.concatenate(parts).astype("f"))
-    mine = tf.constant(parts[hvd.rank()].astype("f"))
-    reference, layer = keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
-
-    def run(norm, x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = norm(x, training=True)
-            loss = tf.reduce_sum(tf.sin(y))
-        return y, tape.gradient(loss, x)
-
-    first = sum(len(part) for part in parts[: hvd.rank()])
-    rows = slice(first, first + len(mine))
-    for wrap in (lambda f: f, tf.function):
-        output, gradient = wrap(lambda: run(layer, mine))()
-        expected, expected_gradient = run(reference, whole)
-        same(output, expected[rows], 1e-5)
-        same(gradient, expected_gradient[rows], 1e-5)
-    same(layer.moving_mean, reference.moving_mean, 1e-5)
-    same(layer.moving_variance, reference.moving_variance, 1e-5)
-
-
 def case_plain_values_through_keras():
     same(ronde.keras.allreduce(float(hvd.rank())), (hvd.size() - 1) / 2)
     same(ronde.keras.allgather([hvd.rank()]), range(hvd.size()))

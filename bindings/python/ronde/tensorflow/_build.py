@@ -56,7 +56,10 @@ def _fingerprint() -> str:
     headers = [f for folder in _source_folders() for f in folder.iterdir() if f.suffix == ".h"]
     for file in [*_sources(), *sorted(headers)]:
         digest.update(file.read_bytes())
-    digest.update("\0".join([tf.version.VERSION, tf.version.COMPILER_VERSION]).encode())
+    version = tf.version
+    digest.update(
+        "\0".join([version.VERSION, version.GIT_VERSION, version.COMPILER_VERSION]).encode()
+    )
     digest.update(repr([f for f in _flags() if not f.startswith("-I")]).encode())
     return digest.hexdigest()[:16]
 
@@ -87,48 +90,67 @@ def _compile(program: str, target: Path) -> None:
                 f"compiling the operations for TensorFlow {tf.version.VERSION} failed "
                 f"({' '.join(command)}):\n{done.stderr[-4000:]}"
             )
+        digest = hashlib.sha256(Path(scratch).read_bytes()).hexdigest()
         os.replace(scratch, target)  # atomic: nobody ever loads half a library
+        _sum_file(target).write_text(digest)
     finally:
         Path(scratch).unlink(missing_ok=True)
 
 
+def _sum_file(target: Path) -> Path:
+    return target.with_suffix(".sha256")
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether the file is as it was compiled; loading one that is not can end the process."""
+    try:
+        return _sum_file(target).read_text() == hashlib.sha256(target.read_bytes()).hexdigest()
+    except OSError:
+        return False
+
+
+def _remake(target: Path, say: bool) -> None:
+    """Compiles, as the only process that does."""
+    program = compiler()
+    if program is None:
+        raise UnavailableError(
+            f"there is no C++ compiler (CXX={os.environ.get('CXX', '')!r}, c++, g++)"
+        )
+    if say:
+        again = ", again, as the file in the cache is damaged" if target.exists() else ", once"
+        print(
+            f"ronde: compiling its operations for TensorFlow {tf.version.VERSION}{again} "
+            f"(about 20 s; `ronde build tensorflow` does it ahead)",
+            file=sys.stderr,
+            flush=True,
+        )
+    _compile(program, target)
+
+
 def build(say: bool = True) -> Path:
-    """The library, compiled now where it has not been (some 20 seconds).
+    """The library, compiled now where it has not been (some 20 seconds), or is damaged.
 
     Safe when several processes call it at once: one compiles, the others wait for it.
     Raises UnavailableError where there is no compiler, or it fails; OSError where the cache
     (XDG_CACHE_HOME, else ~/.cache) cannot be written.
     """
     target = path()
-    if target.exists():
+    if _is_whole(target):
         return target
-    program = compiler()
-    if program is None:
-        raise UnavailableError(
-            f"there is no C++ compiler (CXX={os.environ.get('CXX', '')!r}, c++, g++)"
-        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target):
-        if target.exists():
-            return target
-        if say:
-            print(
-                f"ronde: compiling its operations for TensorFlow {tf.version.VERSION}, once "
-                f"(about 20 s; `ronde build tensorflow` does it ahead)",
-                file=sys.stderr,
-                flush=True,
-            )
-        _compile(program, target)
+        if not _is_whole(target):
+            _remake(target, say)
     return target
 
 
-def main() -> None:
-    """`ronde build tensorflow`: compiles ahead and says where."""
-    try:
-        print(build())
-    except (UnavailableError, OSError) as error:
-        sys.exit(f"ronde build tensorflow: {error}")
+def copy_of(target: Path) -> int:
+    """Tells one compilation of a file from the next."""
+    return target.stat().st_ino
 
 
-if __name__ == "__main__":
-    main()
+def discard(target: Path, copy: int) -> None:
+    """Has build() compile the library anew, unless another process has done so since `copy`."""
+    with _locked(target):
+        if copy_of(target) == copy:
+            _sum_file(target).unlink(missing_ok=True)

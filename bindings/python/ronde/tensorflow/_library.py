@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -25,10 +26,8 @@ def library() -> Any:
     Compiles them at the first call, see _build. Says once why it could not.
     """
     try:
-        file = _build.build()
-        loaded = tf.load_op_library(str(file))
-        ctypes.CDLL(str(file)).ronde_tensorflow_bind(ctypes.c_void_p(_core.c_api()))
-    except (UnavailableError, OSError, tf.errors.OpError) as error:
+        loaded = _loaded()
+    except (UnavailableError, OSError, AttributeError, tf.errors.OpError) as error:
         print(
             f"ronde: TensorFlow's operations run through Python, which is slower: {error}",
             file=sys.stderr,
@@ -36,6 +35,23 @@ def library() -> Any:
         )
         return None
     _leave_unordered()
+    return loaded
+
+
+def _loaded() -> Any:
+    """The module; compiled anew where the one in the cache is of another TensorFlow."""
+    file = _build.build()
+    copy = _build.copy_of(file)
+    try:
+        return _load(file)
+    except (OSError, AttributeError, tf.errors.OpError):
+        _build.discard(file, copy)
+        return _load(_build.build())
+
+
+def _load(file: Path) -> Any:
+    loaded = tf.load_op_library(str(file))
+    ctypes.CDLL(str(file)).ronde_tensorflow_bind(ctypes.c_void_p(_core.c_api()))
     return loaded
 
 

@@ -1,0 +1,21 @@
+"""`ronde build FRAMEWORK`: compiles a framework's operations ahead, with the Python that has it."""
+
+from __future__ import annotations
+
+import sys
+
+from ronde._errors import UnavailableError
+
+
+def main() -> None:
+    """Compiles, and says where. Exits with 1 and the reason where it cannot."""
+    try:
+        from ronde.tensorflow import _build
+
+        print(_build.build())
+    except (ImportError, UnavailableError, OSError) as error:
+        sys.exit(f"ronde build {sys.argv[1]}: {error}")
+
+
+if __name__ == "__main__":
+    main()
