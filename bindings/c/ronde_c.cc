@@ -2,6 +2,7 @@
 #include "bindings/c/ronde_c.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -95,9 +96,22 @@ void tell(ronde_done done, void* context, Operation& operation) {
   done(context, &outcome);
 }
 
+/// As a caller of any version gives it: fields it does not know are zero.
+Result<ronde_submission> in_full(const ronde_submission& given) {
+  constexpr std::size_t kOldest = offsetof(ronde_submission, compression);
+  if (given.struct_bytes < kOldest) {
+    return Status(Code::kInvalidArgument, "ronde_submission: struct_bytes " +
+                                              std::to_string(given.struct_bytes) +
+                                              "; allowed: from " + std::to_string(kOldest));
+  }
+  ronde_submission full{};
+  std::memcpy(&full, &given, std::min(given.struct_bytes, sizeof full));
+  return full;
+}
+
 Result<Submission> to_submission(const ronde_submission& given) {
-  if (given.struct_bytes < sizeof(ronde_submission) || given.done == nullptr) {
-    return Status(Code::kInvalidArgument, "ronde_submission: struct_bytes or done is not set");
+  if (given.done == nullptr) {
+    return Status(Code::kInvalidArgument, "ronde_submission: done is not set");
   }
   Submission submission;
   Request& request = submission.request;
@@ -111,6 +125,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   request.prescale = given.prescale;
   request.postscale = given.postscale;
   request.priority = given.priority;
+  request.compression = given.compression == nullptr ? "" : given.compression;
   if (given.splits != nullptr) {
     submission.splits.assign(given.splits, given.splits + given.split_count);
   }
@@ -169,7 +184,8 @@ std::int32_t remove_set(ronde_job* job, std::int32_t set, ronde_error* error) {
 }
 
 /// join has a door of its own, as it carries no tensors.
-Status start(ronde_job* job, const ronde_submission& given) {
+Status start(ronde_job* job, const ronde_submission& from) {
+  RONDE_ASSIGN_OR_RETURN(const ronde_submission given, in_full(from));
   RONDE_ASSIGN_OR_RETURN(Submission submission, to_submission(given));
   if (submission.request.kind == Collective::kJoin) {
     return job->runtime->join(given.set, std::move(submission.on_done)).status();

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define RONDE_C_VERSION 1u
+#define RONDE_C_VERSION 2u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
 
@@ -138,6 +138,9 @@ typedef struct ronde_submission {
   ronde_allocate allocate; /* May be null where every output is given. */
   ronde_done done;
   void* context; /* Passed to both. */
+  /* Since version 2. */
+  const char* compression; /* allreduce: a codec such as "int8:block=256", or "none"; null or empty:
+                              the job's setting. */
 } ronde_submission;
 
 /* The functions. Those that give a code also fill in `error`, which may be null. */

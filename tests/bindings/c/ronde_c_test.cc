@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstddef>
 #include <string>
 #include <thread>
 #include <vector>
@@ -125,6 +126,37 @@ TEST_CASE("C API: sums, gathers and alltoall give their results through callback
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
     join.wait();
     RONDE_CHILD_REQUIRE(join.last_joined >= 0);
+    return 0;
+  });
+}
+
+TEST_CASE("C API: a sum is compressed as asked, and callers of version 1 are served") {
+  run_job(2, [](const ronde_api& api, ronde_job* job, int rank) {
+    std::vector<float> values(64, rank == 0 ? 1.0F : 0.0F);
+    values[0] = 1e6F;  // beyond the range of fp16
+    const std::int64_t shape[] = {64};
+    ronde_tensor tensor{RONDE_FLOAT32, 1, shape, values.data(), values.data()};
+    Ending rounded;
+    auto submission = submission_of(RONDE_ALLREDUCE, "rounded", &tensor, rounded);
+    submission.compression = "fp16";
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    rounded.wait();
+    RONDE_CHILD_REQUIRE(rounded.error.code == RONDE_OK && values[0] < 2e6F && values[1] == 1);
+
+    Ending plain;
+    values[0] = 1e6F;
+    submission = submission_of(RONDE_ALLREDUCE, "plain", &tensor, plain);
+    submission.struct_bytes = offsetof(ronde_submission, compression);
+    submission.compression = "of no such version";
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    plain.wait();
+    RONDE_CHILD_REQUIRE(plain.error.code == RONDE_OK && values[0] == 2e6F);
+
+    ronde_error error{};
+    submission = submission_of(RONDE_ALLREDUCE, "unknown", &tensor, plain);
+    submission.compression = "zip";
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
+    RONDE_CHILD_REQUIRE(std::string(error.text).find("zip") != std::string::npos);
     return 0;
   });
 }
