@@ -6,25 +6,17 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 
-from ronde._codecs import wire_of
+from ronde._compression import for_gradient
 from ronde._errors import InvalidArgumentError
+from ronde._gradients import in_runs
 from ronde._handle import Handle
-from ronde.torch.compression import Compression
 
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()
-
-# An operation of its own costs a gradient more than its transport where it is small: neighbours
-# travel together, up to so many bytes and so many of them. A few are not worth it, and an error
-# then names the very one.
-_RUN_BYTES = 1 << 20
-_RUN = 32
-_FEW = 16
 
 
 class Gradient:
@@ -139,24 +131,13 @@ def make_buckets(
 
 def _single_buckets(gradients: Sequence[Gradient]) -> list[Bucket]:
     """A bucket for each gradient; for runs of them where there are more than a few."""
-    if len(gradients) <= _FEW:
-        return [Bucket([gradient]) for gradient in gradients]
-    return [Bucket(run, automatic=len(run) > 1) for run in _runs(gradients)]
+    runs = in_runs(gradients, _size)
+    return [Bucket(run, automatic=len(run) > 1) for run in runs]
 
 
-def _runs(gradients: Sequence[Gradient]) -> list[list[Gradient]]:
-    """The gradients in order, cut before a run becomes too large. Each run is of one dtype."""
-    runs: list[list[Gradient]] = []
-    dtype, left = None, 0
-    for gradient in gradients:
-        parameter = gradient.parameter
-        size = parameter.numel() * parameter.element_size()
-        if not runs or size > left or len(runs[-1]) == _RUN or parameter.dtype != dtype:
-            runs.append([])
-            dtype, left = parameter.dtype, _RUN_BYTES
-        runs[-1].append(gradient)
-        left -= size
-    return runs
+def _size(gradient: Gradient) -> tuple[torch.dtype, int]:
+    parameter = gradient.parameter
+    return parameter.dtype, parameter.numel() * parameter.element_size()
 
 
 def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
@@ -175,12 +156,8 @@ def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
 
 def compression_of(name: str, parameter: Parameter, compression: Any) -> Any:
     """What the gradient of a parameter travels as, by DistributedOptimizer's rules."""
-    if isinstance(compression, dict):
-        fits = (one for pattern, one in compression.items() if fnmatchcase(name, pattern))
-        return next(fits, Compression.none)
-    if wire_of(compression) and (parameter.dim() < 2 or not parameter.is_floating_point()):
-        return Compression.none
-    return compression
+    floating = parameter.is_floating_point()
+    return for_gradient(name, parameter.dim(), floating, compression)
 
 
 def shares_memory(tensor: torch.Tensor) -> bool:

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 
 from ronde._collectives import AVERAGE, SUM
+from ronde._compression import for_values
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle, mapped
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import collectives
-from ronde.torch.compression import Compression, for_values
+from ronde.torch.compression import Compression
 
 __all__ = ["sparse_allreduce_async"]
 

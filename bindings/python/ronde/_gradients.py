@@ -1,0 +1,95 @@
+"""How gradients travel: what the optimizers and tapes of all frameworks share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ronde._collectives import AVERAGE, SUM
+from ronde._compression import NoneCompressor
+from ronde._errors import InvalidArgumentError
+from ronde._job import ProcessSet, global_process_set
+
+T = TypeVar("T")
+
+# An operation of its own costs a gradient more than its transport where it is small: neighbours
+# travel together, up to so many bytes and so many of them. A few are not worth it, and an error
+# then names the very one.
+_RUN_BYTES = 1 << 20
+_RUN = 32
+_FEW = 16
+
+
+def in_runs(items: Sequence[T], size_of: Callable[[T], tuple[Any, float]]) -> list[list[T]]:
+    """The items in order, cut before a run becomes too large; one by one where there are few.
+
+    size_of: the dtype, which all of a run have, and the bytes.
+    """
+    if len(items) <= _FEW:
+        return [[item] for item in items]
+    runs: list[list[T]] = []
+    dtype, left = None, 0.0
+    for item in items:
+        kind, size = size_of(item)
+        if not runs or size > left or len(runs[-1]) == _RUN or kind != dtype:
+            runs.append([])
+            dtype, left = kind, float(_RUN_BYTES)
+        runs[-1].append(item)
+        left -= size
+    return runs
+
+
+def trainable(source: Any) -> list[Any]:
+    """The variables of a layer, of nested lists of layers and variables, or the variable itself."""
+    if hasattr(source, "trainable_variables"):
+        return list(source.trainable_variables)
+    if isinstance(source, (list, tuple, set)):
+        return [variable for part in source for variable in trainable(part)]
+    return [source]
+
+
+@dataclasses.dataclass
+class GradientOptions:
+    """How gradients travel; the arguments of DistributedOptimizer of these names."""
+
+    compression: Any = NoneCompressor
+    sparse_as_dense: bool = False
+    op: int = AVERAGE
+    gradient_predivide_factor: float = 1.0
+    num_groups: int = 0
+    groups: int | Sequence[Any] | None = None
+    process_set: ProcessSet = global_process_set
+    scale_local_gradients: bool = True
+    local: set[Any] = dataclasses.field(default_factory=set)  # keys of variables left alone
+
+    def __post_init__(self) -> None:
+        """Raises InvalidArgumentError for values that do not go together."""
+        if self.gradient_predivide_factor != 1.0 and self.op != AVERAGE:
+            raise InvalidArgumentError(
+                "gradient_predivide_factor not supported with op other than Average"
+            )
+        self._groups = self.num_groups if self.groups is None else self.groups
+        if isinstance(self._groups, int) and self._groups < 0:
+            raise InvalidArgumentError("groups and num_groups must not be negative")
+        if not isinstance(self._groups, (int, list, tuple)):
+            raise InvalidArgumentError(
+                "groups is a number or a list of lists of variables, "
+                f"not {type(self._groups).__name__}"
+            )
+
+    @staticmethod
+    def key(variable: Any) -> Any:
+        """Tells variables apart."""
+        return id(variable)
+
+    def add_local(self, source: Any) -> None:
+        """Leaves the gradients of these variables (or of a layer's) on this rank."""
+        self.local.update(map(self.key, trainable(source)))
+
+    def op_and_scale(self) -> tuple[int, tuple[float, float]]:
+        """The operation that does what `op` and the predivide factor say."""
+        factor = self.gradient_predivide_factor
+        if factor == 1.0:
+            return self.op, (1.0, 1.0)
+        return SUM, (1.0 / factor, factor / (self.process_set.size() or 1))
