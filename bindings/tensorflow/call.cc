@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <unordered_set>
 #include <utility>
 
 namespace ronde::tensorflow {
@@ -55,14 +56,47 @@ void* no_elements() {
 
 void* data_of(const Tensor& tensor) { return const_cast<char*>(tensor.tensor_data().data()); }
 
+/// All calls that have not ended.
+struct Live {
+  std::mutex mutex;
+  std::unordered_set<Call*> calls;
+};
+
+/// Never destroyed: kernels may run while the process exits.
+Live& live() {
+  static auto* kept = new Live();
+  return *kept;
+}
+
 }  // namespace
 
 Call::Call(const Description& what, OpKernelContext* context, AsyncOpKernel::DoneCallback done)
     : what_(what),
-      context_(context),
       done_(std::move(done)),
       parts_(what.names.size()),
-      unfinished_(what.names.size() + 1) {}
+      unfinished_(what.names.size() + 1),
+      context_(context) {
+  const std::lock_guard<std::mutex> lock(live().mutex);
+  live().calls.insert(this);
+}
+
+Call::~Call() {
+  const std::lock_guard<std::mutex> lock(live().mutex);
+  live().calls.erase(this);
+}
+
+void Call::abandon_all(const absl::Status& status) {
+  std::vector<AsyncOpKernel::DoneCallback> left;
+  {
+    const std::lock_guard<std::mutex> lock(live().mutex);  // keeps them alive
+    for (Call* call : live().calls) {
+      if (call->submitted_) left.push_back(call->leave(status));
+    }
+  }
+  for (const AsyncOpKernel::DoneCallback& done : left) {
+    if (done) done();  // may start other calls
+  }
+}
 
 void Call::start(const Description& what, OpKernelContext* context,
                  AsyncOpKernel::DoneCallback done) {
@@ -73,12 +107,13 @@ void Call::start(const Description& what, OpKernelContext* context,
     return;
   }
   for (Part& part : call->parts_) call->submit(part);
+  call->submitted_ = true;
   call->finish(absl::OkStatus());  // the one that start() itself counts for
 }
 
 absl::Status Call::prepare() {
   if (job_ == nullptr) return not_initialized();
-  const int tensors = what_.kind == RONDE_ALLTOALL ? 1 : context_->num_inputs();
+  const int tensors = kind_ == RONDE_ALLTOALL ? 1 : context_->num_inputs();
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     parts_[i].call = this;
     parts_[i].name = name_in_iteration(what_.names[i], context_);
@@ -88,7 +123,7 @@ absl::Status Call::prepare() {
     Part& part = parts_.size() == 1 ? parts_[0] : parts_[static_cast<std::size_t>(i)];
     TF_RETURN_IF_ERROR(add_tensor(part, i));
   }
-  if (what_.kind == RONDE_ALLTOALL) {
+  if (kind_ == RONDE_ALLTOALL) {
     const auto splits = context_->input(1).flat<std::int64_t>();
     splits_.assign(splits.data(), splits.data() + splits.size());
   }
@@ -110,6 +145,8 @@ absl::Status Call::add_tensor(Part& part, int index) {
   tensor.in = input.NumElements() == 0 ? nullptr : data_of(input);
   tensor.out = output == nullptr ? nullptr : data_of(*output);
   if (output != nullptr && tensor.out == nullptr) tensor.out = no_elements();
+  kept_.push_back(input);
+  if (output != nullptr) kept_.push_back(*output);
   part.tensors.push_back(tensor);
   return absl::OkStatus();
 }
@@ -130,6 +167,9 @@ void Call::submit(Part& part) {
   submission.root = what_.root;
   submission.prescale = what_.prescale;
   submission.postscale = what_.postscale;
+  submission.compression = what_.compression.c_str();
+  const auto place = static_cast<std::size_t>(&part - parts_.data());
+  if (place < what_.priorities.size()) submission.priority = what_.priorities[place];
   submission.splits = splits_.empty() ? nullptr : splits_.data();
   submission.split_count = splits_.size();
   submission.context = &part;
@@ -149,25 +189,42 @@ void Call::submit(Part& part) {
 void* Call::allocate(std::size_t index, const std::int64_t* shape, std::int32_t dimensions) {
   TensorShape wanted;
   for (std::int32_t d = 0; d < dimensions; ++d) wanted.AddDim(shape[d]);
+  const std::lock_guard<std::mutex> lock(mutex_);
   Tensor* output = nullptr;
-  if (!context_->allocate_output(static_cast<int>(index), wanted, &output).ok()) return nullptr;
+  if (context_ == nullptr) {
+    output = &kept_.emplace_back(kept_[index].dtype(), wanted);  // inputs come first
+  } else if (!context_->allocate_output(static_cast<int>(index), wanted, &output).ok()) {
+    return nullptr;
+  } else {
+    kept_.push_back(*output);
+  }
   void* memory = data_of(*output);
   return memory == nullptr ? no_elements() : memory;
 }
 
 absl::Status Call::take_results(const ronde_outcome& outcome) {
   if (outcome.error != nullptr) return to_status(*outcome.error);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (context_ == nullptr) return absl::OkStatus();
   Tensor* output = nullptr;
-  if (what_.kind == RONDE_ALLTOALL) {
+  if (kind_ == RONDE_ALLTOALL) {
     const auto count = static_cast<std::int64_t>(outcome.recv_split_count);
     TF_RETURN_IF_ERROR(context_->allocate_output(1, TensorShape({count}), &output));
     std::copy_n(outcome.recv_splits, count, output->flat<std::int64_t>().data());
   }
-  if (what_.kind == RONDE_JOIN) {
+  if (kind_ == RONDE_JOIN) {
     TF_RETURN_IF_ERROR(context_->allocate_output(0, TensorShape({}), &output));
     output->scalar<std::int32_t>()() = outcome.last_joined;
   }
   return absl::OkStatus();
+}
+
+AsyncOpKernel::DoneCallback Call::leave(const absl::Status& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (context_ == nullptr) return {};
+  if (!status.ok()) context_->SetStatus(status);
+  context_ = nullptr;
+  return done_;
 }
 
 void Call::finish(const absl::Status& status) {
@@ -176,10 +233,16 @@ void Call::finish(const absl::Status& status) {
     status_.Update(status);  // keeps the first
   }
   if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (!status_.ok()) context_->SetStatus(status_);
-  const AsyncOpKernel::DoneCallback done = done_;
+  kept_.clear();  // so that TensorFlow can use the buffers again
+  const AsyncOpKernel::DoneCallback done = leave(status_);
   delete this;
-  done();  // last, as it may destroy the context and the kernel
+  if (done) done();  // last, as it may destroy the kernel
 }
 
 }  // namespace ronde::tensorflow
+
+/// Has TensorFlow stop waiting for collectives, whatever they are doing: Ctrl-C was pressed.
+extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_interrupt() {
+  ronde_error error{RONDE_INTERRUPTED, -1, 0, "", "interrupted while waiting for a collective"};
+  ronde::tensorflow::Call::abandon_all(ronde::tensorflow::to_status(error));
+}

@@ -26,14 +26,20 @@ struct Description {
   std::int32_t root = -1;
   double prescale = 1;
   double postscale = 1;
+  std::string compression;
+  std::vector<std::int32_t> priorities;  // one for each name, or none
 };
 
-/// Lives from the kernel's start until TensorFlow's `done` has been called.
+/// Lives from the kernel's start until all its submissions have ended; TensorFlow's `done` is
+/// called then, or before by abandon_all().
 class Call {
  public:
   /// Submits everything; deletes itself, and calls `done`, once all of it has ended. Blocks: never.
   static void start(const Description& what, OpKernelContext* context,
                     AsyncOpKernel::DoneCallback done);
+  /// Ends all calls that have submitted everything, for TensorFlow, with `status`; the submissions
+  /// go on, with the memory they need. Threads: any.
+  static void abandon_all(const absl::Status& status);
 
  private:
   /// One submission: some of the kernel's inputs.
@@ -46,23 +52,29 @@ class Call {
   };
 
   Call(const Description& what, OpKernelContext* context, AsyncOpKernel::DoneCallback done);
+  ~Call();
   absl::Status prepare();
   absl::Status add_tensor(Part& part, int index);
   void submit(Part& part);
   /// Notes the end of one part, and ends all with the last.
   void finish(const absl::Status& status);
+  /// Takes leave of TensorFlow: what is to be called then, or nothing where it has been before.
+  AsyncOpKernel::DoneCallback leave(const absl::Status& status);
   absl::Status take_results(const ronde_outcome& outcome);
   void* allocate(std::size_t index, const std::int64_t* shape, std::int32_t dimensions);
 
   const Description& what_;
-  OpKernelContext* const context_;
   const AsyncOpKernel::DoneCallback done_;
+  const ronde_collective kind_ = what_.kind;  // the description may go with the kernel
   JobPtr job_ = current_job();
   std::vector<Part> parts_;
   std::vector<std::int64_t> splits_;
   std::atomic<std::size_t> unfinished_;
-  std::mutex mutex_;
-  absl::Status status_;  // the first error; guarded by mutex_, as parts may end in several threads
+  std::atomic<bool> submitted_{false};
+  std::mutex mutex_;          // guards the rest, as parts may end in several threads
+  OpKernelContext* context_;  // null once TensorFlow has been left
+  std::vector<Tensor> kept_;  // the memory that submissions use
+  absl::Status status_;       // the first error
 };
 
 }  // namespace ronde::tensorflow

@@ -33,6 +33,10 @@ class CollectiveKernel final : public AsyncOpKernel {
       what_.prescale = parse_scale(construction, "prescale");
       what_.postscale = parse_scale(construction, "postscale");
     }
+    if constexpr (kKind == RONDE_ALLREDUCE) {
+      OP_REQUIRES_OK(construction, construction->GetAttr("compression", &what_.compression));
+      OP_REQUIRES_OK(construction, construction->GetAttr("priorities", &what_.priorities));
+    }
     if constexpr (kKind == RONDE_BROADCAST) {
       OP_REQUIRES_OK(construction, construction->GetAttr("root", &what_.root));
     }

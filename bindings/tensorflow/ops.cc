@@ -3,7 +3,7 @@
 //
 // names: one for each tensor, each an operation of its own; or a single one for all as one
 // operation; "" for operations that are matched by order. site: "file:line" of the user's code.
-// Scale factors are texts, as attributes have no double.
+// Scale factors are texts, as attributes have no double. priorities: one for each name, or none.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -60,6 +60,8 @@ REGISTER_OP("RondeAllreduce")
     .Attr("postscale: string = '1'")
     .Attr("set: int = 0")
     .Attr("site: string = ''")
+    .Attr("compression: string = ''")
+    .Attr("priorities: list(int) = []")
     .Input("tensors: T")
     .Output("results: T")
     .SetIsStateful()

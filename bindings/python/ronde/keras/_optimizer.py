@@ -42,6 +42,12 @@ class _Distributed:
                 grads = [g * self.gradient_accumulation_steps for g in grads]
         return super()._clip_gradients(grads)  # type: ignore[misc]
 
+    @classmethod
+    def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
+        """As the optimizer's; the result averages gradients, in the default way."""
+        plain = _base_of(cls).from_config(config, custom_objects)
+        return distribute(plain, _backend.options_class()())
+
     def register_local_var(self: Any, var: Any) -> None:
         """Leaves this variable's gradient on its rank: it is not averaged."""
         self._ronde.add_local(var)
@@ -63,6 +69,11 @@ def _class_of(base: type) -> Any:
     return _made[base]
 
 
+def _base_of(made: type) -> Any:
+    """The optimizer's class that a distributed class was made of."""
+    return next(c for c in made.__mro__[1:] if not issubclass(c, _Distributed))
+
+
 def distribute(optimizer: Any, options: Any, sums: bool = False) -> Any:
     """A distributed optimizer that shares the state and variables of `optimizer`."""
     made = _class_of(type(optimizer))
@@ -74,7 +85,7 @@ def distribute(optimizer: Any, options: Any, sums: bool = False) -> Any:
 
 def undistribute(optimizer: Any) -> tuple[Any, Any]:
     """(the optimizer as it was before distribute(), its options)."""
-    base = next(c for c in type(optimizer).__mro__[1:] if not issubclass(c, _Distributed))
+    base = _base_of(type(optimizer))
     plain = base.__new__(base)
     state = {k: v for k, v in optimizer.__dict__.items() if not k.startswith("_ronde")}
     plain.__dict__.update(state)
@@ -105,7 +116,7 @@ def DistributedOptimizer(
     precision, so that all ranks skip a step together.
 
     name: accepted for Horovod scripts; gives the optimizer's name.
-    compression: Compression.none or Compression.fp16.
+    compression: one of Compression, or a dict of patterns of variables' paths.
     sparse_as_dense: tf.IndexedSlices become dense before they are sent.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
     op: Average, or any other that allreduce() knows.

@@ -90,15 +90,19 @@ def _compile(program: str, target: Path) -> None:
                 f"compiling the operations for TensorFlow {tf.version.VERSION} failed "
                 f"({' '.join(command)}):\n{done.stderr[-4000:]}"
             )
-        digest = hashlib.sha256(Path(scratch).read_bytes()).hexdigest()
         os.replace(scratch, target)  # atomic: nobody ever loads half a library
-        _sum_file(target).write_text(digest)
+        _seal(target)
     finally:
         Path(scratch).unlink(missing_ok=True)
 
 
 def _sum_file(target: Path) -> Path:
     return target.with_suffix(".sha256")
+
+
+def _seal(target: Path) -> None:
+    """Notes how the file is now that it is compiled."""
+    _sum_file(target).write_text(hashlib.sha256(target.read_bytes()).hexdigest())
 
 
 def _is_whole(target: Path) -> bool:
@@ -117,7 +121,7 @@ def _remake(target: Path, say: bool) -> None:
             f"there is no C++ compiler (CXX={os.environ.get('CXX', '')!r}, c++, g++)"
         )
     if say:
-        again = ", again, as the file in the cache is damaged" if target.exists() else ", once"
+        again = " again, as those in the cache cannot be used" if target.exists() else ", once"
         print(
             f"ronde: compiling its operations for TensorFlow {tf.version.VERSION}{again} "
             f"(about 20 s; `ronde build tensorflow` does it ahead)",

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from ronde._errors import CODES, Error, make
+from ronde.tensorflow._interrupt import interruptible
 
 _MARK = re.compile(r"\[ronde\.error (\d+) (-?\d+) (\d+) (\S+) (\d+)\] ")
 
@@ -110,7 +111,8 @@ def install() -> None:
         core._status_to_exception = _converting_result(core._status_to_exception)
     for name in ("quick_execute", "execute", "execute_with_cancellation"):
         if hasattr(execute, name):
-            setattr(execute, name, _converting_error(getattr(execute, name)))
+            waiting = _converting_error(getattr(execute, name))
+            setattr(execute, name, interruptible(waiting))
 
 
 def _converting_result(function: Callable[[Any], Exception]) -> Callable[[Any], Exception]:

@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from ronde._collectives import AVERAGE, SUM, set_id
-from ronde._errors import InvalidArgumentError
-from ronde._job import ProcessSet, global_process_set
-from ronde.tensorflow import _names, _ops, _variables, mpi_ops
+from ronde._compression import for_gradient
+from ronde._gradients import SMALL, GradientOptions, runs_of_small
+from ronde.tensorflow import _names, _variables, mpi_ops
 from ronde.tensorflow._tracing import as_written
-from ronde.tensorflow.compression import Compression
 
 
-@dataclasses.dataclass
-class Options:
+class Options(GradientOptions):
     """How gradients travel; the arguments of DistributedOptimizer of these names."""
 
-    compression: Any = Compression.none
-    sparse_as_dense: bool = False
-    op: int = AVERAGE
-    gradient_predivide_factor: float = 1.0
-    num_groups: int = 0
-    groups: int | Sequence[Any] | None = None
-    process_set: ProcessSet = global_process_set
-    scale_local_gradients: bool = True
-    local: set[Any] = dataclasses.field(default_factory=set)  # keys of variables left alone
-
-    def __post_init__(self) -> None:
-        """Raises InvalidArgumentError for values that do not go together."""
-        if self.gradient_predivide_factor != 1.0 and self.op != AVERAGE:
-            raise InvalidArgumentError(
-                "gradient_predivide_factor not supported with op other than Average"
-            )
-        groups = self.num_groups if self.groups is None else self.groups
-        if isinstance(groups, int) and groups < 0:
-            raise InvalidArgumentError("groups and num_groups must not be negative")
-        if not isinstance(groups, (int, list, tuple)):
-            raise InvalidArgumentError(
-                f"groups is a number or a list of lists of variables, not {type(groups).__name__}"
-            )
-        self._groups = groups
-
-    def add_local(self, source: Any) -> None:
-        """Leaves the gradients of these variables (or of a layer's) on this rank."""
-        self.local.update(_variables.key(v) for v in _variables.trainable(source))
+    @staticmethod
+    def key(variable: Any) -> Any:
+        """Tells variables apart."""
+        return _variables.key(variable)
 
     @as_written
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
@@ -62,12 +35,20 @@ class Options:
         results = list(gradients)
         shared = [i for i, g in enumerate(gradients) if g is not None]
         if self.local:
-            shared = [i for i in shared if _variables.key(variables[i]) not in self.local]
+            shared = [i for i in shared if self.key(variables[i]) not in self.local]
             self._scale_local(results, set(shared), size)
-        for part in self._parts(shared, gradients, variables):
-            for i, reduced in zip(part, self._travel(part, gradients)):
-                results[i] = reduced
+        used = {i: self._compression_of(i, gradients[i], variables[i]) for i in shared}
+        for whole in self._parts(shared, gradients, variables):
+            for part in _apart(whole, used):
+                reduced = self._travel(part, gradients, used[part[0]], len(whole) > 1)
+                for i, gradient in zip(part, reduced):
+                    results[i] = gradient
         return results
+
+    def _compression_of(self, place: int, gradient: Any, variable: Any) -> Any:
+        name = getattr(variable, "path", None) or _name_of(variable) or f"gradient.{place}"
+        dimensions = 2 if gradient.shape.rank is None else gradient.shape.rank
+        return for_gradient(name, dimensions, gradient.dtype.is_floating, self.compression)
 
     def _scale_local(self, results: list[Any], shared: set[int], size: int) -> None:
         if not self.scale_local_gradients:
@@ -88,12 +69,16 @@ class Options:
             if self._groups == 0:
                 # A kernel of its own for each, so that each leaves when it is ready; in eager mode
                 # they are all ready, and one call costs less.
-                return sparse + ([dense] if tf.executing_eagerly() else [[i] for i in dense])
+                if tf.executing_eagerly():
+                    return [*sparse, dense]
+                return sparse + runs_of_small(dense, lambda i: _is_small(gradients[i]))
             width = -(-len(dense) // self._groups)
             return sparse + [dense[i : i + width] for i in range(0, len(dense), width)]
         return sparse + _listed_parts(self._groups, dense, variables)
 
-    def _travel(self, part: list[int], gradients: Sequence[Any]) -> list[Any]:
+    def _travel(
+        self, part: list[int], gradients: Sequence[Any], compression: Any, grouped: bool
+    ) -> list[Any]:
         """The reduced gradients of one part."""
         given = [gradients[i] for i in part]
         names = [f"gradient.{i}" for i in part]
@@ -102,27 +87,38 @@ class Options:
                 mpi_ops.allreduce(
                     given[0],
                     op=self.op,
-                    compression=self.compression,
+                    compression=compression,
                     name=names[0],
                     process_set=self.process_set,
                 )
             ]
-        op, scale = self._op_and_scale()
-        if self._groups != 0:
-            names = [f"{names[0]}+{len(part) - 1}"]
+        # What the next forward pass needs first goes first.
+        priorities = [-i for i in part]
+        if self._groups != 0 or (grouped and not tf.executing_eagerly()):
+            names, priorities = [f"{names[0]}+{len(part) - 1}"], [max(priorities)]
         traced = [_names.in_graph(name) for name in names]
-        members = set_id(self.process_set)
-        return mpi_ops.compressed(
-            given,
-            self.compression,
-            lambda sent: _ops.allreduce(sent, traced, op, scale, members),
+        op, scale = self.op_and_scale()
+        return mpi_ops.reduce_named(
+            given, traced, compression, op, scale, self.process_set, priorities
         )
 
-    def _op_and_scale(self) -> tuple[int, tuple[float, float]]:
-        factor = self.gradient_predivide_factor
-        if factor == 1.0:
-            return self.op, (1.0, 1.0)
-        return SUM, (1.0 / factor, factor / (self.process_set.size() or 1))
+
+def _apart(part: list[int], used: dict[int, Any]) -> list[list[int]]:
+    """The positions of a part by what they travel as."""
+    kinds: dict[int, list[int]] = {}
+    for i in part:
+        kinds.setdefault(id(used[i]), []).append(i)
+    return list(kinds.values())
+
+
+def _name_of(variable: Any) -> str | None:
+    """The name of a tf.Variable; tensors have none that lasts."""
+    return str(variable.name) if isinstance(variable, tf.Variable) else None
+
+
+def _is_small(gradient: Any) -> bool:
+    shape = gradient.shape
+    return bool(shape.is_fully_defined()) and math.prod(shape.as_list()) <= SMALL
 
 
 def _listed_parts(

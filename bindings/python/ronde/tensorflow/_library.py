@@ -6,13 +6,14 @@ import ctypes
 import functools
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
 
 from ronde import _core
 from ronde._errors import UnavailableError
-from ronde.tensorflow import _build
+from ronde.tensorflow import _build, _interrupt
 
 # The graph ops. They must run, also where nobody uses their results, but in any order: a chain of
 # them would keep each gradient waiting for the one before.
@@ -51,8 +52,11 @@ def _loaded() -> Any:
 
 def _load(file: Path) -> Any:
     loaded = tf.load_op_library(str(file))
-    ctypes.CDLL(str(file)).ronde_tensorflow_bind(ctypes.c_void_p(_core.c_api()))
-    return loaded
+    native = ctypes.CDLL(str(file))
+    native.ronde_tensorflow_bind(ctypes.c_void_p(_core.c_api()))
+    _interrupt.install(native.ronde_tensorflow_interrupt)
+    names = [name for name in dir(loaded) if name.startswith("ronde_")]
+    return SimpleNamespace(**{n: _interrupt.interruptible(getattr(loaded, n)) for n in names})
 
 
 def _leave_unordered() -> None:

@@ -39,12 +39,9 @@ def _with_gradient(
     return list(call(*tensors))
 
 
-def allreduce(
-    tensors: Tensors, names: Sequence[str], op: int, scale: tuple[float, float], set: int
-) -> list[Any]:
-    """Combines each tensor over all ranks."""
-    _names.check_compilable()
-    attributes: dict[str, Any] = {
+def _reduction(names: Sequence[str], op: int, scale: tuple[float, float], set: int) -> Any:
+    """The attributes that all operations which combine elements have."""
+    return {
         "names": names,
         "op": op,
         "prescale": repr(float(scale[0])),
@@ -52,13 +49,32 @@ def allreduce(
         "set": set,
         "site": call_site(),
     }
+
+
+def allreduce(
+    tensors: Tensors,
+    names: Sequence[str],
+    op: int,
+    scale: tuple[float, float],
+    set: int,
+    wire: str = "",
+    priorities: Sequence[int] = (),
+) -> list[Any]:
+    """Combines each tensor over all ranks.
+
+    wire: a codec of the core. priorities: one for each name; of operations that are ready together
+    the highest goes first.
+    """
+    _names.check_compilable()
+    attributes = _reduction(names, op, scale, set)
+    attributes |= {"compression": wire, "priorities": list(priorities)}
     kernels = library()
     if kernels is not None:
         return list(kernels.ronde_allreduce(tensors=list(tensors), **attributes))
     return _with_gradient(
         lambda given: _python_path.allreduce(given, **attributes),
         tensors,
-        lambda gradients: _allreduce_back(gradients, names, op, scale, set),
+        lambda gradients: _allreduce_back(gradients, names, op, scale, set, wire),
     )
 
 
@@ -67,11 +83,16 @@ def _back_names(names: Sequence[str]) -> list[str]:
 
 
 def _allreduce_back(
-    gradients: Tensors, names: Sequence[str], op: int, scale: tuple[float, float], set: int
+    gradients: Tensors,
+    names: Sequence[str],
+    op: int,
+    scale: tuple[float, float],
+    set: int,
+    wire: str = "",
 ) -> list[Any]:
     if op not in (SUM, AVERAGE):
         raise LookupError("allreduce has a gradient for Sum and Average only")
-    return allreduce(gradients, _back_names(names), op, scale, set)
+    return allreduce(gradients, _back_names(names), op, scale, set, wire)
 
 
 def allgather(tensors: Tensors, names: Sequence[str], set: int) -> list[Any]:
@@ -128,14 +149,7 @@ def reducescatter(
 ) -> list[Any]:
     """Combines each tensor over all ranks and leaves this rank its part of the rows."""
     _names.check_compilable()
-    attributes: dict[str, Any] = {
-        "names": names,
-        "op": op,
-        "prescale": repr(float(scale[0])),
-        "postscale": repr(float(scale[1])),
-        "set": set,
-        "site": call_site(),
-    }
+    attributes = _reduction(names, op, scale, set)
     kernels = library()
     if kernels is not None:
         return list(kernels.ronde_reducescatter(tensors=list(tensors), **attributes))
@@ -214,7 +228,9 @@ def _scale(op: Any) -> tuple[float, float]:
 
 def _allreduce_gradient(op: Any, *gradients: Any) -> Any:
     names = _decode(op.get_attr("names"))
-    return _allreduce_back(gradients, names, op.get_attr("op"), _scale(op), op.get_attr("set"))
+    (wire,) = _decode([op.get_attr("compression")])
+    of_op, members = op.get_attr("op"), op.get_attr("set")
+    return _allreduce_back(gradients, names, of_op, _scale(op), members, wire)
 
 
 def _allgather_gradient(op: Any, *gradients: Any) -> Any:

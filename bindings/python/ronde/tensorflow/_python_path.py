@@ -99,13 +99,16 @@ def _call(
 
 
 def _each(
-    names: Sequence[str], start: Callable[[list[Any], str], Any]
+    names: Sequence[str], start: Callable[..., Any], *details: Sequence[Any]
 ) -> Callable[[list[Any]], list[Any]]:
-    """Starts one operation for all arrays, or one for each name, then waits for all."""
+    """Starts one operation for all arrays, or one for each name, then waits for all.
+
+    details: more arguments of `start`, one for each name.
+    """
 
     def work(arrays: list[Any]) -> list[Any]:
         parts = [arrays] if len(names) == 1 else [[array] for array in arrays]
-        handles = [start(part, name) for part, name in zip(parts, names)]
+        handles = [start(*arguments) for arguments in zip(parts, names, *details)]
         results, failed = [], None
         for handle in handles:
             try:
@@ -125,15 +128,24 @@ def _rows_unknown(tensor: tf.Tensor) -> tf.TensorShape:
 
 
 def allreduce(
-    tensors: Any, names: Any, op: int, prescale: str, postscale: str, set: int, site: str
+    tensors: Any,
+    names: Any,
+    op: int,
+    prescale: str,
+    postscale: str,
+    set: int,
+    site: str,
+    compression: str,
+    priorities: Sequence[int],
 ) -> list[tf.Tensor]:
     """As the graph op RondeAllreduce."""
     scale = (float(prescale), float(postscale))
     work = _each(
         names,
-        lambda arrays, name: _collectives_on_arrays.allreduce(
-            False, arrays, None, name, op, scale, _members(set), site
+        lambda arrays, name, priority: _collectives_on_arrays.allreduce(
+            False, arrays, None, name, op, scale, _members(set), site, priority, compression
         ),
+        priorities or [0] * len(names),
     )
     return _call(work, tensors, [t.dtype for t in tensors], [t.shape for t in tensors])
 

@@ -34,12 +34,3 @@ def check(variables: Any) -> list[Any]:
                 f"{type(given).__name__}; build the model (or the optimizer) first"
             )
     return found
-
-
-def trainable(source: Any) -> list[Any]:
-    """The variables of a layer, of nested lists of layers and variables, or the variable itself."""
-    if hasattr(source, "trainable_variables"):
-        return list(source.trainable_variables)
-    if isinstance(source, (list, tuple, set)):
-        return [variable for part in source for variable in trainable(part)]
-    return [source]

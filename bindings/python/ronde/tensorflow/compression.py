@@ -1,4 +1,9 @@
-"""Gradient compression: what is done to a tensor before it travels, and undone after."""
+"""Gradient compression: what tensors travel as.
+
+As in ronde.torch: codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`) work
+in the allreduce; others are classes with Horovod's interface, compress(tensor) -> (tensor, context)
+and decompress(tensor, context).
+"""
 
 from __future__ import annotations
 
@@ -6,53 +11,65 @@ from typing import Any
 
 import tensorflow as tf
 
+from ronde import _compression
+from ronde._compression import (
+    AnyCompression,
+    CastCompressor,
+    Compressor,
+    Int4Compressor,
+    Int8Compressor,
+    NoneCompressor,
+    OnebitCompressor,
+)
 
-class Compressor:
-    """Two functions: compress(tensor) -> (tensor, context), decompress(tensor, context)."""
+__all__ = [
+    "BF16Compressor",
+    "Compression",
+    "Compressor",
+    "FP16Compressor",
+    "Int4Compressor",
+    "Int8Compressor",
+    "NoneCompressor",
+    "OnebitCompressor",
+]
+
+
+class _TensorFlowCast(CastCompressor):
+    @staticmethod
+    def cast(tensor: Any, dtype: Any) -> Any:
+        """A copy of another type."""
+        return tf.cast(tensor, dtype)
 
     @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Returns the tensor to send, and what decompress() needs to know."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns the tensor in the form it had before compress()."""
-        raise NotImplementedError
+    def rounds(tensor: Any) -> bool:
+        """Whether the tensor is of floating-point numbers."""
+        return bool(tensor.dtype.is_floating)
 
 
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
+class FP16Compressor(_TensorFlowCast):
+    """float16 to nearest even, added in fp32; finite values beyond its range stay at its ends."""
 
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Returns the tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns the tensor itself."""
-        return tensor
+    wire = "fp16"
+    dtype = tf.float16
 
 
-class FP16Compressor(Compressor):
-    """Sends floating-point tensors as float16; others as they are."""
+class BF16Compressor(_TensorFlowCast):
+    """bfloat16 to nearest even, added in fp32."""
 
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Returns a float16 copy, and the type to go back to."""
-        if not tensor.dtype.is_floating:
-            return tensor, None
-        return tf.cast(tensor, tf.float16), tensor.dtype
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns the tensor in its type before compress()."""
-        return tensor if ctx is None else tf.cast(tensor, ctx)
+    wire = "bf16"
+    dtype = tf.bfloat16
 
 
-class Compression:
-    """The compressors there are: `Compression.none` and `Compression.fp16`."""
+class Compression(AnyCompression):
+    """The compressors there are, and what error feedback keeps."""
 
-    none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor
+
+    @staticmethod
+    def state_dict() -> dict[str, Any]:
+        """What compression has left over of every tensor on this rank, for a checkpoint.
+
+        Each rank has its own. No operation may be under way.
+        """
+        return _compression.save_state(tf.constant)

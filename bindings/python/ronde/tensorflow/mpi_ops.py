@@ -28,6 +28,7 @@ from ronde._collectives import MIN as Min
 from ronde._collectives import PRODUCT as Product
 from ronde._collectives import SUM as Sum
 from ronde._collectives import reduce_op, set_id
+from ronde._compression import NoneCompressor, for_values, wire_for
 from ronde._errors import Error as HorovodInternalError
 from ronde._errors import InvalidArgumentError
 from ronde._job import *
@@ -115,6 +116,7 @@ def _sparse_allreduce(
 ) -> Any:
     if op not in (Sum, Average):
         raise InvalidArgumentError("tf.IndexedSlices can be summed and averaged only")
+    compression = for_values(compression)
     values, context = compression.compress(slices.values)
     # One operation, so that a rank that submits a dense tensor by this name gets an error.
     joined, indices = grouped_allgather([values, slices.indices], name, process_set=process_set)
@@ -133,12 +135,28 @@ def _grouped_allreduce(
     name: str | None,
     process_set: ProcessSet,
 ) -> list[Any]:
-    names = [_name(name, "allreduce")]
+    return reduce_named(
+        numbers(tensors), [_name(name, "allreduce")], compression, op, scale, process_set
+    )
+
+
+def reduce_named(
+    tensors: Sequence[Any],
+    names: Sequence[str],
+    compression: Any,
+    op: int,
+    scale: tuple[float, float],
+    process_set: ProcessSet,
+    priorities: Sequence[int] = (),
+) -> list[Any]:
+    """allreduce() of dense tensors as operations of these names, see _ops."""
     members = set_id(process_set)
+    wires = {wire_for(compression, bool(t.dtype.is_floating)) for t in tensors}
+    wire = wires.pop() if len(wires) == 1 else ""
     return compressed(
-        numbers(tensors),
-        compression,
-        lambda sent: _ops.allreduce(sent, names, op, scale, members),
+        tensors,
+        NoneCompressor if wire else compression,
+        lambda sent: _ops.allreduce(sent, names, op, scale, members, wire, priorities),
     )
 
 
