@@ -289,3 +289,58 @@ def case_plain_values_through_keras():
     same(ronde.keras.allreduce(float(hvd.rank())), (hvd.size() - 1) / 2)
     same(ronde.keras.allgather([hvd.rank()]), range(hvd.size()))
     same(ronde.keras.broadcast([hvd.rank()], 1), [1])
+
+
+def case_a_horovod_script_runs_unedited():
+    import horovod.keras
+    import horovod.tensorflow as alias
+    import horovod.tensorflow.keras
+    from horovod.tensorflow.keras.callbacks import MetricAverageCallback
+
+    assert MetricAverageCallback is horovod.keras.callbacks.MetricAverageCallback
+    variable = tf.Variable(float(alias.rank()))
+    optimizer = tf.optimizers.SGD(1.0)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = variable * variable
+        tape = alias.DistributedGradientTape(tape)
+        optimizer.apply_gradients(zip(tape.gradient(loss, [variable]), [variable]))
+
+    alias.broadcast_variables([variable], root_rank=1)
+    step()
+    same(variable, -1.0)
+
+
+def case_200_steps_lose_as_much_as_one_process_with_the_joined_batch():
+    def losses(optimizer, x, y):
+        model = small_model()
+        model.compile(optimizer, "mse", jit_compile=False)
+        return np.array([model.train_on_batch(x, y) for _ in range(200)], np.float64)
+
+    alone = losses(keras.optimizers.SGD(0.05, momentum=0.9), *joined())
+    together = hvk.DistributedOptimizer(keras.optimizers.SGD(0.05, momentum=0.9))
+    mine = losses(together, *batch_of(hvd.rank()))
+    mean = hvd.allreduce(mine, name="losses").numpy()
+    assert np.max(np.abs(mean - alone) / alone) <= 1e-3
+
+
+def case_optimizers_made_of_a_config_are_distributed_too():
+    optimizer = hvk.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.5))
+    config = optimizer.get_config()
+    for again in (optimizer.from_config(config), type(optimizer).from_config(config)):
+        assert again.get_config() == config
+        expected = train_alone(keras.optimizers.SGD(0.1, momentum=0.5))
+        all_same(train_together(again), expected)
+
+
+def case_compressed_training_stays_alike_and_close():
+    exact = train_together(hvk.DistributedOptimizer(keras.optimizers.SGD(0.1)), steps=5)
+    for codec in (hvk.Compression.fp16, hvk.Compression.int8):
+        optimizer = hvk.DistributedOptimizer(keras.optimizers.SGD(0.1), compression=codec)
+        weights = train_together(optimizer, steps=5)
+        all_same(weights, exact, 0.02)
+        assert not np.array_equal(weights[0], exact[0])
+        for others in hvd.allgather_object(weights):
+            all_same(others, weights, 0)
