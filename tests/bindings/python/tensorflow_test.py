@@ -130,7 +130,7 @@ def test_ctrl_c_ends_the_wait_for_a_collective(endings):
     waited = re.findall(r"interrupted after (\S+)", endings)
     # Without the interrupt the waits would end with the stall's 10 s, in another error.
     assert len(waited) == 4, endings
-    assert max(map(float, waited)) < 5
+    assert max(map(float, waited)) < 8
 
 
 def test_a_killed_rank_ends_fit_with_rank_failure(endings):
