@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from ronde._compression import for_gradient
-from ronde._gradients import SMALL, GradientOptions, runs_of_small
+from ronde._gradients import GradientOptions, in_runs
 from ronde.tensorflow import _names, _variables, mpi_ops
 from ronde.tensorflow._tracing import as_written
 
@@ -71,7 +71,7 @@ class Options(GradientOptions):
                 # they are all ready, and one call costs less.
                 if tf.executing_eagerly():
                     return [*sparse, dense]
-                return sparse + runs_of_small(dense, lambda i: _is_small(gradients[i]))
+                return sparse + in_runs(dense, lambda i: _size(gradients[i]))
             width = -(-len(dense) // self._groups)
             return sparse + [dense[i : i + width] for i in range(0, len(dense), width)]
         return sparse + _listed_parts(self._groups, dense, variables)
@@ -116,9 +116,11 @@ def _name_of(variable: Any) -> str | None:
     return str(variable.name) if isinstance(variable, tf.Variable) else None
 
 
-def _is_small(gradient: Any) -> bool:
+def _size(gradient: Any) -> tuple[Any, float]:
+    """The dtype and the bytes; without end where the graph does not know them."""
     shape = gradient.shape
-    return bool(shape.is_fully_defined()) and math.prod(shape.as_list()) <= SMALL
+    elements = math.prod(shape.as_list()) if shape.is_fully_defined() else math.inf
+    return gradient.dtype, elements * gradient.dtype.size
 
 
 def _listed_parts(

@@ -1,8 +1,8 @@
 """Gradient compression: what tensors travel as.
 
-As in ronde.torch: codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`) work
-in the allreduce; others are classes with Horovod's interface, compress(tensor) -> (tensor, context)
-and decompress(tensor, context).
+As in ronde.torch: codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`,
+`.topk`, `.randomk`, `.powersgd`) work in the allreduce; others are classes with Horovod's
+interface, compress(tensor) -> (tensor, context) and decompress(tensor, context).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde import _compression
+from ronde import _codecs, _compression
 from ronde._compression import (
     AnyCompression,
     CastCompressor,
@@ -20,6 +20,9 @@ from ronde._compression import (
     Int8Compressor,
     NoneCompressor,
     OnebitCompressor,
+    PowerSGDCompressor,
+    RandomKCompressor,
+    TopKCompressor,
 )
 
 __all__ = [
@@ -31,6 +34,9 @@ __all__ = [
     "Int8Compressor",
     "NoneCompressor",
     "OnebitCompressor",
+    "PowerSGDCompressor",
+    "RandomKCompressor",
+    "TopKCompressor",
 ]
 
 
@@ -46,17 +52,15 @@ class _TensorFlowCast(CastCompressor):
         return bool(tensor.dtype.is_floating)
 
 
-class FP16Compressor(_TensorFlowCast):
+class FP16Compressor(_codecs.Fp16, _TensorFlowCast):
     """float16 to nearest even, added in fp32; finite values beyond its range stay at its ends."""
 
-    wire = "fp16"
     dtype = tf.float16
 
 
-class BF16Compressor(_TensorFlowCast):
+class BF16Compressor(_codecs.Bf16, _TensorFlowCast):
     """bfloat16 to nearest even, added in fp32."""
 
-    wire = "bf16"
     dtype = tf.bfloat16
 
 

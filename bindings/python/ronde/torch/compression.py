@@ -1,10 +1,10 @@
 """Gradient compression: what tensors travel as.
 
 Codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`, `.topk`, `.randomk`,
-`.powersgd`) work in the allreduce:
-values are added in fp32; what a lossy one leaves over is kept by the name of the tensor and added
-to its next gradient. All work with and without parentheses. The others are classes with Horovod's
-interface: compress(tensor) -> (tensor, context), decompress(tensor, context).
+`.powersgd`) work in the allreduce: values are added in fp32; what a lossy one leaves over is kept
+by the name of the tensor and added to its next gradient. All work with and without parentheses. The
+others are classes with Horovod's interface: compress(tensor) -> (tensor, context),
+decompress(tensor, context).
 """
 
 from __future__ import annotations
