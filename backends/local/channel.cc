@@ -19,7 +19,7 @@ class LocalChannel final : public ControlChannel {
   [[nodiscard]] const Topology& topology() const noexcept override { return topology_; }
   Status send(int to, std::span<const std::byte> frame) override;
   bool poll(ChannelSink& sink) override;
-  void kick() noexcept override;
+  bool kick() noexcept override;
   std::uint32_t prepare_wait(Sleeper who) noexcept override { return inbox_.prepare_wait(who); }
   void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept override {
     if (!closed_) inbox_.wait(who, ticket, deadline);
@@ -69,8 +69,9 @@ bool LocalChannel::poll(ChannelSink& sink) {
   return !items.empty();
 }
 
-void LocalChannel::kick() noexcept {
+bool LocalChannel::kick() noexcept {
   for (const int peer : std::exchange(unkicked_, {})) hub_->inbox(peer).wake_if_unread();
+  return true;  // inboxes have no end
 }
 
 void LocalChannel::close() noexcept {

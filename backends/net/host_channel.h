@@ -51,11 +51,12 @@ class HostChannel {
     return poll_slowly(events);
   }
 
-  /// Wakes peers that sleep with something of ours unseen.
-  void kick() noexcept {
+  /// Wakes peers that sleep with something of ours unseen; false while frames wait for room.
+  bool kick() noexcept {
     for (std::size_t w = 0; w < words_; ++w) {
       if (unkicked_[w] != 0) kick_word(w);
     }
+    return blocked_count_ == 0;
   }
 
   [[nodiscard]] Doorbell& doorbell() noexcept { return doorbell_; }

@@ -32,7 +32,7 @@ class JobChannel final : public ControlChannel {
   [[nodiscard]] const Topology& topology() const noexcept override { return topology_; }
   Status send(int to, std::span<const std::byte> frame) override;
   bool poll(ChannelSink& sink) override;
-  void kick() noexcept override { local_->kick(); }
+  bool kick() noexcept override { return local_->kick(); }
   std::uint32_t prepare_wait(Sleeper who) noexcept override;
   void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept override;
   void wake(Sleeper who) noexcept override { local_->doorbell().wake(who); }

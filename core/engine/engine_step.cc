@@ -91,8 +91,9 @@ void Engine::run_agreed() {
   for (const LanePtr& lane : driven_lanes_) any |= lane->collect_agreed();
   if (!any) return;
   send_negotiations();  // what was let go
-  channel_.kick();      // peers must know of the agreement before this thread may be busy with it
-  for (const LanePtr& lane : driven_lanes_) lane->run_agreed(may_run_here_ && alone(*lane));
+  // Peers must know of the whole agreement before this thread may be busy with it.
+  const bool told = channel_.kick();
+  for (const LanePtr& lane : driven_lanes_) lane->run_agreed(may_run_here_ && told && alone(*lane));
 }
 
 bool Engine::alone(const Lane& lane) const {

@@ -59,8 +59,10 @@ class ControlChannel {
 
   /// Wakes those peers that sleep with frames of ours unread. Call it before sleeping, before
   /// giving up the polling role, and after spinning for long; not before spinning, so that peers
-  /// about to poll anyway cost no system call. Threads: polling thread only.
-  virtual void kick() noexcept = 0;
+  /// about to poll anyway cost no system call. False where frames wait for room, which later polls
+  /// send: whoever stops polling for others' work then may wait for ranks that wait for them.
+  /// Threads: polling thread only.
+  virtual bool kick() noexcept = 0;
 
   /// Names who is to be woken from now on and returns a ticket for wait(). Poll once more between
   /// this and wait(): a frame that came before would wake nobody. Threads: polling thread only.

@@ -2,6 +2,7 @@
 #include "bindings/runtime/runtime.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -214,6 +215,30 @@ TEST_CASE("Runtime: raw groups sum without names") {
     EXPECT((*group)->run(bundle).ok());
     EXPECT(values[0] == 3.0F);
     EXPECT(!(*group)->last_path().empty());
+    return 0;
+  });
+}
+
+/// So many names at once that agreeing on them takes more than a ring between two ranks holds.
+Status sum_many(Runtime& runtime, int round) {
+  constexpr int kOperations = 300;
+  std::vector<std::vector<float>> values(kOperations, std::vector<float>{1.0F});
+  std::vector<OperationPtr> operations;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string name = fmt::format("{}.{}.{}", std::string(900, 'n'), round, i);
+    RONDE_ASSIGN_OR_RETURN(OperationPtr operation,
+                           runtime.submit(kGlobalSet, sum_of(name, values[i])));
+    operations.push_back(std::move(operation));
+  }
+  for (const OperationPtr& operation : operations) {
+    RONDE_RETURN_IF_ERROR(runtime.wait(operation));
+  }
+  return {};
+}
+
+TEST_CASE("Runtime: a rank with more to say than fits first says it, then moves data") {
+  run_job(3, [](Runtime& runtime, int rank) {
+    for (int round = 0; round < 20; ++round) EXPECT(sum_many(runtime, round).ok());
     return 0;
   });
 }
