@@ -60,7 +60,8 @@ Result<void*> open_library(const std::string& file) {
   for (const std::string& place : places(file)) {
     // Never unloaded: the library behind it may keep threads and exit handlers.
     if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return handle;
-    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", dlerror());
+    const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in glibc
+    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", reason);
   }
   return Status(Code::kUnavailable, reasons);
 }

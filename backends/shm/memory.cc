@@ -9,8 +9,8 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace ronde::shm {
@@ -20,7 +20,8 @@ constexpr std::size_t kPage = 4096;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Status failed(const std::string& what) {
-  return Status(Code::kUnavailable, fmt::format("shared memory: {}: {}", what, strerror(errno)));
+  return Status(Code::kUnavailable,
+                fmt::format("shared memory: {}: {}", what, std::generic_category().message(errno)));
 }
 
 /// Beyond the limit the kernel would end this process by a signal (SIGXFSZ).

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
+#include <string>
+#include <system_error>
 #include <thread>
 
 namespace ronde::shm {
@@ -88,7 +89,7 @@ Status Pull::fail(int error) const {
     std::this_thread::sleep_for(kVerdictPoll);
   }
   return {Code::kRankFailure, fmt::format("shared memory: the memory of process {} is gone: {}",
-                                          pid_, strerror(error))};
+                                          pid_, std::generic_category().message(error))};
 }
 
 }  // namespace ronde::shm

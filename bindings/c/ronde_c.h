@@ -16,6 +16,7 @@
 extern "C" {
 #endif
 
+/* NOLINTBEGIN(readability-identifier-naming): C's names, not those of the C++ code. */
 #define RONDE_C_VERSION 2u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
@@ -179,6 +180,7 @@ __attribute__((visibility("default")))
 #endif
 const ronde_api*
 ronde_c_api(uint32_t version);
+/* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus
 }

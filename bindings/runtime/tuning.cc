@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace ronde {
 namespace {
@@ -125,7 +125,7 @@ Result<std::vector<SelectionRow>> parse_tuning(std::string_view text, std::strin
 
 Result<std::string> read_tuning(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return bad(path, std::strerror(errno));
+  if (!file) return bad(path, std::generic_category().message(errno));
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (file.bad()) return bad(path, "cannot be read");
   if (text.size() <= kMaxTuningBytes) return text;

@@ -17,11 +17,11 @@ class WaitingCallers {
   class Note {
    public:
     explicit Note(WaitingCallers& callers) noexcept {
-      thread_local const int tid = ::gettid();
+      thread_local const int kThread = ::gettid();
       for (std::size_t i = 0; i < kTried; ++i) {
-        auto& place = callers.places_[(static_cast<std::size_t>(tid) + i) % kPlaces];
+        auto& place = callers.places_[(static_cast<std::size_t>(kThread) + i) % kPlaces];
         int none = 0;
-        if (!place.compare_exchange_strong(none, tid, std::memory_order_relaxed)) continue;
+        if (!place.compare_exchange_strong(none, kThread, std::memory_order_relaxed)) continue;
         place_ = &place;
         return;
       }
