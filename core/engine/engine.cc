@@ -59,6 +59,7 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   lane.topology = &channel_.topology();
   lane.events = options_.events;
   lane.flights = &flights_;
+  lane.meter = &meter_;
   lane.on_finished = [this] { notify_finished(); };
   lane.on_paced = [this] { call_in_driver([] {}); };
   lane.on_broken = [this](const Status& reason) { fail(reason); };
@@ -101,10 +102,10 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
   auto operation = std::make_shared<Operation>(
       std::move(submission), next_ticket_.fetch_add(1, std::memory_order_relaxed));
   const Request& request = operation->submission().request;
-  operation->set_flight(flights_.begin({.name = request.name,
-                                        .kind = static_cast<int>(request.kind),
-                                        .set = set,
-                                        .bytes = operation->input_bytes()}));
+  note_submitted(*operation, {.name = request.name,
+                              .kind = static_cast<int>(request.kind),
+                              .set = set,
+                              .bytes = operation->input_bytes()});
   lane->count_in();
   enqueue({lane, operation, {}}, caller_waits);
   return operation;
@@ -117,11 +118,15 @@ Status Engine::wait(const OperationPtr& operation, const WaitOptions& options) {
   return operation->status();
 }
 
+void Engine::note_submitted(Operation& operation, const FlightPlan& plan) {
+  operation.set_flight(flights_.begin(plan));
+  meter_.submitted(plan.kind, plan.bytes);
+}
+
 OperationPtr Engine::make_message_operation(int kind, std::size_t bytes) {
   auto operation = std::make_shared<Operation>(
       Submission{}, next_ticket_.fetch_add(1, std::memory_order_relaxed));
-  operation->set_flight(
-      flights_.begin({.name = {}, .kind = kind, .set = kGlobalSet, .bytes = bytes}));
+  note_submitted(*operation, {.name = {}, .kind = kind, .set = kGlobalSet, .bytes = bytes});
   return operation;
 }
 

@@ -116,6 +116,8 @@ class Engine final : private ChannelSink {
   [[nodiscard]] Status job_status() const { return options_.abort->status(); }
   /// What became of this rank's last operations. Threads: any.
   [[nodiscard]] const FlightRing& flights() const noexcept { return flights_; }
+  /// Totals of this rank. Threads: any.
+  [[nodiscard]] const Meter& meter() const noexcept { return meter_; }
   /// Pending operations of all sets, for dumps.
   std::vector<std::string> describe_pending();
 
@@ -173,6 +175,7 @@ class Engine final : private ChannelSink {
 
   Status leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline);
   LanePtr find_lane(SetId id) const RONDE_EXCLUDES(mutex_);
+  void note_submitted(Operation& operation, const FlightPlan& plan);
   OperationPtr make_message_operation(int kind, std::size_t bytes);
   Status failure_of(std::span<const int> ranks) RONDE_EXCLUDES(left_mutex_);
 
@@ -181,6 +184,7 @@ class Engine final : private ChannelSink {
   ControlChannel& channel_;
   ExchangeBoard board_;
   FlightRing flights_;
+  Meter meter_;
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<std::uint64_t> interrupts_{0};
 

@@ -105,7 +105,10 @@ bool Engine::alone(const Lane& lane) const {
 void Engine::finish_messages() {
   messages_.take_finished(ended_);
   for (FinishedMessage& message : ended_) {
-    flights_.end(message.operation->flight(), message.status.code(), now());
+    const TimePoint ended = now();
+    const Code code = message.status.code();
+    flights_.end(message.operation->flight(), code, ended);
+    meter_.ended(ended_operation(*message.operation, code, ended));
     message.operation->finish(message.status);
   }
   if (!ended_.empty()) notify_finished();

@@ -90,7 +90,7 @@ FlightRing::Slot& FlightRing::claim(std::uint64_t number, std::uint32_t& index) 
 }
 
 FlightTicket FlightRing::begin(const FlightPlan& plan) noexcept {
-  FlightTicket ticket;
+  FlightTicket ticket{.kind = plan.kind, .bytes = plan.bytes};
   ticket.number = last_.fetch_add(1, std::memory_order_relaxed) + 1;
   Slot& slot = claim(ticket.number, ticket.slot);
   slot.number.store(0, std::memory_order_release);
@@ -100,7 +100,8 @@ FlightTicket FlightRing::begin(const FlightPlan& plan) noexcept {
   slot.set.store(plan.set, std::memory_order_release);
   slot.bytes.store(plan.bytes, std::memory_order_release);
   slot.code.store(0, std::memory_order_release);
-  slot.at(FlightStage::kSubmitted).store(to_ns(now()), std::memory_order_release);
+  ticket.submitted_ns = to_ns(now());
+  slot.at(FlightStage::kSubmitted).store(ticket.submitted_ns, std::memory_order_release);
   slot.number.store(ticket.number, std::memory_order_release);
   return ticket;
 }

@@ -51,10 +51,13 @@ struct Flight {
   [[nodiscard]] bool done() const { return at(FlightStage::kDone) != 0; }
 };
 
-/// Where an operation's record is.
+/// Where an operation's record is, and what was known of it then.
 struct FlightTicket {
   std::uint64_t number = 0;  ///< 0: it has none.
   std::uint32_t slot = 0;
+  int kind = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t submitted_ns = 0;  ///< Steady clock.
 };
 
 /// Many writers, any readers, no locks. What is still under way is kept longer than what is done:

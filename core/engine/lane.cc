@@ -60,6 +60,7 @@ Lane::Lane(LaneOptions options)
       worker_({.executor = std::move(options_.executor),
                .abort = options_.abort,
                .flights = options_.flights,
+               .meter = options_.meter,
                .finish =
                    [this](const OperationPtr& operation, const Status& status, TimePoint when) {
                      if (breaks_group(status.code())) options_.on_broken(status);
@@ -96,11 +97,16 @@ Status Lane::on_frame(int from, std::span<const std::byte> payload, TimePoint no
 void Lane::on_time(TimePoint now) { negotiator_.on_time(now); }
 TimePoint Lane::next_deadline() const { return negotiator_.next_deadline(); }
 void Lane::take_frames(std::vector<OutFrame>& out) { negotiator_.take_frames(out); }
-void Lane::take_warnings(std::vector<std::string>& out) { negotiator_.take_warnings(out); }
+void Lane::take_warnings(std::vector<std::string>& out) {
+  const std::size_t before = out.size();
+  negotiator_.take_warnings(out);
+  if (out.size() > before) options_.meter->warned(out.size() - before);
+}
 
 bool Lane::collect_agreed() {
   do {
     negotiator_.take_batches(batches_);
+    if (!batches_.empty()) options_.meter->negotiated(metered_, negotiator_.stats());
     for (Batch& batch : batches_) collect_batch(batch);
     batches_.clear();
   } while (pace());
@@ -151,6 +157,7 @@ void Lane::collect_batch(Batch& batch) {
     OperationPtr operation = take_operation(item.ticket);
     if (operation) {
       options_.flights->reach(operation->flight(), FlightStage::kAgreed, agreed);
+      operation->set_agreed(agreed);
       end_negotiation_event(*operation);
     }
     const bool moves_data =
@@ -231,6 +238,7 @@ void Lane::end_negotiation_event(const Operation& operation) {
 
 void Lane::finish(const OperationPtr& operation, const Status& status, TimePoint when) {
   options_.flights->end(operation->flight(), status.code(), when);
+  options_.meter->ended(ended_operation(*operation, status.code(), when));
   // Counted out first: who sees it done may rely on the lane being idle.
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
   operation->finish(located(status));

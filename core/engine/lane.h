@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/engine/lane_worker.h"
+#include "core/engine/meter.h"
 #include "core/engine/operation.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/topology.h"
@@ -37,6 +38,7 @@ struct LaneOptions {
   const Topology* topology = nullptr;  ///< Outlives it; may be null.
   const EventGate* events = nullptr;   ///< Outlives it; may be null.
   FlightRing* flights = nullptr;       ///< Outlives it.
+  Meter* meter = nullptr;              ///< Outlives it.
   std::function<void()> on_finished;   ///< After each operation that ended; any thread.
   /// A step of the driving thread is due, to let more partitions go; any thread.
   std::function<void()> on_paced;
@@ -113,6 +115,7 @@ class Lane {
   RunOrder<ReadyBundle> order_;  // agreed, and not let go yet
   std::vector<ReadyBundle> collected_;
   std::vector<Batch> batches_;  // reused
+  NegotiatorStats metered_;
   std::uint64_t bundles_ = 0;   // so far; all ranks count alike
   std::uint64_t released_ = 0;  // coordinator: paced bundles that were let go so far
   // Any thread.

@@ -1,5 +1,6 @@
 #include "core/engine/lane_worker.h"
 
+#include <chrono>
 #include <utility>
 
 #include "core/base/thread_name.h"
@@ -37,11 +38,17 @@ bool LaneWorker::busy() const {
 }
 
 void LaneWorker::execute(ReadyBundle& ready) {
-  note_started(ready);
+  const TimePoint started = note_started(ready);
   const AbortToken& abort = *options_.abort;
   const Status status =
       abort.aborted() ? abort.status() : options_.executor->execute(ready.bundle, abort);
   const TimePoint ended = now();
+  if (options_.meter != nullptr && status.ok()) {
+    options_.meter->ended(
+        EndedBundle{.tensors = ready.operations.size(),
+                    .bytes = input_bytes(ready.bundle),
+                    .duration_ns = std::chrono::nanoseconds(ended - started).count()});
+  }
   for (const OperationPtr& operation : ready.operations) {
     if (operation && operation->tensor_finished(status)) {
       options_.finish(operation, operation->tensors_status(), ended);
@@ -50,11 +57,12 @@ void LaneWorker::execute(ReadyBundle& ready) {
   if (ready.paced && options_.paced_ended) options_.paced_ended();
 }
 
-void LaneWorker::note_started(const ReadyBundle& ready) {
+TimePoint LaneWorker::note_started(const ReadyBundle& ready) {
   const TimePoint started = now();
   for (const OperationPtr& operation : ready.operations) {
     if (operation) options_.flights->reach(operation->flight(), FlightStage::kStarted, started);
   }
+  return started;
 }
 
 void LaneWorker::thread_main() {

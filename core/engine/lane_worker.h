@@ -34,6 +34,7 @@ struct LaneWorkerOptions {
   std::unique_ptr<Executor> executor;
   std::shared_ptr<AbortToken> abort;
   FlightRing* flights = nullptr;  ///< Outlives it.
+  Meter* meter = nullptr;         ///< Outlives it; may be null.
   FinishOperation finish;
   /// Called after each paced bundle, in whichever thread executed. May be empty.
   std::function<void()> paced_ended = {};
@@ -58,7 +59,7 @@ class LaneWorker {
 
  private:
   void execute(ReadyBundle& ready);
-  void note_started(const ReadyBundle& ready);
+  [[nodiscard]] TimePoint note_started(const ReadyBundle& ready);
   void thread_main() RONDE_EXCLUDES(mutex_);
 
   // Const after construction.

@@ -103,6 +103,16 @@ std::string_view Operation::negotiation_event() const noexcept {
   return kNames[static_cast<std::size_t>(submission_.request.kind)];
 }
 
+EndedOperation ended_operation(const Operation& operation, Code code, TimePoint when) noexcept {
+  const FlightTicket flight = operation.flight();
+  return {.kind = flight.kind,
+          .bytes = flight.bytes,
+          .code = code,
+          .submitted_ns = flight.submitted_ns,
+          .agreed_ns = operation.agreed_ns(),
+          .ended_ns = std::chrono::nanoseconds(when.time_since_epoch()).count()};
+}
+
 void Operation::make_label() {
   const std::string& name = submission_.request.name;
   label_.assign(to_string(submission_.request.kind)).append(1, '.');

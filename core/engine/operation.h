@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,8 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/engine/flight_ring.h"
+#include "core/engine/meter.h"
 #include "core/ports/executor.h"
 #include "core/protocol/request.h"
 
@@ -79,6 +82,12 @@ class Operation {
   /// Its record; set before the operation is queued.
   [[nodiscard]] FlightTicket flight() const noexcept { return flight_; }
   void set_flight(FlightTicket flight) noexcept { flight_ = flight; }
+  /// When all ranks had submitted it, by the steady clock; 0: they have not. In one thread before
+  /// another executes it.
+  [[nodiscard]] std::int64_t agreed_ns() const noexcept { return agreed_ns_; }
+  void set_agreed(TimePoint when) noexcept {
+    agreed_ns_ = std::chrono::nanoseconds(when.time_since_epoch()).count();
+  }
 
   /// One of its tensors as the executor wants it. Valid while the operation lives.
   [[nodiscard]] BundleTensor bundle_tensor(std::size_t index);
@@ -111,6 +120,7 @@ class Operation {
   Submission submission_;
   const std::uint64_t ticket_;
   FlightTicket flight_;
+  std::int64_t agreed_ns_ = 0;
   OutputAllocator allocator_;
   std::vector<OwnedOutput> owned_;
   std::map<std::size_t, Result<void*>> whole_outputs_;  // of tensors that run in pieces
@@ -123,6 +133,9 @@ class Operation {
   Status status_;
   std::atomic<bool> done_{false};
 };
+
+/// What the meter counts of an operation that ends.
+EndedOperation ended_operation(const Operation& operation, Code code, TimePoint when) noexcept;
 
 using OperationPtr = std::shared_ptr<Operation>;
 
