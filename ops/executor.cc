@@ -322,6 +322,9 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
   for (const BundleTensor& tensor : bundle.tensors) {
     events->begin(tensor.name, event_name(bundle.kind), args);
   }
+  if (work.compression != nullptr && work.compression->scheme().codec != nullptr) {
+    events->counter("compression ratio", work.compression->ratio(work));
+  }
   EventArgs end;
   Status status = move(work, abort, &end.pack_ns);
   for (const BundleTensor& tensor : bundle.tensors) events->end(tensor.name, end);

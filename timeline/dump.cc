@@ -32,6 +32,7 @@ Json head_of(const Dump& dump) {
           {"pid", dump.pid},
           {"reason", dump.reason},
           {"failure", dump.failure},
+          {"failed_rank", dump.failed_rank},
           {"epoch_ns", dump.epoch_ns},
           {"steady_ns", dump.steady_ns}};
 }
@@ -59,9 +60,9 @@ Json line_of(const DumpThread& thread) {
 }
 
 template <typename Number>
-Number number_in(const Json& line, const char* field) {
+Number number_in(const Json& line, const char* field, Number otherwise = {}) {
   const auto found = line.find(field);
-  return found != line.end() && found->is_number_integer() ? found->get<Number>() : Number{};
+  return found != line.end() && found->is_number_integer() ? found->get<Number>() : otherwise;
 }
 
 std::string text_in(const Json& line, const char* field) {
@@ -78,6 +79,7 @@ Dump read_head(const Json& line) {
   dump.pid = number_in<int>(line, "pid");
   dump.reason = text_in(line, "reason");
   dump.failure = text_in(line, "failure");
+  dump.failed_rank = number_in<int>(line, "failed_rank", -1);
   dump.epoch_ns = number_in<std::int64_t>(line, "epoch_ns");
   dump.steady_ns = number_in<std::int64_t>(line, "steady_ns");
   return dump;

@@ -45,6 +45,7 @@ struct Dump {
   int pid = 0;
   std::string reason;          ///< "failure", "stall", "signal" or "doctor".
   std::string failure;         ///< Why the job is broken; empty where it is not.
+  int failed_rank = -1;        ///< Which rank broke it, or -1.
   std::int64_t epoch_ns = 0;   ///< Wall clock when it was made,
   std::int64_t steady_ns = 0;  ///< and the steady clock.
   std::vector<DumpOperation> operations;

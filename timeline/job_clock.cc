@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "timeline/trace_reader.h"
@@ -15,8 +17,9 @@ namespace {
 constexpr std::int64_t kShortestStretchNs = 500'000'000;
 constexpr std::int64_t kLongestStretchNs = 10'000'000'000;
 constexpr std::int64_t kStretches = 4;
-constexpr int kRefinements = 3;      // each makes out drift better
-constexpr double kMostDrift = 1e-3;  // no quartz is so bad: more than that is noise
+constexpr int kRefinements = 3;       // each makes out drift better
+constexpr double kUsualDrift = 2e-4;  // at most, of two clocks, where nothing tells it
+constexpr double kMostDrift = 1e-3;   // no quartz is so bad: more than that is noise
 
 }  // namespace
 
@@ -53,13 +56,59 @@ void JobClock::follow(const std::string& boot, Host& host) {
                 [&](const ClockSample& sample) { return sample.reference != reference; });
   host.knots = knots_of(host.samples);
   for (int i = 0; i < kRefinements; ++i) host.knots = refined(host.knots, host.samples);
-  for (const Knot& knot : host.knots) error_ns_ = std::max(error_ns_, knot.error_ns);
+  error_ns_ = std::max(error_ns_, error_of(host.knots, host.samples));
   const auto other = hosts_.find(reference);
   if (other != hosts_.end()) {
     host.to_wall_ns = other->second.to_wall_ns;
   } else {
     host.to_wall_ns -= host.knots.front().offset_ns;
   }
+}
+
+/// How far the drift between a knot and its next one is applied beyond either, in their distances:
+/// one, as what tells most may lie off the knots, but at the ends up to where the next comparison
+/// would have been.
+double JobClock::reach_of(const std::vector<Knot>& knots, std::size_t at,
+                          const std::vector<ClockSample>& samples) {
+  const std::int64_t first = samples.front().local_ns;
+  const std::int64_t last = samples.back().local_ns;
+  const std::int64_t interval = (last - first) / static_cast<std::int64_t>(samples.size());
+  const std::int64_t distance = knots[at + 1].local_ns - knots[at].local_ns;
+  std::int64_t reach = distance;
+  if (at == 0) reach = std::max(reach, knots.front().local_ns - first + interval);
+  if (at + 2 == knots.size()) reach = std::max(reach, last + interval - knots.back().local_ns);
+  return static_cast<double>(reach) / static_cast<double>(std::max<std::int64_t>(1, distance));
+}
+
+/// Of each stretch the fastest messages of either way say between which bounds the offset lies,
+/// had it been off by the same all the time. It was not: the drift between two knots is known as
+/// well as these are, and where the bounds cross it changed by so much at least.
+std::int64_t JobClock::error_of(const std::vector<Knot>& knots,
+                                const std::vector<ClockSample>& samples) {
+  std::vector<std::int64_t> own;
+  auto sample = samples.begin();
+  for (const Knot& knot : knots) {
+    std::int64_t above = std::numeric_limits<std::int64_t>::max();
+    std::int64_t below = std::numeric_limits<std::int64_t>::min();
+    for (; sample != samples.end() && sample->local_ns < knot.end_ns; ++sample) {
+      const std::int64_t rest = sample->offset_ns - offset_at(knots, sample->local_ns);
+      above = std::min(above, rest + sample->error_ns);
+      below = std::max(below, rest - sample->error_ns);
+    }
+    own.push_back(std::max(std::abs(above), std::abs(below)) +
+                  std::max<std::int64_t>(0, below - above));
+  }
+  const std::int64_t span = samples.back().local_ns - samples.front().local_ns;
+  if (own.size() == 1) {
+    return own.front() + std::llround(kUsualDrift * static_cast<double>(span));
+  }
+  std::int64_t error = 0;
+  for (std::size_t i = 0; i + 1 < own.size(); ++i) {
+    const double reach = reach_of(knots, i, samples);
+    const std::int64_t drift = std::llround(static_cast<double>(own[i] + own[i + 1]) * reach);
+    error = std::max(error, std::max(own[i], own[i + 1]) + drift);
+  }
+  return error;
 }
 
 /// Between two knots each comparison bounds the offset from above by its way there and from below
@@ -135,6 +184,22 @@ std::int64_t JobClock::wall_of(std::size_t trace, std::int64_t ns) const {
 
 std::int64_t JobClock::time_of(std::size_t trace, std::int64_t ns) const {
   return wall_of(trace, ns) - first_ns_;
+}
+
+std::vector<std::size_t> reading_order(const std::vector<TraceClock>& traces) {
+  std::vector<std::size_t> order(traces.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const RecordingInfo& first = traces[a].info;
+    const RecordingInfo& second = traces[b].info;
+    return std::tie(first.rank, first.part) < std::tie(second.rank, second.part);
+  });
+  return order;
+}
+
+bool goes_on(const RecordingInfo& info, const RecordingInfo& next) {
+  return info.part > 0 && next.part > info.part && info.boot_id == next.boot_id &&
+         info.steady_start_ns == next.steady_start_ns;
 }
 
 Status read_clock_samples(const std::vector<std::string>& paths, std::vector<TraceClock>& traces) {

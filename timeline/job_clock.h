@@ -29,8 +29,9 @@ class JobClock {
 
   /// Nanoseconds from the earliest recording's start to what trace `trace` calls `ns`.
   [[nodiscard]] std::int64_t time_of(std::size_t trace, std::int64_t ns) const;
-  /// By how much the clock of any host may be off against the one it follows; 0 where no host was
-  /// compared.
+  /// By how much the clock of any host may be off against the one it follows, while it was
+  /// compared: what the messages allow, and what the drift may have done between those that count.
+  /// 0 where no host was compared.
   [[nodiscard]] std::int64_t error_ns() const noexcept { return error_ns_; }
 
  private:
@@ -55,6 +56,10 @@ class JobClock {
   static std::vector<Knot> knots_of(std::vector<ClockSample>& samples);
   static std::vector<Knot> refined(const std::vector<Knot>& knots,
                                    const std::vector<ClockSample>& samples);
+  static double reach_of(const std::vector<Knot>& knots, std::size_t at,
+                         const std::vector<ClockSample>& samples);
+  static std::int64_t error_of(const std::vector<Knot>& knots,
+                               const std::vector<ClockSample>& samples);
   static std::int64_t offset_at(const std::vector<Knot>& knots, std::int64_t local_ns);
   [[nodiscard]] std::int64_t wall_of(std::size_t trace, std::int64_t ns) const;
 
@@ -63,6 +68,11 @@ class JobClock {
   std::int64_t first_ns_ = 0;
   std::int64_t error_ns_ = 0;
 };
+
+/// The traces by rank, and the parts of each rank's in their order.
+std::vector<std::size_t> reading_order(const std::vector<TraceClock>& traces);
+/// Whether `next` is a later part of the recording that `info` is of.
+bool goes_on(const RecordingInfo& info, const RecordingInfo& next);
 
 /// Reads the comparisons of clocks in `paths`, the traces that `traces` are of, where they come
 /// from several hosts. Errors: as TraceReader's.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "timeline/arrivals.h"
 #include "timeline/job_clock.h"
 #include "timeline/recording.h"
 #include "timeline/report/event_parser.h"
@@ -52,8 +53,10 @@ class Copier {
       if (!raw) return reader.truncated();
       const auto event = parser_.parse(raw->text);
       if (!event.ok()) return malformed(path, *raw, event.status());
-      output_.add({raw->text, *event, clock_.time_of(index, event->time_ns)});
+      const std::int64_t time_ns = clock_.time_of(index, event->time_ns);
+      output_.add({raw->text, *event, time_ns});
       ++events_;
+      arrivals_.take(*event, time_ns, output_);
     }
   }
 
@@ -63,6 +66,7 @@ class Copier {
   const JobClock& clock_;
   TraceOutput& output_;
   report::EventParser parser_;
+  Arrivals arrivals_;
   std::size_t events_ = 0;
 };
 
@@ -81,9 +85,9 @@ Result<MergeReport> merge_traces(const std::vector<std::string>& inputs,
   MergeReport report;
   report.clock_error_ns = clock.error_ns();
   Copier copier(clock, *merged);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    RONDE_ASSIGN_OR_RETURN(const bool truncated, copier.copy(inputs[i], i));
-    if (truncated) report.truncated.push_back(inputs[i]);
+  for (const std::size_t index : reading_order(recordings)) {
+    RONDE_ASSIGN_OR_RETURN(const bool truncated, copier.copy(inputs[index], index));
+    if (truncated) report.truncated.push_back(inputs[index]);
   }
   RONDE_RETURN_IF_ERROR(merged->finish());
   report.events = copier.events();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -31,6 +32,7 @@ RecordingInfo describe(int rank, const Topology& topology, const HostClock& cloc
     info.host = topology.peers[static_cast<std::size_t>(rank)].host_name;
   }
   info.boot_id = clock.boot_id.empty() ? this_boot_id() : clock.boot_id;
+  info.cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   info.epoch_start_us = epoch_us();
   info.steady_start_ns = clock.of(steady_ns());
   return info;
@@ -57,20 +59,25 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int ra
                                                  const Topology& topology, Options options) {
   RecordingInfo info = describe(rank, topology, options.clock);
   info.job = options.job;
-  std::string own_path = rank_trace_path(path, rank);
+  if (options.part_bytes > 0) info.part = 1;
+  const std::string own_path = rank_trace_path(path, rank);
+  for (const std::string& old : trace_files(path, rank)) {
+    if (old != own_path) (void)::unlink(old.c_str());  // parts of another recording
+  }
   RONDE_ASSIGN_OR_RETURN(TraceFile file, TraceFile::open(own_path, format_header(info)));
   return std::unique_ptr<Recorder>(
-      new Recorder(std::move(file), std::move(own_path), info, std::move(options)));
+      new Recorder(std::move(file), path, std::move(info), std::move(options)));
 }
 
-Recorder::Recorder(TraceFile file, std::string path, const RecordingInfo& info, Options options)
-    : path_(std::move(path)),
+Recorder::Recorder(TraceFile file, std::string path, RecordingInfo info, Options options)
+    : info_(std::move(info)),
+      asked_path_(std::move(path)),
+      path_(rank_trace_path(asked_path_, info_.rank)),
       owner_pid_(::getpid()),
-      rank_(info.rank),
       options_(std::move(options)),
       ring_(kSlots),
       file_(std::move(file)),
-      formatter_(info, options_.clock),
+      formatter_(info_, options_.clock),
       writer_([this] { run(); }) {}
 
 Recorder::~Recorder() { (void)close(); }
@@ -121,16 +128,60 @@ void Recorder::run() {
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
   while (wait_for_events()) {
     write_clock_samples();
+    write_counters();
     flush();
+    write_pause();
   }
   flush();
+}
+
+void Recorder::write_counters() {
+  if (!options_.counters) return;
+  std::string lines;
+  for (const CounterSample& sample : options_.counters()) {
+    const auto [told, added] = told_counters_.try_emplace(std::string(sample.name), sample.value);
+    if (!added && told->second == sample.value) continue;
+    told->second = sample.value;
+    formatter_.append(lines, {.kind = EventKind::kCounter,
+                              .time_ns = steady_ns(),
+                              .value = sample.value,
+                              .name = sample.name});
+  }
+  write(lines);
+}
+
+void Recorder::write_pause() {
+  if (!pause_.exchange(false, std::memory_order_relaxed)) return;
+  std::string lines;
+  formatter_.append_pause(lines, steady_ns());
+  write(lines);
+}
+
+/// Where the next file cannot be begun the recording goes on in this one.
+void Recorder::begin_part() {
+  const std::string full = trace_part_path(asked_path_, info_.rank, info_.part);
+  if (::rename(path_.c_str(), full.c_str()) != 0) return;
+  RecordingInfo next = info_;
+  ++next.part;
+  auto file = TraceFile::open(path_, format_header(next));
+  if (!file.ok()) {
+    (void)::rename(full.c_str(), path_.c_str());
+    return;
+  }
+  file_ = std::move(file).value();
+  info_.part = next.part;
+  const int oldest = info_.part - options_.parts;  // of the files that are too many
+  if (oldest > 0) (void)::unlink(trace_part_path(asked_path_, info_.rank, oldest).c_str());
+  std::string lines;
+  formatter_.append_lanes(lines);
+  (void)file_.append(lines);
 }
 
 void Recorder::write_clock_samples() {
   if (!options_.clock_samples) return;
   std::string lines;
   for (const ClockSample& sample : options_.clock_samples()) {
-    lines += format_clock_sample(rank_, sample);
+    lines += format_clock_sample(info_.rank, sample);
   }
   write(lines);
 }
@@ -153,7 +204,11 @@ void Recorder::flush() {
 void Recorder::write(std::string_view lines) {
   if (!recording_.load(std::memory_order_relaxed)) return;
   const Status status = file_.append(lines);
-  if (status.ok()) return;
+  if (status.ok()) {
+    const auto limit = static_cast<std::int64_t>(options_.part_bytes);
+    if (limit > 0 && file_.bytes() >= limit) begin_part();
+    return;
+  }
   recording_.store(false, std::memory_order_relaxed);
   log(LogLevel::kWarning, "{}; the recording ends here", status.message());
   MutexLock lock(mutex_);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,10 +18,17 @@
 #include "timeline/clock_sync.h"
 #include "timeline/event_ring.h"
 #include "timeline/host_clock.h"
+#include "timeline/recording.h"
 #include "timeline/trace_file.h"
 #include "timeline/trace_format.h"
 
 namespace ronde {
+
+/// A counter's value at one moment.
+struct CounterSample {
+  std::string_view name;  ///< Of static storage.
+  double value = 0;
+};
 
 /// Writes events from a thread of its own, at least every 50 ms; the file is a whole JSON array
 /// after every write, so it can be read while the job runs and after kill -9. A disk that is full
@@ -35,6 +43,12 @@ class Recorder : public EventSink {
     /// Gives the comparisons of clocks that are to be written; may ask for more. Called by the
     /// writing thread, about every 50 ms. May be empty.
     std::function<std::vector<ClockSample>()> clock_samples = {};
+    /// Gives the counters of the moment, whose changes are written. As clock_samples.
+    std::function<std::vector<CounterSample>()> counters = {};
+    /// The recording goes on in a new file where one is larger; 0: never. The newest `parts` files
+    /// are kept.
+    std::size_t part_bytes = 0;
+    int parts = 8;
   };
 
   /// Starts recording to rank_trace_path(path, rank). `topology` gives the host's name.
@@ -48,6 +62,9 @@ class Recorder : public EventSink {
   void instant(std::string_view lane, std::string_view event) override;
   void counter(std::string_view name, double value) override;
 
+  /// Says that no events come for a while: ends the spans that are open. Blocks: never.
+  void pause() noexcept { pause_.store(true, std::memory_order_relaxed); }
+
   /// Writes what is left and ends the recording; events that come later are ignored. Idempotent.
   /// Errors: why the recording ended early, where it did.
   Status close();
@@ -58,18 +75,22 @@ class Recorder : public EventSink {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
-  Recorder(TraceFile file, std::string path, const RecordingInfo& info, Options options);
+  Recorder(TraceFile file, std::string path, RecordingInfo info, Options options);
   void mark_cycle(std::uint64_t bundle) noexcept;
   void push(const Event& event) noexcept;
   void run();
   void write_clock_samples();
+  void write_counters();
+  void write_pause();
+  void begin_part();
   void flush();
   void write(std::string_view lines);
   bool wait_for_events();
 
+  RecordingInfo info_;  // its part: writer thread only
+  const std::string asked_path_;
   const std::string path_;
   const int owner_pid_;
-  const int rank_;
   const Options options_;
   std::atomic<std::uint64_t> last_bundle_{0};
   EventRing ring_;
@@ -78,6 +99,8 @@ class Recorder : public EventSink {
   TraceFile file_;  // writer thread only, as the next two
   TraceFormatter formatter_;
   std::uint64_t told_dropped_ = 0;
+  std::map<std::string, double, std::less<>> told_counters_;  // writer thread only
+  std::atomic<bool> pause_{false};
   Mutex mutex_;
   CondVar wake_;
   bool closing_ RONDE_GUARDED_BY(mutex_) = false;

@@ -41,9 +41,10 @@ std::string format_header(const RecordingInfo& info) {
       "}},\n"
       "{{\"name\":\"recording\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"rank\":{0},\"size\":{2},"
       "\"job\":{3},\"host\":{4},\"start_time_since_epoch_in_micros\":{5},\"steady_start_ns\":{6},"
-      "\"boot_id\":{7}}}}}",
+      "\"boot_id\":{7},\"cores\":{8}{9}}}}}",
       info.rank, name, info.size, json_text(info.job), json_text(info.host), info.epoch_start_us,
-      info.steady_start_ns, json_text(info.boot_id));
+      info.steady_start_ns, json_text(info.boot_id), info.cores,
+      info.part > 0 ? fmt::format(",\"part\":{}", info.part) : std::string());
 }
 
 std::optional<RecordingInfo> parse_recording(std::string_view event) {
@@ -57,6 +58,8 @@ std::optional<RecordingInfo> parse_recording(std::string_view event) {
   info.rank = value_or(args, "rank", -1);
   info.size = value_or(args, "size", 0);
   info.host = value_or<std::string>(args, "host", "");
+  info.part = value_or(args, "part", 0);
+  info.cores = value_or(args, "cores", 0);
   info.job = value_or<std::string>(args, "job", "");
   info.epoch_start_us = value_or<std::int64_t>(args, kWallClock, 0);
   if (args.contains("steady_start_ns")) {

@@ -17,6 +17,8 @@ struct RecordingInfo {
   std::int64_t steady_start_ns = 0;  ///< Steady clock at time 0.
   std::int64_t epoch_start_us = 0;   ///< Wall clock at time 0.
   std::string job = {};              ///< Same for all ranks of a job; may be empty.
+  int cores = 0;                     ///< Of the host; 0: not told.
+  int part = 0;  ///< Counts the files of a recording from 1 where it may have several.
 };
 
 /// Tells this boot of this host from all others.

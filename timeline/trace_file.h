@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/status.h"
 
@@ -14,6 +15,12 @@ namespace ronde {
 /// "a/trace.rank3.json", "trace.json.gz" "trace.rank3.json.gz", "trace" "trace.rank3". Ranks write
 /// JSON: "trace.pftrace", which is for the merged one, gives "trace.rank3.json".
 std::string rank_trace_path(const std::string& path, int rank);
+
+/// Where the files of a rank's trace before the one that is being written are: "a/trace.json" gives
+/// "a/trace.rank3.part0001.json". `part` counts from 1.
+std::string trace_part_path(const std::string& path, int rank, int part);
+/// The files of a rank's trace that are there, in order; the last is rank_trace_path().
+std::vector<std::string> trace_files(const std::string& path, int rank);
 
 /// Whether the file of this name is to be compressed by gzip: "trace.json.gz".
 bool names_gzip(std::string_view path) noexcept;
@@ -29,12 +36,14 @@ class TraceFile {
   static Result<TraceFile> open(const std::string& path, std::string_view first);
   ~TraceFile();
   TraceFile(TraceFile&& other) noexcept;
-  TraceFile& operator=(TraceFile&&) = delete;
+  TraceFile& operator=(TraceFile&& other) noexcept;
 
   /// Adds `events`, each of which begins with ",\n", and closes the array again: one write, so
   /// that a reader, or a kill, finds a whole array at nearly all times, and at the other times one
   /// that lacks its end. Errors: kResourceExhausted (disk full, ...); the file is as before then.
   Status append(std::string_view events);
+  /// How large the file is.
+  [[nodiscard]] std::int64_t bytes() const noexcept { return end_; }
 
  private:
   class Gzip;
@@ -46,7 +55,7 @@ class TraceFile {
   int fd_;
   std::string path_;
   std::unique_ptr<Gzip> gzip_;  ///< Null where the file is not compressed.
-  const std::string close_;     ///< The closing bracket's line.
+  std::string close_;           ///< The closing bracket's line.
   std::int64_t end_ = 0;        ///< Where that begins.
 };
 

@@ -50,11 +50,28 @@ TraceFormatter::Lane& TraceFormatter::lane_of(std::string& out, std::string_view
   if (const auto known = lanes_.find(name); known != lanes_.end()) return known->second;
   Lane& lane = lanes_[std::string(name)];
   lane.id = static_cast<int>(lanes_.size());
+  append_name(out, lane, name);
+  return lane;
+}
+
+void TraceFormatter::append_name(std::string& out, const Lane& lane, std::string_view name) const {
   fmt::format_to(std::back_inserter(out),
                  ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{"
                  "\"name\":{}}}}}",
                  rank_, lane.id, json_text(name));
-  return lane;
+}
+
+void TraceFormatter::append_lanes(std::string& out) const {
+  for (const auto& [name, lane] : lanes_) append_name(out, lane, name);
+}
+
+void TraceFormatter::append_pause(std::string& out, std::int64_t time_ns) {
+  for (auto& [name, lane] : lanes_) {
+    while (lane.open_spans > 0) {
+      append(out, {.kind = EventKind::kEnd, .time_ns = time_ns, .lane = name});
+    }
+  }
+  append_mark(out, kPauseMark, time_ns);
 }
 
 void TraceFormatter::append_args(std::string& out, const Event& event) {
@@ -110,11 +127,15 @@ void TraceFormatter::append(std::string& out, const Event& event) {
 
 void TraceFormatter::append_dropped(std::string& out, std::uint64_t dropped,
                                     std::int64_t time_ns) const {
+  append_mark(out, fmt::format("{} events lost so far", dropped), time_ns);
+}
+
+void TraceFormatter::append_mark(std::string& out, std::string_view text,
+                                 std::int64_t time_ns) const {
   fmt::format_to(
       std::back_inserter(out),
-      ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{} events lost so "
-      "far\",\"s\":\"p\"}}",
-      rank_, static_cast<double>(clock_.of(time_ns) - start_ns_) / 1000, dropped);
+      ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{}\",\"s\":\"p\"}}", rank_,
+      static_cast<double>(clock_.of(time_ns) - start_ns_) / 1000, text);
 }
 
 }  // namespace ronde

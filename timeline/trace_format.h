@@ -20,6 +20,9 @@ void append_micros(std::string& out, std::int64_t ns);
 /// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_text(std::string_view text);
 
+/// The mark where a recording pauses: what is under way goes unrecorded from there.
+inline constexpr std::string_view kPauseMark = "recording paused";
+
 /// Formats the events of one rank. Each tensor gets a lane (Chrome's thread) on first sight.
 /// Threads: one.
 class TraceFormatter {
@@ -30,6 +33,10 @@ class TraceFormatter {
   /// Appends ",\n" and the event's line, and before it the lane's name where that is new. An end
   /// whose begin is not there adds nothing.
   void append(std::string& out, const Event& event);
+  /// Appends the names of all lanes, for a file that goes on where another ended.
+  void append_lanes(std::string& out) const;
+  /// Ends all open spans at `time_ns` and appends a mark that says that the recording pauses there.
+  void append_pause(std::string& out, std::int64_t time_ns);
   /// Appends a mark that says how many events were lost until `time_ns`.
   void append_dropped(std::string& out, std::uint64_t dropped, std::int64_t time_ns) const;
 
@@ -50,6 +57,8 @@ class TraceFormatter {
   using ByText = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
 
   Lane& lane_of(std::string& out, std::string_view name);
+  void append_name(std::string& out, const Lane& lane, std::string_view name) const;
+  void append_mark(std::string& out, std::string_view text, std::int64_t time_ns) const;
   const std::string& quoted(std::string_view text);
   void append_args(std::string& out, const Event& event);
 

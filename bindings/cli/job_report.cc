@@ -5,33 +5,20 @@
 #include <algorithm>
 
 #include "bindings/cli/job_doctor.h"
+#include "timeline/dump_facts.h"
 
 namespace ronde {
 namespace {
 
-/// Whether the rank takes part in a process set, as far as its last operations show.
-bool takes_part(const Dump& dump, std::int32_t set) {
-  return set == 0 || std::any_of(dump.operations.begin(), dump.operations.end(),
-                                 [set](const DumpOperation& own) { return own.set == set; });
-}
-
-/// Whether the rank has submitted what another waits for: it is pending there, too, or has ended
-/// since the other began to wait (the ranks of a host share a clock).
-bool has_submitted(const Dump& dump, const DumpOperation& awaited) {
-  return std::any_of(dump.operations.begin(), dump.operations.end(), [&](const DumpOperation& own) {
-    return own.set == awaited.set && own.name == awaited.name &&
-           (!own.done() || own.done_ns > awaited.submitted_ns);
-  });
-}
-
 /// The ranks that `awaited` waits for: "rank 1, rank 2 (frozen)". Empty where that cannot be told.
-std::string missing_ranks(const DumpOperation& awaited, const std::vector<RankAnswer>& answers) {
-  if (awaited.name.empty() || awaited.agreed_ns != 0) return {};
+std::string missing_ranks(const Awaited& awaited, const std::vector<RankAnswer>& answers) {
+  const DumpOperation& operation = *awaited.operation;
+  if (operation.name.empty() || operation.agreed_ns != 0) return {};
   std::vector<std::string> missing;
   for (const RankAnswer& answer : answers) {
     if (!answer.dump) {
       missing.push_back(fmt::format("rank {}, which says nothing", answer.who.rank));
-    } else if (takes_part(*answer.dump, awaited.set) && !has_submitted(*answer.dump, awaited)) {
+    } else if (takes_part(*answer.dump, operation.set) && !has_submitted(*answer.dump, awaited)) {
       missing.push_back(fmt::format("rank {}", answer.who.rank));
     }
   }
@@ -44,7 +31,7 @@ void append_pending(std::string& text, const Dump& dump, const std::vector<RankA
     if (operation.done()) continue;
     any = true;
     text += "  pending: " + describe_pending_operation(operation, dump.steady_ns);
-    const std::string missing = missing_ranks(operation, answers);
+    const std::string missing = missing_ranks({&dump, &operation}, answers);
     text += missing.empty() ? "\n" : fmt::format("; missing: {}\n", missing);
   }
   if (!any) text += "  pending: nothing\n";

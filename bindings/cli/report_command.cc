@@ -12,6 +12,8 @@
 
 #include "bindings/cli/exit.h"
 #include "timeline/report/diff.h"
+#include "timeline/report/dumps.h"
+#include "timeline/report/faults.h"
 #include "timeline/report/load.h"
 #include "timeline/report/page.h"
 #include "timeline/report/text_report.h"
@@ -46,18 +48,52 @@ report::JobTrace load(const char* who, const std::vector<std::string>& traces) {
   return std::move(job).value();
 }
 
+constexpr const char* kReport = "ronde timeline report";
+
+/// What a report is made from.
+struct Inputs {
+  std::vector<std::string> traces;
+  report::JobDumps dumps;  ///< May be empty.
+};
+
+Inputs read_inputs(std::vector<std::string> paths) {
+  Inputs inputs;
+  auto files = report::take_dumps(paths);
+  if (!files.ok()) exit_usage(kReport, files.status());
+  inputs.traces = std::move(paths);
+  if (files->empty()) return inputs;
+  auto dumps = report::load_dumps(*files);
+  if (!dumps.ok()) exit_usage(kReport, dumps.status());
+  inputs.dumps = std::move(dumps).value();
+  return inputs;
+}
+
 void run_report(const ReportRequest& request) {
-  constexpr const char* kWho = "ronde timeline report";
-  const report::JobTrace job = load(kWho, request.traces);
-  const report::Analysis analysis = report::analyze(job);
-  const auto findings = report::find_causes(job, analysis);
-  const std::string text = report::text_report(job, analysis, findings);
-  fmt::print("{}", text);
-  const std::string page = report::html_page(job, analysis, findings, text);
-  if (const Status status = write_page(request.output, page); !status.ok()) {
-    exit_usage(kWho, status);
+  const Inputs inputs = read_inputs(request.traces);
+  std::vector<report::Finding> findings;
+  std::string text;
+  if (!inputs.dumps.empty()) {
+    findings = report::find_faults(inputs.dumps);
+    text = report::fault_report(inputs.dumps, findings);
   }
-  fmt::print("\nThe same with pictures: {}\n", request.output);
+  std::string page;
+  if (inputs.traces.empty()) {
+    page = report::text_page("Ronde: why the job failed", text);
+  } else {
+    const report::JobTrace job = load(kReport, inputs.traces);
+    const report::Analysis analysis = report::analyze(job);
+    const auto causes = report::find_causes(job, analysis);
+    if (!text.empty()) text += '\n';
+    text += report::text_report(job, analysis, causes);
+    findings.insert(findings.end(), causes.begin(), causes.end());
+    page = report::html_page(job, analysis, findings, text);
+  }
+  fmt::print("{}", text);
+  if (const Status status = write_page(request.output, page); !status.ok()) {
+    exit_usage(kReport, status);
+  }
+  fmt::print("\nThe same {}: {}\n", inputs.traces.empty() ? "as a page" : "with pictures",
+             request.output);
 }
 
 struct DiffRequest {
@@ -97,9 +133,14 @@ void add_report_command(CLI::App& timeline) {
   command->footer(
       "Examples:\n  ronde timeline report trace.json\n"
       "  ronde timeline report trace.rank*.json -o report.html\n"
+      "  ronde timeline report dumps/ trace.json      (a job that failed: RONDE_DUMP_DIR=dumps)\n"
       "Prints a text and writes one page, which needs no network.\n");
   auto request = std::make_shared<ReportRequest>();
-  command->add_option("TRACE", request->traces, "A merged trace, or one of each rank")->required();
+  command
+      ->add_option(
+          "TRACE", request->traces,
+          "A merged trace, or one of each rank; dumps of a job that failed, or their folder")
+      ->required();
   command->add_option("-o,--output", request->output, "Where the page goes")->capture_default_str();
   command->callback([request] { run_report(*request); });
 }

@@ -99,6 +99,8 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
       {"RONDE_BACKEND", request.backend},
       {"RONDE_ALGORITHM", request.algorithm},
       {"RONDE_COMPRESSION", request.compression},
+      {"RONDE_METRICS_PORT", request.metrics_port},
+      {"RONDE_METRICS_ADDRESS", request.metrics_address},
       {"RONDE_NETWORK_INTERFACE", request.network_interface},
       {"RONDE_TIMELINE", timeline}};
   RONDE_RETURN_IF_ERROR(check_algorithm(request.algorithm));
@@ -244,6 +246,10 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
   command->add_flag("--horovod", request->horovod,
                     "Let Python scripts that import horovod find ronde in its place");
   command->add_flag("--verbose", request->verbose, "Say what is started where");
+  command->add_option("--metrics-port", request->metrics_port,
+                      "Serve Prometheus metrics: rank r of each host at this port + r");
+  command->add_option("--metrics-address", request->metrics_address,
+                      "Address to serve them at; default 127.0.0.1");
   add_remote_options(*command, *request);
   command->callback([request] { run_job(*request); });
   return command;

@@ -20,6 +20,8 @@ struct RunRequest {
   std::string backend;
   std::string algorithm;
   std::string compression;
+  std::string metrics_port;
+  std::string metrics_address;
   std::vector<std::string> environment;
   int ssh_port = 0;
   std::string ssh_identity_file;

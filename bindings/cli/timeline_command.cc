@@ -65,7 +65,9 @@ void add_timeline_command(CLI::App& app) {
 void forget_traces(const std::string& timeline, int ranks) {
   std::error_code ignored;
   for (int rank = 0; rank < ranks; ++rank) {
-    std::filesystem::remove(rank_trace_path(timeline, rank), ignored);
+    for (const std::string& file : trace_files(timeline, rank)) {
+      std::filesystem::remove(file, ignored);
+    }
   }
 }
 
@@ -73,12 +75,9 @@ void merge_job_traces(const std::string& timeline, int ranks) {
   std::vector<std::string> traces;
   std::vector<int> missing;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::string path = rank_trace_path(timeline, rank);
-    if (std::filesystem::exists(path)) {
-      traces.push_back(path);
-    } else {
-      missing.push_back(rank);
-    }
+    const std::vector<std::string> files = trace_files(timeline, rank);
+    if (files.empty()) missing.push_back(rank);
+    traces.insert(traces.end(), files.begin(), files.end());
   }
   if (!missing.empty()) {
     fmt::print(stderr, "ronde run: no timeline of rank {} is on this host\n",
@@ -88,7 +87,8 @@ void merge_job_traces(const std::string& timeline, int ranks) {
   const auto report = merge_traces(traces, timeline);
   if (report.ok()) {
     warn(*report);
-    fmt::print(stderr, "ronde run: timeline of {} ranks in {}\n", traces.size(), timeline);
+    fmt::print(stderr, "ronde run: timeline of {} ranks in {}\n",
+               ranks - static_cast<int>(missing.size()), timeline);
   } else {
     fmt::print(stderr, "ronde run: cannot merge the timelines: {}\n", report.status().message());
   }

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -27,8 +25,6 @@ constexpr std::uint64_t kRawKeys = std::uint64_t{1} << 63;
 constexpr std::uint64_t kShareKeys = std::uint64_t{1} << 62;
 constexpr std::uint64_t kSettingsKey = std::uint64_t{1} << 60;
 constexpr std::uint64_t kDeviceKeys = 0x6465'7669'6365;  // unlike the number of any set
-
-constexpr std::chrono::milliseconds kCompareClocksEvery{200};
 
 /// Whether this rank is the one of its host that compares clocks with rank 0.
 bool compares_clocks(const Topology& topology) {
@@ -57,14 +53,6 @@ EngineOptions engine_options(const Config& config, ControlChannel& channel,
   options.on_stall = [&bell] { bell.ring(diagnosis::Reason::kStall); };
   options.on_clock = std::move(on_clock);
   return options;
-}
-
-/// The signal that asks for dumps; 0 for none. Only `ronde run` hands over a descriptor.
-int dump_signal(const Config& config) {
-  if (config.dump_signal == "USR1") return SIGUSR1;
-  const bool wanted =
-      config.dump_signal == "USR2" || (config.dump_signal == "auto" && config.secret_fd >= 0);
-  return wanted ? SIGUSR2 : 0;
 }
 
 /// As equal compressions are written alike; "none" becomes empty.
@@ -108,9 +96,14 @@ Status Runtime::Impl::start() {
   engine = std::make_unique<Engine>(
       engine_options(config, *channel, abort, events, bell,
                      [this](auto message) { return clock_sync.on_message(message); }));
+  {
+    MutexLock lock(clock_mutex_);
+    counting_ = true;
+  }
+  RONDE_RETURN_IF_ERROR(prepare_timeline());
   start_diagnosis();
+  RONDE_RETURN_IF_ERROR(start_metrics());
   register_builtin_backends(registry, {config, kernels, std::move(link.tcp)});
-  if (!config.timeline.empty()) RONDE_RETURN_IF_ERROR(start_timeline(config.timeline, false));
   WaitOptions wait;
   wait.deadline = now() + config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(const std::vector<int> everyone, sets.ranks(kGlobalSet));
@@ -119,23 +112,6 @@ Status Runtime::Impl::start() {
   RONDE_ASSIGN_OR_RETURN(auto executor, open_executor(kGlobalSet, everyone, wait));
   engine->add_lane(kGlobalSet, everyone, std::move(executor));
   return {};
-}
-
-void Runtime::Impl::start_diagnosis() {
-  const PeerInfo& self = topology.peers[static_cast<std::size_t>(topology.rank)];
-  diagnosis::ServiceOptions options;
-  options.head.job = config.job_id;
-  options.head.rank = topology.rank;
-  options.head.size = topology.size();
-  options.head.host = self.host_name;
-  options.head.pid = ::getpid();
-  options.folder = config.dump_dir;
-  options.signal = dump_signal(config);
-  options.abort = abort;
-  options.flights = &engine->flights();
-  options.callers = &callers;
-  options.bell = &bell;
-  diagnosis = std::make_unique<diagnosis::Service>(std::move(options));
 }
 
 GroupSpec Runtime::Impl::group_spec(std::uint64_t key, const std::vector<int>& ranks) const {
@@ -336,52 +312,17 @@ std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {
   return kRawKeys | (std::hash<std::string>()(text) >> 3);
 }
 
-Status Runtime::Impl::start_timeline(const std::string& path, bool mark_cycles) {
-  MutexLock lock(mutex_);
-  if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
-  RONDE_ASSIGN_OR_RETURN(
-      auto recorder,
-      Recorder::open(path, topology.rank, topology,
-                     {.job = config.job_id, .mark_cycles = mark_cycles, .clock_samples = [this] {
-                        return compare_clocks();
-                      }}));
-  recorders_.push_back(std::move(recorder));
-  recording_ = true;
-  events.set(recorders_.back().get());
-  return {};
-}
-
-Status Runtime::Impl::stop_timeline() {
-  MutexLock lock(mutex_);
-  if (!recording_) return {};
-  recording_ = false;
-  events.set(nullptr);
-  return recorders_.back()->close();
-}
-
-void Runtime::Impl::pause_timeline(bool paused) {
-  MutexLock lock(mutex_);
-  if (recording_) events.set(paused ? nullptr : recorders_.back().get());
-}
-
-std::vector<ClockSample> Runtime::Impl::compare_clocks() {
-  MutexLock lock(clock_mutex_);
-  if (comparing_ && now() >= next_comparison_) {
-    next_comparison_ = now() + kCompareClocksEvery;
-    engine->send_clock(0, [this] { return clock_sync.request(); });
-  }
-  return clock_sync.take();
-}
-
 void Runtime::Impl::stop() noexcept {
   if (mark->forked()) return;
   if (stopped.exchange(true)) return;
   if (engine) {
     engine->leave(now() + std::chrono::seconds(5));
     diagnosis.reset();
+    metrics.reset();
     {
       MutexLock lock(clock_mutex_);
       comparing_ = false;
+      counting_ = false;
     }
     engine.reset();
   }

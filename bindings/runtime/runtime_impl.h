@@ -13,6 +13,7 @@
 #include "bindings/runtime/diagnosis/service.h"
 #include "bindings/runtime/fork_mark.h"
 #include "bindings/runtime/group_opener.h"
+#include "bindings/runtime/metrics/server.h"
 #include "bindings/runtime/process_sets.h"
 #include "bindings/runtime/runtime.h"
 #include "core/base/mutex.h"
@@ -43,6 +44,9 @@ class Runtime::Impl {
                                                             SetId set = kGlobalSet,
                                                             const std::string& algorithm = {});
   void start_diagnosis();
+  /// Serves metrics where a port is set. A port that is taken costs a warning, not the job.
+  /// Errors: kInvalidArgument naming the setting.
+  Status start_metrics();
   /// Says once what data planes could not be opened.
   void say_passed_over(const OpenedGroup& opened) RONDE_EXCLUDES(mutex_);
   GroupSpec group_spec(std::uint64_t key, const std::vector<int>& ranks) const;
@@ -77,6 +81,12 @@ class Runtime::Impl {
   Status start_timeline(const std::string& path, bool mark_cycles) RONDE_EXCLUDES(mutex_);
   Status stop_timeline() RONDE_EXCLUDES(mutex_);
   void pause_timeline(bool paused) RONDE_EXCLUDES(mutex_);
+  /// Starts the timeline, or pauses it, or lets it go on.
+  void toggle_timeline() RONDE_EXCLUDES(mutex_);
+  /// The timeline from the start, or for the signal. Errors: kInvalidArgument naming the setting.
+  Status prepare_timeline();
+  /// Counters for the timeline. Threads: one.
+  std::vector<CounterSample> sample_counters() RONDE_EXCLUDES(clock_mutex_);
   void stop() noexcept;
   /// The comparisons of this host's clock with rank 0's host's since the last call; asks for the
   /// next now and then. One rank of each host compares. Threads: one.
@@ -105,11 +115,15 @@ class Runtime::Impl {
   ClockSync clock_sync{this_boot_id(), steady_ns};
   std::unique_ptr<Engine> engine;
   std::unique_ptr<diagnosis::Service> diagnosis;
+  std::unique_ptr<metrics::Server> metrics;
 
  private:
   Mutex clock_mutex_;
   bool comparing_ RONDE_GUARDED_BY(clock_mutex_) = false;
+  bool counting_ RONDE_GUARDED_BY(clock_mutex_) = false;  // the engine is there
   TimePoint next_comparison_ RONDE_GUARDED_BY(clock_mutex_);
+  std::uint64_t sampled_bytes_ RONDE_GUARDED_BY(clock_mutex_) = 0;
+  TimePoint sampled_ RONDE_GUARDED_BY(clock_mutex_);
   Mutex mutex_;
   std::set<std::string> passed_over_ RONDE_GUARDED_BY(mutex_);  // said
   std::map<std::vector<int>, int> raw_groups_ RONDE_GUARDED_BY(mutex_);

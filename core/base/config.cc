@@ -70,6 +70,20 @@ Setting integer(SettingInfo info, int Config::*field, int low) {
           [field](const Config& config) { return fmt::to_string(config.*field); }};
 }
 
+Setting number_within(SettingInfo info, int Config::*field, int low, int high) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            const auto parsed = parse_integer(value, low, high);
+            if (!parsed) {
+              return bad_value(info.name, value,
+                               fmt::format("whole numbers from {} to {}", low, high));
+            }
+            config.*field = static_cast<int>(*parsed);
+            return Status();
+          },
+          [field](const Config& config) { return fmt::to_string(config.*field); }};
+}
+
 Setting size(SettingInfo info, std::size_t Config::*field) {
   return {info,
           [=](Config& config, const std::string& value) {
@@ -233,6 +247,22 @@ std::vector<Setting> watch_settings() {
             &Config::log_level),
       text({"RONDE_TIMELINE", "HOROVOD_TIMELINE", "path", "write a Chrome trace here"},
            &Config::timeline),
+      size({"RONDE_TIMELINE_PART_BYTES", "", "bytes",
+            "a rank's trace goes on in a new file where it is larger; 0 never"},
+           &Config::timeline_part_bytes),
+      number_within({"RONDE_TIMELINE_PARTS", "", "files",
+                     "files of a rank's trace that are kept, the newest, where it has parts"},
+                    &Config::timeline_parts, 2, 10'000),
+      one_of({"RONDE_TIMELINE_SIGNAL", "", "signal",
+              "starts and stops the trace RONDE_TIMELINE, which is not written from the start "
+              "then: USR1, USR2, off"},
+             &Config::timeline_signal, {"off", "USR1", "USR2"}),
+      number_within({"RONDE_METRICS_PORT", "", "port",
+                     "rank r of each host serves Prometheus metrics at this port + r; 0: none"},
+                    &Config::metrics_port, 0, 65'535),
+      text({"RONDE_METRICS_ADDRESS", "", "address",
+            "IPv4 or IPv6 address to serve metrics at; 0.0.0.0 or :: for all of this host's"},
+           &Config::metrics_address),
       text({"RONDE_DUMP_DIR", "", "path",
             "folder for dumps of a rank that fails, stalls or is asked; empty: a line in the log"},
            &Config::dump_dir),

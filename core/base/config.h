@@ -51,6 +51,12 @@ struct Config {
   // What can be seen.
   LogLevel log_level = LogLevel::kWarning;
   std::string timeline;  ///< Path; rank r writes PATH with .rank<r> before the extension.
+  std::size_t timeline_part_bytes = 0;  ///< A trace goes on in a new file from there; 0: never.
+  int timeline_parts = 8;               ///< So many files of a trace are kept, the newest.
+  /// "USR1" or "USR2" starts and stops the timeline; "off". Not the one that asks for dumps.
+  std::string timeline_signal = "off";
+  int metrics_port = 0;  ///< Rank r of a host listens at this + r; 0: none does.
+  std::string metrics_address = "127.0.0.1";  ///< Where, as a number.
   std::string dump_dir;  ///< Where a rank that fails, stalls or is asked writes what it was doing.
   /// "USR1" or "USR2" asks for a dump; "off"; "auto": USR2 under `ronde run`.
   std::string dump_signal = "auto";

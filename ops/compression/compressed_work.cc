@@ -29,6 +29,16 @@ bool all_finite(DType dtype, const void* values, std::size_t count) noexcept {
   }
 }
 
+double CompressedWork::ratio(const Work& work) const noexcept {
+  std::size_t whole = 0;
+  std::size_t encoded = 0;
+  for (const Segment& segment : work.segments) {
+    whole += segment.bytes;
+    encoded += codec().encoded_bytes(segment.bytes / size_of(work.reduction.dtype));
+  }
+  return encoded == 0 ? 1 : static_cast<double>(whole) / static_cast<double>(encoded);
+}
+
 std::size_t CompressedWork::kept_floats() const noexcept {
   const auto any = [&](auto CompressedTensor::*member) {
     return std::any_of(tensors_.begin(), tensors_.end(),

@@ -44,6 +44,8 @@ class CompressedWork {
   /// Of schemes that have one.
   [[nodiscard]] const Codec& codec() const noexcept { return *scheme_.codec; }
   [[nodiscard]] std::span<const CompressedTensor> tensors() const noexcept { return tensors_; }
+  /// Bytes that go in for each byte that travels, 1 where there are none; of schemes with a codec.
+  [[nodiscard]] double ratio(const Work& work) const noexcept;
   /// Values that are kept of each element: 0, 1 (residuals), or 2 (and momentum).
   [[nodiscard]] std::size_t kept_floats() const noexcept;
 

@@ -16,6 +16,7 @@ Dump example() {
   dump.pid = 77;
   dump.reason = "failure";
   dump.failure = "rank 2 (pid 76 on node1) died";
+  dump.failed_rank = 2;
   dump.epoch_ns = 1'700'000'000 * kSecond;
   dump.steady_ns = 100 * kSecond;
   dump.operations.push_back({.number = 1,

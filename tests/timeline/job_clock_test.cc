@@ -98,6 +98,26 @@ TEST_CASE("job clock: minutes off and drifting by 100 ppm, hosts agree to 50 us"
   }
 }
 
+TEST_CASE("job clock: the error that is told is not smaller than the true one, in 300 jobs") {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    const double drift_ppm = static_cast<double>(seed % 7) * 30 - 90;
+    const std::int64_t length = kSecond / 2 * static_cast<int>(1 + seed % 23);
+    Host host(5 * kSecond, drift_ppm, seed);
+    const std::int64_t start = 1000 * kSecond;
+    const JobClock clock(
+        {{recording("right", start, 0), {}},
+         {recording("drifts", host.clock(start), 99), host.compare(start, start + length)}});
+    std::int64_t worst = 0;
+    for (std::int64_t at = 0; at < length; at += kSecond / 20) {
+      const std::int64_t told = clock.time_of(1, host.clock(start + at) - host.clock(start));
+      worst = std::max(worst, std::abs(told - at));
+    }
+    CAPTURE(seed);
+    CHECK(worst <= clock.error_ns());
+    CHECK(clock.error_ns() < 2'000'000);
+  }
+}
+
 TEST_CASE("job clock: the comparisons of one rank hold for all of its host") {
   Host host(60 * kSecond, 50, 1);
   const std::int64_t start = 500 * kSecond;

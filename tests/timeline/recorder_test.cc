@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "tests/timeline/read_json.h"
+#include "timeline/trace_format.h"
 
 namespace ronde {
 namespace {
@@ -116,6 +120,82 @@ TEST_CASE(
   }
   (*recorder)->instant("lane", "late");
   CHECK(content_of(scratch.file("t.rank0.json")) == before);
+}
+
+TEST_CASE("recorder: counters are written when they change") {
+  const Scratch scratch;
+  std::atomic<int> asked{0};
+  const auto counters = [&]() -> std::vector<CounterSample> {
+    return {{"steady", 1.0}, {"rising", static_cast<double>(++asked)}};
+  };
+  auto recorder =
+      Recorder::open(scratch.file("t.json"), 0, two_ranks(), {.job = "job", .counters = counters});
+  REQUIRE(recorder.ok());
+  while (asked < 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK((*recorder)->close().ok());
+  std::size_t steady = 0;
+  std::size_t rising = 0;
+  for (const auto& event : json_of(scratch.file("t.rank0.json"))) {
+    if (event["ph"] != "C") continue;
+    (event["name"] == "steady" ? steady : rising) += 1;
+  }
+  CHECK(steady == 1);
+  CHECK(rising >= 3);
+}
+
+TEST_CASE("recorder: a pause ends the spans that are open, and says so") {
+  const Scratch scratch;
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
+  REQUIRE(recorder.ok());
+  (*recorder)->begin("allreduce.w", "ALLREDUCE", {});
+  (*recorder)->pause();
+  const std::string path = scratch.file("t.rank0.json");
+  const auto paused = [&] { return content_of(path).find(kPauseMark) != std::string::npos; };
+  for (int i = 0; i < 2000 && !paused(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  (*recorder)->end("allreduce.w", {});  // of what was begun before
+  CHECK((*recorder)->close().ok());
+  const nlohmann::json trace = json_of(path);
+  CHECK(count(trace, "B") == 1);
+  CHECK(count(trace, "E") == 1);
+}
+
+TEST_CASE("recorder: a trace goes on in new files, of which the newest are kept") {
+  const Scratch scratch;
+  const std::string asked = scratch.file("t.json");
+  scratch.write("t.rank0.part0042.json", "of an older recording");
+  auto recorder = Recorder::open(asked, 0, two_ranks(),
+                                 {.job = "job", .part_bytes = std::size_t{20'000}, .parts = 3});
+  REQUIRE(recorder.ok());
+  const std::string first = trace_part_path(asked, 0, 1);
+  const auto rotated = [&] {
+    return trace_files(asked, 0).size() == 3 && !std::filesystem::exists(first);
+  };
+  const TimePoint end = now() + std::chrono::seconds(60);
+  while (!rotated() && now() < end) {
+    for (int k = 0; k < 200; ++k) (*recorder)->instant(k % 2 == 0 ? "even" : "odd", "tick");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK((*recorder)->close().ok());
+  const std::vector<std::string> files = trace_files(asked, 0);
+  REQUIRE(files.size() == 3);
+  CHECK(files.back() == (*recorder)->path());
+  int part = 0;
+  double last = 0;
+  for (const std::string& file : files) {
+    const nlohmann::json trace = json_of(file);
+    CHECK(trace[2]["args"]["part"].get<int>() > part);
+    part = trace[2]["args"]["part"];
+    bool named = false;
+    for (const auto& event : trace) {
+      named = named || (event["name"] == "thread_name" && event["args"]["name"] == "odd");
+      if (event["ph"] != "i") continue;
+      CHECK(event["ts"].get<double>() >= last);
+      last = event["ts"];
+    }
+    CHECK(named);
+  }
 }
 
 }  // namespace ronde

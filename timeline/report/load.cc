@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "timeline/arrivals.h"
 #include "timeline/job_clock.h"
 #include "timeline/report/rank_loader.h"
 #include "timeline/trace_reader.h"
@@ -39,7 +40,7 @@ class Loader {
 
   Result<JobTrace> load() {
     RONDE_RETURN_IF_ERROR(align());
-    for (std::size_t i = 0; i < paths_.size(); ++i) RONDE_RETURN_IF_ERROR(read(i));
+    for (const std::size_t index : order_) RONDE_RETURN_IF_ERROR(read(index));
     RONDE_RETURN_IF_ERROR(check_job());
     take_notes();
     return std::move(job_);
@@ -49,6 +50,7 @@ class Loader {
   struct Rank {
     RankTrace trace;
     std::unique_ptr<RankLoader> loader;
+    std::size_t file = 0;  ///< The last one of it.
   };
 
   Status align();
@@ -67,6 +69,7 @@ class Loader {
   std::uint64_t told_bytes_ = 0;
   EventParser parser_;
   std::optional<JobClock> clock_;
+  std::vector<std::size_t> order_;  ///< In which files are read: parts one after the other.
   std::map<std::int64_t, Rank> ranks_;
   std::map<std::size_t, int> recordings_;  ///< By file.
   JobTrace job_;
@@ -92,6 +95,7 @@ Status Loader::align() {
   }
   RONDE_RETURN_IF_ERROR(read_clock_samples(paths_, traces));
   clock_.emplace(traces);
+  order_ = reading_order(traces);
   return {};
 }
 
@@ -102,12 +106,24 @@ Status Loader::add_rank(std::size_t index, RecordingInfo info) {
   }
   const std::int64_t rank = info.rank;
   const auto [at, added] = ranks_.try_emplace(rank);
+  if (!added && goes_on(at->second.trace.info, info)) {
+    at->second.trace.info.part = info.part;
+    at->second.file = index;
+    return {};
+  }
   if (!added) {
     return wrong(path, fmt::format("rank {} has a trace already: {}; give the traces of one job, "
                                    "or its merged trace",
                                    rank, at->second.trace.path));
   }
   Rank& made = at->second;
+  made.file = index;
+  if (info.part > 1) {
+    job_.notes.push_back(
+        fmt::format("The trace of rank {} begins with its part {}: those before "
+                    "are not there.",
+                    rank, info.part));
+  }
   made.trace.info = std::move(info);
   made.trace.path = path;
   made.loader = std::make_unique<RankLoader>(job_, made.trace);
@@ -121,8 +137,9 @@ Status Loader::take(std::size_t index, const RawEvent& raw, bool names_only) {
   if (!parsed.ok()) {
     return wrong(path, fmt::format("byte {}: {}", raw.offset, parsed.status().message()));
   }
-  ++job_.events;
   TraceEvent& event = *parsed;
+  if (is_arrival(event)) return {};
+  ++job_.events;
   if (event.phase == 'M' && event.name == "recording") {
     if (auto info = parse_recording(raw.text); info && info->rank >= 0) {
       return add_rank(index, std::move(*info));
@@ -153,7 +170,7 @@ Status Loader::read(std::size_t index) {
   read_bytes_ += bytes_of(path);
   tell(read_bytes_);
   for (auto& [number, rank] : ranks_) {
-    if (rank.trace.path == path) rank.trace.truncated = reader.truncated();
+    if (rank.file == index) rank.trace.truncated = reader.truncated();
   }
   return {};
 }

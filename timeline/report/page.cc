@@ -292,4 +292,17 @@ std::string html_page(const JobTrace& job, const Analysis& analysis,
   return page;
 }
 
+std::string text_page(const std::string& title, const std::string& text) {
+  std::string page =
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width\">\n<title>TITLE</title>\n"
+      "<style>/*STYLE*/ pre { white-space: pre-wrap; }</style>\n</head>\n<body>\n<main>\n"
+      "<h1>TITLE</h1>\n<pre><!--TEXT--></pre>\n</main>\n</body>\n</html>\n";
+  replace(page, "TITLE", escaped(title));
+  replace(page, "TITLE", escaped(title));
+  replace(page, "/*STYLE*/", kPageCss);
+  replace(page, "<!--TEXT-->", escaped(text));
+  return page;
+}
+
 }  // namespace ronde::report

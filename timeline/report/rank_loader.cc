@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "core/ports/event_sink.h"
+#include "timeline/trace_format.h"
 
 namespace ronde::report {
 namespace {
@@ -52,6 +53,7 @@ void RankLoader::take(const TraceEvent& event) {
   if (rank_.last_ns == 0) rank_.first_ns = event.time_ns;
   rank_.last_ns = std::max(rank_.last_ns, event.time_ns);
   if (event.phase == 'C') return take_counter(event);
+  if (event.phase == 'i' && event.name == kPauseMark) forget_open();
   if (event.phase == 'i') rank_.lost_events = std::max(rank_.lost_events, lost_in(event.name));
   if (event.phase != 'B' && event.phase != 'E') return;
   Lane& lane = lanes_[event.tid];
@@ -160,6 +162,17 @@ void RankLoader::note_open(const Lane& lane) {
   } else if (lane.submit_ns != 0 && lane.agreed_ns == 0) {
     rank_.unfinished.push_back({lane.name, lane.submit_ns, false});
   }
+}
+
+/// What is under way where a recording pauses is not known to have ended.
+void RankLoader::forget_open() {
+  for (auto& [tid, lane] : lanes_) {
+    lane.submit_ns = lane.agreed_ns = 0;
+    lane.running = 0;
+    lane.open_runs = 0;
+    lane.open.clear();
+  }
+  bundles_.clear();
 }
 
 void RankLoader::finish() {

@@ -54,6 +54,7 @@ class RankLoader {
   [[nodiscard]] std::uint64_t own_key(const Lane& lane) const;
   void add_cost(Lane& lane, std::int64_t end_ns);
   void note_open(const Lane& lane);
+  void forget_open();
 
   JobTrace& job_;
   RankTrace& rank_;

@@ -4,33 +4,16 @@
 
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 
 #include "timeline/report/summary.h"
 #include "timeline/report/tables.h"
+#include "timeline/report/wrap.h"
 
 namespace ronde::report {
 namespace {
 
-constexpr std::size_t kWidth = 96;
 constexpr std::size_t kMostRanks = 16;
 constexpr std::size_t kMostRows = 12;
-
-/// Appends `text` broken into lines, all but the first indented.
-void wrap(std::string& out, const std::string& text, std::size_t indent) {
-  std::istringstream words(text);
-  std::size_t column = indent;
-  for (std::string word; words >> word; column += word.size() + 1) {
-    if (column > indent && column + word.size() > kWidth) {
-      out += '\n';
-      out.append(indent, ' ');
-      column = indent;
-    }
-    if (column > indent) out += ' ';
-    out += word;
-  }
-  out += '\n';
-}
 
 template <typename... Args>
 void line(std::string& out, fmt::format_string<Args...> format, Args&&... args) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -71,6 +72,35 @@ Finding uneven(const Means& means) {
       human_time(means.of(Phase::kWaiting)), human_time(means.step_ns), percent(finding.share));
   finding.advice =
       "Work of uneven size, or processes that share cores with others, look like this.";
+  return finding;
+}
+
+/// A host whose ranks outnumber its cores, by its trace that comes first; null where there is none.
+const RankTrace* crowded_host(const JobTrace& job, std::ptrdiff_t& ranks) {
+  for (const RankTrace& rank : job.ranks) {
+    ranks = std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankTrace& other) {
+      return other.info.boot_id == rank.info.boot_id;
+    });
+    if (rank.info.cores > 0 && ranks > rank.info.cores) return &rank;
+  }
+  return nullptr;
+}
+
+/// What ranks lose by waiting for one another's turn on a core.
+std::optional<Finding> contention(const JobTrace& job, const Analysis& analysis,
+                                  const Means& means) {
+  std::ptrdiff_t ranks = 0;
+  const RankTrace* const host = crowded_host(job, ranks);
+  const double share = means.share(Phase::kWaiting) + means.share(Phase::kNegotiation);
+  if (host == nullptr || share < kUnevenShare) return std::nullopt;
+  Finding finding{.cause = Cause::kContention, .share = share};
+  finding.text = fmt::format(
+      "{} ranks share the {} core{} of {}: they wait for one another, and to agree, for {} of each "
+      "{} ({:.0f} %), and none is last often enough to be named.",
+      ranks, host->info.cores, host->info.cores == 1 ? "" : "s", host->info.host,
+      human_time(share * means.step_ns), unit_of(analysis), percent(share));
+  finding.advice =
+      "Start no more ranks than there are cores, and give each its share (OMP_NUM_THREADS).";
   return finding;
 }
 
@@ -215,8 +245,12 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
     for (const Straggler& straggler : find_stragglers(job, analysis)) {
       findings.push_back(describe(straggler, job, analysis));
     }
-    if (findings.empty() && means.share(Phase::kWaiting) >= kUnevenShare) {
-      findings.push_back(uneven(means));
+    if (findings.empty()) {
+      if (auto crowded = contention(job, analysis, means)) {
+        findings.push_back(std::move(*crowded));
+      } else if (means.share(Phase::kWaiting) >= kUnevenShare) {
+        findings.push_back(uneven(means));
+      }
     }
     add_costs(analysis, means, findings);
   }
@@ -228,8 +262,9 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
 }
 
 std::string_view name_of(Cause cause) noexcept {
-  constexpr std::array<std::string_view, 8> kNames = {
-      "unfinished", "straggler", "uneven", "tiny tensors", "negotiation", "wire", "pack", "none"};
+  constexpr std::array<std::string_view, 10> kNames = {
+      "unfinished",  "straggler", "contention", "uneven",  "tiny tensors",
+      "negotiation", "wire",      "pack",       "failure", "none"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 

@@ -11,11 +11,13 @@ namespace ronde::report {
 enum class Cause : std::uint8_t {
   kUnfinished,   ///< The job ended with operations under way.
   kStraggler,    ///< One rank is late again and again.
+  kContention,   ///< Ranks outnumber the cores of a host, and wait for one another.
   kUneven,       ///< Ranks wait for one another, but for none in particular.
   kTinyTensors,  ///< Many small operations, each on its own.
   kNegotiation,  ///< Agreeing and queueing cost more than they should.
   kWire,         ///< Data moves while nobody computes.
   kPack,         ///< Copies into and out of the fusion buffer.
+  kFailure,      ///< What the dumps of a broken job tell; see faults.h.
   kNone,         ///< Nothing stands out.
 };
 

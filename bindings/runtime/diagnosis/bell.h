@@ -9,8 +9,8 @@
 
 namespace ronde::diagnosis {
 
-/// Why a dump is wanted.
-enum class Reason : std::uint8_t { kStall = 1, kSignal = 2, kFailure = 4 };
+/// Why a dump is wanted, or the timeline is to be switched on or off.
+enum class Reason : std::uint8_t { kStall = 1, kSignal = 2, kFailure = 4, kTimeline = 8 };
 
 /// Threads: any, ring() in signal handlers too.
 class Bell {

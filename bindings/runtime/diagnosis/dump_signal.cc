@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -14,7 +15,12 @@ namespace {
 /// A process's signals are its own, so this is, too: whom the handler tells. More runtimes than
 /// this in one process do without.
 constexpr std::size_t kMostBells = 16;
-std::array<std::atomic<Bell*>, kMostBells> g_bells{};
+struct Entry {
+  std::atomic<Bell*> bell{nullptr};
+  std::atomic<int> number{0};
+  std::atomic<Reason> reason{Reason::kSignal};
+};
+std::array<Entry, kMostBells> g_bells{};
 std::atomic<int> g_ringing{0};  // handlers at work
 
 Mutex& install_mutex() {
@@ -22,10 +28,11 @@ Mutex& install_mutex() {
   return *mutex;
 }
 
-void ring_all(int) {
+void ring_all(int number) {
   g_ringing.fetch_add(1);
-  for (auto& entry : g_bells) {
-    if (Bell* bell = entry.load()) bell->ring(Reason::kSignal);
+  for (Entry& entry : g_bells) {
+    Bell* const bell = entry.bell.load();
+    if (bell != nullptr && entry.number.load() == number) bell->ring(entry.reason.load());
   }
   g_ringing.fetch_sub(1);
 }
@@ -59,30 +66,39 @@ void uninstall(int number) {
   ::sigaction(number, &action, nullptr);
 }
 
-bool any_bell() {
-  for (auto& entry : g_bells) {
-    if (entry.load() != nullptr) return true;
+bool any_bell(int number) {
+  return std::any_of(g_bells.begin(), g_bells.end(), [number](const Entry& entry) {
+    return entry.bell.load() != nullptr && entry.number.load() == number;
+  });
+}
+
+/// The number of a free entry, or -1.
+int free_entry() {
+  for (std::size_t i = 0; i < kMostBells; ++i) {
+    if (g_bells[i].bell.load() == nullptr) return static_cast<int>(i);
   }
-  return false;
+  return -1;
 }
 
 }  // namespace
 
-DumpSignal::DumpSignal(int number, Bell& bell) : number_(number) {
+DumpSignal::DumpSignal(int number, Bell& bell, Reason reason) : number_(number) {
   if (number == 0) return;
   const MutexLock lock(install_mutex());
   if (!install(number)) return;
-  for (std::size_t i = 0; i < kMostBells && place_ < 0; ++i) {
-    Bell* none = nullptr;
-    if (g_bells[i].compare_exchange_strong(none, &bell)) place_ = static_cast<int>(i);
-  }
+  place_ = free_entry();
+  if (place_ < 0) return;
+  Entry& entry = g_bells[static_cast<std::size_t>(place_)];
+  entry.number.store(number);
+  entry.reason.store(reason);
+  entry.bell.store(&bell);
 }
 
 DumpSignal::~DumpSignal() {
   if (place_ < 0) return;
   const MutexLock lock(install_mutex());
-  g_bells[static_cast<std::size_t>(place_)].store(nullptr);
-  if (!any_bell()) uninstall(number_);
+  g_bells[static_cast<std::size_t>(place_)].bell.store(nullptr);
+  if (!any_bell(number_)) uninstall(number_);
   while (g_ringing.load() != 0) {  // a handler that may still hold the bell, in another thread
   }
 }

@@ -1,4 +1,4 @@
-// The signal that asks a process for dumps of all its runtimes.
+// The signals that ask a process for dumps of all its runtimes, and for their timelines.
 #pragma once
 
 #include "bindings/runtime/diagnosis/bell.h"
@@ -11,7 +11,7 @@ namespace ronde::diagnosis {
 class DumpSignal {
  public:
   /// `number`: 0 for none.
-  DumpSignal(int number, Bell& bell);
+  DumpSignal(int number, Bell& bell, Reason reason = Reason::kSignal);
   ~DumpSignal();
   DumpSignal(const DumpSignal&) = delete;
   DumpSignal& operator=(const DumpSignal&) = delete;

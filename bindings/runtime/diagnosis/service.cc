@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "bindings/runtime/diagnosis/kernel_view.h"
+#include "bindings/runtime/diagnosis/quiet_thread.h"
 #include "bindings/runtime/diagnosis/stacks.h"
 #include "core/base/log.h"
 #include "core/base/thread_name.h"
@@ -46,27 +46,6 @@ DoorName door_name(const Dump& head) {
           .rank = head.rank,
           .size = head.size,
           .job = head.job};
-}
-
-/// Gives the thread its signal mask back.
-class SignalMask {
- public:
-  explicit SignalMask(const sigset_t& mask) : mask_(mask) {}
-  ~SignalMask() { pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
-  SignalMask(const SignalMask&) = delete;
-  SignalMask& operator=(const SignalMask&) = delete;
-
- private:
-  const sigset_t mask_;
-};
-
-std::thread start_without_signals(auto body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const SignalMask restored(before);
-  return std::thread(std::move(body));
 }
 
 DumpOperation operation_of(const Flight& flight) {
@@ -104,7 +83,8 @@ std::string dump_path(const std::string& folder, const std::string& job, int ran
 Service::Service(ServiceOptions options)
     : options_(std::move(options)),
       listening_(options_.abort->listen([bell = options_.bell] { bell->ring(Reason::kFailure); })),
-      signal_(options_.signal, *options_.bell) {
+      signal_(options_.signal, *options_.bell),
+      timeline_signal_(options_.timeline_signal, *options_.bell, Reason::kTimeline) {
   auto door = Door::open(door_name(options_.head));
   if (door.ok()) {
     door_ = std::move(door).value();
@@ -153,6 +133,7 @@ void Service::serve_bell() {
   };
   if (asked(Reason::kStall)) tell("stall");
   if (asked(Reason::kSignal)) tell("signal");
+  if (asked(Reason::kTimeline)) options_.on_timeline();
   if (asked(Reason::kFailure)) failure_due_ = now() + kAfterFailure;
   if (failure_due_ == kForever || (now() < failure_due_ && !stop_.load())) return;
   failure_due_ = kForever;
@@ -162,7 +143,9 @@ void Service::serve_bell() {
 Dump Service::outline(const char* reason) const {
   Dump dump = options_.head;
   dump.reason = reason;
-  dump.failure = options_.abort->status().message();
+  const Status broken = options_.abort->status();
+  dump.failure = broken.message();
+  if (broken.failed_rank()) dump.failed_rank = broken.failed_rank()->rank;
   dump.epoch_ns = wall_clock_ns();
   dump.steady_ns = ns_of(now());
   return dump;

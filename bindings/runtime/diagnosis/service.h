@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,9 +22,11 @@
 namespace ronde::diagnosis {
 
 struct ServiceOptions {
-  Dump head;           ///< Job, rank, size, host and pid; the rest is filled in for each dump.
-  std::string folder;  ///< Where dumps are written; empty: a summary goes to the log instead.
-  int signal = 0;      ///< Asks for a dump; 0 for none.
+  Dump head;                ///< Job, rank, size, host and pid; the rest is filled in for each dump.
+  std::string folder;       ///< Where dumps are written; empty: a summary goes to the log instead.
+  int signal = 0;           ///< Asks for a dump; 0 for none.
+  int timeline_signal = 0;  ///< Switches the timeline on and off; 0 for none.
+  std::function<void()> on_timeline;  ///< Does so, in the service's thread.
   std::shared_ptr<const AbortToken> abort;
   const FlightRing* flights = nullptr;      ///< Outlives it.
   const WaitingCallers* callers = nullptr;  ///< Outlives it.
@@ -53,6 +56,7 @@ class Service {
   const ServiceOptions options_;
   const int listening_;  // to the abort token
   const DumpSignal signal_;
+  const DumpSignal timeline_signal_;
   // Its thread only.
   std::optional<Door> door_;
   std::shared_ptr<const std::string> last_reply_;

@@ -76,7 +76,7 @@ def draw(kind: str, seed: int) -> Plan:
     return Plan(
         kind=kind,
         seed=seed,
-        ranks=3 * cores if kind == "crowd" else ranks,
+        ranks={"crowd": 3 * cores, "tiny": 2}.get(kind, ranks),
         steps=dice.randint(16, 24),
         rank=dice.randrange(ranks),
         compute_s=0.005 if kind in ("tiny", "crowd") else compute_s,
@@ -117,7 +117,7 @@ def judge(plan: Plan, verdict: str) -> bool:
     if plan.kind == "loader":
         return set(blamed) == {str(plan.rank)} and '"data"' in verdict
     if plan.kind == "tiny":
-        return not blamed and "Many small operations" in verdict
+        return verdict.startswith(" 1. Many small operations")  # rank 0 may come second
     if plan.kind == "crowd":
         return not blamed and re.search(r"ranks share the \d+ core", verdict) is not None
     return not blamed

@@ -16,6 +16,7 @@ constexpr std::int64_t kStartNs = 1'000'000'000;
 
 RecordingInfo info_of(const Plan& plan, int rank) {
   RecordingInfo info;
+  info.cores = plan.cores;
   info.rank = rank;
   info.size = plan.ranks;
   info.host = "node1";

@@ -18,6 +18,7 @@ struct Plan {
   int steps = 40;
   double compute_us = 10'000;
   double jitter = 0.02;  ///< Standard deviation of each rank's compute, as a share.
+  int cores = 0;         ///< Of the ranks' host; 0: not told.
   int bundles = 2;
   int tensors = 3;  ///< In each bundle.
   std::uint64_t bundle_bytes = 1 << 20;

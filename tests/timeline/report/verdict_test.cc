@@ -104,6 +104,21 @@ TEST_CASE("verdict: ranks that are late in turn are uneven, and none is named") 
   CHECK(finding_of(read, Cause::kStraggler) == nullptr);
 }
 
+TEST_CASE("verdict: ranks that outnumber their cores and wait for one another are told so") {
+  Plan plan;
+  plan.jitter = 0.3;
+  plan.cores = 2;
+  const Read crowded = read_plan(plan);
+  REQUIRE(finding_of(crowded, Cause::kContention) != nullptr);
+  CHECK(finding_of(crowded, Cause::kContention)->text.starts_with("4 ranks share the 2 cores"));
+  CHECK(finding_of(crowded, Cause::kUneven) == nullptr);
+  plan.cores = 4;
+  CHECK(finding_of(read_plan(plan), Cause::kContention) == nullptr);
+  plan.cores = 2;
+  plan.jitter = 0.005;  // they do not wait
+  CHECK(finding_of(read_plan(plan), Cause::kContention) == nullptr);
+}
+
 TEST_CASE("verdict: of 100 planted stragglers 98 are named right") {
   int right = 0;
   std::mt19937 random(7);

@@ -1,0 +1,115 @@
+#include "bindings/runtime/metrics/metrics.h"
+
+#include <fmt/format.h>
+
+#include "bindings/runtime/metrics/exposition.h"
+
+namespace ronde::metrics {
+namespace {
+
+/// A family of one sample.
+void single(Exposition& out, std::string_view name, std::string_view type, std::string_view help,
+            std::uint64_t value) {
+  out.family(name, type, help);
+  out.sample(value);
+}
+
+/// A sample of every kind that was submitted at all.
+template <typename Write>
+void for_each_kind(const Meter& meter, Write write) {
+  for (int kind = 0; kind < static_cast<int>(kMeterKinds); ++kind) {
+    const KindMeter& counted = meter.kind(kind);
+    if (counted.submitted.get() > 0) write(Labels{{"kind", flight_kind_name(kind)}}, counted);
+  }
+}
+
+void per_kind(Exposition& out, const Meter& meter, const Tally KindMeter::*count) {
+  for_each_kind(meter, [&](const Labels& labels, const KindMeter& kind) {
+    out.sample((kind.*count).get(), labels);
+  });
+}
+
+void per_kind(Exposition& out, const Meter& meter, const DurationHistogram KindMeter::*durations) {
+  for_each_kind(meter, [&](const Labels& labels, const KindMeter& kind) {
+    out.histogram(kind.*durations, labels);
+  });
+}
+
+void write_errors(Exposition& out, const Meter& meter) {
+  for_each_kind(meter, [&](Labels labels, const KindMeter& kind) {
+    for (std::size_t code = 1; code < kMeterCodes; ++code) {
+      if (kind.failed[code].get() == 0) continue;
+      Labels with_code = labels;
+      with_code.emplace_back("code", to_string(static_cast<Code>(code)));
+      out.sample(kind.failed[code].get(), with_code);
+    }
+  });
+}
+
+void write_operations(Exposition& out, const Meter& meter) {
+  out.family("ronde_operations_submitted_total", "counter", "Operations this rank has submitted.");
+  per_kind(out, meter, &KindMeter::submitted);
+  out.family("ronde_operations_total", "counter", "Operations that have ended, well or not.");
+  per_kind(out, meter, &KindMeter::ended);
+  out.family("ronde_operation_bytes_total", "counter",
+             "Bytes this rank put into operations that have ended.");
+  per_kind(out, meter, &KindMeter::ended_bytes);
+  out.family("ronde_operation_errors_total", "counter",
+             "Operations that ended with an error, by its code.");
+  write_errors(out, meter);
+  out.family("ronde_operation_latency_seconds", "histogram",
+             "Time from submission to the end of operations that ended well.");
+  per_kind(out, meter, &KindMeter::latency);
+  out.family("ronde_arrival_lead_seconds", "histogram",
+             "Time from this rank's submission until all ranks had submitted: small on the rank "
+             "that the others wait for.");
+  per_kind(out, meter, &KindMeter::lead);
+  single(out, "ronde_operations_in_flight", "gauge", "Operations submitted and not ended.",
+         meter.in_flight());
+  single(out, "ronde_bytes_in_flight", "gauge", "Bytes of operations submitted and not ended.",
+         meter.bytes_in_flight());
+}
+
+void write_bundles(Exposition& out, const Meter& meter) {
+  single(out, "ronde_bundles_total", "counter", "Bundles of fused tensors, or pieces, moved.",
+         meter.bundles());
+  single(out, "ronde_bundle_tensors_total", "counter", "Tensors in these bundles.",
+         meter.bundled_tensors());
+  single(out, "ronde_bundle_bytes_total", "counter", "Bytes this rank put into these bundles.",
+         meter.bundled_bytes());
+  out.family("ronde_bundle_seconds", "histogram", "Time a bundle took to move.");
+  out.histogram(meter.bundle_time());
+}
+
+void write_negotiation(Exposition& out, const Meter& meter) {
+  single(out, "ronde_cache_hits_total", "counter", "Operations agreed on that were known.",
+         meter.cache_hits());
+  single(out, "ronde_cache_misses_total", "counter", "Operations agreed on that were new.",
+         meter.cache_misses());
+  single(out, "ronde_cache_evictions_total", "counter", "Known operations forgotten for new ones.",
+         meter.cache_evictions());
+  single(out, "ronde_negotiation_frames_total", "counter", "Messages sent to agree on operations.",
+         meter.frames_sent());
+  single(out, "ronde_stall_warnings_total", "counter",
+         "Warnings of operations that some ranks did not submit.", meter.stall_warnings());
+}
+
+}  // namespace
+
+std::string metrics_text(const RankFacts& facts, const RankState& state, const Meter& meter) {
+  const std::string rank = fmt::to_string(facts.rank);
+  const std::string size = fmt::to_string(facts.size);
+  Exposition out(Labels{{"rank", rank}});
+  out.family("ronde_info", "gauge", "Who this is; always 1.");
+  out.sample(
+      1, {{"size", size}, {"host", facts.host}, {"job_id", facts.job}, {"version", facts.version}});
+  single(out, "ronde_job_broken", "gauge", "1 once the job has failed, 0 before.",
+         state.broken ? 1 : 0);
+  single(out, "ronde_steps_total", "counter", "Training steps marked as ended.", state.steps);
+  write_operations(out, meter);
+  write_bundles(out, meter);
+  write_negotiation(out, meter);
+  return out.take();
+}
+
+}  // namespace ronde::metrics

@@ -1,0 +1,71 @@
+// Serves one page by HTTP from a thread of its own, to few clients at a time.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bindings/fd/unique_fd.h"
+#include "bindings/runtime/diagnosis/bell.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
+
+namespace ronde::metrics {
+
+struct ServerOptions {
+  std::string address = "127.0.0.1";  ///< IPv4 or IPv6, as a number.
+  int port = 0;
+  std::function<std::string()> page;  ///< Called by the server's thread; must not block.
+};
+
+/// At most 16 clients are served at a time, the oldest making room, each for 5 s at most; the
+/// thread has niceness 10. Whatever clients do, nobody else waits for them.
+/// Threads: construction and destruction in one.
+class Server {
+ public:
+  /// Listens, and starts the thread.
+  /// Errors: kInvalidArgument where the address is none; kUnavailable naming address and port.
+  static Result<std::unique_ptr<Server>> start(ServerOptions options);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+ private:
+  struct Client {
+    UniqueFd fd;
+    TimePoint deadline;
+    std::string request = {};
+    std::string answer = {};
+    std::size_t written = 0;
+    bool answered = false;  ///< All is written: only the client's own end is awaited.
+  };
+
+  Server(ServerOptions options, UniqueFd listener);
+  void run();
+  void wait();
+  void turn();
+  void let_in();
+  bool serve(Client& client);
+  bool read_request(Client& client);
+  bool write_answer(Client& client);
+  static bool drain(Client& client);
+  const std::string& page();
+
+  const ServerOptions options_;
+  const UniqueFd listener_;
+  diagnosis::Bell bell_;
+  // Its thread only.
+  std::vector<Client> clients_;
+  TimePoint open_again_{};  // after a crowd, or without descriptors
+  std::string page_;
+  TimePoint page_made_{};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;  // last
+};
+
+}  // namespace ronde::metrics

@@ -1,0 +1,165 @@
+// What a Runtime lets be seen of itself: diagnosis, metrics, the timeline.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "bindings/runtime/metrics/metrics.h"
+#include "bindings/runtime/runtime_impl.h"
+#include "bindings/runtime/version.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::chrono::milliseconds kCompareClocksEvery{200};
+
+/// The signal that switches the timeline on and off; 0 for none.
+int timeline_signal(const Config& config) {
+  if (config.timeline_signal == "off") return 0;
+  return config.timeline_signal == "USR1" ? SIGUSR1 : SIGUSR2;
+}
+
+/// The signal that asks for dumps; 0 for none. Only `ronde run` hands over a descriptor.
+int dump_signal(const Config& config) {
+  if (config.dump_signal == "USR1") return SIGUSR1;
+  const bool wanted =
+      config.dump_signal == "USR2" || (config.dump_signal == "auto" && config.secret_fd >= 0);
+  return wanted ? SIGUSR2 : 0;
+}
+
+}  // namespace
+
+void Runtime::Impl::start_diagnosis() {
+  const PeerInfo& self = topology.peers[static_cast<std::size_t>(topology.rank)];
+  diagnosis::ServiceOptions options;
+  options.head.job = config.job_id;
+  options.head.rank = topology.rank;
+  options.head.size = topology.size();
+  options.head.host = self.host_name;
+  options.head.pid = ::getpid();
+  options.folder = config.dump_dir;
+  options.signal = dump_signal(config);
+  options.timeline_signal = timeline_signal(config);
+  options.on_timeline = [this] { toggle_timeline(); };
+  options.abort = abort;
+  options.flights = &engine->flights();
+  options.callers = &callers;
+  options.bell = &bell;
+  diagnosis = std::make_unique<diagnosis::Service>(std::move(options));
+}
+
+Status Runtime::Impl::start_metrics() {
+  if (config.metrics_port == 0) return {};
+  const PeerInfo& self = topology.peers[static_cast<std::size_t>(topology.rank)];
+  const std::vector<int> here = topology.host_ranks(topology.rank);
+  const auto place = std::find(here.begin(), here.end(), topology.rank) - here.begin();
+  const metrics::RankFacts facts{.version = kVersion,
+                                 .job = config.job_id,
+                                 .host = self.host_name,
+                                 .rank = topology.rank,
+                                 .size = topology.size()};
+  auto server = metrics::Server::start(
+      {.address = config.metrics_address,
+       .port = config.metrics_port + static_cast<int>(place),
+       .page = [this, facts] {
+         const metrics::RankState state{.steps = steps, .broken = !abort->status().ok()};
+         return metrics::metrics_text(facts, state, engine->meter());
+       }});
+  if (server.ok()) {
+    metrics = std::move(server).value();
+  } else if (server.status().code() == Code::kInvalidArgument) {
+    return server.status();
+  } else {
+    log(LogLevel::kWarning, "{}; the job goes on without", server.status().message());
+  }
+  return {};
+}
+
+Status Runtime::Impl::start_timeline(const std::string& path, bool mark_cycles) {
+  MutexLock lock(mutex_);
+  if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
+  RONDE_ASSIGN_OR_RETURN(auto recorder,
+                         Recorder::open(path, topology.rank, topology,
+                                        {.job = config.job_id,
+                                         .mark_cycles = mark_cycles,
+                                         .clock_samples = [this] { return compare_clocks(); },
+                                         .counters = [this] { return sample_counters(); },
+                                         .part_bytes = config.timeline_part_bytes,
+                                         .parts = config.timeline_parts}));
+  recorders_.push_back(std::move(recorder));
+  recording_ = true;
+  events.set(recorders_.back().get());
+  return {};
+}
+
+Status Runtime::Impl::stop_timeline() {
+  MutexLock lock(mutex_);
+  if (!recording_) return {};
+  recording_ = false;
+  events.set(nullptr);
+  return recorders_.back()->close();
+}
+
+void Runtime::Impl::pause_timeline(bool paused) {
+  MutexLock lock(mutex_);
+  if (!recording_) return;
+  events.set(paused ? nullptr : recorders_.back().get());
+  if (paused) recorders_.back()->pause();
+}
+
+void Runtime::Impl::toggle_timeline() {
+  bool recording = false;
+  {
+    MutexLock lock(mutex_);
+    recording = recording_;
+  }
+  if (recording) return pause_timeline(events.get() != nullptr);
+  const Status status = start_timeline(config.timeline, false);
+  if (!status.ok()) log(LogLevel::kWarning, "{}", status.message());
+}
+
+Status Runtime::Impl::prepare_timeline() {
+  const int number = timeline_signal(config);
+  if (number == 0)
+    return config.timeline.empty() ? Status() : start_timeline(config.timeline, false);
+  const std::string setting = fmt::format("RONDE_TIMELINE_SIGNAL={}", config.timeline_signal);
+  if (config.timeline.empty()) {
+    return {Code::kInvalidArgument, setting + " needs RONDE_TIMELINE, where the trace is to go"};
+  }
+  if (number != dump_signal(config)) return {};
+  return {Code::kInvalidArgument,
+          setting +
+              " is the signal that asks for dumps; allowed: the other of USR1 and USR2, or "
+              "another RONDE_DUMP_SIGNAL"};
+}
+
+std::vector<CounterSample> Runtime::Impl::sample_counters() {
+  constexpr std::chrono::milliseconds kShortest{20};
+  MutexLock lock(clock_mutex_);
+  const TimePoint time = now();
+  if (!counting_ || events.get() == nullptr || time - sampled_ < kShortest) return {};
+  const Meter& meter = engine->meter();
+  const std::uint64_t bytes = meter.bundled_bytes();
+  const double seconds = std::chrono::duration<double>(time - sampled_).count();
+  const double rate = static_cast<double>(bytes - sampled_bytes_) / seconds / 1e6;
+  sampled_ = time;
+  sampled_bytes_ = bytes;
+  return {{"queue length", static_cast<double>(meter.in_flight())},
+          {"bytes in flight", static_cast<double>(meter.bytes_in_flight())},
+          {"throughput in MB/s", std::round(rate * 1000) / 1000}};
+}
+
+std::vector<ClockSample> Runtime::Impl::compare_clocks() {
+  MutexLock lock(clock_mutex_);
+  if (comparing_ && now() >= next_comparison_) {
+    next_comparison_ = now() + kCompareClocksEvery;
+    engine->send_clock(0, [this] { return clock_sync.request(); });
+  }
+  return clock_sync.take();
+}
+
+}  // namespace ronde

@@ -1,0 +1,144 @@
+"""What a rank's timeline holds besides spans, in parts, and switched by a signal; on real jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import conftest
+
+STEPS = """
+    import os, sys, time
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    for step in range(40):
+        handles = [
+            ronde.allreduce_async(np.ones((64, 128), np.float32), f"layer{i}")
+            for i in range(5)
+        ]
+        for handle in handles:
+            handle.wait()
+        time.sleep(0.005)
+        ronde.mark_step()
+"""
+UNTIL = """
+    import os, sys, time
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    open(f"{sys.argv[1]}.ready{ronde.rank()}", "w").close()
+    over = 0
+    end = time.monotonic() + 60
+    while over == 0 and time.monotonic() < end:
+        stop = float(os.path.exists(sys.argv[1]))
+        over = ronde.allreduce(np.array([stop]), name="over")[0]
+        ronde.mark_step()
+        time.sleep(0.002)
+"""
+
+
+def report(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "ronde", "timeline", "report", *map(str, arguments)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_counters_and_arrivals_are_in_the_trace(run_job, tmp_path):
+    trace = tmp_path / "trace.json"
+    status, output = run_job(STEPS, 2, options=["--timeline", str(trace), "--compression", "fp16"])
+    assert status == 0, output
+    events = json.loads(trace.read_text())
+    counters = {event["name"] for event in events if event["ph"] == "C"}
+    assert {"queue length", "bytes in flight", "throughput in MB/s"} <= counters
+    ratios = [e["args"]["value"] for e in events if e.get("name") == "compression ratio"]
+    assert ratios
+    assert all(1.9 < ratio <= 2 for ratio in ratios)
+    lanes = {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in events
+        if event.get("name") == "thread_name"
+    }
+    ready = [event for event in events if event.get("name") == "rank 1 ready"]
+    assert len(ready) >= 40 * 5
+    assert all(lanes[0, event["tid"]].startswith("allreduce.layer") for event in ready)
+
+
+def test_a_trace_in_parts_is_merged_and_reported_whole(run_job, tmp_path):
+    trace = tmp_path / "trace.json"
+    environment = {"RONDE_TIMELINE_PART_BYTES": "10K", "RONDE_TIMELINE_PARTS": "1000"}
+    options = ["--timeline", str(trace)]
+    status, output = run_job(STEPS, 2, environment=environment, options=options)
+    assert status == 0, output
+    parts = sorted(tmp_path.glob("trace.rank0.part*.json"))
+    assert len(parts) >= 2
+    for path in parts:
+        json.loads(path.read_text())
+    text = report(trace, "-o", tmp_path / "page.html")
+    assert re.search(r"\b39 steps", text), text
+    again = report(*tmp_path.glob("trace.rank*.json"), "-o", tmp_path / "page.html")
+    assert re.search(r"\b39 steps", again), again
+    newest = [path for path in tmp_path.glob("trace.rank*.json") if path != parts[0]]
+    assert "begins with its part 2" in report(*newest, "-o", tmp_path / "page.html")
+
+
+def trace_until(job, path, wanted):
+    """Waits until the rank's trace fits."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if path.exists() and wanted(path.read_text()):
+            return
+        assert job.poll() is None, job.communicate()[0]
+        time.sleep(0.05)
+    raise AssertionError(f"{path} never got there")
+
+
+def test_a_signal_starts_pauses_and_resumes_the_timeline(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(UNTIL))
+    trace = tmp_path / "trace.json"
+    environment = {"RONDE_TIMELINE_SIGNAL": "USR1"}
+    command = [sys.executable, str(script), str(tmp_path / "stop")]
+    job = conftest.launch(command, 2, environment, options=["--timeline", str(trace)])
+    paths = [tmp_path / f"trace.rank{rank}.json" for rank in range(2)]
+    for rank in range(2):
+        trace_until(job, tmp_path / f"stop.ready{rank}", lambda _: True)
+    assert not paths[0].exists()
+    job.send_signal(signal.SIGUSR1)  # the launcher hands it on
+    for path in paths:
+        trace_until(job, path, lambda text: '"ALLREDUCE"' in text)
+    job.send_signal(signal.SIGUSR1)
+    for path in paths:
+        trace_until(job, path, lambda text: "recording paused" in text)
+    time.sleep(0.3)  # for what was on its way
+    sizes = [path.stat().st_size for path in paths]
+    time.sleep(0.3)
+    assert [path.stat().st_size for path in paths] == sizes
+    job.send_signal(signal.SIGUSR1)
+    for path, size in zip(paths, sizes, strict=True):
+        trace_until(job, path, lambda text, size=size: len(text) > size + 500)
+    (tmp_path / "stop").touch()
+    status, output = conftest.finish(job)
+    assert status == 0, output
+    assert "Verdict" in report(trace, "-o", tmp_path / "page.html")
+
+
+def test_a_timeline_signal_that_asks_for_dumps_already_is_refused(run_job, tmp_path):
+    environment = {"RONDE_TIMELINE_SIGNAL": "USR2"}
+    options = ["--timeline", str(tmp_path / "trace.json")]
+    status, output = run_job("import ronde; ronde.init()", 1, (), environment, options)
+    assert status != 0
+    assert "RONDE_TIMELINE_SIGNAL=USR2 is the signal that asks for dumps; allowed" in output
+    status, output = run_job("import ronde; ronde.init()", 1, (), {"RONDE_TIMELINE_SIGNAL": "USR1"})
+    assert status != 0
+    assert "needs RONDE_TIMELINE" in output

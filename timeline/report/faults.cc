@@ -1,0 +1,273 @@
+#include "timeline/report/faults.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "timeline/dump_facts.h"
+#include "timeline/report/wrap.h"
+
+namespace ronde::report {
+namespace {
+
+constexpr std::size_t kMostShown = 5;
+
+/// What had not ended, or was ended by the failure, the earliest first.
+std::vector<const DumpOperation*> under_way(const Dump& dump) {
+  std::vector<const DumpOperation*> found;
+  for (const DumpOperation& operation : dump.operations) {
+    if (was_under_way(dump, operation)) found.push_back(&operation);
+  }
+  std::sort(found.begin(), found.end(), [](const DumpOperation* a, const DumpOperation* b) {
+    return a->submitted_ns < b->submitted_ns;
+  });
+  return found;
+}
+
+/// The earliest operation of any rank but `except` that it shares with others and had not ended.
+std::optional<Awaited> earliest(const JobDumps& dumps, int except = -1) {
+  std::optional<Awaited> first;
+  std::int64_t when = std::numeric_limits<std::int64_t>::max();
+  for (const Dump& dump : dumps.ranks) {
+    if (dump.rank == except) continue;
+    for (const DumpOperation* operation : under_way(dump)) {
+      const std::int64_t since = wall_ns(dump, operation->submitted_ns);
+      if (since >= when) continue;
+      when = since;
+      first = {&dump, operation};
+    }
+  }
+  return first;
+}
+
+std::string named(const DumpOperation& operation) {
+  const std::string name =
+      operation.name.empty() ? "without a name" : fmt::format("\"{}\"", operation.name);
+  return fmt::format("{} {} ({} bytes)", operation.kind, name, operation.bytes);
+}
+
+std::string since(const Dump& dump, const DumpOperation& operation) {
+  const std::int64_t until = operation.done() ? operation.done_ns : dump.steady_ns;
+  return fmt::format("{:.1f} s", static_cast<double>(until - operation.submitted_ns) / 1e9);
+}
+
+/// "rank 2 (pid 77 on node1)", as far as a dump of it tells.
+std::string identity(const JobDumps& dumps, int rank) {
+  for (const Dump& dump : dumps.ranks) {
+    if (dump.rank == rank) return fmt::format("rank {} (pid {} on {})", rank, dump.pid, dump.host);
+  }
+  return fmt::format("rank {}", rank);
+}
+
+const Dump* dump_of(const JobDumps& dumps, int rank) {
+  for (const Dump& dump : dumps.ranks) {
+    if (dump.rank == rank) return &dump;
+  }
+  return nullptr;
+}
+
+std::string capitalised(std::string text) {
+  if (!text.empty() && text.front() >= 'a' && text.front() <= 'z') {
+    text.front() = static_cast<char>(text.front() - 'a' + 'A');
+  }
+  return text;
+}
+
+/// Ranks of the job that wrote no dump.
+std::vector<int> silent_ranks(const JobDumps& dumps) {
+  std::vector<int> silent;
+  for (int rank = 0; rank < dumps.ranks.front().size; ++rank) {
+    if (dump_of(dumps, rank) == nullptr) silent.push_back(rank);
+  }
+  return silent;
+}
+
+/// What the survivors were in the middle of when `rank` failed.
+std::string what_waited(const JobDumps& dumps, int rank) {
+  const auto first = earliest(dumps, rank);
+  if (!first) return " No other rank had an operation under way.";
+  const auto& [dump, operation] = *first;
+  const char* how = operation->agreed_ns == 0 ? "waited for other ranks in" : "was moving";
+  std::string text = fmt::format(" Rank {} {} {} then, submitted {} before.", dump->rank, how,
+                                 named(*operation), since(*dump, *operation));
+  if (rank < 0) return text;
+  const Dump* own = dump_of(dumps, rank);
+  if (own == nullptr) {
+    text += fmt::format(" Rank {} left no dump, as one that is killed cannot.", rank);
+  } else if (!operation->name.empty() && !has_submitted(*own, *first)) {
+    text += fmt::format(" Rank {} itself had not submitted it.", rank);
+  }
+  return text;
+}
+
+/// Whom most ranks name as the one that failed, or -1.
+int failed_rank(const JobDumps& dumps) {
+  std::map<int, int> votes;
+  for (const Dump& dump : dumps.ranks) {
+    if (dump.failed_rank >= 0) ++votes[dump.failed_rank];
+  }
+  int most = -1;
+  for (const auto& [rank, count] : votes) {
+    if (most < 0 || count > votes[most]) most = rank;
+  }
+  return most;
+}
+
+Finding death(const JobDumps& dumps, int rank) {
+  Finding finding{.cause = Cause::kFailure, .rank = rank, .share = 1};
+  std::size_t agree = 0;
+  std::string why;
+  for (const Dump& dump : dumps.ranks) {
+    if (dump.failed_rank != rank) continue;
+    if (agree++ == 0) why = dump.failure;
+  }
+  finding.text = fmt::format("The job failed at rank {}: {} ({} of {} dumps say so).{}", rank, why,
+                             agree, dumps.ranks.size(), what_waited(dumps, rank));
+  finding.advice = fmt::format(
+      "Look at the output of rank {} and, where it was killed, at the kernel's log (out of "
+      "memory?).",
+      rank);
+  return finding;
+}
+
+/// Ranks with dumps that have not submitted what `awaited` waits for.
+std::vector<int> absent(const JobDumps& dumps, const Awaited& awaited) {
+  std::vector<int> ranks;
+  for (const Dump& dump : dumps.ranks) {
+    if (takes_part(dump, awaited.operation->set) && !has_submitted(dump, awaited)) {
+      ranks.push_back(dump.rank);
+    }
+  }
+  return ranks;
+}
+
+/// What a rank that holds others up was doing itself.
+std::string own_state(const JobDumps& dumps, int rank) {
+  const Dump& dump = *dump_of(dumps, rank);
+  for (const DumpOperation* own : under_way(dump)) {
+    if (own->agreed_ns != 0 || own->name.empty()) continue;
+    const std::vector<int> others = absent(dumps, {&dump, own});
+    if (others.empty()) continue;
+    return fmt::format(
+        " It waits itself, in {}, which rank {} has not submitted: the ranks wait for one another "
+        "in a different order.",
+        named(*own), fmt::join(others, ", "));
+  }
+  const bool waits = std::any_of(dump.operations.begin(), dump.operations.end(),
+                                 [&](const auto& own) { return was_under_way(dump, own); });
+  return fmt::format(" {}; the last operation it finished was {}.",
+                     waits ? "It has other operations under way" : "It was not waiting in Ronde",
+                     describe_last_finished(dump));
+}
+
+std::optional<Finding> hang(const JobDumps& dumps) {
+  for (const Dump& dump : dumps.ranks) {
+    for (const DumpOperation* operation : under_way(dump)) {
+      if (operation->agreed_ns != 0 || operation->name.empty()) continue;
+      const std::vector<int> missing = absent(dumps, {&dump, operation});
+      if (missing.empty()) continue;
+      Finding finding{.cause = Cause::kFailure, .share = 1};
+      if (missing.size() == 1) finding.rank = missing.front();
+      finding.text = fmt::format(
+          "{} has not submitted {}, in which rank {} has waited for {}.{}",
+          capitalised(missing.size() == 1 ? identity(dumps, missing.front())
+                                          : fmt::format("rank {}", fmt::join(missing, ", "))),
+          named(*operation), dump.rank, since(dump, *operation), own_state(dumps, missing.front()));
+      finding.advice = "All ranks have to submit the same operations; look at what that one does.";
+      return finding;
+    }
+  }
+  return std::nullopt;
+}
+
+/// An operation that all ranks with dumps had agreed on, and that has not ended.
+std::optional<Finding> stuck(const JobDumps& dumps) {
+  const auto first = earliest(dumps);
+  if (!first) return std::nullopt;
+  Finding finding{.cause = Cause::kFailure, .share = 1};
+  const auto& [dump, operation] = *first;
+  finding.text = fmt::format("{} was under way on rank {} for {}", capitalised(named(*operation)),
+                             dump->rank, since(*dump, *operation));
+  const std::vector<int> silent = silent_ranks(dumps);
+  if (silent.size() == 1) finding.rank = silent.front();
+  finding.text += silent.empty() ? std::string(".")
+                                 : fmt::format(
+                                       "; rank {} left no dump and may be what it waits "
+                                       "for.",
+                                       fmt::join(silent, ", "));
+  return finding;
+}
+
+/// A failure that names no rank, such as a mismatch or a lost data plane.
+std::optional<Finding> other_failure(const JobDumps& dumps) {
+  for (const Dump& dump : dumps.ranks) {
+    if (dump.failure.empty()) continue;
+    Finding finding{.cause = Cause::kFailure, .share = 1};
+    finding.text = fmt::format("The job failed: {} (as rank {} says).{}", dump.failure, dump.rank,
+                               what_waited(dumps, -1));
+    return finding;
+  }
+  return std::nullopt;
+}
+
+void add_rank(std::string& out, const Dump& dump) {
+  out += fmt::format("  rank {}, pid {} on {}, asked by a {}{}\n", dump.rank, dump.pid, dump.host,
+                     dump.reason, dump.failure.empty() ? "" : ": " + dump.failure);
+  const std::vector<const DumpOperation*> open = under_way(dump);
+  for (std::size_t i = 0; i < std::min(open.size(), kMostShown); ++i) {
+    out += fmt::format("    under way: {}, for {}{}\n", named(*open[i]), since(dump, *open[i]),
+                       open[i]->agreed_ns == 0 ? ", waiting for other ranks" : "");
+  }
+  if (open.size() > kMostShown) out += fmt::format("    and {} more\n", open.size() - kMostShown);
+  if (open.empty()) out += "    under way: nothing\n";
+  out += fmt::format("    last finished: {}\n", describe_last_finished(dump));
+}
+
+}  // namespace
+
+std::vector<Finding> find_faults(const JobDumps& dumps) {
+  std::vector<Finding> findings;
+  if (const int rank = failed_rank(dumps); rank >= 0) {
+    findings.push_back(death(dumps, rank));
+    return findings;
+  }
+  for (const auto& find : {other_failure, hang, stuck}) {
+    if (auto finding = find(dumps)) {
+      findings.push_back(std::move(*finding));
+      return findings;
+    }
+  }
+  Finding none{.cause = Cause::kNone};
+  none.text = "The dumps tell of no failure, and no operation was under way.";
+  findings.push_back(std::move(none));
+  return findings;
+}
+
+std::string fault_report(const JobDumps& dumps, const std::vector<Finding>& findings) {
+  const Dump& first = dumps.ranks.front();
+  std::string out = fmt::format("Dumps of {} of the {} ranks of job {}\n", dumps.ranks.size(),
+                                first.size, first.job.empty() ? "without a name" : first.job);
+  for (const std::string& note : dumps.notes) wrap(out, "Note: " + note, 6);
+  out += "\nWhat went wrong\n";
+  for (const Finding& finding : findings) {
+    out += "  - ";
+    wrap(out, finding.text, 4);
+    if (finding.advice.empty()) continue;
+    out += "    > ";
+    wrap(out, finding.advice, 6);
+  }
+  out += "\nWhat each rank was doing\n";
+  for (const Dump& dump : dumps.ranks) add_rank(out, dump);
+  if (const std::vector<int> silent = silent_ranks(dumps); !silent.empty()) {
+    out += fmt::format("  no dump of rank {}\n", fmt::join(silent, ", "));
+  }
+  return out;
+}
+
+}  // namespace ronde::report
