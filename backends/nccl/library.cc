@@ -57,7 +57,8 @@ Result<Api> load_api(const std::string& file) {
   void* library = dlopen(file.c_str(), kFlags | RTLD_NOLOAD);
   if (library == nullptr) library = dlopen(file.c_str(), kFlags);
   if (library == nullptr) {
-    return Status(Code::kUnavailable, fmt::format("NCCL not found: {}", dlerror()));
+    const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in glibc
+    return Status(Code::kUnavailable, fmt::format("NCCL not found: {}", reason));
   }
   Symbols symbols(library);
   const Api api = find_all(symbols);
