@@ -120,7 +120,7 @@ Status take_bitmap(Reader& reader, std::size_t n, std::size_t count, SparseVecto
   std::vector<std::uint8_t> bits((count + 7) / 8);
   if (!reader.take(bits.data(), bits.size())) return broken("it ends within its bitmap");
   for (std::size_t i = 0; i < bits.size() * 8; ++i) {
-    if ((bits[i / 8] >> i % 8 & 1U) == 0) continue;
+    if ((static_cast<unsigned>(bits[i / 8]) >> i % 8 & 1U) == 0) continue;
     if (i >= count) return broken("its bitmap has bits beyond the end");
     vector.indices.push_back(static_cast<std::uint32_t>(i));
   }
