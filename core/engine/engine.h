@@ -55,6 +55,8 @@ struct EngineOptions {
   std::size_t cache_capacity = 0;
   /// How long a waiting caller spins before it sleeps; 0 (ranks outnumber cores): it yields.
   std::chrono::microseconds spin{0};
+  /// A caller whose deadline is nearer leaves data to the lane's thread; others move it themselves.
+  Duration far_deadline = std::chrono::seconds(10);
   Duration stall_warning{0};
   Duration stall_error{0};
   const EventGate* events = nullptr;  ///< Outlives it; may be null.

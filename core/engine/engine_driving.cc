@@ -18,8 +18,6 @@ namespace {
 
 /// How often a waiting caller looks whether it has been interrupted.
 constexpr auto kInterruptSlice = std::chrono::milliseconds(50);
-/// A caller whose deadline is nearer leaves data to the lane's thread.
-constexpr auto kFarDeadline = std::chrono::seconds(10);
 /// A peer that is not polling is woken when it has not answered for so long.
 constexpr auto kKickAfter = std::chrono::microseconds(8);
 
@@ -76,7 +74,7 @@ void Engine::drive_for(const Predicate& done, const WaitOptions& options, std::u
              .about({.rank = rank, .host = {}, .pid = 0}));
   });
   // A caller with a near deadline must be able to leave the work behind.
-  may_run_here_ = options.deadline - now() >= kFarDeadline;
+  may_run_here_ = options.deadline - now() >= options_.far_deadline;
   drive(done, until);
   may_run_here_ = false;  // what is agreed while the role is handed on: nobody checks any more
 }

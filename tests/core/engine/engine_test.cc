@@ -12,95 +12,20 @@
 #include "backends/local/factory.h"
 #include "backends/local/hub.h"
 #include "core/base/bytes.h"
+#include "tests/core/engine/engine_job.h"
 #include "tests/core/engine/thread_executor.h"
 #include "tests/support/run_ranks.h"
 
 namespace ronde {
 namespace {
 
+using test::EngineJob;
+using test::EngineRank;
 using test::MeetingPlace;
+using test::run;
 using test::run_ranks;
+using test::sum_of;
 using test::ThreadExecutor;
-
-/// What the ranks of one test share.
-struct Job {
-  explicit Job(int ranks, std::vector<int> hosts = {})
-      : size(ranks),
-        hub(create_local_hub(ranks, hosts)),
-        everyone(static_cast<std::size_t>(ranks)) {
-    std::iota(everyone.begin(), everyone.end(), 0);
-    global = std::make_shared<MeetingPlace>(ranks);
-  }
-  int size;
-  std::shared_ptr<LocalHub> hub;
-  std::vector<int> everyone;
-  std::shared_ptr<MeetingPlace> global;
-};
-
-/// One rank: channel, engine and the global set.
-struct Rank {
-  Rank(const Job& job, int rank, std::size_t inline_bytes = 1 << 16)
-      : channel(create_local_channel(job.hub, rank)) {
-    EngineOptions options;
-    options.channel = channel.get();
-    options.abort = abort;
-    options.fusion_threshold_bytes = 1 << 20;
-    options.inline_bytes = inline_bytes;
-    options.cache_capacity = 64;
-    options.stall_warning = std::chrono::seconds(60);
-    engine = std::make_unique<Engine>(options);
-    engine->add_lane(kGlobalSet, job.everyone, std::make_unique<ThreadExecutor>(job.global));
-  }
-  ~Rank() {
-    engine->leave(now() + std::chrono::seconds(20));
-    engine.reset();
-    channel->close();
-  }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
-
-  std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
-  std::unique_ptr<ControlChannel> channel;
-  std::unique_ptr<Engine> engine;
-};
-
-Submission sum_of(const std::string& name, std::vector<float>& values) {
-  Submission submission;
-  submission.request.name = name;
-  submission.request.tensors = {{DType::kFloat32, {static_cast<std::int64_t>(values.size())}}};
-  submission.inputs = {values.data()};
-  submission.outputs = {values.data()};
-  return submission;
-}
-
-/// Notes which thread executes.
-class NotingExecutor final : public Executor {
- public:
-  explicit NotingExecutor(std::thread::id& ran) : ran_(ran) {}
-  Status execute(const Bundle&, const AbortToken&) override {
-    ran_ = std::this_thread::get_id();
-    return {};
-  }
-
- private:
-  std::thread::id& ran_;
-};
-
-/// Submits and waits; the status of either.
-Status run(Engine& engine, SetId set, Submission submission) {
-  submission.caller_waits = true;
-  RONDE_ASSIGN_OR_RETURN(const auto operation, engine.submit(set, std::move(submission)));
-  return engine.wait(operation, {});
-}
-
-/// Work that never ends by itself.
-class StuckExecutor final : public Executor {
- public:
-  Status execute(const Bundle&, const AbortToken& abort) override {
-    while (!abort.poll()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    return abort.status();
-  }
-};
 
 std::string name_of(int i) { return "t" + std::to_string(i); }
 
@@ -108,9 +33,9 @@ std::string name_of(int i) { return "t" + std::to_string(i); }
 
 TEST_CASE("Engine: blocking sums are right, again and again, at 1 to 5 ranks") {
   for (const int size : {1, 2, 3, 5}) {
-    Job job(size);
+    EngineJob job(size);
     run_ranks(size, [&](int r) {
-      Rank rank(job, r);
+      EngineRank rank(job, r);
       for (int i = 0; i < 50; ++i) {
         std::vector<float> values = {static_cast<float>(r + i), 1.0F};
         REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
@@ -124,9 +49,9 @@ TEST_CASE("Engine: blocking sums are right, again and again, at 1 to 5 ranks") {
 TEST_CASE("Engine: tensors submitted in another order on each rank all arrive") {
   constexpr int kRanks = 4;
   constexpr int kTensors = 40;
-  Job job(kRanks, {0, 0, 1, 1});
+  EngineJob job(kRanks, {0, 0, 1, 1});
   run_ranks(kRanks, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     std::mt19937 random(static_cast<unsigned>(r));
     for (int step = 0; step < 3; ++step) {
       std::vector<std::vector<float>> data;
@@ -152,9 +77,9 @@ TEST_CASE("Engine: tensors submitted in another order on each rank all arrive") 
 }
 
 TEST_CASE("Engine: asynchronous work progresses while nobody waits") {
-  Job job(2);
+  EngineJob job(2);
   run_ranks(2, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     std::vector<float> values = {1.0F};
     auto submitted = rank.engine->submit(kGlobalSet, sum_of("w", values));
     REQUIRE(submitted.ok());
@@ -164,9 +89,9 @@ TEST_CASE("Engine: asynchronous work progresses while nobody waits") {
 }
 
 TEST_CASE("Engine: bundles over the inline limit run in the lane's thread, in order") {
-  Job job(2);
+  EngineJob job(2);
   run_ranks(2, [&](int r) {
-    Rank rank(job, r, 8);
+    EngineRank rank(job, r, 8);
     std::vector<float> large(1000, 1.0F);
     std::vector<float> small = {1.0F};
     auto first = rank.engine->submit(kGlobalSet, sum_of("large", large));
@@ -179,12 +104,12 @@ TEST_CASE("Engine: bundles over the inline limit run in the lane's thread, in or
 }
 
 TEST_CASE("Engine: sets in a cycle, submitted in different orders, finish") {
-  Job job(3);
+  EngineJob job(3);
   const std::vector<std::vector<int>> sets = {{0, 1}, {1, 2}, {0, 2}};
   std::vector<std::shared_ptr<MeetingPlace>> places;
   for (int i = 0; i < 3; ++i) places.push_back(std::make_shared<MeetingPlace>(2));
   run_ranks(3, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     std::vector<int> mine;
     for (int s = 0; s < 3; ++s) {
       const auto index = static_cast<std::size_t>(s);
@@ -206,9 +131,9 @@ TEST_CASE("Engine: sets in a cycle, submitted in different orders, finish") {
 }
 
 TEST_CASE("Engine: several threads of a rank may wait at once") {
-  Job job(2);
+  EngineJob job(2);
   run_ranks(2, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     std::vector<std::thread> threads;
     std::atomic<int> good{0};
     for (int t = 0; t < 4; ++t) {
@@ -227,10 +152,10 @@ TEST_CASE("Engine: several threads of a rank may wait at once") {
 }
 
 TEST_CASE("Engine: a mismatch is the same error on all ranks and the job goes on") {
-  Job job(3);
+  EngineJob job(3);
   std::vector<std::string> messages(3);
   run_ranks(3, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     std::vector<float> values(r == 1 ? 3 : 2, 1.0F);
     const Status status = run(*rank.engine, kGlobalSet, sum_of("w", values));
     CHECK(status.code() == Code::kMismatch);
@@ -246,9 +171,9 @@ TEST_CASE("Engine: a mismatch is the same error on all ranks and the job goes on
 }
 
 TEST_CASE("Engine: a rank that has joined takes part with zeros until all have joined") {
-  Job job(3);
+  EngineJob job(3);
   run_ranks(3, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     for (int i = 0; i < r; ++i) {  // rank r has r batches
       std::vector<float> values = {1.0F};
       REQUIRE(run(*rank.engine, kGlobalSet, sum_of(name_of(i), values)).ok());
@@ -263,9 +188,9 @@ TEST_CASE("Engine: a rank that has joined takes part with zeros until all have j
 }
 
 TEST_CASE("Engine: a death fails pending and later operations, naming the rank") {
-  Job job(3);
+  EngineJob job(3);
   run_ranks(3, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     std::vector<float> values = {1.0F};
     REQUIRE(run(*rank.engine, kGlobalSet, sum_of("before", values)).ok());
     if (r == 2) {
@@ -280,9 +205,9 @@ TEST_CASE("Engine: a death fails pending and later operations, naming the rank")
 }
 
 TEST_CASE("Engine: who leaves early fails what the others still wait for, naming it") {
-  Job job(2);
+  EngineJob job(2);
   run_ranks(2, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     std::vector<float> values = {1.0F};
     REQUIRE(run(*rank.engine, kGlobalSet, sum_of("both", values)).ok());
     if (r == 1) return;
@@ -292,34 +217,10 @@ TEST_CASE("Engine: who leaves early fails what the others still wait for, naming
   });
 }
 
-TEST_CASE("Engine: a wait ends at its deadline and by its interrupt check, the operation goes on") {
-  Job job(2);
-  run_ranks(2, [&](int r) {
-    Rank rank(job, r);
-    std::vector<float> values = {1.0F};
-    std::vector<float> token = {0.0F};
-    if (r == 0) {
-      auto submitted = rank.engine->submit(kGlobalSet, sum_of("w", values));
-      WaitOptions deadline;
-      deadline.deadline = now() + std::chrono::milliseconds(20);
-      CHECK(rank.engine->wait(*submitted, deadline).code() == Code::kTimeout);
-      WaitOptions interrupt;
-      interrupt.interrupt = [] { return Status(Code::kInterrupted, "Ctrl-C"); };
-      CHECK(rank.engine->wait(*submitted, interrupt).message() == "Ctrl-C");
-      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
-      CHECK(rank.engine->wait(*submitted, {}).ok());
-      CHECK(values[0] == 2.0F);
-    } else {
-      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
-      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
-    }
-  });
-}
-
 TEST_CASE("Engine: a failure that one rank meets reaches all ranks") {
-  Job job(3);
+  EngineJob job(3);
   run_ranks(3, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     std::vector<float> values = {1.0F};
     REQUIRE(run(*rank.engine, kGlobalSet, sum_of("before", values)).ok());
     if (r == 1) rank.engine->fail(Status(Code::kUnavailable, "the data plane broke"));
@@ -330,9 +231,9 @@ TEST_CASE("Engine: a failure that one rank meets reaches all ranks") {
 }
 
 TEST_CASE("Engine: messages and exchanges go between any two ranks") {
-  Job job(3);
+  EngineJob job(3);
   run_ranks(3, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     const std::string text = "from " + std::to_string(r);
     std::string buffer(6, ' ');
     Message message;
@@ -351,9 +252,9 @@ TEST_CASE("Engine: messages and exchanges go between any two ranks") {
 }
 
 TEST_CASE("Engine: an exchange whose partner never comes names it") {
-  Job job(2);
+  EngineJob job(2);
   run_ranks(2, [&](int r) {
-    Rank rank(job, r);
+    EngineRank rank(job, r);
     if (r == 0) {
       WaitOptions options;
       options.deadline = now() + std::chrono::milliseconds(30);
@@ -364,51 +265,6 @@ TEST_CASE("Engine: an exchange whose partner never comes names it") {
     std::vector<float> token = {0.0F};
     REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
   });
-}
-
-TEST_CASE("Engine: a caller stuck in work that it does itself still hears of interrupts") {
-  Job job(1);
-  Rank rank(job, 0);
-  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
-  std::vector<float> values(4);
-  Submission submission = sum_of("stuck", values);
-  submission.caller_waits = true;
-  const auto operation = rank.engine->submit(1, std::move(submission));
-  REQUIRE(operation.ok());
-  WaitOptions options;
-  options.interrupt = [] { return Status(Code::kInterrupted, "by the test"); };
-  CHECK(rank.engine->wait(*operation, options).code() == Code::kInterrupted);
-  rank.engine->fail(Status(Code::kAborted, "the end of the test"));  // others may have run it
-}
-
-TEST_CASE("Engine: a caller with a deadline leaves stuck work to the lane's thread") {
-  Job job(1);
-  Rank rank(job, 0);
-  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
-  std::vector<float> values(4);
-  const auto operation = rank.engine->submit(1, sum_of("stuck", values));
-  REQUIRE(operation.ok());
-  WaitOptions options;
-  options.deadline = now() + std::chrono::milliseconds(30);
-  CHECK(rank.engine->wait(*operation, options).code() == Code::kTimeout);
-  CHECK(rank.engine->job_status().ok());
-  rank.engine->fail(Status(Code::kAborted, "the end of the test"));
-}
-
-TEST_CASE("Engine: a caller whose deadline is far moves the data itself") {
-  Job job(1);
-  Rank rank(job, 0);
-  std::thread::id ran{};
-  rank.engine->add_lane(1, {0}, std::make_unique<NotingExecutor>(ran));
-  std::vector<float> values(4);
-  WaitOptions options;
-  options.deadline = now() + std::chrono::minutes(1);
-  Submission submission = sum_of("noted", values);
-  submission.caller_waits = true;  // so that the background thread is not woken for it
-  const auto operation = rank.engine->submit(1, std::move(submission));
-  REQUIRE(operation.ok());
-  REQUIRE(rank.engine->wait(*operation, options).ok());
-  CHECK(ran == std::this_thread::get_id());
 }
 
 }  // namespace ronde

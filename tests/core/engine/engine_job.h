@@ -1,0 +1,78 @@
+// Ranks as threads of one process, each with an engine over the local channel.
+#pragma once
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/local/factory.h"
+#include "backends/local/hub.h"
+#include "core/engine/engine.h"
+#include "tests/core/engine/thread_executor.h"
+
+namespace ronde::test {
+
+/// What the ranks of one test share.
+struct EngineJob {
+  explicit EngineJob(int ranks, std::vector<int> hosts = {})
+      : size(ranks),
+        hub(create_local_hub(ranks, hosts)),
+        everyone(static_cast<std::size_t>(ranks)) {
+    std::iota(everyone.begin(), everyone.end(), 0);
+    global = std::make_shared<MeetingPlace>(ranks);
+  }
+  int size;
+  std::shared_ptr<LocalHub> hub;
+  std::vector<int> everyone;
+  std::shared_ptr<MeetingPlace> global;
+};
+
+/// One rank: channel, engine and the global set.
+struct EngineRank {
+  EngineRank(const EngineJob& job, int rank, std::size_t inline_bytes = 1 << 16,
+             Duration far_deadline = std::chrono::seconds(10))
+      : channel(create_local_channel(job.hub, rank)) {
+    EngineOptions options;
+    options.inline_bytes = inline_bytes;
+    options.far_deadline = far_deadline;
+    options.channel = channel.get();
+    options.abort = abort;
+    options.fusion_threshold_bytes = 1 << 20;
+    options.cache_capacity = 64;
+    options.stall_warning = std::chrono::seconds(60);
+    engine = std::make_unique<Engine>(options);
+    engine->add_lane(kGlobalSet, job.everyone, std::make_unique<ThreadExecutor>(job.global));
+  }
+  ~EngineRank() {
+    engine->leave(now() + std::chrono::seconds(20));
+    engine.reset();
+    channel->close();
+  }
+  EngineRank(const EngineRank&) = delete;
+  EngineRank& operator=(const EngineRank&) = delete;
+
+  std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
+  std::unique_ptr<ControlChannel> channel;
+  std::unique_ptr<Engine> engine;
+};
+
+/// An allreduce that sums `values` in place.
+inline Submission sum_of(const std::string& name, std::vector<float>& values) {
+  Submission submission;
+  submission.request.name = name;
+  submission.request.tensors = {{DType::kFloat32, {static_cast<std::int64_t>(values.size())}}};
+  submission.inputs = {values.data()};
+  submission.outputs = {values.data()};
+  return submission;
+}
+
+/// Submits and waits; the status of either.
+inline Status run(Engine& engine, SetId set, Submission submission) {
+  submission.caller_waits = true;
+  RONDE_ASSIGN_OR_RETURN(const auto operation, engine.submit(set, std::move(submission)));
+  return engine.wait(operation, {});
+}
+
+}  // namespace ronde::test

@@ -1,0 +1,129 @@
+// How waits end: by deadlines and interrupts, in the caller's thread or the lane's.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/core/engine/engine_job.h"
+#include "tests/support/run_ranks.h"
+
+namespace ronde {
+namespace {
+
+using test::EngineJob;
+using test::EngineRank;
+using test::run;
+using test::run_ranks;
+using test::sum_of;
+
+/// Notes which thread executes.
+class NotingExecutor final : public Executor {
+ public:
+  explicit NotingExecutor(std::thread::id& ran) : ran_(ran) {}
+  Status execute(const Bundle&, const AbortToken&) override {
+    ran_ = std::this_thread::get_id();
+    return {};
+  }
+
+ private:
+  std::thread::id& ran_;
+};
+
+/// Work that never ends by itself.
+class StuckExecutor final : public Executor {
+ public:
+  Status execute(const Bundle&, const AbortToken& abort) override {
+    while (!abort.poll()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return abort.status();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Engine: a wait ends at its deadline and by its interrupt check, the operation goes on") {
+  EngineJob job(2);
+  run_ranks(2, [&](int r) {
+    EngineRank rank(job, r);
+    std::vector<float> values = {1.0F};
+    std::vector<float> token = {0.0F};
+    if (r == 0) {
+      auto submitted = rank.engine->submit(kGlobalSet, sum_of("w", values));
+      WaitOptions deadline;
+      deadline.deadline = now() + std::chrono::milliseconds(20);
+      CHECK(rank.engine->wait(*submitted, deadline).code() == Code::kTimeout);
+      WaitOptions interrupt;
+      interrupt.interrupt = [] { return Status(Code::kInterrupted, "Ctrl-C"); };
+      CHECK(rank.engine->wait(*submitted, interrupt).message() == "Ctrl-C");
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
+      CHECK(rank.engine->wait(*submitted, {}).ok());
+      CHECK(values[0] == 2.0F);
+    } else {
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
+    }
+  });
+}
+
+TEST_CASE("Engine: a caller stuck in work that it does itself still hears of interrupts") {
+  EngineJob job(1);
+  EngineRank rank(job, 0);
+  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
+  std::vector<float> values(4);
+  Submission submission = sum_of("stuck", values);
+  submission.caller_waits = true;
+  const auto operation = rank.engine->submit(1, std::move(submission));
+  REQUIRE(operation.ok());
+  WaitOptions options;
+  options.interrupt = [] { return Status(Code::kInterrupted, "by the test"); };
+  CHECK(rank.engine->wait(*operation, options).code() == Code::kInterrupted);
+  rank.engine->fail(Status(Code::kAborted, "the end of the test"));  // others may have run it
+}
+
+TEST_CASE("Engine: a caller with a deadline leaves stuck work to the lane's thread") {
+  EngineJob job(1);
+  EngineRank rank(job, 0);
+  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
+  std::vector<float> values(4);
+  const auto operation = rank.engine->submit(1, sum_of("stuck", values));
+  REQUIRE(operation.ok());
+  WaitOptions options;
+  options.deadline = now() + std::chrono::milliseconds(30);
+  CHECK(rank.engine->wait(*operation, options).code() == Code::kTimeout);
+  CHECK(rank.engine->job_status().ok());
+  rank.engine->fail(Status(Code::kAborted, "the end of the test"));
+}
+
+TEST_CASE("Engine: a caller whose deadline is far moves the data itself") {
+  EngineJob job(1);
+  EngineRank rank(job, 0);
+  std::thread::id ran{};
+  rank.engine->add_lane(1, {0}, std::make_unique<NotingExecutor>(ran));
+  std::vector<float> values(4);
+  WaitOptions options;
+  options.deadline = now() + std::chrono::minutes(1);
+  Submission submission = sum_of("noted", values);
+  submission.caller_waits = true;  // so that the background thread is not woken for it
+  const auto operation = rank.engine->submit(1, std::move(submission));
+  REQUIRE(operation.ok());
+  REQUIRE(rank.engine->wait(*operation, options).ok());
+  CHECK(ran == std::this_thread::get_id());
+}
+
+TEST_CASE("Engine: a far deadline that passes while the caller moves data ends the job") {
+  EngineJob job(1);
+  EngineRank rank(job, 0, 1 << 16, std::chrono::milliseconds(20));
+  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
+  std::vector<float> values(4);
+  Submission submission = sum_of("stuck", values);
+  submission.caller_waits = true;
+  const auto operation = rank.engine->submit(1, std::move(submission));
+  REQUIRE(operation.ok());
+  WaitOptions options;
+  options.deadline = now() + std::chrono::milliseconds(100);
+  CHECK(rank.engine->wait(*operation, options).code() == Code::kTimeout);
+  CHECK(rank.engine->job_status().message().find("rank 0 came to the end of its wait") == 0);
+}
+
+}  // namespace ronde
