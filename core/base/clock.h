@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace ronde {
 
@@ -12,5 +13,10 @@ using Duration = std::chrono::steady_clock::duration;
 inline constexpr TimePoint kForever = TimePoint::max();
 
 inline TimePoint now() noexcept { return std::chrono::steady_clock::now(); }
+
+inline std::int64_t to_ns(Duration duration) noexcept {
+  return std::chrono::nanoseconds(duration).count();
+}
+inline std::int64_t to_ns(TimePoint when) noexcept { return to_ns(when.time_since_epoch()); }
 
 }  // namespace ronde

@@ -57,26 +57,15 @@ Setting text(SettingInfo info, std::string Config::*field) {
           [field](const Config& config) { return config.*field; }};
 }
 
-Setting integer(SettingInfo info, int Config::*field, int low) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            const auto parsed = parse_integer(value, low, std::numeric_limits<int>::max());
-            if (!parsed) {
-              return bad_value(info.name, value, fmt::format("whole numbers from {}", low));
-            }
-            config.*field = static_cast<int>(*parsed);
-            return Status();
-          },
-          [field](const Config& config) { return fmt::to_string(config.*field); }};
-}
-
-Setting number_within(SettingInfo info, int Config::*field, int low, int high) {
+Setting integer(SettingInfo info, int Config::*field, int low,
+                int high = std::numeric_limits<int>::max()) {
   return {info,
           [=](Config& config, const std::string& value) {
             const auto parsed = parse_integer(value, low, high);
             if (!parsed) {
-              return bad_value(info.name, value,
-                               fmt::format("whole numbers from {} to {}", low, high));
+              const bool bounded = high != std::numeric_limits<int>::max();
+              const std::string end = bounded ? fmt::format(" to {}", high) : std::string();
+              return bad_value(info.name, value, fmt::format("whole numbers from {}{}", low, end));
             }
             config.*field = static_cast<int>(*parsed);
             return Status();
@@ -250,16 +239,16 @@ std::vector<Setting> watch_settings() {
       size({"RONDE_TIMELINE_PART_BYTES", "", "bytes",
             "a rank's trace goes on in a new file where it is larger; 0 never"},
            &Config::timeline_part_bytes),
-      number_within({"RONDE_TIMELINE_PARTS", "", "files",
-                     "files of a rank's trace that are kept, the newest, where it has parts"},
-                    &Config::timeline_parts, 2, 10'000),
+      integer({"RONDE_TIMELINE_PARTS", "", "files",
+               "files of a rank's trace that are kept, the newest, where it has parts"},
+              &Config::timeline_parts, 2, 10'000),
       one_of({"RONDE_TIMELINE_SIGNAL", "", "signal",
               "starts and stops the trace RONDE_TIMELINE, which is not written from the start "
               "then: USR1, USR2, off"},
              &Config::timeline_signal, {"off", "USR1", "USR2"}),
-      number_within({"RONDE_METRICS_PORT", "", "port",
-                     "rank r of each host serves Prometheus metrics at this port + r; 0: none"},
-                    &Config::metrics_port, 0, 65'535),
+      integer({"RONDE_METRICS_PORT", "", "port",
+               "rank r of each host serves Prometheus metrics at this port + r; 0: none"},
+              &Config::metrics_port, 0, 65'535),
       text({"RONDE_METRICS_ADDRESS", "", "address",
             "IPv4 or IPv6 address to serve metrics at; 0.0.0.0 or :: for all of this host's"},
            &Config::metrics_address),

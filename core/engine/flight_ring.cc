@@ -12,10 +12,6 @@ constexpr std::size_t kNameBytes = kNameWords * sizeof(std::uint64_t);
 /// How many slots a new operation passes over because theirs is still under way.
 constexpr std::uint64_t kPassedOver = 16;
 
-std::int64_t to_ns(TimePoint when) noexcept {
-  return std::chrono::nanoseconds(when.time_since_epoch()).count();
-}
-
 /// Cut where a character of UTF-8 begins.
 std::string_view beginning(std::string_view name) noexcept {
   if (name.size() <= kNameBytes) return name;

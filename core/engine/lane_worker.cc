@@ -1,6 +1,5 @@
 #include "core/engine/lane_worker.h"
 
-#include <chrono>
 #include <utility>
 
 #include "core/base/thread_name.h"
@@ -44,10 +43,9 @@ void LaneWorker::execute(ReadyBundle& ready) {
       abort.aborted() ? abort.status() : options_.executor->execute(ready.bundle, abort);
   const TimePoint ended = now();
   if (options_.meter != nullptr && status.ok()) {
-    options_.meter->ended(
-        EndedBundle{.tensors = ready.operations.size(),
-                    .bytes = input_bytes(ready.bundle),
-                    .duration_ns = std::chrono::nanoseconds(ended - started).count()});
+    options_.meter->ended(EndedBundle{.tensors = ready.operations.size(),
+                                      .bytes = input_bytes(ready.bundle),
+                                      .duration_ns = to_ns(ended - started)});
   }
   for (const OperationPtr& operation : ready.operations) {
     if (operation && operation->tensor_finished(status)) {

@@ -110,7 +110,7 @@ EndedOperation ended_operation(const Operation& operation, Code code, TimePoint 
           .code = code,
           .submitted_ns = flight.submitted_ns,
           .agreed_ns = operation.agreed_ns(),
-          .ended_ns = std::chrono::nanoseconds(when.time_since_epoch()).count()};
+          .ended_ns = to_ns(when)};
 }
 
 void Operation::make_label() {

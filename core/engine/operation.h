@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -85,9 +84,7 @@ class Operation {
   /// When all ranks had submitted it, by the steady clock; 0: they have not. In one thread before
   /// another executes it.
   [[nodiscard]] std::int64_t agreed_ns() const noexcept { return agreed_ns_; }
-  void set_agreed(TimePoint when) noexcept {
-    agreed_ns_ = std::chrono::nanoseconds(when.time_since_epoch()).count();
-  }
+  void set_agreed(TimePoint when) noexcept { agreed_ns_ = to_ns(when); }
 
   /// One of its tensors as the executor wants it. Valid while the operation lives.
   [[nodiscard]] BundleTensor bundle_tensor(std::size_t index);

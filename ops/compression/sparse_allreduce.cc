@@ -74,6 +74,14 @@ std::uint64_t draw_key(const Staged& staged, std::size_t owner) {
   return (staged.tensor.common_key ^ (staged.piece.begin * 0x9e3779b97f4a7c15ULL)) + owner;
 }
 
+/// Takes the next frame of a rank's; an error names the rank.
+Status take_frame(std::size_t rank, std::span<const std::byte>& frames, std::size_t owned,
+                  SparseVector& vector) {
+  const Status status = decode_sparse(frames, owned, vector);
+  if (status.ok()) return {};
+  return {status.code(), fmt::format("from rank {}: {}", rank, status.message())};
+}
+
 class SparseReduce {
  public:
   SparseReduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch)
@@ -268,7 +276,7 @@ Status SparseReduce::add_up() {
     sums.add(staged.mine);
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       if (rank == me_) continue;
-      RONDE_RETURN_IF_ERROR(decode_sparse(frames[rank], owned, vector));
+      RONDE_RETURN_IF_ERROR(take_frame(rank, frames[rank], owned, vector));
       sums.add(vector);
     }
     pass_on(staged, sums.vector());
@@ -307,7 +315,7 @@ Status SparseReduce::deliver(const Staged& staged,
   for (std::size_t owner = 0; owner < ranks_; ++owner) {
     const std::size_t owned = staged.deal.owned(owner);
     if (owned == 0) continue;
-    RONDE_RETURN_IF_ERROR(decode_sparse(frames[owner], owned, vector));
+    RONDE_RETURN_IF_ERROR(take_frame(owner, frames[owner], owned, vector));
     if (piece.out != nullptr) write(staged, owner, vector);
   }
   return {};
