@@ -12,32 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from ronde import _codecs, _compression
-from ronde._compression import (
-    AnyCompression,
-    CastCompressor,
-    Compressor,
-    Int4Compressor,
-    Int8Compressor,
-    NoneCompressor,
-    OnebitCompressor,
-    PowerSGDCompressor,
-    RandomKCompressor,
-    TopKCompressor,
-)
+from ronde._compression import AnyCompression, CastCompressor, Compressor, NoneCompressor
 
-__all__ = [
-    "BF16Compressor",
-    "Compression",
-    "Compressor",
-    "FP16Compressor",
-    "Int4Compressor",
-    "Int8Compressor",
-    "NoneCompressor",
-    "OnebitCompressor",
-    "PowerSGDCompressor",
-    "RandomKCompressor",
-    "TopKCompressor",
-]
+__all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
 
 
 class _TensorFlowCast(CastCompressor):
