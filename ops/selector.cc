@@ -9,6 +9,7 @@
 #include "ops/allgather/bruck.h"
 #include "ops/allgather/ring.h"
 #include "ops/allreduce/direct.h"
+#include "ops/allreduce/double_tree.h"
 #include "ops/allreduce/halving_doubling.h"
 #include "ops/allreduce/ring.h"
 #include "ops/allreduce/tree.h"
@@ -31,6 +32,7 @@ constexpr std::array kAlgorithms{
     Algorithm{Collective::kAllreduce, "tree", &tree_allreduce},
     Algorithm{Collective::kAllreduce, "halving_doubling", &halving_doubling_allreduce},
     Algorithm{Collective::kAllreduce, "ring", &ring_allreduce},
+    Algorithm{Collective::kAllreduce, "double_tree", &double_tree_allreduce},
     Algorithm{Collective::kAllreduce, "direct", &direct_allreduce},
     Algorithm{Collective::kAllgather, "bruck", &bruck_allgather},
     Algorithm{Collective::kAllgather, "ring", &ring_allgather},

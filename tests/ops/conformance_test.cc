@@ -15,6 +15,9 @@ struct HalvingDoubling : LocalFixture {
 struct Tree : LocalFixture {
   Tree() : LocalFixture("tree") {}
 };
+struct DoubleTree : LocalFixture {
+  DoubleTree() : LocalFixture("double_tree") {}
+};
 struct Direct : LocalFixture {
   Direct() : LocalFixture("direct") {}
 };
@@ -48,6 +51,17 @@ RONDE_CONFORMANCE_CASE_("halving_doubling: abort", HalvingDoubling, conformance_
 
 RONDE_CONFORMANCE_CASE_("tree: allreduce of large tensors", Tree, conformance_large_allreduce)
 RONDE_CONFORMANCE_CASE_("tree: 16-bit averages are rounded once", Tree, conformance_averages)
+RONDE_CONFORMANCE_CASE_("double_tree: allreduce of every type, op and count", DoubleTree,
+                        conformance_allreduce)
+RONDE_CONFORMANCE_CASE_("double_tree: allreduce of large tensors", DoubleTree,
+                        conformance_large_allreduce)
+RONDE_CONFORMANCE_CASE_("double_tree: factors are applied before and after", DoubleTree,
+                        conformance_scaling)
+RONDE_CONFORMANCE_CASE_("double_tree: 16-bit averages are rounded once", DoubleTree,
+                        conformance_averages)
+RONDE_CONFORMANCE_CASE_("double_tree: a NaN reaches every rank", DoubleTree,
+                        conformance_not_a_number)
+RONDE_CONFORMANCE_CASE_("double_tree: abort", DoubleTree, conformance_abort)
 RONDE_CONFORMANCE_CASE_("direct: allreduce of every type, op and count", Direct,
                         conformance_allreduce)
 RONDE_CONFORMANCE_CASE_("direct: factors are applied before and after", Direct, conformance_scaling)

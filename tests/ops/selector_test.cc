@@ -47,7 +47,7 @@ TEST_CASE("select_algorithm: an unknown override is an error that lists what is 
   CHECK(status.code() == Code::kInvalidArgument);
   CHECK(status.message() ==
         "algorithm 'rign' is not known; allowed: native, hierarchical, tree, halving_doubling, "
-        "ring, direct, "
+        "ring, double_tree, direct, "
         "bruck, binomial, chain, pairwise, linear, dissemination");
   CHECK(check_algorithm("rign").code() == Code::kInvalidArgument);
   CHECK(check_algorithm("").ok());

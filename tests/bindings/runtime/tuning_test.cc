@@ -67,7 +67,7 @@ TEST_CASE("Tuning: a malformed file is an error that says where and what is allo
   const auto row = [](const std::string& text) { return complaint("{\"rows\":[" + text + "]}"); };
   CHECK(row(R"({"collective":"allreduce","algorithm":"rign"})") ==
         "tuning file t.json: row 1: algorithm is \"rign\"; allowed: tree, halving_doubling, ring, "
-        "direct");
+        "double_tree, direct");
   CHECK(row(R"({"collective":"join","algorithm":"ring"})").find("collective is \"join\"") !=
         std::string::npos);
   CHECK(row(R"({"algorithm":"ring"})").find("collective is missing") != std::string::npos);
