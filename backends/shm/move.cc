@@ -79,7 +79,7 @@ class Exchange {
       RONDE_ASSIGN_OR_RETURN(const bool done, direct_alltoall(with_, rest(), copier_));
       if (done) return {};
     }
-    return chunks(1, (largest - first_ + slice_ - 1) / slice_, [](Step) {});
+    return chunks(1, (largest + slice_ - 1) / slice_, [](Step) {});
   }
 
  private:
@@ -93,20 +93,19 @@ class Exchange {
     return at;
   }
 
-  /// Where chunk `k` begins in what one rank sends to another. The first, which tells all ranks how
-  /// much there is, is small.
-  [[nodiscard]] std::size_t start(std::size_t k) const {
-    return k == 0 ? 0 : first_ + (k - 1) * slice_;
-  }
+  /// Where chunk `k` begins in what one rank sends to another. The first one tells all ranks how
+  /// much there is, and brings what is small; the rest comes in the ones after it.
+  [[nodiscard]] std::size_t start(std::size_t k) const { return k == 0 ? 0 : (k - 1) * slice_; }
 
   /// Bytes of chunk `k` of what lies between two offsets.
   [[nodiscard]] std::size_t size(const std::vector<std::size_t>& at, std::size_t r,
                                  std::size_t k) const {
     const std::size_t all = at[r + 1] - at[r];
-    return std::min(k == 0 ? first_ : slice_, all - std::min(all, start(k)));
+    if ((all <= first_) != (k == 0)) return 0;
+    return std::min(slice_, all - std::min(all, start(k)));
   }
 
-  /// What lies beyond the first chunk. In place, received bytes would arrive where others still
+  /// What the first chunk has not brought. In place, received bytes would arrive where others still
   /// read: only what the kernel copies is worth another copy before.
   Parcels rest() {
     if (in_place() && with_.reach.always) set_aside();
@@ -121,10 +120,9 @@ class Exchange {
 
   [[nodiscard]] Segment rest_of(const std::vector<std::size_t>& at, std::size_t r) const {
     const std::size_t all = r == me_ ? 0 : at[r + 1] - at[r];
-    const std::size_t skipped = std::min(all, first_);
-    Segment piece{.bytes = all - skipped};
-    if (segment_.in != nullptr) piece.in = segment_.in + at[r] + skipped;
-    if (segment_.out != nullptr) piece.out = segment_.out + at[r] + skipped;
+    Segment piece{.bytes = all <= first_ ? 0 : all};
+    if (segment_.in != nullptr) piece.in = segment_.in + at[r];
+    if (segment_.out != nullptr) piece.out = segment_.out + at[r];
     return piece;
   }
 
