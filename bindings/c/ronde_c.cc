@@ -126,6 +126,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   request.postscale = given.postscale;
   request.priority = given.priority;
   request.compression = given.compression == nullptr ? "" : given.compression;
+  request.program = given.program == nullptr ? "" : given.program;
   if (given.splits != nullptr) {
     submission.splits.assign(given.splits, given.splits + given.split_count);
   }

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names, not those of the C++ code. */
-#define RONDE_C_VERSION 2u
+#define RONDE_C_VERSION 3u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
 
@@ -142,6 +142,9 @@ typedef struct ronde_submission {
   /* Since version 2. */
   const char* compression; /* allreduce: a codec such as "int8:block=256", or "none"; null or empty:
                               the job's setting. */
+  /* Since version 3. */
+  const char* program; /* What else the rank submits together with it, in words: ranks that say
+                          something else get an error. Null or empty: fits all. */
 } ronde_submission;
 
 /* The functions. Those that give a code also fill in `error`, which may be null. */

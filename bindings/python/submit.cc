@@ -76,10 +76,22 @@ View view_of_array(const py::array& array) {
   return {const_cast<void*>(array.data()), {*dtype, shape_of(array)}, {}, nullptr};
 }
 
+/// Shape of a tuple of whole numbers; many small tensors spend most of their time here.
+Shape extents_of(py::handle object) {
+  if (!PyTuple_CheckExact(object.ptr())) return object.cast<Shape>();
+  Shape shape;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object.ptr()); ++i) {
+    const long long extent = PyLong_AsLongLong(PyTuple_GET_ITEM(object.ptr(), i));
+    if (extent == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    shape.push_back(extent);
+  }
+  return shape;
+}
+
 /// A NumPy array, or (address, shape, element type code) as ronde.torch describes its tensors; on a
 /// CUDA device the ordinal and the current stream follow.
 View view_of(py::handle object) {
-  if (py::isinstance<py::array>(object)) {
+  if (!PyTuple_CheckExact(object.ptr()) && py::isinstance<py::array>(object)) {
     return view_of_array(py::reinterpret_borrow<py::array>(object));
   }
   const auto tuple = py::reinterpret_borrow<py::tuple>(object);
@@ -87,7 +99,7 @@ View view_of(py::handle object) {
   const auto code = tuple[2].cast<int>();
   if (code < 0 || code >= kDTypeCount) raise({Code::kInvalidArgument, kAllowedTypes});
   View view{reinterpret_cast<void*>(address),
-            {static_cast<DType>(code), tuple[1].cast<Shape>()},
+            {static_cast<DType>(code), extents_of(tuple[1])},
             {},
             nullptr};
   if (tuple.size() == 5) {
@@ -144,11 +156,12 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
   request.compression = std::move(options.compression);
   request.call_site = options.site.empty() ? call_site() : std::move(options.site);
   submission.splits = std::move(options.splits);
+  const bool in_place = outputs.is(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const py::handle in = inputs[i];
     const py::handle out = i < outputs.size() ? py::handle(outputs[i]) : py::none();
     View given = in.is_none() ? View() : view_of(in);
-    View taken = out.is_none() ? View() : view_of(out);
+    View taken = out.is_none() ? View() : (in_place ? given : view_of(out));
     if (!in.is_none()) place(submission, given, i == 0);
     if (!out.is_none()) place(submission, taken, i == 0 && in.is_none());
     submission.inputs.push_back(given.data);

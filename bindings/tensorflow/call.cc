@@ -62,6 +62,11 @@ struct Live {
   std::unordered_set<Call*> calls;
 };
 
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 /// Never destroyed: kernels may run while the process exits.
 Live& live() {
   static auto* kept = new Live();
@@ -73,6 +78,7 @@ Live& live() {
 Call::Call(const Description& what, OpKernelContext* context, AsyncOpKernel::DoneCallback done)
     : what_(what),
       done_(std::move(done)),
+      number_(next_number()),
       parts_(what.names.size()),
       unfinished_(what.names.size() + 1),
       context_(context) {
@@ -98,6 +104,30 @@ void Call::abandon_all(const absl::Status& status) {
   }
 }
 
+void Call::abandon(Call* call, std::uint64_t number, const absl::Status& status) {
+  AsyncOpKernel::DoneCallback done;
+  {
+    const std::lock_guard<std::mutex> lock(live().mutex);  // keeps it alive
+    if (live().calls.count(call) == 0 || call->number_ != number) return;
+    done = call->leave(status);
+  }
+  if (done) done();
+}
+
+void Call::end_when_cancelled() {
+  const auto cancelled = [this, number = number_] {
+    abandon(this, number, absl::CancelledError("the step was cancelled"));
+  };
+  bool is_late = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (context_ == nullptr || context_->cancellation_manager() == nullptr) return;
+    token_ = context_->cancellation_manager()->get_cancellation_token();
+    is_late = !context_->cancellation_manager()->RegisterCallback(token_, cancelled);
+  }
+  if (is_late) cancelled();
+}
+
 void Call::start(const Description& what, OpKernelContext* context,
                  AsyncOpKernel::DoneCallback done) {
   auto* call = new Call(what, context, std::move(done));
@@ -108,6 +138,7 @@ void Call::start(const Description& what, OpKernelContext* context,
   }
   for (Part& part : call->parts_) call->submit(part);
   call->submitted_ = true;
+  call->end_when_cancelled();
   call->finish(absl::OkStatus());  // the one that start() itself counts for
 }
 
@@ -170,6 +201,7 @@ void Call::submit(Part& part) {
   submission.compression = what_.compression.c_str();
   const auto place = static_cast<std::size_t>(&part - parts_.data());
   if (place < what_.priorities.size()) submission.priority = what_.priorities[place];
+  submission.program = program_.c_str();
   submission.splits = splits_.empty() ? nullptr : splits_.data();
   submission.split_count = splits_.size();
   submission.context = &part;
@@ -223,6 +255,9 @@ AsyncOpKernel::DoneCallback Call::leave(const absl::Status& status) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (context_ == nullptr) return {};
   if (!status.ok()) context_->SetStatus(status);
+  if (token_ != CancellationManager::kInvalidToken) {
+    context_->cancellation_manager()->TryDeregisterCallback(token_);
+  }
   context_ = nullptr;
   return done_;
 }

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "job.h"
+#include "program.h"
 
 namespace ronde::tensorflow {
 
 using ::tensorflow::AsyncOpKernel;
+using ::tensorflow::CancellationManager;
+using ::tensorflow::CancellationToken;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
@@ -28,6 +31,7 @@ struct Description {
   double postscale = 1;
   std::string compression;
   std::vector<std::int32_t> priorities;  // one for each name, or none
+  std::int64_t program = 0;              // see program.h
 };
 
 /// Lives from the kernel's start until all its submissions have ended; TensorFlow's `done` is
@@ -40,6 +44,8 @@ class Call {
   /// Ends all calls that have submitted everything, for TensorFlow, with `status`; the submissions
   /// go on, with the memory they need. Threads: any.
   static void abandon_all(const absl::Status& status);
+  /// Ends one call so, if it is still there and goes by this number.
+  static void abandon(Call* call, std::uint64_t number, const absl::Status& status);
 
  private:
   /// One submission: some of the kernel's inputs.
@@ -56,6 +62,9 @@ class Call {
   absl::Status prepare();
   absl::Status add_tensor(Part& part, int index);
   void submit(Part& part);
+  /// Ends the call when TensorFlow cancels the step, as it does after an error in another kernel:
+  /// where ranks disagree, operations are left that no other rank submits.
+  void end_when_cancelled();
   /// Notes the end of one part, and ends all with the last.
   void finish(const absl::Status& status);
   /// Takes leave of TensorFlow: what is to be called then, or nothing where it has been before.
@@ -66,13 +75,16 @@ class Call {
   const Description& what_;
   const AsyncOpKernel::DoneCallback done_;
   const ronde_collective kind_ = what_.kind;  // the description may go with the kernel
+  const std::uint64_t number_;                // no other call of the process has it
   JobPtr job_ = current_job();
+  const std::string program_ = program_text(what_.program, what_.set);
   std::vector<Part> parts_;
   std::vector<std::int64_t> splits_;
   std::atomic<std::size_t> unfinished_;
   std::atomic<bool> submitted_{false};
   std::mutex mutex_;          // guards the rest, as parts may end in several threads
   OpKernelContext* context_;  // null once TensorFlow has been left
+  CancellationToken token_ = CancellationManager::kInvalidToken;
   std::vector<Tensor> kept_;  // the memory that submissions use
   absl::Status status_;       // the first error
 };

@@ -28,6 +28,9 @@ class CollectiveKernel final : public AsyncOpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("names", &what_.names));
     OP_REQUIRES_OK(construction, construction->GetAttr("set", &what_.set));
     OP_REQUIRES_OK(construction, construction->GetAttr("site", &what_.site));
+    if constexpr (kKind != RONDE_JOIN) {
+      OP_REQUIRES_OK(construction, construction->GetAttr("program", &what_.program));
+    }
     if constexpr (kKind == RONDE_ALLREDUCE || kKind == RONDE_REDUCE_SCATTER) {
       OP_REQUIRES_OK(construction, construction->GetAttr("op", &what_.op));
       what_.prescale = parse_scale(construction, "prescale");

@@ -3,7 +3,8 @@
 //
 // names: one for each tensor, each an operation of its own; or a single one for all as one
 // operation; "" for operations that are matched by order. site: "file:line" of the user's code.
-// Scale factors are texts, as attributes have no double. priorities: one for each name, or none.
+// program: the number of the traced function, see program.h; 0: none. Scale factors are texts, as
+// attributes have no double. priorities: one for each name, or none.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -60,6 +61,7 @@ REGISTER_OP("RondeAllreduce")
     .Attr("postscale: string = '1'")
     .Attr("set: int = 0")
     .Attr("site: string = ''")
+    .Attr("program: int = 0")
     .Attr("compression: string = ''")
     .Attr("priorities: list(int) = []")
     .Input("tensors: T")
@@ -73,6 +75,7 @@ REGISTER_OP("RondeAllgather")
     .Attr("names: list(string)")
     .Attr("set: int = 0")
     .Attr("site: string = ''")
+    .Attr("program: int = 0")
     .Input("tensors: T")
     .Output("results: T")
     .SetIsStateful()
@@ -85,6 +88,7 @@ REGISTER_OP("RondeBroadcast")
     .Attr("root: int")
     .Attr("set: int = 0")
     .Attr("site: string = ''")
+    .Attr("program: int = 0")
     .Input("tensors: T")
     .Output("results: T")
     .SetIsStateful()
@@ -99,6 +103,7 @@ REGISTER_OP("RondeReducescatter")
     .Attr("postscale: string = '1'")
     .Attr("set: int = 0")
     .Attr("site: string = ''")
+    .Attr("program: int = 0")
     .Input("tensors: T")
     .Output("results: T")
     .SetIsStateful()
@@ -110,6 +115,7 @@ REGISTER_OP("RondeAlltoall")
     .Attr("names: list(string)")
     .Attr("set: int = 0")
     .Attr("site: string = ''")
+    .Attr("program: int = 0")
     .Input("tensor: T")
     .Input("splits: int64")
     .Output("result: T")
@@ -122,6 +128,7 @@ REGISTER_OP("RondeBarrier")
     .Attr("names: list(string)")
     .Attr("set: int = 0")
     .Attr("site: string = ''")
+    .Attr("program: int = 0")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Ends once all ranks of the set have come to it.");

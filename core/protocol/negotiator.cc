@@ -41,7 +41,7 @@ Status Negotiator::Impl::submit(const Request& request, std::uint64_t ticket, Ti
   }
   const int slot = request.name.empty() ? -1 : cache_.find(request.name);
   if (slot < 0 || own_.find(slot) != nullptr || own_.has_keyed() || !owed_.empty() ||
-      !same_signature(*cache_.at(slot), request)) {
+      !stands_for(*cache_.at(slot), request)) {
     return submit_otherwise(request, ticket, now);
   }
   own_.add(slot, ticket, request, now);
@@ -63,7 +63,7 @@ Status Negotiator::Impl::submit_otherwise(const Request& request, std::uint64_t 
     return status;
   }
   const int slot = key.name.empty() ? cache_.find_unnamed(request) : cache_.find(key.name);
-  const bool is_known = slot >= 0 && same_signature(*cache_.at(slot), request);
+  const bool is_known = slot >= 0 && stands_for(*cache_.at(slot), request);
   watch_from(now);
   if (is_known && !key.name.empty()) {
     own_.add(slot, ticket, request, now);

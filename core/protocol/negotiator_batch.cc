@@ -160,7 +160,7 @@ BatchItem Negotiator::Impl::decide(const Report& report) const {
   }
   const Request& request = *report.request;
   const int known = request.name.empty() ? cache_.find_unnamed(request) : cache_.find(request.name);
-  if (known >= 0 && same_signature(*cache_.at(known), request)) {
+  if (known >= 0 && stands_for(*cache_.at(known), request)) {
     item.slot = known;
     return item;
   }

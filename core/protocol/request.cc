@@ -14,7 +14,7 @@ namespace ronde {
 namespace {
 
 constexpr std::size_t kMaxDimensions = 64;
-constexpr std::size_t kMaxTextBytes = 1024;  // compression, call site
+constexpr std::size_t kMaxTextBytes = 1024;  // compression, call site, program
 
 template <typename... Args>
 Status invalid(const Request& request, fmt::format_string<Args...> format, Args&&... args) {
@@ -36,6 +36,10 @@ Status check_texts(const Request& request) {
   if (request.call_site.size() > kMaxTextBytes) {
     return invalid(request, "call_site has {} bytes; at most {} are allowed",
                    request.call_site.size(), kMaxTextBytes);
+  }
+  if (request.program.size() > kMaxTextBytes) {
+    return invalid(request, "program has {} bytes; at most {} are allowed", request.program.size(),
+                   kMaxTextBytes);
   }
   return {};
 }

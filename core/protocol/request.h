@@ -41,6 +41,9 @@ struct Request {
   /// Higher runs sooner; need not agree, see Agreed::priority.
   std::int32_t priority = 0;
   std::string call_site;  ///< "file:line" of the user's code, for errors; may be empty.
+  /// What else the rank will submit together with it, as it would say it: ranks that run compiled
+  /// programs must agree on it. Empty: not known, which fits any other.
+  std::string program;
 };
 
 /// The most that a request may ask for; called before it enters the negotiation.

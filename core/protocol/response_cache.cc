@@ -35,7 +35,7 @@ int ResponseCache::find_unnamed(const Request& request) const {
   const auto [begin, end] = by_signature_.equal_range(signature_hash(request));
   for (auto it = begin; it != end; ++it) {
     const Request& cached = *at(it->second);
-    if (cached.call_site == request.call_site && same_signature(cached, request)) return it->second;
+    if (cached.call_site == request.call_site && stands_for(cached, request)) return it->second;
   }
   return -1;
 }

@@ -36,6 +36,10 @@ bool same_reduction(const Request& a, const Request& b) noexcept {
   return a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale;
 }
 
+bool same_program(const Request& a, const Request& b) noexcept {
+  return a.program == b.program || a.program.empty() || b.program.empty();
+}
+
 void mix(std::size_t& hash, std::size_t value) noexcept {
   hash ^= value + 0x9E3779B97F4A7C15ULL + (hash << 6) + (hash >> 2);
 }
@@ -106,6 +110,9 @@ Difference difference(const Request& a, const Request& b) {
     return {fmt::format("device {}", device_name(a.device.kind)),
             fmt::format("device {}", device_name(b.device.kind))};
   }
+  if (!same_program(a, b)) {
+    return {fmt::format("it as part of {}", a.program), fmt::format("it as part of {}", b.program)};
+  }
   return {};
 }
 
@@ -120,7 +127,11 @@ std::string says(const Submitted& who, const std::string& value) {
 bool same_signature(const Request& a, const Request& b) noexcept {
   return a.kind == b.kind && same_tensors(a, b) && (!reduces(a.kind) || same_reduction(a, b)) &&
          (!is_rooted(a.kind) || a.root == b.root) && a.compression == b.compression &&
-         a.device.kind == b.device.kind;
+         a.device.kind == b.device.kind && same_program(a, b);
+}
+
+bool stands_for(const Request& cached, const Request& request) noexcept {
+  return cached.program == request.program && same_signature(cached, request);
 }
 
 std::size_t signature_hash(const Request& request) noexcept {

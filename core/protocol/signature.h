@@ -30,6 +30,10 @@ constexpr bool has_free_first_extent(Collective kind) noexcept {
 /// compared; nor are call sites, priorities and extents that may differ by nature.
 bool same_signature(const Request& a, const Request& b) noexcept;
 
+/// Whether a cached request can be named in place of another: not where only one of the two knows
+/// its program, as what fits both need not fit a third.
+bool stands_for(const Request& cached, const Request& request) noexcept;
+
 /// Equal for requests of the same signature.
 std::size_t signature_hash(const Request& request) noexcept;
 

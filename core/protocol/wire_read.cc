@@ -70,6 +70,7 @@ Result<RequestPtr> read_request(const wire::Request& from) {
   to->device.kind = static_cast<DeviceKind>(from.device());
   to->priority = from.priority();
   to->call_site = text_of(from.call_site());
+  to->program = text_of(from.program());
   RONDE_RETURN_IF_ERROR(validate(*to));
   return RequestPtr(std::move(to));
 }

@@ -22,8 +22,8 @@ std::size_t wire_bytes(const OpKey& key) noexcept { return kTableBytes + key.nam
 }  // namespace
 
 std::size_t wire_bytes(const Request& request) noexcept {
-  std::size_t bytes =
-      2 * kTableBytes + request.name.size() + request.compression.size() + request.call_site.size();
+  std::size_t bytes = 2 * kTableBytes + request.name.size() + request.compression.size() +
+                      request.call_site.size() + request.program.size();
   for (const TensorMeta& tensor : request.tensors) bytes += 2 + 8 * tensor.shape.size();
   return bytes;
 }
@@ -51,10 +51,12 @@ class FrameWriter::Builder {
     const auto extents = fbb_.CreateVector(extents_);
     const auto compression = text(request.compression);
     const auto call_site = text(request.call_site);
-    return wire::CreateRequest(
-        fbb_, name, static_cast<std::uint8_t>(request.kind), dtypes, dimensions, extents,
-        static_cast<std::uint8_t>(request.op), request.root, request.prescale, request.postscale,
-        compression, static_cast<std::uint8_t>(request.device.kind), request.priority, call_site);
+    const auto program = text(request.program);
+    return wire::CreateRequest(fbb_, name, static_cast<std::uint8_t>(request.kind), dtypes,
+                               dimensions, extents, static_cast<std::uint8_t>(request.op),
+                               request.root, request.prescale, request.postscale, compression,
+                               static_cast<std::uint8_t>(request.device.kind), request.priority,
+                               call_site, program);
   }
 
   fb::Offset<wire::Key> add(const OpKey& key) {

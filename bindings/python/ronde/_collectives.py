@@ -61,6 +61,10 @@ class Collectives(Generic[T]):
         """Uses `adapter` for every tensor."""
         self._adapter = adapter
 
+    def view(self, tensor: T) -> Any:
+        """A contiguous tensor's memory as the core takes it."""
+        return self._adapter.view(tensor)
+
     def _start(
         self,
         kind: int,
@@ -77,11 +81,12 @@ class Collectives(Generic[T]):
         site: str = "",
         priority: int = 0,
         compression: str = "",
+        views: Sequence[Any] | None = None,
     ) -> Handle[R]:
         view = self._adapter.view
-        settle = self._adapter.settle([*inputs, *outputs])
-        given = [None if t is None else view(t) for t in inputs]
         in_place = outputs is inputs
+        settle = self._adapter.settle(inputs if in_place else [*inputs, *outputs])
+        given = views or [None if t is None else view(t) for t in inputs]
         operation = _core.submit(
             runtime(),
             kind,
@@ -213,10 +218,12 @@ class Collectives(Generic[T]):
         site: str,
         priority: int,
         compression: str = "",
+        views: Sequence[Any] | None = None,
     ) -> Handle[list[T]]:
         """Starts allreduce() in place of tensors known to be allowed and contiguous.
 
-        For many small tensors, where looking at each costs as much as submitting it.
+        For many small tensors, where looking at each costs as much as submitting it. views: what
+        the adapter's view() gives for each, where that is known.
         """
         return self._start(
             ALLREDUCE,
@@ -233,6 +240,7 @@ class Collectives(Generic[T]):
             site,
             priority,
             compression,
+            views,
         )
 
     def allgather(

@@ -173,6 +173,16 @@ TEST_CASE("C API: disagreements and bad values are errors with code and text") {
     RONDE_CHILD_REQUIRE(ending.error.code == RONDE_MISMATCH && ending.error.rank == -1);
     RONDE_CHILD_REQUIRE(std::string(ending.error.text).find("differs") != std::string::npos);
 
+    Ending traced;
+    const std::int64_t same_shape[] = {3};
+    ronde_tensor same{RONDE_FLOAT32, 1, same_shape, values.data(), values.data()};
+    auto part = submission_of(RONDE_ALLREDUCE, "traced", &same, traced);
+    part.program = rank == 0 ? "a graph" : "another graph";
+    RONDE_CHILD_REQUIRE(api.submit(job, &part, nullptr) == RONDE_OK);
+    traced.wait();
+    RONDE_CHILD_REQUIRE(traced.error.code == RONDE_MISMATCH);
+    RONDE_CHILD_REQUIRE(std::string(traced.error.text).find("another graph") != std::string::npos);
+
     ronde_error error{};
     tensor.dtype = 99;
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);

@@ -63,18 +63,40 @@ ENDINGS = """
             print(name, type(error).__name__, str(error).splitlines()[0], flush=True)
 
     @tf.function
-    def step(x):
+    def later(x):
         y = hvd.allreduce(x)
         return y + hvd.allreduce(y) if rank else y + hvd.allgather(y)
 
-    def mixed():
-        call = lambda x: hvd.allreduce(x, name="mixed")
+    @tf.function
+    def first(x):
+        return hvd.allreduce(x) if rank else hvd.allgather(x)
+
+    @tf.function
+    def more(x):
+        return [hvd.allreduce(x * i) for i in range(2 + rank)]
+
+    for function in (later, first, more):
+        problem(function.__name__, lambda: function(tf.ones(1)))
+    # What differs between ranks otherwise is no problem.
+    alone = hvd.add_process_set([0])
+    inner = tf.function(lambda x: hvd.allreduce(x))
+
+    @tf.function
+    def right(x, retraced):
+        if rank == 0:
+            tf.print("only here", x, output_stream=sys.stderr)
+            x = hvd.allreduce(x, process_set=alone)
+        return hvd.allreduce(x) + inner(x)
+
+    problem("right", lambda: right(tf.ones(1), 0))
+    problem("right", lambda: right(tf.ones(1), rank))
+
+    def mixed(name):
+        call = lambda x: hvd.allreduce(x, name=name)
         (tf.function(call) if rank else call)(tf.ones(1))
 
-    waiting = [threading.Thread(target=problem, args=("traced", lambda: step(tf.ones(1)))),
-               threading.Thread(target=problem, args=("mixed", mixed))]
-    for thread in waiting: thread.start()
-    for thread in waiting: thread.join()
+    problem("named", lambda: mixed("known"))
+    problem("mixed", lambda: mixed(None))
 
     # Each waits for an operation that the other never submits.
     at = []
@@ -113,15 +135,29 @@ def endings(tmp_path_factory):
     return finish(launch([sys.executable, str(script)], 2, environment))[1]
 
 
-def test_a_graph_that_one_rank_traced_differently_is_an_error_that_names_all(endings):
-    texts = re.findall(r"\[(\d)\] traced StalledError (.*)", endings)
+@pytest.mark.parametrize(
+    "function, difference",
+    [
+        ("later", r"traced with 1 allgather, 1 allreduce .*traced with 2 allreduce"),
+        ("first", r"submitted allgather .*submitted allreduce"),
+        ("more", r"traced with 2 allreduce .*traced with 3 allreduce"),
+    ],
+)
+def test_a_graph_that_one_rank_traced_differently_is_an_error_at_once(
+    endings, function, difference
+):
+    texts = re.findall(rf"\[(\d)\] {function} MismatchError (.*)", endings)
     assert sorted(rank for rank, _ in texts) == ["0", "1"], endings
-    for rank, text in texts:
-        missing = 1 - int(rank)
-        assert re.search(rf"step.*rank {missing}|rank {missing}.*step", text), text
+    for _, text in texts:
+        assert re.search(difference.replace(" .*", r" .*script.py:\d+.*"), text), text
 
 
-def test_an_operation_in_a_graph_does_not_meet_an_eager_one(endings):
+def test_graphs_may_differ_in_what_other_ranks_do_not_see(endings):
+    assert endings.count("right ended well") == 4, endings
+
+
+def test_an_operation_in_a_graph_meets_an_eager_one_by_its_name_only(endings):
+    assert endings.count("named ended well") == 2, endings
     texts = re.findall(r"\[(\d)\] mixed StalledError (.*)", endings)
     assert sorted(rank for rank, _ in texts) == ["0", "1"], endings
 

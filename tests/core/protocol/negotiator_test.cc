@@ -137,6 +137,20 @@ TEST_CASE("Negotiator: each disagreement is one error that names ranks, values a
         "(train.py:10)");
 }
 
+TEST_CASE("Negotiator: ranks that run other programs are told, also of known operations") {
+  TestJob job(2);
+  Request one = allreduce("w");
+  Request other = one;
+  one.program = "a graph of 1 allreduce";
+  other.program = "a graph of 2 allreduce";
+  CHECK(meet(job, one, one).status.ok());
+  CHECK(meet(job, one, other).status.message() ==
+        "allreduce \"w\": rank 0 submitted it as part of a graph of 1 allreduce (train.py:10), "
+        "rank 1 submitted it as part of a graph of 2 allreduce (train.py:10)");
+  CHECK(meet(job, other, other).status.ok());
+  CHECK(meet(job, allreduce("w"), one).status.ok());  // who does not know fits
+}
+
 TEST_CASE("Negotiator: a disagreement deep in the tree names the two ranks that differ") {
   TestJob job(9, 3);
   for (int step = 0; step < 2; ++step) {

@@ -76,6 +76,8 @@ TEST_CASE("validate: refuses what is not allowed, naming field, value and limit"
   CHECK(
       contains(refusal(Collective::kAllreduce, [](Request& r) { r.compression.assign(1025, 'x'); }),
                "compression has 1025 bytes"));
+  CHECK(contains(refusal(Collective::kAllreduce, [](Request& r) { r.program.assign(1025, 'x'); }),
+                 "program has 1025 bytes"));
   CHECK(contains(
       refusal(Collective::kAllreduce, [](Request& r) { r.tensors.resize(50'000, r.tensors[0]); }),
       "50000 tensors take"));

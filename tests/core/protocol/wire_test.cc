@@ -32,6 +32,7 @@ Request rich_request() {
   request.compression = "fp16";
   request.device.kind = DeviceKind::kCuda;
   request.priority = -7;
+  request.program = "a graph";
   return request;
 }
 
@@ -84,6 +85,7 @@ void check_same(const Request& a, const Request& b) {
   CHECK(a.device.kind == b.device.kind);
   CHECK(a.priority == b.priority);
   CHECK(a.call_site == b.call_site);
+  CHECK(a.program == b.program);
 }
 
 }  // namespace

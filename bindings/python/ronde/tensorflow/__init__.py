@@ -19,6 +19,7 @@ from ronde.tensorflow.gradient_tape import *
 from ronde.tensorflow.mpi_ops import *
 from ronde.tensorflow.optimizer import DistributedOptimizer
 from ronde.tensorflow.sync_batch_norm import SyncBatchNormalization
+from ronde.tensorflow.util import _executing_eagerly as _executing_eagerly
 from ronde.tensorflow.util import check_num_rank_power_of_2, gpu_available
 
 # Errors name the user's line, also where TensorFlow or Keras calls in between.

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ronde._collectives import set_id
 from ronde._compression import for_gradient
 from ronde._gradients import GradientOptions, in_runs
 from ronde.tensorflow import _names, _variables, mpi_ops
@@ -96,7 +97,8 @@ class Options(GradientOptions):
         priorities = [-i for i in part]
         if self._groups != 0 or (grouped and not tf.executing_eagerly()):
             names, priorities = [f"{names[0]}+{len(part) - 1}"], [max(priorities)]
-        traced = [_names.in_graph(name) for name in names]
+        members = set_id(self.process_set)
+        traced = [_names.in_graph(name, members) for name in names]
         op, scale = self.op_and_scale()
         return mpi_ops.reduce_named(
             given, traced, compression, op, scale, self.process_set, priorities

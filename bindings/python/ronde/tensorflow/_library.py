@@ -56,7 +56,10 @@ def _load(file: Path) -> Any:
     native.ronde_tensorflow_bind(ctypes.c_void_p(_core.c_api()))
     _interrupt.install(native.ronde_tensorflow_interrupt)
     names = [name for name in dir(loaded) if name.startswith("ronde_")]
-    return SimpleNamespace(**{n: _interrupt.interruptible(getattr(loaded, n)) for n in names})
+    functions = {n: _interrupt.interruptible(getattr(loaded, n)) for n in names}
+    tell = native.ronde_tensorflow_tell_program
+    tell.argtypes = (ctypes.c_int64, ctypes.c_int32, ctypes.c_char_p)
+    return SimpleNamespace(**functions, tell_program=tell)
 
 
 def _leave_unordered() -> None:

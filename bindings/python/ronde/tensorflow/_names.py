@@ -1,8 +1,9 @@
 """Names of operations in a graph: the same on every rank and after every retracing.
 
-Kernels of one graph start in any order, so each needs a name. It is made of the traced function's
-name and what the operation is, and a number where that is not unique, in the order of tracing.
-Numbers that TensorFlow draws from a counter of the process are left out: they differ between ranks.
+Kernels of one graph start in any order, so each needs a name: the user's, or one made of the traced
+function's name and what the operation is; with a number where that is not unique, in the order of
+tracing. Numbers that TensorFlow draws from a counter of the process are left out: they differ
+between ranks.
 """
 
 from __future__ import annotations
@@ -16,27 +17,44 @@ import tensorflow as tf
 
 from ronde._errors import UnsupportedError
 
-_used: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
+# Numbers count within a process set, as a rank knows only of the sets that it is in.
+_used: weakref.WeakKeyDictionary[Any, Counter[tuple[int, str]]] = weakref.WeakKeyDictionary()
 _NUMBER = re.compile(r"_\d+(?=_|/|$)")
 
 
-def _root(graph: Any) -> Any:
-    """The outermost function being traced."""
-    while isinstance(getattr(graph, "outer_graph", None), type(graph)):
+def function() -> Any:
+    """The graph of the function being traced: the innermost, without branches and loops in it."""
+    graph: Any = tf.compat.v1.get_default_graph()
+    while "ControlFlowFuncGraph" in {base.__name__ for base in type(graph).__mro__}:
         graph = graph.outer_graph
     return graph
 
 
-def in_graph(name: str) -> str:
-    """A name for an operation that is being traced, or `name` itself in eager mode."""
+def _unique(name: str, graph: Any, set_id: int) -> str:
+    used = _used.setdefault(graph, Counter())
+    used[set_id, name] += 1
+    number = used[set_id, name]
+    return name if number == 1 else f"{name}#{number}"
+
+
+def given(name: str, set_id: int) -> str:
+    """The user's name for an operation; with a number where a graph has it more than once."""
+    return name if tf.executing_eagerly() else _unique(name, function(), set_id)
+
+
+def in_graph(name: str, set_id: int) -> str:
+    """A name for an operation that is being traced, or `name` itself in eager mode.
+
+    The first in a process set is named as the function, whatever it is: so those of all ranks meet,
+    also where ranks have traced other programs, and find that out.
+    """
     if tf.executing_eagerly():
         return name
-    graph = tf.compat.v1.get_default_graph()
-    root = _root(graph)
-    wanted = f"{_NUMBER.sub('', getattr(root, 'name', 'graph'))}/{name}"
-    used = _used.setdefault(root, Counter())
-    used[wanted] += 1
-    return wanted if used[wanted] == 1 else f"{wanted}#{used[wanted]}"
+    graph = function()
+    traced = _NUMBER.sub("", getattr(graph, "name", "graph"))
+    if (set_id, traced) not in _used.setdefault(graph, Counter()):
+        return _unique(traced, graph, set_id)
+    return _unique(f"{traced}/{name}", graph, set_id)
 
 
 def check_compilable() -> None:

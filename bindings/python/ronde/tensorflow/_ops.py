@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from ronde._collectives import AVERAGE, SUM
 from ronde._job import rank, runtime
-from ronde.tensorflow import _names, _python_path
+from ronde.tensorflow import _names, _program, _python_path
 from ronde.tensorflow._library import library
 from ronde.tensorflow._tracing import call_site
 
@@ -37,6 +37,12 @@ def _with_gradient(
         return tuple(run(inputs)), lambda *gradients: list(backward(gradients))
 
     return list(call(*tensors))
+
+
+def _part(kernels: Any, kind: str, names: Sequence[str], set: int) -> dict[str, Any]:
+    """The attributes that all kernels have."""
+    program = _program.note(kernels.tell_program, kind, names, set)
+    return {"names": names, "set": set, "program": program}
 
 
 def _reduction(names: Sequence[str], op: int, scale: tuple[float, float], set: int) -> Any:
@@ -70,6 +76,7 @@ def allreduce(
     attributes |= {"compression": wire, "priorities": list(priorities)}
     kernels = library()
     if kernels is not None:
+        attributes |= _part(kernels, "allreduce", names, set)
         return list(kernels.ronde_allreduce(tensors=list(tensors), **attributes))
     return _with_gradient(
         lambda given: _python_path.allreduce(given, **attributes),
@@ -78,8 +85,8 @@ def allreduce(
     )
 
 
-def _back_names(names: Sequence[str]) -> list[str]:
-    return [_names.in_graph(f"gradient.{name}") if name else "" for name in names]
+def _back_names(names: Sequence[str], set: int) -> list[str]:
+    return [_names.in_graph(f"gradient.{name}", set) if name else "" for name in names]
 
 
 def _allreduce_back(
@@ -92,7 +99,7 @@ def _allreduce_back(
 ) -> list[Any]:
     if op not in (SUM, AVERAGE):
         raise LookupError("allreduce has a gradient for Sum and Average only")
-    return allreduce(gradients, _back_names(names), op, scale, set, wire)
+    return allreduce(gradients, _back_names(names, set), op, scale, set, wire)
 
 
 def allgather(tensors: Tensors, names: Sequence[str], set: int) -> list[Any]:
@@ -100,9 +107,8 @@ def allgather(tensors: Tensors, names: Sequence[str], set: int) -> list[Any]:
     _names.check_compilable()
     kernels = library()
     if kernels is not None:
-        return list(
-            kernels.ronde_allgather(tensors=list(tensors), names=names, set=set, site=call_site())
-        )
+        part = _part(kernels, "allgather", names, set)
+        return list(kernels.ronde_allgather(tensors=list(tensors), **part, site=call_site()))
     return _with_gradient(
         lambda given: _python_path.allgather(given, names, set, call_site()),
         tensors,
@@ -113,10 +119,10 @@ def allgather(tensors: Tensors, names: Sequence[str], set: int) -> list[Any]:
 def _allgather_back(
     tensors: Tensors, gradients: Tensors, names: Sequence[str], set: int
 ) -> list[Any]:
-    averaged = allreduce(gradients, _back_names(names), AVERAGE, (1.0, 1.0), set)
+    averaged = allreduce(gradients, _back_names(names, set), AVERAGE, (1.0, 1.0), set)
     rows = tf.stack([tf.shape(t, tf.int64)[0] if t.shape.rank else 1 for t in tensors])
     count_name = f"{names[0]}.rows" if names[0] else ""
-    counts = allgather([rows[tf.newaxis]], _back_names([count_name]), set)[0]
+    counts = allgather([rows[tf.newaxis]], _back_names([count_name], set), set)[0]
     before = tf.reduce_sum(counts[: _members(set).index(rank())], axis=0)
     mine = [g[before[i] : before[i] + rows[i]] for i, g in enumerate(averaged)]
     return [tf.reshape(m, tf.shape(t)) for m, t in zip(mine, tensors)]
@@ -127,10 +133,9 @@ def broadcast(tensors: Tensors, names: Sequence[str], root: int, set: int) -> li
     _names.check_compilable()
     kernels = library()
     if kernels is not None:
+        part = _part(kernels, "broadcast", names, set)
         return list(
-            kernels.ronde_broadcast(
-                tensors=list(tensors), names=names, root=root, set=set, site=call_site()
-            )
+            kernels.ronde_broadcast(tensors=list(tensors), **part, root=root, site=call_site())
         )
     return _with_gradient(
         lambda given: _python_path.broadcast(given, names, root, set, call_site()),
@@ -140,7 +145,7 @@ def broadcast(tensors: Tensors, names: Sequence[str], root: int, set: int) -> li
 
 
 def _broadcast_back(gradients: Tensors, names: Sequence[str], root: int, set: int) -> list[Any]:
-    averaged = allreduce(gradients, _back_names(names), AVERAGE, (1.0, 1.0), set)
+    averaged = allreduce(gradients, _back_names(names, set), AVERAGE, (1.0, 1.0), set)
     return averaged if rank() == root else [tf.zeros_like(gradient) for gradient in averaged]
 
 
@@ -152,6 +157,7 @@ def reducescatter(
     attributes = _reduction(names, op, scale, set)
     kernels = library()
     if kernels is not None:
+        attributes |= _part(kernels, "reducescatter", names, set)
         return list(kernels.ronde_reducescatter(tensors=list(tensors), **attributes))
     return _with_gradient(
         lambda given: _python_path.reducescatter(given, **attributes),
@@ -167,7 +173,7 @@ def _reducescatter_back(
         raise LookupError("reducescatter has a gradient for Sum and Average only")
     factor = scale[0] * scale[1] * (len(_members(set)) if op == SUM else 1)
     scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
-    return allgather(scaled, _back_names(names), set)
+    return allgather(scaled, _back_names(names, set), set)
 
 
 def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
@@ -175,9 +181,8 @@ def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
     _names.check_compilable()
     kernels = library()
     if kernels is not None:
-        result = kernels.ronde_alltoall(
-            tensor=tensor, splits=splits, names=[name], set=set, site=call_site()
-        )
+        part = _part(kernels, "alltoall", [name], set)
+        result = kernels.ronde_alltoall(tensor=tensor, splits=splits, **part, site=call_site())
         return result.result, result.received_splits
     found: list[Any] = []
 
@@ -192,15 +197,18 @@ def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
 
 
 def _alltoall_back(gradient: Any, received: Any, name: str, set: int) -> Any:
-    return alltoall(gradient, received, _back_names([name])[0], set)[0]
+    return alltoall(gradient, received, _back_names([name], set)[0], set)[0]
 
 
 def barrier(set: int) -> None:
     """Ends once all ranks of the set have come to it."""
     _names.check_compilable()
-    function = getattr(library(), "ronde_barrier", _python_path.barrier)
-    name = "" if tf.executing_eagerly() else _names.in_graph("barrier")
-    function(names=[name], set=set, site=call_site())
+    name = "" if tf.executing_eagerly() else _names.in_graph("barrier", set)
+    kernels = library()
+    if kernels is None:
+        _python_path.barrier([name], set, call_site())
+    else:
+        kernels.ronde_barrier(**_part(kernels, "barrier", [name], set), site=call_site())
 
 
 def join(set: int) -> Any:

@@ -51,8 +51,8 @@ def broadcast_(
     targets = _variables.check(variables)
     # Their number goes first, so that a rank that has none meets the others too.
     values = [tf.constant(0, tf.int32), *[tf.convert_to_tensor(v) for v in targets]]
-    names = [mpi_ops._name(name, "broadcast_variables")]
     members = set_id(process_set)
+    names = [mpi_ops._name(name, "broadcast_variables", members)]
     received = carried(values, lambda sent: _ops.broadcast(sent, names, root_rank, members))
     for variable, value in zip(targets, received[1:]):
         variable.assign(value)

@@ -63,11 +63,11 @@ __all__ = [
 ]
 
 
-def _name(name: str | None, what: str) -> str:
+def _name(name: str | None, what: str, members: int) -> str:
     """The name to submit under: given, or of the place in a graph, or none."""
     if name:
-        return _names.in_graph(name)
-    return "" if tf.executing_eagerly() else _names.in_graph(what)
+        return _names.given(name, members)
+    return "" if tf.executing_eagerly() else _names.in_graph(what, members)
 
 
 def compressed(
@@ -136,7 +136,12 @@ def _grouped_allreduce(
     process_set: ProcessSet,
 ) -> list[Any]:
     return reduce_named(
-        numbers(tensors), [_name(name, "allreduce")], compression, op, scale, process_set
+        numbers(tensors),
+        [_name(name, "allreduce", set_id(process_set))],
+        compression,
+        op,
+        scale,
+        process_set,
     )
 
 
@@ -217,8 +222,8 @@ def grouped_allgather(
 ) -> list[Any]:
     """allgather() of several tensors as one operation: all or none."""
     del ignore_name_scope
-    names = [_name(name, "allgather")]
     members = set_id(process_set)
+    names = [_name(name, "allgather", members)]
     return carried(tensors, lambda sent: _ops.allgather(sent, names, members))
 
 
@@ -235,8 +240,8 @@ def broadcast(
     Every rank passes a tensor of the same shape and dtype.
     """
     del ignore_name_scope
-    names = [_name(name, "broadcast")]
     members = set_id(process_set)
+    names = [_name(name, "broadcast", members)]
     return carried([tensor], lambda sent: _ops.broadcast(sent, names, root_rank, members))[0]
 
 
@@ -256,8 +261,8 @@ def alltoall(
     del ignore_name_scope
     counts = tf.constant([], tf.int64) if splits is None else tf.cast(splits, tf.int64)
     received: list[Any] = []
-    submitted = _name(name, "alltoall")
     members = set_id(process_set)
+    submitted = _name(name, "alltoall", members)
 
     def move(sent: list[Any]) -> list[Any]:
         result, rows = _ops.alltoall(sent[0], counts, submitted, members)
@@ -313,8 +318,8 @@ def _grouped_reducescatter(
     process_set: ProcessSet,
     scale: tuple[float, float],
 ) -> list[Any]:
-    names = [_name(name, "reducescatter")]
     members = set_id(process_set)
+    names = [_name(name, "reducescatter", members)]
     return compressed(
         numbers(tensors),
         compression,

@@ -58,8 +58,9 @@ def _joint(mean: Any, variance: Any, count: Any) -> tuple[Any, Any]:
     mine = tf.where(tf.math.is_nan(mine), tf.zeros_like(mine), mine)  # of an empty batch
     # A sum of rows that only their rank fills, as its gradient is the sum over ranks too.
     rows = tf.one_hot(rank(), size(), dtype=mine.dtype)[:, tf.newaxis, tf.newaxis] * mine
-    name = mpi_ops._name(None, "sync_batch_norm")
-    (every,) = _ops.allreduce([rows], [name], SUM, (1.0, 1.0), set_id(global_process_set))
+    members = set_id(global_process_set)
+    name = mpi_ops._name(None, "sync_batch_norm", members)
+    (every,) = _ops.allreduce([rows], [name], SUM, (1.0, 1.0), members)
     means, variances, counts = tf.unstack(every, axis=1)
     weights = counts / tf.reduce_sum(counts, axis=0)
     joint = tf.reduce_sum(weights * means, axis=0)

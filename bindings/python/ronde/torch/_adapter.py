@@ -102,6 +102,15 @@ def plain_view(tensor: torch.Tensor) -> Any:
     return tensor.data_ptr(), tuple(tensor.shape), code
 
 
+def view_of_like(tensor: torch.Tensor) -> tuple[tuple[int, ...], int] | None:
+    """What the views of contiguous tensors like this one have but the address.
+
+    None where more is to be looked at: complex numbers, other devices.
+    """
+    code = _CODES.get(tensor.dtype)
+    return None if code is None or tensor.device.type != "cpu" else (tuple(tensor.shape), code)
+
+
 class _TorchAdapter:
     def contiguous(self, tensor: torch.Tensor) -> torch.Tensor:
         _check(tensor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +13,7 @@ from ronde._compression import for_gradient
 from ronde._errors import InvalidArgumentError
 from ronde._gradients import in_runs
 from ronde._handle import Handle
+from ronde.torch._adapter import view_of_like
 
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()
@@ -22,7 +22,17 @@ _unnamed_optimizers = itertools.count()
 class Gradient:
     """The gradient of one trained parameter, on its way from backward to the step."""
 
-    __slots__ = ("bucket", "name", "parameter", "passes_left", "place", "sparse_dims", "version")
+    __slots__ = (
+        "bucket",
+        "dtype",
+        "like",
+        "name",
+        "parameter",
+        "passes_left",
+        "place",
+        "sparse_dims",
+        "version",
+    )
 
     def __init__(self, name: str, parameter: Parameter, passes: int) -> None:
         """A gradient that leaves after `passes` backward passes."""
@@ -33,6 +43,8 @@ class Gradient:
         self.place = 0  # in the bucket
         self.sparse_dims = 0  # of a gradient that travels as a sparse one
         self.version = 0
+        self.dtype = parameter.dtype
+        self.like = view_of_like(parameter)  # what dense gradients have
 
 
 class Bucket:
@@ -189,7 +201,13 @@ def hook(gradient: Gradient, owner: Any, on_gradient: Callable[[Any, Gradient], 
 
     Does not keep the owner alive. Returns what must be kept for the hook to live.
     """
-    call = functools.partial(_call, weakref.ref(owner), on_gradient, gradient)
+    reference = weakref.ref(owner)
+
+    def call(*_: Any) -> None:
+        owner = reference()
+        if owner is not None:
+            on_gradient(owner, gradient)
+
     parameter: Any = gradient.parameter
     if hasattr(parameter, "register_post_accumulate_grad_hook"):
         return parameter.register_post_accumulate_grad_hook(call)
@@ -197,9 +215,3 @@ def hook(gradient: Gradient, owner: Any, on_gradient: Callable[[Any, Gradient], 
     node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
     node.register_hook(call)
     return node
-
-
-def _call(reference: Any, on_gradient: Any, gradient: Gradient, *_: Any) -> None:
-    owner = reference()
-    if owner is not None:
-        on_gradient(owner, gradient)

@@ -9,6 +9,7 @@ import torch
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import MAX, MIN
 from ronde._errors import InvalidArgumentError
+from ronde.torch._adapter import collectives
 from ronde.torch._gradients import Bucket, Gradient
 from ronde.torch._sparse import nothing
 
@@ -22,7 +23,32 @@ class Preparing:
     _sparse_as_dense: bool
     _submit: Any
 
-    def _prepared(self, gradient: Gradient) -> torch.Tensor | None:
+    def _prepared(self, bucket: Bucket) -> tuple[list[torch.Tensor], list[Any]]:
+        """The tensors to send, and their memory as the core takes it."""
+        tensors, views = [], []
+        in_flight = self._in_flight
+        for gradient in list(bucket.gradients):
+            tensor = gradient.parameter.grad
+            if (
+                tensor is None
+                or gradient.like is None
+                or tensor.is_sparse
+                or tensor.dtype is not gradient.dtype
+                or not tensor.is_contiguous()
+                or (address := tensor.data_ptr()) in in_flight
+            ):
+                tensor = self._made_ready(gradient)
+                if tensor is not None:
+                    tensors.append(tensor)
+                    views.append(None if tensor.is_sparse else collectives.view(tensor))
+                continue
+            in_flight[address] = bucket
+            gradient.version = tensor._version
+            tensors.append(tensor)
+            views.append((address, *gradient.like))
+        return tensors, views
+
+    def _made_ready(self, gradient: Gradient) -> torch.Tensor | None:
         """The tensor to send: the gradient, zeros where this rank did not use the parameter.
 
         None where it is sparse and has left the bucket.

@@ -131,16 +131,17 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
 
     def _on_gradient(self, gradient: Gradient) -> None:
         """Called in backward, once the gradient of a parameter is complete."""
-        if gradient.passes_left <= 0:
+        passes_left = gradient.passes_left - 1
+        if passes_left < 0:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to "
                 "step(). Increase backward_passes_per_step to accumulate gradients locally."
             )
-        gradient.passes_left -= 1
+        gradient.passes_left = passes_left
         bucket = gradient.bucket
         if isinstance(bucket, FlatBucket):
             bucket.collect(gradient)
-        if gradient.passes_left > 0:
+        if passes_left:
             return
         bucket.missing -= 1
         if bucket.missing == 0:
@@ -150,9 +151,9 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._under_way = True
         if isinstance(bucket, FlatBucket):
             tensors = [bucket.ready()]
+            views = [collectives.view(tensors[0])]
         else:
-            prepared = [self._prepared(gradient) for gradient in list(bucket.gradients)]
-            tensors = [tensor for tensor in prepared if tensor is not None]
+            tensors, views = self._prepared(bucket)
         if bucket.gradients[0].sparse_dims:
             bucket.handle = sparse_allreduce_async(
                 tensors[0], bucket.name, self._op, self.process_set, bucket.compression
@@ -168,7 +169,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         )
         wire = wire_of(bucket.compression)
         if wire or bucket.compression is Compression.none:
-            bucket.handle = collectives.reduce_in_place(tensors, *where, wire)
+            bucket.handle = collectives.reduce_in_place(tensors, *where, wire, views)
             return
         pairs = [bucket.compression.compress(tensor) for tensor in tensors]
         sent = [tensor for tensor, _ in pairs]
@@ -212,9 +213,12 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         if bucket.gradients[0].sparse_dims:
             bucket.gradients[0].parameter.grad = outputs
             return
+        plain = not bucket.contexts and not self._sparse_again
         for index, gradient in enumerate(bucket.gradients):
             current = gradient.parameter.grad
             if current is None:
+                continue
+            if plain and current is outputs[index] and current._version == gradient.version:
                 continue
             if current._version != gradient.version and not shares_memory(current):
                 raise InvalidArgumentError(_CHANGED.format(name=gradient.name))

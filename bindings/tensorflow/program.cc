@@ -1,0 +1,37 @@
+#include "program.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace ronde::tensorflow {
+namespace {
+
+struct Programs {
+  std::mutex mutex;
+  std::map<std::pair<std::int64_t, std::int32_t>, std::string> texts;
+};
+
+/// Never destroyed: kernels may run while the process exits.
+Programs& programs() {
+  static auto* kept = new Programs();
+  return *kept;
+}
+
+}  // namespace
+
+std::string program_text(std::int64_t number, std::int32_t set) {
+  if (number == 0) return {};
+  const std::lock_guard<std::mutex> lock(programs().mutex);
+  const auto found = programs().texts.find({number, set});
+  return found == programs().texts.end() ? std::string() : found->second;
+}
+
+}  // namespace ronde::tensorflow
+
+/// Called by ronde.tensorflow whenever it has traced another operation of a function.
+extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_tell_program(
+    std::int64_t number, std::int32_t set, const char* text) {
+  const std::lock_guard<std::mutex> lock(ronde::tensorflow::programs().mutex);
+  ronde::tensorflow::programs().texts[{number, set}] = text;
+}
