@@ -104,9 +104,11 @@ Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) 
   const diagnosis::WaitingCallers::Note waiting(impl_->callers);
   EventSink* const events = impl_->events.get();
   if (events == nullptr) return impl_->engine->wait(operation, options);
+  impl_->core_wait.sample(*events);
   events->begin(kWaitLane, "WAIT", {});
   Status status = impl_->engine->wait(operation, options);
   events->end(kWaitLane, {});
+  impl_->core_wait.sample(*events);
   return status;
 }
 
@@ -275,7 +277,9 @@ void Runtime::end_mark() {
 void Runtime::mark_step() {
   const auto steps = impl_->steps.fetch_add(1) + 1;
   EventSink* events = impl_->events.get();
-  if (events != nullptr) events->counter(kStepCounter, static_cast<double>(steps));
+  if (events == nullptr) return;
+  impl_->core_wait.sample_step(*events);
+  events->counter(kStepCounter, static_cast<double>(steps));
 }
 
 void Runtime::shutdown() noexcept { impl_->stop(); }

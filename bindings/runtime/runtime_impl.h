@@ -22,6 +22,7 @@
 #include "ops/compression/residuals.h"
 #include "ops/executor.h"
 #include "timeline/clock_sync.h"
+#include "timeline/core_wait.h"
 #include "timeline/host_clock.h"
 #include "timeline/recorder.h"
 
@@ -110,6 +111,7 @@ class Runtime::Impl {
   std::atomic<int> set_changes{0};
   std::atomic<int> shares{0};
   std::atomic<std::uint64_t> steps{0};
+  CoreWait core_wait;
   diagnosis::Bell bell;
   diagnosis::WaitingCallers callers;
   ClockSync clock_sync{this_boot_id(), steady_ns};

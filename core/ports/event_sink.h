@@ -20,6 +20,8 @@ struct EventArgs {
 
 /// The counter that says how many training steps this rank has finished.
 inline constexpr std::string_view kStepCounter = "step";
+/// The counter of the milliseconds in which the training thread was ready to run and had no core.
+inline constexpr std::string_view kCoreWaitCounter = "ready without a core in ms";
 /// The lane of the user's marks and that of the threads which wait for operations. Lanes of tensors
 /// contain a dot.
 inline constexpr std::string_view kMarksLane = "marks";

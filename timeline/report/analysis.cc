@@ -170,7 +170,28 @@ Fusion fusion_of(const JobTrace& job, const Analysis& analysis) {
   return fusion;
 }
 
+/// Charges each rank with the waits for it, as far as it worked longer than the one that waited.
+void charge(Step& step) {
+  step.blamed_ns.resize(step.ranks.size());
+  for (const Split& waiter : step.ranks) {
+    for (const WaitedFor& late : waiter.awaited) {
+      const std::int64_t more_ns = step.ranks[late.rank].work_ns() - waiter.work_ns();
+      step.blamed_ns[late.rank] += std::clamp<std::int64_t>(more_ns, 0, late.ns);
+    }
+  }
+}
+
 }  // namespace
+
+void Split::add_awaited(std::uint32_t rank, std::int64_t waited_ns) {
+  const auto known = std::find_if(awaited.begin(), awaited.end(),
+                                  [=](const WaitedFor& entry) { return entry.rank == rank; });
+  if (known == awaited.end()) {
+    awaited.push_back({rank, waited_ns});
+  } else {
+    known->ns += waited_ns;
+  }
+}
 
 Analysis analyze(const JobTrace& job) {
   Analysis analysis;
@@ -179,10 +200,10 @@ Analysis analyze(const JobTrace& job) {
   analysis.by_steps = analysis.steps.size() >= kFewestSteps;
   if (!analysis.by_steps) analysis.steps = windows(job);
   if (analysis.steps.empty()) return analysis;
-  for (Step& step : analysis.steps) step.blamed_ns.resize(job.ranks.size());
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     sweep_rank(job.ranks[rank], rank, index_of, analysis);
   }
+  for (Step& step : analysis.steps) charge(step);
   analysis.paths = path_costs(job, analysis);
   analysis.fusion = fusion_of(job, analysis);
   return analysis;

@@ -23,19 +23,31 @@ enum class Phase : std::uint8_t {
 };
 inline constexpr std::size_t kPhases = 6;
 
+/// For whom a rank waited, as an index of JobTrace::ranks, and how long.
+struct WaitedFor {
+  std::uint32_t rank = 0;
+  std::int64_t ns = 0;
+};
+
 /// One rank's step (or window of time).
 struct Split {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
   std::array<std::int64_t, kPhases> ns{};
   std::int64_t moving_ns = 0;        ///< Packing or moving, blocked or not.
+  std::int64_t no_core_ns = 0;       ///< Ready to run without a core, in whatever phase,
+  std::int64_t slowed_ns = 0;        ///< and of that in kCompute.
   std::int64_t first_submit_ns = 0;  ///< Of the step's operations; 0 where there are none.
   std::int64_t last_submit_ns = 0;
+  std::vector<WaitedFor> awaited = {};  ///< Each rank once; they add up to kWaiting.
 
+  void add_awaited(std::uint32_t rank, std::int64_t waited_ns);
   [[nodiscard]] std::int64_t duration_ns() const noexcept { return end_ns - start_ns; }
   [[nodiscard]] std::int64_t of(Phase phase) const noexcept {
     return ns[static_cast<std::size_t>(phase)];
   }
+  /// Computing, on a core.
+  [[nodiscard]] std::int64_t work_ns() const noexcept { return of(Phase::kCompute) - slowed_ns; }
   /// Moving while the training thread computed.
   [[nodiscard]] std::int64_t overlapped_ns() const noexcept {
     return moving_ns - of(Phase::kPack) - of(Phase::kWire);
@@ -45,8 +57,10 @@ struct Split {
 /// A step of all ranks.
 struct Step {
   std::uint64_t number = 0;
-  std::vector<Split> ranks;             ///< As JobTrace::ranks.
-  std::vector<std::int64_t> blamed_ns;  ///< How long others, in sum, waited for this rank.
+  std::vector<Split> ranks;  ///< As JobTrace::ranks.
+  /// How long others, in sum, waited for this rank because it worked longer than they did: not
+  /// because it had no core, or was itself held up.
+  std::vector<std::int64_t> blamed_ns;
 };
 
 /// One bundle over all ranks.

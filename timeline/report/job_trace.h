@@ -53,6 +53,12 @@ struct StepMark {
   std::int64_t time_ns = 0;
 };
 
+/// How long the training thread had been ready to run without a core by then, since it began.
+struct CoreWaitSample {
+  std::int64_t time_ns = 0;
+  std::int64_t waited_ns = 0;
+};
+
 /// An operation that had not ended where the trace ends.
 struct Unfinished {
   std::uint32_t name = 0;
@@ -72,6 +78,7 @@ struct RankTrace {
   std::vector<NamedSpan> waits;           ///< A thread of the user's blocked in Ronde.
   std::vector<NamedSpan> marks;           ///< The user's own spans.
   std::vector<StepMark> steps;
+  std::vector<CoreWaitSample> core_waits;  ///< Empty where the kernel does not tell.
   std::vector<Unfinished> unfinished;
 };
 

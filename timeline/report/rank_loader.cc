@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <functional>
 
 #include "core/ports/event_sink.h"
@@ -41,6 +42,10 @@ void RankLoader::name_lane(const TraceEvent& event) {
 }
 
 void RankLoader::take_counter(const TraceEvent& event) {
+  if (event.name == kCoreWaitCounter) {
+    rank_.core_waits.push_back({event.time_ns, std::llround(event.value * 1e6)});
+    return;
+  }
   if (event.name != kStepCounter || event.value < 1) return;
   rank_.steps.push_back({static_cast<std::uint64_t>(event.value), event.time_ns});
 }

@@ -11,6 +11,7 @@ void add(const Split& split, Means& sums) {
   sums.step_ns += static_cast<double>(split.duration_ns());
   sums.moving_ns += static_cast<double>(split.moving_ns);
   sums.overlapped_ns += static_cast<double>(split.overlapped_ns());
+  sums.no_core_ns += static_cast<double>(split.no_core_ns);
   for (std::size_t i = 0; i < kPhases; ++i) sums.phase_ns[i] += static_cast<double>(split.ns[i]);
 }
 
@@ -32,7 +33,9 @@ Means means_of(const Analysis& analysis, std::optional<std::size_t> rank) {
     }
   }
   if (count == 0) return means;
-  for (double* sum : {&means.step_ns, &means.moving_ns, &means.overlapped_ns}) *sum /= count;
+  for (double* sum : {&means.step_ns, &means.moving_ns, &means.overlapped_ns, &means.no_core_ns}) {
+    *sum /= count;
+  }
   for (double& sum : means.phase_ns) sum /= count;
   return means;
 }

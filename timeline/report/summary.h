@@ -16,6 +16,7 @@ struct Means {
   std::array<double, kPhases> phase_ns{};
   double moving_ns = 0;
   double overlapped_ns = 0;
+  double no_core_ns = 0;  ///< Ready to run without a core; part of the phases.
 
   [[nodiscard]] double of(Phase phase) const noexcept {
     return phase_ns[static_cast<std::size_t>(phase)];

@@ -48,12 +48,46 @@ Edges edges_of(const RankTrace& rank, const BundleIndex& index_of, const Analysi
   return edges;
 }
 
+/// How long the training thread had been without a core by any moment: between two samples it is
+/// taken to grow evenly. Asked for moments in their order.
+class CoreWaits {
+ public:
+  explicit CoreWaits(const std::vector<CoreWaitSample>& samples) : samples_(samples) {}
+
+  /// What was added from the moment of the last call until `time_ns`.
+  std::int64_t until(std::int64_t time_ns) {
+    const std::int64_t before = last_ns_;
+    last_ns_ = at(time_ns);
+    return std::max<std::int64_t>(0, last_ns_ - before);  // less: it is another thread's now
+  }
+
+ private:
+  [[nodiscard]] std::int64_t at(std::int64_t time_ns) {
+    if (samples_.empty()) return 0;
+    while (next_ < samples_.size() && samples_[next_].time_ns <= time_ns) ++next_;
+    if (next_ == 0) return samples_.front().waited_ns;
+    const CoreWaitSample& from = samples_[next_ - 1];
+    if (next_ == samples_.size()) return from.waited_ns;
+    const CoreWaitSample& to = samples_[next_];
+    const double share = static_cast<double>(time_ns - from.time_ns) /
+                         static_cast<double>(to.time_ns - from.time_ns);
+    return from.waited_ns +
+           static_cast<std::int64_t>(share * static_cast<double>(to.waited_ns - from.waited_ns));
+  }
+
+  const std::vector<CoreWaitSample>& samples_;
+  std::size_t next_ = 0;
+  std::int64_t last_ns_ = 0;
+};
+
 class Sweep {
  public:
-  Sweep(std::size_t rank, Analysis& analysis) : rank_(rank), analysis_(analysis) {}
+  Sweep(const RankTrace& trace, std::size_t rank, Analysis& analysis)
+      : rank_(rank), analysis_(analysis), core_waits_(trace.core_waits) {}
 
   void run(const Edges& edges) {
     std::int64_t time = analysis_.steps.front().ranks[rank_].start_ns;
+    (void)core_waits_.until(time);
     for (const Edge& edge : edges) {
       if (edge.time_ns > time) {
         account(time, edge.time_ns);
@@ -93,21 +127,25 @@ class Sweep {
     for (std::size_t i = next_; i < steps.size(); ++i) {
       Split& split = steps[i].ranks[rank_];
       if (split.start_ns >= to) break;
-      add(steps[i], std::min(to, split.end_ns) - std::max(from, split.start_ns));
+      add(split, std::max(from, split.start_ns), std::min(to, split.end_ns));
     }
   }
 
-  void add(Step& step, std::int64_t ns) {
+  void add(Split& split, std::int64_t from, std::int64_t to) {
     const Phase now = phase();
-    step.ranks[rank_].ns[static_cast<std::size_t>(now)] += ns;
-    if (is(State::kMoving)) step.ranks[rank_].moving_ns += ns;
-    if (now == Phase::kWaiting) {
-      step.blamed_ns[analysis_.bundles[awaited_.rbegin()->second].last] += ns;
-    }
+    const std::int64_t ns = to - from;
+    split.ns[static_cast<std::size_t>(now)] += ns;
+    if (is(State::kMoving)) split.moving_ns += ns;
+    const std::int64_t no_core_ns = std::min(ns, core_waits_.until(to));
+    split.no_core_ns += no_core_ns;
+    if (now == Phase::kCompute) split.slowed_ns += no_core_ns;
+    if (now != Phase::kWaiting) return;
+    split.add_awaited(analysis_.bundles[awaited_.rbegin()->second].last, ns);
   }
 
   const std::size_t rank_;
   Analysis& analysis_;
+  CoreWaits core_waits_;
   std::size_t next_ = 0;
   std::array<int, 4> counts_{};
   std::set<std::pair<std::int64_t, std::uint32_t>> awaited_;  ///< By when they were ready.
@@ -167,7 +205,7 @@ std::int64_t moving_from(const OperationSpan& span, const Bundle& bundle) {
 
 void sweep_rank(const RankTrace& rank, std::size_t index, const BundleIndex& index_of,
                 Analysis& analysis) {
-  Sweep(index, analysis).run(edges_of(rank, index_of, analysis));
+  Sweep(rank, index, analysis).run(edges_of(rank, index_of, analysis));
   StepFacts facts(index, analysis);
   for (const OperationSpan& span : rank.operations) {
     facts.take(span, analysis.bundles[index_of.at(span.bundle)]);

@@ -15,7 +15,9 @@ std::int64_t slowest_ns(const Step& step) {
 }
 
 std::int64_t waited_ns(const Step& step) {
-  return std::accumulate(step.blamed_ns.begin(), step.blamed_ns.end(), std::int64_t{0});
+  return std::accumulate(
+      step.ranks.begin(), step.ranks.end(), std::int64_t{0},
+      [](std::int64_t sum, const Split& split) { return sum + split.of(Phase::kWaiting); });
 }
 
 std::int64_t total_ns(const TensorCost& cost) { return cost.execution_ns + cost.negotiation_ns; }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMostRanks = 16;
 constexpr std::size_t kMostRows = 12;
+constexpr double kWorthTelling = 0.01;  // of a step
 
 template <typename... Args>
 void line(std::string& out, fmt::format_string<Args...> format, Args&&... args) {
@@ -83,6 +84,10 @@ void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis)
   }
   if (shown.size() < job.ranks.size()) {
     line(out, "  (of {} ranks, those that compute longest)", job.ranks.size());
+  }
+  if (all.no_core_ns >= kWorthTelling * all.step_ns) {
+    line(out, "  The training thread stands ready without a core for {} ({:.0f} %) of it.",
+         human_time(all.no_core_ns), 100 * all.no_core_ns / all.step_ns);
   }
   line(out, "  Data moves for {} per {}: {} of it overlaps with compute, {} is exposed.",
        human_time(all.moving_ns), unit_of(analysis), human_time(all.overlapped_ns),

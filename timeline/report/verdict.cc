@@ -75,32 +75,73 @@ Finding uneven(const Means& means) {
   return finding;
 }
 
-/// A host whose ranks outnumber its cores, by its trace that comes first; null where there is none.
-const RankTrace* crowded_host(const JobTrace& job, std::ptrdiff_t& ranks) {
-  for (const RankTrace& rank : job.ranks) {
-    ranks = std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankTrace& other) {
-      return other.info.boot_id == rank.info.boot_id;
-    });
-    if (rank.info.cores > 0 && ranks > rank.info.cores) return &rank;
+/// The ranks of one host, and what they lose by standing ready without a core.
+struct Host {
+  const RecordingInfo* info = nullptr;  ///< Of its first rank.
+  int ranks = 0;
+  double step_ns = 0;
+  double no_core_ns = 0;
+
+  [[nodiscard]] bool crowded() const noexcept { return info->cores > 0 && ranks > info->cores; }
+  [[nodiscard]] double share() const noexcept { return step_ns > 0 ? no_core_ns / step_ns : 0; }
+};
+
+std::vector<Host> hosts_of(const JobTrace& job, const Analysis& analysis) {
+  std::map<std::string, Host> hosts;
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    Host& host = hosts[job.ranks[rank].info.boot_id];
+    if (host.ranks++ == 0) host.info = &job.ranks[rank].info;
+    const Means means = means_of(analysis, rank);
+    host.step_ns += means.step_ns;
+    host.no_core_ns += means.no_core_ns;
   }
-  return nullptr;
+  std::vector<Host> list;
+  for (const auto& [boot, host] : hosts) list.push_back(host);
+  return list;
 }
 
-/// What ranks lose by waiting for one another's turn on a core.
-std::optional<Finding> contention(const JobTrace& job, const Analysis& analysis,
-                                  const Means& means) {
-  std::ptrdiff_t ranks = 0;
-  const RankTrace* const host = crowded_host(job, ranks);
+std::string sharing(const Host& host) {
+  return fmt::format("{} ranks share the {} core{} of {}", host.ranks, host.info->cores,
+                     host.info->cores == 1 ? "" : "s", host.info->host);
+}
+
+constexpr const char* kFewerRanks =
+    "Start no more ranks than there are cores, and give each its share (OMP_NUM_THREADS).";
+
+/// What the ranks of a host lose by what the kernel says that they stood ready without a core.
+std::optional<Finding> measured_contention(const std::vector<Host>& hosts,
+                                           const Analysis& analysis) {
+  const auto worst = std::max_element(hosts.begin(), hosts.end(), [](const Host& a, const Host& b) {
+    return a.share() < b.share();
+  });
+  if (worst->share() < kUnevenShare) return std::nullopt;
+  const double step_ns = worst->step_ns / worst->ranks;
+  Finding finding{.cause = Cause::kContention, .share = worst->share()};
+  finding.text = fmt::format(
+      "{}: of each {} of {} the training thread stands ready without a core for {} ({:.0f} %).",
+      worst->crowded() ? sharing(*worst)
+                       : fmt::format("Other work takes the cores of {}", worst->info->host),
+      unit_of(analysis), human_time(step_ns), human_time(finding.share * step_ns),
+      percent(finding.share));
+  finding.advice = worst->crowded() ? kFewerRanks
+                                    : "See what else runs there (other jobs, threads of the "
+                                      "ranks' own libraries: OMP_NUM_THREADS).";
+  return finding;
+}
+
+/// What ranks that outnumber their cores lose by waiting for one another's turn.
+std::optional<Finding> likely_contention(const std::vector<Host>& hosts, const Analysis& analysis,
+                                         const Means& means) {
+  const auto host =
+      std::find_if(hosts.begin(), hosts.end(), [](const Host& one) { return one.crowded(); });
   const double share = means.share(Phase::kWaiting) + means.share(Phase::kNegotiation);
-  if (host == nullptr || share < kUnevenShare) return std::nullopt;
+  if (host == hosts.end() || share < kUnevenShare) return std::nullopt;
   Finding finding{.cause = Cause::kContention, .share = share};
   finding.text = fmt::format(
-      "{} ranks share the {} core{} of {}: they wait for one another, and to agree, for {} of each "
-      "{} ({:.0f} %), and none is last often enough to be named.",
-      ranks, host->info.cores, host->info.cores == 1 ? "" : "s", host->info.host,
-      human_time(share * means.step_ns), unit_of(analysis), percent(share));
-  finding.advice =
-      "Start no more ranks than there are cores, and give each its share (OMP_NUM_THREADS).";
+      "{}: they wait for one another, and to agree, for {} of each {} ({:.0f} %), and none is last "
+      "often enough to be named.",
+      sharing(*host), human_time(share * means.step_ns), unit_of(analysis), percent(share));
+  finding.advice = kFewerRanks;
   return finding;
 }
 
@@ -223,6 +264,24 @@ Finding nothing(const Analysis& analysis, const Means& means) {
   return finding;
 }
 
+/// Who or what ranks wait for.
+void add_waiting(const JobTrace& job, const Analysis& analysis, const Means& means,
+                 std::vector<Finding>& findings) {
+  for (const Straggler& straggler : find_stragglers(job, analysis)) {
+    findings.push_back(describe(straggler, job, analysis));
+  }
+  const std::vector<Host> hosts = hosts_of(job, analysis);
+  if (auto measured = measured_contention(hosts, analysis)) {
+    findings.push_back(std::move(*measured));
+  } else if (!findings.empty()) {
+    return;
+  } else if (auto likely = likely_contention(hosts, analysis, means)) {
+    findings.push_back(std::move(*likely));
+  } else if (means.share(Phase::kWaiting) >= kUnevenShare) {
+    findings.push_back(uneven(means));
+  }
+}
+
 void add_costs(const Analysis& analysis, const Means& means, std::vector<Finding>& findings) {
   if (is_tiny(analysis, means)) {
     findings.push_back(tiny_tensors(analysis, means));
@@ -242,16 +301,7 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
   std::vector<Finding> findings;
   const Means means = means_of(analysis);
   if (!analysis.steps.empty()) {
-    for (const Straggler& straggler : find_stragglers(job, analysis)) {
-      findings.push_back(describe(straggler, job, analysis));
-    }
-    if (findings.empty()) {
-      if (auto crowded = contention(job, analysis, means)) {
-        findings.push_back(std::move(*crowded));
-      } else if (means.share(Phase::kWaiting) >= kUnevenShare) {
-        findings.push_back(uneven(means));
-      }
-    }
+    add_waiting(job, analysis, means, findings);
     add_costs(analysis, means, findings);
   }
   std::stable_sort(findings.begin(), findings.end(),

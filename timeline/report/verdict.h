@@ -11,7 +11,7 @@ namespace ronde::report {
 enum class Cause : std::uint8_t {
   kUnfinished,   ///< The job ended with operations under way.
   kStraggler,    ///< One rank is late again and again.
-  kContention,   ///< Ranks outnumber the cores of a host, and wait for one another.
+  kContention,   ///< Ranks stand ready without a core, or outnumber cores and wait for each other.
   kUneven,       ///< Ranks wait for one another, but for none in particular.
   kTinyTensors,  ///< Many small operations, each on its own.
   kNegotiation,  ///< Agreeing and queueing cost more than they should.

@@ -56,7 +56,8 @@ class Writer {
 /// A job under way.
 class Job {
  public:
-  explicit Job(const Plan& plan) : plan_(plan), random_(plan.seed), now_(ranks(), 0) {
+  explicit Job(const Plan& plan)
+      : plan_(plan), random_(plan.seed), now_(ranks(), 0), no_core_ms_(ranks(), 0) {
     for (int rank = 0; rank < plan.ranks; ++rank) writers_.emplace_back(info_of(plan, rank));
   }
 
@@ -108,15 +109,21 @@ class Job {
     }
     for (std::size_t r = 0; r < ranks(); ++r) {
       if (!plan_.one_by_one) writers_[r].span(submitted[r].back(), ended, kWaitLane, "WAIT");
-      if (plan_.step_marks) mark(writers_[r], ended, step);
+      if (plan_.step_marks) mark(r, ended, step);
       now_[r] = ended;
     }
   }
 
-  static void mark(Writer& writer, double at, int step) {
-    Event value;
-    value.value = step + 1;
-    writer.add(EventKind::kCounter, at, {}, kStepCounter, value);
+  void mark(std::size_t rank, double at, int step) {
+    if (const double us = plan_.no_core_us(static_cast<int>(rank), step); us >= 0) {
+      no_core_ms_[rank] += us / 1000;
+      count(writers_[rank], at, kCoreWaitCounter, no_core_ms_[rank]);
+    }
+    count(writers_[rank], at, kStepCounter, step + 1);
+  }
+
+  static void count(Writer& writer, double at, std::string_view name, double value) {
+    writer.add(EventKind::kCounter, at, {}, name, {.value = value});
   }
 
   void write_bundle(int bundle, const std::vector<double>& submit, double agreed, double start,
@@ -153,6 +160,7 @@ class Job {
   const Plan& plan_;
   std::mt19937 random_;
   std::vector<double> now_;
+  std::vector<double> no_core_ms_;
   std::vector<Writer> writers_;
   std::uint64_t bundles_ = 0;
 };

@@ -27,6 +27,8 @@ struct Plan {
   double pack_us = 0;
   bool one_by_one = false;  ///< Each bundle is waited for before the next is submitted.
   bool step_marks = true;
+  /// Of each rank's compute, that it stands ready without a core; negative: not told.
+  std::function<double(int rank, int step)> no_core_us = [](int, int) { return -1.0; };
   std::string job = "job";
   unsigned seed = 1;
   /// What `rank` computes longer in `step`, and before its first submission rather than after it.

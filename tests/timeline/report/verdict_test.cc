@@ -119,6 +119,38 @@ TEST_CASE("verdict: ranks that outnumber their cores and wait for one another ar
   CHECK(finding_of(read_plan(plan), Cause::kContention) == nullptr);
 }
 
+TEST_CASE("verdict: ranks that get no core are told so though none of them waits for another") {
+  Plan plan;
+  plan.cores = 2;
+  plan.no_core_us = [](int, int) { return 5000.0; };
+  const Read crowded = read_plan(plan);
+  const Finding* found = finding_of(crowded, Cause::kContention);
+  REQUIRE(found != nullptr);
+  CHECK(says(*found, "4 ranks share the 2 cores of node1"));
+  CHECK(says(*found, "without a core for 5.0"));
+  CHECK(finding_of(crowded, Cause::kNone) == nullptr);
+  plan.cores = 4;
+  const Read disturbed = read_plan(plan);
+  REQUIRE(finding_of(disturbed, Cause::kContention) != nullptr);
+  CHECK(says(*finding_of(disturbed, Cause::kContention), "Other work takes the cores of node1"));
+  plan.no_core_us = [](int, int) { return 100.0; };
+  CHECK(finding_of(read_plan(plan), Cause::kContention) == nullptr);
+}
+
+TEST_CASE("verdict: a rank that is late because it got no core is not the one to blame") {
+  Plan plan;
+  plan.cores = 8;
+  const auto held_up = [](int rank, int) { return rank == 2 ? 6000.0 : 0.0; };
+  plan.early_us = held_up;
+  CHECK(finding_of(read_plan(plan), Cause::kStraggler) != nullptr);
+  plan.no_core_us = held_up;
+  for (const Finding& finding : read_plan(plan).findings) CHECK(finding.rank == -1);
+  plan.early_us = [](int rank, int) { return rank == 2 ? 12'000.0 : 0.0; };
+  const Read read = read_plan(plan);  // half of it is its own doing
+  REQUIRE(finding_of(read, Cause::kStraggler) != nullptr);
+  CHECK(finding_of(read, Cause::kStraggler)->rank == 2);
+}
+
 TEST_CASE("verdict: of 100 planted stragglers 98 are named right") {
   int right = 0;
   std::mt19937 random(7);

@@ -1,0 +1,79 @@
+#include "timeline/core_wait.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "timeline/host_clock.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::int64_t kReportEveryNs = 1'000'000;
+
+/// The file of the thread that opens it, which only that thread uses.
+class SchedulerFacts {
+ public:
+  SchedulerFacts() : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
+  ~SchedulerFacts() {
+    if (file_ >= 0) ::close(file_);
+  }
+  SchedulerFacts(const SchedulerFacts&) = delete;
+  SchedulerFacts& operator=(const SchedulerFacts&) = delete;
+
+  /// The second of its numbers: on a core, ready without one, times on a core.
+  [[nodiscard]] std::optional<std::int64_t> core_wait_ns() const noexcept {
+    char text[96];
+    const ssize_t bytes = file_ < 0 ? -1 : ::pread(file_, text, sizeof text, 0);
+    if (bytes <= 0) return std::nullopt;
+    const char* const end = text + bytes;
+    const auto gap = std::string_view(text, static_cast<std::size_t>(bytes)).find(' ');
+    if (gap == std::string_view::npos) return std::nullopt;
+    std::int64_t ns = 0;
+    if (std::from_chars(text + gap + 1, end, ns).ec != std::errc()) return std::nullopt;
+    return ns;
+  }
+
+ private:
+  const int file_;
+};
+
+int this_thread() noexcept {
+  thread_local const int kThread = ::gettid();
+  return kThread;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> core_wait_ns() noexcept {
+  thread_local const SchedulerFacts kFacts;
+  return kFacts.core_wait_ns();
+}
+
+void CoreWait::sample(EventSink& events) noexcept {
+  int training = 0;
+  const int self = this_thread();
+  if (!thread_.compare_exchange_strong(training, self, std::memory_order_relaxed) &&
+      training != self) {
+    return;
+  }
+  const std::int64_t time_ns = steady_ns();
+  if (time_ns - reported_ns_.load(std::memory_order_relaxed) < kReportEveryNs) return;
+  report(events, time_ns);
+}
+
+void CoreWait::sample_step(EventSink& events) noexcept {
+  thread_.store(this_thread(), std::memory_order_relaxed);
+  report(events, steady_ns());
+}
+
+void CoreWait::report(EventSink& events, std::int64_t time_ns) noexcept {
+  reported_ns_.store(time_ns, std::memory_order_relaxed);
+  if (const auto ns = core_wait_ns()) {
+    events.counter(kCoreWaitCounter, static_cast<double>(*ns) / 1e6);
+  }
+}
+
+}  // namespace ronde
