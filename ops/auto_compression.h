@@ -21,6 +21,7 @@ namespace ronde {
 /// How the group moves data, for measuring. All ranks call alike.
 struct GroupDoor {
   int size = 1;
+  bool in_memory = false;  ///< Ranks share memory, which no codec is faster than.
   /// Runs a dense allreduce of fp32 of that many bytes.
   std::function<Status(std::size_t bytes)> dense;
   /// Gives every rank the words of all, equally many of each.
@@ -66,6 +67,7 @@ class AutoCompression {
   std::optional<Accuracy> measured_for_;
   CodecCosts codecs_{};
   std::map<LoadClass, Known> known_;
+  bool in_memory_ = false;
   Known* last_ = nullptr;
   CodecKind last_kind_ = kDense;
   bool last_counts_ = false;

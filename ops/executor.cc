@@ -211,6 +211,7 @@ GroupDoor PlaneExecutor::door(const AbortToken& abort) {
     return all_words_;
   };
   return {.size = size_,
+          .in_memory = runner_.in_memory(),
           .dense = [this, &abort](std::size_t bytes) { return run_probe(bytes, abort); },
           .exchange = exchange};
 }

@@ -3,7 +3,8 @@
 Codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`, `.topk`, `.randomk`,
 `.powersgd`, `.auto`) work in the allreduce: values are added in fp32; what a lossy one leaves over
 is kept by the name of the tensor and added to its next gradient. All work with and without
-parentheses, and by name ("auto", "int8:block=128"). The others are classes with Horovod's interface: compress(tensor) -> (tensor, context),
+parentheses, and by name ("auto", "int8:block=128"). The others are classes with Horovod's
+interface: compress(tensor) -> (tensor, context),
 decompress(tensor, context).
 """
 
