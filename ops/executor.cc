@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/protocol/several_devices.h"
+#include "ops/auto_compression.h"
 #include "ops/compressor.h"
 #include "ops/device_runner.h"
 #include "ops/extents.h"
@@ -36,6 +38,10 @@ std::string_view event_name(Collective kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+bool is_auto(const Bundle& bundle) {
+  return bundle.compression.starts_with(codec_name(CodecKind::kAuto));
+}
+
 const std::byte* input_of(const BundleTensor& tensor) {
   return static_cast<const std::byte*>(tensor.in);
 }
@@ -45,6 +51,7 @@ class PlaneExecutor final : public CollectiveExecutor {
  public:
   explicit PlaneExecutor(ExecutorOptions& options)
       : compressor_(options),
+        deterministic_(options.deterministic),
         runner_(options),
         device_(std::move(options.open_device), runner_, options.rank, options.size),
         events_(options.events),
@@ -68,11 +75,17 @@ class PlaneExecutor final : public CollectiveExecutor {
     return last_on_device_ ? device_.path() : runner_.path(last_route_);
   }
   bool polls() const noexcept override { return runner_.polls(); }
+  std::vector<std::string> explain_compression() const override { return auto_.explain(); }
 
  private:
   Status check(const Bundle& bundle) const;
   Status execute_kind(const Bundle& bundle, const AbortToken& abort);
   Status execute_whole(const Bundle& bundle, const AbortToken& abort);
+  Status execute_compressed(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
+  Status execute_auto(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
+  GroupDoor door(const AbortToken& abort);
+  Status run_probe(std::size_t bytes, const AbortToken& abort);
+  void explain(const AutoChoice& choice, std::size_t bytes) const;
   Status execute_reduce_scatter(const Bundle& bundle, const AbortToken& abort);
   Status execute_scatter(const Bundle& bundle, const AbortToken& abort);
   Status execute_gathering(const Bundle& bundle, const AbortToken& abort);
@@ -92,6 +105,8 @@ class PlaneExecutor final : public CollectiveExecutor {
   std::byte* output_rows(const BundleTensor& tensor, std::int64_t rows);
 
   Compressor compressor_;
+  AutoCompression auto_;
+  const bool deterministic_;
   WorkRunner runner_;
   DeviceRunner device_;
   const EventGate* const events_;
@@ -114,7 +129,7 @@ Status PlaneExecutor::check(const Bundle& bundle) const {
     return {Code::kInvalidArgument,
             fmt::format("{} is not defined for {}", to_string(bundle.op), to_string(bundle.dtype))};
   }
-  if (!bundle.compression.empty() && bundle.device.kind != DeviceKind::kCpu) {
+  if (!bundle.compression.empty() && !is_auto(bundle) && bundle.device.kind != DeviceKind::kCpu) {
     return {Code::kUnsupported, "tensors in device memory cannot be compressed"};
   }
   if (!bundle.compression.empty()) {
@@ -154,13 +169,77 @@ Status PlaneExecutor::execute_whole(const Bundle& bundle, const AbortToken& abor
     segments_.push_back({input_of(tensor), out, size});
     bytes += size;
   }
+  if (bundle.compression.empty()) return run(bundle, work_of(bundle), bytes, abort);
+  if (is_auto(bundle)) return execute_auto(bundle, bytes, abort);
+  return execute_compressed(bundle, bytes, abort);
+}
+
+Status PlaneExecutor::execute_compressed(const Bundle& bundle, std::size_t bytes,
+                                         const AbortToken& abort) {
   Work work = work_of(bundle);
-  if (bundle.compression.empty()) return run(bundle, work, bytes, abort);
   RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
   work.compression = &compression;
   RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));
   compression.commit(work);
   return {};
+}
+
+Status PlaneExecutor::execute_auto(const Bundle& bundle, std::size_t bytes,
+                                   const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(bundle.compression));
+  const bool dense = deterministic_ || bundle.device.kind != DeviceKind::kCpu;
+  const Accuracy accuracy = dense ? Accuracy::kLossless : spec.accuracy;
+  const GroupDoor group = door(abort);
+  RONDE_ASSIGN_OR_RETURN(const AutoChoice choice, auto_.choose(bundle, accuracy, group));
+  if (choice.changed) explain(choice, bytes);
+  const TimePoint begin = now();
+  if (choice.compression.empty()) {
+    RONDE_RETURN_IF_ERROR(run(bundle, work_of(bundle), bytes, abort));
+  } else {
+    Bundle compressed = bundle;
+    compressed.compression = choice.compression;
+    RONDE_RETURN_IF_ERROR(execute_compressed(compressed, bytes, abort));
+  }
+  return auto_.observe(1e-9 * static_cast<double>(to_ns(now() - begin)), group);
+}
+
+GroupDoor PlaneExecutor::door(const AbortToken& abort) {
+  const auto exchange =
+      [this, &abort](std::span<const std::int64_t> mine) -> Result<std::vector<std::int64_t>> {
+    words_.assign(mine.begin(), mine.end());
+    RONDE_RETURN_IF_ERROR(exchange_words(abort));
+    return all_words_;
+  };
+  return {.size = size_,
+          .in_memory = runner_.in_memory(),
+          .dense = [this, &abort](std::size_t bytes) { return run_probe(bytes, abort); },
+          .exchange = exchange};
+}
+
+/// A dense allreduce of zeros.
+Status PlaneExecutor::run_probe(std::size_t bytes, const AbortToken& abort) {
+  std::vector<std::byte> values(bytes);
+  const Segment segment{values.data(), values.data(), bytes};
+  Work work;
+  work.kind = Collective::kAllreduce;
+  work.segments = {&segment, 1};
+  const WorkDesc desc{.kind = work.kind,
+                      .dtype = DType::kFloat32,
+                      .op = ReduceOp::kSum,
+                      .device = {},
+                      .bytes = bytes};
+  RONDE_ASSIGN_OR_RETURN(const Route route, runner_.route(desc));
+  return runner_.run(work, route, abort);
+}
+
+void PlaneExecutor::explain(const AutoChoice& choice, std::size_t bytes) const {
+  EventSink* const events = events_ == nullptr ? nullptr : events_->get();
+  if (events == nullptr) return;
+  events->instant(kMarksLane,
+                  fmt::format("compression auto: {:.3g} MB {}, predicted {:.3g} ms (dense {:.3g})",
+                              static_cast<double>(bytes) * 1e-6,
+                              choice.compression.empty() ? "dense" : choice.compression,
+                              choice.predicted_s * 1e3, choice.dense_s * 1e3));
 }
 
 Status PlaneExecutor::execute_reduce_scatter(const Bundle& bundle, const AbortToken& abort) {

@@ -46,7 +46,8 @@ struct ExecutorOptions {
 ///   dimensions counts as one row.
 /// - alltoall: splits are exchanged first; wrong ones are an error on all ranks, see ops/extents.h.
 /// - reduce_scatter: rank r of n gets rows/n rows and the first rows%n ranks one more.
-/// - Compressed allreduces: see ops/compressor.h.
+/// - Compressed allreduces: see ops/compressor.h; `auto`: ops/auto_compression.h. In deterministic
+///   mode `auto` compresses nothing, as what it chooses depends on time.
 /// - Where an output cannot be allocated on this rank, the rank still takes part and then returns
 ///   the allocator's error, so that the group stays usable.
 /// - Tensors in device memory: see DeviceRunner; sizes and splits still meet over the plane.
@@ -56,6 +57,9 @@ class CollectiveExecutor : public Executor {
   /// What ran last: "shm", "ring over tcp", "local" (one rank), empty at first. Threads: as
   /// execute.
   [[nodiscard]] virtual std::string last_path() const = 0;
+  /// What `auto` compression has measured and chosen, for people; empty before it was asked for.
+  /// Threads: as execute.
+  [[nodiscard]] virtual std::vector<std::string> explain_compression() const = 0;
 };
 
 /// Makes an executor.

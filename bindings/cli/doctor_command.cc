@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backends/builtin.h"
+#include "bindings/cli/compression_doctor.h"
 #include "bindings/cli/exit.h"
 #include "bindings/cli/job_doctor.h"
 #include "bindings/cli/launch/network.h"
@@ -102,6 +103,12 @@ void examine(bool settings_only) {
   print_selection(*config);
 }
 
+void examine_codecs() {
+  const auto config = config_from(process_environment());
+  const Status status = config.ok() ? examine_compression(*config) : config.status();
+  if (!status.ok()) exit_usage("ronde doctor --compression", status);
+}
+
 }  // namespace
 
 void add_doctor_command(CLI::App& app) {
@@ -110,6 +117,10 @@ void add_doctor_command(CLI::App& app) {
   auto settings = std::make_shared<bool>(false);
   command->add_flag("--settings", *settings,
                     "List all settings with unit, default, value now and meaning");
+  auto compression = std::make_shared<bool>(false);
+  command->add_flag("--compression", *compression,
+                    "Measure codecs, and say what --compression auto chooses; in a job (ronde run "
+                    "... -- ronde doctor --compression) its links too");
   auto job = std::make_shared<std::string>();
   CLI::Option* attach =
       command->add_option("--job", *job,
@@ -121,7 +132,8 @@ void add_doctor_command(CLI::App& app) {
   command->add_option("--output", *folder, "With --job: also write each rank's dump to this folder")
       ->needs(attach)
       ->check(CLI::ExistingDirectory);
-  command->callback([settings, job, folder, attach] {
+  command->callback([settings, compression, job, folder, attach] {
+    if (*compression) return examine_codecs();
     if (attach->count() == 0) return examine(*settings);
     const Status status = examine_job(*job, *folder);
     if (!status.ok()) exit_usage("ronde doctor --job", status);

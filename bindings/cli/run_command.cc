@@ -237,7 +237,7 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
   command->add_option("--algorithm", request->algorithm,
                       "Algorithm for all collectives that have it");
   command->add_option("--compression", request->compression,
-                      "What gradients travel as where a call does not say: fp16, int8, ...");
+                      "What gradients travel as where a call does not say: auto, fp16, int8, ...");
   command->add_option("--env", request->environment, "NAME or NAME=VALUE for all ranks; may repeat")
       ->expected(1)
       ->take_all();

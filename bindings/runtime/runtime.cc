@@ -45,6 +45,9 @@ class RawGroupImpl final : public RawGroup {
     return executor_->execute(bundle, *abort_);
   }
   [[nodiscard]] std::string last_path() const override { return executor_->last_path(); }
+  [[nodiscard]] std::vector<std::string> explain_compression() const override {
+    return executor_->explain_compression();
+  }
 
  private:
   const std::unique_ptr<CollectiveExecutor> executor_;

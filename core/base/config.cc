@@ -193,7 +193,7 @@ std::vector<Setting> data_settings() {
              &Config::single_copy, {"auto", "always", "never"}),
       text({"RONDE_COMPRESSION", "", "codec",
             "of allreduces of floating matrices that name none: fp16, bf16, int8, int4, onebit, "
-            "topk, randomk, powersgd"},
+            "topk, randomk, powersgd, auto"},
            &Config::compression),
       size({"RONDE_RESIDUAL_LIMIT", "", "bytes",
             "most that error feedback may keep; tensors beyond it go without; 0 means no limit"},

@@ -37,6 +37,7 @@ std::unique_ptr<const Codec> make_codec(const CompressionSpec& spec) {
     case CodecKind::kTopk:
     case CodecKind::kRandomk:
     case CodecKind::kPowersgd:
+    case CodecKind::kAuto:
       return nullptr;
     case CodecKind::kInt8:
       return make_int8_codec(spec);

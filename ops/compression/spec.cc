@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -25,12 +26,14 @@ constexpr std::array kKnown{
     Known{"topk", {.kind = CodecKind::kTopk, .ratio = 0.01}},
     Known{"randomk", {.kind = CodecKind::kRandomk, .ratio = 0.01}},
     Known{"powersgd", {.kind = CodecKind::kPowersgd, .rank = 4}},
+    Known{"auto", {.kind = CodecKind::kAuto}},
 };
 
 const Known& known(CodecKind kind) { return kKnown[static_cast<std::size_t>(kind)]; }
 
 constexpr unsigned bit(CodecKind kind) { return 1U << static_cast<unsigned>(kind); }
-constexpr unsigned kAll = ~0U;
+constexpr unsigned kAutoOnly = bit(CodecKind::kAuto);
+constexpr unsigned kAll = ~kAutoOnly;
 constexpr unsigned kRounding = bit(CodecKind::kInt8) | bit(CodecKind::kInt4);
 constexpr unsigned kBlocks = kRounding | bit(CodecKind::kOnebit);
 constexpr unsigned kTopkOnly = bit(CodecKind::kTopk);
@@ -68,6 +71,15 @@ bool read_block(std::string_view value, CompressionSpec& spec) {
 
 bool read_rank(std::string_view value, CompressionSpec& spec) {
   return read_number(value, spec.rank) && spec.rank >= 1 && spec.rank <= kMaxRank;
+}
+
+constexpr std::array<std::string_view, 3> kAccuracies{"lossless", "safe", "aggressive"};
+
+bool read_accuracy(std::string_view value, CompressionSpec& spec) {
+  const auto* const found = std::find(kAccuracies.begin(), kAccuracies.end(), value);
+  if (found == kAccuracies.end()) return false;
+  spec.accuracy = static_cast<Accuracy>(found - kAccuracies.begin());
+  return true;
 }
 
 const char* on_off(bool flag) { return flag ? "on" : "off"; }
@@ -118,6 +130,8 @@ constexpr std::array kParameters{
               [](const Spec& s) { return fmt::format("{}", s.clip); }},
     Parameter{"rank", bit(CodecKind::kPowersgd), "whole numbers from 1 to 64", read_rank,
               [](const Spec& s) { return fmt::format("{}", s.rank); }},
+    Parameter{"accuracy", kAutoOnly, "lossless, safe, aggressive", read_accuracy,
+              [](const Spec& s) { return std::string(to_string(s.accuracy)); }},
     Parameter{"seed", kRounding | bit(CodecKind::kRandomk) | bit(CodecKind::kPowersgd),
               "whole numbers from 0", [](Text t, Spec& s) { return read_number(t, s.seed); },
               [](const Spec& s) { return fmt::format("{}", s.seed); }},
@@ -193,6 +207,14 @@ std::string to_string(const CompressionSpec& spec) {
   }
   return fmt::format("{}{}{}", of.name, parameters.empty() ? "" : ":", fmt::join(parameters, ","));
 }
+
+std::string_view to_string(Accuracy accuracy) {
+  return kAccuracies[static_cast<std::size_t>(accuracy)];
+}
+
+std::string_view codec_name(CodecKind kind) { return known(kind).name; }
+
+CompressionSpec default_spec(CodecKind kind) { return known(kind).defaults; }
 
 Status check_compressible(Collective kind, DType dtype, ReduceOp op) {
   if (kind != Collective::kAllreduce) {

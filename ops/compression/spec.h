@@ -1,4 +1,4 @@
-// How users name a compression: "int8", "int4:block=128,rounding=stochastic,seed=7", ...
+// How users name a compression: "int8", "int4:block=128,rounding=stochastic,seed=7", "auto", ...
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,18 @@ enum class CodecKind : std::uint8_t {
   kOnebit,
   kTopk,
   kRandomk,
-  kPowersgd
+  kPowersgd,
+  kAuto  ///< Whichever of the others, or none, is predicted to be fastest: see cost_model.h.
+};
+
+/// How many kinds there are, kAuto included.
+inline constexpr std::size_t kCodecKinds = static_cast<std::size_t>(CodecKind::kAuto) + 1;
+
+/// What an automatic choice may lose.
+enum class Accuracy : std::uint8_t {
+  kLossless,   ///< Nothing.
+  kSafe,       ///< What 16 bits do not hold.
+  kAggressive  ///< Anything that error feedback makes up for.
 };
 
 /// A compression and its parameters. Equal on all ranks: it is negotiated as text.
@@ -36,7 +47,8 @@ struct CompressionSpec {
   std::uint64_t warmup = 0;  ///< topk: steps until `ratio` holds.
   std::size_t rank = 0;      ///< powersgd: columns of each factor.
   double clip = 0;           ///< topk: largest norm of the result; 0 means any.
-  std::uint64_t seed = 0;    ///< Of stochastic rounding and of randomk.
+  Accuracy accuracy = Accuracy::kSafe;  ///< auto: what it may choose.
+  std::uint64_t seed = 0;               ///< Of stochastic rounding and of randomk.
   bool error_feedback = true;
 
   bool operator==(const CompressionSpec&) const = default;
@@ -48,17 +60,28 @@ inline constexpr std::size_t kMaxBlock = 4096;
 /// Largest rank of powersgd.
 inline constexpr std::size_t kMaxRank = 64;
 
-/// Reads `name[:key=value,...]`. Names: fp16, bf16, int8, int4, onebit, topk, randomk, powersgd.
+/// Reads `name[:key=value,...]`. Names: fp16, bf16, int8, int4, onebit, topk, randomk, powersgd,
+/// auto.
 /// Keys, where they mean something: block (a multiple of 64 up to kMaxBlock), rounding (nearest,
 /// stochastic), ratio (above 0, up to 1), select (exact, sampled), momentum (0 up to below 1),
-/// nesterov, masking (on, off), warmup (steps), clip (a norm), rank (1 to kMaxRank), seed, ef (on,
-/// off). Defaults: fp16, bf16: ef=off; all others ef=on; int8: block=512; int4: block=256; onebit:
-/// block=1024; topk, randomk: ratio=0.01; powersgd: rank=4. Errors: kInvalidArgument with the value
-/// and what is allowed.
+/// nesterov, masking (on, off), warmup (steps), clip (a norm), rank (1 to kMaxRank), accuracy
+/// (lossless, safe, aggressive), seed, ef (on, off). Defaults: fp16, bf16: ef=off; all others
+/// ef=on; int8: block=512; int4: block=256; onebit: block=1024; topk, randomk: ratio=0.01;
+/// powersgd: rank=4; auto: accuracy=safe. Errors: kInvalidArgument with the value and what is
+/// allowed.
 Result<CompressionSpec> parse_compression(std::string_view text);
 
 /// The same text for equal specs; leaves defaults out.
 std::string to_string(const CompressionSpec& spec);
+
+/// "lossless", "safe" or "aggressive".
+std::string_view to_string(Accuracy accuracy);
+
+/// A kind as users name it.
+std::string_view codec_name(CodecKind kind);
+
+/// What a kind's name stands for without parameters.
+CompressionSpec default_spec(CodecKind kind);
 
 /// Whether values travel as some elements out of all: see sparse_allreduce.h.
 [[nodiscard]] constexpr bool is_sparse(CodecKind kind) noexcept {

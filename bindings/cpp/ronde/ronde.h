@@ -43,7 +43,7 @@ struct ReduceOptions {
   int priority = 0;
   ProcessSet set = {};
   /// What the values travel as: "fp16", "bf16", "int8", "int4", "onebit", "topk",
-  /// "randomk", "powersgd", with parameters as in
+  /// "randomk", "powersgd", "auto", with parameters as in
   /// "int4:block=128,rounding=stochastic,ef=off"; "none"; empty takes the job's setting. Of
   /// allreduces of floating types by sum or average. See docs/compression.md.
   std::string compression = {};

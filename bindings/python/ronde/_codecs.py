@@ -27,6 +27,8 @@ def feedback(error_feedback: bool) -> str | None:
 
 def wire_of(compression: Any) -> str:
     """What the core is to compress with; empty for compressors that work by themselves."""
+    if isinstance(compression, str):
+        return "" if compression == "none" else compression
     return str(getattr(compression, "wire", ""))
 
 
@@ -159,3 +161,14 @@ class RandomK:
     ) -> None:
         """ratio: above 0, up to 1. Without error_feedback the result is right on average."""
         self.wire = text("randomk", ratio=ratio, seed=seed, ef=feedback(error_feedback))
+
+
+class Auto:
+    """Whatever is predicted to be fastest, or nothing, by measuring links and codecs."""
+
+    wire = "auto"
+
+    def __init__(self, accuracy: str | None = None) -> None:
+        """accuracy: what it may choose. "lossless": nothing; "safe", the default: fp16 and bf16;
+        "aggressive": also int8, int4, onebit, topk and powersgd, with error feedback."""
+        self.wire = text("auto", accuracy=accuracy)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 from ronde import _codecs
@@ -108,6 +109,29 @@ class RandomKCompressor(_codecs.RandomK, AllreduceCompressor):
     """A hundredth (`ratio`) of the elements, the same ones on all ranks, so without indices."""
 
 
+class AutoCompressor(_codecs.Auto, AllreduceCompressor):
+    """Whatever is predicted to be fastest, or nothing, by measuring links and codecs."""
+
+
+class NamedCompressor(AllreduceCompressor):
+    """A codec by its text, as `ronde run --compression` takes it."""
+
+    def __init__(self, wire: str) -> None:
+        """wire: "auto", "int8:block=128", ...; errors in it arise where it is used."""
+        self.wire = wire
+
+
+@cache
+def named(compression: str) -> Any:
+    """The compressor of a text: "none", "auto", "int8:block=128", ..."""
+    return NoneCompressor if compression == "none" else NamedCompressor(compression)
+
+
+def resolved(compression: Any) -> Any:
+    """A compressor; texts become one."""
+    return named(compression) if isinstance(compression, str) else compression
+
+
 def is_cast(compression: Any) -> bool:
     """Whether it is one of the casts, which allgathers can use too."""
     kind = compression if isinstance(compression, type) else type(compression)
@@ -122,6 +146,7 @@ def wire_for(compression: Any, is_floating: bool) -> str:
 
 def for_values(compression: Any) -> Any:
     """What is done to values that travel by allgather: casts, no codecs of allreduces."""
+    compression = resolved(compression)
     return compression if not wire_of(compression) or is_cast(compression) else NoneCompressor
 
 
@@ -132,7 +157,8 @@ def for_gradient(name: str, dimensions: int, is_floating: bool, compression: Any
     """
     if isinstance(compression, dict):
         fits = (one for pattern, one in compression.items() if fnmatchcase(name, pattern))
-        return next(fits, NoneCompressor)
+        return resolved(next(fits, NoneCompressor))
+    compression = resolved(compression)
     if wire_of(compression) and (dimensions < 2 or not is_floating):
         return NoneCompressor
     return compression
@@ -169,6 +195,7 @@ class AnyCompression:
     topk = TopKCompressor
     randomk = RandomKCompressor
     powersgd = PowerSGDCompressor
+    auto = AutoCompressor
 
     @staticmethod
     def load_state_dict(state: dict[str, Any]) -> None:

@@ -24,6 +24,9 @@ class OnDevice final : public CollectiveExecutor {
     return inner_->execute(moved, abort);
   }
   std::string last_path() const override { return inner_->last_path(); }
+  std::vector<std::string> explain_compression() const override {
+    return inner_->explain_compression();
+  }
 
  private:
   const std::unique_ptr<CollectiveExecutor> inner_;

@@ -3,7 +3,11 @@
 import pytest
 from cases import case_names
 
-FILES = ("torch_compression_cases.py", "ddp_compression_cases.py")
+FILES = (
+    "torch_compression_cases.py",
+    "torch_onebit_adam_cases.py",
+    "ddp_compression_cases.py",
+)
 
 
 @pytest.mark.parametrize("np", [2, 3])

@@ -23,7 +23,8 @@ TEST_CASE("Equal compressions are written alike") {
        {"fp16", "bf16:ef=on", "int8", "int4:block=64,rounding=stochastic,seed=9",
         "onebit:block=128,ef=off", "topk", "randomk:ratio=0.1,seed=3", "powersgd:rank=2",
         "topk:ratio=0.001,select=sampled,momentum=0.9,nesterov=on,masking=off,"
-        "warmup=100,clip=0.25"}) {
+        "warmup=100,clip=0.25",
+        "auto", "auto:accuracy=aggressive"}) {
     CHECK(to_string(*parse_compression(text)) == text);
   }
   CHECK(to_string(*parse_compression("int8:seed=0,rounding=nearest,block=512,ef=on")) == "int8");
@@ -36,6 +37,8 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
     return result.status().message();
   };
   CHECK(message("int5").find("allowed: fp16, bf16, int8, int4, onebit") != std::string::npos);
+  CHECK(message("auto:accuracy=best").find("lossless, safe, aggressive") != std::string::npos);
+  CHECK(message("auto:ef=off").find("no parameter 'ef'; allowed: accuracy") != std::string::npos);
   CHECK(message("").find("not known") != std::string::npos);
   CHECK(message("int8:block=100").find("block=100; allowed: multiples of 64") != std::string::npos);
   CHECK(message("int8:block=0").find("block=0") != std::string::npos);

@@ -28,7 +28,7 @@ from ronde._collectives import MIN as Min
 from ronde._collectives import PRODUCT as Product
 from ronde._collectives import SUM as Sum
 from ronde._collectives import reduce_op, set_id
-from ronde._compression import NoneCompressor, for_values, wire_for
+from ronde._compression import NoneCompressor, for_values, resolved, wire_for
 from ronde._errors import Error as HorovodInternalError
 from ronde._errors import InvalidArgumentError
 from ronde._job import *
@@ -160,7 +160,7 @@ def reduce_named(
     wire = wires.pop() if len(wires) == 1 else ""
     return compressed(
         tensors,
-        NoneCompressor if wire else compression,
+        NoneCompressor if wire else resolved(compression),
         lambda sent: _ops.allreduce(sent, names, op, scale, members, wire, priorities),
     )
 

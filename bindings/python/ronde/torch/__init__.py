@@ -15,12 +15,20 @@ from ronde.torch import functions, mpi_ops
 from ronde.torch.compression import Compression
 from ronde.torch.functions import *
 from ronde.torch.mpi_ops import *
+from ronde.torch.onebit_adam import OneBitAdam
 from ronde.torch.optimizer import DistributedOptimizer
 from ronde.torch.sync_batch_norm import SyncBatchNorm
 
 # Errors name the user's line, also where torch's autograd calls in between.
 _core.skip_frames_of(_os.path.dirname(_os.path.abspath(_torch.__file__)))
 
-__all__ = ["Compression", "DistributedOptimizer", "SyncBatchNorm", "__version__", "mpi_ops"]
+__all__ = [
+    "Compression",
+    "DistributedOptimizer",
+    "OneBitAdam",
+    "SyncBatchNorm",
+    "__version__",
+    "mpi_ops",
+]
 __all__ += functions.__all__
 __all__ += mpi_ops.__all__

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ronde._collectives import reduce_op
+from ronde._compression import resolved
 from ronde._forms import forms
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
@@ -136,7 +137,7 @@ def grouped_allreduce(
 
     if wire:
         return run(tensors, name)
-    return compressed(tensors, compression, lambda sent: run(sent, name))
+    return compressed(tensors, resolved(compression), lambda sent: run(sent, name))
 
 
 def grouped_allreduce_async(

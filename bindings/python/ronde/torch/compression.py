@@ -1,9 +1,10 @@
 """Gradient compression: what tensors travel as.
 
 Codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`, `.topk`, `.randomk`,
-`.powersgd`) work in the allreduce: values are added in fp32; what a lossy one leaves over is kept
-by the name of the tensor and added to its next gradient. All work with and without parentheses. The
-others are classes with Horovod's interface: compress(tensor) -> (tensor, context),
+`.powersgd`, `.auto`) work in the allreduce: values are added in fp32; what a lossy one leaves over
+is kept by the name of the tensor and added to its next gradient. All work with and without
+parentheses, and by name ("auto", "int8:block=128"). The others are classes with Horovod's
+interface: compress(tensor) -> (tensor, context),
 decompress(tensor, context).
 """
 
@@ -16,6 +17,7 @@ import torch
 from ronde import _codecs, _compression
 from ronde._compression import (
     AnyCompression,
+    AutoCompressor,
     CastCompressor,
     Compressor,
     Int4Compressor,
@@ -28,6 +30,7 @@ from ronde._compression import (
 )
 
 __all__ = [
+    "AutoCompressor",
     "BF16Compressor",
     "Compression",
     "Compressor",

@@ -1,0 +1,166 @@
+"""1-bit Adam: Adam whose momentum travels as signs once its variance has settled.
+
+Source: Tang et al., "1-bit Adam", ICML 2021. What travels is the momentum divided by the root of
+the frozen variance: elements of a block are then of one size, which is what signs tell best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ronde import _core
+from ronde._compression import for_gradient, wire_of
+from ronde._errors import InvalidArgumentError
+from ronde._job import ProcessSet, global_process_set
+from ronde.torch._adapter import collectives
+from ronde.torch.compression import Compression
+from ronde.torch.mpi_ops import Average
+
+__all__ = ["OneBitAdam"]
+
+Parameter = torch.nn.Parameter
+
+
+class OneBitAdam(torch.optim.Optimizer):
+    """An optimizer that averages over ranks by itself; do not wrap it in DistributedOptimizer.
+
+    In the first `warmup_steps` steps gradients are averaged in full precision, and it is Adam, as
+    torch.optim.Adam. Then the variance stays as it is, and each rank's momentum is averaged by
+    `compression`, with error feedback. step() is a collective: all ranks call it, with gradients
+    that nobody has averaged. A step whose average is not finite is skipped on all ranks alike, and
+    what error feedback keeps stays as it was.
+    """
+
+    def __init__(
+        self,
+        named_parameters: Iterable[tuple[str, Parameter]],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        warmup_steps: int = 100,
+        compression: Any = Compression.onebit,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        """named_parameters: (name, parameter) pairs, usually model.named_parameters().
+
+        betas, eps, weight_decay: as torch.optim.Adam's. warmup_steps: until the variance is
+        frozen; the paper takes 15 to 25 % of all steps. compression: as DistributedOptimizer's, so
+        biases and norms travel as they are.
+        Raises InvalidArgumentError (a ValueError) for values out of range.
+        """
+        check("lr", lr, lr >= 0, "from 0")
+        check("eps", eps, eps >= 0, "from 0")
+        check("weight_decay", weight_decay, weight_decay >= 0, "from 0")
+        check("warmup_steps", warmup_steps, warmup_steps >= 1, "from 1")
+        for beta in betas:
+            check("betas", betas, 0 <= beta < 1, "from 0 to below 1")
+        pairs = list(named_parameters)
+        self._names = {parameter: name for name, parameter in pairs}
+        self._compression = compression
+        self._process_set = process_set
+        self._call_site = _core.call_site()
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "warmup_steps": warmup_steps,
+            "steps": 0,
+        }
+        super().__init__([parameter for _, parameter in pairs], defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """Averages over ranks and updates the parameters. Returns the closure's result."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._step_group(group)
+        return loss
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the variance is frozen, and what travels is compressed."""
+        return any(group["steps"] >= group["warmup_steps"] for group in self.param_groups)
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        frozen = group["steps"] >= group["warmup_steps"]
+        make = self._momentum if frozen else self._gradient
+        handles = []
+        for place, parameter in enumerate(group["params"]):
+            if parameter.requires_grad:
+                given = make(group, parameter)
+                handles.append((parameter, self._average(parameter, given, frozen, -place)))
+        averages = [(parameter, handle.wait()[0]) for parameter, handle in handles]
+        if not all(torch.isfinite(average).all() for _, average in averages):
+            return
+        group["steps"] += 1
+        update = self._update_frozen if frozen else self._update_adam
+        for parameter, average in averages:
+            update(group, parameter, average)
+
+    def _average(self, parameter: Parameter, given: Any, frozen: bool, priority: int) -> Any:
+        """Starts averaging over ranks; the momentum is known under a name of its own."""
+        name, wire = self._names.get(parameter, f"parameter{-priority}"), ""
+        if frozen:
+            chosen = for_gradient(name, parameter.dim(), True, self._compression)
+            name, wire = f"{name}.momentum", wire_of(chosen)
+        where = (name, Average, (1.0, 1.0), self._process_set, self._call_site, priority)
+        return collectives.reduce_in_place([given], *where, wire)
+
+    def _state_of(self, parameter: Parameter) -> dict[str, Any]:
+        state = self.state[parameter]
+        if not state:
+            state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+            state["exp_avg_sq"] = torch.zeros_like(state["exp_avg"])
+        return state
+
+    def _gradient(self, group: dict[str, Any], parameter: Parameter) -> torch.Tensor:
+        """This rank's gradient, with weight decay; zeros where backward made none."""
+        if parameter.grad is None:
+            gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        else:
+            gradient = parameter.grad.clone(memory_format=torch.contiguous_format)
+        return gradient.add_(parameter, alpha=group["weight_decay"])
+
+    def _momentum(self, group: dict[str, Any], parameter: Parameter) -> torch.Tensor:
+        """This rank's momentum, in units of the frozen variance's root."""
+        state, beta = self._state_of(parameter), group["betas"][0]
+        momentum = self._gradient(group, parameter).lerp_(state["exp_avg"], beta)
+        return momentum.div_(self._scale(group, state))
+
+    def _scale(self, group: dict[str, Any], state: dict[str, Any]) -> torch.Tensor:
+        """The frozen variance's root; infinite where no gradient ever came, as nothing may move."""
+        variance = state["exp_avg_sq"]
+        unbiased = variance / (1 - group["betas"][1] ** group["warmup_steps"])
+        return unbiased.sqrt_().add_(group["eps"]).masked_fill_(variance == 0, float("inf"))
+
+    def _update_adam(self, group: dict[str, Any], parameter: Parameter, mean: torch.Tensor) -> None:
+        state, (beta1, beta2) = self._state_of(parameter), group["betas"]
+        state["exp_avg"].lerp_(mean, 1 - beta1)
+        state["exp_avg_sq"].mul_(beta2).addcmul_(mean, mean, value=1 - beta2)
+        unbiased = state["exp_avg_sq"] / (1 - beta2 ** group["steps"])
+        size = group["lr"] / (1 - beta1 ** group["steps"])
+        parameter.addcdiv_(state["exp_avg"], unbiased.sqrt_().add_(group["eps"]), value=-size)
+
+    def _update_frozen(
+        self, group: dict[str, Any], parameter: Parameter, mean: torch.Tensor
+    ) -> None:
+        state, beta = self._state_of(parameter), group["betas"][0]
+        scale = self._scale(group, state)
+        still = scale.isinf()
+        mean.masked_fill_(still, 0.0)
+        state["exp_avg"].copy_(mean * scale.masked_fill_(still, 0.0))
+        parameter.add_(mean, alpha=-group["lr"] / (1 - beta ** group["steps"]))
+
+
+def check(name: str, value: Any, right: bool, allowed: str) -> None:
+    """Raises InvalidArgumentError with the value and what is allowed, where it is not right."""
+    if not right:
+        raise InvalidArgumentError(f"{name}={value}; allowed: {allowed}")

@@ -1,0 +1,109 @@
+#include "ops/compression/codec_speed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "ops/compression/codec.h"
+#include "ops/compression/low_rank.h"
+#include "ops/compression/select.h"
+
+namespace ronde {
+namespace {
+
+using Floats = std::vector<float>;
+
+/// Seconds for each element, of the fastest of some calls after a first one.
+template <class Body>
+double best_of(int repeats, std::size_t elements, const Body& body) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= repeats; ++i) {
+    const TimePoint begin = now();
+    body();
+    if (i > 0) best = std::min(best, static_cast<double>(to_ns(now() - begin)));
+  }
+  return best * 1e-9 / static_cast<double>(std::max<std::size_t>(1, elements));
+}
+
+/// Values of both signs whose magnitudes differ: what selection and rounding have to work on.
+Floats sample_values(std::size_t elements) {
+  Floats values(elements);
+  std::uint32_t random = 1;
+  for (float& value : values) {
+    random = random * 1664525U + 1013904223U;
+    const float even = static_cast<float>(random >> 8) * 0x1p-23F - 1.0F;
+    value = even * even * even;
+  }
+  return values;
+}
+
+CodecSpeed measure_rounding(const Codec& codec, const Floats& values, int repeats) {
+  std::vector<std::byte> frame(codec.encoded_bytes(values.size()));
+  Floats out(values.size());
+  const auto encode = [&] {
+    codec.encode({.values = values, .frame = frame.data(), .lost = out.data()});
+  };
+  const auto decode = [&] { (void)codec.decode(frame, out); };
+  return {best_of(repeats, values.size(), encode), best_of(repeats, values.size(), decode)};
+}
+
+CodecSpeed measure_selection(const Floats& values, int repeats) {
+  std::vector<std::uint32_t> indices;
+  const std::size_t k = values.size() / 100;
+  return {best_of(repeats, values.size(), [&] { select_top(values, k, indices); }), 0};
+}
+
+CodecSpeed measure_projection(const Floats& values, int repeats) {
+  const std::size_t rank = default_spec(CodecKind::kPowersgd).rank;
+  const auto side = static_cast<std::size_t>(std::sqrt(static_cast<double>(values.size())));
+  const LowRankShape shape{side, side, rank};
+  Floats p(side * rank), q(side * rank), row(side);
+  seed_columns(shape, 1, q.data());
+  const auto encode = [&] {
+    project(shape, values.data(), q.data(), p.data());
+    orthogonalise(shape, p.data());
+    project_back(shape, values.data(), p.data(), q.data());
+  };
+  const auto decode = [&] {
+    for (std::size_t i = 0; i < side; ++i) expand_row(shape, p.data(), i, q.data(), row.data());
+  };
+  return {best_of(repeats, values.size(), encode), best_of(repeats, values.size(), decode)};
+}
+
+/// Passes over memory that an allreduce makes besides encoding once and decoding twice: to scale
+/// and to add what was left over, to look for NaN, to keep what is left over.
+double passes(CodecKind kind) { return default_spec(kind).error_feedback ? 5 : 2; }
+
+}  // namespace
+
+CodecSpeed measure_codec(CodecKind kind, std::size_t elements, int repeats) {
+  const Floats values = sample_values(elements);
+  if (is_sparse(kind)) return measure_selection(values, repeats);
+  if (kind == CodecKind::kPowersgd) return measure_projection(values, repeats);
+  const auto codec = make_codec(default_spec(kind));
+  return codec == nullptr ? CodecSpeed() : measure_rounding(*codec, values, repeats);
+}
+
+double measure_memcpy(std::size_t elements, int repeats) {
+  const Floats from = sample_values(elements);
+  Floats to(elements);
+  return best_of(repeats, elements,
+                 [&] { std::memcpy(to.data(), from.data(), elements * sizeof(float)); });
+}
+
+CodecCosts measure_codecs(std::span<const CodecKind> kinds) {
+  CodecCosts costs{};
+  const double pass = measure_memcpy();
+  for (const CodecKind kind : kinds) {
+    if (kind == kDense) continue;
+    const CodecSpeed speed = measure_codec(kind);
+    costs[static_cast<std::size_t>(kind)] =
+        speed.encode_s + 2 * speed.decode_s + passes(kind) * pass;
+  }
+  return costs;
+}
+
+}  // namespace ronde

@@ -1,0 +1,71 @@
+#include "ops/compression/cost_history.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ronde {
+namespace {
+
+// What a choice is given the benefit of, by how often it was seen: predictions err, and the first
+// time pays for memory that is new.
+constexpr std::array<double, CostHistory::kTries> kBenefit{0.7, 0.4, 0.8};
+// A known choice is left only for what takes less than this share.
+constexpr double kBetter = 0.97;
+
+}  // namespace
+
+LoadClass class_of(const TensorLoad& load, Accuracy accuracy) noexcept {
+  const int size = static_cast<int>(std::lround(4 * std::log2(std::max(1.0, load.elements))));
+  const double share = load.low_rank_elements / std::max(1.0, load.elements);
+  const int low_rank = static_cast<int>(std::lround(-2 * std::log2(std::max(share, 1e-4))));
+  return {static_cast<int>(accuracy), static_cast<int>(load.width), size, low_rank};
+}
+
+double CostHistory::Seen::least() const noexcept {
+  return *std::min_element(last.begin(),
+                           last.begin() + static_cast<std::ptrdiff_t>(std::min(count, kKept)));
+}
+
+double CostHistory::Seen::most() const noexcept {
+  return *std::max_element(last.begin(), last.end());
+}
+
+double CostHistory::estimate(CodecKind kind, double predicted) const noexcept {
+  const Seen& seen = of(kind);
+  if (seen.count == 0) return kBenefit[0] * predicted;
+  return seen.count < kTries ? kBenefit[seen.count] * seen.least() : seen.least();
+}
+
+CodecKind CostHistory::choose(std::span<const CodecKind> kinds, std::span<const double> predicted) {
+  CodecKind best = kDense;
+  double least = 0;
+  bool first = true;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const double cost = estimate(kinds[i], predicted[i]) * (kinds[i] == chosen_ ? kBetter : 1);
+    if (first || cost < least) {
+      best = kinds[i];
+      least = cost;
+    }
+    first = false;
+  }
+  chosen_ = best;
+  return best;
+}
+
+bool CostHistory::observe(CodecKind kind, double seconds) {
+  Seen& seen = of(kind);
+  seen.last[seen.count++ % kKept] = seconds;
+  if (seen.count == kTries) seen.known_s = seen.least();
+  if (seen.count < kTries + kKept) return false;
+  if (seen.least() <= kDrift * seen.known_s && seen.most() * kDrift >= seen.known_s) return false;
+  seen_ = {};
+  return true;
+}
+
+bool CostHistory::settled() const noexcept { return of(chosen_).count >= kTries; }
+
+double CostHistory::seen(CodecKind kind) const noexcept {
+  return of(kind).count == 0 ? 0 : of(kind).least();
+}
+
+}  // namespace ronde

@@ -1,0 +1,49 @@
+// What an allreduce is predicted to take, dense and by each codec: pure functions of measured
+// numbers on which all ranks agree, so that all choose alike.
+// Source: Agarwal et al., "On the Utility of Gradient Compression", MLSys 2022; Wang et al.,
+// "Espresso", EuroSys 2023.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/base/shape.h"
+#include "ops/compression/spec.h"
+
+namespace ronde {
+
+/// What can be chosen: kAuto's place stands for no compression at all.
+inline constexpr CodecKind kDense = CodecKind::kAuto;
+
+/// What a dense allreduce takes over the link at hand.
+struct LinkCost {
+  double latency_s = 0;  ///< Of one that is nearly empty.
+  double byte_s = 0;     ///< Of each further byte.
+};
+
+/// What the processor takes for each element, by kind; 0 for kDense.
+using CodecCosts = std::array<double, kCodecKinds>;
+
+/// What is to be sent.
+struct TensorLoad {
+  std::size_t width = 4;  ///< Bytes of an element.
+  double elements = 0;
+  double low_rank_elements = 0;  ///< That travel by powersgd of the default rank.
+};
+
+/// The load of tensors that travel together.
+TensorLoad load_of(std::span<const Shape> shapes, std::size_t width);
+
+/// What of a class may be chosen for elements of that width, the least lossy first; kDense always.
+std::vector<CodecKind> candidates(Accuracy accuracy, std::size_t width);
+
+/// Bytes that travel for each byte of fp32, both ways, counted as a dense allreduce's own.
+double wire_share(CodecKind kind, const TensorLoad& load) noexcept;
+
+/// Seconds that an allreduce of the load takes as `kind`.
+double predict(CodecKind kind, const TensorLoad& load, const LinkCost& link,
+               const CodecCosts& codecs) noexcept;
+
+}  // namespace ronde

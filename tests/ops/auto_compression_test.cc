@@ -1,0 +1,156 @@
+#include "ops/auto_compression.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace ronde {
+namespace {
+
+/// A group of two whose other rank says the same words, plus what it is told to say more.
+struct Twin {
+  std::int64_t slower_ns = 0;
+  double byte_s = 0;
+  int dense_calls = 0;
+  int exchanges = 0;
+
+  GroupDoor door() {
+    return {.size = 2,
+            .dense =
+                [this](std::size_t bytes) {
+                  ++dense_calls;
+                  std::this_thread::sleep_for(
+                      std::chrono::duration<double>(static_cast<double>(bytes) * byte_s));
+                  return Status();
+                },
+            .exchange =
+                [this](std::span<const std::int64_t> mine) -> Result<std::vector<std::int64_t>> {
+              ++exchanges;
+              std::vector<std::int64_t> all(mine.begin(), mine.end());
+              for (const std::int64_t word : mine) all.push_back(word + slower_ns);
+              return all;
+            }};
+  }
+};
+
+Bundle matrix(std::int64_t rows = 1024, const char* key = "w") {
+  Bundle bundle;
+  bundle.kind = Collective::kAllreduce;
+  bundle.tensors.emplace_back();
+  bundle.tensors.back().shape = {rows, 1024};
+  bundle.keys = {key};
+  return bundle;
+}
+
+std::string chosen(AutoCompression& one, Accuracy accuracy, Twin& twin) {
+  return one.choose(matrix(), accuracy, twin.door())->compression;
+}
+
+}  // namespace
+
+TEST_CASE("On a slow link auto takes what its class allows") {
+  Twin slow{.byte_s = 80e-9};  // 100 Mbit/s
+  AutoCompression one;
+  CHECK(chosen(one, Accuracy::kLossless, slow).empty());
+  CHECK(slow.dense_calls == 0);
+  const std::string safe = chosen(one, Accuracy::kSafe, slow);
+  CHECK((safe == "fp16" || safe == "bf16"));
+  AutoCompression other;
+  CHECK(wire_share(parse_compression(chosen(other, Accuracy::kAggressive, slow))->kind,
+                   load_of(std::vector<Shape>{{1024, 1024}}, 4)) < 0.25);
+  CHECK(other.explain().size() == 2);
+  CHECK(other.explain()[1].find("aggressive") != std::string::npos);
+}
+
+TEST_CASE("Where data moves as fast as memory auto is dense") {
+  Twin fast;
+  AutoCompression one;
+  for (const auto accuracy : {Accuracy::kSafe, Accuracy::kAggressive}) {
+    const auto choice = one.choose(matrix(), accuracy, fast.door());
+    CHECK(choice->compression.empty());
+    CHECK(choice->changed);
+    CHECK_FALSE(one.choose(matrix(), accuracy, fast.door())->changed);
+  }
+}
+
+TEST_CASE("A group in shared memory measures nothing and is dense") {
+  AutoCompression one;
+  Twin slow{.byte_s = 80e-9};
+  GroupDoor shared = slow.door();
+  shared.in_memory = true;
+  CHECK(one.choose(matrix(), Accuracy::kAggressive, shared)->compression.empty());
+  CHECK(slow.exchanges == 0);
+  CHECK(one.explain().front().find("share memory") != std::string::npos);
+}
+
+TEST_CASE("A group of one measures nothing") {
+  AutoCompression one;
+  CHECK(one.choose(matrix(), Accuracy::kAggressive, {})->compression.empty());
+  CHECK(one.explain().empty());
+}
+
+TEST_CASE("The link is measured once, and known choices are seldom talked about") {
+  Twin slow{.byte_s = 20e-9};
+  AutoCompression one;
+  (void)one.choose(matrix(), Accuracy::kSafe, slow.door());
+  const int measured = slow.dense_calls;
+  CHECK(measured < 40);
+  for (int i = 0; i < 30; ++i) {
+    const auto choice = one.choose(matrix(), Accuracy::kSafe, slow.door());
+    CHECK(one.observe(choice->predicted_s, slow.door()).ok());
+  }
+  CHECK(slow.dense_calls == measured);
+  const int before = slow.exchanges;
+  for (int i = 0; i < 160; ++i) {
+    const auto choice = one.choose(matrix(), Accuracy::kSafe, slow.door());
+    CHECK(one.observe(choice->predicted_s, slow.door()).ok());
+  }
+  CHECK(slow.exchanges - before == 10);
+}
+
+TEST_CASE("A link that becomes slower is measured anew, and auto compresses") {
+  Twin link;
+  AutoCompression one;
+  const auto step = [&](double dense_s, double compressed_s) {
+    const auto choice = one.choose(matrix(), Accuracy::kAggressive, link.door());
+    const bool dense = choice->compression.empty();
+    CHECK(one.observe(dense ? dense_s : compressed_s, link.door()).ok());
+    return dense;
+  };
+  for (int i = 0; i < 10; ++i) CHECK(step(1e-6, 1.0));
+  link.byte_s = 80e-9;
+  bool dense = true;
+  for (int i = 0; i < 200; ++i) dense = step(0.3, 0.02);
+  CHECK_FALSE(dense);
+}
+
+TEST_CASE("What a lossy choice left over travels with the first dense bundle") {
+  Twin link{.byte_s = 80e-9};
+  AutoCompression one;
+  const auto lossy = one.choose(matrix(), Accuracy::kAggressive, link.door());
+  REQUIRE(parse_compression(lossy->compression)->error_feedback);
+  Twin fast;  // everything was slow but dense
+  for (int i = 0; i < 40; ++i) {
+    const auto choice = one.choose(matrix(), Accuracy::kAggressive, fast.door());
+    if (choice->compression == "topk:ratio=1") {
+      CHECK(one.choose(matrix(), Accuracy::kAggressive, fast.door())->compression.empty());
+      return;
+    }
+    CHECK(one.observe(choice->compression.empty() ? 1e-6 : 1.0, fast.door()).ok());
+  }
+  FAIL("nothing brought what was left over");
+}
+
+TEST_CASE("A failure of the group is handed on") {
+  GroupDoor broken{.size = 2,
+                   .dense = [](std::size_t) { return Status(); },
+                   .exchange = [](auto) -> Result<std::vector<std::int64_t>> {
+                     return Status(Code::kAborted, "gone");
+                   }};
+  AutoCompression one;
+  CHECK(one.choose(matrix(), Accuracy::kSafe, broken).status().code() == Code::kAborted);
+}
+
+}  // namespace ronde

@@ -1,0 +1,97 @@
+#include "ops/compression/cost_history.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+namespace ronde {
+namespace {
+
+using enum CodecKind;
+
+/// Chooses and observes `steps` times in a world where things take what `truth` says.
+struct World {
+  std::vector<CodecKind> kinds{kDense, kFp16, kInt8};
+  std::vector<double> predicted{1.0, 0.6, 0.5};
+  std::map<CodecKind, double> truth;
+  CostHistory history;
+  std::map<CodecKind, int> chosen;
+  int drifts = 0;
+
+  void run(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const CodecKind kind = history.choose(kinds, predicted);
+      ++chosen[kind];
+      drifts += history.observe(kind, truth[kind]) ? 1 : 0;
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A prediction that holds is kept to") {
+  World world;
+  world.predicted = {4.0, 2.0, 0.5};
+  world.truth = {{kDense, 4.0}, {kFp16, 2.0}, {kInt8, 0.5}};
+  world.run(50);
+  CHECK(world.chosen[kInt8] == 50);
+  CHECK(world.history.settled());
+  CHECK(world.history.seen(kInt8) == 0.5);
+  CHECK(world.drifts == 0);
+}
+
+TEST_CASE("What is near to the best is tried, and taken where it is better than predicted") {
+  World world;
+  world.truth = {{kDense, 1.0}, {kFp16, 0.4}, {kInt8, 0.5}};
+  world.run(60);
+  CHECK(world.history.chosen() == kFp16);
+  CHECK(world.chosen[kFp16] > 40);
+  CHECK(world.chosen[kDense] == 0);
+}
+
+TEST_CASE("What takes longer than it was said to gives way") {
+  World world;
+  world.truth = {{kDense, 1.0}, {kFp16, 3.0}, {kInt8, 3.0}};
+  world.run(60);
+  CHECK(world.history.chosen() == kDense);
+  CHECK(world.chosen[kFp16] <= 3);
+  CHECK(world.chosen[kInt8] <= 3);
+}
+
+TEST_CASE("A cost that has drifted, up or down, is noticed and all is forgotten") {
+  for (const double factor : {4.0, 0.25}) {
+    World world;
+    world.predicted = {9.0, 8.0, 0.5};
+    world.truth = {{kDense, 9.0}, {kFp16, 8.0}, {kInt8, 0.5}};
+    world.run(20);
+    REQUIRE(world.drifts == 0);
+    world.truth[kInt8] *= factor;
+    world.run(CostHistory::kKept);
+    CHECK(world.drifts == 1);
+    CHECK(world.history.seen(kInt8) == 0);
+  }
+}
+
+TEST_CASE("One slow time is no drift") {
+  World world;
+  world.predicted = {9.0, 8.0, 0.5};
+  world.truth = {{kInt8, 0.5}};
+  world.run(20);
+  world.truth[kInt8] = 50;
+  world.run(1);
+  world.truth[kInt8] = 0.5;
+  world.run(20);
+  CHECK(world.drifts == 0);
+}
+
+TEST_CASE("Loads of one size are alike, whatever they consist of") {
+  const TensorLoad a{.width = 4, .elements = 1000, .low_rank_elements = 1000};
+  TensorLoad b = a;
+  b.elements = b.low_rank_elements = 1010;
+  CHECK(class_of(a, Accuracy::kSafe) == class_of(b, Accuracy::kSafe));
+  b.elements = b.low_rank_elements = 2000;
+  CHECK(class_of(a, Accuracy::kSafe) != class_of(b, Accuracy::kSafe));
+  CHECK(class_of(a, Accuracy::kSafe) != class_of(a, Accuracy::kAggressive));
+}
+
+}  // namespace ronde
