@@ -9,6 +9,7 @@
 #include "backends/net/tcp_meeting.h"
 #include "backends/net/tcp_transport.h"
 #include "core/base/bytes.h"
+#include "core/base/log.h"
 
 namespace ronde::net {
 namespace {
@@ -89,6 +90,10 @@ Result<Fd> TcpBackend::listen_for(const GroupSpec& group) const {
 
 Result<std::unique_ptr<BackendGroup>> TcpBackend::open(const GroupSpec& group, Exchange& exchange) {
   Result<Fd> listener = listen_for(group);
+  if (!group.on_one_host()) {
+    log(LogLevel::kInfo, "rank {}: data between hosts goes from {}", group.rank,
+        args_.local.text());
+  }
   RONDE_ASSIGN_OR_RETURN(const std::vector<std::string> addresses,
                          agree(group, exchange, listener));
   RONDE_ASSIGN_OR_RETURN(AbortWaker waker, AbortWaker::create());

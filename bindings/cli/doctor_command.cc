@@ -69,6 +69,18 @@ void print_settings(const Config& config) {
   }
 }
 
+/// Which interface carries data between hosts.
+std::vector<std::string> describe_network(const Config& config) {
+  const std::string& chosen = config.network_interface;
+  if (chosen.empty()) {
+    return {"by the interface that leads to rank 0's host (RONDE_NETWORK_INTERFACE overrides)",
+            "there are: " + list_interfaces()};
+  }
+  const auto address = interface_address(chosen);
+  if (!address.ok()) return {address.status().message()};
+  return {fmt::format("by {}, from {} (RONDE_NETWORK_INTERFACE)", chosen, *address)};
+}
+
 void print_limits() {
   fmt::print("\nLimits of this machine\n");
   for (const Limit& limit : machine_limits()) {
@@ -99,6 +111,7 @@ void examine(bool settings_only) {
              own_host_name(), RONDE_COMPILER, __VERSION__, kernels_target());
   print_lines("Data planes between ranks of this host, best first", describe_backends(*config));
   print_lines("Tensors in GPU memory", {"cuda: " + describe_cuda(), "nccl: " + describe_nccl()});
+  print_lines("Data between hosts", describe_network(*config));
   print_limits();
   print_selection(*config);
 }

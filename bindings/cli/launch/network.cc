@@ -63,19 +63,17 @@ bool can_bind(const addrinfo& info) {
   return fd.open() && ::bind(fd.get(), info.ai_addr, info.ai_addrlen) == 0;
 }
 
-std::string interface_names() {
-  std::string names;
-  std::string last;
+}  // namespace
+
+std::string list_interfaces() {
+  std::string text;
   const Interfaces list = interfaces();
   for (const ifaddrs* at = list.get(); at != nullptr; at = at->ifa_next) {
-    if (!is_ip(at->ifa_addr) || last == at->ifa_name) continue;
-    last = at->ifa_name;
-    names += (names.empty() ? "" : ", ") + last;
+    if (!is_ip(at->ifa_addr)) continue;
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", at->ifa_name, numeric(at->ifa_addr));
   }
-  return names;
+  return text;
 }
-
-}  // namespace
 
 std::string own_host_name() {
   std::array<char, 256> name{};
@@ -104,7 +102,7 @@ Result<std::string> interface_address(const std::string& interface) {
   return Status(Code::kInvalidArgument,
                 fmt::format("there is no network interface or own address \"{}\" on {}; there are: "
                             "{}",
-                            interface, own_host_name(), interface_names()));
+                            interface, own_host_name(), list_interfaces()));
 }
 
 Result<std::string> address_towards(const std::string& name) {

@@ -18,6 +18,9 @@ bool is_this_host(const std::string& name);
 /// this host. Errors: kInvalidArgument naming the interfaces that there are.
 Result<std::string> interface_address(const std::string& interface);
 
+/// "lo (127.0.0.1), eth0 (10.0.0.5), ...": every interface that has an address, for people.
+std::string list_interfaces();
+
 /// The address of this host from which packets towards `name` leave; sends nothing.
 Result<std::string> address_towards(const std::string& name);
 

@@ -24,6 +24,15 @@ TEST_CASE("doctor: it tells version, data planes, limits and which algorithm run
   }
 }
 
+TEST_CASE("doctor: it tells which interface carries data between hosts") {
+  CHECK(contains(run_ronde({"doctor"}).out, "lo (127.0.0.1)"));
+  const auto with = [](const std::string& interface) {
+    return Program({"env", "RONDE_NETWORK_INTERFACE=" + interface, RONDE_PROGRAM, "doctor"}).wait();
+  };
+  CHECK(contains(with("lo").out, "by lo, from 127.0.0.1 (RONDE_NETWORK_INTERFACE)"));
+  CHECK(contains(with("nosuch0").out, "no network interface or own address \"nosuch0\""));
+}
+
 TEST_CASE("doctor: --settings lists every setting with its meaning and value") {
   const Finished report =
       Program({"env", "RONDE_CACHE_CAPACITY=77", RONDE_PROGRAM, "doctor", "--settings"}).wait();
