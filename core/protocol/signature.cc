@@ -95,6 +95,9 @@ Difference reduction_difference(const Request& a, const Request& b) {
 
 Difference difference(const Request& a, const Request& b) {
   if (a.kind != b.kind) return {std::string(to_string(a.kind)), std::string(to_string(b.kind))};
+  if (!same_program(a, b)) {
+    return {fmt::format("it as part of {}", a.program), fmt::format("it as part of {}", b.program)};
+  }
   if (Difference found = tensor_difference(a, b); !found.a.empty()) return found;
   if (reduces(a.kind)) {
     if (Difference found = reduction_difference(a, b); !found.a.empty()) return found;
@@ -109,9 +112,6 @@ Difference difference(const Request& a, const Request& b) {
   if (a.device.kind != b.device.kind) {
     return {fmt::format("device {}", device_name(a.device.kind)),
             fmt::format("device {}", device_name(b.device.kind))};
-  }
-  if (!same_program(a, b)) {
-    return {fmt::format("it as part of {}", a.program), fmt::format("it as part of {}", b.program)};
   }
   return {};
 }

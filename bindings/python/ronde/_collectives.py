@@ -81,7 +81,7 @@ class Collectives(Generic[T]):
         site: str = "",
         priority: int = 0,
         compression: str = "",
-        views: Sequence[Any] | None = None,
+        views: list[Any] | None = None,
     ) -> Handle[R]:
         view = self._adapter.view
         in_place = outputs is inputs
@@ -218,7 +218,7 @@ class Collectives(Generic[T]):
         site: str,
         priority: int,
         compression: str = "",
-        views: Sequence[Any] | None = None,
+        views: list[Any] | None = None,
     ) -> Handle[list[T]]:
         """Starts allreduce() in place of tensors known to be allowed and contiguous.
 

@@ -138,6 +138,21 @@ def case_gradients_that_are_none_on_all_ranks_stay_none():
     same(found[1], (hvd.size() + 1) / 2)
 
 
+def case_gradients_that_are_none_on_one_rank_only_are_a_mismatch_that_says_which():
+    variables = [tf.Variable(tf.zeros([3])) for _ in range(3)]
+
+    def step():
+        chosen = variables[:2] if hvd.rank() else variables[::2]
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(v) for v in chosen])
+        return hvd.DistributedGradientTape(tape).gradient(loss, variables)
+
+    with pytest.raises(ronde.MismatchError, match=r"variables 0, 2 of 3 .*variables 0-1 of 3"):
+        step()
+    with pytest.raises(ronde.MismatchError, match=r'"step".*traced with 2 allreduce'):
+        tf.function(step)()
+
+
 def case_types_without_numbers_are_refused_by_name():
     for value, name in ((tf.constant("text"), "string"), (tf.Variable(1.0).handle, "resource")):
         for collective in (hvd.allreduce, hvd.allgather, tf.function(hvd.allreduce)):

@@ -213,7 +213,10 @@ def case_many_small_gradients_travel_in_runs():
     assert len(optimizer._buckets) < 10
     large = [(f"large{i}", nn.Parameter(torch.ones(1 << 17))) for i in range(20)]
     assert (
-        len(hvd.DistributedOptimizer(torch.optim.SGD([p for _, p in large]), large)._buckets) == 10
+        len(
+            hvd.DistributedOptimizer(torch.optim.SGD([p for _, p in large], lr=0.1), large)._buckets
+        )
+        == 10
     )
     for _ in range(2):
         optimizer.zero_grad()

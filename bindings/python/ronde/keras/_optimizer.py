@@ -10,7 +10,7 @@ import keras
 from ronde._collectives import AVERAGE as Average
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
-from ronde.keras import _backend, _compile
+from ronde.keras import _backend
 
 Variables = Sequence[Any]
 
@@ -149,7 +149,6 @@ def DistributedOptimizer(
     )
     if backward_passes_per_step > 1:
         _accumulate(optimizer, backward_passes_per_step)
-    _compile.install()
     sums = backward_passes_per_step > 1 and not average_aggregated_gradients
     wrapped = distribute(optimizer, options, sums)
     if name is not None:

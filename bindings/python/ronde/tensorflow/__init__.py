@@ -5,8 +5,10 @@ A Horovod script runs after changing its import to `import ronde.tensorflow as h
 
 from __future__ import annotations
 
+import importlib as _importlib
 import os as _os
 
+import keras as _keras
 import tensorflow as _tf
 
 from ronde import _core, _run
@@ -20,11 +22,17 @@ from ronde.tensorflow.mpi_ops import *
 from ronde.tensorflow.optimizer import DistributedOptimizer
 from ronde.tensorflow.sync_batch_norm import SyncBatchNormalization
 from ronde.tensorflow.util import _executing_eagerly as _executing_eagerly
-from ronde.tensorflow.util import check_num_rank_power_of_2, gpu_available
+from ronde.tensorflow.util import (
+    check_num_rank_power_of_2,
+    gpu_available,
+    handle_average_backwards_compatibility,
+)
 
 # Errors name the user's line, also where TensorFlow or Keras calls in between.
 _core.skip_frames_of(_os.path.dirname(_os.path.abspath(_tf.__file__)))
 _errors.install()
+if _keras.backend.backend() == "tensorflow":
+    _importlib.import_module("ronde.keras")  # prepares keras.Model.compile()
 
 __all__ = [
     "Compression",
@@ -33,6 +41,7 @@ __all__ = [
     "__version__",
     "check_num_rank_power_of_2",
     "gpu_available",
+    "handle_average_backwards_compatibility",
     "mpi_ops",
 ]
 __all__ += _run.__all__

@@ -39,9 +39,13 @@ class Options(GradientOptions):
             shared = [i for i in shared if self.key(variables[i]) not in self.local]
             self._scale_local(results, set(shared), size)
         used = {i: self._compression_of(i, gradients[i], variables[i]) for i in shared}
+        program = f"gradients of variables {_ranges(shared)} of {len(gradients)}"
         for whole in self._parts(shared, gradients, variables):
-            for part in _apart(whole, used):
-                reduced = self._travel(part, gradients, used[part[0]], len(whole) > 1)
+            for number, part in enumerate(_apart(whole, used)):
+                given = [gradients[i] for i in part]
+                sparse = isinstance(given[0], tf.IndexedSlices)
+                names, priorities = self._names(part, number, len(whole) > 1, sparse)
+                reduced = self._travel(given, names, priorities, used[part[0]], program)
                 for i, gradient in zip(part, reduced):
                     results[i] = gradient
         return results
@@ -69,20 +73,35 @@ class Options(GradientOptions):
         if isinstance(self._groups, int):
             if self._groups == 0:
                 # A kernel of its own for each, so that each leaves when it is ready; in eager mode
-                # they are all ready, and one call costs less.
+                # they are all ready, and one costs less. It comes first: it tells ranks that lack
+                # the gradient of some variable.
                 if tf.executing_eagerly():
-                    return [*sparse, dense]
+                    return [dense, *sparse]
                 return sparse + in_runs(dense, lambda i: _size(gradients[i]))
             width = -(-len(dense) // self._groups)
             return sparse + [dense[i : i + width] for i in range(0, len(dense), width)]
         return sparse + _listed_parts(self._groups, dense, variables)
 
+    def _names(
+        self, part: list[int], number: int, grouped: bool, sparse: bool
+    ) -> tuple[list[str], list[int]]:
+        """What one part, the `number`th of its whole, travels as; and how urgent that is."""
+        # What the next forward pass needs first goes first.
+        if tf.executing_eagerly() and self._groups == 0 and not sparse:
+            return [f"gradients.{number}"], [-part[0]]
+        if self._groups != 0 or grouped:
+            return [f"gradient.{_ranges(part)}"], [-min(part)]
+        return [f"gradient.{i}" for i in part], [-i for i in part]
+
     def _travel(
-        self, part: list[int], gradients: Sequence[Any], compression: Any, grouped: bool
+        self,
+        given: list[Any],
+        names: list[str],
+        priorities: list[int],
+        compression: Any,
+        program: str,
     ) -> list[Any]:
         """The reduced gradients of one part."""
-        given = [gradients[i] for i in part]
-        names = [f"gradient.{i}" for i in part]
         if isinstance(given[0], tf.IndexedSlices):
             return [
                 mpi_ops.allreduce(
@@ -93,16 +112,23 @@ class Options(GradientOptions):
                     process_set=self.process_set,
                 )
             ]
-        # What the next forward pass needs first goes first.
-        priorities = [-i for i in part]
-        if self._groups != 0 or (grouped and not tf.executing_eagerly()):
-            names, priorities = [f"{names[0]}+{len(part) - 1}"], [max(priorities)]
         members = set_id(self.process_set)
         traced = [_names.in_graph(name, members) for name in names]
         op, scale = self.op_and_scale()
         return mpi_ops.reduce_named(
-            given, traced, compression, op, scale, self.process_set, priorities
+            given, traced, compression, op, scale, self.process_set, priorities, program
         )
+
+
+def _ranges(places: Sequence[int]) -> str:
+    """Ascending numbers in short: "0, 2-5"."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and place == runs[-1][-1] + 1:
+            runs[-1][1:] = [place]
+        else:
+            runs.append([place])
+    return ", ".join("-".join(map(str, run)) for run in runs)[:200]
 
 
 def _apart(part: list[int], used: dict[int, Any]) -> list[list[int]]:

@@ -39,10 +39,12 @@ def _with_gradient(
     return list(call(*tensors))
 
 
-def _part(kernels: Any, kind: str, names: Sequence[str], set: int) -> dict[str, Any]:
-    """The attributes that all kernels have."""
-    program = _program.note(kernels.tell_program, kind, names, set)
-    return {"names": names, "set": set, "program": program}
+def _part(
+    kernels: Any, kind: str, names: Sequence[str], set: int, program: str = ""
+) -> dict[str, Any]:
+    """The attributes that all kernels have. program: what it is a part of in eager mode."""
+    number = _program.note(kernels.tell_program, kind, names, set, program)
+    return {"names": names, "set": set, "program": number}
 
 
 def _reduction(names: Sequence[str], op: int, scale: tuple[float, float], set: int) -> Any:
@@ -65,18 +67,19 @@ def allreduce(
     set: int,
     wire: str = "",
     priorities: Sequence[int] = (),
+    program: str = "",
 ) -> list[Any]:
     """Combines each tensor over all ranks.
 
     wire: a codec of the core. priorities: one for each name; of operations that are ready together
-    the highest goes first.
+    the highest goes first. program: what ranks must agree on besides, in eager mode.
     """
     _names.check_compilable()
     attributes = _reduction(names, op, scale, set)
     attributes |= {"compression": wire, "priorities": list(priorities)}
     kernels = library()
     if kernels is not None:
-        attributes |= _part(kernels, "allreduce", names, set)
+        attributes |= _part(kernels, "allreduce", names, set, program)
         return list(kernels.ronde_allreduce(tensors=list(tensors), **attributes))
     return _with_gradient(
         lambda given: _python_path.allreduce(given, **attributes),

@@ -40,17 +40,25 @@ class _Program:
 
 
 _programs: weakref.WeakKeyDictionary[Any, _Program] = weakref.WeakKeyDictionary()
+_eager: dict[tuple[str, int], int] = {}  # the numbers of what was said in eager mode, by set
 
 
 def note(
-    tell: Callable[[int, int, bytes], object], kind: str, names: Sequence[str], set_id: int
+    tell: Callable[[int, int, bytes], object],
+    kind: str,
+    names: Sequence[str],
+    set_id: int,
+    said: str = "",
 ) -> int:
-    """The number of the program that an operation to be traced now belongs to; 0: of none.
+    """The number of the program that an operation belongs to; 0: of none.
 
-    Of none are those in eager mode and in graphs of TensorFlow 1, of which sessions run parts.
+    A function's, while it is being traced; in eager mode `said`. Operations in graphs of TensorFlow
+    1 are of none, as sessions run parts of those.
     tell: takes the program's number, a process set, and what the program of the set is by now.
     """
-    graph = None if tf.executing_eagerly() else _names.function()
+    if tf.executing_eagerly():
+        return _eager_number(tell, said, set_id) if said else 0
+    graph = _names.function()
     if not hasattr(graph, "outer_graph"):
         return 0
     program = _programs.get(graph)
@@ -58,3 +66,10 @@ def note(
         program = _programs[graph] = _Program()
     tell(program.number, set_id, program.add(kind, names, set_id).encode())
     return program.number
+
+
+def _eager_number(tell: Callable[[int, int, bytes], object], said: str, set_id: int) -> int:
+    if (said, set_id) not in _eager:
+        number = _eager[said, set_id] = next(_numbers)
+        tell(number, set_id, said.encode())
+    return _eager[said, set_id]

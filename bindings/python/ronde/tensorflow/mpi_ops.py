@@ -153,6 +153,7 @@ def reduce_named(
     scale: tuple[float, float],
     process_set: ProcessSet,
     priorities: Sequence[int] = (),
+    program: str = "",
 ) -> list[Any]:
     """allreduce() of dense tensors as operations of these names, see _ops."""
     members = set_id(process_set)
@@ -161,7 +162,7 @@ def reduce_named(
     return compressed(
         tensors,
         NoneCompressor if wire else resolved(compression),
-        lambda sent: _ops.allreduce(sent, names, op, scale, members, wire, priorities),
+        lambda sent: _ops.allreduce(sent, names, op, scale, members, wire, priorities, program),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from ronde._collectives import reduce_op
 from ronde._job import cuda_built
 
 
@@ -21,3 +22,8 @@ def check_num_rank_power_of_2(num_rank: int) -> bool:
 def _executing_eagerly() -> bool:
     """Whether operations run at once; test suites of Horovod ask for it here."""
     return bool(tf.executing_eagerly())
+
+
+def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
+    """The operation that Horovod's two ways to ask for one mean together."""
+    return reduce_op(average, op)
