@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "timeline/arrivals.h"
+#include "timeline/flows.h"
 #include "timeline/job_clock.h"
 #include "timeline/recording.h"
 #include "timeline/report/event_parser.h"
@@ -53,6 +54,7 @@ class Copier {
       if (!raw) return reader.truncated();
       const auto event = parser_.parse(raw->text);
       if (!event.ok()) return malformed(path, *raw, event.status());
+      if (is_arrival(*event) || is_flow(*event)) continue;  // of a merge: this one makes its own
       const std::int64_t time_ns = clock_.time_of(index, event->time_ns);
       output_.add({raw->text, *event, time_ns});
       ++events_;

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/thread_name.h"
+#include "timeline/memory_probe.h"
 #include "timeline/recording.h"
 
 namespace ronde {
@@ -126,6 +128,7 @@ void Recorder::run() {
   name_this_thread("ronde-trace");
   // A thread's niceness is its own on Linux: the ring holds what comes while ranks compute.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
+  write_memory_speed();
   while (wait_for_events()) {
     write_clock_samples();
     write_counters();
@@ -133,6 +136,17 @@ void Recorder::run() {
     write_pause();
   }
   flush();
+}
+
+void Recorder::write_memory_speed() {
+  if (!options_.counters) return;
+  const double gbps = std::round(measure_copy_gbps() * 100) / 100;
+  std::string lines;
+  formatter_.append(lines, {.kind = EventKind::kCounter,
+                            .time_ns = steady_ns(),
+                            .value = gbps,
+                            .name = kMemoryCopyCounter});
+  write(lines);
 }
 
 void Recorder::write_counters() {

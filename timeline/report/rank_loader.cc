@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "core/ports/event_sink.h"
+#include "timeline/memory_probe.h"
 #include "timeline/trace_format.h"
 
 namespace ronde::report {
@@ -44,6 +45,10 @@ void RankLoader::name_lane(const TraceEvent& event) {
 void RankLoader::take_counter(const TraceEvent& event) {
   if (event.name == kCoreWaitCounter) {
     rank_.core_waits.push_back({event.time_ns, std::llround(event.value * 1e6)});
+    return;
+  }
+  if (event.name == kMemoryCopyCounter) {
+    rank_.memory_gbps = event.value;
     return;
   }
   if (event.name != kStepCounter || event.value < 1) return;
