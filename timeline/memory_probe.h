@@ -5,7 +5,7 @@
 
 namespace ronde {
 
-/// The counter that says it, once, where a recording begins.
+/// The counter that says it, once, where a recording ends.
 inline constexpr std::string_view kMemoryCopyCounter = "memory copy in GB/s";
 
 /// Bytes copied per nanosecond of CPU time, the best of a few copies of 8 MB; 0 where there is no

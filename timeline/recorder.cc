@@ -128,7 +128,6 @@ void Recorder::run() {
   name_this_thread("ronde-trace");
   // A thread's niceness is its own on Linux: the ring holds what comes while ranks compute.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
-  write_memory_speed();
   while (wait_for_events()) {
     write_clock_samples();
     write_counters();
@@ -238,6 +237,7 @@ Status Recorder::close() {
     wake_.notify_one();
     writer_.join();
     flush();
+    write_memory_speed();  // once nobody waits for what it delays
     recording_.store(false, std::memory_order_relaxed);
     if (dropped() > 0) log(LogLevel::kWarning, "{} events of {} were lost", dropped(), path_);
   } else if (writer_.joinable()) {

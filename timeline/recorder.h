@@ -44,7 +44,7 @@ class Recorder : public EventSink {
     /// writing thread, about every 50 ms. May be empty.
     std::function<std::vector<ClockSample>()> clock_samples = {};
     /// Gives the counters of the moment, whose changes are written. As clock_samples. Where there
-    /// are any, memory_probe.h's comes first.
+    /// are any, memory_probe.h's comes last.
     std::function<std::vector<CounterSample>()> counters = {};
     /// The recording goes on in a new file where one is larger; 0: never. The newest `parts` files
     /// are kept.

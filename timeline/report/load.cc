@@ -177,7 +177,8 @@ Status Loader::read(std::size_t index) {
 }
 
 void Loader::tell(std::uint64_t done) {
-  if (!progress_ || (done < told_bytes_ + kProgressBytes && done < total_bytes_)) return;
+  const bool ends = done >= total_bytes_ && told_bytes_ < total_bytes_;
+  if (!progress_ || (done < told_bytes_ + kProgressBytes && !ends)) return;
   told_bytes_ = done;
   progress_(done, total_bytes_);
 }

@@ -38,6 +38,7 @@ std::uint64_t lost_in(std::string_view text) {
 void RankLoader::name_lane(const TraceEvent& event) {
   Lane& lane = lanes_[event.tid];
   lane.name = job_.names.number_of(event.given_name);
+  if (event.given_name.find('.') == std::string_view::npos) lane.kind = LaneKind::kOther;
   if (event.given_name == kMarksLane) lane.kind = LaneKind::kMarks;
   if (event.given_name == kWaitLane) lane.kind = LaneKind::kWaits;
 }
@@ -67,6 +68,7 @@ void RankLoader::take(const TraceEvent& event) {
   if (event.phase == 'i') rank_.lost_events = std::max(rank_.lost_events, lost_in(event.name));
   if (event.phase != 'B' && event.phase != 'E') return;
   Lane& lane = lanes_[event.tid];
+  if (lane.kind == LaneKind::kOther) return;
   return lane.kind == LaneKind::kTensor ? take_tensor(lane, event) : take_span(lane, event);
 }
 

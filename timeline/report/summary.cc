@@ -70,7 +70,7 @@ std::string bandwidth_note(const JobTrace& job) {
   std::string note = "Best: what the fastest of a path's large bundles reached, so what it can do.";
   if (const double gbps = memory_gbps(job); gbps > 0) {
     note += fmt::format(
-        " A thread of the slowest rank copied memory at {:.1f} GB/s as recording began: inside a "
+        " A thread of the slowest rank copied memory at {:.1f} GB/s as recording ended: inside a "
         "host no path is much faster.",
         gbps);
   }
