@@ -12,6 +12,7 @@
 #include "ops/compressor.h"
 #include "ops/device_runner.h"
 #include "ops/extents.h"
+#include "ops/phases.h"
 #include "ops/scaling.h"
 #include "ops/selector.h"
 #include "ops/work_runner.h"
@@ -55,6 +56,7 @@ class PlaneExecutor final : public CollectiveExecutor {
         runner_(options),
         device_(std::move(options.open_device), runner_, options.rank, options.size),
         events_(options.events),
+        phases_lane_(Phases::lane_of(options.set)),
         rank_(options.rank),
         size_(options.size) {}
 
@@ -98,7 +100,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   Work work_of(const Bundle& bundle) const;
   Status run(const Bundle& bundle, const Work& work, std::size_t bytes, const AbortToken& abort);
 
-  Status move(const Work& work, const AbortToken& abort, std::int64_t* pack_ns);
+  Status move(const Work& work, const AbortToken& abort, Phases* phases);
 
   bool is_root(const Bundle& bundle) const { return rank_ == bundle.root; }
   std::byte* output(const BundleTensor& tensor, const Shape& shape);
@@ -110,6 +112,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   WorkRunner runner_;
   DeviceRunner device_;
   const EventGate* const events_;
+  const std::string phases_lane_;
   const int rank_;
   const int size_;
   Route last_route_;
@@ -404,15 +407,16 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
   if (work.compression != nullptr && work.compression->scheme().codec != nullptr) {
     events->counter("compression ratio", work.compression->ratio(work));
   }
-  EventArgs end;
-  Status status = move(work, abort, &end.pack_ns);
+  Phases phases(*events, phases_lane_);
+  Status status = move(work, abort, &phases);
+  const EventArgs end{.pack_ns = phases.pack_ns()};
   for (const BundleTensor& tensor : bundle.tensors) events->end(tensor.name, end);
   return status;
 }
 
-Status PlaneExecutor::move(const Work& work, const AbortToken& abort, std::int64_t* pack_ns) {
+Status PlaneExecutor::move(const Work& work, const AbortToken& abort, Phases* phases) {
   if (last_on_device_) return device_.run(work, abort);
-  return runner_.run(work, last_route_, abort, pack_ns);
+  return runner_.run(work, last_route_, abort, phases);
 }
 
 // Where this tensor's result goes; null where nobody wants it or no memory could be had.

@@ -2,34 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <new>
 #include <utility>
 
-#include "core/base/clock.h"
 #include "ops/compression/compressed_allreduce.h"
 #include "ops/local_work.h"
 
 namespace ronde {
-namespace {
-
-/// Adds the time until its end to `sum`, where there is one.
-class Stopwatch {
- public:
-  explicit Stopwatch(std::int64_t* sum) : sum_(sum), start_(sum ? now() : TimePoint{}) {}
-  ~Stopwatch() {
-    if (sum_ != nullptr) *sum_ += std::chrono::nanoseconds(now() - start_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  std::int64_t* const sum_;
-  const TimePoint start_;
-};
-
-}  // namespace
-
 namespace {
 
 /// The override; a hierarchical plane is its own, and any other plane has no levels to speak of.
@@ -70,15 +49,15 @@ Result<Route> WorkRunner::route(const WorkDesc& desc) const {
 }
 
 Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& abort,
-                       std::int64_t* pack_ns) {
+                       Phases* phases) {
   if (route.way == Route::Way::kNative) return plane_->run(work, abort);
   if (route.way == Route::Way::kLocal) {
     run_local(work, *kernels_);
     return {};
   }
   try {
-    if (route.way == Route::Way::kCompressed) return run_compressed(work, abort);
-    return run_algorithm(work, *route.algorithm, abort, pack_ns);
+    if (route.way == Route::Way::kCompressed) return run_compressed(work, abort, phases);
+    return run_algorithm(work, *route.algorithm, abort, phases);
   } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
     return {Code::kAborted, fmt::format("out of memory in {} of {} bytes", to_string(work.kind),
                                         total_bytes(work))};
@@ -86,18 +65,22 @@ Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& a
 }
 
 Status WorkRunner::run_algorithm(const Work& work, const Algorithm& algorithm,
-                                 const AbortToken& abort, std::int64_t* pack_ns) {
+                                 const AbortToken& abort, Phases* phases) {
   const FlatWork flat = [&] {
-    const Stopwatch packing(pack_ns);
+    const Phase packing(phases, "PACK", true);
     return buffer_.flatten(work, *kernels_, abort);
   }();
-  RONDE_RETURN_IF_ERROR(algorithm.run(*transport_, flat, scratch_));
-  const Stopwatch unpacking(pack_ns);
+  {
+    const Phase moving(phases, algorithm.name, false);
+    RONDE_RETURN_IF_ERROR(algorithm.run(*transport_, flat, scratch_));
+  }
+  const Phase unpacking(phases, "UNPACK", true);
   buffer_.unflatten(work);
   return {};
 }
 
-Status WorkRunner::run_compressed(const Work& work, const AbortToken& abort) {
+Status WorkRunner::run_compressed(const Work& work, const AbortToken& abort, Phases* phases) {
+  const Phase whole(phases, "COMPRESS AND EXCHANGE", false);
   std::vector<CompressedPiece> pieces;
   for (std::size_t tensor = 0; tensor < work.segments.size(); ++tensor) {
     const Segment& segment = work.segments[tensor];

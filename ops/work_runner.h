@@ -13,6 +13,7 @@
 #include "core/ports/event_sink.h"
 #include "ops/executor.h"
 #include "ops/fusion_buffer.h"
+#include "ops/phases.h"
 #include "ops/scratch.h"
 #include "ops/selector.h"
 
@@ -35,10 +36,11 @@ class WorkRunner {
   /// Errors: kUnsupported where the plane neither does it nor has a transport.
   Result<Route> route(const WorkDesc& desc) const;
 
-  /// Does `work`. Blocks. Adds the time of copies into and out of the fusion buffer to `pack_ns`
-  /// where that is not null. Errors: as BackendGroup::run; kAborted where memory runs out midway.
+  /// Does `work`. Blocks. Reports copies into and out of the fusion buffer, and the algorithm
+  /// between them, to `phases` where that is not null. Errors: as BackendGroup::run; kAborted where
+  /// memory runs out midway.
   Status run(const Work& work, const Route& route, const AbortToken& abort,
-             std::int64_t* pack_ns = nullptr);
+             Phases* phases = nullptr);
 
   /// "native", "ring", ...; and "shm", "ring over tcp", "local".
   [[nodiscard]] static std::string_view algorithm_name(const Route& route) noexcept;
@@ -54,9 +56,9 @@ class WorkRunner {
 
  private:
   Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort,
-                       std::int64_t* pack_ns);
+                       Phases* phases);
 
-  Status run_compressed(const Work& work, const AbortToken& abort);
+  Status run_compressed(const Work& work, const AbortToken& abort, Phases* phases);
 
   const std::string plane_name_;
   const std::string algorithm_;

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/thread_name.h"
+#include "timeline/memory_probe.h"
 #include "timeline/recording.h"
 
 namespace ronde {
@@ -135,6 +137,17 @@ void Recorder::run() {
   flush();
 }
 
+void Recorder::write_memory_speed() {
+  if (!options_.counters) return;
+  const double gbps = std::round(measure_copy_gbps() * 100) / 100;
+  std::string lines;
+  formatter_.append(lines, {.kind = EventKind::kCounter,
+                            .time_ns = steady_ns(),
+                            .value = gbps,
+                            .name = kMemoryCopyCounter});
+  write(lines);
+}
+
 void Recorder::write_counters() {
   if (!options_.counters) return;
   std::string lines;
@@ -224,6 +237,7 @@ Status Recorder::close() {
     wake_.notify_one();
     writer_.join();
     flush();
+    write_memory_speed();  // once nobody waits for what it delays
     recording_.store(false, std::memory_order_relaxed);
     if (dropped() > 0) log(LogLevel::kWarning, "{} events of {} were lost", dropped(), path_);
   } else if (writer_.joinable()) {

@@ -43,7 +43,8 @@ class Recorder : public EventSink {
     /// Gives the comparisons of clocks that are to be written; may ask for more. Called by the
     /// writing thread, about every 50 ms. May be empty.
     std::function<std::vector<ClockSample>()> clock_samples = {};
-    /// Gives the counters of the moment, whose changes are written. As clock_samples.
+    /// Gives the counters of the moment, whose changes are written. As clock_samples. Where there
+    /// are any, memory_probe.h's comes last.
     std::function<std::vector<CounterSample>()> counters = {};
     /// The recording goes on in a new file where one is larger; 0: never. The newest `parts` files
     /// are kept.
@@ -79,6 +80,7 @@ class Recorder : public EventSink {
   void mark_cycle(std::uint64_t bundle) noexcept;
   void push(const Event& event) noexcept;
   void run();
+  void write_memory_speed();
   void write_clock_samples();
   void write_counters();
   void write_pause();

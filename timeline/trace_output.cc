@@ -64,6 +64,7 @@ void JsonOutput::add(const MergedEvent& event) {
   } else {
     line_ += event.text;
   }
+  flows_.take(event.event, event.time_ns, line_);
   file_.write(line_);
 }
 

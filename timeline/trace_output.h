@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "timeline/flows.h"
 #include "timeline/out_file.h"
 #include "timeline/report/event_parser.h"
 
@@ -32,7 +33,7 @@ class TraceOutput {
 /// The output that `path` names. Errors: kUnavailable naming it.
 Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path);
 
-/// Chrome's format, JSON array form: the events as they stood, but for their times.
+/// Chrome's format, JSON array form: the events as they stood, but for their times, and arrows.
 class JsonOutput : public TraceOutput {
  public:
   explicit JsonOutput(OutFile file) : file_(std::move(file)) {}
@@ -41,6 +42,7 @@ class JsonOutput : public TraceOutput {
 
  private:
   OutFile file_;
+  Flows flows_;
   std::string line_;  ///< Reused.
   bool any_ = false;
 };

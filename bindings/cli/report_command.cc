@@ -1,7 +1,6 @@
 #include "bindings/cli/report_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "bindings/cli/exit.h"
+#include "bindings/cli/progress.h"
 #include "timeline/report/diff.h"
 #include "timeline/report/dumps.h"
 #include "timeline/report/faults.h"
@@ -26,12 +26,6 @@ struct ReportRequest {
   std::string output = "timeline-report.html";
 };
 
-void show_progress(std::uint64_t done, std::uint64_t total) {
-  const std::uint64_t percent = total == 0 ? 100 : 100 * done / total;
-  fmt::print(stderr, "\rReading {} MB of traces: {} %{}", total >> 20, percent,
-             done >= total ? "\n" : "");
-}
-
 Status write_page(const std::string& path, const std::string& page) {
   std::ofstream file(path, std::ios::binary);
   file << page;
@@ -41,9 +35,7 @@ Status write_page(const std::string& path, const std::string& page) {
 }
 
 report::JobTrace load(const char* who, const std::vector<std::string>& traces) {
-  report::Progress progress;
-  if (::isatty(STDERR_FILENO) != 0) progress = show_progress;
-  auto job = report::load_traces(traces, progress);
+  auto job = report::load_traces(traces, shown_progress());
   if (!job.ok()) exit_usage(who, job.status());
   return std::move(job).value();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/cli/exit.h"
+#include "bindings/cli/progress.h"
 #include "bindings/cli/report_command.h"
 #include "bindings/cli/view_command.h"
 #include "timeline/merge.h"
@@ -34,7 +35,7 @@ void warn(const MergeReport& report) {
 }
 
 void merge(const MergeRequest& request) {
-  const auto report = merge_traces(request.traces, request.output);
+  const auto report = merge_traces(request.traces, request.output, shown_progress());
   if (!report.ok()) exit_usage("ronde timeline merge", report.status());
   warn(*report);
   fmt::print("{}: {} events of {} traces\n", request.output, report->events, request.traces.size());

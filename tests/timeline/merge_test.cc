@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/timeline/read_json.h"
 
 namespace ronde {
@@ -97,6 +100,22 @@ TEST_CASE("merge: traces are read and written compressed too") {
   CHECK(content_of(scratch.file("out.json.gz")).substr(0, 2) == "\x1f\x8b");
   REQUIRE(merge_traces({scratch.file("out.json.gz")}, scratch.file("out")).ok());
   CHECK(time_of(json_of(scratch.file("out")), 1) == 1);
+}
+
+TEST_CASE("merge: it tells how far it is, at the end that it is done") {
+  const Scratch scratch;
+  const std::string text = trace("h1", 0, 0, 1);
+  const auto a = scratch.write("a", text);
+  const auto b = scratch.write("b", text);
+  std::vector<std::uint64_t> told;
+  const auto progress = [&](std::uint64_t done, std::uint64_t total) {
+    CHECK(total == 2 * text.size());
+    told.push_back(done);
+  };
+  REQUIRE(merge_traces({a, b}, scratch.file("out"), progress).ok());
+  REQUIRE_FALSE(told.empty());
+  CHECK(told.back() == 2 * text.size());
+  CHECK(std::count(told.begin(), told.end(), told.back()) == 1);
 }
 
 TEST_CASE("merge: an output that cannot be written is an error") {

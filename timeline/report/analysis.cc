@@ -119,6 +119,23 @@ void take_bundle(const Bundle& bundle, PathSamples& path) {
   path.bus_bytes += bytes * bus_factor(path.cost.path, bundle.ranks);
 }
 
+/// What the fastest twentieth of the bundles of at least mean size reach: what the way can do.
+double best_gbps(const PathSamples& path) {
+  const double least_bytes = mean(path.bytes);
+  const double factor = path.bus_bytes / static_cast<double>(path.cost.bytes);
+  std::vector<double> speeds;
+  for (std::size_t i = 0; i < path.bytes.size(); ++i) {
+    if (path.ns[i] > 0 && path.bytes[i] >= least_bytes) {
+      speeds.push_back(factor * path.bytes[i] / path.ns[i]);
+    }
+  }
+  if (speeds.empty()) return 0;
+  const auto at =
+      speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() - 1 - speeds.size() / 20);
+  std::nth_element(speeds.begin(), at, speeds.end());
+  return *at;
+}
+
 std::vector<PathCost> path_costs(const JobTrace& job, const Analysis& analysis) {
   std::map<std::uint32_t, PathSamples> samples;
   for (const Bundle& bundle : analysis.bundles) {
@@ -132,6 +149,7 @@ std::vector<PathCost> path_costs(const JobTrace& job, const Analysis& analysis) 
     path.cost.cost = fit_line(path.bytes, path.ns);
     if (path.cost.moving_ns > 0) {
       path.cost.bus_gbps = path.bus_bytes / static_cast<double>(path.cost.moving_ns);
+      path.cost.best_gbps = best_gbps(path);
     }
     costs.push_back(std::move(path.cost));
   }

@@ -84,8 +84,9 @@ struct PathCost {
   std::uint64_t tensors = 0;
   std::uint64_t bytes = 0;
   std::int64_t moving_ns = 0;
-  double bus_gbps = 0;  ///< Bytes through each rank's link per nanosecond; see ronde bench.
-  Line cost;            ///< Nanoseconds by bytes of a bundle.
+  double bus_gbps = 0;   ///< Bytes through each rank's link per nanosecond; see ronde bench.
+  double best_gbps = 0;  ///< Of its large bundles the fastest twentieth reach this.
+  Line cost;             ///< Nanoseconds by bytes of a bundle.
 };
 
 /// How well tensors were fused, per step.

@@ -78,6 +78,7 @@ struct RankTrace {
   std::vector<NamedSpan> waits;           ///< A thread of the user's blocked in Ronde.
   std::vector<NamedSpan> marks;           ///< The user's own spans.
   std::vector<StepMark> steps;
+  double memory_gbps = 0;  ///< What one of its threads copied when recording ended; 0: not told.
   std::vector<CoreWaitSample> core_waits;  ///< Empty where the kernel does not tell.
   std::vector<Unfinished> unfinished;
 };

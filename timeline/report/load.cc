@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "timeline/arrivals.h"
+#include "timeline/flows.h"
 #include "timeline/job_clock.h"
 #include "timeline/report/rank_loader.h"
 #include "timeline/trace_reader.h"
@@ -138,7 +139,7 @@ Status Loader::take(std::size_t index, const RawEvent& raw, bool names_only) {
     return wrong(path, fmt::format("byte {}: {}", raw.offset, parsed.status().message()));
   }
   TraceEvent& event = *parsed;
-  if (is_arrival(event)) return {};
+  if (is_arrival(event) || is_flow(event)) return {};
   ++job_.events;
   if (event.phase == 'M' && event.name == "recording") {
     if (auto info = parse_recording(raw.text); info && info->rank >= 0) {
@@ -176,7 +177,8 @@ Status Loader::read(std::size_t index) {
 }
 
 void Loader::tell(std::uint64_t done) {
-  if (!progress_ || (done < told_bytes_ + kProgressBytes && done < total_bytes_)) return;
+  const bool ends = done >= total_bytes_ && told_bytes_ < total_bytes_;
+  if (!progress_ || (done < told_bytes_ + kProgressBytes && !ends)) return;
   told_bytes_ = done;
   progress_(done, total_bytes_);
 }

@@ -11,6 +11,7 @@
 #include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/tables.h"
+#include "timeline/report/what_if.h"
 
 namespace ronde::report {
 namespace {
@@ -51,7 +52,8 @@ Json ranks_of(const JobTrace& job, const Analysis& analysis) {
                     {"step", means.step_ns / 1000},
                     {"phases", phases_of(means)},
                     {"moving", means.moving_ns / 1000},
-                    {"overlapped", means.overlapped_ns / 1000}});
+                    {"overlapped", means.overlapped_ns / 1000},
+                    {"noCore", means.no_core_ns / 1000}});
   }
   return list;
 }
@@ -81,8 +83,16 @@ Json bars_of(const Analysis& analysis) {
 Json paths_of(const Analysis& analysis) {
   Json list = Json::array();
   for (const PathCost& path : analysis.paths) {
-    list.push_back(
-        {path.path, path.bundles, path.tensors, path.bytes, us(path.moving_ns), path.bus_gbps});
+    list.push_back({path.path, path.bundles, path.tensors, path.bytes, us(path.moving_ns),
+                    path.bus_gbps, path.best_gbps});
+  }
+  return list;
+}
+
+Json what_ifs_of(const JobTrace& job, const Analysis& analysis) {
+  Json list = Json::array();
+  for (const WhatIf& change : what_ifs(job, analysis)) {
+    list.push_back({change.change, change.saved_ns / 1000});
   }
   return list;
 }
@@ -231,7 +241,8 @@ Json data_of(const JobTrace& job, const Analysis& analysis, const std::vector<Fi
            {{"step", means.step_ns / 1000},
             {"phases", phases_of(means)},
             {"moving", means.moving_ns / 1000},
-            {"overlapped", means.overlapped_ns / 1000}}},
+            {"overlapped", means.overlapped_ns / 1000},
+            {"noCore", means.no_core_ns / 1000}}},
           {"ranks", ranks_of(job, analysis)},
           {"bars", bars_of(analysis)},
           {"paths", paths_of(analysis)},
@@ -239,7 +250,11 @@ Json data_of(const JobTrace& job, const Analysis& analysis, const std::vector<Fi
            {{"bundles", analysis.fusion.bundles},
             {"tensors", analysis.fusion.tensors},
             {"bytes", analysis.fusion.bytes},
-            {"medianBytes", analysis.fusion.median_bundle_bytes}}},
+            {"medianBytes", analysis.fusion.median_bundle_bytes},
+            {"efficiency", fusion_efficiency(analysis)}}},
+          {"bandwidthNote", bandwidth_note(job)},
+          {"costModel", cost_model(analysis)},
+          {"whatIfs", what_ifs_of(job, analysis)},
           {"tensors", tensors_of(job)},
           {"bundles", bundles_of(job, analysis)},
           {"histograms", histograms_of(analysis)},

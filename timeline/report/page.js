@@ -93,9 +93,10 @@ function splitChart() {
     picture.append(group);
   });
   const columns = [["rank", asIs], ["host", asIs], ["in all", time],
-    ...data.phases.map((name) => [name, time]), ["moving", time], ["overlapped", time]];
+    ...data.phases.map((name) => [name, time]), ["moving", time], ["overlapped", time],
+    ["ready without a core", time]];
   const rows = data.ranks.map((rank) =>
-    [rank.rank, rank.host, rank.step, ...rank.phases, rank.moving, rank.overlapped]);
+    [rank.rank, rank.host, rank.step, ...rank.phases, rank.moving, rank.overlapped, rank.noCore]);
   at("split").append(picture, asTable(table("Time per " + data.unit, columns, rows)));
 }
 
@@ -328,9 +329,12 @@ function costs() {
   const fusion = data.fusion;
   at("fusion").textContent =
     `${digits(fusion.tensors)} tensors travel in ${digits(fusion.bundles)} bundles per ${data.unit}; ` +
-    `half of the bundles hold ${bytes(fusion.medianBytes)} or more.`;
+    `half of the bundles hold ${bytes(fusion.medianBytes)} or more.` + (fusion.efficiency < 0 ? "" :
+    ` Fusion efficiency: ${Math.round(100 * fusion.efficiency)} % of the moving goes by bytes, ` +
+    "the rest by bundles.");
   at("paths").append(table("Paths", [["collective, algorithm, data plane", asIs], ["bundles", asIs],
-    ["tensors", asIs], ["bytes", bytes], ["moving", time], ["bus GB/s", digits]], data.paths));
+    ["tensors", asIs], ["bytes", bytes], ["moving", time], ["bus GB/s", digits], ["best GB/s", digits]],
+    data.paths), html("p", { class: "quiet" }, data.bandwidthNote));
   at("tensors").append(table("Tensors, mean of an operation", [["tensor", asIs], ["times", asIs],
     ["bytes", bytes], ["negotiating", time], ["moving", time]], data.tensors));
   at("bundles").append(table("Bundles that moved longest", [["bundle", asIs], ["tensors", asIs],
@@ -338,9 +342,20 @@ function costs() {
     data.bundles));
 }
 
+function whatIfs() {
+  const step = data.all.step;
+  at("model").textContent = data.costModel + (data.whatIfs.length ? "" :
+    " No change that is known here would save 1 %.");
+  if (!data.whatIfs.length) return;
+  at("changes").append(table("Changes, and what they would save of a " + data.unit,
+    [["change", asIs], ["saves", time], ["share", asIs]],
+    data.whatIfs.map(([change, saved]) => [change, saved, percent(saved, step)])));
+}
+
 head();
 legend();
 if (data.stepCount) {
+  whatIfs();
   splitChart();
   barChart();
   zoomable();

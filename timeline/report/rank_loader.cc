@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "core/ports/event_sink.h"
+#include "timeline/memory_probe.h"
 #include "timeline/trace_format.h"
 
 namespace ronde::report {
@@ -37,6 +38,7 @@ std::uint64_t lost_in(std::string_view text) {
 void RankLoader::name_lane(const TraceEvent& event) {
   Lane& lane = lanes_[event.tid];
   lane.name = job_.names.number_of(event.given_name);
+  if (event.given_name.find('.') == std::string_view::npos) lane.kind = LaneKind::kOther;
   if (event.given_name == kMarksLane) lane.kind = LaneKind::kMarks;
   if (event.given_name == kWaitLane) lane.kind = LaneKind::kWaits;
 }
@@ -44,6 +46,10 @@ void RankLoader::name_lane(const TraceEvent& event) {
 void RankLoader::take_counter(const TraceEvent& event) {
   if (event.name == kCoreWaitCounter) {
     rank_.core_waits.push_back({event.time_ns, std::llround(event.value * 1e6)});
+    return;
+  }
+  if (event.name == kMemoryCopyCounter) {
+    rank_.memory_gbps = event.value;
     return;
   }
   if (event.name != kStepCounter || event.value < 1) return;
@@ -62,6 +68,7 @@ void RankLoader::take(const TraceEvent& event) {
   if (event.phase == 'i') rank_.lost_events = std::max(rank_.lost_events, lost_in(event.name));
   if (event.phase != 'B' && event.phase != 'E') return;
   Lane& lane = lanes_[event.tid];
+  if (lane.kind == LaneKind::kOther) return;
   return lane.kind == LaneKind::kTensor ? take_tensor(lane, event) : take_span(lane, event);
 }
 

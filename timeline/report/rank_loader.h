@@ -22,7 +22,7 @@ class RankLoader {
   void finish();
 
  private:
-  enum class LaneKind { kTensor, kMarks, kWaits };
+  enum class LaneKind { kTensor, kMarks, kWaits, kOther };
 
   struct Lane {
     LaneKind kind = LaneKind::kTensor;

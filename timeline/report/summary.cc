@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "timeline/report/statistics.h"
 
 namespace ronde::report {
@@ -52,6 +54,27 @@ std::string_view name_of(Phase phase) noexcept {
   constexpr std::array<std::string_view, kPhases> kNames = {
       "compute", "waiting for ranks", "negotiation", "pack", "wire", "other waits"};
   return kNames[static_cast<std::size_t>(phase)];
+}
+
+double memory_gbps(const JobTrace& job) {
+  double least = 0;
+  for (const RankTrace& rank : job.ranks) {
+    if (rank.memory_gbps > 0) {
+      least = least > 0 ? std::min(least, rank.memory_gbps) : rank.memory_gbps;
+    }
+  }
+  return least;
+}
+
+std::string bandwidth_note(const JobTrace& job) {
+  std::string note = "Best: what the fastest of a path's large bundles reached, so what it can do.";
+  if (const double gbps = memory_gbps(job); gbps > 0) {
+    note += fmt::format(
+        " A thread of the slowest rank copied memory at {:.1f} GB/s as recording ended: inside a "
+        "host no path is much faster.",
+        gbps);
+  }
+  return note;
 }
 
 std::string human_time(double ns) {

@@ -7,6 +7,7 @@
 
 #include "timeline/report/summary.h"
 #include "timeline/report/tables.h"
+#include "timeline/report/what_if.h"
 #include "timeline/report/wrap.h"
 
 namespace ronde::report {
@@ -94,18 +95,38 @@ void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis)
        human_time(all.of(Phase::kWire) + all.of(Phase::kPack)));
 }
 
-void add_paths(std::string& out, const Analysis& analysis) {
+void add_paths(std::string& out, const JobTrace& job, const Analysis& analysis) {
   if (analysis.paths.empty()) return;
-  line(out, "\nPaths\n  {:>8} {:>9} {:>9} {:>9} {:>11}  {}", "bundles", "tensors", "bytes",
-       "moving", "bus GB/s", "collective, algorithm, data plane");
+  line(out, "\nPaths\n  {:>8} {:>9} {:>9} {:>9} {:>11} {:>7}  {}", "bundles", "tensors", "bytes",
+       "moving", "bus GB/s", "best", "collective, algorithm, data plane");
   for (const PathCost& path : analysis.paths) {
-    line(out, "  {:>8} {:>9} {:>9} {:>9} {:>11.2f}  {}", path.bundles, path.tensors,
+    line(out, "  {:>8} {:>9} {:>9} {:>9} {:>11.2f} {:>7.2f}  {}", path.bundles, path.tensors,
          human_bytes(static_cast<double>(path.bytes)),
-         human_time(static_cast<double>(path.moving_ns)), path.bus_gbps, path.path);
+         human_time(static_cast<double>(path.moving_ns)), path.bus_gbps, path.best_gbps, path.path);
   }
   const Fusion& fusion = analysis.fusion;
   line(out, "  Fusion: {:.1f} tensors in {:.1f} bundles a {}; half the bundles hold {} or more.",
        fusion.tensors, fusion.bundles, unit_of(analysis), human_bytes(fusion.median_bundle_bytes));
+  if (const double share = fusion_efficiency(analysis); share >= 0) {
+    line(out, "  Fusion efficiency: {:.0f} % of the moving goes by bytes, the rest by bundles.",
+         100 * share);
+  }
+  out += "  ";
+  wrap(out, bandwidth_note(job), 2);
+}
+
+void add_what_ifs(std::string& out, const JobTrace& job, const Analysis& analysis) {
+  line(out, "\nWhat if (predicted from this trace)");
+  out += "  ";
+  wrap(out, cost_model(analysis), 2);
+  const double step_ns = means_of(analysis).step_ns;
+  const auto changes = what_ifs(job, analysis);
+  if (changes.empty()) line(out, "  No change that is known here would save 1 %.");
+  for (const WhatIf& change : changes) {
+    out += fmt::format("  -{:>3.0f} % {:>9}  ", 100 * change.saved_ns / step_ns,
+                       human_time(change.saved_ns));
+    wrap(out, change.change, 20);
+  }
 }
 
 void add_tensors(std::string& out, const JobTrace& job) {
@@ -159,7 +180,8 @@ std::string text_report(const JobTrace& job, const Analysis& analysis,
   add_head(out, job, analysis);
   add_findings(out, findings);
   if (!analysis.steps.empty()) add_splits(out, job, analysis);
-  add_paths(out, analysis);
+  add_paths(out, job, analysis);
+  if (!analysis.steps.empty()) add_what_ifs(out, job, analysis);
   add_tensors(out, job);
   return out;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -56,7 +57,7 @@ class Browser:
 
     @staticmethod
     def _above(end):
-        copy = os.dup(end)
+        copy = fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 5)
         os.close(end)
         return copy
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -61,6 +62,9 @@ def test_counters_and_arrivals_are_in_the_trace(run_job, tmp_path):
     events = json.loads(trace.read_text())
     counters = {event["name"] for event in events if event["ph"] == "C"}
     assert {"queue length", "bytes in flight", "throughput in MB/s"} <= counters
+    assert "memory copy in GB/s" in counters
+    if os.path.exists("/proc/thread-self/schedstat"):
+        assert "ready without a core in ms" in counters
     ratios = [e["args"]["value"] for e in events if e.get("name") == "compression ratio"]
     assert ratios
     assert all(1.9 < ratio <= 2 for ratio in ratios)
@@ -72,6 +76,37 @@ def test_counters_and_arrivals_are_in_the_trace(run_job, tmp_path):
     ready = [event for event in events if event.get("name") == "rank 1 ready"]
     assert len(ready) >= 40 * 5
     assert all(lanes[0, event["tid"]].startswith("allreduce.layer") for event in ready)
+    arrows = [event for event in events if event["ph"] in "sf"]
+    assert len(arrows) >= 2 * 40
+    for start, end in zip(arrows[::2], arrows[1::2], strict=True):
+        assert (start["ph"], end["ph"], start["id"]) == ("s", "f", end["id"])
+        assert start["ts"] <= end["ts"]
+        assert {start["pid"], end["pid"]} == {0, 1}
+    phases = {
+        event["name"]
+        for event in events
+        if lanes.get((event["pid"], event.get("tid"))) == "phases" and event["ph"] == "B"
+    }
+    assert phases == {"COMPRESS AND EXCHANGE"}
+
+
+def test_packing_and_the_algorithm_are_phases_of_their_own(run_job, tmp_path):
+    trace = tmp_path / "trace.json"
+    status, output = run_job(STEPS, 2, options=["--timeline", str(trace), "--backend", "tcp"])
+    assert status == 0, output
+    events = json.loads(trace.read_text())
+    lanes = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event.get("name") == "thread_name" and event["args"]["name"] == "phases"
+    }
+    names = {
+        event["name"] for event in events
+        if event["ph"] == "B" and (event["pid"], event["tid"]) in lanes
+    }  # fmt: skip
+    assert len(lanes) == 2
+    assert {"PACK", "UNPACK"} < names
+    assert "What if" in report(trace, "-o", tmp_path / "page.html")
 
 
 def test_a_trace_in_parts_is_merged_and_reported_whole(run_job, tmp_path):

@@ -1,0 +1,98 @@
+#include "timeline/report/what_if.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/timeline/report/synthetic.h"
+#include "timeline/report/summary.h"
+
+namespace ronde::report {
+namespace {
+
+const WhatIf* change_of(const std::vector<WhatIf>& changes, const char* words) {
+  for (const WhatIf& change : changes) {
+    if (change.change.find(words) != std::string::npos) return &change;
+  }
+  return nullptr;
+}
+
+/// A step of 10 ms compute, then 8 ms in which 10 bundles move, each 300 us and 5 ns for a byte.
+Analysis planted() {
+  Analysis analysis;
+  analysis.by_steps = true;
+  Step step;
+  Split split{.end_ns = 18'000'000};
+  split.ns[static_cast<std::size_t>(Phase::kCompute)] = 10'000'000;
+  split.ns[static_cast<std::size_t>(Phase::kWire)] = 8'000'000;
+  split.moving_ns = 8'000'000;
+  step.ranks.assign(4, split);
+  step.blamed_ns.assign(4, 0);
+  analysis.steps.assign(10, step);
+  PathCost path;
+  path.path = "ALLREDUCE ring over tcp";
+  path.bundles = 100;
+  path.bytes = 10'000'000;
+  path.cost = {.offset = 300'000, .slope = 5, .r2 = 1};
+  analysis.paths = {path};
+  return analysis;
+}
+
+JobTrace four_ranks() {
+  JobTrace job;
+  job.ranks.resize(4);
+  for (RankTrace& rank : job.ranks) rank.info.size = 4;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("what if: fusion, compression and algorithms save what the line of costs says") {
+  const auto changes = what_ifs(four_ranks(), planted());
+  const WhatIf* fused = change_of(changes, "RONDE_FUSION_THRESHOLD=1048576");
+  REQUIRE(fused != nullptr);
+  CHECK(fused->saved_ns == doctest::Approx(9 * 300e3));
+  REQUIRE(change_of(changes, "fp16") != nullptr);
+  CHECK(change_of(changes, "fp16")->saved_ns == doctest::Approx(2.5e6));
+  CHECK(change_of(changes, "int8")->saved_ns == doctest::Approx(3.75e6));
+  // Six rounds of messages become four: a third of what bundles cost to start.
+  REQUIRE(change_of(changes, "halving_doubling") != nullptr);
+  CHECK(change_of(changes, "halving_doubling")->saved_ns == doctest::Approx(1e6));
+  CHECK(change_of(changes, "tree") == nullptr);  // more bytes
+  CHECK(changes.front().change.starts_with("all moving hidden"));
+  CHECK(cost_model(planted()).find("300 us and 5.00 ms per MB") != std::string::npos);
+  CHECK(fusion_efficiency(planted()) == doctest::Approx(5.0 / 8));
+}
+
+TEST_CASE("what if: what is hidden behind compute saves nothing") {
+  Analysis analysis = planted();
+  for (Step& step : analysis.steps) {
+    for (Split& split : step.ranks) {
+      split.ns[static_cast<std::size_t>(Phase::kCompute)] = 18'000'000;
+      split.ns[static_cast<std::size_t>(Phase::kWire)] = 0;
+    }
+  }
+  CHECK(what_ifs(four_ranks(), analysis).empty());
+}
+
+TEST_CASE("what if: bundles of one size tell nothing of others, and the report says so") {
+  const Read read = read_plan({.wire_us = 3000});
+  CHECK(fusion_efficiency(read.analysis) < 0);
+  CHECK(cost_model(read.analysis).find("too alike") != std::string::npos);
+  CHECK(change_of(what_ifs(read.job, read.analysis), "fp16") == nullptr);
+}
+
+TEST_CASE("what if: a straggler that kept up would save what the others wait for it") {
+  Plan plan;
+  plan.early_us = [](int rank, int) { return rank == 1 ? 3000.0 : 0.0; };
+  const Read read = read_plan(plan);
+  const auto changes = what_ifs(read.job, read.analysis);
+  REQUIRE(change_of(changes, "rank 1 as fast") != nullptr);
+  CHECK(change_of(changes, "rank 1 as fast")->saved_ns == doctest::Approx(3e6).epsilon(0.2));
+}
+
+TEST_CASE("what if: the best bundles show what a path can do") {
+  const Read read = read_plan({.ranks = 2, .jitter = 0, .wire_us = 1000});
+  const PathCost& path = read.analysis.paths.front();
+  CHECK(path.best_gbps == doctest::Approx(path.bus_gbps).epsilon(0.01));
+}
+
+}  // namespace ronde::report

@@ -1,0 +1,15 @@
+// How fast one thread copies memory: what bandwidth inside a host is held against.
+#pragma once
+
+#include <string_view>
+
+namespace ronde {
+
+/// The counter that says it, once, where a recording ends.
+inline constexpr std::string_view kMemoryCopyCounter = "memory copy in GB/s";
+
+/// Bytes copied per nanosecond of CPU time, the best of a few copies of 8 MB; 0 where there is no
+/// memory for it. Takes some 10 ms.
+double measure_copy_gbps();
+
+}  // namespace ronde
