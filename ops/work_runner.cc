@@ -2,34 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <new>
 #include <utility>
 
-#include "core/base/clock.h"
+#include "core/base/stopwatch.h"
 #include "ops/compression/compressed_allreduce.h"
 #include "ops/local_work.h"
 
 namespace ronde {
-namespace {
-
-/// Adds the time until its end to `sum`, where there is one.
-class Stopwatch {
- public:
-  explicit Stopwatch(std::int64_t* sum) : sum_(sum), start_(sum ? now() : TimePoint{}) {}
-  ~Stopwatch() {
-    if (sum_ != nullptr) *sum_ += std::chrono::nanoseconds(now() - start_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  std::int64_t* const sum_;
-  const TimePoint start_;
-};
-
-}  // namespace
-
 namespace {
 
 /// The override; a hierarchical plane is its own, and any other plane has no levels to speak of.
