@@ -38,7 +38,10 @@ TEST_CASE("a row has exactly the columns of the contract, in their order") {
 }
 
 TEST_CASE("a compressed row says besides what travelled, how long it took, and the error") {
-  Row row{.system = "ronde-compressed", .np = 2, .bytes = 4000, .compression = CompressionRow{}};
+  Row row;
+  row.np = 2;
+  row.bytes = 4000;
+  row.compression.emplace();
   row.compression->facts = {
       .wire_bytes = 1000, .compress_ns = 5000, .wire_ns = 6000, .decompress_ns = 7000};
   row.compression->error = 0.25;
