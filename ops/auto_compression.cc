@@ -190,11 +190,10 @@ std::string explain_choice(Accuracy accuracy, const TensorLoad& load, const Link
                            const CodecCosts& codecs) {
   const auto kinds = candidates(accuracy, load.width);
   const auto predicted = predict_all(kinds, load, link, codecs);
-  const auto best = static_cast<std::size_t>(std::min_element(predicted.begin(), predicted.end()) -
-                                             predicted.begin());
-  if (kinds[best] == kDense) return fmt::format("dense, {}", milliseconds(predicted[best]));
-  return fmt::format("{}, {} (dense {})", name_of(kinds[best]), milliseconds(predicted[best]),
-                     milliseconds(predicted[0]));
+  const CodecKind best = CostHistory().choose(kinds, predicted);
+  if (best == kDense) return fmt::format("dense, {}", milliseconds(predicted[0]));
+  return fmt::format("{}, {} (dense {})", name_of(best),
+                     milliseconds(predict(best, load, link, codecs)), milliseconds(predicted[0]));
 }
 
 }  // namespace ronde

@@ -77,6 +77,7 @@ class PlaneExecutor final : public CollectiveExecutor {
     return last_on_device_ ? device_.path() : runner_.path(last_route_);
   }
   bool polls() const noexcept override { return runner_.polls(); }
+  CompressionFacts last_compression() const override { return last_facts_; }
   std::vector<std::string> explain_compression() const override { return auto_.explain(); }
 
  private:
@@ -117,6 +118,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   const int size_;
   Route last_route_;
   bool last_on_device_ = false;
+  CompressionFacts last_facts_;
   Status allocation_;              // the first output that could not be allocated
   std::vector<Segment> segments_;  // kept
   std::vector<std::size_t> part_bytes_, send_bytes_, recv_bytes_;  // kept
@@ -394,7 +396,8 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
   }
   EventSink* const events = events_ == nullptr ? nullptr : events_->get();
   if (events == nullptr) return move(work, abort, nullptr);
-  const std::string_view algorithm = WorkRunner::algorithm_name(last_route_);
+  const std::string_view algorithm =
+      work.compression == nullptr ? WorkRunner::algorithm_name(last_route_) : bundle.compression;
   const EventArgs args{.bytes = bytes,
                        .algorithm = last_on_device_ ? std::string_view() : algorithm,
                        .backend = last_on_device_ ? device_.path() : runner_.plane_name(),
@@ -409,14 +412,17 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
   }
   Phases phases(*events, phases_lane_);
   Status status = move(work, abort, &phases);
-  const EventArgs end{.pack_ns = phases.pack_ns()};
+  const EventArgs end{.pack_ns = phases.pack_ns(), .compression = last_facts_};
   for (const BundleTensor& tensor : bundle.tensors) events->end(tensor.name, end);
   return status;
 }
 
 Status PlaneExecutor::move(const Work& work, const AbortToken& abort, Phases* phases) {
+  last_facts_ = {};
   if (last_on_device_) return device_.run(work, abort);
-  return runner_.run(work, last_route_, abort, phases);
+  RONDE_RETURN_IF_ERROR(runner_.run(work, last_route_, abort, phases));
+  if (work.compression != nullptr) last_facts_ = work.compression->facts();
+  return {};
 }
 
 // Where this tensor's result goes; null where nobody wants it or no memory could be had.

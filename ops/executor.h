@@ -57,6 +57,8 @@ class CollectiveExecutor : public Executor {
   /// What ran last: "shm", "ring over tcp", "local" (one rank), empty at first. Threads: as
   /// execute.
   [[nodiscard]] virtual std::string last_path() const = 0;
+  /// What compression made of what ran last; zeros where it was dense. Threads: as execute.
+  [[nodiscard]] virtual CompressionFacts last_compression() const = 0;
   /// What `auto` compression has measured and chosen, for people; empty before it was asked for.
   /// Threads: as execute.
   [[nodiscard]] virtual std::vector<std::string> explain_compression() const = 0;

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/ports/event_sink.h"
+
 namespace ronde {
 
 /// What an event is; the letter that Chrome's trace format has for it.
@@ -24,6 +26,7 @@ struct Event {
   std::uint64_t bundle = 0;
   int partition = 0;
   std::int64_t pack_ns = 0;
+  CompressionFacts compression = {};
   std::string_view lane = {};
   std::string_view name = {};
   std::string_view algorithm = {};

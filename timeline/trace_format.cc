@@ -94,10 +94,16 @@ void TraceFormatter::append_args(std::string& out, const Event& event) {
   number("tensors", static_cast<std::uint64_t>(event.tensors));
   number("bundle", event.bundle);
   number("partition", static_cast<std::uint64_t>(event.partition));
-  if (event.pack_ns != 0) {
-    begin_argument(out, any, "pack_us");
-    append_micros(out, event.pack_ns);
-  }
+  const auto micros = [&](std::string_view name, std::int64_t ns) {
+    if (ns == 0) return;
+    begin_argument(out, any, name);
+    append_micros(out, ns);
+  };
+  micros("pack_us", event.pack_ns);
+  number("wire_bytes", event.compression.wire_bytes);
+  micros("compress_us", event.compression.compress_ns);
+  micros("wire_us", event.compression.wire_ns);
+  micros("decompress_us", event.compression.decompress_ns);
   text("algorithm", event.algorithm);
   text("backend", event.backend);
   if (any) out += '}';

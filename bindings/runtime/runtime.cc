@@ -45,6 +45,9 @@ class RawGroupImpl final : public RawGroup {
     return executor_->execute(bundle, *abort_);
   }
   [[nodiscard]] std::string last_path() const override { return executor_->last_path(); }
+  [[nodiscard]] CompressionFacts last_compression() const override {
+    return executor_->last_compression();
+  }
   [[nodiscard]] std::vector<std::string> explain_compression() const override {
     return executor_->explain_compression();
   }

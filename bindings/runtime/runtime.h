@@ -35,6 +35,8 @@ class RawGroup {
   virtual Status run(const Bundle& bundle) = 0;
   /// What ran last: "shm", "ring over tcp", ... for bench and doctor.
   [[nodiscard]] virtual std::string last_path() const = 0;
+  /// As CollectiveExecutor::last_compression().
+  [[nodiscard]] virtual CompressionFacts last_compression() const = 0;
   /// As CollectiveExecutor::explain_compression().
   [[nodiscard]] virtual std::vector<std::string> explain_compression() const = 0;
 };

@@ -7,6 +7,14 @@
 
 namespace ronde {
 
+/// What compression made of an operation on this rank.
+struct CompressionFacts {
+  std::uint64_t wire_bytes = 0;  ///< That this rank sent.
+  std::int64_t compress_ns = 0;  ///< With all that is neither of the others.
+  std::int64_t wire_ns = 0;      ///< Waiting for the wire.
+  std::int64_t decompress_ns = 0;
+};
+
 /// Facts shown with an event; zero and empty fields are left out.
 struct EventArgs {
   std::uint64_t bytes = 0;
@@ -16,6 +24,7 @@ struct EventArgs {
   std::uint64_t bundle = 0;  ///< Bundle::id.
   int partition = 0;         ///< Bundle::partition.
   std::int64_t pack_ns = 0;  ///< Spent on copies into and out of a fusion buffer.
+  CompressionFacts compression = {};
 };
 
 /// The counter that says how many training steps this rank has finished.

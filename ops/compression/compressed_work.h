@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/ports/backend.h"
+#include "core/ports/event_sink.h"
 #include "ops/compression/codec.h"
 #include "ops/compression/residuals.h"
 
@@ -49,6 +50,9 @@ class CompressedWork {
   /// Values that are kept of each element: 0, 1 (residuals), or 2 (and momentum).
   [[nodiscard]] std::size_t kept_floats() const noexcept;
 
+  /// What was sent so far, and what took how long. One thread writes it, that which compresses.
+  [[nodiscard]] CompressionFacts& facts() noexcept { return facts_; }
+
   /// Notes what is left of elements of a tensor from `begin` on; the values must stay until
   /// commit().
   void leave(std::size_t tensor, std::size_t begin, std::span<const float> left);
@@ -70,6 +74,7 @@ class CompressedWork {
   const Scheme& scheme_;
   std::vector<CompressedTensor> tensors_;
   std::vector<Left> left_;
+  CompressionFacts facts_;
 };
 
 /// Whether all elements of a floating type are finite.

@@ -9,8 +9,8 @@ namespace {
 // What a choice is given the benefit of, by how often it was seen: predictions err, and the first
 // time pays for memory that is new.
 constexpr std::array<double, CostHistory::kTries> kBenefit{0.7, 0.4, 0.8};
-// A known choice is left only for what takes less than this share.
-constexpr double kBetter = 0.97;
+// The choice at hand, or one that loses less, is left only for what takes less than this share.
+constexpr double kBetter = 0.98;
 
 }  // namespace
 
@@ -42,7 +42,7 @@ CodecKind CostHistory::choose(std::span<const CodecKind> kinds, std::span<const 
   bool first = true;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const double cost = estimate(kinds[i], predicted[i]) * (kinds[i] == chosen_ ? kBetter : 1);
-    if (first || cost < least) {
+    if (first || cost < kBetter * least) {
       best = kinds[i];
       least = cost;
     }

@@ -29,7 +29,8 @@ constexpr std::array kCandidates{Candidate{CodecKind::kFp16, Accuracy::kSafe},
                                  Candidate{CodecKind::kTopk, Accuracy::kAggressive},
                                  Candidate{CodecKind::kOnebit, Accuracy::kAggressive}};
 
-/// Messages that follow on one another, by those of a dense allreduce; codecs have work of their own.
+/// Messages that follow on one another, by those of a dense allreduce; codecs have work of their
+/// own.
 double rounds(CodecKind kind) noexcept {
   if (is_sparse(kind) || kind == CodecKind::kPowersgd) return 2;
   return kind == kDense ? 1 : 1.1;

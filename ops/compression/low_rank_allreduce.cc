@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/base/stopwatch.h"
 #include "ops/allreduce/direct.h"
 #include "ops/compression/low_rank.h"
 
@@ -205,6 +206,7 @@ Status LowRankReduce::sum_second() {
 }
 
 void LowRankReduce::deliver(Rows& rows) {
+  const Stopwatch decoding(&work_.compression.facts().decompress_ns);
   const float* p = first_.data() + rows.p_at;
   const float* q = second_.data() + rows.q_at;
   std::vector<float> row(rows.is_matrix ? rows.shape.columns : 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/base/stopwatch.h"
 #include "ops/transfer.h"
 
 namespace ronde {
@@ -61,6 +62,7 @@ class ScatterReduce {
   void add_cut(std::size_t piece, std::size_t begin, std::size_t count);
   void lay_out();
   Status send_parts(Slice& slice);
+  Status add_parts(const Slice& slice);
   Status send_sum(Slice& slice);
   Status finish(Slice& slice);
   void load(const Slice& slice, const Run& run);
@@ -183,8 +185,9 @@ Status ScatterReduce::send_parts(Slice& slice) {
   return {};
 }
 
-Status ScatterReduce::send_sum(Slice& slice) {
-  RONDE_RETURN_IF_ERROR(wait(slice.parts_in));
+/// Adds what the others sent of this rank's part.
+Status ScatterReduce::add_parts(const Slice& slice) {
+  const Stopwatch decoding(&work_.compression.facts().decompress_ns);
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     if (rank == me_) continue;
     const std::byte* frame = slice.received[rank];
@@ -194,6 +197,12 @@ Status ScatterReduce::send_sum(Slice& slice) {
       frame += bytes;
     }
   }
+  return {};
+}
+
+Status ScatterReduce::send_sum(Slice& slice) {
+  RONDE_RETURN_IF_ERROR(wait(slice.parts_in));
+  RONDE_RETURN_IF_ERROR(add_parts(slice));
   encode(slice, me_, slice.sums[me_]);
   for (std::size_t step = 1; step < ranks_; ++step) {
     const std::size_t peer = (me_ + step) % ranks_;
@@ -217,6 +226,7 @@ Status ScatterReduce::finish(Slice& slice) {
 }
 
 Status ScatterReduce::decode_out(const Slice& slice, std::size_t owner) {
+  const Stopwatch decoding(&work_.compression.facts().decompress_ns);
   const std::byte* frame = slice.sums[owner];
   for (const Run& run : slice.runs[owner]) {
     const std::size_t bytes = codec_.encoded_bytes(run.count);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/base/stopwatch.h"
 #include "ops/compression/interleave.h"
 #include "ops/compression/momentum.h"
 #include "ops/compression/select.h"
@@ -267,6 +268,7 @@ std::size_t SparseReduce::longest(std::size_t owner) const {
 }
 
 Status SparseReduce::add_up() {
+  const Stopwatch decoding(&work_.compression.facts().decompress_ns);
   std::vector<std::span<const std::byte>> frames(received_.begin(), received_.end());
   SparseVector vector;
   for (Staged& staged : staged_) {
@@ -298,6 +300,7 @@ void SparseReduce::pass_on(Staged& staged, SparseVector sums) {
 }
 
 Status SparseReduce::deliver() {
+  const Stopwatch decoding(&work_.compression.facts().decompress_ns);
   std::vector<std::span<const std::byte>> frames(received_.begin(), received_.end());
   for (const Staged& staged : staged_) {
     RONDE_RETURN_IF_ERROR(deliver(staged, frames));

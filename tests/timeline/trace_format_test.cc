@@ -63,11 +63,16 @@ TEST_CASE("trace format: a span says which bundle it is of, and how long it was 
   begin.bundle = (std::uint64_t{7} << 40) | 3;
   Event end = event(EventKind::kEnd, "allreduce.w", "");
   end.pack_ns = 12'345;
+  end.compression = {.wire_bytes = 77, .compress_ns = 2000, .wire_ns = 3000, .decompress_ns = 4000};
   formatter.append(lines, begin);
   formatter.append(lines, end);
   const json got = lines_of(lines);
   CHECK(got[2]["args"]["bundle"] == (std::uint64_t{7} << 40 | 3));
   CHECK(got[3]["args"]["pack_us"] == 12.345);
+  CHECK(got[3]["args"]["wire_bytes"] == 77);
+  CHECK(got[3]["args"]["compress_us"] == 2);
+  CHECK(got[3]["args"]["wire_us"] == 3);
+  CHECK(got[3]["args"]["decompress_us"] == 4);
 }
 
 TEST_CASE("trace format: names of any bytes stay valid JSON") {

@@ -22,6 +22,7 @@ constexpr const char* kExamples =
     "  ronde bench allreduce -np 2 --sizes 4 --mode async\n"
     "  ronde bench allreduce -np 2 --mode many --count 160 --bytes 4K --peers mpi\n"
     "  ronde bench allreduce -np 2 --mode replay --model resnet50\n"
+    "  ronde bench allreduce -np 2 --compression int8 --sizes 1M,25M\n"
     "  ronde bench -np 4 --tune tuning.json\n"
     "All take turns (A B C A B C); the slowest rank counts; sums are checked, and a wrong one is "
     "an\n"
@@ -46,6 +47,9 @@ void add_options(CLI::App& command, BenchRequest& request) {
   command.add_option("--tune", options.tune,
                      "Measure which algorithm is fastest where, over --backend (tcp), and write "
                      "this file for RONDE_TUNING_FILE");
+  command.add_option("--compression", options.compression,
+                     "What this codec (int8, topk:ratio=0.001, auto, ...) costs and saves: bytes, "
+                     "times, error");
   command.add_option("--dtype", texts.dtype, "Element type");
   command.add_option("--algorithm", options.algorithm, "Ronde's algorithm; empty: its table's");
   command.add_option("--backend", options.backend, "Ronde's data plane");

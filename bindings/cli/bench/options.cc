@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "bindings/cli/bench/models.h"
+#include "ops/compression/spec.h"
 
 namespace ronde::bench {
 namespace {
@@ -34,9 +35,14 @@ Status set_mode(Options& options, std::string_view text) {
   return {};
 }
 
+std::string_view default_sizes(Mode mode) {
+  if (mode == Mode::kTune) return "1K,4K,16K,64K,256K,1M,4M,16M";
+  return mode == Mode::kCompression ? "64K,1M,16M" : "4,1K,64K,1M,16M";
+}
+
 Status set_sizes(Options& options, std::string_view text) {
   if (text.empty()) {
-    text = options.mode == Mode::kTune ? "1K,4K,16K,64K,256K,1M,4M,16M" : "4,1K,64K,1M,16M";
+    text = default_sizes(options.mode);
   }
   for (const std::string& word : split_list(text)) {
     RONDE_ASSIGN_OR_RETURN(const std::size_t bytes, parse_bytes(word));
@@ -56,10 +62,13 @@ Status check(const Options& options) {
   }
   if (options.mode != Mode::kSweep && options.kind != Collective::kAllreduce) {
     return not_allowed("collective", to_string(options.kind),
-                       "allreduce in modes many, replay and step");
+                       "allreduce in modes many, replay and step, and with --compression");
   }
   if (options.kind == Collective::kJoin) {
     return not_allowed("collective", "join", "all others");
+  }
+  if (options.mode == Mode::kCompression && options.dtype != DType::kFloat32) {
+    return not_allowed("--dtype", to_string(options.dtype), "float32 with --compression");
   }
   const bool needs_model = options.mode == Mode::kReplay || options.mode == Mode::kStep;
   if (needs_model && model_shapes(options.model).empty()) {
@@ -104,6 +113,10 @@ Result<Options> complete(Options options, const OptionTexts& texts) {
   RONDE_ASSIGN_OR_RETURN(options.bytes, parse_bytes(texts.bytes));
   RONDE_RETURN_IF_ERROR(set_mode(options, texts.mode));
   if (!options.tune.empty()) options.mode = Mode::kTune;
+  if (!options.compression.empty()) {
+    RONDE_RETURN_IF_ERROR(parse_compression(options.compression).status());
+    options.mode = Mode::kCompression;
+  }
   RONDE_RETURN_IF_ERROR(set_sizes(options, texts.sizes));
   options.peers = split_list(texts.peers);
   RONDE_RETURN_IF_ERROR(check(options));

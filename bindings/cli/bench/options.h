@@ -14,11 +14,12 @@ namespace ronde::bench {
 
 /// What one measurement consists of.
 enum class Mode : std::uint8_t {
-  kSweep,   ///< One tensor, over a list of sizes: raw group, named, peers, memory roofline.
-  kMany,    ///< Many small named tensors submitted together.
-  kTune,    ///< All algorithms of all collectives, for a tuning file.
-  kReplay,  ///< A model's gradients submitted together, against one buffer of as many bytes.
-  kStep,    ///< A training step with a model's gradients, by priority and without.
+  kSweep,        ///< One tensor, over a list of sizes: raw group, named, peers, memory roofline.
+  kMany,         ///< Many small named tensors submitted together.
+  kTune,         ///< All algorithms of all collectives, for a tuning file.
+  kReplay,       ///< A model's gradients submitted together, against one buffer of as many bytes.
+  kCompression,  ///< One matrix, dense and compressed, over a list of sizes.
+  kStep,         ///< A training step with a model's gradients, by priority and without.
 };
 
 /// How Ronde is called in a sweep.
@@ -34,6 +35,7 @@ struct Options {
   DType dtype = DType::kFloat32;
   std::string backend;             ///< Empty: the setting, else auto.
   std::string algorithm;           ///< Likewise.
+  std::string compression;         ///< kCompression: as --compression of `ronde run`.
   std::vector<std::string> peers;  ///< "mpi", "gloo".
   bool shared = false;             ///< Ronde's buffers in memory that the ranks share.
   std::string json;                ///< Path, or empty.

@@ -5,6 +5,39 @@
 #include <nlohmann/json.hpp>
 
 namespace ronde::bench {
+namespace {
+
+double micros(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
+
+/// Bytes that a dense allreduce sends from each rank for each byte that was sent; 0 for none.
+double ratio_of(const Row& row, const CompressionRow& compression) {
+  const double dense = 2.0 * (row.np - 1) / row.np * static_cast<double>(row.bytes);
+  const auto sent = static_cast<double>(compression.facts.wire_bytes);
+  return sent > 0 ? dense / sent : 0;
+}
+
+void add_compression(const Row& row, const CompressionRow& compression,
+                     nlohmann::ordered_json& line) {
+  line["wire_bytes"] = compression.facts.wire_bytes;
+  line["ratio"] = ratio_of(row, compression);
+  line["compress_us"] = micros(compression.facts.compress_ns);
+  line["wire_us"] = micros(compression.facts.wire_ns);
+  line["decompress_us"] = micros(compression.facts.decompress_ns);
+  line["error_norm"] = compression.error;
+  line["of_dense"] = compression.of_dense;
+}
+
+std::string describe(const Row& row, const CompressionRow& compression) {
+  return fmt::format(
+      "{:>9}  sent {} of {} B ({:.1f}x less); compress {:.0f} us, wire {:.0f}, "
+      "decompress {:.0f}; {:.2f}x as fast as dense; error {:.2g} of the norm",
+      "", human_bytes(compression.facts.wire_bytes), human_bytes(row.bytes),
+      ratio_of(row, compression), micros(compression.facts.compress_ns),
+      micros(compression.facts.wire_ns), micros(compression.facts.decompress_ns),
+      compression.of_dense, compression.error);
+}
+
+}  // namespace
 
 std::string to_json(const Row& row) {
   nlohmann::ordered_json line;
@@ -19,6 +52,7 @@ std::string to_json(const Row& row) {
   line["algbw_gbps"] = row.algbw_gbps;
   line["busbw_gbps"] = row.busbw_gbps;
   line["correct"] = true;
+  if (row.compression) add_compression(row, *row.compression, line);
   return line.dump();
 }
 
@@ -53,6 +87,7 @@ void Report::add(const Row& row) {
   fmt::print(table_, "{:>9}  {:<12} {:<22} {:>11.2f} {:>11.2f} {:>9.3f} {:>9.3f} {:>8}\n",
              human_bytes(row.bytes), row.system, row.algorithm, row.p50_us, row.p99_us,
              row.algbw_gbps, row.busbw_gbps, share);
+  if (row.compression) fmt::print(table_, "{}\n", describe(row, *row.compression));
   std::fflush(table_);
   if (json_.is_open()) json_ << to_json(row) << std::endl;
 }

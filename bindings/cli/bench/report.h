@@ -3,11 +3,20 @@
 
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "core/base/status.h"
+#include "core/ports/event_sink.h"
 
 namespace ronde::bench {
+
+/// What compression made of a row's operation.
+struct CompressionRow {
+  CompressionFacts facts;  ///< Of the last one, on rank 0.
+  double error = 0;        ///< Of the first one: norm of the error by that of the exact result.
+  double of_dense = 0;     ///< The dense one's time over this one's.
+};
 
 /// One line of the result. Bandwidths are in 10^9 bytes per second.
 struct Row {
@@ -22,10 +31,12 @@ struct Row {
   double algbw_gbps = 0;
   double busbw_gbps = 0;
   double of_memcpy = 0;  ///< memcpy's time over this one's; 0: not known. In the table only.
+  std::optional<CompressionRow> compression = {};
 };
 
-/// The row as one line of JSON with exactly the contract's columns; `correct` is always true, as a
-/// wrong result is an error and no row.
+/// The row as one line of JSON with exactly the contract's columns, and where it was
+/// compressed wire_bytes, ratio, compress_us, wire_us, decompress_us, error_norm, of_dense;
+/// `correct` is always true, as a wrong result is an error and no row.
 std::string to_json(const Row& row);
 
 /// "1.5 K", "16 M", "123": bytes for people.

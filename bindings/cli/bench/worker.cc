@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "bindings/cli/bench/compression.h"
 #include "bindings/cli/bench/contender.h"
 #include "bindings/cli/bench/measure.h"
 #include "bindings/cli/bench/models.h"
@@ -213,6 +214,17 @@ Status step(Session& session) {
   return {};
 }
 
+Status compressed(Session& session) {
+  for (const std::size_t bytes : session.options.sizes) {
+    const CompressionBench what{session.options.compression, bytes, session.options.repetitions};
+    RONDE_RETURN_IF_ERROR(compete_compressed(*session.team, what, [&](const Row& row) {
+      if (session.report) session.report->add(row);
+    }));
+  }
+  for (const std::string& line : session.team->group().explain_compression()) session.note(line);
+  return {};
+}
+
 Status run_mode(Session& session) {
   switch (session.options.mode) {
     case Mode::kSweep:
@@ -223,6 +235,8 @@ Status run_mode(Session& session) {
       return replay(session);
     case Mode::kStep:
       return step(session);
+    case Mode::kCompression:
+      return compressed(session);
     case Mode::kTune:
       return tune(*session.team, session.options,
                   [&](const std::string& text) { session.note(text); });

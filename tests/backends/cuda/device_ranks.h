@@ -24,6 +24,7 @@ class OnDevice final : public CollectiveExecutor {
     return inner_->execute(moved, abort);
   }
   std::string last_path() const override { return inner_->last_path(); }
+  CompressionFacts last_compression() const override { return inner_->last_compression(); }
   std::vector<std::string> explain_compression() const override {
     return inner_->explain_compression();
   }

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from ronde import _core
-from ronde._compression import for_gradient, wire_of
+from ronde._codecs import wire_of
+from ronde._compression import for_gradient
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import collectives
@@ -74,7 +75,7 @@ class OneBitAdam(torch.optim.Optimizer):
         super().__init__([parameter for _, parameter in pairs], defaults)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Averages over ranks and updates the parameters. Returns the closure's result."""
         loss = None
         if closure is not None:
@@ -115,7 +116,7 @@ class OneBitAdam(torch.optim.Optimizer):
         return collectives.reduce_in_place([given], *where, wire)
 
     def _state_of(self, parameter: Parameter) -> dict[str, Any]:
-        state = self.state[parameter]
+        state: dict[str, Any] = self.state[parameter]
         if not state:
             state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
             state["exp_avg_sq"] = torch.zeros_like(state["exp_avg"])
@@ -137,8 +138,9 @@ class OneBitAdam(torch.optim.Optimizer):
 
     def _scale(self, group: dict[str, Any], state: dict[str, Any]) -> torch.Tensor:
         """The frozen variance's root; infinite where no gradient ever came, as nothing may move."""
-        variance = state["exp_avg_sq"]
-        unbiased = variance / (1 - group["betas"][1] ** group["warmup_steps"])
+        variance: torch.Tensor = state["exp_avg_sq"]
+        correction: float = 1 - group["betas"][1] ** group["warmup_steps"]
+        unbiased = variance / correction
         return unbiased.sqrt_().add_(group["eps"]).masked_fill_(variance == 0, float("inf"))
 
     def _update_adam(self, group: dict[str, Any], parameter: Parameter, mean: torch.Tensor) -> None:

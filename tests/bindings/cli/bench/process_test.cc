@@ -51,6 +51,26 @@ TEST_CASE("a sweep has a row for each size and system") {
         std::map<std::size_t, std::set<std::string>>{{4, expected}, {102'400, expected}});
 }
 
+TEST_CASE("a codec's row says what it saves and what it loses") {
+  for (const std::string codec : {"int8", "topk", "powersgd", "auto"}) {
+    const Rows rows = bench({"allreduce", "-np", "2", "--sizes", "256K", "--compression", codec});
+    REQUIRE(rows.size() == 2);
+    CHECK(rows[0]["algorithm"] == "dense");
+    CHECK(rows[1]["algorithm"] == codec);
+    CHECK(rows[1]["np"] == 2);
+    if (codec == "auto") {  // ranks share memory
+      CHECK(rows[1]["wire_bytes"] == 0);
+      CHECK(rows[1]["error_norm"] == 0);
+      continue;
+    }
+    CHECK(rows[1]["ratio"].get<double>() > 3);
+    CHECK(rows[1]["error_norm"].get<double>() > 0);
+    CHECK(rows[1]["error_norm"].get<double>() < (codec == "int8" ? 0.02 : 1.5));
+    CHECK(rows[1]["compress_us"].get<double>() > 0);
+    CHECK(rows[1]["decompress_us"].get<double>() > 0);
+  }
+}
+
 TEST_CASE("a tuning is written, and doctor says what it changes") {
   const auto path = std::filesystem::temp_directory_path() /
                     ("ronde-tune-test-" + std::to_string(getpid()) + ".json");

@@ -37,6 +37,25 @@ TEST_CASE("a row has exactly the columns of the contract, in their order") {
   CHECK(text.find('\n') == std::string::npos);
 }
 
+TEST_CASE("a compressed row says besides what travelled, how long it took, and the error") {
+  Row row;
+  row.np = 2;
+  row.bytes = 4000;
+  row.compression.emplace();
+  row.compression->facts = {
+      .wire_bytes = 1000, .compress_ns = 5000, .wire_ns = 6000, .decompress_ns = 7000};
+  row.compression->error = 0.25;
+  row.compression->of_dense = 3;
+  const auto line = nlohmann::json::parse(to_json(row));
+  CHECK(line["wire_bytes"] == 1000);
+  CHECK(line["ratio"] == 4);
+  CHECK(line["compress_us"] == 5);
+  CHECK(line["wire_us"] == 6);
+  CHECK(line["decompress_us"] == 7);
+  CHECK(line["error_norm"] == 0.25);
+  CHECK(line["of_dense"] == 3);
+}
+
 TEST_CASE("bytes are written for people") {
   CHECK(human_bytes(0) == "0");
   CHECK(human_bytes(1000) == "1000");
