@@ -6,16 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/clock.h"
 #include "core/protocol/several_devices.h"
-#include "ops/auto_compression.h"
-#include "ops/compressor.h"
-#include "ops/device_runner.h"
 #include "ops/extents.h"
-#include "ops/phases.h"
+#include "ops/plane_executor.h"
 #include "ops/scaling.h"
 #include "ops/selector.h"
-#include "ops/work_runner.h"
 
 namespace ronde {
 
@@ -47,83 +42,7 @@ const std::byte* input_of(const BundleTensor& tensor) {
   return static_cast<const std::byte*>(tensor.in);
 }
 
-// Executes bundles; members marked "kept" are vectors whose memory is used again.
-class PlaneExecutor final : public CollectiveExecutor {
- public:
-  explicit PlaneExecutor(ExecutorOptions& options)
-      : compressor_(options),
-        deterministic_(options.deterministic),
-        runner_(options),
-        device_(std::move(options.open_device), runner_, options.rank, options.size),
-        events_(options.events),
-        phases_lane_(Phases::lane_of(options.set)),
-        rank_(options.rank),
-        size_(options.size) {}
-
-  Status execute(const Bundle& bundle, const AbortToken& abort) override {
-    if (abort.aborted()) return abort.status();
-    RONDE_RETURN_IF_ERROR(check(bundle));
-    segments_.clear();
-    part_bytes_.clear();
-    allocation_ = {};
-    const bool on_device = bundle.device.kind != DeviceKind::kCpu;
-    if (on_device) RONDE_RETURN_IF_ERROR(device_.begin(bundle));
-    RONDE_RETURN_IF_ERROR(execute_kind(bundle, abort));
-    if (on_device) RONDE_RETURN_IF_ERROR(device_.end(bundle, abort));
-    return allocation_;
-  }
-
-  std::string last_path() const override {
-    return last_on_device_ ? device_.path() : runner_.path(last_route_);
-  }
-  bool polls() const noexcept override { return runner_.polls(); }
-  CompressionFacts last_compression() const override { return last_facts_; }
-  std::vector<std::string> explain_compression() const override { return auto_.explain(); }
-
- private:
-  Status check(const Bundle& bundle) const;
-  Status execute_kind(const Bundle& bundle, const AbortToken& abort);
-  Status execute_whole(const Bundle& bundle, const AbortToken& abort);
-  Status execute_compressed(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
-  Status execute_auto(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
-  GroupDoor door(const AbortToken& abort);
-  Status run_probe(std::size_t bytes, const AbortToken& abort);
-  void explain(const AutoChoice& choice, std::size_t bytes) const;
-  Status execute_reduce_scatter(const Bundle& bundle, const AbortToken& abort);
-  Status execute_scatter(const Bundle& bundle, const AbortToken& abort);
-  Status execute_gathering(const Bundle& bundle, const AbortToken& abort);
-  Status execute_alltoall(const Bundle& bundle, const AbortToken& abort);
-
-  void add_gathered(const Bundle& bundle, std::size_t index);
-  Status run_alltoall(const Bundle& bundle, std::size_t index, std::span<const std::int64_t> words,
-                      const AbortToken& abort);
-  Status exchange_words(const AbortToken& abort);
-  Work work_of(const Bundle& bundle) const;
-  Status run(const Bundle& bundle, const Work& work, std::size_t bytes, const AbortToken& abort);
-
-  Status move(const Work& work, const AbortToken& abort, Phases* phases);
-
-  bool is_root(const Bundle& bundle) const { return rank_ == bundle.root; }
-  std::byte* output(const BundleTensor& tensor, const Shape& shape);
-  std::byte* output_rows(const BundleTensor& tensor, std::int64_t rows);
-
-  Compressor compressor_;
-  AutoCompression auto_;
-  const bool deterministic_;
-  WorkRunner runner_;
-  DeviceRunner device_;
-  const EventGate* const events_;
-  const std::string phases_lane_;
-  const int rank_;
-  const int size_;
-  Route last_route_;
-  bool last_on_device_ = false;
-  CompressionFacts last_facts_;
-  Status allocation_;              // the first output that could not be allocated
-  std::vector<Segment> segments_;  // kept
-  std::vector<std::size_t> part_bytes_, send_bytes_, recv_bytes_;  // kept
-  std::vector<std::int64_t> words_, all_words_;                    // kept: extents and splits
-};
+}  // namespace
 
 Status PlaneExecutor::check(const Bundle& bundle) const {
   if (bundle.device.kind == kSeveralDevices) {
@@ -177,74 +96,6 @@ Status PlaneExecutor::execute_whole(const Bundle& bundle, const AbortToken& abor
   if (bundle.compression.empty()) return run(bundle, work_of(bundle), bytes, abort);
   if (is_auto(bundle)) return execute_auto(bundle, bytes, abort);
   return execute_compressed(bundle, bytes, abort);
-}
-
-Status PlaneExecutor::execute_compressed(const Bundle& bundle, std::size_t bytes,
-                                         const AbortToken& abort) {
-  Work work = work_of(bundle);
-  RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
-  work.compression = &compression;
-  RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));
-  compression.commit(work);
-  return {};
-}
-
-Status PlaneExecutor::execute_auto(const Bundle& bundle, std::size_t bytes,
-                                   const AbortToken& abort) {
-  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(bundle.compression));
-  const bool dense = deterministic_ || bundle.device.kind != DeviceKind::kCpu;
-  const Accuracy accuracy = dense ? Accuracy::kLossless : spec.accuracy;
-  const GroupDoor group = door(abort);
-  RONDE_ASSIGN_OR_RETURN(const AutoChoice choice, auto_.choose(bundle, accuracy, group));
-  if (choice.changed) explain(choice, bytes);
-  const TimePoint begin = now();
-  if (choice.compression.empty()) {
-    RONDE_RETURN_IF_ERROR(run(bundle, work_of(bundle), bytes, abort));
-  } else {
-    Bundle compressed = bundle;
-    compressed.compression = choice.compression;
-    RONDE_RETURN_IF_ERROR(execute_compressed(compressed, bytes, abort));
-  }
-  return auto_.observe(1e-9 * static_cast<double>(to_ns(now() - begin)), group);
-}
-
-GroupDoor PlaneExecutor::door(const AbortToken& abort) {
-  const auto exchange =
-      [this, &abort](std::span<const std::int64_t> mine) -> Result<std::vector<std::int64_t>> {
-    words_.assign(mine.begin(), mine.end());
-    RONDE_RETURN_IF_ERROR(exchange_words(abort));
-    return all_words_;
-  };
-  return {.size = size_,
-          .in_memory = runner_.in_memory(),
-          .dense = [this, &abort](std::size_t bytes) { return run_probe(bytes, abort); },
-          .exchange = exchange};
-}
-
-/// A dense allreduce of zeros.
-Status PlaneExecutor::run_probe(std::size_t bytes, const AbortToken& abort) {
-  std::vector<std::byte> values(bytes);
-  const Segment segment{values.data(), values.data(), bytes};
-  Work work;
-  work.kind = Collective::kAllreduce;
-  work.segments = {&segment, 1};
-  const WorkDesc desc{.kind = work.kind,
-                      .dtype = DType::kFloat32,
-                      .op = ReduceOp::kSum,
-                      .device = {},
-                      .bytes = bytes};
-  RONDE_ASSIGN_OR_RETURN(const Route route, runner_.route(desc));
-  return runner_.run(work, route, abort);
-}
-
-void PlaneExecutor::explain(const AutoChoice& choice, std::size_t bytes) const {
-  EventSink* const events = events_ == nullptr ? nullptr : events_->get();
-  if (events == nullptr) return;
-  events->instant(kMarksLane,
-                  fmt::format("compression auto: {:.3g} MB {}, predicted {:.3g} ms (dense {:.3g})",
-                              static_cast<double>(bytes) * 1e-6,
-                              choice.compression.empty() ? "dense" : choice.compression,
-                              choice.predicted_s * 1e3, choice.dense_s * 1e3));
 }
 
 Status PlaneExecutor::execute_reduce_scatter(const Bundle& bundle, const AbortToken& abort) {
@@ -439,8 +290,6 @@ std::byte* PlaneExecutor::output_rows(const BundleTensor& tensor, std::int64_t r
   if (tensor.out != nullptr) return static_cast<std::byte*>(tensor.out);
   return output(tensor, with_first_extent(tensor.shape, rows));
 }
-
-}  // namespace
 
 Result<std::unique_ptr<CollectiveExecutor>> create_executor(ExecutorOptions options) {
   RONDE_RETURN_IF_ERROR(check_algorithm(options.algorithm));

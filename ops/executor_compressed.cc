@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include "core/base/clock.h"
+#include "ops/plane_executor.h"
+
+namespace ronde {
+
+Status PlaneExecutor::execute_compressed(const Bundle& bundle, std::size_t bytes,
+                                         const AbortToken& abort) {
+  Work work = work_of(bundle);
+  RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
+  work.compression = &compression;
+  RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));
+  compression.commit(work);
+  return {};
+}
+
+Status PlaneExecutor::execute_auto(const Bundle& bundle, std::size_t bytes,
+                                   const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(bundle.compression));
+  const bool dense = deterministic_ || bundle.device.kind != DeviceKind::kCpu;
+  const Accuracy accuracy = dense ? Accuracy::kLossless : spec.accuracy;
+  const GroupDoor group = door(abort);
+  RONDE_ASSIGN_OR_RETURN(const AutoChoice choice, auto_.choose(bundle, accuracy, group));
+  if (choice.changed) explain(choice, bytes);
+  const TimePoint begin = now();
+  if (choice.compression.empty()) {
+    RONDE_RETURN_IF_ERROR(run(bundle, work_of(bundle), bytes, abort));
+  } else {
+    Bundle compressed = bundle;
+    compressed.compression = choice.compression;
+    RONDE_RETURN_IF_ERROR(execute_compressed(compressed, bytes, abort));
+  }
+  return auto_.observe(1e-9 * static_cast<double>(to_ns(now() - begin)), group);
+}
+
+GroupDoor PlaneExecutor::door(const AbortToken& abort) {
+  const auto exchange =
+      [this, &abort](std::span<const std::int64_t> mine) -> Result<std::vector<std::int64_t>> {
+    words_.assign(mine.begin(), mine.end());
+    RONDE_RETURN_IF_ERROR(exchange_words(abort));
+    return all_words_;
+  };
+  return {.size = size_,
+          .in_memory = runner_.in_memory(),
+          .dense = [this, &abort](std::size_t bytes) { return run_probe(bytes, abort); },
+          .exchange = exchange};
+}
+
+/// A dense allreduce of zeros.
+Status PlaneExecutor::run_probe(std::size_t bytes, const AbortToken& abort) {
+  std::vector<std::byte> values(bytes);
+  const Segment segment{values.data(), values.data(), bytes};
+  Work work;
+  work.kind = Collective::kAllreduce;
+  work.segments = {&segment, 1};
+  const WorkDesc desc{.kind = work.kind,
+                      .dtype = DType::kFloat32,
+                      .op = ReduceOp::kSum,
+                      .device = {},
+                      .bytes = bytes};
+  RONDE_ASSIGN_OR_RETURN(const Route route, runner_.route(desc));
+  return runner_.run(work, route, abort);
+}
+
+void PlaneExecutor::explain(const AutoChoice& choice, std::size_t bytes) const {
+  EventSink* const events = events_ == nullptr ? nullptr : events_->get();
+  if (events == nullptr) return;
+  events->instant(kMarksLane,
+                  fmt::format("compression auto: {:.3g} MB {}, predicted {:.3g} ms (dense {:.3g})",
+                              static_cast<double>(bytes) * 1e-6,
+                              choice.compression.empty() ? "dense" : choice.compression,
+                              choice.predicted_s * 1e3, choice.dense_s * 1e3));
+}
+
+}  // namespace ronde
