@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <random>
+
 #include "backends/net/join.h"
 #include "backends/net/secret.h"
 #include "backends/net/socket.h"
@@ -13,11 +15,16 @@
 namespace ronde::net {
 namespace {
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago, below those that the kernel gives to outgoing connections:
+/// nobody takes it unasked.
 std::string free_port(const std::string& address) {
-  const auto any = interface_endpoint(address);
-  const auto listener = listen_on(any.value());
-  return local_endpoint(listener.value().get())->text();
+  std::random_device random;
+  std::uniform_int_distribution<std::uint16_t> pick(10'000, 19'999);
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    const Endpoint endpoint = interface_endpoint(address).value().with_port(pick(random));
+    if (listen_on(endpoint).ok()) return endpoint.text();
+  }
+  return {};
 }
 
 std::string write_secret() {
@@ -30,7 +37,7 @@ std::string write_secret() {
 
 }  // namespace
 
-const char* name_of(Layout layout) {
+std::string name_of(Layout layout) {
   switch (layout) {
     case Layout::kOneHost:
       return "one host";

@@ -13,7 +13,7 @@ namespace ronde::net {
 enum class Layout { kOneHost, kTwoHosts, kEachAlone };
 
 /// Its name, for doctest's messages.
-const char* name_of(Layout layout);
+std::string name_of(Layout layout);
 
 /// A job that no other run uses at the same time. Make it before the ranks are forked.
 class TestJob {
