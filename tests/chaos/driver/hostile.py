@@ -130,6 +130,11 @@ class Besieged:
         self.seconds[how] += (end - begin) / 1e6
         self.steps[how] += steps_between(self.job, begin, end)
 
+    def warm_up(self) -> None:
+        """The job touches the memory that it works in, which strangers have no part in."""
+        self.turn("alone")
+        self.seconds["alone"] = self.steps["alone"] = 0
+
     def _knock_at(self, doors: list[object], how: str) -> None:
         any_open = [self.strangers.knock(door) for door in doors for _ in range(16)]
         if how == "decoy":
@@ -157,8 +162,6 @@ class Besieged:
 def turns(besieged: Besieged, wanted: int) -> Iterator[int]:
     """Alternates until enough strangers have come to the job."""
     came = 0
-    besieged.turn("alone")  # warms up
-    besieged.seconds["alone"] = besieged.steps["alone"] = 0
     while came < wanted:
         for how in ("alone", "decoy", "knocked", "knocked", "knocked"):
             before = sum(besieged.strangers.counts.values())
@@ -175,6 +178,7 @@ def siege(worker: Path, size: int, wanted: int, seed: int) -> dict[str, object]:
     besieged = Besieged(worker, size, seed)
     besieged.start()
     doors = [str(door) for door in listeners() if door != DECOY]
+    besieged.warm_up()
     before = besieged.resident()
     came = 0
     for so_far in turns(besieged, wanted):
