@@ -13,21 +13,22 @@ import statistics
 
 import ronde.torch as hvd
 import torch
-from character_model import CharacterModel, batch_of, load_text, loss_of
+from character_model import CharacterModel, load_text
+from train_characters import train
 from train_digits import accuracy_of, load_data, make_model, share, train_epoch
 
-CODECS = {
-    "none": hvd.Compression.none,
-    "fp16": hvd.Compression.fp16,
-    "bf16": hvd.Compression.bf16,
-    "int8": hvd.Compression.int8,
-    "int4": hvd.Compression.int4,
-    "onebit": hvd.Compression.onebit,
-    "topk": hvd.Compression.topk,
-    "randomk": hvd.Compression.randomk,
-    "powersgd": hvd.Compression.powersgd,
-    "topk:ef=off": hvd.Compression.topk(error_feedback=False),
-}
+CODECS = (
+    "none",
+    "fp16",
+    "bf16",
+    "int8",
+    "int4",
+    "onebit",
+    "topk",
+    "randomk",
+    "powersgd",
+    "topk:ef=off",
+)
 
 
 def parse_arguments():
@@ -73,17 +74,9 @@ def characters(codec, arguments):
     torch.manual_seed(0)
     model = CharacterModel()
     optimizer = start(model, codec, 0.003)
-    losses = []
-    for step in range(arguments.steps):
-        codes, following = batch_of(text, step, rows=24, length=64)
-        mine = slice(hvd.rank(), None, hvd.size())
-        optimizer.zero_grad()
-        loss = loss_of(model, codes[mine], following[mine])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    last = torch.stack(losses[-max(1, arguments.steps // 20) :]).mean()
-    return [hvd.allreduce(last, name="last losses").item()]
+    batches = argparse.Namespace(rows=24, length=64)
+    losses = train(model, optimizer, text, batches, range(arguments.steps))
+    return [statistics.mean(losses[-max(1, arguments.steps // 20) :])]
 
 
 def main():
@@ -93,7 +86,7 @@ def main():
     measure = digits if arguments.model == "digits" else characters
     rows = {}
     for name in arguments.codecs.split(","):
-        rows[name] = measure(CODECS[name], arguments)
+        rows[name] = measure(name, arguments)
         if hvd.rank() == 0:
             dense = statistics.mean(rows.get("none", rows[name]))
             mean = statistics.mean(rows[name])

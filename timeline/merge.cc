@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "timeline/arrivals.h"
 #include "timeline/flows.h"
 #include "timeline/job_clock.h"
+#include "timeline/read_progress.h"
 #include "timeline/recording.h"
 #include "timeline/report/event_parser.h"
 #include "timeline/trace_output.h"
@@ -19,7 +18,6 @@
 namespace ronde {
 namespace {
 
-constexpr std::uint64_t kProgressBytes = std::uint64_t{16} << 20;
 constexpr int kHeaderEvents = 1000;  // the clock is among the first events, or there is none
 
 Status malformed(const std::string& path, const RawEvent& event, const Status& why) {
@@ -44,45 +42,10 @@ Result<RecordingInfo> read_clock(const std::string& path) {
                             path));
 }
 
-std::uint64_t bytes_of(const std::vector<std::string>& paths) {
-  std::uint64_t bytes = 0;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(path, error);
-    if (!error) bytes += size;
-  }
-  return bytes;
-}
-
-/// Tells how far a merge is.
-class Teller {
- public:
-  Teller(const MergeProgress& progress, std::uint64_t total) : progress_(progress), total_(total) {}
-
-  /// Of the trace that is being read.
-  void tell(std::uint64_t bytes) {
-    const std::uint64_t done = ended_ + bytes;
-    const bool ends = done >= total_ && told_ < total_;
-    if (!progress_ || (done < told_ + kProgressBytes && !ends)) return;
-    told_ = done;
-    progress_(done, total_);
-  }
-  void end(std::uint64_t bytes) {
-    tell(bytes);
-    ended_ += bytes;
-  }
-
- private:
-  const MergeProgress& progress_;
-  const std::uint64_t total_;
-  std::uint64_t ended_ = 0;
-  std::uint64_t told_ = 0;
-};
-
 /// Copies traces to the output.
 class Copier {
  public:
-  Copier(const JobClock& clock, TraceOutput& output, Teller teller)
+  Copier(const JobClock& clock, TraceOutput& output, ProgressTeller teller)
       : clock_(clock), output_(output), teller_(teller) {}
 
   /// Copies trace `index`, its times on the job's clock; true where its end was missing.
@@ -112,14 +75,14 @@ class Copier {
   TraceOutput& output_;
   report::EventParser parser_;
   Arrivals arrivals_;
-  Teller teller_;
+  ProgressTeller teller_;
   std::size_t events_ = 0;
 };
 
 }  // namespace
 
 Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const std::string& output,
-                                 const MergeProgress& progress) {
+                                 const ReadProgress& progress) {
   std::vector<TraceClock> recordings;
   for (const std::string& path : inputs) {
     RONDE_ASSIGN_OR_RETURN(RecordingInfo recording, read_clock(path));
@@ -130,7 +93,7 @@ Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const s
   RONDE_ASSIGN_OR_RETURN(const std::unique_ptr<TraceOutput> merged, open_output(output));
   MergeReport report;
   report.clock_error_ns = clock.error_ns();
-  Copier copier(clock, *merged, {progress, bytes_of(inputs)});
+  Copier copier(clock, *merged, {inputs, progress});
   for (const std::size_t index : reading_order(recordings)) {
     RONDE_ASSIGN_OR_RETURN(const bool truncated, copier.copy(inputs[index], index));
     if (truncated) report.truncated.push_back(inputs[index]);

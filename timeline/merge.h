@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/base/status.h"
+#include "timeline/read_progress.h"
 
 namespace ronde {
 
@@ -17,15 +17,12 @@ struct MergeReport {
   std::int64_t clock_error_ns = 0;     ///< See JobClock::error_ns.
 };
 
-/// Told how many bytes of the inputs have been read, of how many, every 16 MB and at the end.
-using MergeProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
-
 /// Merges `inputs` into `output`: a Chrome trace, or Perfetto's format where its name ends in
 /// .pftrace, either compressed where it ends in .gz. Time 0 is the earliest start; see JobClock.
 /// The output appears whole or not at all. Memory: one event. Errors:
 /// kInvalidArgument naming file and byte, or a file that says nothing of its clock; kUnavailable
 /// where a file cannot be read or written.
 Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const std::string& output,
-                                 const MergeProgress& progress = {});
+                                 const ReadProgress& progress = {});
 
 }  // namespace ronde

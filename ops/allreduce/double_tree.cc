@@ -100,23 +100,23 @@ class DoubleTree {
   }
 
   Status run_round() {
-    std::vector<Arriving> sums;
-    RONDE_RETURN_IF_ERROR(post_sums(sums));
+    RONDE_RETURN_IF_ERROR(post_sums());
     std::array<std::optional<TransferId>, kTrees> results;
     for (std::size_t t = 0; t < kTrees; ++t) RONDE_RETURN_IF_ERROR(post_result(t, results[t]));
-    for (std::size_t t = 0; t < kTrees; ++t) RONDE_RETURN_IF_ERROR(send_up(t, sums));
+    for (std::size_t t = 0; t < kTrees; ++t) RONDE_RETURN_IF_ERROR(send_up(t));
     for (std::size_t t = 0; t < kTrees; ++t) RONDE_RETURN_IF_ERROR(send_down(t, results[t]));
     return {};
   }
 
-  Status post_sums(std::vector<Arriving>& sums) {
+  Status post_sums() {
+    children_sums_.clear();
     for (std::size_t t = 0; t < kTrees; ++t) {
       if (!going_up_[t].any()) continue;
       for (const int child : places_[t].children) {
-        std::byte* const sum = arrivals_ + sums.size() * piece_ * partial_.width();
+        std::byte* const sum = arrivals_ + children_sums_.size() * piece_ * partial_.width();
         const std::size_t bytes = going_up_[t].part.count * partial_.width();
         RONDE_ASSIGN_OR_RETURN(const TransferId id, transport_.recv(child, {sum, bytes}));
-        sums.push_back({t, sum, id});
+        children_sums_.push_back({t, sum, id});
       }
     }
     return {};
@@ -131,7 +131,7 @@ class DoubleTree {
     return {};
   }
 
-  Status send_up(std::size_t tree, const std::vector<Arriving>& sums) {
+  Status send_up(std::size_t tree) {
     const Piece& piece = going_up_[tree];
     if (!piece.any()) return {};
     std::byte* const sum = sums_ + piece.part.begin * partial_.width();
@@ -140,7 +140,7 @@ class DoubleTree {
       partial_.load(mine, sum, piece.part.count);
       mine = sum;
     }
-    for (const Arriving& child : sums) {
+    for (const Arriving& child : children_sums_) {
       if (child.tree != tree) continue;
       RONDE_RETURN_IF_ERROR(transport_.wait(child.id, work_.abort));
       partial_.merge(mine, child.sum, sum, piece.part.count);
@@ -185,6 +185,7 @@ class DoubleTree {
   std::size_t pieces_ = 0;
   std::byte* sums_ = nullptr;
   std::byte* arrivals_ = nullptr;
+  std::vector<Arriving> children_sums_;  ///< Of this round.
   std::array<Piece, kTrees> going_up_;
   std::array<Piece, kTrees> going_down_;
   std::vector<TransferId> sent_up_;  // by piece and tree

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "timeline/arrivals.h"
@@ -20,24 +18,16 @@ namespace ronde::report {
 namespace {
 
 constexpr int kHeaderEvents = 1000;  // a trace says who recorded it among its first events
-constexpr std::uint64_t kProgressBytes = std::uint64_t{16} << 20;
 
 Status wrong(const std::string& path, const std::string& what) {
   return {Code::kInvalidArgument, fmt::format("{}: {}", path, what)};
 }
 
-std::uint64_t bytes_of(const std::string& path) {
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(path, error);
-  return error ? 0 : bytes;
-}
-
 class Loader {
  public:
-  Loader(const std::vector<std::string>& paths, const Progress& progress, std::uint64_t tail_bytes)
-      : paths_(paths), progress_(progress), tail_bytes_(tail_bytes) {
-    for (const std::string& path : paths) total_bytes_ += bytes_of(path);
-  }
+  Loader(const std::vector<std::string>& paths, const ReadProgress& progress,
+         std::uint64_t tail_bytes)
+      : paths_(paths), teller_(paths, progress), tail_bytes_(tail_bytes) {}
 
   Result<JobTrace> load() {
     RONDE_RETURN_IF_ERROR(align());
@@ -60,14 +50,10 @@ class Loader {
   Status add_rank(std::size_t index, RecordingInfo info);
   Status check_job() const;
   void take_notes();
-  void tell(std::uint64_t done);
 
   const std::vector<std::string>& paths_;
-  const Progress& progress_;
+  ProgressTeller teller_;
   const std::uint64_t tail_bytes_;
-  std::uint64_t total_bytes_ = 0;
-  std::uint64_t read_bytes_ = 0;
-  std::uint64_t told_bytes_ = 0;
   EventParser parser_;
   std::optional<JobClock> clock_;
   std::vector<std::size_t> order_;  ///< In which files are read: parts one after the other.
@@ -166,21 +152,13 @@ Status Loader::read(std::size_t index) {
     RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> event, reader.next());
     if (!event) break;
     RONDE_RETURN_IF_ERROR(take(index, *event, head));
-    tell(read_bytes_ + reader.file_bytes());
+    teller_.tell(reader.file_bytes());
   }
-  read_bytes_ += bytes_of(path);
-  tell(read_bytes_);
+  teller_.end(bytes);
   for (auto& [number, rank] : ranks_) {
     if (rank.file == index) rank.trace.truncated = reader.truncated();
   }
   return {};
-}
-
-void Loader::tell(std::uint64_t done) {
-  const bool ends = done >= total_bytes_ && told_bytes_ < total_bytes_;
-  if (!progress_ || (done < told_bytes_ + kProgressBytes && !ends)) return;
-  told_bytes_ = done;
-  progress_(done, total_bytes_);
 }
 
 Status Loader::check_job() const {
@@ -233,7 +211,7 @@ std::uint32_t Names::number_of(std::string_view text) {
   return at->second;
 }
 
-Result<JobTrace> load_traces(const std::vector<std::string>& paths, const Progress& progress,
+Result<JobTrace> load_traces(const std::vector<std::string>& paths, const ReadProgress& progress,
                              std::uint64_t tail_bytes) {
   return Loader(paths, progress, tail_bytes).load();
 }

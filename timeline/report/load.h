@@ -2,17 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/base/status.h"
+#include "timeline/read_progress.h"
 #include "timeline/report/job_trace.h"
 
 namespace ronde::report {
-
-/// Told now and then how many bytes of how many have been read.
-using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 /// Reads `paths`: one trace of each rank, or one merged trace. A trace whose end is missing gives
 /// what it has, and is noted. Of each trace only the last `tail_bytes` and, of as many first bytes,
@@ -20,7 +17,7 @@ using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 /// Errors: kInvalidArgument naming the file, and the byte where it is malformed: no trace of
 /// Ronde, several jobs, one rank twice, a merged trace among others; kUnavailable where a file
 /// cannot be read.
-Result<JobTrace> load_traces(const std::vector<std::string>& paths, const Progress& progress = {},
-                             std::uint64_t tail_bytes = 0);
+Result<JobTrace> load_traces(const std::vector<std::string>& paths,
+                             const ReadProgress& progress = {}, std::uint64_t tail_bytes = 0);
 
 }  // namespace ronde::report

@@ -22,6 +22,17 @@ std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 
+/// The slowest rank's copying of memory as recording ended, in GB/s; 0 where no trace tells.
+double memory_gbps(const JobTrace& job) {
+  double least = 0;
+  for (const RankTrace& rank : job.ranks) {
+    if (rank.memory_gbps > 0) {
+      least = least > 0 ? std::min(least, rank.memory_gbps) : rank.memory_gbps;
+    }
+  }
+  return least;
+}
+
 }  // namespace
 
 Means means_of(const Analysis& analysis, std::optional<std::size_t> rank) {
@@ -54,16 +65,6 @@ std::string_view name_of(Phase phase) noexcept {
   constexpr std::array<std::string_view, kPhases> kNames = {
       "compute", "waiting for ranks", "negotiation", "pack", "wire", "other waits"};
   return kNames[static_cast<std::size_t>(phase)];
-}
-
-double memory_gbps(const JobTrace& job) {
-  double least = 0;
-  for (const RankTrace& rank : job.ranks) {
-    if (rank.memory_gbps > 0) {
-      least = least > 0 ? std::min(least, rank.memory_gbps) : rank.memory_gbps;
-    }
-  }
-  return least;
 }
 
 std::string bandwidth_note(const JobTrace& job) {

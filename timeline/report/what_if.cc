@@ -19,7 +19,7 @@ constexpr double kWorthShare = 0.01;  // of a step
 constexpr double kGoodFit = 0.5;      // of the line of costs, as r squared
 constexpr double kMegabyte = 1e6;
 
-/// Source: the alpha-beta model as used by of Thakur, Rabenseifner and Gropp (2005).
+/// Source: the alpha-beta model of Thakur, Rabenseifner and Gropp (2005).
 struct LinkCost {
   double start_ns = 0;     ///< Of one message.
   double ns_per_byte = 0;  ///< On a link.

@@ -5,18 +5,11 @@
 #include <vector>
 
 #include "bindings/runtime/runtime.h"
+#include "tests/core/engine/sum_of.h"
 
 namespace ronde {
 
-/// An allreduce that sums `values` in place.
-inline Submission sum_of(const std::string& name, std::vector<float>& values) {
-  Submission submission;
-  submission.request.name = name;
-  submission.request.tensors = {{DType::kFloat32, {static_cast<std::int64_t>(values.size())}}};
-  submission.inputs = {values.data()};
-  submission.outputs = {values.data()};
-  return submission;
-}
+using test::sum_of;
 
 /// Runs it.
 inline Status sum(Runtime& runtime, SetId set, const std::string& name,

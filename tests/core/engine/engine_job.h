@@ -10,6 +10,7 @@
 #include "backends/local/factory.h"
 #include "backends/local/hub.h"
 #include "core/engine/engine.h"
+#include "tests/core/engine/sum_of.h"
 #include "tests/core/engine/thread_executor.h"
 
 namespace ronde::test {
@@ -57,16 +58,6 @@ struct EngineRank {
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Engine> engine;
 };
-
-/// An allreduce that sums `values` in place.
-inline Submission sum_of(const std::string& name, std::vector<float>& values) {
-  Submission submission;
-  submission.request.name = name;
-  submission.request.tensors = {{DType::kFloat32, {static_cast<std::int64_t>(values.size())}}};
-  submission.inputs = {values.data()};
-  submission.outputs = {values.data()};
-  return submission;
-}
 
 /// Submits and waits; the status of either.
 inline Status run(Engine& engine, SetId set, Submission submission) {

@@ -40,6 +40,15 @@ class StuckExecutor final : public Executor {
   }
 };
 
+/// Submits to a lane of its own that runs by `executor` what its caller will wait for.
+Result<OperationPtr> submit_to(Engine& engine, std::unique_ptr<Executor> executor,
+                               std::vector<float>& values) {
+  engine.add_lane(1, {0}, std::move(executor));
+  Submission submission = sum_of("stuck", values);
+  submission.caller_waits = true;  // so that the background thread is not woken for it
+  return engine.submit(1, std::move(submission));
+}
+
 }  // namespace
 
 TEST_CASE("Engine: a wait ends at its deadline and by its interrupt check, the operation goes on") {
@@ -69,11 +78,8 @@ TEST_CASE("Engine: a wait ends at its deadline and by its interrupt check, the o
 TEST_CASE("Engine: a caller stuck in work that it does itself still hears of interrupts") {
   EngineJob job(1);
   EngineRank rank(job, 0);
-  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
   std::vector<float> values(4);
-  Submission submission = sum_of("stuck", values);
-  submission.caller_waits = true;
-  const auto operation = rank.engine->submit(1, std::move(submission));
+  const auto operation = submit_to(*rank.engine, std::make_unique<StuckExecutor>(), values);
   REQUIRE(operation.ok());
   WaitOptions options;
   options.interrupt = [] { return Status(Code::kInterrupted, "by the test"); };
@@ -99,13 +105,10 @@ TEST_CASE("Engine: a caller whose deadline is far moves the data itself") {
   EngineJob job(1);
   EngineRank rank(job, 0);
   std::thread::id ran{};
-  rank.engine->add_lane(1, {0}, std::make_unique<NotingExecutor>(ran));
   std::vector<float> values(4);
   WaitOptions options;
   options.deadline = now() + std::chrono::minutes(1);
-  Submission submission = sum_of("noted", values);
-  submission.caller_waits = true;  // so that the background thread is not woken for it
-  const auto operation = rank.engine->submit(1, std::move(submission));
+  const auto operation = submit_to(*rank.engine, std::make_unique<NotingExecutor>(ran), values);
   REQUIRE(operation.ok());
   REQUIRE(rank.engine->wait(*operation, options).ok());
   CHECK(ran == std::this_thread::get_id());
@@ -114,11 +117,8 @@ TEST_CASE("Engine: a caller whose deadline is far moves the data itself") {
 TEST_CASE("Engine: a far deadline that passes while the caller moves data ends the job") {
   EngineJob job(1);
   EngineRank rank(job, 0, 1 << 16, std::chrono::milliseconds(20));
-  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
   std::vector<float> values(4);
-  Submission submission = sum_of("stuck", values);
-  submission.caller_waits = true;
-  const auto operation = rank.engine->submit(1, std::move(submission));
+  const auto operation = submit_to(*rank.engine, std::make_unique<StuckExecutor>(), values);
   REQUIRE(operation.ok());
   WaitOptions options;
   options.deadline = now() + std::chrono::milliseconds(100);
