@@ -38,7 +38,10 @@ if(RONDE_BUILD_FUZZERS)
 endif()
 
 if(RONDE_SANITIZE STREQUAL "address")
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # ASan itself stops at null pointers, and dynamic types that are wrong are rare where nothing is
+  # cast down: these two checks took a fifth of the time to compile.
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize=null,vptr
+                      -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 elseif(RONDE_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)

@@ -38,16 +38,24 @@ def parse_arguments():
     parser.add_argument("--seeds", type=int, default=5, help="of the digits network")
     parser.add_argument("--epochs", type=int, default=20, help="of the digits network")
     parser.add_argument("--steps", type=int, default=300, help="of the character transformer")
+    parser.add_argument("--optimizer", choices=["adam", "sgd"], default="adam")
+    parser.add_argument("--learning-rate", type=float, help="default: 0.003 for adam, 0.3 for sgd")
     parser.add_argument("--json", help="also write the table here")
     return parser.parse_args()
 
 
-def start(model, codec, learning_rate):
+def plain_optimizer(model, arguments):
+    if arguments.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), lr=arguments.learning_rate or 0.003)
+    return torch.optim.SGD(model.parameters(), lr=arguments.learning_rate or 0.3, momentum=0.9)
+
+
+def start(model, codec, arguments):
     """An optimizer whose gradients travel by this codec; nothing is left over of earlier runs."""
     hvd.Compression.load_state_dict({"version": 1, "residuals": {}})
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     return hvd.DistributedOptimizer(
-        torch.optim.Adam(model.parameters(), lr=learning_rate),
+        plain_optimizer(model, arguments),
         named_parameters=model.named_parameters(),
         compression=codec,
     )
@@ -60,7 +68,7 @@ def digits(codec, arguments):
     for seed in range(arguments.seeds):
         torch.manual_seed(seed)
         model = make_model()
-        optimizer = start(model, codec, 0.003)
+        optimizer = start(model, codec, arguments)
         for epoch in range(arguments.epochs):
             batches = share(len(labels), 1000 * seed + epoch).split(32)
             train_epoch(model, optimizer, images, labels, batches)
@@ -73,7 +81,7 @@ def characters(codec, arguments):
     text = load_text()
     torch.manual_seed(0)
     model = CharacterModel()
-    optimizer = start(model, codec, 0.003)
+    optimizer = start(model, codec, arguments)
     batches = argparse.Namespace(rows=24, length=64)
     losses = train(model, optimizer, text, batches, range(arguments.steps))
     return [statistics.mean(losses[-max(1, arguments.steps // 20) :])]

@@ -254,3 +254,13 @@ def test_the_examples_learn(example):
     status, output = finish(launch([sys.executable, str(path), "--target", "0.95"], 2))
     assert status == 0, output
     assert "test accuracy 9" in output
+
+
+def test_the_comparison_with_tensorflows_own_strategy_ends_with_the_same_weights():
+    path = HERE.parents[2] / "examples" / "compare_tensorflow.py"
+    few = ["--models", "cnn", "--rounds", "1", "--calls", "20"]
+    status, output = finish(launch([sys.executable, str(path), *few], 2))
+    assert status == 0, output
+    apart = re.findall(r"strategy.* weights within (\S+) of ronde's", output)
+    assert len(apart) == 2, output
+    assert max(map(float, apart)) < 1e-6, output
