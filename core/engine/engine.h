@@ -24,6 +24,7 @@
 #include "core/engine/exchange_board.h"
 #include "core/engine/flight_ring.h"
 #include "core/engine/frame.h"
+#include "core/engine/gather_habit.h"
 #include "core/engine/lane.h"
 #include "core/engine/operation.h"
 #include "core/engine/point_to_point.h"
@@ -150,7 +151,8 @@ class Engine final : private ChannelSink {
   bool may_sleep(Sleeper who) RONDE_EXCLUDES(mutex_);
   void background_main() RONDE_EXCLUDES(mutex_);
   void background_turn() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] bool has_tasks() const RONDE_EXCLUDES(mutex_);
+  void gather() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] std::size_t waiting_tasks() const RONDE_EXCLUDES(mutex_);
   void enqueue(Task task, bool caller_waits = false) RONDE_EXCLUDES(mutex_);
   void call_in_driver(std::function<void()> call);
   void notify_finished() RONDE_EXCLUDES(mutex_);
@@ -199,6 +201,7 @@ class Engine final : private ChannelSink {
   bool may_run_here_ = false;  // agreed work, in the driving thread
   TimePoint next_deadline_ = kForever;
   Patience patience_;
+  GatherHabit gather_habit_;            // background thread only
   std::vector<Task> taken_;             // reused
   std::vector<OutFrame> out_;           // reused
   std::vector<FinishedMessage> ended_;  // reused

@@ -197,12 +197,19 @@ void Engine::background_turn() {
   }
   if (!sleep) return;
   channel_.wait(Sleeper::kBackground, ticket, deadline);
-  if (has_tasks()) std::this_thread::sleep_for(kGather);
+  gather();
 }
 
-bool Engine::has_tasks() const {
+void Engine::gather() {
+  const std::size_t waiting = waiting_tasks();
+  if (waiting == 0 || !gather_habit_.wanted(waiting)) return;
+  std::this_thread::sleep_for(kGather);
+  gather_habit_.learn(waiting_tasks());
+}
+
+std::size_t Engine::waiting_tasks() const {
   MutexLock lock(mutex_);
-  return !tasks_.empty() && !stop_;
+  return stop_ ? 0 : tasks_.size();
 }
 
 void Engine::enqueue(Task task, bool caller_waits) {
