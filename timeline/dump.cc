@@ -138,6 +138,21 @@ std::string shown_name(const DumpOperation& operation) {
   return operation.name.empty() ? "unnamed" : fmt::format("\"{}\"", operation.name);
 }
 
+/// By what the dump is about: callers get their errors before it is written.
+bool failed_just_now(const DumpOperation& operation, std::int64_t now_ns) {
+  return operation.done() && operation.status != "ok" && now_ns - operation.done_ns < kJustFailedNs;
+}
+
+/// As many as one line has room for.
+std::string first_of(std::vector<std::string> operations) {
+  const std::size_t count = operations.size();
+  if (count > kShownPending) {
+    operations.resize(kShownPending);
+    operations.push_back(fmt::format("and {} more", count - kShownPending));
+  }
+  return fmt::format("{}", fmt::join(operations, "; "));
+}
+
 const char* phase_of(const DumpOperation& operation) {
   if (operation.kind == "send" || operation.kind == "recv") return "waiting for its peer";
   if (operation.agreed_ns == 0) return "waiting for other ranks";
@@ -189,18 +204,17 @@ std::string describe_last_finished(const Dump& dump) {
 
 std::string summarize_dump(const Dump& dump) {
   std::vector<std::string> pending;
-  std::size_t more = 0;
+  std::vector<std::string> failed;
   for (const DumpOperation& operation : dump.operations) {
-    if (operation.done()) continue;
-    if (pending.size() == kShownPending) {
-      ++more;
-    } else {
+    if (!operation.done()) {
       pending.push_back(describe_pending_operation(operation, dump.steady_ns));
+    } else if (failed_just_now(operation, dump.steady_ns)) {
+      failed.push_back(describe_pending_operation(operation, operation.done_ns));
     }
   }
-  if (more > 0) pending.push_back(fmt::format("and {} more", more));
-  return fmt::format("rank {} on {}: pending: {}; last finished: {}", dump.rank, dump.host,
-                     pending.empty() ? "nothing" : fmt::format("{}", fmt::join(pending, "; ")),
+  return fmt::format("rank {} on {}: pending: {}{}; last finished: {}", dump.rank, dump.host,
+                     pending.empty() ? "nothing" : first_of(pending),
+                     failed.empty() ? "" : "; just failed: " + first_of(failed),
                      describe_last_finished(dump));
 }
 

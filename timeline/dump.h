@@ -64,7 +64,11 @@ Result<std::vector<Dump>> read_dumps(std::string_view text);
 /// The last line of a dump.
 inline constexpr std::string_view kDumpEnd = "{\"type\":\"end\"}\n";
 
-/// A dump for the log, in a line or two: what is pending for how long, and what ended well last.
+/// What ended with an error so shortly before a dump is what the dump is about.
+inline constexpr std::int64_t kJustFailedNs = 1'000'000'000;
+
+/// A dump for the log, in a line or two: what is pending for how long, what has just failed, and
+/// what ended well last.
 std::string summarize_dump(const Dump& dump);
 
 /// `"layer1/weight" (allreduce, 4096 bytes), 1.2 s, waiting for other ranks`.

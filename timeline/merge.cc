@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "timeline/arrivals.h"
@@ -85,6 +87,12 @@ Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const s
                                  const ReadProgress& progress) {
   std::vector<TraceClock> recordings;
   for (const std::string& path : inputs) {
+    std::error_code error;
+    if (std::filesystem::equivalent(path, output, error)) {
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("{} is one of the traces, which the merged one would replace", output));
+    }
     RONDE_ASSIGN_OR_RETURN(RecordingInfo recording, read_clock(path));
     recordings.push_back({std::move(recording), {}});
   }

@@ -51,6 +51,7 @@ EngineOptions engine_options(const Config& config, ControlChannel& channel,
   options.stall_error = config.stall_error;
   options.events = &events;
   options.on_stall = [&bell] { bell.ring(diagnosis::Reason::kStall); };
+  options.on_left_behind = [&bell] { bell.ring(diagnosis::Reason::kFailure); };
   options.on_clock = std::move(on_clock);
   return options;
 }
@@ -101,7 +102,7 @@ Status Runtime::Impl::start() {
     counting_ = true;
   }
   RONDE_RETURN_IF_ERROR(prepare_timeline());
-  start_diagnosis();
+  RONDE_RETURN_IF_ERROR(start_diagnosis());
   RONDE_RETURN_IF_ERROR(start_metrics());
   register_builtin_backends(registry, {config, kernels, std::move(link.tcp)});
   WaitOptions wait;

@@ -44,7 +44,7 @@ class Runtime::Impl {
                                                             const WaitOptions& options,
                                                             SetId set = kGlobalSet,
                                                             const std::string& algorithm = {});
-  void start_diagnosis();
+  Status start_diagnosis();
   /// Serves metrics where a port is set. A port that is taken costs a warning, not the job.
   /// Errors: kInvalidArgument naming the setting.
   Status start_metrics();

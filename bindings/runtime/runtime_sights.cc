@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "bindings/runtime/metrics/metrics.h"
@@ -31,9 +33,22 @@ int dump_signal(const Config& config) {
   return wanted ? SIGUSR2 : 0;
 }
 
+Status make_dump_folder(const std::string& folder) {
+  if (folder.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder)) {
+    return {Code::kInvalidArgument,
+            fmt::format("RONDE_DUMP_DIR={} is no folder and cannot be made one{}{}", folder,
+                        error ? ": " : "", error ? error.message() : "")};
+  }
+  return {};
+}
+
 }  // namespace
 
-void Runtime::Impl::start_diagnosis() {
+Status Runtime::Impl::start_diagnosis() {
+  RONDE_RETURN_IF_ERROR(make_dump_folder(config.dump_dir));
   const PeerInfo& self = topology.peers[static_cast<std::size_t>(topology.rank)];
   diagnosis::ServiceOptions options;
   options.head.job = config.job_id;
@@ -46,10 +61,12 @@ void Runtime::Impl::start_diagnosis() {
   options.timeline_signal = timeline_signal(config);
   options.on_timeline = [this] { toggle_timeline(); };
   options.abort = abort;
+  options.left_behind = [this] { return engine->left_behind(); };
   options.flights = &engine->flights();
   options.callers = &callers;
   options.bell = &bell;
   diagnosis = std::make_unique<diagnosis::Service>(std::move(options));
+  return {};
 }
 
 Status Runtime::Impl::start_metrics() {

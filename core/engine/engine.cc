@@ -62,6 +62,7 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   lane.meter = &meter_;
   lane.on_finished = [this] { notify_finished(); };
   lane.on_paced = [this] { call_in_driver([] {}); };
+  lane.on_left_behind = [this](const Status& why) { leave_behind(why); };
   lane.on_broken = [this](const Status& reason) { fail(reason); };
   auto added = std::make_shared<Lane>(std::move(lane));
   {
@@ -146,6 +147,19 @@ Result<OperationPtr> Engine::recv(int from, std::int64_t tag, std::span<std::byt
     messages_.recv(from, tag, data, message, operation);
   });
   return operation;
+}
+
+void Engine::leave_behind(const Status& why) {
+  {
+    MutexLock lock(left_mutex_);
+    left_behind_ = why;
+  }
+  if (options_.on_left_behind) options_.on_left_behind();
+}
+
+Status Engine::left_behind() const {
+  MutexLock lock(left_mutex_);
+  return left_behind_;
 }
 
 Status Engine::failure_of(std::span<const int> ranks) {

@@ -63,6 +63,8 @@ struct EngineOptions {
   const EventGate* events = nullptr;  ///< Outlives it; may be null.
   /// Called after warnings of stalled operations were logged, in the driving thread; quick.
   std::function<void()> on_stall;
+  /// Called when an operation has ended because of a rank that died or left; quick. Threads: any.
+  std::function<void()> on_left_behind;
   /// Takes what send_clock() of another rank sent, and may give an answer. Called while driving.
   ClockHandler on_clock;
 };
@@ -117,6 +119,9 @@ class Engine final : private ChannelSink {
 
   /// Ok, or why the job is broken.
   [[nodiscard]] Status job_status() const { return options_.abort->status(); }
+  /// Of the last operation that has ended because of a rank that died or left; Ok where none has.
+  /// Threads: any.
+  [[nodiscard]] Status left_behind() const RONDE_EXCLUDES(left_mutex_);
   /// What became of this rank's last operations. Threads: any.
   [[nodiscard]] const FlightRing& flights() const noexcept { return flights_; }
   /// Totals of this rank. Threads: any.
@@ -181,6 +186,7 @@ class Engine final : private ChannelSink {
   LanePtr find_lane(SetId id) const RONDE_EXCLUDES(mutex_);
   void note_submitted(Operation& operation, const FlightPlan& plan);
   OperationPtr make_message_operation(int kind, std::size_t bytes);
+  void leave_behind(const Status& why) RONDE_EXCLUDES(left_mutex_);
   Status failure_of(std::span<const int> ranks) RONDE_EXCLUDES(left_mutex_);
 
   // Const after construction, or safe by itself.
@@ -218,8 +224,9 @@ class Engine final : private ChannelSink {
   int blocked_callers_ RONDE_GUARDED_BY(mutex_) = 0;
   bool background_blocked_ RONDE_GUARDED_BY(mutex_) = false;
   bool stop_ RONDE_GUARDED_BY(mutex_) = false;
-  Mutex left_mutex_;  // apart, as waiters' predicates take it while mutex_ is held
+  mutable Mutex left_mutex_;  // apart, as waiters' predicates take it while mutex_ is held
   std::map<int, Status> left_ RONDE_GUARDED_BY(left_mutex_);
+  Status left_behind_ RONDE_GUARDED_BY(left_mutex_);
 
   std::thread background_;  // last
 };

@@ -143,6 +143,14 @@ std::vector<Flight> FlightRing::pending() const {
   return flights;
 }
 
+std::vector<Flight> FlightRing::failed(std::int64_t since_ns) const {
+  std::vector<Flight> flights = collect([](const Slot& slot) { return !slot.under_way(); });
+  std::erase_if(flights, [since_ns](const Flight& flight) {
+    return flight.code == Code::kOk || flight.at(FlightStage::kDone) < since_ns;
+  });
+  return flights;
+}
+
 Flight FlightRing::last_finished() const {
   Flight last;
   Flight flight;

@@ -83,6 +83,8 @@ class FlightRing {
   [[nodiscard]] std::vector<Flight> all() const;
   /// Those that are not done. Threads: any.
   [[nodiscard]] std::vector<Flight> pending() const;
+  /// Those that ended with an error since a time on the steady clock. Threads: any.
+  [[nodiscard]] std::vector<Flight> failed(std::int64_t since_ns) const;
   /// The one that ended well last, or number 0. Threads: any.
   [[nodiscard]] Flight last_finished() const;
 

@@ -241,8 +241,10 @@ void Lane::finish(const OperationPtr& operation, const Status& status, TimePoint
   options_.meter->ended(ended_operation(*operation, status.code(), when));
   // Counted out first: who sees it done may rely on the lane being idle.
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
-  operation->finish(located(status));
+  const Status told = located(status);
+  operation->finish(told);
   options_.on_finished();
+  if (told.code() == Code::kRankFailure) options_.on_left_behind(told);
 }
 
 /// The same failure with the host and pid of the rank it names: the protocol knows ranks alone.

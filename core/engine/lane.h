@@ -42,6 +42,8 @@ struct LaneOptions {
   std::function<void()> on_finished;   ///< After each operation that ended; any thread.
   /// A step of the driving thread is due, to let more partitions go; any thread.
   std::function<void()> on_paced;
+  /// Called when an operation has ended because of a rank that died or left; quick.
+  std::function<void(const Status&)> on_left_behind;
   /// The data plane failed so that the job cannot go on; any thread.
   std::function<void(const Status&)> on_broken;
 };

@@ -96,6 +96,13 @@ TEST_CASE("Dump: the summary names what is pending, since when, and what ended l
   Dump many = example();
   for (int i = 0; i < 20; ++i) many.operations.push_back(many.operations[1]);
   CHECK(summarize_dump(many).find("and 13 more") != std::string::npos);
+  Dump broken = example();
+  broken.operations[1].done_ns = broken.steady_ns - 10;
+  broken.operations[1].status = "rank failure";
+  CHECK(summarize_dump(broken).find("pending: nothing; just failed: \"late\" (broadcast, 8 bytes), "
+                                    "1.0 s, waiting for other ranks; last") != std::string::npos);
+  broken.operations[1].done_ns -= 2 * kSecond;
+  CHECK(summarize_dump(broken).find("failed") == std::string::npos);
   CHECK(summarize_dump({}).find("pending: nothing; last finished: none yet") != std::string::npos);
 }
 

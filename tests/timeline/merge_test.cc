@@ -118,6 +118,16 @@ TEST_CASE("merge: it tells how far it is, at the end that it is done") {
   CHECK(std::count(told.begin(), told.end(), told.back()) == 1);
 }
 
+TEST_CASE("merge: an output that is one of the traces is refused, and the trace stays") {
+  const Scratch scratch;
+  const std::string text = trace("h1", 0, 0, 1);
+  const auto a = scratch.write("a", text);
+  const Status status = merge_traces({scratch.write("b", text), a}, a).status();
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.message() == a + " is one of the traces, which the merged one would replace");
+  CHECK(content_of(a) == text);
+}
+
 TEST_CASE("merge: an output that cannot be written is an error") {
   const Scratch scratch;
   const auto a = scratch.write("a", trace("h1", 0, 0, 1));

@@ -24,6 +24,7 @@ namespace ronde {
 namespace {
 
 constexpr std::chrono::milliseconds kPartialLineDelay{100};
+constexpr int kMostFailedTold = 4;
 
 /// One host, its agent, and those of its ranks that have not ended.
 struct Host {
@@ -91,6 +92,7 @@ class Launcher {
   TimePoint partial_deadline_ = kForever;
   bool probe_sent_ = false;
   int exit_status_ = 0;
+  int failed_ranks_ = 0;
 };
 
 Status Launcher::start_agents() {
@@ -299,7 +301,10 @@ void Launcher::pass_on(int rank, int stream, std::string_view bytes) {
 
 void Launcher::on_exited(Host& host, const RankMessage& message) {
   host.unfinished.erase(message.rank);
-  if (message.wait_status == 0 || exit_status_ != 0) return;
+  if (message.wait_status == 0) return;
+  // Who ends last may have been first to fail: all are told until they are asked to end.
+  const bool asked_to_end = exit_status_ != 0 && term_deadline_ == kForever;
+  if (asked_to_end || ++failed_ranks_ > kMostFailedTold) return;
   const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
   fail(exit_status_of(message.wait_status),
        fmt::format("{} (pid {}{}) {}", name_of(message.rank), message.pid, where,

@@ -38,6 +38,24 @@ def reduce_op(average: bool | None, op: int | None) -> int:
     return SUM if average is False else AVERAGE
 
 
+def explained(
+    error: TypeError, name: object, op: object, root: object, scale: tuple[object, object]
+) -> TypeError:
+    """What the core's submit() did not take, in the caller's terms."""
+    if name is not None and not isinstance(name, str):
+        return TypeError(f"name must be a str, not {name!r}")
+    if not isinstance(op, int):
+        return TypeError(
+            f"op must be Average, Sum, Min, Max, Product, BitAnd, BitOr or BitXor, not {op!r}"
+        )
+    if not isinstance(root, int):
+        return TypeError(f"root_rank must be an int, not {root!r}")
+    for factor, value in zip(("prescale_factor", "postscale_factor"), scale):
+        if not isinstance(value, (int, float)):
+            return TypeError(f"{factor} must be a number, not {value!r}")
+    return error
+
+
 _kept: Callable[[Any], Any] = operator.attrgetter("kept")  # of a core operation: its `keep`
 
 
@@ -87,24 +105,27 @@ class Collectives(Generic[T]):
         in_place = outputs is inputs
         settle = self._adapter.settle(inputs if in_place else [*inputs, *outputs])
         given = views or [None if t is None else view(t) for t in inputs]
-        operation = _core.submit(
-            runtime(),
-            kind,
-            set_id(process_set),
-            given,
-            given if in_place else [None if t is None else view(t) for t in outputs],
-            inputs if in_place else (inputs, outputs),
-            wait,
-            name or "",
-            op,
-            root,
-            scale[0],
-            scale[1],
-            splits,
-            priority,
-            site,
-            compression,
-        )
+        try:
+            operation = _core.submit(
+                runtime(),
+                kind,
+                set_id(process_set),
+                given,
+                given if in_place else [None if t is None else view(t) for t in outputs],
+                inputs if in_place else (inputs, outputs),
+                wait,
+                name or "",
+                op,
+                root,
+                scale[0],
+                scale[1],
+                splits,
+                priority,
+                site,
+                compression,
+            )
+        except TypeError as error:
+            raise explained(error, name, op, root, scale) from None
         if settle is None:
             return Handle(operation, finish)
 
@@ -202,10 +223,13 @@ class Collectives(Generic[T]):
 
         `finish` makes the result of the core's operation, which keeps `keep`.
         """
-        operation = _core.submit(
-            runtime(), ALLREDUCE, set_id(process_set), [given], [taken], keep, wait, name or "", op,
-            -1, scale[0], scale[1],
-        )  # fmt: skip
+        try:
+            operation = _core.submit(
+                runtime(), ALLREDUCE, set_id(process_set), [given], [taken], keep, wait, name or "",
+                op, -1, scale[0], scale[1],
+            )  # fmt: skip
+        except TypeError as error:
+            raise explained(error, name, op, -1, scale) from None
         return Handle(operation, finish)
 
     def reduce_in_place(

@@ -143,7 +143,8 @@ void Service::serve_bell() {
 Dump Service::outline(const char* reason) const {
   Dump dump = options_.head;
   dump.reason = reason;
-  const Status broken = options_.abort->status();
+  Status broken = options_.abort->status();
+  if (broken.ok() && options_.left_behind) broken = options_.left_behind();
   dump.failure = broken.message();
   if (broken.failed_rank()) dump.failed_rank = broken.failed_rank()->rank;
   dump.epoch_ns = wall_clock_ns();
@@ -170,6 +171,7 @@ void Service::tell(const char* reason) {
   if (options_.folder.empty()) {
     Dump dump = outline(reason);
     append_all(dump.operations, options_.flights->pending());
+    append_all(dump.operations, options_.flights->failed(dump.steady_ns - kJustFailedNs));
     const Flight last = options_.flights->last_finished();
     if (last.number != 0) dump.operations.push_back(operation_of(last));
     log(LogLevel::kWarning, "{}", summarize_dump(dump));

@@ -28,6 +28,7 @@ struct ServiceOptions {
   int timeline_signal = 0;  ///< Switches the timeline on and off; 0 for none.
   std::function<void()> on_timeline;  ///< Does so, in the service's thread.
   std::shared_ptr<const AbortToken> abort;
+  std::function<Status()> left_behind;      ///< Engine::left_behind().
   const FlightRing* flights = nullptr;      ///< Outlives it.
   const WaitingCallers* callers = nullptr;  ///< Outlives it.
   Bell* bell = nullptr;                     ///< Outlives it.

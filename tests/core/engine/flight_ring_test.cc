@@ -36,6 +36,8 @@ TEST_CASE("FlightRing: an operation is recorded with what is known of it, and wh
   CHECK(flight.at(FlightStage::kSubmitted) >= before.time_since_epoch().count());
   CHECK(flight.at(FlightStage::kDone) - flight.at(FlightStage::kAgreed) == 2'000'000'000);
   CHECK(ring.last_finished().number == 0);  // it did not end well
+  REQUIRE(ring.failed(flight.at(FlightStage::kDone)).size() == 1);
+  CHECK(ring.failed(flight.at(FlightStage::kDone) + 1).empty());
 }
 
 TEST_CASE("FlightRing: it keeps the last few thousand, and what is pending for longer") {

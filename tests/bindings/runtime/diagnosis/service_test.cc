@@ -150,15 +150,56 @@ TEST_CASE("Diagnosis: without a folder a failure is a line in the log") {
     std::string lines;
     set_log(LogLevel::kWarning, [&](LogLevel, std::string_view line) { lines += line; });
     std::vector<float> values(10, 1.0F);
-    RONDE_CHILD_REQUIRE(sum(**runtime, kGlobalSet, "first", values).ok());
+    std::vector<float> other(10, 1.0F);
+    OperationPtr alone;
+    if (rank == 0) alone = (*runtime)->submit(kGlobalSet, sum_of("alone", values)).value();
+    RONDE_CHILD_REQUIRE(sum(**runtime, kGlobalSet, "first", other).ok());
     if (rank == 1) ::raise(SIGKILL);
-    RONDE_CHILD_REQUIRE(!sum(**runtime, kGlobalSet, "second", values).ok());
+    RONDE_CHILD_REQUIRE(!(*runtime)->wait(alone, {}).ok());
     runtime->reset();
     set_log(LogLevel::kWarning, nullptr);
+    RONDE_CHILD_REQUIRE(lines.find("just failed: \"alone\"") != std::string::npos);
     RONDE_CHILD_REQUIRE(lines.find("last finished: allreduce \"first\"") != std::string::npos);
     return 0;
   });
   CHECK(codes == std::vector<int>{0, -SIGKILL});
+}
+
+TEST_CASE("Diagnosis: ranks that wait for one that has left say so, and what they waited for") {
+  const Folder folder;
+  const std::string job = unique_job_id();
+  const auto codes = run_ranks(2, [&](int rank) {
+    Config config = rank_config(job, rank, 2);
+    config.dump_dir = folder.path() + "/made/for/it";
+    config.log_level = LogLevel::kOff;
+    auto runtime = Runtime::create(config);
+    RONDE_CHILD_REQUIRE(runtime.ok());
+    if (rank == 1) return 0;
+    std::vector<float> values(10, 1.0F);
+    const Status status = sum(**runtime, kGlobalSet, "awaited", values);
+    RONDE_CHILD_REQUIRE(status.code() == Code::kRankFailure);
+    return 0;
+  });
+  CHECK(codes == all_good(2));
+  const auto dumps = dumps_of(folder.path() + "/made/for/it", job, 0);
+  REQUIRE(dumps.size() == 1);
+  CHECK(dumps[0].reason == "failure");
+  CHECK(dumps[0].failed_rank == 1);
+  CHECK(dumps[0].failure.find("rank 1 has left the job") == 0);
+  REQUIRE(dumps[0].operations.size() == 1);
+  CHECK(dumps[0].operations[0].name == "awaited");
+  CHECK(dumps_of(folder.path() + "/made/for/it", job, 1).empty());
+}
+
+TEST_CASE("Diagnosis: a folder for dumps that cannot be made is an error when the job starts") {
+  const Folder folder;
+  const std::string file = folder.path() + "/file";
+  std::ofstream(file) << "x";
+  Config config = rank_config(unique_job_id(), 0, 1);
+  config.dump_dir = file;
+  const Status status = Runtime::create(config).status();
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.message().find("RONDE_DUMP_DIR=" + file + " is no folder") == 0);
 }
 
 /// UBSan's check of a virtual call opens a pipe to look at the object, which takes descriptors.
