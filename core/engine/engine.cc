@@ -152,6 +152,7 @@ Result<OperationPtr> Engine::recv(int from, std::int64_t tag, std::span<std::byt
 void Engine::leave_behind(const Status& why) {
   {
     MutexLock lock(left_mutex_);
+    if (left_behind_.message() == why.message()) return;  // who goes on all the same is told once
     left_behind_ = why;
   }
   if (options_.on_left_behind) options_.on_left_behind();

@@ -63,7 +63,8 @@ struct EngineOptions {
   const EventGate* events = nullptr;  ///< Outlives it; may be null.
   /// Called after warnings of stalled operations were logged, in the driving thread; quick.
   std::function<void()> on_stall;
-  /// Called when an operation has ended because of a rank that died or left; quick. Threads: any.
+  /// Called when an operation has ended because of a rank that died or left, once for each such
+  /// rank in turn; quick. Threads: any.
   std::function<void()> on_left_behind;
   /// Takes what send_clock() of another rank sent, and may give an answer. Called while driving.
   ClockHandler on_clock;

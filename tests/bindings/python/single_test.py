@@ -95,3 +95,21 @@ def test_the_users_line_is_named():
     site = ronde._core.call_site()
     assert site.startswith(__file__ + ":")
     assert int(site.rsplit(":", 1)[1]) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"op": "sum"}, "op must be Average, Sum, .* or BitXor, not 'sum'"),
+        ({"name": 5}, "name must be a str, not 5"),
+        ({"prescale_factor": "half"}, "prescale_factor must be a number, not 'half'"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(arguments, told):
+    with pytest.raises(TypeError, match=told):
+        ronde.allreduce(np.ones(1), **arguments)
+
+
+def test_a_root_of_a_wrong_type_is_named():
+    with pytest.raises(TypeError, match="root_rank must be an int, not 'first'"):
+        ronde.broadcast(np.ones(1), root_rank="first")

@@ -176,8 +176,11 @@ TEST_CASE("Diagnosis: ranks that wait for one that has left say so, and what the
     RONDE_CHILD_REQUIRE(runtime.ok());
     if (rank == 1) return 0;
     std::vector<float> values(10, 1.0F);
-    const Status status = sum(**runtime, kGlobalSet, "awaited", values);
-    RONDE_CHILD_REQUIRE(status.code() == Code::kRankFailure);
+    for (const std::string name : {"awaited", "again", "and again"}) {
+      const Status status = sum(**runtime, kGlobalSet, name, values);
+      RONDE_CHILD_REQUIRE(status.code() == Code::kRankFailure);
+      RONDE_CHILD_REQUIRE(wait_for([&] { return !dumps_of(config.dump_dir, job, 0).empty(); }));
+    }
     return 0;
   });
   CHECK(codes == all_good(2));
