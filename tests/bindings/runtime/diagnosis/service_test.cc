@@ -20,7 +20,6 @@ namespace {
 
 using diagnosis::dump_path;
 using net::all_good;
-using net::Processes;
 using net::rank_config;
 using net::run_ranks;
 using net::unique_job_id;
