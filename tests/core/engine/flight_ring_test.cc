@@ -81,8 +81,10 @@ TEST_CASE("FlightRing: many threads record while one reads") {
       }
     }
   });
+  constexpr int kWriters = 3;
   std::vector<std::thread> writers;
-  for (int w = 0; w < 3; ++w) {
+  writers.reserve(kWriters);
+  for (int w = 0; w < kWriters; ++w) {
     writers.emplace_back([&ring, w] {
       for (int i = 0; i < 20'000; ++i) fly(ring, fmt::format("writer{}.{}", w, i % 10));
     });
