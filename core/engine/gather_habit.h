@@ -11,7 +11,7 @@ namespace ronde {
 class GatherHabit {
  public:
   /// Whether to gather, where `waiting` submissions are there already: where it paid the last time,
-  /// or they are several, and now and then to see.
+  /// or they are several, and once in eight times to see.
   [[nodiscard]] bool wanted(std::size_t waiting) noexcept {
     constexpr unsigned kSpared = 8;
     return pays_ || waiting > 1 || ++spared_ % kSpared == 0;

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from ronde import _core
 from ronde._adapter import Adapter
+from ronde._arguments import explained
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
 from ronde._job import ProcessSet, runtime
@@ -36,24 +37,6 @@ def reduce_op(average: bool | None, op: int | None) -> int:
             raise InvalidArgumentError("give op or average, not both; average is deprecated")
         return op
     return SUM if average is False else AVERAGE
-
-
-def explained(
-    error: TypeError, name: object, op: object, root: object, scale: tuple[object, object]
-) -> TypeError:
-    """What the core's submit() did not take, in the caller's terms."""
-    if name is not None and not isinstance(name, str):
-        return TypeError(f"name must be a str, not {name!r}")
-    if not isinstance(op, int):
-        return TypeError(
-            f"op must be Average, Sum, Min, Max, Product, BitAnd, BitOr or BitXor, not {op!r}"
-        )
-    if not isinstance(root, int):
-        return TypeError(f"root_rank must be an int, not {root!r}")
-    for factor, value in zip(("prescale_factor", "postscale_factor"), scale):
-        if not isinstance(value, (int, float)):
-            return TypeError(f"{factor} must be a number, not {value!r}")
-    return error
 
 
 _kept: Callable[[Any], Any] = operator.attrgetter("kept")  # of a core operation: its `keep`

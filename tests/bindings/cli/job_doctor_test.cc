@@ -32,7 +32,7 @@ class StuckJob {
   [[nodiscard]] pid_t pid(int rank) const { return ranks_.pid(static_cast<std::size_t>(rank)); }
   /// Waits until rank 0 is stuck; what doctor said last where it never is.
   [[nodiscard]] std::string wait() const {
-    const TimePoint deadline = now() + std::chrono::seconds(60);
+    const TimePoint deadline = now() + std::chrono::seconds(20);
     Finished told;
     while (now() < deadline) {
       told = run_ronde({"doctor", "--job", id_});

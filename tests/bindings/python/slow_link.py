@@ -66,6 +66,7 @@ def run_ranks(hosts, script, folder):
     finally:
         for rank in ranks:
             rank.kill()
+            rank.wait()
     for rank, (_, errors) in zip(ranks, told):
         assert rank.returncode == 0, errors
     return [out for out, _ in told]

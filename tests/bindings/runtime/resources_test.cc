@@ -82,7 +82,7 @@ int live_often(const std::string& job, const std::string& backend, int rank) {
   RONDE_CHILD_REQUIRE(after.descriptors == before.descriptors);
   RONDE_CHILD_REQUIRE(after.threads == before.threads);
   RONDE_CHILD_REQUIRE(!kMemoryIsGivenBack || after.allocated_kb < before.allocated_kb + 128);
-  RONDE_CHILD_REQUIRE(!kMemoryIsGivenBack || after.resident_kb < before.resident_kb + 8192);
+  RONDE_CHILD_REQUIRE(!kMemoryIsGivenBack || after.resident_kb < before.resident_kb + 2048);
   return 0;
 }
 

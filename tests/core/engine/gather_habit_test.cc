@@ -21,7 +21,7 @@ TEST_CASE("GatherHabit: bursts, and what callers take over, are waited for every
   CHECK(gatherings(habit, 100, 0) == 100);
 }
 
-TEST_CASE("GatherHabit: what comes one at a time is waited for now and then, to see") {
+TEST_CASE("GatherHabit: what comes one at a time is waited for once in eight times") {
   GatherHabit habit;
   CHECK(gatherings(habit, 81, 1) == 11);
 }
