@@ -18,6 +18,9 @@ struct ronde_job {
 namespace ronde {
 namespace {
 
+/// Microseconds for which a submission may work in its caller's thread.
+constexpr std::int32_t kMostHelp = 1000;
+
 /// Where the current job is kept: the one pointer to it that outlives calls.
 struct Current {
   Mutex mutex;
@@ -127,6 +130,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   request.priority = given.priority;
   request.compression = given.compression == nullptr ? "" : given.compression;
   request.program = given.program == nullptr ? "" : given.program;
+  submission.help = std::chrono::microseconds(std::clamp(given.help_microseconds, 0, kMostHelp));
   if (given.splits != nullptr) {
     submission.splits.assign(given.splits, given.splits + given.split_count);
   }
@@ -188,10 +192,11 @@ std::int32_t remove_set(ronde_job* job, std::int32_t set, ronde_error* error) {
 Status start(ronde_job* job, const ronde_submission& from) {
   RONDE_ASSIGN_OR_RETURN(const ronde_submission given, in_full(from));
   RONDE_ASSIGN_OR_RETURN(Submission submission, to_submission(given));
+  const std::shared_ptr<Runtime> runtime = job->runtime;  // `done` may release the job
   if (submission.request.kind == Collective::kJoin) {
-    return job->runtime->join(given.set, std::move(submission.on_done)).status();
+    return runtime->join(given.set, std::move(submission.on_done)).status();
   }
-  return job->runtime->submit(given.set, std::move(submission)).status();
+  return runtime->submit(given.set, std::move(submission)).status();
 }
 
 std::int32_t submit(ronde_job* job, const ronde_submission* submission, ronde_error* error) {

@@ -5,7 +5,8 @@
  * finds the one copy of Ronde that lives there: libronde's ronde_c_api(), or, where Python has
  * loaded Ronde, the address that ronde._core.c_api() gives.
  *
- * Threads: any, for all functions. No function blocks, but for init and shutdown. */
+ * Threads: any, for all functions. No function blocks, but for init, shutdown, and submit as far as
+ * ronde_submission.help_microseconds lets it. */
 #ifndef RONDE_C_H
 #define RONDE_C_H
 
@@ -17,7 +18,7 @@ extern "C" {
 #endif
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names, not those of the C++ code. */
-#define RONDE_C_VERSION 3u
+#define RONDE_C_VERSION 4u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
 
@@ -145,6 +146,10 @@ typedef struct ronde_submission {
   /* Since version 3. */
   const char* program; /* What else the rank submits together with it, in words: ranks that say
                           something else get an error. Null or empty: fits all. */
+  /* Since version 4. */
+  int32_t help_microseconds; /* How long submit may work on the operation before it returns, so that
+                                no thread need be woken for it: for a small one, where the caller
+                                has nothing better to do. At most 1000; 0: not at all. */
 } ronde_submission;
 
 /* The functions. Those that give a code also fill in `error`, which may be null. */

@@ -204,6 +204,7 @@ void Call::submit(Part& part) {
   submission.program = program_.c_str();
   submission.splits = splits_.empty() ? nullptr : splits_.data();
   submission.split_count = splits_.size();
+  submission.help_microseconds = help_time();
   submission.context = &part;
   submission.allocate = [](void* context, std::size_t index, const std::int64_t* shape,
                            std::int32_t dimensions) {
@@ -216,6 +217,15 @@ void Call::submit(Part& part) {
   };
   ronde_error error{};
   if (api()->submit(job_.get(), &submission, &error) != RONDE_OK) finish(to_status(error));
+}
+
+std::int32_t Call::help_time() const {
+  constexpr std::size_t kSmall = 64 << 10;  // bytes: about as long as waking a thread
+  constexpr std::int32_t kMicroseconds = 100;
+  if (parts_.size() != 1) return 0;  // the others are still to come
+  std::size_t bytes = 0;
+  for (const Tensor& tensor : kept_) bytes += tensor.TotalBytes();
+  return bytes <= kSmall ? kMicroseconds : 0;
 }
 
 void* Call::allocate(std::size_t index, const std::int64_t* shape, std::int32_t dimensions) {

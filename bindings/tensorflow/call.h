@@ -62,6 +62,8 @@ class Call {
   absl::Status prepare();
   absl::Status add_tensor(Part& part, int index);
   void submit(Part& part);
+  /// For how long, in microseconds, submit() may work on what it submits.
+  [[nodiscard]] std::int32_t help_time() const;
   /// Ends the call when TensorFlow cancels the step, as it does after an error in another kernel:
   /// where ranks disagree, operations are left that no other rank submits.
   void end_when_cancelled();

@@ -26,6 +26,7 @@ Engine::~Engine() {
   }
   channel_.wake(Sleeper::kBackground);
   background_.join();
+  while (callers_inside_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
   while (step()) {  // ends what fail() and late callers left
   }
   std::unordered_map<SetId, LanePtr> lanes;
@@ -99,7 +100,9 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
                   fmt::format("this rank is in no process set with id {}", set));
   }
   RONDE_RETURN_IF_ERROR(job_status());
-  const bool caller_waits = submission.caller_waits;
+  const Duration help_time = submission.help;
+  const bool helps = help_time > Duration(0) && nothing_outstanding() && help_habit_.wanted();
+  const bool caller_waits = submission.caller_waits || helps;
   auto operation = std::make_shared<Operation>(
       std::move(submission), next_ticket_.fetch_add(1, std::memory_order_relaxed));
   const Request& request = operation->submission().request;
@@ -109,6 +112,7 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
                               .bytes = operation->input_bytes()});
   lane->count_in();
   enqueue({lane, operation, {}}, caller_waits);
+  if (helps) help(*operation, now() + help_time);
   return operation;
 }
 

@@ -25,6 +25,7 @@
 #include "core/engine/flight_ring.h"
 #include "core/engine/frame.h"
 #include "core/engine/gather_habit.h"
+#include "core/engine/help_habit.h"
 #include "core/engine/lane.h"
 #include "core/engine/operation.h"
 #include "core/engine/point_to_point.h"
@@ -87,7 +88,7 @@ class Engine final : private ChannelSink {
   /// Removes a set once nothing of it is outstanding anywhere (the caller has agreed on that).
   void remove_lane(SetId id);
 
-  /// Submits one operation. Blocks: never.
+  /// Submits one operation. Blocks: never, but for Submission::help.
   /// Errors: kNotInitialized where there is no such set here, kDuplicateName, the job's failure.
   Result<OperationPtr> submit(SetId set, Submission submission);
   /// Blocks until the operation is done and returns its status; drives meanwhile.
@@ -133,6 +134,8 @@ class Engine final : private ChannelSink {
  private:
   using Predicate = std::function<bool()>;
   using LanePtr = std::shared_ptr<Lane>;
+  /// What a driving caller does once it has spun for long enough.
+  enum class WhenIdle { kSleep, kLeave };
   /// Something for the driving thread: an operation to submit, or anything else.
   struct Task {
     LanePtr lane;
@@ -145,9 +148,15 @@ class Engine final : private ChannelSink {
   void drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t interrupts,
                  TimePoint until);
   Status interruption(const WaitOptions& options, std::uint64_t interrupts) const;
+  /// Drives for a moment, without sleeping, until the operation is done.
+  void help(const Operation& operation, TimePoint until);
+  void wake_sleeper() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] bool nothing_outstanding() const RONDE_EXCLUDES(mutex_);
   bool try_take_role() RONDE_EXCLUDES(mutex_);
   void release_role() RONDE_EXCLUDES(mutex_);
-  void drive(const Predicate& done, TimePoint until);
+  /// Nobody drives: wakes whoever is to do so next, where anyone must.
+  void hand_on() RONDE_REQUIRES(mutex_);
+  void drive(const Predicate& done, TimePoint until, WhenIdle when_idle);
   /// Spins for a moment or lets others run; false where a caller idle for so long should sleep.
   bool rests(Duration idle);
   /// Whether a lane's thread is at work: it needs the core more than a spinning caller does.
@@ -198,6 +207,8 @@ class Engine final : private ChannelSink {
   Meter meter_;
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<std::uint64_t> interrupts_{0};
+  std::atomic<int> callers_inside_{0};  ///< Threads that the destructor must let go first.
+  HelpHabit help_habit_;
 
   // Driving thread only.
   std::vector<LanePtr> driven_lanes_;
@@ -207,6 +218,7 @@ class Engine final : private ChannelSink {
   bool failure_told_ = false;
   bool may_run_here_ = false;  // agreed work, in the driving thread
   TimePoint next_deadline_ = kForever;
+  TimePoint background_deadline_ = kForever;  ///< Until when the background thread sleeps.
   Patience patience_;
   GatherHabit gather_habit_;            // background thread only
   std::vector<Task> taken_;             // reused
@@ -223,6 +235,7 @@ class Engine final : private ChannelSink {
   std::vector<Task> tasks_ RONDE_GUARDED_BY(mutex_);
   std::unordered_map<SetId, LanePtr> lanes_ RONDE_GUARDED_BY(mutex_);
   int blocked_callers_ RONDE_GUARDED_BY(mutex_) = 0;
+  bool sleeps_too_long_ RONDE_GUARDED_BY(mutex_) = false;  // the background thread, for a deadline
   bool background_blocked_ RONDE_GUARDED_BY(mutex_) = false;
   bool stop_ RONDE_GUARDED_BY(mutex_) = false;
   mutable Mutex left_mutex_;  // apart, as waiters' predicates take it while mutex_ is held

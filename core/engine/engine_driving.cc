@@ -31,9 +31,24 @@ void pause() noexcept {
 #endif
 }
 
+/// Counts a thread among those inside while it lives.
+class Inside {
+ public:
+  explicit Inside(std::atomic<int>& count) noexcept : count_(count) {
+    count_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Inside() { count_.fetch_sub(1, std::memory_order_release); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
 }  // namespace
 
 Status Engine::wait_until(const Predicate& done, const WaitOptions& options) {
+  const Inside inside(callers_inside_);
   const std::uint64_t interrupts = interrupts_.load(std::memory_order_acquire);
   while (!done()) {
     const TimePoint until = std::min(options.deadline, now() + kInterruptSlice);
@@ -75,8 +90,37 @@ void Engine::drive_for(const Predicate& done, const WaitOptions& options, std::u
   });
   // A caller with a near deadline must be able to leave the work behind.
   may_run_here_ = options.deadline - now() >= options_.far_deadline;
-  drive(done, until);
+  drive(done, until, WhenIdle::kSleep);
   may_run_here_ = false;  // what is agreed while the role is handed on: nobody checks any more
+}
+
+void Engine::help(const Operation& operation, TimePoint until) {
+  const Inside inside(callers_inside_);
+  if (!try_take_role()) {
+    wake_sleeper();  // who drives may have looked for tasks for the last time
+    return;
+  }
+  may_run_here_ = true;
+  drive([&] { return operation.done(); }, until, WhenIdle::kLeave);
+  may_run_here_ = false;
+  help_habit_.learn(operation.done());
+  release_role();
+}
+
+bool Engine::nothing_outstanding() const {
+  MutexLock lock(mutex_);
+  return tasks_.empty() && std::all_of(lanes_.begin(), lanes_.end(), [](const auto& entry) {
+           return entry.second->outstanding() == 0;
+         });
+}
+
+void Engine::wake_sleeper() {
+  std::optional<Sleeper> wake;
+  {
+    MutexLock lock(mutex_);
+    wake = std::exchange(sleeper_, std::nullopt);
+  }
+  if (wake) channel_.wake(*wake);
 }
 
 bool Engine::try_take_role() {
@@ -92,19 +136,25 @@ void Engine::release_role() {
   do {  // what came before peers knew whom to wake
   } while (step());
   channel_.kick();
+  const bool sleeps_too_long = next_deadline_ < background_deadline_;
   MutexLock lock(mutex_);
   driven_ = false;
   sleeper_ = Sleeper::kBackground;
+  sleeps_too_long_ = sleeps_too_long;
+  hand_on();
+}
+
+void Engine::hand_on() {
   if (blocked_callers_ > 0) {
     caller_wakes_.notify_all();
   } else if (background_blocked_) {
     background_wakes_.notify_one();
-  } else if (!tasks_.empty()) {
+  } else if (!tasks_.empty() || sleeps_too_long_) {
     channel_.wake(Sleeper::kBackground);
   }
 }
 
-void Engine::drive(const Predicate& done, TimePoint until) {
+void Engine::drive(const Predicate& done, TimePoint until, WhenIdle when_idle) {
   TimePoint idle_since = now();
   bool kicked = false;
   patience_.begin(idle_since);
@@ -122,6 +172,7 @@ void Engine::drive(const Predicate& done, TimePoint until) {
       kicked = true;
     }
     if (rests(time - idle_since)) continue;
+    if (when_idle == WhenIdle::kLeave) return;
     sleep_as_caller(done, until);
     idle_since = now() - options_.spin;  // asleep once, it sleeps again unless something comes
   }
@@ -161,6 +212,7 @@ void Engine::wait_for_driver(const Predicate& done, TimePoint until) {
     if (!caller_wakes_.wait_until(mutex_, until)) break;
   }
   --blocked_callers_;
+  if (!driven_ && done()) hand_on();  // this caller will not drive
 }
 
 void Engine::background_main() {
@@ -189,6 +241,7 @@ void Engine::background_turn() {
   const std::uint32_t ticket = channel_.prepare_wait(Sleeper::kBackground);
   const bool sleep = may_sleep(Sleeper::kBackground) && !step();
   const TimePoint deadline = next_deadline_;
+  background_deadline_ = deadline;
   channel_.kick();
   {
     MutexLock lock(mutex_);

@@ -41,6 +41,9 @@ struct Submission {
   std::function<Result<std::shared_ptr<std::byte>>(std::size_t bytes)> device_memory;
   /// The caller will wait at once: the background coordinator need not be woken.
   bool caller_waits = false;
+  /// How long submit() may drive, so that the operation ends without a thread being woken: for
+  /// small ones whose caller cannot wait. Only where nothing else of this rank is outstanding.
+  Duration help{0};
 };
 
 /// An output that the operation allocated itself.

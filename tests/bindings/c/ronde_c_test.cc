@@ -50,6 +50,18 @@ void note_end(void* context, const ronde_outcome* outcome) {
   ending->calls.fetch_add(1);
 }
 
+/// One that gives its reference to the job back first.
+struct Releasing : Ending {
+  const ronde_api* api = nullptr;
+  ronde_job* job = nullptr;
+};
+
+void release_and_note_end(void* context, const ronde_outcome* outcome) {
+  const auto* ending = static_cast<Releasing*>(static_cast<Ending*>(context));
+  ending->api->release(ending->job);
+  note_end(context, outcome);
+}
+
 ronde_submission submission_of(ronde_collective kind, const char* name, const ronde_tensor* tensor,
                                Ending& ending) {
   ronde_submission submission{};
@@ -126,6 +138,27 @@ TEST_CASE("C API: sums, gathers and alltoall give their results through callback
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
     join.wait();
     RONDE_CHILD_REQUIRE(join.last_joined >= 0);
+    return 0;
+  });
+}
+
+TEST_CASE(
+    "C API: a submission that its caller helps with may end, and release the job, in submit") {
+  run_job(2, [](const ronde_api& api, ronde_job*, int rank) {
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> values(4, static_cast<float>(rank + 1));
+      const std::int64_t shape[] = {4};
+      ronde_tensor tensor{RONDE_FLOAT32, 1, shape, values.data(), values.data()};
+      Releasing ending;
+      ending.api = &api;
+      ending.job = api.current();
+      auto submission = submission_of(RONDE_ALLREDUCE, "helped", &tensor, ending);
+      submission.done = release_and_note_end;
+      submission.help_microseconds = i % 2 == 0 ? 1000000 : -1;  // at most 1000, at least none
+      RONDE_CHILD_REQUIRE(api.submit(ending.job, &submission, nullptr) == RONDE_OK);
+      ending.wait();
+      RONDE_CHILD_REQUIRE(ending.error.code == RONDE_OK && values[0] == 3);
+    }
     return 0;
   });
 }

@@ -34,7 +34,11 @@ struct EngineJob {
 struct EngineRank {
   EngineRank(const EngineJob& job, int rank, std::size_t inline_bytes = 1 << 16,
              Duration far_deadline = std::chrono::seconds(10))
-      : channel(create_local_channel(job.hub, rank)) {
+      : EngineRank(job, create_local_channel(job.hub, rank), inline_bytes, far_deadline) {}
+  /// With a channel of the test's own.
+  EngineRank(const EngineJob& job, std::unique_ptr<ControlChannel> own,
+             std::size_t inline_bytes = 1 << 16, Duration far_deadline = std::chrono::seconds(10))
+      : channel(std::move(own)) {
     EngineOptions options;
     options.inline_bytes = inline_bytes;
     options.far_deadline = far_deadline;

@@ -1,9 +1,11 @@
 // How waits end: by deadlines and interrupts, in the caller's thread or the lane's.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/core/engine/engine_job.h"
@@ -38,6 +40,19 @@ class StuckExecutor final : public Executor {
     while (!abort.poll()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return abort.status();
   }
+};
+
+/// Work that ends when the test says so.
+class HeldExecutor final : public Executor {
+ public:
+  explicit HeldExecutor(std::atomic<bool>& held) : held_(held) {}
+  Status execute(const Bundle&, const AbortToken&) override {
+    while (held_) std::this_thread::yield();
+    return {};
+  }
+
+ private:
+  std::atomic<bool>& held_;
 };
 
 /// Submits to a lane of its own that runs by `executor` what its caller will wait for.
@@ -112,6 +127,33 @@ TEST_CASE("Engine: a caller whose deadline is far moves the data itself") {
   REQUIRE(operation.ok());
   REQUIRE(rank.engine->wait(*operation, options).ok());
   CHECK(ran == std::this_thread::get_id());
+}
+
+TEST_CASE("Engine: operations go on after a caller that waited for another's driving has left") {
+  EngineJob job(1);
+  EngineRank rank(job, 0);
+  std::atomic<bool> held = true;
+  std::vector<float> values(4);
+  std::vector<float> others(4);
+  const auto first = submit_to(*rank.engine, std::make_unique<HeldExecutor>(held), values);
+  Submission same_bundle = sum_of("other", others);
+  same_bundle.caller_waits = true;
+  const auto second = rank.engine->submit(1, std::move(same_bundle));
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  std::thread driver([&] { CHECK(rank.engine->wait(*first, {}).ok()); });
+  const auto settle = std::chrono::milliseconds(30);  // what it is for then happens in most runs
+  std::this_thread::sleep_for(settle);
+  std::thread waiter([&] { CHECK(rank.engine->wait(*second, {}).ok()); });
+  std::this_thread::sleep_for(settle);
+  rank.channel->wake(Sleeper::kBackground);  // it finds the engine driven, and waits too
+  std::this_thread::sleep_for(settle);
+  held = false;
+  driver.join();
+  waiter.join();
+  const auto later = rank.engine->submit(1, sum_of("later", values));
+  REQUIRE(later.ok());
+  while (!(*later)->done()) std::this_thread::yield();
 }
 
 TEST_CASE("Engine: a far deadline that passes while the caller moves data ends the job") {
