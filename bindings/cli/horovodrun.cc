@@ -32,12 +32,13 @@ constexpr std::array<SettingFlag, 6> kSettingFlags = {{
 struct SwitchFlag {
   const char* flags;
   const char* entry;
+  const char* help;
 };
 constexpr std::array<SwitchFlag, 4> kSwitchFlags = {{
-    {"--disable-cache", "RONDE_CACHE_CAPACITY=0"},
-    {"--no-stall-check", "RONDE_STALL_WARNING_SECONDS=0"},
-    {"--gloo,--use-gloo", ""},  // our own control plane takes its place
-    {"--mpi,--use-mpi", ""},
+    {"--disable-cache", "RONDE_CACHE_CAPACITY=0", "Negotiate each operation in full"},
+    {"--no-stall-check", "RONDE_STALL_WARNING_SECONDS=0", "No warnings of operations that wait"},
+    {"--gloo,--use-gloo", "", "Accepted; Ronde's own control plane takes its place"},
+    {"--mpi,--use-mpi", "", "Accepted; Ronde's own control plane takes its place"},
 }};
 
 /// Flags of Horovod that tune what Ronde does not have. The second word tells those with a value.
@@ -96,9 +97,12 @@ void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request) 
         flag.help);
   }
   for (const SwitchFlag& flag : kSwitchFlags) {
-    app.add_flag_callback(flag.flags, [request, flag] {
-      if (flag.entry[0] != '\0') request->environment.emplace_back(flag.entry);
-    });
+    app.add_flag_callback(
+        flag.flags,
+        [request, flag] {
+          if (flag.entry[0] != '\0') request->environment.emplace_back(flag.entry);
+        },
+        flag.help);
   }
   for (const auto& [flag, has_value] : kIgnored) ignore(app, flag, has_value);
 }

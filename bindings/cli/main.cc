@@ -47,10 +47,20 @@ int parse(CLI::App& app, const ronde::Arguments& arguments) {
   return 0;
 }
 
+/// The command that was being read: "ronde timeline report".
+std::string full_name(const CLI::App* app) {
+  std::string name = app->get_name();
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+    name += " " + app->get_name();
+  }
+  return name;
+}
+
 void set_up(CLI::App& app) {
   app.set_version_flag("--version", "ronde " RONDE_VERSION);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
-    return fmt::format("{0}: {1}\nRun {0} --help for what is allowed.\n", failed->get_name(),
+    return fmt::format("{0}: {1}\nRun {0} --help for what is allowed.\n", full_name(failed),
                        error.what());
   });
 }

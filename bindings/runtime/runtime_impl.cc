@@ -14,6 +14,8 @@
 #include "bindings/runtime/log_sink.h"
 #include "bindings/runtime/shared_settings.h"
 #include "bindings/runtime/version.h"
+#include "core/base/log.h"
+#include "core/base/setting_names.h"
 #include "core/protocol/several_devices.h"
 #include "ops/compression/spec.h"
 #include "ops/kernels/factory.h"
@@ -75,6 +77,13 @@ bool worth_compressing(const Request& request) {
   return !request.tensors.empty();
 }
 
+/// Once for a job: by rank 0, as launchers give all ranks the same variables.
+void warn_of_unknown_settings() {
+  for (const std::string& sentence : describe_unknown_settings(process_variable_names())) {
+    log(LogLevel::kWarning, "{}", sentence);
+  }
+}
+
 }  // namespace
 
 Runtime::Impl::Impl(Config the_config, DeviceLibraries libraries)
@@ -85,6 +94,7 @@ Runtime::Impl::Impl(Config the_config, DeviceLibraries libraries)
 
 Status Runtime::Impl::start() {
   install_log_sink(config.log_level, config.rank);
+  if (config.rank == 0) warn_of_unknown_settings();
   RONDE_ASSIGN_OR_RETURN(config.compression, canonical_compression(config.compression));
   kernels = create_kernels();
   RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));

@@ -177,6 +177,7 @@ class Engine final : private ChannelSink {
   bool run_tasks() RONDE_EXCLUDES(mutex_);
   void come_due(TimePoint time);
   void flush();
+  void look_for_deadlines();
   void send_negotiations();
   void send_frames(FrameKind kind, std::uint64_t id);
   void run_agreed();

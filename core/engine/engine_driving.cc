@@ -136,6 +136,7 @@ void Engine::release_role() {
   do {  // what came before peers knew whom to wake
   } while (step());
   channel_.kick();
+  look_for_deadlines();  // what ended since the last step has none
   const bool sleeps_too_long = next_deadline_ < background_deadline_;
   MutexLock lock(mutex_);
   driven_ = false;

@@ -51,13 +51,10 @@ void Engine::come_due(TimePoint time) {
 }
 
 void Engine::flush() {
-  next_deadline_ = kForever;
   std::vector<std::string> warnings;
   send_negotiations();
-  for (const LanePtr& lane : driven_lanes_) {
-    lane->take_warnings(warnings);
-    next_deadline_ = std::min(next_deadline_, lane->next_deadline());
-  }
+  for (const LanePtr& lane : driven_lanes_) lane->take_warnings(warnings);
+  look_for_deadlines();
   if (messages_.has_output()) {
     messages_.take_frames(out_);
     send_frames(FrameKind::kMessage, 0);
@@ -65,6 +62,13 @@ void Engine::flush() {
   }
   for (const std::string& warning : warnings) log(LogLevel::kWarning, "{}", warning);
   if (!warnings.empty() && options_.on_stall) options_.on_stall();
+}
+
+void Engine::look_for_deadlines() {
+  next_deadline_ = kForever;
+  for (const LanePtr& lane : driven_lanes_) {
+    next_deadline_ = std::min(next_deadline_, lane->next_deadline());
+  }
 }
 
 void Engine::send_negotiations() {

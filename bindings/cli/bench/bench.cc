@@ -41,24 +41,29 @@ struct BenchRequest {
 void add_options(CLI::App& command, BenchRequest& request) {
   bench::Options& options = request.options;
   bench::OptionTexts& texts = request.texts;
-  command.add_option("collective", texts.collective, "allreduce, allgather, broadcast, ...");
-  command.add_option("--np", options.np, "Ranks, on this host (also -np)");
-  command.add_option("--sizes", texts.sizes, "Bytes of the whole tensor: 4,1K,64K,1M,16M");
+  command.add_option("collective", texts.collective, "allreduce, allgather, broadcast, ...")
+      ->capture_default_str();
+  command.add_option("--np", options.np, "Ranks, on this host (also -np)")->capture_default_str();
+  command.add_option("--sizes", texts.sizes, "Bytes of the whole tensor, whole elements")
+      ->default_str("4,1K,64K,1M,16M");
   command.add_option("--tune", options.tune,
                      "Measure which algorithm is fastest where, over --backend (tcp), and write "
                      "this file for RONDE_TUNING_FILE");
   command.add_option("--compression", options.compression,
                      "What this codec (int8, topk:ratio=0.001, auto, ...) costs and saves: bytes, "
                      "times, error");
-  command.add_option("--dtype", texts.dtype, "Element type");
+  command.add_option("--dtype", texts.dtype, "Element type")->capture_default_str();
   command.add_option("--algorithm", options.algorithm, "Ronde's algorithm; empty: its table's");
-  command.add_option("--backend", options.backend, "Ronde's data plane");
+  command.add_option("--backend", options.backend, "Ronde's data plane; empty: auto");
   command.add_option("--peers", texts.peers, "Other libraries beside Ronde: mpi,gloo");
-  command.add_option("--mode", texts.mode, "both, raw, named, async, many, replay, step");
-  command.add_option("--repetitions", options.repetitions, "Samples of each, at least 20");
-  command.add_option("--count", options.count, "many: tensors submitted together");
-  command.add_option("--bytes", texts.bytes, "many: bytes of each");
-  command.add_option("--model", options.model, "replay, step: resnet50");
+  command.add_option("--mode", texts.mode, "both, raw, named, async, many, replay, step")
+      ->capture_default_str();
+  command.add_option("--repetitions", options.repetitions, "Samples of each, at least 20")
+      ->capture_default_str();
+  command.add_option("--count", options.count, "many: tensors submitted together")
+      ->capture_default_str();
+  command.add_option("--bytes", texts.bytes, "many: bytes of each")->capture_default_str();
+  command.add_option("--model", options.model, "replay, step: resnet50")->capture_default_str();
   command.add_option("--timeline", options.timeline,
                      "many, replay: a trace; says what recording it costs");
   command.add_flag("--shared", options.shared, "Buffers in memory that the ranks share");

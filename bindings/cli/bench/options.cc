@@ -46,6 +46,12 @@ Status set_sizes(Options& options, std::string_view text) {
   }
   for (const std::string& word : split_list(text)) {
     RONDE_ASSIGN_OR_RETURN(const std::size_t bytes, parse_bytes(word));
+    const std::size_t element = size_of(options.dtype);
+    if (bytes == 0 || bytes % element != 0) {
+      return not_allowed("--sizes", word,
+                         fmt::format("multiples of {} bytes, one element of {}, above 0", element,
+                                     to_string(options.dtype)));
+    }
     options.sizes.push_back(bytes);
   }
   return options.sizes.empty() ? not_allowed("--sizes", text, "a list such as 4,1K,16M") : Status();

@@ -53,6 +53,12 @@ constexpr const char* kFamily =
 
 }  // namespace
 
+TEST_CASE("a wrong option names the command whose help knows better") {
+  const Finished wrong = run_ronde({"timeline", "report", "--wrong", "trace.json"});
+  CHECK(wrong.status == 2);
+  CHECK(contains(wrong.err, "Run ronde timeline report --help"));
+}
+
 TEST_CASE("run: every rank starts, its lines carry its number, streams stay apart") {
   const Finished job = run_shell(3, "echo out of $RANK; echo err of $RANK >&2");
   CHECK(job.status == 0);

@@ -60,6 +60,10 @@ TEST_CASE("wrong values are refused with what is allowed") {
   texts = {};
   texts.sizes = ",";
   CHECK(refusal(texts).code() == Code::kInvalidArgument);
+  for (const char* sizes : {"0", "4,6"}) {
+    texts.sizes = sizes;
+    CHECK(refusal(texts).message().find("multiples of 4 bytes") != std::string::npos);
+  }
   texts = {};
   texts.collective = "allreduces";
   CHECK(refusal(texts).code() == Code::kInvalidArgument);

@@ -1,0 +1,24 @@
+#include "core/base/setting_names.h"
+
+#include <doctest/doctest.h>
+
+namespace ronde {
+
+TEST_CASE("a variable that is no setting is named, with the one that was perhaps meant") {
+  const std::vector<std::string> names = {"PATH", "RONDE_TIMELIN", "RONDE_FUSION_SIZE",
+                                          "RONDE_TIMELINE", "RONDE_STALL_WARNING_SECOND"};
+  CHECK(describe_unknown_settings(names) ==
+        std::vector<std::string>{
+            "RONDE_TIMELIN is no setting and has no effect; RONDE_TIMELINE is",
+            "RONDE_FUSION_SIZE is no setting and has no effect; `ronde doctor --settings` lists "
+            "them",
+            "RONDE_STALL_WARNING_SECOND is no setting and has no effect; "
+            "RONDE_STALL_WARNING_SECONDS is"});
+}
+
+TEST_CASE("variables of Ronde's programs and of tests are left alone") {
+  const std::vector<std::string> names = {"RONDE_PYTHON", "RONDE_TEST_X", "RONDE_CHAOS_X", "ROND"};
+  CHECK(describe_unknown_settings(names).empty());
+}
+
+}  // namespace ronde
