@@ -62,6 +62,8 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int ra
                                                  const Topology& topology, Options options) {
   RecordingInfo info = describe(rank, topology, options.clock);
   info.job = options.job;
+  info.network_card = options.network_card;
+  info.network_megabits = options.network_megabits;
   if (options.part_bytes > 0) info.part = 1;
   const std::string own_path = rank_trace_path(path, rank);
   for (const std::string& old : trace_files(path, rank)) {
@@ -118,6 +120,10 @@ void Recorder::counter(std::string_view name, double value) {
   push(event);
 }
 
+void Recorder::pause() noexcept { paused_ns_.store(steady_ns(), std::memory_order_relaxed); }
+
+void Recorder::resume() { instant(kMarksLane, kResumeMark); }
+
 /// Sleeps until there is something to write; false once the recording is to end.
 bool Recorder::wait_for_events() {
   MutexLock lock(mutex_);
@@ -165,9 +171,10 @@ void Recorder::write_counters() {
 }
 
 void Recorder::write_pause() {
-  if (!pause_.exchange(false, std::memory_order_relaxed)) return;
+  const std::int64_t since_ns = paused_ns_.exchange(0, std::memory_order_relaxed);
+  if (since_ns == 0) return;
   std::string lines;
-  formatter_.append_pause(lines, steady_ns());
+  formatter_.append_pause(lines, since_ns);
   write(lines);
 }
 

@@ -154,9 +154,11 @@ TEST_CASE("recorder: a pause ends the spans that are open, and says so") {
   for (int i = 0; i < 2000 && !paused(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+  (*recorder)->resume();
   (*recorder)->end("allreduce.w", {});  // of what was begun before
   CHECK((*recorder)->close().ok());
   const nlohmann::json trace = json_of(path);
+  CHECK(content_of(path).find(kResumeMark) != std::string::npos);
   CHECK(count(trace, "B") == 1);
   CHECK(count(trace, "E") == 1);
 }
