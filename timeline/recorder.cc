@@ -120,7 +120,7 @@ void Recorder::counter(std::string_view name, double value) {
   push(event);
 }
 
-void Recorder::pause() noexcept { paused_ns_.store(steady_ns(), std::memory_order_relaxed); }
+void Recorder::pause() { push(event_of(EventKind::kPause, {}, {}, {})); }
 
 void Recorder::resume() { instant(kMarksLane, kResumeMark); }
 
@@ -139,7 +139,6 @@ void Recorder::run() {
     write_clock_samples();
     write_counters();
     flush();
-    write_pause();
   }
   flush();
 }
@@ -167,14 +166,6 @@ void Recorder::write_counters() {
                               .value = sample.value,
                               .name = sample.name});
   }
-  write(lines);
-}
-
-void Recorder::write_pause() {
-  const std::int64_t since_ns = paused_ns_.exchange(0, std::memory_order_relaxed);
-  if (since_ns == 0) return;
-  std::string lines;
-  formatter_.append_pause(lines, since_ns);
   write(lines);
 }
 

@@ -66,7 +66,7 @@ class Recorder : public EventSink {
   void counter(std::string_view name, double value) override;
 
   /// Says that no events come for a while: ends the spans that are open. Blocks: never.
-  void pause() noexcept;
+  void pause();
   /// Says that they come again. Blocks: never.
   void resume();
 
@@ -87,7 +87,6 @@ class Recorder : public EventSink {
   void write_memory_speed();
   void write_clock_samples();
   void write_counters();
-  void write_pause();
   void begin_part();
   void flush();
   void write(std::string_view lines);
@@ -106,7 +105,6 @@ class Recorder : public EventSink {
   TraceFormatter formatter_;
   std::uint64_t told_dropped_ = 0;
   std::map<std::string, double, std::less<>> told_counters_;  // writer thread only
-  std::atomic<std::int64_t> paused_ns_{0};  ///< Since when, until that is written; 0: no pause.
   Mutex mutex_;
   CondVar wake_;
   bool closing_ RONDE_GUARDED_BY(mutex_) = false;
