@@ -21,6 +21,11 @@ if(RONDE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${RONDE_CCACHE})
 endif()
 
+# A Python package carries the names of functions, for stacks, but not the lines.
+if(SKBUILD)
+  add_link_options(-Wl,--strip-debug)
+endif()
+
 add_library(ronde_compiler INTERFACE)
 target_include_directories(ronde_compiler INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(ronde_compiler INTERFACE

@@ -1,6 +1,6 @@
 # What can be switched on and off. AUTO builds a part when its library is found; ON insists on it.
-foreach(part MPI GLOO CUDA NCCL)
-  set(RONDE_WITH_${part} AUTO CACHE STRING "Build the ${part} backend: AUTO, ON or OFF")
+foreach(part MPI GLOO CUDA NCCL NVTX)
+  set(RONDE_WITH_${part} AUTO CACHE STRING "Build what needs ${part}: AUTO, ON or OFF")
   set_property(CACHE RONDE_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
   if(NOT RONDE_WITH_${part} MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "RONDE_WITH_${part}=${RONDE_WITH_${part}} is not valid; allowed: AUTO, ON, OFF")

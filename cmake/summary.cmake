@@ -1,5 +1,5 @@
 # What will be built, said once at the end of the configuration.
 message(STATUS "ronde ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE} ${RONDE_SANITIZE}")
-foreach(part MPI GLOO CUDA NCCL)
+foreach(part MPI GLOO CUDA NCCL NVTX)
   message(STATUS "  ${part}: ${RONDE_HAVE_${part}} (${RONDE_WHY_${part}})")
 endforeach()

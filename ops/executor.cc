@@ -261,7 +261,7 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
   if (work.compression != nullptr && work.compression->scheme().codec != nullptr) {
     events->counter("compression ratio", work.compression->ratio(work));
   }
-  Phases phases(*events, phases_lane_);
+  Phases phases(*events, phase_lanes_, bytes);
   Status status = move(work, abort, &phases);
   const EventArgs end{.pack_ns = phases.pack_ns(), .compression = last_facts_};
   for (const BundleTensor& tensor : bundle.tensors) events->end(tensor.name, end);

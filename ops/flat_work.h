@@ -6,6 +6,7 @@
 
 #include "core/base/abort.h"
 #include "core/base/dtype.h"
+#include "core/ports/phase_observer.h"
 #include "core/ports/reduce_kernels.h"
 
 namespace ronde {
@@ -24,6 +25,7 @@ struct FlatWork {
   std::span<const std::size_t> part_bytes = {};
   std::span<const std::size_t> send_bytes = {};
   std::span<const std::size_t> recv_bytes = {};
+  PhaseObserver* phases = nullptr;  ///< May be told of phases; null: nobody listens.
 };
 
 }  // namespace ronde

@@ -9,23 +9,30 @@
 namespace ronde {
 namespace {
 
+constexpr std::size_t kWorthTelling = std::size_t{4} << 10;
+
 std::int64_t now_ns() { return std::chrono::nanoseconds(now().time_since_epoch()).count(); }
+
+std::string of_set(std::string_view lane, int set) {
+  return set == 0 ? std::string(lane) : fmt::format("{} of set {}", lane, set);
+}
 
 }  // namespace
 
-std::string Phases::lane_of(int set) {
-  return set == 0 ? "phases" : fmt::format("phases of set {}", set);
+PhaseLanes::PhaseLanes(int set)
+    : own(of_set("phases", set)), beside(of_set("phases between hosts", set)) {}
+
+PhaseObserver* Phases::for_plane() noexcept {
+  return own_.bytes() < kWorthTelling ? nullptr : &own_;
 }
 
-Phase::Phase(Phases* phases, std::string_view name, bool packs)
-    : phases_(phases), packs_(packs), start_ns_(phases != nullptr && packs ? now_ns() : 0) {
-  if (phases_ != nullptr) phases_->events_.begin(phases_->lane_, name, {});
-}
+Packing::Packing(Phases* phases, std::string_view name)
+    : phases_(phases),
+      phase_(phases == nullptr ? nullptr : &phases->observer(), name),
+      start_ns_(phases == nullptr ? 0 : now_ns()) {}
 
-Phase::~Phase() {
-  if (phases_ == nullptr) return;
-  if (packs_) phases_->pack_ns_ += now_ns() - start_ns_;
-  phases_->events_.end(phases_->lane_, {});
+Packing::~Packing() {
+  if (phases_ != nullptr) phases_->pack_ns_ += now_ns() - start_ns_;
 }
 
 }  // namespace ronde

@@ -27,7 +27,7 @@ class PlaneExecutor final : public CollectiveExecutor {
         runner_(options),
         device_(std::move(options.open_device), runner_, options.rank, options.size),
         events_(options.events),
-        phases_lane_(Phases::lane_of(options.set)),
+        phase_lanes_(options.set),
         rank_(options.rank),
         size_(options.size) {}
 
@@ -84,7 +84,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   WorkRunner runner_;
   DeviceRunner device_;
   const EventGate* const events_;
-  const std::string phases_lane_;
+  const PhaseLanes phase_lanes_;
   const int rank_;
   const int size_;
   Route last_route_;

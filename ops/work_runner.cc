@@ -50,7 +50,7 @@ Result<Route> WorkRunner::route(const WorkDesc& desc) const {
 
 Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& abort,
                        Phases* phases) {
-  if (route.way == Route::Way::kNative) return plane_->run(work, abort);
+  if (route.way == Route::Way::kNative) return run_native(work, abort, phases);
   if (route.way == Route::Way::kLocal) {
     run_local(work, *kernels_);
     return {};
@@ -64,23 +64,32 @@ Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& a
   }
 }
 
+Status WorkRunner::run_native(const Work& work, const AbortToken& abort, Phases* phases) {
+  PhaseObserver* const observer = phases == nullptr ? nullptr : phases->for_plane();
+  if (observer == nullptr) return plane_->run(work, abort);
+  Work told = work;
+  told.phases = observer;
+  return plane_->run(told, abort);
+}
+
 Status WorkRunner::run_algorithm(const Work& work, const Algorithm& algorithm,
                                  const AbortToken& abort, Phases* phases) {
-  const FlatWork flat = [&] {
-    const Phase packing(phases, "PACK", true);
+  FlatWork flat = [&] {
+    const Packing packing(phases, "PACK");
     return buffer_.flatten(work, *kernels_, abort);
   }();
   {
-    const Phase moving(phases, algorithm.name, false);
+    flat.phases = phases == nullptr ? nullptr : &phases->observer();
+    const Phase moving(flat.phases, algorithm.name);
     RONDE_RETURN_IF_ERROR(algorithm.run(*transport_, flat, scratch_));
   }
-  const Phase unpacking(phases, "UNPACK", true);
+  const Packing unpacking(phases, "UNPACK");
   buffer_.unflatten(work);
   return {};
 }
 
 Status WorkRunner::run_compressed(const Work& work, const AbortToken& abort, Phases* phases) {
-  const Phase whole(phases, "COMPRESS AND EXCHANGE", false);
+  const Phase whole(phases == nullptr ? nullptr : &phases->observer(), "COMPRESS AND EXCHANGE");
   std::vector<CompressedPiece> pieces;
   for (std::size_t tensor = 0; tensor < work.segments.size(); ++tensor) {
     const Segment& segment = work.segments[tensor];

@@ -55,6 +55,7 @@ class WorkRunner {
   [[nodiscard]] bool polls() const noexcept { return plane_ == nullptr || plane_->polls(); }
 
  private:
+  Status run_native(const Work& work, const AbortToken& abort, Phases* phases);
   Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort,
                        Phases* phases);
 

@@ -35,6 +35,7 @@ THIRD_PARTY = {
     "CLI/": ("bindings/cli", "tests/bindings/cli"),
     "nlohmann/": ("timeline", "bindings/cli", "bindings/runtime", "chaos"),
     "simdjson": ("timeline",),
+    "nvtx3/": ("timeline",),
     "tensorflow/": ("bindings/tensorflow",),
     "hwloc": ("backends/shm", "bindings/cli"),
 }

@@ -13,8 +13,15 @@
 
 namespace ronde {
 
-/// What an event is; the letter that Chrome's trace format has for it.
-enum class EventKind : char { kBegin = 'B', kEnd = 'E', kInstant = 'i', kCounter = 'C' };
+/// What an event is; the letter that Chrome's trace format has for it, but for kPause: from there
+/// nothing is recorded for a while.
+enum class EventKind : char {
+  kBegin = 'B',
+  kEnd = 'E',
+  kInstant = 'i',
+  kCounter = 'C',
+  kPause = 'P'
+};
 
 /// One event as it is reported. The texts belong to the caller.
 struct Event {

@@ -46,6 +46,7 @@ OutFile::~OutFile() = default;
 OutFile::OutFile(OutFile&&) noexcept = default;
 
 Result<OutFile> OutFile::create(const std::string& path) {
+  make_folder_of(path);
   auto draft = std::make_unique<Draft>(path, fmt::format("{}.{}.tmp", path, ::getpid()));
   errno = 0;
   // T: as it is. Level 1 is four times as fast as 6, for a fifth more bytes.

@@ -62,6 +62,8 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int ra
                                                  const Topology& topology, Options options) {
   RecordingInfo info = describe(rank, topology, options.clock);
   info.job = options.job;
+  info.network_card = options.network_card;
+  info.network_megabits = options.network_megabits;
   if (options.part_bytes > 0) info.part = 1;
   const std::string own_path = rank_trace_path(path, rank);
   for (const std::string& old : trace_files(path, rank)) {
@@ -118,6 +120,10 @@ void Recorder::counter(std::string_view name, double value) {
   push(event);
 }
 
+void Recorder::pause() { push(event_of(EventKind::kPause, {}, {}, {})); }
+
+void Recorder::resume() { instant(kMarksLane, kResumeMark); }
+
 /// Sleeps until there is something to write; false once the recording is to end.
 bool Recorder::wait_for_events() {
   MutexLock lock(mutex_);
@@ -133,7 +139,6 @@ void Recorder::run() {
     write_clock_samples();
     write_counters();
     flush();
-    write_pause();
   }
   flush();
 }
@@ -161,13 +166,6 @@ void Recorder::write_counters() {
                               .value = sample.value,
                               .name = sample.name});
   }
-  write(lines);
-}
-
-void Recorder::write_pause() {
-  if (!pause_.exchange(false, std::memory_order_relaxed)) return;
-  std::string lines;
-  formatter_.append_pause(lines, steady_ns());
   write(lines);
 }
 

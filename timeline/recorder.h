@@ -37,7 +37,9 @@ struct CounterSample {
 class Recorder : public EventSink {
  public:
   struct Options {
-    std::string job;           ///< The same for all ranks of a job.
+    std::string job;                ///< The same for all ranks of a job.
+    std::string network_card = {};  ///< As RecordingInfo has them.
+    int network_megabits = 0;
     bool mark_cycles = false;  ///< CYCLE_START, in a lane of its own, where a bundle begins.
     HostClock clock = {};
     /// Gives the comparisons of clocks that are to be written; may ask for more. Called by the
@@ -64,7 +66,9 @@ class Recorder : public EventSink {
   void counter(std::string_view name, double value) override;
 
   /// Says that no events come for a while: ends the spans that are open. Blocks: never.
-  void pause() noexcept { pause_.store(true, std::memory_order_relaxed); }
+  void pause();
+  /// Says that they come again. Blocks: never.
+  void resume();
 
   /// Writes what is left and ends the recording; events that come later are ignored. Idempotent.
   /// Errors: why the recording ended early, where it did.
@@ -83,7 +87,6 @@ class Recorder : public EventSink {
   void write_memory_speed();
   void write_clock_samples();
   void write_counters();
-  void write_pause();
   void begin_part();
   void flush();
   void write(std::string_view lines);
@@ -102,7 +105,6 @@ class Recorder : public EventSink {
   TraceFormatter formatter_;
   std::uint64_t told_dropped_ = 0;
   std::map<std::string, double, std::less<>> told_counters_;  // writer thread only
-  std::atomic<bool> pause_{false};
   Mutex mutex_;
   CondVar wake_;
   bool closing_ RONDE_GUARDED_BY(mutex_) = false;

@@ -35,16 +35,20 @@ std::string this_boot_id() {
 
 std::string format_header(const RecordingInfo& info) {
   const std::string name = json_text(fmt::format("rank {} ({})", info.rank, info.host));
+  const std::string network =
+      info.network_card.empty() ? std::string()
+                                : fmt::format(",\"network_card\":{},\"network_megabits\":{}",
+                                              json_text(info.network_card), info.network_megabits);
   return fmt::format(
       "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"name\":{1}}}}},\n"
       "{{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}"
       "}},\n"
       "{{\"name\":\"recording\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"rank\":{0},\"size\":{2},"
       "\"job\":{3},\"host\":{4},\"start_time_since_epoch_in_micros\":{5},\"steady_start_ns\":{6},"
-      "\"boot_id\":{7},\"cores\":{8}{9}}}}}",
+      "\"boot_id\":{7},\"cores\":{8}{9}{10}}}}}",
       info.rank, name, info.size, json_text(info.job), json_text(info.host), info.epoch_start_us,
       info.steady_start_ns, json_text(info.boot_id), info.cores,
-      info.part > 0 ? fmt::format(",\"part\":{}", info.part) : std::string());
+      info.part > 0 ? fmt::format(",\"part\":{}", info.part) : std::string(), network);
 }
 
 std::optional<RecordingInfo> parse_recording(std::string_view event) {
@@ -61,6 +65,8 @@ std::optional<RecordingInfo> parse_recording(std::string_view event) {
   info.part = value_or(args, "part", 0);
   info.cores = value_or(args, "cores", 0);
   info.job = value_or<std::string>(args, "job", "");
+  info.network_card = value_or<std::string>(args, "network_card", "");
+  info.network_megabits = value_or(args, "network_megabits", 0);
   info.epoch_start_us = value_or<std::int64_t>(args, kWallClock, 0);
   if (args.contains("steady_start_ns")) {
     info.boot_id = value_or<std::string>(args, "boot_id", "");

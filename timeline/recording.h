@@ -18,6 +18,8 @@ struct RecordingInfo {
   std::int64_t epoch_start_us = 0;   ///< Wall clock at time 0.
   std::string job = {};              ///< Same for all ranks of a job; may be empty.
   int cores = 0;                     ///< Of the host; 0: not told.
+  std::string network_card = {};     ///< That carries data between hosts; may be empty.
+  int network_megabits = 0;          ///< A second, as that claims; 0: not told.
   int part = 0;  ///< Counts the files of a recording from 1 where it may have several.
 };
 

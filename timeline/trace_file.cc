@@ -107,7 +107,14 @@ class TraceFile::Gzip {
   z_stream stream_{};
 };
 
+void make_folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+}
+
 Result<TraceFile> TraceFile::open(const std::string& path, std::string_view first) {
+  make_folder_of(path);
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) {
     return Status(Code::kUnavailable,

@@ -27,12 +27,16 @@ bool names_gzip(std::string_view path) noexcept;
 /// Whether files of this name are Perfetto's: ".pftrace" or ".perfetto-trace", or that and ".gz".
 bool names_perfetto(std::string_view path) noexcept;
 
+/// Makes the folder that a file of this name is to lie in, and those above it, where they are not
+/// there. Opening the file tells where that failed.
+void make_folder_of(const std::string& path);
+
 /// Each write of a file that is compressed is a member of its own: what a kill leaves can be read
 /// to the last of them. Threads: one.
 class TraceFile {
  public:
-  /// Creates or empties the file, and writes an array that holds `first`.
-  /// Errors: kUnavailable naming the file.
+  /// Creates or empties the file, and its folder where need be, and writes an array that holds
+  /// `first`. Errors: kUnavailable naming the file.
   static Result<TraceFile> open(const std::string& path, std::string_view first);
   ~TraceFile();
   TraceFile(TraceFile&& other) noexcept;

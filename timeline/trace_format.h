@@ -22,6 +22,8 @@ std::string json_text(std::string_view text);
 
 /// The mark where a recording pauses: what is under way goes unrecorded from there.
 inline constexpr std::string_view kPauseMark = "recording paused";
+/// The mark where it goes on.
+inline constexpr std::string_view kResumeMark = "recording goes on";
 
 /// Formats the events of one rank. Each tensor gets a lane (Chrome's thread) on first sight.
 /// Threads: one.

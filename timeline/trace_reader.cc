@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "timeline/trace_file.h"
+
 namespace ronde {
 namespace {
 
@@ -35,6 +37,14 @@ struct TraceReader::Source {
 };
 
 Result<TraceReader> TraceReader::open(const std::string& path) {
+  if (names_perfetto(path)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: this is a trace in Perfetto's own format, which Ronde only "
+                              "writes; give the traces of the ranks in its place, {} and so on, "
+                              "which lie beside it, or what `ronde timeline merge` makes of them "
+                              "under a name that ends in .json",
+                              path, rank_trace_path(path, 0)));
+  }
   const gzFile file = gzopen(path.c_str(), "rbe");
   if (file == nullptr) {
     return Status(Code::kUnavailable, fmt::format("cannot read the trace {}", path));

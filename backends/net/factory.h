@@ -12,10 +12,17 @@
 
 namespace ronde {
 
+/// What carries data between hosts.
+struct NetworkCard {
+  std::string name;  ///< "eth0"; empty in a job of one host.
+  int megabits = 0;  ///< A second, as it claims; 0: it does not tell.
+};
+
 /// What a process holds of the job it has joined.
 struct JobLink {
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Backend> tcp;  ///< Ronde's own data plane between hosts; see Backend::name.
+  NetworkCard card = {};
 };
 
 /// Joins the job that `config` describes: rank, size, job_id, rendezvous, secret_file or secret_fd,

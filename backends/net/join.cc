@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/net/job_channel.h"
+#include "backends/net/network_card.h"
 #include "backends/net/tcp_backend.h"
 #include "backends/net/tcp_meeting.h"
 #include "backends/net/unix_meeting.h"
@@ -140,6 +141,7 @@ Result<JobLink> join_across_hosts(const Config& config, const JoinOptions& optio
                                                              .limits = limits_of(config),
                                                              .abort = options.abort});
   link.tcp = data_plane(config, party, *secret, job.local);
+  if (link.channel->topology().host_count() > 1) link.card = card_of(job.local);
   return link;
 }
 

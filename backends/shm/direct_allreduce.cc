@@ -14,6 +14,7 @@ class DirectAllreduce {
  public:
   DirectAllreduce(const Context& with, const Work& work, const Places& places)
       : with_(with),
+        observer_(observer_of_large(with)),
         work_(work),
         places_(places),
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
@@ -32,19 +33,26 @@ class DirectAllreduce {
     RONDE_RETURN_IF_ERROR(with_.steps.begin(with_.stop));
     RONDE_RETURN_IF_ERROR(reduce_own());
     with_.steps.arrive();
-    RONDE_RETURN_IF_ERROR(with_.steps.wait_all(with_.steps.current() - 1, with_.stop));
+    RONDE_RETURN_IF_ERROR(wait_for_all());
     if (delivered_) return {};
     if (!places_.of(me_).out_mapped) RONDE_RETURN_IF_ERROR(fetch());
+    const Phase phase(observer_, kWaitPhase);
     return meet(with_);
   }
 
  private:
   Status reduce_own() {
+    const Phase phase(observer_, "reduce");
     Cursor own = all_;
     own.seek(me_ * part_);
     OwnPart part(with_, work_.reduction, places_,
                  {.own = own, .bytes = part_, .streaming = streaming_ && !pushes_});
     return part.run([&](const Segment& piece) { push(part, piece); });
+  }
+
+  Status wait_for_all() {
+    const Phase phase(observer_, kWaitPhase);
+    return with_.steps.wait_all(with_.steps.current() - 1, with_.stop);
   }
 
   /// Writes a result to the outputs that can be written from here.
@@ -58,6 +66,7 @@ class DirectAllreduce {
 
   /// Reads the other parts from their owners, beginning with the next so that they spread.
   Status fetch() {
+    const Phase phase(observer_, "fetch");
     for (std::size_t i = 1; i < ranks_; ++i) RONDE_RETURN_IF_ERROR(fetch_from((me_ + i) % ranks_));
     return {};
   }
@@ -81,6 +90,7 @@ class DirectAllreduce {
   }
 
   const Context& with_;
+  PhaseObserver* const observer_;
   const Work& work_;
   const Places& places_;
   const std::size_t ranks_;
@@ -100,6 +110,7 @@ Status direct_allreduce(const Context& with, const Work& work) {
   RONDE_ASSIGN_OR_RETURN(const Places places,
                          Places::exchange(with, work.segments, with.reach.always));
   if (!places.usable()) return two_shot(with, work);
+  const Phase phase(with.phases, "direct");
   return DirectAllreduce(with, work, places).run();
 }
 

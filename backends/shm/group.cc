@@ -63,9 +63,13 @@ bool ShmGroup::supports(const WorkDesc& desc) const noexcept {
 Status ShmGroup::run(const Work& work, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(broken_);
   const Stop stop(abort, group_abort_.get());
-  broken_ = dispatch(
-      {.steps = steps_, .reach = reach_, .kernels = *kernels_, .scratch = scratch_, .stop = stop},
-      work);
+  broken_ = dispatch({.steps = steps_,
+                      .reach = reach_,
+                      .kernels = *kernels_,
+                      .scratch = scratch_,
+                      .stop = stop,
+                      .phases = work.phases},
+                     work);
   return broken_;
 }
 

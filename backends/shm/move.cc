@@ -212,6 +212,7 @@ class Exchange {
 }  // namespace
 
 Status broadcast(const Context& with, const Work& work) {
+  const Phase phase(with.phases, "broadcast");
   const bool root = with.steps.rank() == work.root;
   const Chunks chunks = cut(total_bytes(work), pipelined(with, total_bytes(work)));
   const Copier copier(streaming_for(total_bytes(work)));
@@ -232,6 +233,7 @@ Status broadcast(const Context& with, const Work& work) {
 }
 
 Status gather_parts(const Context& with, const Work& work) {
+  const Phase phase(with.phases, "gather");
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const bool reads = work.kind == Collective::kAllgather || with.steps.rank() == work.root;
   split(work, with.steps.rank(), Extent::kPart, reads ? Extent::kWhole : Extent::kNone,
@@ -260,6 +262,7 @@ Status gather_parts(const Context& with, const Work& work) {
 }
 
 Status scatter(const Context& with, const Work& work) {
+  const Phase phase(with.phases, "scatter");
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const auto ranks = static_cast<std::size_t>(with.steps.ranks());
   const bool root = with.steps.rank() == work.root;
@@ -284,6 +287,7 @@ Status scatter(const Context& with, const Work& work) {
 }
 
 Status alltoall(const Context& with, const Work& work) {
+  const Phase phase(with.phases, "alltoall");
   const Status done = Exchange(with, work).run();
   with.scratch.copy = {};
   return done;

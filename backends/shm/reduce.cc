@@ -14,7 +14,9 @@ namespace {
 /// more where ranks have to take turns on the cores.
 constexpr std::size_t kOneShotBytes = std::size_t{8} << 10;
 constexpr std::size_t kOneShotBytesCrowded = std::size_t{64} << 10;
+
 Status one_shot(const Context& with, const Work& work, bool deliver) {
+  const Phase phase(with.phases, "one-shot");
   const Chunks chunks = cut(total_bytes(work), with.steps.bank_bytes());
   const Copier copier(Streaming{});
   const Combiner combiner(with, work, false);
@@ -109,6 +111,7 @@ Status reduce_parts(const Context& with, const Work& work) {
 }  // namespace
 
 Status reduce_scatter(const Context& with, const Work& work) {
+  const Phase phase(with.phases, "reduce-scatter");
   split(work, with.steps.rank(), Extent::kWhole, Extent::kPart, with.scratch);
   set_aside(work, with.steps.rank(), with.scratch);
   const Status done = reduce_parts(with, work);

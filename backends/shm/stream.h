@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
 #include "backends/shm/cursor.h"
 #include "backends/shm/steps.h"
 #include "core/ports/backend.h"
+#include "core/ports/phase_steps.h"
 #include "core/ports/reduce_kernels.h"
 
 namespace ronde::shm {
@@ -31,7 +33,19 @@ struct Context {
   const ReduceKernels& kernels;
   Scratch& scratch;
   const Stop& stop;
+  PhaseObserver* phases = nullptr;  ///< As Work::phases.
 };
+
+/// Bytes of a collective that bear telling of one stretch of its chunks: a millisecond or so.
+inline constexpr std::size_t kStretchBytes = std::size_t{8} << 20;
+inline constexpr std::string_view kStagePhase = "stage";
+inline constexpr std::string_view kWaitPhase = "wait for ranks";
+
+/// Who hears of the phases of a collective that has no chunks; null where it is small.
+inline PhaseObserver* observer_of_large(const Context& with) noexcept {
+  const bool large = with.phases != nullptr && with.phases->bytes() >= kStretchBytes / 2;
+  return large ? with.phases : nullptr;
+}
 
 /// Whose banks a rank reads: a rank, or one of these.
 inline constexpr int kEverybody = -1;
@@ -73,21 +87,39 @@ inline Status wait_for_sources(Steps& steps, int sources, Step step, const Stop&
 
 /// Runs `count` steps: Status write(k, bank) fills this rank's bank; read(k, step) reads the banks
 /// of `sources`. Chunk k + 1 is written before chunk k is read. `count` is the same on all ranks.
+/// Tells of the chunks through `told`.
 template <typename Write, typename Read>
-Status stream(const Context& with, std::size_t count, int sources, Write write, Read read) {
+Status stream(const Context& with, PhaseSteps& told, std::size_t count, int sources, Write write,
+              Read read) {
   Steps& steps = with.steps;
   for (std::size_t k = 0; k <= count; ++k) {
     const Step before = steps.current() - 1;
     if (k < count) {
+      told.next();
       RONDE_RETURN_IF_ERROR(steps.begin(with.stop));
       RONDE_RETURN_IF_ERROR(write(k, steps.bank(steps.rank(), steps.current())));
       steps.arrive();
     }
     if (k == 0) continue;
-    RONDE_RETURN_IF_ERROR(wait_for_sources(steps, sources, before, with.stop));
+    {
+      const Phase waiting(told.detail(), kWaitPhase);
+      RONDE_RETURN_IF_ERROR(wait_for_sources(steps, sources, before, with.stop));
+    }
+    const Phase reading(told.detail(), "deliver");
     read(k - 1, before);
   }
   return {};
+}
+
+/// Likewise, where writing is nothing but staging.
+template <typename Write, typename Read>
+Status stream(const Context& with, std::size_t count, int sources, Write write, Read read) {
+  PhaseSteps told(with.phases, "chunk", count, kStretchBytes);
+  const auto stage = [&](std::size_t k, std::byte* bank) {
+    const Phase staging(told.detail(), kStagePhase);
+    return write(k, bank);
+  };
+  return stream(with, told, count, sources, stage, read);
 }
 
 }  // namespace ronde::shm

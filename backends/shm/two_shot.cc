@@ -65,24 +65,27 @@ class TwoShot {
         combiner_(with, work, false),
         staging_(work.segments),
         own_(work.segments),
-        delivery_(work.segments) {
-    const Chunks rounds = cut(total_bytes(work), with.steps.bank_bytes() - ranks_ * kAlign);
-    rounds_ = rounds.count;
-    slice_ = (rounds.size / ranks_ + kAlign) / kAlign * kAlign;
+        delivery_(work.segments),
+        chunks_(cut(total_bytes(work), with.steps.bank_bytes() - ranks_ * kAlign)),
+        rounds_(chunks_.count),
+        slice_((chunks_.size / ranks_ + kAlign) / kAlign * kAlign),
+        told_(with.phases, "round", rounds_ + 1, kStretchBytes) {
     for (int r = 0; r < with.steps.ranks(); ++r) add_reader(work, r);
   }
 
   Status run() {
     const auto write = [&](std::size_t k, std::byte* bank) {
       if (k < rounds_) stage(k, bank);
-      return k > 0 ? reduce_own(k - 1) : Status();
+      if (k > 0) RONDE_RETURN_IF_ERROR(wait_for_round());
+      if (k > 0) reduce_own(k - 1);
+      return Status();
     };
     const auto read = [&](std::size_t k, Step step) {
       if (k > 0 && deliver_) copy_results(k - 1, step - 1);
     };
     // Results lie in their owner's bank of the step before, and are copied after the next arrival.
     if (!only_reader_) with_.steps.read_late(static_cast<Step>(rounds_ + 1));
-    return stream(with_, rounds_ + 1, kEverybody, write, read);
+    return stream(with_, told_, rounds_ + 1, kEverybody, write, read);
   }
 
  private:
@@ -100,6 +103,7 @@ class TwoShot {
   }
 
   void stage(std::size_t round, std::byte* bank) {
+    const Phase phase(told_.detail(), kStagePhase);
     for (std::size_t owner = 0; owner < ranks_; ++owner) {
       if (owner == me_) continue;
       staging_.seek(position(round, owner));
@@ -107,9 +111,14 @@ class TwoShot {
     }
   }
 
-  Status reduce_own(std::size_t round) {
+  Status wait_for_round() {
+    const Phase phase(told_.detail(), kWaitPhase);
+    return with_.steps.wait_all(with_.steps.current() - 1, with_.stop);
+  }
+
+  void reduce_own(std::size_t round) {
+    const Phase phase(told_.detail(), "reduce");
     const Step staged = with_.steps.current() - 1;
-    RONDE_RETURN_IF_ERROR(with_.steps.wait_all(staged, with_.stop));
     std::size_t offset = me_ * slice_;
     own_.seek(position(round, me_));
     prefetch(staged, offset);
@@ -121,7 +130,6 @@ class TwoShot {
       });
       prefetch(staged, me_ * slice_ + done + kBlockBytes);
     }
-    return {};
   }
 
   /// Asks for what is staged for the block at `offset`, where results are written into it.
@@ -185,13 +193,18 @@ class TwoShot {
   Cursor staging_;
   Cursor own_;
   Cursor delivery_;
-  std::size_t rounds_ = 0;
-  std::size_t slice_ = 0;
+  const Chunks chunks_;
+  const std::size_t rounds_;
+  const std::size_t slice_;
+  PhaseSteps told_;
   alignas(kAlign) std::array<std::byte, kBlockBytes> block_;
 };
 
 }  // namespace
 
-Status two_shot(const Context& with, const Work& work) { return TwoShot(with, work).run(); }
+Status two_shot(const Context& with, const Work& work) {
+  const Phase phase(with.phases, "two-shot");
+  return TwoShot(with, work).run();
+}
 
 }  // namespace ronde::shm

@@ -16,6 +16,7 @@
 #include "core/base/config.h"
 #include "ops/kernels/factory.h"
 #include "ops/selector.h"
+#include "timeline/nvtx_sink.h"
 
 namespace ronde {
 namespace {
@@ -53,6 +54,11 @@ std::string describe_nccl() {
   const auto plane = load_builtin_device_plane();
   const Status usable = plane.ok() ? (*plane)->viable({}) : plane.status();
   return usable.ok() ? "usable" : usable.message();
+}
+
+std::string describe_nvtx(const Config& config) {
+  if (!nvtx_missing().empty()) return fmt::format("not built: {}", nvtx_missing());
+  return config.nvtx ? "on (RONDE_NVTX)" : "off; RONDE_NVTX=1 switches them on";
 }
 
 void print_lines(const char* title, const std::vector<std::string>& lines) {
@@ -112,6 +118,7 @@ void examine(bool settings_only) {
   print_lines("Data planes between ranks of this host, best first", describe_backends(*config));
   print_lines("Tensors in GPU memory", {"cuda: " + describe_cuda(), "nccl: " + describe_nccl()});
   print_lines("Data between hosts", describe_network(*config));
+  print_lines("NVTX marks for profilers", {describe_nvtx(*config)});
   print_limits();
   print_selection(*config);
 }

@@ -104,7 +104,7 @@ void add_top_command(CLI::App& app) {
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   command->add_option("-n,--count", request->count, "End after so many looks; 0: never")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command->callback([request] { run_top(*request); });
 }

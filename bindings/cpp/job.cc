@@ -290,6 +290,8 @@ void Job::mark(std::string_view name) { impl_->runtime->mark(name); }
 void Job::begin_mark(std::string_view name) { impl_->runtime->begin_mark(name); }
 void Job::end_mark() { impl_->runtime->end_mark(); }
 void Job::mark_step() { impl_->runtime->mark_step(); }
+
+void Job::mark_pass(std::string_view name) { impl_->runtime->mark_pass(name); }
 void Job::interrupt() noexcept { impl_->runtime->interrupt(); }
 void Job::shutdown() noexcept { impl_->runtime->shutdown(); }
 

@@ -156,6 +156,7 @@ void bind_runtime(py::module_& module) {
       .def("begin_mark", &Runtime::begin_mark, py::arg("name"))
       .def("end_mark", &Runtime::end_mark)
       .def("mark_step", &Runtime::mark_step)
+      .def("mark_pass", &Runtime::mark_pass, py::arg("name"))
       .def("describe_backends", &Runtime::describe_backends);
   module.def("abandon", &abandon, py::arg("runtime"),
              "Never ends this runtime in this process: for the child of a fork.");

@@ -288,6 +288,13 @@ void Runtime::mark_step() {
   events->counter(kStepCounter, static_cast<double>(steps));
 }
 
+void Runtime::mark_pass(std::string_view name) {
+  EventSink* events = impl_->events.get();
+  if (events == nullptr) return;
+  events->end(kPassesLane, {});
+  if (!name.empty()) events->begin(kPassesLane, name, {});
+}
+
 void Runtime::shutdown() noexcept { impl_->stop(); }
 
 void Runtime::interrupt() noexcept {

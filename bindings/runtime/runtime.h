@@ -146,6 +146,9 @@ class Runtime {
   void end_mark();
   /// Says that a training step ends here, once its operations are done.
   void mark_step();
+  /// Says which part of training begins here ("backward"), and that the one before ends; an empty
+  /// name begins none. Apart from the other marks: any thread may say so.
+  void mark_pass(std::string_view name);
 
   /// Waits for operations in flight to end or fail, leaves the job, stops all threads. Idempotent.
   void shutdown() noexcept;

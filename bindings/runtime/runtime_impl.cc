@@ -99,6 +99,7 @@ Status Runtime::Impl::start() {
   kernels = create_kernels();
   RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));
   channel = std::move(link.channel);
+  card = std::move(link.card);
   topology = channel->topology();
   {
     MutexLock lock(clock_mutex_);
@@ -111,6 +112,7 @@ Status Runtime::Impl::start() {
     MutexLock lock(clock_mutex_);
     counting_ = true;
   }
+  start_nvtx();
   RONDE_RETURN_IF_ERROR(prepare_timeline());
   RONDE_RETURN_IF_ERROR(start_diagnosis());
   RONDE_RETURN_IF_ERROR(start_metrics());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/net/factory.h"
 #include "backends/registry.h"
 #include "bindings/runtime/devices.h"
 #include "bindings/runtime/diagnosis/service.h"
@@ -24,6 +25,7 @@
 #include "timeline/clock_sync.h"
 #include "timeline/core_wait.h"
 #include "timeline/host_clock.h"
+#include "timeline/nvtx_sink.h"
 #include "timeline/recorder.h"
 
 namespace ronde {
@@ -86,6 +88,8 @@ class Runtime::Impl {
   void toggle_timeline() RONDE_EXCLUDES(mutex_);
   /// The timeline from the start, or for the signal. Errors: kInvalidArgument naming the setting.
   Status prepare_timeline();
+  void start_nvtx();
+  void record_to(Recorder* recorder) RONDE_REQUIRES(mutex_);
   /// Counters for the timeline. Threads: one.
   std::vector<CounterSample> sample_counters() RONDE_EXCLUDES(clock_mutex_);
   void stop() noexcept;
@@ -104,6 +108,7 @@ class Runtime::Impl {
   EventGate events;
   std::unique_ptr<ControlChannel> channel;
   Topology topology;
+  NetworkCard card;
   Registry registry;
   ProcessSets sets;
   Devices devices;
@@ -131,6 +136,8 @@ class Runtime::Impl {
   std::map<std::vector<int>, int> raw_groups_ RONDE_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Recorder>> recorders_ RONDE_GUARDED_BY(mutex_);  // all ever opened
   bool recording_ RONDE_GUARDED_BY(mutex_) = false;
+  bool hears_ RONDE_GUARDED_BY(mutex_) = false;  // the last of them, of what happens
+  std::unique_ptr<NvtxSink> nvtx_;               // null: not asked for, or not built
 };
 
 }  // namespace ronde

@@ -59,6 +59,7 @@ Status Runtime::Impl::start_diagnosis() {
   options.folder = config.dump_dir;
   options.signal = dump_signal(config);
   options.timeline_signal = timeline_signal(config);
+  options.stall_interval = config.stall_warning;
   options.on_timeline = [this] { toggle_timeline(); };
   options.abort = abort;
   options.left_behind = [this] { return engine->left_behind(); };
@@ -96,12 +97,28 @@ Status Runtime::Impl::start_metrics() {
   return {};
 }
 
+/// Null: nobody records.
+void Runtime::Impl::record_to(Recorder* recorder) {
+  hears_ = recorder != nullptr;
+  if (nvtx_ == nullptr) return events.set(recorder);
+  nvtx_->pass_on_to(recorder);
+}
+
+void Runtime::Impl::start_nvtx() {
+  if (!config.nvtx) return;
+  nvtx_ = create_nvtx_sink();
+  if (nvtx_ == nullptr) log(LogLevel::kWarning, "RONDE_NVTX=1, but {}", nvtx_missing());
+  events.set(nvtx_.get());
+}
+
 Status Runtime::Impl::start_timeline(const std::string& path, bool mark_cycles) {
   MutexLock lock(mutex_);
   if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
   RONDE_ASSIGN_OR_RETURN(auto recorder,
                          Recorder::open(path, topology.rank, topology,
                                         {.job = config.job_id,
+                                         .network_card = card.name,
+                                         .network_megabits = card.megabits,
                                          .mark_cycles = mark_cycles,
                                          .clock_samples = [this] { return compare_clocks(); },
                                          .counters = [this] { return sample_counters(); },
@@ -109,7 +126,7 @@ Status Runtime::Impl::start_timeline(const std::string& path, bool mark_cycles) 
                                          .parts = config.timeline_parts}));
   recorders_.push_back(std::move(recorder));
   recording_ = true;
-  events.set(recorders_.back().get());
+  record_to(recorders_.back().get());
   return {};
 }
 
@@ -117,24 +134,32 @@ Status Runtime::Impl::stop_timeline() {
   MutexLock lock(mutex_);
   if (!recording_) return {};
   recording_ = false;
-  events.set(nullptr);
+  record_to(nullptr);
   return recorders_.back()->close();
 }
 
 void Runtime::Impl::pause_timeline(bool paused) {
   MutexLock lock(mutex_);
   if (!recording_) return;
-  events.set(paused ? nullptr : recorders_.back().get());
-  if (paused) recorders_.back()->pause();
+  if (paused == !hears_) return;
+  if (paused) {
+    record_to(nullptr);
+    recorders_.back()->pause();
+  } else {
+    recorders_.back()->resume();
+    record_to(recorders_.back().get());
+  }
 }
 
 void Runtime::Impl::toggle_timeline() {
   bool recording = false;
+  bool hears = false;
   {
     MutexLock lock(mutex_);
     recording = recording_;
+    hears = hears_;
   }
-  if (recording) return pause_timeline(events.get() != nullptr);
+  if (recording) return pause_timeline(hears);
   const Status status = start_timeline(config.timeline, false);
   if (!status.ok()) log(LogLevel::kWarning, "{}", status.message());
 }

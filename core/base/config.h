@@ -50,6 +50,7 @@ struct Config {
 
   // What can be seen.
   LogLevel log_level = LogLevel::kWarning;
+  bool nvtx = false;     ///< Events go to NVTX too, whether or not a timeline is written.
   std::string timeline;  ///< Path; rank r writes PATH with .rank<r> before the extension.
   std::size_t timeline_part_bytes = 0;  ///< A trace goes on in a new file from there; 0: never.
   int timeline_parts = 8;               ///< So many files of a trace are kept, the newest.

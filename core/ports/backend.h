@@ -14,6 +14,7 @@
 #include "core/base/device.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
+#include "core/ports/phase_observer.h"
 #include "core/ports/reduce_kernels.h"
 #include "core/ports/topology.h"
 #include "core/ports/transport.h"
@@ -56,6 +57,7 @@ struct Work {
   std::span<const std::size_t> send_bytes;
   std::span<const std::size_t> recv_bytes;
   CompressedWork* compression = nullptr;  ///< Null but for planes that compress().
+  PhaseObserver* phases = nullptr;        ///< May be told of phases; null: nobody listens.
 };
 
 /// Sum of the segments' bytes.

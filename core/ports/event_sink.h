@@ -35,6 +35,8 @@ inline constexpr std::string_view kCoreWaitCounter = "ready without a core in ms
 /// contain a dot.
 inline constexpr std::string_view kMarksLane = "marks";
 inline constexpr std::string_view kWaitLane = "waiting";
+/// The lane of what a binding says of training: forward, backward, update.
+inline constexpr std::string_view kPassesLane = "passes";
 
 /// Threads: any. Blocks: never (events are dropped and counted when the recorder cannot keep up).
 class EventSink {

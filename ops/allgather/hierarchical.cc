@@ -47,6 +47,7 @@ class Allgather {
   }
 
   Status collect(const AbortToken& abort) {
+    const Phase phase(work_.phases, "gather inside hosts");
     const std::size_t host = levels_.layout.host;
     std::vector<Segment> segments;
     std::vector<std::size_t> parts;
@@ -67,6 +68,8 @@ class Allgather {
 
   Status exchange(const AbortToken& abort) {
     if (!leads()) return {};
+    PhaseObserver* const phases = beside(work_.phases);
+    const Phase phase(phases, "between hosts");
     std::vector<int> members;
     for (const auto& ranks : levels_.layout.hosts) members.push_back(ranks.front());
     SubTransport leaders(levels_.whole, members, static_cast<int>(levels_.layout.host));
@@ -75,10 +78,12 @@ class Allgather {
     flat.out = all_;
     flat.bytes = begins_.back() + host_bytes_.back();
     flat.part_bytes = host_bytes_;
+    flat.phases = phases;
     return run_between(levels_, Collective::kAllgather, leaders, flat);
   }
 
   Status spread(const AbortToken& abort) {
+    const Phase phase(work_.phases, "broadcast inside hosts");
     std::vector<Segment> segments;
     const std::byte* from = all_;
     for (const auto& ranks : levels_.layout.hosts) {

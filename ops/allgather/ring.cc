@@ -1,5 +1,6 @@
 #include "ops/allgather/ring.h"
 
+#include "core/ports/phase_steps.h"
 #include "ops/transfer.h"
 
 namespace ronde {
@@ -13,7 +14,9 @@ Status ring_allgather(Transport& transport, const FlatWork& work, Scratch& /*scr
     return std::span(work.out + begins[index], work.part_bytes[index]);
   };
   copy_bytes(part(me).data(), work.in, part(me).size());
+  PhaseSteps told(work.phases, "allgather step", static_cast<std::size_t>(size - 1));
   for (int step = 0; step + 1 < size; ++step) {
+    told.next();
     RONDE_RETURN_IF_ERROR(exchange(transport,
                                    {.to = (me + 1) % size,
                                     .data = part(me - step),

@@ -5,6 +5,7 @@
 #include <bit>
 #include <optional>
 
+#include "core/ports/phase_steps.h"
 #include "ops/partial.h"
 #include "ops/transfer.h"
 
@@ -63,7 +64,10 @@ class DoubleTree {
 
   Status run() {
     const std::size_t deepest = deepest_of(transport_.size());
-    for (std::size_t round = 0; round < pieces_ + 2 * deepest; ++round) {
+    const std::size_t rounds = pieces_ + 2 * deepest;
+    PhaseSteps told(work_.phases, "round", rounds);
+    for (std::size_t round = 0; round < rounds; ++round) {
+      told.next();
       for (std::size_t t = 0; t < kTrees; ++t) {
         const std::size_t depth = places_[t].depth;
         going_up_[t] = piece_at(t, round, deepest - depth);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <vector>
 
+#include "core/ports/phase_steps.h"
 #include "ops/partial.h"
 #include "ops/transfer.h"
 
@@ -79,13 +80,24 @@ class HalvingDoubling {
   }
 
   Status halve_and_double(const std::vector<Split>& splits) {
-    for (const Split& split : splits) RONDE_RETURN_IF_ERROR(halve(split));
+    RONDE_RETURN_IF_ERROR(halve_all(splits));
     const Part own = splits.empty() ? Part{0, count_} : splits.back().keep;
     partial_.finish(sum_ + bytes_of(own.begin), result(own).data(), own.count);
+    PhaseSteps told(work_.phases, "doubling step", splits.size());
     for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
+      told.next();
       const Exchanged halves{split->partner, result(split->keep), split->partner,
                              result(split->give)};
       RONDE_RETURN_IF_ERROR(exchange(transport_, halves, work_.abort));
+    }
+    return {};
+  }
+
+  Status halve_all(const std::vector<Split>& splits) {
+    PhaseSteps told(work_.phases, "halving step", splits.size());
+    for (const Split& split : splits) {
+      told.next();
+      RONDE_RETURN_IF_ERROR(halve(split));
     }
     return {};
   }

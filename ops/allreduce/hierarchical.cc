@@ -242,6 +242,7 @@ std::vector<Segment> HierarchicalPlane::stage(const Work& work, const Slice& sli
 
 Status HierarchicalPlane::reduce_inside(const Work& work, const Slice& slice,
                                         const AbortToken& abort) {
+  const Phase phase(work.phases, "reduce inside hosts");
   const PartialReduction partial(work.reduction, *kernels_);
   std::vector<Segment> segments;
   std::vector<std::size_t> bytes;
@@ -268,12 +269,15 @@ Status HierarchicalPlane::reduce_between(const Work& work, const Slice& slice,
                                          const AbortToken& abort) {
   const std::size_t count = own_part(slice).count;
   if (count == 0) return {};
+  PhaseObserver* const phases = beside(work.phases);
+  const Phase phase(phases, "between hosts");
   if (work.compression != nullptr) return compress_between(work, slice, abort);
   const PartialReduction partial(work.reduction, *kernels_);
   FlatWork between{
       .kernels = *kernels_, .abort = abort, .reduction = {partial.dtype(), work.reduction.op, {}}};
   between.in = between.out = slice.partial;
   between.bytes = count * width_;
+  between.phases = phases;
   RONDE_ASSIGN_OR_RETURN(
       const Algorithm* algorithm,
       select_algorithm(Collective::kAllreduce, between.bytes, lane_.size(), algorithm_, tuned_));
@@ -318,6 +322,7 @@ Status HierarchicalPlane::compress_between(const Work& work, const Slice& slice,
 
 Status HierarchicalPlane::gather_inside(const Work& work, const Slice& slice,
                                         const AbortToken& abort) {
+  const Phase phase(work.phases, "gather inside hosts");
   const std::size_t element = size_of(work.reduction.dtype);
   std::vector<Segment> segments;
   const std::byte* from = slice.result;

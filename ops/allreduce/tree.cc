@@ -8,8 +8,12 @@ namespace ronde {
 Status tree_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {
   FlatWork step = work;
   step.root = 0;
-  RONDE_RETURN_IF_ERROR(binomial_reduce(transport, step, scratch));
+  {
+    const Phase up(work.phases, "reduce");
+    RONDE_RETURN_IF_ERROR(binomial_reduce(transport, step, scratch));
+  }
   step.in = step.out;
+  const Phase down(work.phases, "broadcast");
   return binomial_broadcast(transport, step, scratch);
 }
 

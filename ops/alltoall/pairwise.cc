@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "core/ports/phase_steps.h"
 #include "ops/transfer.h"
 
 namespace ronde {
@@ -28,7 +29,9 @@ Status pairwise_alltoall(Transport& transport, const FlatWork& work, Scratch& sc
   const std::vector<std::size_t> out_begins = begins_of(work.recv_bytes);
   const auto own = static_cast<std::size_t>(me);
   copy_bytes(work.out + out_begins[own], in + in_begins[own], work.send_bytes[own]);
+  PhaseSteps told(work.phases, "exchange step", static_cast<std::size_t>(size - 1));
   for (int step = 1; step < size; ++step) {
+    told.next();
     const auto to = static_cast<std::size_t>((me + step) % size);
     const auto from = static_cast<std::size_t>(wrap(me - step, size));
     RONDE_RETURN_IF_ERROR(exchange(transport,

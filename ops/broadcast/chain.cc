@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/ports/phase_steps.h"
 #include "ops/transfer.h"
 
 namespace ronde {
@@ -27,7 +28,9 @@ Status chain_broadcast(Transport& transport, const FlatWork& work, Scratch& /*sc
   }
   const std::byte* data = place == 0 ? work.in : work.out;
   Posted sends(transport, work.abort);
+  PhaseSteps told(work.phases, "piece", (work.bytes + kPieceBytes - 1) / kPieceBytes);
   for (std::size_t begin = 0; begin < work.bytes; begin += kPieceBytes) {
+    told.next();
     if (place != 0) {
       RONDE_RETURN_IF_ERROR(transport.wait(arriving[begin / kPieceBytes], work.abort));
     }

@@ -90,6 +90,8 @@ class Broadcast {
 
   Status between(std::size_t index, const AbortToken& abort) {
     if (!leads()) return {};
+    PhaseObserver* const phases = beside(work_.phases);
+    const Phase phase(phases, "between hosts");
     std::byte* const memory = staging(index);
     if (is_root()) {
       for (const Piece& piece : pieces_in(work_.segments, part(index))) {
@@ -101,10 +103,12 @@ class Broadcast {
     flat.root = root_host_;
     flat.in = flat.out = memory;
     flat.bytes = part(index).count;
+    flat.phases = phases;
     return run_between(levels_, Collective::kBroadcast, leaders, flat);
   }
 
   Status inside(std::size_t index, const AbortToken& abort) {
+    const Phase phase(work_.phases, "broadcast inside hosts");
     std::vector<Segment> segments;
     for (const Piece& piece : pieces_in(work_.segments, part(index))) {
       const std::byte* in = leads() ? staging(index) + piece.begin : nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/ports/phase_steps.h"
 namespace ronde {
 
 namespace {
@@ -79,7 +80,9 @@ class Slice {
 Status direct_reduce_parts(Transport& transport, const FlatWork& work, std::span<const Part> parts,
                            Scratch& scratch) {
   Slice slices(transport, work, parts, scratch);
+  PhaseSteps told(work.phases, "reduce-scatter slice", slices.count());
   for (std::size_t slice = 0; slice < slices.count(); ++slice) {
+    told.next();
     RONDE_RETURN_IF_ERROR(slices.move(slice));
   }
   return {};

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "core/ports/phase_steps.h"
 #include "ops/partial.h"
 
 namespace ronde {
@@ -47,7 +48,9 @@ class Walk {
 
   Status run() {
     const std::size_t ticks = (slices_ + kLanes - 1) / kLanes * steps_;
+    PhaseSteps told(work_.phases, "reduce-scatter step", ticks);
     for (std::size_t tick = 0; tick <= ticks; ++tick) {
+      if (tick < ticks) told.next();
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
         if (tick > 0) RONDE_RETURN_IF_ERROR(finish(lane, tick - 1));
         if (tick < ticks) RONDE_RETURN_IF_ERROR(start(lane, tick));

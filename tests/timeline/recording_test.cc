@@ -5,7 +5,9 @@
 namespace ronde {
 
 TEST_CASE("recording: what a header says is read back") {
-  const RecordingInfo info{3, 4, "node\"7", "boot", 1'000'000, 555, "job-1"};
+  RecordingInfo info{3, 4, "node\"7", "boot", 1'000'000, 555, "job-1"};
+  info.network_card = "eth0";
+  info.network_megabits = 25'000;
   const std::string header = format_header(info);
   const auto got = parse_recording(header.substr(header.rfind('\n') + 1));
   REQUIRE(got.has_value());
@@ -16,6 +18,8 @@ TEST_CASE("recording: what a header says is read back") {
   CHECK(got->steady_start_ns == 1'000'000);
   CHECK(got->epoch_start_us == 555);
   CHECK(got->job == "job-1");
+  CHECK(got->network_card == "eth0");
+  CHECK(got->network_megabits == 25'000);
 }
 
 TEST_CASE("recording: other events, and what is no JSON, say nothing of one") {

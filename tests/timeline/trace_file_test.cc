@@ -21,6 +21,13 @@ std::size_t events_in(const std::string& path) {
 
 }  // namespace
 
+TEST_CASE("trace file: its folder is made") {
+  const Scratch scratch;
+  const std::string path = scratch.file("not/there/yet/t.json");
+  CHECK(TraceFile::open(path, "{}").ok());
+  CHECK(content_of(path).starts_with("[\n{}"));
+}
+
 TEST_CASE("trace file: each rank's name is made from the one asked for") {
   CHECK(rank_trace_path("trace.json", 3) == "trace.rank3.json");
   CHECK(rank_trace_path("/a.b/trace", 0) == "/a.b/trace.rank0");
@@ -73,8 +80,8 @@ TEST_CASE("trace file: what a kill leaves of a compressed file is read to the la
 }
 
 TEST_CASE("trace file: a path that cannot be written is named") {
-  const auto file = TraceFile::open("/no/such/directory/t.json", "{}");
-  CHECK(file.status().message().find("/no/such/directory/t.json: No such file") !=
+  const auto file = TraceFile::open("/dev/null/folder/t.json", "{}");
+  CHECK(file.status().message().find("/dev/null/folder/t.json: Not a directory") !=
         std::string::npos);
 }
 

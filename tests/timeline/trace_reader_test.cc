@@ -33,6 +33,13 @@ Read read(std::string_view text) {
 
 }  // namespace
 
+TEST_CASE("trace reader: of a trace in Perfetto's format it says what is to be given instead") {
+  const Scratch scratch;
+  const auto reader = TraceReader::open(scratch.write("t.pftrace.gz", "\x0a"));
+  REQUIRE_FALSE(reader.ok());
+  CHECK(reader.status().message().find("t.rank0.json.gz") != std::string::npos);
+}
+
 TEST_CASE("trace reader: an array gives its events, whatever is in their strings") {
   const Read got = read("[ {\"a\":\"}{\\\"]\"},\n{\"b\":{\"c\":[1]}} ]\n");
   CHECK(got.status.ok());

@@ -47,6 +47,22 @@ std::map<std::uint64_t, std::int64_t> step_ends(const RankTrace& rank) {
   return ends;
 }
 
+/// Whether the rank's recording paused in it: what happened then is not known.
+bool pauses_in(const RankTrace& rank, const Split& split) {
+  return std::any_of(rank.pauses.begin(), rank.pauses.end(), [&](const NamedSpan& pause) {
+    return pause.start_ns < split.end_ns && pause.end_ns > split.start_ns;
+  });
+}
+
+void drop_paused(const JobTrace& job, std::vector<Step>& steps) {
+  std::erase_if(steps, [&](const Step& step) {
+    for (std::size_t i = 0; i < job.ranks.size(); ++i) {
+      if (pauses_in(job.ranks[i], step.ranks[i])) return true;
+    }
+    return false;
+  });
+}
+
 /// Steps whose both ends are marked on all ranks; so the first, which warms up, is not among them.
 std::vector<Step> marked_steps(const JobTrace& job) {
   std::vector<std::map<std::uint64_t, std::int64_t>> ends;
@@ -215,8 +231,12 @@ Analysis analyze(const JobTrace& job) {
   Analysis analysis;
   const BundleIndex index_of = collect_bundles(job, analysis.bundles);
   analysis.steps = marked_steps(job);
+  drop_paused(job, analysis.steps);
   analysis.by_steps = analysis.steps.size() >= kFewestSteps;
-  if (!analysis.by_steps) analysis.steps = windows(job);
+  if (!analysis.by_steps) {
+    analysis.steps = windows(job);
+    drop_paused(job, analysis.steps);
+  }
   if (analysis.steps.empty()) return analysis;
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     sweep_rank(job.ranks[rank], rank, index_of, analysis);

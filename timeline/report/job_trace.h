@@ -45,6 +45,7 @@ struct NamedSpan {
   std::uint32_t name = 0;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
+  bool is_pass = false;  ///< Of training, as a binding says: forward, backward, ...
 };
 
 /// The end of a training step.
@@ -76,7 +77,8 @@ struct RankTrace {
   std::int64_t last_ns = 0;
   std::vector<OperationSpan> operations;  ///< By their ends.
   std::vector<NamedSpan> waits;           ///< A thread of the user's blocked in Ronde.
-  std::vector<NamedSpan> marks;           ///< The user's own spans.
+  std::vector<NamedSpan> marks;           ///< The user's own spans, and those of training.
+  std::vector<NamedSpan> pauses;          ///< While nothing was recorded.
   std::vector<StepMark> steps;
   double memory_gbps = 0;  ///< What one of its threads copied when recording ended; 0: not told.
   std::vector<CoreWaitSample> core_waits;  ///< Empty where the kernel does not tell.

@@ -194,6 +194,12 @@ void Loader::take_notes() {
       job_.notes.push_back(
           fmt::format("The end of {} is missing (rank {} was cut short).", trace.path, number));
     }
+    if (!trace.pauses.empty()) {
+      job_.notes.push_back(
+          fmt::format("The recording of rank {} paused {} time{}; steps in which "
+                      "one did are left out.",
+                      number, trace.pauses.size(), trace.pauses.size() == 1 ? "" : "s"));
+    }
     if (trace.lost_events > 0) {
       job_.notes.push_back(fmt::format("{} events of rank {} were lost while recording.",
                                        trace.lost_events, number));

@@ -154,8 +154,9 @@ class StepPicture {
     return {{"rank", rank.info.rank},
             {"from", us(step_.ranks[index].start_ns - zero_)},
             {"to", us(step_.ranks[index].end_ns - zero_)},
-            {"waits", named(rank.waits, index)},
-            {"marks", named(rank.marks, index)},
+            {"waits", named(rank.waits, index, [](const auto&) { return true; })},
+            {"marks", named(rank.marks, index, [](const auto& mark) { return !mark.is_pass; })},
+            {"passes", named(rank.marks, index, [](const auto& mark) { return mark.is_pass; })},
             {"operations", operations(rank, index)}};
   }
 
@@ -164,9 +165,12 @@ class StepPicture {
     return end > step_.ranks[index].start_ns && start < step_.ranks[index].end_ns;
   }
 
-  [[nodiscard]] Json named(const std::vector<NamedSpan>& spans, std::size_t index) const {
+  template <typename Wanted>
+  [[nodiscard]] Json named(const std::vector<NamedSpan>& spans, std::size_t index,
+                           Wanted wanted) const {
     Json list = Json::array();
     for (const NamedSpan& span : spans) {
+      if (!wanted(span)) continue;
       if (list.size() >= most_) break;
       if (!inside(span.start_ns, span.end_ns, index)) continue;
       list.push_back(

@@ -210,6 +210,10 @@ function zoomable() {
     for (const [name, from, to] of rank.marks) {
       bar(group, from, to, y, 3, "p3", `${name}: ${time(to - from)}`);
     }
+    for (const [name, from, to] of rank.passes) {
+      bar(group, from, to, y + thread - 1, 2, name === "backward" ? "p4" : "p5",
+        `${name}: ${time(to - from)}`);
+    }
     for (const [, from, to] of rank.waits) {
       bar(group, Math.max(from, rank.from), Math.min(to, rank.to), y + 3, thread - 4, "p1",
         `rank ${rank.rank} is blocked for ${time(to - from)}`);
@@ -300,7 +304,7 @@ function zoomable() {
       button("←", "Earlier", keys.ArrowLeft), button("→", "Later", keys.ArrowRight),
       button("All", "Show all", all)),
     html("p", { class: "quiet" },
-      "Top row of a rank: blue computes, red is blocked, violet are marks. Below: its bundles, " +
+      "Top row of a rank: blue computes, red is blocked, violet are marks; the line under it forward, backward and update. Below: its bundles, " +
       "yellow until the data moves, green while it does. Drag, or hold Ctrl and turn the wheel."),
     picture, said, list);
   choose(0);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "core/ports/event_sink.h"
 #include "timeline/memory_probe.h"
@@ -40,6 +41,7 @@ void RankLoader::name_lane(const TraceEvent& event) {
   lane.name = job_.names.number_of(event.given_name);
   if (event.given_name.find('.') == std::string_view::npos) lane.kind = LaneKind::kOther;
   if (event.given_name == kMarksLane) lane.kind = LaneKind::kMarks;
+  if (event.given_name == kPassesLane) lane.kind = LaneKind::kPasses;
   if (event.given_name == kWaitLane) lane.kind = LaneKind::kWaits;
 }
 
@@ -64,7 +66,8 @@ void RankLoader::take(const TraceEvent& event) {
   if (rank_.last_ns == 0) rank_.first_ns = event.time_ns;
   rank_.last_ns = std::max(rank_.last_ns, event.time_ns);
   if (event.phase == 'C') return take_counter(event);
-  if (event.phase == 'i' && event.name == kPauseMark) forget_open();
+  if (event.phase == 'i' && event.name == kPauseMark) begin_pause(event.time_ns);
+  if (event.phase == 'i' && event.name == kResumeMark) end_pause(event.time_ns);
   if (event.phase == 'i') rank_.lost_events = std::max(rank_.lost_events, lost_in(event.name));
   if (event.phase != 'B' && event.phase != 'E') return;
   Lane& lane = lanes_[event.tid];
@@ -74,7 +77,9 @@ void RankLoader::take(const TraceEvent& event) {
 
 void RankLoader::take_span(Lane& lane, const TraceEvent& event) {
   if (event.phase == 'B') {
-    lane.open.push_back({job_.names.number_of(event.name), event.time_ns, 0});
+    lane.open.push_back({.name = job_.names.number_of(event.name),
+                         .start_ns = event.time_ns,
+                         .is_pass = lane.kind == LaneKind::kPasses});
     return;
   }
   if (lane.open.empty()) return;
@@ -176,6 +181,16 @@ void RankLoader::note_open(const Lane& lane) {
   }
 }
 
+void RankLoader::begin_pause(std::int64_t time_ns) {
+  forget_open();
+  if (std::exchange(paused_, true)) return;
+  rank_.pauses.push_back({.start_ns = time_ns});
+}
+
+void RankLoader::end_pause(std::int64_t time_ns) {
+  if (std::exchange(paused_, false)) rank_.pauses.back().end_ns = time_ns;
+}
+
 /// What is under way where a recording pauses is not known to have ended.
 void RankLoader::forget_open() {
   for (auto& [tid, lane] : lanes_) {
@@ -188,6 +203,7 @@ void RankLoader::forget_open() {
 }
 
 void RankLoader::finish() {
+  end_pause(rank_.last_ns);
   for (const auto& [tid, lane] : lanes_) note_open(lane);
   const auto by_time = [](const auto& a, const auto& b) { return a.since_ns < b.since_ns; };
   std::sort(rank_.unfinished.begin(), rank_.unfinished.end(), by_time);

@@ -22,7 +22,7 @@ class RankLoader {
   void finish();
 
  private:
-  enum class LaneKind { kTensor, kMarks, kWaits, kOther };
+  enum class LaneKind { kTensor, kMarks, kPasses, kWaits, kOther };
 
   struct Lane {
     LaneKind kind = LaneKind::kTensor;
@@ -55,9 +55,12 @@ class RankLoader {
   void add_cost(Lane& lane, std::int64_t end_ns);
   void note_open(const Lane& lane);
   void forget_open();
+  void begin_pause(std::int64_t time_ns);
+  void end_pause(std::int64_t time_ns);
 
   JobTrace& job_;
   RankTrace& rank_;
+  bool paused_ = false;
   std::unordered_map<std::int64_t, Lane> lanes_;
   std::unordered_map<std::uint64_t, OpenBundle> bundles_;
 };

@@ -75,6 +75,7 @@ struct Stretch {
   std::string text;
   double own_ns = 0;
   double others_ns = 0;
+  double weight = 1;  ///< Words of the user's win unless they explain much less.
   [[nodiscard]] double excess_ns() const noexcept { return own_ns - others_ns; }
 };
 
@@ -101,33 +102,45 @@ Stretch stretch_of(const Analysis& analysis, std::size_t index, std::string text
   return stretch;
 }
 
-/// Time per step in the user's spans, by name.
-std::map<std::uint32_t, double> marked_ns(const RankTrace& rank, const Analysis& analysis,
-                                          std::size_t index) {
-  std::map<std::uint32_t, double> sums;
+constexpr double kUsersWords = 1.25;
+constexpr double kBindingsWords = 1.1;
+
+/// Time per step in marked spans, by name.
+struct Marked {
+  double ns = 0;
+  bool is_pass = false;
+};
+using MarkedByName = std::map<std::uint32_t, Marked>;
+
+MarkedByName marked_ns(const RankTrace& rank, const Analysis& analysis, std::size_t index) {
+  MarkedByName sums;
   const std::int64_t from = analysis.steps.front().ranks[index].start_ns;
   const std::int64_t to = analysis.steps.back().ranks[index].end_ns;
   for (const NamedSpan& mark : rank.marks) {
     if (mark.start_ns < from || mark.end_ns > to) continue;
-    sums[mark.name] += static_cast<double>(mark.end_ns - mark.start_ns) /
-                       static_cast<double>(analysis.steps.size());
+    Marked& sum = sums[mark.name];
+    sum.ns += static_cast<double>(mark.end_ns - mark.start_ns) /
+              static_cast<double>(analysis.steps.size());
+    sum.is_pass = mark.is_pass;
   }
   return sums;
 }
 
 void add_marked(const JobTrace& job, const Analysis& analysis, std::size_t index,
                 std::vector<Stretch>& stretches) {
-  std::vector<std::map<std::uint32_t, double>> marked;
+  std::vector<MarkedByName> marked;
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     marked.push_back(marked_ns(job.ranks[rank], analysis, rank));
   }
   for (const auto& [name, own] : marked[index]) {
     std::vector<double> others;
     for (std::size_t rank = 0; rank < marked.size(); ++rank) {
-      if (rank != index) others.push_back(marked[rank][name]);
+      if (rank != index) others.push_back(marked[rank][name].ns);
     }
-    stretches.push_back(
-        {fmt::format("its \"{}\"", job.names.text_of(name)), own, median(std::move(others))});
+    stretches.push_back({.text = fmt::format("its \"{}\"", job.names.text_of(name)),
+                         .own_ns = own.ns,
+                         .others_ns = median(std::move(others)),
+                         .weight = own.is_pass ? kBindingsWords : kUsersWords});
   }
 }
 
@@ -144,12 +157,8 @@ Stretch slowest_stretch(const JobTrace& job, const Analysis& analysis, std::size
         [](const Split& split) { return split.last_submit_ns - split.first_submit_ns; }));
   }
   if (stretches.empty()) return {};
-  // The user's own words win unless they explain much less.
   return *std::max_element(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) {
-    const auto weight = [](const Stretch& s) {
-      return s.excess_ns() * (s.text.starts_with("its \"") ? 1.25 : 1);
-    };
-    return weight(a) < weight(b);
+    return a.excess_ns() * a.weight < b.excess_ns() * b.weight;
   });
 }
 

@@ -33,6 +33,27 @@ double memory_gbps(const JobTrace& job) {
   return least;
 }
 
+/// What the network cards claim: the slowest of them; nothing on one host.
+std::string card_note(const JobTrace& job) {
+  const RecordingInfo* slowest = nullptr;
+  for (const RankTrace& rank : job.ranks) {
+    const RecordingInfo& info = rank.info;
+    if (info.network_card.empty()) continue;
+    if (slowest == nullptr || info.network_megabits < slowest->network_megabits) slowest = &info;
+  }
+  if (slowest == nullptr) return {};
+  if (slowest->network_megabits == 0) {
+    return fmt::format(" Between hosts data goes by {} of {}, which does not tell its speed.",
+                       slowest->network_card, slowest->host);
+  }
+  return fmt::format(
+      " Between hosts data goes by network cards, the slowest of which, {} of {}, claims {} "
+      "Mbit/s: "
+      "{:.2f} GB/s for all ranks of a host together.",
+      slowest->network_card, slowest->host, slowest->network_megabits,
+      slowest->network_megabits / 8e3);
+}
+
 }  // namespace
 
 Means means_of(const Analysis& analysis, std::optional<std::size_t> rank) {
@@ -75,7 +96,7 @@ std::string bandwidth_note(const JobTrace& job) {
         "host no path is much faster.",
         gbps);
   }
-  return note;
+  return note + card_note(job);
 }
 
 std::string human_time(double ns) {

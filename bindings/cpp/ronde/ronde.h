@@ -205,6 +205,9 @@ class RONDE_API Job {
   void end_mark();
   /// Says that a training step ends here, once its operations are done: reports go by steps then.
   void mark_step();
+  /// Says which part of training begins here ("backward"), and that the one before ends; an empty
+  /// name begins none.
+  void mark_pass(std::string_view name);
 
   /// Makes all waits of this job throw Interrupted. Safe in signal handlers.
   void interrupt() noexcept;

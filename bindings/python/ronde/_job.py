@@ -30,6 +30,7 @@ __all__ = [
     "local_rank",
     "local_size",
     "mark",
+    "mark_pass",
     "mark_span",
     "mark_step",
     "mpi_built",
@@ -316,6 +317,15 @@ def mark_span(name: str) -> Iterator[None]:
         yield
     finally:
         runtime().end_mark()
+
+
+def mark_pass(name: str) -> None:
+    """Says in the timeline which part of training begins here, such as "backward".
+
+    The part before ends here; an empty name begins none. DistributedOptimizer of ronde.torch says
+    so by itself.
+    """
+    runtime().mark_pass(name)
 
 
 def mark_step() -> None:

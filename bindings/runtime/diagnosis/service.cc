@@ -131,13 +131,21 @@ void Service::serve_bell() {
   const auto asked = [wanted](Reason reason) {
     return (wanted & static_cast<std::uint8_t>(reason)) != 0;
   };
-  if (asked(Reason::kStall)) tell("stall");
+  if (asked(Reason::kStall)) tell_stall();
   if (asked(Reason::kSignal)) tell("signal");
   if (asked(Reason::kTimeline)) options_.on_timeline();
   if (asked(Reason::kFailure)) failure_due_ = now() + kAfterFailure;
   if (failure_due_ == kForever || (now() < failure_due_ && !stop_.load())) return;
   failure_due_ = kForever;
   if (options_.abort->status().code() != Code::kAborted) tell("failure");
+}
+
+/// Operations stall at moments of their own; what is pending is said once for all of them.
+void Service::tell_stall() {
+  const TimePoint time = now();
+  if (stall_told_ != TimePoint() && time - stall_told_ < options_.stall_interval * 3 / 4) return;
+  stall_told_ = time;
+  tell("stall");
 }
 
 Dump Service::outline(const char* reason) const {

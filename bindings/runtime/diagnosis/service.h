@@ -32,6 +32,7 @@ struct ServiceOptions {
   const FlightRing* flights = nullptr;      ///< Outlives it.
   const WaitingCallers* callers = nullptr;  ///< Outlives it.
   Bell* bell = nullptr;                     ///< Outlives it.
+  Duration stall_interval{};  ///< Between warnings of one operation: stalls are told of as rarely.
 };
 
 /// Threads: construction and destruction in one.
@@ -48,6 +49,7 @@ class Service {
   void run();
   void wait();
   void serve_bell();
+  void tell_stall();
   void tell(const char* reason);
   void write_file(const Dump& dump);
   [[nodiscard]] Dump outline(const char* reason) const;
@@ -63,6 +65,7 @@ class Service {
   std::shared_ptr<const std::string> last_reply_;
   TimePoint replied_{};
   TimePoint failure_due_ = kForever;  // kForever: nothing is owed
+  TimePoint stall_told_{};            // when last
   int files_written_ = 0;
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last

@@ -24,6 +24,14 @@ TEST_CASE("doctor: it tells version, data planes, limits and which algorithm run
   }
 }
 
+TEST_CASE("doctor: it tells whether profilers are told by NVTX") {
+  const Finished report = Program({"env", "RONDE_NVTX=1", RONDE_PROGRAM, "doctor"}).wait();
+  const auto at = report.out.find("NVTX marks for profilers");
+  REQUIRE(at != std::string::npos);
+  const std::string said = report.out.substr(at, 100);
+  CHECK((contains(said, "on (RONDE_NVTX)") || contains(said, "not built: ")));
+}
+
 TEST_CASE("doctor: it tells which interface carries data between hosts") {
   CHECK(contains(run_ronde({"doctor"}).out, "lo (127.0.0.1)"));
   const auto with = [](const std::string& interface) {

@@ -62,4 +62,19 @@ TEST_CASE("timeline: merge says what it did, and names what it cannot read") {
   CHECK(run_ronde({"timeline"}).status == 2);
 }
 
+TEST_CASE("timeline: a report of a trace in Perfetto's format names the traces it can read") {
+  const Scratch scratch;
+  const Finished refused = run_ronde({"timeline", "report", scratch.write("t.pftrace", "x")});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.err, scratch.file("t.rank0.json")));
+}
+
+TEST_CASE("top: a count below zero is refused in a line that can be read") {
+  const Finished refused = run_ronde({"top", "t.json", "-n", "-1"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.err, "-1"));
+  CHECK(contains(refused.err, "1000000"));
+  CHECK(refused.err.size() < 200);
+}
+
 }  // namespace ronde

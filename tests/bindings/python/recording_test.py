@@ -165,7 +165,9 @@ def test_a_signal_starts_pauses_and_resumes_the_timeline(tmp_path):
     (tmp_path / "stop").touch()
     status, output = conftest.finish(job)
     assert status == 0, output
-    assert "Verdict" in report(trace, "-o", tmp_path / "page.html")
+    text = report(trace, "-o", tmp_path / "page.html")
+    assert "Verdict" in text
+    assert "The recording of rank 1 paused 1 time" in " ".join(text.split())
 
 
 def test_a_timeline_signal_that_asks_for_dumps_already_is_refused(run_job, tmp_path):
@@ -177,3 +179,42 @@ def test_a_timeline_signal_that_asks_for_dumps_already_is_refused(run_job, tmp_p
     status, output = run_job("import ronde; ronde.init()", 1, (), {"RONDE_TIMELINE_SIGNAL": "USR1"})
     assert status != 0
     assert "needs RONDE_TIMELINE" in output
+
+
+TRAINING = """
+    import ronde
+    import ronde.torch as hvd
+    import torch
+
+    hvd.init()
+    model = torch.nn.Linear(8, 4)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    for step in range(4):
+        optimizer.zero_grad()
+        with ronde.mark_span("loss"):  # its end ends no part of training
+            loss = model(torch.ones(2, 8)).sum()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_the_parts_of_training_are_marked_by_the_optimizer(run_job, tmp_path):
+    trace = tmp_path / "new" / "folder" / "trace.json"
+    status, output = run_job(TRAINING, 2, options=["--timeline", str(trace)])
+    assert status == 0, output
+    events = json.loads(trace.read_text())
+    lanes = {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in events
+        if event.get("name") == "thread_name"
+    }
+    for rank in range(2):
+        passes = [
+            event for event in events
+            if event["pid"] == rank and lanes.get((rank, event.get("tid"))) == "passes"
+        ]  # fmt: skip
+        begun = [event["name"] for event in passes if event["ph"] == "B"]
+        assert begun == ["backward", "update", "data and forward"] * 4
+        kinds = "".join(event["ph"] for event in passes if event["ph"] != "M")
+        assert kinds.startswith("BE" * 11)
+    assert "Verdict" in report(trace, "-o", tmp_path / "page.html")

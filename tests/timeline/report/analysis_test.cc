@@ -54,10 +54,35 @@ TEST_CASE("analysis: paths have the bandwidth that was planted, and fusion its c
   CHECK(read.analysis.fusion.tensors == doctest::Approx(6).epsilon(0.1));
 }
 
+TEST_CASE("analysis: what the slowest network card claims stands beside what paths reach") {
+  Read read = read_plan({.steps = 3});
+  CHECK(bandwidth_note(read.job).find("card") == std::string::npos);
+  read.job.ranks[0].info.network_card = "eth0";
+  read.job.ranks[0].info.network_megabits = 25'000;
+  read.job.ranks[1].info.network_card = "ens5";
+  read.job.ranks[1].info.network_megabits = 10'000;
+  const std::string note = bandwidth_note(read.job);
+  CHECK(note.find("ens5") != std::string::npos);
+  CHECK(note.find("10000 Mbit/s: 1.25 GB/s") != std::string::npos);
+  read.job.ranks[1].info.network_megabits = 0;
+  CHECK(bandwidth_note(read.job).find("does not tell its speed") != std::string::npos);
+}
+
 TEST_CASE("analysis: without marks it goes by windows of time") {
   const Read read = read_plan({.step_marks = false});
   CHECK_FALSE(read.analysis.by_steps);
   CHECK(read.analysis.steps.size() == 40);
+}
+
+TEST_CASE("analysis: a step in which a recording paused counts as nothing") {
+  Read read = read_plan({});
+  const Split split = read.analysis.steps[5].ranks[1];
+  const std::size_t steps = read.analysis.steps.size();
+  read.job.ranks[1].pauses.push_back(
+      {.start_ns = split.start_ns + 1000, .end_ns = split.start_ns + 2000});
+  const Analysis analysis = analyze(read.job);
+  CHECK(analysis.steps.size() == steps - 1);
+  for (const Step& step : analysis.steps) CHECK(step.ranks[1].start_ns != split.start_ns);
 }
 
 TEST_CASE("analysis: a trace without any operation has nothing to say, and says so") {

@@ -11,7 +11,7 @@ import numpy as np
 from ronde import _numpy
 from ronde._collectives import MIN
 from ronde._errors import InvalidArgumentError
-from ronde._job import ProcessSet, global_process_set, rank, size
+from ronde._job import ProcessSet, global_process_set, mark_step, rank, size
 from ronde.keras._variables import broadcast_variables
 
 __all__ = [
@@ -58,9 +58,10 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Broadcasts after the first batch, unless it has been done."""
+        """Broadcasts after the first batch, unless it has been done; marks the step's end."""
         if not self.broadcast_done:
             self._broadcast()
+        mark_step()
 
     def _build_optimizer(self) -> None:
         optimizer = self.model.optimizer

@@ -14,7 +14,7 @@ from ronde._codecs import wire_of
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import set_id
 from ronde._errors import Error, InvalidArgumentError
-from ronde._job import ProcessSet, global_process_set, mark_step
+from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step
 from ronde.torch._adapter import check_tensors, collectives
 from ronde.torch._flat import FlatBucket, flatten_plain
 from ronde.torch._gradients import (
@@ -73,6 +73,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._count = -1  # of parameters, when _idle was made: those not trained
         self._idle: list[Parameter] = []
         self._under_way = False
+        self._in_backward = False
         self._in_flight = {}
         self._train([p for p in self._parameters() if p.requires_grad], groups)
 
@@ -143,9 +144,17 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             bucket.collect(gradient)
         if passes_left:
             return
+        if not self._in_backward:
+            self._in_backward = True
+            self._mark_pass("backward")
         bucket.missing -= 1
         if bucket.missing == 0:
             self._submit(bucket)
+
+    def _mark_pass(self, name: str) -> None:
+        """Tells the timeline, where one backward pass is all of a step's."""
+        if self._communicates and self.backward_passes_per_step == 1:
+            mark_pass(name)
 
     def _submit(self, bucket: Bucket) -> None:
         self._under_way = True
@@ -182,6 +191,8 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         Gradients that backward did not make on this rank take part as they are, or as zeros.
         Raises InvalidArgumentError where a gradient was changed while it was under way.
         """
+        self._in_backward = False
+        self._mark_pass("")
         self._train_new_ones()
         problems: list[Error] = []
         if self._communicates:
@@ -201,6 +212,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         if problems:
             raise problems[0]
         mark_step()
+        self._mark_pass("update")
 
     def _finish(self, bucket: Bucket) -> None:
         handle, bucket.handle = bucket.handle, None
@@ -264,7 +276,9 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             self.synchronize()
         self._synchronized = False
         if closure is None or not synchronizes:
-            return super().step(closure)
+            result = super().step(closure)
+            self._mark_pass(_BEFORE_BACKWARD)
+            return result
 
         def averaged() -> Any:
             loss = closure()
@@ -273,6 +287,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
 
         result = super().step(averaged)
         self._synchronized = False
+        self._mark_pass(_BEFORE_BACKWARD)
         return result
 
     # torch wraps step() of each class in its hooks: the wrapped optimizer's own has them already.
@@ -291,6 +306,8 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             if isinstance(bucket, FlatBucket):
                 bucket.reset()
 
+
+_BEFORE_BACKWARD = "data and forward"  # where one ends and the other begins is not to be seen
 
 _CHANGED = (
     "the gradient of {name} was changed while its average over ranks was being computed; call "

@@ -141,6 +141,34 @@ TEST_CASE("Diagnosis: a stall and a signal make a rank write, with the stacks of
   CHECK(waits);
 }
 
+TEST_CASE("Diagnosis: operations that stall one after the other are told of once in an interval") {
+  const Folder folder;
+  const std::string job = unique_job_id();
+  diagnosis::Bell bell;
+  const FlightRing flights;
+  const diagnosis::WaitingCallers callers;
+  diagnosis::ServiceOptions options;
+  options.head.job = job;
+  options.head.size = 1;
+  options.head.pid = ::getpid();
+  options.folder = folder.path();
+  options.abort = std::make_shared<AbortToken>();
+  options.flights = &flights;
+  options.callers = &callers;
+  options.bell = &bell;
+  options.stall_interval = std::chrono::minutes(10);
+  const diagnosis::Service service(std::move(options));
+  bell.ring(diagnosis::Reason::kStall);
+  REQUIRE(wait_for([&] { return dumps_of(folder.path(), job, 0).size() == 1; }));
+  bell.ring(diagnosis::Reason::kStall);
+  bell.ring(diagnosis::Reason::kSignal);  // told after the stall, if that were told of again
+  REQUIRE(wait_for([&] { return dumps_of(folder.path(), job, 0).size() >= 2; }));
+  const auto dumps = dumps_of(folder.path(), job, 0);
+  REQUIRE(dumps.size() == 2);
+  CHECK(dumps[0].reason == "stall");
+  CHECK(dumps[1].reason == "signal");
+}
+
 TEST_CASE("Diagnosis: without a folder a failure is a line in the log") {
   const std::string job = unique_job_id();
   const auto codes = run_ranks(2, [&](int rank) {

@@ -1,0 +1,39 @@
+// An observer of phases that keeps what it is told.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ports/phase_observer.h"
+
+namespace ronde::test {
+
+/// Each phase as "NAME", preceded by "OUTER/" for each phase it lies in. Threads: one, and another
+/// one for beside().
+class PhaseLines final : public PhaseObserver {
+ public:
+  /// `bytes`: of the collective. `second`: what beside() gives; null: this one.
+  explicit PhaseLines(std::size_t bytes, PhaseLines* second = nullptr)
+      : bytes_(bytes), second_(second) {}
+
+  void begin(std::string_view phase) override {
+    open_.push_back((open_.empty() ? "" : open_.back() + "/") + std::string(phase));
+    lines.push_back(open_.back());
+  }
+  void end() override { open_.pop_back(); }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
+  PhaseObserver& beside() noexcept override { return second_ == nullptr ? *this : *second_; }
+
+  [[nodiscard]] bool all_ended() const noexcept { return open_.empty(); }
+
+  std::vector<std::string> lines;
+
+ private:
+  const std::size_t bytes_;
+  PhaseLines* const second_;
+  std::vector<std::string> open_;
+};
+
+}  // namespace ronde::test
