@@ -31,7 +31,9 @@ _PAIRS = {torch.complex64: 7, torch.complex128: 8}
 def _check_place(tensor: torch.Tensor) -> None:
     """Raises InvalidArgumentError unless the tensor is dense, and in host or CUDA memory."""
     if not isinstance(tensor, torch.Tensor):
-        raise InvalidArgumentError(f"expected a torch.Tensor, not {type(tensor).__name__}")
+        raise InvalidArgumentError(
+            f"expected a torch.Tensor, not {type(tensor).__name__}; torch.tensor(...) makes one"
+        )
     if tensor.layout is not torch.strided:
         raise InvalidArgumentError(f"a dense tensor is needed here, not one of {tensor.layout}")
     if tensor.device.type not in ("cpu", "cuda"):

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 
 from ronde import _core
+from ronde._arguments import check_reduce_op
 from ronde._codecs import wire_of
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import set_id
+from ronde._compression import checked, warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step
 from ronde.torch._adapter import check_tensors, collectives
@@ -49,6 +51,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         flat_gradients: bool,
     ) -> None:
         self._parameter_names = parameter_names(list(self._parameters()), named_parameters)
+        warn_of_idle(compression, self._parameter_names.values())
         self._compression = compression
         self._op = op
         self._scale = (
@@ -299,6 +302,18 @@ _CHANGED = (
 )
 
 
+def _check_optimizer(optimizer: Any) -> None:
+    """Raises InvalidArgumentError for what cannot be made a DistributedOptimizer."""
+    if isinstance(optimizer, _DistributedOptimizer):
+        raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidArgumentError(
+            f"expected a torch.optim.Optimizer, not {type(optimizer).__name__}; for a model: "
+            "DistributedOptimizer(torch.optim.SGD(model.parameters(), ...), "
+            "model.named_parameters())"
+        )
+
+
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, Parameter]] | None = None,
@@ -332,8 +347,12 @@ def DistributedOptimizer(
     flat_gradients: gradients live in Ronde's shared memory, as views into one flat buffer for each
     group (of 4 MiB without groups), which is sent as it is. They then are zeros rather than None
     after zero_grad(). Not for sparse gradients.
-    Raises InvalidArgumentError (a ValueError) for missing or duplicate names and bad groups.
+    Raises InvalidArgumentError (a ValueError) for missing or duplicate names, bad groups, and
+    compressions that there are not; TypeError for an `op` that is none.
     """
+    _check_optimizer(optimizer)
+    check_reduce_op(op)
+    checked(compression)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise InvalidArgumentError(
             "gradient_predivide_factor not supported with op other than Average"
