@@ -22,10 +22,12 @@ _RUN = 32
 _FEW = 16
 
 
-def in_runs(items: Sequence[T], size_of: Callable[[T], tuple[Any, float]]) -> list[list[T]]:
+def in_runs(
+    items: Sequence[T], size_of: Callable[[T], tuple[Any, float]], most: int = _RUN
+) -> list[list[T]]:
     """The items in order, cut before a run becomes too large; one by one where there are few.
 
-    size_of: the dtype, which all of a run have, and the bytes.
+    size_of: the dtype, which all of a run have, and the bytes. most: how many may make a run.
     """
     if len(items) <= _FEW:
         return [[item] for item in items]
@@ -33,7 +35,7 @@ def in_runs(items: Sequence[T], size_of: Callable[[T], tuple[Any, float]]) -> li
     dtype, left = None, 0.0
     for item in items:
         kind, size = size_of(item)
-        if not runs or size > left or len(runs[-1]) == _RUN or kind != dtype:
+        if not runs or size > left or len(runs[-1]) == most or kind != dtype:
             runs.append([])
             dtype, left = kind, float(_RUN_BYTES)
         runs[-1].append(item)

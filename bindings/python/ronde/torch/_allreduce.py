@@ -109,8 +109,8 @@ def allreduce_async(
     given = plain_view(tensor)
     if given is None:
         return first(_reduce(False, [tensor], name, op, scale, process_set))
-    output = torch.empty(tensor.shape, dtype=tensor.dtype)
-    taken = (output.data_ptr(), *given[1:])
+    output = torch.empty_like(tensor)
+    taken = (output.data_ptr(), given[1], given[2])
     keep = (tensor, output)
     return collectives.reduce_one(False, given, taken, keep, _output, name, op, scale, process_set)
 

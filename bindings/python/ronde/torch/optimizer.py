@@ -103,7 +103,11 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._prioritize(buckets)
         self._buckets += buckets
         if self._communicates:
-            self._hooks += [hook(g, self, _DistributedOptimizer._on_gradient) for g in made]
+            of = _DistributedOptimizer
+            self._hooks += [
+                hook(g, self, of._on_gradient, of._on_bucket, isinstance(g.bucket, FlatBucket))
+                for g in made
+            ]
 
     def _prioritize(self, buckets: Sequence[Bucket]) -> None:
         """What the next forward pass needs first gets the highest priority."""
@@ -133,7 +137,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             gradient.passes_left = passes
 
     def _on_gradient(self, gradient: Gradient) -> None:
-        """Called in backward, once the gradient of a parameter is complete."""
+        """Called in backward for a gradient that needs more than to be counted."""
         passes_left = gradient.passes_left - 1
         if passes_left < 0:
             raise AssertionError(
@@ -149,6 +153,10 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         bucket.missing -= 1
         if bucket.missing == 0:
             self._submit(bucket)
+
+    def _on_bucket(self, bucket: Bucket) -> None:
+        """Called in backward, once all gradients of a bucket are complete."""
+        self._submit(bucket)
 
     def _submit(self, bucket: Bucket) -> None:
         self._under_way = True
@@ -217,15 +225,14 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             bucket.gradients[0].parameter.grad = outputs
             return
         plain = not bucket.contexts and not self._sparse_again
-        for index, gradient in enumerate(bucket.gradients):
+        for index, (gradient, averaged) in enumerate(zip(bucket.gradients, outputs)):
             current = gradient.parameter.grad
-            if current is None:
+            if plain and current is averaged and current._version == gradient.version:
                 continue
-            if plain and current is outputs[index] and current._version == gradient.version:
+            if current is None:
                 continue
             if current._version != gradient.version and not shares_memory(current):
                 raise InvalidArgumentError(_CHANGED.format(name=gradient.name))
-            averaged = outputs[index]
             if bucket.contexts:
                 averaged = bucket.compression.decompress(averaged, bucket.contexts[index])
             if averaged is not current:
