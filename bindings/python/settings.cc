@@ -1,5 +1,9 @@
-// Binds the table of settings, and the job that the environment describes.
+// Binds the table of settings, the job that the environment describes, and how compressions are
+// named.
+#include <string>
+
 #include "bindings/python/bind.h"
+#include "ops/compression/spec.h"
 
 namespace py = pybind11;
 
@@ -24,6 +28,9 @@ void bind_settings(py::module_& module) {
         return py::make_tuple(config.rank, config.size, config.job_id);
       },
       "(rank, size, job id) as this process's launcher describes them.");
+  module.def(
+      "check_compression", [](const std::string& text) { check(parse_compression(text).status()); },
+      "Raises InvalidArgumentError, with what is allowed, for what names no codec.");
 }
 
 }  // namespace ronde::python

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+from ronde._errors import Error, InvalidArgumentError, NotInitializedError
+from ronde._job import ProcessSet, rank
+
+_NAMES = "Average, Sum, Min, Max, Product, BitAnd, BitOr or BitXor"
+_COUNT = 8  # of them
+
+
+def check_reduce_op(op: object) -> None:
+    """Raises TypeError or InvalidArgumentError where `op` is none of the reduce operations."""
+    if not isinstance(op, int) or isinstance(op, bool):
+        raise TypeError(f"op must be {_NAMES}, not {op!r}")
+    if not 0 <= op < _COUNT:
+        raise InvalidArgumentError(f"op={op}; allowed: {_NAMES}")
+
+
+def left_out(error: NotInitializedError, process_set: ProcessSet) -> Error:
+    """The error that tells why the core knows no such set: this rank may be outside of it."""
+    if process_set.included() is not False:
+        return error
+    return InvalidArgumentError(
+        f"rank {rank()} is not in {process_set}: its collectives are for its members alone; see "
+        "included()"
+    )
+
 
 def explained(
     error: TypeError, name: object, op: object, root: object, scale: tuple[object, object]
@@ -10,9 +34,7 @@ def explained(
     if name is not None and not isinstance(name, str):
         return TypeError(f"name must be a str, not {name!r}")
     if not isinstance(op, int):
-        return TypeError(
-            f"op must be Average, Sum, Min, Max, Product, BitAnd, BitOr or BitXor, not {op!r}"
-        )
+        return TypeError(f"op must be {_NAMES}, not {op!r}")
     if not isinstance(root, int):
         return TypeError(f"root_rank must be an int, not {root!r}")
     for factor, value in zip(("prescale_factor", "postscale_factor"), scale):

@@ -6,6 +6,7 @@ negotiated. Errors in parameters arise where a codec is used, and name the value
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 
@@ -32,10 +33,23 @@ def wire_of(compression: Any) -> str:
     return str(getattr(compression, "wire", ""))
 
 
-class Cast:
-    """Sixteen bits for each element."""
+class Codec:
+    """One way of compressing, with its parameters."""
 
     wire = ""
+
+    def __new__(cls, *arguments: Any, **parameters: Any) -> Any:
+        """Raises TypeError naming a parameter that the codec does not have, and those it has."""
+        try:
+            inspect.signature(cls).bind(*arguments, **parameters)
+        except TypeError as error:
+            allowed = ", ".join(inspect.signature(cls).parameters)
+            raise TypeError(f"Compression.{cls.wire}: {error}; allowed: {allowed}") from None
+        return super().__new__(cls)
+
+
+class Cast(Codec):
+    """Sixteen bits for each element."""
 
     def __init__(self, error_feedback: bool = False) -> None:
         """error_feedback: keeps what rounding leaves over, at 4 bytes an element."""
@@ -54,10 +68,8 @@ class Bf16(Cast):
     wire = "bf16"
 
 
-class Integer:
+class Integer(Codec):
     """Whole multiples of a scale for each block."""
-
-    wire = ""
 
     def __init__(
         self,
@@ -92,7 +104,7 @@ class Int4(Integer):
     wire = "int4"
 
 
-class Onebit:
+class Onebit(Codec):
     """The signs, and their means in each block of 1024: a thirtieth of the bytes."""
 
     wire = "onebit"
@@ -102,7 +114,7 @@ class Onebit:
         self.wire = text("onebit", block=block, ef=feedback(error_feedback))
 
 
-class TopK:
+class TopK(Codec):
     """The hundredth (`ratio`) of the elements that are largest; the rest waits for its turn."""
 
     wire = "topk"
@@ -139,7 +151,7 @@ class TopK:
         )
 
 
-class PowerSGD:
+class PowerSGD(Codec):
     """Matrices as products of two thin ones; tensors of one dimension and small ones in fp32."""
 
     wire = "powersgd"
@@ -151,7 +163,7 @@ class PowerSGD:
         self.wire = text("powersgd", rank=rank, seed=seed, ef=feedback(error_feedback))
 
 
-class RandomK:
+class RandomK(Codec):
     """A hundredth (`ratio`) of the elements, the same ones on all ranks, so without indices."""
 
     wire = "randomk"
@@ -163,7 +175,7 @@ class RandomK:
         self.wire = text("randomk", ratio=ratio, seed=seed, ef=feedback(error_feedback))
 
 
-class Auto:
+class Auto(Codec):
     """Whatever is predicted to be fastest, or nothing, by measuring links and codecs."""
 
     wire = "auto"

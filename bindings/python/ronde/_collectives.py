@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from ronde import _core
 from ronde._adapter import Adapter
-from ronde._arguments import explained
-from ronde._errors import InvalidArgumentError
+from ronde._arguments import explained, left_out
+from ronde._errors import InvalidArgumentError, NotInitializedError
 from ronde._handle import Handle
 from ronde._job import ProcessSet, runtime
 
@@ -109,6 +109,8 @@ class Collectives(Generic[T]):
             )
         except TypeError as error:
             raise explained(error, name, op, root, scale) from None
+        except NotInitializedError as error:
+            raise left_out(error, process_set) from None
         if settle is None:
             return Handle(operation, finish)
 
@@ -213,6 +215,8 @@ class Collectives(Generic[T]):
             )  # fmt: skip
         except TypeError as error:
             raise explained(error, name, op, -1, scale) from None
+        except NotInitializedError as error:
+            raise left_out(error, process_set) from None
         return Handle(operation, finish)
 
     def reduce_in_place(

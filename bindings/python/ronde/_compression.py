@@ -6,12 +6,13 @@ casts, which allgathers and plain tensors can use too, say per framework how a t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from ronde import _codecs
+from ronde import _codecs, _core
 from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._job import runtime
@@ -125,6 +126,37 @@ class NamedCompressor(AllreduceCompressor):
 def named(compression: str) -> Any:
     """The compressor of a text: "none", "auto", "int8:block=128", ..."""
     return NoneCompressor if compression == "none" else NamedCompressor(compression)
+
+
+def checked(compression: Any) -> Any:
+    """The compression that DistributedOptimizer was given, or its dict of them by patterns.
+
+    Raises InvalidArgumentError for what gradients cannot travel as.
+    """
+    for one in compression.values() if isinstance(compression, dict) else [compression]:
+        wire = wire_of(one)
+        if wire:
+            _core.check_compression(wire)
+        elif one != "none" and not all(hasattr(one, f) for f in ("compress", "decompress")):
+            raise InvalidArgumentError(
+                'compression must be one of Compression, its name (such as "int8"), or an object '
+                f"with compress() and decompress(), not {one!r}"
+            )
+    return compression
+
+
+def warn_of_idle(compression: Any, names: Iterable[str]) -> None:
+    """Warns of patterns of names in a dict of compressions that no gradient has."""
+    if not isinstance(compression, dict):
+        return
+    known = list(names)
+    idle = [one for one in compression if not any(fnmatchcase(name, one) for name in known)]
+    if idle:
+        warnings.warn(
+            f"compression: no parameter fits {', '.join(map(repr, idle))}; "
+            f"there are {', '.join(known[:3])}{', ...' if len(known) > 3 else ''}",
+            stacklevel=4,
+        )
 
 
 def resolved(compression: Any) -> Any:

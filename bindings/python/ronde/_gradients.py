@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from ronde._arguments import check_reduce_op
 from ronde._collectives import AVERAGE, SUM
-from ronde._compression import NoneCompressor
+from ronde._compression import NoneCompressor, checked, warn_of_idle
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 
@@ -21,10 +22,12 @@ _RUN = 32
 _FEW = 16
 
 
-def in_runs(items: Sequence[T], size_of: Callable[[T], tuple[Any, float]]) -> list[list[T]]:
+def in_runs(
+    items: Sequence[T], size_of: Callable[[T], tuple[Any, float]], most: int = _RUN
+) -> list[list[T]]:
     """The items in order, cut before a run becomes too large; one by one where there are few.
 
-    size_of: the dtype, which all of a run have, and the bytes.
+    size_of: the dtype, which all of a run have, and the bytes. most: how many may make a run.
     """
     if len(items) <= _FEW:
         return [[item] for item in items]
@@ -32,7 +35,7 @@ def in_runs(items: Sequence[T], size_of: Callable[[T], tuple[Any, float]]) -> li
     dtype, left = None, 0.0
     for item in items:
         kind, size = size_of(item)
-        if not runs or size > left or len(runs[-1]) == _RUN or kind != dtype:
+        if not runs or size > left or len(runs[-1]) == most or kind != dtype:
             runs.append([])
             dtype, left = kind, float(_RUN_BYTES)
         runs[-1].append(item)
@@ -64,7 +67,10 @@ class GradientOptions:
     local: set[Any] = dataclasses.field(default_factory=set)  # keys of variables left alone
 
     def __post_init__(self) -> None:
-        """Raises InvalidArgumentError for values that do not go together."""
+        """Raises for values that are not allowed, or do not go together."""
+        self._looked = False
+        check_reduce_op(self.op)
+        checked(self.compression)
         if self.gradient_predivide_factor != 1.0 and self.op != AVERAGE:
             raise InvalidArgumentError(
                 "gradient_predivide_factor not supported with op other than Average"
@@ -86,6 +92,12 @@ class GradientOptions:
     def add_local(self, source: Any) -> None:
         """Leaves the gradients of these variables (or of a layer's) on this rank."""
         self.local.update(map(self.key, trainable(source)))
+
+    def look_at_rules(self, names: Iterable[str]) -> None:
+        """Warns of rules of compression that fit no variable's name; at the first call alone."""
+        if not self._looked:
+            self._looked = True
+            warn_of_idle(self.compression, names)
 
     def op_and_scale(self) -> tuple[int, tuple[float, float]]:
         """The operation that does what `op` and the predivide factor say."""

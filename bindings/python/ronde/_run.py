@@ -55,8 +55,11 @@ def run(
     """
     del use_gloo, disable_cache
     _check_hosts(hosts)
+    ranks = num_proc if np is None else np
+    if not isinstance(ranks, int) or ranks < 1:
+        raise InvalidArgumentError(f"np={ranks!r}; allowed: whole numbers from 1")
     options = {
-        "-np": num_proc if np is None else np,
+        "-np": ranks,
         "--start-timeout": start_timeout,
         "--output-dir": output_filename,
         "--network-interface": network_interface,
@@ -72,7 +75,7 @@ def run(
             env=None if executable else {**os.environ, "PYTHONPATH": _search_path()},
             check=False,
         ).returncode
-        return _results(Path(folder), int(options["-np"] or 1), status)
+        return _results(Path(folder), ranks, status)
 
 
 def _check_hosts(hosts: str | None) -> None:

@@ -49,6 +49,8 @@ def case_other_compressors_and_groups_are_refused():
     model = DistributedDataParallel(make_model())
     with pytest.raises(ronde.InvalidArgumentError, match="takes codecs"):
         CompressionState(model, object())
+    with pytest.raises(ronde.InvalidArgumentError, match="'int9'"):
+        CompressionState(model, "int9")
     with pytest.raises(ronde.InvalidArgumentError, match="backend ronde"):
         CompressionState(model, Compression.int8, dist.new_group(backend="gloo"))
     dist.destroy_process_group()

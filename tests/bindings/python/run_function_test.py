@@ -49,6 +49,9 @@ def test_what_cannot_be_run_is_a_value_error():
         ronde.run(total, np=2, hosts="far:2")
     with pytest.raises(ValueError, match="cannot pickle"):
         ronde.run(total, args=(threading.Lock(),), np=1)
+    for ranks in (0, -1, "two"):
+        with pytest.raises(ValueError, match=f"np={ranks!r}; allowed: whole numbers from 1"):
+            ronde.run(total, np=ranks)
 
 
 def test_a_main_script_can_run_its_own_functions(tmp_path):

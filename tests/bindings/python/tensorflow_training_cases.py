@@ -1,6 +1,7 @@
 """Cases for training with ronde.tensorflow and ronde.keras; run by tensorflow_test.py."""
 
 import tempfile
+import warnings
 from pathlib import Path
 
 import keras
@@ -283,6 +284,24 @@ def case_optimizers_that_are_not_allowed():
         hvk.DistributedOptimizer(hvk.DistributedOptimizer(keras.optimizers.SGD()))
     with pytest.raises(ValueError, match="allowed: from 1"):
         hvk.DistributedOptimizer(keras.optimizers.SGD(), backward_passes_per_step=0)
+    with pytest.raises(ValueError, match="'int9'"):
+        hvk.DistributedOptimizer(keras.optimizers.SGD(), compression="int9")
+    with pytest.raises(TypeError, match="op must be Average"):
+        hvk.DistributedOptimizer(keras.optimizers.SGD(), op="avg")
+
+
+def case_rules_that_fit_no_variable_warn_once():
+    tape = hvd.DistributedGradientTape(
+        tf.GradientTape(persistent=True), compression={"none/*": "int8"}
+    )
+    variable = tf.Variable(tf.ones((2, 2)), name="weight")
+    with tape:
+        loss = tf.reduce_sum(variable)
+    with pytest.warns(UserWarning, match=r"no parameter fits 'none/\*'; there are weight"):
+        tape.gradient(loss, variable)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tape.gradient(loss, variable)
 
 
 def case_plain_values_through_keras():

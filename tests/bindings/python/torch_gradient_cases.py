@@ -228,3 +228,13 @@ def case_many_small_gradients_travel_in_runs():
         assert table.weight.grad.is_sparse
     assert_alike(many)
     assert_alike([table.weight])
+
+
+def case_600_tiny_gradients_take_three_operations_not_one_each():
+    many = [(f"tiny{i}", nn.Parameter(torch.ones(3))) for i in range(600)]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p for _, p in many], lr=0.1), many)
+    assert [len(bucket.gradients) for bucket in optimizer._buckets] == [256, 256, 88]
+    sum((p * hvd.rank()).sum() for _, p in many).backward()
+    optimizer.step()
+    for _, p in many:
+        assert torch.allclose(p.grad, torch.full((3,), (hvd.size() - 1) / 2))

@@ -3,6 +3,7 @@
 import pytest
 import ronde.torch as hvd
 import torch
+from ronde import InvalidArgumentError
 from torch import nn
 
 
@@ -27,6 +28,21 @@ def case_process_sets_limit_who_takes_part():
             first.rank()
     hvd.barrier()
     assert hvd.remove_process_set(first)
+
+
+def case_a_collective_of_a_set_that_a_rank_is_not_in_says_so():
+    one = hvd.add_process_set([1])
+    ones = torch.ones(2)
+    if hvd.rank() != 1:
+        said = rf"rank {hvd.rank()} is not in ProcessSet\(.*ranks=\[1\]\)"
+        for call in (hvd.allreduce, hvd.allreduce_async, hvd.allgather, hvd.grouped_allreduce_):
+            given = [ones] if call is hvd.grouped_allreduce_ else ones
+            with pytest.raises(InvalidArgumentError, match=said):
+                call(given, process_set=one)
+        with pytest.raises(InvalidArgumentError, match=said):
+            hvd.barrier(one)
+    hvd.barrier()
+    assert hvd.remove_process_set(one)
 
 
 def case_overlapping_sets_work_side_by_side():

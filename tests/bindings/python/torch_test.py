@@ -12,6 +12,7 @@ FILES = (
     "torch_gradient_cases.py",
     "torch_flat_cases.py",
     "torch_model_cases.py",
+    "torch_error_cases.py",
 )
 
 

@@ -27,6 +27,7 @@ class Options(GradientOptions):
         results = list(gradients)
         if size == 1:
             return results
+        self.look_at_rules(variable.path for variable in variables)
         under_way: list[tuple[int, Any, Callable[[Any], Any]]] = []
         for i, gradient in enumerate(gradients):
             if gradient is None:

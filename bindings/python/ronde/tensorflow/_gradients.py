@@ -38,6 +38,7 @@ class Options(GradientOptions):
         if self.local:
             shared = [i for i in shared if self.key(variables[i]) not in self.local]
             self._scale_local(results, set(shared), size)
+        self.look_at_rules(_path(i, variable) for i, variable in enumerate(variables))
         used = {i: self._compression_of(i, gradients[i], variables[i]) for i in shared}
         program = f"gradients of variables {_ranges(shared)} of {len(gradients)}"
         for whole in self._parts(shared, gradients, variables):
@@ -51,8 +52,8 @@ class Options(GradientOptions):
         return results
 
     def _compression_of(self, place: int, gradient: Any, variable: Any) -> Any:
-        name = getattr(variable, "path", None) or _name_of(variable) or f"gradient.{place}"
         dimensions = 2 if gradient.shape.rank is None else gradient.shape.rank
+        name = _path(place, variable)
         return for_gradient(name, dimensions, gradient.dtype.is_floating, self.compression)
 
     def _scale_local(self, results: list[Any], shared: set[int], size: int) -> None:
@@ -137,6 +138,11 @@ def _apart(part: list[int], used: dict[int, Any]) -> list[list[int]]:
     for i in part:
         kinds.setdefault(id(used[i]), []).append(i)
     return list(kinds.values())
+
+
+def _path(place: int, variable: Any) -> str:
+    """What patterns of names are compared with."""
+    return getattr(variable, "path", None) or _name_of(variable) or f"gradient.{place}"
 
 
 def _name_of(variable: Any) -> str | None:

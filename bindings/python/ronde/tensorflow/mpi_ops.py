@@ -28,7 +28,7 @@ from ronde._collectives import MIN as Min
 from ronde._collectives import PRODUCT as Product
 from ronde._collectives import SUM as Sum
 from ronde._collectives import reduce_op, set_id
-from ronde._compression import NoneCompressor, for_values, resolved, wire_for
+from ronde._compression import NoneCompressor, checked, for_values, resolved, wire_for
 from ronde._errors import Error as HorovodInternalError
 from ronde._errors import InvalidArgumentError
 from ronde._job import *
@@ -157,6 +157,7 @@ def reduce_named(
 ) -> list[Any]:
     """allreduce() of dense tensors as operations of these names, see _ops."""
     members = set_id(process_set)
+    checked(compression)
     wires = {wire_for(compression, bool(t.dtype.is_floating)) for t in tensors}
     wire = wires.pop() if len(wires) == 1 else ""
     return compressed(

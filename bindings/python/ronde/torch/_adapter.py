@@ -23,6 +23,8 @@ _CODES = {
     torch.float64: 8,
     torch.bool: 9,
 }
+_FLOATING = {dtype: code for dtype, code in _CODES.items() if dtype.is_floating_point}
+_STRIDED = torch.strided
 _USUAL = {torch.Tensor, torch.nn.Parameter}
 # Complex numbers travel as pairs: the last dimension of their view is (real, imaginary).
 _PAIRS = {torch.complex64: 7, torch.complex128: 8}
@@ -31,7 +33,9 @@ _PAIRS = {torch.complex64: 7, torch.complex128: 8}
 def _check_place(tensor: torch.Tensor) -> None:
     """Raises InvalidArgumentError unless the tensor is dense, and in host or CUDA memory."""
     if not isinstance(tensor, torch.Tensor):
-        raise InvalidArgumentError(f"expected a torch.Tensor, not {type(tensor).__name__}")
+        raise InvalidArgumentError(
+            f"expected a torch.Tensor, not {type(tensor).__name__}; torch.tensor(...) makes one"
+        )
     if tensor.layout is not torch.strided:
         raise InvalidArgumentError(f"a dense tensor is needed here, not one of {tensor.layout}")
     if tensor.device.type not in ("cpu", "cuda"):
@@ -94,8 +98,8 @@ def plain_view(tensor: torch.Tensor) -> Any:
 
     For floating-point tensors alone, which most are; cheaper than the closer look.
     """
-    code = _CODES.get(tensor.dtype, 0) if type(tensor) in _USUAL else 0
-    if code < 5 or code > 8 or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+    code = _FLOATING.get(tensor.dtype) if type(tensor) in _USUAL else None
+    if code is None or tensor.layout is not _STRIDED or not tensor.is_cpu:
         return None
     if not tensor.is_contiguous() or tensor.is_neg():
         return None

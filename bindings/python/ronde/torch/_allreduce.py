@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from ronde._collectives import reduce_op
-from ronde._compression import resolved
+from ronde._compression import checked, resolved
 from ronde._forms import forms
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
-from ronde.torch._adapter import check_in_place, check_op, collectives, plain_view
+from ronde.torch._adapter import check_in_place, check_op, check_tensors, collectives, plain_view
 from ronde.torch._autograd import attach
 from ronde.torch._integers import reduced
 from ronde.torch.compression import Compression, wire_for
@@ -61,6 +61,7 @@ def _reduce(
     wire: str = "",
 ) -> Handle[list[Tensor]]:
     """allreduce() into new tensors."""
+    check_tensors(tensors)
     check_op(tensors, op)
     return reduced(
         lambda scale: collectives.allreduce(
@@ -108,8 +109,8 @@ def allreduce_async(
     given = plain_view(tensor)
     if given is None:
         return first(_reduce(False, [tensor], name, op, scale, process_set))
-    output = torch.empty(tensor.shape, dtype=tensor.dtype)
-    taken = (output.data_ptr(), *given[1:])
+    output = torch.empty_like(tensor)
+    taken = (output.data_ptr(), given[1], given[2])
     keep = (tensor, output)
     return collectives.reduce_one(False, given, taken, keep, _output, name, op, scale, process_set)
 
@@ -128,8 +129,11 @@ def grouped_allreduce(
     scale = (prescale_factor, postscale_factor)
     op = reduce_op(average, op)
 
-    wires = {wire_for(compression, tensor) for tensor in tensors}
-    wire = wires.pop() if len(wires) == 1 else ""
+    check_tensors(tensors)
+    wire = ""
+    if compression is not Compression.none:
+        wires = {wire_for(checked(compression), tensor) for tensor in tensors}
+        wire = wires.pop() if len(wires) == 1 else ""
 
     def run(sent: Sequence[Tensor], name: str | None = None) -> list[Tensor]:
         reduced = _reduce(True, sent, name, op, scale, process_set, wire).wait()
@@ -166,8 +170,8 @@ def _grouped_allreduce_(
 ) -> Handle[list[Tensor]]:
     """As grouped_allreduce(), in place."""
     op = reduce_op(average, op)
-    check_op(tensors, op)
     check_in_place(tensors)
+    check_op(tensors, op)
     return reduced(
         lambda scale: collectives.allreduce(wait, tensors, tensors, name, op, scale, process_set),
         tensors,

@@ -12,7 +12,7 @@ from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first, mapped
 from ronde._job import ProcessSet, global_process_set, rank
-from ronde.torch._adapter import check_in_place, collectives
+from ronde.torch._adapter import check_in_place, check_tensors, collectives
 from ronde.torch._allreduce import grouped_allreduce
 from ronde.torch._autograd import attach, attached
 
@@ -39,6 +39,7 @@ def _grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[list[Tensor]]:
     """allgather() of several tensors as one operation: all or none."""
+    check_tensors(tensors)
     rows = [tensor.shape[0] if tensor.dim() else 1 for tensor in tensors]
 
     def backward(gradients: Sequence[Tensor]) -> list[Tensor]:

@@ -17,6 +17,7 @@ from ronde.torch._adapter import view_of_like
 
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()
+_RUN = 256  # small gradients that travel together: what ranks that share cores feel most
 
 
 class Gradient:
@@ -51,6 +52,7 @@ class Bucket:
     """Gradients submitted as one operation; most often a single one."""
 
     __slots__ = (
+        "after_first",
         "automatic",
         "compression",
         "contexts",
@@ -72,6 +74,7 @@ class Bucket:
             self.name += f" and {len(gradients) - 1} more"
         self.gradients = gradients
         self.missing = len(gradients)
+        self.after_first = self.missing - 1  # so many are missing then
         self.handle: Handle[Any] | None = None
         self.contexts: list[Any] = []  # of compressed gradients
         self.compression: Any = None
@@ -143,7 +146,7 @@ def make_buckets(
 
 def _single_buckets(gradients: Sequence[Gradient]) -> list[Bucket]:
     """A bucket for each gradient; for runs of them where there are more than a few."""
-    runs = in_runs(gradients, _size)
+    runs = in_runs(gradients, _size, _RUN)
     return [Bucket(run, automatic=len(run) > 1) for run in runs]
 
 
@@ -196,17 +199,36 @@ def show_zeros(parameter: Any) -> None:
     handle = parameter.register_hook(give_way)
 
 
-def hook(gradient: Gradient, owner: Any, on_gradient: Callable[[Any, Gradient], None]) -> Any:
-    """Has on_gradient(owner, gradient) called whenever the gradient has been accumulated.
+def hook(
+    gradient: Gradient,
+    owner: Any,
+    on_gradient: Callable[[Any, Gradient], None],
+    on_bucket: Callable[[Any, Bucket], None],
+    each: bool,
+) -> Any:
+    """Counts the gradients that have been accumulated.
 
-    Does not keep the owner alive. Returns what must be kept for the hook to live.
+    on_bucket(owner, bucket) is called with the first of a bucket, and when none is missing.
+    on_gradient(owner, gradient) is called for those that are not simply the last of their step:
+    more passes follow, or should not have come; with `each`, for all. Neither keeps the owner
+    alive. Returns what must be kept for the hook to live.
     """
     reference = weakref.ref(owner)
 
     def call(*_: Any) -> None:
-        owner = reference()
-        if owner is not None:
-            on_gradient(owner, gradient)
+        # Thousands of small gradients spend their time here.
+        if each or gradient.passes_left != 1:
+            owner = reference()
+            if owner is not None:
+                on_gradient(owner, gradient)
+            return
+        gradient.passes_left = 0
+        bucket = gradient.bucket
+        missing = bucket.missing = bucket.missing - 1
+        if missing == 0 or missing == bucket.after_first:
+            owner = reference()
+            if owner is not None:
+                on_bucket(owner, bucket)
 
     parameter: Any = gradient.parameter
     if hasattr(parameter, "register_post_accumulate_grad_hook"):

@@ -45,7 +45,8 @@ class Preparing:
             in_flight[address] = bucket
             gradient.version = tensor._version
             tensors.append(tensor)
-            views.append((address, *gradient.like))
+            shape, code = gradient.like
+            views.append((address, shape, code))
         return tensors, views
 
     def _made_ready(self, gradient: Gradient) -> torch.Tensor | None:

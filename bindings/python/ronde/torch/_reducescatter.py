@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import SUM
+from ronde._compression import checked, resolved
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
-from ronde.torch._adapter import check_op, collectives
+from ronde.torch._adapter import check_op, check_tensors, collectives
 from ronde.torch._allreduce import Compressor, Tensor, compressed
 from ronde.torch._autograd import attach
 from ronde.torch._exchange import grouped_allgather
@@ -61,6 +62,7 @@ def _reduce(
     scale: tuple[float, float],
     process_set: ProcessSet,
 ) -> Handle[list[Tensor]]:
+    check_tensors(tensors)
     check_op(tensors, op)
     return reduced(
         lambda scale: collectives.reduce_scatter(wait, tensors, name, op, scale, process_set),
@@ -81,6 +83,7 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Tensor]:
     """reducescatter() of several tensors as one operation: all or none."""
+    check_tensors(tensors)
     scale = (prescale_factor, postscale_factor)
 
     def run(sent: Sequence[Tensor]) -> list[Tensor]:
@@ -92,7 +95,7 @@ def grouped_reducescatter(
         scaled = [gradient * factor for gradient in gradients]
         return grouped_allgather(scaled, process_set=process_set)
 
-    return compressed(tensors, compression, run)
+    return compressed(tensors, resolved(checked(compression)), run)
 
 
 def grouped_reducescatter_async(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
-from ronde._errors import InvalidArgumentError
-from ronde._job import rank
+from ronde import _numpy
+from ronde._errors import InvalidArgumentError, MismatchError
+from ronde._job import rank, size
 from ronde._objects import allgather_object, broadcast_object
 from ronde.torch.mpi_ops import broadcast_async_, synchronize
 
@@ -25,15 +29,48 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
 
     params: model.state_dict(), model.named_parameters(), or a list of tensors; the same names and
     shapes on all ranks. root_rank: a rank of the job.
-    Raises InvalidArgumentError (a ValueError) for anything else.
+    Raises InvalidArgumentError (a ValueError) for anything else, and on all ranks MismatchError
+    naming the first difference.
     """
+    named = _named_tensors(params)
+    _check_alike(named, root_rank)
     with torch.no_grad():
         handles = [
             broadcast_async_(tensor, root_rank, name and f"parameter.{name}")
-            for name, tensor in _named_tensors(params)
+            for name, tensor in named
         ]
     for handle in handles:
         synchronize(handle)
+
+
+def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -> None:
+    """Raises MismatchError on all ranks unless they have the same names, shapes and dtypes.
+
+    Otherwise a rank would wait for a tensor that another one does not have.
+    """
+    if size() == 1:
+        return
+    mine = [_described(name, tensor) for name, tensor in named]
+    digest = hashlib.sha256("\n".join(mine).encode()).digest()
+    digests = _numpy.allgather(np.frombuffer(digest, np.uint8)[None], "broadcast_parameters.digest")
+    if (digests == digests[0]).all():
+        return
+    lists = allgather_object(mine, "broadcast_parameters.list")
+    wanted = lists[root_rank] if 0 <= root_rank < size() else lists[0]
+    for place, of_root in enumerate(itertools.chain(wanted, itertools.repeat("missing"))):
+        for other, listed in enumerate(lists):
+            found = listed[place] if place < len(listed) else "missing"
+            if found != of_root:
+                raise MismatchError(
+                    f"broadcast_parameters: number {place} is {found} on rank {other}, but "
+                    f"{of_root} on rank {root_rank}, the root; all ranks must give the same names, "
+                    "shapes and dtypes"
+                )
+
+
+def _described(name: str | None, tensor: torch.Tensor) -> str:
+    kind = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+    return f'"{name}" {kind}' if name else kind
 
 
 def _named_tensors(params: Any) -> list[tuple[str | None, torch.Tensor]]:

@@ -13,7 +13,7 @@ import torch
 
 from ronde import _core
 from ronde._codecs import wire_of
-from ronde._compression import for_gradient
+from ronde._compression import checked, for_gradient, warn_of_idle
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 from ronde.torch._adapter import collectives
@@ -61,7 +61,8 @@ class OneBitAdam(torch.optim.Optimizer):
             check("betas", betas, 0 <= beta < 1, "from 0 to below 1")
         pairs = list(named_parameters)
         self._names = {parameter: name for name, parameter in pairs}
-        self._compression = compression
+        warn_of_idle(compression, self._names.values())
+        self._compression = checked(compression)
         self._process_set = process_set
         self._call_site = _core.call_site()
         defaults = {

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 
 from ronde import _core
+from ronde._arguments import check_reduce_op
 from ronde._codecs import wire_of
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import set_id
+from ronde._compression import checked, warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step
 from ronde.torch._adapter import check_tensors, collectives
@@ -49,6 +51,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         flat_gradients: bool,
     ) -> None:
         self._parameter_names = parameter_names(list(self._parameters()), named_parameters)
+        warn_of_idle(compression, self._parameter_names.values())
         self._compression = compression
         self._op = op
         self._scale = (
@@ -101,7 +104,11 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._prioritize(buckets)
         self._buckets += buckets
         if self._communicates:
-            self._hooks += [hook(g, self, _DistributedOptimizer._on_gradient) for g in made]
+            of = _DistributedOptimizer
+            self._hooks += [
+                hook(g, self, of._on_gradient, of._on_bucket, isinstance(g.bucket, FlatBucket))
+                for g in made
+            ]
 
     def _prioritize(self, buckets: Sequence[Bucket]) -> None:
         """What the next forward pass needs first gets the highest priority."""
@@ -131,7 +138,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             gradient.passes_left = passes
 
     def _on_gradient(self, gradient: Gradient) -> None:
-        """Called in backward, once the gradient of a parameter is complete."""
+        """Called in backward for a gradient that needs more than to be counted."""
         passes_left = gradient.passes_left - 1
         if passes_left < 0:
             raise AssertionError(
@@ -144,10 +151,14 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             bucket.collect(gradient)
         if passes_left:
             return
+        bucket.missing -= 1
+        self._on_bucket(bucket)
+
+    def _on_bucket(self, bucket: Bucket) -> None:
+        """Called in backward, once the first and once all gradients of a bucket are complete."""
         if not self._in_backward:
             self._in_backward = True
             self._mark_pass("backward")
-        bucket.missing -= 1
         if bucket.missing == 0:
             self._submit(bucket)
 
@@ -226,15 +237,14 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             bucket.gradients[0].parameter.grad = outputs
             return
         plain = not bucket.contexts and not self._sparse_again
-        for index, gradient in enumerate(bucket.gradients):
+        for index, (gradient, averaged) in enumerate(zip(bucket.gradients, outputs)):
             current = gradient.parameter.grad
-            if current is None:
+            if plain and current is averaged and current._version == gradient.version:
                 continue
-            if plain and current is outputs[index] and current._version == gradient.version:
+            if current is None:
                 continue
             if current._version != gradient.version and not shares_memory(current):
                 raise InvalidArgumentError(_CHANGED.format(name=gradient.name))
-            averaged = outputs[index]
             if bucket.contexts:
                 averaged = bucket.compression.decompress(averaged, bucket.contexts[index])
             if averaged is not current:
@@ -316,6 +326,18 @@ _CHANGED = (
 )
 
 
+def _check_optimizer(optimizer: Any) -> None:
+    """Raises InvalidArgumentError for what cannot be made a DistributedOptimizer."""
+    if isinstance(optimizer, _DistributedOptimizer):
+        raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidArgumentError(
+            f"expected a torch.optim.Optimizer, not {type(optimizer).__name__}; for a model: "
+            "DistributedOptimizer(torch.optim.SGD(model.parameters(), ...), "
+            "model.named_parameters())"
+        )
+
+
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, Parameter]] | None = None,
@@ -349,8 +371,12 @@ def DistributedOptimizer(
     flat_gradients: gradients live in Ronde's shared memory, as views into one flat buffer for each
     group (of 4 MiB without groups), which is sent as it is. They then are zeros rather than None
     after zero_grad(). Not for sparse gradients.
-    Raises InvalidArgumentError (a ValueError) for missing or duplicate names and bad groups.
+    Raises InvalidArgumentError (a ValueError) for missing or duplicate names, bad groups, and
+    compressions that there are not; TypeError for an `op` that is none.
     """
+    _check_optimizer(optimizer)
+    check_reduce_op(op)
+    checked(compression)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise InvalidArgumentError(
             "gradient_predivide_factor not supported with op other than Average"

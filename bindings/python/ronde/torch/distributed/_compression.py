@@ -13,6 +13,7 @@ from torch.futures import Future
 
 from ronde import _collectives as kinds
 from ronde._codecs import wire_of
+from ronde._compression import checked, warn_of_idle
 from ronde._errors import InvalidArgumentError
 from ronde.torch._gradients import compression_of
 from ronde.torch.compression import Compression
@@ -50,6 +51,8 @@ class CompressionState:
                 raise InvalidArgumentError(
                     f"compression_hook takes codecs of Compression, not {one!r}"
                 )
+        checked(compression)
+        warn_of_idle(compression, self.names.values())
 
     def start(self, parameter: torch.Tensor, gradient: torch.Tensor) -> Work:
         """Starts averaging one gradient, in place."""

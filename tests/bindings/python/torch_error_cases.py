@@ -1,0 +1,108 @@
+"""Cases for wrong arguments that people give; run on several ranks by torch_test.py."""
+
+import warnings
+
+import pytest
+import ronde
+import ronde.torch as hvd
+import torch
+from torch import nn
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+def distributed(net, **options):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    return hvd.DistributedOptimizer(optimizer, net.named_parameters(), **options)
+
+
+def step(net, optimizer):
+    net(torch.ones(3, 4) * (hvd.rank() + 1)).sum().backward()
+    optimizer.step()
+
+
+def case_a_mistyped_codec_is_refused_before_training_and_can_be_mended_at_once():
+    net = model()
+    for wrong, said in (
+        ("int9", "'int9'"),
+        (hvd.Compression.int8(block=100), "block=100"),
+        ({"*.weight": hvd.Compression.topk(ratio=2)}, "ratio=2"),
+        (8, "compression must be one of Compression.*not 8"),
+        (None, "not None"),
+    ):
+        with pytest.raises(ronde.InvalidArgumentError, match=said):
+            distributed(net, compression=wrong)
+    optimizer = distributed(net, compression=hvd.Compression.int8)
+    step(net, optimizer)
+
+
+def case_operations_by_name_and_unknown_numbers_are_refused_by_the_optimizer():
+    for wrong in ("avg", None, 1.0):
+        with pytest.raises(TypeError, match="op must be Average, Sum"):
+            distributed(model(), op=wrong)
+    with pytest.raises(ronde.InvalidArgumentError, match="op=99; allowed: Average"):
+        distributed(model(), op=99)
+
+
+def case_a_model_in_place_of_an_optimizer_is_a_clear_error():
+    net = model()
+    with pytest.raises(ronde.InvalidArgumentError, match=r"torch\.optim\.Optimizer, not Seq"):
+        hvd.DistributedOptimizer(net)
+    optimizer = distributed(net)
+    with pytest.raises(ronde.InvalidArgumentError, match="already"):
+        hvd.DistributedOptimizer(optimizer)
+
+
+def case_compression_rules_that_fit_no_parameter_warn_once():
+    net = model()
+    rules = {"*.weight": "int8", "embedding.*": "int4"}
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        optimizer = distributed(net, compression=rules)
+        step(net, optimizer)
+        step(net, optimizer)
+    (warning,) = seen
+    assert "'embedding.*'; there are 0.weight" in str(warning.message)
+    assert warning.filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        distributed(net, compression={"*.weight": "int8", "*": "fp16"})
+
+
+def case_what_is_no_tensor_and_no_compression_is_a_clear_error():
+    for call in (
+        hvd.allreduce,
+        hvd.allreduce_,
+        hvd.allreduce_async,
+        hvd.allgather,
+        hvd.reducescatter,
+    ):
+        with pytest.raises(ronde.InvalidArgumentError, match=r"torch\.Tensor, not list; torch\."):
+            call([1, 2])
+    with pytest.raises(ronde.InvalidArgumentError, match="Tensor, not list"):
+        hvd.allreduce([1, 2], op=hvd.Max, compression=hvd.Compression.fp16)
+    with pytest.raises(ronde.InvalidArgumentError, match=r"compression must be .* not 8"):
+        hvd.allreduce(torch.ones(2), compression=8)
+    with pytest.raises(TypeError, match=r"int8: .*'blok'; allowed: block, stochastic, seed, error"):
+        hvd.Compression.int8(blok=3)
+    assert hvd.allreduce(torch.ones(2)).tolist() == [1, 1]
+
+
+def case_different_parameters_are_an_error_on_all_ranks_not_a_wait():
+    net = model()
+    mine = dict(net.state_dict())
+    if hvd.rank() == 1:
+        mine["extra"] = torch.ones(3)
+    said = r'number 4 is "extra" float32\[3\] on rank 1, but missing on rank 0, the root'
+    with pytest.raises(ronde.MismatchError, match=said):
+        hvd.broadcast_parameters(mine, root_rank=0)
+    renamed = [("w" if hvd.rank() == 0 else "v", torch.ones(2, 2))]
+    with pytest.raises(ronde.MismatchError, match=r'"v" float32\[2, 2\] on rank 1, but "w"'):
+        hvd.broadcast_parameters(renamed, root_rank=0)
+    shapes = [torch.ones(2 + (hvd.rank() == 1))]
+    with pytest.raises(ronde.MismatchError, match=r"number 0 is float32\[3\] on rank 1"):
+        hvd.broadcast_parameters(shapes, root_rank=0)
+    hvd.broadcast_parameters(net.state_dict(), root_rank=0)
