@@ -58,10 +58,11 @@ CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t in
   const bool has_data = tensor.in != nullptr;  // not of a rank that has joined
   if (spec.error_feedback && residuals_ != nullptr && !key.empty() && has_data) {
     const auto count = static_cast<std::size_t>(element_count(tensor.shape));
-    prepared.residual = residuals_->find(set_, key, count);
+    prepared.residual = residuals_->find(set_, key, count, spec.residual);
     if (prepared.residual) step = prepared.residual->next_step();
     if (prepared.residual && spec.momentum > 0) {
-      prepared.momentum = residuals_->find(set_, key + kMomentum, count);
+      prepared.momentum = residuals_->find(set_, key + kMomentum, count, spec.residual);
+      if (prepared.momentum) prepared.momentum->next_step();
     }
   }
   if (spec.kind == CodecKind::kPowersgd) {

@@ -100,6 +100,25 @@ def case_a_saved_state_resumes_exactly():
         C.load_state_dict({})
 
 
+def case_residuals_in_bf16_take_half_the_memory_and_lose_nothing():
+    C.load_state_dict({"version": 1, "residuals": {}})
+    mine = gradients(hvd.rank())
+    for codec in (C.int4(residual="bf16"), C.topk(ratio=0.05, residual="bf16")):
+        name = {"name": f"half.{codec.wire}", "compression": codec}
+        before = C.memory()
+        total = sum(hvd.allreduce(mine, **name) for _ in range(100))
+        assert C.memory() - before == mine.numel() * 2
+        assert (total / 100 - exact()).norm() / exact().norm() < 0.15, codec.wire
+        state = C.state_dict()
+        wanted = hvd.allreduce(mine, **name)
+        C.load_state_dict(state)
+        assert torch.equal(hvd.allreduce(mine, **name), wanted), codec.wire
+    with pytest.raises(InvalidArgumentError, match="residual=fp16; allowed: fp32, bf16"):
+        hvd.allreduce(mine, compression=C.int8(residual="fp16"))
+    with pytest.raises(InvalidArgumentError, match="residual=bf16 needs ef=on"):
+        hvd.allreduce(mine, compression=C.fp16(residual="bf16"))
+
+
 def case_ranks_that_disagree_about_a_codec_all_raise_the_same_error():
     mine = C.int8 if hvd.rank() == 0 else C.int8(block=64)
     with pytest.raises(MismatchError, match=r'compression "int8".*compression "int8:block=64"'):

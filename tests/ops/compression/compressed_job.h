@@ -76,9 +76,12 @@ struct Job {
       if (keeps && tensors[t].columns > 0 && spec.rank > 0) {
         tensors[t].basis = stores[me]->find(0, name + "#basis", columns[t] * spec.rank);
       }
-      if (keeps && spec.error_feedback) tensors[t].residual = stores[me]->find(0, name, counts[t]);
+      if (keeps && spec.error_feedback) {
+        tensors[t].residual = stores[me]->find(0, name, counts[t], spec.residual);
+        if (tensors[t].residual) tensors[t].residual->set_steps(number);
+      }
       if (keeps && spec.momentum > 0) {
-        tensors[t].momentum = stores[me]->find(0, name + "#momentum", counts[t]);
+        tensors[t].momentum = stores[me]->find(0, name + "#momentum", counts[t], spec.residual);
       }
       tensors[t].step = number;
       tensors[t].turn = t;
@@ -89,7 +92,8 @@ struct Job {
   /// The residual of a tensor on a rank.
   [[nodiscard]] std::vector<float> left(int rank, std::size_t tensor) const {
     auto& store = *stores[static_cast<std::size_t>(rank)];
-    return store.find(0, std::to_string(tensor), counts[tensor])->values();
+    const ResidualFormat format = parse_compression(compression)->residual;
+    return store.find(0, std::to_string(tensor), counts[tensor], format)->values();
   }
 
   /// The exact result of an element.
