@@ -22,7 +22,7 @@ constexpr std::array kKnown{
     Known{"bf16", {.kind = CodecKind::kBf16, .error_feedback = false}},
     Known{"int8", {.kind = CodecKind::kInt8, .block = 512}},
     Known{"int4", {.kind = CodecKind::kInt4, .block = 256}},
-    Known{"onebit", {.kind = CodecKind::kOnebit, .block = 1024}},
+    Known{"onebit", {.kind = CodecKind::kOnebit, .block = 128}},
     Known{"topk", {.kind = CodecKind::kTopk, .ratio = 0.01}},
     Known{"randomk", {.kind = CodecKind::kRandomk, .ratio = 0.01}},
     Known{"powersgd", {.kind = CodecKind::kPowersgd, .rank = 4}},

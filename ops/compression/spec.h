@@ -73,7 +73,7 @@ inline constexpr std::size_t kMaxRank = 64;
 /// stochastic), ratio (above 0, up to 1), select (exact, sampled), momentum (0 up to below 1),
 /// nesterov, masking (on, off), warmup (steps), clip (a norm), rank (1 to kMaxRank), accuracy
 /// (lossless, safe, aggressive), seed, ef (on, off), residual (fp32, bf16). Defaults: fp16, bf16:
-/// ef=off; all others ef=on; residual=fp32; int8: block=512; int4: block=256; onebit: block=1024;
+/// ef=off; all others ef=on; residual=fp32; int8: block=512; int4: block=256; onebit: block=128;
 /// topk, randomk: ratio=0.01; powersgd: rank=4; auto: accuracy=safe. Errors: kInvalidArgument with
 /// the value and what is allowed.
 Result<CompressionSpec> parse_compression(std::string_view text);
@@ -93,6 +93,15 @@ CompressionSpec default_spec(CodecKind kind);
 /// Whether values travel as some elements out of all: see sparse_allreduce.h.
 [[nodiscard]] constexpr bool is_sparse(CodecKind kind) noexcept {
   return kind == CodecKind::kTopk || kind == CodecKind::kRandomk;
+}
+
+/// Elements of the smallest tensor that a kind is for where nobody names the tensor. What sends
+/// little of a tensor costs a small one the most, and most of a model's bytes are elsewhere: 64 KiB
+/// of fp32 then, as BytePS's BYTEPS_MIN_COMPRESS_BYTES.
+[[nodiscard]] constexpr std::size_t fewest_elements(CodecKind kind) noexcept {
+  const bool sends_little =
+      is_sparse(kind) || kind == CodecKind::kOnebit || kind == CodecKind::kPowersgd;
+  return sends_little ? 16384 : 4096;
 }
 
 /// Ok where it is an allreduce of a floating type, by sum or average: what can be compressed.

@@ -96,7 +96,7 @@ class Int4(Integer):
 
 
 class Onebit:
-    """The signs, and their means in each block of 1024: a thirtieth of the bytes."""
+    """The signs, and their means in each block of 128: a twentieth of the bytes."""
 
     wire = "onebit"
 

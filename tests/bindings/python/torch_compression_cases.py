@@ -154,7 +154,7 @@ def train(compression, steps=60):
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.2),
         model.named_parameters(),
-        compression=compression,
+        compression={"*.weight": compression},  # by rule, as they are small
     )
     for _ in range(steps):
         optimizer.zero_grad()
@@ -205,6 +205,24 @@ def case_biases_stay_as_they_are_and_rules_choose_by_name():
     assert kept({"*.bias": C.int4, "*": C.none}, 2) == {"bias"}
     assert kept({"nothing": C.int4}, 3) == set()
     assert kept(C.int8(error_feedback=False), 4) == set()
+
+
+def case_codecs_that_send_little_leave_small_tensors_alone():
+    def kept(compression, number):
+        model = nn.Sequential(nn.Linear(127, 128), nn.Linear(128, 128))
+        named = [(f"small{number}.{name}", p) for name, p in model.named_parameters()]
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), named, compression=compression
+        )
+        model(torch.ones(2, 127)).sum().backward()
+        optimizer.step()
+        names = {name for _, name in C.state_dict()["residuals"] if "#" not in name}
+        return {name[7:] for name in names if name.startswith(f"small{number}.")}
+
+    for number, codec in enumerate((C.onebit, C.topk(ratio=0.1), C.randomk, "powersgd:rank=2")):
+        assert kept(codec, number) == {"1.weight"}, codec
+    assert kept(C.int4, 4) == {"0.weight", "1.weight"}
+    assert kept({"*.weight": C.topk}, 5) == {"0.weight", "1.weight"}
 
 
 def case_groups_are_divided_by_what_travels_how():

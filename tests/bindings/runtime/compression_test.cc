@@ -89,6 +89,17 @@ TEST_CASE("Runtime: ranks that compress otherwise get the same error, which name
   });
 }
 
+TEST_CASE("Runtime: a job's compression that sends little is for larger matrices still") {
+  run_pair("topk:ratio=0.1", [](Runtime& runtime, int rank) {
+    auto small = waves(rank, 16'300), large = waves(rank, 16'400), named = waves(rank, 16'300);
+    EXPECT(compressed_sum(runtime, "", "small", small).ok());
+    EXPECT(compressed_sum(runtime, "", "large", large).ok());
+    EXPECT(compressed_sum(runtime, "topk:ratio=0.1", "named", named).ok());
+    EXPECT(!was_rounded(small) && was_rounded(large) && was_rounded(named));
+    return 0;
+  });
+}
+
 TEST_CASE("Runtime: the job's compression is for large matrices that name none") {
   run_pair("int4", [](Runtime& runtime, int rank) {
     auto large = waves(rank, 10'000), small = waves(rank, 1000), vector = waves(rank, 10'000),

@@ -15,13 +15,13 @@ TEST_CASE("A compression's name stands for its defaults") {
   CHECK_FALSE(parse_compression("fp16")->error_feedback);
   CHECK_FALSE(parse_compression("bf16")->error_feedback);
   CHECK(parse_compression("int4")->block == 256);
-  CHECK(parse_compression("onebit")->block == 1024);
+  CHECK(parse_compression("onebit")->block == 128);
 }
 
 TEST_CASE("Equal compressions are written alike") {
   for (const char* text :
        {"fp16", "bf16:ef=on", "int8", "int4:block=64,rounding=stochastic,seed=9",
-        "onebit:block=128,ef=off", "topk", "randomk:ratio=0.1,seed=3", "powersgd:rank=2",
+        "onebit:block=1024,ef=off", "topk", "randomk:ratio=0.1,seed=3", "powersgd:rank=2",
         "topk:ratio=0.001,select=sampled,momentum=0.9,nesterov=on,masking=off,"
         "warmup=100,clip=0.25",
         "auto", "auto:accuracy=aggressive,residual=bf16", "int8:residual=bf16",
