@@ -21,6 +21,7 @@ Status PlaneExecutor::execute_compressed(const Bundle& bundle, std::size_t bytes
   RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
   work.compression = &compression;
   RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));
+  compressor_.note_losses(bundle, work, compression, events_ == nullptr ? nullptr : events_->get());
   compression.commit(work);
   return {};
 }

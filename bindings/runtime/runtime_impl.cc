@@ -150,6 +150,7 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
   executor.deterministic = config.deterministic;
   executor.events = &events;
   executor.residuals = residuals;
+  executor.loss_steps = config.compression_error_steps;
   executor.set = set;
   executor.open_device = [this, spec](int index) -> Result<DeviceParts> {
     WaitOptions wait;

@@ -190,6 +190,16 @@ Status ResidualStore::load(std::vector<SavedResidual> saved) {
   return {};
 }
 
+void ResidualStore::note(int set, const std::string& name, const CompressionLoss& loss) {
+  MutexLock lock(mutex_);
+  losses_[{set, name}] = loss;
+}
+
+std::map<std::pair<int, std::string>, CompressionLoss> ResidualStore::losses() const {
+  MutexLock lock(mutex_);
+  return losses_;
+}
+
 std::size_t ResidualStore::bytes() const {
   MutexLock lock(mutex_);
   return bytes_;

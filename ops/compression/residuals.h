@@ -52,6 +52,12 @@ class Residual {
   std::uint64_t steps_ RONDE_GUARDED_BY(mutex_) = 0;
 };
 
+/// What compression has left over of one tensor in one step.
+struct CompressionLoss {
+  double lost = 0;    ///< Norm of what waits on this rank.
+  double result = 0;  ///< Norm of what all ranks got.
+};
+
 /// A residual as it is saved.
 struct SavedResidual {
   int set = 0;  ///< Process set.
@@ -76,6 +82,11 @@ class ResidualStore {
   [[nodiscard]] std::vector<SavedResidual> save() const RONDE_EXCLUDES(mutex_);
   /// Replaces all. No operation may be under way. Errors: kInvalidArgument for a name given twice.
   Status load(std::vector<SavedResidual> saved) RONDE_EXCLUDES(mutex_);
+  /// Notes what a step has left over of a tensor; the last one counts.
+  void note(int set, const std::string& name, const CompressionLoss& loss) RONDE_EXCLUDES(mutex_);
+  /// The last that was noted, by process set and tensor.
+  [[nodiscard]] std::map<std::pair<int, std::string>, CompressionLoss> losses() const
+      RONDE_EXCLUDES(mutex_);
   /// What all residuals take, in bytes.
   [[nodiscard]] std::size_t bytes() const RONDE_EXCLUDES(mutex_);
 
@@ -91,6 +102,7 @@ class ResidualStore {
   const std::size_t limit_bytes_;
   mutable Mutex mutex_;
   std::map<Key, std::shared_ptr<Residual>> residuals_ RONDE_GUARDED_BY(mutex_);
+  std::map<Key, CompressionLoss> losses_ RONDE_GUARDED_BY(mutex_);
   std::size_t bytes_ RONDE_GUARDED_BY(mutex_) = 0;
   bool warned_ RONDE_GUARDED_BY(mutex_) = false;
 };

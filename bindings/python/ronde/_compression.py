@@ -224,6 +224,16 @@ class AnyCompression:
         load_state(state)
 
     @staticmethod
+    def errors() -> dict[tuple[int, str], tuple[float, float]]:
+        """By (process set, tensor): the norm of what compression left over, and of the result.
+
+        Of this rank, and of the last step that was measured: RONDE_COMPRESSION_ERROR says each how
+        many steps of a tensor, and without it nothing is.
+        """
+        losses: dict[tuple[int, str], tuple[float, float]] = runtime().compression_losses()
+        return losses
+
+    @staticmethod
     def memory() -> int:
         """Bytes that error feedback takes on this rank; RONDE_RESIDUAL_LIMIT bounds them."""
         return runtime().residual_bytes()

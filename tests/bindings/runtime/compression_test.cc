@@ -9,6 +9,7 @@
 #include "bindings/runtime/runtime.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"
+#include "tests/timeline/scratch.h"
 
 /// In a child process: ends it with a text that says what went wrong.
 #define EXPECT(condition)                                                                 \
@@ -63,6 +64,36 @@ bool was_rounded(const std::vector<float>& sum) {
 }
 
 }  // namespace
+
+TEST_CASE("Runtime: what compression loses is measured where that is asked for, and shown") {
+  const Scratch scratch;
+  const std::string job = net::unique_job_id();
+  const auto codes = net::run_ranks(2, [&](int rank) {
+    Config config = net::rank_config(job, rank, 2);
+    config.compression_error_steps = 2;
+    auto runtime = Runtime::create(config);
+    EXPECT(runtime.ok());
+    EXPECT((*runtime)->start_timeline(scratch.file("t.json")).ok());
+    for (int step = 0; step < 3; ++step) {
+      auto values = waves(rank, 10'000);
+      EXPECT(compressed_sum(**runtime, "int4", "w", values).ok());
+    }
+    const auto losses = (*runtime)->compression_losses();
+    EXPECT(losses.size() == 1 && losses.count({kGlobalSet, "w"}) == 1);
+    const CompressionLoss loss = losses.at({kGlobalSet, "w"});
+    EXPECT(loss.lost > 0 && loss.lost < 0.5 * loss.result);
+    EXPECT((*runtime)->stop_timeline().ok());
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, 0});
+  const std::string trace = content_of(scratch.file("t.rank0.json"));
+  const std::string counter = "compression error of w";
+  const std::size_t first = trace.find(counter);
+  REQUIRE(first != std::string::npos);
+  const std::size_t second = trace.find(counter, first + 1);
+  REQUIRE(second != std::string::npos);
+  CHECK(trace.find(counter, second + 1) == std::string::npos);  // steps 0 and 2
+}
 
 TEST_CASE("Runtime: a compressed sum is rounded and leaves a residual") {
   run_pair("", [](Runtime& runtime, int rank) {

@@ -19,8 +19,9 @@ struct Job {
   std::vector<std::size_t> columns;  // of each tensor; empty where none is a matrix
   bool keeps = false;  // residuals where there is error feedback, and what else is kept
 
-  std::vector<std::vector<std::vector<float>>> results;  // by rank, by tensor
-  std::vector<std::unique_ptr<ResidualStore>> stores;    // by rank
+  std::vector<std::vector<std::vector<float>>> results;             // by rank, by tensor
+  std::vector<std::unique_ptr<ResidualStore>> stores;               // by rank
+  std::vector<std::vector<std::optional<CompressionLoss>>> losses;  // by rank, by tensor
   std::vector<Traffic> traffic;
 
   std::function<std::vector<float>(int rank, std::size_t tensor, unsigned step)> given;
@@ -34,6 +35,7 @@ struct Job {
   void step(unsigned number = 0) {
     const auto size = static_cast<std::size_t>(ranks);
     results.assign(size, {});
+    losses.assign(size, {});
     while (stores.size() < size) stores.push_back(std::make_unique<ResidualStore>());
     traffic = count_traffic(
         ranks, [&](Transport& transport, Scratch& scratch) { run(transport, scratch, number); });
@@ -64,6 +66,9 @@ struct Job {
     CHECK(compressed_allreduce(transport, work, scratch).ok());
     Work agreed;
     agreed.segments = segments;
+    for (std::size_t t = 0; t < counts.size(); ++t) {
+      losses[me].push_back(compressed.loss(t, agreed));
+    }
     compressed.commit(agreed);
   }
 
