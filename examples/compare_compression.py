@@ -4,7 +4,8 @@
     ronde run -np 2 -- python examples/compare_compression.py --model characters --steps 300
 
 The digits network is trained from several seeds, the character transformer from one. Every codec
-has its default settings; `topk:ef=off` shows what becomes of training without error feedback.
+has its default settings; `--every-matrix --codecs none,topk,topk:ef=off` shows what becomes of
+training without error feedback.
 """
 
 import argparse
@@ -27,7 +28,6 @@ CODECS = (
     "topk",
     "randomk",
     "powersgd",
-    "topk:ef=off",
 )
 
 
@@ -40,6 +40,9 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=300, help="of the character transformer")
     parser.add_argument("--optimizer", choices=["adam", "sgd"], default="adam")
     parser.add_argument("--learning-rate", type=float, help="default: 0.003 for adam, 0.3 for sgd")
+    parser.add_argument(
+        "--every-matrix", action="store_true", help="by a rule, those of few elements too"
+    )
     parser.add_argument("--json", help="also write the table here")
     return parser.parse_args()
 
@@ -54,6 +57,8 @@ def start(model, codec, arguments):
     """An optimizer whose gradients travel by this codec; nothing is left over of earlier runs."""
     hvd.Compression.load_state_dict({"version": 1, "residuals": {}})
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    if arguments.every_matrix:
+        codec = {name: codec for name, part in model.named_parameters() if part.dim() > 1}
     return hvd.DistributedOptimizer(
         plain_optimizer(model, arguments),
         named_parameters=model.named_parameters(),

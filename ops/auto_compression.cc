@@ -17,7 +17,9 @@ constexpr std::size_t kSmallBytes = 4096;
 constexpr std::size_t kFirstBytes = std::size_t{1} << 18;
 constexpr std::size_t kMostBytes = std::size_t{1} << 23;
 constexpr double kLongEnough = 0.02;  // seconds that tell a link's bandwidth
+constexpr double kVeryLong = 0.1;     // seconds after which nothing is timed twice
 constexpr int kRepeats = 4;
+constexpr int kLongRepeats = 2;
 constexpr std::uint64_t kObserveEvery = 16;  // bundles, of those whose choice is known
 constexpr std::uint64_t kMostCalm = 4096;
 constexpr const char* kFlush = "topk:ratio=1";  // dense, with all that is left over
@@ -117,8 +119,11 @@ Status AutoCompression::measure(Accuracy accuracy, const GroupDoor& door) {
   return link_ ? Status() : measure_link(door);
 }
 
-/// The slowest rank's costs count.
+/// The slowest rank's costs count. All ranks measure at once, as they will compress at once: those
+/// of one host may have fewer cores than they are.
 Status AutoCompression::measure_codecs_of(Accuracy accuracy, const GroupDoor& door) {
+  const std::int64_t nothing = 0;
+  RONDE_RETURN_IF_ERROR(door.exchange({&nothing, 1}).status());  // all are here
   const CodecCosts mine = measure_codecs(candidates(accuracy, sizeof(float)));
   std::vector<std::int64_t> words;
   for (const double cost : mine) words.push_back(nanoseconds(1e6 * cost));
@@ -142,25 +147,22 @@ Result<double> AutoCompression::time_dense(std::size_t bytes, const GroupDoor& d
     const std::int64_t mine = to_ns(now() - begin);
     RONDE_ASSIGN_OR_RETURN(const auto all, door.exchange({&mine, 1}));
     best = std::min(best, static_cast<double>(*std::min_element(all.begin(), all.end())) * 1e-9);
-    if (best >= kLongEnough) break;
+    if (best >= kVeryLong || (best >= kLongEnough && i + 1 >= kLongRepeats)) break;
   }
   return best;
 }
 
 /// Sizes double until one takes long enough: what a link lets pass at once, as shapers do, is then
-/// behind, and does not count as bandwidth.
+/// behind. That one is timed twice: beside the best of several, one slow time would be bandwidth.
 Status AutoCompression::measure_link(const GroupDoor& door) {
   RONDE_ASSIGN_OR_RETURN(const double latency, time_dense(kSmallBytes, door));
-  double before = latency, cost = 0;
-  std::size_t before_bytes = kSmallBytes;
+  std::vector<DenseTime> times{{kSmallBytes, latency}};
   for (std::size_t bytes = kFirstBytes; bytes <= kMostBytes; bytes *= 2) {
     RONDE_ASSIGN_OR_RETURN(const double seconds, time_dense(bytes, door));
-    cost = std::max(0.0, seconds - before) / static_cast<double>(bytes - before_bytes);
-    before = seconds;
-    before_bytes = bytes;
+    times.push_back({bytes, seconds});
     if (seconds >= kLongEnough) break;
   }
-  link_ = LinkCost{.latency_s = latency, .byte_s = cost};
+  link_ = link_cost(times);
   return {};
 }
 

@@ -30,7 +30,24 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 }  // namespace
 
 Compressor::Compressor(const ExecutorOptions& options)
-    : residuals_(options.residuals), set_(options.set), rank_(options.rank) {}
+    : residuals_(options.residuals),
+      loss_steps_(options.loss_steps),
+      set_(options.set),
+      rank_(options.rank) {}
+
+void Compressor::note_losses(const Bundle& bundle, const Work& work,
+                             const CompressedWork& compressed, EventSink* events) const {
+  if (loss_steps_ == 0 || residuals_ == nullptr) return;
+  for (std::size_t i = 0; i < compressed.tensors().size(); ++i) {
+    if (compressed.tensors()[i].step % loss_steps_ != 0) continue;
+    const auto loss = compressed.loss(i, work);
+    if (!loss) continue;
+    const std::string& name = bundle.keys[i];
+    residuals_->note(set_, name, *loss);
+    if (events == nullptr || loss->result == 0) continue;
+    events->counter("compression error of " + name, loss->lost / loss->result);
+  }
+}
 
 Result<const Scheme*> Compressor::look_up(const std::string& text) {
   const auto found = known_.find(text);
@@ -58,10 +75,11 @@ CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t in
   const bool has_data = tensor.in != nullptr;  // not of a rank that has joined
   if (spec.error_feedback && residuals_ != nullptr && !key.empty() && has_data) {
     const auto count = static_cast<std::size_t>(element_count(tensor.shape));
-    prepared.residual = residuals_->find(set_, key, count);
+    prepared.residual = residuals_->find(set_, key, count, spec.residual);
     if (prepared.residual) step = prepared.residual->next_step();
     if (prepared.residual && spec.momentum > 0) {
-      prepared.momentum = residuals_->find(set_, key + kMomentum, count);
+      prepared.momentum = residuals_->find(set_, key + kMomentum, count, spec.residual);
+      if (prepared.momentum) prepared.momentum->next_step();
     }
   }
   if (spec.kind == CodecKind::kPowersgd) {

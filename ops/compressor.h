@@ -28,6 +28,10 @@ class Compressor {
   /// What to run a compressible bundle with. Lives no longer than this.
   /// Errors: kInvalidArgument where the compression is unknown.
   Result<CompressedWork> prepare(const Bundle& bundle);
+  /// Notes what each tensor has left over where that is asked for, and tells `events`, which may be
+  /// null: to be called before commit().
+  void note_losses(const Bundle& bundle, const Work& work, const CompressedWork& compressed,
+                   EventSink* events) const;
 
  private:
   Result<const Scheme*> look_up(const std::string& text);
@@ -35,6 +39,7 @@ class Compressor {
                                   const CompressionSpec& spec);
 
   const std::shared_ptr<ResidualStore> residuals_;
+  const std::size_t loss_steps_;
   const int set_;
   const int rank_;
   std::map<std::string, Scheme> known_;  // by their texts

@@ -29,8 +29,10 @@ struct ExecutorOptions {
   bool deterministic = false;
   const EventGate* events = nullptr;         ///< Outlives the executor; may be null.
   std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
-  int set = 0;                               ///< The process set, as residuals are kept by it.
-  DeviceOpener open_device;                  ///< Empty: tensors in device memory are kUnsupported.
+  /// Each how many steps of a tensor the norm of what compression leaves over is noted; 0 never.
+  std::size_t loss_steps = 0;
+  int set = 0;               ///< The process set, as residuals are kept by it.
+  DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
   int rank = 0;
   int size = 1;
 };

@@ -4,6 +4,16 @@
 #include "ops/plane_executor.h"
 
 namespace ronde {
+namespace {
+
+/// An automatic choice with what the user said of residuals.
+Result<std::string> with_residual(const std::string& chosen, const CompressionSpec& asked) {
+  RONDE_ASSIGN_OR_RETURN(CompressionSpec spec, parse_compression(chosen));
+  if (spec.error_feedback) spec.residual = asked.residual;
+  return to_string(spec);
+}
+
+}  // namespace
 
 Status PlaneExecutor::execute_compressed(const Bundle& bundle, std::size_t bytes,
                                          const AbortToken& abort) {
@@ -11,6 +21,7 @@ Status PlaneExecutor::execute_compressed(const Bundle& bundle, std::size_t bytes
   RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
   work.compression = &compression;
   RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));
+  compressor_.note_losses(bundle, work, compression, events_ == nullptr ? nullptr : events_->get());
   compression.commit(work);
   return {};
 }
@@ -28,7 +39,7 @@ Status PlaneExecutor::execute_auto(const Bundle& bundle, std::size_t bytes,
     RONDE_RETURN_IF_ERROR(run(bundle, work_of(bundle), bytes, abort));
   } else {
     Bundle compressed = bundle;
-    compressed.compression = choice.compression;
+    RONDE_ASSIGN_OR_RETURN(compressed.compression, with_residual(choice.compression, spec));
     RONDE_RETURN_IF_ERROR(execute_compressed(compressed, bytes, abort));
   }
   return auto_.observe(1e-9 * static_cast<double>(to_ns(now() - begin)), group);

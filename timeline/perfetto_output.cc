@@ -60,6 +60,14 @@ void annotate(std::string& out, std::string& part, std::string_view name, std::s
   annotate(out, part, name, [&](ProtoWriter& to) { to.bytes(annotation::kText, value); });
 }
 
+/// What compression made of it, under the names that the JSON trace has.
+void annotate(std::string& out, std::string& part, const CompressionFacts& facts) {
+  annotate(out, part, "wire_bytes", facts.wire_bytes);
+  annotate(out, part, "compress_ns", static_cast<std::uint64_t>(facts.compress_ns));
+  annotate(out, part, "wire_ns", static_cast<std::uint64_t>(facts.wire_ns));
+  annotate(out, part, "decompress_ns", static_cast<std::uint64_t>(facts.decompress_ns));
+}
+
 }  // namespace
 
 void ProtoWriter::varint(std::uint64_t value) {
@@ -124,6 +132,7 @@ void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
     annotate(body_, part_, "tensors", event.tensors);
     annotate(body_, part_, "bundle", event.bundle);
     annotate(body_, part_, "pack_ns", static_cast<std::uint64_t>(event.pack_ns));
+    annotate(body_, part_, event.compression);
     annotate(body_, part_, "algorithm", event.algorithm);
     annotate(body_, part_, "backend", event.backend);
   }

@@ -105,6 +105,15 @@ py::list save_residuals(const Runtime& runtime) {
   return saved;
 }
 
+/// {(process set, tensor): (norm of what waits, norm of the result)}.
+py::dict compression_losses(const Runtime& runtime) {
+  py::dict losses;
+  for (const auto& [key, loss] : runtime.compression_losses()) {
+    losses[py::make_tuple(key.first, key.second)] = py::make_tuple(loss.lost, loss.result);
+  }
+  return losses;
+}
+
 void load_residuals(Runtime& runtime, const py::list& saved) {
   using Values = py::array_t<float, py::array::c_style | py::array::forcecast>;
   std::vector<SavedResidual> given;
@@ -147,6 +156,8 @@ void bind_runtime(py::module_& module) {
            "(process set, tensor, steps, values) of all that error feedback keeps here.")
       .def("load_residuals", &load_residuals, py::arg("saved"), "The inverse.")
       .def("residual_bytes", &Runtime::residual_bytes)
+      .def("compression_losses", &compression_losses,
+           "{(process set, tensor): (norm of what waits, norm of the result)}.")
       .def("start_timeline",
            [](Runtime& runtime, const std::string& path, bool mark_cycles) {
              check(runtime.start_timeline(path, mark_cycles));

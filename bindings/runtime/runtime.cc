@@ -261,6 +261,9 @@ Status Runtime::load_residuals(std::vector<SavedResidual> saved) {
   return impl_->residuals->load(std::move(saved));
 }
 std::size_t Runtime::residual_bytes() const { return impl_->residuals->bytes(); }
+std::map<std::pair<int, std::string>, CompressionLoss> Runtime::compression_losses() const {
+  return impl_->residuals->losses();
+}
 
 Status Runtime::start_timeline(const std::string& path, bool mark_cycles) {
   return impl_->start_timeline(path, mark_cycles);

@@ -132,6 +132,9 @@ class Runtime {
   Status load_residuals(std::vector<SavedResidual> saved);
   /// What it takes, in bytes.
   [[nodiscard]] std::size_t residual_bytes() const;
+  /// What compression last left over of each tensor, by process set and name, where the setting
+  /// asks for it.
+  [[nodiscard]] std::map<std::pair<int, std::string>, CompressionLoss> compression_losses() const;
 
   /// Starts or stops writing a timeline on this rank. `mark_cycles`: see Recorder::Options.
   Status start_timeline(const std::string& path, bool mark_cycles = false);

@@ -67,11 +67,13 @@ Result<std::string> canonical_compression(const std::string& text) {
 
 /// What the job's own compression is for: large floating tensors in host memory that are no biases
 /// or norms.
-bool worth_compressing(const Request& request) {
-  constexpr std::int64_t kFewElements = 4096;
+bool worth_compressing(const Request& request, const std::string& compression) {
+  const auto spec = parse_compression(compression);
+  if (!spec.ok()) return false;
+  const auto fewest = static_cast<std::int64_t>(fewest_elements(spec->kind));
   if (request.device.kind != DeviceKind::kCpu) return false;
   for (const TensorMeta& tensor : request.tensors) {
-    if (tensor.shape.size() < 2 || element_count(tensor.shape) < kFewElements) return false;
+    if (tensor.shape.size() < 2 || element_count(tensor.shape) < fewest) return false;
     if (!check_compressible(request.kind, tensor.dtype, request.op).ok()) return false;
   }
   return !request.tensors.empty();
@@ -160,6 +162,7 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
   executor.deterministic = config.deterministic;
   executor.events = &events;
   executor.residuals = residuals;
+  executor.loss_steps = config.compression_error_steps;
   executor.set = set;
   executor.open_device = [this, spec](int index) -> Result<DeviceParts> {
     WaitOptions wait;
@@ -284,7 +287,7 @@ Status Runtime::Impl::check(const Submission& submission, SetId set) const {
 Status Runtime::Impl::settle_compression(Request& request) const {
   const bool named = !request.compression.empty();
   RONDE_ASSIGN_OR_RETURN(request.compression, canonical_compression(request.compression));
-  if (!named && !config.compression.empty() && worth_compressing(request)) {
+  if (!named && !config.compression.empty() && worth_compressing(request, config.compression)) {
     request.compression = config.compression;
   }
   if (request.compression.empty()) return {};

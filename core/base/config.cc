@@ -198,6 +198,10 @@ std::vector<Setting> data_settings() {
       size({"RONDE_RESIDUAL_LIMIT", "", "bytes",
             "most that error feedback may keep; tensors beyond it go without; 0 means no limit"},
            &Config::residual_limit_bytes),
+      size({"RONDE_COMPRESSION_ERROR", "", "steps",
+            "each how many steps of a tensor the norm of what compression leaves over of it is "
+            "measured, for the timeline and Compression.errors(); 0 never"},
+           &Config::compression_error_steps),
       flag({"RONDE_DETERMINISTIC", "", "0/1", "same bits whatever the fusion and algorithm"},
            &Config::deterministic),
       size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",

@@ -28,11 +28,12 @@ struct Config {
 
   // Data plane.
   std::string backend = "auto";
-  std::string algorithm;                 ///< Empty lets the selection table decide.
-  std::string tuning_file;               ///< Rows that come before that table; rank 0's count.
-  std::string compression;               ///< Of allreduces that name none; empty means none.
-  std::size_t residual_limit_bytes = 0;  ///< Of error feedback; 0 means no limit.
-  std::string single_copy = "auto";      ///< "auto", "always" or "never"; ranks may differ.
+  std::string algorithm;                    ///< Empty lets the selection table decide.
+  std::string tuning_file;                  ///< Rows that come before that table; rank 0's count.
+  std::string compression;                  ///< Of allreduces that name none; empty means none.
+  std::size_t residual_limit_bytes = 0;     ///< Of error feedback; 0 means no limit.
+  std::size_t compression_error_steps = 0;  ///< Between measurements of it; 0 never measures it.
+  std::string single_copy = "auto";         ///< "auto", "always" or "never"; ranks may differ.
   bool deterministic = false;
   std::size_t fusion_threshold_bytes = std::size_t{128} << 20;
   std::size_t partition_bytes = std::size_t{16} << 20;  ///< Larger bundles run in pieces; 0: whole.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <vector>
 
@@ -77,7 +78,18 @@ CodecSpeed measure_projection(const Floats& values, int repeats) {
 /// and to add what was left over, to look for NaN, to keep what is left over.
 double passes(CodecKind kind) { return default_spec(kind).error_feedback ? 5 : 2; }
 
+/// Processor time of this thread, in seconds.
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 }  // namespace
+
+double contention(double wall_s, double cpu_s) noexcept {
+  return cpu_s > 0 ? std::max(1.0, wall_s / cpu_s) : 1.0;
+}
 
 CodecSpeed measure_codec(CodecKind kind, std::size_t elements, int repeats) {
   const Floats values = sample_values(elements);
@@ -96,6 +108,8 @@ double measure_memcpy(std::size_t elements, int repeats) {
 
 CodecCosts measure_codecs(std::span<const CodecKind> kinds) {
   CodecCosts costs{};
+  const TimePoint begin = now();
+  const double cpu_before = thread_seconds();
   const double pass = measure_memcpy();
   for (const CodecKind kind : kinds) {
     if (kind == kDense) continue;
@@ -103,6 +117,9 @@ CodecCosts measure_codecs(std::span<const CodecKind> kinds) {
     costs[static_cast<std::size_t>(kind)] =
         speed.encode_s + 2 * speed.decode_s + passes(kind) * pass;
   }
+  const double wall_s = 1e-9 * static_cast<double>(to_ns(now() - begin));
+  const double factor = contention(wall_s, thread_seconds() - cpu_before);
+  for (double& cost : costs) cost *= factor;
   return costs;
 }
 

@@ -7,8 +7,9 @@
 
 namespace ronde {
 
-/// Elements that a measurement works on where nothing else is said: 1 MiB of fp32.
-inline constexpr std::size_t kSpeedElements = std::size_t{1} << 18;
+/// Elements that a measurement works on where nothing else is said: 4 MiB of fp32, as gradients
+/// that are worth compressing are not in a core's own caches.
+inline constexpr std::size_t kSpeedElements = std::size_t{1} << 20;
 
 /// One direction of one codec at work, in seconds for each element.
 struct CodecSpeed {
@@ -22,8 +23,14 @@ CodecSpeed measure_codec(CodecKind kind, std::size_t elements = kSpeedElements, 
 /// Seconds for each element of fp32 that memcpy takes, likewise.
 double measure_memcpy(std::size_t elements = kSpeedElements, int repeats = 2);
 
-/// What an allreduce by each of `kinds` costs the processor for each element, with its passes over
-/// memory besides encoding and decoding; 0 for all others.
+/// How many times as long as on a core of its own work takes that took `wall_s` and `cpu_s` of the
+/// processor's time: ranks / cores where ranks outnumber cores and all work at once; at least 1.
+double contention(double wall_s, double cpu_s) noexcept;
+
+/// What an allreduce by each of `kinds` takes for each element besides its messages, with its
+/// passes over memory besides encoding and decoding; 0 for all others. Each figure is the best of
+/// some, as on a core of its own, times the contention of all: ranks that share cores call it at
+/// once.
 CodecCosts measure_codecs(std::span<const CodecKind> kinds);
 
 }  // namespace ronde

@@ -1,6 +1,9 @@
 #include "ops/compression/compressed_work.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "core/base/half.h"
 
 namespace ronde {
 namespace {
@@ -14,7 +17,31 @@ bool exponents_below(Bits infinity, const void* values, std::size_t count) {
   return found == 0;
 }
 
+template <typename T, typename Widen>
+double root_of_squares(const void* values, std::size_t count, Widen widen) {
+  const auto* elements = static_cast<const T*>(values);
+  double squares = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = static_cast<double>(widen(elements[i]));
+    squares += value * value;
+  }
+  return std::sqrt(squares);
+}
+
 }  // namespace
+
+double norm_of(DType dtype, const void* values, std::size_t count) noexcept {
+  switch (dtype) {
+    case DType::kFloat16:
+      return root_of_squares<std::uint16_t>(values, count, float16_to_float);
+    case DType::kBfloat16:
+      return root_of_squares<std::uint16_t>(values, count, bfloat16_to_float);
+    case DType::kFloat64:
+      return root_of_squares<double>(values, count, [](double value) { return value; });
+    default:
+      return root_of_squares<float>(values, count, [](float value) { return value; });
+  }
+}
 
 bool all_finite(DType dtype, const void* values, std::size_t count) noexcept {
   switch (dtype) {
@@ -57,6 +84,21 @@ void CompressedWork::leave_momentum(std::size_t tensor, std::size_t begin,
                                     std::span<const float> momentum) {
   Residual* to = tensors_[tensor].momentum.get();
   if (to != nullptr) left_.push_back({tensor, begin, momentum, to});
+}
+
+std::optional<CompressionLoss> CompressedWork::loss(std::size_t tensor, const Work& work) const {
+  const Residual* const residual = tensors_[tensor].residual.get();
+  const Segment& segment = work.segments[tensor];
+  if (residual == nullptr || segment.out == nullptr) return std::nullopt;
+  const DType dtype = work.reduction.dtype;
+  CompressionLoss loss{.result = norm_of(dtype, segment.out, segment.bytes / size_of(dtype))};
+  for (const Left& left : left_) {
+    if (left.to != residual) continue;
+    loss.lost =
+        std::hypot(loss.lost, norm_of(DType::kFloat32, left.values.data(), left.values.size()));
+  }
+  if (!std::isfinite(loss.result) || !std::isfinite(loss.lost)) return std::nullopt;
+  return loss;
 }
 
 void CompressedWork::commit(const Work& work) {

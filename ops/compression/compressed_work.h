@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,6 +59,9 @@ class CompressedWork {
   void leave(std::size_t tensor, std::size_t begin, std::span<const float> left);
   /// As leave(), of its momentum.
   void leave_momentum(std::size_t tensor, std::size_t begin, std::span<const float> momentum);
+  /// What was noted of a tensor beside its result in `work`: before commit(), by which it is
+  /// forgotten. Nothing where the tensor keeps nothing or its result is not finite.
+  [[nodiscard]] std::optional<CompressionLoss> loss(std::size_t tensor, const Work& work) const;
   /// Brings what was noted to the residuals, now that the outputs of `work` are there. Tensors
   /// whose output is not finite everywhere keep what they had: their step is one that all ranks
   /// skip.
@@ -76,6 +80,9 @@ class CompressedWork {
   std::vector<Left> left_;
   CompressionFacts facts_;
 };
+
+/// The Euclidean norm of elements of a floating type.
+double norm_of(DType dtype, const void* values, std::size_t count) noexcept;
 
 /// Whether all elements of a floating type are finite.
 bool all_finite(DType dtype, const void* values, std::size_t count) noexcept;

@@ -30,13 +30,21 @@ double CostHistory::Seen::most() const noexcept {
   return *std::max_element(last.begin(), last.end());
 }
 
+double CostHistory::Seen::typical() const noexcept {
+  std::array<double, kKept> ordered = last;
+  const std::size_t kept = std::min(count, kKept);
+  std::sort(ordered.begin(), ordered.begin() + static_cast<std::ptrdiff_t>(kept));
+  return ordered[(kept - 1) / 2];
+}
+
 double CostHistory::estimate(CodecKind kind, double predicted) const noexcept {
   const Seen& seen = of(kind);
   if (seen.count == 0) return kBenefit[0] * predicted;
-  return seen.count < kTries ? kBenefit[seen.count] * seen.least() : seen.least();
+  return seen.count < kTries ? kBenefit[seen.count] * seen.least() : seen.typical();
 }
 
-CodecKind CostHistory::choose(std::span<const CodecKind> kinds, std::span<const double> predicted) {
+CodecKind CostHistory::best_of(std::span<const CodecKind> kinds,
+                               std::span<const double> predicted) const noexcept {
   CodecKind best = kDense;
   double least = 0;
   bool first = true;
@@ -48,24 +56,49 @@ CodecKind CostHistory::choose(std::span<const CodecKind> kinds, std::span<const 
     }
     first = false;
   }
-  chosen_ = best;
   return best;
+}
+
+/// What comes near to the best and was seen the least; the best where there is none. Not kDense,
+/// before which what is left over would have to travel.
+CodecKind CostHistory::rival_of(CodecKind best, std::span<const CodecKind> kinds,
+                                std::span<const double> predicted) const noexcept {
+  const double limit = kRival * of(best).typical();
+  CodecKind rival = best;
+  std::size_t fewest = 0;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i] == best || kinds[i] == kDense) continue;
+    if (estimate(kinds[i], predicted[i]) >= limit) continue;
+    if (rival == best || of(kinds[i]).count < fewest) {
+      rival = kinds[i];
+      fewest = of(rival).count;
+    }
+  }
+  return rival;
+}
+
+CodecKind CostHistory::choose(std::span<const CodecKind> kinds, std::span<const double> predicted) {
+  const CodecKind best = best_of(kinds, predicted);
+  const bool due = ++choices_ % kRivalEvery == 0 && of(best).count >= kTries;
+  chosen_ = due ? rival_of(best, kinds, predicted) : best;
+  rival_ = chosen_ != best;
+  return chosen_;
 }
 
 bool CostHistory::observe(CodecKind kind, double seconds) {
   Seen& seen = of(kind);
   seen.last[seen.count++ % kKept] = seconds;
-  if (seen.count == kTries) seen.known_s = seen.least();
+  if (seen.count == kTries) seen.known_s = seen.typical();
   if (seen.count < kTries + kKept) return false;
   if (seen.least() <= kDrift * seen.known_s && seen.most() * kDrift >= seen.known_s) return false;
   seen_ = {};
   return true;
 }
 
-bool CostHistory::settled() const noexcept { return of(chosen_).count >= kTries; }
+bool CostHistory::settled() const noexcept { return !rival_ && of(chosen_).count >= kTries; }
 
 double CostHistory::seen(CodecKind kind) const noexcept {
-  return of(kind).count == 0 ? 0 : of(kind).least();
+  return of(kind).count == 0 ? 0 : of(kind).typical();
 }
 
 }  // namespace ronde

@@ -18,12 +18,17 @@ using LoadClass = std::tuple<int, int, int, int>;
 LoadClass class_of(const TensorLoad& load, Accuracy accuracy) noexcept;
 
 /// Observations of loads that are alike. A prediction counts until a choice has been seen a few
-/// times; what might beat the best by enough is tried.
+/// times; what might beat the best by enough is tried, and what came near it is tried again once in
+/// a while: a machine that others use too makes the same choice now fast, now slow.
 class CostHistory {
  public:
-  /// A choice is known once it was seen this often; its cost is the least of the last ones.
+  /// A choice is known once it was seen this often; its cost is the median of the last ones.
   static constexpr std::size_t kTries = 3;
   static constexpr std::size_t kKept = 4;
+  /// One in so many choices goes to a rival of the best: what seems to take less than kRival times
+  /// as long. That costs less than (kRival - 1) / kRivalEvery of the time.
+  static constexpr std::size_t kRivalEvery = 32;
+  static constexpr double kRival = 1.2;
 
   /// What to choose among `kinds`, whose predicted seconds are given in the same order.
   CodecKind choose(std::span<const CodecKind> kinds, std::span<const double> predicted);
@@ -45,8 +50,13 @@ class CostHistory {
     std::size_t count = 0;
     double known_s = 0;  // when it became known
     [[nodiscard]] double least() const noexcept;
+    [[nodiscard]] double typical() const noexcept;  // the median, the lower one of two
     [[nodiscard]] double most() const noexcept;
   };
+  [[nodiscard]] CodecKind best_of(std::span<const CodecKind> kinds,
+                                  std::span<const double> predicted) const noexcept;
+  [[nodiscard]] CodecKind rival_of(CodecKind best, std::span<const CodecKind> kinds,
+                                   std::span<const double> predicted) const noexcept;
   [[nodiscard]] double estimate(CodecKind kind, double predicted) const noexcept;
   Seen& of(CodecKind kind) noexcept { return seen_[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] const Seen& of(CodecKind kind) const noexcept {
@@ -55,6 +65,8 @@ class CostHistory {
 
   std::array<Seen, kCodecKinds> seen_;
   CodecKind chosen_ = kDense;
+  bool rival_ = false;  // what was chosen last is a rival of the best
+  std::size_t choices_ = 0;
 };
 
 }  // namespace ronde

@@ -1,5 +1,7 @@
 #include "ops/compression/cost_model.h"
 
+#include <algorithm>
+
 #include "ops/compression/low_rank.h"
 
 namespace ronde {
@@ -46,6 +48,17 @@ TensorLoad load_of(std::span<const Shape> shapes, std::size_t width) {
     load.low_rank_elements += low_rank_elements(shape, rank);
   }
   return load;
+}
+
+LinkCost link_cost(std::span<const DenseTime> times) noexcept {
+  if (times.empty()) return {};
+  LinkCost cost{.latency_s = times.front().seconds};
+  if (times.size() == 1) return cost;
+  const DenseTime& last = times.back();
+  const DenseTime& before = times[times.size() - std::min<std::size_t>(3, times.size())];
+  cost.byte_s =
+      std::max(0.0, last.seconds - before.seconds) / static_cast<double>(last.bytes - before.bytes);
+  return cost;
 }
 
 std::vector<CodecKind> candidates(Accuracy accuracy, std::size_t width) {

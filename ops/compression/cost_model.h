@@ -23,6 +23,17 @@ struct LinkCost {
   double byte_s = 0;     ///< Of each further byte.
 };
 
+/// A dense allreduce that was timed.
+struct DenseTime {
+  std::size_t bytes = 0;
+  double seconds = 0;
+};
+
+/// The cost of a link by allreduces of growing sizes, of which the first is nearly empty. Bandwidth
+/// is the slope between the last and the one two before it: what a link lets pass at once, as
+/// shapers do, is in both, and an error in one of them counts little.
+LinkCost link_cost(std::span<const DenseTime> times) noexcept;
+
 /// What the processor takes for each element, by kind; 0 for kDense.
 using CodecCosts = std::array<double, kCodecKinds>;
 

@@ -3,40 +3,86 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <new>
 
+#include "core/base/half.h"
 #include "core/base/log.h"
 
 namespace ronde {
 namespace {
 
-float* zeros(std::size_t count) {
-  auto* memory = static_cast<float*>(std::calloc(std::max<std::size_t>(1, count), sizeof(float)));
+constexpr std::size_t size_of(ResidualFormat format) {
+  return format == ResidualFormat::kBf16 ? sizeof(std::uint16_t) : sizeof(float);
+}
+
+void* zeros(std::size_t count, std::size_t size) {
+  void* const memory = std::calloc(std::max<std::size_t>(1, count), size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
+/// Sixteen bits that are alike for an element of a step, and else look random.
+std::uint32_t random_bits(std::uint64_t step, std::size_t index) {
+  std::uint32_t bits = static_cast<std::uint32_t>(step) * 0x9e3779b9U;
+  bits = (bits ^ static_cast<std::uint32_t>(index)) * 0x85ebca6bU;
+  bits = (bits ^ (bits >> 15)) * 0xc2b2ae35U;
+  return bits >> 16;
+}
+
+/// To one of the two bfloat16 beside the value, the nearer the likelier. What bfloat16 holds stays
+/// as it is, and nothing finite becomes infinite.
+std::uint16_t round_at_random(float value, std::uint32_t random) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits & 0x80000000U;
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  constexpr std::uint32_t kInfinity = 0x7f800000U, kMost = 0x7f7f0000U;
+  const std::uint32_t rounded = std::min(magnitude + random, kMost);
+  return static_cast<std::uint16_t>((sign | (magnitude < kInfinity ? rounded : magnitude)) >> 16);
+}
+
 }  // namespace
 
-void Residual::Free::operator()(float* memory) const noexcept { std::free(memory); }
+void Residual::Free::operator()(void* memory) const noexcept { std::free(memory); }
 
-Residual::Residual(std::size_t count) : count_(count), values_(zeros(count)) {}
+Residual::Residual(std::size_t count, ResidualFormat format)
+    : count_(count), format_(format), values_(zeros(count, size_of(format))) {}
+
+std::size_t Residual::bytes() const noexcept { return count_ * size_of(format_); }
+
+float* Residual::wide() const { return static_cast<float*>(values_.get()); }
+
+std::uint16_t* Residual::narrow() const { return static_cast<std::uint16_t*>(values_.get()); }
 
 void Residual::add_to(std::span<float> values, std::size_t begin) const {
   MutexLock lock(mutex_);
-  const float* from = values_.get() + begin;
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] += from[i];
+  if (format_ == ResidualFormat::kBf16) {
+    const std::uint16_t* from = narrow() + begin;
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += bfloat16_to_float(from[i]);
+  } else {
+    const float* from = wide() + begin;
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += from[i];
+  }
 }
 
 void Residual::assign(std::span<const float> values, std::size_t begin) {
   MutexLock lock(mutex_);
-  std::copy(values.begin(), values.end(), values_.get() + begin);
+  if (format_ == ResidualFormat::kFp32) {
+    std::copy(values.begin(), values.end(), wide() + begin);
+    return;
+  }
+  std::uint16_t* const to = narrow() + begin;
+  const std::uint64_t step = steps_;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    to[i] = round_at_random(values[i], random_bits(step, begin + i));
+  }
 }
 
 std::vector<float> Residual::values() const {
-  MutexLock lock(mutex_);
-  return {values_.get(), values_.get() + count_};
+  std::vector<float> values(count_);
+  add_to(values, 0);
+  return values;
 }
 
 std::uint64_t Residual::next_step() {
@@ -54,35 +100,65 @@ void Residual::set_steps(std::uint64_t steps) {
   steps_ = steps;
 }
 
-std::shared_ptr<Residual> ResidualStore::find(int set, const std::string& name, std::size_t count) {
+std::shared_ptr<Residual> ResidualStore::find(int set, const std::string& name, std::size_t count,
+                                              ResidualFormat format) {
   MutexLock lock(mutex_);
   const Key key{set, name};
   const auto known = residuals_.find(key);
-  if (known != residuals_.end()) {
-    if (known->second->count() == count) return known->second;
-    log(LogLevel::kWarning,
-        "\"{}\" has {} elements now and had {}: what compression had left over of it is dropped",
-        name, count, known->second->count());
-    bytes_ -= known->second->count() * sizeof(float);
-    residuals_.erase(known);
+  if (known == residuals_.end()) return make(key, count, format);
+  if (known->second->count() != count) {
+    drop(key, count);
+    return make(key, count, format);
   }
-  const std::size_t size = count * sizeof(float);
-  if (limit_bytes_ != 0 && bytes_ + size > limit_bytes_) {
+  if (known->second->format() != format) reformat(known->second, format);
+  return known->second;
+}
+
+bool ResidualStore::has_room(std::size_t size, std::size_t instead_of) const {
+  return limit_bytes_ == 0 || bytes_ - instead_of + size <= limit_bytes_;
+}
+
+void ResidualStore::drop(const Key& key, std::size_t count) {
+  const auto known = residuals_.find(key);
+  log(LogLevel::kWarning,
+      "\"{}\" has {} elements now and had {}: what compression had left over of it is dropped",
+      key.second, count, known->second->count());
+  bytes_ -= known->second->bytes();
+  residuals_.erase(known);
+}
+
+std::shared_ptr<Residual> ResidualStore::make(const Key& key, std::size_t count,
+                                              ResidualFormat format) {
+  if (!has_room(count * size_of(format))) {
     if (!warned_) {
       log(LogLevel::kWarning,
           "residuals of compression take {} of {} bytes; \"{}\" and others go without", bytes_,
-          limit_bytes_, name);
+          limit_bytes_, key.second);
     }
     warned_ = true;
     return nullptr;
   }
   try {
-    auto made = std::make_shared<Residual>(count);
+    auto made = std::make_shared<Residual>(count, format);
     residuals_.emplace(key, made);
-    bytes_ += size;
+    bytes_ += made->bytes();
     return made;
   } catch (const std::bad_alloc&) {
     return nullptr;
+  }
+}
+
+/// Leaves it as it is where that is not possible: it serves all the same.
+void ResidualStore::reformat(std::shared_ptr<Residual>& residual, ResidualFormat format) {
+  if (!has_room(residual->count() * size_of(format), residual->bytes())) return;
+  try {
+    auto made = std::make_shared<Residual>(residual->count(), format);
+    made->set_steps(residual->steps());
+    made->assign(residual->values(), 0);
+    bytes_ = bytes_ - residual->bytes() + made->bytes();
+    residual = std::move(made);
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::kDebug, "no memory to keep a residual in another format");
   }
 }
 
@@ -102,7 +178,7 @@ Status ResidualStore::load(std::vector<SavedResidual> saved) {
     auto residual = std::make_shared<Residual>(one.values.size());
     residual->assign(one.values, 0);
     residual->set_steps(one.steps);
-    bytes += one.values.size() * sizeof(float);
+    bytes += residual->bytes();
     if (!loaded.emplace(Key{one.set, one.name}, std::move(residual)).second) {
       return {Code::kInvalidArgument,
               fmt::format("two residuals of \"{}\" in process set {}", one.name, one.set)};
@@ -112,6 +188,16 @@ Status ResidualStore::load(std::vector<SavedResidual> saved) {
   residuals_ = std::move(loaded);
   bytes_ = bytes;
   return {};
+}
+
+void ResidualStore::note(int set, const std::string& name, const CompressionLoss& loss) {
+  MutexLock lock(mutex_);
+  losses_[{set, name}] = loss;
+}
+
+std::map<std::pair<int, std::string>, CompressionLoss> ResidualStore::losses() const {
+  MutexLock lock(mutex_);
+  return losses_;
 }
 
 std::size_t ResidualStore::bytes() const {

@@ -14,6 +14,7 @@
 
 #include "core/base/mutex.h"
 #include "core/base/status.h"
+#include "ops/compression/spec.h"
 
 namespace ronde {
 
@@ -21,12 +22,15 @@ namespace ronde {
 class Residual {
  public:
   /// Throws std::bad_alloc. Pages that are never written take no memory.
-  explicit Residual(std::size_t count);
+  explicit Residual(std::size_t count, ResidualFormat format = ResidualFormat::kFp32);
 
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] ResidualFormat format() const noexcept { return format_; }
+  /// What it takes.
+  [[nodiscard]] std::size_t bytes() const noexcept;
   /// values[i] += residual[begin + i]
   void add_to(std::span<float> values, std::size_t begin) const RONDE_EXCLUDES(mutex_);
-  /// residual[begin + i] = values[i]
+  /// residual[begin + i] = values[i]; bf16 rounds by bits that depend on the step and the element.
   void assign(std::span<const float> values, std::size_t begin) RONDE_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<float> values() const RONDE_EXCLUDES(mutex_);
   /// How often the tensor has been compressed; counts up with each call of next_step().
@@ -36,12 +40,22 @@ class Residual {
 
  private:
   struct Free {
-    void operator()(float* memory) const noexcept;
+    void operator()(void* memory) const noexcept;
   };
+  [[nodiscard]] float* wide() const RONDE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint16_t* narrow() const RONDE_REQUIRES(mutex_);
+
   const std::size_t count_;
+  const ResidualFormat format_;
   mutable Mutex mutex_;
-  const std::unique_ptr<float[], Free> values_ RONDE_GUARDED_BY(mutex_);
+  const std::unique_ptr<void, Free> values_ RONDE_GUARDED_BY(mutex_);
   std::uint64_t steps_ RONDE_GUARDED_BY(mutex_) = 0;
+};
+
+/// What compression has left over of one tensor in one step.
+struct CompressionLoss {
+  double lost = 0;    ///< Norm of what waits on this rank.
+  double result = 0;  ///< Norm of what all ranks got.
 };
 
 /// A residual as it is saved.
@@ -59,21 +73,36 @@ class ResidualStore {
   explicit ResidualStore(std::size_t limit_bytes = 0) : limit_bytes_(limit_bytes) {}
 
   /// The residual of a tensor of `count` elements, made where there is none; a new one, zero, where
-  /// the tensor had another size (with a warning). Null beyond the limit or without memory.
-  std::shared_ptr<Residual> find(int set, const std::string& name, std::size_t count)
+  /// the tensor had another size (with a warning). One of another format is brought to `format`
+  /// where there is room for it. Null beyond the limit or without memory.
+  std::shared_ptr<Residual> find(int set, const std::string& name, std::size_t count,
+                                 ResidualFormat format = ResidualFormat::kFp32)
       RONDE_EXCLUDES(mutex_);
   /// A copy of all, in the order of sets and names. No operation may be under way.
   [[nodiscard]] std::vector<SavedResidual> save() const RONDE_EXCLUDES(mutex_);
   /// Replaces all. No operation may be under way. Errors: kInvalidArgument for a name given twice.
   Status load(std::vector<SavedResidual> saved) RONDE_EXCLUDES(mutex_);
+  /// Notes what a step has left over of a tensor; the last one counts.
+  void note(int set, const std::string& name, const CompressionLoss& loss) RONDE_EXCLUDES(mutex_);
+  /// The last that was noted, by process set and tensor.
+  [[nodiscard]] std::map<std::pair<int, std::string>, CompressionLoss> losses() const
+      RONDE_EXCLUDES(mutex_);
   /// What all residuals take, in bytes.
   [[nodiscard]] std::size_t bytes() const RONDE_EXCLUDES(mutex_);
 
  private:
   using Key = std::pair<int, std::string>;
+  [[nodiscard]] bool has_room(std::size_t size, std::size_t instead_of = 0) const
+      RONDE_REQUIRES(mutex_);
+  std::shared_ptr<Residual> make(const Key& key, std::size_t count, ResidualFormat format)
+      RONDE_REQUIRES(mutex_);
+  void reformat(std::shared_ptr<Residual>& residual, ResidualFormat format) RONDE_REQUIRES(mutex_);
+  void drop(const Key& key, std::size_t count) RONDE_REQUIRES(mutex_);
+
   const std::size_t limit_bytes_;
   mutable Mutex mutex_;
   std::map<Key, std::shared_ptr<Residual>> residuals_ RONDE_GUARDED_BY(mutex_);
+  std::map<Key, CompressionLoss> losses_ RONDE_GUARDED_BY(mutex_);
   std::size_t bytes_ RONDE_GUARDED_BY(mutex_) = 0;
   bool warned_ RONDE_GUARDED_BY(mutex_) = false;
 };

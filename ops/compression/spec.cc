@@ -22,7 +22,7 @@ constexpr std::array kKnown{
     Known{"bf16", {.kind = CodecKind::kBf16, .error_feedback = false}},
     Known{"int8", {.kind = CodecKind::kInt8, .block = 512}},
     Known{"int4", {.kind = CodecKind::kInt4, .block = 256}},
-    Known{"onebit", {.kind = CodecKind::kOnebit, .block = 1024}},
+    Known{"onebit", {.kind = CodecKind::kOnebit, .block = 128}},
     Known{"topk", {.kind = CodecKind::kTopk, .ratio = 0.01}},
     Known{"randomk", {.kind = CodecKind::kRandomk, .ratio = 0.01}},
     Known{"powersgd", {.kind = CodecKind::kPowersgd, .rank = 4}},
@@ -82,6 +82,13 @@ bool read_accuracy(std::string_view value, CompressionSpec& spec) {
   return true;
 }
 
+bool read_residual(std::string_view value, CompressionSpec& spec) {
+  bool narrow = false;
+  const bool known = read_choice(value, "bf16", "fp32", narrow);
+  spec.residual = narrow ? ResidualFormat::kBf16 : ResidualFormat::kFp32;
+  return known;
+}
+
 const char* on_off(bool flag) { return flag ? "on" : "off"; }
 
 using Text = std::string_view;
@@ -138,6 +145,10 @@ constexpr std::array kParameters{
     Parameter{"ef", kAll, "on, off",
               [](Text t, Spec& s) { return read_switch(t, s.error_feedback); },
               [](const Spec& s) -> std::string { return on_off(s.error_feedback); }},
+    Parameter{"residual", kAll | kAutoOnly, "fp32, bf16", read_residual,
+              [](const Spec& s) -> std::string {
+                return s.residual == ResidualFormat::kBf16 ? "bf16" : "fp32";
+              }},
 };
 
 Status invalid(std::string_view text, std::string_view why) {
@@ -170,6 +181,9 @@ Status set_parameter(std::string_view text, std::string_view parameter, Compress
 Status check_together(std::string_view text, const CompressionSpec& spec) {
   if (spec.momentum > 0 && !spec.error_feedback) {
     return invalid(text, "momentum needs ef=on: it is kept with what is left over");
+  }
+  if (spec.residual != ResidualFormat::kFp32 && !spec.error_feedback) {
+    return invalid(text, "residual=bf16 needs ef=on: nothing is kept without");
   }
   if (spec.nesterov && spec.momentum == 0) return invalid(text, "nesterov=on needs a momentum");
   return {};

@@ -34,6 +34,12 @@ enum class Accuracy : std::uint8_t {
   kAggressive  ///< Anything that error feedback makes up for.
 };
 
+/// What error feedback keeps its elements in.
+enum class ResidualFormat : std::uint8_t {
+  kFp32,
+  kBf16  ///< Rounded up or down at random, right on average, so that small additions are not lost.
+};
+
 /// A compression and its parameters. Equal on all ranks: it is negotiated as text.
 struct CompressionSpec {
   CodecKind kind = CodecKind::kFp16;
@@ -50,6 +56,7 @@ struct CompressionSpec {
   Accuracy accuracy = Accuracy::kSafe;  ///< auto: what it may choose.
   std::uint64_t seed = 0;               ///< Of stochastic rounding and of randomk.
   bool error_feedback = true;
+  ResidualFormat residual = ResidualFormat::kFp32;
 
   bool operator==(const CompressionSpec&) const = default;
 };
@@ -65,10 +72,10 @@ inline constexpr std::size_t kMaxRank = 64;
 /// Keys, where they mean something: block (a multiple of 64 up to kMaxBlock), rounding (nearest,
 /// stochastic), ratio (above 0, up to 1), select (exact, sampled), momentum (0 up to below 1),
 /// nesterov, masking (on, off), warmup (steps), clip (a norm), rank (1 to kMaxRank), accuracy
-/// (lossless, safe, aggressive), seed, ef (on, off). Defaults: fp16, bf16: ef=off; all others
-/// ef=on; int8: block=512; int4: block=256; onebit: block=1024; topk, randomk: ratio=0.01;
-/// powersgd: rank=4; auto: accuracy=safe. Errors: kInvalidArgument with the value and what is
-/// allowed.
+/// (lossless, safe, aggressive), seed, ef (on, off), residual (fp32, bf16). Defaults: fp16, bf16:
+/// ef=off; all others ef=on; residual=fp32; int8: block=512; int4: block=256; onebit: block=128;
+/// topk, randomk: ratio=0.01; powersgd: rank=4; auto: accuracy=safe. Errors: kInvalidArgument with
+/// the value and what is allowed.
 Result<CompressionSpec> parse_compression(std::string_view text);
 
 /// The same text for equal specs; leaves defaults out.
@@ -86,6 +93,15 @@ CompressionSpec default_spec(CodecKind kind);
 /// Whether values travel as some elements out of all: see sparse_allreduce.h.
 [[nodiscard]] constexpr bool is_sparse(CodecKind kind) noexcept {
   return kind == CodecKind::kTopk || kind == CodecKind::kRandomk;
+}
+
+/// Elements of the smallest tensor that a kind is for where nobody names the tensor. What sends
+/// little of a tensor costs a small one the most, and most of a model's bytes are elsewhere: 64 KiB
+/// of fp32 then, as BytePS's BYTEPS_MIN_COMPRESS_BYTES.
+[[nodiscard]] constexpr std::size_t fewest_elements(CodecKind kind) noexcept {
+  const bool sends_little =
+      is_sparse(kind) || kind == CodecKind::kOnebit || kind == CodecKind::kPowersgd;
+  return sends_little ? 16384 : 4096;
 }
 
 /// Ok where it is an allreduce of a floating type, by sum or average: what can be compressed.

@@ -102,6 +102,27 @@ TEST_CASE("merge: traces are read and written compressed too") {
   CHECK(time_of(json_of(scratch.file("out")), 1) == 1);
 }
 
+TEST_CASE("merge: Perfetto's format says what compression made of an operation") {
+  const Scratch scratch;
+  std::string one = trace("h1", 0, 0, 1);
+  one.resize(one.size() - 3);
+  one +=
+      ",\n{\"ph\":\"E\",\"pid\":0,\"tid\":1,\"ts\":3,\"args\":{\"wire_bytes\":77,"
+      "\"compress_us\":0.002,\"wire_us\":0.003,\"decompress_us\":0.004}}\n]\n";
+  REQUIRE(merge_traces({scratch.write("a", one)}, scratch.file("out.pftrace")).ok());
+  const std::string written = content_of(scratch.file("out.pftrace"));
+  // A debug annotation: field 10 is its name, field 3 a number.
+  const auto says = [&](const std::string& name, char value) {
+    const std::string wanted =
+        std::string("\x52") + static_cast<char>(name.size()) + name + '\x18' + value;
+    return written.find(wanted) != std::string::npos;
+  };
+  CHECK(says("wire_bytes", 77));
+  CHECK(says("compress_ns", 2));
+  CHECK(says("wire_ns", 3));
+  CHECK(says("decompress_ns", 4));
+}
+
 TEST_CASE("merge: it tells how far it is, at the end that it is done") {
   const Scratch scratch;
   const std::string text = trace("h1", 0, 0, 1);

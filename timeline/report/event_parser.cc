@@ -39,6 +39,10 @@ void take_argument(std::string_view key, const element& value, TraceEvent& event
   if (key == "tensors") event.tensors = natural(value);
   if (key == "bundle") event.bundle = natural(value);
   if (key == "pack_us") event.pack_ns = ns_of_us(number(value));
+  if (key == "wire_bytes") event.compression.wire_bytes = natural(value);
+  if (key == "compress_us") event.compression.compress_ns = ns_of_us(number(value));
+  if (key == "wire_us") event.compression.wire_ns = ns_of_us(number(value));
+  if (key == "decompress_us") event.compression.decompress_ns = ns_of_us(number(value));
   if (key == "value") event.value = number(value);
   if (key == "algorithm") event.algorithm = text(value);
   if (key == "backend") event.backend = text(value);

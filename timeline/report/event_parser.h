@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "core/ports/event_sink.h"
 
 namespace ronde::report {
 
@@ -23,6 +24,7 @@ struct TraceEvent {
   std::uint64_t tensors = 0;
   std::uint64_t bundle = 0;
   std::int64_t pack_ns = 0;
+  CompressionFacts compression = {};
   double value = 0;
   std::string_view algorithm = {};
   std::string_view backend = {};

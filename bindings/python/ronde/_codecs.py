@@ -1,7 +1,8 @@
 """Codecs as the core reads them: what allreduces travel as, whatever the framework.
 
 A codec is used as a class (all defaults) or as an instance; both have `wire`, the text that is
-negotiated. Errors in parameters arise where a codec is used, and name the value.
+negotiated. Errors in parameters arise where a codec is used, and name the value. `residual` says
+what error feedback keeps its elements in: "fp32", the default, or "bf16", half the memory.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Codec:
 class Cast(Codec):
     """Sixteen bits for each element."""
 
-    def __init__(self, error_feedback: bool = False) -> None:
-        """error_feedback: keeps what rounding leaves over, at 4 bytes an element."""
-        self.wire = text(type(self).wire, ef=on(error_feedback or None))
+    def __init__(self, error_feedback: bool = False, residual: str | None = None) -> None:
+        """error_feedback: keeps what rounding leaves over, in `residual`: see the module."""
+        self.wire = text(type(self).wire, ef=on(error_feedback or None), residual=residual)
 
 
 class Fp16(Cast):
@@ -77,6 +78,7 @@ class Integer(Codec):
         stochastic: bool = False,
         seed: int | None = None,
         error_feedback: bool = True,
+        residual: str | None = None,
     ) -> None:
         """Elements that share a scale (a multiple of 64 up to 4096); how to round; see the class.
 
@@ -89,6 +91,7 @@ class Integer(Codec):
             rounding="stochastic" if stochastic else None,
             seed=seed,
             ef=feedback(error_feedback),
+            residual=residual,
         )
 
 
@@ -105,13 +108,15 @@ class Int4(Integer):
 
 
 class Onebit(Codec):
-    """The signs, and their means in each block of 1024: a thirtieth of the bytes."""
+    """The signs, and their means in each block of 128: a twentieth of the bytes."""
 
     wire = "onebit"
 
-    def __init__(self, block: int | None = None, error_feedback: bool = True) -> None:
+    def __init__(
+        self, block: int | None = None, error_feedback: bool = True, residual: str | None = None
+    ) -> None:
         """Elements that share two means (a multiple of 64 up to 4096); whether to keep the rest."""
-        self.wire = text("onebit", block=block, ef=feedback(error_feedback))
+        self.wire = text("onebit", block=block, ef=feedback(error_feedback), residual=residual)
 
 
 class TopK(Codec):
@@ -129,6 +134,7 @@ class TopK(Codec):
         warmup: int | None = None,
         clip: float | None = None,
         error_feedback: bool = True,
+        residual: str | None = None,
     ) -> None:
         """Which elements are sent, and the options of Deep Gradient Compression.
 
@@ -148,6 +154,7 @@ class TopK(Codec):
             warmup=warmup,
             clip=clip,
             ef=feedback(error_feedback),
+            residual=residual,
         )
 
 
@@ -157,10 +164,15 @@ class PowerSGD(Codec):
     wire = "powersgd"
 
     def __init__(
-        self, rank: int | None = None, seed: int | None = None, error_feedback: bool = True
+        self,
+        rank: int | None = None,
+        seed: int | None = None,
+        error_feedback: bool = True,
+        residual: str | None = None,
     ) -> None:
         """rank: columns of each factor, from 1 to 64, 4 by default. seed: of the first step's."""
-        self.wire = text("powersgd", rank=rank, seed=seed, ef=feedback(error_feedback))
+        kept = {"ef": feedback(error_feedback), "residual": residual}
+        self.wire = text("powersgd", rank=rank, seed=seed, **kept)
 
 
 class RandomK(Codec):
@@ -169,10 +181,15 @@ class RandomK(Codec):
     wire = "randomk"
 
     def __init__(
-        self, ratio: float | None = None, seed: int | None = None, error_feedback: bool = True
+        self,
+        ratio: float | None = None,
+        seed: int | None = None,
+        error_feedback: bool = True,
+        residual: str | None = None,
     ) -> None:
         """ratio: above 0, up to 1. Without error_feedback the result is right on average."""
-        self.wire = text("randomk", ratio=ratio, seed=seed, ef=feedback(error_feedback))
+        kept = {"ef": feedback(error_feedback), "residual": residual}
+        self.wire = text("randomk", ratio=ratio, seed=seed, **kept)
 
 
 class Auto(Codec):
@@ -180,7 +197,7 @@ class Auto(Codec):
 
     wire = "auto"
 
-    def __init__(self, accuracy: str | None = None) -> None:
+    def __init__(self, accuracy: str | None = None, residual: str | None = None) -> None:
         """accuracy: what it may choose. "lossless": nothing; "safe", the default: fp16 and bf16;
         "aggressive": also int8, int4, onebit, topk and powersgd, with error feedback."""
-        self.wire = text("auto", accuracy=accuracy)
+        self.wire = text("auto", accuracy=accuracy, residual=residual)

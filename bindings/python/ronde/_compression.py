@@ -17,6 +17,12 @@ from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._job import runtime
 
+# 64 KiB of float32: BytePS's BYTEPS_MIN_COMPRESS_BYTES.
+FEW_ELEMENTS = 16384
+SENDS_LITTLE = ("onebit", "topk", "randomk", "powersgd")
+# Steps in which topk sends more where nothing is said of it: Deep Gradient Compression's warm-up.
+WARMUP_STEPS = 100
+
 
 class Compressor:
     """Two functions: compress(tensor) -> (tensor, context), decompress(tensor, context)."""
@@ -95,7 +101,7 @@ class Int4Compressor(_codecs.Int4, AllreduceCompressor):
 
 
 class OnebitCompressor(_codecs.Onebit, AllreduceCompressor):
-    """The signs, and their means in each block of 1024: a thirtieth of the bytes."""
+    """The signs, and their means in each block of 128: a twentieth of the bytes."""
 
 
 class TopKCompressor(_codecs.TopK, AllreduceCompressor):
@@ -182,17 +188,28 @@ def for_values(compression: Any) -> Any:
     return compression if not wire_of(compression) or is_cast(compression) else NoneCompressor
 
 
-def for_gradient(name: str, dimensions: int, is_floating: bool, compression: Any) -> Any:
+def for_gradient(
+    name: str, dimensions: int, is_floating: bool, compression: Any, elements: int | None = None
+) -> Any:
     """What one gradient travels as, by DistributedOptimizer's rules.
 
-    A dict says by patterns of names; codecs leave vectors, scalars and integers alone.
+    A dict says by patterns of names; codecs leave vectors, scalars and integers alone, and those
+    that send little of a tensor leave small ones alone (`elements`; None means many): most of a
+    model's bytes are elsewhere, and what waits costs a small tensor the most. topk begins with a
+    warm-up, unless its `warmup` is given.
     """
     if isinstance(compression, dict):
         fits = (one for pattern, one in compression.items() if fnmatchcase(name, pattern))
         return resolved(next(fits, NoneCompressor))
     compression = resolved(compression)
-    if wire_of(compression) and (dimensions < 2 or not is_floating):
+    wire = wire_of(compression)
+    codec = wire.split(":")[0]
+    if wire and (dimensions < 2 or not is_floating):
         return NoneCompressor
+    if elements is not None and elements < FEW_ELEMENTS and codec in SENDS_LITTLE:
+        return NoneCompressor
+    if codec == "topk" and "warmup=" not in wire:
+        return named(f"{wire}{',' if ':' in wire else ':'}warmup={WARMUP_STEPS}")
     return compression
 
 
@@ -237,6 +254,16 @@ class AnyCompression:
         then begins anew, with a warning.
         """
         load_state(state)
+
+    @staticmethod
+    def errors() -> dict[tuple[int, str], tuple[float, float]]:
+        """By (process set, tensor): the norm of what compression left over, and of the result.
+
+        Of this rank, and of the last step that was measured: RONDE_COMPRESSION_ERROR says each how
+        many steps of a tensor, and without it nothing is.
+        """
+        losses: dict[tuple[int, str], tuple[float, float]] = runtime().compression_losses()
+        return losses
 
     @staticmethod
     def memory() -> int:

@@ -53,6 +53,20 @@ TEST_CASE("doctor: --settings lists every setting with its meaning and value") {
   CHECK(contains(report.out, "default \"1024\", now \"77\""));
 }
 
+TEST_CASE("doctor: --compression tells what codecs cost, what auto would choose, and why here") {
+  const Finished report =
+      run_ronde({"run", "-np", "2", "--", RONDE_PROGRAM, "doctor", "--compression"});
+  CHECK(report.status == 0);
+  for (const char* part :
+       {"of memcpy", "fp16 ", "bf16 ", "int8 ", "int4 ", "onebit ", "topk ", "powersgd ",
+        "auto:accuracy=safe would choose", "auto:accuracy=aggressive would choose", "100 Mbit/s",
+        "25 Gbit/s", " (dense ", "Measured between these 2 ranks, data over shm",
+        "dense: ranks share memory"}) {
+    CAPTURE(part);
+    CHECK(contains(report.out, part));
+  }
+}
+
 TEST_CASE("doctor: a setting that does not parse is named") {
   const Finished report =
       Program({"env", "RONDE_CACHE_CAPACITY=many", RONDE_PROGRAM, "doctor"}).wait();

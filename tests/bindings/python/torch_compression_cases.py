@@ -100,6 +100,25 @@ def case_a_saved_state_resumes_exactly():
         C.load_state_dict({})
 
 
+def case_residuals_in_bf16_take_half_the_memory_and_lose_nothing():
+    C.load_state_dict({"version": 1, "residuals": {}})
+    mine = gradients(hvd.rank())
+    for codec in (C.int4(residual="bf16"), C.topk(ratio=0.05, residual="bf16")):
+        name = {"name": f"half.{codec.wire}", "compression": codec}
+        before = C.memory()
+        total = sum(hvd.allreduce(mine, **name) for _ in range(100))
+        assert C.memory() - before == mine.numel() * 2
+        assert (total / 100 - exact()).norm() / exact().norm() < 0.15, codec.wire
+        state = C.state_dict()
+        wanted = hvd.allreduce(mine, **name)
+        C.load_state_dict(state)
+        assert torch.equal(hvd.allreduce(mine, **name), wanted), codec.wire
+    with pytest.raises(InvalidArgumentError, match="residual=fp16; allowed: fp32, bf16"):
+        hvd.allreduce(mine, compression=C.int8(residual="fp16"))
+    with pytest.raises(InvalidArgumentError, match="residual=bf16 needs ef=on"):
+        hvd.allreduce(mine, compression=C.fp16(residual="bf16"))
+
+
 def case_ranks_that_disagree_about_a_codec_all_raise_the_same_error():
     mine = C.int8 if hvd.rank() == 0 else C.int8(block=64)
     with pytest.raises(MismatchError, match=r'compression "int8".*compression "int8:block=64"'):
@@ -135,7 +154,7 @@ def train(compression, steps=60):
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.2),
         model.named_parameters(),
-        compression=compression,
+        compression={"*.weight": compression},  # by rule, as they are small
     )
     for _ in range(steps):
         optimizer.zero_grad()
@@ -186,6 +205,24 @@ def case_biases_stay_as_they_are_and_rules_choose_by_name():
     assert kept({"*.bias": C.int4, "*": C.none}, 2) == {"bias"}
     assert kept({"nothing": C.int4}, 3) == set()
     assert kept(C.int8(error_feedback=False), 4) == set()
+
+
+def case_codecs_that_send_little_leave_small_tensors_alone():
+    def kept(compression, number):
+        model = nn.Sequential(nn.Linear(127, 128), nn.Linear(128, 128))
+        named = [(f"small{number}.{name}", p) for name, p in model.named_parameters()]
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), named, compression=compression
+        )
+        model(torch.ones(2, 127)).sum().backward()
+        optimizer.step()
+        names = {name for _, name in C.state_dict()["residuals"] if "#" not in name}
+        return {name[7:] for name in names if name.startswith(f"small{number}.")}
+
+    for number, codec in enumerate((C.onebit, C.topk(ratio=0.1), C.randomk, "powersgd:rank=2")):
+        assert kept(codec, number) == {"1.weight"}, codec
+    assert kept(C.int4, 4) == {"0.weight", "1.weight"}
+    assert kept({"*.weight": C.topk}, 5) == {"0.weight", "1.weight"}
 
 
 def case_groups_are_divided_by_what_travels_how():

@@ -9,6 +9,7 @@
 #include "bindings/runtime/runtime.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"
+#include "tests/timeline/scratch.h"
 
 /// In a child process: ends it with a text that says what went wrong.
 #define EXPECT(condition)                                                                 \
@@ -64,6 +65,36 @@ bool was_rounded(const std::vector<float>& sum) {
 
 }  // namespace
 
+TEST_CASE("Runtime: what compression loses is measured where that is asked for, and shown") {
+  const Scratch scratch;
+  const std::string job = net::unique_job_id();
+  const auto codes = net::run_ranks(2, [&](int rank) {
+    Config config = net::rank_config(job, rank, 2);
+    config.compression_error_steps = 2;
+    auto runtime = Runtime::create(config);
+    EXPECT(runtime.ok());
+    EXPECT((*runtime)->start_timeline(scratch.file("t.json")).ok());
+    for (int step = 0; step < 3; ++step) {
+      auto values = waves(rank, 10'000);
+      EXPECT(compressed_sum(**runtime, "int4", "w", values).ok());
+    }
+    const auto losses = (*runtime)->compression_losses();
+    EXPECT(losses.size() == 1 && losses.count({kGlobalSet, "w"}) == 1);
+    const CompressionLoss loss = losses.at({kGlobalSet, "w"});
+    EXPECT(loss.lost > 0 && loss.lost < 0.5 * loss.result);
+    EXPECT((*runtime)->stop_timeline().ok());
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, 0});
+  const std::string trace = content_of(scratch.file("t.rank0.json"));
+  const std::string counter = "compression error of w";
+  const std::size_t first = trace.find(counter);
+  REQUIRE(first != std::string::npos);
+  const std::size_t second = trace.find(counter, first + 1);
+  REQUIRE(second != std::string::npos);
+  CHECK(trace.find(counter, second + 1) == std::string::npos);  // steps 0 and 2
+}
+
 TEST_CASE("Runtime: a compressed sum is rounded and leaves a residual") {
   run_pair("", [](Runtime& runtime, int rank) {
     auto values = waves(rank, 10'000);
@@ -85,6 +116,17 @@ TEST_CASE("Runtime: ranks that compress otherwise get the same error, which name
     EXPECT(status.code() == Code::kMismatch);
     EXPECT(status.message().find("compression \"int8\"") != std::string::npos);
     EXPECT(status.message().find("compression \"int4\"") != std::string::npos);
+    return 0;
+  });
+}
+
+TEST_CASE("Runtime: a job's compression that sends little is for larger matrices still") {
+  run_pair("topk:ratio=0.1", [](Runtime& runtime, int rank) {
+    auto small = waves(rank, 16'300), large = waves(rank, 16'400), named = waves(rank, 16'300);
+    EXPECT(compressed_sum(runtime, "", "small", small).ok());
+    EXPECT(compressed_sum(runtime, "", "large", large).ok());
+    EXPECT(compressed_sum(runtime, "topk:ratio=0.1", "named", named).ok());
+    EXPECT(!was_rounded(small) && was_rounded(large) && was_rounded(named));
     return 0;
   });
 }

@@ -19,8 +19,9 @@ struct Job {
   std::vector<std::size_t> columns;  // of each tensor; empty where none is a matrix
   bool keeps = false;  // residuals where there is error feedback, and what else is kept
 
-  std::vector<std::vector<std::vector<float>>> results;  // by rank, by tensor
-  std::vector<std::unique_ptr<ResidualStore>> stores;    // by rank
+  std::vector<std::vector<std::vector<float>>> results;             // by rank, by tensor
+  std::vector<std::unique_ptr<ResidualStore>> stores;               // by rank
+  std::vector<std::vector<std::optional<CompressionLoss>>> losses;  // by rank, by tensor
   std::vector<Traffic> traffic;
 
   std::function<std::vector<float>(int rank, std::size_t tensor, unsigned step)> given;
@@ -34,6 +35,7 @@ struct Job {
   void step(unsigned number = 0) {
     const auto size = static_cast<std::size_t>(ranks);
     results.assign(size, {});
+    losses.assign(size, {});
     while (stores.size() < size) stores.push_back(std::make_unique<ResidualStore>());
     traffic = count_traffic(
         ranks, [&](Transport& transport, Scratch& scratch) { run(transport, scratch, number); });
@@ -64,6 +66,9 @@ struct Job {
     CHECK(compressed_allreduce(transport, work, scratch).ok());
     Work agreed;
     agreed.segments = segments;
+    for (std::size_t t = 0; t < counts.size(); ++t) {
+      losses[me].push_back(compressed.loss(t, agreed));
+    }
     compressed.commit(agreed);
   }
 
@@ -76,9 +81,12 @@ struct Job {
       if (keeps && tensors[t].columns > 0 && spec.rank > 0) {
         tensors[t].basis = stores[me]->find(0, name + "#basis", columns[t] * spec.rank);
       }
-      if (keeps && spec.error_feedback) tensors[t].residual = stores[me]->find(0, name, counts[t]);
+      if (keeps && spec.error_feedback) {
+        tensors[t].residual = stores[me]->find(0, name, counts[t], spec.residual);
+        if (tensors[t].residual) tensors[t].residual->set_steps(number);
+      }
       if (keeps && spec.momentum > 0) {
-        tensors[t].momentum = stores[me]->find(0, name + "#momentum", counts[t]);
+        tensors[t].momentum = stores[me]->find(0, name + "#momentum", counts[t], spec.residual);
       }
       tensors[t].step = number;
       tensors[t].turn = t;
@@ -89,7 +97,8 @@ struct Job {
   /// The residual of a tensor on a rank.
   [[nodiscard]] std::vector<float> left(int rank, std::size_t tensor) const {
     auto& store = *stores[static_cast<std::size_t>(rank)];
-    return store.find(0, std::to_string(tensor), counts[tensor])->values();
+    const ResidualFormat format = parse_compression(compression)->residual;
+    return store.find(0, std::to_string(tensor), counts[tensor], format)->values();
   }
 
   /// The exact result of an element.

@@ -84,6 +84,42 @@ TEST_CASE("One slow time is no drift") {
   CHECK(world.drifts == 0);
 }
 
+TEST_CASE("One lucky time does not make a choice") {
+  World world;
+  world.predicted = {9.0, 0.6, 0.6};
+  world.truth = {{kDense, 9.0}, {kFp16, 0.5}, {kInt8, 0.9}};
+  (void)world.history.observe(kInt8, 0.3);
+  world.run(60);
+  CHECK(world.history.chosen() == kFp16);
+  CHECK(world.chosen[kFp16] > 50);
+}
+
+TEST_CASE("What was unlucky when it was tried gets another chance") {
+  World world;
+  world.predicted = {9.0, 0.5, 0.5};
+  world.truth = {{kDense, 9.0}, {kFp16, 0.5}, {kInt8, 0.55}};
+  world.run(10);
+  REQUIRE(world.history.chosen() == kFp16);
+  world.truth[kInt8] = 0.4;
+  world.run(static_cast<int>(5 * CostHistory::kRivalEvery));
+  CHECK(world.history.chosen() == kInt8);
+}
+
+TEST_CASE("Rivals are few, near to the best, and never dense") {
+  World world;
+  world.predicted = {0.55, 0.5, 2.0};
+  world.truth = {{kDense, 0.55}, {kFp16, 0.5}, {kInt8, 2.0}};
+  world.run(1000);
+  CHECK(world.chosen[kDense] <= 3);
+  CHECK(world.chosen[kInt8] == 0);
+  World close;
+  close.predicted = {9.0, 0.5, 0.5};
+  close.truth = {{kDense, 9.0}, {kFp16, 0.5}, {kInt8, 0.55}};
+  close.run(1000);
+  CHECK(close.chosen[kInt8] <= 3 + 1000 / static_cast<int>(CostHistory::kRivalEvery));
+  CHECK(close.chosen[kInt8] >= 1000 / static_cast<int>(CostHistory::kRivalEvery) - 3);
+}
+
 TEST_CASE("Loads of one size are alike, whatever they consist of") {
   const TensorLoad a{.width = 4, .elements = 1000, .low_rank_elements = 1000};
   TensorLoad b = a;

@@ -71,6 +71,35 @@ TEST_CASE("Wider elements are worth more, narrow ones less") {
   CHECK(wire_share(CodecKind::kInt8, narrow) == doctest::Approx(0.25 + 1.0 / 512));
 }
 
+TEST_CASE("A link's cost is that of its bytes, without what it lets pass at once") {
+  const double byte_s = 8e-9, burst_s = 2e-3;  // 1 Gbit/s and 250 kB at once
+  std::vector<DenseTime> times{{4096, 200e-6}};
+  for (std::size_t bytes = 1 << 18; bytes <= 1 << 22; bytes *= 2) {
+    times.push_back({bytes, 200e-6 + byte_s * static_cast<double>(bytes) - burst_s});
+  }
+  CHECK(link_cost(times).latency_s == 200e-6);
+  CHECK(link_cost(times).byte_s == doctest::Approx(byte_s));
+  times.back().seconds += 5e-3;  // of 33 ms: the machine did something else
+  CHECK(link_cost(times).byte_s == doctest::Approx(byte_s).epsilon(0.25));
+  CHECK(link_cost(std::span(times).first(1)).byte_s == 0);
+  CHECK(link_cost(std::span(times).first(2)).byte_s > 0);
+  CHECK(link_cost({}).latency_s == 0);
+}
+
+TEST_CASE("Ranks that share a core make codecs cost as many times as much") {
+  CHECK(contention(0.04, 0.02) == 2.0);
+  CHECK(contention(0.02, 0.02) == 1.0);
+  CHECK(contention(0.019, 0.02) == 1.0);  // clocks differ a little
+  CHECK(contention(0.02, 0) == 1.0);
+  // 4 Gbit/s: int8 pays on a core of its own, and not where four ranks share one.
+  const TensorLoad matrix = load_of({&kMatrix, 1}, 4);
+  const LinkCost link = link_of(0.5e9);
+  CodecCosts costs = even_costs();
+  CHECK(predict(CodecKind::kInt8, matrix, link, costs) < predict(kDense, matrix, link, costs));
+  for (double& cost : costs) cost *= contention(0.4, 0.05);
+  CHECK(predict(CodecKind::kInt8, matrix, link, costs) > predict(kDense, matrix, link, costs));
+}
+
 TEST_CASE("The speeds of all codecs can be measured") {
   const auto kinds = candidates(Accuracy::kAggressive, 4);
   const CodecCosts costs = measure_codecs(kinds);

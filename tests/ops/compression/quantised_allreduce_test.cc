@@ -170,4 +170,37 @@ TEST_CASE("What is not finite is found in every floating type") {
   CHECK_FALSE(all_finite(DType::kBfloat16, brains.data(), 2));
 }
 
+TEST_CASE("What a step loses is told as the norm of what waits beside that of the result") {
+  for (const char* compression : {"int4", "topk:ratio=0.1", "powersgd"}) {
+    CAPTURE(compression);
+    Job job;
+    job.compression = compression;
+    job.counts = {4096, 100};
+    job.columns = {64, 0};
+    job.keeps = true;
+    job.step();
+    for (const int rank : {0, 1}) {
+      const auto me = static_cast<std::size_t>(rank);
+      const auto left = job.left(rank, 0), result = job.results[me][0];
+      const auto& loss = job.losses[me][0];
+      REQUIRE(loss.has_value());
+      CHECK(loss->lost == doctest::Approx(error(left, std::vector<double>(4096))).epsilon(1e-6));
+      CHECK(loss->result ==
+            doctest::Approx(error(result, std::vector<double>(4096))).epsilon(1e-6));
+      CHECK(loss->lost > 0);
+    }
+    job.given = [](int rank, std::size_t, unsigned) {
+      return std::vector<float>(4096, rank == 0 ? INFINITY : 1.0F);
+    };
+    job.counts = {4096};
+    job.step(1);
+    CHECK_FALSE(job.losses[0][0].has_value());
+  }
+  Job without;
+  without.compression = "int4:ef=off";
+  without.counts = {100};
+  without.step();
+  CHECK_FALSE(without.losses[0][0].has_value());
+}
+
 }  // namespace ronde::test

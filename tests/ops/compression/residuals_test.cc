@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+#include <numeric>
+
 namespace ronde {
 
 TEST_CASE("A residual is kept by process set and tensor") {
@@ -65,6 +69,68 @@ TEST_CASE("Beyond the limit tensors go without") {
   CHECK(store.find(0, "c", 2) != nullptr);
   CHECK(store.find(0, "a", 8) == kept);
   CHECK(store.bytes() == 10 * sizeof(float));
+}
+
+TEST_CASE("A residual in bf16 takes half the memory and keeps what bf16 holds as it is") {
+  ResidualStore store;
+  const auto residual = store.find(0, "w", 4, ResidualFormat::kBf16);
+  CHECK(store.bytes() == 4 * sizeof(std::uint16_t));
+  const std::vector<float> held{1.5F, -0.0078125F, 0, 3e38F};
+  const float most = std::numeric_limits<float>::max();
+  residual->assign(held, 0);
+  CHECK(residual->values()[0] == 1.5F);
+  CHECK(residual->values()[1] == -0.0078125F);
+  residual->assign(std::vector<float>{most, -most}, 2);
+  CHECK(residual->values()[2] > 3.38e38F);
+  CHECK(residual->values()[3] < -3.38e38F);
+  CHECK(std::isfinite(residual->values()[2]));
+  residual->assign(std::vector<float>{INFINITY, NAN}, 0);
+  CHECK(std::isinf(residual->values()[0]));
+  CHECK(std::isnan(residual->values()[1]));
+}
+
+TEST_CASE("What is added to a bf16 residual step by step is not lost to rounding") {
+  ResidualStore store;
+  const std::size_t count = 4000;
+  const auto residual = store.find(0, "w", count, ResidualFormat::kBf16);
+  residual->assign(std::vector<float>(count, 1.0F), 0);
+  for (int step = 0; step < 100; ++step) {  // each a thousandth: less than half a unit of bf16
+    (void)residual->next_step();
+    std::vector<float> values(count, 0.001F);
+    residual->add_to(values, 0);
+    residual->assign(values, 0);
+  }
+  const auto values = residual->values();
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  CHECK(mean == doctest::Approx(1.1).epsilon(0.003));
+}
+
+TEST_CASE("A bf16 residual rounds alike in one run or several, and after a checkpoint") {
+  ResidualStore store, resumed;
+  std::vector<float> values(100);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1F * static_cast<float>(i);
+  const auto whole = store.find(0, "w", 100, ResidualFormat::kBf16);
+  (void)whole->next_step();
+  REQUIRE(resumed.load(store.save()).ok());
+  const auto parts = resumed.find(0, "w", 100, ResidualFormat::kBf16);
+  CHECK(resumed.bytes() == store.bytes());
+  whole->assign(values, 0);
+  parts->assign(std::span(values).first(33), 0);
+  parts->assign(std::span(values).subspan(33), 33);
+  CHECK(parts->values() == whole->values());
+}
+
+TEST_CASE("A residual keeps its values and steps when its format changes") {
+  ResidualStore store(4 * sizeof(float));
+  store.find(0, "w", 4)->assign(std::vector<float>{1, 2, 3, 4}, 0);
+  (void)store.find(0, "w", 4)->next_step();
+  const auto narrow = store.find(0, "w", 4, ResidualFormat::kBf16);
+  CHECK(narrow->values() == std::vector<float>{1, 2, 3, 4});
+  CHECK(narrow->steps() == 1);
+  CHECK(store.bytes() == 4 * sizeof(std::uint16_t));
+  CHECK(store.find(0, "v", 4, ResidualFormat::kBf16) != nullptr);
+  CHECK(store.find(0, "w", 4) == narrow);  // there is no room for fp32 any more
+  CHECK(store.bytes() == 4 * sizeof(float));
 }
 
 }  // namespace ronde

@@ -15,16 +15,17 @@ TEST_CASE("A compression's name stands for its defaults") {
   CHECK_FALSE(parse_compression("fp16")->error_feedback);
   CHECK_FALSE(parse_compression("bf16")->error_feedback);
   CHECK(parse_compression("int4")->block == 256);
-  CHECK(parse_compression("onebit")->block == 1024);
+  CHECK(parse_compression("onebit")->block == 128);
 }
 
 TEST_CASE("Equal compressions are written alike") {
   for (const char* text :
        {"fp16", "bf16:ef=on", "int8", "int4:block=64,rounding=stochastic,seed=9",
-        "onebit:block=128,ef=off", "topk", "randomk:ratio=0.1,seed=3", "powersgd:rank=2",
+        "onebit:block=1024,ef=off", "topk", "randomk:ratio=0.1,seed=3", "powersgd:rank=2",
         "topk:ratio=0.001,select=sampled,momentum=0.9,nesterov=on,masking=off,"
         "warmup=100,clip=0.25",
-        "auto", "auto:accuracy=aggressive"}) {
+        "auto", "auto:accuracy=aggressive,residual=bf16", "int8:residual=bf16",
+        "fp16:ef=on,residual=bf16"}) {
     CHECK(to_string(*parse_compression(text)) == text);
   }
   CHECK(to_string(*parse_compression("int8:seed=0,rounding=nearest,block=512,ef=on")) == "int8");
@@ -38,7 +39,8 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
   };
   CHECK(message("int5").find("allowed: fp16, bf16, int8, int4, onebit") != std::string::npos);
   CHECK(message("auto:accuracy=best").find("lossless, safe, aggressive") != std::string::npos);
-  CHECK(message("auto:ef=off").find("no parameter 'ef'; allowed: accuracy") != std::string::npos);
+  CHECK(message("auto:ef=off").find("no parameter 'ef'; allowed: accuracy, residual") !=
+        std::string::npos);
   CHECK(message("").find("not known") != std::string::npos);
   CHECK(message("int8:block=100").find("block=100; allowed: multiples of 64") != std::string::npos);
   CHECK(message("int8:block=0").find("block=0") != std::string::npos);
@@ -48,7 +50,7 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
   CHECK(message("int8:seed=x").find("seed=x") != std::string::npos);
   CHECK(message("int8:ef").find("allowed: on, off") != std::string::npos);
   CHECK(message("fp16:block=64").find("no parameter 'block'; allowed: ef") != std::string::npos);
-  CHECK(message("onebit:seed=1").find("allowed: block, ef") != std::string::npos);
+  CHECK(message("onebit:seed=1").find("allowed: block, ef, residual") != std::string::npos);
   for (const char* ratio : {"0", "-1", "1.01", "nan", "inf", "x", ""}) {
     const std::string text = fmt::format("topk:ratio={}", ratio);
     CHECK(message(text.c_str()).find("allowed: above 0, up to 1") != std::string::npos);
@@ -59,8 +61,13 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
   }
   CHECK(message("topk:momentum=1").find("momentum=1; allowed: from 0") != std::string::npos);
   CHECK(message("topk:momentum=0.9,ef=off").find("needs ef=on") != std::string::npos);
+  CHECK(message("int8:residual=fp16").find("residual=fp16; allowed: fp32, bf16") !=
+        std::string::npos);
+  CHECK(message("int8:residual=bf16,ef=off").find("needs ef=on") != std::string::npos);
+  CHECK(message("fp16:residual=bf16").find("needs ef=on") != std::string::npos);
   CHECK(message("topk:nesterov=on").find("needs a momentum") != std::string::npos);
-  CHECK(message("randomk:momentum=0.9").find("allowed: ratio, seed, ef") != std::string::npos);
+  CHECK(message("randomk:momentum=0.9").find("allowed: ratio, seed, ef, residual") !=
+        std::string::npos);
 }
 
 TEST_CASE("Only sums and averages of floating types are compressible") {

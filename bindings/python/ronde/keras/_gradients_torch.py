@@ -43,7 +43,9 @@ class Options(GradientOptions):
     def _start(self, place: int, gradient: Any, variable: Any) -> tuple[Any, Callable[[Any], Any]]:
         """(the operation's handle, what makes the gradient of its result)."""
         name, floating = f"gradient.{place}", gradient.is_floating_point()
-        compression = for_gradient(variable.path, gradient.dim(), floating, self.compression)
+        compression = for_gradient(
+            variable.path, gradient.dim(), floating, self.compression, gradient.numel()
+        )
         wire = wire_of(compression)
         sent, context = (gradient, None) if wire else compression.compress(gradient)
         op, scale = self.op_and_scale()

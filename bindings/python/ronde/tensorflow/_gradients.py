@@ -54,7 +54,10 @@ class Options(GradientOptions):
     def _compression_of(self, place: int, gradient: Any, variable: Any) -> Any:
         dimensions = 2 if gradient.shape.rank is None else gradient.shape.rank
         name = _path(place, variable)
-        return for_gradient(name, dimensions, gradient.dtype.is_floating, self.compression)
+        elements = gradient.shape.num_elements()  # None where it is not known
+        return for_gradient(
+            name, dimensions, gradient.dtype.is_floating, self.compression, elements
+        )
 
     def _scale_local(self, results: list[Any], shared: set[int], size: int) -> None:
         if not self.scale_local_gradients:

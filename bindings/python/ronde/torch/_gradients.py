@@ -172,7 +172,7 @@ def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
 def compression_of(name: str, parameter: Parameter, compression: Any) -> Any:
     """What the gradient of a parameter travels as, by DistributedOptimizer's rules."""
     floating = parameter.is_floating_point()
-    return for_gradient(name, parameter.dim(), floating, compression)
+    return for_gradient(name, parameter.dim(), floating, compression, parameter.numel())
 
 
 def shares_memory(tensor: torch.Tensor) -> bool:

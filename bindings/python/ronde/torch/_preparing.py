@@ -112,3 +112,15 @@ class Preparing:
                 )
             other.handle.wait()  # its result, averaged once more, stays what it is
         return gradient.parameter.grad.clone()
+
+
+def check_optimizer(optimizer: Any, distributed: type) -> None:
+    """Raises InvalidArgumentError for what cannot be made a DistributedOptimizer."""
+    if isinstance(optimizer, distributed):
+        raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidArgumentError(
+            f"expected a torch.optim.Optimizer, not {type(optimizer).__name__}; for a model: "
+            "DistributedOptimizer(torch.optim.SGD(model.parameters(), ...), "
+            "model.named_parameters())"
+        )

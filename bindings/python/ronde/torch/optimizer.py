@@ -30,7 +30,7 @@ from ronde.torch._gradients import (
     shares_memory,
     show_zeros,
 )
-from ronde.torch._preparing import Preparing
+from ronde.torch._preparing import Preparing, check_optimizer
 from ronde.torch._sparse import sparse_allreduce_async
 from ronde.torch.compression import Compression
 
@@ -326,18 +326,6 @@ _CHANGED = (
 )
 
 
-def _check_optimizer(optimizer: Any) -> None:
-    """Raises InvalidArgumentError for what cannot be made a DistributedOptimizer."""
-    if isinstance(optimizer, _DistributedOptimizer):
-        raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InvalidArgumentError(
-            f"expected a torch.optim.Optimizer, not {type(optimizer).__name__}; for a model: "
-            "DistributedOptimizer(torch.optim.SGD(model.parameters(), ...), "
-            "model.named_parameters())"
-        )
-
-
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, Parameter]] | None = None,
@@ -374,7 +362,7 @@ def DistributedOptimizer(
     Raises InvalidArgumentError (a ValueError) for missing or duplicate names, bad groups, and
     compressions that there are not; TypeError for an `op` that is none.
     """
-    _check_optimizer(optimizer)
+    check_optimizer(optimizer, _DistributedOptimizer)
     check_reduce_op(op)
     checked(compression)
     if gradient_predivide_factor != 1.0 and op != Average:
