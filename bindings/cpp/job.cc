@@ -274,6 +274,7 @@ std::vector<ResidualState> Job::save_residuals() const {
 
 void Job::load_residuals(std::vector<ResidualState> saved) {
   std::vector<SavedResidual> given;
+  given.reserve(saved.size());
   for (ResidualState& one : saved) {
     given.push_back({one.set, std::move(one.name), one.steps, std::move(one.values)});
   }
@@ -290,7 +291,6 @@ void Job::mark(std::string_view name) { impl_->runtime->mark(name); }
 void Job::begin_mark(std::string_view name) { impl_->runtime->begin_mark(name); }
 void Job::end_mark() { impl_->runtime->end_mark(); }
 void Job::mark_step() { impl_->runtime->mark_step(); }
-
 void Job::mark_pass(std::string_view name) { impl_->runtime->mark_pass(name); }
 void Job::interrupt() noexcept { impl_->runtime->interrupt(); }
 void Job::shutdown() noexcept { impl_->runtime->shutdown(); }
