@@ -278,8 +278,8 @@ std::vector<Setting> make_settings() {
 }
 
 const std::vector<Setting>& settings() {
-  static const std::vector<Setting> table = make_settings();
-  return table;
+  static const std::vector<Setting> kTable = make_settings();
+  return kTable;
 }
 
 const Setting* find_setting(std::string_view name) {
@@ -332,12 +332,12 @@ Status read_foreign_job(Config& config, const Environment& environment) {
 }  // namespace
 
 std::span<const SettingInfo> setting_infos() {
-  static const std::vector<SettingInfo> infos = [] {
+  static const std::vector<SettingInfo> kInfos = [] {
     std::vector<SettingInfo> list;
     for (const Setting& setting : settings()) list.push_back(setting.info);
     return list;
   }();
-  return infos;
+  return kInfos;
 }
 
 std::string setting_value(const Config& config, std::string_view name) {
