@@ -47,7 +47,8 @@ void EventRing::fill(Slot& slot, const Event& event) noexcept {
 }
 
 bool EventRing::push(const Event& event) noexcept {
-  const bool ends = event.kind == EventKind::kEnd || event.kind == EventKind::kPause;
+  const bool ends = event.kind == EventKind::kEnd || event.kind == EventKind::kPause ||
+                    event.kind == EventKind::kResume;
   const std::size_t limit = ends ? capacity_ : capacity_ - capacity_ / 8;
   std::uint64_t position = tail_.load(std::memory_order_relaxed);
   for (;;) {

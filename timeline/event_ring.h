@@ -13,14 +13,15 @@
 
 namespace ronde {
 
-/// What an event is; the letter that Chrome's trace format has for it, but for kPause: from there
-/// nothing is recorded for a while.
+/// What an event is; the letter that Chrome's trace format has for it, but for kPause and kResume:
+/// between these nothing is recorded.
 enum class EventKind : char {
   kBegin = 'B',
   kEnd = 'E',
   kInstant = 'i',
   kCounter = 'C',
-  kPause = 'P'
+  kPause = 'P',
+  kResume = 'R'
 };
 
 /// One event as it is reported. The texts belong to the caller.

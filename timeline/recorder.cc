@@ -122,7 +122,7 @@ void Recorder::counter(std::string_view name, double value) {
 
 void Recorder::pause() { push(event_of(EventKind::kPause, {}, {}, {})); }
 
-void Recorder::resume() { instant(kMarksLane, kResumeMark); }
+void Recorder::resume() { push(event_of(EventKind::kResume, {}, {}, {})); }
 
 /// Sleeps until there is something to write; false once the recording is to end.
 bool Recorder::wait_for_events() {

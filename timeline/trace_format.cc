@@ -111,6 +111,7 @@ void TraceFormatter::append_args(std::string& out, const Event& event) {
 
 void TraceFormatter::append(std::string& out, const Event& event) {
   if (event.kind == EventKind::kPause) return append_pause(out, event.time_ns);
+  if (event.kind == EventKind::kResume) return append_mark(out, kResumeMark, event.time_ns);
   const bool counter = event.kind == EventKind::kCounter;
   Lane* lane = counter ? nullptr : &lane_of(out, event.lane);
   if (event.kind == EventKind::kEnd && lane->open_spans-- == 0) {

@@ -147,9 +147,10 @@ typedef struct ronde_submission {
   const char* program; /* What else the rank submits together with it, in words: ranks that say
                           something else get an error. Null or empty: fits all. */
   /* Since version 4. */
-  int32_t help_microseconds; /* How long submit may work on the operation before it returns, so that
-                                no thread need be woken for it: for a small one, where the caller
-                                has nothing better to do. At most 1000; 0: not at all. */
+  int32_t help_microseconds; /* How long submit may wait for the other ranks before it returns, so
+                                that no thread need be woken for it: for a small operation, where
+                                the caller has nothing better to do. What all ranks have agreed to
+                                by then, submit finishes. At most 1000; 0: not at all. */
 } ronde_submission;
 
 /* The functions. Those that give a code also fill in `error`, which may be null. */

@@ -137,8 +137,6 @@ void Call::start(const Description& what, OpKernelContext* context,
     return;
   }
   for (Part& part : call->parts_) call->submit(part);
-  call->submitted_ = true;
-  call->end_when_cancelled();
   call->finish(absl::OkStatus());  // the one that start() itself counts for
 }
 
@@ -191,20 +189,20 @@ void Call::submit(Part& part) {
   submission.collective = what_.kind;
   submission.set = what_.set;
   submission.name = part.name.c_str();
-  submission.call_site = what_.site.c_str();
+  submission.call_site = site_.c_str();
   submission.tensors = part.tensors.data();
   submission.tensor_count = part.tensors.size();
   submission.op = what_.op;
   submission.root = what_.root;
   submission.prescale = what_.prescale;
   submission.postscale = what_.postscale;
-  submission.compression = what_.compression.c_str();
+  submission.compression = compression_.c_str();
   const auto place = static_cast<std::size_t>(&part - parts_.data());
   if (place < what_.priorities.size()) submission.priority = what_.priorities[place];
   submission.program = program_.c_str();
   submission.splits = splits_.empty() ? nullptr : splits_.data();
   submission.split_count = splits_.size();
-  submission.help_microseconds = help_time();
+  submission.help_microseconds = parts_.size() == 1 ? help_time() : 0;  // others are to come
   submission.context = &part;
   submission.allocate = [](void* context, std::size_t index, const std::int64_t* shape,
                            std::int32_t dimensions) {
@@ -215,16 +213,19 @@ void Call::submit(Part& part) {
     Call* call = static_cast<Part*>(context)->call;
     call->finish(call->take_results(*outcome));
   };
+  if (&part == &parts_.back()) {  // which may take a while, and needs nothing of the kernel's
+    submitted_ = true;
+    end_when_cancelled();
+  }
   ronde_error error{};
   if (api()->submit(job_.get(), &submission, &error) != RONDE_OK) finish(to_status(error));
 }
 
 std::int32_t Call::help_time() const {
-  constexpr std::size_t kSmall = 64 << 10;  // bytes: about as long as waking a thread
+  constexpr std::size_t kSmall = 32 << 10;  // bytes: moved in about the time of waking a thread
   constexpr std::int32_t kMicroseconds = 100;
-  if (parts_.size() != 1) return 0;  // the others are still to come
   std::size_t bytes = 0;
-  for (const Tensor& tensor : kept_) bytes += tensor.TotalBytes();
+  for (int i = 0; i < context_->num_inputs(); ++i) bytes += context_->input(i).TotalBytes();
   return bytes <= kSmall ? kMicroseconds : 0;
 }
 

@@ -62,7 +62,7 @@ class Call {
   absl::Status prepare();
   absl::Status add_tensor(Part& part, int index);
   void submit(Part& part);
-  /// For how long, in microseconds, submit() may work on what it submits.
+  /// For how long, in microseconds, submit() may wait for the other ranks.
   [[nodiscard]] std::int32_t help_time() const;
   /// Ends the call when TensorFlow cancels the step, as it does after an error in another kernel:
   /// where ranks disagree, operations are left that no other rank submits.
@@ -79,6 +79,8 @@ class Call {
   const ronde_collective kind_ = what_.kind;  // the description may go with the kernel
   const std::uint64_t number_;                // no other call of the process has it
   JobPtr job_ = current_job();
+  const std::string site_ = what_.site;
+  const std::string compression_ = what_.compression;
   const std::string program_ = program_text(what_.program, what_.set);
   std::vector<Part> parts_;
   std::vector<std::int64_t> splits_;

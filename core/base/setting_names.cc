@@ -44,13 +44,13 @@ std::size_t distance(std::string_view from, std::string_view to) {
 
 /// The setting with the name most like this one, where it is like it at all.
 std::string_view meant_by(std::string_view name) {
-  constexpr std::size_t kLike = 3;  // letters
+  const std::size_t like = (name.size() - kPrefix.size()) / 3;  // letters
   const auto infos = setting_infos();
   const auto closest = std::min_element(infos.begin(), infos.end(),
                                         [name](const SettingInfo& a, const SettingInfo& b) {
                                           return distance(name, a.name) < distance(name, b.name);
                                         });
-  return distance(name, closest->name) <= kLike ? closest->name : std::string_view();
+  return distance(name, closest->name) <= like ? closest->name : std::string_view();
 }
 
 }  // namespace

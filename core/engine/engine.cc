@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "core/engine/failure_frame.h"
+#include "core/engine/inside.h"
 
 namespace ronde {
 
@@ -94,6 +95,7 @@ void Engine::remove_lane(SetId id) {
 }
 
 Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
+  const Inside inside(callers_inside_);  // the operation may end, and the job with it, any moment
   const LanePtr lane = find_lane(set);
   if (!lane) {
     return Status(Code::kNotInitialized,

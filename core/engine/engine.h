@@ -162,6 +162,7 @@ class Engine final : private ChannelSink {
   /// Whether a lane's thread is at work: it needs the core more than a spinning caller does.
   [[nodiscard]] bool executing() const;
   void sleep_as_caller(const Predicate& done, TimePoint until);
+  void leave_to_others() RONDE_EXCLUDES(mutex_);
   void wait_for_driver(const Predicate& done, TimePoint until) RONDE_EXCLUDES(mutex_);
   bool may_sleep(Sleeper who) RONDE_EXCLUDES(mutex_);
   void background_main() RONDE_EXCLUDES(mutex_);

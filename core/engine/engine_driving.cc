@@ -8,6 +8,7 @@
 
 #include "core/base/thread_name.h"
 #include "core/engine/engine.h"
+#include "core/engine/inside.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -31,38 +32,30 @@ void pause() noexcept {
 #endif
 }
 
-/// Counts a thread among those inside while it lives.
-class Inside {
- public:
-  explicit Inside(std::atomic<int>& count) noexcept : count_(count) {
-    count_.fetch_add(1, std::memory_order_relaxed);
-  }
-  ~Inside() { count_.fetch_sub(1, std::memory_order_release); }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-
- private:
-  std::atomic<int>& count_;
-};
-
 }  // namespace
 
 Status Engine::wait_until(const Predicate& done, const WaitOptions& options) {
   const Inside inside(callers_inside_);
   const std::uint64_t interrupts = interrupts_.load(std::memory_order_acquire);
-  while (!done()) {
+  Status status;
+  bool drove = true;
+  while (status.ok() && !done()) {
     const TimePoint until = std::min(options.deadline, now() + kInterruptSlice);
-    if (try_take_role()) {
+    drove = try_take_role();
+    if (drove) {
       drive_for(done, options, interrupts, until);
       release_role();
     } else {
       wait_for_driver(done, until);
     }
     if (done()) break;
-    RONDE_RETURN_IF_ERROR(interruption(options, interrupts));
-    if (now() >= options.deadline) return {Code::kTimeout, "the wait's deadline has passed"};
+    status = interruption(options, interrupts);
+    if (status.ok() && now() >= options.deadline) {
+      status = {Code::kTimeout, "the wait's deadline has passed"};
+    }
   }
-  return {};
+  if (!drove) leave_to_others();
+  return status;
 }
 
 Status Engine::interruption(const WaitOptions& options, std::uint64_t interrupts) const {
@@ -95,7 +88,6 @@ void Engine::drive_for(const Predicate& done, const WaitOptions& options, std::u
 }
 
 void Engine::help(const Operation& operation, TimePoint until) {
-  const Inside inside(callers_inside_);
   if (!try_take_role()) {
     wake_sleeper();  // who drives may have looked for tasks for the last time
     return;
@@ -213,7 +205,12 @@ void Engine::wait_for_driver(const Predicate& done, TimePoint until) {
     if (!caller_wakes_.wait_until(mutex_, until)) break;
   }
   --blocked_callers_;
-  if (!driven_ && done()) hand_on();  // this caller will not drive
+}
+
+/// A caller that waited beside the driver may have been the one that was to drive next.
+void Engine::leave_to_others() {
+  MutexLock lock(mutex_);
+  if (!driven_) hand_on();
 }
 
 void Engine::background_main() {

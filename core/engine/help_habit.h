@@ -14,10 +14,11 @@ class HelpHabit {
  public:
   /// Whether to help with this submission.
   [[nodiscard]] bool wanted() noexcept {
-    const int left = spared_.load(std::memory_order_relaxed);
-    if (left == 0) return true;
-    spared_.store(left - 1, std::memory_order_relaxed);
-    return false;
+    int left = spared_.load(std::memory_order_relaxed);
+    while (left > 0) {
+      if (spared_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) return false;
+    }
+    return true;
   }
 
   /// Of a help that was wanted: whether the operation ended by it.

@@ -42,7 +42,8 @@ struct Submission {
   /// The caller will wait at once: the background coordinator need not be woken.
   bool caller_waits = false;
   /// How long submit() may drive, so that the operation ends without a thread being woken: for
-  /// small ones whose caller cannot wait. Only where nothing else of this rank is outstanding.
+  /// small ones whose caller cannot wait. Only where nothing else of this rank is outstanding. What
+  /// all ranks have agreed to meanwhile it finishes, however long that takes.
   Duration help{0};
 };
 

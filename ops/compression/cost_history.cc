@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/compression/spec.h"
+
 namespace ronde {
 namespace {
 
@@ -11,6 +13,8 @@ namespace {
 constexpr std::array<double, CostHistory::kTries> kBenefit{0.7, 0.4, 0.8};
 // The choice at hand, or one that loses less, is left only for what takes less than this share.
 constexpr double kBetter = 0.98;
+
+bool leaves_over(CodecKind kind) { return kind != kDense && default_spec(kind).error_feedback; }
 
 }  // namespace
 
@@ -60,7 +64,8 @@ CodecKind CostHistory::best_of(std::span<const CodecKind> kinds,
 }
 
 /// What comes near to the best and was seen the least; the best where there is none. Not kDense,
-/// before which what is left over would have to travel.
+/// before which what is left over would have to travel; nor what leaves something over where the
+/// best does not, and so would not bring it.
 CodecKind CostHistory::rival_of(CodecKind best, std::span<const CodecKind> kinds,
                                 std::span<const double> predicted) const noexcept {
   const double limit = kRival * of(best).typical();
@@ -68,6 +73,7 @@ CodecKind CostHistory::rival_of(CodecKind best, std::span<const CodecKind> kinds
   std::size_t fewest = 0;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     if (kinds[i] == best || kinds[i] == kDense) continue;
+    if (leaves_over(kinds[i]) && !leaves_over(best)) continue;
     if (estimate(kinds[i], predicted[i]) >= limit) continue;
     if (rival == best || of(kinds[i]).count < fewest) {
       rival = kinds[i];

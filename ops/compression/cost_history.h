@@ -26,7 +26,7 @@ class CostHistory {
   static constexpr std::size_t kTries = 3;
   static constexpr std::size_t kKept = 4;
   /// One in so many choices goes to a rival of the best: what seems to take less than kRival times
-  /// as long. That costs less than (kRival - 1) / kRivalEvery of the time.
+  /// as long.
   static constexpr std::size_t kRivalEvery = 32;
   static constexpr double kRival = 1.2;
 

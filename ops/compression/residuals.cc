@@ -150,7 +150,8 @@ std::shared_ptr<Residual> ResidualStore::make(const Key& key, std::size_t count,
 
 /// Leaves it as it is where that is not possible: it serves all the same.
 void ResidualStore::reformat(std::shared_ptr<Residual>& residual, ResidualFormat format) {
-  if (!has_room(residual->count() * size_of(format), residual->bytes())) return;
+  const std::size_t bytes = residual->count() * size_of(format);
+  if (bytes > residual->bytes() && !has_room(bytes, residual->bytes())) return;
   try {
     auto made = std::make_shared<Residual>(residual->count(), format);
     made->set_steps(residual->steps());

@@ -101,11 +101,14 @@ std::vector<Step> windows(const JobTrace& job) {
   return steps;
 }
 
-/// Whether it ended within the steps: set-up before them is not part of training.
+/// Whether it was under way within a step: set-up before them is not part of training, nor are
+/// steps that were left out.
 bool is_within(const Bundle& bundle, const std::vector<Step>& steps) {
-  const Split& first = steps.front().ranks.front();
-  const Split& last = steps.back().ranks.front();
-  return bundle.ended_ns > first.start_ns && bundle.started_ns < last.end_ns;
+  const auto later = [](std::int64_t time_ns, const Step& step) {
+    return time_ns <= step.ranks.front().start_ns;
+  };
+  const auto next = std::upper_bound(steps.begin(), steps.end(), bundle.ended_ns, later);
+  return next != steps.begin() && bundle.started_ns < std::prev(next)->ranks.front().end_ns;
 }
 
 /// Bytes that pass each rank's link for each byte of the tensor.

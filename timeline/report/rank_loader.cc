@@ -67,7 +67,10 @@ void RankLoader::take(const TraceEvent& event) {
   rank_.last_ns = std::max(rank_.last_ns, event.time_ns);
   if (event.phase == 'C') return take_counter(event);
   if (event.phase == 'i' && event.name == kPauseMark) begin_pause(event.time_ns);
-  if (event.phase == 'i' && event.name == kResumeMark) end_pause(event.time_ns);
+  if (event.phase == 'i' && event.name == kResumeMark) {
+    forget_open();  // what came in late, from threads that had not yet heard of the pause
+    end_pause(event.time_ns);
+  }
   if (event.phase == 'i') rank_.lost_events = std::max(rank_.lost_events, lost_in(event.name));
   if (event.phase != 'B' && event.phase != 'E') return;
   Lane& lane = lanes_[event.tid];
@@ -188,7 +191,8 @@ void RankLoader::begin_pause(std::int64_t time_ns) {
 }
 
 void RankLoader::end_pause(std::int64_t time_ns) {
-  if (std::exchange(paused_, false)) rank_.pauses.back().end_ns = time_ns;
+  if (!std::exchange(paused_, false)) return;
+  rank_.pauses.back().end_ns = time_ns;
 }
 
 /// What is under way where a recording pauses is not known to have ended.

@@ -112,12 +112,22 @@ struct Marked {
 };
 using MarkedByName = std::map<std::uint32_t, Marked>;
 
+/// Whether it begins in a step that is looked at, and ends before the last of them does.
+bool is_in_steps(const NamedSpan& mark, const Analysis& analysis, std::size_t index) {
+  const auto later = [index](std::int64_t time_ns, const Step& step) {
+    return time_ns < step.ranks[index].start_ns;
+  };
+  const auto next =
+      std::upper_bound(analysis.steps.begin(), analysis.steps.end(), mark.start_ns, later);
+  if (next == analysis.steps.begin()) return false;
+  return mark.start_ns < std::prev(next)->ranks[index].end_ns &&
+         mark.end_ns <= analysis.steps.back().ranks[index].end_ns;
+}
+
 MarkedByName marked_ns(const RankTrace& rank, const Analysis& analysis, std::size_t index) {
   MarkedByName sums;
-  const std::int64_t from = analysis.steps.front().ranks[index].start_ns;
-  const std::int64_t to = analysis.steps.back().ranks[index].end_ns;
   for (const NamedSpan& mark : rank.marks) {
-    if (mark.start_ns < from || mark.end_ns > to) continue;
+    if (!is_in_steps(mark, analysis, index)) continue;
     Marked& sum = sums[mark.name];
     sum.ns += static_cast<double>(mark.end_ns - mark.start_ns) /
               static_cast<double>(analysis.steps.size());

@@ -39,8 +39,10 @@ class NotingExecutor final : public Executor {
 /// What the background thread does with its channel, seen from outside.
 struct Background {
   std::atomic<bool> asleep = false;
-  /// Called once, where the thread has looked for tasks for the last time before it sleeps.
+  /// Called once it is armed, where the thread has looked for tasks for the last time before it
+  /// sleeps. Set before the thread runs.
   std::function<void()> before_sleep;
+  std::atomic<bool> armed = false;
 };
 
 /// Another channel, watched.
@@ -52,8 +54,8 @@ class WatchedChannel final : public ControlChannel {
   Status send(int to, std::span<const std::byte> frame) override { return inner_->send(to, frame); }
   bool poll(ChannelSink& sink) override { return inner_->poll(sink); }
   bool kick() noexcept override {
-    if (std::exchange(prepared_, false) && background_.before_sleep) {
-      std::exchange(background_.before_sleep, {})();
+    if (std::exchange(prepared_, false) && background_.armed.exchange(false)) {
+      background_.before_sleep();
     }
     return inner_->kick();
   }
@@ -191,14 +193,17 @@ TEST_CASE("Engine: a helper that comes as the background thread goes to sleep is
   std::vector<float> first = {1.0F};
   std::vector<float> second = {1.0F};
   std::promise<Result<OperationPtr>> submitted;
-  EngineRank rank(job, watched(job, 0, background));
-  while (!background.asleep) std::this_thread::yield();
+  Engine* engine = nullptr;
   background.before_sleep = [&] {
     std::thread([&] {
       submitted.set_value(
-          rank.engine->submit(kGlobalSet, helped(second, std::chrono::microseconds(100))));
+          engine->submit(kGlobalSet, helped(second, std::chrono::microseconds(100))));
     }).join();
   };
+  EngineRank rank(job, watched(job, 0, background));
+  engine = rank.engine.get();
+  while (!background.asleep) std::this_thread::yield();
+  background.armed = true;
   auto waking = rank.engine->submit(kGlobalSet, sum_of("waking", first));
   REQUIRE(waking.ok());
   const auto operation = submitted.get_future().get();

@@ -96,13 +96,14 @@ TEST_CASE("One lucky time does not make a choice") {
 
 TEST_CASE("What was unlucky when it was tried gets another chance") {
   World world;
+  world.kinds = {kDense, kInt8, kInt4};
   world.predicted = {9.0, 0.5, 0.5};
-  world.truth = {{kDense, 9.0}, {kFp16, 0.5}, {kInt8, 0.55}};
+  world.truth = {{kDense, 9.0}, {kInt8, 0.5}, {kInt4, 0.55}};
   world.run(10);
-  REQUIRE(world.history.chosen() == kFp16);
-  world.truth[kInt8] = 0.4;
+  REQUIRE(world.history.chosen() == kInt8);
+  world.truth[kInt4] = 0.4;
   world.run(static_cast<int>(5 * CostHistory::kRivalEvery));
-  CHECK(world.history.chosen() == kInt8);
+  CHECK(world.history.chosen() == kInt4);
 }
 
 TEST_CASE("Rivals are few, near to the best, and never dense") {
@@ -113,11 +114,21 @@ TEST_CASE("Rivals are few, near to the best, and never dense") {
   CHECK(world.chosen[kDense] <= 3);
   CHECK(world.chosen[kInt8] == 0);
   World close;
+  close.kinds = {kDense, kInt8, kInt4};
   close.predicted = {9.0, 0.5, 0.5};
-  close.truth = {{kDense, 9.0}, {kFp16, 0.5}, {kInt8, 0.55}};
+  close.truth = {{kDense, 9.0}, {kInt8, 0.5}, {kInt4, 0.55}};
   close.run(1000);
-  CHECK(close.chosen[kInt8] <= 3 + 1000 / static_cast<int>(CostHistory::kRivalEvery));
-  CHECK(close.chosen[kInt8] >= 1000 / static_cast<int>(CostHistory::kRivalEvery) - 3);
+  CHECK(close.chosen[kInt4] <= 3 + 1000 / static_cast<int>(CostHistory::kRivalEvery));
+  CHECK(close.chosen[kInt4] >= 1000 / static_cast<int>(CostHistory::kRivalEvery) - 3);
+}
+
+TEST_CASE("What leaves nothing over has no rivals that do: the best would not bring it") {
+  World world;
+  world.predicted = {9.0, 0.5, 0.5};
+  world.truth = {{kDense, 9.0}, {kFp16, 0.5}, {kInt8, 0.55}};
+  world.run(1000);
+  CHECK(world.history.chosen() == kFp16);
+  CHECK(world.chosen[kInt8] <= 3);
 }
 
 TEST_CASE("Loads of one size are alike, whatever they consist of") {

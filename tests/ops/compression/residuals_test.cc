@@ -71,6 +71,17 @@ TEST_CASE("Beyond the limit tensors go without") {
   CHECK(store.bytes() == 10 * sizeof(float));
 }
 
+TEST_CASE("Loaded residuals beyond the limit shrink to bf16 where that is asked for") {
+  ResidualStore store(10 * sizeof(float));
+  const std::vector<float> held(16, 1.5F);
+  REQUIRE(store.load({{0, "w", 3, held}}).ok());
+  CHECK(store.bytes() == 16 * sizeof(float));
+  const auto residual = store.find(0, "w", 16, ResidualFormat::kBf16);
+  REQUIRE(residual != nullptr);
+  CHECK(residual->values() == held);
+  CHECK(store.bytes() == 16 * sizeof(std::uint16_t));
+}
+
 TEST_CASE("A residual in bf16 takes half the memory and keeps what bf16 holds as it is") {
   ResidualStore store;
   const auto residual = store.find(0, "w", 4, ResidualFormat::kBf16);

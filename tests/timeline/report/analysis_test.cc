@@ -83,6 +83,9 @@ TEST_CASE("analysis: a step in which a recording paused counts as nothing") {
   const Analysis analysis = analyze(read.job);
   CHECK(analysis.steps.size() == steps - 1);
   for (const Step& step : analysis.steps) CHECK(step.ranks[1].start_ns != split.start_ns);
+  // Nor do its bundles: all steps have as many.
+  CHECK(analysis.fusion.bundles == doctest::Approx(read.analysis.fusion.bundles));
+  CHECK(analysis.fusion.tensors == doctest::Approx(read.analysis.fusion.tensors));
 }
 
 TEST_CASE("analysis: a trace without any operation has nothing to say, and says so") {

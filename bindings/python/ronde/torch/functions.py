@@ -48,7 +48,7 @@ def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -
 
     Otherwise a rank would wait for a tensor that another one does not have.
     """
-    if size() == 1:
+    if size() == 1 or not 0 <= root_rank < size():  # which broadcasting refuses
         return
     mine = [_described(name, tensor) for name, tensor in named]
     digest = hashlib.sha256("\n".join(mine).encode()).digest()
@@ -56,8 +56,7 @@ def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -
     if (digests == digests[0]).all():
         return
     lists = allgather_object(mine, "broadcast_parameters.list")
-    wanted = lists[root_rank] if 0 <= root_rank < size() else lists[0]
-    for place, of_root in enumerate(itertools.chain(wanted, itertools.repeat("missing"))):
+    for place, of_root in enumerate(itertools.chain(lists[root_rank], itertools.repeat("missing"))):
         for other, listed in enumerate(lists):
             found = listed[place] if place < len(listed) else "missing"
             if found != of_root:

@@ -227,7 +227,8 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
 
     def _finish(self, bucket: Bucket) -> None:
         handle, bucket.handle = bucket.handle, None
-        bucket.missing = len(bucket.gradients)
+        bucket.missing = len(bucket.gradients)  # fewer than before where a sparse one has left
+        bucket.after_first = bucket.missing - 1
         assert handle is not None
         outputs = handle.wait()
         if isinstance(bucket, FlatBucket):
