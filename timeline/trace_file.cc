@@ -71,6 +71,7 @@ std::vector<std::string> trace_files(const std::string& path, int rank) {
     }
   }
   std::vector<std::string> files;
+  files.reserve(found.size() + 1);
   for (auto& [part, file] : found) files.push_back(std::move(file));
   if (fs::exists(last, error)) files.push_back(last.string());
   return files;

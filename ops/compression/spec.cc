@@ -207,6 +207,7 @@ Result<CompressionSpec> parse_compression(std::string_view text) {
     return spec;
   }
   std::vector<std::string_view> names;
+  names.reserve(std::size(kKnown));
   for (const Known& candidate : kKnown) names.push_back(candidate.name);
   return invalid(text, fmt::format("not known; allowed: {}", fmt::join(names, ", ")));
 }

@@ -25,7 +25,7 @@ nvtxRangeId_t begin_range(nvtxDomainHandle_t, const nvtxEventAttributes_t* what)
     std::strncpy(g_first, what->message.ascii, sizeof g_first - 1);
     g_bytes = what->payload.ullValue;
   }
-  return static_cast<nvtxRangeId_t>(before + 1);
+  return static_cast<nvtxRangeId_t>(before) + 1;
 }
 
 void end_range(nvtxDomainHandle_t, nvtxRangeId_t) { ++g_ended; }
@@ -40,6 +40,7 @@ void put(NvtxFunctionTable table, int id, Function function) {
 
 extern "C" {
 
+// NOLINTNEXTLINE(readability-identifier-naming): the name that NVTX looks for.
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
     NvtxGetExportTableFunc_t get_table) {
   const auto* callbacks =

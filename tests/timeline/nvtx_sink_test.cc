@@ -31,7 +31,7 @@ T told(const char* name) {
 }  // namespace
 
 TEST_CASE("nvtx: a tool is told of every span and mark, and the recorder hears of them too") {
-  ::setenv("NVTX_INJECTION64_PATH", RONDE_NVTX_TOOL, 1);
+  ::setenv("NVTX_INJECTION64_PATH", RONDE_NVTX_TOOL, 1);  // NOLINT(concurrency-mt-unsafe)
   g_tool = ::dlopen(RONDE_NVTX_TOOL, RTLD_NOW);
   REQUIRE(g_tool != nullptr);
   const auto sink = create_nvtx_sink();

@@ -69,6 +69,7 @@ TEST_CASE("recorder: a flood from many threads is written or counted, and stays 
   REQUIRE(recorder.ok());
   constexpr std::size_t kEach = 30000;
   std::vector<std::thread> threads;
+  threads.reserve(2);
   for (int thread = 0; thread < 2; ++thread) {
     threads.emplace_back([&, lane = "lane" + std::to_string(thread)] {
       for (std::size_t i = 0; i < kEach; ++i) (*recorder)->instant(lane, "tick");

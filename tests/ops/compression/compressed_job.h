@@ -90,7 +90,7 @@ struct Job {
       }
       tensors[t].step = number;
       tensors[t].turn = t;
-      tensors[t].common_key = 1000 * number + t;
+      tensors[t].common_key = std::uint64_t{1000} * number + t;
     }
   }
 

@@ -14,7 +14,7 @@ TEST_CASE("A residual is kept by process set and tensor") {
   CHECK(store.find(0, "w", 4) == first);
   CHECK(store.find(1, "w", 4) != first);
   CHECK(store.find(0, "v", 4) != first);
-  CHECK(store.bytes() == 3 * 4 * sizeof(float));
+  CHECK(store.bytes() == 12 * sizeof(float));
 }
 
 TEST_CASE("A residual begins with zeros and is added and replaced in runs") {
