@@ -31,6 +31,15 @@ void bind_settings(py::module_& module) {
   module.def(
       "check_compression", [](const std::string& text) { check(parse_compression(text).status()); },
       "Raises InvalidArgumentError, with what is allowed, for what names no codec.");
+  module.def(
+      "fewest_sent_as_little",
+      [](const std::string& text) {
+        const auto spec = parse_compression(text);
+        check(spec.status());
+        return sends_little(spec->kind) ? fewest_elements(spec->kind) : 0;
+      },
+      "Below how many elements training leaves a tensor dense; 0 with codecs that send much of "
+      "it.");
 }
 
 }  // namespace ronde::python

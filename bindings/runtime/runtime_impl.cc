@@ -67,10 +67,7 @@ Result<std::string> canonical_compression(const std::string& text) {
 
 /// What the job's own compression is for: large floating tensors in host memory that are no biases
 /// or norms.
-bool worth_compressing(const Request& request, const std::string& compression) {
-  const auto spec = parse_compression(compression);
-  if (!spec.ok()) return false;
-  const auto fewest = static_cast<std::int64_t>(fewest_elements(spec->kind));
+bool worth_compressing(const Request& request, std::int64_t fewest) {
   if (request.device.kind != DeviceKind::kCpu) return false;
   for (const TensorMeta& tensor : request.tensors) {
     if (tensor.shape.size() < 2 || element_count(tensor.shape) < fewest) return false;
@@ -94,10 +91,18 @@ Runtime::Impl::Impl(Config the_config, DeviceLibraries libraries)
       sets(config.size),
       devices(std::move(libraries)) {}
 
+Status Runtime::Impl::settle_own_compression() {
+  RONDE_ASSIGN_OR_RETURN(config.compression, canonical_compression(config.compression));
+  if (config.compression.empty()) return {};
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(config.compression));
+  fewest_compressed_ = static_cast<std::int64_t>(fewest_elements(spec.kind));
+  return {};
+}
+
 Status Runtime::Impl::start() {
   install_log_sink(config.log_level, config.rank);
   if (config.rank == 0) warn_of_unknown_settings();
-  RONDE_ASSIGN_OR_RETURN(config.compression, canonical_compression(config.compression));
+  RONDE_RETURN_IF_ERROR(settle_own_compression());
   kernels = create_kernels();
   RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));
   channel = std::move(link.channel);
@@ -287,7 +292,7 @@ Status Runtime::Impl::check(const Submission& submission, SetId set) const {
 Status Runtime::Impl::settle_compression(Request& request) const {
   const bool named = !request.compression.empty();
   RONDE_ASSIGN_OR_RETURN(request.compression, canonical_compression(request.compression));
-  if (!named && !config.compression.empty() && worth_compressing(request, config.compression)) {
+  if (!named && !config.compression.empty() && worth_compressing(request, fewest_compressed_)) {
     request.compression = config.compression;
   }
   if (request.compression.empty()) return {};

@@ -89,6 +89,7 @@ class Runtime::Impl {
   /// The timeline from the start, or for the signal. Errors: kInvalidArgument naming the setting.
   Status prepare_timeline();
   void start_nvtx();
+  Status settle_own_compression();
   void record_to(Recorder* recorder) RONDE_REQUIRES(mutex_);
   /// Counters for the timeline. Threads: one.
   std::vector<CounterSample> sample_counters() RONDE_EXCLUDES(clock_mutex_);
@@ -131,6 +132,7 @@ class Runtime::Impl {
   TimePoint next_comparison_ RONDE_GUARDED_BY(clock_mutex_);
   std::uint64_t sampled_bytes_ RONDE_GUARDED_BY(clock_mutex_) = 0;
   TimePoint sampled_ RONDE_GUARDED_BY(clock_mutex_);
+  std::int64_t fewest_compressed_ = 0;  // elements, by the job's own compression
   Mutex mutex_;
   std::set<std::string> passed_over_ RONDE_GUARDED_BY(mutex_);  // said
   std::map<std::vector<int>, int> raw_groups_ RONDE_GUARDED_BY(mutex_);

@@ -188,6 +188,7 @@ Status ResidualStore::load(std::vector<SavedResidual> saved) {
   MutexLock lock(mutex_);
   residuals_ = std::move(loaded);
   bytes_ = bytes;
+  losses_.clear();  // of what was there before
   return {};
 }
 

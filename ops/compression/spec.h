@@ -95,13 +95,16 @@ CompressionSpec default_spec(CodecKind kind);
   return kind == CodecKind::kTopk || kind == CodecKind::kRandomk;
 }
 
+/// Whether an allreduce sends but a small part of what it is given.
+[[nodiscard]] constexpr bool sends_little(CodecKind kind) noexcept {
+  return is_sparse(kind) || kind == CodecKind::kOnebit || kind == CodecKind::kPowersgd;
+}
+
 /// Elements of the smallest tensor that a kind is for where nobody names the tensor. What sends
 /// little of a tensor costs a small one the most, and most of a model's bytes are elsewhere: 64 KiB
 /// of fp32 then, as BytePS's BYTEPS_MIN_COMPRESS_BYTES.
 [[nodiscard]] constexpr std::size_t fewest_elements(CodecKind kind) noexcept {
-  const bool sends_little =
-      is_sparse(kind) || kind == CodecKind::kOnebit || kind == CodecKind::kPowersgd;
-  return sends_little ? 16384 : 4096;
+  return sends_little(kind) ? 16384 : 4096;
 }
 
 /// Ok where it is an allreduce of a floating type, by sum or average: what can be compressed.

@@ -43,11 +43,6 @@ Lines told_by(const Algorithm& algorithm) {
   return lines;
 }
 
-bool has(const Lines& lines, std::string_view part) {
-  return std::any_of(lines.begin(), lines.end(),
-                     [&](const std::string& line) { return line.find(part) != std::string::npos; });
-}
-
 TEST_CASE("phases: every algorithm of allreduce tells of what it does, in bounded number") {
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.kind != Collective::kAllreduce) continue;

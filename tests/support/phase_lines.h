@@ -1,6 +1,7 @@
 // An observer of phases that keeps what it is told.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -35,5 +36,11 @@ class PhaseLines final : public PhaseObserver {
   PhaseLines* const second_;
   std::vector<std::string> open_;
 };
+
+/// Whether one of the lines has this part.
+inline bool has(const std::vector<std::string>& lines, std::string_view part) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const std::string& line) { return line.find(part) != std::string::npos; });
+}
 
 }  // namespace ronde::test

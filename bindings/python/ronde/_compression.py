@@ -17,9 +17,6 @@ from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._job import runtime
 
-# 64 KiB of float32: BytePS's BYTEPS_MIN_COMPRESS_BYTES.
-FEW_ELEMENTS = 16384
-SENDS_LITTLE = ("onebit", "topk", "randomk", "powersgd")
 # Steps in which topk sends more where nothing is said of it: Deep Gradient Compression's warm-up.
 WARMUP_STEPS = 100
 
@@ -188,6 +185,11 @@ def for_values(compression: Any) -> Any:
     return compression if not wire_of(compression) or is_cast(compression) else NoneCompressor
 
 
+@cache
+def _few(wire: str) -> int:
+    return _core.fewest_sent_as_little(wire)
+
+
 def for_gradient(
     name: str, dimensions: int, is_floating: bool, compression: Any, elements: int | None = None
 ) -> Any:
@@ -206,7 +208,7 @@ def for_gradient(
     codec = wire.split(":")[0]
     if wire and (dimensions < 2 or not is_floating):
         return NoneCompressor
-    if elements is not None and elements < FEW_ELEMENTS and codec in SENDS_LITTLE:
+    if wire and elements is not None and elements < _few(wire):
         return NoneCompressor
     if codec == "topk" and "warmup=" not in wire:
         return named(f"{wire}{',' if ':' in wire else ':'}warmup={WARMUP_STEPS}")

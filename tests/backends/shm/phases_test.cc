@@ -37,11 +37,6 @@ Lines told_of(std::size_t count, const ShmOptions& options) {
   return lines;
 }
 
-bool has(const Lines& lines, std::string_view part) {
-  return std::any_of(lines.begin(), lines.end(),
-                     [&](const std::string& line) { return line.find(part) != std::string::npos; });
-}
-
 /// Whether the kernel lets a process read another one's memory; here it is the same one.
 bool kernel_copies() {
   char from = 1;

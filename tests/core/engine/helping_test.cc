@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/core/engine/engine_job.h"
+#include "tests/core/engine/noting_executor.h"
 #include "tests/support/run_ranks.h"
 
 namespace ronde {
@@ -19,22 +20,10 @@ namespace {
 
 using test::EngineJob;
 using test::EngineRank;
+using test::NotingExecutor;
 using test::run;
 using test::run_ranks;
 using test::sum_of;
-
-/// Notes which thread executes.
-class NotingExecutor final : public Executor {
- public:
-  explicit NotingExecutor(std::thread::id& ran) : ran_(ran) {}
-  Status execute(const Bundle&, const AbortToken&) override {
-    ran_ = std::this_thread::get_id();
-    return {};
-  }
-
- private:
-  std::thread::id& ran_;
-};
 
 /// What the background thread does with its channel, seen from outside.
 struct Background {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/core/engine/engine_job.h"
+#include "tests/core/engine/noting_executor.h"
 #include "tests/support/run_ranks.h"
 
 namespace ronde {
@@ -16,22 +17,10 @@ namespace {
 
 using test::EngineJob;
 using test::EngineRank;
+using test::NotingExecutor;
 using test::run;
 using test::run_ranks;
 using test::sum_of;
-
-/// Notes which thread executes.
-class NotingExecutor final : public Executor {
- public:
-  explicit NotingExecutor(std::thread::id& ran) : ran_(ran) {}
-  Status execute(const Bundle&, const AbortToken&) override {
-    ran_ = std::this_thread::get_id();
-    return {};
-  }
-
- private:
-  std::thread::id& ran_;
-};
 
 /// Work that never ends by itself.
 class StuckExecutor final : public Executor {
