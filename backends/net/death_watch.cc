@@ -74,6 +74,10 @@ bool lost(Presence presence) noexcept {
 
 }  // namespace
 
+int cut_off(const HostSegment& segment, int rank) noexcept {
+  return static_cast<int>(segment.slot(rank).life.cut_off.load(std::memory_order_acquire)) - 1;
+}
+
 void announce_news(const HostSegment& segment) noexcept {
   for (int r = 0; r < segment.ranks(); ++r) {
     RankSlot& slot = segment.slot(r);
@@ -88,7 +92,8 @@ DeathWatch::DeathWatch(const HostSegment& segment, int rank) noexcept
     : segment_(segment),
       rank_(rank),
       process_(::getpid()),
-      reported_(static_cast<std::size_t>(segment.ranks())) {}
+      reported_(static_cast<std::size_t>(segment.ranks())),
+      cut_reported_(reported_.size()) {}
 
 DeathWatch::~DeathWatch() { stop(); }
 
@@ -131,6 +136,14 @@ void DeathWatch::stop() noexcept {
   thread_.join();
 }
 
+void DeathWatch::tell_cut(int rank) const noexcept {
+  auto& word = segment_.slot(rank_).life.cut_off;
+  if (word.load(std::memory_order_relaxed) != 0) return;
+  word.store(static_cast<std::uint32_t>(rank) + 1, std::memory_order_release);
+  announce_news(segment_);
+  rouse_all();
+}
+
 void DeathWatch::rouse_all() const noexcept {
   for (int r = 0; r < segment_.ranks(); ++r) {
     FutexWord& owner = segment_.slot(r).life.owner;
@@ -162,10 +175,10 @@ void DeathWatch::run() noexcept {
   set_state(held ? State::kHolding : State::kFailed);
   if (held) await_watching();
   while (!stopping_.load(std::memory_order_seq_cst)) {
+    look_for_losses();
     const int next = next_present(rank_);
     if (next < 0) break;
     watch(next);
-    look_for_losses();
   }
   word.give_back();
 }
@@ -234,6 +247,7 @@ void DeathWatch::found_lost(int rank, Presence how) noexcept {
   const bool first = segment_.slot(rank).life.presence.compare_exchange_strong(
       expected, static_cast<std::uint32_t>(how));
   if (!first) return;
+  look_for_cuts();
   report(rank, how, true);  // the others are roused next; our own process hears of it right away
   announce_news(segment_);
   rouse_all();
@@ -243,9 +257,22 @@ void DeathWatch::look_for_losses() noexcept {
   const std::uint32_t news = segment_.slot(rank_).inbox.news.load(std::memory_order_seq_cst);
   if (news == seen_news_) return;
   seen_news_ = news;
+  look_for_cuts();
   for (int r = 0; r < segment_.ranks(); ++r) {
     const Presence presence = presence_of(segment_.slot(r));
-    if (lost(presence)) report(r, presence, false);
+    if (!lost(presence)) continue;
+    look_for_cuts();  // once more: what it said came before its end
+    report(r, presence, false);
+  }
+}
+
+void DeathWatch::look_for_cuts() noexcept {
+  for (int r = 0; r < segment_.ranks(); ++r) {
+    const auto index = static_cast<std::size_t>(r);
+    const int beyond = cut_off(segment_, r);
+    if (r == rank_ || beyond < 0 || cut_reported_[index]) continue;
+    cut_reported_[index] = true;
+    if (hooks_.on_cut) hooks_.on_cut(beyond);
   }
 }
 

@@ -31,6 +31,9 @@
 
 namespace ronde::net {
 
+/// The rank of another host that `rank` of this one has said it cannot reach; -1: none.
+[[nodiscard]] int cut_off(const HostSegment& segment, int rank) noexcept;
+
 /// Tells all ranks of the segment that somebody's presence changed, and wakes their sleepers.
 void announce_news(const HostSegment& segment) noexcept;
 
@@ -39,6 +42,9 @@ struct WatchHooks {
   /// Once for each rank that died or was given up, perhaps this one. `found_here`: this rank was
   /// the first to know. May be empty.
   std::function<void(int rank, Presence how, bool found_here)> on_loss;
+  /// A rank of this host cannot reach `rank` of the job, on another one. Comes before the loss of
+  /// the rank that says so. May be empty.
+  std::function<void(int rank)> on_cut;
   /// A rank is suspected, or is back, after so long. May be empty.
   std::function<void(int rank, Silence what, Duration silence)> on_silence;
   Duration freeze_timeout{0};  ///< Silence after which a rank is given up; zero: never.
@@ -60,6 +66,10 @@ class DeathWatch {
   /// Begins to watch the others; only once all of them have started.
   void begin_watching(WatchHooks hooks);
 
+  /// Tells the ranks of this host that `rank` of the job, on another one, cannot be reached: what
+  /// they find out later, or take this rank's leaving for. Threads: one.
+  void tell_cut(int rank) const noexcept;
+
   /// Gives the word back and ends the thread. Idempotent; does nothing in a forked child.
   void stop() noexcept;
 
@@ -74,6 +84,7 @@ class DeathWatch {
   void watch_once(int rank) noexcept;
   void found_lost(int rank, Presence how) noexcept;
   void look_for_losses() noexcept;
+  void look_for_cuts() noexcept;
   void beat() noexcept;
   void look_for_silence(int rank) noexcept;
   [[nodiscard]] bool is_stopped(int rank) const noexcept;
@@ -90,6 +101,7 @@ class DeathWatch {
   std::unique_ptr<SilenceWatch> silence_;
   TimePoint next_beat_{};
   std::vector<bool> reported_;
+  std::vector<bool> cut_reported_;
   std::uint32_t seen_news_ = 0;
   std::thread thread_;
 };

@@ -5,6 +5,7 @@
 #include <bit>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "core/base/log.h"
 
@@ -99,14 +100,27 @@ void HostChannel::lose(int rank, Presence how, const HostEvents& events) {
   events.on_gone(rank, how);
 }
 
-bool HostChannel::report_gone(const HostEvents& events) {
-  const std::uint32_t news = inbox_.news.load(std::memory_order_seq_cst);
-  if (news == seen_news_) return false;
-  seen_news_ = news;
+bool HostChannel::report_cuts(const HostEvents& events) {
   bool delivered = false;
   for (int r = 0; r < segment_->ranks(); ++r) {
     Peer& peer = peers_[static_cast<std::size_t>(r)];
+    const int beyond = cut_off(*segment_, r);
+    if (r == rank_ || beyond < 0 || std::exchange(peer.cut, true)) continue;
+    events.on_cut(beyond);
+    delivered = true;
+  }
+  return delivered;
+}
+
+bool HostChannel::report_news(const HostEvents& events) {
+  const std::uint32_t news = inbox_.news.load(std::memory_order_seq_cst);
+  if (news == seen_news_) return false;
+  seen_news_ = news;
+  bool delivered = report_cuts(events);
+  for (int r = 0; r < segment_->ranks(); ++r) {
+    Peer& peer = peers_[static_cast<std::size_t>(r)];
     if (peer.gone || presence(r) == Presence::kPresent) continue;
+    report_cuts(events);               // once more: what it said came before its presence changed
     if (r != rank_) drain(r, events);  // all it sent came before its presence changed
     if (!peer.gone) lose(r, presence(r), events);
     delivered = true;
@@ -119,7 +133,7 @@ bool HostChannel::poll_slowly(const HostEvents& events) {
   if (blocked_count_ != 0) flush_blocked();
   bool delivered = false;
   for (std::size_t w = 0; w < words_; ++w) delivered |= poll_senders(w, events);
-  return report_gone(events) || delivered;
+  return report_news(events) || delivered;
 }
 
 void HostChannel::kick_word(std::size_t word) noexcept {

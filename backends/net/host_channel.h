@@ -26,6 +26,8 @@ struct HostEvents {
   std::function<void(int from, std::span<const std::byte>)> on_frame;
   /// Once per rank, after its last frame; for this rank where the others have given it up.
   std::function<void(int rank, Presence how)> on_gone;
+  /// A peer cannot reach `rank` of the job, on another host; before that peer is told to be gone.
+  std::function<void(int rank)> on_cut;
 };
 
 /// Threads: as ControlChannel.
@@ -40,6 +42,9 @@ class HostChannel {
   Status hold() { return watch_.start(); }
   /// Begins to watch the peers; once all of them hold. `hooks` as for DeathWatch.
   void begin_watching(WatchHooks hooks) { watch_.begin_watching(std::move(hooks)); }
+
+  /// As DeathWatch::tell_cut.
+  void tell_cut(int rank) const noexcept { watch_.tell_cut(rank); }
 
   /// Queues a frame of at most kMaxFrameBytes. Blocks: never.
   void send(int to, std::span<const std::byte> frame);
@@ -70,6 +75,7 @@ class HostChannel {
     RingSender sender;
     RingReceiver receiver;
     bool gone = false;  // reported
+    bool cut = false;   // what it cannot reach is reported
   };
   using Bits = std::array<std::uint64_t, kMaxLocalRanks / 64>;
 
@@ -83,7 +89,8 @@ class HostChannel {
   bool poll_slowly(const HostEvents& events);
   bool poll_senders(std::size_t word, const HostEvents& events);
   bool drain(int from, const HostEvents& events);
-  bool report_gone(const HostEvents& events);
+  bool report_news(const HostEvents& events);
+  bool report_cuts(const HostEvents& events);
   void flush_blocked() noexcept;
   void tell(int peer) noexcept;
   void kick_word(std::size_t word) noexcept;

@@ -32,7 +32,8 @@ struct alignas(64) Inbox {
 struct alignas(64) LifeWords {
   FutexWord owner;  ///< Robust futex, held by the rank's death watch; see death_watch.h.
   std::atomic<std::uint32_t> presence;
-  std::atomic<std::uint32_t> beat;  ///< Counts up while the rank runs; 0: not yet.
+  std::atomic<std::uint32_t> beat;     ///< Counts up while the rank runs; 0: not yet.
+  std::atomic<std::uint32_t> cut_off;  ///< 1 + the rank of another host it cannot reach; 0: none.
 };
 
 struct RankSlot {

@@ -47,7 +47,8 @@ JobChannel::JobChannel(JobChannelArgs args)
                     },
                     [this](int rank, Presence how) {
                       lose(local_ranks_[static_cast<std::size_t>(rank)], loss_of(how));
-                    }},
+                    },
+                    [this](int rank) { lose(rank, Loss::kUnreachable); }},
       link_events_{[this](int from, std::span<const std::byte> frame) {
                      if (!is_lost(from)) sink_->on_frame(from, frame);
                    },
@@ -59,6 +60,8 @@ JobChannel::JobChannel(JobChannelArgs args)
     Doorbell& doorbell = local_->doorbell();
     const auto rank_lost = [this, &doorbell](int rank, Loss how) {
       abort(rank, how);
+      // Our leaving would be taken for the cause by those who have not found the cut yet.
+      if (how == Loss::kUnreachable) local_->tell_cut(rank);
       doorbell.wake(Sleeper::kBackground);
       doorbell.wake(Sleeper::kCaller);
     };
@@ -80,6 +83,7 @@ WatchHooks JobChannel::watch_hooks() {
     // Its own connections to other hosts close only once the kernel has freed its memory.
     if (found_here && links_ != nullptr) links_->tell_lost(rank, loss_of(how));
   };
+  hooks.on_cut = [this](int rank) { abort(rank, Loss::kUnreachable); };
   hooks.on_silence = [this](int position, Silence what, Duration silence) {
     on_silence(local_ranks_[static_cast<std::size_t>(position)], what, silence);
   };
