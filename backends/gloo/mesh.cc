@@ -77,8 +77,9 @@ Result<std::shared_ptr<Mesh>> Mesh::connect(
 
 std::string Mesh::create_pairs(const std::shared_ptr<gloo::transport::Device>& device) {
   device_ = device;
-  transportContext_ = device->createContext(rank, size);
-  transportContext_->setTimeout(kConnectTimeout);
+  abortable_ = std::make_shared<AbortableContext>(device->createContext(rank, size));
+  abortable_->set_timeout(kConnectTimeout);
+  transportContext_ = abortable_;
   std::string addresses;
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
@@ -103,7 +104,7 @@ Status Mesh::connect_all(const GroupSpec& group, const std::vector<std::string>&
   const AbortWatch watch(*group.abort, [this] { close_pairs(); });
   try {
     connect_pairs(addresses);
-    transportContext_->setTimeout(kNoTimeout);
+    abortable_->set_timeout(kNoTimeout);
     setTimeout(kNoTimeout);
     return {};
   } catch (const std::exception& error) {
@@ -117,19 +118,11 @@ void Mesh::close_pairs() noexcept {
   }
 }
 
-void Mesh::break_pairs() noexcept {
-  // The one way in Gloo's interface to fail all pending operations: let one of them time out.
-  try {
-    createUnboundBuffer(nullptr, 0)->waitRecv(nullptr, milliseconds(1));
-  } catch (const std::exception&) {  // it says that it timed out
-  }
-}
-
 Status Mesh::call(const AbortToken& abort, const std::function<void()>& body, int peer) {
   const SigpipeBlock no_signal;
   std::string what;
   {
-    const AbortWatch watch(abort, [this] { break_pairs(); });
+    const AbortWatch watch(abort, [this] { abortable_->break_all(); });
     try {
       body();
       return {};
@@ -137,7 +130,7 @@ Status Mesh::call(const AbortToken& abort, const std::function<void()>& body, in
       what = error.what();
     }
   }
-  break_pairs();
+  abortable_->break_all();
   return failure(abort, what, peer);
 }
 

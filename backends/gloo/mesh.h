@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/gloo/abortable_context.h"
 #include "core/base/abort.h"
 #include "core/ports/backend.h"
 
@@ -41,12 +42,11 @@ class Mesh final : public gloo::Context {
   Status connect_all(const GroupSpec& group, const std::vector<std::string>& addresses);
   /// Ends blocked connects. Threads: any.
   void close_pairs() noexcept;
-  /// Makes every pending and later wait throw. Threads: any.
-  void break_pairs() noexcept;
   Status failure(const AbortToken& abort, const std::string& what, int peer) const;
 
   const std::vector<int> ranks_;
   const Topology* const topology_;
+  std::shared_ptr<AbortableContext> abortable_;  // also the base class's transport context
 };
 
 }  // namespace ronde::gloo_backend

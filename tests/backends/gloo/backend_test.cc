@@ -4,6 +4,7 @@
 #include <array>
 #include <latch>
 #include <numeric>
+#include <thread>
 
 #include "backends/gloo/factory.h"
 #include "tests/support/local_exchange.h"
@@ -106,6 +107,32 @@ TEST_CASE("gloo: an abort ends a collective that one rank never joins") {
     work.kind = Collective::kAllreduce;
     work.segments = segments;
     CHECK(group->run(work, job.abort()).message() == "rank 2 gave up");
+  });
+}
+
+TEST_CASE("gloo: an abort ends a collective of Gloo's in the middle of a message") {
+  const test::LocalJob job(2);
+  std::vector<float> sent(std::size_t{32} << 20, 1.0F);
+  std::vector<float> received(sent.size());
+  test::run_ranks(2, [&](int rank) {
+    const auto group = open_group(job, rank);
+    std::vector<float>& mine = rank == 0 ? sent : received;
+    std::jthread aborting;
+    if (rank == 1) {
+      aborting = std::jthread([&] {
+        while (__atomic_load_n(reinterpret_cast<const int*>(received.data()), __ATOMIC_RELAXED) ==
+               0) {
+          std::this_thread::yield();
+        }
+        job.abort().abort({Code::kRankFailure, "rank 2 gave up"});
+      });
+    }
+    const std::array<Segment, 1> segments = {segment(mine, mine)};
+    Work work;
+    work.kind = Collective::kBroadcast;
+    work.segments = segments;
+    const Status status = group->run(work, job.abort());
+    CHECK((status.message() == "rank 2 gave up" || (status.ok() && mine.back() == 1.0F)));
   });
 }
 

@@ -121,5 +121,29 @@ TEST_CASE("gloo transport: sending to a peer that is gone is an error, not a sig
   });
 }
 
+/// Whether the first byte has come; other threads write.
+bool begun(const std::string& text) {
+  return __atomic_load_n(text.data(), __ATOMIC_RELAXED) == 'x';
+}
+
+TEST_CASE("gloo transport: an abort in the middle of a message ends both ends' waits") {
+  const test::LocalJob job(2);
+  const Status reason(Code::kRankFailure, "rank 7 died");
+  const std::string sent(std::size_t{128} << 20, 'x');
+  std::string received(sent.size(), '.');
+  test::run_ranks(2, [&](int rank) {
+    const auto group = open_group(job, rank);
+    Transport& transport = *group->transport();
+    const auto id = posted(rank == 1 ? transport.send(0, as_bytes(sent))
+                                     : transport.recv(1, writable(received)));
+    if (rank == 0) {
+      while (!begun(received)) std::this_thread::yield();
+      job.abort().abort(reason);
+    }
+    const Status status = transport.wait(id, job.abort());
+    CHECK((status.message() == "rank 7 died" || (status.ok() && received.back() == 'x')));
+  });
+}
+
 }  // namespace
 }  // namespace ronde
