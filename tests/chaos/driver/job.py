@@ -138,6 +138,7 @@ class Job:
             return True
         silent = [r for r in ranks if not self.events(name, r)]
         self.complain(f'no "{name}" from ranks {silent} within {seconds:g} s')
+        self._show_stacks([i for i, p in enumerate(self.processes) if p.poll() is None])
         return False
 
     def _ended(self) -> bool:
@@ -189,13 +190,16 @@ class Job:
     def _show_hang(self, indices: list[int]) -> None:
         self.hung = True
         self.complain(f"processes {indices} did not end")
-        for index in indices:
-            process = self.processes[index]
-            print(f"--- process {index}, pid {process.pid}", file=sys.stderr)
-            print(stacks(process.pid), file=sys.stderr)
+        self._show_stacks(indices)
         for index in indices:
             self.processes[index].send_signal(signal.SIGKILL)
             self.processes[index].wait()
+
+    def _show_stacks(self, indices: list[int]) -> None:
+        for index in indices:
+            pid = self.processes[index].pid
+            print(f"--- process {index}, pid {pid}", file=sys.stderr)
+            print(stacks(pid), file=sys.stderr)
 
     # Judging.
 

@@ -82,13 +82,16 @@ def cgroup(case: Case) -> None:
         return
     job = case.make_job(planes=("shm", "tcp", "gloo", "hosts"))
     job.environment["RONDE_START_TIMEOUT_MS"] = "3000"
+    job.environment["RONDE_FREEZE_TIMEOUT_SECONDS"] = (
+        "10"  # at its limit it may stand still instead
+    )
     victim = case.random.randrange(job.size)
     arguments = ["steps", f"seed={case.seed}", "elements=1000000", "steps=20"]
     case.facts["limit"] = limit
     for rank in range(job.size):
         before = (lambda: _join(group)) if rank == victim else None
         job.start_rank(rank, arguments, before=before)
-    codes = job.finish()
+    codes = job.finish(60)
     case.facts["killed"] = codes[victim] == -signal.SIGKILL
     for rank, code in enumerate(codes):
         failed = job.events("failed", rank)
