@@ -10,10 +10,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <set>
+#include <utility>
 
 #include "bindings/cli/launch/child.h"
 #include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/job_hosts.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/network.h"
 #include "bindings/cli/launch/output.h"
@@ -24,16 +25,8 @@ namespace ronde {
 namespace {
 
 constexpr std::chrono::milliseconds kPartialLineDelay{100};
+constexpr std::chrono::seconds kUnevenEndDelay{10};
 constexpr int kMostFailedTold = 4;
-
-/// One host, its agent, and those of its ranks that have not ended.
-struct Host {
-  const HostRanks* ranks = nullptr;
-  AgentLink link;
-  std::set<int> unfinished;
-
-  [[nodiscard]] std::string name() const { return ranks->name.empty() ? "this host" : ranks->name; }
-};
 
 class Launcher {
  public:
@@ -67,7 +60,6 @@ class Launcher {
   void stop(int signal);
   void signal_all(int signal);
   void cut_off();
-  void reap_agents();
   [[nodiscard]] bool finished() const;
 
   [[nodiscard]] std::string name_of(int rank) const {
@@ -90,6 +82,8 @@ class Launcher {
   TimePoint kill_deadline_ = kForever;  ///< Everybody gets SIGKILL.
   TimePoint cut_deadline_ = kForever;   ///< Agents that do not answer are given up.
   TimePoint partial_deadline_ = kForever;
+  TimePoint uneven_deadline_ = kForever;  ///< Who still runs is told, once.
+  bool uneven_seen_ = false;
   bool probe_sent_ = false;
   int exit_status_ = 0;
   int failed_ranks_ = 0;
@@ -162,8 +156,8 @@ void Launcher::start_ranks(const Meeting& meeting) {
 }
 
 int Launcher::poll_timeout_ms() const {
-  const TimePoint next =
-      std::min({start_deadline_, term_deadline_, kill_deadline_, cut_deadline_, partial_deadline_});
+  const TimePoint next = std::min({start_deadline_, term_deadline_, kill_deadline_, cut_deadline_,
+                                   partial_deadline_, uneven_deadline_});
   if (next == kForever) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now()).count();
   return static_cast<int>(std::clamp<long long>(left, 0, 60'000));
@@ -223,6 +217,11 @@ void Launcher::on_deadlines() {
     partial_deadline_ = kForever;
     output_.flush_partial();
     error_.flush_partial();
+  }
+  if (time >= uneven_deadline_) {
+    uneven_deadline_ = kForever;
+    const std::string text = exit_status_ == 0 ? still_running(hosts_) : "";
+    if (!text.empty()) say(text);
   }
   if (time >= start_deadline_) {
     for (const Host& host : hosts_) {
@@ -301,7 +300,10 @@ void Launcher::pass_on(int rank, int stream, std::string_view bytes) {
 
 void Launcher::on_exited(Host& host, const RankMessage& message) {
   host.unfinished.erase(message.rank);
-  if (message.wait_status == 0) return;
+  if (message.wait_status == 0) {
+    if (!std::exchange(uneven_seen_, true)) uneven_deadline_ = now() + kUnevenEndDelay;
+    return;
+  }
   // Who ends last may have been first to fail: all are told until they are asked to end.
   const bool asked_to_end = exit_status_ != 0 && term_deadline_ == kForever;
   if (asked_to_end || ++failed_ranks_ > kMostFailedTold) return;
@@ -367,12 +369,6 @@ bool Launcher::finished() const {
          output_.queue().empty() && error_.queue().empty();
 }
 
-void Launcher::reap_agents() {
-  for (const Host& host : hosts_) {
-    if (host.link.pid() > 0) ::waitpid(host.link.pid(), nullptr, 0);
-  }
-}
-
 int Launcher::run() {
   if (!options_.output_dir.empty()) {
     if (const Status status = files_.open(options_.output_dir, options_.size); !status.ok()) {
@@ -388,7 +384,7 @@ int Launcher::run() {
   output_.flush_partial();
   error_.flush_partial();
   while (!finished()) turn();
-  reap_agents();
+  reap_agents(hosts_);
   return exit_status_;
 }
 

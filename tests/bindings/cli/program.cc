@@ -63,11 +63,11 @@ bool Program::reap(int options) {
   return ended_;
 }
 
-bool Program::wait_for_output(const std::string& text) {
+bool Program::wait_for_text(const UniqueFd& file, const std::string& text) {
   bool found = false;
   (void)wait_for([&] {
     const bool ended = reap(WNOHANG);
-    found = output().find(text) != std::string::npos;
+    found = content_of(file.get()).find(text) != std::string::npos;
     return found || ended;
   });
   return found;

@@ -28,7 +28,9 @@ class Program {
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   void signal(int number) const;
   /// Waits until standard output holds `text`; false where the program ends or 60 s pass first.
-  bool wait_for_output(const std::string& text);
+  bool wait_for_output(const std::string& text) { return wait_for_text(out_, text); }
+  /// The same of standard error.
+  bool wait_for_error(const std::string& text) { return wait_for_text(err_, text); }
   /// What it has written to standard output so far.
   [[nodiscard]] std::string output() const;
   /// Waits for the end.
@@ -36,6 +38,7 @@ class Program {
 
  private:
   bool reap(int options);
+  bool wait_for_text(const UniqueFd& file, const std::string& text);
 
   UniqueFd out_;
   UniqueFd err_;

@@ -121,6 +121,14 @@ TEST_CASE("run: the exit status is that of the first rank that failed, and the r
   CHECK(contains(job.err, "exited with status 7"));
 }
 
+TEST_CASE("run: who still runs is told once another has ended well for a while") {
+  Program job(
+      ronde_command({"run", "-np", "2", "sh", "-c", "[ $RANK = 1 ] && exit 0; sleep 1000"}));
+  REQUIRE(job.wait_for_error("rank 1 has ended, rank 0 still runs"));
+  job.signal(SIGTERM);
+  CHECK(job.wait().status == 143);
+}
+
 TEST_CASE("run: a killed rank is told by its signal") {
   const Finished job = run_shell(2, "[ $RANK = 1 ] && kill -9 $$; sleep 1000");
   CHECK(job.status == 137);
