@@ -347,13 +347,12 @@ function costs() {
 }
 
 function whatIfs() {
-  const step = data.all.step;
   at("model").textContent = data.costModel + (data.whatIfs.length ? "" :
     " No change that is known here would save 1 %.");
   if (!data.whatIfs.length) return;
   at("changes").append(table("Changes, and what they would save of a " + data.unit,
-    [["change", asIs], ["saves", time], ["share", asIs]],
-    data.whatIfs.map(([change, saved]) => [change, saved, percent(saved, step)])));
+    [["change", asIs], ["share", asIs], ["saves", asIs]],
+    data.whatIfs));
 }
 
 head();

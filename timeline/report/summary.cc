@@ -22,17 +22,6 @@ std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 
-/// The slowest rank's copying of memory as recording ended, in GB/s; 0 where no trace tells.
-double memory_gbps(const JobTrace& job) {
-  double least = 0;
-  for (const RankTrace& rank : job.ranks) {
-    if (rank.memory_gbps > 0) {
-      least = least > 0 ? std::min(least, rank.memory_gbps) : rank.memory_gbps;
-    }
-  }
-  return least;
-}
-
 /// What the network cards claim: the slowest of them; nothing on one host.
 std::string card_note(const JobTrace& job) {
   const RecordingInfo* slowest = nullptr;
@@ -86,6 +75,16 @@ std::string_view name_of(Phase phase) noexcept {
   constexpr std::array<std::string_view, kPhases> kNames = {
       "compute", "waiting for ranks", "negotiation", "pack", "wire", "other waits"};
   return kNames[static_cast<std::size_t>(phase)];
+}
+
+double memory_gbps(const JobTrace& job) {
+  double least = 0;
+  for (const RankTrace& rank : job.ranks) {
+    if (rank.memory_gbps > 0) {
+      least = least > 0 ? std::min(least, rank.memory_gbps) : rank.memory_gbps;
+    }
+  }
+  return least;
 }
 
 std::string bandwidth_note(const JobTrace& job) {

@@ -123,9 +123,8 @@ void add_what_ifs(std::string& out, const JobTrace& job, const Analysis& analysi
   const auto changes = what_ifs(job, analysis);
   if (changes.empty()) line(out, "  No change that is known here would save 1 %.");
   for (const WhatIf& change : changes) {
-    out += fmt::format("  -{:>3.0f} % {:>9}  ", 100 * change.saved_ns / step_ns,
-                       human_time(change.saved_ns));
-    wrap(out, change.change, 20);
+    out += fmt::format("  -{:<13} ", share_text(change, step_ns));
+    wrap(out, fmt::format("{}: {}", change.change, time_text(change)), 17);
   }
 }
 

@@ -83,7 +83,7 @@ TEST_CASE("verdict: data that moves while nobody computes is said to, with its b
   REQUIRE(wire != nullptr);
   CHECK(says(*wire, "ALLREDUCE ring over tcp"));
   CHECK(says(*wire, "GB/s"));
-  CHECK(wire->advice.find("latency") != std::string::npos);  // all bundles are of one size
+  CHECK(wire->advice.empty());  // all bundles are of one size: what is it that takes long?
   CHECK(finding_of(read, Cause::kStraggler) == nullptr);
 }
 
