@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "timeline/report/cost_line.h"
+#include "timeline/report/cost_curve.h"
 #include "timeline/report/job_trace.h"
 
 namespace ronde::report {
@@ -87,7 +87,7 @@ struct PathCost {
   std::int64_t moving_ns = 0;
   double bus_gbps = 0;   ///< Bytes through each rank's link per nanosecond; see ronde bench.
   double best_gbps = 0;  ///< Of its large bundles the fastest twentieth reach this.
-  CostLine cost;
+  CostCurve cost;
 };
 
 /// How well tensors were fused, per step.

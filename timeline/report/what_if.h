@@ -15,17 +15,17 @@ enum class Change : std::uint8_t { kRank, kOverlap, kFusion, kCompression, kAlgo
 /// One change and what it is predicted to save.
 struct WhatIf {
   Change kind = Change::kRank;
-  std::string change;   ///< "all tensors of a step in one bundle (RONDE_FUSION_THRESHOLD=16M)"
-  double saved_ns = 0;  ///< Of a step, the likeliest, as the next two, between which it lies.
-  double least_ns = 0;  ///< 0: maybe nothing.
+  std::string change = {};  ///< "all tensors of a step in one bundle (RONDE_FUSION_THRESHOLD=16M)"
+  double saved_ns = 0;      ///< Of a step, the likeliest, as the next two, between which it lies.
+  double least_ns = 0;      ///< 0: maybe nothing.
   double most_ns = 0;
 };
 
 /// The changes that save 1 % of a step or more, and more than steps differ by chance, the best
-/// first. Fusion, compression and algorithm are computed for the costliest way, whose bundles cost
-/// start + slope * bytes, and count only as far as its moving is exposed. Where that line is not
-/// known, as all bundles are of one size, fusion has a bound only, and the others are left out; so
-/// is compression in traces that do not say what coding takes.
+/// first. Fusion and compression are computed by the curve of costs of the costliest way, another
+/// algorithm by the line through it, and count only as far as moving is exposed. Where all bundles
+/// are of one size fusion has a bound only, and the others are left out; so is compression in
+/// traces that do not say what coding takes.
 std::vector<WhatIf> what_ifs(const JobTrace& job, const Analysis& analysis);
 
 /// The best of that kind, or null.
