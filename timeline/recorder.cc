@@ -111,6 +111,16 @@ void Recorder::end(std::string_view lane, const EventArgs& args) {
   push(event_of(EventKind::kEnd, lane, {}, args));
 }
 
+void Recorder::span(std::string_view lane, std::string_view event, TimeSpan times,
+                    const EventArgs& args) {
+  Event begin = event_of(EventKind::kBegin, lane, event, args);
+  begin.time_ns = times.start_ns;
+  push(begin);
+  Event end = event_of(EventKind::kEnd, lane, {}, {});
+  end.time_ns = times.end_ns;
+  push(end);
+}
+
 void Recorder::instant(std::string_view lane, std::string_view event) {
   push(event_of(EventKind::kInstant, lane, event, {}));
 }

@@ -66,6 +66,8 @@ class Recorder : public EventSink {
 
   void begin(std::string_view lane, std::string_view event, const EventArgs& args) override;
   void end(std::string_view lane, const EventArgs& args) override;
+  void span(std::string_view lane, std::string_view event, TimeSpan times,
+            const EventArgs& args) override;
   void instant(std::string_view lane, std::string_view event) override;
   void counter(std::string_view name, double value) override;
 
