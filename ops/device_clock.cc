@@ -20,7 +20,8 @@ void DeviceClock::take(std::int64_t device_ns, std::int64_t queued_ns, std::int6
 }
 
 std::int64_t DeviceClock::host_ns(std::int64_t device_ns) const {
-  Bounds all{std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
+  Bounds all{.least_ns = std::numeric_limits<std::int64_t>::min(),
+             .most_ns = std::numeric_limits<std::int64_t>::max()};
   for (const Bounds& one : bounds_) {
     all.least_ns = std::max(all.least_ns, one.least_ns);
     all.most_ns = std::min(all.most_ns, one.most_ns);

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "timeline/report/infer_steps.h"
 #include "timeline/report/statistics.h"
 #include "timeline/report/sweep.h"
 
@@ -260,6 +261,15 @@ Analysis analyze(const JobTrace& job) {
   analysis.steps = marked_steps(job);
   drop_paused(job, analysis.steps);
   analysis.by_steps = analysis.steps.size() >= kFewestSteps;
+  if (!analysis.by_steps) {
+    InferredSteps inferred = infer_steps(job);
+    drop_paused(job, inferred.steps);
+    analysis.by_steps = inferred.steps.size() >= kFewestSteps;
+    if (analysis.by_steps) {
+      analysis.inferred_first = std::move(inferred.first);
+      analysis.steps = std::move(inferred.steps);
+    }
+  }
   if (!analysis.by_steps) {
     analysis.steps = windows(job);
     drop_paused(job, analysis.steps);

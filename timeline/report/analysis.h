@@ -101,7 +101,8 @@ struct Fusion {
 };
 
 struct Analysis {
-  bool by_steps = false;  ///< Steps were marked; otherwise windows of time.
+  bool by_steps = false;       ///< Otherwise windows of time.
+  std::string inferred_first;  ///< Steps were not marked: they begin before this operation.
   std::vector<Step> steps;
   std::vector<Bundle> bundles;  ///< In the order of their ends.
   std::vector<PathCost> paths;  ///< The costliest first.

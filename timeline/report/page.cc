@@ -237,7 +237,7 @@ Json data_of(const JobTrace& job, const Analysis& analysis, const std::vector<Fi
   return {{"size", job.ranks.front().info.size},
           {"events", job.events},
           {"unit", unit_of(analysis)},
-          {"bySteps", analysis.by_steps},
+          {"stepsNote", steps_note(analysis)},
           {"stepCount", analysis.steps.size()},
           {"notes", job.notes},
           {"findings", json_of(findings)},

@@ -323,9 +323,7 @@ function head() {
     if (finding.advice) item.append(html("span", { class: "advice" }, finding.advice));
     at("findings").append(item);
   }
-  if (!data.bySteps && data.stepCount) {
-    data.notes.push("No steps were marked (ronde.mark_step(), or DistributedOptimizer), so the report goes by windows of time.");
-  }
+  if (data.stepsNote && data.stepCount) data.notes.push(data.stepsNote);
   for (const note of data.notes) at("notes").append(html("li", {}, note));
 }
 

@@ -77,6 +77,16 @@ std::string_view name_of(Phase phase) noexcept {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
+std::string steps_note(const Analysis& analysis) {
+  constexpr const char* kMark = "ronde.mark_step(), or DistributedOptimizer";
+  if (!analysis.by_steps) return fmt::format("No steps were marked ({}): by time instead.", kMark);
+  if (analysis.inferred_first.empty()) return {};
+  return fmt::format(
+      "No steps were marked ({}): each is taken to go from the end of one's last operation to the "
+      "end of the next one's, the first of which is \"{}\".",
+      kMark, analysis.inferred_first);
+}
+
 double memory_gbps(const JobTrace& job) {
   double least = 0;
   for (const RankTrace& rank : job.ranks) {

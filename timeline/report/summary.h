@@ -35,6 +35,9 @@ double median_step_ns(const Analysis& analysis);
 /// "compute", "waiting for ranks", ...
 std::string_view name_of(Phase phase) noexcept;
 
+/// How steps were told where nobody marked them; empty where they were marked.
+std::string steps_note(const Analysis& analysis);
+
 /// The slowest rank's copying of memory as recording ended, in GB/s; 0 where no trace tells.
 double memory_gbps(const JobTrace& job);
 

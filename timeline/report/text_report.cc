@@ -28,10 +28,7 @@ void add_head(std::string& out, const JobTrace& job, const Analysis& analysis) {
   line(out, "Job of {} rank{}; {} events; {} {}s of {} on average", size, size == 1 ? "" : "s",
        job.events, analysis.steps.size(), unit_of(analysis),
        human_time(means_of(analysis).step_ns));
-  if (!analysis.by_steps) {
-    line(out,
-         "No steps were marked (ronde.mark_step(), or DistributedOptimizer): by time instead.");
-  }
+  if (const std::string how = steps_note(analysis); !how.empty()) wrap(out, how, 0);
   for (const std::string& note : job.notes) wrap(out, "Note: " + note, 6);
 }
 

@@ -187,7 +187,6 @@ TEST_CASE("verdict: without marked steps a straggler is found all the same") {
   plan.step_marks = false;
   plan.late_us = [](int rank, int) { return rank == 0 ? 5000.0 : 0.0; };
   const Read read = read_plan(plan);
-  CHECK_FALSE(read.analysis.by_steps);
   const Finding* straggler = finding_of(read, Cause::kStraggler);
   REQUIRE(straggler != nullptr);
   CHECK(straggler->rank == 0);
