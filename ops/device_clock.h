@@ -9,7 +9,8 @@
 namespace ronde {
 
 /// Lays a device's time on the host's: a point is reached after it was queued and before it is seen
-/// to be, so the latest it was queued, over some points, is close to where the device was idle.
+/// to be, so the host is ahead by at least the largest difference there was lately: by as much,
+/// where one of the points was queued on a stream that was idle.
 /// Threads: one.
 class DeviceClock {
  public:

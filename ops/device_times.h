@@ -32,14 +32,16 @@ class DeviceTimes {
  private:
   /// A point, and what ends there.
   struct Mark {
-    std::string part;
-    DeviceEventPtr event;
+    std::string part = {};
+    DeviceEventPtr event = {};
     std::int64_t queued_ns = 0;
   };
   struct Run {
     std::uint64_t bundle = 0;
-    std::vector<Mark> marks;
+    Mark anchor = {};  // reached as soon as it is queued: what the marks are measured from
+    std::vector<Mark> marks = {};
   };
+  [[nodiscard]] bool renew_anchor();
   void add_mark(DeviceStream stream, std::string_view part);
   [[nodiscard]] static bool has_ended(const Run& run);
   [[nodiscard]] bool read(const Run& run, std::vector<std::int64_t>& device_ns);
@@ -49,9 +51,11 @@ class DeviceTimes {
   const std::string lane_;
   std::deque<Run> runs_;
   DeviceClock clock_;
-  DeviceEventPtr last_;  // the last point of the last bundle that was told
-  std::int64_t last_device_ns_ = 0;
-  std::int64_t told_ns_ = 0;  // until when, by the host's clock
+  DeviceStream idle_ = nullptr;      // has nothing to do but anchors
+  Mark anchor_;                      // the newest
+  DeviceEventPtr last_anchor_;       // that was read
+  std::int64_t last_anchor_ns_ = 0;  // by the device's clock
+  std::int64_t told_ns_ = 0;         // until when, by the host's clock
 };
 
 }  // namespace ronde

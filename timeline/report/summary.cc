@@ -122,7 +122,13 @@ std::string human_bytes(double bytes) {
 }
 
 std::string_view unit_of(const Analysis& analysis) noexcept {
-  return analysis.by_steps ? "step" : "window of time";
+  return analysis.by_steps ? "step" : "window";
+}
+
+std::string units_text(const Analysis& analysis) {
+  const std::size_t count = analysis.steps.size();
+  return fmt::format("{} {}{}{}", count, unit_of(analysis), count == 1 ? "" : "s",
+                     analysis.by_steps ? "" : " of time");
 }
 
 }  // namespace ronde::report

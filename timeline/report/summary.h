@@ -49,7 +49,10 @@ std::string human_time(double ns);
 /// "4.0 KB", "102 MB".
 std::string human_bytes(double bytes);
 
-/// "step" or "window of time", as the analysis went.
+/// "step" or "window" (of time), as the analysis went.
 std::string_view unit_of(const Analysis& analysis) noexcept;
+
+/// "40 steps", "40 windows of time".
+std::string units_text(const Analysis& analysis);
 
 }  // namespace ronde::report

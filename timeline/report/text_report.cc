@@ -25,10 +25,14 @@ void line(std::string& out, fmt::format_string<Args...> format, Args&&... args) 
 
 void add_head(std::string& out, const JobTrace& job, const Analysis& analysis) {
   const int size = job.ranks.front().info.size;
-  line(out, "Job of {} rank{}; {} events; {} {}s of {} on average", size, size == 1 ? "" : "s",
-       job.events, analysis.steps.size(), unit_of(analysis),
-       human_time(means_of(analysis).step_ns));
-  if (const std::string how = steps_note(analysis); !how.empty()) wrap(out, how, 0);
+  out += fmt::format("Job of {} rank{}; {} events", size, size == 1 ? "" : "s", job.events);
+  if (analysis.steps.empty()) {
+    out += '\n';
+  } else {
+    line(out, "; {} of {} on average", units_text(analysis),
+         human_time(means_of(analysis).step_ns));
+    if (const std::string how = steps_note(analysis); !how.empty()) wrap(out, how, 0);
+  }
   for (const std::string& note : job.notes) wrap(out, "Note: " + note, 6);
 }
 
