@@ -1,4 +1,4 @@
-"""What the report's hints predict is what comes of them, on a link that decides how long steps take."""
+"""What hints predict is what comes of them, on a link that decides how long steps take."""
 
 import json
 import re
