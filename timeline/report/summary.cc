@@ -82,8 +82,8 @@ std::string steps_note(const Analysis& analysis) {
   if (!analysis.by_steps) return fmt::format("No steps were marked ({}): by time instead.", kMark);
   if (analysis.inferred_first.empty()) return {};
   return fmt::format(
-      "No steps were marked ({}): each is taken to go from the end of one's last operation to the "
-      "end of the next one's, the first of which is \"{}\".",
+      "No steps were marked ({}): each is taken to begin where all operations before \"{}\" have "
+      "ended.",
       kMark, analysis.inferred_first);
 }
 
