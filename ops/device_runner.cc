@@ -24,21 +24,25 @@ Work work_of(const FlatWork& flat, const Segment& segment, Collective kind) {
 
 }  // namespace
 
-DeviceRunner::Opened::Opened(DeviceParts parts, int rank, int size)
+DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options)
     : device(std::move(parts.device)),
       plane(std::move(parts.plane)),
       mover(device),
-      buffer(mover, rank, size) {}
+      buffer(mover, options.rank, options.size),
+      times(device, options.lane) {}
 
-DeviceRunner::DeviceRunner(DeviceOpener open, WorkRunner& host, int rank, int size)
-    : open_(std::move(open)), host_(host), rank_(rank), size_(size) {}
+DeviceRunner::DeviceRunner(Options options, WorkRunner& host)
+    : options_(std::move(options)), host_(host) {}
+
+DeviceRunner::~DeviceRunner() { tell_times(); }
 
 Status DeviceRunner::open(int index) {
-  if (!open_) return {Code::kUnsupported, "only tensors in host memory are supported"};
-  RONDE_ASSIGN_OR_RETURN(DeviceParts parts, open_(index));
-  auto opened = std::make_unique<Opened>(std::move(parts), rank_, size_);
+  if (!options_.open) return {Code::kUnsupported, "only tensors in host memory are supported"};
+  RONDE_ASSIGN_OR_RETURN(DeviceParts parts, options_.open(index));
+  auto opened = std::make_unique<Opened>(std::move(parts), options_);
   RONDE_ASSIGN_OR_RETURN(opened->stream, opened->device->open_stream());
-  RONDE_ASSIGN_OR_RETURN(opened->staged, create_staged_group(opened->device, host_, rank_, size_));
+  RONDE_ASSIGN_OR_RETURN(opened->staged,
+                         create_staged_group(opened->device, host_, options_.rank, options_.size));
   opened_ = std::move(opened);
   return {};
 }
@@ -51,6 +55,9 @@ Status DeviceRunner::begin(const Bundle& bundle) {
     last = tensor.ready;
     RONDE_RETURN_IF_ERROR(opened_->device->wait(opened_->stream, *last));
   }
+  tell_times();
+  timed_ = options_.events != nullptr && options_.events->get() != nullptr;
+  if (timed_) opened_->times.begin(opened_->stream, bundle.id);
   return {};
 }
 
@@ -69,10 +76,24 @@ Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
   Opened& on = *opened_;
   const FlatWork flat = on.buffer.flatten(work, host_.kernels(), abort);
   RONDE_RETURN_IF_ERROR(on.mover.flush(on.stream));
+  const bool fused = work.segments.size() > 1;
+  if (fused) end_part("PACK");
   const Segment segment{flat.in, flat.out, flat.bytes};
   RONDE_RETURN_IF_ERROR(group_->launch(work_of(flat, segment, work.kind), on.stream, abort));
+  end_part(path_);
   on.buffer.unflatten(work);
-  return on.mover.flush(on.stream);
+  RONDE_RETURN_IF_ERROR(on.mover.flush(on.stream));
+  if (fused) end_part("UNPACK");
+  return {};
+}
+
+void DeviceRunner::end_part(std::string_view part) {
+  if (timed_) opened_->times.end_part(opened_->stream, part);
+}
+
+void DeviceRunner::tell_times() {
+  EventSink* const events = options_.events == nullptr ? nullptr : options_.events->get();
+  if (events != nullptr && opened_) opened_->times.tell(*events);
 }
 
 void DeviceRunner::choose(const WorkDesc& desc) {

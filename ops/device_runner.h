@@ -4,10 +4,13 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/ports/device_plane.h"
+#include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "ops/device_parts.h"
+#include "ops/device_times.h"
 #include "ops/flat_mover.h"
 #include "ops/fusion_buffer.h"
 #include "ops/work_runner.h"
@@ -17,8 +20,20 @@ namespace ronde {
 /// Threads: one at a time.
 class DeviceRunner {
  public:
-  /// `host` runs what is staged, and outlives this. `open` may be empty: kUnsupported.
-  DeviceRunner(DeviceOpener open, WorkRunner& host, int rank, int size);
+  struct Options {
+    DeviceOpener open;  ///< May be empty: kUnsupported.
+    int rank = 0;
+    int size = 1;
+    const EventGate* events = nullptr;  ///< Hears when the device did what; may be null.
+    std::string lane;                   ///< In which lane.
+  };
+
+  /// `host` runs what is staged, and outlives this, as the events do.
+  DeviceRunner(Options options, WorkRunner& host);
+  /// Tells of what has ended by now.
+  ~DeviceRunner();
+  DeviceRunner(const DeviceRunner&) = delete;
+  DeviceRunner& operator=(const DeviceRunner&) = delete;
 
   /// Opens the device at first; what is run from now on comes after all that the tensors wait for.
   Status begin(const Bundle& bundle);
@@ -35,23 +50,26 @@ class DeviceRunner {
  private:
   /// What there is once it has been opened.
   struct Opened {
-    Opened(DeviceParts parts, int rank, int size);
+    Opened(DeviceParts parts, const Options& options);
     const std::shared_ptr<DeviceOps> device;
     const std::unique_ptr<DeviceGroup> plane;
     std::unique_ptr<DeviceGroup> staged;
     DeviceStream stream = nullptr;
     DeviceMover mover;
     FusionBuffer buffer;
+    DeviceTimes times;
   };
   Status open(int index);
   Status launch(const Work& work, const AbortToken& abort);
 
-  const DeviceOpener open_;
+  void end_part(std::string_view part);
+  void tell_times();
+
+  const Options options_;
   WorkRunner& host_;
-  const int rank_;
-  const int size_;
   std::unique_ptr<Opened> opened_;
   DeviceGroup* group_ = nullptr;  // of opened_
+  bool timed_ = false;            // the bundle under way
   std::string path_;
 };
 

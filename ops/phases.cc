@@ -20,7 +20,9 @@ std::string of_set(std::string_view lane, int set) {
 }  // namespace
 
 PhaseLanes::PhaseLanes(int set)
-    : own(of_set("phases", set)), beside(of_set("phases between hosts", set)) {}
+    : own(of_set("phases", set)),
+      device(of_set("gpu", set)),
+      beside(of_set("phases between hosts", set)) {}
 
 PhaseObserver* Phases::for_plane() noexcept {
   return own_.bytes() < kWorthTelling ? nullptr : &own_;

@@ -15,6 +15,7 @@ namespace ronde {
 struct PhaseLanes {
   explicit PhaseLanes(int set);
   std::string own;     ///< "phases", or "phases of set 3".
+  std::string device;  ///< "gpu", ...: what the device did, by its own clock.
   std::string beside;  ///< "phases between hosts", ...: of a second thread.
 };
 

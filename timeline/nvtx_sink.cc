@@ -54,6 +54,14 @@ class Sink final : public NvtxSink {
     at->second.pop_back();
   }
 
+  /// NVTX tells of what is under way, not of what has been.
+  void span(std::string_view lane, std::string_view event, TimeSpan times,
+            const EventArgs& args) override {
+    if (EventSink* next = next_.load(std::memory_order_acquire)) {
+      next->span(lane, event, times, args);
+    }
+  }
+
   void instant(std::string_view lane, std::string_view event) override {
     if (EventSink* next = next_.load(std::memory_order_acquire)) next->instant(lane, event);
     const std::string text = text_of(lane, event);

@@ -64,6 +64,7 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int ra
   info.job = options.job;
   info.network_card = options.network_card;
   info.network_megabits = options.network_megabits;
+  info.fusion_bytes = options.fusion_bytes;
   if (options.part_bytes > 0) info.part = 1;
   const std::string own_path = rank_trace_path(path, rank);
   for (const std::string& old : trace_files(path, rank)) {
@@ -110,6 +111,16 @@ void Recorder::end(std::string_view lane, const EventArgs& args) {
   push(event_of(EventKind::kEnd, lane, {}, args));
 }
 
+void Recorder::span(std::string_view lane, std::string_view event, TimeSpan times,
+                    const EventArgs& args) {
+  Event begin = event_of(EventKind::kBegin, lane, event, args);
+  begin.time_ns = times.start_ns;
+  push(begin);
+  Event end = event_of(EventKind::kEnd, lane, {}, {});
+  end.time_ns = times.end_ns;
+  push(end);
+}
+
 void Recorder::instant(std::string_view lane, std::string_view event) {
   push(event_of(EventKind::kInstant, lane, event, {}));
 }
@@ -143,14 +154,21 @@ void Recorder::run() {
   flush();
 }
 
-void Recorder::write_memory_speed() {
-  if (!options_.counters) return;
-  const double gbps = std::round(measure_copy_gbps() * 100) / 100;
-  std::string lines;
+void Recorder::append_counter(std::string& lines, const CounterSample& sample) {
   formatter_.append(lines, {.kind = EventKind::kCounter,
                             .time_ns = steady_ns(),
-                            .value = gbps,
-                            .name = kMemoryCopyCounter});
+                            .value = sample.value,
+                            .name = sample.name});
+}
+
+void Recorder::write_last_counters() {
+  std::string lines;
+  if (options_.counters) {
+    append_counter(lines, {kMemoryCopyCounter, std::round(measure_copy_gbps() * 100) / 100});
+  }
+  if (options_.last_counters) {
+    for (const CounterSample& sample : options_.last_counters()) append_counter(lines, sample);
+  }
   write(lines);
 }
 
@@ -161,10 +179,7 @@ void Recorder::write_counters() {
     const auto [told, added] = told_counters_.try_emplace(std::string(sample.name), sample.value);
     if (!added && told->second == sample.value) continue;
     told->second = sample.value;
-    formatter_.append(lines, {.kind = EventKind::kCounter,
-                              .time_ns = steady_ns(),
-                              .value = sample.value,
-                              .name = sample.name});
+    append_counter(lines, sample);
   }
   write(lines);
 }
@@ -236,7 +251,7 @@ Status Recorder::close() {
     wake_.notify_one();
     writer_.join();
     flush();
-    write_memory_speed();  // once nobody waits for what it delays
+    write_last_counters();  // once nobody waits for what it delays
     recording_.store(false, std::memory_order_relaxed);
     if (dropped() > 0) log(LogLevel::kWarning, "{} events of {} were lost", dropped(), path_);
   } else if (writer_.joinable()) {

@@ -48,6 +48,10 @@ class Recorder : public EventSink {
     /// Gives the counters of the moment, whose changes are written. As clock_samples. Where there
     /// are any, memory_probe.h's comes last.
     std::function<std::vector<CounterSample>()> counters = {};
+    /// Gives what is told once, where the recording ends. As counters; called by close().
+    std::function<std::vector<CounterSample>()> last_counters = {};
+    /// Most bytes that are fused, as RecordingInfo has them.
+    std::int64_t fusion_bytes = -1;
     /// The recording goes on in a new file where one is larger; 0: never. The newest `parts` files
     /// are kept.
     std::size_t part_bytes = 0;
@@ -62,6 +66,8 @@ class Recorder : public EventSink {
 
   void begin(std::string_view lane, std::string_view event, const EventArgs& args) override;
   void end(std::string_view lane, const EventArgs& args) override;
+  void span(std::string_view lane, std::string_view event, TimeSpan times,
+            const EventArgs& args) override;
   void instant(std::string_view lane, std::string_view event) override;
   void counter(std::string_view name, double value) override;
 
@@ -84,7 +90,8 @@ class Recorder : public EventSink {
   void mark_cycle(std::uint64_t bundle) noexcept;
   void push(const Event& event) noexcept;
   void run();
-  void write_memory_speed();
+  void write_last_counters();
+  void append_counter(std::string& lines, const CounterSample& sample);
   void write_clock_samples();
   void write_counters();
   void begin_part();

@@ -45,10 +45,11 @@ std::string format_header(const RecordingInfo& info) {
       "}},\n"
       "{{\"name\":\"recording\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"rank\":{0},\"size\":{2},"
       "\"job\":{3},\"host\":{4},\"start_time_since_epoch_in_micros\":{5},\"steady_start_ns\":{6},"
-      "\"boot_id\":{7},\"cores\":{8}{9}{10}}}}}",
+      "\"boot_id\":{7},\"cores\":{8},\"fusion_bytes\":{11}{9}{10}}}}}",
       info.rank, name, info.size, json_text(info.job), json_text(info.host), info.epoch_start_us,
       info.steady_start_ns, json_text(info.boot_id), info.cores,
-      info.part > 0 ? fmt::format(",\"part\":{}", info.part) : std::string(), network);
+      info.part > 0 ? fmt::format(",\"part\":{}", info.part) : std::string(), network,
+      info.fusion_bytes);
 }
 
 std::optional<RecordingInfo> parse_recording(std::string_view event) {
@@ -65,6 +66,7 @@ std::optional<RecordingInfo> parse_recording(std::string_view event) {
   info.part = value_or(args, "part", 0);
   info.cores = value_or(args, "cores", 0);
   info.job = value_or<std::string>(args, "job", "");
+  info.fusion_bytes = value_or<std::int64_t>(args, "fusion_bytes", -1);
   info.network_card = value_or<std::string>(args, "network_card", "");
   info.network_megabits = value_or(args, "network_megabits", 0);
   info.epoch_start_us = value_or<std::int64_t>(args, kWallClock, 0);

@@ -20,6 +20,7 @@ struct RecordingInfo {
   int cores = 0;                     ///< Of the host; 0: not told.
   std::string network_card = {};     ///< That carries data between hosts; may be empty.
   int network_megabits = 0;          ///< A second, as that claims; 0: not told.
+  std::int64_t fusion_bytes = -1;    ///< Most that is fused; 0: nothing is; -1: not told.
   int part = 0;  ///< Counts the files of a recording from 1 where it may have several.
 };
 

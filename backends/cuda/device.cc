@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "backends/cuda/error.h"
 #include "backends/cuda/kernels.h"
@@ -43,6 +44,13 @@ class CudaEvent final : public DeviceEvent {
     if (code == cudaErrorNotReady) return false;
     RONDE_RETURN_IF_ERROR(status_of(code, "cudaEventQuery", device_));
     return true;
+  }
+  [[nodiscard]] Result<std::int64_t> ns_since(const DeviceEvent& earlier) const override {
+    float ms = 0;
+    const cudaEvent_t from = static_cast<const CudaEvent&>(earlier).handle();
+    RONDE_RETURN_IF_ERROR(
+        status_of(cudaEventElapsedTime(&ms, from, handle_), "cudaEventElapsedTime", device_));
+    return static_cast<std::int64_t>(std::llround(static_cast<double>(ms) * 1e6));
   }
 
  private:
@@ -173,12 +181,13 @@ Status CudaDevice::transform(const StripWork& work, DeviceStream stream) {
   return {};
 }
 
-Result<DeviceEventPtr> CudaDevice::record(DeviceStream stream) {
+Result<DeviceEventPtr> CudaDevice::record(DeviceStream stream, EventUse use) {
   const CurrentDevice current(index_);
   RONDE_RETURN_IF_ERROR(current.status());
   cudaEvent_t handle = nullptr;
-  RONDE_RETURN_IF_ERROR(status_of(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming),
-                                  "cudaEventCreateWithFlags", index_));
+  const unsigned flags = use == EventUse::kTime ? cudaEventDefault : cudaEventDisableTiming;
+  RONDE_RETURN_IF_ERROR(
+      status_of(cudaEventCreateWithFlags(&handle, flags), "cudaEventCreateWithFlags", index_));
   auto event = std::make_shared<CudaEvent>(handle, index_);
   RONDE_RETURN_IF_ERROR(
       status_of(cudaEventRecord(handle, native(stream)), "cudaEventRecord", index_));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -13,6 +14,8 @@
 #include "bindings/runtime/metrics/metrics.h"
 #include "bindings/runtime/runtime_impl.h"
 #include "bindings/runtime/version.h"
+#include "ops/compression/codec_speed.h"
+#include "timeline/memory_probe.h"
 
 namespace ronde {
 namespace {
@@ -43,6 +46,17 @@ Status make_dump_folder(const std::string& folder) {
                         error ? ": " : "", error ? error.message() : "")};
   }
   return {};
+}
+
+/// What compression takes this machine, for reports that say what it would save.
+std::vector<CounterSample> measure_coding() {
+  const std::array kinds{CodecKind::kFp16, CodecKind::kInt8};
+  const CodecCosts costs = measure_codecs(kinds);
+  const auto ns_per_byte = [&](CodecKind kind) {
+    return costs[static_cast<std::size_t>(kind)] * 1e9 / sizeof(float);
+  };
+  return {{kFp16CodingCounter, ns_per_byte(CodecKind::kFp16)},
+          {kInt8CodingCounter, ns_per_byte(CodecKind::kInt8)}};
 }
 
 }  // namespace
@@ -114,16 +128,19 @@ void Runtime::Impl::start_nvtx() {
 Status Runtime::Impl::start_timeline(const std::string& path, bool mark_cycles) {
   MutexLock lock(mutex_);
   if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
-  RONDE_ASSIGN_OR_RETURN(auto recorder,
-                         Recorder::open(path, topology.rank, topology,
-                                        {.job = config.job_id,
-                                         .network_card = card.name,
-                                         .network_megabits = card.megabits,
-                                         .mark_cycles = mark_cycles,
-                                         .clock_samples = [this] { return compare_clocks(); },
-                                         .counters = [this] { return sample_counters(); },
-                                         .part_bytes = config.timeline_part_bytes,
-                                         .parts = config.timeline_parts}));
+  RONDE_ASSIGN_OR_RETURN(
+      auto recorder,
+      Recorder::open(path, topology.rank, topology,
+                     {.job = config.job_id,
+                      .network_card = card.name,
+                      .network_megabits = card.megabits,
+                      .mark_cycles = mark_cycles,
+                      .clock_samples = [this] { return compare_clocks(); },
+                      .counters = [this] { return sample_counters(); },
+                      .last_counters = measure_coding,
+                      .fusion_bytes = static_cast<std::int64_t>(config.fusion_threshold_bytes),
+                      .part_bytes = config.timeline_part_bytes,
+                      .parts = config.timeline_parts}));
   recorders_.push_back(std::move(recorder));
   recording_ = true;
   record_to(recorders_.back().get());

@@ -24,8 +24,14 @@ class DeviceEvent {
   /// Whether all work before it has ended. Blocks: never.
   /// Errors: kUnavailable naming the call, where the device has failed.
   [[nodiscard]] virtual Result<bool> reached() const = 0;
+  /// Nanoseconds from `earlier` to this, by the device's clock. Both are recorded for kTime, on one
+  /// device, and reached. Errors: kUnavailable naming the call.
+  [[nodiscard]] virtual Result<std::int64_t> ns_since(const DeviceEvent& earlier) const = 0;
 };
 using DeviceEventPtr = std::shared_ptr<DeviceEvent>;
+
+/// What an event is for: order is cheaper to tell than time.
+enum class EventUse : std::uint8_t { kOrder, kTime };
 
 /// Which memory allocate() gives.
 enum class MemoryKind : std::uint8_t {
@@ -76,7 +82,8 @@ class DeviceOps {
   virtual Status transform(const StripWork& work, DeviceStream stream) = 0;
 
   /// A point after all that `stream` has been given so far.
-  virtual Result<DeviceEventPtr> record(DeviceStream stream) = 0;
+  virtual Result<DeviceEventPtr> record(DeviceStream stream, EventUse use) = 0;
+  Result<DeviceEventPtr> record(DeviceStream stream) { return record(stream, EventUse::kOrder); }
 
   /// What `stream` is given from now on runs after `event`, one of this accelerator's library.
   virtual Status wait(DeviceStream stream, const DeviceEvent& event) = 0;

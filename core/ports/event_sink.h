@@ -38,6 +38,12 @@ inline constexpr std::string_view kWaitLane = "waiting";
 /// The lane of what a binding says of training: forward, backward, update.
 inline constexpr std::string_view kPassesLane = "passes";
 
+/// From when to when, on the steady clock.
+struct TimeSpan {
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
 /// Threads: any. Blocks: never (events are dropped and counted when the recorder cannot keep up).
 class EventSink {
  public:
@@ -46,6 +52,9 @@ class EventSink {
   virtual void begin(std::string_view lane, std::string_view event, const EventArgs& args) = 0;
   /// Closes the innermost open span of the lane.
   virtual void end(std::string_view lane, const EventArgs& args) = 0;
+  /// A span that is over: device work, of which one hears later. Spans of a lane come in order.
+  virtual void span(std::string_view lane, std::string_view event, TimeSpan times,
+                    const EventArgs& args) = 0;
   virtual void instant(std::string_view lane, std::string_view event) = 0;
   virtual void counter(std::string_view name, double value) = 0;
 };

@@ -76,6 +76,7 @@ class NotingSink final : public EventSink {
   void end(std::string_view lane, const EventArgs&) override {
     lines.push_back("end " + std::string(lane));
   }
+  void span(std::string_view, std::string_view, TimeSpan, const EventArgs&) override {}
   void instant(std::string_view, std::string_view) override {}
   void counter(std::string_view, double) override {}
   std::vector<std::string> lines;

@@ -18,6 +18,7 @@ class Lines final : public EventSink {
   void end(std::string_view lane, const EventArgs&) override {
     texts.push_back("end " + std::string(lane));
   }
+  void span(std::string_view, std::string_view, TimeSpan, const EventArgs&) override {}
   void instant(std::string_view, std::string_view) override {}
   void counter(std::string_view, double) override {}
 

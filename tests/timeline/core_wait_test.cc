@@ -17,6 +17,7 @@ class Counters : public EventSink {
  public:
   void begin(std::string_view, std::string_view, const EventArgs&) override {}
   void end(std::string_view, const EventArgs&) override {}
+  void span(std::string_view, std::string_view, TimeSpan, const EventArgs&) override {}
   void instant(std::string_view, std::string_view) override {}
   void counter(std::string_view name, double) override { names.emplace_back(name); }
 

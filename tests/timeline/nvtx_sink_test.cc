@@ -13,6 +13,7 @@ class Counts final : public EventSink {
  public:
   void begin(std::string_view, std::string_view, const EventArgs&) override { ++events; }
   void end(std::string_view, const EventArgs&) override { ++events; }
+  void span(std::string_view, std::string_view, TimeSpan, const EventArgs&) override { ++events; }
   void instant(std::string_view, std::string_view) override { ++events; }
   void counter(std::string_view, double) override { ++events; }
 

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "timeline/report/infer_steps.h"
+#include "timeline/report/statistics.h"
 #include "timeline/report/sweep.h"
 
 namespace ronde::report {
@@ -155,26 +157,49 @@ double best_gbps(const PathSamples& path) {
   return *at;
 }
 
-std::vector<PathCost> path_costs(const JobTrace& job, const Analysis& analysis) {
-  std::map<std::uint32_t, PathSamples> samples;
-  for (const Bundle& bundle : analysis.bundles) {
-    if (bundle.span->bytes == 0 || !is_within(bundle, analysis.steps)) continue;
-    PathSamples& path = samples[bundle.span->path];
-    path.cost.path = job.names.text_of(bundle.span->path);
-    take_bundle(bundle, path);
+/// Dense allreduces, whatever the algorithm: "ALLREDUCE over tcp". Others: as their path.
+std::string way_of(const OperationSpan& span, const std::string& path) {
+  constexpr std::string_view kAllreduce = "ALLREDUCE ";
+  const std::size_t over = path.find(" over ");
+  if (span.compressed || !path.starts_with(kAllreduce) || over == std::string::npos) return path;
+  return std::string(kAllreduce) + path.substr(over + 1);
+}
+
+PathCost cost_of(PathSamples& path) {
+  path.cost.cost = fit_costs(path.bytes, path.ns);
+  if (path.cost.moving_ns > 0) {
+    path.cost.bus_gbps = path.bus_bytes / static_cast<double>(path.cost.moving_ns);
+    path.cost.best_gbps = best_gbps(path);
   }
+  return std::move(path.cost);
+}
+
+/// The costliest first.
+std::vector<PathCost> costs_of(std::map<std::string, PathSamples>& samples) {
   std::vector<PathCost> costs;
-  for (auto& [name, path] : samples) {
-    path.cost.cost = fit_line(path.bytes, path.ns);
-    if (path.cost.moving_ns > 0) {
-      path.cost.bus_gbps = path.bus_bytes / static_cast<double>(path.cost.moving_ns);
-      path.cost.best_gbps = best_gbps(path);
-    }
-    costs.push_back(std::move(path.cost));
-  }
+  costs.reserve(samples.size());
+  for (auto& [name, path] : samples) costs.push_back(cost_of(path));
   std::sort(costs.begin(), costs.end(),
             [](const auto& a, const auto& b) { return a.moving_ns > b.moving_ns; });
   return costs;
+}
+
+void add_costs(const JobTrace& job, Analysis& analysis) {
+  std::map<std::string, PathSamples> paths;
+  std::map<std::string, PathSamples> ways;
+  for (const Bundle& bundle : analysis.bundles) {
+    if (bundle.span->bytes == 0 || !is_within(bundle, analysis.steps)) continue;
+    const std::string& name = job.names.text_of(bundle.span->path);
+    const std::string way = way_of(*bundle.span, name);
+    for (auto [samples, key] : {std::pair{&paths, &name}, std::pair{&ways, &way}}) {
+      PathSamples& path = (*samples)[*key];
+      path.cost.path = *key;
+      path.cost.compressed = bundle.span->compressed;
+      take_bundle(bundle, path);
+    }
+  }
+  analysis.paths = costs_of(paths);
+  analysis.ways = costs_of(ways);
 }
 
 /// Share of a rank's operations that were submitted only when all those before had ended.
@@ -237,6 +262,15 @@ Analysis analyze(const JobTrace& job) {
   drop_paused(job, analysis.steps);
   analysis.by_steps = analysis.steps.size() >= kFewestSteps;
   if (!analysis.by_steps) {
+    InferredSteps inferred = infer_steps(job);
+    drop_paused(job, inferred.steps);
+    analysis.by_steps = inferred.steps.size() >= kFewestSteps;
+    if (analysis.by_steps) {
+      analysis.inferred_first = std::move(inferred.first);
+      analysis.steps = std::move(inferred.steps);
+    }
+  }
+  if (!analysis.by_steps) {
     analysis.steps = windows(job);
     drop_paused(job, analysis.steps);
   }
@@ -245,7 +279,7 @@ Analysis analyze(const JobTrace& job) {
     sweep_rank(job.ranks[rank], rank, index_of, analysis);
   }
   for (Step& step : analysis.steps) charge(step);
-  analysis.paths = path_costs(job, analysis);
+  add_costs(job, analysis);
   analysis.fusion = fusion_of(job, analysis);
   return analysis;
 }

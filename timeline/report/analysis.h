@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "timeline/report/cost_curve.h"
 #include "timeline/report/job_trace.h"
-#include "timeline/report/statistics.h"
 
 namespace ronde::report {
 
@@ -80,13 +80,14 @@ struct Bundle {
 /// All bundles that went one way: "ALLREDUCE ring over tcp".
 struct PathCost {
   std::string path;
+  bool compressed = false;
   std::uint64_t bundles = 0;
   std::uint64_t tensors = 0;
   std::uint64_t bytes = 0;
   std::int64_t moving_ns = 0;
   double bus_gbps = 0;   ///< Bytes through each rank's link per nanosecond; see ronde bench.
   double best_gbps = 0;  ///< Of its large bundles the fastest twentieth reach this.
-  Line cost;             ///< Nanoseconds by bytes of a bundle.
+  CostCurve cost;
 };
 
 /// How well tensors were fused, per step.
@@ -100,10 +101,14 @@ struct Fusion {
 };
 
 struct Analysis {
-  bool by_steps = false;  ///< Steps were marked; otherwise windows of time.
+  bool by_steps = false;       ///< Otherwise windows of time.
+  std::string inferred_first;  ///< Steps were not marked: they begin before this operation.
   std::vector<Step> steps;
   std::vector<Bundle> bundles;  ///< In the order of their ends.
   std::vector<PathCost> paths;  ///< The costliest first.
+  /// The same, but dense allreduces of all algorithms are one way, "ALLREDUCE over tcp": which of
+  /// them is best goes by bytes, too.
+  std::vector<PathCost> ways;
   Fusion fusion;
 };
 

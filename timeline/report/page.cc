@@ -91,8 +91,9 @@ Json paths_of(const Analysis& analysis) {
 
 Json what_ifs_of(const JobTrace& job, const Analysis& analysis) {
   Json list = Json::array();
+  const double step_ns = means_of(analysis).step_ns;
   for (const WhatIf& change : what_ifs(job, analysis)) {
-    list.push_back({change.change, change.saved_ns / 1000});
+    list.push_back({change.change, share_text(change, step_ns), time_text(change)});
   }
   return list;
 }
@@ -236,7 +237,7 @@ Json data_of(const JobTrace& job, const Analysis& analysis, const std::vector<Fi
   return {{"size", job.ranks.front().info.size},
           {"events", job.events},
           {"unit", unit_of(analysis)},
-          {"bySteps", analysis.by_steps},
+          {"stepsNote", steps_note(analysis)},
           {"stepCount", analysis.steps.size()},
           {"notes", job.notes},
           {"findings", json_of(findings)},

@@ -323,9 +323,7 @@ function head() {
     if (finding.advice) item.append(html("span", { class: "advice" }, finding.advice));
     at("findings").append(item);
   }
-  if (!data.bySteps && data.stepCount) {
-    data.notes.push("No steps were marked (ronde.mark_step(), or DistributedOptimizer), so the report goes by windows of time.");
-  }
+  if (data.stepsNote && data.stepCount) data.notes.push(data.stepsNote);
   for (const note of data.notes) at("notes").append(html("li", {}, note));
 }
 
@@ -347,13 +345,12 @@ function costs() {
 }
 
 function whatIfs() {
-  const step = data.all.step;
   at("model").textContent = data.costModel + (data.whatIfs.length ? "" :
     " No change that is known here would save 1 %.");
   if (!data.whatIfs.length) return;
   at("changes").append(table("Changes, and what they would save of a " + data.unit,
-    [["change", asIs], ["saves", time], ["share", asIs]],
-    data.whatIfs.map(([change, saved]) => [change, saved, percent(saved, step)])));
+    [["change", asIs], ["share", asIs], ["saves", asIs]],
+    data.whatIfs));
 }
 
 head();

@@ -54,6 +54,8 @@ void RankLoader::take_counter(const TraceEvent& event) {
     rank_.memory_gbps = event.value;
     return;
   }
+  if (event.name == kFp16CodingCounter) rank_.coding.fp16_ns = event.value;
+  if (event.name == kInt8CodingCounter) rank_.coding.int8_ns = event.value;
   if (event.name != kStepCounter || event.value < 1) return;
   rank_.steps.push_back({static_cast<std::uint64_t>(event.value), event.time_ns});
 }
@@ -170,6 +172,7 @@ void RankLoader::end_run(Lane& lane, const TraceEvent& event) {
   OperationSpan& span = found->second.span;
   if (span.end_ns == 0) span.end_ns = event.time_ns;
   span.pack_ns = std::max(span.pack_ns, event.pack_ns);
+  span.compressed |= event.compression.wire_bytes > 0;
   if (--found->second.begun > 0) return;
   rank_.operations.push_back(span);
   bundles_.erase(found);

@@ -14,6 +14,14 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+double median_error(std::vector<double> values) {
+  if (values.size() < 2) return 0;
+  constexpr double kOfNormal = 1.2533 / 1.349;  // the median's error, quartiles apart
+  std::sort(values.begin(), values.end());
+  const double apart = values[values.size() * 3 / 4] - values[values.size() / 4];
+  return kOfNormal * apart / std::sqrt(static_cast<double>(values.size()));
+}
+
 double mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -30,21 +38,6 @@ double binomial_tail(std::uint64_t hits, std::uint64_t trials, double p) {
     sum += std::exp(log_ways + static_cast<double>(k) * std::log(p) + rest * std::log1p(-p));
   }
   return std::min(sum, 1.0);
-}
-
-Line fit_line(const std::vector<double>& x, const std::vector<double>& y) {
-  const double mean_x = mean(x);
-  const double mean_y = mean(y);
-  double xx = 0;
-  double xy = 0;
-  double yy = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    xx += (x[i] - mean_x) * (x[i] - mean_x);
-    xy += (x[i] - mean_x) * (y[i] - mean_y);
-    yy += (y[i] - mean_y) * (y[i] - mean_y);
-  }
-  if (xx == 0 || yy == 0) return {mean_y, 0, 0};
-  return {mean_y - xy / xx * mean_x, xy / xx, xy * xy / (xx * yy)};
 }
 
 Histogram histogram(const std::vector<double>& values, double unit, std::size_t buckets) {

@@ -9,20 +9,13 @@ namespace ronde::report {
 /// The middle value (of two, the upper); 0 where there is none.
 double median(std::vector<double> values);
 
+/// The standard error of the median, by the quartiles; 0 for less than two values.
+double median_error(std::vector<double> values);
+
 double mean(const std::vector<double>& values);
 
 /// Chance of at least `hits` in `trials`, each hit having chance `p`.
 double binomial_tail(std::uint64_t hits, std::uint64_t trials, double p);
-
-/// y = offset + slope * x.
-struct Line {
-  double offset = 0;
-  double slope = 0;
-  double r2 = 0;  ///< Share of the variance that it explains; 0 where it cannot be drawn.
-};
-
-/// Least squares.
-Line fit_line(const std::vector<double>& x, const std::vector<double>& y);
 
 /// Counts by powers of two: `counts[i]` of values in [2^i, 2^(i+1)) * `unit`; the first also has
 /// what is below, the last what is above.

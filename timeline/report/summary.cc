@@ -22,17 +22,6 @@ std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 
-/// The slowest rank's copying of memory as recording ended, in GB/s; 0 where no trace tells.
-double memory_gbps(const JobTrace& job) {
-  double least = 0;
-  for (const RankTrace& rank : job.ranks) {
-    if (rank.memory_gbps > 0) {
-      least = least > 0 ? std::min(least, rank.memory_gbps) : rank.memory_gbps;
-    }
-  }
-  return least;
-}
-
 /// What the network cards claim: the slowest of them; nothing on one host.
 std::string card_note(const JobTrace& job) {
   const RecordingInfo* slowest = nullptr;
@@ -88,6 +77,26 @@ std::string_view name_of(Phase phase) noexcept {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
+std::string steps_note(const Analysis& analysis) {
+  constexpr const char* kMark = "ronde.mark_step(), or DistributedOptimizer";
+  if (!analysis.by_steps) return fmt::format("No steps were marked ({}): by time instead.", kMark);
+  if (analysis.inferred_first.empty()) return {};
+  return fmt::format(
+      "No steps were marked ({}): each is taken to begin where all operations before \"{}\" have "
+      "ended.",
+      kMark, analysis.inferred_first);
+}
+
+double memory_gbps(const JobTrace& job) {
+  double least = 0;
+  for (const RankTrace& rank : job.ranks) {
+    if (rank.memory_gbps > 0) {
+      least = least > 0 ? std::min(least, rank.memory_gbps) : rank.memory_gbps;
+    }
+  }
+  return least;
+}
+
 std::string bandwidth_note(const JobTrace& job) {
   std::string note = "Best: what the fastest of a path's large bundles reached, so what it can do.";
   if (const double gbps = memory_gbps(job); gbps > 0) {
@@ -113,7 +122,13 @@ std::string human_bytes(double bytes) {
 }
 
 std::string_view unit_of(const Analysis& analysis) noexcept {
-  return analysis.by_steps ? "step" : "window of time";
+  return analysis.by_steps ? "step" : "window";
+}
+
+std::string units_text(const Analysis& analysis) {
+  const std::size_t count = analysis.steps.size();
+  return fmt::format("{} {}{}{}", count, unit_of(analysis), count == 1 ? "" : "s",
+                     analysis.by_steps ? "" : " of time");
 }
 
 }  // namespace ronde::report

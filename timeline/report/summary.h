@@ -35,6 +35,12 @@ double median_step_ns(const Analysis& analysis);
 /// "compute", "waiting for ranks", ...
 std::string_view name_of(Phase phase) noexcept;
 
+/// How steps were told where nobody marked them; empty where they were marked.
+std::string steps_note(const Analysis& analysis);
+
+/// The slowest rank's copying of memory as recording ended, in GB/s; 0 where no trace tells.
+double memory_gbps(const JobTrace& job);
+
 /// What bandwidths can be held against, in a sentence.
 std::string bandwidth_note(const JobTrace& job);
 
@@ -43,7 +49,10 @@ std::string human_time(double ns);
 /// "4.0 KB", "102 MB".
 std::string human_bytes(double bytes);
 
-/// "step" or "window of time", as the analysis went.
+/// "step" or "window" (of time), as the analysis went.
 std::string_view unit_of(const Analysis& analysis) noexcept;
+
+/// "40 steps", "40 windows of time".
+std::string units_text(const Analysis& analysis);
 
 }  // namespace ronde::report

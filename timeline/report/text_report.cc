@@ -25,12 +25,13 @@ void line(std::string& out, fmt::format_string<Args...> format, Args&&... args) 
 
 void add_head(std::string& out, const JobTrace& job, const Analysis& analysis) {
   const int size = job.ranks.front().info.size;
-  line(out, "Job of {} rank{}; {} events; {} {}s of {} on average", size, size == 1 ? "" : "s",
-       job.events, analysis.steps.size(), unit_of(analysis),
-       human_time(means_of(analysis).step_ns));
-  if (!analysis.by_steps) {
-    line(out,
-         "No steps were marked (ronde.mark_step(), or DistributedOptimizer): by time instead.");
+  out += fmt::format("Job of {} rank{}; {} events", size, size == 1 ? "" : "s", job.events);
+  if (analysis.steps.empty()) {
+    out += '\n';
+  } else {
+    line(out, "; {} of {} on average", units_text(analysis),
+         human_time(means_of(analysis).step_ns));
+    if (const std::string how = steps_note(analysis); !how.empty()) wrap(out, how, 0);
   }
   for (const std::string& note : job.notes) wrap(out, "Note: " + note, 6);
 }
@@ -123,9 +124,8 @@ void add_what_ifs(std::string& out, const JobTrace& job, const Analysis& analysi
   const auto changes = what_ifs(job, analysis);
   if (changes.empty()) line(out, "  No change that is known here would save 1 %.");
   for (const WhatIf& change : changes) {
-    out += fmt::format("  -{:>3.0f} % {:>9}  ", 100 * change.saved_ns / step_ns,
-                       human_time(change.saved_ns));
-    wrap(out, change.change, 20);
+    out += fmt::format("  -{:<13} ", share_text(change, step_ns));
+    wrap(out, fmt::format("{}: {}", change.change, time_text(change)), 17);
   }
 }
 

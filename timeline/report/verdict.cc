@@ -13,6 +13,7 @@
 
 #include "timeline/report/straggler.h"
 #include "timeline/report/summary.h"
+#include "timeline/report/what_if.h"
 
 namespace ronde::report {
 namespace {
@@ -24,17 +25,11 @@ constexpr double kNegotiationShare = 0.10;
 constexpr double kWireShare = 0.20;
 constexpr double kPackShare = 0.05;
 constexpr double kGainShare = 0.03;
-constexpr double kGoodFit = 0.5;  // of the line of costs, as r squared
 
 constexpr double kTinyBytes = 64e3;
 constexpr double kManyBundles = 8;
 
 double percent(double share) { return 100 * share; }
-
-/// What one more bundle costs on the costliest path, whatever its size.
-double bundle_cost_ns(const Analysis& analysis) {
-  return analysis.paths.empty() ? 0 : std::max(0.0, analysis.paths.front().cost.offset);
-}
 
 bool is_tiny(const Analysis& analysis, const Means& means) {
   const Fusion& fusion = analysis.fusion;
@@ -159,22 +154,18 @@ Finding negotiation(const Analysis& analysis, const Means& means) {
 
 /// Whether bundles take most of their time whatever their size.
 bool is_latency(const Analysis& analysis) {
-  if (analysis.paths.empty()) return false;
-  const PathCost& path = analysis.paths.front();
-  return bundle_cost_ns(analysis) * static_cast<double>(path.bundles) >
-         static_cast<double>(path.moving_ns) / 2;
+  const double efficiency = fusion_efficiency(analysis);
+  return efficiency >= 0 && efficiency < 0.5;
 }
 
-/// What halving the bytes would save of a step, where the straight line of costs fits.
-double half_bytes_gain(const Analysis& analysis, const Means& means) {
-  if (analysis.paths.empty() || means.moving_ns <= 0) return 0;
-  if (analysis.paths.front().cost.r2 < kGoodFit) return 0;
-  const double saved = analysis.paths.front().cost.slope * analysis.fusion.bytes / 2;
-  const double exposed = (means.of(Phase::kWire) + means.of(Phase::kPack)) / means.moving_ns;
-  return std::min(saved * exposed, means.of(Phase::kWire)) / means.step_ns;
+/// "one bundle a step for 10 (...): 15 to 27 % of a step, by the costs measured here", or nothing.
+std::string hint(const WhatIf* change, const Analysis& analysis, const Means& means) {
+  if (change == nullptr || change->saved_ns < kGainShare * means.step_ns) return {};
+  return fmt::format("What would save {} of a {}, by the costs measured here: {}.",
+                     share_text(*change, means.step_ns), unit_of(analysis), change->change);
 }
 
-Finding wire(const Analysis& analysis, const Means& means) {
+Finding wire(const JobTrace& job, const Analysis& analysis, const Means& means) {
   Finding finding{.cause = Cause::kWire, .share = means.share(Phase::kWire)};
   const double hidden = means.moving_ns > 0 ? means.overlapped_ns / means.moving_ns : 0;
   finding.text = fmt::format(
@@ -186,15 +177,14 @@ Finding wire(const Analysis& analysis, const Means& means) {
     finding.text += fmt::format(" {} reaches {:.2f} GB/s of bus bandwidth.",
                                 analysis.paths.front().path, analysis.paths.front().bus_gbps);
   }
+  const std::vector<WhatIf> changes = what_ifs(job, analysis);
   if (is_latency(analysis)) {
     finding.advice =
         "A bundle takes most of that whatever its size: latency, which more ranks than cores on a "
-        "host make worse; fewer bytes would not help, fewer bundles would.";
-  } else if (const double gain = half_bytes_gain(analysis, means); gain >= kGainShare) {
-    finding.advice = fmt::format(
-        "Half as many bytes (Compression.fp16) would save about {:.0f} % of a {}, by the costs "
-        "measured here.",
-        percent(gain), unit_of(analysis));
+        "host make worse; fewer bytes would not help, fewer bundles would. " +
+        hint(best_of(changes, Change::kFusion), analysis, means);
+  } else {
+    finding.advice = hint(best_of(changes, Change::kCompression), analysis, means);
   }
   return finding;
 }
@@ -206,18 +196,6 @@ Finding pack(const Means& means) {
       human_time(means.of(Phase::kPack)), human_time(means.step_ns), percent(finding.share));
   finding.advice = "A smaller RONDE_FUSION_THRESHOLD copies less at once.";
   return finding;
-}
-
-/// What fusing everything would save, where the straight line of costs fits.
-std::string fusion_hint(const Analysis& analysis, const Means& means) {
-  if (analysis.paths.empty() || analysis.paths.front().cost.r2 < kGoodFit) return {};
-  const double exposed = means.of(Phase::kWire) + means.of(Phase::kNegotiation);
-  const double saved = std::min(exposed, bundle_cost_ns(analysis) * (analysis.fusion.bundles - 1));
-  if (saved < kGainShare * means.step_ns) return {};
-  return fmt::format(
-      " One bundle in place of {:.0f} would save about {:.0f} % of a {}, by the costs measured "
-      "here.",
-      analysis.fusion.bundles, percent(saved / means.step_ns), unit_of(analysis));
 }
 
 /// Ranks that had submitted an operation which was never agreed on, by its name.
@@ -282,16 +260,18 @@ void add_waiting(const JobTrace& job, const Analysis& analysis, const Means& mea
   }
 }
 
-void add_costs(const Analysis& analysis, const Means& means, std::vector<Finding>& findings) {
+void add_costs(const JobTrace& job, const Analysis& analysis, const Means& means,
+               std::vector<Finding>& findings) {
   if (is_tiny(analysis, means)) {
     findings.push_back(tiny_tensors(analysis, means));
-    findings.back().advice += fusion_hint(analysis, means);
+    findings.back().advice +=
+        " " + hint(best_of(what_ifs(job, analysis), Change::kFusion), analysis, means);
     return;
   }
   if (means.share(Phase::kNegotiation) >= kNegotiationShare) {
     findings.push_back(negotiation(analysis, means));
   }
-  if (means.share(Phase::kWire) >= kWireShare) findings.push_back(wire(analysis, means));
+  if (means.share(Phase::kWire) >= kWireShare) findings.push_back(wire(job, analysis, means));
   if (means.share(Phase::kPack) >= kPackShare) findings.push_back(pack(means));
 }
 
@@ -302,7 +282,7 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
   const Means means = means_of(analysis);
   if (!analysis.steps.empty()) {
     add_waiting(job, analysis, means, findings);
-    add_costs(analysis, means, findings);
+    add_costs(job, analysis, means, findings);
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const auto& a, const auto& b) { return a.share > b.share; });

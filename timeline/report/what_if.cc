@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "timeline/report/statistics.h"
 #include "timeline/report/straggler.h"
 #include "timeline/report/summary.h"
 
@@ -16,16 +17,21 @@ namespace ronde::report {
 namespace {
 
 constexpr double kWorthShare = 0.01;  // of a step
-constexpr double kGoodFit = 0.5;      // of the line of costs, as r squared
 constexpr double kMegabyte = 1e6;
-
-/// Source: the alpha-beta model of Thakur, Rabenseifner and Gropp (2005).
-struct LinkCost {
-  double start_ns = 0;     ///< Of one message.
-  double ns_per_byte = 0;  ///< On a link.
-};
+constexpr double kTwice = 2;      // standard errors on either side
+constexpr double kPrecise = 0.2;  // of a saving: less of a range is not told
+// Coding among other work takes 4 times what it does alone, give or take 1: in jobs that were
+// measured on two busy cores, 3.8 to 6.1 times.
+constexpr double kBusyCoding = 4;
+constexpr double kBusyError = 1;
+constexpr double kShapeError = 0.25;  // of what the alpha-beta model says
+constexpr double kCodedRounds = 0.1;  // that a coded allreduce has more: see cost_model.h of ops
+constexpr double kInt8Share = 0.26;   // of the bytes of fp32, with its scales
+constexpr double kSmallBundle = 1 << 20;  // that may be fused though what it saves is not known
+constexpr double kMostlyAlone = 0.8;      // share of operations
 
 /// Rounds of messages, and how often each byte passes a link, of an allreduce.
+/// Source: the alpha-beta model of Thakur, Rabenseifner and Gropp (2005).
 struct Shape {
   double rounds = 0;
   double passes = 0;
@@ -40,36 +46,58 @@ std::optional<Shape> shape_of(std::string_view algorithm, double ranks) {
   return std::nullopt;
 }
 
-const PathCost* fitted_path(const Analysis& analysis) {
-  if (analysis.paths.empty()) return nullptr;
-  const PathCost& path = analysis.paths.front();
-  return path.cost.r2 >= kGoodFit && path.cost.slope > 0 ? &path : nullptr;
+const PathCost* costliest_way(const Analysis& analysis) {
+  return analysis.ways.empty() ? nullptr : &analysis.ways.front();
 }
 
-/// The algorithm in "ALLREDUCE ring over tcp", or nothing.
-std::string_view algorithm_of(const PathCost& path) {
-  std::string_view text = path.path;
+const PathCost* fitted_way(const Analysis& analysis) {
+  const PathCost* way = costliest_way(analysis);
+  return way != nullptr && way->cost.known ? way : nullptr;
+}
+
+/// The one algorithm of a way "ALLREDUCE over tcp", as in "ALLREDUCE ring over tcp"; empty where
+/// several were chosen.
+std::string_view algorithm_of(const PathCost& way, const Analysis& analysis) {
+  std::string_view found;
   constexpr std::string_view kKind = "ALLREDUCE ";
-  if (!text.starts_with(kKind)) return {};
-  text.remove_prefix(kKind.size());
-  return text.substr(0, text.find(' '));
+  if (!way.path.starts_with(kKind)) return {};
+  const std::string_view plane = std::string_view(way.path).substr(kKind.size());
+  for (const PathCost& path : analysis.paths) {
+    std::string_view text = path.path;
+    if (!text.starts_with(kKind) || !text.ends_with(plane) || path.compressed) continue;
+    if (!found.empty()) return {};
+    text.remove_prefix(kKind.size());
+    found = text.substr(0, text.find(' '));
+  }
+  return found;
 }
 
-/// Predictions for the costliest path.
+/// What the slowest rank's processor takes, as that rank holds the others up.
+CodingCost coding_of(const JobTrace& job) {
+  CodingCost most;
+  for (const RankTrace& rank : job.ranks) {
+    most.fp16_ns = std::max(most.fp16_ns, rank.coding.fp16_ns);
+    most.int8_ns = std::max(most.int8_ns, rank.coding.int8_ns);
+  }
+  return most;
+}
+
+/// Predictions for the costliest way.
 class Model {
  public:
-  Model(const PathCost& path, const Analysis& analysis)
-      : path_(path), analysis_(analysis), means_(means_of(analysis)) {
-    const auto steps = static_cast<double>(analysis.steps.size());
-    bundles_ = static_cast<double>(path.bundles) / steps;
-    bytes_ = static_cast<double>(path.bytes) / steps;
-    start_ns_ = std::max(0.0, path.cost.offset);
+  Model(const PathCost& way, const JobTrace& job, const Analysis& analysis)
+      : way_(way), job_(job), analysis_(analysis), means_(means_of(analysis)) {
+    steps_ = static_cast<double>(analysis.steps.size());
+    bundles_ = static_cast<double>(way.bundles) / steps_;
+    bytes_ = static_cast<double>(way.bytes) / steps_;
+    ranks_ = static_cast<double>(job.ranks.front().info.size);
   }
 
-  void add_all(double ranks, std::vector<WhatIf>& list) const {
+  void add_all(std::vector<WhatIf>& list) const {
     add_fusion(list);
+    if (!way_.cost.known) return;
     add_compression(list);
-    add_algorithms(ranks, list);
+    add_algorithms(list);
   }
 
  private:
@@ -77,53 +105,105 @@ class Model {
   [[nodiscard]] double exposed(double moving_ns) const {
     if (means_.moving_ns <= 0) return 0;
     const double blocked = means_.of(Phase::kWire) + means_.of(Phase::kPack);
-    return std::min(moving_ns * blocked / means_.moving_ns, blocked);
+    return std::clamp(moving_ns * blocked / means_.moving_ns, 0.0, blocked);
+  }
+
+  void add(std::vector<WhatIf>& list, Change kind, std::string text, Estimate saved) const {
+    list.push_back({kind, std::move(text), exposed(saved.ns),
+                    exposed(saved.ns - kTwice * saved.error),
+                    exposed(saved.ns + kTwice * saved.error)});
+  }
+
+  /// What keeps tensors apart, and so what to do about it.
+  [[nodiscard]] std::string fusion_text() const {
+    const std::string_view unit = unit_of(analysis_);
+    if (analysis_.fusion.one_by_one > kMostlyAlone) {
+      return fmt::format("submit all tensors of a {} before the first wait: one bundle for {:.0f}",
+                         unit, bundles_);
+    }
+    const auto limit = static_cast<double>(job_.ranks.front().info.fusion_bytes);
+    if (limit >= bytes_) {
+      return fmt::format("submit all tensors of a {} at once, as a group: one bundle for {:.0f}",
+                         unit, bundles_);
+    }
+    return fmt::format("one bundle a {} for {:.0f} (RONDE_FUSION_THRESHOLD={} or more)", unit,
+                       bundles_, std::bit_ceil(static_cast<std::uint64_t>(std::max(1.0, bytes_))));
+  }
+
+  /// Into the fusion buffer and out of it; what was packed already would be.
+  [[nodiscard]] double packing_ns() const {
+    const double gbps = memory_gbps(job_);
+    return gbps > 0 ? 2 * bytes_ / gbps : 0;
+  }
+
+  /// What bundles take that each move `share` of their bytes, in a step.
+  [[nodiscard]] Estimate all_at(double share) const {
+    Estimate sum;
+    for (const CostPoint& point : way_.cost.points) {
+      const Estimate one = share < 1 ? cost_at(way_.cost, share * point.bytes) : point.time;
+      sum.ns += point.count * one.ns / steps_;
+      sum.error = std::hypot(sum.error, point.count * one.error / steps_);
+    }
+    return sum;
   }
 
   void add_fusion(std::vector<WhatIf>& list) const {
     if (bundles_ < 2) return;
-    const auto threshold = std::bit_ceil(static_cast<std::uint64_t>(std::max(1.0, bytes_)));
-    const double saved_ns = exposed(start_ns_ * (bundles_ - 1));
-    list.push_back(
-        {analysis_.fusion.one_by_one > 0.8
-             ? fmt::format(
-                   "submit all tensors of a {} before the first wait: one bundle for {:.0f}",
-                   unit_of(analysis_), bundles_)
-             : fmt::format("one bundle a {} for {:.0f} (RONDE_FUSION_THRESHOLD={} or more)",
-                           unit_of(analysis_), bundles_, threshold),
-         saved_ns});
+    const Estimate now = all_at(1);
+    if (way_.cost.known) {
+      const Estimate fused = cost_at(way_.cost, bytes_);
+      return add(list, Change::kFusion, fusion_text(),
+                 {now.ns - fused.ns - packing_ns(), std::hypot(now.error, fused.error)});
+    }
+    if (bytes_ / bundles_ > kSmallBundle) return;
+    const double most_ns = exposed(now.ns * (1 - 1 / bundles_) - packing_ns());
+    list.push_back({Change::kFusion, fusion_text() + "; all are of one size, so only trying tells",
+                    most_ns / 2, 0, most_ns});
+  }
+
+  void add_codec(std::vector<WhatIf>& list, const char* text, double share, double coding) const {
+    if (coding <= 0) return;
+    const Estimate now = all_at(1);
+    const Estimate less = all_at(share);
+    const double coding_ns = coding * bytes_;
+    const double rounds_ns = kCodedRounds * bundles_ * cost_at(way_.cost, 0).ns;
+    add(list, Change::kCompression, text,
+        {now.ns - less.ns - kBusyCoding * coding_ns - rounds_ns,
+         std::hypot(now.error, less.error, kBusyError * coding_ns)});
   }
 
   void add_compression(std::vector<WhatIf>& list) const {
-    if (algorithm_of(path_).empty() || algorithm_of(path_) == "compressed") return;
-    const double moving_ns = path_.cost.slope * bytes_;
-    list.push_back({"half as many bytes (Compression.fp16 or bf16), coding not counted",
-                    exposed(moving_ns / 2)});
-    list.push_back({"a quarter of the bytes (Compression.int8), coding not counted",
-                    exposed(moving_ns * 3 / 4)});
+    if (way_.compressed || !way_.path.starts_with("ALLREDUCE")) return;
+    const CodingCost coding = coding_of(job_);
+    add_codec(list, "half as many bytes (Compression.fp16 or bf16)", 0.5, coding.fp16_ns);
+    add_codec(list, "a quarter of the bytes (Compression.int8)", kInt8Share, coding.int8_ns);
   }
 
-  void add_algorithms(double ranks, std::vector<WhatIf>& list) const {
-    const std::string_view current = algorithm_of(path_);
-    const auto shape = shape_of(current, ranks);
-    if (!shape || ranks < 3) return;
-    const LinkCost link{start_ns_ / shape->rounds, path_.cost.slope / shape->passes};
-    for (const std::string_view name : {"ring", "halving_doubling", "tree"}) {
+  void add_algorithms(std::vector<WhatIf>& list) const {
+    const std::string_view current = algorithm_of(way_, analysis_);
+    const auto shape = shape_of(current, ranks_);
+    if (!shape || ranks_ < 3) return;
+    // A tree moves fewer messages at a time, which this model does not know the worth of.
+    for (const std::string_view name : {"ring", "halving_doubling"}) {
       if (name == current) continue;
-      const Shape other = *shape_of(name, ranks);
-      const double starts_ns = bundles_ * link.start_ns * (shape->rounds - other.rounds);
-      const double bytes_ns = bytes_ * link.ns_per_byte * (shape->passes - other.passes);
-      list.push_back({fmt::format("the algorithm {} (RONDE_ALGORITHM={})", name, name),
-                      exposed(starts_ns + bytes_ns)});
+      const Shape other = *shape_of(name, ranks_);
+      const double rounds = bundles_ * (1 - other.rounds / shape->rounds);
+      const double passes = bytes_ * (1 - other.passes / shape->passes);
+      const double saved = way_.cost.start_ns * rounds + way_.cost.ns_per_byte * passes;
+      add(list, Change::kAlgorithm,
+          fmt::format("the algorithm {} (RONDE_ALGORITHM={})", name, name),
+          {saved, kShapeError * saved});
     }
   }
 
-  const PathCost& path_;
+  const PathCost& way_;
+  const JobTrace& job_;
   const Analysis& analysis_;
   const Means means_;
+  double steps_ = 1;
   double bundles_ = 0;  ///< A step, as the next.
   double bytes_ = 0;
-  double start_ns_ = 0;  ///< Of a bundle.
+  double ranks_ = 0;
 };
 
 /// What needs no model: less waiting, more overlap.
@@ -131,11 +211,32 @@ void add_measured(const JobTrace& job, const Analysis& analysis, std::vector<Wha
   const Means means = means_of(analysis);
   for (const Straggler& straggler : find_stragglers(job, analysis)) {
     list.push_back(
-        {fmt::format("rank {} as fast as the others", job.ranks[straggler.index].info.rank),
-         straggler.wait_ns});
+        {Change::kRank,
+         fmt::format("rank {} as fast as the others", job.ranks[straggler.index].info.rank),
+         straggler.wait_ns, straggler.wait_ns, straggler.wait_ns});
   }
-  list.push_back({"all moving hidden behind compute (submit each tensor as soon as it is there)",
-                  means.of(Phase::kWire) + means.of(Phase::kPack)});
+  const double blocked_ns = means.of(Phase::kWire) + means.of(Phase::kPack);
+  list.push_back({Change::kOverlap,
+                  "all moving hidden behind compute (submit each tensor as soon as it is there)",
+                  blocked_ns, 0, blocked_ns});
+}
+
+/// What the middle step is uncertain by: two standard errors.
+double step_noise_ns(const Analysis& analysis) {
+  std::vector<double> steps;
+  for (const Step& step : analysis.steps) {
+    double sum = 0;
+    for (const Split& split : step.ranks) sum += static_cast<double>(split.duration_ns());
+    steps.push_back(sum / static_cast<double>(step.ranks.size()));
+  }
+  return kTwice * median_error(std::move(steps));
+}
+
+bool is_worth_telling(const WhatIf& change, double least_ns) {
+  const bool is_bound = change.least_ns <= 0 && change.kind != Change::kOverlap;
+  if (!is_bound) return change.saved_ns >= least_ns;
+  // All it says is that it may help: that has to be a lot.
+  return change.kind == Change::kFusion && change.saved_ns >= 2 * least_ns;
 }
 
 }  // namespace
@@ -144,32 +245,53 @@ std::vector<WhatIf> what_ifs(const JobTrace& job, const Analysis& analysis) {
   std::vector<WhatIf> list;
   if (analysis.steps.empty()) return list;
   add_measured(job, analysis, list);
-  if (const PathCost* path = fitted_path(analysis)) {
-    Model(*path, analysis).add_all(static_cast<double>(job.ranks.front().info.size), list);
-  }
-  const double least_ns = kWorthShare * means_of(analysis).step_ns;
-  std::erase_if(list, [=](const WhatIf& change) { return change.saved_ns < least_ns; });
+  if (const PathCost* way = costliest_way(analysis)) Model(*way, job, analysis).add_all(list);
+  double least_ns = kWorthShare * means_of(analysis).step_ns;
+  if (analysis.by_steps) least_ns = std::max(least_ns, step_noise_ns(analysis));
+  std::erase_if(list, [=](const WhatIf& change) { return !is_worth_telling(change, least_ns); });
   std::stable_sort(list.begin(), list.end(),
                    [](const auto& a, const auto& b) { return a.saved_ns > b.saved_ns; });
   return list;
 }
 
-std::string cost_model(const Analysis& analysis) {
-  if (const PathCost* path = fitted_path(analysis)) {
-    return fmt::format("A bundle of {} takes {} and {} per MB here.", path->path,
-                       human_time(std::max(0.0, path->cost.offset)),
-                       human_time(path->cost.slope * kMegabyte));
+const WhatIf* best_of(const std::vector<WhatIf>& changes, Change kind) {
+  const auto found = std::find_if(changes.begin(), changes.end(),
+                                  [kind](const WhatIf& change) { return change.kind == kind; });
+  return found == changes.end() ? nullptr : &*found;
+}
+
+std::string share_text(const WhatIf& change, double step_ns) {
+  const auto percent = [step_ns](double ns) { return 100 * ns / step_ns; };
+  if (change.least_ns <= 0) return fmt::format("up to {:.0f} %", percent(change.most_ns));
+  if (change.most_ns - change.least_ns <= kPrecise * change.saved_ns) {
+    return fmt::format("{:.0f} %", percent(change.saved_ns));
   }
-  if (analysis.paths.empty()) return "No data moved.";
-  return "Bundles are too alike in size, or too uneven in time, to tell what other ones would "
-         "cost.";
+  return fmt::format("{:.0f} to {:.0f} %", percent(change.least_ns), percent(change.most_ns));
+}
+
+std::string time_text(const WhatIf& change) {
+  if (change.least_ns <= 0) return "up to " + human_time(change.most_ns);
+  if (change.most_ns - change.least_ns <= kPrecise * change.saved_ns) {
+    return human_time(change.saved_ns);
+  }
+  return human_time(change.least_ns) + " to " + human_time(change.most_ns);
+}
+
+std::string cost_model(const Analysis& analysis) {
+  const PathCost* way = costliest_way(analysis);
+  if (way == nullptr) return "No data moved.";
+  if (!way->cost.known) {
+    return "Bundles are too alike in size to tell what other ones would cost.";
+  }
+  return fmt::format("A bundle of {} takes {} and {} per MB here.", way->path,
+                     human_time(way->cost.start_ns), human_time(way->cost.ns_per_byte * kMegabyte));
 }
 
 double fusion_efficiency(const Analysis& analysis) {
-  const PathCost* path = fitted_path(analysis);
-  if (path == nullptr) return -1;
-  const double starts_ns = std::max(0.0, path->cost.offset) * static_cast<double>(path->bundles);
-  const double bytes_ns = path->cost.slope * static_cast<double>(path->bytes);
+  const PathCost* way = fitted_way(analysis);
+  if (way == nullptr) return -1;
+  const double starts_ns = way->cost.start_ns * static_cast<double>(way->bundles);
+  const double bytes_ns = way->cost.ns_per_byte * static_cast<double>(way->bytes);
   return bytes_ns / (starts_ns + bytes_ns);
 }
 

@@ -2,9 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "backends/cuda/device.h"
+#include "core/base/clock.h"
+#include "core/ports/event_sink.h"
 #include "ops/executor.h"
 #include "ops/staged_group.h"
 #include "tests/conformance/rank.h"
@@ -23,6 +26,7 @@ struct LoneRank {
   std::shared_ptr<CudaDevice> device = std::make_shared<CudaDevice>(0);
   DeviceStream callers = device->open_stream().value();
   AbortToken abort;
+  EventGate gate;
   std::unique_ptr<CollectiveExecutor> executor = make();
   DeviceEventPtr ready;
   DeviceEventPtr complete;
@@ -30,6 +34,7 @@ struct LoneRank {
   std::unique_ptr<CollectiveExecutor> make() {
     ExecutorOptions options;
     options.kernels = plain_kernels();
+    options.events = &gate;
     options.open_device = [this](int) -> Result<DeviceParts> {
       return DeviceParts{device, nullptr};
     };
@@ -55,6 +60,29 @@ struct LoneRank {
   }
 };
 
+/// Keeps the spans of the device's lane.
+class Spans final : public EventSink {
+ public:
+  struct Told {
+    std::string name;
+    TimeSpan times;
+    std::uint64_t bundle = 0;
+  };
+  void begin(std::string_view, std::string_view, const EventArgs&) override {}
+  void end(std::string_view, const EventArgs&) override {}
+  void instant(std::string_view, std::string_view) override {}
+  void counter(std::string_view, double) override {}
+  void span(std::string_view lane, std::string_view event, TimeSpan times,
+            const EventArgs& args) override {
+    CHECK(lane == "gpu");
+    told.push_back({std::string(event), times, args.bundle});
+  }
+
+  std::vector<Told> told;
+};
+
+std::int64_t steady_ns() { return to_ns(now()); }
+
 std::vector<float> counted(std::size_t count, float factor) {
   std::vector<float> values(count);
   std::iota(values.begin(), values.end(), 1.0F);
@@ -78,6 +106,47 @@ TEST_CASE("device work: it comes after the caller's stream, and the caller's str
   cuda_double::finish(native(rank.callers));
   CHECK(seen == counted(100, 2.0F));
   CHECK(rank.executor->last_path() == "host memory");
+}
+
+TEST_CASE("device work: a timeline hears when the device did what, once it has") {
+  Spans spans;
+  LoneRank rank;
+  rank.gate.set(&spans);
+  std::vector<std::vector<float>> data{counted(100, 1.0F), counted(3, 1.0F)};
+  Bundle bundle = rank.bundle(data, 2.0);
+  bundle.id = 17;
+  std::int64_t before_ns = steady_ns();
+  REQUIRE(rank.executor->execute(bundle, rank.abort).ok());
+  while (!rank.complete->reached().value()) {
+  }
+  const std::int64_t ended_ns = steady_ns();
+  CHECK(spans.told.empty());  // nobody has asked since
+  rank.executor.reset();
+  REQUIRE(spans.told.size() == 3);
+  const char* const parts[] = {"PACK", "host memory", "UNPACK"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(spans.told[i].name == parts[i]);
+    CHECK(spans.told[i].bundle == 17);
+    CHECK(spans.told[i].times.start_ns >= before_ns);
+    CHECK(spans.told[i].times.end_ns >= spans.told[i].times.start_ns);
+    before_ns = spans.told[i].times.end_ns;
+  }
+  CHECK(before_ns <= ended_ns + 5'000);  // CUDA's and the double's times are rounded
+}
+
+TEST_CASE("device work: a device that tells no times does its work all the same") {
+  Spans spans;
+  LoneRank rank;
+  rank.gate.set(&spans);
+  std::vector<std::vector<float>> data{counted(5, 1.0F)};
+  const Bundle bundle = rank.bundle(data, 2.0);
+  cuda_double::fail_next("cudaEventElapsedTime", cudaErrorNotSupported);
+  REQUIRE(rank.executor->execute(bundle, rank.abort).ok());
+  while (!rank.complete->reached().value()) {
+  }
+  rank.executor.reset();
+  CHECK(spans.told.empty());
+  CHECK(data[0] == counted(5, 2.0F));
 }
 
 TEST_CASE("device work: an abort ends the wait for a device that does not come") {

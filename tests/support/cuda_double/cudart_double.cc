@@ -19,6 +19,7 @@ thread_local int current_device = 0;
 
 struct Event {
   std::shared_ptr<Point> point;  // of the last record; null: reached
+  bool timed = false;
 };
 
 /// All that the double knows.
@@ -271,12 +272,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
   static int next = 0;
   if (const auto code = planned("cudaEventCreateWithFlags"); code != cudaSuccess) return code;
   const MutexLock lock(world().mutex);
   *handle = reinterpret_cast<cudaEvent_t>(static_cast<std::uintptr_t>(++next));
-  world().events[*handle] = {};
+  world().events[*handle] = {nullptr, (flags & cudaEventDisableTiming) == 0};
   return cudaSuccess;
 }
 
@@ -299,6 +300,17 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
   const MutexLock lock(world().mutex);
   const Event& event = world().events[handle];
   return !event.point || event.point->reached() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  if (const cudaError_t code = planned("cudaEventElapsedTime"); code != cudaSuccess) return code;
+  const MutexLock lock(world().mutex);
+  const Event& from = world().events[start];
+  const Event& to = world().events[end];
+  if (!from.timed || !to.timed || !from.point || !to.point) return cudaErrorInvalidResourceHandle;
+  if (!from.point->reached() || !to.point->reached()) return cudaErrorNotReady;
+  *ms = static_cast<float>(ronde::to_ns(to.point->time() - from.point->time())) * 1e-6F;
+  return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned) {

@@ -7,6 +7,7 @@ namespace ronde::test::cuda_double {
 void Point::reach() {
   const MutexLock lock(mutex_);
   reached_ = true;
+  time_ = now();
   changed_.notify_all();
 }
 
@@ -18,6 +19,11 @@ void Point::wait() {
 bool Point::reached() const {
   const MutexLock lock(mutex_);
   return reached_;
+}
+
+TimePoint Point::time() const {
+  const MutexLock lock(mutex_);
+  return time_;
 }
 
 Stream::Stream(int device) : device_(device), thread_([this] { run(); }) {}

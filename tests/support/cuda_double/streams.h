@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "core/base/clock.h"
 #include "core/base/mutex.h"
 
 namespace ronde::test::cuda_double {
@@ -16,11 +17,14 @@ class Point {
   void reach() RONDE_EXCLUDES(mutex_);
   void wait() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] bool reached() const RONDE_EXCLUDES(mutex_);
+  /// When it was; only where it was.
+  [[nodiscard]] TimePoint time() const RONDE_EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;
   CondVar changed_;
   bool reached_ RONDE_GUARDED_BY(mutex_) = false;
+  TimePoint time_ RONDE_GUARDED_BY(mutex_);
 };
 
 /// Runs what it is given in order, in a thread of its own. Threads: any.

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
 #include "tests/timeline/report/synthetic.h"
 #include "timeline/report/summary.h"
 
@@ -68,10 +70,16 @@ TEST_CASE("analysis: what the slowest network card claims stands beside what pat
   CHECK(bandwidth_note(read.job).find("does not tell its speed") != std::string::npos);
 }
 
-TEST_CASE("analysis: without marks it goes by windows of time") {
-  const Read read = read_plan({.step_marks = false});
-  CHECK_FALSE(read.analysis.by_steps);
-  CHECK(read.analysis.steps.size() == 40);
+TEST_CASE("analysis: without marks and operations that come again it goes by windows") {
+  Read read = read_plan({.step_marks = false});
+  for (RankTrace& rank : read.job.ranks) {
+    for (OperationSpan& span : rank.operations) {  // that nothing comes again
+      span.name = read.job.names.number_of("once " + std::to_string(span.bundle));
+    }
+  }
+  const Analysis analysis = analyze(read.job);
+  CHECK_FALSE(analysis.by_steps);
+  CHECK(analysis.steps.size() == 40);
 }
 
 TEST_CASE("analysis: a step in which a recording paused counts as nothing") {

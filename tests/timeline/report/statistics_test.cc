@@ -17,14 +17,6 @@ TEST_CASE("statistics: the tail of coin tosses") {
   CHECK(binomial_tail(700, 1000, 0.5) < 1e-30);
 }
 
-TEST_CASE("statistics: a line through points on it") {
-  const Line line = fit_line({1, 2, 3}, {5, 7, 9});
-  CHECK(line.slope == doctest::Approx(2));
-  CHECK(line.offset == doctest::Approx(3));
-  CHECK(line.r2 == doctest::Approx(1));
-  CHECK(fit_line({1, 1}, {2, 4}).slope == 0);
-}
-
 TEST_CASE("statistics: a histogram counts by powers of two") {
   CHECK(histogram({0.5, 1, 2, 3, 1e9}, 1, 4).counts == std::vector<std::uint64_t>{2, 2, 0, 1});
 }

@@ -83,7 +83,7 @@ TEST_CASE("verdict: data that moves while nobody computes is said to, with its b
   REQUIRE(wire != nullptr);
   CHECK(says(*wire, "ALLREDUCE ring over tcp"));
   CHECK(says(*wire, "GB/s"));
-  CHECK(wire->advice.find("latency") != std::string::npos);  // all bundles are of one size
+  CHECK(wire->advice.empty());  // all bundles are of one size: what is it that takes long?
   CHECK(finding_of(read, Cause::kStraggler) == nullptr);
 }
 
@@ -187,7 +187,6 @@ TEST_CASE("verdict: without marked steps a straggler is found all the same") {
   plan.step_marks = false;
   plan.late_us = [](int rank, int) { return rank == 0 ? 5000.0 : 0.0; };
   const Read read = read_plan(plan);
-  CHECK_FALSE(read.analysis.by_steps);
   const Finding* straggler = finding_of(read, Cause::kStraggler);
   REQUIRE(straggler != nullptr);
   CHECK(straggler->rank == 0);

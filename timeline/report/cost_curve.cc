@@ -1,0 +1,135 @@
+#include "timeline/report/cost_curve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "timeline/report/statistics.h"
+
+namespace ronde::report {
+namespace {
+
+constexpr double kSizesPerDoubling = 8;
+constexpr double kLeastSpread = 2;       // of sizes
+constexpr double kLeastError = 0.02;     // of a median, however many there are
+constexpr std::size_t kEnoughTimes = 8;  // to tell their spread
+
+/// Bundles of about one size.
+struct Times {
+  std::vector<double> bytes;
+  std::vector<double> ns;
+};
+
+std::vector<Times> by_size(const std::vector<double>& bytes, const std::vector<double>& ns) {
+  std::map<long, Times> sizes;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    Times& times = sizes[std::lround(kSizesPerDoubling * std::log2(std::max(1.0, bytes[i])))];
+    times.bytes.push_back(bytes[i]);
+    times.ns.push_back(ns[i]);
+  }
+  std::vector<Times> list;
+  list.reserve(sizes.size());
+  for (auto& [key, times] : sizes) list.push_back(std::move(times));
+  return list;
+}
+
+/// The error of a median of one time, as a share of it, over all sizes that come often enough.
+double usual_error(const std::vector<Times>& sizes) {
+  std::vector<double> shares;
+  for (const Times& times : sizes) {
+    const double middle = median(times.ns);
+    if (times.ns.size() < kEnoughTimes || middle <= 0) continue;
+    shares.push_back(median_error(times.ns) * std::sqrt(static_cast<double>(times.ns.size())) /
+                     middle);
+  }
+  return shares.empty() ? 0.5 : median(shares);
+}
+
+CostPoint point_of(const Times& times, double usual) {
+  const auto count = static_cast<double>(times.ns.size());
+  CostPoint point{mean(times.bytes), count, {median(times.ns), 0}};
+  const double error = times.ns.size() >= kEnoughTimes ? median_error(times.ns)
+                                                       : usual * point.time.ns / std::sqrt(count);
+  point.time.error = std::max(kLeastError * point.time.ns, error);
+  return point;
+}
+
+std::vector<CostPoint> points_of(const std::vector<Times>& sizes) {
+  const double usual = usual_error(sizes);
+  std::vector<CostPoint> points;
+  points.reserve(sizes.size());
+  double most_ns = 0;
+  for (const Times& times : sizes) {
+    CostPoint& point = points.emplace_back(point_of(times, usual));
+    most_ns = point.time.ns = std::max(most_ns, point.time.ns);
+  }
+  return points;
+}
+
+/// Least squares, each bundle alike; clamped to what makes sense.
+void draw_line(CostCurve& curve) {
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const CostPoint& point : curve.points) {
+    n += point.count;
+    x += point.count * point.bytes;
+    y += point.count * point.time.ns;
+    xx += point.count * point.bytes * point.bytes;
+    xy += point.count * point.bytes * point.time.ns;
+  }
+  curve.ns_per_byte = std::max(0.0, (n * xy - x * y) / (n * xx - x * x));
+  curve.start_ns = (y - curve.ns_per_byte * x) / n;
+  if (curve.start_ns >= 0) return;
+  curve.start_ns = 0;
+  curve.ns_per_byte = xy / xx;
+}
+
+/// On the line through two points.
+Estimate on_line(const CostPoint& a, const CostPoint& b, double bytes) {
+  const double share = (bytes - a.bytes) / (b.bytes - a.bytes);
+  return {a.time.ns + share * (b.time.ns - a.time.ns),
+          std::hypot((1 - share) * a.time.error, share * b.time.error)};
+}
+
+/// Two points that are close together would say little of what is beyond them.
+bool far_apart(const CostPoint& small, const CostPoint& large) {
+  return large.bytes >= kLeastSpread * small.bytes;
+}
+
+Estimate below(const std::vector<CostPoint>& points, double bytes) {
+  const CostPoint& first = points.front();
+  const auto next = std::find_if(points.begin(), points.end(),
+                                 [&](const CostPoint& point) { return far_apart(first, point); });
+  Estimate cost = on_line(first, *next, bytes);
+  cost.ns = std::max(0.0, cost.ns);
+  return cost;
+}
+
+Estimate beyond(const std::vector<CostPoint>& points, double bytes) {
+  const CostPoint& last = points.back();
+  const auto before = std::find_if(points.rbegin(), points.rend(),
+                                   [&](const CostPoint& point) { return far_apart(point, last); });
+  return on_line(*before, last, bytes);
+}
+
+}  // namespace
+
+CostCurve fit_costs(const std::vector<double>& bytes, const std::vector<double>& ns) {
+  CostCurve curve{.points = points_of(by_size(bytes, ns))};
+  curve.known = !curve.points.empty() && far_apart(curve.points.front(), curve.points.back());
+  if (curve.known) draw_line(curve);
+  return curve;
+}
+
+Estimate cost_at(const CostCurve& curve, double bytes) {
+  const std::vector<CostPoint>& points = curve.points;
+  const auto next = std::find_if(points.begin(), points.end(),
+                                 [bytes](const CostPoint& point) { return point.bytes >= bytes; });
+  if (next == points.begin()) return below(points, bytes);
+  if (next == points.end()) return beyond(points, bytes);
+  return on_line(*std::prev(next), *next, bytes);
+}
+
+}  // namespace ronde::report

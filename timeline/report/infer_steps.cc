@@ -1,0 +1,97 @@
+#include "timeline/report/infer_steps.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace ronde::report {
+namespace {
+
+constexpr std::size_t kFewestTimes = 5;
+constexpr double kMostOfTheGaps = 0.5;  // that lie before the operation, or it is no step's first
+
+/// What operations that are made again have in common.
+using Key = std::pair<std::uint32_t, std::uint64_t>;
+
+Key key_of(const OperationSpan& span, const Names& names) {
+  const bool unnamed = names.text_of(span.name).ends_with("unnamed");
+  return {span.name, unnamed ? span.bytes : 0};
+}
+
+/// When operations of one key came, and when all before them had ended.
+struct Comings {
+  std::vector<std::int64_t> free_ns;
+  std::int64_t gaps_ns = 0;  ///< In all, from then until they came.
+};
+
+using ByKey = std::map<Key, Comings>;
+
+ByKey comings_of(const RankTrace& rank, const Names& names) {
+  std::vector<const OperationSpan*> order;
+  for (const OperationSpan& span : rank.operations) order.push_back(&span);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return a->first_submit_ns < b->first_submit_ns;
+  });
+  ByKey found;
+  std::int64_t ended_ns = rank.first_ns;
+  for (const OperationSpan* span : order) {
+    Comings& comings = found[key_of(*span, names)];
+    comings.free_ns.push_back(std::min(ended_ns, span->first_submit_ns));
+    comings.gaps_ns += std::max<std::int64_t>(0, span->first_submit_ns - ended_ns);
+    ended_ns = std::max(ended_ns, span->end_ns);
+  }
+  return found;
+}
+
+bool as_often(const std::vector<ByKey>& ranks, const Key& key, std::size_t times) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](const ByKey& rank) {
+    const auto found = rank.find(key);
+    return found != rank.end() && found->second.free_ns.size() == times;
+  });
+}
+
+std::optional<Key> first_of_steps(const std::vector<ByKey>& ranks) {
+  std::optional<Key> best;
+  std::int64_t best_ns = 0;
+  std::int64_t all_ns = 0;
+  for (const auto& [key, comings] : ranks.front()) {
+    all_ns += comings.gaps_ns;
+    const std::size_t times = comings.free_ns.size();
+    if (times < kFewestTimes || comings.gaps_ns <= best_ns || !as_often(ranks, key, times))
+      continue;
+    best = key;
+    best_ns = comings.gaps_ns;
+  }
+  const bool most = static_cast<double>(best_ns) >= kMostOfTheGaps * static_cast<double>(all_ns);
+  return most ? best : std::nullopt;
+}
+
+std::vector<Step> steps_between(const std::vector<ByKey>& ranks, const Key& key) {
+  std::vector<Step> steps;
+  const std::size_t times = ranks.front().at(key).free_ns.size();
+  for (std::size_t i = 1; i + 1 < times; ++i) {
+    Step& step = steps.emplace_back();
+    step.number = i;
+    for (const ByKey& rank : ranks) {
+      const std::vector<std::int64_t>& free_ns = rank.at(key).free_ns;
+      step.ranks.push_back({.start_ns = free_ns[i], .end_ns = free_ns[i + 1]});
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+InferredSteps infer_steps(const JobTrace& job) {
+  std::vector<ByKey> ranks;
+  ranks.reserve(job.ranks.size());
+  for (const RankTrace& rank : job.ranks) ranks.push_back(comings_of(rank, job.names));
+  const std::optional<Key> first = first_of_steps(ranks);
+  if (!first) return {};
+  return {job.names.text_of(first->first), steps_between(ranks, *first)};
+}
+
+}  // namespace ronde::report
