@@ -41,7 +41,7 @@ class NamesInFlight {
 
   /// Looked up without a copy of the name.
   struct Hash {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
     std::size_t operator()(std::string_view name) const noexcept {
       return std::hash<std::string_view>()(name);
     }
