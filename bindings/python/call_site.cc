@@ -25,6 +25,43 @@ bool is_library(std::string_view file) {
   return false;
 }
 
+/// Where in its code a frame is.
+int instruction_of(PyFrameObject* frame) {
+#if PY_VERSION_HEX >= 0x030B0000
+  return PyFrame_GetLasti(frame);
+#else
+  static_cast<void>(frame);
+  return -1;
+#endif
+}
+
+/// What was found last: a loop's calls come from one place, and lines take long to count.
+struct Found {
+  py::object code;
+  int instruction = -1;
+  std::string site;
+};
+
+/// Guarded by the GIL. Never destroyed: at exit there is no interpreter left to drop it in.
+Found& last_found() {
+  static auto* found = new Found();
+  return *found;
+}
+
+/// "file:line" of a frame in `file`.
+std::string describe(PyFrameObject* frame, PyCodeObject* code, std::string_view file) {
+  Found& last = last_found();
+  const int instruction = instruction_of(frame);
+  if (instruction >= 0 && last.instruction == instruction &&
+      last.code.ptr() == reinterpret_cast<PyObject*>(code)) {
+    return last.site;
+  }
+  last.code = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(code));
+  last.instruction = instruction;
+  last.site = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
+  return last.site;
+}
+
 }  // namespace
 
 void bind_call_site(py::module_& module) {
@@ -46,7 +83,7 @@ std::string call_site() {
     if (file == nullptr) PyErr_Clear();
     std::string site;
     if (file != nullptr && !is_library(file)) {
-      site = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(raw));
+      site = describe(raw, code, file);
     }
     Py_DECREF(code);
     if (!site.empty()) return site;

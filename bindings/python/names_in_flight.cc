@@ -5,14 +5,6 @@
 #include <utility>
 
 namespace ronde::python {
-namespace {
-
-std::string key_of(SetId set, const std::string& name) {
-  return std::to_string(static_cast<long long>(set)) + "/" + name;
-}
-
-}  // namespace
-
 bool NamesInFlight::Entry::in_flight() const {
   const OperationPtr known = operation.lock();
   if (known != nullptr && !known->done()) return true;
@@ -22,8 +14,10 @@ bool NamesInFlight::Entry::in_flight() const {
 
 Status NamesInFlight::check(SetId set, const Request& request) const {
   if (request.name.empty()) return {};
-  const auto found = operations_.find(key_of(set, request.name));
-  if (found == operations_.end() || !found->second.in_flight()) return {};
+  const auto of_set = operations_.find(set);
+  if (of_set == operations_.end()) return {};
+  const auto found = of_set->second.find(request.name);
+  if (found == of_set->second.end() || !found->second.in_flight()) return {};
   return {Code::kDuplicateName, "\"" + request.name + "\" was submitted by " +
                                     found->second.call_site + " and again by " + request.call_site +
                                     " while it was in flight"};
@@ -33,17 +27,23 @@ void NamesInFlight::enter(SetId set, const OperationPtr& operation,
                           std::shared_ptr<const bool> seen) {
   const Request& request = operation->submission().request;
   if (request.name.empty()) return;
-  operations_.insert_or_assign(
-      key_of(set, request.name),
-      Entry{operation, std::move(seen), request.call_site, std::chrono::steady_clock::now()});
-  if (operations_.size() >= look_again_at_) forget_ended();
+  const auto [place, added] = operations_[set].try_emplace(request.name);
+  Entry& entry = place->second;
+  entry.operation = operation;
+  entry.seen = std::move(seen);
+  entry.call_site = request.call_site;
+  entry.since = std::chrono::steady_clock::now();
+  if (added && ++count_ >= look_again_at_) forget_ended();
 }
 
 void NamesInFlight::forget_ended() {
-  for (auto it = operations_.begin(); it != operations_.end();) {
-    it = it->second.in_flight() ? std::next(it) : operations_.erase(it);
+  count_ = 0;
+  for (auto of_set = operations_.begin(); of_set != operations_.end();) {
+    std::erase_if(of_set->second, [](const auto& named) { return !named.second.in_flight(); });
+    count_ += of_set->second.size();
+    of_set = of_set->second.empty() ? operations_.erase(of_set) : std::next(of_set);
   }
-  look_again_at_ = std::max<std::size_t>(1024, 2 * operations_.size());
+  look_again_at_ = std::max<std::size_t>(1024, 2 * count_);
 }
 
 }  // namespace ronde::python

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "bindings/python/bind.h"
@@ -36,9 +39,19 @@ class NamesInFlight {
     [[nodiscard]] bool in_flight() const;
   };
 
+  /// Looked up without a copy of the name.
+  struct Hash {
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
+    std::size_t operator()(std::string_view name) const noexcept {
+      return std::hash<std::string_view>()(name);
+    }
+  };
+  using ByName = std::unordered_map<std::string, Entry, Hash, std::equal_to<>>;
+
   void forget_ended();
 
-  std::unordered_map<std::string, Entry> operations_;  ///< By set and name.
+  std::map<SetId, ByName> operations_;
+  std::size_t count_ = 0;             ///< Of all sets.
   std::size_t look_again_at_ = 1024;  ///< Size at which those that have ended are looked for.
 };
 

@@ -78,8 +78,9 @@ View view_of_array(const py::array& array) {
 
 /// Shape of a tuple of whole numbers; many small tensors spend most of their time here.
 Shape extents_of(py::handle object) {
-  if (!PyTuple_CheckExact(object.ptr())) return object.cast<Shape>();
+  if (!PyTuple_Check(object.ptr())) return object.cast<Shape>();
   Shape shape;
+  shape.reserve(static_cast<std::size_t>(PyTuple_GET_SIZE(object.ptr())));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object.ptr()); ++i) {
     const long long extent = PyLong_AsLongLong(PyTuple_GET_ITEM(object.ptr(), i));
     if (extent == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -157,6 +158,9 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
   request.call_site = options.site.empty() ? call_site() : std::move(options.site);
   submission.splits = std::move(options.splits);
   const bool in_place = outputs.is(inputs);
+  submission.inputs.reserve(inputs.size());
+  submission.outputs.reserve(inputs.size());
+  request.tensors.reserve(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const py::handle in = inputs[i];
     const py::handle out = i < outputs.size() ? py::handle(outputs[i]) : py::none();

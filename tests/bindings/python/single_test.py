@@ -1,6 +1,7 @@
 """A job of one process, in this process: arguments of every kind, made up by hypothesis."""
 
 import contextlib
+import inspect
 
 import numpy as np
 import pytest
@@ -95,6 +96,15 @@ def test_the_users_line_is_named():
     site = ronde._core.call_site()
     assert site.startswith(__file__ + ":")
     assert int(site.rsplit(":", 1)[1]) > 0
+
+
+def test_each_call_is_named_by_its_own_line():
+    first = inspect.currentframe().f_lineno + 3
+    lines = []
+    for _ in range(2):
+        lines.append(ronde._core.call_site())
+        lines.append(ronde._core.call_site())
+    assert [int(site.rsplit(":", 1)[1]) - first for site in lines] == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(

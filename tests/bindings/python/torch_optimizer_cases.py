@@ -1,6 +1,8 @@
 """Cases for DistributedOptimizer and the broadcasts; run on several ranks by torch_test.py."""
 
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import ronde.torch as hvd
@@ -223,6 +225,22 @@ def case_parameters_are_the_roots_after_broadcast():
             assert torch.equal(ours, theirs)
     with pytest.raises(ValueError, match="expected a state_dict"):
         hvd.broadcast_parameters(torch.ones(1), 0)
+
+
+def case_threads_broadcast_parameters_one_after_the_other():
+    models = [nn.Linear(2, 2) for _ in range(4)]
+    for model in models:
+        nn.init.constant_(model.weight, hvd.rank())
+    together = threading.Barrier(len(models))
+
+    def give(model):
+        together.wait()
+        hvd.broadcast_parameters(model.state_dict(), root_rank=1)
+
+    with ThreadPoolExecutor(len(models)) as threads:
+        for broadcast in [threads.submit(give, model) for model in models]:
+            broadcast.result()
+    assert all(model.weight.eq(1).all() for model in models)
 
 
 def case_optimizer_state_is_the_roots_after_broadcast():

@@ -103,7 +103,7 @@ def plain_view(tensor: torch.Tensor) -> Any:
         return None
     if not tensor.is_contiguous() or tensor.is_neg():
         return None
-    return tensor.data_ptr(), tuple(tensor.shape), code
+    return tensor.data_ptr(), tensor.shape, code
 
 
 def view_of_like(tensor: torch.Tensor) -> tuple[tuple[int, ...], int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -23,24 +24,29 @@ __all__ = [
     "broadcast_parameters",
 ]
 
+# The names of what broadcast_parameters sends are in use until it ends.
+_one_thread = threading.Lock()
+
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Gives every rank the root's parameters, in place.
 
     params: model.state_dict(), model.named_parameters(), or a list of tensors; the same names and
-    shapes on all ranks. root_rank: a rank of the job.
+    shapes on all ranks. root_rank: a rank of the job. Of several threads one comes after the other,
+    and all ranks' threads must come in the same order.
     Raises InvalidArgumentError (a ValueError) for anything else, and on all ranks MismatchError
     naming the first difference.
     """
     named = _named_tensors(params)
-    _check_alike(named, root_rank)
-    with torch.no_grad():
-        handles = [
-            broadcast_async_(tensor, root_rank, name and f"parameter.{name}")
-            for name, tensor in named
-        ]
-    for handle in handles:
-        synchronize(handle)
+    with _one_thread:
+        _check_alike(named, root_rank)
+        with torch.no_grad():
+            handles = [
+                broadcast_async_(tensor, root_rank, name and f"parameter.{name}")
+                for name, tensor in named
+            ]
+        for handle in handles:
+            synchronize(handle)
 
 
 def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -> None:
@@ -63,7 +69,7 @@ def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -
                 raise MismatchError(
                     f"broadcast_parameters: number {place} is {found} on rank {other}, but "
                     f"{of_root} on rank {root_rank}, the root; all ranks must give the same names, "
-                    "shapes and dtypes"
+                    "shapes and dtypes, from several threads in the same order"
                 )
 
 
