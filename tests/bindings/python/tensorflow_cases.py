@@ -218,6 +218,16 @@ def case_a_set_that_this_rank_is_not_in_is_a_wrong_argument():
         hvd.allreduce(tf.ones(3), process_set=invented)
 
 
+def case_a_rank_outside_of_the_tapes_process_set_keeps_its_gradients():
+    first = hvd.add_process_set([0, 1])
+    variable = tf.Variable(1.0)
+    with tf.GradientTape() as tape:
+        loss = variable * float(hvd.rank())
+    (gradient,) = hvd.DistributedGradientTape(tape, process_set=first).gradient(loss, [variable])
+    same(gradient, 0.5 if first.included() else float(hvd.rank()))
+    hvd.remove_process_set(first)
+
+
 def case_a_session_runs_what_other_ranks_wait_for():
     start, expected = plain(mine(3)), plain(mine(3, rank=1))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
