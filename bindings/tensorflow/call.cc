@@ -56,6 +56,11 @@ void* no_elements() {
 
 void* data_of(const Tensor& tensor) { return const_cast<char*>(tensor.tensor_data().data()); }
 
+bool is_running(const ronde_job& job) {
+  ronde_error ignored{};
+  return api()->set_ranks(&job, 0, nullptr, 0, &ignored) >= 0;
+}
+
 /// All calls that have not ended.
 struct Live {
   std::mutex mutex;
@@ -218,7 +223,11 @@ void Call::submit(Part& part) {
     end_when_cancelled();
   }
   ronde_error error{};
-  if (api()->submit(job_.get(), &submission, &error) != RONDE_OK) finish(to_status(error));
+  if (api()->submit(job_.get(), &submission, &error) == RONDE_OK) return;
+  if (error.code == RONDE_NOT_INITIALIZED && is_running(*job_)) {
+    error.code = RONDE_INVALID_ARGUMENT;  // it is the process set that this rank is not in
+  }
+  finish(to_status(error));
 }
 
 std::int32_t Call::help_time() const {

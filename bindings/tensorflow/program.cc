@@ -1,5 +1,7 @@
 #include "program.h"
 
+#include <iterator>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -34,4 +36,17 @@ extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_tell_pro
     std::int64_t number, std::int32_t set, const char* text) {
   const std::lock_guard<std::mutex> lock(ronde::tensorflow::programs().mutex);
   ronde::tensorflow::programs().texts[{number, set}] = text;
+}
+
+/// Called when a traced function has gone. Kernels that are left belong to no program then, which
+/// fits any. Gives how many texts it had.
+extern "C" __attribute__((visibility("default"))) std::int32_t ronde_tensorflow_forget_program(
+    std::int64_t number) {
+  const std::lock_guard<std::mutex> lock(ronde::tensorflow::programs().mutex);
+  auto& texts = ronde::tensorflow::programs().texts;
+  const auto first = texts.lower_bound({number, std::numeric_limits<std::int32_t>::min()});
+  const auto last = texts.upper_bound({number, std::numeric_limits<std::int32_t>::max()});
+  const auto count = std::distance(first, last);
+  texts.erase(first, last);
+  return static_cast<std::int32_t>(count);
 }

@@ -15,7 +15,7 @@ from ronde._adapter import Adapter
 from ronde._arguments import explained, left_out
 from ronde._errors import InvalidArgumentError, NotInitializedError
 from ronde._handle import Handle
-from ronde._job import ProcessSet, runtime
+from ronde._job import ProcessSet, registered_sets, runtime
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,7 +45,7 @@ _kept: Callable[[Any], Any] = operator.attrgetter("kept")  # of a core operation
 def set_id(process_set: ProcessSet) -> int:
     """The core's number of a registered set. Raises InvalidArgumentError for any other."""
     identifier = process_set.process_set_id
-    if identifier is None:
+    if identifier is None or (identifier and identifier not in registered_sets):
         raise InvalidArgumentError(f"{process_set} is not registered; call add_process_set() first")
     return identifier
 
@@ -58,9 +58,10 @@ class Collectives(Generic[T]):
     Errors are those of the package; InvalidArgumentError arises before anything is sent.
     """
 
-    def __init__(self, adapter: Adapter[T]) -> None:
-        """Uses `adapter` for every tensor."""
+    def __init__(self, adapter: Adapter[T], program: str = "") -> None:
+        """Uses `adapter` for every tensor. program: what ranks must agree on besides."""
         self._adapter = adapter
+        self._program = program
 
     def view(self, tensor: T) -> Any:
         """A contiguous tensor's memory as the core takes it."""
@@ -106,6 +107,7 @@ class Collectives(Generic[T]):
                 priority,
                 site,
                 compression,
+                program=self._program,
             )
         except TypeError as error:
             raise explained(error, name, op, root, scale) from None
@@ -366,9 +368,9 @@ class Collectives(Generic[T]):
             SCATTER, wait, [given], written, lambda _: complete()[0], name, process_set, root=root
         )
 
-    def barrier(self, wait: bool, process_set: ProcessSet) -> Handle[None]:
+    def barrier(self, wait: bool, process_set: ProcessSet, name: str = "") -> Handle[None]:
         """Ends once all ranks of the set have called it."""
-        return self._start(BARRIER, wait, [], [], lambda _: None, None, process_set)
+        return self._start(BARRIER, wait, [], [], lambda _: None, name, process_set)
 
     def send(self, tensor: T, to: int, tag: int) -> Handle[None]:
         """Sends a tensor's bytes to a rank of the job."""

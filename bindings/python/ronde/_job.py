@@ -131,7 +131,7 @@ class _GlobalProcessSet(ProcessSet):
 
 
 global_process_set = _GlobalProcessSet()
-_process_sets: dict[int, ProcessSet] = {}
+registered_sets: dict[int, ProcessSet] = {}  # by number; without the global one
 
 
 def _settings_of(comm: Any) -> dict[str, str]:
@@ -205,9 +205,9 @@ def shutdown() -> None:
     leaving, _job.runtime = _job.runtime, None
     if leaving is None:
         return
-    for process_set in _process_sets.values():
+    for process_set in registered_sets.values():
         process_set.process_set_id = None
-    _process_sets.clear()
+    registered_sets.clear()
     global_process_set.ranks = []
     _core.set_current(None)
     leaving.shutdown()
@@ -261,7 +261,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """
     made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     made.process_set_id = runtime().add_process_set(made.ranks)
-    _process_sets[made.process_set_id] = made
+    registered_sets[made.process_set_id] = made
     return made
 
 
@@ -271,7 +271,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if identifier is None or identifier == 0:
         return False
     runtime().remove_process_set(identifier)
-    _process_sets.pop(identifier, None)
+    registered_sets.pop(identifier, None)
     process_set.process_set_id = None
     return True
 

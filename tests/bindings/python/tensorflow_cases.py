@@ -1,11 +1,15 @@
 """Cases for ronde.tensorflow's collectives; run on several ranks by tensorflow_test.py."""
 
+import gc
+
 import keras
 import numpy as np
 import pytest
 import ronde
 import ronde.tensorflow as hvd
 import tensorflow as tf
+from ronde.tensorflow import _python_path
+from ronde.tensorflow._library import library
 
 FLOATING = [tf.float16, tf.bfloat16, tf.float32, tf.float64]
 WHOLE = [tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64]
@@ -200,6 +204,69 @@ def case_process_sets():
         hvd.allreduce(tf.ones(2), process_set=some)
 
 
+def case_a_set_that_this_rank_is_not_in_is_a_wrong_argument():
+    first = hvd.add_process_set([0])
+    collectives = (hvd.allreduce, hvd.allgather, hvd.alltoall, hvd.reducescatter)
+    for run in collectives if hvd.rank() else ():
+        for form in (run, tf.function(run)):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                form(tf.ones(3), process_set=first)
+    hvd.remove_process_set(first)
+    invented = hvd.ProcessSet([0])
+    invented.process_set_id = 99
+    with pytest.raises(ValueError, match="not registered"):
+        hvd.allreduce(tf.ones(3), process_set=invented)
+
+
+def case_a_rank_outside_of_the_tapes_process_set_keeps_its_gradients():
+    first = hvd.add_process_set([0, 1])
+    variable = tf.Variable(1.0)
+    with tf.GradientTape() as tape:
+        loss = variable * float(hvd.rank())
+    (gradient,) = hvd.DistributedGradientTape(tape, process_set=first).gradient(loss, [variable])
+    same(gradient, 0.5 if first.included() else float(hvd.rank()))
+    hvd.remove_process_set(first)
+
+
+def case_a_session_runs_what_other_ranks_wait_for():
+    start, expected = plain(mine(3)), plain(mine(3, rank=1))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        for root in range(hvd.size()):  # the gradient is zeros where this rank is not the root
+            tensor = tf.ones(3)
+            (gradient,) = tf.gradients(hvd.broadcast(tensor, root), tensor)
+            same(session.run(gradient), [float(hvd.rank() == root)] * 3)
+        variable = tf.compat.v1.get_variable("v", initializer=start, use_resource=True)
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(hvd.broadcast_variables([variable], 1))
+        same(session.run(variable), expected)
+
+
+def case_a_function_traced_differently_on_one_rank_is_a_mismatch_at_once():
+    @tf.function
+    def traced(x):
+        y = hvd.allreduce(x)
+        return y + hvd.allreduce(y) if hvd.rank() else y + hvd.allgather(y)
+
+    with pytest.raises(ronde.MismatchError, match="1 allgather, 1 allreduce"):
+        traced(tf.ones(1))
+    same(hvd.allreduce(tf.ones(1)), [1.0])
+
+
+def case_of_a_function_that_has_gone_no_text_is_kept():
+    kernels = library()
+    texts = _python_path.programs if kernels is None else kernels.programs
+    forget, forgotten = texts.forget, []
+    texts.forget = lambda number: forgotten.append(forget(number))
+    try:
+        for _ in range(3):
+            same(tf.function(lambda x: hvd.allreduce(x))(tf.ones(2)), [1.0, 1.0])
+        gc.collect()
+    finally:
+        texts.forget = forget
+    # tf.py_function, which runs them otherwise, keeps the functions itself.
+    assert kernels is None or sum(forgotten) >= 3
+
+
 def case_who_am_i_in_a_graph():
     ask = tf.function(
         lambda: (hvd.rank_op(), hvd.size_op(), hvd.local_rank_op(), hvd.local_size_op())
@@ -214,7 +281,8 @@ def case_barrier_and_join():
     if hvd.rank() == 0:
         same(hvd.allreduce(tf.ones(2), op=hvd.Sum, name="left alone"), [1.0, 1.0])
     last = hvd.join()
-    assert last == hvd.broadcast_object(last)
+    assert last.dtype == tf.int32
+    assert int(last) == hvd.broadcast_object(int(last))
 
 
 def case_variables_and_objects_are_broadcast():

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -20,10 +21,17 @@ TRAINING = ("tensorflow_graph_cases.py", "tensorflow_training_cases.py")
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    for name, value in QUIET.items():
-        monkeypatch.setenv(name, value)
+@pytest.fixture(autouse=True, scope="module")
+def surroundings():
+    """Quiet ranks, which write their temporary files where they are removed afterwards.
+
+    TensorFlow removes its own (__autograph_generated_file*) at a process's exit, which a rank that
+    is killed does not come to.
+    """
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for name, value in {**QUIET, "TMPDIR": folder}.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.mark.parametrize("case", case_names(*COLLECTIVES))

@@ -22,7 +22,7 @@ from ronde._core import __version__
 from ronde._errors import Error as HorovodInternalError
 from ronde._job import *
 from ronde._objects import allgather_object, broadcast_object
-from ronde.keras import _backend, _compile, _values, callbacks
+from ronde.keras import _backend, _compile, _values, _variables_call, callbacks
 from ronde.keras._load import load_model
 from ronde.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from ronde.keras._values import *
@@ -35,6 +35,7 @@ Compression: _Any = _backend.compression_class()
 barrier = _numpy.barrier
 # Before any `model.compile(optimizer=DistributedOptimizer(...))` looks compile() up.
 _compile.install()
+_variables_call.install()
 
 # Errors name the user's line, also where Keras calls in between.
 _core.skip_frames_of(_os.path.dirname(_os.path.abspath(_keras.__file__)))

@@ -14,7 +14,7 @@ __all__ = ["allgather", "allreduce", "broadcast", "reducescatter"]
 
 
 def _array(value: Any) -> Any:
-    return np.asarray(keras.ops.convert_to_numpy(value))
+    return np.asarray(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(value)))
 
 
 def allreduce(
@@ -26,26 +26,27 @@ def allreduce(
     op: int | None = None,
     compression: Any = None,
 ) -> Any:
-    """Combines a value over all ranks (Average unless told otherwise); a NumPy array.
+    """Combines a value over all ranks (Average unless told otherwise); a tensor of the backend.
 
     `compression` is accepted for Horovod scripts and has no effect on plain values.
     """
     del compression
-    return _numpy.allreduce(
+    reduced = _numpy.allreduce(
         _array(value), name, reduce_op(average, op), prescale_factor, postscale_factor
     )
+    return keras.ops.convert_to_tensor(reduced)
 
 
 def allgather(value: Any, name: str | None = None) -> Any:
-    """Joins the values of all ranks along the first dimension; a NumPy array."""
-    return _numpy.allgather(_array(value), name)
+    """Joins the values of all ranks along the first dimension; a tensor of the backend."""
+    return keras.ops.convert_to_tensor(_numpy.allgather(_array(value), name))
 
 
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
-    """Gives every rank the root's value; a NumPy array."""
-    return _numpy.broadcast(_array(value), root_rank, name)
+    """Gives every rank the root's value; a tensor of the backend."""
+    return keras.ops.convert_to_tensor(_numpy.broadcast(_array(value), root_rank, name))
 
 
 def reducescatter(value: Any, name: str | None = None, op: int = AVERAGE) -> Any:
-    """Combines over all ranks and returns this rank's part of the rows; a NumPy array."""
-    return _numpy.reduce_scatter(_array(value), name, op)
+    """Combines over all ranks and returns this rank's part of the rows; a tensor of the backend."""
+    return keras.ops.convert_to_tensor(_numpy.reduce_scatter(_array(value), name, op))

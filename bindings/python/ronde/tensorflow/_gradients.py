@@ -25,13 +25,16 @@ class Options(GradientOptions):
 
     @as_written
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """The gradients, averaged (or as `op` says) over ranks; None stays None."""
+        """The gradients, averaged (or as `op` says) over ranks; None stays None.
+
+        A rank outside of the process set keeps its own.
+        """
         size = self.process_set.size() or 1
         if self.sparse_as_dense:
             gradients = [
                 tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients
             ]
-        if size == 1:
+        if size == 1 or self.process_set.included() is False:
             return list(gradients)
         results = list(gradients)
         shared = [i for i, g in enumerate(gradients) if g is not None]

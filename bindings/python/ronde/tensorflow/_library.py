@@ -57,9 +57,10 @@ def _load(file: Path) -> Any:
     _interrupt.install(native.ronde_tensorflow_interrupt)
     names = [name for name in dir(loaded) if name.startswith("ronde_")]
     functions = {n: _interrupt.interruptible(getattr(loaded, n)) for n in names}
-    tell = native.ronde_tensorflow_tell_program
+    tell, forget = native.ronde_tensorflow_tell_program, native.ronde_tensorflow_forget_program
     tell.argtypes = (ctypes.c_int64, ctypes.c_int32, ctypes.c_char_p)
-    return SimpleNamespace(**functions, tell_program=tell)
+    forget.argtypes = (ctypes.c_int64,)
+    return SimpleNamespace(**functions, programs=SimpleNamespace(tell=tell, forget=forget))
 
 
 def _leave_unordered() -> None:

@@ -42,8 +42,9 @@ def _with_gradient(
 def _part(
     kernels: Any, kind: str, names: Sequence[str], set: int, program: str = ""
 ) -> dict[str, Any]:
-    """The attributes that all kernels have. program: what it is a part of in eager mode."""
-    number = _program.note(kernels.tell_program, kind, names, set, program)
+    """The attributes that all operations have. program: what it is a part of in eager mode."""
+    texts = _python_path.programs if kernels is None else kernels.programs
+    number = _program.note(texts, kind, names, set, program)
     return {"names": names, "set": set, "program": number}
 
 
@@ -78,8 +79,8 @@ def allreduce(
     attributes = _reduction(names, op, scale, set)
     attributes |= {"compression": wire, "priorities": list(priorities)}
     kernels = library()
+    attributes |= _part(kernels, "allreduce", names, set, program)
     if kernels is not None:
-        attributes |= _part(kernels, "allreduce", names, set, program)
         return list(kernels.ronde_allreduce(tensors=list(tensors), **attributes))
     return _with_gradient(
         lambda given: _python_path.allreduce(given, **attributes),
@@ -109,11 +110,11 @@ def allgather(tensors: Tensors, names: Sequence[str], set: int) -> list[Any]:
     """Joins each tensor of all ranks along the first dimension."""
     _names.check_compilable()
     kernels = library()
+    part = _part(kernels, "allgather", names, set)
     if kernels is not None:
-        part = _part(kernels, "allgather", names, set)
         return list(kernels.ronde_allgather(tensors=list(tensors), **part, site=call_site()))
     return _with_gradient(
-        lambda given: _python_path.allgather(given, names, set, call_site()),
+        lambda given: _python_path.allgather(given, **part, site=call_site()),
         tensors,
         lambda gradients: _allgather_back(tensors, gradients, names, set),
     )
@@ -135,13 +136,13 @@ def broadcast(tensors: Tensors, names: Sequence[str], root: int, set: int) -> li
     """Gives every rank the root's tensors."""
     _names.check_compilable()
     kernels = library()
+    part = _part(kernels, "broadcast", names, set)
     if kernels is not None:
-        part = _part(kernels, "broadcast", names, set)
         return list(
             kernels.ronde_broadcast(tensors=list(tensors), **part, root=root, site=call_site())
         )
     return _with_gradient(
-        lambda given: _python_path.broadcast(given, names, root, set, call_site()),
+        lambda given: _python_path.broadcast(given, **part, root=root, site=call_site()),
         tensors,
         lambda gradients: _broadcast_back(gradients, names, root, set),
     )
@@ -149,7 +150,10 @@ def broadcast(tensors: Tensors, names: Sequence[str], root: int, set: int) -> li
 
 def _broadcast_back(gradients: Tensors, names: Sequence[str], root: int, set: int) -> list[Any]:
     averaged = allreduce(gradients, _back_names(names, set), AVERAGE, (1.0, 1.0), set)
-    return averaged if rank() == root else [tf.zeros_like(gradient) for gradient in averaged]
+    if rank() == root:
+        return averaged
+    with tf.control_dependencies(averaged):  # a session would leave the others waiting for them
+        return [tf.identity(tf.zeros_like(gradient)) for gradient in averaged]
 
 
 def reducescatter(
@@ -159,8 +163,8 @@ def reducescatter(
     _names.check_compilable()
     attributes = _reduction(names, op, scale, set)
     kernels = library()
+    attributes |= _part(kernels, "reducescatter", names, set)
     if kernels is not None:
-        attributes |= _part(kernels, "reducescatter", names, set)
         return list(kernels.ronde_reducescatter(tensors=list(tensors), **attributes))
     return _with_gradient(
         lambda given: _python_path.reducescatter(given, **attributes),
@@ -183,14 +187,14 @@ def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
     """Sends splits[r] (int64; none: even parts) rows to member r; gives (rows, their counts)."""
     _names.check_compilable()
     kernels = library()
+    part = _part(kernels, "alltoall", [name], set)
     if kernels is not None:
-        part = _part(kernels, "alltoall", [name], set)
         result = kernels.ronde_alltoall(tensor=tensor, splits=splits, **part, site=call_site())
         return result.result, result.received_splits
     found: list[Any] = []
 
     def run(given: Tensors) -> list[Any]:
-        found[:] = _python_path.alltoall(given[0], splits, [name], set, call_site())
+        found[:] = _python_path.alltoall(given[0], splits, **part, site=call_site())
         return found
 
     rows, received = _with_gradient(
@@ -208,10 +212,8 @@ def barrier(set: int) -> None:
     _names.check_compilable()
     name = "" if tf.executing_eagerly() else _names.in_graph("barrier", set)
     kernels = library()
-    if kernels is None:
-        _python_path.barrier([name], set, call_site())
-    else:
-        kernels.ronde_barrier(**_part(kernels, "barrier", [name], set), site=call_site())
+    barrier_of = _python_path.barrier if kernels is None else kernels.ronde_barrier
+    barrier_of(**_part(kernels, "barrier", [name], set), site=call_site())
 
 
 def join(set: int) -> Any:

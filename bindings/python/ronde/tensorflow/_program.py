@@ -11,7 +11,7 @@ import random
 import weakref
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -39,12 +39,29 @@ class _Program:
         return f"a function traced with {counts} ({self._sums[set_id] & 0xFFFFFFFF:08x})"
 
 
+class Texts:
+    """What each program is by now, for each process set; where there are no kernels to keep it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, dict[int, str]] = {}
+
+    def tell(self, number: int, set_id: int, text: bytes) -> None:
+        self._texts.setdefault(number, {})[set_id] = text.decode()
+
+    def forget(self, number: int) -> int:
+        return len(self._texts.pop(number, {}))
+
+    def text(self, number: int, set_id: int) -> str:
+        """The text; empty where there is none."""
+        return self._texts.get(number, {}).get(set_id, "")
+
+
 _programs: weakref.WeakKeyDictionary[Any, _Program] = weakref.WeakKeyDictionary()
 _eager: dict[tuple[str, int], int] = {}  # the numbers of what was said in eager mode, by set
 
 
 def note(
-    tell: Callable[[int, int, bytes], object],
+    texts: Any,
     kind: str,
     names: Sequence[str],
     set_id: int,
@@ -54,22 +71,23 @@ def note(
 
     A function's, while it is being traced; in eager mode `said`. Operations in graphs of TensorFlow
     1 are of none, as sessions run parts of those.
-    tell: takes the program's number, a process set, and what the program of the set is by now.
+    texts: keeps what the programs are, as Texts does; until the function has gone.
     """
     if tf.executing_eagerly():
-        return _eager_number(tell, said, set_id) if said else 0
+        return _eager_number(texts, said, set_id) if said else 0
     graph = _names.function()
     if not hasattr(graph, "outer_graph"):
         return 0
     program = _programs.get(graph)
     if program is None:
         program = _programs[graph] = _Program()
-    tell(program.number, set_id, program.add(kind, names, set_id).encode())
+        weakref.finalize(graph, texts.forget, program.number).atexit = False
+    texts.tell(program.number, set_id, program.add(kind, names, set_id).encode())
     return program.number
 
 
-def _eager_number(tell: Callable[[int, int, bytes], object], said: str, set_id: int) -> int:
+def _eager_number(texts: Any, said: str, set_id: int) -> int:
     if (said, set_id) not in _eager:
         number = _eager[said, set_id] = next(_numbers)
-        tell(number, set_id, said.encode())
+        texts.tell(number, set_id, said.encode())
     return _eager[said, set_id]

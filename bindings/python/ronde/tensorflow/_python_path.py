@@ -17,6 +17,7 @@ from ronde._collectives import Collectives
 from ronde._errors import Error
 from ronde._job import ProcessSet, rank, runtime
 from ronde.tensorflow._errors import both_kinds, mark
+from ronde.tensorflow._program import Texts
 
 # The core's element type codes, by NumPy's names; bfloat16 is NumPy's through ml_dtypes.
 _CODES = {
@@ -58,7 +59,12 @@ class _Adapter:
         """Nothing: host memory is ready when the operation is done."""
 
 
-_collectives_on_arrays = Collectives[Any](_Adapter())
+programs = Texts()
+
+
+def _collectives_of(program: int, set_id: int) -> Collectives[Any]:
+    """The collectives of a function that is running."""
+    return Collectives(_Adapter(), programs.text(program, set_id))
 
 
 def _members(set_id: int) -> ProcessSet:
@@ -137,12 +143,13 @@ def allreduce(
     site: str,
     compression: str,
     priorities: Sequence[int],
+    program: int,
 ) -> list[tf.Tensor]:
     """As the graph op RondeAllreduce."""
     scale = (float(prescale), float(postscale))
     work = _each(
         names,
-        lambda arrays, name, priority: _collectives_on_arrays.allreduce(
+        lambda arrays, name, priority: _collectives_of(program, set).allreduce(
             False, arrays, None, name, op, scale, _members(set), site, priority, compression
         ),
         priorities or [0] * len(names),
@@ -150,20 +157,24 @@ def allreduce(
     return _call(work, tensors, [t.dtype for t in tensors], [t.shape for t in tensors])
 
 
-def allgather(tensors: Any, names: Any, set: int, site: str) -> list[tf.Tensor]:
+def allgather(tensors: Any, names: Any, set: int, program: int, site: str) -> list[tf.Tensor]:
     """As the graph op RondeAllgather."""
     work = _each(
         names,
-        lambda arrays, name: _collectives_on_arrays.allgather(False, arrays, name, _members(set)),
+        lambda arrays, name: _collectives_of(program, set).allgather(
+            False, arrays, name, _members(set)
+        ),
     )
     return _call(work, tensors, [t.dtype for t in tensors], [_rows_unknown(t) for t in tensors])
 
 
-def broadcast(tensors: Any, names: Any, root: int, set: int, site: str) -> list[tf.Tensor]:
+def broadcast(
+    tensors: Any, names: Any, root: int, set: int, program: int, site: str
+) -> list[tf.Tensor]:
     """As the graph op RondeBroadcast."""
     work = _each(
         names,
-        lambda arrays, name: _collectives_on_arrays.broadcast(
+        lambda arrays, name: _collectives_of(program, set).broadcast(
             False, arrays, None, root, name, _members(set)
         ),
     )
@@ -171,13 +182,20 @@ def broadcast(tensors: Any, names: Any, root: int, set: int, site: str) -> list[
 
 
 def reducescatter(
-    tensors: Any, names: Any, op: int, prescale: str, postscale: str, set: int, site: str
+    tensors: Any,
+    names: Any,
+    op: int,
+    prescale: str,
+    postscale: str,
+    set: int,
+    site: str,
+    program: int,
 ) -> list[tf.Tensor]:
     """As the graph op RondeReducescatter."""
     scale = (float(prescale), float(postscale))
     work = _each(
         names,
-        lambda arrays, name: _collectives_on_arrays.reduce_scatter(
+        lambda arrays, name: _collectives_of(program, set).reduce_scatter(
             False, arrays, name, op, scale, _members(set)
         ),
     )
@@ -185,25 +203,27 @@ def reducescatter(
 
 
 def alltoall(
-    tensor: tf.Tensor, splits: tf.Tensor, names: Any, set: int, site: str
+    tensor: tf.Tensor, splits: tf.Tensor, names: Any, set: int, program: int, site: str
 ) -> list[tf.Tensor]:
     """As the graph op RondeAlltoall."""
 
     def work(arrays: list[Any]) -> list[Any]:
-        rows, received = _collectives_on_arrays.alltoall(
-            True, arrays[0], arrays[1].tolist(), names[0], _members(set)
-        ).wait()
+        rows, received = (
+            _collectives_of(program, set)
+            .alltoall(True, arrays[0], arrays[1].tolist(), names[0], _members(set))
+            .wait()
+        )
         return [rows, np.array(received, np.int64)]
 
     shapes = [_rows_unknown(tensor), tf.TensorShape([None])]
     return _call(work, [tensor, splits], [tensor.dtype, tf.int64], shapes)
 
 
-def barrier(names: Any, set: int, site: str) -> None:
+def barrier(names: Any, set: int, program: int, site: str) -> None:
     """As the graph op RondeBarrier."""
 
     def work(_: list[Any]) -> list[Any]:
-        _collectives_on_arrays.barrier(True, _members(set)).wait()
+        _collectives_of(program, set).barrier(True, _members(set), names[0]).wait()
         return [np.int32(0)]
 
     _call(work, [], [tf.int32], [tf.TensorShape([])])

@@ -29,15 +29,18 @@ def broadcast_variables(
     root_rank: int,
     process_set: ProcessSet = global_process_set,
     inplace: bool = False,
-) -> None:
+) -> Any:
     """Gives every rank the root's values of these tf or Keras variables.
 
     All of them are one operation: where ranks have different numbers, shapes or types, all raise
     MismatchError and nothing is changed. `inplace` is accepted for Horovod scripts.
+    Returns what a session runs to do it; None in eager mode and inside functions.
     Raises InvalidArgumentError (a ValueError) for variables that are not built yet.
     """
     del inplace
-    broadcast_(variables, root_rank, process_set=process_set)
+    assigned = broadcast_(variables, root_rank, process_set=process_set)
+    in_session = not (tf.executing_eagerly() or tf.inside_function())
+    return tf.group(*assigned) if in_session else None
 
 
 @as_written
@@ -47,16 +50,15 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """As broadcast_variables(). Returns the variables."""
+    """As broadcast_variables(). Returns the variables; in a graph, their new values."""
     targets = _variables.check(variables)
     # Their number goes first, so that a rank that has none meets the others too.
     values = [tf.constant(0, tf.int32), *[tf.convert_to_tensor(v) for v in targets]]
     members = set_id(process_set)
     names = [mpi_ops._name(name, "broadcast_variables", members)]
     received = carried(values, lambda sent: _ops.broadcast(sent, names, root_rank, members))
-    for variable, value in zip(targets, received[1:]):
-        variable.assign(value)
-    return list(variables)
+    assigned = [variable.assign(value) for variable, value in zip(targets, received[1:])]
+    return list(variables) if tf.executing_eagerly() else assigned
 
 
 def broadcast_object(

@@ -330,14 +330,12 @@ def _grouped_reducescatter(
 
 
 @as_written
-def join() -> int | Any:
-    """Says that this rank has no more data; returns who joined last, once all have.
+def join() -> Any:
+    """Says that this rank has no more data; returns who joined last, once all have: int32, scalar.
 
-    Meanwhile it takes part in the others' allreduces with zeros. In eager mode an int, in a graph
-    an int32 scalar.
+    Meanwhile it takes part in the others' allreduces with zeros.
     """
-    last = _ops.join(set_id(global_process_set))
-    return int(last) if tf.executing_eagerly() else last
+    return _ops.join(set_id(global_process_set))
 
 
 @as_written
