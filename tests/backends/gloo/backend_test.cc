@@ -75,8 +75,9 @@ TEST_CASE("gloo: allreduce scales and sums over one and several segments") {
         work.segments = segments;
         REQUIRE(group->run(work, job.abort()).ok());
         const auto sum_at = [&](std::size_t i) {
+          const int ranks_sum = size * (size - 1) / 2;
           return static_cast<float>(size) * static_cast<float>(i + 1) +
-                 static_cast<float>(size * (size - 1) / 2);
+                 static_cast<float>(ranks_sum);
         };
         CHECK(out[count - 1] == sum_at(count - 1));
         CHECK(second == out);

@@ -34,7 +34,7 @@ TEST_CASE("gloo transport: messages of a pair arrive in the order they were post
   test::run_ranks(2, [&](int rank) {
     const auto group = open_group(job, rank);
     Transport& transport = *group->transport();
-    std::string first(3, '.'), second(0, '.'), third(1 << 20, '.');
+    std::string first(3, '.'), second, third(1 << 20, '.');
     const std::string sent[] = {"abc", "", std::string(1 << 20, 'x')};
     std::vector<TransferId> ids;
     if (rank == 0) {

@@ -142,9 +142,10 @@ TEST_CASE("run: a rank that ignores SIGTERM does not hold the job up for ever") 
 }
 
 TEST_CASE("run: Ctrl-C reaches the ranks, and the launcher says 130") {
-  Program job(ronde_command({"run", "-np", "2", "sh", "-c",
-                             "trap 'echo got it $RANK; exit 0' INT; echo ready $RANK; "
-                             "while :; do sleep 0.05; done"}));
+  const std::string waiting =
+      "trap 'echo got it $RANK; exit 0' INT; echo ready $RANK; "
+      "while :; do sleep 0.05; done";
+  Program job(ronde_command({"run", "-np", "2", "sh", "-c", waiting}));
   REQUIRE(job.wait_for_output("ready 0"));
   REQUIRE(job.wait_for_output("ready 1"));
   job.signal(SIGINT);
@@ -209,9 +210,10 @@ TEST_CASE("run: wrong command lines end with status 2 and a sentence") {
       {{"run", "--env", "RONDE_TEST_NOT_SET", "x"}, "RONDE_TEST_NOT_SET"},
       {{"dance"}, "dance"},
       {{}, "subcommand"}};
-  for (const auto& [arguments, part] : cases) {
+  for (const auto& refused : cases) {
+    const std::string& part = refused.second;
     CAPTURE(part);
-    const Finished job = run_ronde(arguments);
+    const Finished job = run_ronde(refused.first);
     CHECK(job.status == 2);
     CHECK(contains(job.err, part));
   }
