@@ -91,6 +91,7 @@ std::vector<Host> hosts_of(const JobTrace& job, const Analysis& analysis) {
     host.no_core_ns += means.no_core_ns;
   }
   std::vector<Host> list;
+  list.reserve(hosts.size());
   for (const auto& [boot, host] : hosts) list.push_back(host);
   return list;
 }

@@ -34,7 +34,7 @@ struct World {
 };
 
 World& world() {
-  static auto* const made = new World();
+  static auto* made = new World();
   return *made;
 }
 
