@@ -56,8 +56,7 @@ Status DeviceRunner::begin(const Bundle& bundle) {
     RONDE_RETURN_IF_ERROR(opened_->device->wait(opened_->stream, *last));
   }
   tell_times();
-  timed_ = options_.events != nullptr && options_.events->get() != nullptr;
-  if (timed_) opened_->times.begin(opened_->stream, bundle.id);
+  if (listener_ != nullptr) opened_->times.begin(opened_->stream, bundle.id);
   return {};
 }
 
@@ -88,12 +87,14 @@ Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
 }
 
 void DeviceRunner::end_part(std::string_view part) {
-  if (timed_) opened_->times.end_part(opened_->stream, part);
+  if (listener_ != nullptr) opened_->times.end_part(opened_->stream, part);
 }
 
 void DeviceRunner::tell_times() {
-  EventSink* const events = options_.events == nullptr ? nullptr : options_.events->get();
-  if (events != nullptr && opened_) opened_->times.tell(*events);
+  if (!opened_ || options_.events == nullptr) return;
+  EventSink* const before = std::exchange(listener_, options_.events->get());
+  if (listener_ != before) opened_->times.forget();  // it was begun for another recording
+  if (listener_ != nullptr) opened_->times.tell(*listener_);
 }
 
 void DeviceRunner::choose(const WorkDesc& desc) {

@@ -68,8 +68,8 @@ class DeviceRunner {
   const Options options_;
   WorkRunner& host_;
   std::unique_ptr<Opened> opened_;
-  DeviceGroup* group_ = nullptr;  // of opened_
-  bool timed_ = false;            // the bundle under way
+  DeviceGroup* group_ = nullptr;   // of opened_
+  EventSink* listener_ = nullptr;  // of the bundle under way; null: nobody hears
   std::string path_;
 };
 

@@ -14,6 +14,12 @@ constexpr std::int64_t kLongNs = std::int64_t{4} << 30;  // beyond, CUDA rounds 
 
 std::int64_t host_ns() { return to_ns(now()); }
 
+/// Also where it will never be reached.
+bool is_over(const DeviceEvent& event) {
+  const auto reached = event.reached();
+  return !reached.ok() || *reached;
+}
+
 }  // namespace
 
 DeviceTimes::DeviceTimes(std::shared_ptr<DeviceOps> device, std::string lane)
@@ -35,26 +41,29 @@ bool DeviceTimes::renew_anchor() {
 }
 
 void DeviceTimes::begin(DeviceStream stream, std::uint64_t bundle) {
-  if (!renew_anchor()) return;
+  open_ = renew_anchor();
+  if (!open_) return;
   if (runs_.size() == kMostRuns) runs_.pop_front();
   runs_.push_back({bundle, anchor_, {}});
   add_mark(stream, {});
 }
 
 void DeviceTimes::end_part(DeviceStream stream, std::string_view part) {
-  if (!runs_.empty()) add_mark(stream, part);
+  if (open_) add_mark(stream, part);
 }
 
 void DeviceTimes::add_mark(DeviceStream stream, std::string_view part) {
   const std::int64_t queued_ns = host_ns();
   auto event = device_->record(stream, EventUse::kTime);
-  if (!event.ok()) return runs_.pop_back();  // the work itself will say what is wrong
+  if (!event.ok()) {  // the work itself will say what is wrong
+    open_ = false;
+    return runs_.pop_back();
+  }
   runs_.back().marks.push_back({std::string(part), std::move(*event), queued_ns});
 }
 
 bool DeviceTimes::has_ended(const Run& run) {
-  const auto reached = run.marks.back().event->reached();
-  return !reached.ok() || *reached;
+  return is_over(*run.marks.back().event) && is_over(*run.anchor.event);
 }
 
 /// The marks by the device's clock, the anchor's first; false where it does not tell.

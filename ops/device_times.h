@@ -28,6 +28,11 @@ class DeviceTimes {
   void end_part(DeviceStream stream, std::string_view part);
   /// Tells of the bundles that have ended by now.
   void tell(EventSink& events);
+  /// Tells of nothing that was begun so far.
+  void forget() noexcept {
+    runs_.clear();
+    open_ = false;
+  }
 
  private:
   /// A point, and what ends there.
@@ -50,6 +55,7 @@ class DeviceTimes {
   const std::shared_ptr<DeviceOps> device_;
   const std::string lane_;
   std::deque<Run> runs_;
+  bool open_ = false;  // the last of them takes further parts
   DeviceClock clock_;
   DeviceStream idle_ = nullptr;      // has nothing to do but anchors
   Mark anchor_;                      // the newest

@@ -28,9 +28,6 @@ void Flows::append_end(std::string& out, char phase, std::int64_t rank, const Pl
 
 void Flows::take(const report::TraceEvent& event, std::int64_t time_ns, std::string& out) {
   if (event.phase != 'B' || event.bundle == 0) return;
-  if (event.pid == last_rank_ && event.bundle == last_bundle_) return;
-  last_rank_ = event.pid;
-  last_bundle_ = event.bundle;
   if (first_ < 0) first_ = event.pid;
   const Place here{event.tid, time_ns};
   if (event.pid == first_) {
@@ -38,7 +35,8 @@ void Flows::take(const report::TraceEvent& event, std::int64_t time_ns, std::str
     return;
   }
   const auto there = bundles_.find(event.bundle);
-  if (there == bundles_.end()) return;
+  if (there == bundles_.end() || there->second.joined == event.pid) return;
+  there->second.joined = event.pid;
   ++arrows_;
   const bool earlier = time_ns < there->second.time_ns;
   const std::int64_t from = earlier ? event.pid : first_;

@@ -25,14 +25,13 @@ class Flows {
   struct Place {
     std::int64_t lane = 0;
     std::int64_t time_ns = 0;
+    std::int64_t joined = -1;  ///< Rank whose arrow was drawn last: each has several parts of it.
   };
 
   void append_end(std::string& out, char phase, std::int64_t rank, const Place& place) const;
 
-  std::int64_t first_ = -1;        ///< The first rank; -1 before any bundle was seen.
-  std::int64_t last_rank_ = -1;    ///< Whose bundle was seen last,
-  std::uint64_t last_bundle_ = 0;  ///< and which: all its tensors begin, one has the arrow.
-  std::uint64_t arrows_ = 0;       ///< So far.
+  std::int64_t first_ = -1;   ///< The first rank; -1 before any bundle was seen.
+  std::uint64_t arrows_ = 0;  ///< So far.
   std::unordered_map<std::uint64_t, Place> bundles_;
 };
 

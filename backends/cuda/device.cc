@@ -41,15 +41,19 @@ class CudaEvent final : public DeviceEvent {
   [[nodiscard]] cudaEvent_t handle() const noexcept { return handle_; }
   [[nodiscard]] Result<bool> reached() const override {
     const cudaError_t code = cudaEventQuery(handle_);
-    if (code == cudaErrorNotReady) return false;
+    if (code == cudaErrorNotReady) {
+      (void)cudaGetLastError();  // an answer, which the next launch must not take for its own error
+      return false;
+    }
     RONDE_RETURN_IF_ERROR(status_of(code, "cudaEventQuery", device_));
     return true;
   }
   [[nodiscard]] Result<std::int64_t> ns_since(const DeviceEvent& earlier) const override {
     float ms = 0;
     const cudaEvent_t from = static_cast<const CudaEvent&>(earlier).handle();
-    RONDE_RETURN_IF_ERROR(
-        status_of(cudaEventElapsedTime(&ms, from, handle_), "cudaEventElapsedTime", device_));
+    const cudaError_t code = cudaEventElapsedTime(&ms, from, handle_);
+    if (code != cudaSuccess) (void)cudaGetLastError();  // only the timeline lacks something
+    RONDE_RETURN_IF_ERROR(status_of(code, "cudaEventElapsedTime", device_));
     return static_cast<std::int64_t>(std::llround(static_cast<double>(ms) * 1e6));
   }
 

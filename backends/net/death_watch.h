@@ -34,7 +34,8 @@ namespace ronde::net {
 /// The rank of another host that `rank` of this one has said it cannot reach; -1: none.
 [[nodiscard]] int cut_off(const HostSegment& segment, int rank) noexcept;
 
-/// Tells all ranks of the segment that somebody's presence changed, and wakes their sleepers.
+/// Tells all ranks of the segment that somebody's presence changed, or found a cut, and wakes their
+/// sleepers.
 void announce_news(const HostSegment& segment) noexcept;
 
 /// What the watch thread tells.

@@ -25,7 +25,7 @@ enum class Presence : std::uint32_t { kPresent = 0, kLeft = 1, kDied = 2, kFroze
 /// What peers tell one rank: one cache line, all that its idle poll reads.
 struct alignas(64) Inbox {
   std::array<std::atomic<std::uint64_t>, kMaxLocalRanks / 64> senders;  ///< Bit i: look at ring i.
-  FutexWord news;  ///< Counts changes of anybody's presence.
+  FutexWord news;  ///< Counts changes of anybody's presence, and cuts that were found.
 };
 
 /// What peers watch of one rank.

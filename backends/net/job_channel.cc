@@ -59,9 +59,9 @@ JobChannel::JobChannel(JobChannelArgs args)
   if (!args.links.empty()) {
     Doorbell& doorbell = local_->doorbell();
     const auto rank_lost = [this, &doorbell](int rank, Loss how) {
-      abort(rank, how);
-      // Our leaving would be taken for the cause by those who have not found the cut yet.
+      // Before this rank can fail and leave: the others would take that for the cause.
       if (how == Loss::kUnreachable) local_->tell_cut(rank);
+      abort(rank, how);
       doorbell.wake(Sleeper::kBackground);
       doorbell.wake(Sleeper::kCaller);
     };

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "bindings/python/bind.h"
@@ -39,14 +37,7 @@ class NamesInFlight {
     [[nodiscard]] bool in_flight() const;
   };
 
-  /// Looked up without a copy of the name.
-  struct Hash {
-    using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
-    std::size_t operator()(std::string_view name) const noexcept {
-      return std::hash<std::string_view>()(name);
-    }
-  };
-  using ByName = std::unordered_map<std::string, Entry, Hash, std::equal_to<>>;
+  using ByName = std::unordered_map<std::string, Entry>;
 
   void forget_ended();
 

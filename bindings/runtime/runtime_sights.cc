@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -48,8 +49,9 @@ Status make_dump_folder(const std::string& folder) {
   return {};
 }
 
-/// What compression takes this machine, for reports that say what it would save.
-std::vector<CounterSample> measure_coding() {
+/// What compression takes this machine, for reports that say what it would save; nothing where
+/// there is no memory to try.
+std::vector<CounterSample> measure_coding() try {
   const std::array kinds{CodecKind::kFp16, CodecKind::kInt8};
   const CodecCosts costs = measure_codecs(kinds);
   const auto ns_per_byte = [&](CodecKind kind) {
@@ -57,6 +59,8 @@ std::vector<CounterSample> measure_coding() {
   };
   return {{kFp16CodingCounter, ns_per_byte(CodecKind::kFp16)},
           {kInt8CodingCounter, ns_per_byte(CodecKind::kInt8)}};
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 }  // namespace

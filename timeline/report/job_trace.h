@@ -68,8 +68,8 @@ struct Unfinished {
   bool agreed = false;  ///< Moving data, rather than waiting for other ranks.
 };
 
-/// What the processor takes to compress, move in its compressed form and expand what an allreduce
-/// moves: nanoseconds for each byte of fp32; 0: not told.
+/// What the processor takes, with those that share it, to compress, move in its compressed form and
+/// expand what an allreduce moves: nanoseconds for each byte of fp32; 0: not told.
 struct CodingCost {
   double fp16_ns = 0;
   double int8_ns = 0;

@@ -93,7 +93,10 @@ Json what_ifs_of(const JobTrace& job, const Analysis& analysis) {
   Json list = Json::array();
   const double step_ns = means_of(analysis).step_ns;
   for (const WhatIf& change : what_ifs(job, analysis)) {
-    list.push_back({change.change, share_text(change, step_ns), time_text(change)});
+    const auto cell = [&](const std::string& text) {
+      return Json{{"text", text}, {"by", change.saved_ns}};
+    };
+    list.push_back({change.change, cell(share_text(change, step_ns)), cell(time_text(change))});
   }
   return list;
 }

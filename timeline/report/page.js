@@ -48,7 +48,8 @@ function table(caption, columns, rows) {
   function sort(column) {
     direction = sorted === column ? -direction : -1;
     sorted = column;
-    rows.sort((a, b) => direction * (a[column] < b[column] ? -1 : a[column] > b[column] ? 1 : 0));
+    const key = (row) => row[column]?.by ?? row[column];  // of a text that a number is behind
+    rows.sort((a, b) => direction * (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
     heads.forEach((head, i) => {
       if (i === column) head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
       else head.removeAttribute("aria-sort");
@@ -64,6 +65,7 @@ function table(caption, columns, rows) {
 const asTable = (content) =>
   html("details", {}, html("summary", {}, "Show as a table"), content);
 const asIs = (value) => value;
+const asText = (value) => value.text;
 
 // ---- Stacked bars ------------------------------------------------------------------------------
 
@@ -349,7 +351,7 @@ function whatIfs() {
     " No change that is known here would save 1 %.");
   if (!data.whatIfs.length) return;
   at("changes").append(table("Changes, and what they would save of a " + data.unit,
-    [["change", asIs], ["share", asIs], ["saves", asIs]],
+    [["change", asIs], ["share", asText], ["saves", asText]],
     data.whatIfs));
 }
 

@@ -159,11 +159,16 @@ bool is_latency(const Analysis& analysis) {
   return efficiency >= 0 && efficiency < 0.5;
 }
 
-/// "one bundle a step for 10 (...): 15 to 27 % of a step, by the costs measured here", or nothing.
+/// "What would save 15 to 27 % of a step, by the costs measured here: one bundle ...", or nothing.
 std::string hint(const WhatIf* change, const Analysis& analysis, const Means& means) {
   if (change == nullptr || change->saved_ns < kGainShare * means.step_ns) return {};
   return fmt::format("What would save {} of a {}, by the costs measured here: {}.",
                      share_text(*change, means.step_ns), unit_of(analysis), change->change);
+}
+
+std::string with_hint(std::string advice, const std::string& hint) {
+  if (!hint.empty()) advice += (advice.empty() ? "" : " ") + hint;
+  return advice;
 }
 
 Finding wire(const JobTrace& job, const Analysis& analysis, const Means& means) {
@@ -180,10 +185,10 @@ Finding wire(const JobTrace& job, const Analysis& analysis, const Means& means) 
   }
   const std::vector<WhatIf> changes = what_ifs(job, analysis);
   if (is_latency(analysis)) {
-    finding.advice =
+    finding.advice = with_hint(
         "A bundle takes most of that whatever its size: latency, which more ranks than cores on a "
-        "host make worse; fewer bytes would not help, fewer bundles would. " +
-        hint(best_of(changes, Change::kFusion), analysis, means);
+        "host make worse; fewer bytes would not help, fewer bundles would.",
+        hint(best_of(changes, Change::kFusion), analysis, means));
   } else {
     finding.advice = hint(best_of(changes, Change::kCompression), analysis, means);
   }
@@ -264,9 +269,10 @@ void add_waiting(const JobTrace& job, const Analysis& analysis, const Means& mea
 void add_costs(const JobTrace& job, const Analysis& analysis, const Means& means,
                std::vector<Finding>& findings) {
   if (is_tiny(analysis, means)) {
-    findings.push_back(tiny_tensors(analysis, means));
-    findings.back().advice +=
-        " " + hint(best_of(what_ifs(job, analysis), Change::kFusion), analysis, means);
+    Finding& tiny = findings.emplace_back(tiny_tensors(analysis, means));
+    tiny.advice =
+        with_hint(std::move(tiny.advice),
+                  hint(best_of(what_ifs(job, analysis), Change::kFusion), analysis, means));
     return;
   }
   if (means.share(Phase::kNegotiation) >= kNegotiationShare) {

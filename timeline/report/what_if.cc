@@ -20,8 +20,8 @@ constexpr double kWorthShare = 0.01;  // of a step
 constexpr double kMegabyte = 1e6;
 constexpr double kTwice = 2;      // standard errors on either side
 constexpr double kPrecise = 0.2;  // of a saving: less of a range is not told
-// Coding among other work takes 4 times what it does alone, give or take 1: in jobs that were
-// measured on two busy cores, 3.8 to 6.1 times.
+// Coding among other work takes 4 times what was measured where recording ended, give or take 1: in
+// jobs on two busy cores it was 3.8 to 6.1 times.
 constexpr double kBusyCoding = 4;
 constexpr double kBusyError = 1;
 constexpr double kShapeError = 0.25;  // of what the alpha-beta model says

@@ -15,7 +15,7 @@ enum class Change : std::uint8_t { kRank, kOverlap, kFusion, kCompression, kAlgo
 /// One change and what it is predicted to save.
 struct WhatIf {
   Change kind = Change::kRank;
-  std::string change = {};  ///< "all tensors of a step in one bundle (RONDE_FUSION_THRESHOLD=16M)"
+  std::string change = {};  ///< "one bundle a step for 10 (RONDE_FUSION_THRESHOLD=1048576 or more)"
   double saved_ns = 0;      ///< Of a step, the likeliest, as the next two, between which it lies.
   double least_ns = 0;      ///< 0: maybe nothing.
   double most_ns = 0;

@@ -301,7 +301,8 @@ void Launcher::pass_on(int rank, int stream, std::string_view bytes) {
 void Launcher::on_exited(Host& host, const RankMessage& message) {
   host.unfinished.erase(message.rank);
   if (message.wait_status == 0) {
-    if (!std::exchange(uneven_seen_, true)) uneven_deadline_ = now() + kUnevenEndDelay;
+    const bool first = !options_.through_mpirun && !std::exchange(uneven_seen_, true);
+    if (first) uneven_deadline_ = now() + kUnevenEndDelay;
     return;
   }
   // Who ends last may have been first to fail: all are told until they are asked to end.

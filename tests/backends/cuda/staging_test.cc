@@ -134,6 +134,25 @@ TEST_CASE("device work: a timeline hears when the device did what, once it has")
   CHECK(before_ns <= ended_ns + 5'000);  // CUDA's and the double's times are rounded
 }
 
+TEST_CASE("device work: what was begun for one recording is not told in the next") {
+  Spans first;
+  Spans next;
+  LoneRank rank;
+  std::vector<std::vector<float>> data{counted(5, 1.0F)};
+  for (Spans* spans : {&first, &next}) {
+    rank.gate.set(spans);
+    Bundle bundle = rank.bundle(data, 2.0);
+    bundle.id = spans == &first ? 1 : 2;
+    REQUIRE(rank.executor->execute(bundle, rank.abort).ok());
+    while (!rank.complete->reached().value()) {
+    }
+  }
+  rank.executor.reset();
+  CHECK(first.told.empty());
+  REQUIRE(next.told.size() == 1);
+  CHECK(next.told[0].bundle == 2);
+}
+
 TEST_CASE("device work: a device that tells no times does its work all the same") {
   Spans spans;
   LoneRank rank;

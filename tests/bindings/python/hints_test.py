@@ -47,7 +47,7 @@ def hinted(folder, words):
 
 def test_compression_saves_what_the_hint_says(tmp_path):
     apart = {"RONDE_FUSION_THRESHOLD": "0"}
-    with slow_link("100mbit", "16kb") as hosts:
+    with slow_link("25mbit", "16kb") as hosts:
         before = step_seconds(hosts, tmp_path / "before", apart)
         after = step_seconds(hosts, tmp_path / "after", {**apart, "RONDE_COMPRESSION": "fp16"})
     least, most = hinted(tmp_path / "before", "Compression.fp16")

@@ -16,6 +16,7 @@ namespace ronde::test::cuda_double {
 namespace {
 
 thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;  // until cudaGetLastError() is called
 
 struct Event {
   std::shared_ptr<Point> point;  // of the last record; null: reached
@@ -89,12 +90,17 @@ cudaError_t release(void* memory) {
 }
 
 /// What a launch on a device checks: the stream is one of the current device.
-cudaError_t queue(const char* name, cudaStream_t handle, std::function<void()> work) {
+/// The stream of `handle`, where it is the current device's.
+cudaError_t usable(const char* name, cudaStream_t handle, std::shared_ptr<Stream>& stream) {
   if (const cudaError_t code = planned(name); code != cudaSuccess) return code;
-  const auto stream = find(handle);
-  if (!stream || (handle != nullptr && stream->device() != current_device)) {
-    return cudaErrorInvalidResourceHandle;
-  }
+  stream = find(handle);
+  const bool usable = stream && (handle == nullptr || stream->device() == current_device);
+  return usable ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t queue(const char* name, cudaStream_t handle, std::function<void()> work) {
+  std::shared_ptr<Stream> stream;
+  if (const cudaError_t code = usable(name, handle, stream); code != cudaSuccess) return code;
   stream->enqueue(std::move(work));
   return cudaSuccess;
 }
@@ -219,7 +225,7 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorName(cudaError_t code) {
   return code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorOfTheDouble";
 }
@@ -287,9 +293,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
-  auto point = std::make_shared<Point>();
-  const cudaError_t code = queue("cudaEventRecord", stream, [point] { point->reach(); });
-  if (code != cudaSuccess) return code;
+  std::shared_ptr<Stream> on;
+  if (const cudaError_t code = usable("cudaEventRecord", stream, on); code != cudaSuccess) {
+    return code;
+  }
+  auto point = on->mark();
   const MutexLock lock(world().mutex);
   world().events[handle].point = std::move(point);
   return cudaSuccess;
@@ -299,7 +307,8 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
   if (const cudaError_t code = planned("cudaEventQuery"); code != cudaSuccess) return code;
   const MutexLock lock(world().mutex);
   const Event& event = world().events[handle];
-  return !event.point || event.point->reached() ? cudaSuccess : cudaErrorNotReady;
+  if (!event.point || event.point->reached()) return cudaSuccess;
+  return last_error = cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {

@@ -45,7 +45,13 @@ void Stream::enqueue(std::function<void()> work) {
 
 std::shared_ptr<Point> Stream::mark() {
   auto point = std::make_shared<Point>();
-  enqueue([point] { point->reach(); });
+  const MutexLock lock(mutex_);
+  if (queue_.empty() && !working_) {
+    point->reach();
+  } else {
+    queue_.emplace_back([point] { point->reach(); });
+    changed_.notify_all();
+  }
   return point;
 }
 
@@ -54,10 +60,12 @@ void Stream::run() {
     std::function<void()> work;
     {
       const MutexLock lock(mutex_);
+      working_ = false;
       while (queue_.empty() && !stop_) changed_.wait(mutex_);
       if (queue_.empty()) return;
       work = std::move(queue_.front());
       queue_.pop_front();
+      working_ = true;
     }
     work();
   }

@@ -38,8 +38,8 @@ class Stream {
 
   [[nodiscard]] int device() const noexcept { return device_; }
   void enqueue(std::function<void()> work) RONDE_EXCLUDES(mutex_);
-  /// Queues a point and returns it.
-  std::shared_ptr<Point> mark();
+  /// Queues a point and returns it; an idle stream reaches it at once.
+  std::shared_ptr<Point> mark() RONDE_EXCLUDES(mutex_);
 
  private:
   void run() RONDE_EXCLUDES(mutex_);
@@ -49,6 +49,7 @@ class Stream {
   CondVar changed_;
   std::deque<std::function<void()>> queue_ RONDE_GUARDED_BY(mutex_);
   bool stop_ RONDE_GUARDED_BY(mutex_) = false;
+  bool working_ RONDE_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last
 };
 

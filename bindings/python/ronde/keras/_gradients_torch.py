@@ -22,10 +22,13 @@ class Options(GradientOptions):
             raise UnsupportedError("groups of gradients need Keras's TensorFlow backend")
 
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """The gradients, averaged (or as `op` says) over ranks; None stays None."""
+        """The gradients, averaged (or as `op` says) over ranks; None stays None.
+
+        A rank outside of the process set keeps its own.
+        """
         size = self.process_set.size() or 1
         results = list(gradients)
-        if size == 1:
+        if size == 1 or self.process_set.included() is False:
             return results
         self.look_at_rules(variable.path for variable in variables)
         under_way: list[tuple[int, Any, Callable[[Any], Any]]] = []
