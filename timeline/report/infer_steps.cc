@@ -31,6 +31,7 @@ using ByKey = std::map<Key, Comings>;
 
 ByKey comings_of(const RankTrace& rank, const Names& names) {
   std::vector<const OperationSpan*> order;
+  order.reserve(rank.operations.size());
   for (const OperationSpan& span : rank.operations) order.push_back(&span);
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     return a->first_submit_ns < b->first_submit_ns;

@@ -232,6 +232,14 @@ double step_noise_ns(const Analysis& analysis) {
   return kTwice * median_error(std::move(steps));
 }
 
+/// One figure where the range is narrow, else its ends, as `say` puts them.
+template <class Say>
+std::string range_text(const WhatIf& change, const Say& say) {
+  if (change.least_ns <= 0) return "up to " + say(change.most_ns);
+  const bool narrow = change.most_ns - change.least_ns <= kPrecise * change.saved_ns;
+  return narrow ? say(change.saved_ns) : say(change.least_ns) + " to " + say(change.most_ns);
+}
+
 bool is_worth_telling(const WhatIf& change, double least_ns) {
   const bool is_bound = change.least_ns <= 0 && change.kind != Change::kOverlap;
   if (!is_bound) return change.saved_ns >= least_ns;
@@ -261,21 +269,11 @@ const WhatIf* best_of(const std::vector<WhatIf>& changes, Change kind) {
 }
 
 std::string share_text(const WhatIf& change, double step_ns) {
-  const auto percent = [step_ns](double ns) { return 100 * ns / step_ns; };
-  if (change.least_ns <= 0) return fmt::format("up to {:.0f} %", percent(change.most_ns));
-  if (change.most_ns - change.least_ns <= kPrecise * change.saved_ns) {
-    return fmt::format("{:.0f} %", percent(change.saved_ns));
-  }
-  return fmt::format("{:.0f} to {:.0f} %", percent(change.least_ns), percent(change.most_ns));
+  const auto percent = [step_ns](double ns) { return fmt::format("{:.0f}", 100 * ns / step_ns); };
+  return range_text(change, percent) + " %";
 }
 
-std::string time_text(const WhatIf& change) {
-  if (change.least_ns <= 0) return "up to " + human_time(change.most_ns);
-  if (change.most_ns - change.least_ns <= kPrecise * change.saved_ns) {
-    return human_time(change.saved_ns);
-  }
-  return human_time(change.least_ns) + " to " + human_time(change.most_ns);
-}
+std::string time_text(const WhatIf& change) { return range_text(change, human_time); }
 
 std::string cost_model(const Analysis& analysis) {
   const PathCost* way = costliest_way(analysis);
