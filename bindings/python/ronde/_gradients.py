@@ -84,6 +84,11 @@ class GradientOptions:
                 f"not {type(self._groups).__name__}"
             )
 
+    @property
+    def alone(self) -> bool:
+        """Whether this rank keeps its own: nobody else is in the process set, or it is not."""
+        return (self.process_set.size() or 1) == 1 or self.process_set.included() is False
+
     @staticmethod
     def key(variable: Any) -> Any:
         """Tells variables apart."""

@@ -28,7 +28,7 @@ class Options(GradientOptions):
         """
         size = self.process_set.size() or 1
         results = list(gradients)
-        if size == 1 or self.process_set.included() is False:
+        if self.alone:
             return results
         self.look_at_rules(variable.path for variable in variables)
         under_way: list[tuple[int, Any, Callable[[Any], Any]]] = []

@@ -34,7 +34,7 @@ class Options(GradientOptions):
             gradients = [
                 tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients
             ]
-        if size == 1 or self.process_set.included() is False:
+        if self.alone:
             return list(gradients)
         results = list(gradients)
         shared = [i for i, g in enumerate(gradients) if g is not None]
