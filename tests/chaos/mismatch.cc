@@ -1,6 +1,8 @@
 #include "tests/chaos/mismatch.h"
 
 #include <array>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -168,17 +170,36 @@ Pending submit(Job& job, const std::string& name, const Idea& idea, double* memo
   return job.alltoall_async(name, tensor, {}, {}, idea.site);
 }
 
+/// Does it, and returns the "code" and "message" of its error, or "ok".
+nlohmann::json outcome_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return {{"code", to_string(error.code())}, {"message", error.what()}};
+  }
+  return {{"code", "ok"}};
+}
+
 }  // namespace
 
 void disagree_about_sets(Job& job) {
-  nlohmann::json fields = {{"code", "ok"}};
-  try {
-    (void)job.add_process_set({job.rank()});
-  } catch (const Error& error) {
-    fields["code"] = to_string(error.code());
-    fields["message"] = error.what();
+  say("sets", outcome_of([&job] { (void)job.add_process_set({job.rank()}); }));
+}
+
+void submit_twice(Job& job, int victim) {
+  std::vector<float> once{1.0F};
+  std::vector<float> again{1.0F};
+  const auto start = [&job](std::vector<float>& values, CallSite site) {
+    return job.allreduce_async("twice", tensor(values), {.op = ReduceOp::kSum}, site);
+  };
+  std::optional<Pending> first;
+  if (job.rank() == victim) {
+    first = start(once, {"one.py", 10});
+    say("twice", outcome_of([&] { start(again, {"two.py", 20}).wait(); }));
   }
-  say("sets", std::move(fields));
+  check_sum(job, "between");
+  if (!first) first = start(once, {"one.py", 10});
+  say("twice", outcome_of([&] { first->wait(); }));
 }
 
 void disagree(Job& job, std::uint64_t seed, int index) {
@@ -198,13 +219,8 @@ void disagree(Job& job, std::uint64_t seed, int index) {
     const Idea agreed = draw_idea(fresh, job.size());
     for (int i = 0; i < 2; ++i) submit(job, name, agreed, memory.data()).wait();
   }
-  nlohmann::json fields = {{"index", index}, {"what", what}, {"known", known}, {"code", "ok"}};
-  try {
-    submit(job, name, mine, memory.data()).wait();
-  } catch (const Error& error) {
-    fields["code"] = to_string(error.code());
-    fields["message"] = error.what();
-  }
+  auto fields = outcome_of([&] { submit(job, name, mine, memory.data()).wait(); });
+  fields.update({{"index", index}, {"what", what}, {"known", known}});
   say("mismatch", std::move(fields));
 }
 

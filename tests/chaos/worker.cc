@@ -139,6 +139,8 @@ int mismatch_mode() {
   }
   disagree_about_sets(job);
   check_sum(job, "after sets");
+  submit_twice(job, static_cast<int>(seed % static_cast<std::uint64_t>(job.size())));
+  check_sum(job, "after twice");
   say("done");
   job.shutdown();
   say("left");

@@ -22,6 +22,15 @@ def mismatch(case: Case) -> None:
     told = {(event["code"], event.get("message")) for event in job.events("sets")}
     if len(told) != 1 or told.pop()[0] != "mismatch" or len(job.events("sets")) != job.size:
         job.complain(f"process sets: {job.events('sets')}")
+    _judge_twice(job)
+
+
+def _judge_twice(job: Job) -> None:
+    """One rank's second submission of a name fails the first one too, with one text, everywhere."""
+    said = job.events("twice")
+    told = {(event["code"], event.get("message")) for event in said}
+    if len(said) != job.size + 1 or len(told) != 1 or told.pop()[0] != "duplicate name":
+        job.complain(f"a name submitted twice: {said}")
 
 
 def _judge_mismatch(job: Job, index: int) -> None:
