@@ -91,7 +91,7 @@ class Case:
             del job.environment[name]
         job.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         command = ["mpirun", "--enable-recovery", "--oversubscribe", "--bind-to", "none"]
-        job.start([*command, "-np", str(job.size), str(job.worker), *arguments])
+        job.start([*command, "-np", str(job.size), str(job.worker), *arguments], launches=True)
 
     def clean(self) -> None:
         """Removes what the case itself made."""

@@ -72,31 +72,39 @@ class Job:
         command: list[str],
         environment: dict[str, str] | None = None,
         before: Callable[[], None] | None = None,
+        launches: bool = False,
     ) -> None:
-        """Starts any command whose output has the workers' events."""
+        """Starts any command whose output has the workers' events.
+
+        Where it only `launches` workers they get a pipe past it: mpirun tears lines apart.
+        """
 
         def in_child() -> None:
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # also where we are killed
             if before is not None:
                 before()
 
+        read_end, write_end = os.pipe()
+        passed = {"RONDE_CHAOS_EVENTS": str(write_end)} if launches else {}
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=write_end,
             stderr=subprocess.PIPE,
-            env={**os.environ, **self.environment, **(environment or {})},
+            env={**os.environ, **self.environment, **passed, **(environment or {})},
             preexec_fn=in_child,
+            pass_fds=[write_end] if launches else [],
         )
+        os.close(write_end)
         index = len(self.processes)
         self.processes.append(process)
         self._errors[index] = bytearray()
-        for target in (self._read_events, self._read_errors):
-            self._readers.append(threading.Thread(target=target, args=(index,), daemon=True))
+        for target, source in ((self._read_events, read_end), (self._read_errors, index)):
+            self._readers.append(threading.Thread(target=target, args=(source,), daemon=True))
             self._readers[-1].start()
 
-    def _read_events(self, index: int) -> None:
-        for line in self.processes[index].stdout or ():
+    def _read_events(self, read_end: int) -> None:
+        for line in os.fdopen(read_end, "rb"):
             with contextlib.suppress(ValueError):
                 event = json.loads(line[line.index(b"{") :])
                 with self._news:
