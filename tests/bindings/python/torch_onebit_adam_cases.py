@@ -37,6 +37,9 @@ def flat(model):
 
 def case_one_bit_adam_warms_up_as_adam():
     model, data, target, mine = problem()
+    # Adam divides gradients by their own size: what fp32 rounds, which differs from processor to
+    # processor, comes back as whole steps where a gradient is nearly zero.
+    model, data = model.double(), data.double()
     reference = copy.deepcopy(model)
     optimizer = hvd.OneBitAdam(
         model.named_parameters(), lr=0.01, weight_decay=0.01, warmup_steps=20
@@ -44,7 +47,7 @@ def case_one_bit_adam_warms_up_as_adam():
     train(model, optimizer, data[mine], target[mine], 20)
     adam = torch.optim.Adam(reference.parameters(), lr=0.01, weight_decay=0.01)
     train(reference, adam, data, target, 20)  # all ranks' rows: the mean of their gradients
-    assert torch.allclose(flat(model), flat(reference), atol=2e-5)
+    assert torch.allclose(flat(model), flat(reference), rtol=0, atol=1e-9)
     assert optimizer.frozen
 
 
