@@ -26,6 +26,13 @@ def now_us() -> int:
     return time.monotonic_ns() // 1000
 
 
+def _state(pid: int) -> str:
+    """Of a process, as its letter in /proc; empty where there is none."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
 class Job:
     """`size` workers. Complaints are what went wrong; none means that all was well."""
 
@@ -43,6 +50,8 @@ class Job:
         self.complaints: list[str] = []
         self.hung = False
         self.facts: dict[str, Any] = {}
+        self.launcher_hung = False
+        self._launches = False
         self._events: list[Event] = []
         self._errors: dict[int, bytearray] = {}
         self._news = threading.Condition()
@@ -84,6 +93,7 @@ class Job:
             if before is not None:
                 before()
 
+        self._launches = launches
         read_end, write_end = os.pipe()
         passed = {"RONDE_CHAOS_EVENTS": str(write_end)} if launches else {}
         process = subprocess.Popen(
@@ -187,6 +197,8 @@ class Job:
                 codes.append(process.wait(max(deadline - time.monotonic(), 0)))
             except subprocess.TimeoutExpired:
                 codes.append(None)
+        if None in codes and self._launches and not self._workers_left():
+            codes = [self._end_launcher()]
         if None in codes:
             self._show_hang([i for i, code in enumerate(codes) if code is None])
         for reader in self._readers:
@@ -194,6 +206,21 @@ class Job:
         for event in self.events("wrong"):
             self.complain(f"WRONG RESULT of {event['what']} on rank {event['rank']}")
         return codes
+
+    def _workers_left(self) -> list[int]:
+        """Workers that have not ended."""
+        pids = {int(event["pid"]) for event in self.events("start")}
+        return [pid for pid in pids if _state(pid) not in ("", "Z")]
+
+    def _end_launcher(self) -> int:
+        """Ends a launcher that did not see its last worker end, as mpirun after a PMIx error."""
+        self.launcher_hung = True
+        process = self.processes[0]
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(5)
+        process.kill()
+        return process.wait()
 
     def _show_hang(self, indices: list[int]) -> None:
         self.hung = True

@@ -67,6 +67,8 @@ def play(case: Case, sandbox: Sandbox) -> dict[str, Any]:
     sandbox.sweep()
     if complaints and case.job is not None:
         case.facts["errors"] = case.job.last_words()
+    if case.job is not None and case.job.launcher_hung:
+        case.facts["launcher_hung"] = True
     hung = case.job is not None and case.job.hung
     outcome = "hang" if hung else "bad" if complaints else "ok"
     took = round(time.monotonic() - began, 2)
@@ -100,7 +102,9 @@ def summarize(lines: list[dict[str, Any]]) -> str:
         outcomes = dict(Counter(line["outcome"] for line in of_kind))
         latencies = [line["latency_ms"] for line in of_kind if "latency_ms" in line]
         told = f", told within {_percentiles(latencies)}" if latencies else ""
-        text.append(f"{kind}: {count} runs, {outcomes}{told}")
+        launchers = sum("launcher_hung" in line for line in of_kind)
+        stuck = f", mpirun itself hung in {launchers}" if launchers else ""
+        text.append(f"{kind}: {count} runs, {outcomes}{told}{stuck}")
     return "\n".join(text)
 
 
