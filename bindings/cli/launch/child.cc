@@ -137,6 +137,10 @@ int exit_status_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
+bool is_likelier_cause(int wait_status, int first) {
+  return WIFSIGNALED(wait_status) && WIFEXITED(first) && WEXITSTATUS(first) != 0;
+}
+
 void kill_children() {
   const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir("/proc/self/task"), &::closedir);
   if (!tasks) return;

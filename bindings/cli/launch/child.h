@@ -48,6 +48,10 @@ std::string describe_wait_status(int wait_status);
 /// As a shell reports it: the exit status, or 128 + signal.
 int exit_status_of(int wait_status);
 
+/// Whether, of two ranks that failed within moments, the one seen later explains it better: who was
+/// killed is the cause, and who exits tells of it.
+bool is_likelier_cause(int wait_status, int first);
+
 /// Kills every process that descends from this one, as far as they are its children by now: those
 /// of children that end come to a subreaper, so call it again until none is left.
 void kill_children();

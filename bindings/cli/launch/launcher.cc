@@ -86,6 +86,7 @@ class Launcher {
   bool uneven_seen_ = false;
   bool probe_sent_ = false;
   int exit_status_ = 0;
+  int first_failure_ = 0;  ///< Wait status of the rank that gave the exit status.
   int failed_ranks_ = 0;
 };
 
@@ -309,6 +310,8 @@ void Launcher::on_exited(Host& host, const RankMessage& message) {
   const bool asked_to_end = exit_status_ != 0 && term_deadline_ == kForever;
   if (asked_to_end || ++failed_ranks_ > kMostFailedTold) return;
   const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
+  if (is_likelier_cause(message.wait_status, first_failure_)) exit_status_ = 0;
+  if (exit_status_ == 0) first_failure_ = message.wait_status;
   fail(exit_status_of(message.wait_status),
        fmt::format("{} (pid {}{}) {}", name_of(message.rank), message.pid, where,
                    describe_wait_status(message.wait_status)));
