@@ -244,6 +244,7 @@ Status Engine::leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline) {
   });
   WaitOptions options;
   options.deadline = deadline;
+  options.heeds_earlier_interrupts = false;  // leaving is what they ask for
   return wait_until(
       [&] {
         if (options_.abort->aborted()) return true;
@@ -290,6 +291,7 @@ std::vector<std::string> Engine::describe_pending() {
   });
   WaitOptions options;
   options.deadline = now() + std::chrono::seconds(1);
+  options.heeds_earlier_interrupts = false;  // they are for those who wait for results
   if (!wait_until([&] { return ready->load(); }, options).ok()) return {};
   return *result;
 }

@@ -46,6 +46,8 @@ using ClockHandler =
 struct WaitOptions {
   TimePoint deadline = kForever;  ///< Passing it gives kTimeout; the operation goes on.
   InterruptCheck interrupt;
+  /// Whether an interrupt() that came before the wait, when nobody waited, ends it too.
+  bool heeds_earlier_interrupts = true;
 };
 
 struct EngineOptions {
@@ -116,7 +118,8 @@ class Engine final : private ChannelSink {
   void leave(TimePoint deadline);
   /// Declares the job broken.
   void fail(const Status& reason);
-  /// Makes all current waits return kInterrupted. Safe in signal handlers.
+  /// Makes all current waits return kInterrupted; where there is none, the next that has to wait: a
+  /// signal may land just before. Safe in signal handlers.
   void interrupt() noexcept;
 
   /// Ok, or why the job is broken.
@@ -147,7 +150,8 @@ class Engine final : private ChannelSink {
   Status wait_until(const Predicate& done, const WaitOptions& options);
   void drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t interrupts,
                  TimePoint until);
-  Status interruption(const WaitOptions& options, std::uint64_t interrupts) const;
+  [[nodiscard]] std::uint64_t interrupts_before(const WaitOptions& options) const;
+  Status interruption(const WaitOptions& options, std::uint64_t interrupts);
   /// Drives for a moment, without sleeping, until the operation is done.
   void help(const Operation& operation, TimePoint until);
   void wake_sleeper() RONDE_EXCLUDES(mutex_);
@@ -209,6 +213,7 @@ class Engine final : private ChannelSink {
   Meter meter_;
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<std::uint64_t> interrupts_{0};
+  std::atomic<std::uint64_t> interrupts_told_{0};  ///< So many have ended a wait.
   std::atomic<int> callers_inside_{0};  ///< Threads that the destructor must let go first.
   HelpHabit help_habit_;
 

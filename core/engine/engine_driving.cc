@@ -36,8 +36,11 @@ void pause() noexcept {
 
 Status Engine::wait_until(const Predicate& done, const WaitOptions& options) {
   const Inside inside(callers_inside_);
-  const std::uint64_t interrupts = interrupts_.load(std::memory_order_acquire);
+  const std::uint64_t interrupts = interrupts_before(options);
   Status status;
+  if (interrupts_.load(std::memory_order_acquire) != interrupts && !done()) {
+    status = interruption(options, interrupts);
+  }
   bool drove = true;
   while (status.ok() && !done()) {
     const TimePoint until = std::min(options.deadline, now() + kInterruptSlice);
@@ -58,8 +61,15 @@ Status Engine::wait_until(const Predicate& done, const WaitOptions& options) {
   return status;
 }
 
-Status Engine::interruption(const WaitOptions& options, std::uint64_t interrupts) const {
-  if (interrupts_.load(std::memory_order_acquire) != interrupts) {
+/// The interrupts that a wait which begins now does not heed.
+std::uint64_t Engine::interrupts_before(const WaitOptions& options) const {
+  const auto& past = options.heeds_earlier_interrupts ? interrupts_told_ : interrupts_;
+  return past.load(std::memory_order_acquire);
+}
+
+Status Engine::interruption(const WaitOptions& options, std::uint64_t interrupts) {
+  if (const auto all = interrupts_.load(std::memory_order_acquire); all != interrupts) {
+    if (options.heeds_earlier_interrupts) interrupts_told_.store(all, std::memory_order_release);
     return {Code::kInterrupted, "the wait was interrupted"};
   }
   return options.interrupt ? options.interrupt() : Status();

@@ -209,7 +209,8 @@ class RONDE_API Job {
   /// name begins none.
   void mark_pass(std::string_view name);
 
-  /// Makes all waits of this job throw Interrupted. Safe in signal handlers.
+  /// Makes all waits of this job throw Interrupted; where there is none, the next call that has to
+  /// wait. Safe in signal handlers.
   void interrupt() noexcept;
   /// Finishes what is agreed and leaves. Idempotent.
   void shutdown() noexcept;

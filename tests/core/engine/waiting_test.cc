@@ -79,6 +79,32 @@ TEST_CASE("Engine: a wait ends at its deadline and by its interrupt check, the o
   });
 }
 
+TEST_CASE("Engine: an interrupt that lands just before a wait ends it, and no other one") {
+  EngineJob job(2);
+  run_ranks(2, [&](int r) {
+    EngineRank rank(job, r);
+    std::vector<float> values = {1.0F};
+    std::vector<float> token = {0.0F};
+    if (r == 0) {
+      auto submitted = rank.engine->submit(kGlobalSet, sum_of("w", values));
+      rank.engine->interrupt();
+      (void)rank.engine->describe_pending();  // a wait that is not for results
+      WaitOptions options;
+      options.deadline = now() + std::chrono::seconds(20);
+      CHECK(rank.engine->wait(*submitted, options).code() == Code::kInterrupted);
+      options.deadline = now() + std::chrono::milliseconds(20);
+      CHECK(rank.engine->wait(*submitted, options).code() == Code::kTimeout);
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
+      REQUIRE(rank.engine->wait(*submitted, {}).ok());
+      rank.engine->interrupt();  // who then leaves does so in good order
+      CHECK(rank.engine->leave_lane(kGlobalSet, now() + std::chrono::seconds(20)).ok());
+    } else {
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
+      REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
+    }
+  });
+}
+
 TEST_CASE("Engine: a caller stuck in work that it does itself still hears of interrupts") {
   EngineJob job(1);
   EngineRank rank(job, 0);
