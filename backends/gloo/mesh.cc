@@ -5,6 +5,7 @@
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -17,8 +18,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Gloo waits five times as long for a connection.
-constexpr std::chrono::seconds kConnectTimeout{6};
+// Gloo waits so many times its timeout for a connection, and knows no other end of that wait.
+constexpr int kConnectFactor = 5;
+constexpr milliseconds kConnectTimeout{6000};
 // Waits end by abort, not by time; Gloo overflows on much longer ones.
 constexpr std::chrono::hours kNoTimeout{24 * 30};
 // When a connection breaks, the control channel is about to say who died: better than our guess.
@@ -37,6 +39,12 @@ class AbortWatch {
   const AbortToken& abort_;
   const int id_;
 };
+
+/// Gloo's timeout with which a connection is given up by `deadline`.
+milliseconds connect_timeout(TimePoint deadline) {
+  const auto left = std::chrono::duration_cast<milliseconds>(deadline - now()) / kConnectFactor;
+  return std::clamp(left, milliseconds(1), kConnectTimeout);
+}
 
 /// "ok" or the error's text: what ranks tell each other after a step.
 std::string verdict(const Status& status) { return status.ok() ? "" : status.message(); }
@@ -61,7 +69,7 @@ Result<std::shared_ptr<Mesh>> Mesh::connect(
   Status status = device.status();
   std::string mine;
   try {
-    if (status.ok()) mine = mesh->create_pairs(device.value());
+    if (status.ok()) mine = mesh->create_pairs(device.value(), connect_timeout(group.deadline));
   } catch (const std::exception& error) {
     status = {Code::kUnavailable, error.what()};
   }
@@ -75,10 +83,11 @@ Result<std::shared_ptr<Mesh>> Mesh::connect(
   return mesh;
 }
 
-std::string Mesh::create_pairs(const std::shared_ptr<gloo::transport::Device>& device) {
+std::string Mesh::create_pairs(const std::shared_ptr<gloo::transport::Device>& device,
+                               milliseconds timeout) {
   device_ = device;
   abortable_ = std::make_shared<AbortableContext>(device->createContext(rank, size));
-  abortable_->set_timeout(kConnectTimeout);
+  abortable_->set_timeout(timeout);
   transportContext_ = abortable_;
   std::string addresses;
   for (int peer = 0; peer < size; ++peer) {

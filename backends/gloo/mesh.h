@@ -3,6 +3,7 @@
 
 #include <gloo/context.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,7 +37,8 @@ class Mesh final : public gloo::Context {
 
  private:
   /// Creates the pairs and returns their addresses in one string, by peer.
-  std::string create_pairs(const std::shared_ptr<gloo::transport::Device>& device);
+  std::string create_pairs(const std::shared_ptr<gloo::transport::Device>& device,
+                           std::chrono::milliseconds timeout);
   /// Connects to every peer, given what each one's create_pairs returned. Throws.
   void connect_pairs(const std::vector<std::string>& addresses);
   Status connect_all(const GroupSpec& group, const std::vector<std::string>& addresses);

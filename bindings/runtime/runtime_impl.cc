@@ -149,7 +149,8 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
     std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options, SetId set,
     const std::string& algorithm) {
   const std::string& wanted = algorithm.empty() ? config.algorithm : algorithm;
-  const GroupSpec spec = group_spec(key, ranks);
+  GroupSpec spec = group_spec(key, ranks);
+  spec.deadline = options.deadline;
   EngineExchange exchange(*engine, key, ranks, options);
   const OpenRequest request{registry, host_backend(), wanted, kernels, config.deterministic, tuned};
   const auto inside = [&](std::uint64_t inside_key, const std::vector<int>& members) {

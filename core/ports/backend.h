@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/abort.h"
+#include "core/base/clock.h"
 #include "core/base/device.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
@@ -90,6 +91,7 @@ struct GroupSpec {
   int rank = 0;            ///< This process's position in `ranks`.
   const Topology* topology = nullptr;
   std::shared_ptr<AbortToken> abort;  ///< Aborts everything that is done for this group.
+  TimePoint deadline = kForever;      ///< Ranks give up opening the group then.
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks.size()); }
   /// True where all ranks of the group run on this host.

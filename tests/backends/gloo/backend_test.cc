@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <functional>
 #include <latch>
 #include <numeric>
 #include <thread>
@@ -33,6 +34,26 @@ Segment segment(const std::vector<float>& in, std::vector<float>& out) {
           in.size() * sizeof(float)};
 }
 
+/// An exchange that calls a function before its third value, or once it has the second ones.
+class HookedExchange final : public Exchange {
+ public:
+  HookedExchange(Exchange& inner, std::function<void()> second, std::function<void()> third)
+      : inner_(inner), after_second_(std::move(second)), before_third_(std::move(third)) {}
+  Result<std::vector<std::string>> allgather(std::string_view mine) override {
+    ++calls_;
+    if (calls_ == 3) before_third_();
+    auto all = inner_.allgather(mine);
+    if (calls_ == 2) after_second_();
+    return all;
+  }
+
+ private:
+  Exchange& inner_;
+  const std::function<void()> after_second_;
+  const std::function<void()> before_third_;
+  int calls_ = 0;
+};
+
 TEST_CASE("gloo: an interface that does not exist makes it unusable, with a reason") {
   const test::LocalJob job(2, {0, 1});
   const auto backend = create_gloo_backend({.network_interface = "no-such-interface0"});
@@ -50,6 +71,34 @@ TEST_CASE("gloo: a rank that cannot open its device fails the group on all ranks
     CHECK(status.code() == Code::kUnavailable);
     CHECK(status.message().find("rank 1") != std::string::npos);
   });
+}
+
+// Of two ranks one connects and one waits for it, by their ports: several rounds have both.
+TEST_CASE("gloo: a rank that another one does not connect to gives up at the deadline") {
+  for (int round = 0; round < 8; ++round) {
+    const test::LocalJob job(2);
+    const int held = round % 2;
+    std::latch gave_up(1);
+    test::run_ranks(2, [&](int rank) {
+      const auto backend = create_gloo_backend({.network_interface = "127.0.0.1"});
+      GroupSpec spec = job.group(rank);
+      spec.deadline = now() + std::chrono::milliseconds(100);
+      const auto exchange = job.exchange(rank);
+      // The second values are addresses; then ranks connect, and say third how that went.
+      HookedExchange steps(
+          *exchange,
+          [&] {
+            if (rank == held) gave_up.wait();
+          },
+          [&] {
+            if (rank != held) gave_up.count_down();
+          });
+      const TimePoint begin = now();
+      (void)backend->open(spec, steps);
+      if (rank == held) return;
+      CHECK(now() - begin < std::chrono::seconds(15));  // Gloo's own limit was 30
+    });
+  }
 }
 
 TEST_CASE("gloo: hosts meet over the address that was asked for") {
