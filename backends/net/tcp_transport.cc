@@ -67,18 +67,18 @@ bool TcpTransport::valid_peer(int rank) const noexcept {
 }
 
 Result<TransferId> TcpTransport::send(int to, std::span<const std::byte> data) {
-  RONDE_RETURN_IF_ERROR(broken_);
+  RONDE_RETURN_IF_ERROR(told_);
   if (!valid_peer(to)) return Status(Code::kInvalidArgument, fmt::format("no peer {}", to));
   Peer& peer = peers_[static_cast<std::size_t>(to)];
   peer.sends.push_back({encode_length(data.size()), data});
   const TransferId id = make_id(false, to, peer.posted_sends++);
   bool moved = false;
-  broken_ = progress_sends(to, moved);  // an error is told by wait()
+  if (broken_.ok()) broken_ = progress_sends(to, moved);
   return id;
 }
 
 Result<TransferId> TcpTransport::recv(int from, std::span<std::byte> data) {
-  RONDE_RETURN_IF_ERROR(broken_);
+  RONDE_RETURN_IF_ERROR(told_);
   if (!valid_peer(from)) return Status(Code::kInvalidArgument, fmt::format("no peer {}", from));
   Peer& peer = peers_[static_cast<std::size_t>(from)];
   peer.receives.push_back({{}, data});
@@ -92,14 +92,17 @@ bool TcpTransport::done(TransferId id) const noexcept {
 
 Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
   while (broken_.ok() && !done(id)) {
-    if (abort.poll()) return broken_ = abort.status();
+    if (abort.poll()) {
+      broken_ = abort.status();
+      break;
+    }
     bool moved = false;
     broken_ = progress(moved);
     if (broken_.ok() && !moved && !done(id)) broken_ = sleep(abort);
   }
   if (done(id)) return {};
-  if (broken_.code() == Code::kRankFailure) broken_ = verdict(abort);
-  return broken_;
+  if (told_.ok()) told_ = broken_.code() == Code::kRankFailure ? verdict(abort) : broken_;
+  return told_;
 }
 
 Status TcpTransport::verdict(const AbortToken& abort) const {

@@ -72,7 +72,8 @@ class TcpTransport final : public Transport {
   PeerNames names_;
   AbortWaker waker_;
   std::vector<Peer> peers_;
-  Status broken_;
+  Status broken_;  ///< Nothing moves any more; what is posted meanwhile waits for the verdict.
+  Status told_;    ///< What wait() has said of it.
 };
 
 }  // namespace ronde::net

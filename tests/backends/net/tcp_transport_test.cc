@@ -2,6 +2,8 @@
 #include "backends/net/tcp_transport.h"
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -96,6 +98,29 @@ TEST_CASE("a peer that is gone is named") {
     CHECK(status.failed_rank()->rank == 1);
     CHECK(status.message().find("rank 1 (pid ") == 0);
   });
+}
+
+TEST_CASE(
+    "a connection that breaks in send() is judged by wait(), as the control channel knows it") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  auto waker = AbortWaker::create();
+  REQUIRE(waker.ok());
+  std::vector<Fd> sockets(2);
+  sockets[1] = Fd(ends[0]);
+  TcpTransport transport(0, std::move(sockets), {{0, "here", 10}, {1, "here", 11}},
+                         std::move(waker).value());
+  ::close(ends[1]);  // rank 1 leaves, because it knows already that another rank died
+  const std::vector<std::byte> data(10);
+  AbortToken abort;
+  const auto first = transport.send(1, data);
+  const auto second = transport.send(1, data);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  abort.abort({Code::kRankFailure, "rank 2 died"});
+  CHECK(transport.wait(*second, abort).message() == "rank 2 died");
+  CHECK(transport.wait(*first, abort).message() == "rank 2 died");
+  CHECK(transport.send(1, data).status().message() == "rank 2 died");
 }
 
 TEST_CASE("a rank with another secret does not get into the group") {
