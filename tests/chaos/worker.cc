@@ -1,5 +1,6 @@
 // One rank of a chaos job: `ronde_chaos_worker MODE NAME=NUMBER...`. What to do is in its
 // arguments, who it is in the environment, as for any program that uses Ronde.
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -213,8 +214,10 @@ std::int64_t entries(const char* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-/// What this process holds now.
+/// What this process holds now. Free memory goes to the kernel first: how much of it the allocator
+/// keeps is chance.
 void say_holdings(std::int64_t life) {
+  ::malloc_trim(0);
   std::ifstream file("/proc/self/statm");
   std::int64_t total = 0;
   std::int64_t resident = 0;
