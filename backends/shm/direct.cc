@@ -56,6 +56,7 @@ Place read_place(const Context& with, std::size_t rank, Step step,
   for (std::size_t s = 0; s < segments.size(); ++s) {
     const Address& address = told->addresses[s];
     place.segments.push_back({address.in, address.out, segments[s].bytes});
+    place.in_place = place.in_place && address.in == address.out;
   }
   const ArenaView* arena = with.reach.arenas.empty() ? nullptr : with.reach.arenas[rank].get();
   if (told->complete == 0) return place;

@@ -32,6 +32,7 @@ struct Place {
   bool in_mapped = false;   ///< Inputs may be dereferenced here,
   bool out_mapped = false;  ///< and outputs; otherwise they are the peer's own addresses.
   bool by_kernel = false;   ///< The kernel reads and writes all of them.
+  bool in_place = true;     ///< Each output is where its input is.
 
   [[nodiscard]] bool reached() const noexcept { return by_kernel || (in_mapped && out_mapped); }
 };

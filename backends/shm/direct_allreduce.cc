@@ -46,9 +46,8 @@ class DirectAllreduce {
   Status push(const Cursor& at, std::size_t bytes) {
     for (std::size_t i = 1; i < ranks_; ++i) {
       const std::size_t to = (me_ + i) % ranks_;
-      const Status pushed =
-          with_.gate.pass(static_cast<int>(to), [&] { return push_to(to, at, bytes); });
-      if (!pushed.ok()) return with_.stop.poll() ? with_.stop.status() : pushed;
+      RONDE_RETURN_IF_ERROR(with_.gate.pass(static_cast<int>(to), with_.stop,
+                                            [&] { return push_to(to, at, bytes); }));
     }
     return {};
   }

@@ -1,6 +1,5 @@
 // Broadcast without staging: the others read the root's memory, and a root that has nothing else to
 // do writes to theirs meanwhile.
-#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -33,7 +32,7 @@ class SharedBroadcast {
         root_(static_cast<std::size_t>(work.root)),
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
         total_(total_bytes(work)),
-        free_(is_free()) {}
+        free_(places.of(root_).in_place) {}
 
   /// The root's part.
   [[nodiscard]] Status push() const {
@@ -65,13 +64,6 @@ class SharedBroadcast {
   }
 
  private:
-  /// Whether the root has nothing to copy for itself.
-  [[nodiscard]] bool is_free() const {
-    const auto& segments = places_.of(root_).segments;
-    return std::all_of(segments.begin(), segments.end(),
-                       [](const Segment& s) { return s.in == s.out; });
-  }
-
   /// How much `rank` reads itself.
   [[nodiscard]] std::size_t own_bytes(std::size_t rank) const {
     if (!free_ || !places_.of(rank).reached()) return total_;
@@ -83,9 +75,8 @@ class SharedBroadcast {
     Cursor all(work_.segments);
     all.seek(own_bytes(to));
     for (std::size_t done = own_bytes(to); done < total_; done += kBlock) {
-      const Status pushed =
-          with_.gate.pass(static_cast<int>(to), [&] { return push_block(place, to, all); });
-      if (!pushed.ok()) return with_.stop.poll() ? with_.stop.status() : pushed;
+      RONDE_RETURN_IF_ERROR(with_.gate.pass(static_cast<int>(to), with_.stop,
+                                            [&] { return push_block(place, to, all); }));
     }
     return {};
   }
@@ -117,7 +108,7 @@ class SharedBroadcast {
   const std::size_t root_;
   const std::size_t ranks_;
   const std::size_t total_;
-  const bool free_;
+  const bool free_;  ///< The root has nothing to copy for itself.
 };
 
 }  // namespace
@@ -127,7 +118,8 @@ Result<bool> direct_broadcast(const Context& with, const Work& work, const Copie
   RONDE_ASSIGN_OR_RETURN(const Places places,
                          Places::exchange(with, ends_of(work.segments, root),
                                           favours_kernel(with, total_bytes(work))));
-  if (!places.of(static_cast<std::size_t>(work.root)).reached()) return false;
+  const Place& source = places.of(static_cast<std::size_t>(work.root));
+  if (!source.by_kernel && !source.in_mapped) return false;
   const SharedBroadcast broadcast(with, work, places, copier);
   RONDE_RETURN_IF_ERROR(root ? broadcast.push() : broadcast.pull());
   RONDE_RETURN_IF_ERROR(meet(with));

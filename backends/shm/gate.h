@@ -9,6 +9,7 @@
 #include <span>
 
 #include "backends/shm/layout.h"
+#include "backends/shm/reach.h"
 #include "core/base/status.h"
 
 namespace ronde::shm {
@@ -21,12 +22,14 @@ class Gate {
       : layout_(layout), base_(base), rank_(rank) {}
 
   /// Runs `write`, which may write into the memory of `target` while that is in the same
-  /// collective. Errors: write's; kAborted where the target has failed.
+  /// collective. Errors: write's; where the target has failed, as verdict(), else kRankFailure.
   template <typename Write>
-  Status pass(int target, Write write) {
-    const Passage passage(flag(rank_), target);
-    if (flag(target).shut.load(std::memory_order_seq_cst) == 0) return write();
-    return {Code::kAborted, "shared memory: a peer has given up"};
+  Status pass(int target, const Stop& stop, Write write) {
+    {
+      const Passage passage(flag(rank_), target);
+      if (flag(target).shut.load(std::memory_order_seq_cst) == 0) return write();
+    }
+    return verdict(stop, {Code::kRankFailure, "shared memory: a peer has given up"});
   }
 
   /// This rank's collective has failed: when this returns, nobody writes into its memory any more.

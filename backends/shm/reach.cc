@@ -59,6 +59,15 @@ bool is_reachable(std::span<const Segment> segments) noexcept {
   return count == 0 || probe(std::span(first).first(count));
 }
 
+Status verdict(const Stop& stop, Status otherwise) {
+  const TimePoint limit = now() + kVerdictLimit;
+  while (now() < limit) {
+    if (stop.poll()) return stop.status();
+    std::this_thread::sleep_for(kVerdictPoll);
+  }
+  return otherwise;
+}
+
 Status PeerCopy::add_piece(std::byte* here, std::byte* there, std::size_t bytes) {
   while (bytes > 0) {
     if (pieces_ == kPieces || bytes_ == kMostBytes) RONDE_RETURN_IF_ERROR(finish());
@@ -89,13 +98,9 @@ Status PeerCopy::copy() {
 }
 
 Status PeerCopy::fail(int error) const {
-  const TimePoint limit = now() + kVerdictLimit;
-  while (now() < limit) {
-    if (stop_.poll()) return stop_.status();
-    std::this_thread::sleep_for(kVerdictPoll);
-  }
-  return {Code::kRankFailure, fmt::format("shared memory: the memory of process {} is gone: {}",
-                                          pid_, std::generic_category().message(error))};
+  return verdict(
+      stop_, {Code::kRankFailure, fmt::format("shared memory: the memory of process {} is gone: {}",
+                                              pid_, std::generic_category().message(error))});
 }
 
 }  // namespace ronde::shm

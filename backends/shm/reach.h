@@ -27,6 +27,10 @@ bool can_write(pid_t pid, const void* from, void* to, std::size_t bytes) noexcep
 /// cannot be. Null addresses cannot either.
 bool is_reachable(std::span<const Segment> segments) noexcept;
 
+/// The error of a rank that cannot go on as a peer is not what it was: the abort's status, for
+/// which whoever watches over deaths has time, or else `otherwise`. Blocks.
+Status verdict(const Stop& stop, Status otherwise);
+
 /// Copies between this rank's memory and one peer's, gathered into few system calls.
 /// Threads: one at a time.
 class PeerCopy {
