@@ -1,4 +1,4 @@
-// What broadcast and allgather over several hosts of several ranks share: a leader on each host,
+// What broadcast, allgather and reduce_scatter over several hosts of several ranks share: a leader on each host,
 // the wires between leaders, and the group inside a host.
 #pragma once
 

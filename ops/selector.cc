@@ -13,6 +13,7 @@
 #include "ops/allreduce/halving_doubling.h"
 #include "ops/allreduce/ring.h"
 #include "ops/allreduce/tree.h"
+#include "ops/alltoall/bruck.h"
 #include "ops/alltoall/pairwise.h"
 #include "ops/barrier/dissemination.h"
 #include "ops/broadcast/binomial.h"
@@ -41,6 +42,7 @@ constexpr std::array kAlgorithms{
     Algorithm{Collective::kReduceScatter, "ring", &ring_reduce_scatter},
     Algorithm{Collective::kReduceScatter, "direct", &direct_reduce_scatter},
     Algorithm{Collective::kAlltoall, "pairwise", &pairwise_alltoall},
+    Algorithm{Collective::kAlltoall, "bruck", &bruck_alltoall},
     Algorithm{Collective::kReduce, "binomial", &binomial_reduce},
     Algorithm{Collective::kReduce, "direct", &direct_reduce},
     Algorithm{Collective::kGather, "linear", &linear_gather},
@@ -60,6 +62,8 @@ constexpr std::array kTable{
     SelectionRow{.kind = Collective::kBroadcast, .algorithm = "binomial", .max_ranks = 2},
     SelectionRow{Collective::kBroadcast, "chain"},
     SelectionRow{Collective::kReduceScatter, "ring"},
+    SelectionRow{.kind = Collective::kAlltoall, .algorithm = "pairwise", .max_ranks = 10},
+    SelectionRow{Collective::kAlltoall, "bruck", 256 * kKiB},
     SelectionRow{Collective::kAlltoall, "pairwise"},
     SelectionRow{Collective::kReduce, "binomial", 256 * kKiB},
     SelectionRow{Collective::kReduce, "direct"},
@@ -117,8 +121,9 @@ std::vector<std::string> describe_selection(std::span<const SelectionRow> tuned)
   std::vector<std::string> lines;
   for (const SelectionRow& row : tuned) lines.push_back(describe(row) + " (tuned)");
   for (const SelectionRow& row : kTable) lines.push_back(describe(row));
-  lines.push_back(fmt::format("allreduce, broadcast, allgather over hosts of several ranks: {}",
-                              kHierarchicalAlgorithm));
+  lines.push_back(
+      fmt::format("allreduce, broadcast, allgather, reduce_scatter over hosts of several ranks: {}",
+                  kHierarchicalAlgorithm));
   return lines;
 }
 

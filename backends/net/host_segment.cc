@@ -10,6 +10,8 @@
 #include <system_error>
 #include <type_traits>
 
+#include "core/base/file_limit.h"
+
 namespace ronde::net {
 namespace {
 
@@ -46,9 +48,10 @@ Result<std::unique_ptr<HostSegment>> HostSegment::create(int ranks) {
         Code::kInvalidArgument,
         fmt::format("{} ranks on one host; at most {} are supported", ranks, kMaxLocalRanks));
   }
+  const std::size_t bytes = segment_bytes(static_cast<std::size_t>(ranks));
+  RONDE_RETURN_IF_ERROR(check_file_limit(bytes));
   Fd fd(::memfd_create("ronde-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return exhausted("cannot make shared memory");
-  const std::size_t bytes = segment_bytes(static_cast<std::size_t>(ranks));
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return exhausted("cannot size shared memory");
   }

@@ -46,7 +46,7 @@ struct RankSlot {
 class HostSegment {
  public:
   /// Makes one for `ranks` ranks of this host, to be passed on by fd(). Errors:
-  /// kResourceExhausted, kInvalidArgument (more than kMaxLocalRanks).
+  /// kResourceExhausted, kInvalidArgument (more than kMaxLocalRanks), kUnavailable (ulimit -f).
   static Result<std::unique_ptr<HostSegment>> create(int ranks);
 
   /// Maps one that a peer made. Errors: kInvalidArgument where it is not for `ranks` ranks.

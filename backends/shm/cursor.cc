@@ -51,7 +51,7 @@ void stream_past_caches(std::byte* to, const std::byte* from, std::size_t bytes)
 Copier::~Copier() { fence(); }
 
 void Copier::fence() const noexcept {
-  if (streaming_.outputs || streaming_.banks) streaming_fence();
+  if (streaming_) streaming_fence();
 }
 
 void Cursor::seek(std::size_t offset) noexcept {
@@ -77,8 +77,6 @@ void Cursor::advance(std::size_t size) noexcept {
 void Copier::stage(const std::byte* from, std::byte* bank, std::size_t bytes) const {
   if (bytes < kSmallestStream) {
     std::memcpy(bank, from, bytes);
-  } else if (streaming_.banks) {
-    stream_past_caches(bank, from, bytes);
   } else {
     copy_from_memory(bank, from, bytes);
   }
@@ -117,7 +115,7 @@ void Copier::copy_out(const std::byte* bank, std::size_t bytes, Cursor& to) cons
 }
 
 void Copier::write(const std::byte* from, std::byte* out, std::size_t bytes) const {
-  if (!streaming_.outputs || bytes < kSmallestStream) {
+  if (!streaming_ || bytes < kSmallestStream) {
     std::memcpy(out, from, bytes);
   } else {
     stream_past_caches(out, from, bytes);

@@ -46,19 +46,11 @@ class Cursor {
   std::size_t passed_ = 0;  ///< Bytes of all segments that are behind us.
 };
 
-/// What is written past the caches.
-struct Streaming {
-  /// Pays for more data than the caches hold.
-  bool outputs = false;
-  /// Pays for all but small data: to write, in the cache, a line that others have read, its owner
-  /// waits until each of them has given it up.
-  bool banks = false;
-};
-
 /// Copies between user memory and banks.
 class Copier {
  public:
-  explicit Copier(Streaming streaming) noexcept : streaming_(streaming) {}
+  /// `streaming`: outputs are written past the caches.
+  explicit Copier(bool streaming) noexcept : streaming_(streaming) {}
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
   /// Makes what was written past the caches visible to other threads.
@@ -85,7 +77,7 @@ class Copier {
  private:
   void fill(std::byte* bank, const Segment& piece) const;
 
-  const Streaming streaming_;
+  const bool streaming_;
 };
 
 }  // namespace ronde::shm

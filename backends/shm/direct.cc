@@ -15,8 +15,8 @@ struct Address {
   std::byte* out;
 };
 struct Announcement {
-  std::uint32_t complete;  ///< There is an address wherever there are bytes.
-  std::uint32_t readable;  ///< By the kernel, too.
+  std::uint32_t complete;   ///< There is an address wherever there are bytes.
+  std::uint32_t by_kernel;  ///< The kernel reaches all of them.
   Address addresses[];
 };
 
@@ -27,7 +27,7 @@ void announce(const Context& with, std::span<const Segment> segments, bool by_ke
     return s.bytes == 0 || (s.in != nullptr && s.out != nullptr);
   };
   told->complete = std::all_of(segments.begin(), segments.end(), complete) ? 1 : 0;
-  told->readable = by_kernel && is_reachable(segments) ? 1 : 0;
+  told->by_kernel = by_kernel && is_reachable(segments) ? 1 : 0;
   for (std::size_t s = 0; s < segments.size(); ++s) {
     const bool empty = segments[s].bytes == 0;
     told->addresses[s] = empty ? Address{} : Address{segments[s].in, segments[s].out};
@@ -48,14 +48,15 @@ bool map_all(const ArenaView* arena, std::vector<Segment>& segments, Byte* Segme
 }
 
 Place read_place(const Context& with, std::size_t rank, Step step,
-                 std::span<const Segment> segments, bool& readable) {
+                 std::span<const Segment> segments) {
   const std::byte* const bank = with.steps.bank(static_cast<int>(rank), step);
   const auto* const told = reinterpret_cast<const Announcement*>(bank);
-  readable = told->readable != 0;
   Place place;
+  place.by_kernel = told->by_kernel != 0;
   for (std::size_t s = 0; s < segments.size(); ++s) {
     const Address& address = told->addresses[s];
     place.segments.push_back({address.in, address.out, segments[s].bytes});
+    place.in_place = place.in_place && address.in == address.out;
   }
   const ArenaView* arena = with.reach.arenas.empty() ? nullptr : with.reach.arenas[rank].get();
   if (told->complete == 0) return place;
@@ -82,12 +83,13 @@ Result<Places> Places::exchange(const Context& with, std::span<const Segment> se
   RONDE_RETURN_IF_ERROR(steps.wait_all(step, with.stop));
   Places all;
   for (int r = 0; r < steps.ranks(); ++r) {
-    bool readable = false;
-    Place& place = all.places_.emplace_back(
-        read_place(with, static_cast<std::size_t>(r), step, segments, readable));
-    all.usable_ = all.usable_ && (readable || (place.in_mapped && place.out_mapped));
+    all.places_.push_back(read_place(with, static_cast<std::size_t>(r), step, segments));
   }
   return all;
+}
+
+bool Places::usable() const noexcept {
+  return std::all_of(places_.begin(), places_.end(), [](const Place& p) { return p.reached(); });
 }
 
 void Places::advance_inputs(std::span<const std::size_t> bytes) noexcept {
@@ -96,6 +98,10 @@ void Places::advance_inputs(std::span<const std::size_t> bytes) noexcept {
       if (place.segments[s].in != nullptr) place.segments[s].in += bytes[s];
     }
   }
+}
+
+bool favours_kernel(const Context& with, std::size_t bytes) {
+  return with.reach.always || (with.steps.ranks() == 2 && !streams(with, bytes));
 }
 
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {

@@ -31,6 +31,10 @@ struct Place {
   std::vector<Segment> segments;
   bool in_mapped = false;   ///< Inputs may be dereferenced here,
   bool out_mapped = false;  ///< and outputs; otherwise they are the peer's own addresses.
+  bool by_kernel = false;   ///< The kernel reads and writes all of them.
+  bool in_place = true;     ///< Each output is where its input is.
+
+  [[nodiscard]] bool reached() const noexcept { return by_kernel || (in_mapped && out_mapped); }
 };
 
 /// The segments of all ranks.
@@ -42,8 +46,8 @@ class Places {
   static Result<Places> exchange(const Context& with, std::span<const Segment> segments,
                                  bool by_kernel);
 
-  /// Whether every rank can read all that the others' inputs and outputs hold.
-  [[nodiscard]] bool usable() const noexcept { return usable_; }
+  /// Whether every rank can reach the inputs and outputs of all.
+  [[nodiscard]] bool usable() const noexcept;
   [[nodiscard]] const Place& of(std::size_t rank) const noexcept { return places_[rank]; }
 
   /// Moves the inputs of all ranks on by so many bytes of each segment.
@@ -51,8 +55,12 @@ class Places {
 
  private:
   std::vector<Place> places_;
-  bool usable_ = true;
 };
+
+/// Whether the kernel's copies are faster than staging where tensors are not in arenas: each moves
+/// its bytes once, but looks up every page. Measured so between two ranks, as long as the tensors
+/// fit into the last-level cache. The same on all ranks.
+bool favours_kernel(const Context& with, std::size_t bytes);
 
 /// Whether a collective of `count` segments and this size goes here, where that can be.
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
@@ -78,6 +86,7 @@ Result<bool> direct_reduce_scatter(const Context& with, const Work& work);
 
 /// What an alltoall moves, by rank.
 struct Parcels {
+  std::size_t largest = 0;        ///< That any rank sends to another.
   std::vector<Segment> sent;      ///< `in`: what goes to that rank. Nothing to this rank itself.
   std::vector<Segment> received;  ///< `out`: where that rank's belongs.
 };

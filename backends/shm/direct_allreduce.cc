@@ -1,8 +1,9 @@
 // Allreduce without staging: each rank owns a part of the tensor, reads it from all ranks' inputs,
-// reduces it, and either writes the result to all outputs (where they are in arenas) or leaves it
-// in its own, from which the others read it.
+// reduces it block by block, and writes each result to all outputs while it is in the cache. A part
+// is read and written by its owner alone, so ranks wait for each other only at both ends.
 #include "backends/shm/combiner.h"
 #include "backends/shm/direct.h"
+#include "backends/shm/gate.h"
 #include "backends/shm/own_part.h"
 
 namespace ronde::shm {
@@ -14,101 +15,83 @@ class DirectAllreduce {
  public:
   DirectAllreduce(const Context& with, const Work& work, const Places& places)
       : with_(with),
-        observer_(observer_of_large(with)),
         work_(work),
         places_(places),
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
         me_(static_cast<std::size_t>(with.steps.rank())),
-        streaming_(total_bytes(work) >= kStreamingBytes),
-        copier_({.outputs = streaming_}),
-        all_(work.segments),
-        part_((total_bytes(work) / ranks_ + kPage) / kPage * kPage) {
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      delivered_ = delivered_ && places.of(r).out_mapped;
-      pushes_ = pushes_ || (r != me_ && places.of(r).out_mapped);
-    }
-  }
+        copier_(streams(with, total_bytes(work))),
+        part_((total_bytes(work) / ranks_ + kPage) / kPage * kPage) {}
 
   Status run() {
-    RONDE_RETURN_IF_ERROR(with_.steps.begin(with_.stop));
-    RONDE_RETURN_IF_ERROR(reduce_own());
-    with_.steps.arrive();
-    RONDE_RETURN_IF_ERROR(wait_for_all());
-    if (delivered_) return {};
-    if (!places_.of(me_).out_mapped) RONDE_RETURN_IF_ERROR(fetch());
-    const Phase phase(observer_, kWaitPhase);
+    PhaseObserver* const observer = observer_of_large(with_);
+    {
+      const Phase phase(observer, "reduce");
+      RONDE_RETURN_IF_ERROR(reduce_own());
+      copier_.fence();
+    }
+    const Phase phase(observer, kWaitPhase);
     return meet(with_);
   }
 
  private:
   Status reduce_own() {
-    const Phase phase(observer_, "reduce");
-    Cursor own = all_;
+    Cursor own(work_.segments);
     own.seek(me_ * part_);
-    OwnPart part(with_, work_.reduction, places_,
-                 {.own = own, .bytes = part_, .streaming = streaming_ && !pushes_});
-    return part.run([&](const Segment& piece) { push(part, piece); });
+    // Own results stay in the cache, from where they are written to the others.
+    OwnPart part(with_, work_.reduction, places_, {.own = own, .bytes = part_});
+    return part.run([&](const Cursor& at, std::size_t bytes) { return push(at, bytes); });
   }
 
-  Status wait_for_all() {
-    const Phase phase(observer_, kWaitPhase);
-    return with_.steps.wait_all(with_.steps.current() - 1, with_.stop);
-  }
-
-  /// Writes a result to the outputs that can be written from here.
-  void push(const OwnPart& part, const Segment& piece) {
-    for (std::size_t r = 0; pushes_ && r < ranks_; ++r) {
-      const Place& place = places_.of(r);
-      if (r == me_ || !place.out_mapped) continue;
-      copier_.write(piece.out, place.segments[part.segment()].out + part.within(), piece.bytes);
+  /// Writes results to the outputs of all others, beginning with the next so that they spread.
+  Status push(const Cursor& at, std::size_t bytes) {
+    for (std::size_t i = 1; i < ranks_; ++i) {
+      const std::size_t to = (me_ + i) % ranks_;
+      RONDE_RETURN_IF_ERROR(with_.gate.pass(static_cast<int>(to), with_.stop,
+                                            [&] { return push_to(to, at, bytes); }));
     }
-  }
-
-  /// Reads the other parts from their owners, beginning with the next so that they spread.
-  Status fetch() {
-    const Phase phase(observer_, "fetch");
-    for (std::size_t i = 1; i < ranks_; ++i) RONDE_RETURN_IF_ERROR(fetch_from((me_ + i) % ranks_));
     return {};
   }
 
-  Status fetch_from(std::size_t owner) {
-    Cursor cursor = all_;
-    cursor.seek(owner * part_);
-    const Place& place = places_.of(owner);
-    Pull pull(with_.reach.pids[owner], with_.stop);
+  Status push_to(std::size_t to, Cursor at, std::size_t bytes) {
+    const Place& place = places_.of(to);
+    Push push(with_.reach.pids[to], with_.stop);
     Status status;
-    cursor.take(part_, [&](const Segment& piece) {
-      const std::byte* from = place.segments[cursor.segment()].out + cursor.within();
+    at.take(bytes, [&](const Segment& piece) {
+      std::byte* const target = place.segments[at.segment()].out + at.within();
       if (place.out_mapped) {
-        copier_.write(from, piece.out, piece.bytes);
+        copier_.write(piece.out, target, piece.bytes);
       } else if (status.ok()) {
-        status = pull.add(from, piece.out, piece.bytes);
+        status = push.add(piece.out, target, piece.bytes);
       }
     });
     RONDE_RETURN_IF_ERROR(status);
-    return pull.finish();
+    return push.finish();
   }
 
   const Context& with_;
-  PhaseObserver* const observer_;
   const Work& work_;
   const Places& places_;
   const std::size_t ranks_;
   const std::size_t me_;
-  const bool streaming_;
   const Copier copier_;
-  bool pushes_ = false;    ///< Some peer's outputs can be written from here.
-  bool delivered_ = true;  ///< All outputs can be written by all.
-  const Cursor all_;       ///< At the beginning.
   const std::size_t part_;
 };
+
+/// Below and above, two ranks that reduce are faster through shared memory.
+constexpr std::size_t kKernelFrom = std::size_t{512} << 10;
+constexpr std::size_t kKernelTo = std::size_t{8} << 20;
+
+bool uses_kernel(const Context& with, std::size_t bytes) {
+  const bool fits = kKernelFrom <= bytes && bytes <= kKernelTo;
+  return favours_kernel(with, bytes) && (with.reach.always || fits);
+}
 
 }  // namespace
 
 Status direct_allreduce(const Context& with, const Work& work) {
-  // Each byte that the kernel copies, it copies twice: staging is faster.
-  RONDE_ASSIGN_OR_RETURN(const Places places,
-                         Places::exchange(with, work.segments, with.reach.always));
+  RONDE_ASSIGN_OR_RETURN(
+      const Places places,
+      Places::exchange(with, work.segments, uses_kernel(with, total_bytes(work))));
   if (!places.usable()) return two_shot(with, work);
   const Phase phase(with.phases, "direct");
   return DirectAllreduce(with, work, places).run();

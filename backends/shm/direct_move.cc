@@ -38,10 +38,9 @@ std::vector<Segment> inputs_of(std::span<const Segment> pieces, bool source) {
   return inputs;
 }
 
-/// Whether the kernel's copy is faster than staging past the caches: between two ranks and below
-/// that size. The same on all ranks.
-bool is_for_kernel(const Context& with, std::size_t bytes) {
-  return with.reach.always || (with.steps.ranks() == 2 && bytes < kStreamingBytes);
+/// As favours_kernel: staging would copy all twice, and each rank reads from all others at once.
+bool favours_kernel_exchange(const Context& with, std::size_t bytes) {
+  return with.reach.always || !streams(with, bytes);
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ Result<bool> direct_gather(const Context& with, const Work& work, const Copier& 
   const auto& parts = with.scratch.parts;
   RONDE_ASSIGN_OR_RETURN(
       const Places places,
-      Places::exchange(with, inputs_of(parts[me], true), is_for_kernel(with, total_bytes(work))));
+      Places::exchange(with, inputs_of(parts[me], true), favours_kernel(with, total_bytes(work))));
   if (!places.usable()) return false;
   for (std::size_t i = 1; reads && i < parts.size(); ++i) {
     const std::size_t from = (me + i) % parts.size();
@@ -62,24 +61,12 @@ Result<bool> direct_gather(const Context& with, const Work& work, const Copier& 
   return true;
 }
 
-Result<bool> direct_broadcast(const Context& with, const Work& work, const Copier& copier) {
-  const bool root = with.steps.rank() == work.root;
-  RONDE_ASSIGN_OR_RETURN(const Places places,
-                         Places::exchange(with, inputs_of(work.segments, root), with.reach.always));
-  if (!places.usable()) return false;
-  if (!root) {
-    const auto from = static_cast<std::size_t>(work.root);
-    RONDE_RETURN_IF_ERROR(take_from(with, places, from, work.segments, copier));
-  }
-  RONDE_RETURN_IF_ERROR(meet(with));
-  return true;
-}
-
 Result<bool> direct_alltoall(const Context& with, const Parcels& parcels, const Copier& copier) {
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const std::size_t ranks = parcels.sent.size();
   RONDE_ASSIGN_OR_RETURN(const Places places,
-                         Places::exchange(with, inputs_of(parcels.sent, true), with.reach.always));
+                         Places::exchange(with, inputs_of(parcels.sent, true),
+                                          favours_kernel_exchange(with, ranks * parcels.largest)));
   if (!places.usable()) return false;
   for (std::size_t i = 1; i < ranks; ++i) {
     const std::size_t from = (me + i) % ranks;

@@ -31,13 +31,17 @@ std::vector<std::size_t> part_offsets(const Scratch& scratch, std::size_t me) {
 Result<bool> direct_reduce_scatter(const Context& with, const Work& work) {
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const auto& parts = with.scratch.parts;
-  RONDE_ASSIGN_OR_RETURN(
-      Places places, Places::exchange(with, whole_inputs(with.scratch, work), with.reach.always));
+  const std::size_t total = total_bytes(work);
+  RONDE_ASSIGN_OR_RETURN(Places places, Places::exchange(with, whole_inputs(with.scratch, work),
+                                                         favours_kernel(with, total)));
   if (!places.usable()) return false;
   places.advance_inputs(part_offsets(with.scratch, me));
-  Share share{.own = Cursor(parts[me]), .streaming = total_bytes(work) >= kStreamingBytes};
+  Share share{.own = Cursor(parts[me]), .streaming = streams(with, total)};
   for (const Segment& piece : parts[me]) share.bytes += piece.bytes;
-  RONDE_RETURN_IF_ERROR(OwnPart(with, work.reduction, places, share).run([](const Segment&) {}));
+  RONDE_RETURN_IF_ERROR(
+      OwnPart(with, work.reduction, places, share).run([](const Cursor&, std::size_t) {
+        return Status();
+      }));
   RONDE_RETURN_IF_ERROR(meet(with));
   return true;
 }

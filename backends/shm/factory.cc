@@ -36,10 +36,10 @@ struct Announcement {
   int arena_fd = -1;
   std::uintptr_t arena = 0;  ///< Where it is in that process.
   std::uint64_t arena_bytes = 0;
-  const std::uint64_t* probe = nullptr;  ///< Holds probed_value; to be read from outside.
+  std::uint64_t* probe = nullptr;  ///< Holds probed_value; to be read and written from outside.
   std::uint64_t probed_value = 0;
   bool always = false;    ///< Wants single copy for tensors of any size.
-  bool sees_all = false;  ///< Reads the memory of all ranks,
+  bool sees_all = false;  ///< Reads and writes the memory of all ranks,
   bool maps_all = false;  ///< and has mapped the arenas of all.
   cpu_set_t cores{};
   char error[200] = {};  ///< Empty where all went well.
@@ -128,7 +128,7 @@ SpinLimit spin_limit(const GroupSpec& group, const std::vector<Announcement>& al
 bool sees(const Announcement& theirs) {
   std::uint64_t value = 0;
   return theirs.probe != nullptr && can_read(theirs.pid, theirs.probe, &value, sizeof value) &&
-         value == theirs.probed_value;
+         value == theirs.probed_value && can_write(theirs.pid, &value, theirs.probe, sizeof value);
 }
 
 /// Maps the arenas of all ranks; empty where one has none or hides it.
@@ -169,7 +169,7 @@ class ShmBackend final : public Backend {
 
   Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
     Setup setup(group.size());
-    const std::uint64_t probed = random_nonce();
+    std::uint64_t probed = random_nonce();
     Announcement mine = introduce(probed);
     const Status created = group.rank == 0 ? setup.create(mine) : Status();
     RONDE_ASSIGN_OR_RETURN(const std::vector<Announcement> all, agree(exchange, created, mine));
@@ -187,7 +187,7 @@ class ShmBackend final : public Backend {
 
  private:
   /// What this rank offers; `probed` is read by the others until they have agreed once more.
-  Announcement introduce(const std::uint64_t& probed) {
+  Announcement introduce(std::uint64_t& probed) {
     Announcement mine;
     mine.pid = getpid();
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);

@@ -34,6 +34,9 @@ Status dispatch(const Context& with, const Work& work) {
                 fmt::format("shared memory moves no data for {}", to_string(work.kind)));
 }
 
+/// How long a peer that lives may take to finish one write into this rank's memory.
+constexpr std::chrono::milliseconds kLastWrites{500};
+
 bool reduces(Collective kind) {
   return kind == Collective::kAllreduce || kind == Collective::kReduce ||
          kind == Collective::kReduceScatter;
@@ -49,6 +52,7 @@ ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach
       kernels_(std::move(kernels)),
       group_abort_(group.abort),
       steps_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin),
+      gate_(Layout(group.size()), memory_.data(), group.rank),
       transport_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin,
                  group_abort_.get()) {
   scratch_.parts.resize(static_cast<std::size_t>(group.size()));
@@ -65,11 +69,13 @@ Status ShmGroup::run(const Work& work, const AbortToken& abort) {
   const Stop stop(abort, group_abort_.get());
   broken_ = dispatch({.steps = steps_,
                       .reach = reach_,
+                      .gate = gate_,
                       .kernels = *kernels_,
                       .scratch = scratch_,
                       .stop = stop,
                       .phases = work.phases},
                      work);
+  if (!broken_.ok()) gate_.shut(reach_.pids, kLastWrites);
   return broken_;
 }
 

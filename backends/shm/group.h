@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "backends/shm/direct.h"
+#include "backends/shm/gate.h"
 #include "backends/shm/memory.h"
 #include "backends/shm/steps.h"
 #include "backends/shm/stream.h"
@@ -34,6 +35,7 @@ class ShmGroup final : public BackendGroup {
   const std::shared_ptr<const ReduceKernels> kernels_;
   const std::shared_ptr<AbortToken> group_abort_;
   Steps steps_;
+  Gate gate_;
   ShmTransport transport_;
   Scratch scratch_;
   Status broken_;

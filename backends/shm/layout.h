@@ -24,9 +24,11 @@ struct alignas(kLine) Header {
 
 /// A rank's progress through the group's steps. Written by its rank, but for `sleepers`.
 struct alignas(kLine) Flag {
-  std::atomic<std::uint32_t> arrived;       ///< Steps arrived at so far, modulo 2^32.
-  std::atomic<std::uint32_t> sleepers;      ///< Ranks that sleep on `arrived` alone.
-  std::atomic<std::uint64_t> note[kBanks];  ///< One number for the others, per bank.
+  std::atomic<std::uint32_t> arrived;                    ///< Steps arrived at so far, modulo 2^32.
+  std::atomic<std::uint32_t> sleepers;                   ///< Ranks that sleep on `arrived` alone.
+  std::atomic<std::uint64_t> note[kBanks];               ///< One number for the others, per bank.
+  alignas(kLine) std::atomic<std::uint32_t> writing_to;  ///< 1 + whose memory it writes into, or 0.
+  std::atomic<std::uint32_t> shut;                       ///< Its own must not be written any more.
 };
 
 /// Wakes a rank that waits in its transport.

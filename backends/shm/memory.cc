@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,8 @@
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include "core/base/file_limit.h"
 
 namespace ronde::shm {
 namespace {
@@ -22,16 +23,6 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 Status failed(const std::string& what) {
   return Status(Code::kUnavailable,
                 fmt::format("shared memory: {}: {}", what, std::generic_category().message(errno)));
-}
-
-/// Beyond the limit the kernel would end this process by a signal (SIGXFSZ).
-Status check_file_limit(std::size_t bytes) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
-  if (bytes <= limit.rlim_cur) return {};
-  return {Code::kUnavailable,
-          fmt::format("shared memory: {} bytes are more than a file may have here ({}, ulimit -f)",
-                      bytes, limit.rlim_cur)};
 }
 
 }  // namespace

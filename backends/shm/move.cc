@@ -64,7 +64,7 @@ class Exchange {
         segment_(work.segments.front()),
         slice_(with.steps.bank_bytes() / ranks_ / kAlign * kAlign),
         first_(std::min(slice_, kSmallestChunk)),
-        copier_(streaming_for(sum(work.recv_bytes))),
+        copier_(streams(with, sum(work.recv_bytes))),
         sends_(offsets(work.send_bytes)),
         receives_(offsets(work.recv_bytes)) {
     set_aside_input();
@@ -73,16 +73,22 @@ class Exchange {
   Status run() {
     std::uint64_t largest = 0;
     RONDE_RETURN_IF_ERROR(chunks(0, 1, [&](Step step) { largest = largest_of_all(step); }));
-    move_own();
+    RONDE_RETURN_IF_ERROR(move_rest(largest));
+    move_own();  // last: what the others have written is fetched while it is in their caches
+    return {};
+  }
+
+ private:
+  /// What the first chunk has not brought.
+  Status move_rest(std::uint64_t largest) {
     if (largest <= first_) return {};
     if (goes_direct(with_, ranks_ * largest, ranks_)) {
-      RONDE_ASSIGN_OR_RETURN(const bool done, direct_alltoall(with_, rest(), copier_));
+      RONDE_ASSIGN_OR_RETURN(const bool done, direct_alltoall(with_, rest(largest), copier_));
       if (done) return {};
     }
     return chunks(1, (largest + slice_ - 1) / slice_, [](Step) {});
   }
 
- private:
   static std::size_t sum(std::span<const std::size_t> sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
   }
@@ -107,9 +113,9 @@ class Exchange {
 
   /// What the first chunk has not brought. In place, received bytes would arrive where others still
   /// read: only what the kernel copies is worth another copy before.
-  Parcels rest() {
+  Parcels rest(std::uint64_t largest) {
     if (in_place() && with_.reach.always) set_aside();
-    Parcels parcels;
+    Parcels parcels{.largest = largest, .sent = {}, .received = {}};
     for (std::size_t r = 0; r < ranks_; ++r) {
       parcels.sent.push_back(rest_of(sends_, r));
       if (in_place()) parcels.sent.back().in = nullptr;
@@ -215,7 +221,7 @@ Status broadcast(const Context& with, const Work& work) {
   const Phase phase(with.phases, "broadcast");
   const bool root = with.steps.rank() == work.root;
   const Chunks chunks = cut(total_bytes(work), pipelined(with, total_bytes(work)));
-  const Copier copier(streaming_for(total_bytes(work)));
+  const Copier copier(streams(with, total_bytes(work)));
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
     RONDE_ASSIGN_OR_RETURN(const bool done, direct_broadcast(with, work, copier));
     if (done && root) write_through(work.segments, copier);
@@ -240,7 +246,7 @@ Status gather_parts(const Context& with, const Work& work) {
         with.scratch);
   if (reads) settle_own_part(work, with.scratch.parts[me]);
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes());
-  const Copier copier(streaming_for(total_bytes(work)));
+  const Copier copier(streams(with, total_bytes(work)));
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
     RONDE_ASSIGN_OR_RETURN(const bool done, direct_gather(with, work, copier, reads));
     if (done && reads) write_through(with.scratch.parts[me], copier);
@@ -269,7 +275,7 @@ Status scatter(const Context& with, const Work& work) {
   split(work, with.steps.rank(), root ? Extent::kWhole : Extent::kNone, Extent::kPart,
         with.scratch);
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes() / ranks);
-  const Copier copier(streaming_for(total_bytes(work)));
+  const Copier copier(streams(with, total_bytes(work)));
   const auto write = [&](std::size_t, std::byte* bank) {
     for (std::size_t r = 0; root && r < ranks; ++r) {
       if (r != me) copier.copy_in(with.scratch.cursors[r], chunks.size, bank + r * chunks.size);

@@ -32,14 +32,22 @@ OwnPart::OwnPart(const Context& with, const Reduction& what, const Places& place
       pulls_ ? std::clamp(kStagingBytes / ranks_ / kPage * kPage, kPage, kBlockBytes)
              : kMappedBlockBytes;
   block_ = std::min(std::max(bytes_, kAlign), limit);
-  if (pulls_) with.scratch.staging.resize(ranks_ * (block_ + kAlign));
+  if (pulls_) with.scratch.staging.resize(ranks_ * stride() + kAlign);
 }
 
 std::byte* OwnPart::staged(std::size_t rank) const {
-  return with_.scratch.staging.data() + rank * (block_ + kAlign);
+  return with_.scratch.staging.data() + shift_ + rank * stride();
+}
+
+void OwnPart::align() {
+  const auto place = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
+  const std::uintptr_t base = place(with_.scratch.staging.data());
+  Cursor next = own_;
+  next.take(1, [&](const Segment& piece) { shift_ = (place(piece.out) - base) % kAlign; });
 }
 
 Status OwnPart::stage(std::size_t bytes) {
+  if (pulls_) align();
   for (std::size_t r = 0; pulls_ && r < ranks_; ++r) {
     if (r != me_ && !places_.of(r).in_mapped) RONDE_RETURN_IF_ERROR(stage_from(r, bytes));
   }

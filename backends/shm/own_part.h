@@ -25,29 +25,31 @@ class OwnPart {
  public:
   OwnPart(const Context& with, const Reduction& what, const Places& places, const Share& share);
 
-  /// Calls `after(piece)` for each piece of the part once piece.out holds its result; segment() and
-  /// within() then say where it lies. Errors: the abort's status; kRankFailure.
+  /// Calls Status after(at, bytes) for each block of the part once its outputs hold the results;
+  /// `at` is a cursor at the block. Errors: after's; the abort's status; kRankFailure.
   template <typename After>
   Status run(After after) {
     for (std::size_t done = 0; done < bytes_; done += block_) {
       const std::size_t bytes = std::min(block_, bytes_ - done);
       RONDE_RETURN_IF_ERROR(stage(bytes));
       if (with_.stop.aborted()) return with_.stop.status();
+      const Cursor block = own_;
       std::size_t offset = 0;
       own_.take(bytes, [&](const Segment& piece) {
         reduce_piece(piece, offset);
-        after(piece);
         offset += piece.bytes;
       });
+      RONDE_RETURN_IF_ERROR(after(block, bytes));
     }
     return {};
   }
 
-  [[nodiscard]] std::size_t segment() const noexcept { return own_.segment(); }
-  [[nodiscard]] std::size_t within() const noexcept { return own_.within(); }
-
  private:
   [[nodiscard]] std::byte* staged(std::size_t rank) const;
+  [[nodiscard]] std::size_t stride() const { return (block_ + kAlign) / kAlign * kAlign; }
+  /// Lets staged blocks begin where the next output does in its cache line: neither the kernel's
+  /// copies nor the reduction's loads and stores cross lines then.
+  void align();
   [[nodiscard]] const std::byte* input(std::size_t rank, const Segment& piece,
                                        std::size_t offset) const;
   /// Brings in the next block of the inputs that cannot be read in place.
@@ -61,7 +63,8 @@ class OwnPart {
   const std::size_t ranks_;
   const std::size_t me_;
   const bool streaming_;
-  bool pulls_ = false;  ///< Some peer's inputs have to be staged.
+  bool pulls_ = false;     ///< Some peer's inputs have to be staged.
+  std::size_t shift_ = 0;  ///< Of the staged blocks.
   Cursor own_;
   const std::size_t bytes_;
   std::size_t block_ = 0;

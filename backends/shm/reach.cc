@@ -35,6 +35,12 @@ bool can_read(pid_t pid, const void* from, void* to, std::size_t bytes) noexcept
   return process_vm_readv(pid, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
 }
 
+bool can_write(pid_t pid, const void* from, void* to, std::size_t bytes) noexcept {
+  const iovec local{.iov_base = const_cast<void*>(from), .iov_len = bytes};
+  const iovec remote{.iov_base = to, .iov_len = bytes};
+  return process_vm_writev(pid, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
 bool is_reachable(std::span<const Segment> segments) noexcept {
   std::array<iovec, kProbes> first{};
   std::size_t count = 0;
@@ -53,43 +59,48 @@ bool is_reachable(std::span<const Segment> segments) noexcept {
   return count == 0 || probe(std::span(first).first(count));
 }
 
-Status Pull::add(const std::byte* from, std::byte* to, std::size_t bytes) {
+Status verdict(const Stop& stop, Status otherwise) {
+  const TimePoint limit = now() + kVerdictLimit;
+  while (now() < limit) {
+    if (stop.poll()) return stop.status();
+    std::this_thread::sleep_for(kVerdictPoll);
+  }
+  return otherwise;
+}
+
+Status PeerCopy::add_piece(std::byte* here, std::byte* there, std::size_t bytes) {
   while (bytes > 0) {
     if (pieces_ == kPieces || bytes_ == kMostBytes) RONDE_RETURN_IF_ERROR(finish());
     const std::size_t size = std::min(bytes, kMostBytes - bytes_);
-    from_[pieces_] = {.iov_base = const_cast<std::byte*>(from), .iov_len = size};
-    to_[pieces_++] = {.iov_base = to, .iov_len = size};
+    here_[pieces_] = {.iov_base = here, .iov_len = size};
+    there_[pieces_++] = {.iov_base = there, .iov_len = size};
     bytes_ += size;
-    from += size;
-    to += size;
+    here += size;
+    there += size;
     bytes -= size;
   }
   return {};
 }
 
-Status Pull::finish() {
+Status PeerCopy::finish() {
   if (pieces_ == 0) return {};
   if (stop_.aborted()) return stop_.status();
-  const Status status = read();
+  const Status status = copy();
   pieces_ = 0;
   bytes_ = 0;
   return status;
 }
 
-Status Pull::read() {
-  const ssize_t copied = process_vm_readv(pid_, to_.data(), pieces_, from_.data(), pieces_, 0);
+Status PeerCopy::copy() {
+  const ssize_t copied = call_(pid_, here_.data(), pieces_, there_.data(), pieces_, 0);
   if (copied == static_cast<ssize_t>(bytes_)) return {};
   return fail(copied < 0 ? errno : EFAULT);
 }
 
-Status Pull::fail(int error) const {
-  const TimePoint limit = now() + kVerdictLimit;
-  while (now() < limit) {
-    if (stop_.poll()) return stop_.status();
-    std::this_thread::sleep_for(kVerdictPoll);
-  }
-  return {Code::kRankFailure, fmt::format("shared memory: the memory of process {} is gone: {}",
-                                          pid_, std::generic_category().message(error))};
+Status PeerCopy::fail(int error) const {
+  return verdict(
+      stop_, {Code::kRankFailure, fmt::format("shared memory: the memory of process {} is gone: {}",
+                                              pid_, std::generic_category().message(error))});
 }
 
 }  // namespace ronde::shm

@@ -18,7 +18,7 @@ constexpr std::size_t kOneShotBytesCrowded = std::size_t{64} << 10;
 Status one_shot(const Context& with, const Work& work, bool deliver) {
   const Phase phase(with.phases, "one-shot");
   const Chunks chunks = cut(total_bytes(work), with.steps.bank_bytes());
-  const Copier copier(Streaming{});
+  const Copier copier(false);
   const Combiner combiner(with, work, false);
   Cursor in(work.segments);
   Cursor out(work.segments);
@@ -79,8 +79,8 @@ Status staged_reduce_scatter(const Context& with, const Work& work) {
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const auto ranks = static_cast<std::size_t>(with.steps.ranks());
   const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes() / ranks);
-  const Copier copier(streaming_for(total_bytes(work)));
-  const Combiner combiner(with, work, total_bytes(work) >= kStreamingBytes);
+  const Copier copier(streams(with, total_bytes(work)));
+  const Combiner combiner(with, work, streams(with, total_bytes(work)));
   const auto write = [&](std::size_t, std::byte* bank) {
     for (std::size_t r = 0; r < ranks; ++r) {
       if (r != me) copier.copy_in(with.scratch.cursors[r], chunks.size, bank + r * chunks.size);

@@ -9,6 +9,7 @@
 
 #include "backends/shm/cursor.h"
 #include "backends/shm/steps.h"
+#include "backends/shm/streaming.h"
 #include "core/ports/backend.h"
 #include "core/ports/phase_steps.h"
 #include "core/ports/reduce_kernels.h"
@@ -24,12 +25,14 @@ struct Scratch {
   std::vector<std::byte> staging;           ///< Blocks of other ranks' inputs.
 };
 
+class Gate;
 struct Reach;
 
 /// What a collective works with.
 struct Context {
   Steps& steps;
   const Reach& reach;
+  Gate& gate;
   const ReduceKernels& kernels;
   Scratch& scratch;
   const Stop& stop;
@@ -51,15 +54,9 @@ inline PhaseObserver* observer_of_large(const Context& with) noexcept {
 inline constexpr int kEverybody = -1;
 inline constexpr int kNobody = -2;
 
-/// Outputs of this size are written past the caches.
-inline constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
-
-/// Banks are written past the caches from here on, where they are not written by who has read them.
-inline constexpr std::size_t kStreamedBankBytes = std::size_t{64} << 10;
-
-/// What to write past the caches for a tensor of `bytes`.
-inline Streaming streaming_for(std::size_t bytes) noexcept {
-  return {.outputs = bytes >= kStreamingBytes, .banks = bytes >= kStreamedBankBytes};
+/// Whether the outputs of a tensor of `bytes` are written past the caches.
+inline bool streams(const Context& with, std::size_t bytes) noexcept {
+  return outgrows_caches(with.steps.ranks(), bytes);
 }
 
 /// Slices begin on cache lines.

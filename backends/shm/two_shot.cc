@@ -1,10 +1,7 @@
 // Allreduce and reduce of large tensors. What costs most between two cores is a cache line that one
 // has to take from the other, so every byte changes sides as rarely as can be: of two ranks, one
 // reduces into the very lines that the other has staged for it, reads back and stages in again.
-// With more ranks, a line that others have read is written past the caches: to write it in the
-// cache, its owner would wait until each reader has given it up.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -17,8 +14,9 @@ namespace {
 /// Reductions are done in blocks of this size, which stay in the L1 cache.
 constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
 
-/// From here on, all ranks' tensors together, banks are written past the caches.
-constexpr std::size_t kStreamedTogether = std::size_t{16} << 20;
+/// What two ranks stage in a round; with small rounds it is still in the other's L2 cache when it
+/// is wanted. More ranks wait for each other too often then.
+constexpr std::size_t kRoundOfTwo = std::size_t{128} << 10;
 
 /// Asks for the cache lines of `bytes` at `from`, to be read.
 void prefetch_to_read(const std::byte* from, std::size_t bytes) {
@@ -36,17 +34,10 @@ void prefetch_to_write(std::byte* from, std::size_t bytes) {
   }
 }
 
-/// Whether banks are written past the caches: the tensors of all ranks are more than those hold. Of
-/// two ranks, each writes into lines that it has just taken from the other.
-bool streams(const Context& with, const Work& work) {
-  const auto ranks = static_cast<std::size_t>(with.steps.ranks());
-  return ranks > 2 && ranks * total_bytes(work) >= kStreamedTogether;
-}
-
 /// In place, the output's lines have just been read and are still in the cache.
-bool streams_outputs(const Work& work) {
+bool streams_outputs(const Context& with, const Work& work) {
   const auto in_place = [](const Segment& segment) { return segment.in == segment.out; };
-  return total_bytes(work) >= kStreamingBytes &&
+  return streams(with, total_bytes(work)) &&
          std::none_of(work.segments.begin(), work.segments.end(), in_place);
 }
 
@@ -59,14 +50,13 @@ class TwoShot {
       : with_(with),
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
         me_(static_cast<std::size_t>(with.steps.rank())),
-        streaming_(streams(with, work)),
         only_reader_(ranks_ == 2 || work.kind == Collective::kReduce),
-        copier_({.outputs = streaming_ || streams_outputs(work), .banks = streaming_}),
+        copier_(streams_outputs(with, work)),
         combiner_(with, work, false),
         staging_(work.segments),
         own_(work.segments),
         delivery_(work.segments),
-        chunks_(cut(total_bytes(work), with.steps.bank_bytes() - ranks_ * kAlign)),
+        chunks_(cut(total_bytes(work), round_bytes(with.steps) - ranks_ * kAlign)),
         rounds_(chunks_.count),
         slice_((chunks_.size / ranks_ + kAlign) / kAlign * kAlign),
         told_(with.phases, "round", rounds_ + 1, kStretchBytes) {
@@ -96,6 +86,10 @@ class TwoShot {
     } else {
       readers_.push_back(rank);
     }
+  }
+
+  static std::size_t round_bytes(const Steps& steps) {
+    return steps.ranks() == 2 ? std::min(steps.bank_bytes(), kRoundOfTwo) : steps.bank_bytes();
   }
 
   [[nodiscard]] std::size_t position(std::size_t round, std::size_t owner) const {
@@ -134,7 +128,7 @@ class TwoShot {
 
   /// Asks for what is staged for the block at `offset`, where results are written into it.
   void prefetch(Step staged, std::size_t offset) {
-    if (!only_reader_ || streaming_) return;
+    if (!only_reader_) return;
     const std::size_t end = (me_ + 1) * slice_;
     const std::size_t bytes = std::min(kBlockBytes, end - std::min(offset, end));
     for (const int r : readers_) {
@@ -151,18 +145,9 @@ class TwoShot {
     std::byte* const result =
         readers_.empty() ? piece.out : with_.steps.bank(holder(me_), staged) + offset;
     if (result == nullptr) return;
-    if (streaming_ && !readers_.empty()) return stream_piece(staged, offset, mine, result, piece);
     combiner_.reduce(staged, offset, mine, result, piece.bytes);
     if (!deliver_ || piece.out == nullptr || piece.out == result) return;
     copier_.write(result, piece.out, piece.bytes);
-  }
-
-  /// Reduces in the L1 cache, and writes the bank and the output from there.
-  void stream_piece(Step staged, std::size_t offset, const std::byte* mine, std::byte* result,
-                    const Segment& piece) {
-    combiner_.reduce(staged, offset, mine, block_.data(), piece.bytes);
-    copier_.stage(block_.data(), result, piece.bytes);
-    if (deliver_ && piece.out != nullptr) copier_.write(block_.data(), piece.out, piece.bytes);
   }
 
   /// In whose bank the results of `owner` are: that of its only reader, or its own.
@@ -183,7 +168,6 @@ class TwoShot {
   const Context& with_;
   const std::size_t ranks_;
   const std::size_t me_;
-  const bool streaming_;    ///< Banks are written past the caches.
   const bool only_reader_;  ///< Each result has one reader besides who reduces it, in whose bank
                             ///< it is left.
   bool deliver_ = false;
@@ -197,7 +181,6 @@ class TwoShot {
   const std::size_t rounds_;
   const std::size_t slice_;
   PhaseSteps told_;
-  alignas(kAlign) std::array<std::byte, kBlockBytes> block_;
 };
 
 }  // namespace

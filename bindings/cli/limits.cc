@@ -48,9 +48,9 @@ Limit peer_memory() {
   int scope = 0;
   file >> scope;
   if (scope == 0 || ::geteuid() == 0) {
-    return {"reading peers' memory (process_vm_readv): not restricted", false};
+    return {"copying from and to peers' memory (process_vm_readv): not restricted", false};
   }
-  return {fmt::format("reading peers' memory (process_vm_readv): restricted by "
+  return {fmt::format("copying from and to peers' memory (process_vm_readv): restricted by "
                       "kernel.yama.ptrace_scope = {}; large tensors are staged instead",
                       scope),
           false};

@@ -12,6 +12,7 @@
 #include "ops/flat_work.h"
 #include "ops/levels.h"
 #include "ops/partial.h"
+#include "ops/reduce_scatter/hierarchical.h"
 #include "ops/selector.h"
 #include "ops/transfer.h"
 #include "ops/wire_thread.h"
@@ -94,8 +95,10 @@ class HierarchicalPlane final : public BackendGroup {
         lane_(*outer_->transport(), lane_members(layout_), static_cast<int>(layout_.host)) {}
 
   bool supports(const WorkDesc& desc) const noexcept override {
+    const bool any_order = algorithm_.empty();
     return desc.kind == Collective::kAllreduce || desc.kind == Collective::kBroadcast ||
-           desc.kind == Collective::kAllgather;
+           desc.kind == Collective::kAllgather ||
+           (any_order && desc.kind == Collective::kReduceScatter);
   }
   Transport* transport() noexcept override { return outer_->transport(); }
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
@@ -146,6 +149,9 @@ class HierarchicalPlane final : public BackendGroup {
 Status HierarchicalPlane::run(const Work& agreed, const AbortToken& abort) {
   if (agreed.kind == Collective::kBroadcast) return hierarchical_broadcast(levels(), agreed, abort);
   if (agreed.kind == Collective::kAllgather) return hierarchical_allgather(levels(), agreed, abort);
+  if (agreed.kind == Collective::kReduceScatter) {
+    return hierarchical_reduce_scatter(levels(), agreed, abort);
+  }
   Work work = agreed;
   if (work.compression != nullptr) {  // what is compressed is scaled already: see Residual
     factor_ = work.reduction.scaling.pre * work.reduction.scaling.post;

@@ -39,8 +39,9 @@ struct HierarchyOptions {
   std::size_t slice_bytes = std::size_t{8} << 20;
 };
 
-/// A data plane of two levels. It does allreduce, broadcast and allgather by itself; everything
-/// else runs over `outer`'s transport. Allreduce: per host 2(m-1)/m of the bytes leave and as many
+/// A data plane of two levels. It does allreduce, broadcast, allgather and (where bits need not be
+/// the same whatever the placement) reduce_scatter by itself; everything else runs over `outer`'s
+/// transport. Allreduce: per host 2(m-1)/m of the bytes leave and as many
 /// come, for m hosts; 16-bit types travel as fp32 and are rounded once. All ranks hold the same
 /// bits. Source: Horovod's hierarchical allreduce; Cho et al., "BlueConnect", SysML 2019.
 std::unique_ptr<BackendGroup> create_hierarchical_plane(HierarchyOptions options);

@@ -110,10 +110,14 @@ HWY_INLINE bool can_stream(const void* out) {
          reinterpret_cast<std::uintptr_t>(out) % sizeof(typename E::Elem) == 0;
 }
 
+/// From here on it pays to begin where stores do not cross cache lines.
+inline constexpr std::size_t kWorthAligning = 8;
+
 template <class E, class C>
 HWY_INLINE void run_cached(const C& combination, typename E::Elem* out, std::size_t count) {
   const std::size_t step = E::step();
-  std::size_t i = 0;
+  std::size_t i = count < kWorthAligning * step ? 0 : elements_to_alignment<E>(out, count);
+  if (i > 0) store_some<E>(combination.some_at(0, i), out, i);
   for (; i + step <= count; i += step) E::store(combination.at(i), out + i);
   if (i < count) store_some<E>(combination.some_at(i, count - i), out + i, count - i);
 }

@@ -70,5 +70,6 @@ RONDE_CONFORMANCE_CASE_("direct: reduce to every root", Direct, conformance_redu
 RONDE_CONFORMANCE_CASE_("direct: reduce_scatter", Direct, conformance_reduce_scatter)
 RONDE_CONFORMANCE_CASE_("direct: abort", Direct, conformance_abort)
 RONDE_CONFORMANCE_CASE_("bruck: uneven allgather", Bruck, conformance_allgather)
+RONDE_CONFORMANCE_CASE_("bruck: uneven alltoall", Bruck, conformance_alltoall)
 
 }  // namespace ronde::test

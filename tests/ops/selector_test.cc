@@ -27,7 +27,9 @@ TEST_CASE("select_algorithm: row by row") {
   CHECK(chosen(Collective::kBroadcast, 8 << 20, 2) == "binomial");
   CHECK(chosen(Collective::kBroadcast, 8 << 20, 3) == "chain");
   CHECK(chosen(Collective::kReduceScatter, 1, 2) == "ring");
-  CHECK(chosen(Collective::kAlltoall, 1, 2) == "pairwise");
+  CHECK(chosen(Collective::kAlltoall, 1, 10) == "pairwise");
+  CHECK(chosen(Collective::kAlltoall, 256 << 10, 11) == "bruck");
+  CHECK(chosen(Collective::kAlltoall, (256 << 10) + 1, 11) == "pairwise");
   CHECK(chosen(Collective::kReduce, 256 << 10, 2) == "binomial");
   CHECK(chosen(Collective::kReduce, (256 << 10) + 1, 2) == "direct");
   CHECK(chosen(Collective::kGather, 1, 2) == "linear");

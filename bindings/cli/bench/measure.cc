@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 namespace ronde::bench {
 namespace {
@@ -84,8 +86,14 @@ Result<std::vector<Timing>> measure(Team& team, std::span<const Contender> conte
                                     const Effort& effort) {
   const auto repetitions = static_cast<std::size_t>(effort.repetitions);
   std::vector<Samples> samples(contenders.size());
+  std::vector<std::size_t> order(contenders.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::minstd_rand random(1);  // the same on all ranks
   for (std::size_t repetition = 0; repetition < repetitions; ++repetition) {
-    for (std::size_t c = 0; c < contenders.size(); ++c) {
+    // By turns that vary: always after the same one, a contender would find in the caches what that
+    // one has left there.
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t c : order) {
       RONDE_RETURN_IF_ERROR(sample(team, contenders[c], effort.burst, samples[c]));
     }
   }

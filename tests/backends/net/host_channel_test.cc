@@ -2,6 +2,8 @@
 #include "backends/net/host_channel.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <string>
@@ -76,6 +78,21 @@ struct Pair {
 };
 
 using Lines = std::vector<std::string>;
+
+TEST_CASE("a limit of file sizes is an error rather than the end of the process") {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{.rlim_cur = 4096, .rlim_max = 4096};
+    const bool limited = setrlimit(RLIMIT_FSIZE, &limit) == 0;
+    const auto refused = HostSegment::create(2);
+    const bool told = refused.status().message().find("ulimit -f") != std::string::npos;
+    _exit(limited && !refused.ok() && told ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
 
 TEST_CASE("a cut that one rank found is the cause also for those that only see it leave") {
   Pair pair;

@@ -58,7 +58,7 @@ TEST_CASE("what is copied in and out again is the same") {
     Bytes bytes;
     Cursor from(bytes.segments);
     Cursor to(bytes.segments);
-    const Copier copier({.outputs = true, .banks = true});
+    const Copier copier(true);
     std::array<std::byte, 64> bank{};
     for (std::size_t done = 0; done < bytes.in.size(); done += step) {
       copier.copy_in(from, step, bank.data());
@@ -69,7 +69,7 @@ TEST_CASE("what is copied in and out again is the same") {
 }
 
 TEST_CASE("no input is zeros and no output is left out") {
-  const Copier copier(Streaming{});
+  const Copier copier(false);
   std::array<std::byte, 8> bank{};
   bank.fill(std::byte{7});
   const Segment nowhere{.in = nullptr, .out = nullptr, .bytes = 4};
@@ -85,7 +85,7 @@ TEST_CASE("copy_through fills bank and output") {
   Bytes bytes;
   Cursor cursor(bytes.segments);
   std::array<std::byte, 30> bank{};
-  Copier(Streaming{}).copy_through(cursor, 30, bank.data());
+  Copier(false).copy_through(cursor, 30, bank.data());
   CHECK(bank == bytes.in);
   CHECK(bytes.out == bytes.in);
 }
@@ -94,7 +94,7 @@ TEST_CASE("large pieces are streamed with the same bytes") {
   std::vector<std::byte> in(10'001);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::byte>(i * 7);
   std::vector<std::byte> out(in.size());
-  const Copier copier({.outputs = true, .banks = true});
+  const Copier copier(true);
   copier.write(in.data(), out.data(), in.size());
   CHECK(in == out);
   std::vector<std::byte> bank(in.size());

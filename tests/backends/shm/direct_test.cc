@@ -174,6 +174,41 @@ TEST_CASE("alltoall and reduce_scatter give the same bits whichever way they go"
   }
 }
 
+/// What a broadcast of uneven segments from rank 1 brings to `rank`.
+std::string spread(const LocalJob& job, int rank, const ShmOptions& options, int first_shared,
+                   bool in_place) {
+  const auto group = open_shm(job, rank, options);
+  REQUIRE(group != nullptr);
+  Tensors tensors;
+  for (const std::size_t count : {3U, 300'001U, 0U, 170'000U}) {
+    tensors.add(*group, rank >= first_shared, count * sizeof(float), in_place || rank != 1);
+  }
+  fill(tensors, rank);
+  Work work = allreduce_of(tensors.segments, DType::kFloat32);
+  work.kind = Collective::kBroadcast;
+  work.root = 1;
+  REQUIRE(group->run(work, AbortToken()).ok());
+  return result_of(tensors);
+}
+
+TEST_CASE("a broadcast gives the same bits whoever copies them, and from wherever") {
+  for (const int ranks : {2, 3}) {
+    for (const bool in_place : {false, true}) {
+      for (const int first_shared : {0, 1, 2, ranks}) {
+        for (const ShmOptions& options : {kStaged, kSingleCopy, ShmOptions{}}) {
+          const LocalJob job(ranks);
+          std::vector<std::string> results(static_cast<std::size_t>(ranks));
+          run_ranks(ranks, [&](int rank) {
+            const int shared = options.arenas ? first_shared : ranks;
+            results[static_cast<std::size_t>(rank)] = spread(job, rank, options, shared, in_place);
+          });
+          for (const std::string& result : results) CHECK((result == results[1]));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("one rank that forbids single copy or arenas decides for all") {
   const LocalJob job(3);
   std::vector<std::string> results(3);

@@ -49,6 +49,16 @@ TEST_CASE("a process reads its own memory, and none that is forbidden or gone") 
   CHECK_FALSE(can_read(dead_process(), &value, &copy, sizeof copy));
 }
 
+TEST_CASE("a process writes its own memory, and none that is forbidden or gone") {
+  const int value = 42;
+  int copy = 0;
+  CHECK(can_write(getpid(), &value, &copy, sizeof value));
+  CHECK(copy == 42);
+  const ForbiddenPage forbidden;
+  CHECK_FALSE(can_write(getpid(), &value, forbidden.data(), sizeof value));
+  CHECK_FALSE(can_write(dead_process(), &value, &copy, sizeof value));
+}
+
 TEST_CASE("segments are reachable where each address is") {
   std::vector<std::byte> bytes(1000);
   const ForbiddenPage forbidden;
@@ -63,7 +73,7 @@ TEST_CASE("segments are reachable where each address is") {
   CHECK(is_reachable({}));
 }
 
-TEST_CASE("many pieces and long ones are all copied") {
+TEST_CASE_TEMPLATE("many pieces and long ones are all copied", Copy, Pull, Push) {
   const AbortToken abort;
   const Stop stop(abort, nullptr);
   std::vector<std::uint32_t> from(3'000'000);
@@ -71,17 +81,17 @@ TEST_CASE("many pieces and long ones are all copied") {
   std::vector<std::uint32_t> to(from.size());
   const auto* source = reinterpret_cast<const std::byte*>(from.data());
   auto* target = reinterpret_cast<std::byte*>(to.data());
-  Pull pull(getpid(), stop);
+  Copy copy(getpid(), stop);
   std::size_t at = 0;
   for (std::size_t size = 1; at < from.size() * 4; size = size * 3 / 2 + 1) {
     const std::size_t bytes = std::min(size, from.size() * 4 - at);
     for (std::size_t piece = 0; piece < bytes; piece += 400'000) {
       const std::size_t part = std::min<std::size_t>(400'000, bytes - piece);
-      REQUIRE(pull.add(source + at + piece, target + at + piece, part).ok());
+      REQUIRE(copy.add(source + at + piece, target + at + piece, part).ok());
     }
     at += bytes;
   }
-  REQUIRE(pull.finish().ok());
+  REQUIRE(copy.finish().ok());
   CHECK((from == to));
 }
 

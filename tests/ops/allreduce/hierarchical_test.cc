@@ -34,23 +34,26 @@ class CountedPlane final : public BackendGroup {
 /// Gives `count` floats to a collective and checks what comes out.
 void run_once(BackendGroup& plane, const GroupSpec& group, Collective kind, std::size_t count) {
   const auto n = static_cast<std::size_t>(group.size());
+  const bool has_parts = kind == Collective::kAllgather || kind == Collective::kReduceScatter;
   const std::size_t all = kind == Collective::kAllgather ? n * count : count;
   std::vector<float> in(count, static_cast<float>(group.rank + 1));
   std::vector<float> out(all);
-  const std::vector<std::size_t> parts(n, count * sizeof(float));
+  const std::vector<std::size_t> parts(n, all / n * sizeof(float));
   const Segment segment{reinterpret_cast<const std::byte*>(in.data()),
                         reinterpret_cast<std::byte*>(out.data()), all * sizeof(float)};
   Work work;
   work.kind = kind;
   work.root = group.size() - 1;
   work.segments = {&segment, 1};
-  if (kind == Collective::kAllgather) work.part_bytes = parts;
+  if (has_parts) work.part_bytes = parts;
   CHECK(plane.run(work, *group.abort).ok());
   const auto last = static_cast<float>(n);
   const float sum = last * (last + 1) / 2;
-  CHECK(out.back() == (kind == Collective::kAllreduce ? sum : last));
-  const float first = kind == Collective::kAllgather ? 1 : out.back();
-  CHECK(out.front() == first);
+  const bool reduces = kind == Collective::kAllreduce || kind == Collective::kReduceScatter;
+  const float first = kind == Collective::kAllgather ? 1 : last;
+  CHECK(out.front() == (reduces ? sum : first));
+  const std::size_t wanted = kind == Collective::kReduceScatter ? count / n : all;
+  CHECK(out[wanted - 1] == (reduces ? sum : last));
 }
 
 /// Bytes that all ranks sent between hosts in one collective to which each gives `count` floats.
@@ -184,6 +187,17 @@ TEST_CASE("hierarchical: in an allgather what other hosts have enters each host 
     CHECK(bytes({0, 0, 1, 1}) == 4 * count * 4);
     CHECK(bytes({0, 0, 0, 1}) == 4 * count * 4);
     CHECK(bytes({0, 1, 0, 2, 1, 0, 2}) == 2 * 7 * count * 4);
+  }
+}
+
+TEST_CASE("hierarchical: in a reduce_scatter a host's sums for each other host leave it once") {
+  for (const std::size_t count : {84U, 24'024U}) {
+    const auto bytes = [&](const std::vector<int>& host_of_rank) {
+      return bytes_between(host_of_rank, count, Collective::kReduceScatter);
+    };
+    CHECK(bytes({0, 0, 1, 1}) == count * 4);
+    CHECK(bytes({0, 0, 0, 1}) == count * 4);
+    CHECK(bytes({0, 1, 0, 2, 1, 0, 2}) == 2 * count * 4);
   }
 }
 
