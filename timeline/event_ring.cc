@@ -15,7 +15,7 @@ constexpr Texts kTexts = {&Event::lane, &Event::name, &Event::algorithm, &Event:
 std::size_t text_bytes(const Event& event) noexcept {
   std::size_t sum = 0;
   for (const auto text : kTexts) sum += (event.*text).size();
-  for (const std::string_view lane : event.lanes) sum += sizeof(lane) + lane.size();
+  for (const std::string_view lane : event.lanes) sum += sizeof(std::string_view) + lane.size();
   return sum;
 }
 
