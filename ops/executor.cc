@@ -255,16 +255,16 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
                        .tensors = static_cast<int>(bundle.tensors.size()),
                        .bundle = bundle.id,
                        .partition = bundle.partition};
-  for (const BundleTensor& tensor : bundle.tensors) {
-    events->begin(tensor.name, event_name(bundle.kind), args);
-  }
+  lanes_.clear();
+  for (const BundleTensor& tensor : bundle.tensors) lanes_.push_back(tensor.name);
+  events->begin_all(lanes_, event_name(bundle.kind), args);
   if (work.compression != nullptr && work.compression->scheme().codec != nullptr) {
     events->counter("compression ratio", work.compression->ratio(work));
   }
   Phases phases(*events, phase_lanes_, bytes);
   Status status = move(work, abort, &phases);
   const EventArgs end{.pack_ns = phases.pack_ns(), .compression = last_facts_};
-  for (const BundleTensor& tensor : bundle.tensors) events->end(tensor.name, end);
+  events->end_all(lanes_, end);
   return status;
 }
 

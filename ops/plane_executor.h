@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -95,8 +96,9 @@ class PlaneExecutor final : public CollectiveExecutor {
   Route last_route_;
   bool last_on_device_ = false;
   CompressionFacts last_facts_;
-  Status allocation_;              // the first output that could not be allocated
-  std::vector<Segment> segments_;  // kept
+  Status allocation_;                    // the first output that could not be allocated
+  std::vector<Segment> segments_;        // kept
+  std::vector<std::string_view> lanes_;  // kept: of the bundle's tensors
   std::vector<std::size_t> part_bytes_, send_bytes_, recv_bytes_;  // kept
   std::vector<std::int64_t> words_, all_words_;                    // kept: extents and splits
 };

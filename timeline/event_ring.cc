@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <utility>
 
 namespace ronde {
 namespace {
@@ -13,7 +15,24 @@ constexpr Texts kTexts = {&Event::lane, &Event::name, &Event::algorithm, &Event:
 std::size_t text_bytes(const Event& event) noexcept {
   std::size_t sum = 0;
   for (const auto text : kTexts) sum += (event.*text).size();
+  for (const std::string_view lane : event.lanes) sum += sizeof(std::string_view) + lane.size();
   return sum;
+}
+
+/// Copies a text to `to`, which it moves on, and makes it that copy.
+void move_text(std::string_view& text, char*& to) noexcept {
+  if (!text.empty()) std::memcpy(to, text.data(), text.size());
+  text = {std::exchange(to, to + text.size()), text.size()};
+}
+
+/// The same for a list of lanes: first the list, then its texts.
+void move_lanes(std::span<const std::string_view>& lanes, char*& to) noexcept {
+  auto* const copies = reinterpret_cast<std::string_view*>(to);
+  to += lanes.size_bytes();
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    move_text(*std::construct_at(copies + i, lanes[i]), to);
+  }
+  lanes = {copies, lanes.size()};
 }
 
 }  // namespace
@@ -26,37 +45,50 @@ EventRing::EventRing(std::size_t capacity)
 EventRing::~EventRing() = default;
 
 /// A text that finds no memory is left out: an event without its name is better than none.
-void EventRing::fill(Slot& slot, const Event& event) noexcept {
-  const std::size_t bytes = text_bytes(event);
+void EventRing::fill(Slot& slot, const Event& event, std::size_t heap_bytes) noexcept {
   char* to = slot.text;
   slot.event = event;
-  if (bytes > kInlineBytes) {
-    slot.long_text.reset(new (std::nothrow) char[bytes]);
+  slot.heap_bytes = heap_bytes;
+  if (heap_bytes > 0) {
+    slot.long_text.reset(new (std::nothrow) char[heap_bytes]);
     to = slot.long_text.get();
   }
-  for (const auto text : kTexts) {
-    const std::string_view from = event.*text;
-    if (to == nullptr || from.empty()) {
-      slot.event.*text = {};
-      continue;
-    }
-    std::memcpy(to, from.data(), from.size());
-    slot.event.*text = {to, from.size()};
-    to += from.size();
+  if (to == nullptr) {
+    for (const auto text : kTexts) slot.event.*text = {};
+    slot.event.lanes = {};
+    return;
   }
+  if (!event.lanes.empty()) move_lanes(slot.event.lanes, to);
+  for (const auto text : kTexts) move_text(slot.event.*text, to);
+}
+
+/// Counts in what an event is to take of the heap; false where that is too much. As with slots, an
+/// eighth is kept for ends.
+bool EventRing::reserve(std::size_t bytes, bool ends) noexcept {
+  if (bytes == 0) return true;
+  const std::size_t limit = ends ? kHeapBytes : kHeapBytes - kHeapBytes / 8;
+  if (heap_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= limit) return true;
+  heap_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
 }
 
 bool EventRing::push(const Event& event) noexcept {
   const bool ends = event.kind == EventKind::kEnd || event.kind == EventKind::kPause ||
                     event.kind == EventKind::kResume;
   const std::size_t limit = ends ? capacity_ : capacity_ - capacity_ / 8;
+  const std::size_t bytes = text_bytes(event);
+  const std::size_t heap_bytes = bytes > kInlineBytes || !event.lanes.empty() ? bytes : 0;
+  if (!reserve(heap_bytes, ends)) return false;
   std::uint64_t position = tail_.load(std::memory_order_relaxed);
   for (;;) {
-    if (position - head_.load(std::memory_order_relaxed) >= limit) return false;
+    if (position - head_.load(std::memory_order_relaxed) >= limit) {
+      heap_bytes_.fetch_sub(heap_bytes, std::memory_order_relaxed);
+      return false;
+    }
     Slot& slot = slots_[position & (capacity_ - 1)];
     if (slot.turn.load(std::memory_order_acquire) == position) {
       if (tail_.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) {
-        fill(slot, event);
+        fill(slot, event, heap_bytes);
         slot.turn.store(position + 1, std::memory_order_release);
         return true;
       }
@@ -74,7 +106,10 @@ EventRing::Slot* EventRing::front() noexcept {
 
 void EventRing::release(Slot& slot) noexcept {
   const std::uint64_t position = head_.load(std::memory_order_relaxed);
-  slot.long_text.reset();
+  if (slot.heap_bytes > 0) {
+    slot.long_text.reset();
+    heap_bytes_.fetch_sub(slot.heap_bytes, std::memory_order_relaxed);
+  }
   slot.turn.store(position + capacity_, std::memory_order_release);
   head_.store(position + 1, std::memory_order_relaxed);
 }

@@ -5,8 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
+#include <span>
 #include <string_view>
 
 #include "core/ports/event_sink.h"
@@ -36,15 +35,18 @@ struct Event {
   std::int64_t pack_ns = 0;
   CompressionFacts compression = {};
   std::string_view lane = {};
+  std::span<const std::string_view> lanes = {};  ///< In place of `lane`: the same on each of them.
   std::string_view name = {};
   std::string_view algorithm = {};
   std::string_view backend = {};
 };
 
 /// Many producers, one consumer, no locks. An event costs its producer one copy of its texts; long
-/// texts go to the heap.
+/// texts and lists of lanes go to the heap, of which they take kHeapBytes at most.
 class EventRing {
  public:
+  static constexpr std::size_t kHeapBytes = std::size_t{16} << 20;
+
   /// `capacity` slots, a power of two.
   explicit EventRing(std::size_t capacity);
   ~EventRing();
@@ -76,17 +78,20 @@ class EventRing {
     std::atomic<std::uint64_t> turn{0};  ///< Position it is free for, or that position + 1: filled.
     Event event;                         ///< Its texts point into `text` or `long_text`.
     std::unique_ptr<char[]> long_text;
+    std::size_t heap_bytes = 0;
     char text[kInlineBytes] = {};
   };
 
   Slot* front() noexcept;
   void release(Slot& slot) noexcept;
-  static void fill(Slot& slot, const Event& event) noexcept;
+  bool reserve(std::size_t bytes, bool ends) noexcept;
+  static void fill(Slot& slot, const Event& event, std::size_t heap_bytes) noexcept;
 
   const std::size_t capacity_;
   const std::unique_ptr<Slot[]> slots_;
   alignas(64) std::atomic<std::uint64_t> tail_{0};
   alignas(64) std::atomic<std::uint64_t> head_{0};
+  std::atomic<std::size_t> heap_bytes_{0};
 };
 
 }  // namespace ronde

@@ -36,7 +36,9 @@ std::uint64_t rank_track(std::int64_t rank) {
   return (static_cast<std::uint64_t>(rank) + 1) << kTrackBits;
 }
 
+/// Lane 0 is the rank itself: what is marked there concerns all of it.
 std::uint64_t lane_track(const report::TraceEvent& event) {
+  if (event.tid == 0) return rank_track(event.pid);
   return rank_track(event.pid) + 1 + static_cast<std::uint64_t>(event.tid);
 }
 

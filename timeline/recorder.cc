@@ -3,14 +3,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/thread_name.h"
-#include "timeline/memory_probe.h"
 #include "timeline/recording.h"
 
 namespace ronde {
@@ -43,7 +42,7 @@ RecordingInfo describe(int rank, const Topology& topology, const HostClock& cloc
 Event event_of(EventKind kind, std::string_view lane, std::string_view name,
                const EventArgs& args) {
   return {.kind = kind,
-          .time_ns = steady_ns(),
+          .time_ns = args.at_ns != 0 ? args.at_ns : steady_ns(),
           .bytes = args.bytes,
           .tensors = args.tensors,
           .bundle = args.bundle,
@@ -54,6 +53,18 @@ Event event_of(EventKind kind, std::string_view lane, std::string_view name,
           .name = name,
           .algorithm = args.algorithm,
           .backend = args.backend};
+}
+
+/// One event for many lanes, where there are many.
+Event group_of(EventKind kind, std::span<const std::string_view> lanes, std::string_view name,
+               const EventArgs& args) {
+  Event event = event_of(kind, {}, name, args);
+  if (lanes.size() == 1) {
+    event.lane = lanes.front();
+  } else {
+    event.lanes = lanes;
+  }
+  return event;
 }
 
 }  // namespace
@@ -91,7 +102,7 @@ Recorder::~Recorder() { (void)close(); }
 void Recorder::push(const Event& event) noexcept {
   if (!recording_.load(std::memory_order_relaxed)) return;
   if (!ring_.push(event)) {
-    dropped_.fetch_add(1, std::memory_order_relaxed);
+    dropped_.fetch_add(std::max<std::size_t>(1, event.lanes.size()), std::memory_order_relaxed);
   } else if (ring_.half_full()) {
     wake_.notify_one();
   }
@@ -111,14 +122,23 @@ void Recorder::end(std::string_view lane, const EventArgs& args) {
   push(event_of(EventKind::kEnd, lane, {}, args));
 }
 
+void Recorder::begin_all(std::span<const std::string_view> lanes, std::string_view event,
+                         const EventArgs& args) {
+  if (lanes.empty()) return;
+  mark_cycle(args.bundle);
+  push(group_of(EventKind::kBegin, lanes, event, args));
+}
+
+void Recorder::end_all(std::span<const std::string_view> lanes, const EventArgs& args) {
+  if (!lanes.empty()) push(group_of(EventKind::kEnd, lanes, {}, args));
+}
+
 void Recorder::span(std::string_view lane, std::string_view event, TimeSpan times,
                     const EventArgs& args) {
-  Event begin = event_of(EventKind::kBegin, lane, event, args);
-  begin.time_ns = times.start_ns;
-  push(begin);
-  Event end = event_of(EventKind::kEnd, lane, {}, {});
-  end.time_ns = times.end_ns;
-  push(end);
+  EventArgs start = args;
+  start.at_ns = times.start_ns;
+  push(event_of(EventKind::kBegin, lane, event, start));
+  push(event_of(EventKind::kEnd, lane, {}, {.at_ns = times.end_ns}));
 }
 
 void Recorder::instant(std::string_view lane, std::string_view event) {
@@ -162,13 +182,9 @@ void Recorder::append_counter(std::string& lines, const CounterSample& sample) {
 }
 
 void Recorder::write_last_counters() {
+  if (!options_.last_counters) return;
   std::string lines;
-  if (options_.counters) {
-    append_counter(lines, {kMemoryCopyCounter, std::round(measure_copy_gbps() * 100) / 100});
-  }
-  if (options_.last_counters) {
-    for (const CounterSample& sample : options_.last_counters()) append_counter(lines, sample);
-  }
+  for (const CounterSample& sample : options_.last_counters()) append_counter(lines, sample);
   write(lines);
 }
 

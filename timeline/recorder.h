@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -45,8 +46,7 @@ class Recorder : public EventSink {
     /// Gives the comparisons of clocks that are to be written; may ask for more. Called by the
     /// writing thread, about every 50 ms. May be empty.
     std::function<std::vector<ClockSample>()> clock_samples = {};
-    /// Gives the counters of the moment, whose changes are written. As clock_samples. Where there
-    /// are any, memory_probe.h's comes last.
+    /// Gives the counters of the moment, whose changes are written. As clock_samples.
     std::function<std::vector<CounterSample>()> counters = {};
     /// Gives what is told once, where the recording ends. As counters; called by close().
     std::function<std::vector<CounterSample>()> last_counters = {};
@@ -66,6 +66,9 @@ class Recorder : public EventSink {
 
   void begin(std::string_view lane, std::string_view event, const EventArgs& args) override;
   void end(std::string_view lane, const EventArgs& args) override;
+  void begin_all(std::span<const std::string_view> lanes, std::string_view event,
+                 const EventArgs& args) override;
+  void end_all(std::span<const std::string_view> lanes, const EventArgs& args) override;
   void span(std::string_view lane, std::string_view event, TimeSpan times,
             const EventArgs& args) override;
   void instant(std::string_view lane, std::string_view event) override;

@@ -112,25 +112,38 @@ void TraceFormatter::append_args(std::string& out, const Event& event) {
 void TraceFormatter::append(std::string& out, const Event& event) {
   if (event.kind == EventKind::kPause) return append_pause(out, event.time_ns);
   if (event.kind == EventKind::kResume) return append_mark(out, kResumeMark, event.time_ns);
-  const bool counter = event.kind == EventKind::kCounter;
-  Lane* lane = counter ? nullptr : &lane_of(out, event.lane);
-  if (event.kind == EventKind::kEnd && lane->open_spans-- == 0) {
-    lane->open_spans = 0;
-    return;
-  }
-  if (event.kind == EventKind::kBegin) ++lane->open_spans;
+  write_facts(event);
+  if (event.kind == EventKind::kCounter) return append_line(out, event.kind, 0);
+  if (event.lanes.empty()) return append_on(out, event.kind, event.lane);
+  for (const std::string_view lane : event.lanes) append_on(out, event.kind, lane);
+}
+
+/// What a line says after its lane, which is the same for all lanes of an event.
+void TraceFormatter::write_facts(const Event& event) {
+  facts_ = ",\"ts\":";
+  append_micros(facts_, clock_.of(event.time_ns) - start_ns_);
+  if (!event.name.empty()) facts_.append(",\"name\":").append(quoted(event.name));
+  if (event.kind == EventKind::kInstant) facts_ += ",\"s\":\"t\"";
+  append_args(facts_, event);
+  facts_ += '}';
+}
+
+void TraceFormatter::append_on(std::string& out, EventKind kind, std::string_view lane_name) {
+  Lane& lane = lane_of(out, lane_name);
+  if (kind == EventKind::kEnd && lane.open_spans == 0) return;
+  if (kind == EventKind::kBegin) ++lane.open_spans;
+  if (kind == EventKind::kEnd) --lane.open_spans;
+  append_line(out, kind, lane.id);
+}
+
+void TraceFormatter::append_line(std::string& out, EventKind kind, int lane) const {
   out += ",\n{\"ph\":\"";
-  out += static_cast<char>(event.kind);
+  out += static_cast<char>(kind);
   out += "\",\"pid\":";
   append_number(out, static_cast<std::uint64_t>(rank_));
   out += ",\"tid\":";
-  append_number(out, static_cast<std::uint64_t>(counter ? 0 : lane->id));
-  out += ",\"ts\":";
-  append_micros(out, clock_.of(event.time_ns) - start_ns_);
-  if (!event.name.empty()) out.append(",\"name\":").append(quoted(event.name));
-  if (event.kind == EventKind::kInstant) out += ",\"s\":\"t\"";
-  append_args(out, event);
-  out += '}';
+  append_number(out, static_cast<std::uint64_t>(lane));
+  out += facts_;
 }
 
 void TraceFormatter::append_dropped(std::string& out, std::uint64_t dropped,

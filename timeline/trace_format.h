@@ -32,8 +32,8 @@ class TraceFormatter {
   explicit TraceFormatter(const RecordingInfo& info, HostClock clock = {})
       : rank_(info.rank), start_ns_(info.steady_start_ns), clock_(std::move(clock)) {}
 
-  /// Appends ",\n" and the event's line, and before it the lane's name where that is new. An end
-  /// whose begin is not there adds nothing.
+  /// Appends ",\n" and the event's line, for each of its lanes, and before it the lane's name where
+  /// that is new. An end whose begin is not there adds nothing.
   void append(std::string& out, const Event& event);
   /// Appends the names of all lanes, for a file that goes on where another ended.
   void append_lanes(std::string& out) const;
@@ -63,12 +63,16 @@ class TraceFormatter {
   void append_mark(std::string& out, std::string_view text, std::int64_t time_ns) const;
   const std::string& quoted(std::string_view text);
   void append_args(std::string& out, const Event& event);
+  void append_line(std::string& out, EventKind kind, int lane) const;
+  void append_on(std::string& out, EventKind kind, std::string_view lane);
+  void write_facts(const Event& event);
 
   const int rank_;
   const std::int64_t start_ns_;  ///< By clock_.
   const HostClock clock_;
   ByText<Lane> lanes_;
   ByText<std::string> quoted_;
+  std::string facts_;  ///< Of the event at hand: its line from its time on.
 };
 
 }  // namespace ronde

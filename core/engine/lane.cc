@@ -77,7 +77,7 @@ void Lane::submit(const OperationPtr& operation, TimePoint now) {
   if (EventSink* events = sink()) {
     operation->make_label();
     events->begin(operation->label(), operation->negotiation_event(),
-                  {.bytes = operation->input_bytes()});
+                  {.bytes = operation->input_bytes(), .at_ns = to_ns(now)});
   }
   const Status status = request.kind == Collective::kJoin
                             ? negotiator_.join(operation->ticket(), now)
@@ -85,7 +85,7 @@ void Lane::submit(const OperationPtr& operation, TimePoint now) {
   if (status.ok()) {
     unagreed_.emplace(operation->ticket(), operation);
   } else {
-    end_negotiation_event(*operation);
+    end_negotiation_events({&operation, 1}, now);
     finish(operation, status);
   }
 }
@@ -150,16 +150,17 @@ void Lane::drain() {
 }
 
 void Lane::collect_batch(Batch& batch) {
-  std::vector<OperationPtr> operations;
-  operations.reserve(batch.items.size());
   const TimePoint agreed = now();
-  for (Agreed& item : batch.items) {
-    OperationPtr operation = take_operation(item.ticket);
-    if (operation) {
-      options_.flights->reach(operation->flight(), FlightStage::kAgreed, agreed);
-      operation->set_agreed(agreed);
-      end_negotiation_event(*operation);
-    }
+  std::vector<OperationPtr> operations = take_operations(batch);
+  for (const OperationPtr& operation : operations) {
+    if (!operation) continue;
+    options_.flights->reach(operation->flight(), FlightStage::kAgreed, agreed);
+    operation->set_agreed(agreed);
+  }
+  end_negotiation_events(operations, agreed);
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const Agreed& item = batch.items[i];
+    OperationPtr& operation = operations[i];
     const bool moves_data =
         item.request.kind != Collective::kJoin && item.request.kind != Collective::kBarrier;
     if (operation && (!item.status.ok() || !moves_data)) {
@@ -167,7 +168,6 @@ void Lane::collect_batch(Batch& batch) {
       finish(operation, item.status);
       operation.reset();
     }
-    operations.push_back(std::move(operation));
   }
   for (const PlannedBundle& planned : plan_fusion(batch, options_.fusion_threshold_bytes)) {
     collect_bundle(batch, operations, planned.entries);
@@ -214,10 +214,8 @@ void Lane::fail_pending(const Status& reason) {
   std::vector<OperationPtr> failed;
   for (auto& [ticket, operation] : unagreed_) failed.push_back(operation);
   unagreed_.clear();
-  for (const OperationPtr& operation : failed) {
-    end_negotiation_event(*operation);
-    finish(operation, reason);
-  }
+  end_negotiation_events(failed, now());
+  for (const OperationPtr& operation : failed) finish(operation, reason);
 }
 
 std::vector<std::string> Lane::describe_pending() const { return negotiator_.describe_pending(); }
@@ -231,9 +229,24 @@ OperationPtr Lane::take_operation(std::uint64_t ticket) {
   return operation;
 }
 
-void Lane::end_negotiation_event(const Operation& operation) {
-  EventSink* events = sink();
-  if (events != nullptr && !operation.label().empty()) events->end(operation.label(), {});
+/// In the order of the batch; null where this rank submitted nothing.
+std::vector<OperationPtr> Lane::take_operations(const Batch& batch) {
+  std::vector<OperationPtr> operations;
+  operations.reserve(batch.items.size());
+  for (const Agreed& item : batch.items) operations.push_back(take_operation(item.ticket));
+  return operations;
+}
+
+/// All at once, and before any of them is told to have ended: its name may be used again then.
+void Lane::end_negotiation_events(std::span<const OperationPtr> operations, TimePoint when) const {
+  EventSink* const events = sink();
+  if (events == nullptr) return;
+  std::vector<std::string_view> lanes;
+  lanes.reserve(operations.size());
+  for (const OperationPtr& operation : operations) {
+    if (operation && !operation->label().empty()) lanes.push_back(operation->label());
+  }
+  events->end_all(lanes, {.at_ns = to_ns(when)});
 }
 
 void Lane::finish(const OperationPtr& operation, const Status& status, TimePoint when) {

@@ -107,7 +107,8 @@ class Lane {
     return options_.events == nullptr ? nullptr : options_.events->get();
   }
   [[nodiscard]] Status located(const Status& status) const;
-  void end_negotiation_event(const Operation& operation);
+  void end_negotiation_events(std::span<const OperationPtr> operations, TimePoint when) const;
+  std::vector<OperationPtr> take_operations(const Batch& batch);
 
   // Const after construction.
   LaneOptions options_;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace ronde {
@@ -25,6 +26,8 @@ struct EventArgs {
   int partition = 0;         ///< Bundle::partition.
   std::int64_t pack_ns = 0;  ///< Spent on copies into and out of a fusion buffer.
   CompressionFacts compression = {};
+  /// When it was, by the steady clock; 0: now. Whoever knows it spares a look at the clock.
+  std::int64_t at_ns = 0;
 };
 
 /// The counter that says how many training steps this rank has finished.
@@ -48,10 +51,20 @@ struct TimeSpan {
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  /// Opens a span called `event` on the lane of tensor `lane`, now.
+  /// Opens a span called `event` on the lane of tensor `lane`.
   virtual void begin(std::string_view lane, std::string_view event, const EventArgs& args) = 0;
   /// Closes the innermost open span of the lane.
   virtual void end(std::string_view lane, const EventArgs& args) = 0;
+  /// Opens a span on each of the lanes at one moment: the tensors of a bundle. Costs little more
+  /// than on one lane where the sink is made for it.
+  virtual void begin_all(std::span<const std::string_view> lanes, std::string_view event,
+                         const EventArgs& args) {
+    for (const std::string_view lane : lanes) begin(lane, event, args);
+  }
+  /// Closes the innermost open span of each of the lanes. As begin_all.
+  virtual void end_all(std::span<const std::string_view> lanes, const EventArgs& args) {
+    for (const std::string_view lane : lanes) end(lane, args);
+  }
   /// A span that is over: device work, of which one hears later. Spans of a lane come in order.
   virtual void span(std::string_view lane, std::string_view event, TimeSpan times,
                     const EventArgs& args) = 0;

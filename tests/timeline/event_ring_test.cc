@@ -51,6 +51,42 @@ TEST_CASE("event ring: a full ring refuses, but keeps room for spans to end") {
   CHECK(ring.push(named(EventKind::kEnd, "a")));
 }
 
+TEST_CASE("event ring: lanes that share an event come out as they went in") {
+  EventRing ring(8);
+  std::vector<std::string> names(160);
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = "allreduce." + std::to_string(i);
+  const std::vector<std::string_view> lanes(names.begin(), names.end());
+  Event event = named(EventKind::kBegin, {}, "ALLREDUCE");
+  event.lanes = lanes;
+  event.backend = "shm";
+  CHECK(ring.push(event));
+  const std::vector<std::string> expected = names;
+  for (std::string& name : names) name.assign(name.size(), '?');  // the caller's are used again
+  CHECK(ring.pop([&](const Event& got) {
+    CHECK(std::vector<std::string>(got.lanes.begin(), got.lanes.end()) == expected);
+    CHECK(got.lane.empty());
+    CHECK(got.name == "ALLREDUCE");
+    CHECK(got.backend == "shm");
+  }));
+}
+
+TEST_CASE("event ring: long texts take so much memory at most, and ends have some of their own") {
+  EventRing ring(1024);
+  const std::string lane(EventRing::kHeapBytes / 16, 'x');
+  int begun = 0;
+  while (ring.push(named(EventKind::kBegin, lane))) ++begun;
+  CHECK(begun == 14);
+  CHECK(ring.push(named(EventKind::kBegin, "short")));
+  CHECK(ring.push(named(EventKind::kEnd, lane)));
+  CHECK(ring.push(named(EventKind::kEnd, lane)));
+  CHECK_FALSE(ring.push(named(EventKind::kEnd, lane)));
+  CHECK(ring.pop([](const Event&) {}));
+  CHECK(ring.push(named(EventKind::kEnd, lane)));
+  while (ring.pop([](const Event&) {})) {
+  }
+  for (int i = 0; i < 14; ++i) CHECK(ring.push(named(EventKind::kBegin, lane)));
+}
+
 TEST_CASE("event ring: many threads lose nothing that was taken, each in its order") {
   EventRing ring(64);
   constexpr int kThreads = 3;

@@ -123,6 +123,20 @@ TEST_CASE("merge: Perfetto's format says what compression made of an operation")
   CHECK(says("decompress_ns", 4));
 }
 
+TEST_CASE("merge: in Perfetto's format a mark of a whole rank is on that rank's track") {
+  const Scratch scratch;
+  std::string one = trace("h1", 0, 0, 1);
+  one.resize(one.size() - 3);
+  one +=
+      ",\n{\"ph\":\"i\",\"pid\":0,\"tid\":0,\"ts\":3,\"name\":\"recording "
+      "paused\",\"s\":\"p\"}\n]\n";
+  REQUIRE(merge_traces({scratch.write("a", one)}, scratch.file("out.pftrace")).ok());
+  const std::string written = content_of(scratch.file("out.pftrace"));
+  // Field 11 of an event is its track, and 2^32 that of rank 0; it was on 2^32 + 1, which is none.
+  CHECK(written.find("\x58\x80\x80\x80\x80\x10") != std::string::npos);
+  CHECK(written.find("\x58\x81\x80\x80\x80\x10") == std::string::npos);
+}
+
 TEST_CASE("merge: it tells how far it is, at the end that it is done") {
   const Scratch scratch;
   const std::string text = trace("h1", 0, 0, 1);

@@ -144,6 +144,76 @@ TEST_CASE("recorder: counters are written when they change") {
   CHECK(rising >= 3);
 }
 
+TEST_CASE("recorder: a span that is over has the times it was given, and its facts") {
+  const Scratch scratch;
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
+  REQUIRE(recorder.ok());
+  const std::int64_t start_ns = steady_ns() - 5'000'000;
+  (*recorder)->span("gpu", "nccl", {start_ns, start_ns + 2'000'000}, {.bundle = 9});
+  CHECK((*recorder)->close().ok());
+  const nlohmann::json trace = json_of(scratch.file("t.rank0.json"));
+  const nlohmann::json& begin = trace[trace.size() - 2];
+  const nlohmann::json& end = trace.back();
+  CHECK(begin["ph"] == "B");
+  CHECK(begin["name"] == "nccl");
+  CHECK(begin["args"]["bundle"] == 9);
+  CHECK(end["ph"] == "E");
+  CHECK_FALSE(end.contains("args"));
+  CHECK(end["tid"] == begin["tid"]);
+  CHECK(end["ts"].get<double>() - begin["ts"].get<double>() == doctest::Approx(2000));
+}
+
+TEST_CASE("recorder: the last counters are asked for once, when all else is written") {
+  const Scratch scratch;
+  int asked = 0;
+  const auto last = [&asked]() -> std::vector<CounterSample> {
+    ++asked;
+    return {{"copy", 4.5}, {"coding", 0.25}};
+  };
+  auto recorder =
+      Recorder::open(scratch.file("t.json"), 0, two_ranks(), {.job = "job", .last_counters = last});
+  REQUIRE(recorder.ok());
+  (*recorder)->instant("lane", "tick");
+  CHECK(asked == 0);
+  CHECK((*recorder)->close().ok());
+  CHECK((*recorder)->close().ok());
+  CHECK(asked == 1);
+  const nlohmann::json trace = json_of(scratch.file("t.rank0.json"));
+  REQUIRE(trace.size() > 3);
+  CHECK(trace[trace.size() - 3]["name"] == "tick");
+  CHECK(trace[trace.size() - 2]["args"]["value"] == 4.5);
+  CHECK(trace.back()["name"] == "coding");
+}
+
+TEST_CASE("recorder: what tensors of a bundle have in common is one event, and a line for each") {
+  const Scratch scratch;
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
+  REQUIRE(recorder.ok());
+  const std::vector<std::string_view> lanes{"allreduce.a", "allreduce.b", "allreduce.c"};
+  const std::int64_t agreed_ns = steady_ns();
+  for (const std::string_view lane : lanes) {
+    (*recorder)->begin(lane, "NEGOTIATE_ALLREDUCE", {.at_ns = agreed_ns - 1'000'000});
+  }
+  (*recorder)->end_all(lanes, {.at_ns = agreed_ns});
+  (*recorder)->begin_all(lanes, "ALLREDUCE", {.bytes = 12, .tensors = 3, .bundle = 4});
+  (*recorder)->end_all({lanes.data(), 1}, {.pack_ns = 1000});
+  (*recorder)->end_all({}, {});
+  CHECK((*recorder)->close().ok());
+  const nlohmann::json trace = json_of(scratch.file("t.rank0.json"));
+  CHECK(count(trace, "B") == 6);
+  CHECK(count(trace, "E") == 4);
+  std::vector<nlohmann::json> runs;
+  std::vector<double> agreed;
+  for (const auto& event : trace) {
+    if (event["name"] == "ALLREDUCE") runs.push_back(event);
+    if (event["ph"] == "E" && !event.contains("args")) agreed.push_back(event["ts"]);
+  }
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0]["args"] == runs[2]["args"]);
+  CHECK(runs[0]["tid"] != runs[2]["tid"]);
+  CHECK(agreed == std::vector<double>(3, agreed.front()));
+}
+
 TEST_CASE("recorder: a pause ends the spans that are open, and says so") {
   const Scratch scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});

@@ -166,7 +166,6 @@ std::string way_of(const OperationSpan& span, const std::string& path) {
 }
 
 PathCost cost_of(PathSamples& path) {
-  path.cost.cost = fit_costs(path.bytes, path.ns);
   if (path.cost.moving_ns > 0) {
     path.cost.bus_gbps = path.bus_bytes / static_cast<double>(path.cost.moving_ns);
     path.cost.best_gbps = best_gbps(path);
@@ -174,11 +173,31 @@ PathCost cost_of(PathSamples& path) {
   return std::move(path.cost);
 }
 
+struct WaySamples {
+  WayCost cost;
+  std::vector<double> bytes;
+  std::vector<double> ns;
+};
+
+void take_bundle(const Bundle& bundle, WaySamples& way) {
+  ++way.cost.bundles;
+  way.cost.bytes += bundle.span->bytes;
+  way.cost.moving_ns += bundle.moving_ns();
+  way.bytes.push_back(static_cast<double>(bundle.span->bytes));
+  way.ns.push_back(static_cast<double>(bundle.moving_ns()));
+}
+
+WayCost cost_of(WaySamples& way) {
+  way.cost.cost = fit_costs(way.bytes, way.ns);
+  return std::move(way.cost);
+}
+
 /// The costliest first.
-std::vector<PathCost> costs_of(std::map<std::string, PathSamples>& samples) {
-  std::vector<PathCost> costs;
+template <typename Samples>
+auto costs_of(std::map<std::string, Samples>& samples) {
+  std::vector<decltype(Samples::cost)> costs;
   costs.reserve(samples.size());
-  for (auto& [name, path] : samples) costs.push_back(cost_of(path));
+  for (auto& [name, one] : samples) costs.push_back(cost_of(one));
   std::sort(costs.begin(), costs.end(),
             [](const auto& a, const auto& b) { return a.moving_ns > b.moving_ns; });
   return costs;
@@ -186,17 +205,19 @@ std::vector<PathCost> costs_of(std::map<std::string, PathSamples>& samples) {
 
 void add_costs(const JobTrace& job, Analysis& analysis) {
   std::map<std::string, PathSamples> paths;
-  std::map<std::string, PathSamples> ways;
+  std::map<std::string, WaySamples> ways;
   for (const Bundle& bundle : analysis.bundles) {
     if (bundle.span->bytes == 0 || !is_within(bundle, analysis.steps)) continue;
     const std::string& name = job.names.text_of(bundle.span->path);
-    const std::string way = way_of(*bundle.span, name);
-    for (auto [samples, key] : {std::pair{&paths, &name}, std::pair{&ways, &way}}) {
-      PathSamples& path = (*samples)[*key];
-      path.cost.path = *key;
-      path.cost.compressed = bundle.span->compressed;
-      take_bundle(bundle, path);
-    }
+    PathSamples& path = paths[name];
+    path.cost.path = name;
+    path.cost.compressed = bundle.span->compressed;
+    take_bundle(bundle, path);
+    const std::string way_name = way_of(*bundle.span, name);
+    WaySamples& way = ways[way_name];
+    way.cost.name = way_name;
+    way.cost.compressed = bundle.span->compressed;
+    take_bundle(bundle, way);
   }
   analysis.paths = costs_of(paths);
   analysis.ways = costs_of(ways);

@@ -87,6 +87,16 @@ struct PathCost {
   std::int64_t moving_ns = 0;
   double bus_gbps = 0;   ///< Bytes through each rank's link per nanosecond; see ronde bench.
   double best_gbps = 0;  ///< Of its large bundles the fastest twentieth reach this.
+};
+
+/// What bundles cost by their bytes: of one path, but dense allreduces of all algorithms are one
+/// way, "ALLREDUCE over tcp": which of them is best goes by bytes, too.
+struct WayCost {
+  std::string name;
+  bool compressed = false;
+  std::uint64_t bundles = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t moving_ns = 0;
   CostCurve cost;
 };
 
@@ -106,9 +116,7 @@ struct Analysis {
   std::vector<Step> steps;
   std::vector<Bundle> bundles;  ///< In the order of their ends.
   std::vector<PathCost> paths;  ///< The costliest first.
-  /// The same, but dense allreduces of all algorithms are one way, "ALLREDUCE over tcp": which of
-  /// them is best goes by bytes, too.
-  std::vector<PathCost> ways;
+  std::vector<WayCost> ways;    ///< Likewise.
   Fusion fusion;
 };
 

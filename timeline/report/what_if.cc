@@ -46,22 +46,22 @@ std::optional<Shape> shape_of(std::string_view algorithm, double ranks) {
   return std::nullopt;
 }
 
-const PathCost* costliest_way(const Analysis& analysis) {
+const WayCost* costliest_way(const Analysis& analysis) {
   return analysis.ways.empty() ? nullptr : &analysis.ways.front();
 }
 
-const PathCost* fitted_way(const Analysis& analysis) {
-  const PathCost* way = costliest_way(analysis);
+const WayCost* fitted_way(const Analysis& analysis) {
+  const WayCost* way = costliest_way(analysis);
   return way != nullptr && way->cost.known ? way : nullptr;
 }
 
 /// The one algorithm of a way "ALLREDUCE over tcp", as in "ALLREDUCE ring over tcp"; empty where
 /// several were chosen.
-std::string_view algorithm_of(const PathCost& way, const Analysis& analysis) {
+std::string_view algorithm_of(const WayCost& way, const Analysis& analysis) {
   std::string_view found;
   constexpr std::string_view kKind = "ALLREDUCE ";
-  if (!way.path.starts_with(kKind)) return {};
-  const std::string_view plane = std::string_view(way.path).substr(kKind.size());
+  if (!way.name.starts_with(kKind)) return {};
+  const std::string_view plane = std::string_view(way.name).substr(kKind.size());
   for (const PathCost& path : analysis.paths) {
     std::string_view text = path.path;
     if (!text.starts_with(kKind) || !text.ends_with(plane) || path.compressed) continue;
@@ -85,7 +85,7 @@ CodingCost coding_of(const JobTrace& job) {
 /// Predictions for the costliest way.
 class Model {
  public:
-  Model(const PathCost& way, const JobTrace& job, const Analysis& analysis)
+  Model(const WayCost& way, const JobTrace& job, const Analysis& analysis)
       : way_(way), job_(job), analysis_(analysis), means_(means_of(analysis)) {
     steps_ = static_cast<double>(analysis.steps.size());
     bundles_ = static_cast<double>(way.bundles) / steps_;
@@ -173,7 +173,7 @@ class Model {
   }
 
   void add_compression(std::vector<WhatIf>& list) const {
-    if (way_.compressed || !way_.path.starts_with("ALLREDUCE")) return;
+    if (way_.compressed || !way_.name.starts_with("ALLREDUCE")) return;
     const CodingCost coding = coding_of(job_);
     add_codec(list, "half as many bytes (Compression.fp16 or bf16)", 0.5, coding.fp16_ns);
     add_codec(list, "a quarter of the bytes (Compression.int8)", kInt8Share, coding.int8_ns);
@@ -196,7 +196,7 @@ class Model {
     }
   }
 
-  const PathCost& way_;
+  const WayCost& way_;
   const JobTrace& job_;
   const Analysis& analysis_;
   const Means means_;
@@ -253,7 +253,7 @@ std::vector<WhatIf> what_ifs(const JobTrace& job, const Analysis& analysis) {
   std::vector<WhatIf> list;
   if (analysis.steps.empty()) return list;
   add_measured(job, analysis, list);
-  if (const PathCost* way = costliest_way(analysis)) Model(*way, job, analysis).add_all(list);
+  if (const WayCost* way = costliest_way(analysis)) Model(*way, job, analysis).add_all(list);
   double least_ns = kWorthShare * means_of(analysis).step_ns;
   if (analysis.by_steps) least_ns = std::max(least_ns, step_noise_ns(analysis));
   std::erase_if(list, [=](const WhatIf& change) { return !is_worth_telling(change, least_ns); });
@@ -276,17 +276,17 @@ std::string share_text(const WhatIf& change, double step_ns) {
 std::string time_text(const WhatIf& change) { return range_text(change, human_time); }
 
 std::string cost_model(const Analysis& analysis) {
-  const PathCost* way = costliest_way(analysis);
+  const WayCost* way = costliest_way(analysis);
   if (way == nullptr) return "No data moved.";
   if (!way->cost.known) {
     return "Bundles are too alike in size to tell what other ones would cost.";
   }
-  return fmt::format("A bundle of {} takes {} and {} per MB here.", way->path,
+  return fmt::format("A bundle of {} takes {} and {} per MB here.", way->name,
                      human_time(way->cost.start_ns), human_time(way->cost.ns_per_byte * kMegabyte));
 }
 
 double fusion_efficiency(const Analysis& analysis) {
-  const PathCost* way = fitted_way(analysis);
+  const WayCost* way = fitted_way(analysis);
   if (way == nullptr) return -1;
   const double starts_ns = way->cost.start_ns * static_cast<double>(way->bundles);
   const double bytes_ns = way->cost.ns_per_byte * static_cast<double>(way->bytes);

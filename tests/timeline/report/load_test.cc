@@ -1,8 +1,10 @@
 #include "timeline/report/load.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "tests/timeline/report/synthetic.h"
+#include "timeline/memory_probe.h"
 #include "timeline/merge.h"
 
 namespace ronde::report {
@@ -58,6 +60,31 @@ TEST_CASE("load: a merged trace reads like the traces it was made of") {
     CHECK(a[3].start_ns == b[3].start_ns);
     CHECK(a[3].bundle == b[3].bundle);
   }
+}
+
+TEST_CASE("load: what was measured when recording ended is the rank's") {
+  const Scratch scratch;
+  auto texts = traces_of(Plan{.steps = 3});
+  texts.resize(2);
+  const auto add = [&](std::size_t rank, std::string_view name, double value) {
+    std::string& text = texts[rank];
+    text.resize(text.rfind("\n]"));
+    text += fmt::format(
+        ",\n{{\"ph\":\"C\",\"pid\":{},\"tid\":0,\"ts\":1e6,\"name\":\"{}\",\"args\":{{\"value\":{}}"
+        "}}}\n]",
+        rank, name, value);
+  };
+  add(0, kMemoryCopyCounter, 7.5);
+  add(0, kFp16CodingCounter, 0.25);
+  add(0, kInt8CodingCounter, 0.5);
+  add(1, kFp16CodingCounter, 0.75);
+  const auto job = load_traces({scratch.write("0", texts[0]), scratch.write("1", texts[1])});
+  REQUIRE(job.ok());
+  CHECK(job->ranks[0].memory_gbps == 7.5);
+  CHECK(job->ranks[0].coding.fp16_ns == 0.25);
+  CHECK(job->ranks[0].coding.int8_ns == 0.5);
+  CHECK(job->ranks[1].coding.fp16_ns == 0.75);
+  CHECK(job->ranks[1].coding.int8_ns == 0);  // not told
 }
 
 TEST_CASE("load: traces that do not belong together are refused by name") {

@@ -10,6 +10,21 @@ TEST_CASE("statistics: median and mean, also of nothing") {
   CHECK(mean({1, 2, 6}) == 3);
 }
 
+TEST_CASE(
+    "statistics: the median's error shrinks with the root of the count, and outliers do not "
+    "count") {
+  CHECK(median_error({}) == 0);
+  CHECK(median_error({7}) == 0);
+  CHECK(median_error({5, 5, 5, 5}) == 0);
+  // Quartiles 1 and 3: 2 apart.
+  CHECK(median_error({0, 1, 2, 3}) == doctest::Approx(1.2533 / 1.349 * 2 / 2));
+  std::vector<double> values;
+  for (int i = 0; i < 100; ++i) values.push_back(i % 4);
+  CHECK(median_error(values) == doctest::Approx(1.2533 / 1.349 * 2 / 10));
+  values.back() = 1e9;
+  CHECK(median_error(values) == doctest::Approx(1.2533 / 1.349 * 2 / 10));
+}
+
 TEST_CASE("statistics: the tail of coin tosses") {
   CHECK(binomial_tail(0, 10, 0.5) == 1);
   CHECK(binomial_tail(10, 10, 0.5) == doctest::Approx(1.0 / 1024));

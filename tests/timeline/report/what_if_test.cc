@@ -43,10 +43,13 @@ Analysis planted() {
   path.path = "ALLREDUCE ring over tcp";
   path.bundles = 100;
   path.bytes = 10'000'000;
-  path.cost = curve_of(50, 50e3, 150e3);
   analysis.paths = {path};
-  path.path = "ALLREDUCE over tcp";
-  analysis.ways = {path};
+  WayCost way;
+  way.name = "ALLREDUCE over tcp";
+  way.bundles = path.bundles;
+  way.bytes = path.bytes;
+  way.cost = curve_of(50, 50e3, 150e3);
+  analysis.ways = {way};
   return analysis;
 }
 
