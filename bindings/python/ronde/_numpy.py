@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ronde import _collectives, _core
 from ronde._collectives import ANY_SOURCE, AVERAGE
+from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set, runtime
@@ -106,12 +107,20 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
 
 def poll(handle: Handle[Any]) -> bool:
     """Whether the operation has ended; never blocks."""
-    return handle.done()
+    return _handle(handle).done()
 
 
 def synchronize(handle: Handle[Any]) -> Any:
     """Waits for an operation and returns its result; the same as handle.wait()."""
-    return handle.wait()
+    return _handle(handle).wait()
+
+
+def _handle(given: Any) -> Handle[Any]:
+    if not isinstance(given, Handle):
+        raise InvalidArgumentError(
+            f"a handle of an asynchronous operation is needed, not {type(given).__name__}"
+        )
+    return given
 
 
 def _allreduce(

@@ -10,8 +10,10 @@ import pickle
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ronde import _numpy
+from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, rank
 
 __all__ = ["allgather_object", "broadcast_object"]
@@ -23,25 +25,49 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Gives every rank the root's `obj` (any that can be pickled); the root gets its own back."""
+    """Gives every rank the root's `obj` (any that can be pickled); the root gets its own back.
+
+    Raises InvalidArgumentError on all ranks where it cannot be pickled.
+    """
     at_root = rank() == root_rank
-    data = np.frombuffer(pickle.dumps(obj), np.uint8) if at_root else np.empty(0, np.uint8)
-    length = np.array([data.size], np.int64)
-    size = int(_numpy.broadcast(length, root_rank, _part(name, "size"), process_set)[0])
+    data, unfit = _pickled(obj) if at_root else (np.empty(0, np.uint8), 0)
+    mine = np.array([data.size, unfit], np.int64)
+    size, unfit = _numpy.broadcast(mine, root_rank, _part(name, "size"), process_set).tolist()
     given = data if at_root else np.empty(size, np.uint8)
     received = _numpy.broadcast(given, root_rank, _part(name, "data"), process_set)
+    if unfit:
+        raise _unfit("broadcast_object", root_rank, received)
     return obj if at_root else pickle.loads(received.tobytes())
 
 
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """Returns the objects of all ranks of the set, in order of rank, on each of them."""
-    data = np.frombuffer(pickle.dumps(obj), np.uint8)
-    sizes = _numpy.allgather(np.array([data.size], np.int64), _part(name, "size"), process_set)
+    """Returns the objects of all ranks of the set, in order of rank, on each of them.
+
+    Raises InvalidArgumentError on all ranks where one of them cannot be pickled.
+    """
+    data, unfit = _pickled(obj)
+    mine = np.array([[data.size, unfit]], np.int64)
+    sizes, unfits = _numpy.allgather(mine, _part(name, "size"), process_set).T
     everything = _numpy.allgather(data, _part(name, "data"), process_set)
-    ends = np.cumsum(sizes)
-    return [pickle.loads(everything[end - size : end].tobytes()) for end, size in zip(ends, sizes)]
+    parts = np.split(everything, np.cumsum(sizes)[:-1])
+    for place in np.flatnonzero(unfits):
+        raise _unfit("allgather_object", process_set.ranks[place], parts[place])
+    return [pickle.loads(part.tobytes()) for part in parts]
+
+
+def _pickled(obj: Any) -> tuple[NDArray[np.uint8], int]:
+    """(the object, 0), or (what is wrong, 1): the other ranks wait for something all the same."""
+    try:
+        return np.frombuffer(pickle.dumps(obj), np.uint8), 0
+    except Exception as error:  # which ones there are depends on the object
+        return np.frombuffer(f"{type(error).__name__}: {error}".encode(), np.uint8), 1
+
+
+def _unfit(call: str, of_rank: int, said: NDArray[np.uint8]) -> InvalidArgumentError:
+    text = said.tobytes().decode()
+    return InvalidArgumentError(f"{call}: the object of rank {of_rank} cannot be pickled: {text}")
 
 
 def _part(name: str | None, part: str) -> str | None:

@@ -232,6 +232,23 @@ def case_objects_travel():
     assert ronde.broadcast_object(given, 1)["from"] == 1
 
 
+def case_an_object_that_cannot_be_pickled_is_an_error_on_all_ranks():
+    last = ronde.size() - 1
+    mine = (lambda: 3) if ronde.rank() == last else "plain"
+    said = f"the object of rank {last} cannot be pickled: .*lambda"
+    with pytest.raises(ronde.InvalidArgumentError, match=f"broadcast_object: {said}"):
+        ronde.broadcast_object(mine, last, name="unpicklable")
+    with pytest.raises(ronde.InvalidArgumentError, match=f"allgather_object: {said}"):
+        ronde.allgather_object(mine)
+    case_objects_travel()
+
+
+def case_what_is_no_handle_is_a_clear_error():
+    for call in (ronde.poll, ronde.synchronize):
+        with pytest.raises(ronde.InvalidArgumentError, match=r"handle .* is needed, not int"):
+            call(7)
+
+
 def case_join_returns_the_last_rank_everywhere():
     for n in range(ronde.rank()):
         result = ronde.allreduce(np.ones(3), f"uneven{n}", ronde.Sum)

@@ -56,6 +56,18 @@ def case_a_model_in_place_of_an_optimizer_is_a_clear_error():
         hvd.DistributedOptimizer(optimizer)
 
 
+def case_optimizer_state_of_what_is_no_optimizer_is_a_clear_error():
+    with pytest.raises(ronde.InvalidArgumentError, match=r"torch\.optim\.Optimizer, not Seq"):
+        hvd.broadcast_optimizer_state(model(), root_rank=0)
+
+
+def case_groups_of_names_in_place_of_parameters_are_refused():
+    net = model()
+    for wrong in ([["0.weight"]], [[net]], "all"):
+        with pytest.raises(ronde.InvalidArgumentError, match="lists of parameters are needed"):
+            distributed(net, groups=wrong)
+
+
 def case_compression_rules_that_fit_no_parameter_warn_once():
     net = model()
     rules = {"*.weight": "int8", "embedding.*": "int4"}

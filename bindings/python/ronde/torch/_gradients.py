@@ -123,12 +123,7 @@ def make_buckets(
     gradients: Sequence[Gradient], groups: Sequence[Sequence[Parameter]] | int | None
 ) -> list[Bucket]:
     """Buckets as listed, in so many equal runs, or one for each gradient."""
-    if not isinstance(groups, (int, list, tuple, type(None))) or (
-        not isinstance(groups, int) and any(not isinstance(g, (list, tuple)) for g in groups or [])
-    ):
-        raise InvalidArgumentError(
-            f"groups: a non-negative whole number or lists of parameters are needed, not {groups}"
-        )
+    _check_groups(groups)
     if isinstance(groups, int):
         width = -(-len(gradients) // max(groups, 1)) or 1
         starts = range(0, len(gradients), width) if groups else ()
@@ -142,6 +137,19 @@ def make_buckets(
     rest = set(gradients).difference(listed)
     buckets = [Bucket(part) for part in lists if part]
     return buckets + _single_buckets([gradient for gradient in gradients if gradient in rest])
+
+
+def _check_groups(groups: Any) -> None:
+    if groups is None or isinstance(groups, int):
+        return
+    lists = groups if isinstance(groups, (list, tuple)) else [groups]
+    for part in lists:
+        found = part if isinstance(part, (list, tuple)) else [part]
+        if found is not part or not all(isinstance(p, torch.Tensor) for p in part):
+            raise InvalidArgumentError(
+                "groups: a non-negative whole number or lists of parameters are needed, not "
+                f"{groups}"
+            )
 
 
 def _single_buckets(gradients: Sequence[Gradient]) -> list[Bucket]:

@@ -123,9 +123,13 @@ def broadcast_optimizer_state(
     """Gives every rank the root's optimizer state and options (learning rate, ...), in place.
 
     Works for every torch optimizer, also before its first step. `model` is accepted for Horovod
-    scripts and not needed.
+    scripts and not needed. Raises InvalidArgumentError for what is no optimizer.
     """
     del model
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidArgumentError(
+            f"expected a torch.optim.Optimizer, not {type(optimizer).__name__}"
+        )
     at_root = rank() == root_rank
     state: Any = optimizer.state_dict() if at_root else None
     tensors: list[torch.Tensor] = []
