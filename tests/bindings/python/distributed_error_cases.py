@@ -31,6 +31,17 @@ def case_reductions_that_make_no_sense_are_refused():
         dist.all_reduce(torch.ones(1, device="meta"))
 
 
+def case_a_root_or_peer_outside_the_group_is_named():
+    for call in (
+        lambda: dist.broadcast(torch.ones(3), src=7),
+        lambda: dist.reduce(torch.ones(3), dst=7),
+        lambda: dist.send(torch.ones(3), dst=7),
+        lambda: dist.recv(torch.ones(3), src=7),
+    ):
+        with pytest.raises(ronde.InvalidArgumentError, match="rank 7 is not in the process group"):
+            call()
+
+
 def options(op):
     made = dist.AllreduceOptions()
     made.reduceOp = op

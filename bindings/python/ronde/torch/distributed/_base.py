@@ -17,7 +17,13 @@ from torch._C._distributed_c10d import Store
 
 from ronde import _collectives as kinds
 from ronde import _core, _job
-from ronde._errors import AbortedError, Error, NotInitializedError, TimeoutError
+from ronde._errors import (
+    AbortedError,
+    Error,
+    InvalidArgumentError,
+    NotInitializedError,
+    TimeoutError,
+)
 from ronde.torch.distributed import _meeting
 from ronde.torch.distributed._work import (
     FutureKeeper,
@@ -195,6 +201,15 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
             raise NotInitializedError(f"the process group {self._name} was destroyed or aborted")
         return self._set
 
+    def _member(self, place: int) -> int:
+        """The job's rank of a rank of the group."""
+        if not 0 <= place < self._size:
+            raise InvalidArgumentError(
+                f"rank {place} is not in the process group {self._name}; allowed: 0 to "
+                f"{self._size - 1}"
+            )
+        return self._ranks[place]
+
     def _start(
         self,
         kind: int,
@@ -213,6 +228,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     ) -> Work:
         """Submits one operation; ends it too where the caller is going to wait anyway."""
         process_set = self._open_set()
+        root = root if root == -1 else self._member(root)
         name = name or name_in_callback(_NAMES[kind])
         self._calls += not name
         explain = self._explain(_NAMES[kind])
@@ -221,7 +237,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         try:
             operation = _core.submit(
                 _job.runtime(), kind, process_set, inputs, outputs, keep, wait, name, op,
-                -1 if root < 0 else self._ranks[root], prescale, 1.0, splits, 0, "",
+                root, prescale, 1.0, splits, 0, "",
                 compression, limit_s,
             )  # fmt: skip
         except Error as error:

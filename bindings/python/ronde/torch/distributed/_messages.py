@@ -57,7 +57,7 @@ class MessageGroup(GroupBase):
 
     def recv(self, tensors: Tensors, srcRank: int, tag: int) -> Work:
         """Starts receiving one tensor of exactly this many bytes."""
-        return self._receive(_only(tensors), self._ranks[srcRank], self._tag(tag))
+        return self._receive(_only(tensors), self._member(srcRank), self._tag(tag))
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         """Starts receiving from whichever rank comes; the work's source_rank() says which."""
@@ -75,7 +75,7 @@ class MessageGroup(GroupBase):
 
     def _send(self, tensor: Tensor, to: int, tag: int) -> Work:
         used = elements(dense(tensor))
-        operation = _core.send(_job.runtime(), self._ranks[to], tag, _memory(used), used)
+        operation = _core.send(_job.runtime(), self._member(to), tag, _memory(used), used)
         return self._message(operation, [tensor], None, f"send to rank {to}")
 
     def _receive(self, tensor: Tensor, source: int, tag: int) -> Work:
