@@ -17,7 +17,13 @@ std::string end_of(const std::string& site) {
   return site.size() <= kMaxSiteBytes ? site : site.substr(site.size() - kMaxSiteBytes);
 }
 
-bool holds_back(Holds holds, const OpKey& key) {
+Holds holds_now(const Request& request) {
+  const bool waits = request.waits == nullptr || request.waits->load(std::memory_order_acquire);
+  return waits ? request.holds : Holds::kNothing;
+}
+
+bool holds_back(const Request& request, const OpKey& key) {
+  const Holds holds = holds_now(request);
   return holds == Holds::kEverything || (holds == Holds::kUnnamed && key.name.empty());
 }
 
@@ -45,14 +51,14 @@ void Negotiator::Impl::ask_whether_held(TimePoint now) {
 Holder Negotiator::Impl::as_holder(const OpKey& key, const OwnOperation& operation) const {
   const Request& request = operation.request;
   return {options_.rank, key, request.kind, end_of(request.call_site),
-          request.holds == Holds::kEverything && own_.size() == 1};
+          holds_now(request) == Holds::kEverything && own_.size() == 1};
 }
 
 Holder Negotiator::Impl::holder_of(const OpKey& lacking) {
   Holder holder;
   std::uint64_t ticket = 0;
   own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
-    if (!holds_back(operation.request.holds, lacking)) return;
+    if (!holds_back(operation.request, lacking)) return;
     if (ticket != 0 && ticket < operation.ticket) return;
     holder = as_holder(key, operation);
     ticket = operation.ticket;

@@ -2,7 +2,9 @@
 // negotiation. Pure data.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,6 +56,8 @@ struct Request {
   /// programs must agree on it. Empty: not known, which fits any other.
   std::string program;
   Holds holds = Holds::kNothing;  ///< Stays on its rank.
+  /// False once the rank no longer waits for it, and it holds nothing; null: never.
+  std::shared_ptr<const std::atomic<bool>> waits;
 };
 
 /// The most that a request may ask for; called before it enters the negotiation.

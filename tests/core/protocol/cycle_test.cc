@@ -161,6 +161,22 @@ TEST_CASE("Cycles: nothing fails that may still be submitted") {
   }
 }
 
+TEST_CASE("Cycles: an operation that its rank has stopped waiting for holds nothing") {
+  for (const bool is_eager : {false, true}) {
+    TestJob job(2);
+    const auto waits = std::make_shared<std::atomic<bool>>(true);
+    for (int rank = 0; rank < 2; ++rank) {
+      Request request = rank == 0 ? eager() : in_graph("step");
+      if ((rank == 0) == is_eager) request.waits = waits;
+      REQUIRE(job.at(rank).submit(request, 1, at_ms(0)).ok());
+    }
+    job.deliver();
+    waits->store(false);
+    for (int second = 1; second < 59; ++second) pass_to(job, at_ms(second * 1000));
+    CHECK(codes(job) == std::vector<Code>(2, Code::kOk));
+  }
+}
+
 namespace {
 
 /// One rank's program: operations in eager mode, and functions whose operations run side by side.
