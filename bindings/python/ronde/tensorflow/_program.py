@@ -78,7 +78,7 @@ def note(
     if tf.executing_eagerly():
         return _eager_number(texts, said, set_id) if said else -1
     graph = _names.function()
-    if not hasattr(graph, "outer_graph"):
+    if not _names.is_function(graph):
         return 0
     program = _programs.get(graph)
     if program is None:
