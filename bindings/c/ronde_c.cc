@@ -2,6 +2,7 @@
 #include "bindings/c/ronde_c.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <optional>
@@ -25,6 +26,12 @@ constexpr std::int32_t kMostHelp = 1000;
 struct Current {
   Mutex mutex;
   std::shared_ptr<Runtime> runtime RONDE_GUARDED_BY(mutex);
+  /// Of what has been submitted since the last let_go().
+  std::shared_ptr<std::atomic<bool>> waits RONDE_GUARDED_BY(mutex) = waiting();
+
+  static std::shared_ptr<std::atomic<bool>> waiting() {
+    return std::make_shared<std::atomic<bool>>(true);
+  }
 };
 
 /// Never destroyed: threads of a framework may ask while the process exits.
@@ -112,6 +119,21 @@ Result<ronde_submission> in_full(const ronde_submission& given) {
   return full;
 }
 
+/// What the request holds, until let_go().
+Status add_holds(std::int32_t holds, Request& request) {
+  RONDE_ASSIGN_OR_RETURN(request.holds, checked<Holds>(holds, kHoldsCount, "holds"));
+  if (request.holds == Holds::kNothing) return {};
+  MutexLock lock(current().mutex);
+  request.waits = current().waits;
+  return {};
+}
+
+void let_go() {
+  MutexLock lock(current().mutex);
+  current().waits->store(false, std::memory_order_release);
+  current().waits = Current::waiting();
+}
+
 Result<Submission> to_submission(const ronde_submission& given) {
   if (given.done == nullptr) {
     return Status(Code::kInvalidArgument, "ronde_submission: done is not set");
@@ -130,6 +152,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   request.priority = given.priority;
   request.compression = given.compression == nullptr ? "" : given.compression;
   request.program = given.program == nullptr ? "" : given.program;
+  RONDE_RETURN_IF_ERROR(add_holds(given.holds, request));
   submission.help = std::chrono::microseconds(std::clamp(given.help_microseconds, 0, kMostHelp));
   if (given.splits != nullptr) {
     submission.splits.assign(given.splits, given.splits + given.split_count);
@@ -217,6 +240,7 @@ constexpr ronde_api kApi{
     add_set,
     remove_set,
     submit,
+    let_go,
 };
 
 }  // namespace

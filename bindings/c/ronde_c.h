@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names, not those of the C++ code. */
-#define RONDE_C_VERSION 4u
+#define RONDE_C_VERSION 5u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
 
@@ -80,6 +80,13 @@ typedef enum ronde_collective {
   RONDE_BARRIER = 8,
   RONDE_JOIN = 9
 } ronde_collective;
+
+/* What a process certainly does not submit before an operation has ended, see ronde_submission. */
+typedef enum ronde_holds {
+  RONDE_HOLDS_NOTHING = 0,
+  RONDE_HOLDS_UNNAMED = 1,   /* Operations without a name. */
+  RONDE_HOLDS_EVERYTHING = 2 /* Any operation. */
+} ronde_holds;
 
 /* This process's membership in a job. */
 typedef struct ronde_job ronde_job;
@@ -151,6 +158,9 @@ typedef struct ronde_submission {
                                 that no thread need be woken for it: for a small operation, where
                                 the caller has nothing better to do. What all ranks have agreed to
                                 by then, submit finishes. At most 1000; 0: not at all. */
+  /* Since version 5. */
+  int32_t holds; /* A ronde_holds, where it is certain: ranks that wait for each other are then told
+                    after a second, instead of when they have stalled. */
 } ronde_submission;
 
 /* The functions. Those that give a code also fill in `error`, which may be null. */
@@ -180,6 +190,9 @@ typedef struct ronde_api {
    * returns; otherwise it never is. Strings and arrays are copied; tensors' memory is not, and must
    * stay valid and untouched until `done`. */
   int32_t (*submit)(ronde_job* job, const ronde_submission* submission, ronde_error* error);
+  /* Since version 5. Says that this process waits for nothing it has submitted so far, which thus
+   * holds nothing any more, see ronde_submission.holds. Before anything else is submitted. */
+  void (*let_go)(void);
 } ronde_api;
 
 /* The table of the library that exports this; null where it does not have `version`. */

@@ -1,5 +1,7 @@
 #include "call.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <unordered_set>
@@ -56,10 +58,9 @@ void* no_elements() {
 
 void* data_of(const Tensor& tensor) { return const_cast<char*>(tensor.tensor_data().data()); }
 
-bool is_running(const ronde_job& job) {
-  ronde_error ignored{};
-  return api()->set_ranks(&job, 0, nullptr, 0, &ignored) >= 0;
-}
+/// Whether this process has one thread alone that submits, its main one, and that waits for all it
+/// calls; as ronde.tensorflow has told last.
+std::atomic<bool> is_alone{false};
 
 /// All calls that have not ended.
 struct Live {
@@ -104,6 +105,7 @@ void Call::abandon_all(const absl::Status& status) {
       if (call->submitted_) left.push_back(call->leave(status));
     }
   }
+  api()->let_go();
   for (const AsyncOpKernel::DoneCallback& done : left) {
     if (done) done();  // may start other calls
   }
@@ -116,6 +118,7 @@ void Call::abandon(Call* call, std::uint64_t number, const absl::Status& status)
     if (live().calls.count(call) == 0 || call->number_ != number) return;
     done = call->leave(status);
   }
+  api()->let_go();
   if (done) done();
 }
 
@@ -208,6 +211,7 @@ void Call::submit(Part& part) {
   submission.splits = splits_.empty() ? nullptr : splits_.data();
   submission.split_count = splits_.size();
   submission.help_microseconds = parts_.size() == 1 ? help_time() : 0;  // others are to come
+  submission.holds = holds();
   submission.context = &part;
   submission.allocate = [](void* context, std::size_t index, const std::int64_t* shape,
                            std::int32_t dimensions) {
@@ -224,10 +228,15 @@ void Call::submit(Part& part) {
   }
   ronde_error error{};
   if (api()->submit(job_.get(), &submission, &error) == RONDE_OK) return;
-  if (error.code == RONDE_NOT_INITIALIZED && is_running(*job_)) {
-    error.code = RONDE_INVALID_ARGUMENT;  // it is the process set that this rank is not in
-  }
   finish(to_status(error));
+}
+
+ronde_holds Call::holds() const {
+  if (!is_alone) return RONDE_HOLDS_NOTHING;
+  const bool is_eager = what_.program == kEagerProgram;
+  const bool is_waited_for = gettid() == getpid();  // by Python's thread, which runs the kernel
+  if (is_eager && parts_.size() == 1 && is_waited_for) return RONDE_HOLDS_EVERYTHING;
+  return is_eager ? RONDE_HOLDS_NOTHING : RONDE_HOLDS_UNNAMED;  // graphs have names for all
 }
 
 std::int32_t Call::help_time() const {
@@ -295,6 +304,11 @@ void Call::finish(const absl::Status& status) {
 }
 
 }  // namespace ronde::tensorflow
+
+/// Whether Python has one thread alone, and nothing else that could submit.
+extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_tell_alone(int alone) {
+  ronde::tensorflow::is_alone = alone != 0;
+}
 
 /// Has TensorFlow stop waiting for collectives, whatever they are doing: Ctrl-C was pressed.
 extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_interrupt() {

@@ -3,8 +3,8 @@
 //
 // names: one for each tensor, each an operation of its own; or a single one for all as one
 // operation; "" for operations that are matched by order. site: "file:line" of the user's code.
-// program: the number of the traced function, see program.h; 0: none. Scale factors are texts, as
-// attributes have no double. priorities: one for each name, or none.
+// program: the number of the traced function, see program.h; 0: none; -1: in eager mode. Scale
+// factors are texts, as attributes have no double. priorities: one for each name, or none.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

@@ -23,7 +23,7 @@ Programs& programs() {
 }  // namespace
 
 std::string program_text(std::int64_t number, std::int32_t set) {
-  if (number == 0) return {};
+  if (number <= 0) return {};
   const std::lock_guard<std::mutex> lock(programs().mutex);
   const auto found = programs().texts.find({number, set});
   return found == programs().texts.end() ? std::string() : found->second;

@@ -98,7 +98,7 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
   const Inside inside(callers_inside_);  // the operation may end, and the job with it, any moment
   const LanePtr lane = find_lane(set);
   if (!lane) {
-    return Status(Code::kNotInitialized,
+    return Status(Code::kInvalidArgument,
                   fmt::format("this rank is in no process set with id {}", set));
   }
   RONDE_RETURN_IF_ERROR(job_status());

@@ -91,7 +91,7 @@ class Engine final : private ChannelSink {
   void remove_lane(SetId id);
 
   /// Submits one operation. Blocks: never, but for Submission::help.
-  /// Errors: kNotInitialized where there is no such set here, kDuplicateName, the job's failure.
+  /// Errors: kInvalidArgument where there is no such set here, kDuplicateName, the job's failure.
   Result<OperationPtr> submit(SetId set, Submission submission);
   /// Blocks until the operation is done and returns its status; drives meanwhile.
   Status wait(const OperationPtr& operation, const WaitOptions& options);

@@ -29,10 +29,21 @@ struct Notice {
   std::string message;
 };
 
-/// "An operation of mine has waited for too long"; `fatal` where it should fail for that.
+/// "An operation of mine has waited for too long"; `fatal` where it should fail for that, `asks`
+/// where it waits for so long only that somebody may be waiting for this rank.
 struct Overdue {
   OpKey key;
   bool fatal = false;
+  bool asks = false;
+};
+
+/// "Rank `rank` cannot submit that before this operation has ended": see Holds.
+struct Holder {
+  int rank = -1;  ///< Negative: there is none.
+  OpKey key;
+  Collective kind = Collective::kAllreduce;
+  std::string site;
+  bool alone = false;  ///< It holds everything, and nothing else of its rank waits to be agreed.
 };
 
 /// What one subtree knows about an operation that has waited for too long.
@@ -41,6 +52,8 @@ struct StallFact {
   int kind = -1;             ///< A Collective; -1 where no rank of the subtree has submitted it.
   std::vector<int> missing;  ///< Ranks that have neither submitted it nor joined.
   std::uint64_t waited_ms = 0;
+  Holder owner;   ///< A rank that has submitted it, if one holds everything by it, and alone.
+  Holder holder;  ///< What keeps one of the missing from submitting it, if anything is known to.
 };
 
 /// Goes to the parent.
@@ -69,6 +82,7 @@ struct BatchItem {
   Collective kind = Collective::kAllreduce;  ///< Failed items.
   Code code = Code::kOk;
   std::string message;
+  bool early = false;  ///< Failed items: not all ranks have submitted it.
   int last_joined = -1;
   int leaver = -1;
 };

@@ -45,7 +45,7 @@ Status Negotiator::Impl::submit(const Request& request, std::uint64_t ticket, Ti
     return submit_otherwise(request, ticket, now);
   }
   own_.add(slot, ticket, request, now);
-  watch_from(now);
+  watch_from(request, now);
   aggregator_.add_bit(kSelf, slot);
   move_completed_up();
   return {};
@@ -64,7 +64,7 @@ Status Negotiator::Impl::submit_otherwise(const Request& request, std::uint64_t 
   }
   const int slot = key.name.empty() ? cache_.find_unnamed(request) : cache_.find(key.name);
   const bool is_known = slot >= 0 && stands_for(*cache_.at(slot), request);
-  watch_from(now);
+  watch_from(request, now);
   if (is_known && !key.name.empty()) {
     own_.add(slot, ticket, request, now);
     aggregator_.add_bit(kSelf, slot);

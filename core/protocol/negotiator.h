@@ -24,6 +24,8 @@ struct NegotiatorOptions {
   std::size_t cache_capacity = 1024;
   Duration stall_warning = std::chrono::seconds(60);  ///< Zero means never.
   Duration stall_error{0};                            ///< Zero means never.
+  /// After which an operation that holds others (see Holds) is looked at. Zero means never.
+  Duration cycle_watch = std::chrono::seconds(1);
 };
 
 /// A frame for another rank.

@@ -214,7 +214,7 @@ void Negotiator::Impl::apply_cached(int slot, std::uint64_t ordinal, Batch& out)
     is_own = own_.take({{}, ordinal}, item);
   }
   if (!is_own) item.request = request;
-  if (!last_noted_.empty()) settle({request.name, ordinal});
+  if (watches()) settle({request.name, ordinal});
   if (is_root()) cache_.touch(slot);
   ++stats_.cached_agreements;
 }
@@ -238,7 +238,7 @@ void Negotiator::Impl::apply_full(const BatchItem& item, std::uint64_t sequence,
   Agreed& agreed = out.items.emplace_back();
   if (!take_own(key, agreed)) agreed.request = *item.request;
   aggregator_.resolve(key);
-  if (!last_noted_.empty()) settle(key);
+  if (watches()) settle(key);
   if (item.slot >= 0) {
     aggregator_.release_slot(item.slot);
     own_.leave_slot(item.slot);
@@ -257,8 +257,8 @@ void Negotiator::Impl::apply_failure(const BatchItem& item, std::uint64_t sequen
     agreed.request.kind = item.kind;
   }
   aggregator_.resolve(key);
-  if (!last_noted_.empty()) settle(key);
-  if (item.code != Code::kStalled) return;
+  if (watches()) settle(key);
+  if (!item.early) return;
   failed_[key] = sequence;
   if (!is_own && join_ticket_ == 0) owed_[key] = agreed.status;
 }

@@ -1,6 +1,6 @@
 // The parts of a negotiator and how they meet. Implemented in negotiator.cc (this rank's own
 // calls), negotiator_tick.cc (the way up), negotiator_batch.cc (the way down), negotiator_stall.cc,
-// negotiator_leave.cc.
+// negotiator_cycle.cc, negotiator_leave.cc.
 #pragma once
 
 #include <cstddef>
@@ -97,16 +97,28 @@ class Negotiator::Impl {
   void apply_leave(int leaver, Batch& out);
 
   // Stalls.
-  void watch_from(TimePoint submitted);
+  void watch_from(const Request& request, TimePoint submitted);
+  /// Root: whether settle() has anything to do.
+  [[nodiscard]] bool watches() const noexcept {
+    return is_root() && (query_.active() || !last_noted_.empty() || !overdue_.empty());
+  }
   [[nodiscard]] TimePoint due(const OwnOperation& operation) const;
   void note_overdue(const Overdue& overdue, TimePoint now);
   void start_query(TimePoint now);
   void answer_query(const QueryFrame& query, TimePoint now);
-  [[nodiscard]] StallFact own_fact(const OpKey& key, TimePoint now) const;
+  [[nodiscard]] StallFact own_fact(const OpKey& key, TimePoint now);
   void after_answer(TimePoint now);
   void judge(std::vector<StallFact> facts);
-  void give_up(const StallFact& fact, const std::string& text);
   void warn(const WarningFrame& warning);
+
+  // Ranks that wait for each other.
+  [[nodiscard]] bool asks_at(const OwnOperation& operation, TimePoint now) const;
+  void ask_whether_held(TimePoint now);
+  [[nodiscard]] Holder as_holder(const OpKey& key, const OwnOperation& operation) const;
+  [[nodiscard]] Holder holder_of(const OpKey& lacking);
+  void look_at(const OpKey& key);
+  std::vector<OpKey> break_cycles(const std::vector<StallFact>& facts);
+  void fail_early(const OpKey& key, Collective kind, Code code, const std::string& text);
 
   const NegotiatorOptions options_;
   const TreePlace place_;

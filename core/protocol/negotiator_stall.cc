@@ -10,7 +10,7 @@
 namespace ronde {
 namespace {
 
-constexpr std::size_t kKeysPerQuery = 64;  // keeps queries and answers far below a frame's limit
+constexpr std::size_t kKeysPerQuery = 32;  // keeps queries and answers far below a frame's limit
 
 std::uint64_t to_ms(Duration duration) {
   return static_cast<std::uint64_t>(
@@ -24,7 +24,10 @@ bool reached(std::uint64_t waited_ms, Duration limit) {
 
 }  // namespace
 
-void Negotiator::Impl::watch_from(TimePoint submitted) {
+void Negotiator::Impl::watch_from(const Request& request, TimePoint submitted) {
+  if (request.holds != Holds::kNothing && options_.cycle_watch > Duration::zero()) {
+    deadline_ = std::min(deadline_, submitted + options_.cycle_watch);
+  }
   if (deadline_ != kForever) return;
   if (options_.stall_warning > Duration::zero()) deadline_ = submitted + options_.stall_warning;
   if (options_.stall_error > Duration::zero()) {
@@ -38,12 +41,16 @@ TimePoint Negotiator::Impl::due(const OwnOperation& operation) const {
   if (options_.stall_error > Duration::zero() && !operation.given_up) {
     due = std::min(due, operation.submitted + options_.stall_error);
   }
+  if (asks_at(operation, kForever)) {
+    due = std::min(due, operation.submitted + options_.cycle_watch);
+  }
   return due;
 }
 
 void Negotiator::Impl::on_time(TimePoint now) {
   if (now < deadline_) return;
   deadline_ = kForever;
+  ask_whether_held(now);
   std::vector<Overdue> late;
   own_.for_each([&](const OpKey& key, OwnOperation& operation) {
     if (due(operation) <= now) {
@@ -51,7 +58,7 @@ void Negotiator::Impl::on_time(TimePoint now) {
                          operation.submitted + options_.stall_error <= now;
       operation.noted = now;
       operation.given_up = fatal;
-      late.push_back({key, fatal});
+      late.push_back({key, fatal, false});
     }
     deadline_ = std::min(deadline_, due(operation));
   });
@@ -64,14 +71,16 @@ void Negotiator::Impl::note_overdue(const Overdue& overdue, TimePoint now) {
     has_draft_ = true;
     return;
   }
+  if (overdue.asks) {
+    look_at(overdue.key);
+    return start_query(now);
+  }
   const auto noted = last_noted_.find(overdue.key);
   const bool is_known = noted != last_noted_.end() &&
                         now - noted->second < std::max(options_.stall_warning, Duration(1)) / 2;
   if (is_known && !overdue.fatal) return;
   last_noted_[overdue.key] = now;
-  if (std::find(overdue_.begin(), overdue_.end(), overdue.key) == overdue_.end()) {
-    overdue_.push_back(overdue.key);
-  }
+  look_at(overdue.key);
   start_query(now);
 }
 
@@ -95,14 +104,16 @@ void Negotiator::Impl::answer_query(const QueryFrame& query, TimePoint now) {
   after_answer(now);
 }
 
-StallFact Negotiator::Impl::own_fact(const OpKey& key, TimePoint now) const {
+StallFact Negotiator::Impl::own_fact(const OpKey& key, TimePoint now) {
   StallFact fact;
   fact.key = key;
   if (const OwnOperation* own = own_in_flight(key)) {
     fact.kind = static_cast<int>(own->request.kind);
     fact.waited_ms = to_ms(now - own->submitted);
+    if (Holder owner = as_holder(key, *own); owner.alone) fact.owner = std::move(owner);
   } else if (join_ticket_ == 0) {
     fact.missing = {options_.rank};
+    fact.holder = holder_of(key);
   }
   return fact;
 }
@@ -126,11 +137,13 @@ void Negotiator::Impl::judge(std::vector<StallFact> facts) {
     return fact.kind < 0 || fact.missing.empty() || aggregator_.is_complete(fact.key);
   });
   agree();
+  const std::vector<OpKey> broken = break_cycles(facts);
   WarningFrame warning;
   for (const StallFact& fact : facts) {
+    if (std::find(broken.begin(), broken.end(), fact.key) != broken.end()) continue;
     if (reached(fact.waited_ms, options_.stall_error)) {
       const std::string text = stall_text(fact) + "; given up";
-      give_up(fact, text);
+      fail_early(fact.key, static_cast<Collective>(fact.kind), Code::kStalled, text);
       // Said by those too that have not submitted it, and so get no error.
       if (options_.stall_warning > Duration::zero()) warning.texts.push_back(text);
     } else if (reached(fact.waited_ms, options_.stall_warning)) {
@@ -141,16 +154,6 @@ void Negotiator::Impl::judge(std::vector<StallFact> facts) {
   if (warning.texts.empty()) return;
   writer_.write(warning, [&](std::span<const std::byte> bytes) { forward(bytes); });
   warn(warning);
-}
-
-void Negotiator::Impl::give_up(const StallFact& fact, const std::string& text) {
-  BatchItem item;
-  item.name = fact.key.name;
-  item.ordinal = fact.key.ordinal;
-  item.kind = static_cast<Collective>(fact.kind);
-  item.code = Code::kStalled;
-  item.message = text;
-  append(std::move(item));
 }
 
 void Negotiator::Impl::settle(const OpKey& key) {

@@ -76,6 +76,11 @@ Status Negotiator::Impl::check_tick(const TickFrame& tick, int source) const {
   if (tick.query != 0 && !query_.expects(static_cast<std::size_t>(source) - 1, tick.query)) {
     return out_of_protocol("an answer nobody asked for");
   }
+  for (const StallFact& fact : tick.facts) {
+    for (const int rank : {fact.owner.rank, fact.holder.rank}) {
+      if (rank >= 0 && !is_member(rank)) return out_of_protocol("an operation of a stranger");
+    }
+  }
   if (tick.last_joined >= 0 && (!is_member(tick.last_joined) || aggregator_.joined(source))) {
     return out_of_protocol("a join of a stranger, or a second one");
   }

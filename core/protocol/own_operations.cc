@@ -7,13 +7,13 @@ namespace ronde {
 void OwnOperations::add(int slot, std::uint64_t ticket, const Request& request, TimePoint now) {
   const auto index = static_cast<std::size_t>(slot);
   if (by_slot_.size() <= index) by_slot_.resize(index + 1);
-  by_slot_[index].emplace(OwnOperation{ticket, request, now, now, false});
+  by_slot_[index].emplace(OwnOperation{ticket, request, now, now});
   ++size_;
 }
 
 void OwnOperations::add(const OpKey& key, std::uint64_t ticket, const Request& request,
                         TimePoint now) {
-  by_key_.emplace(key, OwnOperation{ticket, request, now, now, false});
+  by_key_.emplace(key, OwnOperation{ticket, request, now, now});
   ++size_;
 }
 

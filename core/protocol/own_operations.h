@@ -20,6 +20,7 @@ struct OwnOperation {
   TimePoint submitted;
   TimePoint noted;        ///< When its lateness was last reported; `submitted` at first.
   bool given_up = false;  ///< Its failure for lateness was asked for.
+  bool asked = false;     ///< Whether somebody waits for this rank meanwhile was asked.
 };
 
 /// Threads: one at a time.

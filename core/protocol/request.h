@@ -2,7 +2,9 @@
 // negotiation. Pure data.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,15 @@ struct TensorMeta {
   Shape shape;
   bool operator==(const TensorMeta&) const = default;
 };
+
+/// What its rank cannot submit to any set before an operation has ended. Said only where it is
+/// certain: where two ranks wait for each other by it, both operations fail.
+enum class Holds : std::uint8_t {
+  kNothing,
+  kUnnamed,     ///< Nothing without a name.
+  kEverything,  ///< Nothing at all.
+};
+inline constexpr int kHoldsCount = 3;
 
 /// One named (or unnamed) operation as a rank submits it. A grouped submission is one request with
 /// several tensors: that is what makes it all or none.
@@ -44,6 +55,9 @@ struct Request {
   /// What else the rank will submit together with it, as it would say it: ranks that run compiled
   /// programs must agree on it. Empty: not known, which fits any other.
   std::string program;
+  Holds holds = Holds::kNothing;  ///< Stays on its rank.
+  /// False once the rank no longer waits for it, and it holds nothing; null: never.
+  std::shared_ptr<const std::atomic<bool>> waits;
 };
 
 /// The most that a request may ask for; called before it enters the negotiation.

@@ -7,6 +7,14 @@
 #include <utility>
 
 namespace ronde {
+namespace {
+
+std::string where(const Holder& holder) {
+  const std::string site = holder.site.empty() ? "" : fmt::format(" ({})", holder.site);
+  return fmt::format("{} on rank {}{}", label(holder.kind, holder.key), holder.rank, site);
+}
+
+}  // namespace
 
 void StallQuery::begin(std::uint64_t id, std::vector<StallFact> own, std::size_t children) {
   id_ = id;
@@ -29,6 +37,10 @@ void StallQuery::answer(std::size_t child, const std::vector<StallFact>& facts) 
     mine->missing.insert(mine->missing.end(), theirs.missing.begin(), theirs.missing.end());
     mine->waited_ms = std::max(mine->waited_ms, theirs.waited_ms);
     mine->kind = std::max(mine->kind, theirs.kind);
+    if (mine->owner.rank < 0) mine->owner = theirs.owner;
+    if (mine->holder.rank < 0 || (theirs.holder.alone && !mine->holder.alone)) {
+      mine->holder = theirs.holder;
+    }
   }
 }
 
@@ -46,6 +58,18 @@ std::string stall_text(const StallFact& fact) {
   return fmt::format("{} has waited {} s for rank{} {}",
                      label(static_cast<Collective>(fact.kind), fact.key), fact.waited_ms / 1000,
                      fact.missing.size() == 1 ? "" : "s", fmt::join(fact.missing, ", "));
+}
+
+bool is_cycle(const StallFact& fact) noexcept {
+  return fact.owner.rank >= 0 && fact.holder.rank >= 0;
+}
+
+std::string cycle_text(const StallFact& fact) {
+  const bool in_order = fact.owner.rank < fact.holder.rank;
+  return fmt::format(
+      "{} and {} wait for each other: neither rank submits the other's operation before its own "
+      "has ended. Where they belong together, give both the same name",
+      where(in_order ? fact.owner : fact.holder), where(in_order ? fact.holder : fact.owner));
 }
 
 }  // namespace ronde

@@ -98,6 +98,20 @@ Result<Report> read_report(const wire::Report& from) {
   return to;
 }
 
+/// None where there is no table.
+Result<Holder> read_holder(const wire::Holder* from) {
+  Holder to;
+  if (from == nullptr) return to;
+  to.rank = from->rank();
+  RONDE_ASSIGN_OR_RETURN(to.key, read_key(from->key()));
+  if (from->kind() >= kCollectiveCount) return malformed("unknown collective");
+  to.kind = static_cast<Collective>(from->kind());
+  to.site = text_of(from->site());
+  to.alone = from->alone();
+  if (to.rank < 0) return malformed("a holder without a rank");
+  return to;
+}
+
 Result<StallFact> read_fact(const wire::StallFact& from) {
   StallFact to;
   RONDE_ASSIGN_OR_RETURN(to.key, read_key(from.key()));
@@ -105,6 +119,8 @@ Result<StallFact> read_fact(const wire::StallFact& from) {
   if (to.kind < -1 || to.kind >= kCollectiveCount) return malformed("unknown collective");
   if (from.missing() != nullptr) to.missing.assign(from.missing()->begin(), from.missing()->end());
   to.waited_ms = from.waited_ms();
+  RONDE_ASSIGN_OR_RETURN(to.owner, read_holder(from.owner()));
+  RONDE_ASSIGN_OR_RETURN(to.holder, read_holder(from.holder()));
   return to;
 }
 
@@ -122,7 +138,7 @@ Status read_lists(const wire::Tick& from, TickFrame& to) {
   for (std::size_t i = 0; i < size_of_list(from.overdue()); ++i) {
     const wire::Overdue& overdue = *from.overdue()->Get(static_cast<fb::uoffset_t>(i));
     RONDE_ASSIGN_OR_RETURN(OpKey key, read_key(overdue.key()));
-    to.overdue.push_back({std::move(key), overdue.fatal()});
+    to.overdue.push_back({std::move(key), overdue.fatal(), overdue.asks()});
   }
   for (std::size_t i = 0; i < size_of_list(from.facts()); ++i) {
     RONDE_ASSIGN_OR_RETURN(StallFact fact,
@@ -154,6 +170,7 @@ Result<BatchItem> read_item(const wire::Item& from) {
   to.message = text_of(from.message());
   to.last_joined = from.last_joined();
   to.leaver = from.leaver();
+  to.early = from.early();
   if (from.kind() >= kCollectiveCount) return malformed("unknown collective");
   if (from.request() != nullptr) {
     RONDE_ASSIGN_OR_RETURN(to.request, read_request(*from.request()));

@@ -78,14 +78,25 @@ class FrameWriter::Builder {
   }
 
   fb::Offset<wire::Overdue> add(const Overdue& overdue) {
-    return wire::CreateOverdue(fbb_, add(overdue.key), overdue.fatal);
+    return wire::CreateOverdue(fbb_, add(overdue.key), overdue.fatal, overdue.asks);
+  }
+
+  /// No table where there is none.
+  fb::Offset<wire::Holder> add(const Holder& holder) {
+    if (holder.rank < 0) return {};
+    const auto key = add(holder.key);
+    const auto site = text(holder.site);
+    return wire::CreateHolder(fbb_, holder.rank, key, static_cast<std::uint8_t>(holder.kind), site,
+                              holder.alone);
   }
 
   fb::Offset<wire::StallFact> add(const StallFact& fact) {
     const auto key = add(fact.key);
     const auto missing = fbb_.CreateVector(fact.missing);
+    const auto owner = add(fact.owner);
+    const auto holder = add(fact.holder);
     return wire::CreateStallFact(fbb_, key, static_cast<std::int8_t>(fact.kind), missing,
-                                 fact.waited_ms);
+                                 fact.waited_ms, owner, holder);
   }
 
   fb::Offset<wire::Item> add(const BatchItem& item) {
@@ -94,7 +105,7 @@ class FrameWriter::Builder {
     const auto message = text(item.message);
     return wire::CreateItem(
         fbb_, item.slot, item.ordinal, request, name, static_cast<std::uint8_t>(item.kind),
-        static_cast<std::uint8_t>(item.code), message, item.last_joined, item.leaver);
+        static_cast<std::uint8_t>(item.code), message, item.last_joined, item.leaver, item.early);
   }
 
   /// All of `values`; no vector at all where there are none.
@@ -160,8 +171,12 @@ std::size_t wire_bytes(const Notice& notice) noexcept {
 std::size_t wire_bytes(const Overdue& overdue) noexcept {
   return wire_bytes(overdue.key) + kTableBytes;
 }
+std::size_t wire_bytes(const Holder& holder) noexcept {
+  return holder.rank < 0 ? 0 : wire_bytes(holder.key) + holder.site.size() + kTableBytes;
+}
 std::size_t wire_bytes(const StallFact& fact) noexcept {
-  return wire_bytes(fact.key) + 4 * fact.missing.size() + kTableBytes;
+  return wire_bytes(fact.key) + 4 * fact.missing.size() + kTableBytes + wire_bytes(fact.owner) +
+         wire_bytes(fact.holder);
 }
 
 /// Takes from the front of `rest` what still fits, and counts its bytes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ronde._errors import Error, InvalidArgumentError, NotInitializedError
+from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, rank
 
 _NAMES = "Average, Sum, Min, Max, Product, BitAnd, BitOr or BitXor"
@@ -17,8 +17,8 @@ def check_reduce_op(op: object) -> None:
         raise InvalidArgumentError(f"op={op}; allowed: {_NAMES}")
 
 
-def left_out(error: NotInitializedError, process_set: ProcessSet) -> Error:
-    """The error that tells why the core knows no such set: this rank may be outside of it."""
+def left_out(error: InvalidArgumentError, process_set: ProcessSet) -> InvalidArgumentError:
+    """The error, or that this rank is outside of the set, where that is why the core refused."""
     if process_set.included() is not False:
         return error
     return InvalidArgumentError(

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from ronde import _core
 from ronde._adapter import Adapter
 from ronde._arguments import explained, left_out
-from ronde._errors import InvalidArgumentError, NotInitializedError
+from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
 from ronde._job import ProcessSet, registered_sets, runtime
 
@@ -111,7 +111,7 @@ class Collectives(Generic[T]):
             )
         except TypeError as error:
             raise explained(error, name, op, root, scale) from None
-        except NotInitializedError as error:
+        except InvalidArgumentError as error:
             raise left_out(error, process_set) from None
         if settle is None:
             return Handle(operation, finish)
@@ -217,7 +217,7 @@ class Collectives(Generic[T]):
             )  # fmt: skip
         except TypeError as error:
             raise explained(error, name, op, -1, scale) from None
-        except NotInitializedError as error:
+        except InvalidArgumentError as error:
             raise left_out(error, process_set) from None
         return Handle(operation, finish)
 

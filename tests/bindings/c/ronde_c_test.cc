@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <thread>
@@ -220,9 +221,72 @@ TEST_CASE("C API: disagreements and bad values are errors with code and text") {
     tensor.dtype = 99;
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
     RONDE_CHILD_REQUIRE(std::string(error.text).find("99") != std::string::npos);
+    tensor.dtype = RONDE_FLOAT32;
+    submission.holds = 3;
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
+    RONDE_CHILD_REQUIRE(std::string(error.text).find("holds 3") != std::string::npos);
     submission.struct_bytes = 8;
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
     RONDE_CHILD_REQUIRE(ending.calls.load() == 1);
+    return 0;
+  });
+}
+
+TEST_CASE("C API: ranks that wait for each other are told") {
+  run_job(2, [](const ronde_api& api, ronde_job* job, int rank) {
+    float value = 1;
+    ronde_tensor tensor{RONDE_FLOAT32, 0, nullptr, &value, &value};
+    Ending ending;
+    auto submission = submission_of(RONDE_ALLREDUCE, rank == 0 ? "" : "graph", &tensor, ending);
+    submission.holds = rank == 0 ? RONDE_HOLDS_EVERYTHING : RONDE_HOLDS_UNNAMED;
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    ending.wait();
+    RONDE_CHILD_REQUIRE(ending.error.code == RONDE_MISMATCH);
+    RONDE_CHILD_REQUIRE(std::string(ending.error.text).find("wait for each other") !=
+                        std::string::npos);
+    return 0;
+  });
+}
+
+TEST_CASE("C API: what has been let go holds nothing") {
+  run_job(2, [](const ronde_api& api, ronde_job* job, int rank) {
+    float left = 1;
+    float value = 1;
+    ronde_tensor unfinished{RONDE_FLOAT32, 0, nullptr, &left, &left};
+    Ending late;
+    auto graph = submission_of(RONDE_ALLREDUCE, "cancelled", &unfinished, late);
+    graph.holds = RONDE_HOLDS_UNNAMED;
+    ronde_tensor tensor{RONDE_FLOAT32, 0, nullptr, &value, &value};
+    Ending ending;
+    auto unnamed = submission_of(RONDE_ALLREDUCE, "", &tensor, ending);
+    unnamed.holds = RONDE_HOLDS_EVERYTHING;
+    if (rank == 1) {
+      RONDE_CHILD_REQUIRE(api.submit(job, &graph, nullptr) == RONDE_OK);
+      api.let_go();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // the other looks after 1 s
+    }
+    RONDE_CHILD_REQUIRE(api.submit(job, &unnamed, nullptr) == RONDE_OK);
+    ending.wait();
+    RONDE_CHILD_REQUIRE(ending.error.code == RONDE_OK && value == 2);
+    if (rank == 0) RONDE_CHILD_REQUIRE(api.submit(job, &graph, nullptr) == RONDE_OK);
+    late.wait();
+    return 0;
+  });
+}
+
+TEST_CASE("C API: a set without this rank is a bad argument, not a job that is over") {
+  run_job(2, [](const ronde_api& api, ronde_job* job, int rank) {
+    const std::int32_t members[] = {0};
+    const std::int32_t set = api.add_set(job, members, 1, nullptr);
+    float value = 1;
+    ronde_tensor tensor{RONDE_FLOAT32, 0, nullptr, &value, &value};
+    Ending ending;
+    auto submission = submission_of(RONDE_ALLREDUCE, "alone", &tensor, ending);
+    submission.set = set;
+    ronde_error error{};
+    const std::int32_t code = api.submit(job, &submission, &error);
+    RONDE_CHILD_REQUIRE(code == (rank == 0 ? RONDE_OK : RONDE_INVALID_ARGUMENT));
+    if (rank == 0) ending.wait();
     return 0;
   });
 }

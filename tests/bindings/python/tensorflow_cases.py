@@ -229,6 +229,16 @@ def case_a_rank_outside_of_the_tapes_process_set_keeps_its_gradients():
     hvd.remove_process_set(first)
 
 
+def case_sessions_of_ranks_with_different_graphs_join():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        for first in range(2):
+            tensor = tf.fill([3], 1.0, name="gradient")
+            if hvd.rank() != first:
+                total = hvd.allreduce(tensor, op=hvd.Sum)
+                same(session.run(total), [hvd.size() - 1.0] * 3)
+            assert session.run(hvd.join()) != first
+
+
 def case_a_session_runs_what_other_ranks_wait_for():
     start, expected = plain(mine(3)), plain(mine(3, rank=1))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:

@@ -7,6 +7,7 @@ import pytest
 import ronde
 import ronde.tensorflow as hvd
 import tensorflow as tf
+from ronde.tensorflow import _program
 
 
 def same(tensor, expected, tolerance=0.0):
@@ -176,3 +177,17 @@ def case_eager_and_graph_operations_take_turns():
     graph = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum))
     for value in (1.0, 2.0):
         same(hvd.allreduce(graph(hvd.allreduce(tf.constant(value)))), value * hvd.size())
+
+
+def case_what_programs_say_in_eager_mode_is_kept_for_the_latest_only():
+    texts = _program.Texts()
+    said = [f"text {i}" for i in range(2 * _program._MOST_EAGER)]
+    kept = _program.note(texts, "allreduce", ["x"], 0, said[0])
+    numbers = []
+    for text in said:
+        numbers.append(_program.note(texts, "allreduce", ["x"], 0, text))
+        assert _program.note(texts, "allreduce", ["x"], 0, said[0]) == kept
+    assert texts.text(numbers[-1], 0) == said[-1]
+    assert texts.text(kept, 0) == said[0]
+    assert texts.text(numbers[1], 0) == ""
+    assert len(texts._texts) == _program._MOST_EAGER

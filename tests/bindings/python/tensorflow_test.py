@@ -167,10 +167,16 @@ def test_graphs_may_differ_in_what_other_ranks_do_not_see(endings):
     assert endings.count("right ended well") == 4, endings
 
 
-def test_an_operation_in_a_graph_meets_an_eager_one_by_its_name_only(endings):
+def test_an_operation_in_a_graph_meets_an_eager_one_by_its_name(endings):
     assert endings.count("named ended well") == 2, endings
-    texts = re.findall(r"\[(\d)\] mixed StalledError (.*)", endings)
+
+
+def test_an_unnamed_operation_in_eager_mode_and_one_in_a_graph_are_an_error_on_all_ranks(endings):
+    texts = re.findall(r"\[(\d)\] mixed MismatchError (.*)", endings)
     assert sorted(rank for rank, _ in texts) == ["0", "1"], endings
+    for _, text in texts:
+        assert re.search(r"\(unnamed, number \d+\) on rank 0 \(.*script.py:\d+\) and ", text), text
+        assert re.search(r'allreduce "\S+" on rank 1 \(.*script.py:\d+\) wait', text), text
 
 
 def test_ctrl_c_ends_the_wait_for_a_collective(endings):

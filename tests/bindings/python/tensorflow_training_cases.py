@@ -12,6 +12,7 @@ import ronde.keras
 import ronde.tensorflow as hvd
 import ronde.tensorflow.keras as hvk
 import tensorflow as tf
+from ronde.keras._variables_call import CallableList
 
 
 def same(tensor, expected, tolerance=1e-6):
@@ -333,6 +334,19 @@ def case_a_horovod_script_runs_unedited():
     step()
     alias.broadcast_variables(optimizer.variables(), root_rank=0)  # a property in Keras 3
     same(variable, -1.0)
+
+
+def case_only_scripts_get_optimizer_variables_that_can_be_called():
+    optimizer = keras.optimizers.SGD()
+    optimizer.build([keras.Variable(1.0)])
+    for asker, kind in (
+        ("keras.src.saving", list),
+        ("tensorflow", list),
+        ("__main__", CallableList),
+    ):
+        found = eval("optimizer.variables", {"__name__": asker, "optimizer": optimizer})
+        assert type(found) is kind, asker
+    assert optimizer.variables() == optimizer.variables
 
 
 def case_200_steps_lose_as_much_as_one_process_with_the_joined_batch():

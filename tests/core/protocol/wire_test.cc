@@ -49,9 +49,10 @@ TickFrame rich_tick() {
   tick.reports.push_back(report);
   tick.reports.push_back({.ordinal = 4, .slot = 9, .rank = 1, .request = {}, .message = {}});
   tick.notices.push_back({{"w", 0}, "doubled"});
-  tick.overdue.push_back({{"", 8}, true});
+  tick.overdue.push_back({{"", 8}, true, true});
   tick.query = 6;
-  tick.facts.push_back({{"w", 0}, 2, {1, 3}, 60'000});
+  tick.facts.push_back({{"w", 0}, 2, {1, 3}, 60'000, {}, {}});
+  tick.facts[0].holder = {3, {"", 5}, Collective::kBarrier, "a.py:7", true};
   tick.last_joined = 5;
   return tick;
 }
@@ -113,9 +114,16 @@ TEST_CASE("Wire: a tick reads back as it was written, from any alignment") {
     CHECK(got.reports[1].ordinal == 4);
     CHECK(got.notices.at(0).key.name == "w");
     CHECK(got.overdue.at(0).fatal);
+    CHECK(got.overdue.at(0).asks);
     CHECK(got.query == 6);
     CHECK(got.facts.at(0).missing == std::vector<int>{1, 3});
     CHECK(got.facts.at(0).kind == 2);
+    CHECK(got.facts.at(0).owner.rank == -1);
+    CHECK(got.facts.at(0).holder.rank == 3);
+    CHECK(got.facts.at(0).holder.key == OpKey{"", 5});
+    CHECK(got.facts.at(0).holder.kind == Collective::kBarrier);
+    CHECK(got.facts.at(0).holder.site == "a.py:7");
+    CHECK(got.facts.at(0).holder.alone);
     CHECK(got.last_joined == 5);
   }
 }

@@ -13,6 +13,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+_thread: threading.Thread | None = None
+
+
+def thread_id() -> int | None:
+    """The thread that waits for signals here; None where there is none."""
+    return None if _thread is None else _thread.ident
+
 
 def install(interrupt: Callable[[], object]) -> None:
     """Has `interrupt` called at SIGINT, where that means KeyboardInterrupt.
@@ -30,7 +37,9 @@ def install(interrupt: Callable[[], object]) -> None:
         return
     # The thread keeps `waker` too: closing it would make every signal an error.
     arguments = (awake, waker, interrupt)
-    threading.Thread(target=_watch, args=arguments, name="ronde-interrupt", daemon=True).start()
+    global _thread
+    _thread = threading.Thread(target=_watch, args=arguments, name="ronde-interrupt", daemon=True)
+    _thread.start()
 
 
 def _watch(awake: socket.socket, _waker: socket.socket, interrupt: Callable[[], object]) -> None:

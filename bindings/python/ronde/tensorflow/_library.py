@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from ronde import _core
 from ronde._errors import UnavailableError
-from ronde.tensorflow import _build, _interrupt
+from ronde.tensorflow import _alone, _build, _interrupt
 
 # The graph ops. They must run, also where nobody uses their results, but in any order: a chain of
 # them would keep each gradient waiting for the one before.
@@ -60,7 +60,11 @@ def _load(file: Path) -> Any:
     tell, forget = native.ronde_tensorflow_tell_program, native.ronde_tensorflow_forget_program
     tell.argtypes = (ctypes.c_int64, ctypes.c_int32, ctypes.c_char_p)
     forget.argtypes = (ctypes.c_int64,)
-    return SimpleNamespace(**functions, programs=SimpleNamespace(tell=tell, forget=forget))
+    return SimpleNamespace(
+        **functions,
+        programs=SimpleNamespace(tell=tell, forget=forget),
+        threads=_alone.Teller(native.ronde_tensorflow_tell_alone),
+    )
 
 
 def _leave_unordered() -> None:

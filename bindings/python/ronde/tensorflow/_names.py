@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -42,17 +43,34 @@ def given(name: str, set_id: int) -> str:
     return name if tf.executing_eagerly() else _unique(name, function(), set_id)
 
 
+def is_function(graph: Any) -> bool:
+    """Whether a function is traced into it, and not a graph of which a session runs parts."""
+    return hasattr(graph, "outer_graph")
+
+
+def of_tensors(what: str, tensors: Sequence[Any]) -> str:
+    """What an operation on these is, for in_graph().
+
+    Ranks may build different graphs for sessions, which run parts of them: as Horovod's, their
+    operations are known by what goes in.
+    """
+    if tf.executing_eagerly() or is_function(function()):
+        return what
+    return f"{what}.{getattr(tensors[0], 'name', '')}" if tensors else what
+
+
 def in_graph(name: str, set_id: int) -> str:
     """A name for an operation that is being traced, or `name` itself in eager mode.
 
     The first in a process set is named as the function, whatever it is: so those of all ranks meet,
-    also where ranks have traced other programs, and find that out.
+    also where ranks have traced other programs, and find that out. Sessions' graphs are not
+    compared.
     """
     if tf.executing_eagerly():
         return name
     graph = function()
     traced = _NUMBER.sub("", getattr(graph, "name", "graph"))
-    if (set_id, traced) not in _used.setdefault(graph, Counter()):
+    if is_function(graph) and (set_id, traced) not in _used.setdefault(graph, Counter()):
         return _unique(traced, graph, set_id)
     return _unique(f"{traced}/{name}", graph, set_id)
 

@@ -43,6 +43,8 @@ def _part(
     kernels: Any, kind: str, names: Sequence[str], set: int, program: str = ""
 ) -> dict[str, Any]:
     """The attributes that all operations have. program: what it is a part of in eager mode."""
+    if kernels is not None:
+        kernels.threads.look()
     texts = _python_path.programs if kernels is None else kernels.programs
     number = _program.note(texts, kind, names, set, program)
     return {"names": names, "set": set, "program": number}

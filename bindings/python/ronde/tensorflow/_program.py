@@ -10,7 +10,7 @@ import itertools
 import random
 import weakref
 import zlib
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,7 +57,9 @@ class Texts:
 
 
 _programs: weakref.WeakKeyDictionary[Any, _Program] = weakref.WeakKeyDictionary()
-_eager: dict[tuple[str, int], int] = {}  # the numbers of what was said in eager mode, by set
+# The numbers of what was said in eager mode, by set; the ones used last come last.
+_eager: OrderedDict[tuple[str, int], int] = OrderedDict()
+_MOST_EAGER = 256  # more than a program's different calls; whatever says something new goes on
 
 
 def note(
@@ -67,16 +69,16 @@ def note(
     set_id: int,
     said: str = "",
 ) -> int:
-    """The number of the program that an operation belongs to; 0: of none.
+    """The number of the program that an operation belongs to; 0: of none, -1: in eager mode.
 
-    A function's, while it is being traced; in eager mode `said`. Operations in graphs of TensorFlow
-    1 are of none, as sessions run parts of those.
+    A function's, while it is being traced; in eager mode that of `said`, where something is.
+    Operations in graphs of TensorFlow 1 are of none, as sessions run parts of those.
     texts: keeps what the programs are, as Texts does; until the function has gone.
     """
     if tf.executing_eagerly():
-        return _eager_number(texts, said, set_id) if said else 0
+        return _eager_number(texts, said, set_id) if said else -1
     graph = _names.function()
-    if not hasattr(graph, "outer_graph"):
+    if not _names.is_function(graph):
         return 0
     program = _programs.get(graph)
     if program is None:
@@ -90,4 +92,7 @@ def _eager_number(texts: Any, said: str, set_id: int) -> int:
     if (said, set_id) not in _eager:
         number = _eager[said, set_id] = next(_numbers)
         texts.tell(number, set_id, said.encode())
+        if len(_eager) > _MOST_EAGER:
+            texts.forget(_eager.popitem(last=False)[1])
+    _eager.move_to_end((said, set_id))
     return _eager[said, set_id]

@@ -63,11 +63,13 @@ __all__ = [
 ]
 
 
-def _name(name: str | None, what: str, members: int) -> str:
+def _name(name: str | None, what: str, members: int, tensors: Sequence[Any] = ()) -> str:
     """The name to submit under: given, or of the place in a graph, or none."""
     if name:
         return _names.given(name, members)
-    return "" if tf.executing_eagerly() else _names.in_graph(what, members)
+    if tf.executing_eagerly():
+        return ""
+    return _names.in_graph(_names.of_tensors(what, tensors), members)
 
 
 def compressed(
@@ -137,7 +139,7 @@ def _grouped_allreduce(
 ) -> list[Any]:
     return reduce_named(
         numbers(tensors),
-        [_name(name, "allreduce", set_id(process_set))],
+        [_name(name, "allreduce", set_id(process_set), tensors)],
         compression,
         op,
         scale,
@@ -225,7 +227,7 @@ def grouped_allgather(
     """allgather() of several tensors as one operation: all or none."""
     del ignore_name_scope
     members = set_id(process_set)
-    names = [_name(name, "allgather", members)]
+    names = [_name(name, "allgather", members, tensors)]
     return carried(tensors, lambda sent: _ops.allgather(sent, names, members))
 
 
@@ -243,7 +245,7 @@ def broadcast(
     """
     del ignore_name_scope
     members = set_id(process_set)
-    names = [_name(name, "broadcast", members)]
+    names = [_name(name, "broadcast", members, [tensor])]
     return carried([tensor], lambda sent: _ops.broadcast(sent, names, root_rank, members))[0]
 
 
@@ -264,7 +266,7 @@ def alltoall(
     counts = tf.constant([], tf.int64) if splits is None else tf.cast(splits, tf.int64)
     received: list[Any] = []
     members = set_id(process_set)
-    submitted = _name(name, "alltoall", members)
+    submitted = _name(name, "alltoall", members, [tensor])
 
     def move(sent: list[Any]) -> list[Any]:
         result, rows = _ops.alltoall(sent[0], counts, submitted, members)
@@ -321,7 +323,7 @@ def _grouped_reducescatter(
     scale: tuple[float, float],
 ) -> list[Any]:
     members = set_id(process_set)
-    names = [_name(name, "reducescatter", members)]
+    names = [_name(name, "reducescatter", members, tensors)]
     return compressed(
         numbers(tensors),
         compression,

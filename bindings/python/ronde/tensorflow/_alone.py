@@ -1,0 +1,47 @@
+"""Whether one thread of this process submits all collectives and waits for each function it calls.
+
+Only then is it certain what a rank does not submit before an operation has ended, so that an
+operation in eager mode here and one in a function there, which never meet, are an error at once.
+Looked at whenever an operation is called or traced; wherever in doubt, no.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from ronde.tensorflow import _interrupt
+
+
+def _waits() -> bool:
+    """Whether TensorFlow waits for operations, and runs no Python of its own: py_function."""
+    try:
+        from tensorflow.python.ops import script_ops
+
+        functions = script_ops._py_funcs.size()
+    except (ImportError, AttributeError):
+        return False
+    return bool(functions == 0 and tf.config.experimental.get_synchronous_execution())
+
+
+def _is_alone() -> bool:
+    threads = set(sys._current_frames())
+    threads.discard(_interrupt.thread_id())
+    return threads == {threading.main_thread().ident} and _waits()
+
+
+class Teller:
+    """Tells the kernels when the answer changes."""
+
+    def __init__(self, tell: Callable[[int], object]) -> None:
+        self._tell = tell
+        self._told = False
+
+    def look(self) -> None:
+        alone = _is_alone()
+        if alone != self._told:
+            self._tell(alone)
+            self._told = alone
