@@ -1,5 +1,5 @@
-// What broadcast, allgather and reduce_scatter over several hosts of several ranks share: a leader on each host,
-// the wires between leaders, and the group inside a host.
+// What broadcast, allgather and reduce_scatter over several hosts of several ranks share: a leader
+// on each host, the wires between leaders, and the group inside a host.
 #pragma once
 
 #include <cstddef>

@@ -189,7 +189,8 @@ std::vector<Setting> data_settings() {
             "which algorithm is fastest, by ronde bench --tune; rank 0's file counts for all"},
            &Config::tuning_file),
       one_of({"RONDE_SINGLE_COPY", "", "when",
-              "copy from and to peers' memory through the kernel (process_vm_readv): auto, always, never"},
+              "copy from and to peers' memory through the kernel (process_vm_readv): auto, always, "
+              "never"},
              &Config::single_copy, {"auto", "always", "never"}),
       text({"RONDE_COMPRESSION", "", "codec",
             "of allreduces of floating matrices that name none: fp16, bf16, int8, int4, onebit, "

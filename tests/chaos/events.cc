@@ -21,7 +21,7 @@ std::int64_t monotonic_us() {
 
 /// Where events go: standard output, or a pipe that the process which started this one holds.
 int output() {
-  const char* pipe = std::getenv("RONDE_CHAOS_EVENTS");
+  const char* pipe = std::getenv("RONDE_CHAOS_EVENTS");  // NOLINT(concurrency-mt-unsafe)
   if (pipe == nullptr) return STDOUT_FILENO;
   const std::string path = "/proc/" + std::to_string(::getppid()) + "/fd/" + pipe;
   return ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -37,10 +37,10 @@ void say(const std::string& event, nlohmann::json fields) {
   fields["rank"] = event_rank;
   fields["pid"] = ::getpid();
   const std::string line = fields.dump(-1, ' ', true) + "\n";
-  static const int to = output();
+  static const int kTo = output();
   std::size_t done = 0;
   while (done < line.size()) {
-    const ssize_t wrote = ::write(to, line.data() + done, line.size() - done);
+    const ssize_t wrote = ::write(kTo, line.data() + done, line.size() - done);
     if (wrote <= 0) return;  // the driver is gone
     done += static_cast<std::size_t>(wrote);
   }

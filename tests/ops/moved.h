@@ -16,9 +16,8 @@ using AlgorithmFunction = Status (*)(Transport&, const FlatWork&, Scratch&);
 
 /// Part lengths that differ between ranks, one of them 0.
 inline std::vector<std::size_t> uneven_parts(int ranks, std::size_t unit) {
-  std::vector<std::size_t> parts;
-  for (int r = 0; r < ranks; ++r)
-    parts.push_back(r == 1 ? 0 : unit * static_cast<std::size_t>(r + 1));
+  std::vector<std::size_t> parts(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < parts.size(); ++r) parts[r] = r == 1 ? 0 : unit * (r + 1);
   return parts;
 }
 
@@ -35,8 +34,8 @@ inline Bytes joined_parts(const std::vector<std::size_t>& parts) {
 /// Rank `rank`'s part of `all`.
 inline Bytes part_of(const Bytes& all, const std::vector<std::size_t>& parts, int rank) {
   const auto index = static_cast<std::size_t>(rank);
-  const auto begin =
-      all.begin() + std::accumulate(parts.begin(), parts.begin() + rank, std::ptrdiff_t{0});
+  const std::size_t first = std::accumulate(parts.begin(), parts.begin() + rank, std::size_t{0});
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
   return {begin, begin + static_cast<std::ptrdiff_t>(parts[index])};
 }
 

@@ -92,6 +92,7 @@ TEST_CASE("event ring: many threads lose nothing that was taken, each in its ord
   constexpr int kThreads = 3;
   constexpr int kEach = 20000;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::atomic<int> taken{0};
   std::atomic<int> running{kThreads};
   for (int thread = 0; thread < kThreads; ++thread) {

@@ -37,13 +37,18 @@ void reset_signals() {
   for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);
   sigset_t none;
   ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
 }
 
 /// Places `fd` (or /dev/null, or nothing) at `target`.
 void place(int fd, int target, bool null_if_none) {
   if (fd < 0 && null_if_none) fd = ::open("/dev/null", O_RDONLY);
   if (fd >= 0) ::dup2(fd, target);
+}
+
+/// After fork, where there is no other thread.
+void set_variable(const std::string& name, const std::string& value) {
+  ::setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
 }
 
 /// In the child: everything between fork and exec. Returns only where exec failed.
@@ -60,11 +65,11 @@ void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t paren
   if (spec.cpus) ::sched_setaffinity(0, sizeof(cpu_set_t), &*spec.cpus);
   if (secret_fd >= 0) {
     ::fcntl(secret_fd, F_SETFD, 0);
-    ::setenv("RONDE_SECRET_FD", std::to_string(secret_fd).c_str(), 1);
+    set_variable("RONDE_SECRET_FD", std::to_string(secret_fd));
   }
   for (const std::string& entry : spec.environment) {
     const std::size_t equals = entry.find('=');
-    ::setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
+    set_variable(entry.substr(0, equals), entry.substr(equals + 1));
   }
   ::execvp(argv[0], argv);
 }
@@ -128,7 +133,8 @@ StartedChild start_child(const ChildSpec& spec) {
 std::string describe_wait_status(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal = WTERMSIG(wait_status);
-    return fmt::format("was killed by signal {} ({})", signal, ::strsignal(signal));
+    const char* name = ::strsignal(signal);  // NOLINT(concurrency-mt-unsafe): no unknown number
+    return fmt::format("was killed by signal {} ({})", signal, name);
   }
   return fmt::format("exited with status {}", WEXITSTATUS(wait_status));
 }
@@ -144,6 +150,7 @@ bool is_likelier_cause(int wait_status, int first) {
 void kill_children() {
   const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir("/proc/self/task"), &::closedir);
   if (!tasks) return;
+  // A stream of this call's own.  NOLINTNEXTLINE(concurrency-mt-unsafe)
   while (const dirent* task = ::readdir(tasks.get())) {
     if (task->d_name[0] != '.') kill_children_of(task->d_name);
   }

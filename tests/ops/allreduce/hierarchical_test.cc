@@ -155,7 +155,7 @@ void check_compressed(const char* compression_text, double most) {
 }  // namespace
 
 TEST_CASE("hierarchical: compression is between hosts alone, and what it loses comes later") {
-  check_compressed("int4", 1.03 * 2 * (50'000 / 2 + 196 * 4));
+  check_compressed("int4", 1.03 * 2 * (50'000 / 2.0 + 196 * 4));
   check_compressed("topk:ratio=0.05", 3 * 2500 * 6.5);
   check_compressed("powersgd:rank=2", 60'000);
 }
@@ -186,7 +186,7 @@ TEST_CASE("hierarchical: in an allgather what other hosts have enters each host 
     };
     CHECK(bytes({0, 0, 1, 1}) == 4 * count * 4);
     CHECK(bytes({0, 0, 0, 1}) == 4 * count * 4);
-    CHECK(bytes({0, 1, 0, 2, 1, 0, 2}) == 2 * 7 * count * 4);
+    CHECK(bytes({0, 1, 0, 2, 1, 0, 2}) == std::size_t{2} * 7 * count * 4);
   }
 }
 

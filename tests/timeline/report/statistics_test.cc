@@ -18,8 +18,8 @@ TEST_CASE(
   CHECK(median_error({5, 5, 5, 5}) == 0);
   // Quartiles 1 and 3: 2 apart.
   CHECK(median_error({0, 1, 2, 3}) == doctest::Approx(1.2533 / 1.349 * 2 / 2));
-  std::vector<double> values;
-  for (int i = 0; i < 100; ++i) values.push_back(i % 4);
+  std::vector<double> values(100);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 4);
   CHECK(median_error(values) == doctest::Approx(1.2533 / 1.349 * 2 / 10));
   values.back() = 1e9;
   CHECK(median_error(values) == doctest::Approx(1.2533 / 1.349 * 2 / 10));
