@@ -4,6 +4,31 @@
 
 namespace ronde {
 
+SubTransport leaders_of(const Levels& levels) {
+  std::vector<int> members;
+  members.reserve(levels.layout.hosts.size());
+  for (const auto& ranks : levels.layout.hosts) members.push_back(ranks.front());
+  return {levels.whole, std::move(members), static_cast<int>(levels.layout.host)};
+}
+
+std::size_t HostParts::begin(std::size_t segment, int rank) const {
+  std::size_t begin = 0;
+  for (int before = 0; before < rank; ++before) begin += bytes(segment, before);
+  return begin;
+}
+
+std::size_t HostParts::of_host(std::size_t host, std::size_t segment) const {
+  std::size_t sum = 0;
+  for (const int rank : levels_.layout.hosts[host]) sum += bytes(segment, rank);
+  return sum;
+}
+
+std::size_t HostParts::of_host(std::size_t host) const {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < work_.segments.size(); ++i) sum += of_host(host, i);
+  return sum;
+}
+
 Status with_wire(WireThread& wire, const AbortToken& abort,
                  const std::function<Status(const AbortToken& wire_abort)>& body) {
   AbortToken wire_abort;

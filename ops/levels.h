@@ -53,6 +53,29 @@ struct Levels {
   std::size_t slice_bytes;
 };
 
+/// The leaders of all hosts as a group of their own. The levels outlive it.
+SubTransport leaders_of(const Levels& levels);
+
+/// The parts of work that has one for each rank, by segment. Views both.
+class HostParts {
+ public:
+  HostParts(const Levels& levels, const Work& work) noexcept : levels_(levels), work_(work) {}
+
+  [[nodiscard]] std::size_t bytes(std::size_t segment, int rank) const {
+    return work_.part_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
+                            static_cast<std::size_t>(rank)];
+  }
+  /// Where a rank's part begins in a segment.
+  [[nodiscard]] std::size_t begin(std::size_t segment, int rank) const;
+  /// Bytes of one segment, or of all, that belong to the ranks of a host.
+  [[nodiscard]] std::size_t of_host(std::size_t host, std::size_t segment) const;
+  [[nodiscard]] std::size_t of_host(std::size_t host) const;
+
+ private:
+  const Levels& levels_;
+  const Work& work_;
+};
+
 /// Runs `body` with a token for the wire thread, which must not outlast the call: the token is
 /// aborted with `abort` and where `body` fails, even if only this host is in trouble.
 Status with_wire(WireThread& wire, const AbortToken& abort,

@@ -19,7 +19,8 @@ Status out_of_protocol(std::string_view what) {
 }
 
 OpKey key_of(const BatchItem& item) {
-  return {item.request != nullptr ? item.request->name : item.name, item.ordinal};
+  const Request* const request = item.request.get();
+  return {request != nullptr ? request->name : item.name, item.ordinal};
 }
 
 /// Gives what an entry has added behind the first `known` items its priority: one item, or of an

@@ -115,7 +115,7 @@ Result<Holder> read_holder(const wire::Holder* from) {
 Result<StallFact> read_fact(const wire::StallFact& from) {
   StallFact to;
   RONDE_ASSIGN_OR_RETURN(to.key, read_key(from.key()));
-  to.kind = from.kind();
+  to.kind = from.kind();  // NOLINT(bugprone-signed-char-misuse): -1 is none
   if (to.kind < -1 || to.kind >= kCollectiveCount) return malformed("unknown collective");
   if (from.missing() != nullptr) to.missing.assign(from.missing()->begin(), from.missing()->end());
   to.waited_ms = from.waited_ms();

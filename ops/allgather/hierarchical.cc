@@ -11,11 +11,12 @@ namespace {
 /// the host's ranks.
 class Allgather {
  public:
-  Allgather(const Levels& levels, const Work& work) : levels_(levels), work_(work) {
+  Allgather(const Levels& levels, const Work& work)
+      : levels_(levels), work_(work), parts_(levels, work) {
     std::size_t begin = 0;
     for (std::size_t host = 0; host < levels_.layout.hosts.size(); ++host) {
       begins_.push_back(begin);
-      host_bytes_.push_back(bytes_of(host));
+      host_bytes_.push_back(parts_.of_host(host));
       begin += host_bytes_.back();
     }
     if (leads()) all_ = levels.scratch.block(0, begin);
@@ -30,22 +31,6 @@ class Allgather {
  private:
   [[nodiscard]] bool leads() const noexcept { return levels_.layout.local == 0; }
 
-  [[nodiscard]] std::size_t part(std::size_t segment, int rank) const {
-    return work_.part_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
-                            static_cast<std::size_t>(rank)];
-  }
-  /// Bytes of one segment that the ranks of a host give.
-  [[nodiscard]] std::size_t bytes_of(std::size_t host, std::size_t segment) const {
-    std::size_t sum = 0;
-    for (const int rank : levels_.layout.hosts[host]) sum += part(segment, rank);
-    return sum;
-  }
-  [[nodiscard]] std::size_t bytes_of(std::size_t host) const {
-    std::size_t sum = 0;
-    for (std::size_t i = 0; i < work_.segments.size(); ++i) sum += bytes_of(host, i);
-    return sum;
-  }
-
   Status collect(const AbortToken& abort) {
     const Phase phase(work_.phases, "gather inside hosts");
     const std::size_t host = levels_.layout.host;
@@ -53,10 +38,10 @@ class Allgather {
     std::vector<std::size_t> parts;
     std::byte* to = leads() ? all_ + begins_[host] : nullptr;
     for (std::size_t i = 0; i < work_.segments.size(); ++i) {
-      const std::size_t bytes = bytes_of(host, i);
+      const std::size_t bytes = parts_.of_host(host, i);
       segments.push_back({work_.segments[i].in, to, bytes});
       if (to != nullptr) to += bytes;
-      for (const int rank : levels_.layout.hosts[host]) parts.push_back(part(i, rank));
+      for (const int rank : levels_.layout.hosts[host]) parts.push_back(parts_.bytes(i, rank));
     }
     Work gather;
     gather.kind = Collective::kGather;
@@ -70,9 +55,7 @@ class Allgather {
     if (!leads()) return {};
     PhaseObserver* const phases = beside(work_.phases);
     const Phase phase(phases, "between hosts");
-    std::vector<int> members;
-    for (const auto& ranks : levels_.layout.hosts) members.push_back(ranks.front());
-    SubTransport leaders(levels_.whole, members, static_cast<int>(levels_.layout.host));
+    SubTransport leaders = leaders_of(levels_);
     FlatWork flat{.kernels = levels_.kernels, .abort = abort, .reduction = work_.reduction};
     flat.in = all_ + begins_[levels_.layout.host];
     flat.out = all_;
@@ -89,8 +72,8 @@ class Allgather {
     for (const auto& ranks : levels_.layout.hosts) {
       for (std::size_t i = 0; i < work_.segments.size(); ++i) {
         for (const int rank : ranks) {
-          segments.push_back({from, place(i, rank), part(i, rank)});
-          if (from != nullptr) from += part(i, rank);
+          segments.push_back({from, place(i, rank), parts_.bytes(i, rank)});
+          if (from != nullptr) from += parts_.bytes(i, rank);
         }
       }
     }
@@ -103,14 +86,13 @@ class Allgather {
 
   /// Where a rank's part of a segment belongs on this one.
   [[nodiscard]] std::byte* place(std::size_t segment, int rank) const {
-    std::byte* at = work_.segments[segment].out;
-    if (at == nullptr) return nullptr;
-    for (int before = 0; before < rank; ++before) at += part(segment, before);
-    return at;
+    std::byte* const out = work_.segments[segment].out;
+    return out == nullptr ? nullptr : out + parts_.begin(segment, rank);
   }
 
   const Levels& levels_;
   const Work& work_;
+  const HostParts parts_;
   std::vector<std::size_t> begins_;  // of each host's block
   std::vector<std::size_t> host_bytes_;
   std::byte* all_ = nullptr;

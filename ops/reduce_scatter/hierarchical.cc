@@ -16,10 +16,11 @@ class ReduceScatter {
   ReduceScatter(const Levels& levels, const Work& work)
       : levels_(levels),
         work_(work),
+        parts_(levels, work),
         partial_(work.reduction, levels.kernels),
         total_(total_bytes(work) / partial_.element()) {
     for (std::size_t host = 0; host < levels_.layout.hosts.size(); ++host) {
-      host_bytes_.push_back(wide(bytes_of(host)));
+      host_bytes_.push_back(wide(parts_.of_host(host)));
     }
     const std::size_t sums = total_ * partial_.width();
     if (leads()) all_ = levels.scratch.block(0, sums + own_bytes());
@@ -41,28 +42,6 @@ class ReduceScatter {
     return bytes / partial_.element() * partial_.width();
   }
 
-  [[nodiscard]] std::size_t part(std::size_t segment, int rank) const {
-    return work_.part_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
-                            static_cast<std::size_t>(rank)];
-  }
-  /// Where a rank's part begins in a segment.
-  [[nodiscard]] std::size_t place(std::size_t segment, int rank) const {
-    std::size_t begin = 0;
-    for (int before = 0; before < rank; ++before) begin += part(segment, before);
-    return begin;
-  }
-  /// Bytes of one segment that belong to the ranks of a host.
-  [[nodiscard]] std::size_t bytes_of(std::size_t host, std::size_t segment) const {
-    std::size_t sum = 0;
-    for (const int rank : levels_.layout.hosts[host]) sum += part(segment, rank);
-    return sum;
-  }
-  [[nodiscard]] std::size_t bytes_of(std::size_t host) const {
-    std::size_t sum = 0;
-    for (std::size_t i = 0; i < work_.segments.size(); ++i) sum += bytes_of(host, i);
-    return sum;
-  }
-
   /// Calls visit(in, bytes) for all parts, as leaders keep them; `in` may be null.
   template <typename Visit>
   void each_part(Visit visit) const {
@@ -70,7 +49,7 @@ class ReduceScatter {
       for (std::size_t i = 0; i < work_.segments.size(); ++i) {
         const std::byte* const in = work_.segments[i].in;
         for (const int rank : ranks) {
-          visit(in == nullptr ? nullptr : in + place(i, rank), part(i, rank));
+          visit(in == nullptr ? nullptr : in + parts_.begin(i, rank), parts_.bytes(i, rank));
         }
       }
     }
@@ -117,9 +96,7 @@ class ReduceScatter {
     if (!leads()) return {};
     PhaseObserver* const phases = beside(work_.phases);
     const Phase phase(phases, "between hosts");
-    std::vector<int> members;
-    for (const auto& ranks : levels_.layout.hosts) members.push_back(ranks.front());
-    SubTransport leaders(levels_.whole, members, static_cast<int>(levels_.layout.host));
+    SubTransport leaders = leaders_of(levels_);
     FlatWork flat{.kernels = levels_.kernels,
                   .abort = abort,
                   .reduction = {partial_.dtype(), work_.reduction.op, {}}};
@@ -140,10 +117,10 @@ class ReduceScatter {
     std::vector<std::size_t> parts;
     const std::byte* from = all_;
     for (std::size_t i = 0; i < work_.segments.size(); ++i) {
-      const std::size_t bytes = bytes_of(host, i);
+      const std::size_t bytes = parts_.of_host(host, i);
       segments.push_back({from, work_.segments[i].out, bytes});
       if (from != nullptr) from += bytes;
-      for (const int rank : levels_.layout.hosts[host]) parts.push_back(part(i, rank));
+      for (const int rank : levels_.layout.hosts[host]) parts.push_back(parts_.bytes(i, rank));
     }
     Work inside;
     inside.kind = Collective::kScatter;
@@ -155,6 +132,7 @@ class ReduceScatter {
 
   const Levels& levels_;
   const Work& work_;
+  const HostParts parts_;
   const PartialReduction partial_;
   const std::size_t total_;              // elements
   std::vector<std::size_t> host_bytes_;  // of partials

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "tests/support/device_spans.h"
 
 namespace ronde {
 namespace {
+
+using test::DeviceSpans;
 
 /// A device whose time is what the test says, and which reaches its points when the test says.
 struct PacedDevice final : DeviceOps {
@@ -47,31 +50,13 @@ struct PacedDevice final : DeviceOps {
   bool tells_no_times = false;
 };
 
-struct Spans final : EventSink {
-  struct Told {
-    std::string name;
-    TimeSpan times;
-    std::uint64_t bundle = 0;
-  };
-  void begin(std::string_view, std::string_view, const EventArgs&) override {}
-  void end(std::string_view, const EventArgs&) override {}
-  void instant(std::string_view, std::string_view) override {}
-  void counter(std::string_view, double) override {}
-  void span(std::string_view lane, std::string_view event, TimeSpan times,
-            const EventArgs& args) override {
-    CHECK(lane == "gpu");
-    told.push_back({std::string(event), times, args.bundle});
-  }
-  std::vector<Told> told;
-};
-
 /// The times of one stream of one device, and what is told of them.
 struct Fixture {
   std::shared_ptr<PacedDevice> device = std::make_shared<PacedDevice>();
   DeviceTimes times{device, "gpu"};
   int work = 0;
   DeviceStream stream = &work;
-  Spans spans;
+  DeviceSpans spans;
 
   /// A bundle that is packed for 100 ns and moves for 900, from `start_ns` by the device's clock.
   void run(std::uint64_t bundle, std::int64_t start_ns) {
@@ -88,7 +73,9 @@ struct Fixture {
   }
 };
 
-std::int64_t length_ns(const Spans::Told& span) { return span.times.end_ns - span.times.start_ns; }
+std::int64_t length_ns(const DeviceSpans::Told& span) {
+  return span.times.end_ns - span.times.start_ns;
+}
 
 }  // namespace
 

@@ -7,11 +7,11 @@
 
 #include "backends/cuda/device.h"
 #include "core/base/clock.h"
-#include "core/ports/event_sink.h"
 #include "ops/executor.h"
 #include "ops/staged_group.h"
 #include "tests/conformance/rank.h"
 #include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/device_spans.h"
 #include "tests/support/plain_kernels.h"
 
 namespace ronde::test {
@@ -60,27 +60,6 @@ struct LoneRank {
   }
 };
 
-/// Keeps the spans of the device's lane.
-class Spans final : public EventSink {
- public:
-  struct Told {
-    std::string name;
-    TimeSpan times;
-    std::uint64_t bundle = 0;
-  };
-  void begin(std::string_view, std::string_view, const EventArgs&) override {}
-  void end(std::string_view, const EventArgs&) override {}
-  void instant(std::string_view, std::string_view) override {}
-  void counter(std::string_view, double) override {}
-  void span(std::string_view lane, std::string_view event, TimeSpan times,
-            const EventArgs& args) override {
-    CHECK(lane == "gpu");
-    told.push_back({std::string(event), times, args.bundle});
-  }
-
-  std::vector<Told> told;
-};
-
 std::int64_t steady_ns() { return to_ns(now()); }
 
 std::vector<float> counted(std::size_t count, float factor) {
@@ -109,7 +88,7 @@ TEST_CASE("device work: it comes after the caller's stream, and the caller's str
 }
 
 TEST_CASE("device work: a timeline hears when the device did what, once it has") {
-  Spans spans;
+  DeviceSpans spans;
   LoneRank rank;
   rank.gate.set(&spans);
   std::vector<std::vector<float>> data{counted(100, 1.0F), counted(3, 1.0F)};
@@ -135,11 +114,11 @@ TEST_CASE("device work: a timeline hears when the device did what, once it has")
 }
 
 TEST_CASE("device work: what was begun for one recording is not told in the next") {
-  Spans first;
-  Spans next;
+  DeviceSpans first;
+  DeviceSpans next;
   LoneRank rank;
   std::vector<std::vector<float>> data{counted(5, 1.0F)};
-  for (Spans* spans : {&first, &next}) {
+  for (DeviceSpans* spans : {&first, &next}) {
     rank.gate.set(spans);
     Bundle bundle = rank.bundle(data, 2.0);
     bundle.id = spans == &first ? 1 : 2;
@@ -154,7 +133,7 @@ TEST_CASE("device work: what was begun for one recording is not told in the next
 }
 
 TEST_CASE("device work: a device that tells no times does its work all the same") {
-  Spans spans;
+  DeviceSpans spans;
   LoneRank rank;
   rank.gate.set(&spans);
   std::vector<std::vector<float>> data{counted(5, 1.0F)};

@@ -54,7 +54,8 @@ TEST_CASE("Runtime: sums of all sizes are right at 1 to 4 processes") {
         for (int i = 0; i < 20; ++i) {
           std::vector<float> values(count, static_cast<float>(rank + i));
           EXPECT(sum(runtime, kGlobalSet, "w" + std::to_string(count), values).ok());
-          const auto expected = static_cast<float>(size * i + size * (size - 1) / 2);
+          const int sum = size * i + size * (size - 1) / 2;
+          const auto expected = static_cast<float>(sum);
           EXPECT(values.front() == expected && values.back() == expected);
         }
       }
@@ -81,7 +82,8 @@ TEST_CASE("Runtime: tensors in shared memory are reduced, and outlive the runtim
       tensor.shape = {static_cast<std::int64_t>(kCount)};
       bundle.tensors.push_back(tensor);
       EXPECT((*group)->run(bundle).ok());
-      const auto expected = static_cast<float>(size * (size + 1) / 2);
+      const int sum = size * (size + 1) / 2;
+      const auto expected = static_cast<float>(sum);
       EXPECT(std::count(values, values + kCount, expected) == kCount);
       group->reset();
       runtime.shutdown();
