@@ -62,10 +62,18 @@ function table(caption, columns, rows) {
       html("thead", {}, html("tr", {}, ...heads)), body));
 }
 
+/** Keeps a picture in `parent`, which is on the page, drawn anew for each width of the page: its text keeps its size. */
+function fitted(parent, draw) {
+  const box = html("div");
+  parent.append(box);
+  const show = () => box.replaceChildren(draw(Math.max(box.clientWidth, 260)));
+  show();
+  window.addEventListener("resize", show);
+}
+
 const asTable = (content) =>
   html("details", {}, html("summary", {}, "Show as a table"), content);
-const asIs = (value) => value;
-const asText = (value) => value.text;
+const asIs = (value) => value, asText = (value) => value.text;
 
 // ---- Stacked bars ------------------------------------------------------------------------------
 
@@ -76,16 +84,16 @@ function spoken(label, whole, parts) {
     named.map(([name, part]) => name + " " + percent(part, whole)).join(", ");
 }
 
-function splitChart() {
-  const row = 26, left = 110, width = 900, height = data.ranks.length * row + 10;
+function splitPicture(whole) {
+  const row = 26, left = 80, width = whole - left - 80, height = data.ranks.length * row + 10;
   const longest = Math.max(...data.ranks.map((rank) => rank.step), 1e-9);
-  const picture = svg("svg", { viewBox: `0 0 ${width + left + 80} ${height}`, role: "img",
+  const picture = svg("svg", { viewBox: `0 0 ${whole} ${height}`, role: "img",
     "aria-label": "Time per " + data.unit + " of each rank, by what its training thread did" });
   data.ranks.forEach((rank, i) => {
     const label = "rank " + rank.rank;
     const group = svg("g", {}, svg("title", {}, spoken(label, rank.step, rank.phases)));
-    group.append(svg("text", { x: 8, y: i * row + 21 }, label));
     let x = left;
+    group.append(svg("text", { x: 8, y: i * row + 21 }, label));
     rank.phases.forEach((part, phase) => {
       const wide = (part / longest) * width;
       group.append(svg("rect", { x, y: i * row + 7, width: wide, height: row - 6, class: "p" + phase }));
@@ -94,16 +102,23 @@ function splitChart() {
     group.append(svg("text", { x: x + 6, y: i * row + 21, class: "soft" }, time(rank.step)));
     picture.append(group);
   });
+  return picture;
+}
+
+function splitChart() {
   const columns = [["rank", asIs], ["host", asIs], ["in all", time],
     ...data.phases.map((name) => [name, time]), ["moving", time], ["overlapped", time],
     ["ready without a core", time]];
   const rows = data.ranks.map((rank) =>
     [rank.rank, rank.host, rank.step, ...rank.phases, rank.moving, rank.overlapped, rank.noCore]);
-  at("split").append(picture, asTable(table("Time per " + data.unit, columns, rows)));
+  fitted(at("split"), splitPicture);
+  at("split").append(asTable(table("Time per " + data.unit, columns, rows)));
 }
 
-function barChart() {
-  const width = 1090, height = 220, left = 60;
+const labelOf = (bar) => bar.first === bar.last ? String(bar.first) : bar.first + " to " + bar.last;
+
+function barPicture(width) {
+  const height = 220, left = 60;
   const longest = Math.max(...data.bars.map((bar) => bar.step), 1e-9);
   const wide = (width - left) / Math.max(data.bars.length, 1);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height + 24}`, role: "img",
@@ -113,7 +128,6 @@ function barChart() {
     picture.append(svg("line", { x1: left, x2: width, y1: y, y2: y, class: "grid" }),
       svg("text", { x: 4, y: y + 4, class: "soft" }, time(longest * share)));
   }
-  const labelOf = (bar) => bar.first === bar.last ? String(bar.first) : bar.first + " to " + bar.last;
   data.bars.forEach((bar, i) => {
     const group = svg("g", {}, svg("title", {},
       spoken(data.unit + " " + labelOf(bar), bar.step, bar.phases)));
@@ -121,49 +135,65 @@ function barChart() {
     bar.phases.forEach((part, phase) => {
       const tall = (part / longest) * (height - 12);
       y -= tall;
-      group.append(svg("rect", { x: left + i * wide, y, width: Math.max(wide - (wide > 3 ? 1 : 0), 0.5),
-        height: tall, class: "p" + phase }));
+      const shown = Math.max(wide - (wide > 3 ? 1 : 0), 0.5);
+      group.append(svg("rect", { x: left + i * wide, y, width: shown, height: tall, class: "p" + phase }));
     });
     picture.append(group);
   });
-  if (data.bars.length) {
-    picture.append(svg("text", { x: left, y: height + 18, class: "soft" }, labelOf(data.bars[0])),
-      svg("text", { x: width - 4, y: height + 18, class: "soft", "text-anchor": "end" },
-        labelOf(data.bars[data.bars.length - 1])));
-  }
+  const label = (x, bar, anchor) => bar && picture.append(svg("text",
+    { x, y: height + 18, class: "soft", "text-anchor": anchor }, labelOf(bar)));
+  label(left, data.bars.at(0), "start");
+  label(width - 4, data.bars.at(-1), "end");
+  return picture;
+}
+
+function barChart() {
   const columns = [[data.unit, asIs], ["mean", time], ...data.phases.map((name) => [name, time])];
-  at("bars").append(picture, asTable(table("Over time", columns,
+  fitted(at("bars"), barPicture);
+  at("bars").append(asTable(table("Over time", columns,
     data.bars.map((bar) => [labelOf(bar), bar.step, ...bar.phases]))));
 }
 
 function legend() {
-  data.phases.forEach((name, i) => at("legend").append(
-    html("span", {}, html("i", { class: "p" + i }), name)));
+  at("legend").append(...data.phases.map((name, i) => html("span", {}, html("i", { class: "p" + i }), name)));
 }
 
 // ---- Histograms --------------------------------------------------------------------------------
 
-function histogramChart({ title, unit, counts }) {
-  const width = 420, height = 150, base = 120;
+/** From the first to the last count that is not 0, and which the first is. */
+function shownCounts(counts) {
   const first = Math.max(counts.findIndex((count) => count > 0), 0);
   const last = counts.length - 1 - [...counts].reverse().findIndex((count) => count > 0);
-  const shown = counts.slice(first, Math.max(last, first) + 1);
+  return { first, shown: counts.slice(first, Math.max(last, first) + 1) };
+}
+
+const edgeOf = (index, unit) => (index === 0 ? 0 : unit * 2 ** index);
+
+function histogramPicture(width, { title, unit, counts }) {
+  const height = 150, base = 120;
+  const { first, shown } = shownCounts(counts);
   const most = Math.max(...shown, 1);
   const wide = (width - 20) / shown.length;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
-  const from = (i) => (first + i === 0 ? 0 : unit * 2 ** (first + i));
   shown.forEach((count, i) => {
     const tall = (count / most) * (base - 15);
     picture.append(svg("rect", { x: 10 + i * wide, y: base - tall, width: Math.max(wide - 2, 1),
       height: tall, class: "p0" },
-      svg("title", {}, time(from(i)) + " to " + time(unit * 2 ** (first + i + 1)) + ": " + count)));
+      svg("title", {}, time(edgeOf(first + i, unit)) + " to " + time(edgeOf(first + i + 1, unit)) + ": " + count)));
   });
-  picture.append(svg("text", { x: 10, y: base + 18, class: "soft" }, time(from(0))),
+  picture.append(svg("text", { x: 10, y: base + 18, class: "soft" }, time(edgeOf(first, unit))),
     svg("text", { x: width - 10, y: base + 18, class: "soft", "text-anchor": "end" },
-      time(unit * 2 ** (first + shown.length))));
-  const rows = shown.map((count, i) => [from(i), unit * 2 ** (first + i + 1), count]);
-  return html("div", {}, html("h3", {}, title), picture,
-    asTable(table(title, [["from", time], ["to", time], ["count", asIs]], rows)));
+      time(edgeOf(first + shown.length, unit))));
+  return picture;
+}
+
+function histogramChart(one) {
+  const { first, shown } = shownCounts(one.counts);
+  const rows = shown.map((count, i) => [edgeOf(first + i, one.unit), edgeOf(first + i + 1, one.unit), count]);
+  const whole = html("div", {}, html("h3", {}, one.title));
+  at("histograms").append(whole);
+  fitted(whole, (width) => histogramPicture(width, one));
+  whole.append(asTable(table(one.title, [["from", time], ["to", time], ["count", asIs]], rows)));
 }
 
 // ---- The picture that zooms --------------------------------------------------------------------
@@ -188,10 +218,10 @@ function describe([name, tensors, size, path, submitted, , agreed, start, end]) 
 
 /** Zooms and pans one step: mouse, buttons and keys change `view`, draw() shows it. */
 function zoomable() {
-  const left = 80, width = 1090, thread = 22, line = 7;
+  const left = 80, thread = 22, line = 7;
+  let width = 1;
   const view = { from: 0, to: 1 };
-  let step = data.pictures[0];
-  let span = 1;
+  let step = data.pictures[0], span = 1;
   const picture = svg("svg", { tabindex: "0", role: "img", id: "zoom" });
   const said = html("p", { class: "quiet", "aria-live": "polite", id: "zoom-said" });
   const list = html("div");
@@ -231,8 +261,9 @@ function zoomable() {
 
   function draw() {
     picture.replaceChildren();
+    width = Math.max(at("picture").clientWidth, 260);
     let y = 22;
-    const ticks = 5;
+    const ticks = width > 600 ? 5 : 3;
     for (let i = 0; i <= ticks; ++i) {
       const us = view.from + ((view.to - view.from) * i) / ticks;
       picture.append(svg("text", { x: x(us), y: 14, class: "soft",
@@ -310,6 +341,7 @@ function zoomable() {
       "yellow until the data moves, green while it does. Drag, or hold Ctrl and turn the wheel."),
     picture, said, list);
   choose(0);
+  window.addEventListener("resize", draw);
 }
 
 // ---- The page ----------------------------------------------------------------------------------
@@ -364,5 +396,5 @@ if (data.stepCount) {
   zoomable();
 }
 costs();
-for (const one of data.histograms) at("histograms").append(histogramChart(one));
+data.histograms.forEach(histogramChart);
 document.documentElement.dataset.drawn = "yes";
