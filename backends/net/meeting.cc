@@ -238,16 +238,19 @@ void acknowledge(int socket) {
   if (!sent.ok()) log(LogLevel::kDebug, "control channel: {}", sent.message());
 }
 
+Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std::string_view why) {
+  return Status(Code::kRankFailure, fmt::format("{} went away while the ranks were meeting: {}",
+                                                describe(args.host_rank, connection.host), why))
+      .about({args.host_rank, connection.host.host_name, connection.host.pid});
+}
+
 Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,
                              TimePoint deadline) {
   const std::size_t limit =
       (std::size_t{64} << 10) + static_cast<std::size_t>(args.party->size) * kMaxIntroductionBytes;
   auto bytes = recv_message(connection.socket.get(), limit, deadline);
   if (bytes.ok()) return decode_verdict(*bytes);
-  return Status(Code::kRankFailure,
-                fmt::format("{} went away while the ranks were meeting: {}",
-                            describe(args.host_rank, connection.host), bytes.status().message()))
-      .about({args.host_rank, connection.host.host_name, connection.host.pid});
+  return host_is_gone(connection, args, bytes.status().message());
 }
 
 }  // namespace ronde::net

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/net/gate.h"
@@ -58,6 +59,9 @@ Result<HostConnection> reach_host(const GuestArgs& args);
 /// Tells the host that the descriptor it passed is in use. Where the host is gone, its verdict says
 /// why.
 void acknowledge(int socket);
+
+/// That the host has gone away meanwhile: kRankFailure.
+Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std::string_view why);
 
 /// Waits for the host's verdict. Errors: what the host says; kRankFailure where it goes away.
 Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,

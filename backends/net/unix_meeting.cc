@@ -13,14 +13,6 @@ namespace {
 
 constexpr std::chrono::seconds kGrace{5};  // the host's clock for the meeting may start later
 
-/// Guessable only where the secret is known or there is none.
-Endpoint meeting_point(const UnixMeetingArgs& args) {
-  std::string what =
-      fmt::format("{}\n{}\n{}\n", ::geteuid(), args.ranks.front(), args.party.context);
-  if (args.secret) what += as_text(args.secret->bytes());
-  return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
-}
-
 /// The name may still be held by this job's last membership: tries until the deadline.
 Result<Fd> listen_until(const Endpoint& endpoint, TimePoint deadline) {
   while (true) {
@@ -71,10 +63,11 @@ Result<LocalJob> visit(UnixMeetingArgs& args) {
                   .deadline = now() + args.timeout};
   RONDE_ASSIGN_OR_RETURN(HostConnection connection, reach_host(guest));
   const TimePoint deadline = now() + args.timeout + kGrace;
-  RONDE_ASSIGN_OR_RETURN(Fd memory, recv_descriptor(connection.socket.get(), deadline));
+  auto memory = recv_descriptor(connection.socket.get(), deadline);
+  if (!memory.ok()) return host_is_gone(connection, guest, memory.status().message());
   const int count = static_cast<int>(args.ranks.size());
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
-                         HostSegment::attach(std::move(memory), count));
+                         HostSegment::attach(std::move(*memory), count));
   segment->release_fd();
   LocalJob job;
   job.secret = connection.secret;
@@ -87,6 +80,13 @@ Result<LocalJob> visit(UnixMeetingArgs& args) {
 }
 
 }  // namespace
+
+Endpoint meeting_point(const UnixMeetingArgs& args) {
+  std::string what =
+      fmt::format("{}\n{}\n{}\n", ::geteuid(), args.ranks.front(), args.party.context);
+  if (args.secret) what += as_text(args.secret->bytes());
+  return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
+}
 
 Result<LocalJob> meet_on_host(UnixMeetingArgs args) {
   return args.party.rank == args.ranks.front() ? host(args) : visit(args);

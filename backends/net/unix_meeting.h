@@ -31,6 +31,9 @@ struct LocalJob {
   Secret secret;
 };
 
+/// Where they meet. Guessable only where the secret is known or there is none.
+Endpoint meeting_point(const UnixMeetingArgs& args);
+
 /// Blocks until all have met. Errors: as host_meeting and reach_host.
 Result<LocalJob> meet_on_host(UnixMeetingArgs args);
 
