@@ -44,6 +44,7 @@ Json line_of(const DumpOperation& operation) {
           {"kind", operation.kind},
           {"set", operation.set},
           {"bytes", operation.bytes},
+          {"call", operation.call},
           {"submitted_ns", operation.submitted_ns},
           {"agreed_ns", operation.agreed_ns},
           {"started_ns", operation.started_ns},
@@ -92,6 +93,7 @@ DumpOperation read_operation(const Json& line) {
   operation.kind = text_in(line, "kind");
   operation.set = number_in<std::int32_t>(line, "set");
   operation.bytes = number_in<std::uint64_t>(line, "bytes");
+  operation.call = number_in<std::uint64_t>(line, "call");
   operation.submitted_ns = number_in<std::int64_t>(line, "submitted_ns");
   operation.agreed_ns = number_in<std::int64_t>(line, "agreed_ns");
   operation.started_ns = number_in<std::int64_t>(line, "started_ns");
@@ -133,10 +135,6 @@ Status take_line(const Json& line, std::size_t number, std::vector<Dump>& into) 
 }
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
-
-std::string shown_name(const DumpOperation& operation) {
-  return operation.name.empty() ? "unnamed" : fmt::format("\"{}\"", operation.name);
-}
 
 /// By what the dump is about: callers get their errors before it is written.
 bool failed_just_now(const DumpOperation& operation, std::int64_t now_ns) {
@@ -183,6 +181,11 @@ Result<std::vector<Dump>> read_dumps(std::string_view text) {
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return dumps;
+}
+
+std::string shown_name(const DumpOperation& operation) {
+  if (operation.call != 0) return fmt::format("{}, call {}", operation.name, operation.call);
+  return operation.name.empty() ? "without a name" : fmt::format("\"{}\"", operation.name);
 }
 
 std::string describe_pending_operation(const DumpOperation& operation, std::int64_t now_ns) {

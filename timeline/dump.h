@@ -19,6 +19,7 @@ struct DumpOperation {
   std::string kind;
   std::int32_t set = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t call = 0;  ///< Of a raw group: counts its operations from 1; else 0.
   std::int64_t submitted_ns = 0;
   std::int64_t agreed_ns = 0;
   std::int64_t started_ns = 0;
@@ -70,6 +71,9 @@ inline constexpr std::int64_t kJustFailedNs = 1'000'000'000;
 /// A dump for the log, in a line or two: what is pending for how long, what has just failed, and
 /// what ended well last.
 std::string summarize_dump(const Dump& dump);
+
+/// `"layer1/weight"`, or `group of ranks 0,1, call 7`.
+std::string shown_name(const DumpOperation& operation);
 
 /// `"layer1/weight" (allreduce, 4096 bytes), 1.2 s, waiting for other ranks`.
 std::string describe_pending_operation(const DumpOperation& operation, std::int64_t now_ns);

@@ -17,7 +17,9 @@ bool has_submitted(const Dump& dump, const Awaited& awaited) noexcept {
   const DumpOperation& wanted = *awaited.operation;
   const std::int64_t since = wall_ns(*awaited.dump, wanted.submitted_ns);
   return std::any_of(dump.operations.begin(), dump.operations.end(), [&](const auto& own) {
-    return own.set == wanted.set && own.name == wanted.name &&
+    if (own.set != wanted.set) return false;
+    if (wanted.call != 0) return own.call >= wanted.call;
+    return own.name == wanted.name &&
            (was_under_way(dump, own) || wall_ns(dump, own.done_ns) > since);
   });
 }

@@ -19,8 +19,8 @@ struct Awaited {
   const DumpOperation* operation = nullptr;
 };
 
-/// Whether the rank has submitted what another waits for, by its name: it is under way there, too,
-/// or has ended since the other began to wait.
+/// Whether the rank has submitted what another waits for. By its name: it is under way there, too,
+/// or has ended since the other began to wait. Of a raw group: it has come as far.
 bool has_submitted(const Dump& dump, const Awaited& awaited) noexcept;
 
 /// Whether the operation had not ended, or ended because the job failed.

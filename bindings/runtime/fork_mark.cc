@@ -24,4 +24,10 @@ ForkMark::~ForkMark() {
   if (page_ != nullptr) ::munmap(const_cast<char*>(page_), kBytes);
 }
 
+Status forked_status() {
+  return {Code::kNotInitialized,
+          "this process was forked after init() and is no member of the job; call init() in "
+          "processes that were started for it"};
+}
+
 }  // namespace ronde

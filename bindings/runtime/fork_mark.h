@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "core/base/status.h"
+
 namespace ronde {
 
 /// True only in the process that made it and in its threads. Threads: any.
@@ -19,5 +21,8 @@ class ForkMark {
  private:
   volatile char* page_ = nullptr;  // the kernel hands children zeros; null where it cannot
 };
+
+/// What calls in a forked child get.
+Status forked_status();
 
 }  // namespace ronde

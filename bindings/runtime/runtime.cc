@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "bindings/runtime/raw_group.h"
 #include "bindings/runtime/runtime_impl.h"
 
 namespace ronde {
@@ -26,39 +27,6 @@ std::vector<int> cross_ranks(const Topology& topology) {
   }
   return ranks;
 }
-
-class RawGroupImpl final : public RawGroup {
- public:
-  RawGroupImpl(std::unique_ptr<CollectiveExecutor> executor, std::shared_ptr<AbortToken> abort,
-               std::shared_ptr<const ForkMark> mark, int rank, int size)
-      : executor_(std::move(executor)),
-        abort_(std::move(abort)),
-        mark_(std::move(mark)),
-        rank_(rank),
-        size_(size) {}
-
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override { return size_; }
-  Status run(const Bundle& bundle) override {
-    if (abort_->aborted()) return abort_->status();
-    if (mark_->forked()) return forked_status();
-    return executor_->execute(bundle, *abort_);
-  }
-  [[nodiscard]] std::string last_path() const override { return executor_->last_path(); }
-  [[nodiscard]] CompressionFacts last_compression() const override {
-    return executor_->last_compression();
-  }
-  [[nodiscard]] std::vector<std::string> explain_compression() const override {
-    return executor_->explain_compression();
-  }
-
- private:
-  const std::unique_ptr<CollectiveExecutor> executor_;
-  const std::shared_ptr<AbortToken> abort_;
-  const std::shared_ptr<const ForkMark> mark_;
-  const int rank_;
-  const int size_;
-};
 
 }  // namespace
 
@@ -237,11 +205,15 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks,
   }
   WaitOptions options;
   options.deadline = now() + impl_->config.start_timeout;
-  RONDE_ASSIGN_OR_RETURN(auto executor, impl_->open_executor(impl_->raw_key(ranks), ranks, options,
-                                                             kGlobalSet, algorithm));
-  return std::unique_ptr<RawGroup>(
-      std::make_unique<RawGroupImpl>(std::move(executor), impl_->abort, impl_->mark,
-                                     position(ranks, rank()), static_cast<int>(ranks.size())));
+  const std::uint64_t key = impl_->raw_key(ranks);
+  RONDE_ASSIGN_OR_RETURN(auto executor,
+                         impl_->open_executor(key, ranks, options, kGlobalSet, algorithm));
+  return make_raw_group(std::move(executor), {.abort = impl_->abort,
+                                              .mark = impl_->mark,
+                                              .flights = impl_->engine->flights(),
+                                              .ranks = ranks,
+                                              .rank = position(ranks, rank()),
+                                              .key = key});
 }
 
 Result<std::shared_ptr<std::byte>> Runtime::allocate(std::size_t bytes) {

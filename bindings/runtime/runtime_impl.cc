@@ -261,12 +261,6 @@ std::uint64_t Runtime::Impl::agreement_key(std::uint64_t raw_key) noexcept {
   return raw_key | kShareKeys;
 }
 
-Status forked_status() {
-  return {Code::kNotInitialized,
-          "this process was forked after init() and is no member of the job; call init() in "
-          "processes that were started for it"};
-}
-
 Status Runtime::Impl::usable() const {
   if (mark->forked()) return forked_status();
   if (!stopped) return {};

@@ -30,9 +30,6 @@
 
 namespace ronde {
 
-/// What calls in a forked child get.
-Status forked_status();
-
 class Runtime::Impl {
  public:
   Impl(Config config, DeviceLibraries libraries);

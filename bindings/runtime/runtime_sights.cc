@@ -87,7 +87,7 @@ Status Runtime::Impl::start_diagnosis() {
   options.on_timeline = [this] { toggle_timeline(); };
   options.abort = abort;
   options.left_behind = [this] { return engine->left_behind(); };
-  options.flights = &engine->flights();
+  options.flights = engine->flights().get();
   options.callers = &callers;
   options.bell = &bell;
   diagnosis = std::make_unique<diagnosis::Service>(std::move(options));

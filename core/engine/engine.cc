@@ -60,7 +60,7 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   lane.abort = options_.abort;
   lane.topology = &channel_.topology();
   lane.events = options_.events;
-  lane.flights = &flights_;
+  lane.flights = flights_.get();
   lane.meter = &meter_;
   lane.on_finished = [this] { notify_finished(); };
   lane.on_paced = [this] { call_in_driver([] {}); };
@@ -126,7 +126,7 @@ Status Engine::wait(const OperationPtr& operation, const WaitOptions& options) {
 }
 
 void Engine::note_submitted(Operation& operation, const FlightPlan& plan) {
-  operation.set_flight(flights_.begin(plan));
+  operation.set_flight(flights_->begin(plan));
   meter_.submitted(plan.kind, plan.bytes);
 }
 

@@ -128,7 +128,7 @@ class Engine final : private ChannelSink {
   /// Threads: any.
   [[nodiscard]] Status left_behind() const RONDE_EXCLUDES(left_mutex_);
   /// What became of this rank's last operations. Threads: any.
-  [[nodiscard]] const FlightRing& flights() const noexcept { return flights_; }
+  [[nodiscard]] const std::shared_ptr<FlightRing>& flights() const noexcept { return flights_; }
   /// Totals of this rank. Threads: any.
   [[nodiscard]] const Meter& meter() const noexcept { return meter_; }
   /// Pending operations of all sets, for dumps.
@@ -209,7 +209,7 @@ class Engine final : private ChannelSink {
   const EngineOptions options_;
   ControlChannel& channel_;
   ExchangeBoard board_;
-  FlightRing flights_;
+  const std::shared_ptr<FlightRing> flights_ = std::make_shared<FlightRing>();
   Meter meter_;
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<std::uint64_t> interrupts_{0};

@@ -111,7 +111,7 @@ void Engine::finish_messages() {
   for (FinishedMessage& message : ended_) {
     const TimePoint ended = now();
     const Code code = message.status.code();
-    flights_.end(message.operation->flight(), code, ended);
+    flights_->end(message.operation->flight(), code, ended);
     meter_.ended(ended_operation(*message.operation, code, ended));
     message.operation->finish(message.status);
   }

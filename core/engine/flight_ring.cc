@@ -11,6 +11,7 @@ constexpr std::size_t kNameWords = 7;
 constexpr std::size_t kNameBytes = kNameWords * sizeof(std::uint64_t);
 /// How many slots a new operation passes over because theirs is still under way.
 constexpr std::uint64_t kPassedOver = 16;
+constexpr std::uint32_t kFirstSeat = FlightRing::kSlots;
 
 /// Cut where a character of UTF-8 begins.
 std::string_view beginning(std::string_view name) noexcept {
@@ -30,6 +31,7 @@ struct alignas(64) FlightRing::Slot {
   std::array<std::atomic<std::uint64_t>, kNameWords> name;
   std::array<std::atomic<std::int64_t>, kFlightStages> at_ns;
   std::atomic<std::uint64_t> bytes;
+  std::atomic<std::uint64_t> call;
   std::atomic<std::int32_t> set;
   std::atomic<std::uint8_t> name_bytes;
   std::atomic<std::uint8_t> kind;
@@ -50,6 +52,16 @@ struct alignas(64) FlightRing::Slot {
     for (std::size_t i = 0; i < used; ++i) name[i].store(words[i], std::memory_order_release);
     name_bytes.store(static_cast<std::uint8_t>(text.size()), std::memory_order_release);
   }
+  /// Writes the rest of a record, and makes it one that counts.
+  void begin(const FlightPlan& plan, const FlightTicket& ticket) noexcept {
+    for (auto& stage : at_ns) stage.store(0, std::memory_order_release);
+    kind.store(static_cast<std::uint8_t>(plan.kind), std::memory_order_release);
+    bytes.store(plan.bytes, std::memory_order_release);
+    call.store(plan.call, std::memory_order_release);
+    code.store(0, std::memory_order_release);
+    at(FlightStage::kSubmitted).store(ticket.submitted_ns, std::memory_order_release);
+    number.store(ticket.number, std::memory_order_release);
+  }
   [[nodiscard]] std::string read_name() const {
     std::array<std::uint64_t, kNameWords> words{};
     for (std::size_t i = 0; i < kNameWords; ++i) words[i] = name[i].load(std::memory_order_acquire);
@@ -65,6 +77,7 @@ struct alignas(64) FlightRing::Slot {
     into.kind = flight_kind_name(kind.load(std::memory_order_acquire));
     into.set = set.load(std::memory_order_acquire);
     into.bytes = bytes.load(std::memory_order_acquire);
+    into.call = call.load(std::memory_order_acquire);
     into.code = static_cast<Code>(code.load(std::memory_order_acquire));
     for (std::size_t i = 0; i < kFlightStages; ++i) {
       into.at_ns[i] = at_ns[i].load(std::memory_order_acquire);
@@ -73,7 +86,7 @@ struct alignas(64) FlightRing::Slot {
   }
 };
 
-FlightRing::FlightRing() : slots_(std::make_unique<Slot[]>(kSlots)) {}
+FlightRing::FlightRing() : slots_(std::make_unique<Slot[]>(kSlots + kSeats)) {}
 FlightRing::~FlightRing() = default;
 
 FlightRing::Slot& FlightRing::claim(std::uint64_t number, std::uint32_t& index) noexcept {
@@ -90,16 +103,40 @@ FlightTicket FlightRing::begin(const FlightPlan& plan) noexcept {
   ticket.number = last_.fetch_add(1, std::memory_order_relaxed) + 1;
   Slot& slot = claim(ticket.number, ticket.slot);
   slot.number.store(0, std::memory_order_release);
-  for (auto& at : slot.at_ns) at.store(0, std::memory_order_release);
   slot.write_name(plan.name);
-  slot.kind.store(static_cast<std::uint8_t>(plan.kind), std::memory_order_release);
   slot.set.store(plan.set, std::memory_order_release);
-  slot.bytes.store(plan.bytes, std::memory_order_release);
-  slot.code.store(0, std::memory_order_release);
   ticket.submitted_ns = to_ns(now());
-  slot.at(FlightStage::kSubmitted).store(ticket.submitted_ns, std::memory_order_release);
-  slot.number.store(ticket.number, std::memory_order_release);
+  slot.begin(plan, ticket);
   return ticket;
+}
+
+FlightTicket FlightRing::take_seat(std::string_view name, std::int32_t set) noexcept {
+  for (std::uint32_t i = 0; i < kSeats; ++i) {
+    if (taken_[i].exchange(true, std::memory_order_acquire)) continue;
+    Slot& slot = slots_[kFirstSeat + i];
+    slot.number.store(0, std::memory_order_release);
+    slot.write_name(name);
+    slot.set.store(set, std::memory_order_release);
+    return {.number = 1, .slot = kFirstSeat + i};
+  }
+  return {};
+}
+
+FlightTicket FlightRing::begin_in(const FlightTicket& seat, const FlightPlan& plan,
+                                  TimePoint when) noexcept {
+  if (seat.number == 0) return {};
+  FlightTicket ticket{.slot = seat.slot, .kind = plan.kind, .bytes = plan.bytes};
+  ticket.number = last_.fetch_add(1, std::memory_order_relaxed) + 1;
+  ticket.submitted_ns = to_ns(when);
+  Slot& slot = slots_[ticket.slot];
+  slot.number.store(0, std::memory_order_release);
+  slot.begin(plan, ticket);
+  return ticket;
+}
+
+void FlightRing::leave_seat(const FlightTicket& seat) noexcept {
+  if (seat.number == 0) return;
+  taken_[seat.slot - kFirstSeat].store(false, std::memory_order_release);
 }
 
 FlightRing::Slot* FlightRing::current(FlightTicket ticket) noexcept {
@@ -125,7 +162,7 @@ template <typename Wanted>
 std::vector<Flight> FlightRing::collect(const Wanted& wanted) const {
   std::vector<Flight> flights;
   Flight flight;
-  for (std::size_t i = 0; i < kSlots; ++i) {
+  for (std::size_t i = 0; i < kSlots + kSeats; ++i) {
     if (wanted(slots_[i]) && slots_[i].read(flight)) flights.push_back(flight);
   }
   std::sort(flights.begin(), flights.end(),
@@ -154,7 +191,7 @@ std::vector<Flight> FlightRing::failed(std::int64_t since_ns) const {
 Flight FlightRing::last_finished() const {
   Flight last;
   Flight flight;
-  for (std::size_t i = 0; i < kSlots; ++i) {
+  for (std::size_t i = 0; i < kSlots + kSeats; ++i) {
     if (!slots_[i].read(flight) || !flight.done() || flight.code != Code::kOk) continue;
     if (flight.at(FlightStage::kDone) > last.at(FlightStage::kDone)) std::swap(last, flight);
   }

@@ -28,10 +28,11 @@ inline constexpr int kRecvFlight = kCollectiveCount + 1;
 
 /// What is known of an operation when it is submitted.
 struct FlightPlan {
-  std::string_view name;  ///< Its first 56 bytes are kept.
-  int kind = 0;           ///< A Collective, kSendFlight or kRecvFlight.
+  std::string_view name = {};  ///< Its first 56 bytes are kept.
+  int kind = 0;                ///< A Collective, kSendFlight or kRecvFlight.
   std::int32_t set = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t call = 0;  ///< Counts the operations of one seat from 1; 0: it has a name instead.
 };
 
 /// One operation as it was recorded.
@@ -41,7 +42,8 @@ struct Flight {
   std::string_view kind;
   std::int32_t set = 0;
   std::uint64_t bytes = 0;
-  Code code = Code::kOk;  ///< Once done.
+  std::uint64_t call = 0;  ///< As FlightPlan's.
+  Code code = Code::kOk;   ///< Once done.
   /// When each stage was reached, on the steady clock; 0: not reached, or skipped.
   std::array<std::int64_t, kFlightStages> at_ns{};
 
@@ -65,6 +67,7 @@ struct FlightTicket {
 class FlightRing {
  public:
   static constexpr std::size_t kSlots = 4096;
+  static constexpr std::size_t kSeats = 256;
 
   FlightRing();
   ~FlightRing();
@@ -73,6 +76,14 @@ class FlightRing {
 
   /// Records a submission, now. Threads: any. Blocks: never.
   FlightTicket begin(const FlightPlan& plan) noexcept;
+  /// A record of its own, rewritten by each operation, for one who runs them by turns and too fast
+  /// for records all over the ring. Its number is 0 where all seats are taken: then nothing is
+  /// recorded. Threads: any.
+  FlightTicket take_seat(std::string_view name, std::int32_t set) noexcept;
+  /// As begin(), in a seat, which knows name and set. Threads: its owner.
+  FlightTicket begin_in(const FlightTicket& seat, const FlightPlan& plan, TimePoint when) noexcept;
+  /// Gives it back; what is recorded there stays until somebody else takes it. Threads: its owner.
+  void leave_seat(const FlightTicket& seat) noexcept;
   /// Records that a stage was reached for the first time (an operation may run in pieces); nothing
   /// where the record has been overwritten. Threads: any.
   void reach(FlightTicket ticket, FlightStage stage, TimePoint when) noexcept;
@@ -97,6 +108,7 @@ class FlightRing {
 
   const std::unique_ptr<Slot[]> slots_;
   std::atomic<std::uint64_t> last_{0};
+  std::array<std::atomic<bool>, kSeats> taken_{};
 };
 
 /// "allreduce", "send", ...

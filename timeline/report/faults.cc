@@ -47,9 +47,7 @@ std::optional<Awaited> earliest(const JobDumps& dumps, int except = -1) {
 }
 
 std::string named(const DumpOperation& operation) {
-  const std::string name =
-      operation.name.empty() ? "without a name" : fmt::format("\"{}\"", operation.name);
-  return fmt::format("{} {} ({} bytes)", operation.kind, name, operation.bytes);
+  return fmt::format("{} {} ({} bytes)", operation.kind, shown_name(operation), operation.bytes);
 }
 
 std::string since(const Dump& dump, const DumpOperation& operation) {

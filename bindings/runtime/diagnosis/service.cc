@@ -54,6 +54,7 @@ DumpOperation operation_of(const Flight& flight) {
           .kind = std::string(flight.kind),
           .set = flight.set,
           .bytes = flight.bytes,
+          .call = flight.call,
           .submitted_ns = flight.at(FlightStage::kSubmitted),
           .agreed_ns = flight.at(FlightStage::kAgreed),
           .started_ns = flight.at(FlightStage::kStarted),

@@ -65,6 +65,44 @@ TEST_CASE("FlightRing: when more are pending than it holds, the oldest make room
   CHECK(ring.pending().size() == FlightRing::kSlots);
 }
 
+TEST_CASE("FlightRing: a seat keeps what its owner did last, whatever others do meanwhile") {
+  FlightRing ring;
+  const TimePoint when = now();
+  const FlightTicket seat = ring.take_seat("group of ranks 0,1", -7);
+  CHECK(ring.all().empty());  // nobody has begun anything
+  const FlightTicket first = ring.begin_in(seat, {.kind = 2, .bytes = 8, .call = 1}, when);
+  ring.end(first, Code::kOk, when);
+  const FlightTicket second = ring.begin_in(seat, {.kind = 0, .bytes = 4, .call = 2}, when);
+  for (std::size_t i = 0; i < 2 * FlightRing::kSlots; ++i) fly(ring, "t");
+  ring.end(first, Code::kTimeout, when);  // overwritten
+  REQUIRE(ring.pending().size() == 1);
+  const Flight flight = ring.pending().front();
+  CHECK(flight.number == second.number);
+  CHECK(flight.name == "group of ranks 0,1");
+  CHECK(flight.kind == "allreduce");
+  CHECK(flight.set == -7);
+  CHECK(flight.bytes == 4);
+  CHECK(flight.call == 2);
+  CHECK(flight.at(FlightStage::kSubmitted) == to_ns(when));
+  ring.end(second, Code::kOk, when + std::chrono::seconds(1));
+  ring.leave_seat(seat);
+  CHECK(ring.last_finished().call == 2);
+  (void)ring.take_seat("another", -8);
+  CHECK(ring.last_finished().call == 0);
+}
+
+TEST_CASE("FlightRing: who finds no seat is not recorded, until one is free") {
+  FlightRing ring;
+  std::vector<FlightTicket> seats;
+  for (std::size_t i = 0; i < FlightRing::kSeats; ++i) seats.push_back(ring.take_seat("g", -1));
+  const FlightTicket none = ring.take_seat("g", -1);
+  CHECK(ring.begin_in(none, {.call = 1}, now()).number == 0);
+  ring.leave_seat(none);
+  CHECK(ring.all().empty());
+  ring.leave_seat(seats.back());
+  CHECK(ring.begin_in(ring.take_seat("g", -1), {.call = 1}, now()).number != 0);
+}
+
 TEST_CASE("FlightRing: long names are cut between characters") {
   FlightRing ring;
   fly(ring, std::string(55, 'a') + "\xC3\xA4" + "b");

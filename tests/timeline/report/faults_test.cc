@@ -98,6 +98,24 @@ TEST_CASE("find_faults: an operation of the same name that ended before does not
   CHECK(first_of(dumps).rank == 1);
 }
 
+/// Of a raw group, which has no names to compare.
+DumpOperation call(std::uint64_t number, DumpOperation operation) {
+  operation.set = -5;
+  operation.call = number;
+  return operation;
+}
+
+TEST_CASE("find_faults: of a raw group the rank that has made fewer calls is named") {
+  JobDumps dumps;
+  dumps.ranks.push_back(dump_of(0, {call(7, pending("group of ranks 0,1,2", 95))}));
+  dumps.ranks.push_back(dump_of(1, {call(6, done("group of ranks 0,1,2", 94))}));
+  dumps.ranks.push_back(dump_of(2, {call(8, pending("group of ranks 0,1,2", 97))}));
+  const Finding finding = first_of(dumps);
+  CHECK(finding.rank == 1);
+  CHECK(contains(finding.text,
+                 "has not submitted allreduce group of ranks 0,1,2, call 7 (4096 bytes)"));
+}
+
 TEST_CASE("find_faults: ranks that wait in different operations are told of one another") {
   JobDumps dumps;
   dumps.ranks.push_back(dump_of(0, {pending("x", 95)}));

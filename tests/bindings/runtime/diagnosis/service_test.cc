@@ -96,6 +96,35 @@ TEST_CASE("Diagnosis: the ranks that survive a death write what they were doing"
   }
 }
 
+TEST_CASE("Diagnosis: a dump tells which call of a raw group a death ended") {
+  const Folder folder;
+  const std::string job = unique_job_id();
+  const auto codes = run_ranks(2, [&](int rank) {
+    Config config = rank_config(job, rank, 2);
+    config.dump_dir = folder.path();
+    config.log_level = LogLevel::kOff;
+    auto runtime = Runtime::create(config);
+    RONDE_CHILD_REQUIRE(runtime.ok());
+    const auto group = (*runtime)->open_group({0, 1});
+    RONDE_CHILD_REQUIRE(group.ok());
+    Bundle barrier;
+    for (int i = 0; i < 6; ++i) RONDE_CHILD_REQUIRE((*group)->run(barrier).ok());
+    if (rank == 1) ::raise(SIGKILL);
+    RONDE_CHILD_REQUIRE((*group)->run(barrier).code() == Code::kRankFailure);
+    RONDE_CHILD_REQUIRE(wait_for([&] { return !dumps_of(folder.path(), job, 0).empty(); }));
+    return 0;
+  });
+  CHECK(codes == std::vector<int>{0, -SIGKILL});
+  const auto dumps = dumps_of(folder.path(), job, 0);
+  REQUIRE(dumps.size() == 1);
+  REQUIRE(dumps[0].operations.size() == 1);
+  const DumpOperation& operation = dumps[0].operations[0];
+  CHECK(operation.name == "group of ranks 0,1");
+  CHECK(operation.kind == "barrier");
+  CHECK(operation.call == 7);
+  CHECK(operation.set < 0);
+}
+
 TEST_CASE("Diagnosis: a stall and a signal make a rank write, with the stacks of who waits") {
   const Folder folder;
   const std::string job = unique_job_id();
