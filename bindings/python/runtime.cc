@@ -31,10 +31,10 @@ RuntimePtr create(const Settings& settings) {
   return unwrap(std::move(result));
 }
 
-void shut_down(Runtime& runtime) {
+void shut_down(Runtime& runtime, const std::string& why) {
   {
     py::gil_scoped_release unlocked;
-    runtime.shutdown();
+    runtime.shutdown(why);
   }
   sweep_dropped();
 }
@@ -134,7 +134,8 @@ void bind_runtime(py::module_& module) {
   py::class_<Runtime, RuntimePtr>(module, "Runtime", "One membership of this process in a job.")
       .def_static("create", &create, py::arg("settings"),
                   "Joins the job that the environment and `settings` describe. Blocks.")
-      .def("shutdown", &shut_down)
+      .def("shutdown", &shut_down, py::arg("why") = "",
+           "Leaves the job; `why` is told to the ranks that still wait for this one.")
       .def("rank", &Runtime::rank)
       .def("size", &Runtime::size)
       .def("local_rank", &Runtime::local_rank)

@@ -270,7 +270,7 @@ void Runtime::mark_pass(std::string_view name) {
   if (!name.empty()) events->begin(kPassesLane, name, {});
 }
 
-void Runtime::shutdown() noexcept { impl_->stop(); }
+void Runtime::shutdown(std::string_view why) noexcept { impl_->stop(why); }
 
 void Runtime::interrupt() noexcept {
   if (!impl_->stopped) impl_->engine->interrupt();

@@ -154,7 +154,8 @@ class Runtime {
   void mark_pass(std::string_view name);
 
   /// Waits for operations in flight to end or fail, leaves the job, stops all threads. Idempotent.
-  void shutdown() noexcept;
+  /// `why` is told to ranks that still wait for this one: UTF-8, its first 512 bytes.
+  void shutdown(std::string_view why = {}) noexcept;
 
   /// Makes all waits of this runtime return kInterrupted, now. Safe in signal handlers.
   void interrupt() noexcept;

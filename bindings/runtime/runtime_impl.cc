@@ -328,11 +328,11 @@ std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {
   return kRawKeys | (std::hash<std::string>()(text) >> 3);
 }
 
-void Runtime::Impl::stop() noexcept {
+void Runtime::Impl::stop(std::string_view why) noexcept {
   if (mark->forked()) return;
   if (stopped.exchange(true)) return;
   if (engine) {
-    engine->leave(now() + std::chrono::seconds(5));
+    engine->leave(now() + std::chrono::seconds(5), std::string(why));
     diagnosis.reset();
     metrics.reset();
     {

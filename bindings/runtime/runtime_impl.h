@@ -90,7 +90,7 @@ class Runtime::Impl {
   void record_to(Recorder* recorder) RONDE_REQUIRES(mutex_);
   /// Counters for the timeline. Threads: one.
   std::vector<CounterSample> sample_counters() RONDE_EXCLUDES(clock_mutex_);
-  void stop() noexcept;
+  void stop(std::string_view why = {}) noexcept;
   /// The comparisons of this host's clock with rank 0's host's since the last call; asks for the
   /// next now and then. One rank of each host compares. Threads: one.
   std::vector<ClockSample> compare_clocks() RONDE_EXCLUDES(clock_mutex_);

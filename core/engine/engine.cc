@@ -215,14 +215,14 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
   return waited.with_context(fmt::format("no answer from rank {}", fmt::join(missing, ", ")));
 }
 
-void Engine::leave(TimePoint deadline) {
+void Engine::leave(TimePoint deadline, std::string why) {
   if (!job_status().ok()) return;
   std::vector<LanePtr> lanes;
   {
     MutexLock lock(mutex_);
     for (const auto& [id, lane] : lanes_) lanes.push_back(lane);
   }
-  const Status status = leave_lanes(std::move(lanes), deadline);
+  const Status status = leave_lanes(std::move(lanes), deadline, std::move(why));
   if (!status.ok())
     log(LogLevel::kWarning, "leaving with operations in flight: {}", status.message());
 }
@@ -230,15 +230,15 @@ void Engine::leave(TimePoint deadline) {
 Status Engine::leave_lane(SetId id, TimePoint deadline) {
   const LanePtr lane = find_lane(id);
   if (!lane) return {};
-  RONDE_RETURN_IF_ERROR(leave_lanes({lane}, deadline));
+  RONDE_RETURN_IF_ERROR(leave_lanes({lane}, deadline, {}));
   if (job_status().ok()) remove_lane(id);
   return {};
 }
 
-Status Engine::leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline) {
+Status Engine::leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline, std::string why) {
   auto left = std::make_shared<std::atomic<bool>>(false);
-  call_in_driver([this, lanes, left] {
-    for (const LanePtr& lane : lanes) lane->leave(now());
+  call_in_driver([this, lanes, left, why = std::move(why)] {
+    for (const LanePtr& lane : lanes) lane->leave(now(), why);
     left->store(true);
     notify_finished();
   });

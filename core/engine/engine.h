@@ -114,8 +114,9 @@ class Engine final : private ChannelSink {
   /// still in flight at the deadline; the set has been left all the same.
   Status leave_lane(SetId id, TimePoint deadline);
   /// Leaves all sets: what this rank has agreed to is finished, what is not agreed fails on all
-  /// ranks naming this one. Blocks until then, at most until `deadline`.
-  void leave(TimePoint deadline);
+  /// ranks naming this one, and saying `why` where it is not empty. Blocks until then, at most
+  /// until `deadline`.
+  void leave(TimePoint deadline, std::string why = {});
   /// Declares the job broken.
   void fail(const Status& reason);
   /// Makes all current waits return kInterrupted; where there is none, the next that has to wait: a
@@ -198,7 +199,7 @@ class Engine final : private ChannelSink {
   Status route(int from, std::span<const std::byte> frame);
   Status route_negotiation(int from, SetId id, std::span<const std::byte> payload);
 
-  Status leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline);
+  Status leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline, std::string why);
   LanePtr find_lane(SetId id) const RONDE_EXCLUDES(mutex_);
   void note_submitted(Operation& operation, const FlightPlan& plan);
   OperationPtr make_message_operation(int kind, std::size_t bytes);

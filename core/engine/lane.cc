@@ -205,7 +205,7 @@ void Lane::run_agreed(bool alone) {
   collected_.clear();
 }
 
-void Lane::leave(TimePoint now) { negotiator_.leave(now); }
+void Lane::leave(TimePoint now, std::string_view why) { negotiator_.leave(now, why); }
 
 void Lane::fail_pending(const Status& reason) {
   order_.open();

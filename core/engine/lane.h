@@ -72,7 +72,7 @@ class Lane {
   void run_agreed(bool alone);
 
   /// Says that this rank leaves the set: what is not agreed yet fails on all ranks.
-  void leave(TimePoint now);
+  void leave(TimePoint now, std::string_view why);
   /// Fails every operation that is not agreed yet. Agreed work ends by the abort, which must have
   /// been given before: what was not let go yet is handed to the executor in no agreed order.
   void fail_pending(const Status& reason);

@@ -68,6 +68,7 @@ struct TickFrame {
   std::vector<StallFact> facts;
   int last_joined = -1;  ///< Not negative: the whole subtree has joined, this rank last.
   int leaver = -1;       ///< Not negative: this rank leaves the set.
+  std::string farewell;  ///< Why it leaves, where it says so.
 
   void clear();
 };
@@ -81,7 +82,7 @@ struct BatchItem {
   std::string name;                          ///< Failed items.
   Collective kind = Collective::kAllreduce;  ///< Failed items.
   Code code = Code::kOk;
-  std::string message;
+  std::string message;  ///< Failed items; closed: why the rank leaves, where it says so.
   bool early = false;  ///< Failed items: not all ranks have submitted it.
   int last_joined = -1;
   int leaver = -1;

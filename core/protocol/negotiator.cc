@@ -162,7 +162,7 @@ Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoin
   return impl_->submit(request, ticket, now);
 }
 Status Negotiator::join(std::uint64_t ticket, TimePoint) { return impl_->join(ticket); }
-void Negotiator::leave(TimePoint) { impl_->leave(); }
+void Negotiator::leave(TimePoint, std::string_view why) { impl_->leave(why); }
 bool Negotiator::closed() const { return impl_->closed(); }
 bool Negotiator::coordinates() const { return impl_->is_root(); }
 void Negotiator::release(std::uint32_t bundles) { impl_->release(bundles); }

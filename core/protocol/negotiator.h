@@ -67,8 +67,9 @@ class Negotiator {
 
   /// Says that this rank takes part in nothing any more. What was agreed before stays agreed; every
   /// other operation of the set, pending or submitted later on any rank, comes out failed with
-  /// kRankFailure "rank N has left the job". Frames must still be taken and sent afterwards.
-  void leave(TimePoint now);
+  /// kRankFailure "rank N has left the job", with `why` where it is not empty (its first 512
+  /// bytes). Frames must still be taken and sent afterwards.
+  void leave(TimePoint now, std::string_view why = {});
   /// Whether a rank has left, and this rank knows.
   [[nodiscard]] bool closed() const;
 

@@ -224,7 +224,7 @@ void Negotiator::Impl::apply_item(const BatchItem& item, std::uint64_t sequence,
   if (item.last_joined >= 0) {
     apply_join(item.last_joined, out);
   } else if (item.leaver >= 0) {
-    apply_leave(item.leaver, out);
+    apply_leave(item, out);
   } else if (item.code != Code::kOk) {
     apply_failure(item, sequence, out);
   } else if (item.request == nullptr) {

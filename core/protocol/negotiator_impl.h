@@ -28,7 +28,7 @@ class Negotiator::Impl {
 
   Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
   Status join(std::uint64_t ticket);
-  void leave();
+  void leave(std::string_view why);
   [[nodiscard]] bool closed() const noexcept { return !closed_.ok(); }
   [[nodiscard]] bool is_root() const noexcept { return place_.parent < 0; }
   void release(std::uint32_t bundles) {
@@ -92,9 +92,9 @@ class Negotiator::Impl {
   void forward(std::span<const std::byte> frame);
 
   // Leaving.
-  void note_leaver(int rank);
-  void close_set(int leaver);
-  void apply_leave(int leaver, Batch& out);
+  void note_leaver(int rank, std::string_view why);
+  void close_set(int leaver, std::string_view why);
+  void apply_leave(const BatchItem& closing, Batch& out);
 
   // Stalls.
   void watch_from(const Request& request, TimePoint submitted);

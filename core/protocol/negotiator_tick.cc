@@ -127,7 +127,7 @@ void Negotiator::Impl::apply_tick(TickFrame& tick, int source, TimePoint now) {
   for (const Notice& notice : tick.notices) apply_notice(source, notice);
   for (const Overdue& overdue : tick.overdue) note_overdue(overdue, now);
   if (tick.last_joined >= 0) aggregator_.join(source, tick.last_joined);
-  if (tick.leaver >= 0) note_leaver(tick.leaver);
+  if (tick.leaver >= 0) note_leaver(tick.leaver, tick.farewell);
   move_completed_up();
   if (tick.query != 0) {
     query_.answer(static_cast<std::size_t>(source) - 1, tick.facts);

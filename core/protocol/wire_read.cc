@@ -157,6 +157,7 @@ Status read_tick(const wire::Tick& from, TickFrame& to) {
   to.query = from.query();
   to.last_joined = from.last_joined();
   to.leaver = from.leaver();
+  to.farewell = text_of(from.farewell());
   return read_lists(from, to);
 }
 
@@ -237,6 +238,7 @@ void TickFrame::clear() {
   facts.clear();
   last_joined = -1;
   leaver = -1;
+  farewell.clear();
 }
 
 void BatchFrame::clear() {

@@ -205,11 +205,13 @@ void FrameWriter::write(const TickFrame& tick, const FrameSink& sink) {
     last = rest.empty() && (fact_bytes == 0 || bytes < kCutBytes);
     const auto facts = builder_->all<wire::StallFact>(
         std::span<const StallFact>(tick.facts).first(last ? tick.facts.size() : 0));
-    builder_->finish(wire::Body_Tick,
-                     wire::CreateTick(builder_->fbb(), tick.acked, tick.first_word, words, reports,
-                                      notices, overdue, last ? tick.query : 0, facts,
-                                      last ? tick.last_joined : -1, last ? tick.leaver : -1),
-                     sink);
+    const auto farewell = builder_->text(last ? tick.farewell : std::string());
+    builder_->finish(
+        wire::Body_Tick,
+        wire::CreateTick(builder_->fbb(), tick.acked, tick.first_word, words, reports, notices,
+                         overdue, last ? tick.query : 0, facts, last ? tick.last_joined : -1,
+                         last ? tick.leaver : -1, farewell),
+        sink);
   }
 }
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ronde import _core
+from ronde import _core, _last_words
 from ronde._errors import InvalidArgumentError, NotInitializedError
 
 __all__ = [
@@ -183,6 +183,7 @@ def init(
     if not _job.hooks_set:
         _job.hooks_set = True
         atexit.register(shutdown)
+        _last_words.listen()
         os.register_at_fork(after_in_child=_forget_after_fork)
     global_process_set.ranks = list(range(size()))
     if trace:
@@ -210,7 +211,7 @@ def shutdown() -> None:
     registered_sets.clear()
     global_process_set.ranks = []
     _core.set_current(None)
-    leaving.shutdown()
+    leaving.shutdown(_last_words.spoken())
 
 
 def is_initialized() -> bool:

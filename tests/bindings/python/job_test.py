@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,6 +108,25 @@ def test_ctrl_c_reaches_a_script_that_a_frozen_peer_holds_up_in_mid_operation(ru
     )
     assert "got out" in output, output
     assert status == 137, output  # the frozen rank was killed
+
+
+def test_the_exception_that_ended_a_rank_is_told_to_the_others(run_job):
+    status, output = run_job(
+        """
+        import numpy, ronde
+        ronde.init()
+        if ronde.rank() == 1:
+            raise ValueError("no data in shard 7")
+        try:
+            ronde.allreduce(numpy.ones(3, "float32"), name="w")
+        except ronde.RankFailure as error:
+            print("told:", error)
+        """
+    )
+    assert status == 1, output
+    told = re.search(r"told: rank 1 has left the job: (.*)", output)
+    assert told, output
+    assert re.match(r"ValueError: no data in shard 7 \(.*script.py:5\) \(pid ", told[1]), output
 
 
 def test_a_killed_rank_is_named_on_the_others(run_job):

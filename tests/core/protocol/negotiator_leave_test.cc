@@ -35,6 +35,21 @@ TEST_CASE("Negotiator: once a rank has left, pending and later operations fail n
   }
 }
 
+TEST_CASE("Negotiator: why a rank leaves is told to all, cut where it is long") {
+  for (const int leaver : {0, 4}) {
+    for (const std::size_t length : {std::size_t{20}, std::size_t{100'000}}) {
+      TestJob job(5, 2);
+      job.at(leaver).leave({}, std::string(length, 'w'));
+      job.deliver();
+      for (int rank = 0; rank < 5; ++rank) {
+        const Status status = job.at(rank).submit(summed("v"), 1, {});
+        CHECK(status.message() == "rank " + std::to_string(leaver) + " has left the job: " +
+                                      std::string(std::min<std::size_t>(length, 512), 'w'));
+      }
+    }
+  }
+}
+
 TEST_CASE("Negotiator: what was complete before a rank left is agreed on all ranks") {
   TestJob job(2);
   REQUIRE(job.at(0).submit(summed("w"), 1, {}).ok());
