@@ -27,6 +27,7 @@ Work work_of(const FlatWork& flat, const Segment& segment, Collective kind) {
 DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options)
     : device(std::move(parts.device)),
       plane(std::move(parts.plane)),
+      chain(std::move(parts.chain)),
       mover(device),
       buffer(mover, options.rank, options.size),
       times(device, options.lane) {}
@@ -47,8 +48,13 @@ Status DeviceRunner::open(int index) {
   return {};
 }
 
-Status DeviceRunner::begin(const Bundle& bundle) {
-  if (!opened_) RONDE_RETURN_IF_ERROR(open(bundle.device.index));
+Status DeviceRunner::begin(const Bundle& bundle, const AbortToken& abort) {
+  launched_ = false;
+  if (!opened_) {
+    // Communicators are made in the order of launches too: it may wait for the device's work.
+    if (bundle.turn != nullptr) RONDE_RETURN_IF_ERROR(bundle.turn->wait(abort).status());
+    RONDE_RETURN_IF_ERROR(open(bundle.device.index));
+  }
   const DeviceEvent* last = nullptr;  // tensors of one operation share their event
   for (const BundleTensor& tensor : bundle.tensors) {
     if (tensor.ready == nullptr || tensor.ready == last) continue;
@@ -77,6 +83,10 @@ Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(on.mover.flush(on.stream));
   const bool fused = work.segments.size() > 1;
   if (fused) end_part("PACK");
+  if (group_ == on.plane.get() && on.chain) {
+    RONDE_RETURN_IF_ERROR(on.chain->join(*on.device, on.stream));
+    launched_ = true;
+  }
   const Segment segment{flat.in, flat.out, flat.bytes};
   RONDE_RETURN_IF_ERROR(group_->launch(work_of(flat, segment, work.kind), on.stream, abort));
   end_part(path_);
@@ -97,15 +107,21 @@ void DeviceRunner::tell_times() {
   if (listener_ != nullptr) opened_->times.tell(*listener_);
 }
 
-void DeviceRunner::choose(const WorkDesc& desc) {
-  const bool staged = !opened_->plane || !opened_->plane->supports(desc);
+Status DeviceRunner::choose(const Bundle& bundle, const WorkDesc& desc, const AbortToken& abort) {
+  bool staged = !opened_->plane || !opened_->plane->supports(desc);
+  if (!staged && bundle.turn != nullptr) {
+    RONDE_ASSIGN_OR_RETURN(const bool mine, bundle.turn->wait(abort));
+    staged = !mine;
+  }
   group_ = staged ? opened_->staged.get() : opened_->plane.get();
   path_ = group_->name();
   if (staged) path_ += path_.empty() ? "host memory" : " through host memory";
+  return {};
 }
 
 Status DeviceRunner::end(const Bundle& bundle, const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, opened_->device->record(opened_->stream));
+  if (launched_) opened_->chain->extend(opened_->stream, done);
   bool taken = false;
   for (const BundleTensor& tensor : bundle.tensors) {
     if (tensor.complete == nullptr) continue;

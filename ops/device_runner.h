@@ -35,10 +35,12 @@ class DeviceRunner {
   DeviceRunner(const DeviceRunner&) = delete;
   DeviceRunner& operator=(const DeviceRunner&) = delete;
 
-  /// Opens the device at first; what is run from now on comes after all that the tensors wait for.
-  Status begin(const Bundle& bundle);
-  /// Decides how such work is done; the same on all ranks. path() says it.
-  void choose(const WorkDesc& desc);
+  /// Opens the device at first, in the bundle's turn; what is run from now on comes after all that
+  /// the tensors wait for.
+  Status begin(const Bundle& bundle, const AbortToken& abort);
+  /// Decides how such work of the bundle is done; the same on all ranks. path() says it. Work for
+  /// the device data plane waits for the bundle's turn, and is staged where that never comes.
+  Status choose(const Bundle& bundle, const WorkDesc& desc, const AbortToken& abort);
   /// Queues one work of the bundle, in the way last chosen.
   Status run(const Work& work, const AbortToken& abort);
   /// Hands out the point after which the results are there; waits for it where nobody takes it.
@@ -53,6 +55,7 @@ class DeviceRunner {
     Opened(DeviceParts parts, const Options& options);
     const std::shared_ptr<DeviceOps> device;
     const std::unique_ptr<DeviceGroup> plane;
+    const std::shared_ptr<LaunchChain> chain;
     std::unique_ptr<DeviceGroup> staged;
     DeviceStream stream = nullptr;
     DeviceMover mover;
@@ -69,6 +72,7 @@ class DeviceRunner {
   WorkRunner& host_;
   std::unique_ptr<Opened> opened_;
   DeviceGroup* group_ = nullptr;   // of opened_
+  bool launched_ = false;          // the bundle under way is a link of the chain
   EventSink* listener_ = nullptr;  // of the bundle under way; null: nobody hears
   std::string path_;
 };

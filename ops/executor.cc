@@ -241,7 +241,7 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
                       .compressed = work.compression != nullptr};
   last_on_device_ = bundle.device.kind != DeviceKind::kCpu;
   if (last_on_device_) {
-    device_.choose(desc);
+    RONDE_RETURN_IF_ERROR(device_.choose(bundle, desc, abort));
   } else {
     RONDE_ASSIGN_OR_RETURN(last_route_, runner_.route(desc));
   }

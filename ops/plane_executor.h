@@ -44,7 +44,7 @@ class PlaneExecutor final : public CollectiveExecutor {
     part_bytes_.clear();
     allocation_ = {};
     const bool on_device = bundle.device.kind != DeviceKind::kCpu;
-    if (on_device) RONDE_RETURN_IF_ERROR(device_.begin(bundle));
+    if (on_device) RONDE_RETURN_IF_ERROR(device_.begin(bundle, abort));
     RONDE_RETURN_IF_ERROR(execute_kind(bundle, abort));
     if (on_device) RONDE_RETURN_IF_ERROR(device_.end(bundle, abort));
     return allocation_;
