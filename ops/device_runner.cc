@@ -69,11 +69,15 @@ Status DeviceRunner::begin(const Bundle& bundle, const AbortToken& abort) {
 Status DeviceRunner::run(const Work& work, const AbortToken& abort) {
   try {
     return launch(work, abort);
-  } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
-    return {Code::kAborted,
-            fmt::format("out of memory in {} of {} bytes on cuda:{}", to_string(work.kind),
-                        total_bytes(work), opened_->device->index())};
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(to_string(work.kind), total_bytes(work));
   }
+}
+
+/// Other ranks wait for this one: the group is broken.
+Status DeviceRunner::out_of_memory(std::string_view what, std::size_t bytes) const {
+  return {Code::kAborted, fmt::format("out of memory in {} of {} bytes on cuda:{}", what, bytes,
+                                      opened_->device->index())};
 }
 
 Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
@@ -116,6 +120,44 @@ Status DeviceRunner::choose(const Bundle& bundle, const WorkDesc& desc, const Ab
   group_ = staged ? opened_->staged.get() : opened_->plane.get();
   path_ = group_->name();
   if (staged) path_ += path_.empty() ? "host memory" : " through host memory";
+  return {};
+}
+
+Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segment> segments,
+                                                          const AbortToken& abort) {
+  constexpr std::size_t kAlignment = 64;
+  const auto room = [](std::size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  Opened& on = *opened_;
+  std::size_t all = 0;
+  for (const Segment& segment : segments) all += room(segment.bytes);
+  std::byte* at = nullptr;
+  try {
+    at = host_memory_.at_least(all, *on.device);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("bringing down", all);
+  }
+  on_host_.clear();
+  for (const Segment& segment : segments) {
+    if (segment.in != nullptr) {
+      RONDE_RETURN_IF_ERROR(on.device->copy(at, segment.in, segment.bytes, on.stream));
+    }
+    on_host_.push_back({segment.in == nullptr ? nullptr : at, segment.out == nullptr ? nullptr : at,
+                        segment.bytes});
+    at += room(segment.bytes);
+  }
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, on.device->record(on.stream));
+  RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, abort));
+  return std::span<const Segment>(on_host_);
+}
+
+Status DeviceRunner::bring_up(std::span<const Segment> segments) {
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const auto& [in, out, bytes] = on_host_[i];
+    if (out == nullptr) continue;
+    RONDE_RETURN_IF_ERROR(opened_->device->copy(segments[i].out, out, bytes, opened_->stream));
+  }
   return {};
 }
 

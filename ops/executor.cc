@@ -53,9 +53,6 @@ Status PlaneExecutor::check(const Bundle& bundle) const {
     return {Code::kInvalidArgument,
             fmt::format("{} is not defined for {}", to_string(bundle.op), to_string(bundle.dtype))};
   }
-  if (!bundle.compression.empty() && !is_auto(bundle) && bundle.device.kind != DeviceKind::kCpu) {
-    return {Code::kUnsupported, "tensors in device memory cannot be compressed"};
-  }
   if (!bundle.compression.empty()) {
     RONDE_RETURN_IF_ERROR(check_compressible(bundle.kind, bundle.dtype, bundle.op));
   }

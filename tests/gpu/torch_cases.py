@@ -135,6 +135,15 @@ class ByDlpack:
         return self.tensor.__dlpack__(**asked)
 
 
+def compressed() -> None:
+    """Codecs give the bits that they give of the same tensors on the CPU."""
+    here = torch.linspace(-1, 1, 100_003) * (hvd.rank() + 1)
+    for codec in (hvd.Compression.int8, hvd.Compression.int4):
+        plain = codec(error_feedback=False)
+        there = hvd.allreduce(here.to(DEVICE), name="compressed", compression=plain)
+        assert torch.equal(there.cpu(), hvd.allreduce(here, name="compressed", compression=plain))
+
+
 def other_libraries() -> None:
     """`ronde`'s own functions on tensors that they know by DLPack and the CUDA array interface."""
     size = ronde.size()
@@ -229,7 +238,7 @@ def main() -> None:
         return killed()
     if "--figures" in sys.argv:
         return figures()
-    for case in (reductions, movement, streams, overlapping, other_libraries, training):
+    for case in (reductions, movement, streams, overlapping, compressed, other_libraries, training):
         case()
         if hvd.rank() == 0:
             print(f"ok {case.__name__}", flush=True)
