@@ -104,13 +104,19 @@ class _ArrayAdapter:
         np.copyto(memory, source)
 
     def settle(self, tensors: Sequence[Any]) -> Callable[[Any], None] | None:
-        on_device = [tensor for tensor in tensors if isinstance(tensor, DeviceArray)]
-        if not on_device:
+        streams = {tensor.stream for tensor in tensors if isinstance(tensor, DeviceArray)}
+        if not streams:
             return None
+        if len(streams) > 1:
+            named = ", ".join(map(hex, sorted(streams)))
+            raise InvalidArgumentError(
+                f"the arrays of one operation are on several CUDA streams ({named}), one of which "
+                "would not be waited for"
+            )
+        (stream,) = streams
 
         def settle(operation: Any) -> None:
-            for stream in {tensor.stream for tensor in on_device}:
-                operation.order_after(stream)
+            operation.order_after(stream)
             for index, output in enumerate(tensors[len(tensors) // 2 :]):
                 if isinstance(output, DeviceArray) and not output.has_memory:
                     output.fill(operation.output(index)[0])

@@ -202,6 +202,15 @@ def test_a_result_in_place_comes_back_as_the_callers_own_array(core):
     assert core.ordered == [0x5000]
 
 
+def test_arrays_of_unlike_streams_in_one_operation_are_refused(core):
+    arrays = [OnCuda(), OnCuda(stream=0x6000)]
+    with pytest.raises(ronde.InvalidArgumentError, match=r"streams \(0x5000, 0x6000\)"):
+        ronde.grouped_allreduce(arrays)
+    with pytest.raises(ronde.InvalidArgumentError, match="several CUDA streams"):
+        ronde.allreduce(arrays[0], out=arrays[1])
+    assert core.given is None
+
+
 def test_a_new_result_lies_where_the_operation_allocated_it(core):
     result = ronde.allreduce(OnCuda())
     assert core.taken == [None]
