@@ -37,19 +37,20 @@ unsigned blocks_of(const Work& work) {
 
 }  // namespace
 
-cudaError_t launch_encode(const EncodeWork& work, cudaStream_t stream) {
+int launch_encode(const EncodeWork& work, void* stream) {
   if (work.count == 0) return cudaSuccess;
+  auto* const on = static_cast<cudaStream_t>(stream);
   if (is_half(work.format)) {
-    encode_halves_kernel<<<blocks_of(work), kThreads, 0, stream>>>(work);
+    encode_halves_kernel<<<blocks_of(work), kThreads, 0, on>>>(work);
   } else {
-    encode_multiples_kernel<<<blocks_of(work), kThreads, 0, stream>>>(work);
+    encode_multiples_kernel<<<blocks_of(work), kThreads, 0, on>>>(work);
   }
   return cudaGetLastError();
 }
 
-cudaError_t launch_decode(const DecodeWork& work, cudaStream_t stream) {
+int launch_decode(const DecodeWork& work, void* stream) {
   if (work.count == 0) return cudaSuccess;
-  decode_kernel<<<blocks_of(work), kThreads, 0, stream>>>(work);
+  decode_kernel<<<blocks_of(work), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(work);
   return cudaGetLastError();
 }
 

@@ -2,14 +2,12 @@
 // alone calls them, as a compressed allreduce of tensors in device memory is refused.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "backends/cuda/codecs.h"
 
 namespace ronde::cuda {
 
-/// Queues one frame on a stream. Errors: CUDA's.
-cudaError_t launch_encode(const EncodeWork& work, cudaStream_t stream);
-cudaError_t launch_decode(const DecodeWork& work, cudaStream_t stream);
+/// Queues one frame on a cudaStream_t of the current device; 0, or CUDA's error.
+int launch_encode(const EncodeWork& work, void* stream);
+int launch_decode(const DecodeWork& work, void* stream);
 
 }  // namespace ronde::cuda
