@@ -7,13 +7,15 @@
 #include "core/base/status.h"
 #include "core/ports/device_ops.h"
 #include "core/ports/device_plane.h"
+#include "ops/launch_chain.h"
 
 namespace ronde {
 
 /// What a group works with on its device.
 struct DeviceParts {
   std::shared_ptr<DeviceOps> device;
-  std::unique_ptr<DeviceGroup> plane;  ///< Null: everything is staged.
+  std::unique_ptr<DeviceGroup> plane;            ///< Null: everything is staged.
+  std::shared_ptr<LaunchChain> chain = nullptr;  ///< Of all groups on the device; null: it is one.
 };
 
 /// Opens them for this rank's device `index`: collective over the group, at its first work in

@@ -27,6 +27,7 @@ Work work_of(const FlatWork& flat, const Segment& segment, Collective kind) {
 DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options)
     : device(std::move(parts.device)),
       plane(std::move(parts.plane)),
+      chain(std::move(parts.chain)),
       mover(device),
       buffer(mover, options.rank, options.size),
       times(device, options.lane) {}
@@ -47,8 +48,13 @@ Status DeviceRunner::open(int index) {
   return {};
 }
 
-Status DeviceRunner::begin(const Bundle& bundle) {
-  if (!opened_) RONDE_RETURN_IF_ERROR(open(bundle.device.index));
+Status DeviceRunner::begin(const Bundle& bundle, const AbortToken& abort) {
+  launched_ = false;
+  if (!opened_) {
+    // Communicators are made in the order of launches too: it may wait for the device's work.
+    if (bundle.turn != nullptr) RONDE_RETURN_IF_ERROR(bundle.turn->wait(abort).status());
+    RONDE_RETURN_IF_ERROR(open(bundle.device.index));
+  }
   const DeviceEvent* last = nullptr;  // tensors of one operation share their event
   for (const BundleTensor& tensor : bundle.tensors) {
     if (tensor.ready == nullptr || tensor.ready == last) continue;
@@ -63,11 +69,15 @@ Status DeviceRunner::begin(const Bundle& bundle) {
 Status DeviceRunner::run(const Work& work, const AbortToken& abort) {
   try {
     return launch(work, abort);
-  } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
-    return {Code::kAborted,
-            fmt::format("out of memory in {} of {} bytes on cuda:{}", to_string(work.kind),
-                        total_bytes(work), opened_->device->index())};
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(to_string(work.kind), total_bytes(work));
   }
+}
+
+/// Other ranks wait for this one: the group is broken.
+Status DeviceRunner::out_of_memory(std::string_view what, std::size_t bytes) const {
+  return {Code::kAborted, fmt::format("out of memory in {} of {} bytes on cuda:{}", what, bytes,
+                                      opened_->device->index())};
 }
 
 Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
@@ -77,6 +87,10 @@ Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(on.mover.flush(on.stream));
   const bool fused = work.segments.size() > 1;
   if (fused) end_part("PACK");
+  if (group_ == on.plane.get() && on.chain) {
+    RONDE_RETURN_IF_ERROR(on.chain->join(*on.device, on.stream));
+    launched_ = true;
+  }
   const Segment segment{flat.in, flat.out, flat.bytes};
   RONDE_RETURN_IF_ERROR(group_->launch(work_of(flat, segment, work.kind), on.stream, abort));
   end_part(path_);
@@ -97,15 +111,59 @@ void DeviceRunner::tell_times() {
   if (listener_ != nullptr) opened_->times.tell(*listener_);
 }
 
-void DeviceRunner::choose(const WorkDesc& desc) {
-  const bool staged = !opened_->plane || !opened_->plane->supports(desc);
+Status DeviceRunner::choose(const Bundle& bundle, const WorkDesc& desc, const AbortToken& abort) {
+  bool staged = !opened_->plane || !opened_->plane->supports(desc);
+  if (!staged && bundle.turn != nullptr) {
+    RONDE_ASSIGN_OR_RETURN(const bool mine, bundle.turn->wait(abort));
+    staged = !mine;
+  }
   group_ = staged ? opened_->staged.get() : opened_->plane.get();
   path_ = group_->name();
   if (staged) path_ += path_.empty() ? "host memory" : " through host memory";
+  return {};
+}
+
+Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segment> segments,
+                                                          const AbortToken& abort) {
+  constexpr std::size_t kAlignment = 64;
+  const auto room = [](std::size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  Opened& on = *opened_;
+  std::size_t all = 0;
+  for (const Segment& segment : segments) all += room(segment.bytes);
+  std::byte* at = nullptr;
+  try {
+    at = host_memory_.at_least(all, *on.device);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("bringing down", all);
+  }
+  on_host_.clear();
+  for (const Segment& segment : segments) {
+    if (segment.in != nullptr) {
+      RONDE_RETURN_IF_ERROR(on.device->copy(at, segment.in, segment.bytes, on.stream));
+    }
+    on_host_.push_back({segment.in == nullptr ? nullptr : at, segment.out == nullptr ? nullptr : at,
+                        segment.bytes});
+    at += room(segment.bytes);
+  }
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, on.device->record(on.stream));
+  RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, abort));
+  return std::span<const Segment>(on_host_);
+}
+
+Status DeviceRunner::bring_up(std::span<const Segment> segments) {
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const auto& [in, out, bytes] = on_host_[i];
+    if (out == nullptr) continue;
+    RONDE_RETURN_IF_ERROR(opened_->device->copy(segments[i].out, out, bytes, opened_->stream));
+  }
+  return {};
 }
 
 Status DeviceRunner::end(const Bundle& bundle, const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, opened_->device->record(opened_->stream));
+  if (launched_) opened_->chain->extend(opened_->stream, done);
   bool taken = false;
   for (const BundleTensor& tensor : bundle.tensors) {
     if (tensor.complete == nullptr) continue;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/ports/device_plane.h"
 #include "core/ports/event_sink.h"
@@ -13,6 +15,7 @@
 #include "ops/device_times.h"
 #include "ops/flat_mover.h"
 #include "ops/fusion_buffer.h"
+#include "ops/host_memory.h"
 #include "ops/work_runner.h"
 
 namespace ronde {
@@ -35,12 +38,20 @@ class DeviceRunner {
   DeviceRunner(const DeviceRunner&) = delete;
   DeviceRunner& operator=(const DeviceRunner&) = delete;
 
-  /// Opens the device at first; what is run from now on comes after all that the tensors wait for.
-  Status begin(const Bundle& bundle);
-  /// Decides how such work is done; the same on all ranks. path() says it.
-  void choose(const WorkDesc& desc);
+  /// Opens the device at first, in the bundle's turn; what is run from now on comes after all that
+  /// the tensors wait for.
+  Status begin(const Bundle& bundle, const AbortToken& abort);
+  /// Decides how such work of the bundle is done; the same on all ranks. path() says it. Work for
+  /// the device data plane waits for the bundle's turn, and is staged where that never comes.
+  Status choose(const Bundle& bundle, const WorkDesc& desc, const AbortToken& abort);
   /// Queues one work of the bundle, in the way last chosen.
   Status run(const Work& work, const AbortToken& abort);
+  /// Brings the inputs of such segments to the host: the same segments there, in place, valid until
+  /// the next call. Blocks until they are there.
+  Result<std::span<const Segment>> bring_down(std::span<const Segment> segments,
+                                              const AbortToken& abort);
+  /// Queues the way back of what the last bring_down() gave, to where `segments` want it.
+  Status bring_up(std::span<const Segment> segments);
   /// Hands out the point after which the results are there; waits for it where nobody takes it.
   Status end(const Bundle& bundle, const AbortToken& abort);
 
@@ -53,6 +64,7 @@ class DeviceRunner {
     Opened(DeviceParts parts, const Options& options);
     const std::shared_ptr<DeviceOps> device;
     const std::unique_ptr<DeviceGroup> plane;
+    const std::shared_ptr<LaunchChain> chain;
     std::unique_ptr<DeviceGroup> staged;
     DeviceStream stream = nullptr;
     DeviceMover mover;
@@ -61,6 +73,7 @@ class DeviceRunner {
   };
   Status open(int index);
   Status launch(const Work& work, const AbortToken& abort);
+  [[nodiscard]] Status out_of_memory(std::string_view what, std::size_t bytes) const;
 
   void end_part(std::string_view part);
   void tell_times();
@@ -69,8 +82,11 @@ class DeviceRunner {
   WorkRunner& host_;
   std::unique_ptr<Opened> opened_;
   DeviceGroup* group_ = nullptr;   // of opened_
+  bool launched_ = false;          // the bundle under way is a link of the chain
   EventSink* listener_ = nullptr;  // of the bundle under way; null: nobody hears
   std::string path_;
+  HostMemory host_memory_;        // of what is brought down
+  std::vector<Segment> on_host_;  // reused
 };
 
 }  // namespace ronde

@@ -53,9 +53,6 @@ Status PlaneExecutor::check(const Bundle& bundle) const {
     return {Code::kInvalidArgument,
             fmt::format("{} is not defined for {}", to_string(bundle.op), to_string(bundle.dtype))};
   }
-  if (!bundle.compression.empty() && !is_auto(bundle) && bundle.device.kind != DeviceKind::kCpu) {
-    return {Code::kUnsupported, "tensors in device memory cannot be compressed"};
-  }
   if (!bundle.compression.empty()) {
     RONDE_RETURN_IF_ERROR(check_compressible(bundle.kind, bundle.dtype, bundle.op));
   }
@@ -241,7 +238,7 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
                       .compressed = work.compression != nullptr};
   last_on_device_ = bundle.device.kind != DeviceKind::kCpu;
   if (last_on_device_) {
-    device_.choose(desc);
+    RONDE_RETURN_IF_ERROR(device_.choose(bundle, desc, abort));
   } else {
     RONDE_ASSIGN_OR_RETURN(last_route_, runner_.route(desc));
   }

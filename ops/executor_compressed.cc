@@ -17,7 +17,24 @@ Result<std::string> with_residual(const std::string& chosen, const CompressionSp
 
 Status PlaneExecutor::execute_compressed(const Bundle& bundle, std::size_t bytes,
                                          const AbortToken& abort) {
+  if (bundle.device.kind != DeviceKind::kCpu) return execute_staged(bundle, bytes, abort);
+  return compress(bundle, work_of(bundle), bytes, abort);
+}
+
+/// On the device's tensors the CPU's codecs work in pinned memory, so that residuals are where they
+/// are for all others.
+Status PlaneExecutor::execute_staged(const Bundle& bundle, std::size_t bytes,
+                                     const AbortToken& abort) {
+  Bundle on_host = bundle;
+  on_host.device = {};
   Work work = work_of(bundle);
+  RONDE_ASSIGN_OR_RETURN(work.segments, device_.bring_down(segments_, abort));
+  RONDE_RETURN_IF_ERROR(compress(on_host, work, bytes, abort));
+  return device_.bring_up(segments_);
+}
+
+Status PlaneExecutor::compress(const Bundle& bundle, Work work, std::size_t bytes,
+                               const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
   work.compression = &compression;
   RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));

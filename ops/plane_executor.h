@@ -44,7 +44,7 @@ class PlaneExecutor final : public CollectiveExecutor {
     part_bytes_.clear();
     allocation_ = {};
     const bool on_device = bundle.device.kind != DeviceKind::kCpu;
-    if (on_device) RONDE_RETURN_IF_ERROR(device_.begin(bundle));
+    if (on_device) RONDE_RETURN_IF_ERROR(device_.begin(bundle, abort));
     RONDE_RETURN_IF_ERROR(execute_kind(bundle, abort));
     if (on_device) RONDE_RETURN_IF_ERROR(device_.end(bundle, abort));
     return allocation_;
@@ -62,6 +62,8 @@ class PlaneExecutor final : public CollectiveExecutor {
   Status execute_kind(const Bundle& bundle, const AbortToken& abort);
   Status execute_whole(const Bundle& bundle, const AbortToken& abort);
   Status execute_compressed(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
+  Status execute_staged(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
+  Status compress(const Bundle& bundle, Work work, std::size_t bytes, const AbortToken& abort);
   Status execute_auto(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
   GroupDoor door(const AbortToken& abort);
   Status run_probe(std::size_t bytes, const AbortToken& abort);

@@ -4,10 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/log.h"
 #include "ops/device_wait.h"
-#include "ops/flat_mover.h"
 #include "ops/fusion_buffer.h"
+#include "ops/host_memory.h"
 
 namespace ronde {
 namespace {
@@ -17,30 +16,6 @@ bool is_element_wise(Collective kind) {
   return kind == Collective::kAllreduce || kind == Collective::kReduce ||
          kind == Collective::kBroadcast;
 }
-
-/// Host memory that grows to the largest work seen: pinned, or plain where there is none.
-class HostMemory {
- public:
-  std::byte* at_least(std::size_t bytes, DeviceOps& device) {
-    if (bytes <= bytes_) return memory_.get();
-    memory_.reset();
-    bytes_ = 0;
-    auto pinned = device.allocate(MemoryKind::kPinned, bytes);
-    if (pinned.ok()) {
-      memory_ = std::move(pinned).value();
-    } else {
-      log(LogLevel::kWarning, "{}; plain memory is used instead, which is slower",
-          pinned.status().message());
-      memory_ = HostMover(nullptr).allocate(bytes);
-    }
-    bytes_ = bytes;
-    return memory_.get();
-  }
-
- private:
-  std::shared_ptr<std::byte> memory_;
-  std::size_t bytes_ = 0;
-};
 
 class StagedGroup final : public DeviceGroup {
  public:

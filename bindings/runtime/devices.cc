@@ -46,6 +46,13 @@ Result<std::shared_ptr<DevicePlane>> Devices::plane() {
   return *plane_;
 }
 
+std::shared_ptr<LaunchChain> Devices::chain(int index) {
+  const MutexLock lock(mutex_);
+  std::shared_ptr<LaunchChain>& chain = chains_[index];
+  if (!chain) chain = std::make_shared<LaunchChain>();
+  return chain;
+}
+
 bool Devices::claim(SetId set, int index) {
   const MutexLock lock(mutex_);
   return claimed_.emplace(set, index).first->second == index;
@@ -64,7 +71,7 @@ Result<DeviceParts> open_device_parts(Devices& devices, const std::string& backe
   if (reason.empty()) {
     RONDE_ASSIGN_OR_RETURN(const auto plane, devices.plane());
     RONDE_ASSIGN_OR_RETURN(auto opened_plane, plane->open(group, exchange, *device));
-    return DeviceParts{std::move(device).value(), std::move(opened_plane)};
+    return DeviceParts{std::move(device).value(), std::move(opened_plane), devices.chain(index)};
   }
   if (backend == "nccl" && group.size() > 1) {
     return Status(Code::kUnsupported, fmt::format("--backend nccl cannot be used: {}", reason));

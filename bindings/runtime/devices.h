@@ -35,6 +35,8 @@ class Devices {
   Result<std::shared_ptr<DeviceOps>> open(int index) RONDE_EXCLUDES(mutex_);
   /// The device data plane. Errors: kUnavailable saying why there is none.
   Result<std::shared_ptr<DevicePlane>> plane() RONDE_EXCLUDES(mutex_);
+  /// What keeps the launches of all sets on the device `index` one after the other.
+  std::shared_ptr<LaunchChain> chain(int index) RONDE_EXCLUDES(mutex_);
   /// Whether a set may work on `index`: all its tensors of this rank are on one device.
   bool claim(SetId set, int index) RONDE_EXCLUDES(mutex_);
 
@@ -46,6 +48,7 @@ class Devices {
   Mutex mutex_;
   Loaded<Accelerator> accelerator_ RONDE_GUARDED_BY(mutex_);
   Loaded<DevicePlane> plane_ RONDE_GUARDED_BY(mutex_);
+  std::map<int, std::shared_ptr<LaunchChain>> chains_ RONDE_GUARDED_BY(mutex_);
   std::map<SetId, int> claimed_ RONDE_GUARDED_BY(mutex_);
 };
 

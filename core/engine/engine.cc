@@ -62,6 +62,9 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   lane.events = options_.events;
   lane.flights = flights_.get();
   lane.meter = &meter_;
+  lane.launches = &launches_;
+  lane.on_device_work = [this, id] { ask_for_launch(id); };
+  lane.on_launch = [this](std::uint64_t set) { place_launch(set); };
   lane.on_finished = [this] { notify_finished(); };
   lane.on_paced = [this] { call_in_driver([] {}); };
   lane.on_left_behind = [this](const Status& why) { leave_behind(why); };
@@ -73,6 +76,7 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   }
   call_in_driver([this, added] {
     driven_lanes_.push_back(added);
+    if (launches_ended_) added->end_launches();
     auto early = early_frames_.extract(added->id());
     if (early.empty()) return;
     for (auto& [from, frame] : early.mapped()) {

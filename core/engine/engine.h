@@ -187,10 +187,18 @@ class Engine final : private ChannelSink {
   void send_negotiations();
   void send_frames(FrameKind kind, std::uint64_t id);
   void run_agreed();
+  [[nodiscard]] bool collect_agreed();
   void finish_messages();
   bool alone(const Lane& lane) const;
   void fail_in_driver(const Status& reason);
   void tell_failure(const Status& reason);
+
+  // The order of launches: engine_launches.cc.
+  void ask_for_launch(SetId id);
+  void order_launch(int coordinator, SetId id);
+  void place_launch(std::uint64_t set);
+  void end_launches();
+  [[nodiscard]] Lane* global_lane() const;
 
   // ChannelSink.
   void on_frame(int from, std::span<const std::byte> frame) override;
@@ -212,6 +220,7 @@ class Engine final : private ChannelSink {
   ExchangeBoard board_;
   const std::shared_ptr<FlightRing> flights_ = std::make_shared<FlightRing>();
   Meter meter_;
+  LaunchOrder launches_;
   std::atomic<std::uint64_t> next_ticket_{1};
   std::atomic<std::uint64_t> interrupts_{0};
   std::atomic<std::uint64_t> interrupts_told_{0};  ///< So many have ended a wait.
@@ -224,7 +233,9 @@ class Engine final : private ChannelSink {
   std::set<SetId> removed_;
   PointToPoint messages_;
   bool failure_told_ = false;
-  bool may_run_here_ = false;  // agreed work, in the driving thread
+  bool launch_ordered_ = false;  // rank 0: since the global set was last collected from
+  bool launches_ended_ = false;  // a rank has left: no more places in the order of launches
+  bool may_run_here_ = false;    // agreed work, in the driving thread
   TimePoint next_deadline_ = kForever;
   TimePoint background_deadline_ = kForever;  ///< Until when the background thread sleeps.
   Patience patience_;

@@ -91,13 +91,21 @@ void Engine::send_frames(FrameKind kind, std::uint64_t id) {
 }
 
 void Engine::run_agreed() {
-  bool any = false;
-  for (const LanePtr& lane : driven_lanes_) any |= lane->collect_agreed();
-  if (!any) return;
+  if (!collect_agreed()) return;
   send_negotiations();  // what was let go
   // Peers must know of the whole agreement before this thread may be busy with it.
   const bool told = channel_.kick();
   for (const LanePtr& lane : driven_lanes_) lane->run_agreed(may_run_here_ && told && alone(*lane));
+}
+
+bool Engine::collect_agreed() {
+  bool any = false;
+  do {
+    launch_ordered_ = false;
+    for (const LanePtr& lane : driven_lanes_) any |= lane->collect_agreed();
+  } while (launch_ordered_);
+  end_launches();
+  return any;
 }
 
 bool Engine::alone(const Lane& lane) const {
@@ -145,6 +153,9 @@ Status Engine::route(int from, std::span<const std::byte> frame) {
         out_.push_back({from, std::move(*answer)});
         send_frames(FrameKind::kClock, 0);
       }
+      return {};
+    case FrameKind::kLaunch:
+      order_launch(from, static_cast<SetId>(header->id));
       return {};
     case FrameKind::kFailure: {
       Status failure;

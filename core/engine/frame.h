@@ -17,6 +17,8 @@ enum class FrameKind : std::uint32_t {
   kMessage = 3,      ///< `id` is unused.
   kFailure = 4,      ///< The sender's job is broken; `id` is unused.
   kClock = 5,        ///< Comparing clocks; `id` is unused.
+  kLaunch = 6,       ///< To rank 0: the sender coordinates the process set `id`, whose next device
+                     ///< work needs its place in the order of launches.
 };
 
 /// What stands before the payload.
@@ -43,7 +45,7 @@ inline std::optional<FrameHeader> read_header(std::span<const std::byte> frame) 
   FrameHeader header;
   if (frame.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, frame.data(), sizeof header);
-  if (header.kind < FrameKind::kNegotiation || header.kind > FrameKind::kClock) {
+  if (header.kind < FrameKind::kNegotiation || header.kind > FrameKind::kLaunch) {
     return std::nullopt;
   }
   return header;

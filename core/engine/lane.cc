@@ -57,6 +57,7 @@ bool breaks_group(Code code) {
 Lane::Lane(LaneOptions options)
     : options_(std::move(options)),
       negotiator_(options_.negotiation),
+      turns_(*options_.launches),
       worker_({.executor = std::move(options_.executor),
                .abort = options_.abort,
                .flights = options_.flights,
@@ -140,13 +141,26 @@ void Lane::enter(ReadyBundle whole) {
       const std::int32_t priority = part.priority;
       order_.add(std::move(part), priority, paced);
     } else {
-      collected_.push_back(std::move(part));
+      let_go(std::move(part));
     }
   }
 }
 
 void Lane::drain() {
-  while (auto ready = order_.next()) collected_.push_back(std::move(*ready));
+  while (auto ready = order_.next()) let_go(std::move(*ready));
+}
+
+void Lane::let_go(ReadyBundle ready) {
+  if (ready.bundle.device.kind != DeviceKind::kCpu && members().size() > 1) {
+    if (id() == kGlobalSet) {
+      turns_.place_next();
+    } else if (negotiator_.coordinates() && !options_.abort->aborted()) {
+      options_.on_device_work();
+    }
+    ready.turn = turns_.take();
+    ready.bundle.turn = ready.turn.get();
+  }
+  collected_.push_back(std::move(ready));
 }
 
 void Lane::collect_batch(Batch& batch) {
@@ -174,6 +188,7 @@ void Lane::collect_batch(Batch& batch) {
   }
   order_.release(batch.released);
   drain();
+  for (const std::uint64_t set : batch.launches) options_.on_launch(set);
 }
 
 void Lane::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/engine/lane_worker.h"
+#include "core/engine/launch_order.h"
 #include "core/engine/meter.h"
 #include "core/engine/operation.h"
 #include "core/ports/event_sink.h"
@@ -39,11 +40,18 @@ struct LaneOptions {
   const EventGate* events = nullptr;   ///< Outlives it; may be null.
   FlightRing* flights = nullptr;       ///< Outlives it.
   Meter* meter = nullptr;              ///< Outlives it.
+  LaunchOrder* launches = nullptr;     ///< Of this process. Outlives it.
   std::function<void()> on_finished;   ///< After each operation that ended; any thread.
   /// A step of the driving thread is due, to let more partitions go; any thread.
   std::function<void()> on_paced;
   /// Called when an operation has ended because of a rank that died or left; quick.
   std::function<void(const Status&)> on_left_behind;
+  /// The coordinator of any set but the global one has work in device memory that needs its place
+  /// in the order of launches. Driving thread.
+  std::function<void()> on_device_work;
+  /// The global set: the next device work of a set has its place now, see order_launch(). Driving
+  /// thread.
+  std::function<void(std::uint64_t)> on_launch;
   /// The data plane failed so that the job cannot go on; any thread.
   std::function<void(const Status&)> on_broken;
 };
@@ -70,6 +78,13 @@ class Lane {
   /// has anything outstanding: only then may a bundle run in this thread, as a cycle of sets whose
   /// only driving threads wait for each other would never end.
   void run_agreed(bool alone);
+
+  /// The global set's coordinator: enters the next device work of `set` into the order of launches.
+  void order_launch(std::uint64_t set) { negotiator_.order_launch(set); }
+  /// Any other set: its next device work has its place now.
+  void place_launch() { turns_.place_next(); }
+  /// Any other set: its device work that has no place by now will have none.
+  void end_launches() { turns_.close(); }
 
   /// Says that this rank leaves the set: what is not agreed yet fails on all ranks.
   void leave(TimePoint now, std::string_view why);
@@ -98,6 +113,7 @@ class Lane {
  private:
   void collect_batch(Batch& batch);
   void enter(ReadyBundle whole);
+  void let_go(ReadyBundle ready);
   void drain();
   bool pace();
   void collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
@@ -117,6 +133,7 @@ class Lane {
   std::unordered_map<std::uint64_t, OperationPtr> unagreed_;
   RunOrder<ReadyBundle> order_;  // agreed, and not let go yet
   std::vector<ReadyBundle> collected_;
+  LaneTurns turns_;
   std::vector<Batch> batches_;  // reused
   NegotiatorStats metered_;
   std::uint64_t bundles_ = 0;   // so far; all ranks count alike

@@ -41,6 +41,7 @@ void LaneWorker::execute(ReadyBundle& ready) {
   const AbortToken& abort = *options_.abort;
   const Status status =
       abort.aborted() ? abort.status() : options_.executor->execute(ready.bundle, abort);
+  ready.turn.reset();
   const TimePoint ended = now();
   if (options_.meter != nullptr && status.ok()) {
     options_.meter->ended(EndedBundle{.tensors = ready.operations.size(),

@@ -23,6 +23,7 @@ struct ReadyBundle {
   std::vector<OperationPtr> operations;
   std::vector<std::int32_t> priorities;   ///< Of each tensor, as agreed; descending.
   std::int32_t priority = 0;              ///< The highest of them.
+  std::shared_ptr<LaunchTurn> turn;       ///< Of work in device memory; over with the execution.
   bool paced = false;                     ///< It counts among those that the coordinator lets go.
   std::list<OutputAllocator> allocators;  ///< Of pieces without memory; the tensors point here.
 };

@@ -20,6 +20,17 @@ namespace ronde {
 
 class DeviceEvent;
 
+/// A bundle's place in the one order in which a job launches its work in device memory. Threads:
+/// any.
+class LaunchTurn {
+ public:
+  virtual ~LaunchTurn() = default;
+  /// Blocks until all that comes before it in this process has been launched. False where there
+  /// will be no turn: a rank has left, and no order is agreed any more. The answer is the same on
+  /// all ranks of the group. Errors: the abort's status.
+  virtual Result<bool> wait(const AbortToken& abort) = 0;
+};
+
 /// Gives memory for output number `index` of an operation, whose size is known only when it runs.
 /// Called in whichever thread executes; the memory must be of `shape` and the operation's dtype.
 using OutputAllocator = std::function<Result<void*>(std::size_t index, const Shape& shape)>;
@@ -54,6 +65,7 @@ struct Bundle {
   int partition = 0;  ///< From 1 where it is one of several that were one bundle; for the timeline.
   std::vector<BundleTensor> tensors;
   std::string compression;        ///< As agreed, see ops/compression/spec.h; empty means none.
+  LaunchTurn* turn = nullptr;     ///< In device memory: null where no other group has the device.
   std::vector<std::string> keys;  ///< With compression: what each tensor's residual is kept by;
                                   ///< empty for tensors without a name.
 };

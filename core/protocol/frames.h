@@ -95,6 +95,7 @@ struct BatchFrame {
   std::vector<BatchItem> items;
   std::vector<std::int32_t> priorities;  ///< One for each entry of `order`, or none: all are 0.
   std::uint32_t released = 0;            ///< Batch::released.
+  std::vector<std::uint64_t> launches;   ///< Batch::launches.
 
   [[nodiscard]] std::int32_t priority(std::size_t index) const noexcept {
     return priorities.empty() ? 0 : priorities[index];

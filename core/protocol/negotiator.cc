@@ -166,6 +166,7 @@ void Negotiator::leave(TimePoint, std::string_view why) { impl_->leave(why); }
 bool Negotiator::closed() const { return impl_->closed(); }
 bool Negotiator::coordinates() const { return impl_->is_root(); }
 void Negotiator::release(std::uint32_t bundles) { impl_->release(bundles); }
+void Negotiator::order_launch(std::uint64_t set) { impl_->order_launch(set); }
 Status Negotiator::on_frame(int from, std::span<const std::byte> frame, TimePoint now) {
   return impl_->on_frame(from, frame, now);
 }

@@ -79,6 +79,10 @@ class Negotiator {
   /// with what has just been agreed. Coordinator only; does nothing once the set is closed.
   void release(std::uint32_t bundles);
 
+  /// Tells all ranks, in the agreed order, that the next device work of another set comes now;
+  /// `set` is whatever names it there. Coordinator only; does nothing once the set is closed.
+  void order_launch(std::uint64_t set);
+
   /// Takes in one frame that another member's negotiator of this set sent.
   /// Errors: kInvalidArgument where the frame is malformed or out of protocol; state is unchanged.
   Status on_frame(int from, std::span<const std::byte> frame, TimePoint now);

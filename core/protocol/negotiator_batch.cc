@@ -92,6 +92,7 @@ void Negotiator::Impl::apply_batch(const BatchFrame& batch) {
   out.items.reserve(batch.order.size());
   for (std::size_t i = 0; i < batch.order.size(); ++i) apply_entry(batch, i, out);
   out.released = batch.released;
+  out.launches = batch.launches;
   finish_batch(batch.sequence, std::move(out));
 }
 
@@ -192,9 +193,10 @@ void Negotiator::Impl::append(BatchItem item, std::int32_t priority) {
 }
 
 void Negotiator::Impl::close_batch() {
-  if (building_.order.empty() && building_.released == 0) return;
+  if (building_.order.empty() && building_.released == 0 && building_.launches.empty()) return;
   building_.sequence = sequence_ + 1;
   built_.released = building_.released;
+  built_.launches = building_.launches;
   if (!place_.children.empty()) {
     writer_.write(building_, [&](std::span<const std::byte> bytes) { forward(bytes); });
   }

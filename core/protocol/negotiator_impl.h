@@ -34,6 +34,9 @@ class Negotiator::Impl {
   void release(std::uint32_t bundles) {
     if (!closed()) building_.released += bundles;
   }
+  void order_launch(std::uint64_t set) {
+    if (!closed()) building_.launches.push_back(set);
+  }
   Status on_frame(int from, std::span<const std::byte> frame, TimePoint now);
   void on_time(TimePoint now);
   [[nodiscard]] TimePoint next_deadline() const noexcept { return deadline_; }

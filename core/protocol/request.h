@@ -81,6 +81,8 @@ struct Batch {
   std::vector<Agreed> items;
   /// So many more paced bundles may run, the items' own among them: see run_order.h.
   std::uint32_t released = 0;
+  /// After those, the next work in device memory of these sets, as order_launch() named them.
+  std::vector<std::uint64_t> launches;
 };
 
 }  // namespace ronde

@@ -190,6 +190,9 @@ Status read_batch(const wire::Batch& from, BatchFrame& to) {
   to.clear();
   to.sequence = from.sequence();
   to.released = from.released();
+  if (from.launches() != nullptr) {
+    to.launches.assign(from.launches()->begin(), from.launches()->end());
+  }
   if (from.order() != nullptr) to.order.assign(from.order()->begin(), from.order()->end());
   if (from.priorities() != nullptr) {
     to.priorities.assign(from.priorities()->begin(), from.priorities()->end());
@@ -247,6 +250,7 @@ void BatchFrame::clear() {
   items.clear();
   priorities.clear();
   released = 0;
+  launches.clear();
 }
 
 void BatchFrame::push(std::int32_t entry, std::int32_t priority) {

@@ -219,10 +219,11 @@ void FrameWriter::write(const BatchFrame& batch, const FrameSink& sink) {
   const auto order = builder_->scalars(std::span<const std::int32_t>(batch.order));
   const auto items = builder_->all<wire::Item>(std::span<const BatchItem>(batch.items));
   const auto priorities = builder_->scalars(std::span<const std::int32_t>(batch.priorities));
-  builder_->finish(
-      wire::Body_Batch,
-      wire::CreateBatch(builder_->fbb(), batch.sequence, order, items, priorities, batch.released),
-      sink);
+  const auto launches = builder_->scalars(std::span<const std::uint64_t>(batch.launches));
+  builder_->finish(wire::Body_Batch,
+                   wire::CreateBatch(builder_->fbb(), batch.sequence, order, items, priorities,
+                                     batch.released, launches),
+                   sink);
 }
 
 void FrameWriter::write(const QueryFrame& query, const FrameSink& sink) {

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import ronde
 import ronde.torch as hvd
@@ -99,6 +100,62 @@ def streams() -> None:
         assert check.item(), "a sum was taken before its tensor was written"
 
 
+def overlapping() -> None:
+    """Sets of two neighbours each and the set of all, each rank beginning with another: all end."""
+    rank, size = hvd.rank(), hvd.size()
+    pairs = [sorted({r, (r + 1) % size}) for r in range(size if size > 2 else 0)]
+    sets = [hvd.add_process_set(pair) for pair in pairs if len(pair) < size]
+    mine = [s for s in [*sets, hvd.global_process_set] if s.included()]
+    mine = mine[rank % len(mine) :] + mine[: rank % len(mine)]
+    for step in range(50):
+        handles = []
+        for one in mine:
+            name = f"overlapping {one.process_set_id} {step}"
+            tensor = torch.ones(100_003, device=DEVICE)
+            handles.append(hvd.allreduce_async(tensor, op=hvd.Sum, name=name, process_set=one))
+        for one, handle in zip(mine, handles):
+            assert (hvd.synchronize(handle) == one.size()).all().item()
+    for one in sets:
+        hvd.remove_process_set(one)
+
+
+class ByDlpack:
+    """A tensor that offers DLPack and nothing else."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        """Lends the memory of `tensor`."""
+        self.tensor = tensor
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where it is."""
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        """Its memory."""
+        return self.tensor.__dlpack__(**asked)
+
+
+def compressed() -> None:
+    """Codecs give the bits that they give of the same tensors on the CPU."""
+    here = torch.linspace(-1, 1, 100_003) * (hvd.rank() + 1)
+    for codec in (hvd.Compression.int8, hvd.Compression.int4):
+        plain = codec(error_feedback=False)
+        there = hvd.allreduce(here.to(DEVICE), name="compressed", compression=plain)
+        assert torch.equal(there.cpu(), hvd.allreduce(here, name="compressed", compression=plain))
+
+
+def other_libraries() -> None:
+    """`ronde`'s own functions on tensors that they know by DLPack and the CUDA array interface."""
+    size = ronde.size()
+    for lend in (ByDlpack, lambda tensor: tensor):
+        for _ in range(20):
+            tensor = torch.full((100_003,), float(ronde.rank()), device=DEVICE) + 1
+            ronde.allreduce(lend(tensor), op=ronde.Sum, out=lend(tensor))
+            assert (tensor == size * (size + 1) / 2).all().item()
+            made = torch.as_tensor(ronde.allgather(lend(tensor[:3].clone())), device=DEVICE)
+            assert (made == size * (size + 1) / 2).all().item()
+
+
 def training() -> None:
     """Steps of DistributedOptimizer leave all ranks with the same parameters."""
     torch.manual_seed(hvd.rank())
@@ -181,7 +238,7 @@ def main() -> None:
         return killed()
     if "--figures" in sys.argv:
         return figures()
-    for case in (reductions, movement, streams, training):
+    for case in (reductions, movement, streams, overlapping, compressed, other_libraries, training):
         case()
         if hvd.rank() == 0:
             print(f"ok {case.__name__}", flush=True)

@@ -8,7 +8,8 @@
     ronde.shutdown()
 
 Start it with `ronde run -np 2 python script.py`; without a launcher the job has one rank.
-Collectives here work on NumPy arrays; `ronde.torch` has them for PyTorch.
+Collectives here work on NumPy's arrays and all that offer DLPack or `__cuda_array_interface__`;
+`ronde.torch` has them for PyTorch.
 """
 
 from __future__ import annotations

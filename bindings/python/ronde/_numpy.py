@@ -1,9 +1,11 @@
-"""Collectives on NumPy arrays: the functions of the package `ronde`.
+"""Collectives on NumPy's arrays, and other libraries': the functions of the package `ronde`.
 
 Arrays may have any shape and be of dtype uint8, int8, int16, int32, int64, float16, float32,
-float64 or bool (bfloat16: use ronde.torch). C-contiguous ones are used in place; they must stay
-untouched until the operation has ended. Every function raises the errors of `ronde.Error`; each
-`x_async` returns a Handle whose wait() gives what `x` returns.
+float64 or bool (bfloat16 in host memory: use ronde.torch). C-contiguous ones are used in place;
+they must stay untouched until the operation has ended. What offers DLPack or
+`__cuda_array_interface__` is used where it lies, in host or CUDA memory: see _arrays.py. Without
+`out` results are NumPy's, or of CUDA memory a DeviceArray. Every function raises the errors of
+`ronde.Error`; each `x_async` returns a Handle whose wait() gives what `x` returns.
 
 Common arguments: `name` makes operations of the same name meet (without it the k-th unnamed one of
 each rank meet); `prescale_factor` and `postscale_factor` multiply inputs and outputs; `process_set`
@@ -13,13 +15,14 @@ limits the operation to some ranks.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ronde import _collectives, _core
+from ronde._arrays import DeviceArray, adapted, writable
 from ronde._collectives import ANY_SOURCE, AVERAGE
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
@@ -27,8 +30,10 @@ from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set, runtime
 
 Array = NDArray[Any]
+AnyArray = Any  # NumPy's or another library's
 
 __all__ = [
+    "DeviceArray",
     "allgather",
     "allgather_async",
     "allreduce",
@@ -59,37 +64,71 @@ __all__ = [
 ]
 
 
-class _NumpyAdapter:
-    def contiguous(self, tensor: Any) -> Array:
-        array = np.asarray(tensor)
+class _ArrayAdapter:
+    def contiguous(self, tensor: Any) -> Any:
+        array = adapted(tensor)
+        if isinstance(array, DeviceArray):
+            if not array.has_memory:
+                raise InvalidArgumentError("a result is used before its operation has ended")
+            return array
         return array if array.flags.c_contiguous else array.copy(order="C")
 
-    def view(self, tensor: Array) -> Array:
-        return tensor
+    def view(self, tensor: Any) -> Any:
+        if not isinstance(tensor, DeviceArray):
+            return tensor
+        return tensor.view() if tensor.has_memory else None
 
-    def memory(self, tensor: Array) -> tuple[int, int]:
+    def memory(self, tensor: Any) -> tuple[int, int]:
+        if isinstance(tensor, DeviceArray):
+            raise InvalidArgumentError("send and recv take arrays in host memory only")
         return tensor.ctypes.data, tensor.nbytes
 
-    def empty_like(self, tensor: Array) -> Array:
+    def empty_like(self, tensor: Any) -> Any:
+        if isinstance(tensor, DeviceArray):
+            return tensor.like()
         return np.empty_like(tensor, order="C", subok=False)
 
-    def adopt(self, buffer: Any, shape: Sequence[int], like: Array) -> Array:
+    def adopt(self, buffer: Any, shape: Sequence[int], like: Any) -> Any:
+        if isinstance(like, DeviceArray):
+            made = like.like(shape)
+            made.fill(buffer)
+            return made
         if buffer is None:
             return np.empty(shape, like.dtype)
         return np.frombuffer(buffer, like.dtype).reshape(shape)
 
-    def assign(self, target: Array, source: Array) -> None:
-        np.copyto(target, source)
+    def assign(self, target: Any, source: Any) -> None:
+        memory = adapted(target)
+        if isinstance(memory, DeviceArray) or memory.ctypes.data == source.ctypes.data:
+            return  # another library's array, whose memory was used in place
+        np.copyto(memory, source)
 
-    def settle(self, tensors: Sequence[Array | None]) -> None:
-        """Nothing: NumPy's arrays are in host memory."""
+    def settle(self, tensors: Sequence[Any]) -> Callable[[Any], None] | None:
+        streams = {tensor.stream for tensor in tensors if isinstance(tensor, DeviceArray)}
+        if not streams:
+            return None
+        if len(streams) > 1:
+            named = ", ".join(map(hex, sorted(streams)))
+            raise InvalidArgumentError(
+                f"the arrays of one operation are on several CUDA streams ({named}), one of which "
+                "would not be waited for"
+            )
+        (stream,) = streams
+
+        def settle(operation: Any) -> None:
+            operation.order_after(stream)
+            for index, output in enumerate(tensors[len(tensors) // 2 :]):
+                if isinstance(output, DeviceArray) and not output.has_memory:
+                    output.fill(operation.output(index)[0])
+
+        return settle
 
 
-_ops = _collectives.Collectives[Array](_NumpyAdapter())
+_ops = _collectives.Collectives[Any](_ArrayAdapter())
 
 
-def _one(array: Array | None) -> list[Array] | None:
-    return None if array is None else [array]
+def _one(array: AnyArray | None) -> list[Any] | None:
+    return None if array is None else [writable(array)]
 
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
@@ -125,13 +164,13 @@ def _handle(given: Any) -> Handle[Any]:
 
 def _allreduce(
     wait: bool,
-    array: Array,
+    array: AnyArray,
     name: str | None = None,
     op: int = AVERAGE,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
-    out: Array | None = None,
+    out: AnyArray | None = None,
 ) -> Handle[Array]:
     """Combines the arrays of all ranks, element by element; all must have the same shape and dtype.
 
@@ -147,24 +186,28 @@ allreduce, allreduce_async = forms(_allreduce)
 
 def _grouped_allreduce(
     wait: bool,
-    arrays: Sequence[Array],
+    arrays: Sequence[AnyArray],
     name: str | None = None,
     op: int = AVERAGE,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
-    out: Sequence[Array] | None = None,
+    out: Sequence[AnyArray] | None = None,
 ) -> Handle[list[Array]]:
     """allreduce() of several arrays as one operation: all or none. Returns a list."""
     scale = (prescale_factor, postscale_factor)
-    return _ops.allreduce(wait, arrays, out, name, op, scale, process_set)
+    outputs = out if out is None or out is arrays else [writable(array) for array in out]
+    return _ops.allreduce(wait, arrays, outputs, name, op, scale, process_set)
 
 
 grouped_allreduce, grouped_allreduce_async = forms(_grouped_allreduce)
 
 
 def _allgather(
-    wait: bool, array: Array, name: str | None = None, process_set: ProcessSet = global_process_set
+    wait: bool,
+    array: AnyArray,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> Handle[Array]:
     """Joins the arrays of all ranks along the first dimension, in order of rank.
 
@@ -178,11 +221,11 @@ allgather, allgather_async = forms(_allgather)
 
 def _broadcast(
     wait: bool,
-    array: Array,
+    array: AnyArray,
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
-    out: Array | None = None,
+    out: AnyArray | None = None,
 ) -> Handle[Array]:
     """Gives every rank the array of `root_rank` (a rank of the job).
 
@@ -196,7 +239,7 @@ broadcast, broadcast_async = forms(_broadcast)
 
 def _reduce_scatter(
     wait: bool,
-    array: Array,
+    array: AnyArray,
     name: str | None = None,
     op: int = AVERAGE,
     prescale_factor: float = 1.0,
@@ -216,7 +259,7 @@ reduce_scatter, reduce_scatter_async = forms(_reduce_scatter)
 
 def _alltoall(
     wait: bool,
-    array: Array,
+    array: AnyArray,
     splits: Sequence[int] | None = None,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
@@ -233,7 +276,7 @@ alltoall, alltoall_async = forms(_alltoall)
 
 def _reduce(
     wait: bool,
-    array: Array,
+    array: AnyArray,
     root_rank: int,
     name: str | None = None,
     op: int = AVERAGE,
@@ -251,7 +294,7 @@ reduce, reduce_async = forms(_reduce)
 
 def _gather(
     wait: bool,
-    array: Array,
+    array: AnyArray,
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
@@ -265,8 +308,8 @@ gather, gather_async = forms(_gather)
 
 def _scatter(
     wait: bool,
-    array: Array | None,
-    out: Array,
+    array: AnyArray | None,
+    out: AnyArray,
     root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
@@ -275,28 +318,28 @@ def _scatter(
 
     `array`, needed at the root only, holds one part of out's shape per rank, in order of rank.
     """
-    return _ops.scatter(wait, array, out, root_rank, name, process_set)
+    return _ops.scatter(wait, array, writable(out), root_rank, name, process_set)
 
 
 scatter, scatter_async = forms(_scatter)
 
 
-def send_async(array: Array, to: int, tag: int = 0) -> Handle[None]:
+def send_async(array: AnyArray, to: int, tag: int = 0) -> Handle[None]:
     """Starts send()."""
     return _ops.send(array, to, tag)
 
 
-def send(array: Array, to: int, tag: int = 0) -> None:
+def send(array: AnyArray, to: int, tag: int = 0) -> None:
     """Sends an array's bytes to rank `to`; returns when `array` may be changed."""
     send_async(array, to, tag).wait()
 
 
-def recv_async(out: Array, source: int = ANY_SOURCE, tag: int = 0) -> Handle[tuple[Array, int]]:
+def recv_async(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> Handle[tuple[Array, int]]:
     """Starts recv()."""
-    return _ops.recv(out, source, tag)
+    return _ops.recv(writable(out), source, tag)
 
 
-def recv(out: Array, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, int]:
+def recv(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, int]:
     """Receives into `out` the next message with `tag`; returns it and the rank it came from.
 
     A message longer than `out` is an error; a shorter one leaves the rest of `out` as it was.

@@ -17,6 +17,7 @@ namespace {
 struct NcclRank {
   NcclRank(const LocalJob& job, int rank)
       : spec(job.group(rank)),
+        device(std::make_shared<cuda::CudaDevice>(rank)),
         exchange(job.exchange(rank)),
         stream(device->open_stream().value()) {}
 
@@ -40,8 +41,8 @@ struct NcclRank {
   void finish() { cuda_double::finish(static_cast<cudaStream_t>(stream)); }
 
   const GroupSpec spec;
+  const std::shared_ptr<cuda::CudaDevice> device;
   const std::unique_ptr<Exchange> exchange;
-  const std::shared_ptr<cuda::CudaDevice> device = std::make_shared<cuda::CudaDevice>(0);
   const DeviceStream stream;
   std::unique_ptr<DeviceGroup> group;
 };

@@ -39,6 +39,30 @@ def case_allreduce_combines_every_type_by_every_operation():
                 np.testing.assert_array_equal(result, expected, f"{dtype} {op} {shape}")
 
 
+class Lent:
+    """An array of a library that offers DLPack and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **asked):
+        return self.array.__dlpack__(**asked)
+
+
+def case_arrays_of_other_libraries_are_used_where_they_lie():
+    total = sum(range(1, ronde.size() + 1))
+    lent = Lent(np.full((2, 3), ronde.rank() + 1, np.float32))
+    assert ronde.allreduce(lent, op=ronde.Sum).tolist() == [[total] * 3] * 2
+    assert ronde.allreduce(lent, op=ronde.Sum, out=lent) is lent
+    assert lent.array.tolist() == [[total] * 3] * 2
+    assert ronde.allgather(Lent(np.full(2, ronde.rank()))).size == 2 * ronde.size()
+    ronde.broadcast(lent, 0, out=lent)
+    ronde.grouped_allreduce([lent, lent.array], op=ronde.Max, out=[lent, lent.array.copy()])
+
+
 def case_allreduce_averages_by_default():
     result = ronde.allreduce(np.full(5, ronde.rank(), np.float64))
     np.testing.assert_allclose(result, (ronde.size() - 1) / 2)

@@ -63,6 +63,7 @@ BatchFrame rich_batch() {
   batch.order = {4, -1, -2, -3};
   batch.priorities = {0, 7, -7, 0};
   batch.released = 3;
+  batch.launches = {1, std::uint64_t{5} << 32 | 7};
   batch.items.resize(3);
   batch.items[0].slot = 2;
   batch.items[0].request = std::make_shared<const Request>(rich_request());
@@ -138,6 +139,7 @@ TEST_CASE("Wire: a batch reads back as it was written") {
   CHECK(reader.batch.order == sent.order);
   CHECK(reader.batch.priorities == sent.priorities);
   CHECK(reader.batch.released == 3);
+  CHECK(reader.batch.launches == sent.launches);
   REQUIRE(reader.batch.items.size() == 3);
   check_same(*reader.batch.items[0].request, *sent.items[0].request);
   CHECK(reader.batch.items[1].code == Code::kStalled);

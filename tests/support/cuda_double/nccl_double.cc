@@ -76,12 +76,14 @@ class Clique {
 struct Communicator {
   std::shared_ptr<Clique> clique;
   int rank;
+  Mutex* device;                // held by what runs on the device
   std::vector<double> factors;  // of the scaled sums made, from ncclNumOps on
 };
 
 struct World {
   Mutex mutex;
   std::map<int, std::shared_ptr<Clique>> cliques RONDE_GUARDED_BY(mutex);
+  std::map<int, Mutex> devices RONDE_GUARDED_BY(mutex);
   int ids RONDE_GUARDED_BY(mutex) = 0;
   std::atomic<int> version{23003};
   std::atomic<int> async_error{ncclSuccess};
@@ -184,8 +186,10 @@ std::vector<std::byte> result_of(const Communicator& self, std::size_t index) {
   }
 }
 
-/// What a kernel of NCCL does: waits for all ranks, reads, waits, writes.
+/// What a kernel of NCCL does: waits for all ranks, reads, waits, writes; and meanwhile leaves no
+/// room on its device for another.
 void run(const Communicator& self, const Calls& calls) {
+  const MutexLock occupied(*self.device);
   const std::shared_ptr<Clique> clique = self.clique;
   clique->calls(self.rank) = calls;
   if (!clique->meet()) return;
@@ -232,7 +236,10 @@ ncclResult_t init(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclC
   std::shared_ptr<Clique>& clique = world().cliques[number];
   if (!clique) clique = std::make_shared<Clique>(size);
   clique->join();
-  *handle = reinterpret_cast<ncclComm_t>(new Communicator{clique, rank, {}});
+  int device = 0;
+  (void)cudaGetDevice(&device);
+  *handle =
+      reinterpret_cast<ncclComm_t>(new Communicator{clique, rank, &world().devices[device], {}});
   ++world().live;
   return ncclInProgress;
 }

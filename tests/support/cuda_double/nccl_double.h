@@ -1,6 +1,7 @@
 // A double of NCCL for tests on machines without a GPU; never installed. Ranks are threads, memory
 // is the host's, and collectives run in the order of the double's streams, each waiting there for
-// all ranks: launched in unlike orders they never end, as NCCL's.
+// all ranks and leaving no room on its device for others: launched in unlike orders they never end,
+// as NCCL's.
 #pragma once
 
 #include "backends/nccl/library.h"

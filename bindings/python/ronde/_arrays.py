@@ -1,0 +1,253 @@
+"""Arrays of other libraries, as the functions of `ronde` take them.
+
+Two protocols say where an array lies: DLPack (`__dlpack__`, `__dlpack_device__`) and, in CUDA
+memory alone, `__cuda_array_interface__`. Arrays in host memory become NumPy's without a copy, those
+in CUDA memory a DeviceArray. There a stream says in which order things happen: the producer's own
+where it names one (`__cuda_array_interface__`), else the legacy default stream, on which DLPack's
+producer is asked to have its data ready. Results are there for what that stream is given next.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ronde._errors import InvalidArgumentError, UnsupportedError
+
+# The core's element types in its order: NumPy's name (which has no bfloat16 itself), and DLPack's
+# kind and bits.
+_TYPES = {
+    "uint8": (1, 8),
+    "int8": (0, 8),
+    "int16": (0, 16),
+    "int32": (0, 32),
+    "int64": (0, 64),
+    "float16": (2, 16),
+    "bfloat16": (4, 16),
+    "float32": (2, 32),
+    "float64": (2, 64),
+    "bool": (6, 8),
+}
+_NAMES = tuple(_TYPES)
+_DLPACK_TYPES = tuple(_TYPES.values())
+_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's kinds of devices
+_LEGACY_STREAM = 1  # as both protocols call CUDA's default stream
+_DEVICE_ORDINAL = 9  # the driver's number of this attribute of a pointer
+
+
+class _DLTensor(ctypes.Structure):
+    """What a DLPack capsule holds, from its beginning."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_kind", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("dimensions", ctypes.c_int32),
+        ("kind", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+class DeviceArray:
+    """An array in CUDA memory: one of another library's, or a result of Ronde's own.
+
+    It offers `__cuda_array_interface__`, so `cupy.asarray(result)` or
+    `torch.as_tensor(result, device="cuda")` use it without a copy, ordered after the result.
+    """
+
+    def __init__(
+        self, pointer: int, shape: Sequence[int], code: int, device: int, stream: int, owner: Any
+    ) -> None:
+        """`code` is the core's number of the element type; `owner` keeps the memory alive."""
+        self.shape = tuple(shape)
+        self.device = device
+        self._pointer = pointer
+        self._code = code
+        self._stream = stream
+        self._owner = owner
+
+    @property
+    def dtype(self) -> str:
+        """The name of the element type, as NumPy has it: "float32", "bfloat16"."""
+        return _NAMES[self._code]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory, as CUDA libraries exchange it."""
+        if self.dtype == "bfloat16":
+            raise AttributeError("__cuda_array_interface__ has no name for bfloat16")
+        return {
+            "shape": self.shape,
+            "typestr": np.dtype(self.dtype).str,
+            "data": (self._pointer, False),
+            "version": 3,
+            "strides": None,
+            "stream": self._stream,
+        }
+
+    def view(self) -> tuple[int, tuple[int, ...], int, int, int]:
+        """Address, shape, element type, device and stream, as the core takes them."""
+        return self._pointer, self.shape, self._code, self.device, self._stream
+
+    @property
+    def stream(self) -> int:
+        """The CUDA stream that orders its use."""
+        return self._stream
+
+    def like(self, shape: Sequence[int] | None = None) -> DeviceArray:
+        """An array of the same type, device and stream that has no memory yet; see fill()."""
+        wanted = self.shape if shape is None else shape
+        return DeviceArray(0, wanted, self._code, self.device, self._stream, None)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether it lies anywhere: a result does once its operation has ended."""
+        return self._owner is not None
+
+    def fill(self, buffer: Any) -> None:
+        """Gives it the memory that an operation has allocated; None for no elements."""
+        self._owner = self if buffer is None else buffer
+        if buffer is not None:
+            self._pointer = buffer.__cuda_array_interface__["data"][0]
+
+
+def adapted(array: Any) -> np.ndarray[Any, Any] | DeviceArray:
+    """What `array` is to Ronde: the same memory wherever that can be had.
+
+    Raises InvalidArgumentError for element types, devices and layouts that are not served.
+    """
+    if isinstance(array, DeviceArray):
+        return array
+    if isinstance(array, np.ndarray):
+        return np.asarray(array)
+    if hasattr(array, "__cuda_array_interface__"):
+        return _from_interface(array)
+    if not hasattr(array, "__dlpack_device__"):
+        return np.asarray(array)
+    kind, device = array.__dlpack_device__()
+    if kind in (_CPU, _CUDA_HOST):
+        return _from_host(array)
+    if kind in (_CUDA, _CUDA_MANAGED):
+        return _from_dlpack(array, int(device))
+    raise InvalidArgumentError(
+        f"the array is on a device of DLPack's kind {int(kind)}, which no data plane of this build "
+        "serves; move it to the CPU"
+    )
+
+
+def writable(array: Any) -> Any:
+    """`array`, which results go to. Raises InvalidArgumentError where it cannot be written to."""
+    if isinstance(array, DeviceArray):
+        return array
+    if hasattr(array, "__cuda_array_interface__"):
+        read_only = array.__cuda_array_interface__["data"][1]
+    elif isinstance(array, np.ndarray) or hasattr(array, "__dlpack_device__"):
+        memory = adapted(array)
+        read_only = isinstance(memory, np.ndarray) and not memory.flags.writeable
+    else:
+        raise InvalidArgumentError(f"out must be an array, not {type(array).__name__}")
+    if read_only:
+        raise InvalidArgumentError(f"out is read-only: a {type(array).__name__}")
+    return array
+
+
+def _from_host(array: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.from_dlpack(array)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InvalidArgumentError(
+            f"a {type(array).__name__} whose memory cannot be used as NumPy's: {error}"
+        ) from error
+
+
+def _from_dlpack(array: Any, device: int) -> DeviceArray:
+    try:
+        capsule = array.__dlpack__(stream=_LEGACY_STREAM)
+    except BufferError as error:
+        raise InvalidArgumentError(
+            f"a {type(array).__name__} gives its memory to nobody: {error}"
+        ) from error
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype = ctypes.c_void_p
+    pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    tensor = _DLTensor.from_address(pointer_of(capsule, b"dltensor"))
+    if tensor.lanes != 1 or (tensor.kind, tensor.bits) not in _DLPACK_TYPES:
+        raise _unsupported(f"of DLPack's kind {tensor.kind} with {tensor.bits} bits")
+    code = _DLPACK_TYPES.index((tensor.kind, tensor.bits))
+    shape = tensor.shape[: tensor.dimensions]
+    strides = tensor.strides[: tensor.dimensions] if tensor.strides else None
+    _check_layout(shape, strides)
+    # The capsule frees what it holds when it goes: it has not been consumed.
+    address = (tensor.data or 0) + tensor.offset
+    return DeviceArray(address, shape, code, device, _LEGACY_STREAM, (array, capsule))
+
+
+def _from_interface(array: Any) -> DeviceArray:
+    interface = array.__cuda_array_interface__
+    kind = np.dtype(interface["typestr"])
+    if kind.name not in _NAMES or not kind.isnative:
+        raise _unsupported(str(kind))
+    if interface.get("mask") is not None:
+        raise InvalidArgumentError("an array with a mask cannot be used")
+    code, shape = _NAMES.index(kind.name), interface["shape"]
+    strides = interface.get("strides")
+    _check_layout(shape, strides and [stride // kind.itemsize for stride in strides])
+    stream = interface.get("stream")
+    if stream == 0:
+        raise InvalidArgumentError(
+            "__cuda_array_interface__ names stream 0, which it must not: 1 is the legacy default "
+            "stream, 2 the thread's"
+        )
+    pointer = interface["data"][0] or 0
+    device = _device_of(array, pointer)
+    return DeviceArray(
+        pointer, shape, code, device, _LEGACY_STREAM if stream is None else stream, array
+    )
+
+
+def _device_of(array: Any, pointer: int) -> int:
+    """The device that memory is on: the producer's word, where it has one, or else the driver's."""
+    if hasattr(array, "__dlpack_device__"):
+        return int(array.__dlpack_device__()[1])
+    if pointer == 0:
+        return 0
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise UnsupportedError(
+            f"an array in CUDA memory without an NVIDIA driver: {error}"
+        ) from None
+    ordinal = ctypes.c_int()
+    code = driver.cuPointerGetAttribute(
+        ctypes.byref(ordinal), _DEVICE_ORDINAL, ctypes.c_uint64(pointer)
+    )
+    if code != 0:
+        raise InvalidArgumentError(
+            f"the driver does not know the memory at {pointer:#x} (CUDA error {code})"
+        )
+    return ordinal.value
+
+
+def _unsupported(what: str) -> InvalidArgumentError:
+    allowed = ", ".join(_NAMES)
+    return InvalidArgumentError(f"element type {what} is not supported; allowed: {allowed}")
+
+
+def _check_layout(shape: Sequence[int], strides: Sequence[int] | None) -> None:
+    """Raises InvalidArgumentError unless elements follow each other; strides are in elements."""
+    if strides is None or 0 in shape:
+        return
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != expected:
+            raise InvalidArgumentError(
+                "an array in CUDA memory must be C-contiguous; pass a contiguous copy"
+            )
+        expected *= extent

@@ -1,0 +1,52 @@
+// One order of launches for all sets of a job: see launch_order.h.
+#include <algorithm>
+
+#include "core/engine/engine.h"
+
+namespace ronde {
+namespace {
+
+/// Names a set to all ranks of the job. Sets that are known to their members only may have the same
+/// id where they have no member in common, and then not the same coordinator.
+std::uint64_t name_of(int coordinator, SetId id) {
+  return static_cast<std::uint64_t>(coordinator) << 32U | static_cast<std::uint32_t>(id);
+}
+
+}  // namespace
+
+Lane* Engine::global_lane() const {
+  const auto found = std::find_if(driven_lanes_.begin(), driven_lanes_.end(),
+                                  [](const LanePtr& lane) { return lane->id() == kGlobalSet; });
+  return found == driven_lanes_.end() ? nullptr : found->get();
+}
+
+void Engine::ask_for_launch(SetId id) {
+  const int rank = channel_.topology().rank;
+  if (rank == 0) return order_launch(rank, id);
+  out_.push_back({0, {}});
+  send_frames(FrameKind::kLaunch, static_cast<std::uint64_t>(id));
+}
+
+void Engine::order_launch(int coordinator, SetId id) {
+  Lane* const global = global_lane();
+  if (global == nullptr) return;
+  global->order_launch(name_of(coordinator, id));
+  launch_ordered_ = true;
+}
+
+void Engine::place_launch(std::uint64_t set) {
+  for (const LanePtr& lane : driven_lanes_) {
+    if (name_of(lane->members().front(), lane->id()) == set) lane->place_launch();
+  }
+}
+
+void Engine::end_launches() {
+  const Lane* const global = global_lane();
+  if (launches_ended_ || global == nullptr || !global->closed()) return;
+  launches_ended_ = true;
+  for (const LanePtr& lane : driven_lanes_) {
+    if (lane->id() != kGlobalSet) lane->end_launches();
+  }
+}
+
+}  // namespace ronde
