@@ -24,7 +24,9 @@ from ronde.torch._gradients import (
     Gradient,
     Parameter,
     by_compression,
+    end_leftovers,
     hook,
+    leave_over,
     make_buckets,
     parameter_names,
     shares_memory,
@@ -79,6 +81,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._in_backward = False
         self._in_flight = {}
         self._train([p for p in self._parameters() if p.requires_grad], groups)
+        leave_over(self, self._buckets)
 
     def _parameters(self) -> Iterator[Parameter]:
         return (p for group in self.param_groups for p in group["params"])
@@ -168,6 +171,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             mark_pass(name)
 
     def _submit(self, bucket: Bucket) -> None:
+        end_leftovers()
         self._under_way = True
         if isinstance(bucket, FlatBucket):
             tensors = [bucket.ready()]
@@ -312,6 +316,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
                 "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
                 "a race condition."
             )
+        end_leftovers()  # they write to gradients
         super().zero_grad(*arguments, **options)
         for bucket in self._buckets:
             if isinstance(bucket, FlatBucket):
