@@ -162,6 +162,10 @@ Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoin
   return impl_->submit(request, ticket, now);
 }
 Status Negotiator::join(std::uint64_t ticket, TimePoint) { return impl_->join(ticket); }
+void Negotiator::stand_still(std::span<const std::uint64_t> tickets,
+                             const StandstillPtr& standstill, TimePoint now) {
+  impl_->stand_still(tickets, standstill, now);
+}
 void Negotiator::leave(TimePoint) { impl_->leave(); }
 bool Negotiator::closed() const { return impl_->closed(); }
 bool Negotiator::coordinates() const { return impl_->is_root(); }

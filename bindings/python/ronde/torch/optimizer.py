@@ -16,6 +16,7 @@ from ronde._collectives import AVERAGE as Average
 from ronde._collectives import set_id
 from ronde._compression import checked, warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
+from ronde._handle import wait_together
 from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step
 from ronde.torch._adapter import check_tensors, collectives
 from ronde.torch._flat import FlatBucket, flatten_plain
@@ -214,6 +215,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             for bucket in self._buckets:
                 if bucket.handle is None:
                     self._submit(bucket)
+            wait_together(bucket.handle for bucket in self._buckets)
             for bucket in self._buckets:
                 try:
                     self._finish(bucket)
