@@ -283,13 +283,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         synchronizes = self._should_synchronize
         if synchronizes and closure is None:
             if self._synchronized:
-                warnings.warn(
-                    "optimizer.step() called without optimizer.skip_synchronize() context after "
-                    "optimizer.synchronize(). This can cause training slowdown. You may want to "
-                    "consider using optimizer.skip_synchronize() context if you use "
-                    "optimizer.synchronize() in your code.",
-                    stacklevel=2,
-                )
+                warnings.warn(_TWICE, stacklevel=2)
             self.synchronize()
         self._synchronized = False
         if closure is None or not synchronizes:
@@ -326,7 +320,11 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
 
 
 _BEFORE_BACKWARD = "data and forward"  # where one ends and the other begins is not to be seen
-
+_TWICE = (
+    "optimizer.step() called without optimizer.skip_synchronize() context after "
+    "optimizer.synchronize(). This can cause training slowdown. You may want to consider using "
+    "optimizer.skip_synchronize() context if you use optimizer.synchronize() in your code."
+)
 _CHANGED = (
     "the gradient of {name} was changed while its average over ranks was being computed; call "
     "optimizer.synchronize() before changing gradients (clipping, GradScaler.unscale_(), ...), and "
