@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <list>
 #include <utility>
+#include <vector>
+
+#include "bindings/python/standstill.h"
 
 namespace py = pybind11;
 
@@ -94,9 +97,12 @@ void Handle::wait(double timeout_s) {
   if (operation_->done()) {
     status = operation_->status();
   } else {
-    const WaitOptions options = interruptible(timeout_s);
     py::gil_scoped_release unlocked;
-    status = runtime_->wait(operation_, options);
+    if (timeout_s < 0) {
+      status = Standstill(*runtime_, {&operation_, 1}).wait(operation_);
+    } else {
+      status = runtime_->wait(operation_, interruptible(timeout_s));
+    }
   }
   *seen_ = operation_->done();
   check_wait(status);
@@ -116,6 +122,27 @@ void sweep_dropped() {
   }
 }
 
+namespace {
+
+void wait_all(const std::vector<const Handle*>& handles) {
+  if (handles.empty()) return;
+  std::vector<OperationPtr> operations;
+  for (const Handle* handle : handles) operations.push_back(handle->operation());
+  Status status;
+  {
+    py::gil_scoped_release unlocked;
+    Standstill standstill(*handles.front()->runtime(), operations);
+    for (const OperationPtr& operation : operations) {
+      status = operation->done() ? Status() : standstill.wait(operation);
+      if (!operation->done()) break;  // interrupted
+      status = {};                    // its own error is for whoever waits for it alone
+    }
+  }
+  check_wait(status);
+}
+
+}  // namespace
+
 void bind_operation(py::module_& module) {
   module.def(
       "allocate",
@@ -128,6 +155,8 @@ void bind_operation(py::module_& module) {
       .def_buffer(&buffer_info)
       .def_property_readonly("__cuda_array_interface__", &cuda_array_interface,
                              "Memory of a device, for torch, CuPy and others.");
+  module.def("wait_all", &wait_all, py::arg("handles"),
+             "Blocks until all are done, well or not: nothing is submitted between their ends.");
   py::class_<Handle>(module, "Handle", "An operation in flight.")
       .def("done", &Handle::done, "Whether it has ended, well or not.")
       .def("wait", &Handle::wait, py::arg("timeout") = -1.0,

@@ -27,6 +27,7 @@ class Handle {
   /// Makes a CUDA stream wait for the results; once done. Raises the device's error.
   void order_after(std::uintptr_t stream);
   [[nodiscard]] const OperationPtr& operation() const { return operation_; }
+  [[nodiscard]] const RuntimePtr& runtime() const { return runtime_; }
   /// Becomes true once somebody has seen that the operation has ended.
   [[nodiscard]] const std::shared_ptr<bool>& seen() const { return seen_; }
   /// The arguments given as `keep`.

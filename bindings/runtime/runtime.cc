@@ -72,6 +72,10 @@ Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
   return impl_->engine->submit(set, std::move(submission));
 }
 
+void Runtime::stand_still(std::span<const OperationPtr> operations, StandstillPtr standstill) {
+  if (impl_->usable().ok()) impl_->engine->stand_still(operations, std::move(standstill));
+}
+
 Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) {
   if (operation->done()) return operation->status();
   RONDE_RETURN_IF_ERROR(impl_->usable());

@@ -129,6 +129,15 @@ Status Engine::wait(const OperationPtr& operation, const WaitOptions& options) {
   return operation->status();
 }
 
+void Engine::stand_still(std::span<const OperationPtr> operations, StandstillPtr standstill) {
+  std::vector<std::uint64_t> tickets;
+  for (const OperationPtr& operation : operations) tickets.push_back(operation->ticket());
+  // After what has been submitted so far: it is not to count as still to come.
+  call_in_driver([this, tickets = std::move(tickets), standstill = std::move(standstill)] {
+    for (const LanePtr& lane : driven_lanes_) lane->stand_still(tickets, standstill, now());
+  });
+}
+
 void Engine::note_submitted(Operation& operation, const FlightPlan& plan) {
   operation.set_flight(flights_->begin(plan));
   meter_.submitted(plan.kind, plan.bytes);

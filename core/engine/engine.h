@@ -96,6 +96,10 @@ class Engine final : private ChannelSink {
   /// Blocks until the operation is done and returns its status; drives meanwhile.
   Status wait(const OperationPtr& operation, const WaitOptions& options);
 
+  /// Says that this rank submits nothing before all of these have ended, as long as `standstill` is
+  /// true: see Negotiator::stand_still. Blocks: never.
+  void stand_still(std::span<const OperationPtr> operations, StandstillPtr standstill);
+
   /// Starts a send or receive; memory must stay until done. Blocks: never.
   Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data);
   Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data,

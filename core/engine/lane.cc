@@ -95,6 +95,10 @@ Status Lane::on_frame(int from, std::span<const std::byte> payload, TimePoint no
   return negotiator_.on_frame(from, payload, now);
 }
 
+void Lane::stand_still(std::span<const std::uint64_t> tickets, const StandstillPtr& standstill,
+                       TimePoint now) {
+  negotiator_.stand_still(tickets, standstill, now);
+}
 void Lane::on_time(TimePoint now) { negotiator_.on_time(now); }
 TimePoint Lane::next_deadline() const { return negotiator_.next_deadline(); }
 void Lane::take_frames(std::vector<OutFrame>& out) { negotiator_.take_frames(out); }

@@ -65,6 +65,9 @@ class Lane {
   void submit(const OperationPtr& operation, TimePoint now);
   /// Takes in a frame of a member's lane.
   Status on_frame(int from, std::span<const std::byte> payload, TimePoint now);
+  /// As Negotiator::stand_still; tickets of other lanes are ignored.
+  void stand_still(std::span<const std::uint64_t> tickets, const StandstillPtr& standstill,
+                   TimePoint now);
   void on_time(TimePoint now);
   [[nodiscard]] TimePoint next_deadline() const;
 

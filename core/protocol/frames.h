@@ -43,7 +43,6 @@ struct Holder {
   OpKey key;
   Collective kind = Collective::kAllreduce;
   std::string site;
-  bool alone = false;  ///< It holds everything, and nothing else of its rank waits to be agreed.
 };
 
 /// What one subtree knows about an operation that has waited for too long.
@@ -52,7 +51,6 @@ struct StallFact {
   int kind = -1;             ///< A Collective; -1 where no rank of the subtree has submitted it.
   std::vector<int> missing;  ///< Ranks that have neither submitted it nor joined.
   std::uint64_t waited_ms = 0;
-  Holder owner;   ///< A rank that has submitted it, if one holds everything by it, and alone.
   Holder holder;  ///< What keeps one of the missing from submitting it, if anything is known to.
 };
 

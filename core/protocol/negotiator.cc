@@ -163,6 +163,10 @@ Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoin
 }
 Status Negotiator::join(std::uint64_t ticket, TimePoint) { return impl_->join(ticket); }
 void Negotiator::leave(TimePoint, std::string_view why) { impl_->leave(why); }
+void Negotiator::stand_still(std::span<const std::uint64_t> tickets,
+                             const StandstillPtr& standstill, TimePoint now) {
+  impl_->stand_still(tickets, standstill, now);
+}
 bool Negotiator::closed() const { return impl_->closed(); }
 bool Negotiator::coordinates() const { return impl_->is_root(); }
 void Negotiator::release(std::uint32_t bundles) { impl_->release(bundles); }

@@ -65,6 +65,12 @@ class Negotiator {
   /// Errors: kInvalidArgument where this rank has joined already.
   Status join(std::uint64_t ticket, TimePoint now);
 
+  /// Says that this rank submits nothing to any set, whatever else of it ends, before all of these
+  /// operations have ended, as long as `standstill` is true. Only where that is certain: where
+  /// ranks wait for each other by it, their operations fail with kMismatch on all of them.
+  void stand_still(std::span<const std::uint64_t> tickets, const StandstillPtr& standstill,
+                   TimePoint now);
+
   /// Says that this rank takes part in nothing any more. What was agreed before stays agreed; every
   /// other operation of the set, pending or submitted later on any rank, comes out failed with
   /// kRankFailure "rank N has left the job", with `why` where it is not empty (its first 512

@@ -1,8 +1,9 @@
-// Ranks that wait for each other. A rank whose operation holds others back (see Holds) for a while
-// has the root ask about it, as about one that is overdue. Every rank answers with what keeps it
-// from submitting that, which proves the cycle: the owner submits nothing before its operation has
-// ended, the other rank not this one before its own has, and the owner has not submitted that, as
-// it has nothing else in flight. Answers come in the order of batches, so both hold together.
+// Ranks that wait for each other. A rank whose operation holds others back (see Holds), or that
+// stands still, has the root ask about it after a while, as about one that is overdue. Every rank
+// answers with what keeps it from submitting that; the root then asks about this too, until one
+// query has shown a cycle or there is none. Its answers hold together: what a rank has not
+// submitted by its answer it does not submit before the operation it named has ended, so none of a
+// cycle ends.
 #include <algorithm>
 #include <utility>
 
@@ -11,6 +12,7 @@
 namespace ronde {
 namespace {
 
+constexpr int kMostFurther = 8;  // queries in a row: of ranks in a ring, each knows the next
 constexpr std::size_t kMaxSiteBytes = 160;  // the end of it, where the line is
 
 std::string end_of(const std::string& site) {
@@ -22,9 +24,13 @@ Holds holds_now(const Request& request) {
   return waits ? request.holds : Holds::kNothing;
 }
 
-bool holds_back(const Request& request, const OpKey& key) {
-  const Holds holds = holds_now(request);
-  return holds == Holds::kEverything || (holds == Holds::kUnnamed && key.name.empty());
+/// `only`: nothing else of the rank is in flight, whose end might bring more.
+bool holds_back(const OwnOperation& operation, const OpKey& key, bool only) {
+  if (operation.standstill != nullptr) {
+    return operation.standstill->load(std::memory_order_acquire);
+  }
+  const Holds holds = holds_now(operation.request);
+  return (holds == Holds::kEverything && only) || (holds == Holds::kUnnamed && key.name.empty());
 }
 
 }  // namespace
@@ -48,19 +54,38 @@ void Negotiator::Impl::ask_whether_held(TimePoint now) {
   if (ticket != 0) note_overdue({oldest, false, true}, now);
 }
 
-Holder Negotiator::Impl::as_holder(const OpKey& key, const OwnOperation& operation) const {
-  const Request& request = operation.request;
-  return {options_.rank, key, request.kind, end_of(request.call_site),
-          holds_now(request) == Holds::kEverything && own_.size() == 1};
+void Negotiator::Impl::stand_still(std::span<const std::uint64_t> tickets,
+                                   const StandstillPtr& standstill, TimePoint now) {
+  std::vector<OpKey> waiting;
+  own_.for_each([&](const OpKey& key, OwnOperation& operation) {
+    if (std::find(tickets.begin(), tickets.end(), operation.ticket) == tickets.end()) return;
+    operation.standstill = standstill;
+    if (waiting.size() < kKeysPerQuery) waiting.push_back(key);
+  });
+  for (const OpKey& key : waiting) note_overdue({key, false, true}, now);
+}
+
+void Negotiator::Impl::ask_with(const std::vector<OpKey>& keys, TimePoint now) {
+  if (now < asks_with_again_) return;
+  std::vector<OpKey> others;
+  own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
+    const bool waits = operation.standstill != nullptr && operation.standstill->load();
+    const bool is_asked = std::find(keys.begin(), keys.end(), key) != keys.end();
+    if (waits && !is_asked && others.size() < kKeysPerQuery) others.push_back(key);
+  });
+  if (others.empty()) return;
+  asks_with_again_ = now + options_.cycle_watch;
+  for (const OpKey& key : others) note_overdue({key, false, true}, now);
 }
 
 Holder Negotiator::Impl::holder_of(const OpKey& lacking) {
   Holder holder;
   std::uint64_t ticket = 0;
   own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
-    if (!holds_back(operation.request, lacking)) return;
+    if (!holds_back(operation, lacking, own_.size() == 1)) return;
     if (ticket != 0 && ticket < operation.ticket) return;
-    holder = as_holder(key, operation);
+    const Request& request = operation.request;
+    holder = {options_.rank, key, request.kind, end_of(request.call_site)};
     ticket = operation.ticket;
   });
   return holder;
@@ -70,23 +95,34 @@ void Negotiator::Impl::look_at(const OpKey& key) {
   if (std::find(overdue_.begin(), overdue_.end(), key) == overdue_.end()) overdue_.push_back(key);
 }
 
-std::vector<OpKey> Negotiator::Impl::break_cycles(const std::vector<StallFact>& facts) {
+void Negotiator::Impl::break_cycles(std::vector<StallFact>& facts) {
   std::vector<OpKey> broken;
-  const auto fail = [&](const OpKey& key, Collective kind, const std::string& text) {
-    if (std::find(broken.begin(), broken.end(), key) != broken.end()) return;
-    broken.push_back(key);
-    fail_early(key, kind, Code::kMismatch, text);
-  };
-  for (const StallFact& fact : facts) {
-    if (is_cycle(fact)) {
-      const std::string text = cycle_text(fact);
-      fail(fact.key, static_cast<Collective>(fact.kind), text);
-      fail(fact.holder.key, fact.holder.kind, text);
-    } else if (fact.holder.alone) {
-      look_at(fact.holder.key);  // seen from there it may be one
-    }
+  const std::vector<const StallFact*> waiting = endless(facts);
+  for (const StallFact* fact : waiting) {
+    broken.push_back(fact->key);
+    fail_early(fact->key, static_cast<Collective>(fact->kind), Code::kMismatch,
+               cycle_text(*fact, waiting));
   }
-  return broken;
+  std::erase_if(facts, [&](const StallFact& fact) {
+    return std::find(broken.begin(), broken.end(), fact.key) != broken.end();
+  });
+}
+
+bool Negotiator::Impl::look_further(const std::vector<StallFact>& facts) {
+  const auto is_new = [&](const StallFact& fact) {
+    return fact.holder.rank >= 0 &&
+           std::find(asked_.begin(), asked_.end(), fact.holder.key) == asked_.end();
+  };
+  if (further_ == kMostFurther || std::none_of(facts.begin(), facts.end(), is_new)) {
+    further_ = 0;
+    return false;
+  }
+  ++further_;
+  for (const StallFact& fact : facts) {
+    look_at(fact.key);
+    if (fact.holder.rank >= 0) look_at(fact.holder.key);
+  }
+  return true;
 }
 
 void Negotiator::Impl::fail_early(const OpKey& key, Collective kind, Code code,

@@ -29,6 +29,8 @@ class Negotiator::Impl {
   Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
   Status join(std::uint64_t ticket);
   void leave(std::string_view why);
+  void stand_still(std::span<const std::uint64_t> tickets, const StandstillPtr& standstill,
+                   TimePoint now);
   [[nodiscard]] bool closed() const noexcept { return !closed_.ok(); }
   [[nodiscard]] bool is_root() const noexcept { return place_.parent < 0; }
   void release(std::uint32_t bundles) {
@@ -50,7 +52,8 @@ class Negotiator::Impl {
   [[nodiscard]] const NegotiatorStats& stats() const noexcept { return stats_; }
 
  private:
-  static constexpr int kSelf = 0;  // the aggregator's source number of this rank
+  static constexpr std::size_t kKeysPerQuery = 32;  // far below a frame's limit
+  static constexpr int kSelf = 0;                   // the aggregator's source number of this rank
 
   // This rank's own calls.
   Status submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now);
@@ -117,10 +120,15 @@ class Negotiator::Impl {
   // Ranks that wait for each other.
   [[nodiscard]] bool asks_at(const OwnOperation& operation, TimePoint now) const;
   void ask_whether_held(TimePoint now);
-  [[nodiscard]] Holder as_holder(const OpKey& key, const OwnOperation& operation) const;
+  /// Where this rank stands still in more than what was asked about: asks about that too, so that
+  /// all of it fails together. At most once per watch, as it leads to another question.
+  void ask_with(const std::vector<OpKey>& keys, TimePoint now);
   [[nodiscard]] Holder holder_of(const OpKey& lacking);
   void look_at(const OpKey& key);
-  std::vector<OpKey> break_cycles(const std::vector<StallFact>& facts);
+  /// Fails the operations that never end, and takes them out.
+  void break_cycles(std::vector<StallFact>& facts);
+  /// Asks about these again, together with what holds them; false where that is known.
+  bool look_further(const std::vector<StallFact>& facts);
   void fail_early(const OpKey& key, Collective kind, Code code, const std::string& text);
 
   const NegotiatorOptions options_;
@@ -152,9 +160,12 @@ class Negotiator::Impl {
   Status closed_;  // not ok: a rank has left, and nothing is agreed any more
 
   TimePoint deadline_ = kForever;
+  TimePoint asks_with_again_{};
   StallQuery query_;
   std::uint64_t last_query_ = 0;
   std::vector<OpKey> overdue_;  // root: for the next query
+  std::vector<OpKey> asked_;    // root: in the last one
+  int further_ = 0;             // root: queries in a row that looked further
   std::unordered_map<OpKey, TimePoint, OpKeyHash>
       last_noted_;  // root: when it was last asked about
 

@@ -10,8 +10,6 @@
 namespace ronde {
 namespace {
 
-constexpr std::size_t kKeysPerQuery = 32;  // keeps queries and answers far below a frame's limit
-
 std::uint64_t to_ms(Duration duration) {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -92,6 +90,7 @@ void Negotiator::Impl::start_query(TimePoint now) {
   const auto end = overdue_.begin() + static_cast<std::ptrdiff_t>(count);
   frame.keys.assign(overdue_.begin(), end);
   overdue_.erase(overdue_.begin(), end);
+  asked_ = frame.keys;
   writer_.write(frame, [&](std::span<const std::byte> bytes) { forward(bytes); });
   answer_query(frame, now);
 }
@@ -100,7 +99,10 @@ void Negotiator::Impl::answer_query(const QueryFrame& query, TimePoint now) {
   std::vector<StallFact> facts;
   facts.reserve(query.keys.size());
   for (const OpKey& key : query.keys) facts.push_back(own_fact(key, now));
+  const bool holds = std::any_of(facts.begin(), facts.end(),
+                                 [](const StallFact& fact) { return fact.holder.rank >= 0; });
   query_.begin(query.query, std::move(facts), place_.children.size());
+  if (holds) ask_with(query.keys, now);
   after_answer(now);
 }
 
@@ -110,7 +112,6 @@ StallFact Negotiator::Impl::own_fact(const OpKey& key, TimePoint now) {
   if (const OwnOperation* own = own_in_flight(key)) {
     fact.kind = static_cast<int>(own->request.kind);
     fact.waited_ms = to_ms(now - own->submitted);
-    if (Holder owner = as_holder(key, *own); owner.alone) fact.owner = std::move(owner);
   } else if (join_ticket_ == 0) {
     fact.missing = {options_.rank};
     fact.holder = holder_of(key);
@@ -137,10 +138,10 @@ void Negotiator::Impl::judge(std::vector<StallFact> facts) {
     return fact.kind < 0 || fact.missing.empty() || aggregator_.is_complete(fact.key);
   });
   agree();
-  const std::vector<OpKey> broken = break_cycles(facts);
+  break_cycles(facts);
   WarningFrame warning;
+  if (look_further(facts)) facts.clear();  // they are judged when all is known
   for (const StallFact& fact : facts) {
-    if (std::find(broken.begin(), broken.end(), fact.key) != broken.end()) continue;
     if (reached(fact.waited_ms, options_.stall_error)) {
       const std::string text = stall_text(fact) + "; given up";
       fail_early(fact.key, static_cast<Collective>(fact.kind), Code::kStalled, text);

@@ -77,8 +77,8 @@ Status Negotiator::Impl::check_tick(const TickFrame& tick, int source) const {
     return out_of_protocol("an answer nobody asked for");
   }
   for (const StallFact& fact : tick.facts) {
-    for (const int rank : {fact.owner.rank, fact.holder.rank}) {
-      if (rank >= 0 && !is_member(rank)) return out_of_protocol("an operation of a stranger");
+    if (fact.holder.rank >= 0 && !is_member(fact.holder.rank)) {
+      return out_of_protocol("an operation of a stranger");
     }
   }
   if (tick.last_joined >= 0 && (!is_member(tick.last_joined) || aggregator_.joined(source))) {

@@ -21,6 +21,7 @@ struct OwnOperation {
   TimePoint noted;        ///< When its lateness was last reported; `submitted` at first.
   bool given_up = false;  ///< Its failure for lateness was asked for.
   bool asked = false;     ///< Whether somebody waits for this rank meanwhile was asked.
+  StandstillPtr standstill = nullptr;  ///< Null: none, see Negotiator::stand_still.
 };
 
 /// Threads: one at a time.

@@ -17,6 +17,9 @@ namespace ronde {
 
 inline constexpr std::size_t kMaxNameBytes = 1024;
 
+/// True while a rank submits nothing; any thread of it may end that.
+using StandstillPtr = std::shared_ptr<const std::atomic<bool>>;
+
 /// Element type and shape of one tensor of a request.
 struct TensorMeta {
   DType dtype = DType::kFloat32;

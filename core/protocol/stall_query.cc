@@ -14,6 +14,14 @@ std::string where(const Holder& holder) {
   return fmt::format("{} on rank {}{}", label(holder.kind, holder.key), holder.rank, site);
 }
 
+/// What must end before the fact's operation can; null where it is none of these.
+const StallFact* held_by(const StallFact& fact, const std::vector<const StallFact*>& among) {
+  const auto found = std::find_if(among.begin(), among.end(), [&](const StallFact* other) {
+    return other->key == fact.holder.key;
+  });
+  return found == among.end() ? nullptr : *found;
+}
+
 }  // namespace
 
 void StallQuery::begin(std::uint64_t id, std::vector<StallFact> own, std::size_t children) {
@@ -37,10 +45,7 @@ void StallQuery::answer(std::size_t child, const std::vector<StallFact>& facts) 
     mine->missing.insert(mine->missing.end(), theirs.missing.begin(), theirs.missing.end());
     mine->waited_ms = std::max(mine->waited_ms, theirs.waited_ms);
     mine->kind = std::max(mine->kind, theirs.kind);
-    if (mine->owner.rank < 0) mine->owner = theirs.owner;
-    if (mine->holder.rank < 0 || (theirs.holder.alone && !mine->holder.alone)) {
-      mine->holder = theirs.holder;
-    }
+    if (mine->holder.rank < 0) mine->holder = theirs.holder;
   }
 }
 
@@ -60,16 +65,36 @@ std::string stall_text(const StallFact& fact) {
                      fact.missing.size() == 1 ? "" : "s", fmt::join(fact.missing, ", "));
 }
 
-bool is_cycle(const StallFact& fact) noexcept {
-  return fact.owner.rank >= 0 && fact.holder.rank >= 0;
+std::vector<const StallFact*> endless(const std::vector<StallFact>& facts) {
+  std::vector<const StallFact*> waiting;
+  for (const StallFact& fact : facts) {
+    if (fact.holder.rank >= 0) waiting.push_back(&fact);
+  }
+  const auto ends = [&](const StallFact* fact) { return held_by(*fact, waiting) == nullptr; };
+  while (std::any_of(waiting.begin(), waiting.end(), ends)) {
+    const auto first = std::find_if(waiting.begin(), waiting.end(), ends);
+    waiting.erase(first);
+  }
+  return waiting;
 }
 
-std::string cycle_text(const StallFact& fact) {
-  const bool in_order = fact.owner.rank < fact.holder.rank;
+std::string cycle_text(const StallFact& fact, const std::vector<const StallFact*>& waiting) {
+  std::vector<Holder> path;  // from what holds the operation to what closes the cycle
+  const auto again = [&](const Holder& holder) {
+    return std::find_if(path.begin(), path.end(),
+                        [&](const Holder& known) { return known.key == holder.key; });
+  };
+  const StallFact* at = &fact;
+  for (; again(at->holder) == path.end(); at = held_by(*at, waiting)) path.push_back(at->holder);
+  path.erase(path.begin(), again(at->holder));
+  std::sort(path.begin(), path.end(),
+            [](const Holder& a, const Holder& b) { return a.rank < b.rank; });
+  std::vector<std::string> sites(path.size());
+  std::transform(path.begin(), path.end(), sites.begin(), where);
   return fmt::format(
-      "{} and {} wait for each other: neither rank submits the other's operation before its own "
-      "has ended. Where they belong together, give both the same name",
-      where(in_order ? fact.owner : fact.holder), where(in_order ? fact.holder : fact.owner));
+      "{} wait for each other: none of these ranks submits another's operation before its own has "
+      "ended. Where they belong together, give them the same name",
+      fmt::join(sites, " and "));
 }
 
 }  // namespace ronde

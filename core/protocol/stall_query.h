@@ -40,10 +40,11 @@ class StallQuery {
 /// `allreduce "w" has waited 60 s for ranks 1, 3`.
 std::string stall_text(const StallFact& fact);
 
-/// Whether two ranks wait for each other, for certain: the owner's next submission comes after this
-/// operation's end, a missing rank's after that of another one, which the owner lacks.
-bool is_cycle(const StallFact& fact) noexcept;
-/// `allreduce "w" on rank 0 (a.py:1) and barrier "b" on rank 1 (a.py:2) wait for each other: ...`
-std::string cycle_text(const StallFact& fact);
+/// Those of the facts whose operations never end, for certain: each lacks a rank that submits it
+/// only after another of them has ended. The facts are of one query, so that all hold together.
+std::vector<const StallFact*> endless(const std::vector<StallFact>& facts);
+/// `allreduce "w" on rank 0 (a.py:1) and barrier "b" on rank 1 (a.py:2) wait for each other: ...`,
+/// of the cycle that keeps this operation, one of endless(), from ending.
+std::string cycle_text(const StallFact& fact, const std::vector<const StallFact*>& waiting);
 
 }  // namespace ronde

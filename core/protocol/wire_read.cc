@@ -107,7 +107,6 @@ Result<Holder> read_holder(const wire::Holder* from) {
   if (from->kind() >= kCollectiveCount) return malformed("unknown collective");
   to.kind = static_cast<Collective>(from->kind());
   to.site = text_of(from->site());
-  to.alone = from->alone();
   if (to.rank < 0) return malformed("a holder without a rank");
   return to;
 }
@@ -119,7 +118,6 @@ Result<StallFact> read_fact(const wire::StallFact& from) {
   if (to.kind < -1 || to.kind >= kCollectiveCount) return malformed("unknown collective");
   if (from.missing() != nullptr) to.missing.assign(from.missing()->begin(), from.missing()->end());
   to.waited_ms = from.waited_ms();
-  RONDE_ASSIGN_OR_RETURN(to.owner, read_holder(from.owner()));
   RONDE_ASSIGN_OR_RETURN(to.holder, read_holder(from.holder()));
   return to;
 }

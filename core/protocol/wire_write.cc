@@ -86,17 +86,15 @@ class FrameWriter::Builder {
     if (holder.rank < 0) return {};
     const auto key = add(holder.key);
     const auto site = text(holder.site);
-    return wire::CreateHolder(fbb_, holder.rank, key, static_cast<std::uint8_t>(holder.kind), site,
-                              holder.alone);
+    return wire::CreateHolder(fbb_, holder.rank, key, static_cast<std::uint8_t>(holder.kind), site);
   }
 
   fb::Offset<wire::StallFact> add(const StallFact& fact) {
     const auto key = add(fact.key);
     const auto missing = fbb_.CreateVector(fact.missing);
-    const auto owner = add(fact.owner);
     const auto holder = add(fact.holder);
     return wire::CreateStallFact(fbb_, key, static_cast<std::int8_t>(fact.kind), missing,
-                                 fact.waited_ms, owner, holder);
+                                 fact.waited_ms, holder);
   }
 
   fb::Offset<wire::Item> add(const BatchItem& item) {
@@ -175,8 +173,7 @@ std::size_t wire_bytes(const Holder& holder) noexcept {
   return holder.rank < 0 ? 0 : wire_bytes(holder.key) + holder.site.size() + kTableBytes;
 }
 std::size_t wire_bytes(const StallFact& fact) noexcept {
-  return wire_bytes(fact.key) + 4 * fact.missing.size() + kTableBytes + wire_bytes(fact.owner) +
-         wire_bytes(fact.holder);
+  return wire_bytes(fact.key) + 4 * fact.missing.size() + kTableBytes + wire_bytes(fact.holder);
 }
 
 /// Takes from the front of `rest` what still fits, and counts its bytes.

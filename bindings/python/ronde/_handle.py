@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
+
+from ronde import _core
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,6 +40,14 @@ class Handle(Generic[R]):
     def __call__(self) -> R:
         """The same as wait(): sparse operations of Horovod are waited for by calling them."""
         return self.wait()
+
+
+def wait_together(handles: Iterable[object]) -> None:
+    """Blocks until all have ended, well or not; those of no single operation are left out.
+
+    Where ranks can only wait for each other, they learn it of all of these at once.
+    """
+    _core.wait_all([handle._operation for handle in handles if isinstance(handle, Handle)])
 
 
 def mapped(handle: Handle[Any], function: Callable[[Any], R]) -> Handle[R]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -17,6 +19,26 @@ import pytest
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 120
 CASES_LIMIT_S = 480  # frameworks take a minute to import where many processes share a core
+
+
+def pytest_configure(config):
+    """Gives this run a temporary directory: frameworks leave files in it when they are killed."""
+    # What pytest makes itself it tidies up.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="ronde-tests-")
+    before = os.environ.get("TMPDIR")
+
+    def forget():
+        tempfile.tempdir = None
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = None  # asked for anew
+    config.add_cleanup(forget)
 
 
 def launch(command, np, environment=None, options=()):

@@ -1,9 +1,12 @@
 """What the other tests rely on: that a case's failure says what went wrong."""
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
-from conftest import CaseResults
+from conftest import HERE, CaseResults
 
 CASES = """
 import time
@@ -55,3 +58,23 @@ def test_a_job_that_overruns_its_limit_fails_the_case_that_hung_and_shows_where(
     text = complaint(results, "case_endless")
     assert "did not finish case_endless: the job was killed after 0.5 s" in text.splitlines()[0]
     assert "in case_endless" in text
+
+
+def test_what_a_killed_process_leaves_in_the_temporary_directory_goes_with_the_run(tmp_path):
+    (tmp_path / "leaving_test.py").write_text(
+        "import subprocess, sys\n"
+        "def test_leaves_a_file():\n"
+        "    script = 'import os, tempfile as t; print(t.mkstemp()[1], flush=True); os._exit(0)'\n"
+        "    print(subprocess.check_output([sys.executable, '-c', script], text=True))\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "conftest"]
+    command += ["-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(tmp_path)]
+    output = subprocess.check_output(
+        [*command, str(tmp_path / "leaving_test.py")],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        text=True,
+    )
+    assert "1 passed" in output
+    left = next(line for line in output.splitlines() if line.startswith(os.sep))
+    assert "ronde-tests-" in left
+    assert not os.path.exists(left)

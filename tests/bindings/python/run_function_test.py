@@ -54,6 +54,47 @@ def test_what_cannot_be_run_is_a_value_error():
             ronde.run(total, np=ranks)
 
 
+def test_every_name_of_horovods_run_is_known(tmp_path):
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("# this host\nlocalhost slots=2\n")
+    environment = {**os.environ, "MINE": "given"}
+    assert (
+        ronde.run(
+            os.getenv,
+            ("MINE",),
+            None,
+            2,
+            hostfile=str(hostfile),
+            env=environment,
+            ssh_port=22,
+            ssh_identity_file="none",
+            use_gloo=True,
+            disable_cache=True,
+            network_interfaces=["lo"],
+            verbose=0,
+            start_timeout=60,
+            output_filename=str(tmp_path / "output"),
+            min_np=None,
+        )
+        == ["given"] * 2
+    )
+    hostfile.write_text("localhost slots=2\nfar slots=2\n")
+    with pytest.raises(ValueError, match="on this host only, not on far"):
+        ronde.run(os.getpid, np=2, hostfile=str(hostfile))
+    with pytest.raises(ValueError, match="cannot read the hostfile"):
+        ronde.run(os.getpid, np=2, hostfile=str(tmp_path / "none"))
+    with pytest.raises(ValueError, match="ranks meet on one"):
+        ronde.run(os.getpid, np=2, network_interfaces="lo,eth7")
+    with pytest.raises(ValueError, match="chooses mpirun's arguments itself"):
+        ronde.run(os.getpid, np=2, mpi_args="--oversubscribe")
+    elastic = "min_np max_np min_num_proc max_num_proc slots reset_limit cooldown_range"
+    for name in [*elastic.split(), "host_discovery_script"]:
+        with pytest.raises(ValueError, match=f"{name}=3 is for elastic jobs"):
+            ronde.run(os.getpid, np=2, **{name: 3})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nodes'"):
+        ronde.run(os.getpid, np=2, nodes=2)
+
+
 def test_a_main_script_can_run_its_own_functions(tmp_path):
     script = tmp_path / "main.py"
     script.write_text(

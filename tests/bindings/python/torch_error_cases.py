@@ -118,3 +118,30 @@ def case_different_parameters_are_an_error_on_all_ranks_not_a_wait():
     with pytest.raises(ronde.MismatchError, match=r"number 0 is float32\[3\] on rank 1"):
         hvd.broadcast_parameters(shapes, root_rank=0)
     hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+
+
+def case_parameters_of_other_names_on_one_rank_are_an_error_on_all_not_a_wait():
+    net = model()
+    mine = "rank 0" if hvd.rank() == 0 else "the others"
+    named = [(f"{name} of {mine}", p) for name, p in net.named_parameters()]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), named)
+    said = r"of rank 0. on rank 0 .* wait for each other: none of these ranks submits"
+    with pytest.raises(ronde.MismatchError, match=said):
+        step(net, optimizer)
+    assert hvd.allreduce(torch.ones(2), name="after other names").tolist() == [1, 1]
+
+
+def case_a_step_too_many_on_one_rank_is_an_error_on_all_not_a_wait():
+    net = model()
+    named = [(f"stepped.{name}", p) for name, p in net.named_parameters()]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), named)
+    step(net, optimizer)
+
+    def go_on():
+        if hvd.rank() == 0:
+            return optimizer.step()
+        return hvd.allreduce(torch.ones(2), name="a metric of those that are done")
+
+    with pytest.raises(ronde.MismatchError, match="wait for each other"):
+        go_on()
+    assert hvd.allreduce(torch.ones(2), name="after a step too many").tolist() == [1, 1]

@@ -50,6 +50,22 @@ def case_training_equals_one_process_with_all_of_the_data():
     assert_like_one_process(lambda p: torch.optim.Adam(p, lr=0.01))
 
 
+def case_a_new_optimizer_at_once_after_one_that_failed_between_backward_and_step():
+    model, data, target = model_and_data()
+    reference, _, _ = model_and_data()
+    for _ in range(4):
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+        )
+        optimizer.zero_grad(set_to_none=False)
+        loss_of(model, my_rows(data), my_rows(target)).backward()
+    optimizer.step()
+    loss_of(reference, data, target).backward()
+    torch.optim.SGD(reference.parameters(), lr=0.1).step()
+    for ours, theirs in zip(model.parameters(), reference.parameters()):
+        assert torch.allclose(ours, theirs, atol=1e-6), (ours - theirs).abs().max()
+
+
 def case_training_with_groups_predivision_and_compression():
     def sgd(parameters):
         return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <map>
 #include <random>
 
 #include "tests/core/protocol/harness.h"
@@ -128,6 +129,105 @@ TEST_CASE("Cycles: two names of which each rank waits for one") {
   job.deliver();
   pass_to(job, at_ms(1000));
   CHECK(codes(job) == std::vector<Code>(2, Code::kMismatch));
+}
+
+namespace {
+
+/// Submits these, and stands still until they have ended.
+StandstillPtr stand_still_in(TestJob& job, int rank, const std::vector<std::string>& names,
+                             std::uint64_t first_ticket = 1) {
+  auto standstill = std::make_shared<std::atomic<bool>>(true);
+  std::vector<std::uint64_t> tickets;
+  for (const std::string& name : names) {
+    tickets.push_back(first_ticket + tickets.size());
+    REQUIRE(job.at(rank).submit(allreduce(name), tickets.back(), at_ms(0)).ok());
+  }
+  job.at(rank).stand_still(tickets, standstill, at_ms(600));
+  return standstill;
+}
+
+/// Status codes of all that came out on a rank, by ticket.
+std::map<std::uint64_t, Code> ended(TestJob& job, int rank) {
+  std::map<std::uint64_t, Code> codes;
+  for (const Agreed& item : job.take(rank)) {
+    if (item.ticket != 0) codes[item.ticket] = item.status.code();
+  }
+  return codes;
+}
+
+}  // namespace
+
+TEST_CASE("Cycles: ranks that stand still in operations of different names all fail at once") {
+  for (const int per_host : {64, 1, 2}) {
+    for (const int size : {2, 3, 5}) {
+      TestJob job(size, per_host);
+      for (int rank = 0; rank < size; ++rank) {
+        stand_still_in(job, rank, {fmt::format("a{}", rank), fmt::format("b{}", rank), "same"});
+      }
+      job.deliver(at_ms(600));
+      const std::map<std::uint64_t, Code> expected = {
+          {1, Code::kMismatch}, {2, Code::kMismatch}, {3, Code::kOk}};
+      for (int rank = 0; rank < size; ++rank) CHECK(ended(job, rank) == expected);
+      CHECK(job.refused() == 0);
+    }
+  }
+}
+
+TEST_CASE("Cycles: what a rank has long stood still in fails together with what closes the cycle") {
+  for (const int size : {2, 4}) {
+    TestJob job(size, 1);
+    for (int rank = 0; rank < size; ++rank) {
+      stand_still_in(job, rank, {fmt::format("a{}", rank), fmt::format("b{}", rank)});
+      job.deliver(at_ms(600));
+      if (rank == 0) CHECK(ended(job, 0).empty());
+    }
+    const std::map<std::uint64_t, Code> expected = {{1, Code::kMismatch}, {2, Code::kMismatch}};
+    for (const int rank : {0, 1}) CHECK(ended(job, rank) == expected);
+  }
+}
+
+TEST_CASE("Cycles: three ranks in a ring, of which each lacks what the next waits in") {
+  TestJob job(3, 1);
+  std::vector<StandstillPtr> kept;
+  for (int rank = 0; rank < 3; ++rank) {
+    REQUIRE(job.at(rank).submit(allreduce(fmt::format("w{}", (rank + 1) % 3)), 9, at_ms(0)).ok());
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    kept.push_back(stand_still_in(job, rank, {fmt::format("w{}", rank)}));
+  }
+  job.deliver(at_ms(600));
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(ended(job, rank) ==
+          std::map<std::uint64_t, Code>{{1, Code::kMismatch}, {9, Code::kMismatch}});
+  }
+}
+
+TEST_CASE("Cycles: standing still breaks nothing that another rank may still submit") {
+  TestJob job(3, 1);
+  const StandstillPtr first = stand_still_in(job, 0, {"a"});
+  const StandstillPtr second = stand_still_in(job, 1, {"a"});
+  REQUIRE(job.at(2).submit(allreduce("other"), 1, at_ms(0)).ok());
+  job.deliver(at_ms(600));
+  for (int second_ = 1; second_ < 59; ++second_) pass_to(job, at_ms(second_ * 1000));
+  for (int rank = 0; rank < 3; ++rank) CHECK(ended(job, rank).empty());
+  // Rank 0 has submitted what the second waits in: that is no cycle, though each lacks somebody.
+  TestJob pair(3, 1);
+  REQUIRE(pair.at(0).submit(allreduce("b"), 7, at_ms(0)).ok());
+  const StandstillPtr third = stand_still_in(pair, 0, {"a"});
+  const StandstillPtr fourth = stand_still_in(pair, 1, {"b"});
+  pair.deliver(at_ms(600));
+  for (int second_ = 1; second_ < 59; ++second_) pass_to(pair, at_ms(second_ * 1000));
+  for (int rank = 0; rank < 3; ++rank) CHECK(ended(pair, rank).empty());
+}
+
+TEST_CASE("Cycles: who has stopped standing still may submit") {
+  TestJob job(2);
+  auto mine = std::make_shared<std::atomic<bool>>(false);
+  REQUIRE(job.at(0).submit(allreduce("a"), 1, at_ms(0)).ok());
+  job.at(0).stand_still(std::vector<std::uint64_t>{1}, mine, at_ms(600));
+  const StandstillPtr other = stand_still_in(job, 1, {"b"});
+  job.deliver(at_ms(600));
+  for (int rank = 0; rank < 2; ++rank) CHECK(ended(job, rank).empty());
 }
 
 TEST_CASE("Cycles: nothing fails that may still be submitted") {

@@ -51,8 +51,8 @@ TickFrame rich_tick() {
   tick.notices.push_back({{"w", 0}, "doubled"});
   tick.overdue.push_back({{"", 8}, true, true});
   tick.query = 6;
-  tick.facts.push_back({{"w", 0}, 2, {1, 3}, 60'000, {}, {}});
-  tick.facts[0].holder = {3, {"", 5}, Collective::kBarrier, "a.py:7", true};
+  tick.facts.push_back({{"w", 0}, 2, {1, 3}, 60'000, {}});
+  tick.facts[0].holder = {3, {"", 5}, Collective::kBarrier, "a.py:7"};
   tick.last_joined = 5;
   return tick;
 }
@@ -119,12 +119,10 @@ TEST_CASE("Wire: a tick reads back as it was written, from any alignment") {
     CHECK(got.query == 6);
     CHECK(got.facts.at(0).missing == std::vector<int>{1, 3});
     CHECK(got.facts.at(0).kind == 2);
-    CHECK(got.facts.at(0).owner.rank == -1);
     CHECK(got.facts.at(0).holder.rank == 3);
     CHECK(got.facts.at(0).holder.key == OpKey{"", 5});
     CHECK(got.facts.at(0).holder.kind == Collective::kBarrier);
     CHECK(got.facts.at(0).holder.site == "a.py:7");
-    CHECK(got.facts.at(0).holder.alone);
     CHECK(got.last_joined == 5);
   }
 }

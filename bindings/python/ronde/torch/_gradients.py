@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from ronde._compression import for_gradient
-from ronde._errors import InvalidArgumentError
+from ronde._errors import Error, InvalidArgumentError
 from ronde._gradients import in_runs
 from ronde._handle import Handle
 from ronde.torch._adapter import view_of_like
@@ -87,6 +88,27 @@ class Bucket:
         part = Bucket(gradients, self.automatic and len(gradients) > 1)
         part.compression, part.priority = self.compression, self.priority
         return part
+
+
+# What optimizers that are gone have under way, as when training failed between backward and step:
+# it still writes to gradients, and its names are those of the optimizer that is made next.
+_leftovers: list[Handle[Any]] = []
+
+
+def leave_over(owner: Any, buckets: list[Bucket]) -> None:
+    """Once the owner is gone, keeps what its buckets have under way."""
+
+    def keep() -> None:
+        _leftovers.extend(bucket.handle for bucket in buckets if bucket.handle is not None)
+
+    weakref.finalize(owner, keep).atexit = False
+
+
+def end_leftovers() -> None:
+    """Waits for what optimizers that are gone had under way; its errors are nobody's."""
+    while _leftovers:
+        with contextlib.suppress(Error):
+            _leftovers.pop().wait()
 
 
 def parameter_names(

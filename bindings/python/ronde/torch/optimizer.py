@@ -16,6 +16,7 @@ from ronde._collectives import AVERAGE as Average
 from ronde._collectives import set_id
 from ronde._compression import checked, warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
+from ronde._handle import wait_together
 from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step
 from ronde.torch._adapter import check_tensors, collectives
 from ronde.torch._flat import FlatBucket, flatten_plain
@@ -24,7 +25,9 @@ from ronde.torch._gradients import (
     Gradient,
     Parameter,
     by_compression,
+    end_leftovers,
     hook,
+    leave_over,
     make_buckets,
     parameter_names,
     shares_memory,
@@ -79,6 +82,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._in_backward = False
         self._in_flight = {}
         self._train([p for p in self._parameters() if p.requires_grad], groups)
+        leave_over(self, self._buckets)
 
     def _parameters(self) -> Iterator[Parameter]:
         return (p for group in self.param_groups for p in group["params"])
@@ -168,6 +172,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             mark_pass(name)
 
     def _submit(self, bucket: Bucket) -> None:
+        end_leftovers()
         self._under_way = True
         if isinstance(bucket, FlatBucket):
             tensors = [bucket.ready()]
@@ -210,6 +215,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             for bucket in self._buckets:
                 if bucket.handle is None:
                     self._submit(bucket)
+            wait_together(bucket.handle for bucket in self._buckets)
             for bucket in self._buckets:
                 try:
                     self._finish(bucket)
@@ -277,13 +283,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         synchronizes = self._should_synchronize
         if synchronizes and closure is None:
             if self._synchronized:
-                warnings.warn(
-                    "optimizer.step() called without optimizer.skip_synchronize() context after "
-                    "optimizer.synchronize(). This can cause training slowdown. You may want to "
-                    "consider using optimizer.skip_synchronize() context if you use "
-                    "optimizer.synchronize() in your code.",
-                    stacklevel=2,
-                )
+                warnings.warn(_TWICE, stacklevel=2)
             self.synchronize()
         self._synchronized = False
         if closure is None or not synchronizes:
@@ -312,6 +312,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
                 "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
                 "a race condition."
             )
+        end_leftovers()  # they write to gradients
         super().zero_grad(*arguments, **options)
         for bucket in self._buckets:
             if isinstance(bucket, FlatBucket):
@@ -319,7 +320,11 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
 
 
 _BEFORE_BACKWARD = "data and forward"  # where one ends and the other begins is not to be seen
-
+_TWICE = (
+    "optimizer.step() called without optimizer.skip_synchronize() context after "
+    "optimizer.synchronize(). This can cause training slowdown. You may want to consider using "
+    "optimizer.skip_synchronize() context if you use optimizer.synchronize() in your code."
+)
 _CHANGED = (
     "the gradient of {name} was changed while its average over ranks was being computed; call "
     "optimizer.synchronize() before changing gradients (clipping, GradScaler.unscale_(), ...), and "

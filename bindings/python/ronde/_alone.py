@@ -1,0 +1,34 @@
+"""Whether a thread that waits is the only one of its process that submits collectives.
+
+Only then is it certain that nothing is submitted before its wait ends. Called by the core when a
+wait has taken long; wherever in doubt, no.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+
+from ronde import _core
+
+# Threads of libraries that run nothing of the user's: progress bars, a DataLoader's queues.
+_HARMLESS = {"tqdm._monitor", "multiprocessing.queues", "torch.utils.data._utils.pin_memory"}
+
+
+def submits_alone() -> bool:
+    """Whether no thread but the calling one could submit an operation."""
+    if _core.c_api_given():  # as to TensorFlow, whose threads are not Python's
+        return False
+    own = threading.get_ident()
+    return all(
+        ident == own or _is_harmless(frame) for ident, frame in sys._current_frames().items()
+    )
+
+
+def _is_harmless(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _HARMLESS:
+            return True
+        frame = frame.f_back
+    return False

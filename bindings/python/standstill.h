@@ -1,0 +1,37 @@
+// Waits without a limit: where no other thread could submit anything, the job is told.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+
+#include "bindings/python/bind.h"
+
+namespace ronde::python {
+
+/// This thread's wait for some operations, all of which it waits for before it does anything else.
+/// Owns: nothing; what it is given lives longer. Threads: one.
+class Standstill {
+ public:
+  Standstill(Runtime& runtime, std::span<const OperationPtr> operations)
+      : runtime_(runtime), operations_(operations) {}
+  ~Standstill() {
+    if (told_ != nullptr) told_->store(false, std::memory_order_release);
+  }
+  Standstill(const Standstill&) = delete;
+  Standstill& operator=(const Standstill&) = delete;
+
+  /// Blocks until one of them is done and returns its status. Without the GIL.
+  Status wait(const OperationPtr& operation);
+
+ private:
+  void tell();
+
+  Runtime& runtime_;
+  const std::span<const OperationPtr> operations_;
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  std::shared_ptr<std::atomic<bool>> told_;
+};
+
+}  // namespace ronde::python
