@@ -75,7 +75,8 @@ Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, Accuracy accura
   return choice;
 }
 
-/// Notes of which tensors something may be left over; true where a dense bundle has to bring it.
+/// Notes of which tensors something may be left over; true where a bundle that would leave it where
+/// it is, dense or of 16 bits, has to bring it.
 bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
   const bool lossy = kind != kDense && default_spec(kind).error_feedback;
   bool owed = false;
@@ -83,7 +84,7 @@ bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
     if (key.empty()) continue;
     if (lossy) {
       owed_.insert(key);
-    } else if (kind == kDense) {
+    } else {
       owed = owed_.erase(key) > 0 || owed;
     }
   }

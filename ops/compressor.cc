@@ -1,5 +1,6 @@
 #include "ops/compressor.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,14 @@ std::size_t columns_of(const Shape& shape) {
   if (shape.size() < 2 || shape[0] == 0) return 0;
   return static_cast<std::size_t>(element_count(shape) / shape[0]);
 }
+
+/// What is kept of a tensor is kept by this; empty where nothing is.
+std::string key_of(const Bundle& bundle, std::size_t index) {
+  return index < bundle.keys.size() ? bundle.keys[index] : std::string();
+}
+
+/// Not of a rank that has joined.
+bool has_data(const BundleTensor& tensor) { return tensor.in != nullptr; }
 
 /// FNV-1a: the same on all ranks.
 std::uint64_t hash_of(const std::string& text) {
@@ -56,6 +65,39 @@ Result<const Scheme*> Compressor::look_up(const std::string& text) {
   return &known_.emplace(text, spec).first->second;
 }
 
+std::shared_ptr<Residual> Compressor::residual_of(const Bundle& bundle, std::size_t index,
+                                                  const CompressionSpec& spec) const {
+  const BundleTensor& tensor = bundle.tensors[index];
+  const std::string key = key_of(bundle, index);
+  if (!spec.error_feedback || residuals_ == nullptr || key.empty() || !has_data(tensor)) return {};
+  const auto count = static_cast<std::size_t>(element_count(tensor.shape));
+  return residuals_->find(set_, key, count, spec.residual);
+}
+
+Result<WarmUp> Compressor::warm_up(const Bundle& bundle) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+  const CompressionSpec& spec = scheme->spec;
+  WarmUp state;
+  if (spec.warmup == 0 || spec.kind == CodecKind::kTopk) return state;
+  state.dense_steps = static_cast<std::int64_t>(spec.warmup);
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    const auto residual = residual_of(bundle, i, spec);
+    if (!residual) continue;
+    const auto steps = static_cast<std::int64_t>(residual->steps());
+    state.passed = state.passed < 0 ? steps : std::min(state.passed, steps);
+  }
+  return state;
+}
+
+Status Compressor::pass_step(const Bundle& bundle) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    const auto residual = residual_of(bundle, i, scheme->spec);
+    if (residual) residual->next_step();
+  }
+  return {};
+}
+
 Result<CompressedWork> Compressor::prepare(const Bundle& bundle) {
   RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
   std::vector<CompressedTensor> tensors;
@@ -69,22 +111,19 @@ Result<CompressedWork> Compressor::prepare(const Bundle& bundle) {
 CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t index,
                                             const CompressionSpec& spec) {
   const BundleTensor& tensor = bundle.tensors[index];
-  const std::string& key = index < bundle.keys.size() ? bundle.keys[index] : std::string();
+  const std::string key = key_of(bundle, index);
   CompressedTensor prepared;
   std::uint64_t step = bundles_;
-  const bool has_data = tensor.in != nullptr;  // not of a rank that has joined
-  if (spec.error_feedback && residuals_ != nullptr && !key.empty() && has_data) {
-    const auto count = static_cast<std::size_t>(element_count(tensor.shape));
-    prepared.residual = residuals_->find(set_, key, count, spec.residual);
-    if (prepared.residual) step = prepared.residual->next_step();
-    if (prepared.residual && spec.momentum > 0) {
-      prepared.momentum = residuals_->find(set_, key + kMomentum, count, spec.residual);
-      if (prepared.momentum) prepared.momentum->next_step();
-    }
+  prepared.residual = residual_of(bundle, index, spec);
+  if (prepared.residual) step = prepared.residual->next_step();
+  if (prepared.residual && spec.momentum > 0) {
+    prepared.momentum =
+        residuals_->find(set_, key + kMomentum, prepared.residual->count(), spec.residual);
+    if (prepared.momentum) prepared.momentum->next_step();
   }
   if (spec.kind == CodecKind::kPowersgd) {
     prepared.columns = columns_of(tensor.shape);
-    if (prepared.columns > 0 && residuals_ != nullptr && !key.empty() && has_data) {
+    if (prepared.columns > 0 && residuals_ != nullptr && !key.empty() && has_data(tensor)) {
       prepared.basis = residuals_->find(set_, key + kBasis, prepared.columns * spec.rank);
     }
   }

@@ -15,6 +15,13 @@
 
 namespace ronde {
 
+/// Where a bundle stands between dense and its codec.
+struct WarmUp {
+  std::int64_t dense_steps = 0;  ///< 0 for topk too, which sends all of a tensor by itself.
+  std::int64_t passed = -1;      ///< By that of its tensors which passed the fewest; -1: none keeps
+                                 ///< anything on this rank.
+};
+
 /// For one group. A compressed allreduce goes over the data plane's transport even where the plane
 /// has an allreduce of its own, but for the hierarchical plane, which compresses between hosts
 /// alone; a group of one rank compresses nothing. Random bits depend on the codec's seed, the
@@ -28,6 +35,10 @@ class Compressor {
   /// What to run a compressible bundle with. Lives no longer than this.
   /// Errors: kInvalidArgument where the compression is unknown.
   Result<CompressedWork> prepare(const Bundle& bundle);
+  /// How far a bundle is in its codec's warm-up. Errors: as prepare().
+  Result<WarmUp> warm_up(const Bundle& bundle);
+  /// Counts a step of the bundle's tensors, in which they travel dense.
+  Status pass_step(const Bundle& bundle);
   /// Notes what each tensor has left over where that is asked for, and tells `events`, which may be
   /// null: to be called before commit().
   void note_losses(const Bundle& bundle, const Work& work, const CompressedWork& compressed,
@@ -35,6 +46,8 @@ class Compressor {
 
  private:
   Result<const Scheme*> look_up(const std::string& text);
+  std::shared_ptr<Residual> residual_of(const Bundle& bundle, std::size_t index,
+                                        const CompressionSpec& spec) const;
   CompressedTensor prepare_tensor(const Bundle& bundle, std::size_t index,
                                   const CompressionSpec& spec);
 

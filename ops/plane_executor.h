@@ -64,6 +64,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   Status execute_compressed(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
   Status execute_staged(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
   Status compress(const Bundle& bundle, Work work, std::size_t bytes, const AbortToken& abort);
+  Result<bool> warms_up(const Bundle& bundle, const AbortToken& abort);
   Status execute_auto(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
   GroupDoor door(const AbortToken& abort);
   Status run_probe(std::size_t bytes, const AbortToken& abort);
@@ -98,6 +99,7 @@ class PlaneExecutor final : public CollectiveExecutor {
   Route last_route_;
   bool last_on_device_ = false;
   CompressionFacts last_facts_;
+  std::int64_t noting_ns_ = 0;           // what measuring losses took, since set to 0
   Status allocation_;                    // the first output that could not be allocated
   std::vector<Segment> segments_;        // kept
   std::vector<std::string_view> lanes_;  // kept: of the bundle's tensors

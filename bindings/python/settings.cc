@@ -36,10 +36,19 @@ void bind_settings(py::module_& module) {
       [](const std::string& text) {
         const auto spec = parse_compression(text);
         check(spec.status());
-        return sends_little(spec->kind) ? fewest_elements(spec->kind) : 0;
+        return sends_little(*spec) ? fewest_elements(*spec) : 0;
       },
       "Below how many elements training leaves a tensor dense; 0 with codecs that send much of "
       "it.");
+  module.def(
+      "training_compression",
+      [](const std::string& text) {
+        const auto spec = training_compression(text);
+        check(spec.status());
+        return to_string(*spec);
+      },
+      "What gradients travel as in a training that names a codec: what sends little begins "
+      "with a warm-up.");
 }
 
 }  // namespace ronde::python

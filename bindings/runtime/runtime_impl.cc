@@ -92,10 +92,11 @@ Runtime::Impl::Impl(Config the_config, DeviceLibraries libraries)
       devices(std::move(libraries)) {}
 
 Status Runtime::Impl::settle_own_compression() {
-  RONDE_ASSIGN_OR_RETURN(config.compression, canonical_compression(config.compression));
+  if (config.compression == "none") config.compression.clear();
   if (config.compression.empty()) return {};
-  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(config.compression));
-  fewest_compressed_ = static_cast<std::int64_t>(fewest_elements(spec.kind));
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, training_compression(config.compression));
+  config.compression = to_string(spec);
+  fewest_compressed_ = static_cast<std::int64_t>(fewest_elements(spec));
   return {};
 }
 

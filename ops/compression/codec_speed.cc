@@ -41,11 +41,12 @@ Floats sample_values(std::size_t elements) {
   return values;
 }
 
-CodecSpeed measure_rounding(const Codec& codec, const Floats& values, int repeats) {
+/// `keeps`: what is left over too, as error feedback needs it.
+CodecSpeed measure_rounding(const Codec& codec, const Floats& values, bool keeps, int repeats) {
   std::vector<std::byte> frame(codec.encoded_bytes(values.size()));
   Floats out(values.size());
   const auto encode = [&] {
-    codec.encode({.values = values, .frame = frame.data(), .lost = out.data()});
+    codec.encode({.values = values, .frame = frame.data(), .lost = keeps ? out.data() : nullptr});
   };
   const auto decode = [&] { (void)codec.decode(frame, out); };
   return {best_of(repeats, values.size(), encode), best_of(repeats, values.size(), decode)};
@@ -95,8 +96,10 @@ CodecSpeed measure_codec(CodecKind kind, std::size_t elements, int repeats) {
   const Floats values = sample_values(elements);
   if (is_sparse(kind)) return measure_selection(values, repeats);
   if (kind == CodecKind::kPowersgd) return measure_projection(values, repeats);
-  const auto codec = make_codec(default_spec(kind));
-  return codec == nullptr ? CodecSpeed() : measure_rounding(*codec, values, repeats);
+  const CompressionSpec spec = default_spec(kind);
+  const auto codec = make_codec(spec);
+  if (codec == nullptr) return {};
+  return measure_rounding(*codec, values, spec.error_feedback, repeats);
 }
 
 double measure_memcpy(std::size_t elements, int repeats) {

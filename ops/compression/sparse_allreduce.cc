@@ -224,7 +224,8 @@ void SparseReduce::draw(Staged& staged, std::vector<SparseVector>& by_owner) {
 /// Notes that an element is on its way.
 void SparseReduce::take(Staged& staged, std::size_t index) {
   staged.values[index] = 0.0F;
-  if (!staged.velocity.empty() && spec_.masking) staged.velocity[index] = 0.0F;
+  const bool is_late = staged.ratio < 1;  // where all is sent each time, momentum is never stale
+  if (is_late && !staged.velocity.empty() && spec_.masking) staged.velocity[index] = 0.0F;
 }
 
 /// Sends outgoing(rank) to every other rank, and receives theirs: frames of what `owner` owns, or
@@ -343,7 +344,9 @@ void SparseReduce::write(const Staged& staged, std::size_t owner, const SparseVe
 
 double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept {
   if (step >= spec.warmup) return spec.ratio;
-  const auto stage = static_cast<double>(4 * step / spec.warmup);
+  const std::uint64_t whole = spec.warmup / 2;
+  if (step < whole) return 1;
+  const auto stage = static_cast<double>(4 * (step - whole) / (spec.warmup - whole));
   return std::max(spec.ratio, std::pow(0.25, 1 + stage));
 }
 

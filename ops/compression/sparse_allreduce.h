@@ -17,8 +17,8 @@ namespace ronde {
 /// Source: Li and Hoefler, "Near-Optimal Sparse Allreduce", PPoPP 2022 (Ok-Topk).
 Status sparse_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
 
-/// The share of elements that a spec sends at a step, in a warm-up 1/4, 1/16, 1/64 and 1/256 for a
-/// quarter of its steps each, as far as that is more.
+/// The share of elements that a spec sends at a step: all in the first half of a warm-up, then 1/4,
+/// 1/16, 1/64 and 1/256 for an eighth of its steps each, as far as that is more.
 double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept;
 
 /// How many of `count` elements that is: at least 1 of any.

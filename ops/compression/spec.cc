@@ -22,7 +22,7 @@ constexpr std::array kKnown{
     Known{"bf16", {.kind = CodecKind::kBf16, .error_feedback = false}},
     Known{"int8", {.kind = CodecKind::kInt8, .block = 512}},
     Known{"int4", {.kind = CodecKind::kInt4, .block = 256}},
-    Known{"onebit", {.kind = CodecKind::kOnebit, .block = 128}},
+    Known{"onebit", {.kind = CodecKind::kOnebit, .block = 64}},
     Known{"topk", {.kind = CodecKind::kTopk, .ratio = 0.01}},
     Known{"randomk", {.kind = CodecKind::kRandomk, .ratio = 0.01}},
     Known{"powersgd", {.kind = CodecKind::kPowersgd, .rank = 4}},
@@ -31,6 +31,8 @@ constexpr std::array kKnown{
 
 const Known& known(CodecKind kind) { return kKnown[static_cast<std::size_t>(kind)]; }
 
+constexpr std::uint64_t kTrainingWarmup = 200;  // steps
+
 constexpr unsigned bit(CodecKind kind) { return 1U << static_cast<unsigned>(kind); }
 constexpr unsigned kAutoOnly = bit(CodecKind::kAuto);
 constexpr unsigned kAll = ~kAutoOnly;
@@ -38,6 +40,7 @@ constexpr unsigned kRounding = bit(CodecKind::kInt8) | bit(CodecKind::kInt4);
 constexpr unsigned kBlocks = kRounding | bit(CodecKind::kOnebit);
 constexpr unsigned kTopkOnly = bit(CodecKind::kTopk);
 constexpr unsigned kSparse = kTopkOnly | bit(CodecKind::kRandomk);
+constexpr unsigned kLittle = kSparse | bit(CodecKind::kOnebit) | bit(CodecKind::kPowersgd);
 
 /// Reads all of a text as a number.
 template <typename T>
@@ -129,7 +132,7 @@ constexpr std::array kParameters{
     Parameter{"masking", kTopkOnly, "on, off",
               [](Text t, Spec& s) { return read_switch(t, s.masking); },
               [](const Spec& s) -> std::string { return on_off(s.masking); }},
-    Parameter{"warmup", kTopkOnly, "whole numbers of steps from 0",
+    Parameter{"warmup", kLittle, "whole numbers of steps from 0",
               [](Text t, Spec& s) { return read_number(t, s.warmup); },
               [](const Spec& s) { return fmt::format("{}", s.warmup); }},
     Parameter{"clip", kTopkOnly, "a norm from 0; 0 means any",
@@ -189,14 +192,14 @@ Status check_together(std::string_view text, const CompressionSpec& spec) {
   return {};
 }
 
-}  // namespace
-
-Result<CompressionSpec> parse_compression(std::string_view text) {
+/// What a text says, from the defaults of its codec on as `adjust` makes them.
+Result<CompressionSpec> parse(std::string_view text, void (*adjust)(CompressionSpec&)) {
   const std::size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
   for (const Known& candidate : kKnown) {
     if (candidate.name != name) continue;
     CompressionSpec spec = candidate.defaults;
+    adjust(spec);
     std::string_view rest = colon == std::string_view::npos ? "" : text.substr(colon + 1);
     while (!rest.empty()) {
       const std::size_t comma = rest.find(',');
@@ -210,6 +213,19 @@ Result<CompressionSpec> parse_compression(std::string_view text) {
   names.reserve(std::size(kKnown));
   for (const Known& candidate : kKnown) names.push_back(candidate.name);
   return invalid(text, fmt::format("not known; allowed: {}", fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+Result<CompressionSpec> parse_compression(std::string_view text) {
+  return parse(text, [](CompressionSpec&) {});
+}
+
+Result<CompressionSpec> training_compression(std::string_view text) {
+  RONDE_ASSIGN_OR_RETURN(CompressionSpec spec, parse_compression(text));
+  const bool waits = spec.error_feedback && spec.kind != CodecKind::kAuto && sends_little(spec);
+  if (!waits) return spec;
+  return parse(text, [](CompressionSpec& defaults) { defaults.warmup = kTrainingWarmup; });
 }
 
 std::string to_string(const CompressionSpec& spec) {

@@ -50,7 +50,7 @@ struct CompressionSpec {
   double momentum = 0;       ///< topk: of momentum correction; 0 means none.
   bool nesterov = false;     ///< topk: of momentum correction.
   bool masking = true;       ///< topk: momentum of what was sent begins anew.
-  std::uint64_t warmup = 0;  ///< topk: steps until `ratio` holds.
+  std::uint64_t warmup = 0;  ///< Steps before little is sent: dense; topk: ratio_at().
   std::size_t rank = 0;      ///< powersgd: columns of each factor.
   double clip = 0;           ///< topk: largest norm of the result; 0 means any.
   Accuracy accuracy = Accuracy::kSafe;  ///< auto: what it may choose.
@@ -73,10 +73,16 @@ inline constexpr std::size_t kMaxRank = 64;
 /// stochastic), ratio (above 0, up to 1), select (exact, sampled), momentum (0 up to below 1),
 /// nesterov, masking (on, off), warmup (steps), clip (a norm), rank (1 to kMaxRank), accuracy
 /// (lossless, safe, aggressive), seed, ef (on, off), residual (fp32, bf16). Defaults: fp16, bf16:
-/// ef=off; all others ef=on; residual=fp32; int8: block=512; int4: block=256; onebit: block=128;
+/// ef=off; all others ef=on; residual=fp32; int8: block=512; int4: block=256; onebit: block=64;
 /// topk, randomk: ratio=0.01; powersgd: rank=4; auto: accuracy=safe. Errors: kInvalidArgument with
 /// the value and what is allowed.
 Result<CompressionSpec> parse_compression(std::string_view text);
+
+/// What gradients travel as in a training that names `text`, rather than in a single allreduce: as
+/// parse_compression, but what sends little begins with a warm-up of 200 steps, unless `warmup` is
+/// given: while a model still changes fast, what waits comes too late.
+/// Errors: as parse_compression.
+Result<CompressionSpec> training_compression(std::string_view text);
 
 /// The same text for equal specs; leaves defaults out.
 std::string to_string(const CompressionSpec& spec);
@@ -95,16 +101,18 @@ CompressionSpec default_spec(CodecKind kind);
   return kind == CodecKind::kTopk || kind == CodecKind::kRandomk;
 }
 
-/// Whether an allreduce sends but a small part of what it is given.
-[[nodiscard]] constexpr bool sends_little(CodecKind kind) noexcept {
-  return is_sparse(kind) || kind == CodecKind::kOnebit || kind == CodecKind::kPowersgd;
+/// Whether an allreduce sends but a small part of what it is given, or may choose to.
+[[nodiscard]] constexpr bool sends_little(const CompressionSpec& spec) noexcept {
+  if (spec.kind == CodecKind::kAuto) return spec.accuracy == Accuracy::kAggressive;
+  return is_sparse(spec.kind) || spec.kind == CodecKind::kOnebit ||
+         spec.kind == CodecKind::kPowersgd;
 }
 
-/// Elements of the smallest tensor that a kind is for where nobody names the tensor. What sends
+/// Elements of the smallest tensor that a codec is for where nobody names the tensor. What sends
 /// little of a tensor costs a small one the most, and most of a model's bytes are elsewhere: 64 KiB
 /// of fp32 then, as BytePS's BYTEPS_MIN_COMPRESS_BYTES.
-[[nodiscard]] constexpr std::size_t fewest_elements(CodecKind kind) noexcept {
-  return sends_little(kind) ? 16384 : 4096;
+[[nodiscard]] constexpr std::size_t fewest_elements(const CompressionSpec& spec) noexcept {
+  return sends_little(spec) ? 16384 : 4096;
 }
 
 /// Ok where it is an allreduce of a floating type, by sum or average: what can be compressed.

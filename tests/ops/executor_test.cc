@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/compression/residuals.h"
 #include "tests/conformance/rank.h"
 #include "tests/ops/allocation_count.h"
 #include "tests/ops/local_fixture.h"
@@ -243,6 +244,39 @@ TEST_CASE("Executor: deterministic mode takes one order of addition, whatever th
       const Bundle sum = bundle_of(Collective::kAllreduce, DType::kFloat32);
       CHECK(executor->execute(bundle_with(sum, data, {4}), *group.abort).ok());
       CHECK(executor->last_path() == "direct over local");
+      CHECK(exchange.allgather("done").ok());
+    }
+  });
+}
+
+TEST_CASE("Executor: in its warm-up a codec's tensors travel dense, for as long on all ranks") {
+  constexpr std::uint64_t kWarmUp = 3, kSeen = 1;
+  LocalFixture fixture;
+  fixture.run(2, [&](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+    for (const std::string codec : {"onebit", "powersgd", "randomk"}) {
+      ExecutorOptions options;
+      options.plane = backend.open(group, exchange).value();
+      options.plane_name = "local";
+      options.kernels = plain_kernels();
+      options.residuals = std::make_shared<ResidualStore>();
+      options.rank = group.rank;
+      options.size = group.size();
+      if (rank == 1) options.residuals->find(0, "w", 1024)->set_steps(kSeen);  // saw one step more
+      const auto residual = options.residuals->find(0, "w", 1024);
+      const auto executor = create_executor(std::move(options)).value();
+      Bundle bundle = bundle_of(Collective::kAllreduce, DType::kFloat32);
+      bundle.compression = codec + ":warmup=" + std::to_string(kWarmUp);
+      bundle.keys = {"w"};
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        std::vector<float> data(1024);
+        for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i * i % 97);
+        const std::vector<float> given = data;
+        CHECK(executor->execute(bundle_with(bundle, data, {32, 32}), *group.abort).ok());
+        bool exact = true;
+        for (std::size_t i = 0; i < data.size(); ++i) exact = exact && data[i] == 2 * given[i];
+        CHECK(exact == (step + kSeen < kWarmUp));
+        CHECK(residual->steps() == step + 1 + (rank == 1 ? kSeen : 0));
+      }
       CHECK(exchange.allgather("done").ok());
     }
   });

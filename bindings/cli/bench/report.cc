@@ -79,12 +79,12 @@ void Report::note(const std::string& text) {
 
 void Report::add(const Row& row) {
   if (!headed_) {
-    fmt::print(table_, "{:>9}  {:<12} {:<22} {:>11} {:>11} {:>9} {:>9} {:>8}\n", "bytes", "system",
+    fmt::print(table_, "{:>9}  {:<16} {:<22} {:>11} {:>11} {:>9} {:>9} {:>8}\n", "bytes", "system",
                "algorithm", "p50 us", "p99 us", "alg GB/s", "bus GB/s", "memcpy");
   }
   headed_ = true;
   const std::string share = row.of_memcpy > 0 ? fmt::format("{:.0f} %", 100 * row.of_memcpy) : "";
-  fmt::print(table_, "{:>9}  {:<12} {:<22} {:>11.2f} {:>11.2f} {:>9.3f} {:>9.3f} {:>8}\n",
+  fmt::print(table_, "{:>9}  {:<16} {:<22} {:>11.2f} {:>11.2f} {:>9.3f} {:>9.3f} {:>8}\n",
              human_bytes(row.bytes), row.system, row.algorithm, row.p50_us, row.p99_us,
              row.algbw_gbps, row.busbw_gbps, share);
   if (row.compression) fmt::print(table_, "{}\n", describe(row, *row.compression));

@@ -108,15 +108,23 @@ class Int4(Integer):
 
 
 class Onebit(Codec):
-    """The signs, and their means in each block of 128: a twentieth of the bytes."""
+    """The signs, and their means in each block of 64: a sixteenth of the bytes."""
 
     wire = "onebit"
 
     def __init__(
-        self, block: int | None = None, error_feedback: bool = True, residual: str | None = None
+        self,
+        block: int | None = None,
+        error_feedback: bool = True,
+        residual: str | None = None,
+        warmup: int | None = None,
     ) -> None:
-        """Elements that share two means (a multiple of 64 up to 4096); whether to keep the rest."""
-        self.wire = text("onebit", block=block, ef=feedback(error_feedback), residual=residual)
+        """Elements that share two means (a multiple of 64 up to 4096); whether to keep the rest.
+
+        warmup: steps in which a tensor travels dense before.
+        """
+        kept = {"ef": feedback(error_feedback), "residual": residual}
+        self.wire = text("onebit", block=block, warmup=warmup, **kept)
 
 
 class TopK(Codec):
@@ -140,9 +148,9 @@ class TopK(Codec):
 
         ratio: above 0, up to 1. sampled: about so many, by a threshold taken from a sample.
         momentum: of momentum correction, to be used instead of the optimizer's; nesterov; masking:
-        elements that were sent begin with no momentum. warmup: steps in which more is sent, from a
-        quarter on. clip: the largest norm of a tensor's result, kept to by clipping each rank's
-        part to clip / sqrt(ranks).
+        elements that were sent begin with no momentum. warmup: steps in which more is sent: all in
+        the first half of them, then a quarter and less. clip: the largest norm of a tensor's
+        result, kept to by clipping each rank's part to clip / sqrt(ranks).
         """
         self.wire = text(
             "topk",
@@ -169,10 +177,14 @@ class PowerSGD(Codec):
         seed: int | None = None,
         error_feedback: bool = True,
         residual: str | None = None,
+        warmup: int | None = None,
     ) -> None:
-        """rank: columns of each factor, from 1 to 64, 4 by default. seed: of the first step's."""
+        """rank: columns of each factor, from 1 to 64, 4 by default. seed: of the first step's.
+
+        warmup: steps in which a tensor travels dense before.
+        """
         kept = {"ef": feedback(error_feedback), "residual": residual}
-        self.wire = text("powersgd", rank=rank, seed=seed, **kept)
+        self.wire = text("powersgd", warmup=warmup, rank=rank, seed=seed, **kept)
 
 
 class RandomK(Codec):
@@ -186,10 +198,14 @@ class RandomK(Codec):
         seed: int | None = None,
         error_feedback: bool = True,
         residual: str | None = None,
+        warmup: int | None = None,
     ) -> None:
-        """ratio: above 0, up to 1. Without error_feedback the result is right on average."""
+        """ratio: above 0, up to 1. Without error_feedback the result is right on average.
+
+        warmup: steps in which a tensor travels dense before.
+        """
         kept = {"ef": feedback(error_feedback), "residual": residual}
-        self.wire = text("randomk", ratio=ratio, seed=seed, **kept)
+        self.wire = text("randomk", ratio=ratio, warmup=warmup, seed=seed, **kept)
 
 
 class Auto(Codec):

@@ -17,9 +17,6 @@ from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._job import runtime
 
-# Steps in which topk sends more where nothing is said of it: Deep Gradient Compression's warm-up.
-WARMUP_STEPS = 100
-
 
 class Compressor:
     """Two functions: compress(tensor) -> (tensor, context), decompress(tensor, context)."""
@@ -98,7 +95,7 @@ class Int4Compressor(_codecs.Int4, AllreduceCompressor):
 
 
 class OnebitCompressor(_codecs.Onebit, AllreduceCompressor):
-    """The signs, and their means in each block of 128: a twentieth of the bytes."""
+    """The signs, and their means in each block of 64: a sixteenth of the bytes."""
 
 
 class TopKCompressor(_codecs.TopK, AllreduceCompressor):
@@ -186,33 +183,37 @@ def for_values(compression: Any) -> Any:
 
 
 @cache
-def _few(wire: str) -> int:
-    return _core.fewest_sent_as_little(wire)
+def _in_training(wire: str) -> tuple[int, str]:
+    """Below how many elements training leaves a tensor dense, and what others travel as."""
+    return _core.fewest_sent_as_little(wire), _core.training_compression(wire)
 
 
 def for_gradient(
-    name: str, dimensions: int, is_floating: bool, compression: Any, elements: int | None = None
+    name: str,
+    dimensions: int,
+    is_floating: bool,
+    compression: Any,
+    elements: int | None = None,
+    warm_up: bool = True,
 ) -> Any:
     """What one gradient travels as, by DistributedOptimizer's rules.
 
     A dict says by patterns of names; codecs leave vectors, scalars and integers alone, and those
     that send little of a tensor leave small ones alone (`elements`; None means many): most of a
-    model's bytes are elsewhere, and what waits costs a small tensor the most. topk begins with a
-    warm-up, unless its `warmup` is given.
+    model's bytes are elsewhere, and what waits costs a small tensor the most. What sends little
+    begins with a warm-up, unless its `warmup` is given, or the caller has one (`warm_up`).
     """
     if isinstance(compression, dict):
         fits = (one for pattern, one in compression.items() if fnmatchcase(name, pattern))
         return resolved(next(fits, NoneCompressor))
     compression = resolved(compression)
     wire = wire_of(compression)
-    codec = wire.split(":")[0]
-    if wire and (dimensions < 2 or not is_floating):
+    if not wire:
+        return compression
+    fewest, training_wire = _in_training(wire)
+    if dimensions < 2 or not is_floating or (elements is not None and elements < fewest):
         return NoneCompressor
-    if wire and elements is not None and elements < _few(wire):
-        return NoneCompressor
-    if codec == "topk" and "warmup=" not in wire:
-        return named(f"{wire}{',' if ':' in wire else ':'}warmup={WARMUP_STEPS}")
-    return compression
+    return named(training_wire) if warm_up and training_wire != wire else compression
 
 
 def save_state(to_tensor: Callable[[Any], Any]) -> dict[str, Any]:

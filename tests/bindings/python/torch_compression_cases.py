@@ -225,6 +225,25 @@ def case_codecs_that_send_little_leave_small_tensors_alone():
     assert kept({"*.weight": C.topk}, 5) == {"0.weight", "1.weight"}
 
 
+def case_training_begins_dense_where_a_codec_sends_little():
+    def one_step(codec, number):
+        weight = nn.Parameter(torch.zeros(128, 128))
+        named = [(f"warm{number}.weight", weight)]
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD([weight], lr=1.0), named, compression=codec
+        )
+        (weight * torch.arange(128.0)).sum().backward()
+        optimizer.step()
+        return torch.allclose(weight, -torch.arange(128.0).expand(128, 128), rtol=1e-6)
+
+    for number, name in enumerate(("onebit", "topk", "randomk", "powersgd")):
+        codec = getattr(C, name)
+        assert one_step(codec, number), name
+        assert one_step(name, f"name{number}"), name
+        assert not one_step(codec(warmup=0), f"none{number}") or name == "powersgd", name
+    assert not one_step(C.topk(error_feedback=False), "lossy")
+
+
 def case_groups_are_divided_by_what_travels_how():
     model = nn.Linear(70, 70)
     named = [(f"grouped.{name}", p) for name, p in model.named_parameters()]

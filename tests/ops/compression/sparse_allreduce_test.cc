@@ -233,14 +233,29 @@ TEST_CASE("Momentum correction and factor masking are those of the paper") {
   }
 }
 
-TEST_CASE("A warm-up sends a quarter, a sixteenth, ... until its steps are over") {
-  const auto spec = *parse_compression("topk:ratio=0.001,warmup=8");
-  CHECK(ratio_at(spec, 0) == 0.25);
-  CHECK(ratio_at(spec, 1) == 0.25);
-  CHECK(ratio_at(spec, 2) == 0.0625);
-  CHECK(ratio_at(spec, 7) == 0.25 * 0.25 * 0.25 * 0.25);
-  CHECK(ratio_at(spec, 8) == 0.001);
-  CHECK(ratio_at(*parse_compression("topk:ratio=0.5,warmup=8"), 0) == 0.5);
+TEST_CASE("Where all is sent, momentum goes on from step to step") {
+  Job job = job_of("topk:ratio=1,momentum=0.5", 2, {3});
+  job.given = [](int, std::size_t, unsigned) { return std::vector<float>{1, 2, 3}; };
+  for (unsigned step = 0; step < 3; ++step) {
+    job.step(step);
+    const float velocity = step == 0 ? 1.0F : step == 1 ? 1.5F : 1.75F;
+    for (const std::size_t i : {0U, 1U, 2U}) {
+      CHECK(job.results[0][0][i] == 2 * velocity * static_cast<float>(i + 1));
+    }
+  }
+}
+
+TEST_CASE("A warm-up sends all, then a quarter, a sixteenth, ... until its steps are over") {
+  const auto spec = *parse_compression("topk:ratio=0.001,warmup=16");
+  CHECK(ratio_at(spec, 0) == 1);
+  CHECK(ratio_at(spec, 7) == 1);
+  CHECK(ratio_at(spec, 8) == 0.25);
+  CHECK(ratio_at(spec, 9) == 0.25);
+  CHECK(ratio_at(spec, 10) == 0.0625);
+  CHECK(ratio_at(spec, 15) == 0.25 * 0.25 * 0.25 * 0.25);
+  CHECK(ratio_at(spec, 16) == 0.001);
+  CHECK(ratio_at(*parse_compression("topk:ratio=0.01,warmup=1"), 0) == 0.25);
+  CHECK(ratio_at(*parse_compression("topk:ratio=0.5,warmup=8"), 4) == 0.5);
   CHECK(chosen_elements(0.01, 0) == 0);
   CHECK(chosen_elements(0.01, 1) == 1);
   CHECK(chosen_elements(0.01, 1000) == 10);

@@ -15,7 +15,7 @@ TEST_CASE("A compression's name stands for its defaults") {
   CHECK_FALSE(parse_compression("fp16")->error_feedback);
   CHECK_FALSE(parse_compression("bf16")->error_feedback);
   CHECK(parse_compression("int4")->block == 256);
-  CHECK(parse_compression("onebit")->block == 128);
+  CHECK(parse_compression("onebit")->block == 64);
 }
 
 TEST_CASE("Equal compressions are written alike") {
@@ -50,7 +50,7 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
   CHECK(message("int8:seed=x").find("seed=x") != std::string::npos);
   CHECK(message("int8:ef").find("allowed: on, off") != std::string::npos);
   CHECK(message("fp16:block=64").find("no parameter 'block'; allowed: ef") != std::string::npos);
-  CHECK(message("onebit:seed=1").find("allowed: block, ef, residual") != std::string::npos);
+  CHECK(message("onebit:seed=1").find("allowed: block, warmup, ef, residual") != std::string::npos);
   for (const char* ratio : {"0", "-1", "1.01", "nan", "inf", "x", ""}) {
     const std::string text = fmt::format("topk:ratio={}", ratio);
     CHECK(message(text.c_str()).find("allowed: above 0, up to 1") != std::string::npos);
@@ -66,8 +66,33 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
   CHECK(message("int8:residual=bf16,ef=off").find("needs ef=on") != std::string::npos);
   CHECK(message("fp16:residual=bf16").find("needs ef=on") != std::string::npos);
   CHECK(message("topk:nesterov=on").find("needs a momentum") != std::string::npos);
-  CHECK(message("randomk:momentum=0.9").find("allowed: ratio, seed, ef, residual") !=
+  CHECK(message("randomk:momentum=0.9").find("allowed: ratio, warmup, seed, ef, residual") !=
         std::string::npos);
+}
+
+TEST_CASE("In training what sends little begins with a warm-up, unless it is told otherwise") {
+  const auto trains_as = [](const char* text) { return to_string(*training_compression(text)); };
+  CHECK(trains_as("topk") == "topk:warmup=200");
+  CHECK(trains_as("topk:ratio=0.05,clip=1") == "topk:ratio=0.05,warmup=200,clip=1");
+  CHECK(trains_as("topk:warmup=7") == "topk:warmup=7");
+  CHECK(trains_as("topk:warmup=0") == "topk");
+  CHECK(trains_as("powersgd:rank=2") == "powersgd:warmup=200,rank=2");
+  CHECK(trains_as("onebit") == "onebit:warmup=200");
+  CHECK(trains_as("randomk:warmup=3") == "randomk:warmup=3");
+  for (const char* text : {"fp16", "int8", "topk:ef=off", "auto", "auto:accuracy=aggressive"}) {
+    CHECK(trains_as(text) == text);
+  }
+  CHECK(training_compression("topk:ratio=2").status().code() == Code::kInvalidArgument);
+}
+
+TEST_CASE("What may send little of a tensor is for large ones where nobody names them") {
+  const auto fewest = [](const char* text) { return fewest_elements(*parse_compression(text)); };
+  for (const char* text : {"fp16", "int8", "int4", "auto", "auto:accuracy=safe"}) {
+    CHECK(fewest(text) == 4096);
+  }
+  for (const char* text : {"onebit", "topk", "randomk", "powersgd", "auto:accuracy=aggressive"}) {
+    CHECK(fewest(text) == 16384);
+  }
 }
 
 TEST_CASE("Only sums and averages of floating types are compressible") {

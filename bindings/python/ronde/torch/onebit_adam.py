@@ -111,7 +111,7 @@ class OneBitAdam(torch.optim.Optimizer):
         """Starts averaging over ranks; the momentum is known under a name of its own."""
         name, wire = self._names.get(parameter, f"parameter{-priority}"), ""
         if frozen:
-            chosen = for_gradient(name, parameter.dim(), True, self._compression)
+            chosen = for_gradient(name, parameter.dim(), True, self._compression, warm_up=False)
             name, wire = f"{name}.momentum", wire_of(chosen)
         where = (name, Average, (1.0, 1.0), self._process_set, self._call_site, priority)
         return collectives.reduce_in_place([given], *where, wire)

@@ -3,8 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "bindings/cli/bench/measure.h"
 
@@ -54,6 +57,25 @@ TEST_CASE("a compressed row says besides what travelled, how long it took, and t
   CHECK(line["decompress_us"] == 7);
   CHECK(line["error_norm"] == 0.25);
   CHECK(line["of_dense"] == 3);
+}
+
+TEST_CASE("numbers stand below their headings, whatever the system's name") {
+  std::FILE* const table = std::tmpfile();
+  auto report = Report::open("", table);
+  Row row;
+  row.p50_us = 12.34;
+  for (const char* system : {"ronde", "ronde-compressed"}) {
+    row.system = system;
+    report->add(row);
+  }
+  std::rewind(table);
+  std::vector<std::size_t> ends;
+  for (char line[256]; std::fgets(line, sizeof line, table) != nullptr;) {
+    const std::string text = line;
+    ends.push_back(ends.empty() ? text.find("p50 us") + 6 : text.find("12.34") + 5);
+  }
+  std::fclose(table);
+  CHECK(ends == std::vector<std::size_t>(3, ends.front()));
 }
 
 TEST_CASE("bytes are written for people") {
