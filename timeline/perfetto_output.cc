@@ -116,6 +116,12 @@ void PerfettoOutput::add_track(std::uint64_t id, std::uint64_t parent, std::stri
   write_packet();
 }
 
+bool PerfettoOutput::starts_bundle(const report::TraceEvent& event) {
+  if (event.bundle == 0) return false;
+  const auto [joined, added] = joined_.try_emplace(event.bundle, event.pid);
+  return added || std::exchange(joined->second, event.pid) != event.pid;
+}
+
 void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
                                 const MergedEvent& merged) {
   const report::TraceEvent& event = merged.event;
@@ -127,9 +133,8 @@ void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
     writer.fixed(track_event::kReal, std::bit_cast<std::uint64_t>(event.value));
   } else {
     if (!event.name.empty()) writer.bytes(track_event::kName, event.name);
-    if (type == kBegin && event.bundle != 0) {
-      writer.fixed(track_event::kFlow, event.bundle);
-    }
+    // Readers join all that has one number in the order of time, a rank's tensors among themselves.
+    if (type == kBegin && starts_bundle(event)) writer.fixed(track_event::kFlow, event.bundle);
     annotate(body_, part_, "bytes", event.bytes);
     annotate(body_, part_, "tensors", event.tensors);
     annotate(body_, part_, "bundle", event.bundle);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "timeline/trace_output.h"
@@ -25,8 +26,8 @@ class ProtoWriter {
   std::string& out_;
 };
 
-/// A track of each rank, under it one of each lane and counter. The bundles of all ranks that are
-/// one operation are joined by flow arrows.
+/// A track of each rank, under it one of each lane and counter. Flow arrows join each rank's part
+/// of a bundle to that of the rank which starts it next. Memory: where each bundle was seen last.
 /// Source: protos/perfetto/trace/{trace_packet,track_event/track_event}.proto.
 class PerfettoOutput : public TraceOutput {
  public:
@@ -39,9 +40,12 @@ class PerfettoOutput : public TraceOutput {
   void add_counter(const MergedEvent& event);
   void add_packet(std::uint64_t type, std::uint64_t track, const MergedEvent& event);
   void write_packet();
+  bool starts_bundle(const report::TraceEvent& event);
 
   OutFile file_;
   std::map<std::pair<std::int64_t, std::string>, std::uint64_t, std::less<>> counters_;
+  /// The rank of each bundle's part that was joined last: each rank has several, one per tensor.
+  std::unordered_map<std::uint64_t, std::int64_t> joined_;
   bool any_ = false;
   std::string packet_;  // reused, as the next two
   std::string body_;

@@ -137,6 +137,29 @@ TEST_CASE("merge: in Perfetto's format a mark of a whole rank is on that rank's 
   CHECK(written.find("\x58\x81\x80\x80\x80\x10") == std::string::npos);
 }
 
+TEST_CASE("merge: in Perfetto's format an arrow joins ranks, not the tensors of a bundle") {
+  const Scratch scratch;
+  const auto of_rank = [&](int rank) {
+    std::string text = trace("h1", rank, 0, 1);
+    text.resize(text.size() - 3);
+    for (const int lane : {1, 2, 3}) {
+      text += fmt::format(
+          ",\n{{\"ph\":\"B\",\"pid\":{},\"tid\":{},\"ts\":3,\"name\":\"ALLREDUCE\","
+          "\"args\":{{\"bundle\":7}}}}",
+          rank, lane);
+    }
+    return scratch.write(std::to_string(rank), text + "\n]\n");
+  };
+  REQUIRE(merge_traces({of_rank(0), of_rank(1)}, scratch.file("out.pftrace")).ok());
+  const std::string written = content_of(scratch.file("out.pftrace"));
+  const std::string flow("\xf9\x02\x07\0\0\0\0\0\0\0", 10);  // field 47, 64 bits
+  std::size_t ends = 0;
+  for (auto at = written.find(flow); at != std::string::npos; at = written.find(flow, at + 1)) {
+    ++ends;
+  }
+  CHECK(ends == 2);
+}
+
 TEST_CASE("merge: it tells how far it is, at the end that it is done") {
   const Scratch scratch;
   const std::string text = trace("h1", 0, 0, 1);

@@ -8,5 +8,6 @@ namespace ronde::report {
 extern const std::string_view kPageHtml;
 extern const std::string_view kPageCss;
 extern const std::string_view kPageJs;
+extern const std::string_view kZoomJs;
 
 }  // namespace ronde::report

@@ -310,6 +310,7 @@ std::string html_page(const JobTrace& job, const Analysis& analysis,
   std::string page(kPageHtml);
   replace(page, "/*STYLE*/", kPageCss);
   replace(page, "/*SCRIPT*/", kPageJs);
+  replace(page, "/*ZOOM*/", kZoomJs);
   replace(page, "<!--TEXT-->", escaped(text));
   replace(page, "\"DATA\"", script_json(data_of(job, analysis, findings)));
   return page;

@@ -1,4 +1,5 @@
-// Draws the report from the JSON in #data. No library: SVG, tables and one picture that zooms.
+// Draws the report from the JSON in #data. No library: SVG, tables and one picture that zooms
+// (zoom.js).
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -38,7 +39,8 @@ const percent = (part, whole) => (whole > 0 ? Math.round((100 * part) / whole) :
 function table(caption, columns, rows) {
   const body = html("tbody");
   const heads = columns.map(([title], column) =>
-    html("th", { scope: "col" }, html("button", { type: "button", click: () => sort(column) }, title)));
+    html("th", { scope: "col" },
+      html("button", { type: "button", click: () => sort(column) }, title)));
   let sorted = -1;
   let direction = -1;
   function show() {
@@ -62,7 +64,10 @@ function table(caption, columns, rows) {
       html("thead", {}, html("tr", {}, ...heads)), body));
 }
 
-/** Keeps a picture in `parent`, which is on the page, drawn anew for each width of the page: its text keeps its size. */
+/**
+ * Keeps a picture in `parent`, which is on the page, drawn anew for each width of the page: its
+ * text keeps its size.
+ */
 function fitted(parent, draw) {
   const box = html("div");
   parent.append(box);
@@ -92,11 +97,12 @@ function splitPicture(whole) {
   data.ranks.forEach((rank, i) => {
     const label = "rank " + rank.rank;
     const group = svg("g", {}, svg("title", {}, spoken(label, rank.step, rank.phases)));
-    let x = left;
     group.append(svg("text", { x: 8, y: i * row + 21 }, label));
+    let x = left;
     rank.phases.forEach((part, phase) => {
       const wide = (part / longest) * width;
-      group.append(svg("rect", { x, y: i * row + 7, width: wide, height: row - 6, class: "p" + phase }));
+      group.append(svg("rect",
+        { x, y: i * row + 7, width: wide, height: row - 6, class: "p" + phase }));
       x += wide;
     });
     group.append(svg("text", { x: x + 6, y: i * row + 21, class: "soft" }, time(rank.step)));
@@ -136,7 +142,8 @@ function barPicture(width) {
       const tall = (part / longest) * (height - 12);
       y -= tall;
       const shown = Math.max(wide - (wide > 3 ? 1 : 0), 0.5);
-      group.append(svg("rect", { x: left + i * wide, y, width: shown, height: tall, class: "p" + phase }));
+      group.append(svg("rect",
+        { x: left + i * wide, y, width: shown, height: tall, class: "p" + phase }));
     });
     picture.append(group);
   });
@@ -155,7 +162,8 @@ function barChart() {
 }
 
 function legend() {
-  at("legend").append(...data.phases.map((name, i) => html("span", {}, html("i", { class: "p" + i }), name)));
+  at("legend").append(...data.phases.map((name, i) =>
+    html("span", {}, html("i", { class: "p" + i }), name)));
 }
 
 // ---- Histograms --------------------------------------------------------------------------------
@@ -174,12 +182,13 @@ function histogramPicture(width, { title, unit, counts }) {
   const { first, shown } = shownCounts(counts);
   const most = Math.max(...shown, 1);
   const wide = (width - 20) / shown.length;
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
+  const picture = svg("svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
   shown.forEach((count, i) => {
     const tall = (count / most) * (base - 15);
+    const from = time(edgeOf(first + i, unit)), to = time(edgeOf(first + i + 1, unit));
     picture.append(svg("rect", { x: 10 + i * wide, y: base - tall, width: Math.max(wide - 2, 1),
-      height: tall, class: "p0" },
-      svg("title", {}, time(edgeOf(first + i, unit)) + " to " + time(edgeOf(first + i + 1, unit)) + ": " + count)));
+      height: tall, class: "p0" }, svg("title", {}, `${from} to ${to}: ${count}`)));
   });
   picture.append(svg("text", { x: 10, y: base + 18, class: "soft" }, time(edgeOf(first, unit))),
     svg("text", { x: width - 10, y: base + 18, class: "soft", "text-anchor": "end" },
@@ -189,159 +198,12 @@ function histogramPicture(width, { title, unit, counts }) {
 
 function histogramChart(one) {
   const { first, shown } = shownCounts(one.counts);
-  const rows = shown.map((count, i) => [edgeOf(first + i, one.unit), edgeOf(first + i + 1, one.unit), count]);
+  const rows = shown.map((count, i) =>
+    [edgeOf(first + i, one.unit), edgeOf(first + i + 1, one.unit), count]);
   const whole = html("div", {}, html("h3", {}, one.title));
   at("histograms").append(whole);
   fitted(whole, (width) => histogramPicture(width, one));
   whole.append(asTable(table(one.title, [["from", time], ["to", time], ["count", asIs]], rows)));
-}
-
-// ---- The picture that zooms --------------------------------------------------------------------
-
-/** Puts operations that overlap on rows of their own; gives each its row, and how many there are. */
-function stack(operations) {
-  const ends = [];
-  const rows = operations.map((operation) => {
-    let row = ends.findIndex((end) => end <= operation[4]);
-    if (row < 0) row = ends.length < 8 ? ends.push(0) - 1 : ends.indexOf(Math.min(...ends));
-    ends[row] = operation[8];
-    return row;
-  });
-  return { rows, count: Math.max(ends.length, 1) };
-}
-
-function describe([name, tensors, size, path, submitted, , agreed, start, end]) {
-  const more = tensors > 1 ? ` and ${tensors - 1} more` : "";
-  return `${name}${more}, ${bytes(size)}, ${path}: submitted at ${time(submitted)}, agreed at ` +
-    `${time(agreed)}, moved ${time(start)} to ${time(end)}`;
-}
-
-/** Zooms and pans one step: mouse, buttons and keys change `view`, draw() shows it. */
-function zoomable() {
-  const left = 80, thread = 22, line = 7;
-  let width = 1;
-  const view = { from: 0, to: 1 };
-  let step = data.pictures[0], span = 1;
-  const picture = svg("svg", { tabindex: "0", role: "img", id: "zoom" });
-  const said = html("p", { class: "quiet", "aria-live": "polite", id: "zoom-said" });
-  const list = html("div");
-  const x = (us) => left + ((us - view.from) / (view.to - view.from)) * (width - left);
-
-  function bar(parent, from, to, y, height, kind, title) {
-    const a = Math.max(x(from), left), b = Math.min(x(to), width);
-    if (b < a || x(to) < left || x(from) > width) return;
-    parent.append(svg("rect", { x: a, y, width: Math.max(b - a, 0.7), height, class: kind },
-      svg("title", {}, title)));
-  }
-
-  function drawRank(rank, y) {
-    const { rows, count } = stack(rank.operations);
-    const group = svg("g", {}, svg("text", { x: 8, y: y + 16 }, "rank " + rank.rank));
-    bar(group, rank.from, rank.to, y + 3, thread - 4, "p0",
-      `rank ${rank.rank} computes, but where it waits: ${time(rank.to - rank.from)}`);
-    for (const [name, from, to] of rank.marks) {
-      bar(group, from, to, y, 3, "p3", `${name}: ${time(to - from)}`);
-    }
-    for (const [name, from, to] of rank.passes) {
-      bar(group, from, to, y + thread - 1, 2, name === "backward" ? "p4" : "p5",
-        `${name}: ${time(to - from)}`);
-    }
-    for (const [, from, to] of rank.waits) {
-      bar(group, Math.max(from, rank.from), Math.min(to, rank.to), y + 3, thread - 4, "p1",
-        `rank ${rank.rank} is blocked for ${time(to - from)}`);
-    }
-    rank.operations.forEach((operation, i) => {
-      const top = y + thread + rows[i] * line;
-      bar(group, operation[4], operation[7], top, line - 1, "agreeing", describe(operation));
-      bar(group, operation[7], operation[8], top, line - 1, "moving", describe(operation));
-    });
-    picture.append(group);
-    return y + thread + count * line + 8;
-  }
-
-  function draw() {
-    picture.replaceChildren();
-    width = Math.max(at("picture").clientWidth, 260);
-    let y = 22;
-    const ticks = width > 600 ? 5 : 3;
-    for (let i = 0; i <= ticks; ++i) {
-      const us = view.from + ((view.to - view.from) * i) / ticks;
-      picture.append(svg("text", { x: x(us), y: 14, class: "soft",
-        "text-anchor": i === ticks ? "end" : i ? "middle" : "start" }, time(us)));
-    }
-    for (const rank of step.ranks) y = drawRank(rank, y);
-    picture.setAttribute("viewBox", `0 0 ${width} ${y}`);
-    const shown = `${data.unit} ${step.number} (${step.why}): ${time(view.from)} to ${time(view.to)} of ${time(span)}`;
-    picture.setAttribute("aria-label", shown + ", all ranks. Plus and minus zoom, arrows move, 0 shows all.");
-    said.textContent = shown;
-  }
-
-  function look(from, to) {
-    const wide = Math.min(Math.max(to - from, span / 1e5), span);
-    view.from = Math.min(Math.max(from, 0), span - wide);
-    view.to = view.from + wide;
-    draw();
-  }
-  function zoom(factor, center = (view.from + view.to) / 2) {
-    look(center - (center - view.from) * factor, center + (view.to - center) * factor);
-  }
-  const move = (share) => look(view.from + share * (view.to - view.from),
-    view.to + share * (view.to - view.from));
-  const all = () => look(0, span);
-  const keys = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), "0": all,
-    ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25) };
-
-  const usAt = (event) => {
-    const box = picture.getBoundingClientRect();
-    const inner = ((event.clientX - box.left) / box.width) * width;
-    return view.from + ((inner - left) / (width - left)) * (view.to - view.from);
-  };
-  picture.addEventListener("keydown", (event) => {
-    if (!keys[event.key]) return;
-    event.preventDefault();
-    keys[event.key]();
-  });
-  picture.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey) return;
-    event.preventDefault();
-    zoom(event.deltaY > 0 ? 1.25 : 0.8, usAt(event));
-  }, { passive: false });
-  picture.addEventListener("dblclick", (event) => zoom(0.4, usAt(event)));
-  let held = null;
-  picture.addEventListener("pointerdown", (event) => { held = usAt(event); });
-  picture.addEventListener("pointermove", (event) => {
-    if (held === null || !event.buttons) return;
-    const by = held - usAt(event);
-    look(view.from + by, view.to + by);
-  });
-  picture.addEventListener("pointerup", () => { held = null; });
-
-  function choose(index) {
-    step = data.pictures[index];
-    span = Math.max(...step.ranks.map((rank) => rank.to), 1e-3);
-    const rows = step.ranks.flatMap((rank) => rank.operations.map((operation) =>
-      [rank.rank, operation[0], operation[1], operation[2], operation[4], operation[7], operation[8]]));
-    list.replaceChildren(asTable(table("Operations of this " + data.unit, [["rank", asIs],
-      ["first tensor", asIs], ["tensors", asIs], ["bytes", bytes], ["submitted", time],
-      ["starts", time], ["ends", time]], rows)));
-    all();
-  }
-
-  const select = html("select", { id: "step", change: (event) => choose(Number(event.target.value)) },
-    ...data.pictures.map((one, i) => html("option", { value: i }, `${one.number} (${one.why})`)));
-  const button = (text, label, action) =>
-    html("button", { type: "button", "aria-label": label, click: action }, text);
-  at("picture").append(
-    html("div", { class: "tools" }, html("label", { for: "step" }, data.unit), select,
-      button("+", "Zoom in", keys["+"]), button("−", "Zoom out", keys["-"]),
-      button("←", "Earlier", keys.ArrowLeft), button("→", "Later", keys.ArrowRight),
-      button("All", "Show all", all)),
-    html("p", { class: "quiet" },
-      "Top row of a rank: blue computes, red is blocked, violet are marks; the line under it forward, backward and update. Below: its bundles, " +
-      "yellow until the data moves, green while it does. Drag, or hold Ctrl and turn the wheel."),
-    picture, said, list);
-  choose(0);
-  window.addEventListener("resize", draw);
 }
 
 // ---- The page ----------------------------------------------------------------------------------
@@ -353,7 +215,8 @@ function head() {
     `${data.events.toLocaleString("en")} events. Data moves for ${time(all.moving)} per ` +
     `${data.unit}, of which ${time(all.overlapped)} overlaps with compute.`;
   for (const finding of data.findings) {
-    const item = html("li", { "data-cause": finding.cause, "data-rank": finding.rank }, finding.text);
+    const item = html("li",
+      { "data-cause": finding.cause, "data-rank": finding.rank }, finding.text);
     if (finding.advice) item.append(html("span", { class: "advice" }, finding.advice));
     at("findings").append(item);
   }
@@ -364,13 +227,14 @@ function head() {
 function costs() {
   const fusion = data.fusion;
   at("fusion").textContent =
-    `${digits(fusion.tensors)} tensors travel in ${digits(fusion.bundles)} bundles per ${data.unit}; ` +
-    `half of the bundles hold ${bytes(fusion.medianBytes)} or more.` + (fusion.efficiency < 0 ? "" :
+    `${digits(fusion.tensors)} tensors travel in ${digits(fusion.bundles)} bundles per ` +
+    `${data.unit}; half of the bundles hold ${bytes(fusion.medianBytes)} or more.` +
+    (fusion.efficiency < 0 ? "" :
     ` Fusion efficiency: ${Math.round(100 * fusion.efficiency)} % of the moving goes by bytes, ` +
     "the rest by bundles.");
   at("paths").append(table("Paths", [["collective, algorithm, data plane", asIs], ["bundles", asIs],
-    ["tensors", asIs], ["bytes", bytes], ["moving", time], ["bus GB/s", digits], ["best GB/s", digits]],
-    data.paths), html("p", { class: "quiet" }, data.bandwidthNote));
+    ["tensors", asIs], ["bytes", bytes], ["moving", time], ["bus GB/s", digits],
+    ["best GB/s", digits]], data.paths), html("p", { class: "quiet" }, data.bandwidthNote));
   at("tensors").append(table("Tensors, mean of an operation", [["tensor", asIs], ["times", asIs],
     ["bytes", bytes], ["negotiating", time], ["moving", time]], data.tensors));
   at("bundles").append(table("Bundles that moved longest", [["bundle", asIs], ["tensors", asIs],

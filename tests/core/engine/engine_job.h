@@ -44,6 +44,7 @@ struct EngineRank {
     options.far_deadline = far_deadline;
     options.channel = channel.get();
     options.abort = abort;
+    options.events = &events;
     options.fusion_threshold_bytes = 1 << 20;
     options.cache_capacity = 64;
     options.stall_warning = std::chrono::seconds(60);
@@ -59,6 +60,7 @@ struct EngineRank {
   EngineRank& operator=(const EngineRank&) = delete;
 
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
+  EventGate events;  ///< Off.
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Engine> engine;
 };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/core/engine/engine_job.h"
+#include "tests/core/engine/forwarding_channel.h"
 #include "tests/core/engine/noting_executor.h"
 #include "tests/support/run_ranks.h"
 
@@ -35,33 +36,27 @@ struct Background {
 };
 
 /// Another channel, watched.
-class WatchedChannel final : public ControlChannel {
+class WatchedChannel final : public test::ForwardingChannel {
  public:
   WatchedChannel(std::unique_ptr<ControlChannel> inner, Background& background)
-      : inner_(std::move(inner)), background_(background) {}
-  const Topology& topology() const noexcept override { return inner_->topology(); }
-  Status send(int to, std::span<const std::byte> frame) override { return inner_->send(to, frame); }
-  bool poll(ChannelSink& sink) override { return inner_->poll(sink); }
+      : ForwardingChannel(std::move(inner)), background_(background) {}
   bool kick() noexcept override {
     if (std::exchange(prepared_, false) && background_.armed.exchange(false)) {
       background_.before_sleep();
     }
-    return inner_->kick();
+    return ForwardingChannel::kick();
   }
   std::uint32_t prepare_wait(Sleeper who) noexcept override {
     prepared_ = who == Sleeper::kBackground;
-    return inner_->prepare_wait(who);
+    return ForwardingChannel::prepare_wait(who);
   }
   void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept override {
     if (who == Sleeper::kBackground) background_.asleep = true;
-    inner_->wait(who, ticket, deadline);
+    ForwardingChannel::wait(who, ticket, deadline);
     if (who == Sleeper::kBackground) background_.asleep = false;
   }
-  void wake(Sleeper who) noexcept override { inner_->wake(who); }
-  void close() noexcept override { inner_->close(); }
 
  private:
-  const std::unique_ptr<ControlChannel> inner_;
   Background& background_;
   bool prepared_ = false;  // driving thread only
 };

@@ -1,0 +1,89 @@
+// What the engine tells the timeline of negotiations: one event for all that is agreed together.
+#include <doctest/doctest.h>
+
+#include <latch>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/local/factory.h"
+#include "core/ports/event_sink.h"
+#include "tests/core/engine/engine_job.h"
+#include "tests/core/engine/forwarding_channel.h"
+
+namespace ronde {
+namespace {
+
+using test::EngineJob;
+using test::EngineRank;
+
+/// Holds up the thread that drives the engine, from the first poll until `open`.
+struct Hold {
+  std::latch reached{1};
+  std::latch open{1};
+};
+
+class HeldChannel final : public test::ForwardingChannel {
+ public:
+  HeldChannel(std::unique_ptr<ControlChannel> inner, Hold& hold)
+      : ForwardingChannel(std::move(inner)), hold_(hold) {}
+  bool poll(ChannelSink& sink) override {
+    if (!std::exchange(polled_, true)) hold_.reached.count_down();
+    hold_.open.wait();
+    return ForwardingChannel::poll(sink);
+  }
+
+ private:
+  Hold& hold_;
+  bool polled_ = false;  // driving thread only
+};
+
+/// Notes the lanes of each event that ends spans.
+class Ends final : public EventSink {
+ public:
+  void begin(std::string_view /*lane*/, std::string_view /*event*/,
+             const EventArgs& /*args*/) override {}
+  void end(std::string_view lane, const EventArgs& /*args*/) override {
+    ends.push_back({std::string(lane)});
+  }
+  void end_all(std::span<const std::string_view> lanes, const EventArgs& /*args*/) override {
+    ends.emplace_back(lanes.begin(), lanes.end());
+  }
+  void span(std::string_view /*lane*/, std::string_view /*event*/, TimeSpan /*times*/,
+            const EventArgs& /*args*/) override {}
+  void instant(std::string_view /*lane*/, std::string_view /*event*/) override {}
+  void counter(std::string_view /*name*/, double /*value*/) override {}
+
+  std::vector<std::vector<std::string>> ends;
+};
+
+}  // namespace
+
+TEST_CASE("Engine: the negotiations of a batch of tensors end in one event") {
+  const EngineJob job(1);
+  Hold hold;
+  Ends noted;
+  EngineRank rank(job, std::make_unique<HeldChannel>(create_local_channel(job.hub, 0), hold));
+  rank.events.set(&noted);
+  hold.reached.wait();
+  std::vector<std::vector<float>> values(5, std::vector<float>(3));
+  std::vector<OperationPtr> operations;
+  std::vector<std::string> lanes;
+  for (std::vector<float>& value : values) {
+    const std::string name = "t" + std::to_string(operations.size());
+    auto submitted = rank.engine->submit(kGlobalSet, test::sum_of(name, value));
+    if (!submitted.ok()) break;
+    operations.push_back(*submitted);
+    lanes.push_back("allreduce." + name);
+  }
+  hold.open.count_down();
+  REQUIRE(operations.size() == values.size());
+  for (const OperationPtr& operation : operations) REQUIRE(rank.engine->wait(operation, {}).ok());
+  REQUIRE(noted.ends.size() == 1);
+  CHECK(noted.ends[0] == lanes);
+}
+
+}  // namespace ronde
