@@ -81,7 +81,7 @@ struct BatchItem {
   Collective kind = Collective::kAllreduce;  ///< Failed items.
   Code code = Code::kOk;
   std::string message;  ///< Failed items; closed: why the rank leaves, where it says so.
-  bool early = false;  ///< Failed items: not all ranks have submitted it.
+  bool early = false;   ///< Failed items: not all ranks have submitted it.
   int last_joined = -1;
   int leaver = -1;
 };

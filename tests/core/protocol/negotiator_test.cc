@@ -314,26 +314,6 @@ TEST_CASE("Negotiator: what the coordinator lets go reaches all ranks, after wha
   CHECK(job.refused() == 0);
 }
 
-TEST_CASE("Negotiator: launches of other sets reach all ranks in one order, until a rank leaves") {
-  TestJob job(3);
-  job.at(0).order_launch(7);
-  job.at(0).order_launch(9);
-  job.deliver();
-  job.at(1).leave({});
-  job.deliver();
-  job.at(0).order_launch(7);
-  job.deliver();
-  for (int rank = 0; rank < 3; ++rank) {
-    std::vector<Batch> batches;
-    job.at(rank).take_batches(batches);
-    REQUIRE(batches.size() == 2);
-    CHECK(batches[0].launches == std::vector<std::uint64_t>{7, 9});
-    CHECK(batches[1].launches.empty());
-    CHECK(job.at(rank).closed());
-  }
-  CHECK(job.refused() == 0);
-}
-
 TEST_CASE("Negotiator: one new tensor leaves the known ones on the fast path") {
   TestJob job(2);
   for (int step = 0; step < 3; ++step) {
