@@ -43,6 +43,7 @@ struct Holder {
   OpKey key;
   Collective kind = Collective::kAllreduce;
   std::string site;
+  std::vector<OpKey> others;  ///< What else the rank stands still in and was not asked about: some.
 };
 
 /// What one subtree knows about an operation that has waited for too long.

@@ -1,7 +1,8 @@
 // Ranks that wait for each other. A rank whose operation holds others back (see Holds), or that
 // stands still, has the root ask about it after a while, as about one that is overdue. Every rank
-// answers with what keeps it from submitting that; the root then asks about this too, until one
-// query has shown a cycle or there is none. Its answers hold together: what a rank has not
+// answers with what keeps it from submitting that, and what else it stands still in; the root then
+// asks about this too, until one query has shown all of it, so that all of a cycle fails together
+// and nobody goes on while another rank still waits. Its answers hold together: what a rank has not
 // submitted by its answer it does not submit before the operation it named has ended, so none of a
 // cycle ends.
 #include <algorithm>
@@ -12,7 +13,8 @@
 namespace ronde {
 namespace {
 
-constexpr int kMostFurther = 8;  // queries in a row: of ranks in a ring, each knows the next
+constexpr int kMostFurther = 8;         // queries in a row: of ranks in a ring, each knows the next
+constexpr std::size_t kMostOthers = 8;  // in each answer
 constexpr std::size_t kMaxSiteBytes = 160;  // the end of it, where the line is
 
 std::string end_of(const std::string& site) {
@@ -65,29 +67,20 @@ void Negotiator::Impl::stand_still(std::span<const std::uint64_t> tickets,
   for (const OpKey& key : waiting) note_overdue({key, false, true}, now);
 }
 
-void Negotiator::Impl::ask_with(const std::vector<OpKey>& keys, TimePoint now) {
-  if (now < asks_with_again_) return;
-  std::vector<OpKey> others;
-  own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
-    const bool waits = operation.standstill != nullptr && operation.standstill->load();
-    const bool is_asked = std::find(keys.begin(), keys.end(), key) != keys.end();
-    if (waits && !is_asked && others.size() < kKeysPerQuery) others.push_back(key);
-  });
-  if (others.empty()) return;
-  asks_with_again_ = now + options_.cycle_watch;
-  for (const OpKey& key : others) note_overdue({key, false, true}, now);
-}
-
-Holder Negotiator::Impl::holder_of(const OpKey& lacking) {
+Holder Negotiator::Impl::holder_of(const OpKey& lacking, const std::vector<OpKey>& asked) {
   Holder holder;
   std::uint64_t ticket = 0;
+  std::vector<OpKey> others;
   own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
     if (!holds_back(operation, lacking, own_.size() == 1)) return;
+    const bool is_asked = std::find(asked.begin(), asked.end(), key) != asked.end();
+    if (!is_asked && others.size() < kMostOthers) others.push_back(key);
     if (ticket != 0 && ticket < operation.ticket) return;
     const Request& request = operation.request;
-    holder = {options_.rank, key, request.kind, end_of(request.call_site)};
+    holder = {options_.rank, key, request.kind, end_of(request.call_site), {}};
     ticket = operation.ticket;
   });
+  holder.others = std::move(others);
   return holder;
 }
 
@@ -109,19 +102,24 @@ void Negotiator::Impl::break_cycles(std::vector<StallFact>& facts) {
 }
 
 bool Negotiator::Impl::look_further(const std::vector<StallFact>& facts) {
-  const auto is_new = [&](const StallFact& fact) {
-    return fact.holder.rank >= 0 &&
-           std::find(asked_.begin(), asked_.end(), fact.holder.key) == asked_.end();
+  std::vector<OpKey> found;
+  bool any_new = false;
+  const auto add = [&](const OpKey& key) {
+    any_new = any_new || std::find(asked_.begin(), asked_.end(), key) == asked_.end();
+    found.push_back(key);
   };
-  if (further_ == kMostFurther || std::none_of(facts.begin(), facts.end(), is_new)) {
+  for (const StallFact& fact : facts) {
+    found.push_back(fact.key);
+    if (fact.holder.rank < 0) continue;
+    add(fact.holder.key);
+    for (const OpKey& other : fact.holder.others) add(other);
+  }
+  if (further_ == kMostFurther || !any_new) {
     further_ = 0;
     return false;
   }
   ++further_;
-  for (const StallFact& fact : facts) {
-    look_at(fact.key);
-    if (fact.holder.rank >= 0) look_at(fact.holder.key);
-  }
+  for (const OpKey& key : found) look_at(key);
   return true;
 }
 

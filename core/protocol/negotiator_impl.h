@@ -112,7 +112,8 @@ class Negotiator::Impl {
   void note_overdue(const Overdue& overdue, TimePoint now);
   void start_query(TimePoint now);
   void answer_query(const QueryFrame& query, TimePoint now);
-  [[nodiscard]] StallFact own_fact(const OpKey& key, TimePoint now);
+  [[nodiscard]] StallFact own_fact(const OpKey& key, const std::vector<OpKey>& asked,
+                                   TimePoint now);
   void after_answer(TimePoint now);
   void judge(std::vector<StallFact> facts);
   void warn(const WarningFrame& warning);
@@ -120,14 +121,12 @@ class Negotiator::Impl {
   // Ranks that wait for each other.
   [[nodiscard]] bool asks_at(const OwnOperation& operation, TimePoint now) const;
   void ask_whether_held(TimePoint now);
-  /// Where this rank stands still in more than what was asked about: asks about that too, so that
-  /// all of it fails together. At most once per watch, as it leads to another question.
-  void ask_with(const std::vector<OpKey>& keys, TimePoint now);
-  [[nodiscard]] Holder holder_of(const OpKey& lacking);
+  [[nodiscard]] Holder holder_of(const OpKey& lacking, const std::vector<OpKey>& asked);
   void look_at(const OpKey& key);
   /// Fails the operations that never end, and takes them out.
   void break_cycles(std::vector<StallFact>& facts);
-  /// Asks about these again, together with what holds them; false where that is known.
+  /// Asks about these again, together with what holds them and what else their ranks stand still
+  /// in; false where all of that has been asked about.
   bool look_further(const std::vector<StallFact>& facts);
   void fail_early(const OpKey& key, Collective kind, Code code, const std::string& text);
 
@@ -160,7 +159,6 @@ class Negotiator::Impl {
   Status closed_;  // not ok: a rank has left, and nothing is agreed any more
 
   TimePoint deadline_ = kForever;
-  TimePoint asks_with_again_{};
   StallQuery query_;
   std::uint64_t last_query_ = 0;
   std::vector<OpKey> overdue_;  // root: for the next query

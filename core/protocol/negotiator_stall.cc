@@ -98,15 +98,13 @@ void Negotiator::Impl::start_query(TimePoint now) {
 void Negotiator::Impl::answer_query(const QueryFrame& query, TimePoint now) {
   std::vector<StallFact> facts;
   facts.reserve(query.keys.size());
-  for (const OpKey& key : query.keys) facts.push_back(own_fact(key, now));
-  const bool holds = std::any_of(facts.begin(), facts.end(),
-                                 [](const StallFact& fact) { return fact.holder.rank >= 0; });
+  for (const OpKey& key : query.keys) facts.push_back(own_fact(key, query.keys, now));
   query_.begin(query.query, std::move(facts), place_.children.size());
-  if (holds) ask_with(query.keys, now);
   after_answer(now);
 }
 
-StallFact Negotiator::Impl::own_fact(const OpKey& key, TimePoint now) {
+StallFact Negotiator::Impl::own_fact(const OpKey& key, const std::vector<OpKey>& asked,
+                                     TimePoint now) {
   StallFact fact;
   fact.key = key;
   if (const OwnOperation* own = own_in_flight(key)) {
@@ -114,7 +112,7 @@ StallFact Negotiator::Impl::own_fact(const OpKey& key, TimePoint now) {
     fact.waited_ms = to_ms(now - own->submitted);
   } else if (join_ticket_ == 0) {
     fact.missing = {options_.rank};
-    fact.holder = holder_of(key);
+    fact.holder = holder_of(key, asked);
   }
   return fact;
 }
@@ -138,9 +136,9 @@ void Negotiator::Impl::judge(std::vector<StallFact> facts) {
     return fact.kind < 0 || fact.missing.empty() || aggregator_.is_complete(fact.key);
   });
   agree();
-  break_cycles(facts);
   WarningFrame warning;
   if (look_further(facts)) facts.clear();  // they are judged when all is known
+  break_cycles(facts);
   for (const StallFact& fact : facts) {
     if (reached(fact.waited_ms, options_.stall_error)) {
       const std::string text = stall_text(fact) + "; given up";

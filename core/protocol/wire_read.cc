@@ -108,6 +108,10 @@ Result<Holder> read_holder(const wire::Holder* from) {
   to.kind = static_cast<Collective>(from->kind());
   to.site = text_of(from->site());
   if (to.rank < 0) return malformed("a holder without a rank");
+  for (std::size_t i = 0; i < size_of_list(from->others()); ++i) {
+    RONDE_ASSIGN_OR_RETURN(OpKey key, read_key(from->others()->Get(static_cast<fb::uoffset_t>(i))));
+    to.others.push_back(std::move(key));
+  }
   return to;
 }
 

@@ -86,7 +86,9 @@ class FrameWriter::Builder {
     if (holder.rank < 0) return {};
     const auto key = add(holder.key);
     const auto site = text(holder.site);
-    return wire::CreateHolder(fbb_, holder.rank, key, static_cast<std::uint8_t>(holder.kind), site);
+    const auto others = all<wire::Key>(std::span<const OpKey>(holder.others));
+    return wire::CreateHolder(fbb_, holder.rank, key, static_cast<std::uint8_t>(holder.kind), site,
+                              others);
   }
 
   fb::Offset<wire::StallFact> add(const StallFact& fact) {
@@ -170,7 +172,10 @@ std::size_t wire_bytes(const Overdue& overdue) noexcept {
   return wire_bytes(overdue.key) + kTableBytes;
 }
 std::size_t wire_bytes(const Holder& holder) noexcept {
-  return holder.rank < 0 ? 0 : wire_bytes(holder.key) + holder.site.size() + kTableBytes;
+  if (holder.rank < 0) return 0;
+  std::size_t bytes = wire_bytes(holder.key) + holder.site.size() + kTableBytes;
+  for (const OpKey& key : holder.others) bytes += wire_bytes(key);
+  return bytes;
 }
 std::size_t wire_bytes(const StallFact& fact) noexcept {
   return wire_bytes(fact.key) + 4 * fact.missing.size() + kTableBytes + wire_bytes(fact.holder);

@@ -121,14 +121,16 @@ def case_different_parameters_are_an_error_on_all_ranks_not_a_wait():
 
 
 def case_parameters_of_other_names_on_one_rank_are_an_error_on_all_not_a_wait():
-    net = model()
     mine = "rank 0" if hvd.rank() == 0 else "the others"
-    named = [(f"{name} of {mine}", p) for name, p in net.named_parameters()]
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), named)
     said = r"of rank 0. on rank 0 .* wait for each other: none of these ranks submits"
-    with pytest.raises(ronde.MismatchError, match=said):
-        step(net, optimizer)
-    assert hvd.allreduce(torch.ones(2), name="after other names").tolist() == [1, 1]
+    for attempt in range(4):  # who finds it first, and when, is left to chance
+        net = model()
+        named = [(f"{attempt}.{name} of {mine}", p) for name, p in net.named_parameters()]
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), named)
+        with pytest.raises(ronde.MismatchError, match=said):
+            step(net, optimizer)
+        after = hvd.allreduce(torch.ones(2), name=f"after other names {attempt}")
+        assert after.tolist() == [1, 1]
 
 
 def case_a_step_too_many_on_one_rank_is_an_error_on_all_not_a_wait():
