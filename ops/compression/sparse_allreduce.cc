@@ -346,8 +346,8 @@ double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept {
   if (step >= spec.warmup) return spec.ratio;
   const std::uint64_t whole = spec.warmup / 2;
   if (step < whole) return 1;
-  const auto stage = static_cast<double>(4 * (step - whole) / (spec.warmup - whole));
-  return std::max(spec.ratio, std::pow(0.25, 1 + stage));
+  const std::uint64_t stage = 4 * (step - whole) / (spec.warmup - whole);
+  return std::max(spec.ratio, std::pow(0.25, static_cast<double>(1 + stage)));
 }
 
 std::size_t chosen_elements(double ratio, std::size_t count) noexcept {

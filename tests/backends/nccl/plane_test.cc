@@ -90,6 +90,7 @@ TEST_CASE("nccl: several launches in flight keep their order") {
     NcclRank rank(job, r);
     REQUIRE(rank.open().ok());
     std::vector<std::vector<float>> data;
+    data.reserve(20);
     for (int i = 0; i < 20; ++i) data.emplace_back(10, static_cast<float>(r + i));
     for (auto& values : data) REQUIRE(rank.launch(values).ok());
     rank.finish();
