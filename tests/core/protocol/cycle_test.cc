@@ -219,6 +219,7 @@ TEST_CASE("Cycles: nobody goes on while another rank still waits in what closed 
 TEST_CASE("Cycles: three ranks in a ring, of which each lacks what the next waits in") {
   TestJob job(3, 1);
   std::vector<StandstillPtr> kept;
+  kept.reserve(3);
   for (int rank = 0; rank < 3; ++rank) {
     REQUIRE(job.at(rank).submit(allreduce(fmt::format("w{}", (rank + 1) % 3)), 9, at_ms(0)).ok());
   }
@@ -238,7 +239,7 @@ TEST_CASE("Cycles: standing still breaks nothing that another rank may still sub
   const StandstillPtr second = stand_still_in(job, 1, {"a"});
   REQUIRE(job.at(2).submit(allreduce("other"), 1, at_ms(0)).ok());
   job.deliver(at_ms(600));
-  for (int second_ = 1; second_ < 59; ++second_) pass_to(job, at_ms(second_ * 1000));
+  for (int s = 1; s < 59; ++s) pass_to(job, at_ms(s * 1000));
   for (int rank = 0; rank < 3; ++rank) CHECK(ended(job, rank).empty());
   // Rank 0 has submitted what the second waits in: that is no cycle, though each lacks somebody.
   TestJob pair(3, 1);
@@ -246,7 +247,7 @@ TEST_CASE("Cycles: standing still breaks nothing that another rank may still sub
   const StandstillPtr third = stand_still_in(pair, 0, {"a"});
   const StandstillPtr fourth = stand_still_in(pair, 1, {"b"});
   pair.deliver(at_ms(600));
-  for (int second_ = 1; second_ < 59; ++second_) pass_to(pair, at_ms(second_ * 1000));
+  for (int s = 1; s < 59; ++s) pass_to(pair, at_ms(s * 1000));
   for (int rank = 0; rank < 3; ++rank) CHECK(ended(pair, rank).empty());
 }
 

@@ -128,8 +128,8 @@ TEST_CASE("Random-k sends no indices: k values to owners and k from them") {
     job.step();
     const std::size_t n = static_cast<std::size_t>(ranks);
     for (const Traffic& one : job.traffic) {
-      CHECK(one.bytes <= 2 * 4000 * 4 + n * 2 * (8 + 13 + 4));
-      CHECK(one.bytes >= 2 * 4000 * 4 * (n - 1) / n);
+      CHECK(one.bytes <= 2UL * 4000 * 4 + n * 2 * (8 + 13 + 4));
+      CHECK(one.bytes >= 2UL * 4000 * 4 * (n - 1) / n);
     }
   }
 }

@@ -92,8 +92,8 @@ struct World {
 };
 
 World& world() {
-  static auto* const made = new World();
-  return *made;
+  static auto* const kWorld = new World();
+  return *kWorld;
 }
 
 // Calls gathered between ncclGroupStart and ncclGroupEnd by this thread.
@@ -150,6 +150,7 @@ std::vector<std::byte> result_of(const Communicator& self, std::size_t index) {
   };
   const auto reduced = [&](std::size_t skipped) {
     std::vector<const void*> inputs;
+    inputs.reserve(static_cast<std::size_t>(clique.size()));
     for (int r = 0; r < clique.size(); ++r) inputs.push_back(clique.calls(r)[index].in + skipped);
     std::vector<std::byte> made(bytes);
     create_kernels()->reduce(reduction_of(self, mine), inputs, made.data(), mine.count);
