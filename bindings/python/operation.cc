@@ -92,14 +92,16 @@ bool Handle::done() {
   return ended;
 }
 
-void Handle::wait(double timeout_s) {
+void Handle::wait(double timeout_s, const Together* together) {
   Status status;
   if (operation_->done()) {
     status = operation_->status();
   } else {
     py::gil_scoped_release unlocked;
     if (timeout_s < 0) {
-      status = Standstill(*runtime_, {&operation_, 1}).wait(operation_);
+      const std::span<const OperationPtr> alone(&operation_, 1);
+      status = Standstill(*runtime_, together == nullptr ? alone : together->operations)
+                   .wait(operation_);
     } else {
       status = runtime_->wait(operation_, interruptible(timeout_s));
     }
@@ -122,26 +124,10 @@ void sweep_dropped() {
   }
 }
 
-namespace {
-
-void wait_all(const std::vector<const Handle*>& handles) {
-  if (handles.empty()) return;
-  std::vector<OperationPtr> operations;
+Together::Together(const std::vector<const Handle*>& handles) {
+  operations.reserve(handles.size());
   for (const Handle* handle : handles) operations.push_back(handle->operation());
-  Status status;
-  {
-    py::gil_scoped_release unlocked;
-    Standstill standstill(*handles.front()->runtime(), operations);
-    for (const OperationPtr& operation : operations) {
-      status = operation->done() ? Status() : standstill.wait(operation);
-      if (!operation->done()) break;  // interrupted
-      status = {};                    // its own error is for whoever waits for it alone
-    }
-  }
-  check_wait(status);
 }
-
-}  // namespace
 
 void bind_operation(py::module_& module) {
   module.def(
@@ -155,12 +141,14 @@ void bind_operation(py::module_& module) {
       .def_buffer(&buffer_info)
       .def_property_readonly("__cuda_array_interface__", &cuda_array_interface,
                              "Memory of a device, for torch, CuPy and others.");
-  module.def("wait_all", &wait_all, py::arg("handles"),
-             "Blocks until all are done, well or not: nothing is submitted between their ends.");
+  py::class_<Together>(module, "Together",
+                       "Operations all of which their thread waits for before it submits another.")
+      .def(py::init<const std::vector<const Handle*>&>(), py::arg("handles"));
   py::class_<Handle>(module, "Handle", "An operation in flight.")
       .def("done", &Handle::done, "Whether it has ended, well or not.")
-      .def("wait", &Handle::wait, py::arg("timeout") = -1.0,
-           "Blocks until done (at most `timeout` seconds unless negative) and raises its error.")
+      .def("wait", &Handle::wait, py::arg("timeout") = -1.0, py::arg("together") = nullptr,
+           "Blocks until done (at most `timeout` seconds unless negative) and raises its error. "
+           "`together`: what is waited for beside it.")
       .def("order_after", &Handle::order_after, py::arg("stream"),
            "Makes later work of a CUDA stream come after the results. Nothing for host memory.")
       .def("output", &output, py::arg("index") = 0,

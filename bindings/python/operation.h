@@ -5,10 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "bindings/python/bind.h"
 
 namespace ronde::python {
+
+struct Together;
 
 /// A submitted operation and the Python objects whose memory it uses.
 /// Owns: `keep` is let go once the operation, and a device's work for it, is done, even where
@@ -22,12 +25,12 @@ class Handle {
 
   /// Never blocks.
   [[nodiscard]] bool done();
-  /// Blocks until done; raises its error. The GIL is released meanwhile.
-  void wait(double timeout_s);
+  /// Blocks until done; raises its error. The GIL is released meanwhile. `together`: null, or what
+  /// else this thread waits for before it submits anything.
+  void wait(double timeout_s, const Together* together = nullptr);
   /// Makes a CUDA stream wait for the results; once done. Raises the device's error.
   void order_after(std::uintptr_t stream);
   [[nodiscard]] const OperationPtr& operation() const { return operation_; }
-  [[nodiscard]] const RuntimePtr& runtime() const { return runtime_; }
   /// Becomes true once somebody has seen that the operation has ended.
   [[nodiscard]] const std::shared_ptr<bool>& seen() const { return seen_; }
   /// The arguments given as `keep`.
@@ -38,6 +41,12 @@ class Handle {
   OperationPtr operation_;
   pybind11::object keep_;
   const std::shared_ptr<bool> seen_ = std::make_shared<bool>(false);
+};
+
+/// Operations all of which their thread waits for, one by one, before it submits another.
+struct Together {
+  explicit Together(const std::vector<const Handle*>& handles);
+  std::vector<OperationPtr> operations;
 };
 
 /// Lets go of what was kept for dropped operations that are done by now.

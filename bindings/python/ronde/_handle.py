@@ -26,13 +26,14 @@ class Handle(Generic[R]):
         """Whether it has ended, well or not; never blocks."""
         return bool(self._operation.done())
 
-    def wait(self, timeout: float | None = None) -> R:
+    def wait(self, timeout: float | None = None, together: _core.Together | None = None) -> R:
         """Blocks until it has ended and returns the result, or raises its error.
 
         timeout: seconds after which TimeoutError is raised; the operation then goes on.
+        together: what else is waited for, see together().
         """
         if self._finish is not None:
-            self._operation.wait(-1.0 if timeout is None else timeout)
+            self._operation.wait(-1.0 if timeout is None else timeout, together)
             self._result = self._finish(self._operation)
             self._finish = None
         return self._result
@@ -42,12 +43,12 @@ class Handle(Generic[R]):
         return self.wait()
 
 
-def wait_together(handles: Iterable[object]) -> None:
-    """Blocks until all have ended, well or not; those of no single operation are left out.
+def together(handles: Iterable[Handle[Any]]) -> _core.Together:
+    """For Handle.wait(): all of these are waited for before anything else is submitted.
 
     Where ranks can only wait for each other, they learn it of all of these at once.
     """
-    _core.wait_all([handle._operation for handle in handles if isinstance(handle, Handle)])
+    return _core.Together([handle._operation for handle in handles])
 
 
 def mapped(handle: Handle[Any], function: Callable[[Any], R]) -> Handle[R]:

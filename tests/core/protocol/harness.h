@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -90,5 +91,15 @@ inline Request request_for(Collective kind, std::string name, Shape shape = {2, 
 inline Request allreduce(std::string name, Shape shape = {2, 3}) {
   return request_for(Collective::kAllreduce, std::move(name), std::move(shape));
 }
+
+/// Lets time pass on all ranks, each asked when its deadlines have come.
+inline void pass_to(TestJob& job, TimePoint now) {
+  for (int rank = 0; rank < job.size(); ++rank) {
+    if (job.at(rank).next_deadline() <= now) job.at(rank).on_time(now);
+  }
+  job.deliver(now);
+}
+
+inline TimePoint at_ms(int ms) { return TimePoint{} + std::chrono::milliseconds(ms); }
 
 }  // namespace ronde

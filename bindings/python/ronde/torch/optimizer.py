@@ -16,7 +16,7 @@ from ronde._collectives import AVERAGE as Average
 from ronde._collectives import set_id
 from ronde._compression import checked, warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
-from ronde._handle import wait_together
+from ronde._handle import together
 from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step
 from ronde.torch._adapter import check_tensors, collectives
 from ronde.torch._flat import FlatBucket, flatten_plain
@@ -215,10 +215,10 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             for bucket in self._buckets:
                 if bucket.handle is None:
                     self._submit(bucket)
-            wait_together(bucket.handle for bucket in self._buckets)
+            awaited = together(bucket.handle for bucket in self._buckets if bucket.handle)
             for bucket in self._buckets:
                 try:
-                    self._finish(bucket)
+                    self._finish(bucket, awaited)
                 except Error as problem:
                     problems.append(problem)
         self._under_way = False
@@ -231,12 +231,12 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         mark_step()
         self._mark_pass("update")
 
-    def _finish(self, bucket: Bucket) -> None:
+    def _finish(self, bucket: Bucket, awaited: _core.Together) -> None:
         handle, bucket.handle = bucket.handle, None
         bucket.missing = len(bucket.gradients)  # fewer than before where a sparse one has left
         bucket.after_first = bucket.missing - 1
         assert handle is not None
-        outputs = handle.wait()
+        outputs = handle.wait(together=awaited)
         if isinstance(bucket, FlatBucket):
             self._finish_flat(bucket, outputs[0])
             return

@@ -1,0 +1,143 @@
+// Ranks that stand still in some operations: which of them never end.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+
+#include "tests/core/protocol/harness.h"
+
+namespace ronde {
+namespace {
+
+/// Submits these, and stands still until they have ended.
+StandstillPtr stand_still_in(TestJob& job, int rank, const std::vector<std::string>& names,
+                             std::uint64_t first_ticket = 1) {
+  auto standstill = std::make_shared<std::atomic<bool>>(true);
+  std::vector<std::uint64_t> tickets;
+  for (const std::string& name : names) {
+    tickets.push_back(first_ticket + tickets.size());
+    REQUIRE(job.at(rank).submit(allreduce(name), tickets.back(), at_ms(0)).ok());
+  }
+  job.at(rank).stand_still(tickets, standstill, at_ms(600));
+  return standstill;
+}
+
+/// Status codes of all that came out on a rank, by ticket.
+std::map<std::uint64_t, Code> ended(TestJob& job, int rank) {
+  std::map<std::uint64_t, Code> codes;
+  for (const Agreed& item : job.take(rank)) {
+    if (item.ticket != 0) codes[item.ticket] = item.status.code();
+  }
+  return codes;
+}
+
+}  // namespace
+
+TEST_CASE("Standstill: ranks that stand still in operations of different names all fail at once") {
+  for (const int per_host : {64, 1, 2}) {
+    for (const int size : {2, 3, 5}) {
+      TestJob job(size, per_host);
+      for (int rank = 0; rank < size; ++rank) {
+        stand_still_in(job, rank, {fmt::format("a{}", rank), fmt::format("b{}", rank), "same"});
+      }
+      job.deliver(at_ms(600));
+      const std::map<std::uint64_t, Code> expected = {
+          {1, Code::kMismatch}, {2, Code::kMismatch}, {3, Code::kOk}};
+      for (int rank = 0; rank < size; ++rank) CHECK(ended(job, rank) == expected);
+      CHECK(job.refused() == 0);
+    }
+  }
+}
+
+TEST_CASE(
+    "Standstill: what a rank has long stood still in fails together with what closes the cycle") {
+  for (const int size : {2, 4}) {
+    TestJob job(size, 1);
+    for (int rank = 0; rank < size; ++rank) {
+      stand_still_in(job, rank, {fmt::format("a{}", rank), fmt::format("b{}", rank)});
+      job.deliver(at_ms(600));
+      if (rank == 0) CHECK(ended(job, 0).empty());
+    }
+    const std::map<std::uint64_t, Code> expected = {{1, Code::kMismatch}, {2, Code::kMismatch}};
+    for (const int rank : {0, 1}) CHECK(ended(job, rank) == expected);
+  }
+}
+
+TEST_CASE("Standstill: nobody goes on while another rank still waits in what closed the cycle") {
+  TestJob job(3, 1);
+  std::vector<std::uint64_t> tickets;
+  for (std::uint64_t i = 1; i < 15; ++i) {
+    tickets.push_back(i);
+    for (int rank = 0; rank < 3; ++rank) {
+      const std::string name = fmt::format("{}{}", rank == 0 ? "a" : "b", i);
+      REQUIRE(job.at(rank).submit(allreduce(name), i, at_ms(0)).ok());
+    }
+  }
+  const auto standstill = std::make_shared<const std::atomic<bool>>(true);
+  const auto brief = std::make_shared<const std::atomic<bool>>(false);  // rank 1 was woken
+  const auto stand_still = [&](int rank, const StandstillPtr& how) {
+    job.at(rank).stand_still(tickets, how, at_ms(600));
+    job.deliver(at_ms(600));
+  };
+  stand_still(0, standstill);
+  stand_still(1, brief);
+  stand_still(1, standstill);
+  stand_still(2, standstill);
+  for (int rank = 0; rank < 3; ++rank) {
+    std::vector<Batch> batches;
+    job.at(rank).take_batches(batches);
+    const auto failed = std::count_if(batches.begin(), batches.end(),
+                                      [](const Batch& batch) { return !batch.items.empty(); });
+    CHECK(failed == 1);
+  }
+}
+
+TEST_CASE("Standstill: three ranks in a ring, of which each lacks what the next waits in") {
+  TestJob job(3, 1);
+  std::vector<StandstillPtr> kept;
+  kept.reserve(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    REQUIRE(job.at(rank).submit(allreduce(fmt::format("w{}", (rank + 1) % 3)), 9, at_ms(0)).ok());
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    kept.push_back(stand_still_in(job, rank, {fmt::format("w{}", rank)}));
+  }
+  job.deliver(at_ms(600));
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(ended(job, rank) ==
+          std::map<std::uint64_t, Code>{{1, Code::kMismatch}, {9, Code::kMismatch}});
+  }
+}
+
+TEST_CASE("Standstill: standing still breaks nothing that another rank may still submit") {
+  TestJob job(3, 1);
+  const StandstillPtr first = stand_still_in(job, 0, {"a"});
+  const StandstillPtr second = stand_still_in(job, 1, {"a"});
+  REQUIRE(job.at(2).submit(allreduce("other"), 1, at_ms(0)).ok());
+  job.deliver(at_ms(600));
+  for (int s = 1; s < 59; ++s) pass_to(job, at_ms(s * 1000));
+  for (int rank = 0; rank < 3; ++rank) CHECK(ended(job, rank).empty());
+  // Rank 0 has submitted what the second waits in: that is no cycle, though each lacks somebody.
+  TestJob pair(3, 1);
+  REQUIRE(pair.at(0).submit(allreduce("b"), 7, at_ms(0)).ok());
+  const StandstillPtr third = stand_still_in(pair, 0, {"a"});
+  const StandstillPtr fourth = stand_still_in(pair, 1, {"b"});
+  pair.deliver(at_ms(600));
+  for (int s = 1; s < 59; ++s) pass_to(pair, at_ms(s * 1000));
+  for (int rank = 0; rank < 3; ++rank) CHECK(ended(pair, rank).empty());
+}
+
+TEST_CASE("Standstill: who has stopped standing still may submit") {
+  TestJob job(2);
+  auto mine = std::make_shared<std::atomic<bool>>(false);
+  REQUIRE(job.at(0).submit(allreduce("a"), 1, at_ms(0)).ok());
+  job.at(0).stand_still(std::vector<std::uint64_t>{1}, mine, at_ms(600));
+  const StandstillPtr other = stand_still_in(job, 1, {"b"});
+  job.deliver(at_ms(600));
+  for (int rank = 0; rank < 2; ++rank) CHECK(ended(job, rank).empty());
+}
+
+}  // namespace ronde
