@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings/c/current.h"
+#include "bindings/fates/fates.h"
 #include "core/base/mutex.h"
 
 /// A counted reference to a runtime, as C sees it.
@@ -53,7 +54,7 @@ ronde_error to_c(const Status& status) {
   error.rank = failed.rank;
   error.pid = failed.pid;
   copy_text(error.host, sizeof error.host, failed.host);
-  copy_text(error.text, sizeof error.text, status.message());
+  copy_text(error.text, sizeof error.text, with_fate(status).message());
   return error;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "bindings/fates/fates.h"
 #include "bindings/python/bind.h"
 
 namespace py = pybind11;
@@ -21,9 +22,10 @@ Status run_signal_handlers() {
 
 void raise(const Status& status) {
   const FailedRank failed = status.failed_rank().value_or(FailedRank());
-  const py::object error = py::module_::import("ronde._errors")
-                               .attr("make")(static_cast<int>(status.code()), status.message(),
-                                             status.origin(), failed.rank, failed.host, failed.pid);
+  const py::object error =
+      py::module_::import("ronde._errors")
+          .attr("make")(static_cast<int>(status.code()), with_fate(status).message(),
+                        status.origin(), failed.rank, failed.host, failed.pid);
   PyErr_SetObject(py::type::handle_of(error).ptr(), error.ptr());
   throw py::error_already_set();
 }

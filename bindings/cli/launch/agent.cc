@@ -66,6 +66,7 @@ class Agent {
 
  private:
   void take_signals();
+  void tell_fate(pid_t pid, int wait_status);
   void send(std::string frame) { out_.push(frame); }
   void turn();
   void read_input();
@@ -84,6 +85,7 @@ class Agent {
   FrameReader input_;
   OutQueue out_;
   UniqueFd signals_;
+  FateFile fates_;
   std::list<Stream> streams_;
   std::vector<RunningRank> running_;
   bool started_ = false;
@@ -149,6 +151,8 @@ void Agent::handle(const Frame& frame) {
     }
   } else if (frame.type == FrameType::kSignal) {
     if (const auto signal = decode_signal(frame.payload); signal.ok()) signal_ranks(*signal);
+  } else if (frame.type == FrameType::kFate) {
+    if (const auto fate = decode_fate(frame.payload); fate.ok()) fates_.add(*fate);
   }
 }
 
@@ -168,6 +172,9 @@ void Agent::start(StartMessage message) {
   ::setenv("OMP_NUM_THREADS", fmt::to_string(threads).c_str(), 0);
   ::setenv("PYTHONUNBUFFERED", "1", 0);
   const std::vector<cpu_set_t> nodes = numa_nodes(allowed);
+  if (const Status status = fates_.open(); !status.ok()) {
+    fmt::print(stderr, "ronde run: {}: {}\n", own_host_name(), status.message());
+  }
   for (std::size_t i = 0; i < message.ranks.size(); ++i) start_rank(message, i, nodes);
   started_ = true;
 }
@@ -185,6 +192,7 @@ void Agent::start_rank(const StartMessage& message, std::size_t index,
   const StartedChild child = start_child({.command = message.command,
                                           .environment = rank.environment,
                                           .secret = message.secret,
+                                          .fates = fates_.reading(),
                                           .cpus = cpus_for(static_cast<int>(index), count, nodes),
                                           .death_signal = SIGKILL,
                                           .output = out->write.get(),
@@ -215,11 +223,19 @@ void Agent::reap() {
     for (std::size_t i = 0; i < running_.size(); ++i) {
       if (running_[i].pid != pid) continue;
       drain(running_[i].rank);
+      tell_fate(pid, wait_status);
       send(encode_exited({running_[i].rank, pid, wait_status}));
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       break;
     }
   }
+}
+
+/// The ranks of all hosts may ask how this one ended.
+void Agent::tell_fate(pid_t pid, int wait_status) {
+  const Fate fate{pid, own_host_name(), describe_wait_status(wait_status)};
+  fates_.add(fate);
+  send(encode(fate));
 }
 
 void Agent::read_stream(Stream& stream) {

@@ -17,6 +17,8 @@
 #include <memory>
 #include <system_error>
 
+#include "bindings/fates/fates.h"
+
 namespace ronde {
 namespace {
 
@@ -51,6 +53,13 @@ void set_variable(const std::string& name, const std::string& value) {
   ::setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
 }
 
+/// Keeps a descriptor, where there is one, open in the program, and tells its number.
+void hand_over(int fd, const char* variable) {
+  if (fd < 0) return;
+  ::fcntl(fd, F_SETFD, 0);
+  set_variable(variable, std::to_string(fd));
+}
+
 /// In the child: everything between fork and exec. Returns only where exec failed.
 void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t parent) {
   ::setpgid(0, 0);
@@ -63,10 +72,8 @@ void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t paren
   place(spec.output, STDOUT_FILENO, false);
   place(spec.error, STDERR_FILENO, false);
   if (spec.cpus) ::sched_setaffinity(0, sizeof(cpu_set_t), &*spec.cpus);
-  if (secret_fd >= 0) {
-    ::fcntl(secret_fd, F_SETFD, 0);
-    set_variable("RONDE_SECRET_FD", std::to_string(secret_fd));
-  }
+  hand_over(secret_fd, "RONDE_SECRET_FD");
+  hand_over(spec.fates, kFatesVariable);
   for (const std::string& entry : spec.environment) {
     const std::size_t equals = entry.find('=');
     set_variable(entry.substr(0, equals), entry.substr(equals + 1));

@@ -19,6 +19,7 @@ struct ChildSpec {
   std::vector<std::string> command;  ///< Searched in PATH of this process.
   EnvironmentList environment;       ///< Replaces the same names of this process's.
   std::string secret;                ///< Not empty: given as RONDE_SECRET_FD.
+  int fates = -1;                    ///< Given as RONDE_FATES_FD, or -1.
   std::optional<cpu_set_t> cpus;     ///< Where it may run.
   int death_signal = 0;              ///< Sent by the kernel when this thread ends.
   int input = -1;                    ///< Standard input, or -1 for /dev/null.

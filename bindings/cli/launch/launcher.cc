@@ -52,6 +52,7 @@ class Launcher {
   void on_output(const Frame& frame);
   void on_tagged_output(int stream, std::string_view bytes);
   void pass_on(int rank, int stream, std::string_view bytes);
+  void pass_on_fate(const Host& from, const Frame& frame);
   void on_exited(Host& host, const RankMessage& message);
   void on_cannot_start(Host& host, const CannotStartMessage& message);
   void on_agent_gone(Host& host, const Status& why);
@@ -254,6 +255,7 @@ void Launcher::read_agent(Host& host) {
 void Launcher::on_frame(Host& host, const Frame& frame) {
   if (frame.type == FrameType::kProbed) return on_probed(frame);
   if (frame.type == FrameType::kOutput) return on_output(frame);
+  if (frame.type == FrameType::kFate) return pass_on_fate(host, frame);
   if (frame.type == FrameType::kCannotStart) {
     if (const auto message = decode_cannot_start(frame.payload); message.ok()) {
       on_cannot_start(host, *message);
@@ -297,6 +299,12 @@ void Launcher::pass_on(int rank, int stream, std::string_view bytes) {
   (stream == STDERR_FILENO ? error_ : output_).feed(rank, bytes);
   const std::string complaint = files_.append(rank, bytes);
   if (!complaint.empty()) say(complaint);
+}
+
+void Launcher::pass_on_fate(const Host& from, const Frame& frame) {
+  for (Host& host : hosts_) {
+    if (&host != &from) host.link.send(encode_frame(frame.type, frame.payload));
+  }
 }
 
 void Launcher::on_exited(Host& host, const RankMessage& message) {

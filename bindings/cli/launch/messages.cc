@@ -122,6 +122,21 @@ Result<CannotStartMessage> decode_cannot_start(std::string_view payload) {
   return checked(reader, std::move(message));
 }
 
+std::string encode(const Fate& fate) {
+  FieldWriter fields;
+  fields.number(fate.pid).text(fate.host).text(fate.text);
+  return encode_frame(FrameType::kFate, fields.bytes());
+}
+
+Result<Fate> decode_fate(std::string_view payload) {
+  FieldReader reader(payload);
+  Fate fate;
+  fate.pid = read_int(reader);
+  fate.host = reader.text();
+  fate.text = reader.text();
+  return checked(reader, std::move(fate));
+}
+
 std::string encode_signal(int signal) {
   return encode_frame(FrameType::kSignal, FieldWriter().number(signal).bytes());
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bindings/fates/fates.h"
 #include "core/base/status.h"
 
 namespace ronde {
@@ -74,6 +75,7 @@ std::string encode(const OutputMessage& message);
 std::string encode_started(const RankMessage& message);
 std::string encode_exited(const RankMessage& message);
 std::string encode(const CannotStartMessage& message);
+std::string encode(const Fate& fate);
 std::string encode_signal(int signal);
 
 Result<ProbeMessage> decode_probe(std::string_view payload);
@@ -82,6 +84,7 @@ Result<StartMessage> decode_start(std::string_view payload);
 Result<OutputMessage> decode_output(std::string_view payload);
 Result<RankMessage> decode_rank(std::string_view payload);
 Result<CannotStartMessage> decode_cannot_start(std::string_view payload);
+Result<Fate> decode_fate(std::string_view payload);
 Result<int> decode_signal(std::string_view payload);
 
 }  // namespace ronde

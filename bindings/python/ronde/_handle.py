@@ -33,7 +33,11 @@ class Handle(Generic[R]):
         together: what else is waited for, see together().
         """
         if self._finish is not None:
-            self._operation.wait(-1.0 if timeout is None else timeout, together)
+            limit = -1.0 if timeout is None else timeout
+            if together is None:
+                self._operation.wait(limit)
+            else:
+                self._operation.wait(limit, together)
             self._result = self._finish(self._operation)
             self._finish = None
         return self._result

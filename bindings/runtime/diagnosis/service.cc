@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/fates/fates.h"
 #include "bindings/runtime/diagnosis/kernel_view.h"
 #include "bindings/runtime/diagnosis/quiet_thread.h"
 #include "bindings/runtime/diagnosis/stacks.h"
@@ -154,7 +155,7 @@ Dump Service::outline(const char* reason) const {
   dump.reason = reason;
   Status broken = options_.abort->status();
   if (broken.ok() && options_.left_behind) broken = options_.left_behind();
-  dump.failure = broken.message();
+  dump.failure = with_fate(broken).message();
   if (broken.failed_rank()) dump.failed_rank = broken.failed_rank()->rank;
   dump.epoch_ns = wall_clock_ns();
   dump.steady_ns = ns_of(now());

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -63,35 +62,6 @@ TEST_CASE(
     }
     const std::map<std::uint64_t, Code> expected = {{1, Code::kMismatch}, {2, Code::kMismatch}};
     for (const int rank : {0, 1}) CHECK(ended(job, rank) == expected);
-  }
-}
-
-TEST_CASE("Standstill: nobody goes on while another rank still waits in what closed the cycle") {
-  TestJob job(3, 1);
-  std::vector<std::uint64_t> tickets;
-  for (std::uint64_t i = 1; i < 15; ++i) {
-    tickets.push_back(i);
-    for (int rank = 0; rank < 3; ++rank) {
-      const std::string name = fmt::format("{}{}", rank == 0 ? "a" : "b", i);
-      REQUIRE(job.at(rank).submit(allreduce(name), i, at_ms(0)).ok());
-    }
-  }
-  const auto standstill = std::make_shared<const std::atomic<bool>>(true);
-  const auto brief = std::make_shared<const std::atomic<bool>>(false);  // rank 1 was woken
-  const auto stand_still = [&](int rank, const StandstillPtr& how) {
-    job.at(rank).stand_still(tickets, how, at_ms(600));
-    job.deliver(at_ms(600));
-  };
-  stand_still(0, standstill);
-  stand_still(1, brief);
-  stand_still(1, standstill);
-  stand_still(2, standstill);
-  for (int rank = 0; rank < 3; ++rank) {
-    std::vector<Batch> batches;
-    job.at(rank).take_batches(batches);
-    const auto failed = std::count_if(batches.begin(), batches.end(),
-                                      [](const Batch& batch) { return !batch.items.empty(); });
-    CHECK(failed == 1);
   }
 }
 

@@ -1,0 +1,85 @@
+#include "bindings/fates/fates.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+namespace ronde {
+namespace {
+
+constexpr const char* kName = "ronde-fates";
+constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+
+std::string path_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+/// A number may since have gone to another file, where a program closed what it inherited.
+bool is_fate_file(int fd) {
+  std::array<char, 64> target{};
+  const ssize_t length = ::readlink(path_of(fd).c_str(), target.data(), target.size());
+  const std::string_view found(target.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return found.starts_with(fmt::format("/memfd:{} ", kName));
+}
+
+/// All readers share the descriptor's place in the file, so that none may move it.
+std::string contents(int fd) {
+  std::string all;
+  std::array<char, 4096> piece{};
+  while (all.size() < kMostBytes) {
+    const ssize_t got = ::pread(fd, piece.data(), piece.size(), static_cast<off_t>(all.size()));
+    if (got <= 0) break;
+    all.append(piece.data(), static_cast<std::size_t>(got));
+  }
+  return all;
+}
+
+int inherited_descriptor() {
+  const char* text = std::getenv(kFatesVariable);  // NOLINT(concurrency-mt-unsafe)
+  const std::string_view digits = text == nullptr ? "" : text;
+  int fd = -1;
+  std::from_chars(digits.data(), digits.data() + digits.size(), fd);
+  return fd;
+}
+
+}  // namespace
+
+Status FateFile::open() {
+  writing_.reset(::memfd_create(kName, MFD_CLOEXEC));
+  if (writing_.open()) {
+    reading_.reset(::open(path_of(writing_.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  }
+  if (reading_.open()) return {};
+  return errno_status("cannot make a memory file for how ranks end");
+}
+
+void FateFile::add(const Fate& fate) {
+  const std::string line = fmt::format("{} {} {}\n", fate.pid, fate.host, fate.text);
+  if (writing_.open()) (void)!::write(writing_.get(), line.data(), line.size());
+}
+
+std::string read_fate(int fd, int pid, std::string_view host) {
+  if (fd < 0 || !is_fate_file(fd)) return {};
+  const std::string all = "\n" + contents(fd);
+  const std::string start = fmt::format("\n{} {} ", pid, host);
+  const std::size_t at = all.rfind(start);  // the last of that number
+  if (at == std::string::npos) return {};
+  const std::size_t text = at + start.size();
+  const std::size_t end = all.find('\n', text);
+  return end == std::string::npos ? std::string() : all.substr(text, end - text);
+}
+
+Status with_fate(const Status& status) {
+  static const int fd = inherited_descriptor();
+  const std::optional<FailedRank>& failed = status.failed_rank();
+  if (status.code() != Code::kRankFailure || !failed || failed->pid == 0) return status;
+  const std::string fate = read_fate(fd, failed->pid, failed->host);
+  if (fate.empty()) return status;
+  return Status(status.code(), fmt::format("{}; pid {} {}", status.message(), failed->pid, fate))
+      .about(*failed);
+}
+
+}  // namespace ronde
