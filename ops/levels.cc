@@ -29,6 +29,16 @@ std::size_t HostParts::of_host(std::size_t host) const {
   return sum;
 }
 
+std::vector<std::size_t> HostParts::of_mates() const {
+  std::vector<std::size_t> parts;
+  for (std::size_t i = 0; i < work_.segments.size(); ++i) {
+    for (const int rank : levels_.layout.hosts[levels_.layout.host]) {
+      parts.push_back(bytes(i, rank));
+    }
+  }
+  return parts;
+}
+
 Status with_wire(WireThread& wire, const AbortToken& abort,
                  const std::function<Status(const AbortToken& wire_abort)>& body) {
   AbortToken wire_abort;

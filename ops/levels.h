@@ -70,6 +70,8 @@ class HostParts {
   /// Bytes of one segment, or of all, that belong to the ranks of a host.
   [[nodiscard]] std::size_t of_host(std::size_t host, std::size_t segment) const;
   [[nodiscard]] std::size_t of_host(std::size_t host) const;
+  /// The parts of this host's ranks, as their gather or scatter takes them.
+  [[nodiscard]] std::vector<std::size_t> of_mates() const;
 
  private:
   const Levels& levels_;

@@ -35,13 +35,12 @@ class Allgather {
     const Phase phase(work_.phases, "gather inside hosts");
     const std::size_t host = levels_.layout.host;
     std::vector<Segment> segments;
-    std::vector<std::size_t> parts;
+    const std::vector<std::size_t> parts = parts_.of_mates();
     std::byte* to = leads() ? all_ + begins_[host] : nullptr;
     for (std::size_t i = 0; i < work_.segments.size(); ++i) {
       const std::size_t bytes = parts_.of_host(host, i);
       segments.push_back({work_.segments[i].in, to, bytes});
       if (to != nullptr) to += bytes;
-      for (const int rank : levels_.layout.hosts[host]) parts.push_back(parts_.bytes(i, rank));
     }
     Work gather;
     gather.kind = Collective::kGather;

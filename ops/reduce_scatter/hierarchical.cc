@@ -114,13 +114,12 @@ class ReduceScatter {
     const Phase phase(work_.phases, "scatter inside hosts");
     const std::size_t host = levels_.layout.host;
     std::vector<Segment> segments;
-    std::vector<std::size_t> parts;
+    const std::vector<std::size_t> parts = parts_.of_mates();
     const std::byte* from = all_;
     for (std::size_t i = 0; i < work_.segments.size(); ++i) {
       const std::size_t bytes = parts_.of_host(host, i);
       segments.push_back({from, work_.segments[i].out, bytes});
       if (from != nullptr) from += bytes;
-      for (const int rank : levels_.layout.hosts[host]) parts.push_back(parts_.bytes(i, rank));
     }
     Work inside;
     inside.kind = Collective::kScatter;

@@ -23,6 +23,12 @@ std::string name_ranks(const std::vector<int>& ranks) {
   return fmt::format("ranks {} and {}", fmt::join(ranks.begin(), listed, ", "), last);
 }
 
+void send_to_all(std::vector<Host>& hosts, const std::string& frame, const Host* but) {
+  for (Host& host : hosts) {
+    if (&host != but) host.link.send(frame);
+  }
+}
+
 void reap_agents(const std::vector<Host>& hosts) {
   for (const Host& host : hosts) {
     if (host.link.pid() > 0) ::waitpid(host.link.pid(), nullptr, 0);

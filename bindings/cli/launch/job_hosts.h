@@ -19,6 +19,9 @@ struct Host {
   [[nodiscard]] std::string name() const { return ranks->name.empty() ? "this host" : ranks->name; }
 };
 
+/// Sends a frame to all agents, or to all but one.
+void send_to_all(std::vector<Host>& hosts, const std::string& frame, const Host* but = nullptr);
+
 /// Waits for the agents, which have ended or are told to.
 void reap_agents(const std::vector<Host>& hosts);
 

@@ -52,14 +52,13 @@ class Launcher {
   void on_output(const Frame& frame);
   void on_tagged_output(int stream, std::string_view bytes);
   void pass_on(int rank, int stream, std::string_view bytes);
-  void pass_on_fate(const Host& from, const Frame& frame);
   void on_exited(Host& host, const RankMessage& message);
   void on_cannot_start(Host& host, const CannotStartMessage& message);
   void on_agent_gone(Host& host, const Status& why);
   // Ending.
   void fail(int exit_status, const std::string& text);
   void stop(int signal);
-  void signal_all(int signal);
+  void signal_all(int signal) { send_to_all(hosts_, encode_signal(signal)); }
   void cut_off();
   [[nodiscard]] bool finished() const;
 
@@ -255,7 +254,9 @@ void Launcher::read_agent(Host& host) {
 void Launcher::on_frame(Host& host, const Frame& frame) {
   if (frame.type == FrameType::kProbed) return on_probed(frame);
   if (frame.type == FrameType::kOutput) return on_output(frame);
-  if (frame.type == FrameType::kFate) return pass_on_fate(host, frame);
+  if (frame.type == FrameType::kFate) {
+    return send_to_all(hosts_, encode_frame(frame.type, frame.payload), &host);
+  }
   if (frame.type == FrameType::kCannotStart) {
     if (const auto message = decode_cannot_start(frame.payload); message.ok()) {
       on_cannot_start(host, *message);
@@ -299,12 +300,6 @@ void Launcher::pass_on(int rank, int stream, std::string_view bytes) {
   (stream == STDERR_FILENO ? error_ : output_).feed(rank, bytes);
   const std::string complaint = files_.append(rank, bytes);
   if (!complaint.empty()) say(complaint);
-}
-
-void Launcher::pass_on_fate(const Host& from, const Frame& frame) {
-  for (Host& host : hosts_) {
-    if (&host != &from) host.link.send(encode_frame(frame.type, frame.payload));
-  }
 }
 
 void Launcher::on_exited(Host& host, const RankMessage& message) {
@@ -358,10 +353,6 @@ void Launcher::fail(int exit_status, const std::string& text) {
   if (exit_status_ != 0) return;
   exit_status_ = exit_status;
   term_deadline_ = now() + options_.failure_delay;
-}
-
-void Launcher::signal_all(int signal) {
-  for (Host& host : hosts_) host.link.send(encode_signal(signal));
 }
 
 /// Ends all agents, and gives up what cannot be written.

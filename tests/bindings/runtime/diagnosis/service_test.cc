@@ -40,6 +40,14 @@ class Folder {
   std::string path_;
 };
 
+/// Of a rank that writes dumps, and nothing else.
+Config quiet_config(const std::string& job, int rank, int size, const std::string& dump_dir) {
+  Config config = rank_config(job, rank, size);
+  config.dump_dir = dump_dir;
+  config.log_level = LogLevel::kOff;
+  return config;
+}
+
 std::vector<Dump> dumps_of(const std::string& folder, const std::string& job, int rank) {
   std::ifstream file(dump_path(folder, job, rank));
   std::stringstream text;
@@ -75,9 +83,7 @@ TEST_CASE("Diagnosis: the ranks that survive a death write what they were doing"
   const Folder folder;
   const std::string job = unique_job_id();
   const auto codes = run_ranks(3, [&](int rank) {
-    Config config = rank_config(job, rank, 3);
-    config.dump_dir = folder.path();
-    config.log_level = LogLevel::kOff;
+    Config config = quiet_config(job, rank, 3, folder.path());
     auto runtime = Runtime::create(config);
     RONDE_CHILD_REQUIRE(runtime.ok());
     std::vector<float> values(10, 1.0F);
@@ -107,10 +113,8 @@ TEST_CASE("Diagnosis: a dump tells in which call of a raw group a rank waits") {
   const Folder folder;
   const std::string job = unique_job_id();
   const auto codes = run_ranks(2, [&](int rank) {
-    Config config = rank_config(job, rank, 2);
-    config.dump_dir = folder.path();
+    Config config = quiet_config(job, rank, 2, folder.path());
     config.dump_signal = "USR2";
-    config.log_level = LogLevel::kOff;
     auto runtime = Runtime::create(config);
     RONDE_CHILD_REQUIRE(runtime.ok());
     const auto group = (*runtime)->open_group({0, 1});
@@ -137,10 +141,8 @@ TEST_CASE("Diagnosis: a stall and a signal make a rank write, with the stacks of
   const Folder folder;
   const std::string job = unique_job_id();
   const auto codes = run_ranks(2, [&](int rank) {
-    Config config = rank_config(job, rank, 2);
-    config.dump_dir = folder.path();
+    Config config = quiet_config(job, rank, 2, folder.path());
     config.dump_signal = "USR2";
-    config.log_level = LogLevel::kOff;
     config.stall_warning = std::chrono::seconds(1);
     auto runtime = Runtime::create(config);
     RONDE_CHILD_REQUIRE(runtime.ok());
@@ -233,9 +235,7 @@ TEST_CASE("Diagnosis: ranks that wait for one that has left say so, and what the
   const Folder folder;
   const std::string job = unique_job_id();
   const auto codes = run_ranks(2, [&](int rank) {
-    Config config = rank_config(job, rank, 2);
-    config.dump_dir = folder.path() + "/made/for/it";
-    config.log_level = LogLevel::kOff;
+    Config config = quiet_config(job, rank, 2, folder.path() + "/made/for/it");
     auto runtime = Runtime::create(config);
     RONDE_CHILD_REQUIRE(runtime.ok());
     if (rank == 1) return 0;
