@@ -14,8 +14,8 @@ namespace ronde {
 namespace {
 
 constexpr std::string_view kPrefix = "RONDE_";
-/// Read by Ronde's programs, and no settings of a job.
-constexpr std::array<std::string_view, 1> kOthers = {"RONDE_PYTHON"};
+/// Between Ronde's programs, and no settings of a job.
+constexpr std::array<std::string_view, 2> kOthers = {"RONDE_FATES_FD", "RONDE_PYTHON"};
 constexpr std::array<std::string_view, 2> kOfTests = {"RONDE_TEST_", "RONDE_CHAOS_"};
 
 bool is_known(std::string_view name) {

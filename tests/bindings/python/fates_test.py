@@ -41,3 +41,4 @@ def test_later_errors_tell_how_the_rank_ended(run_job, end, how):
     _, output = run_job(SCRIPT.replace("{end}", end), np=3)
     told = re.findall(rf"told: rank 1 .*; pid (\d+) {how}$", output, re.MULTILINE)
     assert told == told[:1] * 2, output
+    assert "is no setting" not in output, output
