@@ -4,7 +4,8 @@
 // asks about this too, until one query has shown all of it, so that all of a cycle fails together
 // and nobody goes on while another rank still waits. Its answers hold together: what a rank has not
 // submitted by its answer it does not submit before the operation it named has ended, so none of a
-// cycle ends.
+// cycle ends. A rank that began to stand still only after that closes another cycle, with what the
+// others have gone on to: then its operation fails alone, and theirs is done once it goes on too.
 #include <algorithm>
 #include <utility>
 
@@ -88,10 +89,15 @@ void Negotiator::Impl::look_at(const OpKey& key) {
   if (std::find(overdue_.begin(), overdue_.end(), key) == overdue_.end()) overdue_.push_back(key);
 }
 
-void Negotiator::Impl::break_cycles(std::vector<StallFact>& facts) {
+void Negotiator::Impl::break_cycles(std::vector<StallFact>& facts, TimePoint now) {
   std::vector<OpKey> broken;
   const std::vector<const StallFact*> waiting = endless(facts);
+  if (waiting.empty()) return;
+  const std::uint64_t since = to_ms(now - std::exchange(broken_, now));
+  const auto is_old = [&](const StallFact* fact) { return fact->waited_ms > since; };
+  const bool any_old = std::any_of(waiting.begin(), waiting.end(), is_old);
   for (const StallFact* fact : waiting) {
+    if (any_old && !is_old(fact)) continue;
     broken.push_back(fact->key);
     fail_early(fact->key, static_cast<Collective>(fact->kind), Code::kMismatch,
                cycle_text(*fact, waiting));

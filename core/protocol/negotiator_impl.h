@@ -115,7 +115,7 @@ class Negotiator::Impl {
   [[nodiscard]] StallFact own_fact(const OpKey& key, const std::vector<OpKey>& asked,
                                    TimePoint now);
   void after_answer(TimePoint now);
-  void judge(std::vector<StallFact> facts);
+  void judge(std::vector<StallFact> facts, TimePoint now);
   void warn(const WarningFrame& warning);
 
   // Ranks that wait for each other.
@@ -123,8 +123,9 @@ class Negotiator::Impl {
   void ask_whether_held(TimePoint now);
   [[nodiscard]] Holder holder_of(const OpKey& lacking, const std::vector<OpKey>& asked);
   void look_at(const OpKey& key);
-  /// Fails the operations that never end, and takes them out.
-  void break_cycles(std::vector<StallFact>& facts);
+  /// Fails operations that never end, and takes them out. Where some of them have waited since an
+  /// earlier cycle was broken, only those: their ranks can then submit what the others went on to.
+  void break_cycles(std::vector<StallFact>& facts, TimePoint now);
   /// Asks about these again, together with what holds them and what else their ranks stand still
   /// in; false where all of that has been asked about.
   bool look_further(const std::vector<StallFact>& facts);
@@ -164,6 +165,7 @@ class Negotiator::Impl {
   std::vector<OpKey> overdue_;  // root: for the next query
   std::vector<OpKey> asked_;    // root: in the last one
   int further_ = 0;             // root: queries in a row that looked further
+  TimePoint broken_{};          // root: when a cycle was last broken
   std::unordered_map<OpKey, TimePoint, OpKeyHash>
       last_noted_;  // root: when it was last asked about
 

@@ -10,11 +10,6 @@
 namespace ronde {
 namespace {
 
-std::uint64_t to_ms(Duration duration) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
-}
-
 /// Whether `waited` has reached a limit that is switched on.
 bool reached(std::uint64_t waited_ms, Duration limit) {
   return limit > Duration::zero() && waited_ms >= to_ms(limit);
@@ -122,7 +117,7 @@ void Negotiator::Impl::after_answer(TimePoint now) {
   const std::uint64_t id = query_.id();
   std::vector<StallFact> facts = query_.finish();
   if (is_root()) {
-    judge(std::move(facts));
+    judge(std::move(facts), now);
     start_query(now);
     return;
   }
@@ -131,14 +126,14 @@ void Negotiator::Impl::after_answer(TimePoint now) {
   has_draft_ = true;
 }
 
-void Negotiator::Impl::judge(std::vector<StallFact> facts) {
+void Negotiator::Impl::judge(std::vector<StallFact> facts, TimePoint now) {
   std::erase_if(facts, [&](const StallFact& fact) {  // its last reports came before the answers
     return fact.kind < 0 || fact.missing.empty() || aggregator_.is_complete(fact.key);
   });
   agree();
   WarningFrame warning;
   if (look_further(facts)) facts.clear();  // they are judged when all is known
-  break_cycles(facts);
+  break_cycles(facts, now);
   for (const StallFact& fact : facts) {
     if (reached(fact.waited_ms, options_.stall_error)) {
       const std::string text = stall_text(fact) + "; given up";

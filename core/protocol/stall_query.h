@@ -7,9 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/protocol/frames.h"
 
 namespace ronde {
+
+/// As facts count time.
+inline std::uint64_t to_ms(Duration duration) noexcept {
+  return static_cast<std::uint64_t>(to_ns(duration) / 1'000'000);
+}
 
 /// Threads: one at a time.
 class StallQuery {

@@ -65,6 +65,35 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("Standstill: who is late to stand still does not break what the others have gone on to") {
+  for (const int size : {3, 4}) {
+    TestJob job(size, 1);
+    const int late = size - 1;
+    REQUIRE(job.at(late).submit(allreduce("late's"), 1, at_ms(0)).ok());
+    for (int rank = 0; rank < late; ++rank) {
+      stand_still_in(job, rank, {fmt::format("a{}", rank)});
+    }
+    job.deliver(at_ms(600));
+    for (int rank = 0; rank < late; ++rank) {
+      CHECK(ended(job, rank) == std::map<std::uint64_t, Code>{{1, Code::kMismatch}});
+      REQUIRE(job.at(rank).submit(allreduce("after"), 2, at_ms(700)).ok());
+      job.at(rank).stand_still(std::vector<std::uint64_t>{2},
+                               std::make_shared<const std::atomic<bool>>(true), at_ms(1200));
+    }
+    job.deliver(at_ms(1200));
+    job.at(late).stand_still(std::vector<std::uint64_t>{1},
+                             std::make_shared<const std::atomic<bool>>(true), at_ms(1300));
+    job.deliver(at_ms(1300));
+    CHECK(ended(job, late) == std::map<std::uint64_t, Code>{{1, Code::kMismatch}});
+    for (int rank = 0; rank < late; ++rank) CHECK(ended(job, rank).empty());
+    REQUIRE(job.at(late).submit(allreduce("after"), 2, at_ms(1400)).ok());
+    job.deliver(at_ms(1400));
+    for (int rank = 0; rank < size; ++rank) {
+      CHECK(ended(job, rank) == std::map<std::uint64_t, Code>{{2, Code::kOk}});
+    }
+  }
+}
+
 TEST_CASE("Standstill: three ranks in a ring, of which each lacks what the next waits in") {
   TestJob job(3, 1);
   std::vector<StandstillPtr> kept;
