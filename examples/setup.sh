@@ -110,6 +110,22 @@ sources() {
     bindings -type f ! -name '*.pyc' -printf '%p %s %T@\n' | LC_ALL=C sort)
 }
 
+# show_steps: from the build's output, how far it is: in place on a terminal, else each quarter.
+show_steps() {
+  local line step='' steps quarter=0
+  while IFS= read -r line; do
+    [[ $line =~ \[([0-9]+)/([0-9]+)\] ]] || continue
+    step=${BASH_REMATCH[1]} steps=${BASH_REMATCH[2]}
+    if [ -t 1 ]; then
+      printf '\r    step %d of %d' "$step" "$steps"
+    elif [ $((4 * step / steps)) -gt "$quarter" ]; then
+      quarter=$((4 * step / steps))
+      printf '    step %d of %d\n' "$step" "$steps"
+    fi
+  done
+  if [ -t 1 ] && [ -n "$step" ]; then echo; fi
+}
+
 # install_ronde: builds and installs the package into .venv when a source has changed.
 install_ronde() {
   local fingerprint stamp=$venv/.ronde log=$root/build/python-install.log
@@ -119,8 +135,9 @@ install_ronde() {
   mkdir -p "$root/build"
   rm -f "$stamp"
   # The release preset builds the same objects: let both share the compiler cache.
-  if ! CCACHE_NOHASHDIR=1 "$venv/bin/python" -m pip install -v --no-build-isolation --no-deps \
-    --force-reinstall --disable-pip-version-check "$root" >"$log" 2>&1; then
+  if ! (set -o pipefail; CCACHE_NOHASHDIR=1 "$venv/bin/python" -m pip install -v \
+    --no-build-isolation --no-deps --force-reinstall --disable-pip-version-check "$root" 2>&1 |
+    tee "$log" | show_steps); then
     tail -n 40 "$log" >&2
     die "building ronde failed; the whole log is build/python-install.log"
   fi
