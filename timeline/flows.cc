@@ -1,48 +1,74 @@
 #include "timeline/flows.h"
 
-#include <fmt/format.h>
-
-#include <iterator>
-
-#include "timeline/trace_format.h"
+#include <algorithm>
+#include <string_view>
 
 namespace ronde {
 namespace {
 
-constexpr std::string_view kName = "bundle";
+constexpr std::string_view kSubmission = "NEGOTIATE_";
+
+bool is_submission(const report::TraceEvent& event) {
+  return event.phase == 'B' && event.name.starts_with(kSubmission);
+}
+
+bool is_start(const report::TraceEvent& event) { return event.phase == 'B' && event.bundle != 0; }
 
 }  // namespace
 
 bool is_flow(const report::TraceEvent& event) noexcept {
-  return (event.phase == 's' || event.phase == 'f') && event.name == kName;
+  return (event.phase == 's' || event.phase == 'f') && event.name == kFlowName;
 }
 
-void Flows::append_end(std::string& out, char phase, std::int64_t rank, const Place& place) const {
-  fmt::format_to(std::back_inserter(out),
-                 ",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"cat\":\"ronde\",\"name\":\"{}\",\"id\":{},"
-                 "\"pid\":{},\"tid\":{},\"ts\":",
-                 phase, kName, arrows_, rank, place.lane);
-  append_micros(out, place.time_ns);
-  out += '}';
+void Flows::survey(const report::TraceEvent& event, std::int64_t time_ns) {
+  if (event.pid != rank_) submitted_.clear();
+  rank_ = event.pid;
+  if (is_submission(event)) submitted_[event.tid] = time_ns;
+  if (!is_start(event)) return;
+  Bundle& bundle = bundles_[event.bundle];
+  if (bundle.rank != event.pid) ++bundle.others;
+  bundle.rank = event.pid;
+  const auto submission = submitted_.find(event.tid);
+  if (submission == submitted_.end()) return;
+  const Place place{submission->second, event.pid, event.tid};
+  bundle.last = bundle.last ? std::max(*bundle.last, place) : place;
 }
 
-void Flows::take(const report::TraceEvent& event, std::int64_t time_ns, std::string& out) {
-  if (event.phase != 'B' || event.bundle == 0) return;
-  if (first_ < 0) first_ = event.pid;
-  const Place here{event.tid, time_ns};
-  if (event.pid == first_) {
-    bundles_.try_emplace(event.bundle, here);  // of a bundle in parts the first
-    return;
+void Flows::end_survey() {
+  std::uint64_t next = 1;
+  for (auto& [number, bundle] : bundles_) {
+    bundle.rank = -1;
+    --bundle.others;
+    if (!bundle.last) continue;
+    bundle.next_arrow = next;
+    next += bundle.others;
+    by_submission_.emplace(*bundle.last, ArrowRow{bundle.next_arrow, bundle.others});
   }
-  const auto there = bundles_.find(event.bundle);
-  if (there == bundles_.end() || there->second.joined == event.pid) return;
-  there->second.joined = event.pid;
-  ++arrows_;
-  const bool earlier = time_ns < there->second.time_ns;
-  const std::int64_t from = earlier ? event.pid : first_;
-  const std::int64_t to = earlier ? first_ : event.pid;
-  append_end(out, 's', from, earlier ? here : there->second);
-  append_end(out, 'f', to, earlier ? there->second : here);
+}
+
+const std::vector<std::uint64_t>& Flows::leaving(const report::TraceEvent& event,
+                                                 std::int64_t time_ns) {
+  leaving_.clear();
+  if (!is_submission(event)) return leaving_;
+  const auto [from, to] = by_submission_.equal_range({time_ns, event.pid, event.tid});
+  for (auto bundle = from; bundle != to; ++bundle) {
+    const auto [first, count] = bundle->second;
+    for (std::uint64_t i = 0; i < count; ++i) leaving_.push_back(first + i);
+  }
+  return leaving_;
+}
+
+std::optional<Arrow> Flows::arriving(const report::TraceEvent& event, std::int64_t time_ns) {
+  if (!is_start(event)) return std::nullopt;
+  const auto found = bundles_.find(event.bundle);
+  if (found == bundles_.end() || !found->second.last) return std::nullopt;
+  Bundle& bundle = found->second;
+  const Place& last = *bundle.last;
+  const bool drawn = event.pid == last.rank || event.pid == bundle.rank;
+  if (drawn || time_ns < last.time_ns || bundle.others == 0) return std::nullopt;
+  bundle.rank = event.pid;
+  --bundle.others;
+  return Arrow{bundle.next_arrow++, last.rank, last.lane, last.time_ns};
 }
 
 }  // namespace ronde

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -20,7 +21,8 @@
 namespace ronde {
 namespace {
 
-constexpr int kHeaderEvents = 1000;  // the clock is among the first events, or there is none
+constexpr std::uint64_t kReadings = 2;  // arrows need to know first what each bundle waited for
+constexpr int kHeaderEvents = 1000;     // the clock is among the first events, or there is none
 
 Status malformed(const std::string& path, const RawEvent& event, const Status& why) {
   return {Code::kInvalidArgument,
@@ -44,14 +46,16 @@ Result<RecordingInfo> read_clock(const std::string& path) {
                             path));
 }
 
-/// Copies traces to the output.
-class Copier {
+/// Reads traces event by event, their times on the job's clock.
+class EventSource {
  public:
-  Copier(const JobClock& clock, TraceOutput& output, ProgressTeller teller)
-      : clock_(clock), output_(output), teller_(teller) {}
+  using Take = std::function<void(const MergedEvent& event)>;
 
-  /// Copies trace `index`, its times on the job's clock; true where its end was missing.
-  Result<bool> copy(const std::string& path, std::size_t index) {
+  EventSource(const JobClock& clock, ProgressTeller teller) : clock_(clock), teller_(teller) {}
+
+  /// Gives `take` the events of trace `index`, but for those that a merge put there: this one makes
+  /// its own. True where its end was missing.
+  Result<bool> read(const std::string& path, std::size_t index, const Take& take) {
     RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(path));
     for (;;) {
       RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> raw, reader.next());
@@ -61,24 +65,16 @@ class Copier {
       }
       const auto event = parser_.parse(raw->text);
       if (!event.ok()) return malformed(path, *raw, event.status());
-      if (is_arrival(*event) || is_flow(*event)) continue;  // of a merge: this one makes its own
-      const std::int64_t time_ns = clock_.time_of(index, event->time_ns);
-      output_.add({raw->text, *event, time_ns});
-      ++events_;
-      arrivals_.take(*event, time_ns, output_);
+      if (is_arrival(*event) || is_flow(*event)) continue;
+      take({raw->text, *event, clock_.time_of(index, event->time_ns)});
       teller_.tell(reader.file_bytes());
     }
   }
 
-  [[nodiscard]] std::size_t events() const noexcept { return events_; }
-
  private:
   const JobClock& clock_;
-  TraceOutput& output_;
   report::EventParser parser_;
-  Arrivals arrivals_;
   ProgressTeller teller_;
-  std::size_t events_ = 0;
 };
 
 }  // namespace
@@ -98,16 +94,31 @@ Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const s
   }
   RONDE_RETURN_IF_ERROR(read_clock_samples(inputs, recordings));
   const JobClock clock(recordings);
-  RONDE_ASSIGN_OR_RETURN(const std::unique_ptr<TraceOutput> merged, open_output(output));
+  const std::vector<std::size_t> order = reading_order(recordings);
+  EventSource source(clock, {inputs, progress, kReadings});
+  Flows flows;
+  for (const std::size_t index : order) {
+    RONDE_RETURN_IF_ERROR(
+        source
+            .read(inputs[index], index,
+                  [&](const MergedEvent& merged) { flows.survey(merged.event, merged.time_ns); })
+            .status());
+  }
+  flows.end_survey();
+  RONDE_ASSIGN_OR_RETURN(const std::unique_ptr<TraceOutput> merged, open_output(output, flows));
   MergeReport report;
   report.clock_error_ns = clock.error_ns();
-  Copier copier(clock, *merged, {inputs, progress});
-  for (const std::size_t index : reading_order(recordings)) {
-    RONDE_ASSIGN_OR_RETURN(const bool truncated, copier.copy(inputs[index], index));
+  Arrivals arrivals;
+  const auto copy = [&](const MergedEvent& event) {
+    merged->add(event);
+    ++report.events;
+    arrivals.take(event.event, event.time_ns, *merged);
+  };
+  for (const std::size_t index : order) {
+    RONDE_ASSIGN_OR_RETURN(const bool truncated, source.read(inputs[index], index, copy));
     if (truncated) report.truncated.push_back(inputs[index]);
   }
   RONDE_RETURN_IF_ERROR(merged->finish());
-  report.events = copier.events();
   return report;
 }
 

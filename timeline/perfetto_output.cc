@@ -116,10 +116,15 @@ void PerfettoOutput::add_track(std::uint64_t id, std::uint64_t parent, std::stri
   write_packet();
 }
 
-bool PerfettoOutput::starts_bundle(const report::TraceEvent& event) {
-  if (event.bundle == 0) return false;
-  const auto [joined, added] = joined_.try_emplace(event.bundle, event.pid);
-  return added || std::exchange(joined->second, event.pid) != event.pid;
+/// Readers join what has one number in the order of time.
+void PerfettoOutput::append_arrows(const MergedEvent& merged) {
+  ProtoWriter writer(body_);
+  for (const std::uint64_t arrow : flows_.leaving(merged.event, merged.time_ns)) {
+    writer.fixed(track_event::kFlow, arrow);
+  }
+  if (const auto arrow = flows_.arriving(merged.event, merged.time_ns)) {
+    writer.fixed(track_event::kFlow, arrow->number);
+  }
 }
 
 void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
@@ -133,8 +138,7 @@ void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
     writer.fixed(track_event::kReal, std::bit_cast<std::uint64_t>(event.value));
   } else {
     if (!event.name.empty()) writer.bytes(track_event::kName, event.name);
-    // Readers join all that has one number in the order of time, a rank's tensors among themselves.
-    if (type == kBegin && starts_bundle(event)) writer.fixed(track_event::kFlow, event.bundle);
+    append_arrows(merged);
     annotate(body_, part_, "bytes", event.bytes);
     annotate(body_, part_, "tensors", event.tensors);
     annotate(body_, part_, "bundle", event.bundle);

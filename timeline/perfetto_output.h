@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "timeline/trace_output.h"
@@ -26,12 +25,11 @@ class ProtoWriter {
   std::string& out_;
 };
 
-/// A track of each rank, under it one of each lane and counter. Flow arrows join each rank's part
-/// of a bundle to that of the rank which starts it next. Memory: where each bundle was seen last.
+/// A track of each rank, under it one of each lane and counter.
 /// Source: protos/perfetto/trace/{trace_packet,track_event/track_event}.proto.
 class PerfettoOutput : public TraceOutput {
  public:
-  explicit PerfettoOutput(OutFile file) : file_(std::move(file)) {}
+  PerfettoOutput(OutFile file, Flows& flows) : file_(std::move(file)), flows_(flows) {}
   void add(const MergedEvent& event) override;
   Status finish() override { return file_.finish(); }
 
@@ -40,12 +38,11 @@ class PerfettoOutput : public TraceOutput {
   void add_counter(const MergedEvent& event);
   void add_packet(std::uint64_t type, std::uint64_t track, const MergedEvent& event);
   void write_packet();
-  bool starts_bundle(const report::TraceEvent& event);
+  void append_arrows(const MergedEvent& event);
 
   OutFile file_;
+  Flows& flows_;
   std::map<std::pair<std::int64_t, std::string>, std::uint64_t, std::less<>> counters_;
-  /// The rank of each bundle's part that was joined last: each rank has several, one per tensor.
-  std::unordered_map<std::uint64_t, std::int64_t> joined_;
   bool any_ = false;
   std::string packet_;  // reused, as the next two
   std::string body_;

@@ -16,13 +16,14 @@ std::uint64_t bytes_of(const std::string& path) {
   return error ? 0 : bytes;
 }
 
-ProgressTeller::ProgressTeller(const std::vector<std::string>& paths, const ReadProgress& progress)
-    : progress_(progress) {
+ProgressTeller::ProgressTeller(const std::vector<std::string>& paths, const ReadProgress& progress,
+                               std::uint64_t times)
+    : progress_(progress), times_(times) {
   for (const std::string& path : paths) total_ += bytes_of(path);
 }
 
 void ProgressTeller::tell(std::uint64_t bytes) {
-  const std::uint64_t done = ended_ + bytes;
+  const std::uint64_t done = (ended_ + bytes) / times_;
   const bool ends = done >= total_ && told_ < total_;
   if (!progress_ || (done < told_ + kBetween && !ends)) return;
   told_ = done;

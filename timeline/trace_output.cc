@@ -1,5 +1,8 @@
 #include "timeline/trace_output.h"
 
+#include <fmt/format.h>
+
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -42,14 +45,24 @@ std::optional<std::string_view> time_text(std::string_view text) {
   return std::nullopt;
 }
 
+/// One end of an arrow, bound to the span that is open there.
+void append_end(std::string& out, char phase, const Arrow& end) {
+  fmt::format_to(std::back_inserter(out),
+                 ",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"cat\":\"ronde\",\"name\":\"{}\",\"id\":{},"
+                 "\"pid\":{},\"tid\":{},\"ts\":",
+                 phase, kFlowName, end.number, end.rank, end.lane);
+  append_micros(out, end.time_ns);
+  out += '}';
+}
+
 }  // namespace
 
-Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path) {
+Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path, Flows& flows) {
   RONDE_ASSIGN_OR_RETURN(OutFile file, OutFile::create(path));
   if (names_perfetto(path)) {
-    return std::unique_ptr<TraceOutput>(std::make_unique<PerfettoOutput>(std::move(file)));
+    return std::unique_ptr<TraceOutput>(std::make_unique<PerfettoOutput>(std::move(file), flows));
   }
-  return std::unique_ptr<TraceOutput>(std::make_unique<JsonOutput>(std::move(file)));
+  return std::unique_ptr<TraceOutput>(std::make_unique<JsonOutput>(std::move(file), flows));
 }
 
 void JsonOutput::add(const MergedEvent& event) {
@@ -64,8 +77,13 @@ void JsonOutput::add(const MergedEvent& event) {
   } else {
     line_ += event.text;
   }
-  flows_.take(event.event, event.time_ns, line_);
+  if (const auto arrow = flows_.arriving(event.event, event.time_ns)) append_arrow(*arrow, event);
   file_.write(line_);
+}
+
+void JsonOutput::append_arrow(const Arrow& arrow, const MergedEvent& event) {
+  append_end(line_, 's', arrow);
+  append_end(line_, 'f', {arrow.number, event.event.pid, event.event.tid, event.time_ns});
 }
 
 Status JsonOutput::finish() {

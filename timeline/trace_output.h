@@ -30,19 +30,22 @@ class TraceOutput {
   virtual Status finish() = 0;
 };
 
-/// The output that `path` names. Errors: kUnavailable naming it.
-Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path);
+/// The output that `path` names, which gets the arrows that `flows` has; that must outlive it.
+/// Errors: kUnavailable naming it.
+Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path, Flows& flows);
 
 /// Chrome's format, JSON array form: the events as they stood, but for their times, and arrows.
 class JsonOutput : public TraceOutput {
  public:
-  explicit JsonOutput(OutFile file) : file_(std::move(file)) {}
+  JsonOutput(OutFile file, Flows& flows) : file_(std::move(file)), flows_(flows) {}
   void add(const MergedEvent& event) override;
   Status finish() override;
 
  private:
+  void append_arrow(const Arrow& arrow, const MergedEvent& event);
+
   OutFile file_;
-  Flows flows_;
+  Flows& flows_;
   std::string line_;  ///< Reused.
   bool any_ = false;
 };

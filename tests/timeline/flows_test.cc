@@ -2,54 +2,84 @@
 
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
+#include <vector>
 
 namespace ronde {
 namespace {
 
-report::TraceEvent run_of(std::int64_t rank, std::int64_t lane, std::uint64_t bundle) {
+using Numbers = std::vector<std::uint64_t>;
+
+report::TraceEvent submission_of(std::int64_t rank, std::int64_t lane) {
+  return {.phase = 'B', .pid = rank, .tid = lane, .name = "NEGOTIATE_ALLREDUCE"};
+}
+
+report::TraceEvent start_of(std::int64_t rank, std::int64_t lane, std::uint64_t bundle) {
   return {.phase = 'B', .pid = rank, .tid = lane, .name = "ALLREDUCE", .bundle = bundle};
 }
 
-nlohmann::json lines_of(const std::string& text) {
-  return nlohmann::json::parse("[" + (text.empty() ? text : text.substr(1)) + "]");
+/// Bundle 7 of two tensors on three ranks: rank 1 submits the second at 400, after all others.
+void survey(Flows& flows) {
+  for (const std::int64_t rank : {0, 1, 2}) {
+    flows.survey(submission_of(rank, 3), 100 + rank);
+    flows.survey(submission_of(rank, 4), rank == 1 ? 400 : 200);
+    flows.survey(start_of(rank, 3, 7), 500 + rank);
+    flows.survey(start_of(rank, 4, 7), 500 + rank);
+  }
+  flows.end_survey();
 }
 
 }  // namespace
 
-TEST_CASE("flows: an arrow goes from the rank that starts earlier to the other") {
+TEST_CASE("flows: arrows go from the last submission to the start on each other rank") {
   Flows flows;
-  std::string out;
-  flows.take(run_of(0, 3, 7), 5000, out);
-  flows.take(run_of(0, 4, 7), 5000, out);  // the next tensor of the bundle
-  flows.take(run_of(0, 3, 8), 9000, out);
-  CHECK(out.empty());
-  flows.take(run_of(1, 5, 7), 4000, out);
-  flows.take(run_of(1, 6, 7), 4000, out);
-  flows.take(run_of(1, 5, 8), 9500, out);
-  const nlohmann::json arrows = lines_of(out);
-  REQUIRE(arrows.size() == 4);
-  CHECK(arrows[0]["ph"] == "s");
-  CHECK(arrows[0]["pid"] == 1);
-  CHECK(arrows[0]["tid"] == 5);
-  CHECK(arrows[0]["ts"] == 4.0);
-  CHECK(arrows[1]["ph"] == "f");
-  CHECK(arrows[1]["pid"] == 0);
-  CHECK(arrows[1]["id"] == arrows[0]["id"]);
-  CHECK(arrows[2]["pid"] == 0);
-  CHECK(arrows[3]["pid"] == 1);
-  CHECK(arrows[3]["ts"] == 9.5);
-  CHECK(arrows[3]["id"] != arrows[0]["id"]);
+  survey(flows);
+  CHECK(flows.leaving(submission_of(0, 3), 100).empty());
+  const auto first = flows.arriving(start_of(0, 3, 7), 500);
+  CHECK_FALSE(flows.arriving(start_of(0, 4, 7), 500));  // the next tensor of the bundle
+  CHECK(flows.leaving(submission_of(1, 3), 101).empty());
+  const Numbers leaving = flows.leaving(submission_of(1, 4), 400);
+  CHECK_FALSE(flows.arriving(start_of(1, 3, 7), 501));
+  const auto second = flows.arriving(start_of(2, 3, 7), 502);
+  REQUIRE(first);
+  REQUIRE(second);
+  CHECK(leaving == Numbers{first->number, second->number});
+  CHECK(first->number != second->number);
+  for (const Arrow& arrow : {*first, *second}) {
+    CHECK(arrow.rank == 1);
+    CHECK(arrow.lane == 4);
+    CHECK(arrow.time_ns == 400);
+  }
 }
 
-TEST_CASE("flows: what the first rank has not, and what is no bundle, get no arrow") {
+TEST_CASE("flows: no arrow goes back in time, as clocks that are a little off would have it") {
   Flows flows;
-  std::string out;
-  flows.take(run_of(0, 3, 7), 5000, out);
-  flows.take(run_of(1, 3, 9), 5000, out);
-  flows.take(run_of(1, 3, 0), 5000, out);
-  flows.take({.phase = 'E', .pid = 1, .bundle = 7}, 6000, out);
-  CHECK(out.empty());
+  survey(flows);
+  CHECK_FALSE(flows.arriving(start_of(0, 3, 7), 399));
+}
+
+TEST_CASE("flows: pieces of one tensor have an arrow each, from the same submission") {
+  Flows flows;
+  for (const std::int64_t rank : {0, 1}) {
+    flows.survey(submission_of(rank, 3), 100 + rank);
+    flows.survey(start_of(rank, 3, 7), 200);
+    flows.survey(start_of(rank, 3, 8), 300);
+  }
+  flows.end_survey();
+  CHECK(flows.arriving(start_of(0, 3, 7), 200));
+  CHECK(flows.arriving(start_of(0, 3, 8), 300));
+  CHECK(flows.leaving(submission_of(1, 3), 101).size() == 2);
+}
+
+TEST_CASE("flows: what was submitted before the trace began, and what is no bundle, has none") {
+  Flows flows;
+  for (const std::int64_t rank : {0, 1}) {
+    flows.survey(start_of(rank, 3, 7), 200);
+    flows.survey(start_of(rank, 3, 0), 300);
+  }
+  flows.end_survey();
+  CHECK_FALSE(flows.arriving(start_of(1, 3, 7), 200));
+  CHECK_FALSE(flows.arriving(start_of(1, 3, 0), 300));
+  CHECK_FALSE(flows.arriving(start_of(1, 3, 9), 300));
 }
 
 }  // namespace ronde

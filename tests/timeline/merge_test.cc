@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/timeline/read_json.h"
@@ -137,27 +139,40 @@ TEST_CASE("merge: in Perfetto's format a mark of a whole rank is on that rank's 
   CHECK(written.find("\x58\x81\x80\x80\x80\x10") == std::string::npos);
 }
 
-TEST_CASE("merge: in Perfetto's format an arrow joins ranks, not the tensors of a bundle") {
+TEST_CASE("merge: an arrow joins the last submission of a bundle to its start on other ranks") {
   const Scratch scratch;
   const auto of_rank = [&](int rank) {
     std::string text = trace("h1", rank, 0, 1);
     text.resize(text.size() - 3);
     for (const int lane : {1, 2, 3}) {
       text += fmt::format(
-          ",\n{{\"ph\":\"B\",\"pid\":{},\"tid\":{},\"ts\":3,\"name\":\"ALLREDUCE\","
+          ",\n{{\"ph\":\"B\",\"pid\":{0},\"tid\":{1},\"ts\":{2},\"name\":\"NEGOTIATE_ALLREDUCE\"}},"
+          "\n"
+          "{{\"ph\":\"E\",\"pid\":{0},\"tid\":{1},\"ts\":8}},\n"
+          "{{\"ph\":\"B\",\"pid\":{0},\"tid\":{1},\"ts\":9,\"name\":\"ALLREDUCE\","
           "\"args\":{{\"bundle\":7}}}}",
-          rank, lane);
+          rank, lane, rank + lane);
     }
     return scratch.write(std::to_string(rank), text + "\n]\n");
   };
-  REQUIRE(merge_traces({of_rank(0), of_rank(1)}, scratch.file("out.pftrace")).ok());
+  const std::vector<std::string> traces = {of_rank(0), of_rank(1)};
+  REQUIRE(merge_traces(traces, scratch.file("out.pftrace")).ok());
   const std::string written = content_of(scratch.file("out.pftrace"));
-  const std::string flow("\xf9\x02\x07\0\0\0\0\0\0\0", 10);  // field 47, 64 bits
-  std::size_t ends = 0;
-  for (auto at = written.find(flow); at != std::string::npos; at = written.find(flow, at + 1)) {
-    ++ends;
+  const std::string flow("\xf9\x02\x01\0\0\0\0\0\0\0", 10);  // field 47, 64 bits
+  const std::size_t start = written.find(flow);
+  const std::size_t end = written.rfind(flow);
+  REQUIRE(start != std::string::npos);
+  CHECK(written.find(flow, start + 1) == end);
+  CHECK(start != end);  // two ends, though each rank has three tensors of the bundle
+
+  REQUIRE(merge_traces(traces, scratch.file("out.json")).ok());
+  std::vector<std::tuple<std::string, int, int, double>> ends;
+  for (const auto& event : json_of(scratch.file("out.json"))) {
+    if (event.value("name", "") != "bundle") continue;
+    ends.emplace_back(event["ph"], event["pid"], event["tid"], event["ts"]);
   }
-  CHECK(ends == 2);
+  CHECK(ends ==
+        std::vector<std::tuple<std::string, int, int, double>>{{"s", 1, 3, 4.001}, {"f", 0, 1, 9}});
 }
 
 TEST_CASE("merge: it tells how far it is, at the end that it is done") {

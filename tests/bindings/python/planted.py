@@ -83,7 +83,7 @@ def draw(kind: str, seed: int) -> Plan:
         rank=dice.randrange(ranks),
         compute_s=0.005 if kind in ("tiny", "crowd") else compute_s,
         extra_s=dice.uniform(1.5, 3) * compute_s + 0.02,
-        tensors=60 if kind == "tiny" else dice.randint(2, 6),
+        tensors=dice.randint(200, 400) if kind == "tiny" else dice.randint(2, 6),
         elements=dice.choice([10, 100]) if kind == "tiny" else dice.choice([100, 5000]),
     )
 
