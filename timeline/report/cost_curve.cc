@@ -13,6 +13,7 @@ namespace ronde::report {
 namespace {
 
 constexpr double kSizesPerDoubling = 8;
+constexpr double kOnePacket = 1024;      // bytes: what is smaller differs by anything but its bytes
 constexpr double kLeastSpread = 2;       // of sizes
 constexpr double kLeastError = 0.02;     // of a median, however many there are
 constexpr std::size_t kEnoughTimes = 8;  // to tell their spread
@@ -26,7 +27,8 @@ struct Times {
 std::vector<Times> by_size(const std::vector<double>& bytes, const std::vector<double>& ns) {
   std::map<long, Times> sizes;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    Times& times = sizes[std::lround(kSizesPerDoubling * std::log2(std::max(1.0, bytes[i])))];
+    const double size = std::max(kOnePacket, bytes[i]);
+    Times& times = sizes[std::lround(kSizesPerDoubling * std::log2(size))];
     times.bytes.push_back(bytes[i]);
     times.ns.push_back(ns[i]);
   }
@@ -86,32 +88,27 @@ void draw_line(CostCurve& curve) {
   curve.ns_per_byte = xy / xx;
 }
 
-/// On the line through two points.
-Estimate on_line(const CostPoint& a, const CostPoint& b, double bytes) {
-  const double share = (bytes - a.bytes) / (b.bytes - a.bytes);
-  return {a.time.ns + share * (b.time.ns - a.time.ns),
-          std::hypot((1 - share) * a.time.error, share * b.time.error)};
-}
-
 /// Two points that are close together would say little of what is beyond them.
 bool far_apart(const CostPoint& small, const CostPoint& large) {
   return large.bytes >= kLeastSpread * small.bytes;
 }
 
-Estimate below(const std::vector<CostPoint>& points, double bytes) {
-  const CostPoint& first = points.front();
+/// The points whose line `bytes` is on.
+std::pair<std::size_t, std::size_t> line_of(const std::vector<CostPoint>& points, double bytes) {
+  const auto index = [&](auto point) { return static_cast<std::size_t>(point - points.begin()); };
   const auto next = std::find_if(points.begin(), points.end(),
-                                 [&](const CostPoint& point) { return far_apart(first, point); });
-  Estimate cost = on_line(first, *next, bytes);
-  cost.ns = std::max(0.0, cost.ns);
-  return cost;
-}
-
-Estimate beyond(const std::vector<CostPoint>& points, double bytes) {
+                                 [bytes](const CostPoint& point) { return point.bytes >= bytes; });
+  if (next == points.begin()) {
+    const CostPoint& first = points.front();
+    return {0, index(std::find_if(points.begin(), points.end(), [&](const CostPoint& point) {
+              return far_apart(first, point);
+            }))};
+  }
+  if (next != points.end()) return {index(next) - 1, index(next)};
   const CostPoint& last = points.back();
   const auto before = std::find_if(points.rbegin(), points.rend(),
                                    [&](const CostPoint& point) { return far_apart(point, last); });
-  return on_line(*before, last, bytes);
+  return {index(before.base()) - 1, points.size() - 1};
 }
 
 }  // namespace
@@ -123,13 +120,31 @@ CostCurve fit_costs(const std::vector<double>& bytes, const std::vector<double>&
   return curve;
 }
 
+CostSum::CostSum(const CostCurve& curve)
+    : points_(curve.points), weights_(curve.points.size(), 0.0) {}
+
+void CostSum::add(double weight, double bytes) {
+  const auto [a, b] = line_of(points_, bytes);
+  const CostPoint& from = points_[a];
+  const CostPoint& to = points_[b];
+  const double share = (bytes - from.bytes) / (to.bytes - from.bytes);
+  ns_ += weight * std::max(0.0, from.time.ns + share * (to.time.ns - from.time.ns));
+  weights_[a] += weight * (1 - share);
+  weights_[b] += weight * share;
+}
+
+Estimate CostSum::total() const {
+  double error = 0;
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    error = std::hypot(error, weights_[i] * points_[i].time.error);
+  }
+  return {ns_, error};
+}
+
 Estimate cost_at(const CostCurve& curve, double bytes) {
-  const std::vector<CostPoint>& points = curve.points;
-  const auto next = std::find_if(points.begin(), points.end(),
-                                 [bytes](const CostPoint& point) { return point.bytes >= bytes; });
-  if (next == points.begin()) return below(points, bytes);
-  if (next == points.end()) return beyond(points, bytes);
-  return on_line(*std::prev(next), *next, bytes);
+  CostSum sum(curve);
+  sum.add(1, bytes);
+  return sum.total();
 }
 
 }  // namespace ronde::report

@@ -32,8 +32,23 @@ struct CostCurve {
 /// curve is not known.
 CostCurve fit_costs(const std::vector<double>& bytes, const std::vector<double>& ns);
 
-/// What a bundle of `bytes` takes on a curve that is known: between the sizes that were seen on the
-/// straight line between these, outside on the line of the outermost ones.
+/// Adds up what bundles take on a curve that is known, each so often as it is weighed: between the
+/// sizes that were seen on the straight line between these, outside on the line of the outermost
+/// ones. What is not known of a size is so of all bundles that are told from it: what one takes
+/// less than another like it is known better than what either takes. The curve must outlive it.
+class CostSum {
+ public:
+  explicit CostSum(const CostCurve& curve);
+  void add(double weight, double bytes);
+  [[nodiscard]] Estimate total() const;
+
+ private:
+  const std::vector<CostPoint>& points_;
+  std::vector<double> weights_;  ///< Of each point's time.
+  double ns_ = 0;
+};
+
+/// What a bundle of `bytes` takes.
 Estimate cost_at(const CostCurve& curve, double bytes);
 
 }  // namespace ronde::report

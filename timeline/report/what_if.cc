@@ -136,40 +136,46 @@ class Model {
     return gbps > 0 ? 2 * bytes_ / gbps : 0;
   }
 
-  /// What bundles take that each move `share` of their bytes, in a step.
-  [[nodiscard]] Estimate all_at(double share) const {
-    Estimate sum;
+  /// Adds what bundles take that each move `share` of their bytes, in a step.
+  void add_bundles(CostSum& sum, double weight, double share) const {
     for (const CostPoint& point : way_.cost.points) {
-      const Estimate one = share < 1 ? cost_at(way_.cost, share * point.bytes) : point.time;
-      sum.ns += point.count * one.ns / steps_;
-      sum.error = std::hypot(sum.error, point.count * one.error / steps_);
+      sum.add(weight * point.count / steps_, share * point.bytes);
     }
+  }
+
+  /// What they take that are of one size, whose line is not known.
+  [[nodiscard]] double now_ns() const {
+    double sum = 0;
+    for (const CostPoint& point : way_.cost.points) sum += point.count * point.time.ns / steps_;
     return sum;
   }
 
   void add_fusion(std::vector<WhatIf>& list) const {
     if (bundles_ < 2) return;
-    const Estimate now = all_at(1);
     if (way_.cost.known) {
-      const Estimate fused = cost_at(way_.cost, bytes_);
-      return add(list, Change::kFusion, fusion_text(),
-                 {now.ns - fused.ns - packing_ns(), std::hypot(now.error, fused.error)});
+      CostSum saved(way_.cost);
+      add_bundles(saved, 1, 1);
+      saved.add(-1, bytes_);
+      const Estimate moving = saved.total();
+      return add(list, Change::kFusion, fusion_text(), {moving.ns - packing_ns(), moving.error});
     }
     if (bytes_ / bundles_ > kSmallBundle) return;
-    const double most_ns = exposed(now.ns * (1 - 1 / bundles_) - packing_ns());
+    const double most_ns = exposed(now_ns() * (1 - 1 / bundles_) - packing_ns());
     list.push_back({Change::kFusion, fusion_text() + "; all are of one size, so only trying tells",
                     most_ns / 2, 0, most_ns});
   }
 
   void add_codec(std::vector<WhatIf>& list, const char* text, double share, double coding) const {
     if (coding <= 0) return;
-    const Estimate now = all_at(1);
-    const Estimate less = all_at(share);
+    CostSum saved(way_.cost);
+    add_bundles(saved, 1, 1);
+    add_bundles(saved, -1, share);
+    const Estimate moving = saved.total();
     const double coding_ns = coding * bytes_;
     const double rounds_ns = kCodedRounds * bundles_ * cost_at(way_.cost, 0).ns;
     add(list, Change::kCompression, text,
-        {now.ns - less.ns - kBusyCoding * coding_ns - rounds_ns,
-         std::hypot(now.error, less.error, kBusyError * coding_ns)});
+        {moving.ns - kBusyCoding * coding_ns - rounds_ns,
+         std::hypot(moving.error, kBusyError * coding_ns)});
   }
 
   void add_compression(std::vector<WhatIf>& list) const {

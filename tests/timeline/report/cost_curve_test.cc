@@ -40,6 +40,29 @@ TEST_CASE("cost curve: what was planted is found, within two of the errors that 
   CHECK(curve.ns_per_byte == doctest::Approx(4).epsilon(0.1));
 }
 
+TEST_CASE("cost curve: between sizes that fit into a packet bytes cost nothing") {
+  Bundles bundles;
+  bundles.add(500, 4, 100e3, 0);
+  bundles.add(50, 40, 1000e3, 0);  // held up for other reasons
+  bundles.add(50, 1e6, 1000e3, 0.1);
+  const CostCurve curve = fit_costs(bundles.bytes, bundles.ns);
+  REQUIRE(curve.known);
+  CHECK(cost_at(curve, 4).ns - cost_at(curve, 2).ns < 1e3);
+  CHECK(cost_at(curve, 4).ns == doctest::Approx(100e3).epsilon(0.1));
+}
+
+TEST_CASE("cost curve: what a bundle saves against one like it is known better than either") {
+  Bundles bundles;
+  for (const double size : {3e4, 1e6}) bundles.add(50, size, 200e3, 0.01, 0.5);
+  const CostCurve curve = fit_costs(bundles.bytes, bundles.ns);
+  CostSum saved(curve);
+  saved.add(100, 1e5);
+  saved.add(-100, 9e4);
+  CHECK(saved.total().error < 0.02 * 100 * cost_at(curve, 1e5).error);
+  CHECK(saved.total().ns ==
+        doctest::Approx(100 * (cost_at(curve, 1e5).ns - cost_at(curve, 9e4).ns)));
+}
+
 TEST_CASE("cost curve: a few bundles that were held up long change nothing") {
   Bundles bundles;
   for (const double size : {3e4, 1e5, 3e5, 1e6}) bundles.add(50, size, 200e3, 4);
