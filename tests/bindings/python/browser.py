@@ -111,6 +111,18 @@ class Browser:
             time.sleep(0.1)
         return value
 
+    def press(self, key, modifiers=0):
+        """Presses and lets go of a key, as the keyboard does: what has the focus gets it.
+
+        Key: its name in KeyboardEvent.key. Modifiers: 8 is Shift.
+        """
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}.get(key)
+        facts = {"key": key, "modifiers": modifiers}
+        facts["windowsVirtualKeyCode"] = code or ord(key)
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **facts)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **facts)
+
     def screenshot(self, path):
         image = self.call("Page.captureScreenshot", format="png")["data"]
         path.write_bytes(base64.b64decode(image))

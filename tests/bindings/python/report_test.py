@@ -11,6 +11,7 @@ import time
 import conftest
 import pytest
 from browser import PROGRAM as BROWSER
+from browser import Browser
 
 TRAINING = """
     import sys
@@ -190,3 +191,85 @@ def test_the_page_draws_its_charts_without_an_error(slow_job, tmp_path, width):
     )
     assert zoomed == whole
     assert zoomed[0] != "0.00 µs"
+
+
+SHOWN = "document.getElementById('zoom-said').textContent"
+FOCUSED = "(document.activeElement.getAttribute('aria-label') || document.activeElement.innerText)"
+
+
+def tab_to(page, wanted):
+    """Presses Tab until `wanted`, of the page's language, holds; the texts that had the focus."""
+    passed = []
+    for _ in range(200):
+        page.press("Tab")
+        if page.run(wanted):
+            return passed
+        passed.append(page.run(FOCUSED))
+    raise AssertionError(f"Tab never gets to {wanted}: {passed}")
+
+
+def seen_after(page, key, modifiers=0):
+    """The stretch of the step that the picture shows after the key."""
+    page.press(key, modifiers)
+    return re.search(r": (.+) to (.+) of (.+)", page.run(SHOWN)).groups()
+
+
+@pytest.fixture
+def keyboard(slow_job, tmp_path):
+    """The slow job's page, in a browser of which only keys are used."""
+    with Browser(tmp_path / "profile") as page:
+        page.open((slow_job / "page.html").as_uri())
+        assert page.wait_for("document.documentElement.dataset.drawn === 'yes'")
+        yield page
+
+
+@pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+def test_the_picture_zooms_and_moves_by_keys(keyboard):
+    tab_to(keyboard, "document.activeElement.id === 'zoom'")
+    zero, whole, span = seen_after(keyboard, "0")
+    assert (zero, whole) == ("0.00 µs", span)
+    near = seen_after(keyboard, "+", 8)
+    assert near[0] != zero
+    assert near[1] != whole
+    later = seen_after(keyboard, "ArrowRight")
+    assert later != near
+    assert seen_after(keyboard, "ArrowLeft") == near
+    assert seen_after(keyboard, "-") == (zero, whole, span)
+    seen_after(keyboard, "+", 8)
+    assert seen_after(keyboard, "0") == (zero, whole, span)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+def test_everything_that_can_be_used_is_reached_and_worked_by_keys(keyboard):
+    passed = tab_to(keyboard, "document.activeElement.id === 'step'")
+    assert passed[0] == "Skip to the verdict"
+    before = keyboard.run(SHOWN)
+    keyboard.press("ArrowDown")
+    assert keyboard.run(SHOWN) != before
+    for label, times in (("Zoom in", 2), ("Zoom out", 1), ("Earlier", 1), ("Later", 1)):
+        tab_to(keyboard, f"document.activeElement.ariaLabel === {label!r}")
+        for _ in range(times):
+            before = keyboard.run(SHOWN)
+            keyboard.press("Enter")
+            assert keyboard.run(SHOWN) != before, label
+    tab_to(keyboard, "document.activeElement.ariaLabel === 'Show all'")
+    zero, whole, span = seen_after(keyboard, "Enter")
+    assert (zero, whole) == ("0.00 µs", span)
+    tab_to(keyboard, "document.activeElement.textContent === 'first to last rank'")
+    keyboard.press("Enter")
+    order = "document.activeElement.parentElement.getAttribute('aria-sort')"
+    assert keyboard.run(order) == "descending"
+    keyboard.press("Enter")
+    assert keyboard.run(order) == "ascending"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+def test_a_key_opens_the_table_of_a_picture_and_the_skip_link_leads_to_the_verdict(keyboard):
+    keyboard.press("Tab")
+    keyboard.press("Enter")
+    assert keyboard.run("document.activeElement.id") == "verdict"
+    tab_to(keyboard, "document.activeElement.tagName === 'SUMMARY'")
+    keyboard.press("Enter")
+    assert keyboard.run("document.activeElement.parentElement.open")
+    rows = "document.activeElement.parentElement.querySelectorAll('tbody tr').length"
+    assert keyboard.run(rows) == 3
