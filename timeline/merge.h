@@ -18,10 +18,11 @@ struct MergeReport {
 };
 
 /// Merges `inputs` into `output`: a Chrome trace, or Perfetto's format where its name ends in
-/// .pftrace, either compressed where it ends in .gz. Time 0 is the earliest start; see JobClock.
-/// The output appears whole or not at all. Memory: one event. Errors:
-/// kInvalidArgument naming file and byte, or a file that says nothing of its clock; kUnavailable
-/// where a file cannot be read or written.
+/// .pftrace, either compressed where it ends in .gz; or, where it ends in a slash, a file of each
+/// rank in that folder, see ProfilerOutput. Time 0 is the earliest start; see JobClock.
+/// A file appears whole or not at all. Reads twice. Memory: about 200 bytes for each bundle.
+/// Errors: kInvalidArgument naming file and byte, or a file that says nothing of its clock;
+/// kUnavailable where a file cannot be read or written.
 Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const std::string& output,
                                  const ReadProgress& progress = {});
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "timeline/perfetto_output.h"
+#include "timeline/profiler_output.h"
 #include "timeline/trace_file.h"
 #include "timeline/trace_format.h"
 
@@ -58,6 +59,9 @@ void append_end(std::string& out, char phase, const Arrow& end) {
 }  // namespace
 
 Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path, Flows& flows) {
+  if (path.ends_with('/')) {
+    return std::unique_ptr<TraceOutput>(std::make_unique<ProfilerOutput>(path));
+  }
   RONDE_ASSIGN_OR_RETURN(OutFile file, OutFile::create(path));
   if (names_perfetto(path)) {
     return std::unique_ptr<TraceOutput>(std::make_unique<PerfettoOutput>(std::move(file), flows));

@@ -51,7 +51,8 @@ void add_timeline_command(CLI::App& app) {
   merge_command->footer(
       "Example:\n  ronde timeline merge trace.rank*.json -o trace.json\n"
       "The result opens in Perfetto or chrome://tracing. It is compressed where its name ends in\n"
-      ".gz, and in Perfetto's own format where it ends in .pftrace or .pftrace.gz.\n");
+      ".gz, and in Perfetto's own format where it ends in .pftrace or .pftrace.gz. Where it ends\n"
+      "in a slash it is a folder with a file of each rank, as PyTorch's profiler writes them.\n");
   auto request = std::make_shared<MergeRequest>();
   merge_command->add_option("TRACE", request->traces, "Chrome traces, one of each rank")
       ->required();
