@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 namespace ronde::report {
 namespace {
 
+constexpr int kSetBits = 40;         // of a bundle's number, below the process set's
 constexpr int kHeaderEvents = 1000;  // a trace says who recorded it among its first events
 
 Status wrong(const std::string& path, const std::string& what) {
@@ -34,6 +36,7 @@ class Loader {
     for (const std::size_t index : order_) RONDE_RETURN_IF_ERROR(read(index));
     RONDE_RETURN_IF_ERROR(check_job());
     take_notes();
+    forget_cut_ends();
     return std::move(job_);
   }
 
@@ -50,6 +53,7 @@ class Loader {
   Status add_rank(std::size_t index, RecordingInfo info);
   Status check_job() const;
   void take_notes();
+  void forget_cut_ends();
 
   const std::vector<std::string>& paths_;
   ProgressTeller teller_;
@@ -205,6 +209,47 @@ void Loader::take_notes() {
                                        trace.lost_events, number));
     }
     job_.ranks.push_back(std::move(trace));
+  }
+}
+
+/// Of each process set that the rank takes part in, its newest bundle.
+using Newest = std::map<std::uint64_t, std::uint64_t>;
+
+Newest newest_bundles(const RankTrace& rank) {
+  Newest newest;
+  for (const OperationSpan& operation : rank.operations) {
+    std::uint64_t& bundle = newest[operation.bundle >> kSetBits];
+    bundle = std::max(bundle, operation.bundle);
+  }
+  return newest;
+}
+
+/// Whether the other has gone on, after the trace of a rank ends, with what needs that rank.
+bool goes_on_with(const Newest& newest, std::int64_t last_ns, const RankTrace& other) {
+  for (auto last = other.operations.rbegin(); last != other.operations.rend(); ++last) {
+    if (last->end_ns <= last_ns) return false;
+    const auto known = newest.find(last->bundle >> kSetBits);
+    if (known != newest.end() && last->bundle > known->second) return true;
+  }
+  return false;
+}
+
+/// The last moments of a rank that was killed were not written: what it has under way there has
+/// ended since.
+void Loader::forget_cut_ends() {
+  for (RankTrace& rank : job_.ranks) {
+    const Newest newest = newest_bundles(rank);
+    const bool cut = std::any_of(job_.ranks.begin(), job_.ranks.end(), [&](const auto& other) {
+      return goes_on_with(newest, rank.last_ns, other);
+    });
+    if (!cut) continue;
+    rank.unfinished.clear();
+    // Told already, or of a job that runs, whose ranks write in turn.
+    if (rank.truncated || tail_bytes_ > 0) continue;
+    job_.notes.push_back(
+        fmt::format("The trace of rank {} ends before what the others did with it, as that of a "
+                    "rank that was killed: its last moments are not known.",
+                    rank.info.rank));
   }
 }
 

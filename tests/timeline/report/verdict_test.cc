@@ -232,4 +232,27 @@ TEST_CASE("verdict: an operation that one rank never submitted names that rank")
   CHECK(says(read.findings.front(), "allreduce.layer0"));
 }
 
+TEST_CASE(
+    "verdict: what a killed rank's trace does not end is not charged to those that ended it") {
+  const Scratch scratch;
+  Plan plan;
+  plan.ranks = 3;
+  plan.steps = 20;
+  std::vector<std::string> traces = traces_of(plan);
+  std::string& killed = traces[1];
+  killed.resize(killed.find(",\n", killed.rfind("NEGOTIATE_")));
+  killed += "\n]\n";
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    paths.push_back(scratch.write(std::to_string(i), traces[i]));
+  }
+  const auto job = load_traces(paths);
+  REQUIRE(job.ok());
+  for (const Finding& finding : find_causes(*job, analyze(*job))) {
+    CHECK(finding.cause != Cause::kUnfinished);
+  }
+  REQUIRE(job->notes.size() == 1);
+  CHECK(job->notes[0].find("The trace of rank 1 ends before") != std::string::npos);
+}
+
 }  // namespace ronde::report
