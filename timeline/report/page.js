@@ -31,6 +31,7 @@ function bytes(count) {
   }
   return Math.round(count) + " B";
 }
+const rate = (gbps) => bytes(gbps * 1e9) + "/s";
 const percent = (part, whole) => (whole > 0 ? Math.round((100 * part) / whole) : 0) + " %";
 
 // ---- Tables ------------------------------------------------------------------------------------
@@ -233,8 +234,8 @@ function costs() {
     ` Fusion efficiency: ${Math.round(100 * fusion.efficiency)} % of the moving goes by bytes, ` +
     "the rest by bundles.");
   at("paths").append(table("Paths", [["collective, algorithm, data plane", asIs], ["bundles", asIs],
-    ["tensors", asIs], ["bytes", bytes], ["moving", time], ["bus GB/s", digits],
-    ["best GB/s", digits]], data.paths), html("p", { class: "quiet" }, data.bandwidthNote));
+    ["tensors", asIs], ["bytes", bytes], ["moving", time], ["bus", rate],
+    ["best", rate]], data.paths), html("p", { class: "quiet" }, data.bandwidthNote));
   at("tensors").append(table("Tensors, mean of an operation", [["tensor", asIs], ["times", asIs],
     ["bytes", bytes], ["negotiating", time], ["moving", time]], data.tensors));
   at("bundles").append(table("Bundles that moved longest", [["bundle", asIs], ["tensors", asIs],

@@ -98,7 +98,9 @@ double memory_gbps(const JobTrace& job) {
 }
 
 std::string bandwidth_note(const JobTrace& job) {
-  std::string note = "Best: what the fastest of a path's large bundles reached, so what it can do.";
+  std::string note =
+      "Bus: bytes a second through each rank's link. Best: what the fastest of a path's large "
+      "bundles reached, so what it can do.";
   if (const double gbps = memory_gbps(job); gbps > 0) {
     note += fmt::format(
         " A thread of the slowest rank copied memory at {:.1f} GB/s as recording ended: inside a "
@@ -120,6 +122,8 @@ std::string human_bytes(double bytes) {
   if (bytes >= 1e3) return three_digits(bytes / 1e3) + " KB";
   return fmt::format("{:.0f} B", bytes);
 }
+
+std::string human_rate(double gbps) { return human_bytes(gbps * 1e9) + "/s"; }
 
 std::string_view unit_of(const Analysis& analysis) noexcept {
   return analysis.by_steps ? "step" : "window";

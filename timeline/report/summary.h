@@ -48,6 +48,8 @@ std::string bandwidth_note(const JobTrace& job);
 std::string human_time(double ns);
 /// "4.0 KB", "102 MB".
 std::string human_bytes(double bytes);
+/// "23.6 MB/s", of 10^9 bytes a second.
+std::string human_rate(double gbps);
 
 /// "step" or "window" (of time), as the analysis went.
 std::string_view unit_of(const Analysis& analysis) noexcept;

@@ -98,12 +98,13 @@ void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis)
 
 void add_paths(std::string& out, const JobTrace& job, const Analysis& analysis) {
   if (analysis.paths.empty()) return;
-  line(out, "\nPaths\n  {:>8} {:>9} {:>9} {:>9} {:>11} {:>7}  {}", "bundles", "tensors", "bytes",
-       "moving", "bus GB/s", "best", "collective, algorithm, data plane");
+  line(out, "\nPaths\n  {:>8} {:>9} {:>9} {:>9} {:>11} {:>11}  {}", "bundles", "tensors", "bytes",
+       "moving", "bus", "best", "collective, algorithm, data plane");
   for (const PathCost& path : analysis.paths) {
-    line(out, "  {:>8} {:>9} {:>9} {:>9} {:>11.2f} {:>7.2f}  {}", path.bundles, path.tensors,
+    line(out, "  {:>8} {:>9} {:>9} {:>9} {:>11} {:>11}  {}", path.bundles, path.tensors,
          human_bytes(static_cast<double>(path.bytes)),
-         human_time(static_cast<double>(path.moving_ns)), path.bus_gbps, path.best_gbps, path.path);
+         human_time(static_cast<double>(path.moving_ns)), human_rate(path.bus_gbps),
+         human_rate(path.best_gbps), path.path);
   }
   const Fusion& fusion = analysis.fusion;
   line(out, "  Fusion: {:.1f} tensors in {:.1f} bundles a {}; half the bundles hold {} or more.",

@@ -180,8 +180,8 @@ Finding wire(const JobTrace& job, const Analysis& analysis, const Means& means) 
       human_time(means.of(Phase::kWire)), human_time(means.step_ns), percent(finding.share),
       percent(hidden));
   if (!analysis.paths.empty()) {
-    finding.text += fmt::format(" {} reaches {:.2f} GB/s of bus bandwidth.",
-                                analysis.paths.front().path, analysis.paths.front().bus_gbps);
+    finding.text += fmt::format(" {} reaches {} of bus bandwidth.", analysis.paths.front().path,
+                                human_rate(analysis.paths.front().bus_gbps));
   }
   const std::vector<WhatIf> changes = what_ifs(job, analysis);
   if (is_latency(analysis)) {
@@ -223,10 +223,13 @@ Finding unfinished(const JobTrace& job) {
   for (const RankTrace& rank : job.ranks) {
     if (!there.contains(rank.info.rank)) absent.push_back(rank.info.rank);
   }
+  const std::size_t count = waiting.size() + moving.size();
+  const bool one = count == 1;
   finding.text = fmt::format(
-      "{} operations {}. \"{}\" was {} rank {}", waiting.size() + moving.size(),
-      job.running ? "have been under way for long" : "were under way when the job ended",
-      job.names.text_of(name), stuck ? "submitted by" : "moving data on", fmt::join(there, ", "));
+      "{} operation{} {} {}. \"{}\" was {} rank {}", count, one ? "" : "s",
+      job.running ? (one ? "has been" : "have been") : (one ? "was" : "were"),
+      job.running ? "under way for long" : "under way when the job ended", job.names.text_of(name),
+      stuck ? "submitted by" : "moving data on", fmt::join(there, ", "));
   finding.text += absent.empty() ? "."
                                  : fmt::format(", but not {} rank {}.", stuck ? "by" : "on",
                                                fmt::join(absent, ", "));

@@ -82,7 +82,7 @@ TEST_CASE("verdict: data that moves while nobody computes is said to, with its b
   const Finding* wire = finding_of(read, Cause::kWire);
   REQUIRE(wire != nullptr);
   CHECK(says(*wire, "ALLREDUCE ring over tcp"));
-  CHECK(says(*wire, "GB/s"));
+  CHECK(says(*wire, "MB/s of bus bandwidth"));
   CHECK(wire->advice.empty());  // all bundles are of one size: what is it that takes long?
   CHECK(finding_of(read, Cause::kStraggler) == nullptr);
 }

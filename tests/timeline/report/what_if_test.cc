@@ -84,6 +84,21 @@ TEST_CASE("what if: fusion, compression and algorithms save what the line of cos
   CHECK(fusion_efficiency(planted()) == doctest::Approx(5.0 / 8));
 }
 
+TEST_CASE("what if: no more is hidden behind compute than there is compute") {
+  Analysis analysis = planted();
+  for (Step& step : analysis.steps) {
+    for (Split& split : step.ranks) {
+      split.ns[static_cast<std::size_t>(Phase::kCompute)] = 3'000'000;
+      split.moving_ns += 1'000'000;  // behind compute already
+    }
+  }
+  const auto changes = what_ifs(four_ranks(), analysis);
+  const WhatIf* hidden = best_of(changes, Change::kOverlap);
+  REQUIRE(hidden != nullptr);
+  CHECK(hidden->saved_ns == doctest::Approx(2e6));
+  CHECK(hidden->change.starts_with("moving hidden behind all compute there is"));
+}
+
 TEST_CASE("what if: compression whose coding takes as long as the bytes is no hint") {
   JobTrace job = four_ranks();
   job.ranks[2].coding = {.fp16_ns = 0.6, .int8_ns = 0.9};  // one slow processor is enough
