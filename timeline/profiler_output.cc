@@ -110,7 +110,7 @@ void ProfilerOutput::add(const MergedEvent& merged) {
     end_span(merged);
   } else if (event.phase == 'C' && event.name == kStep) {
     end_step(merged);
-  } else if (event.phase == 'M') {
+  } else if (event.phase == 'M' && event.name != "recording") {  // which would make it one of ours
     line_ = merged.text;
     write_line();
   }

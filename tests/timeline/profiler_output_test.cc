@@ -5,6 +5,7 @@
 
 #include "tests/timeline/read_json.h"
 #include "timeline/merge.h"
+#include "timeline/report/load.h"
 
 namespace ronde {
 namespace {
@@ -41,6 +42,8 @@ TEST_CASE("profiler output: each rank has a file of whole spans, and of its step
     const nlohmann::json file = json_of(path);
     REQUIRE(file.is_object());
     CHECK(file["distributedInfo"]["rank"] == rank);
+    CHECK(report::load_traces({path}).status().message().find("no trace of Ronde") <
+          std::string::npos);  // whose reports would find no operations in it
     std::vector<nlohmann::json> spans;
     for (const auto& event : file["traceEvents"]) {
       CHECK(event["pid"] == rank);

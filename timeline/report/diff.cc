@@ -10,6 +10,7 @@
 
 #include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
+#include "timeline/report/wrap.h"
 
 namespace ronde::report {
 namespace {
@@ -94,6 +95,18 @@ std::string verdict_of(const Diff& diff) {
   return text;
 }
 
+std::vector<std::string> notes_of(const JobTrace& before, const JobTrace& after) {
+  std::vector<std::string> notes;
+  for (const std::string& note : before.notes) notes.push_back("Before: " + note);
+  for (const std::string& note : after.notes) notes.push_back("After: " + note);
+  const int ranks_before = before.ranks.front().info.size;
+  const int ranks_after = after.ranks.front().info.size;
+  if (ranks_before != ranks_after) {
+    notes.push_back(fmt::format("These are jobs of {} and {} ranks.", ranks_before, ranks_after));
+  }
+  return notes;
+}
+
 }  // namespace
 
 bool Change::counts(double step_ns) const noexcept {
@@ -111,11 +124,13 @@ Diff compare(const Run& before, const Run& after) {
                                    [phase](const Split& split) { return split.of(phase); }));
   }
   diff.tensors = tensor_changes(before, after);
+  diff.notes = notes_of(before.job, after.job);
   return diff;
 }
 
 std::string text_of(const Diff& diff) {
   std::string out = verdict_of(diff);
+  for (const std::string& note : diff.notes) wrap(out, "Note: " + note, 6);
   const auto line = std::back_inserter(out);
   fmt::format_to(line, "\n  {:<18} {:>10} {:>10} {:>11}  {}\n", "median per step", "before",
                  "after", "change", "chance of that");

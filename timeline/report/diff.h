@@ -32,6 +32,7 @@ struct Diff {
   std::vector<TensorChange> tensors;  ///< In both runs; those that changed most first.
   std::size_t steps_before = 0;
   std::size_t steps_after = 0;
+  std::vector<std::string> notes;  ///< What keeps the runs from being alike otherwise.
 };
 
 /// A run as it was read.

@@ -39,4 +39,13 @@ TEST_CASE("diff: a faster run is called faster") {
   CHECK(text_of(diff).find("faster") != std::string::npos);
 }
 
+TEST_CASE("diff: that ranks have no trace, or the jobs other sizes, is said") {
+  Read whole = read_plan({.ranks = 4});
+  Read part = read_plan({.ranks = 2});
+  part.job.notes.push_back("No trace of rank 1 was given.");
+  const std::string text = text_of(compare({whole.job, whole.analysis}, {part.job, part.analysis}));
+  CHECK(text.find("Note: After: No trace of rank 1 was given.\n") != std::string::npos);
+  CHECK(text.find("Note: These are jobs of 4 and 2 ranks.\n") != std::string::npos);
+}
+
 }  // namespace ronde::report
