@@ -10,6 +10,7 @@ namespace ronde {
 namespace {
 
 using Texts = std::array<std::string_view Event::*, 4>;
+constexpr std::size_t kCacheLine = 64;
 constexpr Texts kTexts = {&Event::lane, &Event::name, &Event::algorithm, &Event::backend};
 
 std::size_t text_bytes(const Event& event) noexcept {
@@ -19,20 +20,40 @@ std::size_t text_bytes(const Event& event) noexcept {
   return sum;
 }
 
-/// Copies a text to `to`, which it moves on, and makes it that copy.
-void move_text(std::string_view& text, char*& to) noexcept {
+/// Copies a text to `to`, which it moves on.
+void put_text(std::string_view text, char*& to) noexcept {
   if (!text.empty()) std::memcpy(to, text.data(), text.size());
-  text = {std::exchange(to, to + text.size()), text.size()};
+  to += text.size();
 }
 
-/// The same for a list of lanes: first the list, then its texts.
-void move_lanes(std::span<const std::string_view>& lanes, char*& to) noexcept {
+/// The text at `from`, which it moves on.
+std::string_view take_text(std::size_t bytes, char*& from) noexcept {
+  return {std::exchange(from, from + bytes), bytes};
+}
+
+/// Copies a list of lanes: first the list, then its texts.
+void put_lanes(std::span<const std::string_view> lanes, char*& to) noexcept {
   auto* const copies = reinterpret_cast<std::string_view*>(to);
   to += lanes.size_bytes();
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    move_text(*std::construct_at(copies + i, lanes[i]), to);
+    std::construct_at(copies + i, to, lanes[i].size());
+    put_text(lanes[i], to);
   }
-  lanes = {copies, lanes.size()};
+}
+
+/// The list at `from`, which it moves on, behind the texts too.
+std::span<const std::string_view> take_lanes(std::size_t count, char*& from) noexcept {
+  if (count == 0) return {};
+  const std::span<const std::string_view> lanes(reinterpret_cast<std::string_view*>(from), count);
+  from = const_cast<char*>(lanes.back().data()) + lanes.back().size();
+  return lanes;
+}
+
+bool is_rare(const Event& event) noexcept {
+  const CompressionFacts& facts = event.compression;
+  return event.value != 0 || event.partition != 0 || event.pack_ns != 0 || facts.wire_bytes != 0 ||
+         facts.compress_ns != 0 || facts.wire_ns != 0 || facts.decompress_ns != 0 ||
+         !event.lanes.empty() || !event.algorithm.empty() || !event.backend.empty();
 }
 
 }  // namespace
@@ -46,20 +67,59 @@ EventRing::~EventRing() = default;
 
 /// A text that finds no memory is left out: an event without its name is better than none.
 void EventRing::fill(Slot& slot, const Event& event, std::size_t heap_bytes) noexcept {
+  slot.time_ns = event.time_ns;
+  slot.bytes = event.bytes;
+  slot.bundle = event.bundle;
+  slot.tensors = event.tensors;
+  slot.kind = event.kind;
+  slot.heap_bytes = static_cast<std::uint32_t>(heap_bytes);
+  slot.lane_bytes = slot.name_bytes = 0;
+  slot.has_rare = is_rare(event);
+  if (slot.has_rare) {
+    slot.rare = {.value = event.value,
+                 .partition = event.partition,
+                 .pack_ns = event.pack_ns,
+                 .compression = event.compression};
+  }
   char* to = slot.text;
-  slot.event = event;
-  slot.heap_bytes = heap_bytes;
   if (heap_bytes > 0) {
     slot.long_text.reset(new (std::nothrow) char[heap_bytes]);
     to = slot.long_text.get();
   }
-  if (to == nullptr) {
-    for (const auto text : kTexts) slot.event.*text = {};
-    slot.event.lanes = {};
-    return;
+  if (to != nullptr) put_texts(slot, event, to);
+}
+
+void EventRing::put_texts(Slot& slot, const Event& event, char* to) noexcept {
+  if (slot.has_rare) {
+    slot.rare.lanes = event.lanes.size();
+    slot.rare.algorithm_bytes = event.algorithm.size();
+    slot.rare.backend_bytes = event.backend.size();
   }
-  if (!event.lanes.empty()) move_lanes(slot.event.lanes, to);
-  for (const auto text : kTexts) move_text(slot.event.*text, to);
+  slot.lane_bytes = static_cast<std::uint32_t>(event.lane.size());
+  slot.name_bytes = static_cast<std::uint32_t>(event.name.size());
+  put_lanes(event.lanes, to);
+  for (const auto text : kTexts) put_text(event.*text, to);
+}
+
+Event EventRing::Slot::event() noexcept {
+  Event event;
+  event.kind = kind;
+  event.time_ns = time_ns;
+  event.bytes = bytes;
+  event.bundle = bundle;
+  event.tensors = tensors;
+  char* from = long_text ? long_text.get() : text;
+  if (has_rare) event.lanes = take_lanes(rare.lanes, from);
+  event.lane = take_text(lane_bytes, from);
+  event.name = take_text(name_bytes, from);
+  if (!has_rare) return event;
+  event.value = rare.value;
+  event.partition = rare.partition;
+  event.pack_ns = rare.pack_ns;
+  event.compression = rare.compression;
+  event.algorithm = take_text(rare.algorithm_bytes, from);
+  event.backend = take_text(rare.backend_bytes, from);
+  return event;
 }
 
 /// Counts in what an event is to take of the heap; false where that is too much. As with slots, an
@@ -72,6 +132,25 @@ bool EventRing::reserve(std::size_t bytes, bool ends) noexcept {
   return false;
 }
 
+/// Slots that are filled, as far as producers have to know: where fewer than `enough` seem to be
+/// the consumer's place is not asked for, as reading what it writes all the time is dear.
+std::uint64_t EventRing::filled(std::uint64_t position, std::uint64_t enough) const noexcept {
+  const std::uint64_t known = known_head_.load(std::memory_order_relaxed);
+  if (position - known < enough) return position - known;
+  const std::uint64_t head = head_.load(std::memory_order_relaxed);
+  known_head_.store(head, std::memory_order_relaxed);
+  return position - head;
+}
+
+/// Fetches the slots that come soon, which the consumer has had since.
+void EventRing::prefetch(std::uint64_t position) const noexcept {
+  constexpr std::uint64_t kAhead = 4;
+  const auto* const slot =
+      reinterpret_cast<const char*>(&slots_[(position + kAhead) & (capacity_ - 1)]);
+  __builtin_prefetch(slot, 1);
+  __builtin_prefetch(slot + kCacheLine, 1);
+}
+
 bool EventRing::push(const Event& event) noexcept {
   const bool ends = event.kind == EventKind::kEnd || event.kind == EventKind::kPause ||
                     event.kind == EventKind::kResume;
@@ -81,13 +160,19 @@ bool EventRing::push(const Event& event) noexcept {
   if (!reserve(heap_bytes, ends)) return false;
   std::uint64_t position = tail_.load(std::memory_order_relaxed);
   for (;;) {
-    if (position - head_.load(std::memory_order_relaxed) >= limit) {
+    const std::uint64_t count = filled(position, limit);
+    if (count > capacity_) {  // others have been here since the position was read
+      position = tail_.load(std::memory_order_relaxed);
+      continue;
+    }
+    if (count >= limit) {
       heap_bytes_.fetch_sub(heap_bytes, std::memory_order_relaxed);
       return false;
     }
     Slot& slot = slots_[position & (capacity_ - 1)];
     if (slot.turn.load(std::memory_order_acquire) == position) {
       if (tail_.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) {
+        prefetch(position);
         fill(slot, event, heap_bytes);
         slot.turn.store(position + 1, std::memory_order_release);
         return true;
@@ -115,9 +200,8 @@ void EventRing::release(Slot& slot) noexcept {
 }
 
 bool EventRing::half_full() const noexcept {
-  const std::uint64_t filled =
-      tail_.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed);
-  return filled >= capacity_ / 2 && filled <= capacity_;
+  const std::uint64_t count = filled(tail_.load(std::memory_order_relaxed), capacity_ / 2);
+  return count >= capacity_ / 2 && count <= capacity_;
 }
 
 }  // namespace ronde

@@ -63,7 +63,7 @@ class EventRing {
   bool pop(Use use) {
     Slot* slot = front();
     if (slot == nullptr) return false;
-    use(slot->event);
+    use(slot->event());
     release(*slot);
     return true;
   }
@@ -72,24 +72,50 @@ class EventRing {
   [[nodiscard]] bool half_full() const noexcept;
 
  private:
-  static constexpr std::size_t kInlineBytes = 112;
+  static constexpr std::size_t kInlineBytes = 128;
+
+  /// What few events have. It lies behind the text, so that most touch two cache lines of a slot.
+  struct Rare {
+    double value = 0;
+    int partition = 0;
+    std::int64_t pack_ns = 0;
+    CompressionFacts compression = {};
+    std::size_t lanes = 0;
+    std::size_t algorithm_bytes = 0;
+    std::size_t backend_bytes = 0;
+  };
 
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> turn{0};  ///< Position it is free for, or that position + 1: filled.
-    Event event;                         ///< Its texts point into `text` or `long_text`.
+    std::int64_t time_ns = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t bundle = 0;
     std::unique_ptr<char[]> long_text;
-    std::size_t heap_bytes = 0;
-    char text[kInlineBytes] = {};
+    std::uint32_t heap_bytes = 0;
+    std::uint32_t lane_bytes = 0;
+    std::uint32_t name_bytes = 0;
+    int tensors = 0;
+    EventKind kind = EventKind::kInstant;
+    bool has_rare = false;
+    char text[kInlineBytes] = {};  ///< Or in `long_text`: the list of lanes, then all texts.
+    Rare rare;
+
+    /// The event, whose texts are the slot's.
+    [[nodiscard]] Event event() noexcept;
   };
 
+  [[nodiscard]] std::uint64_t filled(std::uint64_t position, std::uint64_t enough) const noexcept;
+  void prefetch(std::uint64_t position) const noexcept;
   Slot* front() noexcept;
   void release(Slot& slot) noexcept;
   bool reserve(std::size_t bytes, bool ends) noexcept;
   static void fill(Slot& slot, const Event& event, std::size_t heap_bytes) noexcept;
+  static void put_texts(Slot& slot, const Event& event, char* to) noexcept;
 
   const std::size_t capacity_;
   const std::unique_ptr<Slot[]> slots_;
   alignas(64) std::atomic<std::uint64_t> tail_{0};
+  mutable std::atomic<std::uint64_t> known_head_{0};  ///< What producers last read of head_.
   alignas(64) std::atomic<std::uint64_t> head_{0};
   std::atomic<std::size_t> heap_bytes_{0};
 };

@@ -70,6 +70,49 @@ TEST_CASE("event ring: lanes that share an event come out as they went in") {
   }));
 }
 
+TEST_CASE("event ring: every fact of an event comes out, and none of those before it") {
+  EventRing ring(1);
+  const Event full{.kind = EventKind::kCounter,
+                   .time_ns = 1,
+                   .bytes = 2,
+                   .value = 3.5,
+                   .tensors = 4,
+                   .bundle = 5,
+                   .partition = 6,
+                   .pack_ns = 7,
+                   .compression = {8, 9, 10, 11},
+                   .lane = "lane",
+                   .name = "name",
+                   .algorithm = "ring",
+                   .backend = "tcp"};
+  const auto check = [&](const Event& wanted) {
+    CHECK(ring.pop([&](const Event& got) {
+      CHECK(got.kind == wanted.kind);
+      CHECK(got.time_ns == wanted.time_ns);
+      CHECK(got.bytes == wanted.bytes);
+      CHECK(got.value == wanted.value);
+      CHECK(got.tensors == wanted.tensors);
+      CHECK(got.bundle == wanted.bundle);
+      CHECK(got.partition == wanted.partition);
+      CHECK(got.pack_ns == wanted.pack_ns);
+      CHECK(got.compression.wire_bytes == wanted.compression.wire_bytes);
+      CHECK(got.compression.compress_ns == wanted.compression.compress_ns);
+      CHECK(got.compression.wire_ns == wanted.compression.wire_ns);
+      CHECK(got.compression.decompress_ns == wanted.compression.decompress_ns);
+      CHECK(got.lanes.empty());
+      CHECK(got.lane == wanted.lane);
+      CHECK(got.name == wanted.name);
+      CHECK(got.algorithm == wanted.algorithm);
+      CHECK(got.backend == wanted.backend);
+    }));
+  };
+  CHECK(ring.push(full));
+  check(full);
+  const Event plain = named(EventKind::kEnd, "other");
+  CHECK(ring.push(plain));
+  check(plain);
+}
+
 TEST_CASE("event ring: long texts take so much memory at most, and ends have some of their own") {
   EventRing ring(1024);
   const std::string lane(EventRing::kHeapBytes / 16, 'x');
