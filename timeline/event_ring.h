@@ -97,7 +97,8 @@ class EventRing {
     int tensors = 0;
     EventKind kind = EventKind::kInstant;
     bool has_rare = false;
-    char text[kInlineBytes] = {};  ///< Or in `long_text`: the list of lanes, then all texts.
+    /// Or in `long_text`: the list of lanes, then all texts.
+    alignas(std::string_view) char text[kInlineBytes] = {};
     Rare rare;
 
     /// The event, whose texts are the slot's.
