@@ -1,7 +1,9 @@
 """Cases for graphs of ronde.tensorflow, and for input it must refuse; run by tensorflow_test.py."""
 
 import math
+import warnings
 
+import keras
 import numpy as np
 import pytest
 import ronde
@@ -162,6 +164,27 @@ def case_types_without_numbers_are_refused_by_name():
                 collective(value)
         with pytest.raises(ValueError, match=f"{name} is not supported; allowed"):
             hvd.broadcast(value, 0)
+
+
+def case_values_that_are_no_dense_tensors_are_refused_by_their_kind():
+    ragged = tf.ragged.constant([[1.0], [1.0, 2.0]])
+    sparse = tf.sparse.from_dense([1.0, 0.0])
+    for value in (ragged, sparse, None):
+        for collective in (hvd.allreduce, hvd.allgather, tf.function(hvd.allreduce)):
+            kind = f"{type(value).__name__} is not supported; allowed: dense tensors"
+            with pytest.raises(ronde.InvalidArgumentError, match=kind):
+                collective(value)
+
+
+def case_broadcasting_the_variables_of_a_model_that_is_not_built_warns():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    with pytest.warns(UserWarning, match="got no variables; a model that is not built") as caught:
+        hvd.broadcast_variables(model.variables, 0)
+    assert caught[0].filename == __file__
+    model.build((None, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hvd.broadcast_variables(model.variables, 0)
 
 
 def case_xla_is_refused_in_nested_functions_too():

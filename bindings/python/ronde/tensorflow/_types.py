@@ -30,11 +30,20 @@ CARRIED = {
 }
 
 
+def _dense(value: Any) -> Any:
+    """The value as a dense tensor. Raises InvalidArgumentError for what has no such form."""
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as problem:
+        kind = type(value).__name__
+        raise InvalidArgumentError(f"{kind} is not supported; allowed: dense tensors") from problem
+
+
 def _tensors(values: Sequence[Any]) -> list[Any]:
     """The values as dense tensors. Raises InvalidArgumentError for what has no such form."""
     found = []
     for value in values:
-        tensor = tf.convert_to_tensor(value)
+        tensor = _dense(value)
         if tensor.dtype not in TYPES and tensor.dtype not in CARRIED:
             allowed = ", ".join(t.name for t in (*TYPES, *CARRIED))
             raise InvalidArgumentError(f"{tensor.dtype.name} is not supported; allowed: {allowed}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,10 +36,18 @@ def broadcast_variables(
     All of them are one operation: where ranks have different numbers, shapes or types, all raise
     MismatchError and nothing is changed. `inplace` is accepted for Horovod scripts.
     Returns what a session runs to do it; None in eager mode and inside functions.
-    Raises InvalidArgumentError (a ValueError) for variables that are not built yet.
+    Raises InvalidArgumentError (a ValueError) for variables that are not built yet. Warns where
+    there are none, as of a model that is not built yet: its ranks would start apart.
     """
     del inplace
-    assigned = broadcast_(variables, root_rank, process_set=process_set)
+    given = list(variables)
+    if not given:
+        warnings.warn(
+            "broadcast_variables() got no variables; a model that is not built has none: "
+            "build it first, by keras.Input, build() or a call",
+            stacklevel=3,
+        )
+    assigned = broadcast_(given, root_rank, process_set=process_set)
     in_session = not (tf.executing_eagerly() or tf.inside_function())
     return tf.group(*assigned) if in_session else None
 
