@@ -31,7 +31,7 @@ std::size_t arena_bytes() {
 
 Result<std::shared_ptr<Arena>> Arena::create() {
   const std::size_t bytes = arena_bytes();
-  RONDE_ASSIGN_OR_RETURN(Descriptor memory, create_sparse_memory(bytes));
+  RONDE_ASSIGN_OR_RETURN(Descriptor memory, create_memory(bytes));
   RONDE_ASSIGN_OR_RETURN(Mapping mapping, map_memory(memory, bytes));
   return std::make_shared<Arena>(std::move(memory), std::move(mapping));
 }

@@ -1,5 +1,6 @@
-// Opens groups: rank 0 makes the memory, the others find it through /proc, and all agree on
-// whether that worked, so that either every rank has this data plane or none.
+// Opens groups: rank 0 makes the memory, the others find it through /proc, each reserves what it
+// will write, and all agree on whether that worked, so that either every rank has this data plane
+// or none.
 #include "backends/shm/factory.h"
 
 #include <fmt/format.h>
@@ -88,6 +89,7 @@ class Setup {
   /// Rank 0: makes the memory and fills in where it is.
   Status create(Announcement& mine) {
     RONDE_ASSIGN_OR_RETURN(memory_, create_memory(layout_.total_bytes()));
+    RONDE_RETURN_IF_ERROR(reserve_memory(memory_, 0, layout_.common().bytes));
     RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
     mine.nonce = random_nonce();
     mine.fd = memory_.get();
@@ -101,6 +103,14 @@ class Setup {
     RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
     if (layout_.header(mapping_.data()).nonce == creator.nonce) return {};
     return Status(Code::kUnavailable, "shared memory: another group's, in another pid namespace");
+  }
+
+  /// Makes what this rank writes exist, on the NUMA node it runs on.
+  Status reserve(int rank) {
+    for (const Stretch& own : layout_.written_by(rank)) {
+      RONDE_RETURN_IF_ERROR(reserve_memory(memory_, own.offset, own.bytes));
+    }
+    return {};
   }
 
   Mapping take() { return std::move(mapping_); }
@@ -173,7 +183,8 @@ class ShmBackend final : public Backend {
     Announcement mine = introduce(probed);
     const Status created = group.rank == 0 ? setup.create(mine) : Status();
     RONDE_ASSIGN_OR_RETURN(const std::vector<Announcement> all, agree(exchange, created, mine));
-    const Status opened = group.rank == 0 ? Status() : setup.open(all.front());
+    Status opened = group.rank == 0 ? Status() : setup.open(all.front());
+    if (opened.ok()) opened = setup.reserve(group.rank);
     Reach reach;
     for (const Announcement& each : all) reach.pids.push_back(each.pid);
     reach.arenas = view_arenas(all);

@@ -35,6 +35,13 @@ Layout::Layout(int ranks) noexcept
       rings_(page_up(banks_ + ranks_ * kBanks * bank_stride_)),
       total_(page_up(rings_ + ranks_ * (ranks_ - 1) * ring_bytes_)) {}
 
+std::array<Stretch, 2> Layout::written_by(int rank) const noexcept {
+  const auto place = static_cast<std::size_t>(rank);
+  const std::size_t banks = kBanks * bank_stride_;
+  const std::size_t rings = (ranks_ - 1) * ring_bytes_;
+  return {Stretch{banks_ + place * banks, banks}, Stretch{rings_ + place * rings, rings}};
+}
+
 std::size_t Layout::pair(int from, int to) const noexcept {
   const auto column = static_cast<std::size_t>(to - (to > from ? 1 : 0));
   return static_cast<std::size_t>(from) * (ranks_ - 1) + column;

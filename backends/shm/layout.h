@@ -2,6 +2,7 @@
 // of ranks alone.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,12 @@ struct RingControl {
   alignas(kLine) std::atomic<std::uint64_t> read;
 };
 
+/// Part of the memory.
+struct Stretch {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
 /// Offsets into the memory of a group of `ranks`.
 class Layout {
  public:
@@ -53,6 +60,11 @@ class Layout {
   /// Capacity of one ring, a power of two.
   [[nodiscard]] std::size_t ring_bytes() const noexcept { return ring_bytes_; }
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
+
+  /// What all ranks write.
+  [[nodiscard]] Stretch common() const noexcept { return {0, banks_}; }
+  /// What a rank writes: its banks, and the rings from it. All ranks' and common() are everything.
+  [[nodiscard]] std::array<Stretch, 2> written_by(int rank) const noexcept;
 
   [[nodiscard]] Header& header(std::byte* base) const noexcept;
   [[nodiscard]] Flag& flag(std::byte* base, int rank) const noexcept;

@@ -51,7 +51,7 @@ Mapping::~Mapping() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-Result<Descriptor> create_sparse_memory(std::size_t bytes) {
+Result<Descriptor> create_memory(std::size_t bytes) {
   RONDE_RETURN_IF_ERROR(check_file_limit(bytes));
   Descriptor memory(memfd_create("ronde", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (memory.get() < 0) return failed("memfd_create");
@@ -62,11 +62,10 @@ Result<Descriptor> create_sparse_memory(std::size_t bytes) {
   return memory;
 }
 
-Result<Descriptor> create_memory(std::size_t bytes) {
-  RONDE_ASSIGN_OR_RETURN(Descriptor memory, create_sparse_memory(bytes));
-  errno = posix_fallocate(memory.get(), 0, static_cast<off_t>(bytes));
-  if (errno != 0) return failed(fmt::format("{} bytes", bytes));
-  return memory;
+Status reserve_memory(const Descriptor& memory, std::size_t offset, std::size_t bytes) {
+  if (bytes == 0) return {};
+  errno = posix_fallocate(memory.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  return errno == 0 ? Status() : failed(fmt::format("{} bytes", bytes));
 }
 
 Result<Descriptor> open_memory(pid_t pid, int fd, std::size_t bytes) {

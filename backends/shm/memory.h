@@ -42,12 +42,13 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-/// A memory file of exactly `bytes` zeros, all of which exist (so that no later access can fail),
-/// sealed against a change of size. Errors: kUnavailable.
+/// A memory file of exactly `bytes` zeros, sealed against a change of size. None of it exists until
+/// it is touched or reserved. Errors: kUnavailable.
 Result<Descriptor> create_memory(std::size_t bytes);
 
-/// As create_memory, but none of it exists until it is touched or allocated.
-Result<Descriptor> create_sparse_memory(std::size_t bytes);
+/// Makes this part of a memory exist, so that no later access can fail; near the core that this
+/// thread runs on where the machine has several NUMA nodes. Errors: kUnavailable.
+Status reserve_memory(const Descriptor& memory, std::size_t offset, std::size_t bytes);
 
 /// Opens what process `pid` holds as descriptor `fd`.
 /// Errors: kUnavailable where that is hidden from us or is not such memory of `bytes`.

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/shm/layout.h"
+
 namespace ronde::shm {
 namespace {
 
@@ -31,12 +33,34 @@ TEST_CASE("memory is shared with whoever opens it") {
   CHECK(there->data()[kBytes - 1] == std::byte{42});
 }
 
-TEST_CASE("all of the memory exists from the start, so no access can fail later") {
+std::size_t existing_bytes(const Descriptor& memory) {
+  struct stat facts {};
+  REQUIRE(fstat(memory.get(), &facts) == 0);
+  return static_cast<std::size_t>(facts.st_blocks) * 512;
+}
+
+TEST_CASE("what is reserved exists, and nothing else") {
   auto memory = create_memory(kBytes);
   REQUIRE(memory.ok());
-  struct stat facts {};
-  REQUIRE(fstat(memory->get(), &facts) == 0);
-  CHECK(static_cast<std::size_t>(facts.st_blocks) * 512 >= kBytes);
+  CHECK(existing_bytes(*memory) == 0);
+  REQUIRE(reserve_memory(*memory, 4096 + 100, 200).ok());
+  CHECK(existing_bytes(*memory) == 4096);
+  CHECK(reserve_memory(*memory, 0, 0).ok());
+}
+
+TEST_CASE("a group's memory exists once each rank has reserved its own, so no access can fail") {
+  for (const int ranks : {1, 2, 3, 17}) {
+    const Layout layout(ranks);
+    auto memory = create_memory(layout.total_bytes());
+    REQUIRE(memory.ok());
+    REQUIRE(reserve_memory(*memory, 0, layout.common().bytes).ok());
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const Stretch& own : layout.written_by(rank)) {
+        REQUIRE(reserve_memory(*memory, own.offset, own.bytes).ok());
+      }
+    }
+    CHECK(existing_bytes(*memory) == layout.total_bytes());
+  }
 }
 
 TEST_CASE("large memory is mapped from a huge page's border on, without a gap") {
