@@ -151,7 +151,9 @@ int exit_status_of(int wait_status) {
 }
 
 bool is_likelier_cause(int wait_status, int first) {
-  return WIFSIGNALED(wait_status) && WIFEXITED(first) && WEXITSTATUS(first) != 0;
+  if (!WIFEXITED(first) || WEXITSTATUS(first) == 0) return false;
+  const bool chosen = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) > 1;
+  return WIFSIGNALED(wait_status) || (chosen && WEXITSTATUS(first) == 1);
 }
 
 void kill_children() {

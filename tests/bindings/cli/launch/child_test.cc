@@ -6,6 +6,7 @@ namespace ronde {
 namespace {
 
 constexpr int kExited1 = 1 << 8;  // as wait() says it
+constexpr int kExited3 = 3 << 8;
 constexpr int kKilled = 9;
 
 TEST_CASE("child: how a process ended is told as people and shells say it") {
@@ -21,6 +22,15 @@ TEST_CASE("child: a killed rank is the cause also where one that exits of it is 
   CHECK_FALSE(is_likelier_cause(kExited1, kExited1));
   CHECK_FALSE(is_likelier_cause(kKilled, kKilled));
   CHECK_FALSE(is_likelier_cause(kKilled, 0));  // nobody has failed yet
+}
+
+TEST_CASE(
+    "child: a rank that chose its status is the cause also where an exception is seen first") {
+  CHECK(is_likelier_cause(kExited3, kExited1));
+  CHECK_FALSE(is_likelier_cause(kExited1, kExited3));
+  CHECK_FALSE(is_likelier_cause(kExited3, kExited3));
+  CHECK_FALSE(is_likelier_cause(kExited3, kKilled));
+  CHECK_FALSE(is_likelier_cause(kExited3, 0));
 }
 
 }  // namespace
