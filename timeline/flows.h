@@ -51,6 +51,7 @@ class Flows {
     std::int64_t time_ns;
     std::int64_t rank;
     std::int64_t lane;
+    // NOLINTNEXTLINE(modernize-use-nullptr): what the operator expands to
     friend auto operator<=>(const Place&, const Place&) = default;
   };
   struct Bundle {

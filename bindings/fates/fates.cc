@@ -73,10 +73,10 @@ std::string read_fate(int fd, int pid, std::string_view host) {
 }
 
 Status with_fate(const Status& status) {
-  static const int fd = inherited_descriptor();
+  static const int kDescriptor = inherited_descriptor();
   const std::optional<FailedRank>& failed = status.failed_rank();
   if (status.code() != Code::kRankFailure || !failed || failed->pid == 0) return status;
-  const std::string fate = read_fate(fd, failed->pid, failed->host);
+  const std::string fate = read_fate(kDescriptor, failed->pid, failed->host);
   if (fate.empty()) return status;
   return Status(status.code(), fmt::format("{}; pid {} {}", status.message(), failed->pid, fate))
       .about(*failed);

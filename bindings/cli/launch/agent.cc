@@ -25,6 +25,9 @@
 namespace ronde {
 namespace {
 
+// The agent has one thread, so that it may change its environment.
+// NOLINTBEGIN(concurrency-mt-unsafe)
+
 /// One end of a rank's output.
 struct Stream {
   int rank = 0;
@@ -41,7 +44,7 @@ ProbedMessage answer(const ProbeMessage& probe) {
   ProbedMessage probed;
   probed.address = "127.0.0.1";
   Result<std::string> address = probed.address;
-  const char* connection = std::getenv("SSH_CONNECTION");  // NOLINT(concurrency-mt-unsafe)
+  const char* connection = std::getenv("SSH_CONNECTION");
   if (!probe.interface.empty()) {
     address = interface_address(probe.interface);
   } else if (!probe.towards.empty() && connection != nullptr) {
@@ -276,6 +279,8 @@ void Agent::end_everything() {
     ::usleep(5000);
   }
 }
+
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 

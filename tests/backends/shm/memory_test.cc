@@ -17,7 +17,7 @@
 namespace ronde::shm {
 namespace {
 
-constexpr std::size_t kBytes = 3 * 4096;
+constexpr std::size_t kBytes = std::size_t{3} * 4096;
 
 TEST_CASE("memory is shared with whoever opens it") {
   auto memory = create_memory(kBytes);
