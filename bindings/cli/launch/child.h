@@ -50,8 +50,8 @@ std::string describe_wait_status(int wait_status);
 int exit_status_of(int wait_status);
 
 /// Whether, of two ranks that failed within moments, the one seen later explains it better: who was
-/// killed is the cause, and who exits tells of it; and who chose a status is, where the other has 1,
-/// as any exception gives it, the error that tells of the first one too.
+/// killed is the cause, and who exits tells of it; and who chose a status is, where the other has
+/// 1, as any exception gives it, the error that tells of the first one too.
 bool is_likelier_cause(int wait_status, int first);
 
 /// Kills every process that descends from this one, as far as they are its children by now: those
