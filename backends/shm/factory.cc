@@ -89,7 +89,7 @@ class Setup {
   /// Rank 0: makes the memory and fills in where it is.
   Status create(Announcement& mine) {
     RONDE_ASSIGN_OR_RETURN(memory_, create_memory(layout_.total_bytes()));
-    RONDE_RETURN_IF_ERROR(reserve_memory(memory_, 0, layout_.common().bytes));
+    RONDE_RETURN_IF_ERROR(reserve_memory(memory_, 0, layout_.common_bytes()));
     RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
     mine.nonce = random_nonce();
     mine.fd = memory_.get();

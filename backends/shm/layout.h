@@ -61,9 +61,10 @@ class Layout {
   [[nodiscard]] std::size_t ring_bytes() const noexcept { return ring_bytes_; }
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
 
-  /// What all ranks write.
-  [[nodiscard]] Stretch common() const noexcept { return {0, banks_}; }
-  /// What a rank writes: its banks, and the rings from it. All ranks' and common() are everything.
+  /// The first bytes, which all ranks write.
+  [[nodiscard]] std::size_t common_bytes() const noexcept { return banks_; }
+  /// What a rank writes: its banks, and the rings from it. All ranks' and the common are
+  /// everything.
   [[nodiscard]] std::array<Stretch, 2> written_by(int rank) const noexcept;
 
   [[nodiscard]] Header& header(std::byte* base) const noexcept;

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/engine/bundle_id.h"
 #include "core/engine/partition.h"
 
 namespace ronde {
 namespace {
 
 constexpr std::uint64_t kPacedInFlight = 2;  // one runs, and the next is there when it ends
-
-constexpr int kBundleBits = 40;  // below the set's id; JSON's numbers are exact to 53
 
 /// The request's root as a rank of the group; 0 where the kind has none.
 int group_root(const Request& request, const std::vector<int>& members) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/engine/bundle_id.h"
 #include "timeline/arrivals.h"
 #include "timeline/flows.h"
 #include "timeline/job_clock.h"
@@ -18,7 +19,6 @@
 namespace ronde::report {
 namespace {
 
-constexpr int kSetBits = 40;         // of a bundle's number, below the process set's
 constexpr int kHeaderEvents = 1000;  // a trace says who recorded it among its first events
 
 Status wrong(const std::string& path, const std::string& what) {
@@ -218,7 +218,7 @@ using Newest = std::map<std::uint64_t, std::uint64_t>;
 Newest newest_bundles(const RankTrace& rank) {
   Newest newest;
   for (const OperationSpan& operation : rank.operations) {
-    std::uint64_t& bundle = newest[operation.bundle >> kSetBits];
+    std::uint64_t& bundle = newest[operation.bundle >> kBundleBits];
     bundle = std::max(bundle, operation.bundle);
   }
   return newest;
@@ -228,7 +228,7 @@ Newest newest_bundles(const RankTrace& rank) {
 bool goes_on_with(const Newest& newest, std::int64_t last_ns, const RankTrace& other) {
   for (auto last = other.operations.rbegin(); last != other.operations.rend(); ++last) {
     if (last->end_ns <= last_ns) return false;
-    const auto known = newest.find(last->bundle >> kSetBits);
+    const auto known = newest.find(last->bundle >> kBundleBits);
     if (known != newest.end() && last->bundle > known->second) return true;
   }
   return false;

@@ -25,9 +25,6 @@
 namespace ronde {
 namespace {
 
-// The agent has one thread, so that it may change its environment.
-// NOLINTBEGIN(concurrency-mt-unsafe)
-
 /// One end of a rank's output.
 struct Stream {
   int rank = 0;
@@ -44,7 +41,7 @@ ProbedMessage answer(const ProbeMessage& probe) {
   ProbedMessage probed;
   probed.address = "127.0.0.1";
   Result<std::string> address = probed.address;
-  const char* connection = std::getenv("SSH_CONNECTION");
+  const char* connection = std::getenv("SSH_CONNECTION");  // NOLINT(concurrency-mt-unsafe)
   if (!probe.interface.empty()) {
     address = interface_address(probe.interface);
   } else if (!probe.towards.empty() && connection != nullptr) {
@@ -100,7 +97,7 @@ void Agent::take_signals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&set, signal);
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);  // NOLINT(concurrency-mt-unsafe): one thread
   signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
@@ -160,6 +157,7 @@ void Agent::handle(const Frame& frame) {
 }
 
 void Agent::start(StartMessage message) {
+  // There is one thread.  NOLINTBEGIN(concurrency-mt-unsafe)
   for (const std::string& entry : message.environment) {
     const std::size_t equals = entry.find('=');
     ::setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
@@ -174,6 +172,7 @@ void Agent::start(StartMessage message) {
   const int threads = omp_threads(CPU_COUNT(&allowed), static_cast<int>(message.ranks.size()));
   ::setenv("OMP_NUM_THREADS", fmt::to_string(threads).c_str(), 0);
   ::setenv("PYTHONUNBUFFERED", "1", 0);
+  // NOLINTEND(concurrency-mt-unsafe)
   const std::vector<cpu_set_t> nodes = numa_nodes(allowed);
   if (const Status status = fates_.open(); !status.ok()) {
     fmt::print(stderr, "ronde run: {}: {}\n", own_host_name(), status.message());
@@ -279,8 +278,6 @@ void Agent::end_everything() {
     ::usleep(5000);
   }
 }
-
-// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 

@@ -53,7 +53,7 @@ TEST_CASE("a group's memory exists once each rank has reserved its own, so no ac
     const Layout layout(ranks);
     auto memory = create_memory(layout.total_bytes());
     REQUIRE(memory.ok());
-    REQUIRE(reserve_memory(*memory, 0, layout.common().bytes).ok());
+    REQUIRE(reserve_memory(*memory, 0, layout.common_bytes()).ok());
     for (int rank = 0; rank < ranks; ++rank) {
       for (const Stretch& own : layout.written_by(rank)) {
         REQUIRE(reserve_memory(*memory, own.offset, own.bytes).ok());

@@ -55,12 +55,12 @@ TEST_CASE("messages: reports of an agent come back as they were sent") {
   CHECK(exited->wait_status == 9);
   CHECK(*decode_signal(frame_of(encode_signal(15)).payload) == 15);
   const auto probed = decode_probed(frame_of(encode(ProbedMessage{"", "::1", 1, 2})).payload);
+  CHECK(probed->address == "::1");
+  CHECK(probed->master_port == 2);
   const auto fate = decode_fate(frame_of(encode(Fate{7, "h", "exited with status 1"})).payload);
   CHECK(fate->pid == 7);
   CHECK(fate->host == "h");
   CHECK(fate->text == "exited with status 1");
-  CHECK(probed->address == "::1");
-  CHECK(probed->master_port == 2);
 }
 
 }  // namespace ronde
