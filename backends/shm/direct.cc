@@ -101,7 +101,8 @@ void Places::advance_inputs(std::span<const std::size_t> bytes) noexcept {
 }
 
 bool favours_kernel(const Context& with, std::size_t bytes) {
-  return with.reach.always || (with.steps.ranks() == 2 && !streams(with, bytes));
+  const bool pays = with.reach.kernel_pays && with.steps.ranks() == 2 && !streams(with, bytes);
+  return with.reach.always || pays;
 }
 
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {

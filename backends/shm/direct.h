@@ -18,7 +18,8 @@ namespace ronde::shm {
 
 /// How the ranks of a group reach each other's memory; the same on all of them.
 struct Reach {
-  bool by_kernel = false;                          ///< process_vm_readv works between all.
+  bool by_kernel = false;                          ///< process_vm_readv works between all,
+  bool kernel_pays = false;                        ///< and is about as fast as memcpy.
   bool always = false;                             ///< Small tensors too; for tests.
   std::vector<pid_t> pids;                         ///< By rank.
   std::vector<std::shared_ptr<ArenaView>> arenas;  ///< By rank, this one's too; empty: none.
@@ -58,8 +59,9 @@ class Places {
 };
 
 /// Whether the kernel's copies are faster than staging where tensors are not in arenas: each moves
-/// its bytes once, but looks up every page. Measured so between two ranks, as long as the tensors
-/// fit into the last-level cache. The same on all ranks.
+/// its bytes once, but looks up every page, and on some processors at a fraction of memcpy's speed
+/// (see kernel_pays). Measured so between two ranks, as long as the tensors fit into the last-level
+/// cache. The same on all ranks.
 bool favours_kernel(const Context& with, std::size_t bytes);
 
 /// Whether a collective of `count` segments and this size goes here, where that can be.

@@ -40,7 +40,7 @@ std::vector<Segment> inputs_of(std::span<const Segment> pieces, bool source) {
 
 /// As favours_kernel: staging would copy all twice, and each rank reads from all others at once.
 bool favours_kernel_exchange(const Context& with, std::size_t bytes) {
-  return with.reach.always || !streams(with, bytes);
+  return with.reach.always || (with.reach.kernel_pays && !streams(with, bytes));
 }
 
 }  // namespace

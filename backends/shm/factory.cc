@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/shm/arena.h"
+#include "backends/shm/copy_cost.h"
 #include "backends/shm/direct.h"
 #include "backends/shm/group.h"
 #include "backends/shm/layout.h"
@@ -27,6 +28,10 @@ namespace shm {
 namespace {
 
 constexpr SpinLimit kSpin{50};
+/// Staging moves bytes twice and synchronises more: measured, the kernel's copies win where one of
+/// them costs less than this many of memcpy (Xeon with AVX-512), and lose above (4 on an EPYC
+/// 7003).
+constexpr double kMostCopyCost = 2.5;
 constexpr int kMaxRanks = 256;  // rings grow with the square: 150 MB in all at this number
 
 /// What a rank tells the others; exchanged as bytes, since all run the same build on one host.
@@ -40,6 +45,7 @@ struct Announcement {
   std::uint64_t* probe = nullptr;  ///< Holds probed_value; to be read and written from outside.
   std::uint64_t probed_value = 0;
   bool always = false;    ///< Wants single copy for tensors of any size.
+  bool pays = false;      ///< Single copy is worth it on this machine.
   bool sees_all = false;  ///< Reads and writes the memory of all ranks,
   bool maps_all = false;  ///< and has mapped the arenas of all.
   cpu_set_t cores{};
@@ -206,6 +212,7 @@ class ShmBackend final : public Backend {
     if (options_.single_copy != SingleCopy::kNever) {
       mine.probe = &probed;
       mine.probed_value = probed;
+      mine.pays = mine.always || kernel_copy_cost() < kMostCopyCost;
     }
     if (const auto own = arena()) {
       mine.arena_fd = own->fd();
@@ -222,6 +229,7 @@ class ShmBackend final : public Backend {
     };
     reach.by_kernel = all_have(&Announcement::sees_all);
     reach.always = all_have(&Announcement::always);
+    reach.kernel_pays = all_have(&Announcement::pays);
     if (!all_have(&Announcement::maps_all)) reach.arenas.clear();
   }
 

@@ -17,7 +17,7 @@
 
 namespace ronde::shm {
 
-/// Whether this process may read `bytes` at `from` in process `pid`. One page at most.
+/// Whether this process may read `bytes` at `from` in process `pid`: copies them.
 bool can_read(pid_t pid, const void* from, void* to, std::size_t bytes) noexcept;
 
 /// Whether it may write `bytes` to `to` there. One page at most.

@@ -77,16 +77,27 @@ struct Bfloat16 {
   }
 
  private:
-  /// Nearest even in the upper 16 bits of each lane; NaN stays a quiet NaN. The rest is undefined.
-  static HWY_INLINE U32 round(F32 v) {
+  /// Nearest even in the upper 16 bits of each lane, of numbers. The rest is undefined.
+  static HWY_INLINE U32 round_number(F32 v) {
     const U32 bits = hn::BitCast(DU32(), v);
     const U32 is_odd = hn::And(hn::ShiftRight<16>(bits), constant(1));
-    const U32 rounded = hn::Add(bits, hn::Add(is_odd, constant(0x7fffU)));
-    const U32 quiet = hn::Or(bits, constant(0x400000U));
-    return choose(hn::RebindMask(DU32(), hn::IsNaN(v)), quiet, rounded);
+    return hn::Add(bits, hn::Add(is_odd, constant(0x7fffU)));
+  }
+  /// The same of any value; NaN stays a quiet NaN.
+  static HWY_INLINE U32 round(F32 v) {
+    const U32 quiet = hn::Or(hn::BitCast(DU32(), v), constant(0x400000U));
+    return choose(hn::RebindMask(DU32(), hn::IsNaN(v)), quiet, round_number(v));
+  }
+  /// The upper halves of lanes, interleaved.
+  static HWY_INLINE U32 join(U32 even, U32 odd) {
+    return hn::Or(hn::ShiftRight<16>(even), hn::And(odd, constant(0xffff0000U)));
   }
   static HWY_INLINE U32 pack(V v) {
-    return hn::Or(hn::ShiftRight<16>(round(v.even)), hn::And(round(v.odd), constant(0xffff0000U)));
+    // No sum with a NaN is a number: one look for both halves of what hardly ever comes.
+    if (HWY_LIKELY(hn::AllFalse(D32(), hn::IsNaN(hn::Add(v.even, v.odd))))) {
+      return join(round_number(v.even), round_number(v.odd));
+    }
+    return join(round(v.even), round(v.odd));
   }
 };
 
