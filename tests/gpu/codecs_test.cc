@@ -6,9 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cuda/codec_kernels.h"
 #include "backends/cuda/factory.h"
 #include "core/base/abort.h"
+#include "core/ports/device_codecs.h"
+#include "ops/compression/quantise.h"
 #include "ops/device_wait.h"
 #include "tests/support/encoded_values.h"
 
@@ -38,6 +39,9 @@ struct CodecGpu {
     return std::memcmp(seen.data(), values.data(), bytes) == 0;
   }
 
+  /// An uninitialised frame of so many bytes.
+  std::byte* make_frame(std::size_t bytes) { return upload(std::vector<std::byte>(bytes)); }
+
   void finish() { REQUIRE(wait_on_host(*device->record(stream).value(), AbortToken()).ok()); }
 
   std::shared_ptr<DeviceOps> device = create_cuda_accelerator()->open(0).value();
@@ -54,28 +58,28 @@ TEST_CASE("gpu: compression's frames, losses and decoded values have the bits of
     const CompressionSpec spec = parse_compression(shared.spec).value();
     const auto codec = make_codec(spec);
     const std::vector<float> values = blocks_of_values(kCount);
-    std::vector<std::uint8_t> frame(codec->encoded_bytes(kCount));
-    const auto bytes = std::as_writable_bytes(std::span(frame));
+    std::vector<std::byte> frame(codec->encoded_bytes(kCount));
     std::vector<float> lost(kCount);
-    codec->encode({.values = values, .frame = bytes.data(), .lost = lost.data(), .key = 9});
+    codec->encode({.values = values, .frame = frame.data(), .lost = lost.data(), .key = 9});
     std::vector<float> decoded(kCount);
-    REQUIRE(codec->decode(bytes, decoded).ok());
+    REQUIRE(codec->decode(frame, decoded).ok());
     CodecGpu gpu;
-    cuda::EncodeWork work = encode_work(shared, spec, 9, 0);
-    work.values = gpu.upload(values);
-    work.residual = gpu.upload(std::vector<float>(kCount));
-    work.frame = gpu.upload(std::vector<std::uint8_t>(frame.size()));
-    work.count = kCount;
-    REQUIRE(cuda::launch_encode(work, gpu.stream) == 0);
-    CHECK(gpu.holds(work.frame, frame));
-    CHECK(gpu.holds(work.residual, lost));
-    REQUIRE(cuda::launch_decode({.format = shared.format,
-                                 .frame = work.frame,
-                                 .out = work.residual,
-                                 .count = kCount,
-                                 .block = work.block},
-                                gpu.stream) == 0);
-    CHECK(gpu.holds(work.residual, decoded));
+    const float* const given = gpu.upload(values);
+    float* const residual = gpu.upload(std::vector<float>(kCount));
+    std::byte* const made = gpu.make_frame(frame.size());
+    const EncodeRun run{.values = given,
+                        .residual = residual,
+                        .lost = residual,
+                        .frame = made,
+                        .count = kCount,
+                        .key = compression::fold_key(9)};
+    const FrameCode code = code_of(shared, spec);
+    REQUIRE(gpu.device->codecs()->encode({.code = code, .runs = {&run, 1}}, gpu.stream).ok());
+    CHECK(gpu.holds(made, frame));
+    CHECK(gpu.holds(residual, lost));
+    const DecodeRun back{.frame = made, .out = residual, .count = kCount};
+    REQUIRE(gpu.device->codecs()->decode({.code = code, .runs = {&back, 1}}, gpu.stream).ok());
+    CHECK(gpu.holds(residual, decoded));
   }
 }
 
@@ -83,16 +87,17 @@ TEST_CASE("figure: int8 with error feedback against the device's bandwidth") {
   constexpr std::size_t kCount = 25'000'000;
   constexpr int kLaunches = 20;
   CodecGpu gpu;
-  const cuda::EncodeWork work{
-      .format = cuda::FrameFormat::kInt8,
-      .values = gpu.upload(std::vector<float>(kCount, 0.5F)),
-      .residual = gpu.upload(std::vector<float>(kCount)),
-      .frame = gpu.upload(std::vector<std::uint8_t>(kCount / 512 * 516 + 1024)),
-      .count = kCount,
-      .block = 512};
-  REQUIRE(cuda::launch_encode(work, gpu.stream) == 0);
+  float* const residual = gpu.upload(std::vector<float>(kCount));
+  const EncodeRun run{.values = gpu.upload(std::vector<float>(kCount, 0.5F)),
+                      .residual = residual,
+                      .lost = residual,
+                      .frame = gpu.make_frame(kCount / 512 * 516 + 1024),
+                      .count = kCount};
+  const EncodeWork work{.code = {FrameFormat::kInt8, false, 512}, .runs = {&run, 1}};
+  DeviceCodecs& codecs = *gpu.device->codecs();
+  REQUIRE(codecs.encode(work, gpu.stream).ok());
   const DeviceEventPtr begin = gpu.device->record(gpu.stream, EventUse::kTime).value();
-  for (int i = 0; i < kLaunches; ++i) REQUIRE(cuda::launch_encode(work, gpu.stream) == 0);
+  for (int i = 0; i < kLaunches; ++i) REQUIRE(codecs.encode(work, gpu.stream).ok());
   const DeviceEventPtr end = gpu.device->record(gpu.stream, EventUse::kTime).value();
   gpu.finish();
   const double ns = static_cast<double>(end->ns_since(*begin).value()) / kLaunches;
