@@ -36,6 +36,7 @@ struct CompressedSteps {
   int joined = -1;         ///< Has joined: gives zeros and takes nothing.
   int not_finite_in = -1;  ///< In this step the first tensor of rank 1 has a NaN.
   std::vector<int> ranks = {2, 3, 4};
+  std::map<int, std::string> changes = {};  ///< The compression from a step on.
   /// Before step 2, with the rank's residuals.
   std::function<void(ResidualStore&)> between = {};
   /// Steps whose tensors are in host memory, whatever the fixture's are.
@@ -110,6 +111,9 @@ inline std::vector<Bytes> run_step(const Rank& rank, const CompressedSteps& step
   std::vector<Bytes> values;
   Bundle bundle = bundle_of(Collective::kAllreduce, steps.dtype, steps.op);
   bundle.compression = steps.compression;
+  for (const auto& [from, compression] : steps.changes) {
+    if (step >= from) bundle.compression = compression;
+  }
   bundle.prescale = steps.prescale;
   for (std::size_t i = 0; i < steps.counts.size(); ++i) {
     values.push_back(step_values(steps, i, rank.rank(), step));

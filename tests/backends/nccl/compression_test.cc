@@ -111,6 +111,17 @@ TEST_CASE("nccl compression: tensors that take turns in host and device memory k
   check_nccl({.compression = "int8", .steps = 6, .on_host = {1, 3, 4}});
 }
 
+TEST_CASE("nccl compression: what waits goes on with another codec, wherever that works") {
+  check_nccl({.compression = "int8",
+              .steps = 8,
+              .changes = {{1, "int4"},
+                          {2, "onebit"},
+                          {3, "fp16:ef=on"},
+                          {4, "int8:residual=bf16"},
+                          {6, "int8"},
+                          {7, "fp16"}}});
+}
+
 TEST_CASE("nccl compression: residuals that were saved and loaded go on as they were") {
   const auto reload = [](ResidualStore& store) {
     auto saved = store.save().value();
