@@ -142,6 +142,15 @@ def compressed() -> None:
         plain = codec(error_feedback=False)
         there = hvd.allreduce(here.to(DEVICE), name="compressed", compression=plain)
         assert torch.equal(there.cpu(), hvd.allreduce(here, name="compressed", compression=plain))
+    before = hvd.Compression.state_dict()
+    for codec in (hvd.Compression.int8(), hvd.Compression.int4(stochastic=True, seed=3)):
+        seen = []
+        for device in (DEVICE, "cpu"):
+            hvd.Compression.load_state_dict(before)
+            steps = [hvd.allreduce(here.to(device), name="kept", compression=codec) for _ in "123"]
+            seen.append([step.cpu() for step in steps] + [hvd.Compression.memory()])
+        assert all(map(torch.equal, seen[0][:3], seen[1][:3])), f"{codec}: residuals differ"
+        assert seen[0][3] == seen[1][3]
 
 
 def other_libraries() -> None:

@@ -12,15 +12,19 @@
 
 namespace ronde::test {
 
-/// Says of every bundle of tensors that it is on `device`; a barrier has none and stays on the
-/// host. What it runs is done when execute() returns.
+/// Bundles of this number stay in host memory.
+inline constexpr std::uint64_t kHostBundle = 77;
+
+/// Says of every other bundle of tensors that it is on `device`; a barrier has none and stays on
+/// the host. What it runs is done when execute() returns.
 class OnDevice final : public CollectiveExecutor {
  public:
   OnDevice(std::unique_ptr<CollectiveExecutor> inner, int device)
       : inner_(std::move(inner)), device_(device) {}
   Status execute(const Bundle& bundle, const AbortToken& abort) override {
     Bundle moved = bundle;
-    if (!bundle.tensors.empty()) moved.device = {DeviceKind::kCuda, device_};
+    if (!bundle.tensors.empty() && bundle.id != kHostBundle)
+      moved.device = {DeviceKind::kCuda, device_};
     return inner_->execute(moved, abort);
   }
   std::string last_path() const override { return inner_->last_path(); }
@@ -34,8 +38,10 @@ class OnDevice final : public CollectiveExecutor {
   const int device_;
 };
 
-/// Two ranks share each device; what is staged moves over the local backend.
-struct DeviceFixture : LocalFixture {
+/// The ranks of `Base` with tensors in device memory; two share each device.
+template <typename Base>
+struct OnDevices : Base {
+  using Base::Base;
   [[nodiscard]] virtual int device_of(int rank) const { return rank / 2 % 2; }
   /// What device work runs over; null: staged.
   virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
@@ -50,9 +56,12 @@ struct DeviceFixture : LocalFixture {
       RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));
       return DeviceParts{std::move(ops), std::move(plane)};
     };
-    auto inner = ConformanceFixture::make_executor(std::move(options), group, exchange);
+    auto inner = Base::make_executor(std::move(options), group, exchange);
     return std::make_unique<OnDevice>(std::move(inner), index);
   }
 };
+
+/// What is staged moves over the local backend.
+using DeviceFixture = OnDevices<LocalFixture>;
 
 }  // namespace ronde::test
