@@ -31,7 +31,10 @@ constexpr std::array kKnown{
 
 const Known& known(CodecKind kind) { return kKnown[static_cast<std::size_t>(kind)]; }
 
-constexpr std::uint64_t kTrainingWarmup = 200;  // steps
+// Steps of a warm-up in which all is sent, and of one that ends in stages (see ratio_at), which
+// sends as much as 200 dense ones where ratio is 1/64 or less.
+constexpr std::uint64_t kDenseWarmup = 200;
+constexpr std::uint64_t kStagedWarmup = 1600;
 
 constexpr unsigned bit(CodecKind kind) { return 1U << static_cast<unsigned>(kind); }
 constexpr unsigned kAutoOnly = bit(CodecKind::kAuto);
@@ -225,7 +228,9 @@ Result<CompressionSpec> training_compression(std::string_view text) {
   RONDE_ASSIGN_OR_RETURN(CompressionSpec spec, parse_compression(text));
   const bool waits = spec.error_feedback && spec.kind != CodecKind::kAuto && sends_little(spec);
   if (!waits) return spec;
-  return parse(text, [](CompressionSpec& defaults) { defaults.warmup = kTrainingWarmup; });
+  return parse(text, [](CompressionSpec& defaults) {
+    defaults.warmup = defaults.kind == CodecKind::kTopk ? kStagedWarmup : kDenseWarmup;
+  });
 }
 
 std::string to_string(const CompressionSpec& spec) {

@@ -79,9 +79,9 @@ inline constexpr std::size_t kMaxRank = 64;
 Result<CompressionSpec> parse_compression(std::string_view text);
 
 /// What gradients travel as in a training that names `text`, rather than in a single allreduce: as
-/// parse_compression, but what sends little begins with a warm-up of 200 steps, unless `warmup` is
-/// given: while a model still changes fast, what waits comes too late.
-/// Errors: as parse_compression.
+/// parse_compression, but what sends little begins with a warm-up of 200 steps (topk: 1600, of
+/// which 100 send all), unless `warmup` is given: while a model still changes fast, what waits
+/// comes too late. Errors: as parse_compression.
 Result<CompressionSpec> training_compression(std::string_view text);
 
 /// The same text for equal specs; leaves defaults out.
