@@ -31,6 +31,8 @@ constexpr std::array kKnown{
 
 const Known& known(CodecKind kind) { return kKnown[static_cast<std::size_t>(kind)]; }
 
+constexpr std::string_view kSinceLoad = " since load ";
+
 // Steps of a warm-up in which all is sent, and of one that ends in stages (see ratio_at), which
 // sends as much as 200 dense ones where ratio is 1/64 or less.
 constexpr std::uint64_t kDenseWarmup = 200;
@@ -242,6 +244,16 @@ std::string to_string(const CompressionSpec& spec) {
     if (value != one.write(of.defaults)) parameters.push_back(fmt::format("{}={}", one.key, value));
   }
   return fmt::format("{}{}{}", of.name, parameters.empty() ? "" : ":", fmt::join(parameters, ","));
+}
+
+std::string since_load(const CompressionSpec& spec, std::uint64_t load) {
+  std::string text = to_string(spec);
+  if (load > 0 && begins_dense(spec)) text += fmt::format("{}{}", kSinceLoad, load);
+  return text;
+}
+
+std::string_view without_load(std::string_view text) noexcept {
+  return text.substr(0, text.find(kSinceLoad));
 }
 
 std::string_view to_string(Accuracy accuracy) {

@@ -87,6 +87,19 @@ Result<CompressionSpec> training_compression(std::string_view text);
 /// The same text for equal specs; leaves defaults out.
 std::string to_string(const CompressionSpec& spec);
 
+/// A canonical text as ranks agree on it after what is kept was loaded for the `load`-th time
+/// since a warm-up was over: ranks that have not loaded as often find out before they run it.
+/// 0 changes nothing, and so do codecs without a warm-up that ranks count together.
+std::string since_load(const CompressionSpec& spec, std::uint64_t load);
+
+/// What since_load() was given.
+std::string_view without_load(std::string_view text) noexcept;
+
+/// Whether tensors travel dense in its first steps.
+[[nodiscard]] constexpr bool begins_dense(const CompressionSpec& spec) noexcept {
+  return spec.warmup > 0 && spec.kind != CodecKind::kTopk;  // which counts by itself: ratio_at()
+}
+
 /// "lossless", "safe" or "aggressive".
 std::string_view to_string(Accuracy accuracy);
 
