@@ -145,8 +145,10 @@ def warn_of_idle(compression: Any, names: Iterable[str]) -> None:
 
 
 def resolved(compression: Any) -> Any:
-    """A compressor; texts become one."""
-    return named(compression) if isinstance(compression, str) else compression
+    """A compressor; texts become one, and none() becomes none, which is looked for."""
+    if isinstance(compression, str):
+        return named(compression)
+    return NoneCompressor if type(compression) is NoneCompressor else compression
 
 
 def is_cast(compression: Any) -> bool:

@@ -64,6 +64,14 @@ def case_rules_choose_what_ddp_compresses():
         CompressionState(model, lambda name, parameter: 3)
 
 
+def case_every_compression_works_in_ddp_without_arguments():
+    for name in ("none", "fp16", "int8", "int4", "onebit", "topk", "randomk", "powersgd", "auto"):
+        for form in (getattr(Compression, name), getattr(Compression, name)(), name):
+            model = DistributedDataParallel(make_model())
+            model.register_comm_hook(CompressionState(model, form), compression_hook)
+            assert train(model, everyone=False).isfinite().all(), form
+
+
 def case_other_compressors_and_groups_are_refused():
     model = DistributedDataParallel(make_model())
     with pytest.raises(ronde.InvalidArgumentError, match="takes codecs"):
