@@ -22,6 +22,10 @@ std::string key_of(const Bundle& bundle, std::size_t index) {
   return index < bundle.keys.size() ? bundle.keys[index] : std::string();
 }
 
+std::size_t count_of(const BundleTensor& tensor) {
+  return static_cast<std::size_t>(element_count(tensor.shape));
+}
+
 /// Not of a rank that has joined.
 bool has_data(const BundleTensor& tensor) { return tensor.in != nullptr; }
 
@@ -69,7 +73,7 @@ void Compressor::note_losses(const Bundle& bundle, const Work& work,
 Result<const Scheme*> Compressor::look_up(const std::string& text) {
   const auto found = known_.find(text);
   if (found != known_.end()) return &found->second;
-  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(text));
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(without_load(text)));
   return &known_.emplace(text, spec).first->second;
 }
 
@@ -83,15 +87,14 @@ std::shared_ptr<Residual> Compressor::residual_of(const Bundle& bundle, std::siz
   const BundleTensor& tensor = bundle.tensors[index];
   const std::string key = key_of(bundle, index);
   if (!spec.error_feedback || residuals_ == nullptr || key.empty() || !has_data(tensor)) return {};
-  const auto count = static_cast<std::size_t>(element_count(tensor.shape));
-  return residuals_->find(set_, key, count, spec.residual);
+  return residuals_->find(set_, key, count_of(tensor), spec.residual);
 }
 
 Result<WarmUp> Compressor::warm_up(const Bundle& bundle) {
   RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
   const CompressionSpec& spec = scheme->spec;
   WarmUp state;
-  if (spec.warmup == 0 || spec.kind == CodecKind::kTopk) return state;
+  if (!begins_dense(spec) || is_warm(bundle)) return state;
   state.dense_steps = static_cast<std::int64_t>(spec.warmup);
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const auto residual = residual_of(bundle, i, spec);
@@ -100,6 +103,27 @@ Result<WarmUp> Compressor::warm_up(const Bundle& bundle) {
     state.passed = state.passed < 0 ? steps : std::min(state.passed, steps);
   }
   return state;
+}
+
+bool Compressor::is_warm(const Bundle& bundle) const {
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    const std::string key = key_of(bundle, i);
+    if (key.empty()) continue;  // nothing is kept of it, on any rank
+    const auto found = warm_.find(key);
+    if (found == warm_.end() || found->second.count != count_of(bundle.tensors[i]) ||
+        found->second.compression != bundle.compression) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Compressor::end_warm_up(const Bundle& bundle) {
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    const std::string key = key_of(bundle, i);
+    if (!key.empty()) warm_[key] = {count_of(bundle.tensors[i]), bundle.compression};
+  }
+  if (residuals_ != nullptr) residuals_->end_warm_up(set_);
 }
 
 Status Compressor::pass_step(const Bundle& bundle) {

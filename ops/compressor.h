@@ -17,7 +17,7 @@ namespace ronde {
 
 /// Where a bundle stands between dense and its codec.
 struct WarmUp {
-  std::int64_t dense_steps = 0;  ///< 0 for topk too, which sends all of a tensor by itself.
+  std::int64_t dense_steps = 0;  ///< 0 where there are none, or ranks agreed that they are over.
   std::int64_t passed = -1;      ///< By that of its tensors which passed the fewest; -1: none keeps
                                  ///< anything on this rank.
 };
@@ -37,8 +37,13 @@ class Compressor {
   Result<CompressedWork> prepare(const Bundle& bundle);
   /// What a bundle is to be compressed by. Errors: as prepare().
   Result<CompressionSpec> spec_of(const Bundle& bundle);
-  /// How far a bundle is in its codec's warm-up. Errors: as prepare().
+  /// How far a bundle is in its codec's warm-up. Whether `dense_steps` is 0 is the same on all
+  /// ranks: it follows from the bundle, and from the bundles that end_warm_up() was told of.
+  /// Errors: as prepare().
   Result<WarmUp> warm_up(const Bundle& bundle);
+  /// All ranks know that the warm-up of a bundle's tensors is over, in whatever bundles they travel
+  /// from now on: until one has another size or codec, or what is kept is loaded anew.
+  void end_warm_up(const Bundle& bundle);
   /// Counts a step of the bundle's tensors, in which they travel dense.
   Status pass_step(const Bundle& bundle);
   /// Whether note_losses() is to note any.
@@ -55,11 +60,18 @@ class Compressor {
   CompressedTensor prepare_tensor(const Bundle& bundle, std::size_t index,
                                   const CompressionSpec& spec);
 
+  struct Warm {  // what was agreed of a tensor
+    std::size_t count = 0;
+    std::string compression;
+  };
+  bool is_warm(const Bundle& bundle) const;
+
   const std::shared_ptr<ResidualStore> residuals_;
   const std::size_t loss_steps_;
   const int set_;
   const int rank_;
   std::map<std::string, Scheme> known_;  // by their texts
+  std::map<std::string, Warm> warm_;     // by what is kept of a tensor: the same on all ranks
   std::uint64_t bundles_ = 0;            // so far
 };
 

@@ -19,14 +19,18 @@ Result<std::string> with_residual(const std::string& chosen, const CompressionSp
 }  // namespace
 
 /// Whether a bundle still travels dense. A step is counted by each rank, and ranks may differ in
-/// how many they saw (one had joined, or is new), so they ask one another; the most counts.
+/// how many they saw (one had joined, or is new), so they ask one another; the most counts. Once
+/// they know that it is over, nobody asks again.
 Result<bool> PlaneExecutor::warms_up(const Bundle& bundle, const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(const WarmUp mine, compressor_.warm_up(bundle));
   if (mine.dense_steps == 0) return false;
   words_.assign({mine.passed});
   RONDE_RETURN_IF_ERROR(exchange_words(abort));
   const std::int64_t passed = *std::max_element(all_words_.begin(), all_words_.end());
-  if (passed < 0 || passed >= mine.dense_steps) return false;
+  if (passed < 0 || passed >= mine.dense_steps) {
+    compressor_.end_warm_up(bundle);
+    return false;
+  }
   RONDE_RETURN_IF_ERROR(compressor_.pass_step(bundle));
   return true;
 }

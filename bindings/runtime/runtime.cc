@@ -67,7 +67,7 @@ int Runtime::cross_size() const noexcept {
 Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
   RONDE_RETURN_IF_ERROR(impl_->usable());
   RONDE_RETURN_IF_ERROR(impl_->check(submission, set));
-  RONDE_RETURN_IF_ERROR(impl_->settle_compression(submission.request));
+  RONDE_RETURN_IF_ERROR(impl_->settle_compression(submission.request, set));
   RONDE_RETURN_IF_ERROR(impl_->prepare_device(submission, set));
   return impl_->engine->submit(set, std::move(submission));
 }

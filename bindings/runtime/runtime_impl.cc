@@ -285,13 +285,17 @@ Status Runtime::Impl::check(const Submission& submission, SetId set) const {
                                               request.root, set, fmt::join(members, ", "))};
 }
 
-Status Runtime::Impl::settle_compression(Request& request) const {
+Status Runtime::Impl::settle_compression(Request& request, SetId set) const {
   const bool named = !request.compression.empty();
   RONDE_ASSIGN_OR_RETURN(request.compression, canonical_compression(request.compression));
   if (!named && !config.compression.empty() && worth_compressing(request, fewest_compressed_)) {
     request.compression = config.compression;
   }
   if (request.compression.empty()) return {};
+  if (const std::uint64_t load = residuals->loads(set); load > 0) {
+    RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(request.compression));
+    request.compression = since_load(spec, load);
+  }
   for (const TensorMeta& tensor : request.tensors) {
     const Status status = check_compressible(request.kind, tensor.dtype, request.op);
     if (!status.ok()) return status.with_context(fmt::format("\"{}\"", request.name));

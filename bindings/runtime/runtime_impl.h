@@ -70,7 +70,7 @@ class Runtime::Impl {
   Status check(const Submission& submission, SetId set) const;
   /// Writes a request's compression as all ranks write it: its own, "none", or the job's.
   /// Errors: kInvalidArgument where it is unknown, or not defined for the request.
-  Status settle_compression(Request& request) const;
+  Status settle_compression(Request& request, SetId set) const;
   /// Makes a submission of tensors in device memory ready for the engine: records what they wait
   /// for, and says where outputs come from. Nothing for others.
   Status prepare_device(Submission& submission, SetId set);

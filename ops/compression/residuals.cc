@@ -248,7 +248,21 @@ Status ResidualStore::load(std::vector<SavedResidual> saved) {
   residuals_ = std::move(loaded);
   bytes_ = bytes;
   losses_.clear();  // of what was there before
+  for (auto& [set, loads] : loads_) {
+    if (std::exchange(loads.agreed, false)) ++loads.count;
+  }
   return {};
+}
+
+void ResidualStore::end_warm_up(int set) {
+  MutexLock lock(mutex_);
+  loads_[set].agreed = true;
+}
+
+std::uint64_t ResidualStore::loads(int set) const {
+  MutexLock lock(mutex_);
+  const auto found = loads_.find(set);
+  return found == loads_.end() ? 0 : found->second.count;
 }
 
 void ResidualStore::note(int set, const std::string& name, const CompressionLoss& loss) {

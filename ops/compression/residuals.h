@@ -105,6 +105,11 @@ class ResidualStore {
   /// A copy of all, in the order of sets and names. No operation may be under way. Blocks until
   /// devices are done with theirs. Errors: theirs.
   [[nodiscard]] Result<std::vector<SavedResidual>> save() const RONDE_EXCLUDES(mutex_);
+  /// A warm-up is over in a process set, as all its ranks know: what is loaded from then on may
+  /// begin another, and counts in loads().
+  void end_warm_up(int set) RONDE_EXCLUDES(mutex_);
+  /// How often what was agreed of a set's warm-ups became void by a load.
+  [[nodiscard]] std::uint64_t loads(int set) const RONDE_EXCLUDES(mutex_);
   /// Replaces all. No operation may be under way. Errors: kInvalidArgument for a name given twice.
   Status load(std::vector<SavedResidual> saved) RONDE_EXCLUDES(mutex_);
   /// Notes what a step has left over of a tensor; the last one counts.
@@ -117,6 +122,10 @@ class ResidualStore {
 
  private:
   using Key = std::pair<int, std::string>;
+  struct Loads {
+    std::uint64_t count = 0;
+    bool agreed = false;  // that a warm-up is over, since the last one
+  };
   [[nodiscard]] bool has_room(std::size_t size, std::size_t instead_of = 0) const
       RONDE_REQUIRES(mutex_);
   std::shared_ptr<Residual> make(const Key& key, std::size_t count, ResidualFormat format)
@@ -128,6 +137,7 @@ class ResidualStore {
   mutable Mutex mutex_;
   std::map<Key, std::shared_ptr<Residual>> residuals_ RONDE_GUARDED_BY(mutex_);
   std::map<Key, CompressionLoss> losses_ RONDE_GUARDED_BY(mutex_);
+  std::map<int, Loads> loads_ RONDE_GUARDED_BY(mutex_);  // by process set
   std::size_t bytes_ RONDE_GUARDED_BY(mutex_) = 0;
   bool warned_ RONDE_GUARDED_BY(mutex_) = false;
 };

@@ -344,10 +344,9 @@ void SparseReduce::write(const Staged& staged, std::size_t owner, const SparseVe
 
 double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept {
   if (step >= spec.warmup) return spec.ratio;
-  const std::uint64_t whole = spec.warmup / 2;
-  if (step < whole) return 1;
-  const std::uint64_t stage = 4 * (step - whole) / (spec.warmup - whole);
-  return std::max(spec.ratio, std::pow(0.25, static_cast<double>(1 + stage)));
+  double share = 1;
+  for (std::uint64_t shrunk = 16 * step; shrunk >= spec.warmup; shrunk /= 2) share /= 4;
+  return std::max(spec.ratio, share);
 }
 
 std::size_t chosen_elements(double ratio, std::size_t count) noexcept {

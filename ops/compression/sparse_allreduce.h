@@ -17,8 +17,10 @@ namespace ronde {
 /// Source: Li and Hoefler, "Near-Optimal Sparse Allreduce", PPoPP 2022 (Ok-Topk).
 Status sparse_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
 
-/// The share of elements that a spec sends at a step: all in the first half of a warm-up, then 1/4,
-/// 1/16, 1/64 and 1/256 for an eighth of its steps each, as far as that is more.
+/// The share of elements that a spec sends at a step: all in the first sixteenth of a warm-up, 1/4
+/// until its eighth, 1/16 until its quarter, 1/64 until its half, and 1/256 in the rest, as far as
+/// that is more. So each stage but the first two takes as many steps as all before it, and half the
+/// bytes of the one before: what a tensor has collected by then is sent before little is.
 double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept;
 
 /// How many of `count` elements that is: at least 1 of any.

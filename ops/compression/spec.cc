@@ -31,7 +31,12 @@ constexpr std::array kKnown{
 
 const Known& known(CodecKind kind) { return kKnown[static_cast<std::size_t>(kind)]; }
 
-constexpr std::uint64_t kTrainingWarmup = 200;  // steps
+constexpr std::string_view kSinceLoad = " since load ";
+
+// Steps of a warm-up in which all is sent, and of one that ends in stages (see ratio_at), which
+// sends as much as 200 dense ones where ratio is 1/64 or less.
+constexpr std::uint64_t kDenseWarmup = 200;
+constexpr std::uint64_t kStagedWarmup = 1600;
 
 constexpr unsigned bit(CodecKind kind) { return 1U << static_cast<unsigned>(kind); }
 constexpr unsigned kAutoOnly = bit(CodecKind::kAuto);
@@ -225,7 +230,9 @@ Result<CompressionSpec> training_compression(std::string_view text) {
   RONDE_ASSIGN_OR_RETURN(CompressionSpec spec, parse_compression(text));
   const bool waits = spec.error_feedback && spec.kind != CodecKind::kAuto && sends_little(spec);
   if (!waits) return spec;
-  return parse(text, [](CompressionSpec& defaults) { defaults.warmup = kTrainingWarmup; });
+  return parse(text, [](CompressionSpec& defaults) {
+    defaults.warmup = defaults.kind == CodecKind::kTopk ? kStagedWarmup : kDenseWarmup;
+  });
 }
 
 std::string to_string(const CompressionSpec& spec) {
@@ -237,6 +244,16 @@ std::string to_string(const CompressionSpec& spec) {
     if (value != one.write(of.defaults)) parameters.push_back(fmt::format("{}={}", one.key, value));
   }
   return fmt::format("{}{}{}", of.name, parameters.empty() ? "" : ":", fmt::join(parameters, ","));
+}
+
+std::string since_load(const CompressionSpec& spec, std::uint64_t load) {
+  std::string text = to_string(spec);
+  if (load > 0 && begins_dense(spec)) text += fmt::format("{}{}", kSinceLoad, load);
+  return text;
+}
+
+std::string_view without_load(std::string_view text) noexcept {
+  return text.substr(0, text.find(kSinceLoad));
 }
 
 std::string_view to_string(Accuracy accuracy) {

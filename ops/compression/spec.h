@@ -79,13 +79,26 @@ inline constexpr std::size_t kMaxRank = 64;
 Result<CompressionSpec> parse_compression(std::string_view text);
 
 /// What gradients travel as in a training that names `text`, rather than in a single allreduce: as
-/// parse_compression, but what sends little begins with a warm-up of 200 steps, unless `warmup` is
-/// given: while a model still changes fast, what waits comes too late.
-/// Errors: as parse_compression.
+/// parse_compression, but what sends little begins with a warm-up of 200 steps (topk: 1600, of
+/// which 100 send all), unless `warmup` is given: while a model still changes fast, what waits
+/// comes too late. Errors: as parse_compression.
 Result<CompressionSpec> training_compression(std::string_view text);
 
 /// The same text for equal specs; leaves defaults out.
 std::string to_string(const CompressionSpec& spec);
+
+/// A canonical text as ranks agree on it after what is kept was loaded for the `load`-th time
+/// since a warm-up was over: ranks that have not loaded as often find out before they run it.
+/// 0 changes nothing, and so do codecs without a warm-up that ranks count together.
+std::string since_load(const CompressionSpec& spec, std::uint64_t load);
+
+/// What since_load() was given.
+std::string_view without_load(std::string_view text) noexcept;
+
+/// Whether tensors travel dense in its first steps.
+[[nodiscard]] constexpr bool begins_dense(const CompressionSpec& spec) noexcept {
+  return spec.warmup > 0 && spec.kind != CodecKind::kTopk;  // which counts by itself: ratio_at()
+}
 
 /// "lossless", "safe" or "aggressive".
 std::string_view to_string(Accuracy accuracy);

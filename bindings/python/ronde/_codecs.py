@@ -149,8 +149,8 @@ class TopK(Codec):
         ratio: above 0, up to 1. sampled: about so many, by a threshold taken from a sample.
         momentum: of momentum correction, to be used instead of the optimizer's; nesterov; masking:
         elements that were sent begin with no momentum. warmup: steps in which more is sent: all in
-        the first half of them, then a quarter and less. clip: the largest norm of a tensor's
-        result, kept to by clipping each rank's part to clip / sqrt(ranks).
+        the first sixteenth of them, a quarter until their eighth, and less. clip: the largest norm
+        of a tensor's result, kept to by clipping each rank's part to clip / sqrt(ranks).
         """
         self.wire = text(
             "topk",

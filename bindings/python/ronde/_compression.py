@@ -16,6 +16,7 @@ from ronde import _codecs, _core
 from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._job import runtime
+from ronde._rules import Rule, Trained, by_rules, is_ruled, make_rule, patterns
 
 
 class Compressor:
@@ -128,29 +129,13 @@ def named(compression: str) -> Any:
     return NoneCompressor if compression == "none" else NamedCompressor(compression)
 
 
-def checked(compression: Any) -> Any:
-    """The compression that DistributedOptimizer was given, or its dict of them by patterns.
-
-    Raises InvalidArgumentError for what gradients cannot travel as.
-    """
-    for one in compression.values() if isinstance(compression, dict) else [compression]:
-        wire = wire_of(one)
-        if wire:
-            _core.check_compression(wire)
-        elif one != "none" and not all(hasattr(one, f) for f in ("compress", "decompress")):
-            raise InvalidArgumentError(
-                'compression must be one of Compression, its name (such as "int8"), or an object '
-                f"with compress() and decompress(), not {one!r}"
-            )
-    return compression
-
-
 def warn_of_idle(compression: Any, names: Iterable[str]) -> None:
-    """Warns of patterns of names in a dict of compressions that no gradient has."""
-    if not isinstance(compression, dict):
+    """Warns of patterns of names in rules of compression that no gradient has."""
+    looked_for = dict.fromkeys(patterns(compression))
+    if not looked_for:
         return
     known = list(names)
-    idle = [one for one in compression if not any(fnmatchcase(name, one) for name in known)]
+    idle = [one for one in looked_for if not any(fnmatchcase(name, one) for name in known)]
     if idle:
         warnings.warn(
             f"compression: no parameter fits {', '.join(map(repr, idle))}; "
@@ -160,8 +145,10 @@ def warn_of_idle(compression: Any, names: Iterable[str]) -> None:
 
 
 def resolved(compression: Any) -> Any:
-    """A compressor; texts become one."""
-    return named(compression) if isinstance(compression, str) else compression
+    """A compressor; texts become one, and none() becomes none, which is looked for."""
+    if isinstance(compression, str):
+        return named(compression)
+    return NoneCompressor if type(compression) is NoneCompressor else compression
 
 
 def is_cast(compression: Any) -> bool:
@@ -188,32 +175,30 @@ def _in_training(wire: str) -> tuple[int, str]:
     return _core.fewest_sent_as_little(wire), _core.training_compression(wire)
 
 
-def for_gradient(
-    name: str,
-    dimensions: int,
-    is_floating: bool,
-    compression: Any,
-    elements: int | None = None,
-    warm_up: bool = True,
-) -> Any:
+def for_gradient(one: Trained, compression: Any, is_momentum: bool = False) -> Any:
     """What one gradient travels as, by DistributedOptimizer's rules.
 
-    A dict says by patterns of names; codecs leave vectors, scalars and integers alone, and those
-    that send little of a tensor leave small ones alone (`elements`; None means many): most of a
-    model's bytes are elsewhere, and what waits costs a small tensor the most. What sends little
-    begins with a warm-up, unless its `warmup` is given, or the caller has one (`warm_up`).
+    Rules of the user's decide alone. Else codecs leave vectors, scalars and integers alone, and
+    those that send little of a tensor leave small ones alone: most of a model's bytes are
+    elsewhere, and what waits costs a small tensor the most. What sends little begins with a
+    warm-up, unless its `warmup` is given. Neither is so of momenta (`is_momentum`), whose optimizer
+    has a warm-up of its own.
     """
-    if isinstance(compression, dict):
-        fits = (one for pattern, one in compression.items() if fnmatchcase(name, pattern))
-        return resolved(next(fits, NoneCompressor))
+    if is_ruled(compression):
+        found = by_rules(one, compression)
+        return NoneCompressor if found is None else resolved(found)
     compression = resolved(compression)
     wire = wire_of(compression)
     if not wire:
         return compression
     fewest, training_wire = _in_training(wire)
-    if dimensions < 2 or not is_floating or (elements is not None and elements < fewest):
+    if one.dims < 2 or not one.is_floating:
         return NoneCompressor
-    return named(training_wire) if warm_up and training_wire != wire else compression
+    if is_momentum:
+        return compression
+    if one.elements is not None and one.elements < fewest:
+        return NoneCompressor
+    return named(training_wire) if training_wire != wire else compression
 
 
 def save_state(to_tensor: Callable[[Any], Any]) -> dict[str, Any]:
@@ -248,6 +233,33 @@ class AnyCompression:
     randomk = RandomKCompressor
     powersgd = PowerSGDCompressor
     auto = AutoCompressor
+
+    @staticmethod
+    def rule(
+        name: str = "*",
+        *,
+        use: Any,
+        min_elements: int = 0,
+        max_elements: int | None = None,
+        dtype: Any = None,
+        dims: int | Iterable[int] | None = None,
+    ) -> Rule:
+        """One of a list of rules that `compression` can be: the first that fits a tensor counts.
+
+        name: a pattern of its name, as of fnmatch. min_elements, max_elements: how many it has,
+        both included. dtype: float16, bfloat16, float32 or float64, as the framework's type or by
+        name, or several. dims: how many dimensions it has, or several such numbers. use: what it
+        travels as, whatever its dimensions and size, and with no warm-up but the one that is given.
+        Raises InvalidArgumentError for values that are not allowed.
+        """
+        return make_rule(
+            name,
+            use=use,
+            min_elements=min_elements,
+            max_elements=max_elements,
+            dtype=dtype,
+            dims=dims,
+        )
 
     @staticmethod
     def load_state_dict(state: dict[str, Any]) -> None:

@@ -45,6 +45,33 @@ def case_residuals_are_kept_by_parameter():
     assert not any(name.startswith("ddp.") and name.endswith("bias") for name in kept)
 
 
+def case_rules_choose_what_ddp_compresses():
+    rules = [Compression.rule("*.weight", min_elements=192, use=Compression.int4(seed=5))]
+    model = DistributedDataParallel(make_model())
+    state = CompressionState(model, rules)
+    model.register_comm_hook(state, compression_hook)
+    assert train(model, everyone=False).isfinite().all()
+    assert sorted(set(state.wires.values())) == ["", "int4:seed=5"]
+
+    def choose(name, parameter):
+        return Compression.int8 if parameter.numel() == 3 else None
+
+    state = CompressionState(model, choose)
+    assert {name for p, name in state.names.items() if state.wires[p]} == {"2.bias"}
+    with pytest.raises(ronde.InvalidArgumentError, match=r"consists of Compression\.rule"):
+        CompressionState(model, [Compression.int8])
+    with pytest.raises(ronde.InvalidArgumentError, match=r'for "0\.weight": compression must'):
+        CompressionState(model, lambda name, parameter: 3)
+
+
+def case_every_compression_works_in_ddp_without_arguments():
+    for name in ("none", "fp16", "int8", "int4", "onebit", "topk", "randomk", "powersgd", "auto"):
+        for form in (getattr(Compression, name), getattr(Compression, name)(), name):
+            model = DistributedDataParallel(make_model())
+            model.register_comm_hook(CompressionState(model, form), compression_hook)
+            assert train(model, everyone=False).isfinite().all(), form
+
+
 def case_other_compressors_and_groups_are_refused():
     model = DistributedDataParallel(make_model())
     with pytest.raises(ronde.InvalidArgumentError, match="takes codecs"):

@@ -244,6 +244,27 @@ def case_training_begins_dense_where_a_codec_sends_little():
     assert not one_step(C.topk(error_feedback=False), "lossy")
 
 
+def case_what_is_loaded_after_a_warm_up_begins_another():
+    codec = C.onebit(warmup=2)
+
+    def is_dense(name="reloaded"):
+        given = torch.arange(4096.0).view(64, 64)
+        return bool((hvd.allreduce(given, name=name, compression=codec) == given).all())
+
+    state = C.state_dict()
+    assert [is_dense() for _ in range(4)] == [True, True, False, False]
+    C.load_state_dict(state)  # as it was before
+    assert [is_dense() for _ in range(4)] == [True, True, False, False]
+    if hvd.rank() == 0:
+        C.load_state_dict(state)
+    with pytest.raises(MismatchError, match="since load 2"):
+        is_dense()
+    assert hvd.allreduce(torch.ones(3), name="after a load", compression=C.int8).tolist() == [1] * 3
+    if hvd.rank() != 0:
+        C.load_state_dict(state)
+    assert [is_dense() for _ in range(4)] == [True, True, False, False]
+
+
 def case_groups_are_divided_by_what_travels_how():
     model = nn.Linear(70, 70)
     named = [(f"grouped.{name}", p) for name, p in model.named_parameters()]

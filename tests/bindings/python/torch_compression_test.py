@@ -5,6 +5,7 @@ from cases import case_names
 
 FILES = (
     "torch_compression_cases.py",
+    "torch_rules_cases.py",
     "torch_onebit_adam_cases.py",
     "ddp_compression_cases.py",
 )

@@ -246,16 +246,22 @@ TEST_CASE("Where all is sent, momentum goes on from step to step") {
 }
 
 TEST_CASE("A warm-up sends all, then a quarter, a sixteenth, ... until its steps are over") {
-  const auto spec = *parse_compression("topk:ratio=0.001,warmup=16");
-  CHECK(ratio_at(spec, 0) == 1);
-  CHECK(ratio_at(spec, 7) == 1);
-  CHECK(ratio_at(spec, 8) == 0.25);
-  CHECK(ratio_at(spec, 9) == 0.25);
-  CHECK(ratio_at(spec, 10) == 0.0625);
-  CHECK(ratio_at(spec, 15) == 0.25 * 0.25 * 0.25 * 0.25);
-  CHECK(ratio_at(spec, 16) == 0.001);
-  CHECK(ratio_at(*parse_compression("topk:ratio=0.01,warmup=1"), 0) == 0.25);
-  CHECK(ratio_at(*parse_compression("topk:ratio=0.5,warmup=8"), 4) == 0.5);
+  const auto spec = *parse_compression("topk:ratio=0.001,warmup=160");
+  const auto stage = [&](std::uint64_t begin, std::uint64_t end, double share) {
+    CHECK(ratio_at(spec, begin) == share);
+    CHECK(ratio_at(spec, end - 1) == share);
+  };
+  stage(0, 10, 1);
+  stage(10, 20, 0.25);
+  stage(20, 40, 0.0625);
+  stage(40, 80, 0.015625);
+  stage(80, 160, 0.00390625);
+  stage(160, 1000, 0.001);
+  CHECK(ratio_at(*parse_compression("topk:ratio=0.01,warmup=1"), 0) == 1);
+  CHECK(ratio_at(*parse_compression("topk:ratio=0.01,warmup=1"), 1) == 0.01);
+  CHECK(ratio_at(*parse_compression("topk:ratio=0.5,warmup=16"), 4) == 0.5);
+  CHECK(ratio_at(*parse_compression("topk:ratio=0.01,warmup=1600"), 400) == 0.015625);
+  CHECK(ratio_at(*parse_compression("topk:ratio=0.01,warmup=1600"), 800) == 0.01);
   CHECK(chosen_elements(0.01, 0) == 0);
   CHECK(chosen_elements(0.01, 1) == 1);
   CHECK(chosen_elements(0.01, 1000) == 10);

@@ -72,8 +72,8 @@ TEST_CASE("What is wrong with a compression is said with the value and what is a
 
 TEST_CASE("In training what sends little begins with a warm-up, unless it is told otherwise") {
   const auto trains_as = [](const char* text) { return to_string(*training_compression(text)); };
-  CHECK(trains_as("topk") == "topk:warmup=200");
-  CHECK(trains_as("topk:ratio=0.05,clip=1") == "topk:ratio=0.05,warmup=200,clip=1");
+  CHECK(trains_as("topk") == "topk:warmup=1600");
+  CHECK(trains_as("topk:ratio=0.05,clip=1") == "topk:ratio=0.05,warmup=1600,clip=1");
   CHECK(trains_as("topk:warmup=7") == "topk:warmup=7");
   CHECK(trains_as("topk:warmup=0") == "topk");
   CHECK(trains_as("powersgd:rank=2") == "powersgd:warmup=200,rank=2");

@@ -9,6 +9,7 @@ from ronde._codecs import wire_of
 from ronde._compression import for_gradient
 from ronde._errors import UnsupportedError
 from ronde._gradients import GradientOptions
+from ronde._rules import Trained
 from ronde.torch._adapter import collectives
 
 
@@ -46,9 +47,10 @@ class Options(GradientOptions):
     def _start(self, place: int, gradient: Any, variable: Any) -> tuple[Any, Callable[[Any], Any]]:
         """(the operation's handle, what makes the gradient of its result)."""
         name, floating = f"gradient.{place}", gradient.is_floating_point()
-        compression = for_gradient(
-            variable.path, gradient.dim(), floating, self.compression, gradient.numel()
+        one = Trained(
+            variable.path, gradient.dim(), gradient.numel(), gradient.dtype, floating, variable
         )
+        compression = for_gradient(one, self.compression)
         wire = wire_of(compression)
         sent, context = (gradient, None) if wire else compression.compress(gradient)
         op, scale = self.op_and_scale()

@@ -116,7 +116,7 @@ def DistributedOptimizer(
     precision, so that all ranks skip a step together.
 
     name: accepted for Horovod scripts; gives the optimizer's name.
-    compression: one of Compression, or a dict of patterns of variables' paths.
+    compression: one of Compression, or rules by variables' paths, see ronde.torch's.
     sparse_as_dense: tf.IndexedSlices become dense before they are sent.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
     op: Average, or any other that allreduce() knows.

@@ -11,6 +11,7 @@ import tensorflow as tf
 from ronde._collectives import set_id
 from ronde._compression import for_gradient
 from ronde._gradients import GradientOptions, in_runs
+from ronde._rules import Trained
 from ronde.tensorflow import _names, _variables, mpi_ops
 from ronde.tensorflow._tracing import as_written
 
@@ -58,9 +59,9 @@ class Options(GradientOptions):
         dimensions = 2 if gradient.shape.rank is None else gradient.shape.rank
         name = _path(place, variable)
         elements = gradient.shape.num_elements()  # None where it is not known
-        return for_gradient(
-            name, dimensions, gradient.dtype.is_floating, self.compression, elements
-        )
+        dtype = gradient.dtype
+        one = Trained(name, dimensions, elements, dtype, dtype.is_floating, variable)
+        return for_gradient(one, self.compression)
 
     def _scale_local(self, results: list[Any], shared: set[int], size: int) -> None:
         if not self.scale_local_gradients:

@@ -62,7 +62,7 @@ def DistributedGradientTape(
 ) -> Any:
     """A tape like `gradtape` whose gradient() gives the average over all ranks.
 
-    compression: one of Compression, or a dict of patterns of variables' names.
+    compression: one of Compression, or rules by variables' names, see ronde.torch's.
     sparse_as_dense: tf.IndexedSlices become dense before they are sent; otherwise the ranks' slices
     are joined.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.

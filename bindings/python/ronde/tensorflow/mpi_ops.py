@@ -28,11 +28,12 @@ from ronde._collectives import MIN as Min
 from ronde._collectives import PRODUCT as Product
 from ronde._collectives import SUM as Sum
 from ronde._collectives import reduce_op, set_id
-from ronde._compression import NoneCompressor, checked, for_values, resolved, wire_for
+from ronde._compression import NoneCompressor, for_values, resolved, wire_for
 from ronde._errors import Error as HorovodInternalError
 from ronde._errors import InvalidArgumentError
 from ronde._job import *
 from ronde._job import ProcessSet, global_process_set
+from ronde._rules import checked_one
 from ronde.tensorflow import _names, _ops
 from ronde.tensorflow._tracing import as_written
 from ronde.tensorflow._types import carried, numbers
@@ -159,7 +160,7 @@ def reduce_named(
 ) -> list[Any]:
     """allreduce() of dense tensors as operations of these names, see _ops."""
     members = set_id(process_set)
-    checked(compression)
+    checked_one(compression)
     wires = {wire_for(compression, bool(t.dtype.is_floating)) for t in tensors}
     wire = wires.pop() if len(wires) == 1 else ""
     return compressed(

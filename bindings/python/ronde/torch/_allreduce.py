@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from ronde._collectives import reduce_op
-from ronde._compression import checked, resolved
+from ronde._compression import resolved
 from ronde._forms import forms
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
+from ronde._rules import checked_one
 from ronde.torch._adapter import check_in_place, check_op, check_tensors, collectives, plain_view
 from ronde.torch._autograd import attach
 from ronde.torch._integers import reduced
@@ -132,7 +133,7 @@ def grouped_allreduce(
     check_tensors(tensors)
     wire = ""
     if compression is not Compression.none:
-        wires = {wire_for(checked(compression), tensor) for tensor in tensors}
+        wires = {wire_for(checked_one(compression), tensor) for tensor in tensors}
         wire = wires.pop() if len(wires) == 1 else ""
 
     def run(sent: Sequence[Tensor], name: str | None = None) -> list[Tensor]:

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from ronde._codecs import wire_of
 from ronde._compression import for_gradient
 from ronde._errors import Error, InvalidArgumentError
 from ronde._gradients import in_runs
 from ronde._handle import Handle
+from ronde._rules import Trained
 from ronde.torch._adapter import view_of_like
 
 Parameter = torch.Tensor
@@ -187,12 +189,13 @@ def _size(gradient: Gradient) -> tuple[torch.dtype, int]:
 
 def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
     """The bucket's gradients by what they travel as: in one bucket where that is one thing."""
-    parts: dict[int, list[Gradient]] = {}
-    chosen: dict[int, Any] = {}
+    parts: dict[str | int, list[Gradient]] = {}
+    chosen: dict[str | int, Any] = {}
     for gradient in bucket.gradients:
         one = compression_of(gradient.name, gradient.parameter, compression)
-        chosen[id(one)] = one
-        parts.setdefault(id(one), []).append(gradient)
+        key = wire_of(one) or id(one)
+        chosen[key] = one
+        parts.setdefault(key, []).append(gradient)
     buckets = [bucket] if len(parts) == 1 else [bucket.part(part) for part in parts.values()]
     for made, key in zip(buckets, parts):
         made.compression = chosen[key]
@@ -201,8 +204,19 @@ def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
 
 def compression_of(name: str, parameter: Parameter, compression: Any) -> Any:
     """What the gradient of a parameter travels as, by DistributedOptimizer's rules."""
-    floating = parameter.is_floating_point()
-    return for_gradient(name, parameter.dim(), floating, compression, parameter.numel())
+    return for_gradient(trained(name, parameter), compression)
+
+
+def trained(name: str, parameter: Parameter) -> Trained:
+    """What rules look at of a parameter."""
+    return Trained(
+        name,
+        parameter.dim(),
+        parameter.numel(),
+        parameter.dtype,
+        parameter.is_floating_point(),
+        parameter,
+    )
 
 
 def shares_memory(tensor: torch.Tensor) -> bool:

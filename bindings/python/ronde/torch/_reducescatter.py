@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import SUM
-from ronde._compression import checked, resolved
+from ronde._compression import resolved
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
+from ronde._rules import checked_one
 from ronde.torch._adapter import check_op, check_tensors, collectives
 from ronde.torch._allreduce import Compressor, Tensor, compressed
 from ronde.torch._autograd import attach
@@ -95,7 +96,7 @@ def grouped_reducescatter(
         scaled = [gradient * factor for gradient in gradients]
         return grouped_allgather(scaled, process_set=process_set)
 
-    return compressed(tensors, resolved(checked(compression)), run)
+    return compressed(tensors, resolved(checked_one(compression)), run)
 
 
 def grouped_reducescatter_async(

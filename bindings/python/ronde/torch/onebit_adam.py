@@ -13,10 +13,12 @@ import torch
 
 from ronde import _core
 from ronde._codecs import wire_of
-from ronde._compression import checked, for_gradient, warn_of_idle
+from ronde._compression import for_gradient, warn_of_idle
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
+from ronde._rules import checked
 from ronde.torch._adapter import collectives
+from ronde.torch._gradients import trained
 from ronde.torch.compression import Compression
 from ronde.torch.mpi_ops import Average
 
@@ -63,6 +65,7 @@ class OneBitAdam(torch.optim.Optimizer):
         self._names = {parameter: name for name, parameter in pairs}
         warn_of_idle(compression, self._names.values())
         self._compression = checked(compression)
+        self._wires: dict[Parameter, str] = {}  # of those that travelled since it is frozen
         self._process_set = process_set
         self._call_site = _core.call_site()
         defaults = {
@@ -111,8 +114,11 @@ class OneBitAdam(torch.optim.Optimizer):
         """Starts averaging over ranks; the momentum is known under a name of its own."""
         name, wire = self._names.get(parameter, f"parameter{-priority}"), ""
         if frozen:
-            chosen = for_gradient(name, parameter.dim(), True, self._compression, warm_up=False)
-            name, wire = f"{name}.momentum", wire_of(chosen)
+            if parameter not in self._wires:
+                one = trained(name, parameter)
+                chosen = for_gradient(one, self._compression, is_momentum=True)
+                self._wires[parameter] = wire_of(chosen)
+            name, wire = f"{name}.momentum", self._wires[parameter]
         where = (name, Average, (1.0, 1.0), self._process_set, self._call_site, priority)
         return collectives.reduce_in_place([given], *where, wire)
 

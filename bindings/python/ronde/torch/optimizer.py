@@ -14,10 +14,11 @@ from ronde._arguments import check_reduce_op
 from ronde._codecs import wire_of
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import set_id
-from ronde._compression import checked, warn_of_idle
+from ronde._compression import warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
 from ronde._handle import together
 from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step
+from ronde._rules import checked
 from ronde.torch._adapter import check_tensors, collectives
 from ronde.torch._flat import FlatBucket, flatten_plain
 from ronde.torch._gradients import (
@@ -264,7 +265,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             names = ", ".join(gradient.name for gradient in bucket.gradients[:3])
             raise InvalidArgumentError(_CHANGED.format(name=f"one of {names}, ..."))
         if bucket.contexts:
-            bucket.flat.copy_(self._compression.decompress(averaged, bucket.contexts[0]))
+            bucket.flat.copy_(bucket.compression.decompress(averaged, bucket.contexts[0]))
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -354,9 +355,9 @@ def DistributedOptimizer(
     named_parameters: (name, parameter) pairs, usually model.named_parameters(); without it, names
     are made up in order, so all ranks must construct their optimizers in the same order.
     compression: what gradients travel as (see Compression). Ronde's own codecs leave parameters of
-    one dimension (biases and norms) as they are. Or a dictionary from patterns of names, as of
-    fnmatch, to compressors, of which the first that fits counts, for parameters of any dimension;
-    those that none fits stay as they are.
+    one dimension (biases and norms) as they are. Or rules for parameters of any dimension and size,
+    the first that fits: a list of Compression.rule(...), or a dictionary from patterns of names, as
+    of fnmatch, to compressors; or a function of (name, parameter). The others stay as they are.
     backward_passes_per_step: gradients add up over this many backward passes and are averaged once.
     op: Average, or any other that allreduce() knows.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
@@ -365,8 +366,7 @@ def DistributedOptimizer(
     flat_gradients: gradients live in Ronde's shared memory, as views into one flat buffer for each
     group (of 4 MiB without groups), which is sent as it is. They then are zeros rather than None
     after zero_grad(). Not for sparse gradients.
-    Raises InvalidArgumentError (a ValueError) for missing or duplicate names, bad groups, and
-    compressions that there are not; TypeError for an `op` that is none.
+    Raises InvalidArgumentError (a ValueError) for bad names, groups, compressions; TypeError: op.
     """
     check_optimizer(optimizer, _DistributedOptimizer)
     check_reduce_op(op)

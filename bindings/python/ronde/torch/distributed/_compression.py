@@ -13,8 +13,9 @@ from torch.futures import Future
 
 from ronde import _collectives as kinds
 from ronde._codecs import wire_of
-from ronde._compression import checked, warn_of_idle
+from ronde._compression import resolved, warn_of_idle
 from ronde._errors import InvalidArgumentError
+from ronde._rules import checked, is_ruled
 from ronde.torch._gradients import compression_of
 from ronde.torch.compression import Compression
 from ronde.torch.distributed._group import RondeProcessGroup
@@ -45,24 +46,34 @@ class CompressionState:
                 f"this one's is {dist.get_backend(group)}"
             )
         self.group = group
-        used = compression.values() if isinstance(compression, dict) else [compression]
-        for one in used:
-            if not wire_of(one) and one is not Compression.none:
-                raise InvalidArgumentError(
-                    f"compression_hook takes codecs of Compression, not {one!r}"
-                )
+        if not is_ruled(compression):
+            _taken(resolved(compression))
         checked(compression)
         warn_of_idle(compression, self.names.values())
+        self.wires = {p: self._wire(name, p) for p, name in self.names.items()}
+
+    def _wire(self, name: str, parameter: torch.Tensor) -> str:
+        return _taken(compression_of(name, parameter, self.compression))
 
     def start(self, parameter: torch.Tensor, gradient: torch.Tensor) -> Work:
         """Starts averaging one gradient, in place."""
         name = self.names[parameter]
-        wire = wire_of(compression_of(name, parameter, self.compression))
+        wire = self.wires[parameter]
         views: list[Any] = [view(gradient)]
         return self.group._start(
             kinds.ALLREDUCE, views, views, gradient, [gradient], _OPTIONS, None, kinds.AVERAGE,
             name=f"ddp.{name}", compression=wire,
         )  # fmt: skip
+
+
+def _taken(compressor: Any) -> str:
+    """What gradients travel as by it. Raises InvalidArgumentError where it is no codec."""
+    wire = wire_of(compressor)
+    if not wire and compressor is not Compression.none:
+        raise InvalidArgumentError(
+            f"compression_hook takes codecs of Compression, not {compressor!r}"
+        )
+    return wire
 
 
 _OPTIONS: Any = dist.AllreduceOptions()

@@ -1,0 +1,188 @@
+"""Rules of compression: which of a model's tensors travel as what, for any framework."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ronde import _core
+from ronde._codecs import wire_of
+from ronde._errors import InvalidArgumentError
+
+_FLOATING = ("float16", "bfloat16", "float32", "float64")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What rules look at of a variable that is trained."""
+
+    name: str
+    dims: int
+    elements: int | None  # None where it is not known: many
+    dtype: Any
+    is_floating: bool
+    parameter: Any  # as the framework has it
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What a tensor travels as if all that is said of it holds."""
+
+    name: str
+    min_elements: int
+    max_elements: int | None
+    dtypes: tuple[str, ...]  # empty: any
+    dims: tuple[int, ...]  # empty: any
+    use: Any
+
+    def fits(self, one: Trained) -> bool:
+        """Whether it is for this one."""
+        if one.elements is not None:
+            most = self.max_elements
+            if one.elements < self.min_elements or (most is not None and one.elements > most):
+                return False
+        elif self.max_elements is not None:
+            return False
+        return (
+            fnmatchcase(one.name, self.name)
+            and (not self.dtypes or dtype_name(one.dtype) in self.dtypes)
+            and (not self.dims or one.dims in self.dims)
+        )
+
+
+def dtype_name(dtype: Any) -> str:
+    """A type's name without its framework's: "float16" of torch.float16, tf.float16, "float16"."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).rpartition(".")[2]
+
+
+def make_rule(
+    name: str = "*",
+    *,
+    use: Any,
+    min_elements: int = 0,
+    max_elements: int | None = None,
+    dtype: Any = None,
+    dims: int | Iterable[int] | None = None,
+) -> Rule:
+    """Checks what a user says of a rule. Raises InvalidArgumentError naming what was wrong."""
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"rule: name={name!r}; allowed: a pattern, as of fnmatch")
+    _check_count("min_elements", min_elements)
+    if max_elements is not None:
+        _check_count("max_elements", max_elements)
+        if max_elements < min_elements:
+            raise InvalidArgumentError(
+                f"rule: max_elements={max_elements} is less than min_elements={min_elements}"
+            )
+    return Rule(name, min_elements, max_elements, _dtypes(dtype), _dims(dims), checked_one(use))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _check_count(what: str, value: Any) -> None:
+    if not _is_count(value):
+        raise InvalidArgumentError(f"rule: {what}={value!r}; allowed: whole numbers from 0")
+
+
+def _dtypes(dtype: Any) -> tuple[str, ...]:
+    given = dtype if isinstance(dtype, (list, tuple, set, frozenset)) else [dtype]
+    names = () if dtype is None else tuple(dtype_name(one) for one in given)
+    if (dtype is not None and not names) or any(one not in _FLOATING for one in names):
+        raise InvalidArgumentError(
+            f"rule: dtype={dtype!r}; allowed: {', '.join(_FLOATING)}, or a list of them"
+        )
+    return names
+
+
+def _dims(dims: Any) -> tuple[int, ...]:
+    if dims is None:
+        return ()
+    listed = isinstance(dims, Iterable) and not isinstance(dims, str)
+    numbers = tuple(dims) if listed else (dims,)
+    if not numbers or not all(map(_is_count, numbers)):
+        raise InvalidArgumentError(
+            f"rule: dims={dims!r}; allowed: whole numbers from 0, one or several"
+        )
+    return numbers
+
+
+def is_compressor(compression: Any) -> bool:
+    """Whether it is something that one tensor can travel as, right or wrong in its parameters."""
+    return bool(wire_of(compression)) or all(
+        hasattr(compression, function) for function in ("compress", "decompress")
+    )
+
+
+def checked_one(compression: Any) -> Any:
+    """The compression of one tensor.
+
+    Raises InvalidArgumentError for what tensors cannot travel as.
+    """
+    wire = wire_of(compression)
+    if wire:
+        _core.check_compression(wire)
+    elif compression != "none" and not is_compressor(compression):
+        raise InvalidArgumentError(
+            'compression must be one of Compression, its name (such as "int8"), or an object '
+            f"with compress() and decompress(), not {compression!r}"
+        )
+    return compression
+
+
+def checked(compression: Any) -> Any:
+    """The compression of a training: of one tensor, or rules.
+
+    Those are a dict from patterns to compressors, a list of Rules, or a callable. Raises
+    InvalidArgumentError for what gradients cannot travel as.
+    """
+    if isinstance(compression, (list, tuple)):
+        for one in compression:
+            if not isinstance(one, Rule):
+                raise InvalidArgumentError(
+                    f"a list of compressions consists of Compression.rule(...), not {one!r}"
+                )
+    elif isinstance(compression, Rule):
+        raise InvalidArgumentError("a Compression.rule(...) alone is no compression: pass a list")
+    elif not _is_function(compression):
+        for one in compression.values() if isinstance(compression, dict) else [compression]:
+            checked_one(one)
+    return compression
+
+
+def _is_function(compression: Any) -> bool:
+    return callable(compression) and not is_compressor(compression)
+
+
+def is_ruled(compression: Any) -> bool:
+    """Whether rules say what a tensor travels as: then no size or dimension is left out."""
+    return isinstance(compression, (dict, list, tuple)) or _is_function(compression)
+
+
+def by_rules(one: Trained, compression: Any) -> Any:
+    """What the rules say of a variable; None where none fits.
+
+    Raises InvalidArgumentError where a callable returns what tensors cannot travel as.
+    """
+    if isinstance(compression, dict):
+        fits = (use for name, use in compression.items() if fnmatchcase(one.name, name))
+        return next(fits, None)
+    if isinstance(compression, (list, tuple)):
+        return next((rule.use for rule in compression if rule.fits(one)), None)
+    found = compression(one.name, one.parameter)
+    try:
+        return None if found is None else checked_one(found)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f'for "{one.name}": {error}') from None
+
+
+def patterns(compression: Any) -> Iterator[str]:
+    """The patterns of names in rules."""
+    if isinstance(compression, dict):
+        yield from compression
+    elif isinstance(compression, (list, tuple)):
+        yield from (rule.name for rule in compression)
