@@ -16,7 +16,7 @@
 namespace ronde::cuda {
 
 /// Formats that round each value by itself or within its block.
-enum class FrameFormat : std::uint8_t { kFp16, kBf16, kInt8, kInt4 };
+enum class FrameFormat : std::uint8_t { kFp16, kBf16, kInt8, kInt4, kOnebit };
 
 /// Values on their way into a frame.
 struct EncodeWork {
@@ -66,6 +66,7 @@ RONDE_HOST_DEVICE constexpr float steps_of(FrameFormat format) {
 /// Bytes of a block of `count` values.
 RONDE_HOST_DEVICE constexpr std::size_t block_bytes(FrameFormat format, std::size_t count) {
   if (is_half(format)) return 2 * count;
+  if (format == FrameFormat::kOnebit) return 2 * sizeof(float) + (count + 7) / 8;
   return sizeof(float) + (format == FrameFormat::kInt8 ? count : (count + 1) / 2);
 }
 
