@@ -1,105 +1,122 @@
-// Compression's kernels on a real GPU: the frames of the CPU's codecs, and how fast.
+// Compression's kernels on a real GPU: the frames of the CPU's codecs, and what its top-k chooses.
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
-#include <cstring>
-#include <memory>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "backends/cuda/codec_kernels.h"
-#include "backends/cuda/factory.h"
-#include "core/base/abort.h"
-#include "ops/device_wait.h"
+#include "backends/cuda/sign_kernels.h"
+#include "backends/cuda/top_kernels.h"
+#include "ops/compression/select.h"
+#include "tests/gpu/gpu_memory.h"
 #include "tests/support/encoded_values.h"
 
 namespace ronde::test {
 namespace {
 
-/// The first device, and ways to bring values there and back.
-struct CodecGpu {
-  CodecGpu() { REQUIRE(device->make_current().ok()); }
+constexpr std::size_t kCount = 1'000'003;
 
-  template <typename T>
-  T* upload(const std::vector<T>& values) {
-    const std::size_t bytes = values.size() * sizeof(T);
-    memory.push_back(device->allocate(MemoryKind::kDevice, bytes).value());
-    REQUIRE(device->copy(memory.back().get(), values.data(), bytes, stream).ok());
-    finish();
-    return reinterpret_cast<T*>(memory.back().get());
+/// What the CPU makes of values.
+struct Encoded {
+  Encoded(const Codec& codec, const std::vector<float>& values)
+      : frame(codec.encoded_bytes(values.size())), lost(values.size()), decoded(values.size()) {
+    const auto bytes = std::as_writable_bytes(std::span(frame));
+    codec.encode({.values = values, .frame = bytes.data(), .lost = lost.data(), .key = 9});
+    REQUIRE(codec.decode(bytes, decoded).ok());
   }
-
-  /// Whether the device has these bits at `there`.
-  template <typename T>
-  bool holds(const T* there, const std::vector<T>& values) {
-    std::vector<T> seen(values.size());
-    const std::size_t bytes = values.size() * sizeof(T);
-    REQUIRE(device->copy(seen.data(), there, bytes, stream).ok());
-    finish();
-    return std::memcmp(seen.data(), values.data(), bytes) == 0;
-  }
-
-  void finish() { REQUIRE(wait_on_host(*device->record(stream).value(), AbortToken()).ok()); }
-
-  std::shared_ptr<DeviceOps> device = create_cuda_accelerator()->open(0).value();
-  DeviceStream stream = device->open_stream().value();
-  std::vector<std::shared_ptr<std::byte>> memory;
+  std::vector<std::uint8_t> frame;
+  std::vector<float> lost;
+  std::vector<float> decoded;
 };
+
+template <typename Encode, typename Decode>
+void check(const Codec& codec, cuda::EncodeWork work, const Encode& encode, const Decode& decode) {
+  const std::vector<float> values = blocks_of_values(kCount);
+  const Encoded expected(codec, values);
+  GpuMemory gpu;
+  work.values = gpu.upload(values);
+  work.residual = gpu.upload(std::vector<float>(kCount));
+  work.frame = gpu.upload(std::vector<std::uint8_t>(expected.frame.size()));
+  work.count = kCount;
+  REQUIRE(encode(work, gpu.stream) == 0);
+  CHECK(gpu.holds(work.frame, expected.frame));
+  CHECK(gpu.holds(work.residual, expected.lost));
+  const cuda::DecodeWork back{.format = work.format,
+                              .frame = work.frame,
+                              .out = work.residual,
+                              .count = kCount,
+                              .block = work.block};
+  REQUIRE(decode(back, gpu.stream) == 0);
+  CHECK(gpu.holds(work.residual, expected.decoded));
+}
+
+/// Chooses on both sides, and compares what is chosen and what is left.
+void check_top(const std::vector<float>& values, const std::vector<float>& residual,
+               std::size_t k) {
+  CAPTURE(k);
+  std::vector<float> left = values;
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] += residual[i];
+  std::vector<std::uint32_t> indices;
+  select_top(left, k, indices);
+  std::vector<float> chosen;
+  for (const std::uint32_t index : indices) chosen.push_back(std::exchange(left[index], 0.0F));
+
+  GpuMemory gpu;
+  const cuda::TopWork work{
+      .values = gpu.upload(values),
+      .left = gpu.upload(residual),
+      .adds = true,
+      .count = values.size(),
+      .k = k,
+      .selection = reinterpret_cast<cuda::Selection*>(gpu.room(sizeof(cuda::Selection))),
+      .chunks = gpu.upload(std::vector<cuda::Tally>(cuda::tiles_of(values.size(), cuda::kChunk))),
+      .indices = gpu.upload(std::vector<std::uint32_t>(k)),
+      .chosen = gpu.upload(std::vector<float>(k))};
+  REQUIRE(cuda::launch_select_top(work, gpu.stream) == 0);
+  REQUIRE(gpu.download(work.selection, 1)[0].found == indices.size());
+  CHECK(gpu.holds(work.indices, indices));
+  CHECK(gpu.holds(work.chosen, chosen));
+  CHECK(gpu.holds(work.left, left));
+}
 
 }  // namespace
 
 TEST_CASE("gpu: compression's frames, losses and decoded values have the bits of the CPU's") {
-  constexpr std::size_t kCount = 1'000'003;
   for (const SharedFormat& shared : kSharedFormats) {
     CAPTURE(shared.spec);
     const CompressionSpec spec = parse_compression(shared.spec).value();
-    const auto codec = make_codec(spec);
-    const std::vector<float> values = blocks_of_values(kCount);
-    std::vector<std::uint8_t> frame(codec->encoded_bytes(kCount));
-    const auto bytes = std::as_writable_bytes(std::span(frame));
-    std::vector<float> lost(kCount);
-    codec->encode({.values = values, .frame = bytes.data(), .lost = lost.data(), .key = 9});
-    std::vector<float> decoded(kCount);
-    REQUIRE(codec->decode(bytes, decoded).ok());
-    CodecGpu gpu;
-    cuda::EncodeWork work = encode_work(shared, spec, 9, 0);
-    work.values = gpu.upload(values);
-    work.residual = gpu.upload(std::vector<float>(kCount));
-    work.frame = gpu.upload(std::vector<std::uint8_t>(frame.size()));
-    work.count = kCount;
-    REQUIRE(cuda::launch_encode(work, gpu.stream) == 0);
-    CHECK(gpu.holds(work.frame, frame));
-    CHECK(gpu.holds(work.residual, lost));
-    REQUIRE(cuda::launch_decode({.format = shared.format,
-                                 .frame = work.frame,
-                                 .out = work.residual,
-                                 .count = kCount,
-                                 .block = work.block},
-                                gpu.stream) == 0);
-    CHECK(gpu.holds(work.residual, decoded));
+    check(*make_codec(spec), encode_work(shared, spec, 9, 0), cuda::launch_encode,
+          cuda::launch_decode);
   }
 }
 
-TEST_CASE("figure: int8 with error feedback against the device's bandwidth") {
-  constexpr std::size_t kCount = 25'000'000;
-  constexpr int kLaunches = 20;
-  CodecGpu gpu;
-  const cuda::EncodeWork work{
-      .format = cuda::FrameFormat::kInt8,
-      .values = gpu.upload(std::vector<float>(kCount, 0.5F)),
-      .residual = gpu.upload(std::vector<float>(kCount)),
-      .frame = gpu.upload(std::vector<std::uint8_t>(kCount / 512 * 516 + 1024)),
-      .count = kCount,
-      .block = 512};
-  REQUIRE(cuda::launch_encode(work, gpu.stream) == 0);
-  const DeviceEventPtr begin = gpu.device->record(gpu.stream, EventUse::kTime).value();
-  for (int i = 0; i < kLaunches; ++i) REQUIRE(cuda::launch_encode(work, gpu.stream) == 0);
-  const DeviceEventPtr end = gpu.device->record(gpu.stream, EventUse::kTime).value();
-  gpu.finish();
-  const double ns = static_cast<double>(end->ns_since(*begin).value()) / kLaunches;
-  // Values and residual in, residual and codes out.
-  fmt::print(
-      "{{\"figure\": \"int8 encode with error feedback\", \"us\": {:.1f}, \"gb_per_s\": {:.0f}}}\n",
-      ns * 1e-3, static_cast<double>(kCount) * 13 / ns);
+TEST_CASE("gpu: onebit's frames, losses and decoded values have the bits of the CPU's") {
+  for (const std::size_t block : {64U, 256U, 4096U}) {
+    CAPTURE(block);
+    const auto spec = parse_compression("onebit:block=" + std::to_string(block)).value();
+    check(*make_codec(spec), {.format = cuda::FrameFormat::kOnebit, .block = block},
+          cuda::launch_encode_signs, cuda::launch_decode_signs);
+  }
+}
+
+TEST_CASE("gpu: top-k chooses what the CPU chooses, in its order, and leaves what it leaves") {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(kCount);
+  std::vector<float> residual(kCount);
+  for (float& value : values) value = normal(random);
+  for (float& value : residual) value = normal(random) / 4;
+  for (const std::size_t k : {std::size_t{1}, kCount / 100, kCount / 2, kCount}) {
+    check_top(values, residual, k);
+  }
+  values[77] = std::numeric_limits<float>::infinity();
+  for (std::size_t i = 100; i < kCount; ++i) values[i] = -residual[i];  // zeros
+  check_top(values, residual, kCount / 100);
+  for (float& value : values) value = std::copysign(1.5F, value);  // ties
+  check_top(values, std::vector<float>(kCount), kCount / 3);
 }
 
 }  // namespace ronde::test
