@@ -44,6 +44,14 @@ Compressor::Compressor(const ExecutorOptions& options)
       set_(options.set),
       rank_(options.rank) {}
 
+bool Compressor::wants_losses(const CompressedWork& compressed) const {
+  return loss_steps_ != 0 && residuals_ != nullptr &&
+         std::any_of(compressed.tensors().begin(), compressed.tensors().end(),
+                     [&](const CompressedTensor& tensor) {
+                       return tensor.residual && tensor.step % loss_steps_ == 0;
+                     });
+}
+
 void Compressor::note_losses(const Bundle& bundle, const Work& work,
                              const CompressedWork& compressed, EventSink* events) const {
   if (loss_steps_ == 0 || residuals_ == nullptr) return;
@@ -63,6 +71,11 @@ Result<const Scheme*> Compressor::look_up(const std::string& text) {
   if (found != known_.end()) return &found->second;
   RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(text));
   return &known_.emplace(text, spec).first->second;
+}
+
+Result<CompressionSpec> Compressor::spec_of(const Bundle& bundle) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+  return scheme->spec;
 }
 
 std::shared_ptr<Residual> Compressor::residual_of(const Bundle& bundle, std::size_t index,

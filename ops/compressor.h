@@ -35,10 +35,14 @@ class Compressor {
   /// What to run a compressible bundle with. Lives no longer than this.
   /// Errors: kInvalidArgument where the compression is unknown.
   Result<CompressedWork> prepare(const Bundle& bundle);
+  /// What a bundle is to be compressed by. Errors: as prepare().
+  Result<CompressionSpec> spec_of(const Bundle& bundle);
   /// How far a bundle is in its codec's warm-up. Errors: as prepare().
   Result<WarmUp> warm_up(const Bundle& bundle);
   /// Counts a step of the bundle's tensors, in which they travel dense.
   Status pass_step(const Bundle& bundle);
+  /// Whether note_losses() is to note any.
+  [[nodiscard]] bool wants_losses(const CompressedWork& compressed) const;
   /// Notes what each tensor has left over where that is asked for, and tells `events`, which may be
   /// null: to be called before commit().
   void note_losses(const Bundle& bundle, const Work& work, const CompressedWork& compressed,

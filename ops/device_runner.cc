@@ -30,7 +30,8 @@ DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options)
       chain(std::move(parts.chain)),
       mover(device),
       buffer(mover, options.rank, options.size),
-      times(device, options.lane) {}
+      times(device, options.lane),
+      compression(device, options.rank, options.size) {}
 
 DeviceRunner::DeviceRunner(Options options, WorkRunner& host)
     : options_(std::move(options)), host_(host) {}
@@ -68,7 +69,7 @@ Status DeviceRunner::begin(const Bundle& bundle, const AbortToken& abort) {
 
 Status DeviceRunner::run(const Work& work, const AbortToken& abort) {
   try {
-    return launch(work, abort);
+    return work.compression == nullptr ? launch(work, abort) : launch_compressed(work, abort);
   } catch (const std::bad_alloc&) {
     return out_of_memory(to_string(work.kind), total_bytes(work));
   }
@@ -87,10 +88,7 @@ Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(on.mover.flush(on.stream));
   const bool fused = work.segments.size() > 1;
   if (fused) end_part("PACK");
-  if (group_ == on.plane.get() && on.chain) {
-    RONDE_RETURN_IF_ERROR(on.chain->join(*on.device, on.stream));
-    launched_ = true;
-  }
+  RONDE_RETURN_IF_ERROR(join_chain());
   const Segment segment{flat.in, flat.out, flat.bytes};
   RONDE_RETURN_IF_ERROR(group_->launch(work_of(flat, segment, work.kind), on.stream, abort));
   end_part(path_);
@@ -98,6 +96,24 @@ Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(on.mover.flush(on.stream));
   if (fused) end_part("UNPACK");
   return {};
+}
+
+/// Work for the device data plane comes after that of all other groups so far.
+Status DeviceRunner::join_chain() {
+  Opened& on = *opened_;
+  if (group_ != on.plane.get() || !on.chain) return {};
+  launched_ = true;
+  return on.chain->join(*on.device, on.stream);
+}
+
+Status DeviceRunner::launch_compressed(const Work& work, const AbortToken& abort) {
+  RONDE_RETURN_IF_ERROR(join_chain());
+  const FrameRoad road{.group = *group_,
+                       .stream = opened_->stream,
+                       .abort = abort,
+                       .end_part = [this](std::string_view part) { end_part(part); },
+                       .name = path_};
+  return opened_->compression.run(work, road);
 }
 
 void DeviceRunner::end_part(std::string_view part) {
@@ -121,6 +137,19 @@ Status DeviceRunner::choose(const Bundle& bundle, const WorkDesc& desc, const Ab
   path_ = group_->name();
   if (staged) path_ += path_.empty() ? "host memory" : " through host memory";
   return {};
+}
+
+Result<bool> DeviceRunner::choose_compressed(const Bundle& bundle, const CompressionSpec& spec,
+                                             std::size_t bytes, const AbortToken& abort) {
+  if (!opened_->compression.supports(spec)) return false;
+  // Frames travel to their owners, and back the way that an allgather of bytes goes.
+  RONDE_RETURN_IF_ERROR(choose(bundle,
+                               {.kind = Collective::kAlltoall,
+                                .dtype = DType::kUint8,
+                                .device = bundle.device,
+                                .bytes = bytes},
+                               abort));
+  return group_ != opened_->staged.get() || !host_.compresses();
 }
 
 Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segment> segments,
@@ -150,6 +179,29 @@ Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segmen
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, on.device->record(on.stream));
   RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, abort));
   return std::span<const Segment>(on_host_);
+}
+
+Result<std::span<const Segment>> DeviceRunner::bring_losses(const Work& work,
+                                                            const AbortToken& abort) {
+  const std::size_t tensors = work.segments.size();
+  const std::size_t element = size_of(work.reduction.dtype);
+  const std::vector<const float*> left = opened_->compression.left_over(work);
+  std::vector<Segment> there;
+  for (const Segment& segment : work.segments) {
+    there.push_back({segment.out, segment.out, segment.bytes});
+  }
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const std::size_t bytes = work.segments[i].bytes / element * sizeof(float);
+    there.push_back({reinterpret_cast<const std::byte*>(left[i]), nullptr, bytes});
+  }
+  RONDE_ASSIGN_OR_RETURN(const auto here, bring_down(there, abort));
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const Segment& segment = here[tensors + i];
+    if (segment.in == nullptr) continue;
+    work.compression->leave(
+        i, 0, {reinterpret_cast<const float*>(segment.in), segment.bytes / sizeof(float)});
+  }
+  return here.first(tensors);
 }
 
 Status DeviceRunner::bring_up(std::span<const Segment> segments) {

@@ -11,6 +11,7 @@
 #include "core/ports/device_plane.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
+#include "ops/device_compression.h"
 #include "ops/device_parts.h"
 #include "ops/device_times.h"
 #include "ops/flat_mover.h"
@@ -44,6 +45,10 @@ class DeviceRunner {
   /// Decides how such work of the bundle is done; the same on all ranks. path() says it. Work for
   /// the device data plane waits for the bundle's turn, and is staged where that never comes.
   Status choose(const Bundle& bundle, const WorkDesc& desc, const AbortToken& abort);
+  /// As choose(), for a compressed allreduce: false where the host's codecs are to do it, as the
+  /// device has none for it, or the host's data plane compresses better; the same on all ranks.
+  Result<bool> choose_compressed(const Bundle& bundle, const CompressionSpec& spec,
+                                 std::size_t bytes, const AbortToken& abort);
   /// Queues one work of the bundle, in the way last chosen.
   Status run(const Work& work, const AbortToken& abort);
   /// Brings the inputs of such segments to the host: the same segments there, in place, valid until
@@ -52,6 +57,9 @@ class DeviceRunner {
                                               const AbortToken& abort);
   /// Queues the way back of what the last bring_down() gave, to where `segments` want it.
   Status bring_up(std::span<const Segment> segments);
+  /// Brings the results of compressed work that ran last, and what it left over, to the host, and
+  /// tells `work.compression` of it: the segments there, as those of bring_down().
+  Result<std::span<const Segment>> bring_losses(const Work& work, const AbortToken& abort);
   /// Hands out the point after which the results are there; waits for it where nobody takes it.
   Status end(const Bundle& bundle, const AbortToken& abort);
 
@@ -70,9 +78,12 @@ class DeviceRunner {
     DeviceMover mover;
     FusionBuffer buffer;
     DeviceTimes times;
+    DeviceCompression compression;
   };
   Status open(int index);
   Status launch(const Work& work, const AbortToken& abort);
+  Status launch_compressed(const Work& work, const AbortToken& abort);
+  Status join_chain();
   [[nodiscard]] Status out_of_memory(std::string_view what, std::size_t bytes) const;
 
   void end_part(std::string_view part);

@@ -237,8 +237,8 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
                       .bytes = bytes,
                       .compressed = work.compression != nullptr};
   last_on_device_ = bundle.device.kind != DeviceKind::kCpu;
-  if (last_on_device_) {
-    RONDE_RETURN_IF_ERROR(device_.choose(bundle, desc, abort));
+  if (last_on_device_) {  // for compressed work it is chosen already
+    if (!desc.compressed) RONDE_RETURN_IF_ERROR(device_.choose(bundle, desc, abort));
   } else {
     RONDE_ASSIGN_OR_RETURN(last_route_, runner_.route(desc));
   }
@@ -246,12 +246,13 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
   if (events == nullptr) return move(work, abort, nullptr);
   const std::string_view algorithm =
       work.compression == nullptr ? WorkRunner::algorithm_name(last_route_) : bundle.compression;
-  const EventArgs args{.bytes = bytes,
-                       .algorithm = last_on_device_ ? std::string_view() : algorithm,
-                       .backend = last_on_device_ ? device_.path() : runner_.plane_name(),
-                       .tensors = static_cast<int>(bundle.tensors.size()),
-                       .bundle = bundle.id,
-                       .partition = bundle.partition};
+  const EventArgs args{
+      .bytes = bytes,
+      .algorithm = last_on_device_ && !desc.compressed ? std::string_view() : algorithm,
+      .backend = last_on_device_ ? device_.path() : runner_.plane_name(),
+      .tensors = static_cast<int>(bundle.tensors.size()),
+      .bundle = bundle.id,
+      .partition = bundle.partition};
   lanes_.clear();
   for (const BundleTensor& tensor : bundle.tensors) lanes_.push_back(tensor.name);
   events->begin_all(lanes_, event_name(bundle.kind), args);
@@ -267,8 +268,11 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
 
 Status PlaneExecutor::move(const Work& work, const AbortToken& abort, Phases* phases) {
   last_facts_ = {};
-  if (last_on_device_) return device_.run(work, abort);
-  RONDE_RETURN_IF_ERROR(runner_.run(work, last_route_, abort, phases));
+  if (last_on_device_) {
+    RONDE_RETURN_IF_ERROR(device_.run(work, abort));
+  } else {
+    RONDE_RETURN_IF_ERROR(runner_.run(work, last_route_, abort, phases));
+  }
   if (work.compression != nullptr) last_facts_ = work.compression->facts();
   return {};
 }

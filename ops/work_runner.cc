@@ -90,12 +90,7 @@ Status WorkRunner::run_algorithm(const Work& work, const Algorithm& algorithm,
 
 Status WorkRunner::run_compressed(const Work& work, const AbortToken& abort, Phases* phases) {
   const Phase whole(phases == nullptr ? nullptr : &phases->observer(), "COMPRESS AND EXCHANGE");
-  std::vector<CompressedPiece> pieces;
-  for (std::size_t tensor = 0; tensor < work.segments.size(); ++tensor) {
-    const Segment& segment = work.segments[tensor];
-    const std::size_t elements = segment.bytes / size_of(work.reduction.dtype);
-    pieces.push_back({segment.in, segment.out, elements, tensor, 0});
-  }
+  const std::vector<CompressedPiece> pieces = pieces_of(work);
   CompressedAllreduce allreduce{.kernels = *kernels_,
                                 .abort = abort,
                                 .compression = *work.compression,

@@ -49,7 +49,11 @@ class WorkRunner {
   [[nodiscard]] std::string_view plane_name() const noexcept { return plane_name_; }
   /// Whether the plane itself is what it does best, and has no links that it could compress for.
   [[nodiscard]] bool in_memory() const noexcept {
-    return plane_ != nullptr && prefers_native_ && !plane_->compresses();
+    return plane_ != nullptr && prefers_native_ && !compresses();
+  }
+  /// As BackendGroup::compresses().
+  [[nodiscard]] bool compresses() const noexcept {
+    return plane_ != nullptr && plane_->compresses();
   }
   /// As BackendGroup::polls().
   [[nodiscard]] bool polls() const noexcept { return plane_ == nullptr || plane_->polls(); }

@@ -1,13 +1,24 @@
-// The door to the kernels of codecs.h. They are no part of libronde_cuda.so: `tests/run.sh --gpu`
-// alone calls them, as a compressed allreduce of tensors in device memory is refused.
+// The door to the kernels of codecs.h: all that the compiler for the device must see is behind it.
 #pragma once
+
+#include <cuda_runtime_api.h>
 
 #include "backends/cuda/codecs.h"
 
 namespace ronde::cuda {
 
-/// Queues one frame on a cudaStream_t of the current device; 0, or CUDA's error.
-int launch_encode(const EncodeWork& work, void* stream);
-int launch_decode(const DecodeWork& work, void* stream);
+/// Each launches one table of so many tiles on a stream; `type` is that of the elements which are
+/// read or written. The table is copied before the call returns. Errors: CUDA's;
+/// cudaErrorNotSupported for types that visit_floating() does not know.
+cudaError_t launch_encode(const SmallEncodeTable& table, DType type, std::size_t tiles,
+                          cudaStream_t stream);
+cudaError_t launch_encode(const LargeEncodeTable& table, DType type, std::size_t tiles,
+                          cudaStream_t stream);
+cudaError_t launch_decode(const SmallDecodeTable& table, DType type, std::size_t tiles,
+                          cudaStream_t stream);
+cudaError_t launch_decode(const LargeDecodeTable& table, DType type, std::size_t tiles,
+                          cudaStream_t stream);
+cudaError_t launch_commit(const SmallCommitTable& table, std::size_t tiles, cudaStream_t stream);
+cudaError_t launch_commit(const LargeCommitTable& table, std::size_t tiles, cudaStream_t stream);
 
 }  // namespace ronde::cuda

@@ -1,8 +1,8 @@
 // Compression on the device, the same code on the host for its tests: the frames, bit for bit, of
-// ops/compression's fp16, bf16, int8 and int4 (half.h, int8.h, int4.h there give the formats).
-// Encoding adds what is left over of earlier steps first and leaves what it loses in its place, in
-// one pass over memory: error feedback costs no kernel of its own. A block of threads encodes one
-// block of values.
+// ops/compression's fp16, bf16, int8 and int4 (half.h, int8.h, int4.h there give the formats;
+// onebit is encoded by sign.h). Encoding adds what is left over of earlier steps first and leaves
+// what it loses, in one pass over memory: error feedback costs no kernel of its own. One launch
+// takes hundreds of runs, as strips.h does; a block of threads encodes one block of values.
 #pragma once
 
 #include <bit>
@@ -12,36 +12,72 @@
 
 #include "backends/cuda/element.h"
 #include "backends/cuda/strips.h"
+#include "core/base/frame_format.h"
 
 namespace ronde::cuda {
 
-/// Formats that round each value by itself or within its block.
-enum class FrameFormat : std::uint8_t { kFp16, kBf16, kInt8, kInt4, kOnebit };
-
-/// Values on their way into a frame.
-struct EncodeWork {
-  FrameFormat format = FrameFormat::kFp16;
-  const float* values = nullptr;
-  float* residual = nullptr;  ///< Added to the values, and then what is lost of them; may be null.
-  std::uint8_t* frame = nullptr;
-  std::size_t count = 0;
-  std::size_t block = 0;     ///< Elements that share a scale, a multiple of 64.
-  bool stochastic = false;   ///< int8 and int4: rounding; else to nearest even.
-  std::uint32_t key = 0;     ///< Of the random bits: compression::fold_key() of EncodeCall::key.
-  std::uint64_t offset = 0;  ///< Of the first value in its tensor.
+/// One run of values on its way into a frame, and the number of its first tile; see
+/// core/ports/device_codecs.h.
+struct EncodeStrip {
+  const void* values;
+  const float* residual;
+  float* lost;
+  const std::uint8_t* added;
+  std::uint8_t* frame;
+  std::size_t count;
+  std::uint64_t offset;
+  std::size_t first_tile;
+  std::uint32_t key;
 };
-
 /// A frame on its way back.
-struct DecodeWork {
-  FrameFormat format = FrameFormat::kFp16;
-  const std::uint8_t* frame = nullptr;
-  float* out = nullptr;
-  std::size_t count = 0;
-  std::size_t block = 0;
-  bool add = false;  ///< To what is in `out`.
+struct DecodeStrip {
+  const std::uint8_t* frame;
+  void* out;
+  std::uint32_t* flag;
+  std::size_t count;
+  std::size_t first_tile;
+};
+/// A copy unless the flag is set.
+struct CommitStrip {
+  const float* from;
+  float* to;
+  const std::uint32_t* flag;
+  std::size_t count;
+  std::size_t first_tile;
 };
 
-/// Products and differences that are rounded one by one, as on the CPU: no fused multiply-add.
+/// What is alike for all strips of a launch.
+struct EncodeTraits {
+  FrameCode code;
+  float factor;
+  unsigned added_frames;
+  std::size_t added_stride;
+};
+struct DecodeTraits {
+  FrameCode code;
+};
+struct CommitTraits {};
+
+/// A launch's parameter, as StripTable. Kernel parameters end at 32,764 bytes.
+template <typename AnyTraits, typename AnyStrip, std::size_t kMost>
+struct CodecTable {
+  using Traits = AnyTraits;
+  using Strip = AnyStrip;
+  static constexpr std::size_t kCapacity = kMost;
+  Traits traits;
+  unsigned count;
+  Strip strips[kCapacity];
+};
+using SmallEncodeTable = CodecTable<EncodeTraits, EncodeStrip, 32>;
+using LargeEncodeTable = CodecTable<EncodeTraits, EncodeStrip, 450>;
+using SmallDecodeTable = CodecTable<DecodeTraits, DecodeStrip, 32>;
+using LargeDecodeTable = CodecTable<DecodeTraits, DecodeStrip, 800>;
+using SmallCommitTable = CodecTable<CommitTraits, CommitStrip, 32>;
+using LargeCommitTable = CodecTable<CommitTraits, CommitStrip, 800>;
+static_assert(sizeof(LargeEncodeTable) <= 32764 && sizeof(LargeDecodeTable) <= 32764 &&
+              sizeof(LargeCommitTable) <= 32764);
+
+/// Products and sums that are rounded one by one, as on the CPU: no fused multiply-add.
 RONDE_HOST_DEVICE inline float product(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(a, b);
@@ -70,21 +106,94 @@ RONDE_HOST_DEVICE constexpr std::size_t block_bytes(FrameFormat format, std::siz
   return sizeof(float) + (format == FrameFormat::kInt8 ? count : (count + 1) / 2);
 }
 
-/// Block number `index` of a frame.
-template <typename Work>
-struct BlockOf {
-  RONDE_HOST_DEVICE BlockOf(const Work& work, std::size_t index)
-      : begin(index * work.block),
-        count(begin + work.block < work.count ? work.block : work.count - begin),
-        frame(work.frame + index * block_bytes(work.format, work.block)) {}
+/// A block of threads encodes so many blocks of onebit, and kSignLanes threads one of them.
+inline constexpr unsigned kSignLanes = 16;
+inline constexpr unsigned kSignGroups = kThreads / kSignLanes;
+
+/// Elements of a tile on their way into frames, and back: whole blocks.
+RONDE_HOST_DEVICE constexpr std::size_t encoded_tile(const FrameCode& code) {
+  if (is_half(code.format)) return kTileElements;
+  if (code.format != FrameFormat::kOnebit) return code.block;
+  constexpr std::size_t kMost = 4096;  // in the memory that a block of threads shares
+  const std::size_t blocks = kMost / code.block;
+  return (blocks < kSignGroups ? blocks : kSignGroups) * code.block;
+}
+RONDE_HOST_DEVICE constexpr std::size_t decoded_tile(const FrameCode& code) {
+  if (is_half(code.format)) return kTileElements;
+  constexpr std::size_t kWanted = 4096;
+  return code.block < kWanted ? kWanted / code.block * code.block : code.block;
+}
+
+/// Elements [begin, begin + count) of the strip that a tile is part of, as tile number `index` of
+/// it; all but the last have `length`.
+template <typename AnyStrip>
+struct TileOf {
+  const AnyStrip& strip;
+  std::size_t index;
+  std::size_t length;
   std::size_t begin;
   std::size_t count;
-  decltype(Work::frame) frame;
+};
+template <typename Table>
+RONDE_HOST_DEVICE inline TileOf<typename Table::Strip> tile_of(const Table& table, std::size_t tile,
+                                                               std::size_t length) {
+  const auto& strip = table.strips[find_strip(table.strips, table.count, tile)];
+  const std::size_t index = tile - strip.first_tile;
+  const std::size_t begin = index * length;
+  return {strip, index, length, begin, begin + length < strip.count ? length : strip.count - begin};
+}
+
+/// Where an element is in a frame: element `in_block` of the block whose bytes begin at `at`. Of
+/// 16-bit values all are one block.
+struct Place {
+  std::size_t at;
+  std::size_t in_block;
 };
 
-/// A value with what is left over of it.
-RONDE_HOST_DEVICE inline float value_at(const EncodeWork& work, std::size_t i) {
-  return work.residual == nullptr ? work.values[i] : sum(work.values[i], work.residual[i]);
+/// A number of a frame, as bits.
+RONDE_HOST_DEVICE inline std::uint32_t bits_at(const std::uint8_t* frame) {
+  std::uint32_t bits = 0;
+  for (unsigned byte = 0; byte < sizeof bits; ++byte) {
+    bits |= static_cast<std::uint32_t>(frame[byte]) << (8 * byte);
+  }
+  return bits;
+}
+
+/// The value of element `i` of a block.
+RONDE_HOST_DEVICE inline float decoded(FrameFormat format, const std::uint8_t* frame,
+                                       std::size_t i) {
+  if (is_half(format)) {
+    const auto bits = *reinterpret_cast<const std::uint16_t*>(frame + 2 * i);
+    return format == FrameFormat::kFp16 ? float16_to_float(bits) : bfloat16_to_float(bits);
+  }
+  if (format == FrameFormat::kOnebit) {
+    const bool sign = (frame[2 * sizeof(float) + i / 8] >> i % 8 & 1) != 0;
+    return std::bit_cast<float>(bits_at(frame + (sign ? 0 : sizeof(float))));
+  }
+  const std::uint32_t scale = bits_at(frame);
+  const std::uint8_t* const codes = frame + sizeof scale;
+  const std::int32_t code = format == FrameFormat::kInt8
+                                ? static_cast<std::int8_t>(codes[i])
+                                : ((codes[i / 2] >> (i % 2 == 0 ? 0 : 4)) & 15) - 8;
+  return product(static_cast<float>(code), std::bit_cast<float>(scale));
+}
+
+/// factor * value + residual + what the added frames say of element `i` of a strip, which is at
+/// `place` of them.
+template <typename From>
+RONDE_HOST_DEVICE inline float value_at(const EncodeTraits& traits, const EncodeStrip& strip,
+                                        std::size_t i, Place place) {
+  float value = 0.0F;
+  if (strip.values != nullptr) {
+    const auto given = static_cast<float>(load(static_cast<const From*>(strip.values)[i]));
+    value = product(given, traits.factor);
+  }
+  if (strip.residual != nullptr) value = sum(value, strip.residual[i]);
+  for (unsigned n = 0; n < traits.added_frames; ++n) {
+    const std::uint8_t* const frame = strip.added + n * traits.added_stride + place.at;
+    value = sum(value, decoded(traits.code.format, frame, place.in_block));
+  }
+  return value;
 }
 
 /// Writes one value as 16 bits, and gives what those stand for.
@@ -107,15 +216,30 @@ RONDE_HOST_DEVICE inline float encode_half(FrameFormat format, float value, std:
   return kept;
 }
 
-/// The largest magnitude among a thread's values of a block, as bits, which compare as it does: NaN
-/// is above infinity.
-RONDE_HOST_DEVICE inline std::uint32_t largest_of(const EncodeWork& work, std::size_t index,
-                                                  unsigned thread) {
-  const BlockOf block(work, index);
+/// What a thread does of a tile of 16-bit values.
+template <typename From, typename Table>
+RONDE_HOST_DEVICE inline void encode_halves(const Table& table, std::size_t tile, unsigned thread) {
+  const FrameFormat format = table.traits.code.format;
+  const auto part = tile_of(table, tile, kTileElements);
+  for (std::size_t i = part.begin + thread; i < part.begin + part.count; i += kThreads) {
+    const float value = value_at<From>(table.traits, part.strip, i, {0, i});
+    const float kept = encode_half(format, value, part.strip.frame + 2 * i);
+    if (part.strip.lost != nullptr) part.strip.lost[i] = sum(value, -kept);
+  }
+}
+
+/// What a thread does first of a block of int8 or int4: brings its values to `values`, which all
+/// threads of the block share and has room for the block. Gives the largest magnitude among them,
+/// as bits, which compare as it does: NaN is above infinity.
+template <typename From, typename Table>
+RONDE_HOST_DEVICE inline std::uint32_t gather_block(const Table& table, std::size_t tile,
+                                                    unsigned thread, float* values) {
+  const auto part = tile_of(table, tile, table.traits.code.block);
+  const std::size_t at = part.index * block_bytes(table.traits.code.format, part.length);
   std::uint32_t largest = 0;
-  for (std::size_t i = thread; i < block.count; i += kThreads) {
-    const float value = value_at(work, block.begin + i);
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
+  for (std::size_t i = thread; i < part.count; i += kThreads) {
+    values[i] = value_at<From>(table.traits, part.strip, part.begin + i, {at, i});
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffU;
     if (bits > largest) largest = bits;
   }
   return largest;
@@ -142,55 +266,48 @@ RONDE_HOST_DEVICE inline float random_at(std::uint32_t position, std::uint32_t k
   return product(static_cast<float>(x >> 8), 0x1p-24F);
 }
 
-/// The code of one value, which is a whole multiple of `scale`; what is lost joins the residual.
-RONDE_HOST_DEVICE inline std::int32_t quantise(const EncodeWork& work, std::size_t i, float scale) {
-  const float value = value_at(work, i);
+/// The code of element `i` of a strip, a whole multiple of `scale`; what is lost is left.
+RONDE_HOST_DEVICE inline std::int32_t quantise(const FrameCode& code, const EncodeStrip& strip,
+                                               std::size_t i, float value, float scale) {
   float whole = 0;
   if (scale > 0.0F) {
     const float multiple = value / scale;
-    if (work.stochastic) {
-      const float most = steps_of(work.format);
-      const auto position = static_cast<std::uint32_t>(work.offset + i);
-      whole = floorf(sum(multiple, random_at(position, work.key)));
+    if (code.stochastic) {
+      const float most = steps_of(code.format);
+      const auto position = static_cast<std::uint32_t>(strip.offset + i);
+      whole = floorf(sum(multiple, random_at(position, strip.key)));
       whole = whole > most ? most : whole;
       whole = whole < -most ? -most : whole;
     } else {
       whole = rintf(multiple);
     }
   }
-  if (work.residual != nullptr) {
-    work.residual[i] = scale > 0.0F ? sum(value, -product(whole, scale)) : value;
+  if (strip.lost != nullptr) {
+    strip.lost[i] = scale > 0.0F ? sum(value, -product(whole, scale)) : value;
   }
   return static_cast<std::int32_t>(whole);
 }
 
-/// What a thread does of a block of 16-bit values.
-RONDE_HOST_DEVICE inline void encode_halves(const EncodeWork& work, std::size_t index,
-                                            unsigned thread) {
-  const BlockOf block(work, index);
-  for (std::size_t i = thread; i < block.count; i += kThreads) {
-    const float value = value_at(work, block.begin + i);
-    const float kept = encode_half(work.format, value, block.frame + 2 * i);
-    if (work.residual != nullptr) work.residual[block.begin + i] = sum(value, -kept);
-  }
-}
-
-/// What a thread does of a block of int8 or int4 whose largest magnitude is known: pairs of
-/// elements, as int4 puts two of them into a byte.
-RONDE_HOST_DEVICE inline void encode_multiples(const EncodeWork& work, std::size_t index,
-                                               unsigned thread, std::uint32_t largest) {
-  const BlockOf block(work, index);
-  const float scale = scale_of(largest, steps_of(work.format));
+/// What a thread does of a block of int8 or int4 that all have gathered and whose largest magnitude
+/// is known: pairs of elements, as int4 puts two of them into a byte.
+template <typename Table>
+RONDE_HOST_DEVICE inline void quantise_block(const Table& table, std::size_t tile, unsigned thread,
+                                             const float* values, std::uint32_t largest) {
+  const FrameCode& code = table.traits.code;
+  const auto part = tile_of(table, tile, code.block);
+  std::uint8_t* const frame = part.strip.frame + part.index * block_bytes(code.format, code.block);
+  const float scale = scale_of(largest, steps_of(code.format));
   if (thread < sizeof scale) {
     const auto bits = std::bit_cast<std::uint32_t>(scale);
-    block.frame[thread] = static_cast<std::uint8_t>(bits >> (8 * thread));
+    frame[thread] = static_cast<std::uint8_t>(bits >> (8 * thread));
   }
-  std::uint8_t* const codes = block.frame + sizeof scale;
-  for (std::size_t i = 2 * std::size_t{thread}; i < block.count; i += 2 * std::size_t{kThreads}) {
-    const bool pair = i + 1 < block.count;
-    const std::int32_t first = quantise(work, block.begin + i, scale);
-    const std::int32_t second = pair ? quantise(work, block.begin + i + 1, scale) : 0;
-    if (work.format == FrameFormat::kInt4) {
+  std::uint8_t* const codes = frame + sizeof scale;
+  for (std::size_t i = 2 * std::size_t{thread}; i < part.count; i += 2 * std::size_t{kThreads}) {
+    const bool pair = i + 1 < part.count;
+    const std::size_t at = part.begin + i;
+    const std::int32_t first = quantise(code, part.strip, at, values[i], scale);
+    const std::int32_t second = pair ? quantise(code, part.strip, at + 1, values[i + 1], scale) : 0;
+    if (code.format == FrameFormat::kInt4) {
       codes[i / 2] = static_cast<std::uint8_t>((first + 8) | (second + 8) << 4);
     } else {
       codes[i] = static_cast<std::uint8_t>(first);
@@ -199,33 +316,65 @@ RONDE_HOST_DEVICE inline void encode_multiples(const EncodeWork& work, std::size
   }
 }
 
-/// The value of element `i` of a block.
-RONDE_HOST_DEVICE inline float decoded(FrameFormat format, const std::uint8_t* frame,
-                                       std::size_t i) {
-  if (is_half(format)) {
-    const auto bits = *reinterpret_cast<const std::uint16_t*>(frame + 2 * i);
-    return format == FrameFormat::kFp16 ? float16_to_float(bits) : bfloat16_to_float(bits);
-  }
-  std::uint32_t scale = 0;
-  for (unsigned byte = 0; byte < sizeof scale; ++byte) {
-    scale |= static_cast<std::uint32_t>(frame[byte]) << (8 * byte);
-  }
-  const std::uint8_t* const codes = frame + sizeof scale;
-  const std::int32_t code = format == FrameFormat::kInt8
-                                ? static_cast<std::int8_t>(codes[i])
-                                : ((codes[i / 2] >> (i % 2 == 0 ? 0 : 4)) & 15) - 8;
-  return product(static_cast<float>(code), std::bit_cast<float>(scale));
+/// Whether an element is neither NaN nor infinite.
+RONDE_HOST_DEVICE inline bool is_finite(float value) {
+  return (std::bit_cast<std::uint32_t>(value) & 0x7f800000U) != 0x7f800000U;
+}
+RONDE_HOST_DEVICE inline bool is_finite(double value) {
+  constexpr std::uint64_t kInfinity = 0x7ff0000000000000U;
+  return (std::bit_cast<std::uint64_t>(value) & kInfinity) != kInfinity;
 }
 
-/// What a thread does of a block on its way back.
-RONDE_HOST_DEVICE inline void decode_block(const DecodeWork& work, std::size_t index,
-                                           unsigned thread) {
-  const BlockOf block(work, index);
-  for (std::size_t i = thread; i < block.count; i += kThreads) {
-    const float value = decoded(work.format, block.frame, i);
-    float& out = work.out[block.begin + i];
-    out = work.add ? sum(out, value) : value;
+/// Where the frame of a tile's strip has element `i` of the tile, which begins with a block.
+template <typename AnyStrip>
+RONDE_HOST_DEVICE inline Place place_of(const FrameCode& code, const TileOf<AnyStrip>& part,
+                                        std::size_t i) {
+  if (is_half(code.format)) return {0, part.begin + i};
+  const auto block = static_cast<std::uint32_t>(code.block);
+  const auto in_tile = static_cast<std::uint32_t>(i);
+  const std::size_t before = part.index * (part.length / block) + in_tile / block;
+  return {before * block_bytes(code.format, code.block), in_tile % block};
+}
+
+/// What a thread does of a tile on its way back.
+template <typename To, typename Table>
+RONDE_HOST_DEVICE inline void decode_tile(const Table& table, std::size_t tile, unsigned thread) {
+  const FrameCode& code = table.traits.code;
+  const auto part = tile_of(table, tile, decoded_tile(code));
+  auto* const out = static_cast<To*>(part.strip.out);
+  bool finite = true;
+  for (std::size_t i = thread; i < part.count; i += kThreads) {
+    const Place place = place_of(code, part, i);
+    const float value = decoded(code.format, part.strip.frame + place.at, place.in_block);
+    const To element = Store<To>::from(value);
+    finite = finite && is_finite(load(element));
+    if (out != nullptr) out[part.begin + i] = element;
   }
+  if (!finite && part.strip.flag != nullptr) *part.strip.flag = 1;
+}
+
+/// What a thread does of a conditional copy.
+template <typename Table>
+RONDE_HOST_DEVICE inline void commit_tile(const Table& table, std::size_t tile, unsigned thread) {
+  const auto part = tile_of(table, tile, kTileElements);
+  if (*part.strip.flag != 0) return;
+  for (std::size_t i = part.begin + thread; i < part.begin + part.count; i += kThreads) {
+    part.strip.to[i] = part.strip.from[i];
+  }
+}
+
+/// Calls `visit.template operator()<Element>()` for a floating type; false for others.
+template <typename Visit>
+bool visit_floating(DType dtype, Visit visit) {
+  const auto one = [&]<typename Element>(DType known) {
+    if (dtype != known) return false;
+    visit.template operator()<Element>();
+    return true;
+  };
+  return one.template operator()<float>(DType::kFloat32) ||
+         one.template operator()<Half>(DType::kFloat16) ||
+         one.template operator()<Brain>(DType::kBfloat16) ||
+         one.template operator()<double>(DType::kFloat64);
 }
 
 }  // namespace ronde::cuda

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cuda/device_codecs.h"
 #include "core/base/mutex.h"
 #include "core/ports/device_ops.h"
 
@@ -13,7 +14,7 @@ namespace ronde::cuda {
 /// make_current(). Memory and events may outlive it. Threads: any.
 class CudaDevice final : public DeviceOps {
  public:
-  explicit CudaDevice(int index) noexcept : index_(index) {}
+  explicit CudaDevice(int index) noexcept : index_(index), codecs_(index) {}
   /// Ends its streams; what was queued on them still runs to its end.
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
@@ -28,9 +29,11 @@ class CudaDevice final : public DeviceOps {
   using DeviceOps::record;
   Result<DeviceEventPtr> record(DeviceStream stream, EventUse use) override;
   Status wait(DeviceStream stream, const DeviceEvent& event) override;
+  [[nodiscard]] DeviceCodecs* codecs() noexcept override { return &codecs_; }
 
  private:
   const int index_;
+  CudaCodecs codecs_;
   Mutex mutex_;
   std::vector<DeviceStream> streams_ RONDE_GUARDED_BY(mutex_);
 };

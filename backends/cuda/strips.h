@@ -39,7 +39,8 @@ constexpr std::size_t tiles_of(std::size_t count, std::size_t tile) noexcept {
 }
 
 /// The strip that tile number `tile` belongs to.
-RONDE_HOST_DEVICE inline unsigned find_strip(const Strip* strips, unsigned count,
+template <typename AnyStrip>
+RONDE_HOST_DEVICE inline unsigned find_strip(const AnyStrip* strips, unsigned count,
                                              std::size_t tile) {
   unsigned low = 0;
   unsigned high = count;

@@ -44,12 +44,12 @@ struct Tally {
   std::uint32_t equal;  ///< To it.
 };
 
-/// A vector to choose from: factor * values + left.
+/// A vector to choose from: factor * values + residual.
 struct TopWork {
   const float* values = nullptr;
   float factor = 1.0F;
-  float* left = nullptr;  ///< Gets what is not chosen, zeros elsewhere.
-  bool adds = false;      ///< Whether `left` holds a residual at first.
+  const float* residual = nullptr;  ///< May be null.
+  float* left = nullptr;  ///< Gets what is not chosen, zeros elsewhere; may be `residual`.
   std::size_t count = 0;  ///< Below 2^32.
   std::size_t k = 0;
   Selection* selection = nullptr;    ///< Scratch, and the number of chosen elements.
@@ -91,7 +91,7 @@ RONDE_HOST_DEVICE inline bool is_known(const Selection& selection) { return sele
 RONDE_HOST_DEVICE inline float vector_at(const TopWork& work, unsigned digit, std::size_t i) {
   if (digit > 0) return work.left[i];
   const float given = work.factor == 1.0F ? work.values[i] : product(work.factor, work.values[i]);
-  return work.adds ? sum(given, work.left[i]) : given;
+  return work.residual == nullptr ? given : sum(given, work.residual[i]);
 }
 
 /// What a thread counts of a tile in the histogram of one digit: elements that are not zero and

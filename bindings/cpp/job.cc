@@ -266,7 +266,7 @@ Group Job::group(std::vector<int> ranks) {
 
 std::vector<ResidualState> Job::save_residuals() const {
   std::vector<ResidualState> saved;
-  for (SavedResidual& one : impl_->runtime->save_residuals()) {
+  for (SavedResidual& one : value_or_throw(impl_->runtime->save_residuals())) {
     saved.push_back({one.set, std::move(one.name), one.steps, std::move(one.values)});
   }
   return saved;

@@ -98,7 +98,7 @@ std::vector<int> ranks_by_host(const Runtime& runtime) {
 /// (process set, tensor, steps, values) of each residual.
 py::list save_residuals(const Runtime& runtime) {
   py::list saved;
-  for (const SavedResidual& one : runtime.save_residuals()) {
+  for (const SavedResidual& one : unwrap(runtime.save_residuals())) {
     const py::array_t<float> values(static_cast<py::ssize_t>(one.values.size()), one.values.data());
     saved.append(py::make_tuple(one.set, one.name, one.steps, values));
   }

@@ -232,7 +232,9 @@ Result<std::shared_ptr<std::byte>> Runtime::allocate(std::size_t bytes) {
   return Status(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
 }
 
-std::vector<SavedResidual> Runtime::save_residuals() const { return impl_->residuals->save(); }
+Result<std::vector<SavedResidual>> Runtime::save_residuals() const {
+  return impl_->residuals->save();
+}
 Status Runtime::load_residuals(std::vector<SavedResidual> saved) {
   return impl_->residuals->load(std::move(saved));
 }

@@ -132,8 +132,8 @@ class Runtime {
   Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes);
 
   /// What error feedback keeps on this rank, so that a checkpoint resumes exactly. No operation may
-  /// be under way. Errors: see ResidualStore::load.
-  [[nodiscard]] std::vector<SavedResidual> save_residuals() const;
+  /// be under way. Errors: see ResidualStore.
+  [[nodiscard]] Result<std::vector<SavedResidual>> save_residuals() const;
   Status load_residuals(std::vector<SavedResidual> saved);
   /// What it takes, in bytes.
   [[nodiscard]] std::size_t residual_bytes() const;

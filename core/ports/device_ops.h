@@ -55,6 +55,8 @@ struct StripWork {
   std::span<const DeviceStrip> strips;  ///< Read during the call only.
 };
 
+class DeviceCodecs;
+
 /// One accelerator of this process. Threads: any.
 /// Errors of all members: kUnavailable naming the call that failed, and the device.
 class DeviceOps {
@@ -87,6 +89,10 @@ class DeviceOps {
 
   /// What `stream` is given from now on runs after `event`, one of this accelerator's library.
   virtual Status wait(DeviceStream stream, const DeviceEvent& event) = 0;
+
+  /// Its kernels of compression, which live as long as this; null where there are none. The answer
+  /// is the same for all devices of one library.
+  [[nodiscard]] virtual DeviceCodecs* codecs() noexcept { return nullptr; }
 };
 
 /// A library for accelerators, such as CUDA. Threads: any.

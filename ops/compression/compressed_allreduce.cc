@@ -44,6 +44,17 @@ Status run_scheme(Transport& transport, const CompressedAllreduce& work, Scratch
 
 }  // namespace
 
+std::vector<CompressedPiece> pieces_of(const Work& work) {
+  std::vector<CompressedPiece> pieces;
+  pieces.reserve(work.segments.size());
+  for (std::size_t tensor = 0; tensor < work.segments.size(); ++tensor) {
+    const Segment& segment = work.segments[tensor];
+    const std::size_t elements = segment.bytes / size_of(work.reduction.dtype);
+    pieces.push_back({segment.in, segment.out, elements, tensor, 0});
+  }
+  return pieces;
+}
+
 std::size_t count_elements(std::span<const CompressedPiece> pieces) noexcept {
   std::size_t count = 0;
   for (const CompressedPiece& piece : pieces) count += piece.count;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "core/base/abort.h"
 #include "core/ports/reduce_kernels.h"
@@ -34,6 +35,9 @@ struct CompressedAllreduce {
   /// commit().
   float* left = nullptr;
 };
+
+/// The pieces of compressed work: each of its segments is one tensor.
+std::vector<CompressedPiece> pieces_of(const Work& work);
 
 /// Elements of all pieces together.
 std::size_t count_elements(std::span<const CompressedPiece> pieces) noexcept;

@@ -75,6 +75,13 @@ std::size_t CompressedWork::kept_floats() const noexcept {
   return any(&CompressedTensor::residual) ? 1 : 0;
 }
 
+Status CompressedWork::bring_to_host(const AbortToken& abort) {
+  for (const CompressedTensor& tensor : tensors_) {
+    if (tensor.residual) RONDE_RETURN_IF_ERROR(tensor.residual->move_to_host(abort));
+  }
+  return {};
+}
+
 void CompressedWork::leave(std::size_t tensor, std::size_t begin, std::span<const float> left) {
   Residual* to = tensors_[tensor].residual.get();
   if (to != nullptr) left_.push_back({tensor, begin, left, to});
@@ -105,7 +112,7 @@ void CompressedWork::commit(const Work& work) {
   std::vector<bool> finite(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Segment& segment = work.segments[i];
-    finite[i] = tensors_[i].residual != nullptr &&
+    finite[i] = tensors_[i].residual != nullptr && segment.out != nullptr &&
                 all_finite(work.reduction.dtype, segment.out,
                            segment.bytes / size_of(work.reduction.dtype));
   }

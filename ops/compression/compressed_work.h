@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "core/base/abort.h"
+#include "core/base/status.h"
 #include "core/ports/backend.h"
 #include "core/ports/event_sink.h"
 #include "ops/compression/codec.h"
@@ -53,6 +55,10 @@ class CompressedWork {
 
   /// What was sent so far, and what took how long. One thread writes it, that which compresses.
   [[nodiscard]] CompressionFacts& facts() noexcept { return facts_; }
+
+  /// Takes what is kept to host memory, where the CPU's codecs read it. Blocks until devices are
+  /// done with it. Errors: theirs.
+  Status bring_to_host(const AbortToken& abort);
 
   /// Notes what is left of elements of a tensor from `begin` on; the values must stay until
   /// commit().

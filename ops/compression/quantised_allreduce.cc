@@ -1,33 +1,21 @@
 #include "ops/compression/quantised_allreduce.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/base/stopwatch.h"
-#include "ops/transfer.h"
+#include "ops/compression/partition.h"
 
 namespace ronde {
 namespace {
 
-constexpr std::size_t kCut = std::size_t{1} << 18;            // elements
 constexpr std::size_t kSliceElements = std::size_t{1} << 20;  // cuts that travel together
 constexpr std::size_t kInFlight = 3;
 
-/// Elements of one piece that one rank owns.
-struct Run {
-  std::size_t piece = 0;
-  std::size_t begin = 0;  // in the piece
-  std::size_t count = 0;
-  std::size_t at = 0;  // in the slice
-};
-
-/// Cuts that travel together: runs by owner, and where their frames lie.
-struct Slice {
-  std::vector<std::vector<Run>> runs;  // by rank
-  std::vector<std::size_t> bytes;      // encoded, by rank
-  std::size_t begin = 0;               // of its first element among those of all pieces
-  std::size_t count = 0;
-  // While under way.
+/// A slice on its way.
+struct MovingSlice : Slice {
+  explicit MovingSlice(Slice&& slice) : Slice(std::move(slice)) {}
   float* values = nullptr;
   std::vector<std::byte*> sent;      // to each owner
   std::vector<std::byte*> received;  // my part, from each rank
@@ -44,7 +32,9 @@ class ScatterReduce {
         scratch_(scratch),
         ranks_(static_cast<std::size_t>(transport.size())),
         me_(static_cast<std::size_t>(transport.rank())) {
-    for (std::size_t piece = 0; piece < work.pieces.size(); ++piece) cut(piece);
+    for (Slice& slice : partition(work.pieces, work.compression, ranks_, kSliceElements)) {
+      slices_.emplace_back(std::move(slice));
+    }
     lay_out();
   }
 
@@ -58,18 +48,16 @@ class ScatterReduce {
   }
 
  private:
-  void cut(std::size_t piece);
-  void add_cut(std::size_t piece, std::size_t begin, std::size_t count);
   void lay_out();
-  Status send_parts(Slice& slice);
-  Status add_parts(const Slice& slice);
-  Status send_sum(Slice& slice);
-  Status finish(Slice& slice);
-  void load(const Slice& slice, const Run& run);
-  void encode(const Slice& slice, std::size_t owner, std::byte* frame);
-  Status decode_out(const Slice& slice, std::size_t owner);
+  Status send_parts(MovingSlice& slice);
+  Status add_parts(const MovingSlice& slice);
+  Status send_sum(MovingSlice& slice);
+  Status finish(MovingSlice& slice);
+  void load(const MovingSlice& slice, const OwnedRun& run);
+  void encode(const MovingSlice& slice, std::size_t owner, std::byte* frame);
+  Status decode_out(const MovingSlice& slice, std::size_t owner);
   Status wait(std::vector<TransferId>& ids);
-  Status post_send(Slice& slice, std::size_t to, std::byte* frame, std::size_t bytes);
+  Status post_send(MovingSlice& slice, std::size_t to, std::byte* frame, std::size_t bytes);
   Status post_recv(std::vector<TransferId>& ids, std::size_t from, std::byte* frame,
                    std::size_t bytes);
 
@@ -79,51 +67,18 @@ class ScatterReduce {
   Scratch& scratch_;
   const std::size_t ranks_;
   const std::size_t me_;
-  std::vector<Slice> slices_;
+  std::vector<MovingSlice> slices_;
   std::byte* wide_ = nullptr;  // a run on its way to or from another type
 };
-
-void ScatterReduce::cut(std::size_t piece) {
-  const std::size_t count = work_.pieces[piece].count;
-  for (std::size_t begin = 0; begin < count; begin += kCut) {
-    add_cut(piece, begin, std::min(kCut, count - begin));
-  }
-}
-
-void ScatterReduce::add_cut(std::size_t piece, std::size_t begin, std::size_t count) {
-  if (slices_.empty() || slices_.back().count >= kSliceElements) {
-    const std::size_t at = slices_.empty() ? 0 : slices_.back().begin + slices_.back().count;
-    slices_.emplace_back();
-    slices_.back().begin = at;
-    slices_.back().runs.resize(ranks_);
-    slices_.back().bytes.resize(ranks_);
-  }
-  Slice& slice = slices_.back();
-  const CompressedTensor& tensor = work_.compression.tensors()[work_.pieces[piece].tensor];
-  const std::size_t block = codec_.block();
-  const std::size_t blocks = (count + block - 1) / block;
-  for (std::size_t part = 0; part < ranks_; ++part) {
-    const Part run = even_part(blocks, ranks_, part);
-    if (run.count == 0) continue;
-    const std::size_t first = run.begin * block;
-    const std::size_t length = std::min(run.count * block, count - first);
-    const std::size_t owner = (part + tensor.turn) % ranks_;
-    slice.runs[owner].push_back({piece, begin + first, length, slice.count + first});
-    slice.bytes[owner] += codec_.encoded_bytes(length);
-  }
-  slice.count += count;
-}
 
 /// Gives every slice memory: those that are never under way together share it.
 void ScatterReduce::lay_out() {
   std::size_t frames = 0, values = 0, longest = 0;
-  for (const Slice& slice : slices_) {
-    std::size_t all = 0;
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      all += slice.bytes[rank];
-      for (const Run& run : slice.runs[rank]) longest = std::max(longest, run.count);
+  for (const MovingSlice& slice : slices_) {
+    for (const auto& runs : slice.runs) {
+      for (const OwnedRun& run : runs) longest = std::max(longest, run.count);
     }
-    frames = std::max(frames, 2 * all + ranks_ * slice.bytes[me_]);
+    frames = std::max(frames, 2 * slice.all_bytes() + ranks_ * slice.bytes[me_]);
     values = std::max(values, slice.count);
   }
   std::byte* const memory = scratch_.block(0, kInFlight * frames);
@@ -133,7 +88,7 @@ void ScatterReduce::lay_out() {
           : reinterpret_cast<float*>(scratch_.block(1, kInFlight * values * sizeof(float)));
   wide_ = scratch_.block(2, longest * sizeof(double));
   for (std::size_t i = 0; i < slices_.size(); ++i) {
-    Slice& slice = slices_[i];
+    MovingSlice& slice = slices_[i];
     slice.values = staged + (work_.left != nullptr ? slice.begin : i % kInFlight * values);
     std::byte* at = memory + i % kInFlight * frames;
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
@@ -149,7 +104,7 @@ void ScatterReduce::lay_out() {
 }
 
 /// Brings factor * in + residual of a run to its place.
-void ScatterReduce::load(const Slice& slice, const Run& run) {
+void ScatterReduce::load(const MovingSlice& slice, const OwnedRun& run) {
   const CompressedPiece& piece = work_.pieces[run.piece];
   float* values = slice.values + run.at;
   load_piece(work_, piece, run.begin, {values, run.count}, wide_);
@@ -158,8 +113,8 @@ void ScatterReduce::load(const Slice& slice, const Run& run) {
 }
 
 /// Encodes what `owner` owns; what that loses takes the place of the values where it is kept.
-void ScatterReduce::encode(const Slice& slice, std::size_t owner, std::byte* frame) {
-  for (const Run& run : slice.runs[owner]) {
+void ScatterReduce::encode(const MovingSlice& slice, std::size_t owner, std::byte* frame) {
+  for (const OwnedRun& run : slice.runs[owner]) {
     const CompressedPiece& piece = work_.pieces[run.piece];
     const CompressedTensor& tensor = work_.compression.tensors()[piece.tensor];
     float* values = slice.values + run.at;
@@ -172,10 +127,10 @@ void ScatterReduce::encode(const Slice& slice, std::size_t owner, std::byte* fra
   }
 }
 
-Status ScatterReduce::send_parts(Slice& slice) {
+Status ScatterReduce::send_parts(MovingSlice& slice) {
   for (std::size_t step = 1; step <= ranks_; ++step) {  // this rank's own part last
     const std::size_t owner = (me_ + step) % ranks_;
-    for (const Run& run : slice.runs[owner]) load(slice, run);
+    for (const OwnedRun& run : slice.runs[owner]) load(slice, run);
     if (owner == me_) continue;
     RONDE_RETURN_IF_ERROR(
         post_recv(slice.parts_in, owner, slice.received[owner], slice.bytes[me_]));
@@ -186,12 +141,12 @@ Status ScatterReduce::send_parts(Slice& slice) {
 }
 
 /// Adds what the others sent of this rank's part.
-Status ScatterReduce::add_parts(const Slice& slice) {
+Status ScatterReduce::add_parts(const MovingSlice& slice) {
   const Stopwatch decoding(&work_.compression.facts().decompress_ns);
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     if (rank == me_) continue;
     const std::byte* frame = slice.received[rank];
-    for (const Run& run : slice.runs[me_]) {
+    for (const OwnedRun& run : slice.runs[me_]) {
       const std::size_t bytes = codec_.encoded_bytes(run.count);
       RONDE_RETURN_IF_ERROR(codec_.decode_add({frame, bytes}, {slice.values + run.at, run.count}));
       frame += bytes;
@@ -200,7 +155,7 @@ Status ScatterReduce::add_parts(const Slice& slice) {
   return {};
 }
 
-Status ScatterReduce::send_sum(Slice& slice) {
+Status ScatterReduce::send_sum(MovingSlice& slice) {
   RONDE_RETURN_IF_ERROR(wait(slice.parts_in));
   RONDE_RETURN_IF_ERROR(add_parts(slice));
   encode(slice, me_, slice.sums[me_]);
@@ -212,11 +167,11 @@ Status ScatterReduce::send_sum(Slice& slice) {
   return {};
 }
 
-Status ScatterReduce::finish(Slice& slice) {
+Status ScatterReduce::finish(MovingSlice& slice) {
   RONDE_RETURN_IF_ERROR(wait(slice.sums_in));
   for (std::size_t owner = 0; owner < ranks_; ++owner) {
     RONDE_RETURN_IF_ERROR(decode_out(slice, owner));
-    for (const Run& run : slice.runs[owner]) {
+    for (const OwnedRun& run : slice.runs[owner]) {
       const CompressedPiece& piece = work_.pieces[run.piece];
       work_.compression.leave(piece.tensor, piece.begin + run.begin,
                               {slice.values + run.at, run.count});
@@ -225,10 +180,10 @@ Status ScatterReduce::finish(Slice& slice) {
   return wait(slice.out);
 }
 
-Status ScatterReduce::decode_out(const Slice& slice, std::size_t owner) {
+Status ScatterReduce::decode_out(const MovingSlice& slice, std::size_t owner) {
   const Stopwatch decoding(&work_.compression.facts().decompress_ns);
   const std::byte* frame = slice.sums[owner];
-  for (const Run& run : slice.runs[owner]) {
+  for (const OwnedRun& run : slice.runs[owner]) {
     const std::size_t bytes = codec_.encoded_bytes(run.count);
     std::byte* out = work_.pieces[run.piece].out;
     if (out != nullptr) {
@@ -249,7 +204,8 @@ Status ScatterReduce::wait(std::vector<TransferId>& ids) {
   return {};
 }
 
-Status ScatterReduce::post_send(Slice& slice, std::size_t to, std::byte* frame, std::size_t bytes) {
+Status ScatterReduce::post_send(MovingSlice& slice, std::size_t to, std::byte* frame,
+                                std::size_t bytes) {
   if (bytes == 0) return {};
   RONDE_ASSIGN_OR_RETURN(const TransferId id,
                          transport_.send(static_cast<int>(to), {frame, bytes}));

@@ -6,9 +6,11 @@
 #include <bit>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "core/base/half.h"
 #include "core/base/log.h"
+#include "ops/device_wait.h"
 
 namespace ronde {
 namespace {
@@ -68,6 +70,7 @@ void Residual::add_to(std::span<float> values, std::size_t begin) const {
 
 void Residual::assign(std::span<const float> values, std::size_t begin) {
   MutexLock lock(mutex_);
+  zero_ = false;
   if (format_ == ResidualFormat::kFp32) {
     std::copy(values.begin(), values.end(), wide() + begin);
     return;
@@ -79,10 +82,63 @@ void Residual::assign(std::span<const float> values, std::size_t begin) {
   }
 }
 
-std::vector<float> Residual::values() const {
+Result<std::vector<float>> Residual::values() const {
   std::vector<float> values(count_);
+  {
+    MutexLock lock(mutex_);
+    if (!values_) {
+      RONDE_RETURN_IF_ERROR(fetch(values.data(), AbortToken()));
+      return values;
+    }
+  }
   add_to(values, 0);
   return values;
+}
+
+float* Residual::on_device(const DeviceOps& device, DeviceStream stream) const {
+  MutexLock lock(mutex_);
+  const bool there = !values_ && home_.device.get() == &device && home_.stream == stream;
+  return there ? reinterpret_cast<float*>(home_.memory.get()) : nullptr;
+}
+
+/// Copies what lies on the device to `values`.
+Status Residual::fetch(float* values, const AbortToken& abort) const {
+  RONDE_RETURN_IF_ERROR(
+      home_.device->copy(values, home_.memory.get(), count_ * sizeof(float), home_.stream));
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, home_.device->record(home_.stream));
+  return wait_on_host(*arrived, abort);
+}
+
+Status Residual::leave_device(const AbortToken& abort) {
+  if (values_) return {};
+  std::unique_ptr<void, Free> values(zeros(count_, size_of(format_)));
+  RONDE_RETURN_IF_ERROR(fetch(static_cast<float*>(values.get()), abort));
+  values_ = std::move(values);
+  home_ = {};
+  return {};
+}
+
+Status Residual::move_to_host(const AbortToken& abort) {
+  MutexLock lock(mutex_);
+  return leave_device(abort);
+}
+
+Status Residual::move_to(DeviceHome home, const AbortToken& abort) {
+  MutexLock lock(mutex_);
+  RONDE_RETURN_IF_ERROR(leave_device(abort));
+  const std::size_t bytes = count_ * sizeof(float);
+  if (zero_) {
+    const DeviceStrip zeros{nullptr, home.memory.get(), bytes};
+    RONDE_RETURN_IF_ERROR(home.device->transform({.strips = {&zeros, 1}}, home.stream));
+  } else {
+    RONDE_RETURN_IF_ERROR(home.device->copy(home.memory.get(), values_.get(), bytes, home.stream));
+    RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, home.device->record(home.stream));
+    RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, abort));  // before the host's memory ends
+  }
+  zero_ = false;  // from now on the device writes it
+  home_ = std::move(home);
+  values_.reset();
+  return {};
 }
 
 std::uint64_t Residual::next_step() {
@@ -155,7 +211,9 @@ void ResidualStore::reformat(std::shared_ptr<Residual>& residual, ResidualFormat
   try {
     auto made = std::make_shared<Residual>(residual->count(), format);
     made->set_steps(residual->steps());
-    made->assign(residual->values(), 0);
+    const auto values = residual->values();
+    if (!values.ok()) return log(LogLevel::kWarning, "{}", values.status().message());
+    made->assign(*values, 0);
     bytes_ = bytes_ - residual->bytes() + made->bytes();
     residual = std::move(made);
   } catch (const std::bad_alloc&) {
@@ -163,11 +221,12 @@ void ResidualStore::reformat(std::shared_ptr<Residual>& residual, ResidualFormat
   }
 }
 
-std::vector<SavedResidual> ResidualStore::save() const {
+Result<std::vector<SavedResidual>> ResidualStore::save() const {
   MutexLock lock(mutex_);
   std::vector<SavedResidual> saved;
   for (const auto& [key, residual] : residuals_) {
-    saved.push_back({key.first, key.second, residual->steps(), residual->values()});
+    RONDE_ASSIGN_OR_RETURN(std::vector<float> values, residual->values());
+    saved.push_back({key.first, key.second, residual->steps(), std::move(values)});
   }
   return saved;
 }

@@ -1,5 +1,6 @@
 // Error feedback: what compression has not delivered yet, kept by tensor, so that it survives any
 // change of fusion. In units of the result: whatever factors were in force when it was left over.
+// It lies in host memory, or in a device's once that has compressed the tensor.
 // Source: Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019.
 #pragma once
 
@@ -12,11 +13,20 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/abort.h"
 #include "core/base/mutex.h"
 #include "core/base/status.h"
+#include "core/ports/device_ops.h"
 #include "ops/compression/spec.h"
 
 namespace ronde {
+
+/// Memory of a device, and the stream in whose order it is read and written.
+struct DeviceHome {
+  std::shared_ptr<DeviceOps> device;
+  DeviceStream stream = nullptr;
+  std::shared_ptr<std::byte> memory;
+};
 
 /// One tensor's residual on this rank, zero at first. Threads: any.
 class Residual {
@@ -26,13 +36,23 @@ class Residual {
 
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   [[nodiscard]] ResidualFormat format() const noexcept { return format_; }
-  /// What it takes.
+  /// What it takes, wherever it lies.
   [[nodiscard]] std::size_t bytes() const noexcept;
-  /// values[i] += residual[begin + i]
+  /// values[i] += residual[begin + i]. It lies in host memory.
   void add_to(std::span<float> values, std::size_t begin) const RONDE_EXCLUDES(mutex_);
   /// residual[begin + i] = values[i]; bf16 rounds by bits that depend on the step and the element.
+  /// It lies in host memory.
   void assign(std::span<const float> values, std::size_t begin) RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] std::vector<float> values() const RONDE_EXCLUDES(mutex_);
+  /// A copy, from wherever it lies. Blocks until a device is done with it.
+  /// Errors: the device's, as those of the next two.
+  [[nodiscard]] Result<std::vector<float>> values() const RONDE_EXCLUDES(mutex_);
+  /// Its values in the memory of `device`, for work on `stream`; null where they are not there.
+  [[nodiscard]] float* on_device(const DeviceOps& device, DeviceStream stream) const
+      RONDE_EXCLUDES(mutex_);
+  /// Takes it to `home`, which has room for it: fp32 only. Blocks where there is anything to copy.
+  Status move_to(DeviceHome home, const AbortToken& abort) RONDE_EXCLUDES(mutex_);
+  /// Takes it to host memory, unless it is there. Blocks likewise; throws std::bad_alloc.
+  Status move_to_host(const AbortToken& abort) RONDE_EXCLUDES(mutex_);
   /// How often the tensor has been compressed; counts up with each call of next_step().
   std::uint64_t next_step() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t steps() const RONDE_EXCLUDES(mutex_);
@@ -44,11 +64,15 @@ class Residual {
   };
   [[nodiscard]] float* wide() const RONDE_REQUIRES(mutex_);
   [[nodiscard]] std::uint16_t* narrow() const RONDE_REQUIRES(mutex_);
+  Status fetch(float* values, const AbortToken& abort) const RONDE_REQUIRES(mutex_);
+  Status leave_device(const AbortToken& abort) RONDE_REQUIRES(mutex_);
 
   const std::size_t count_;
   const ResidualFormat format_;
   mutable Mutex mutex_;
-  const std::unique_ptr<void, Free> values_ RONDE_GUARDED_BY(mutex_);
+  std::unique_ptr<void, Free> values_ RONDE_GUARDED_BY(mutex_);  // null: at home_
+  DeviceHome home_ RONDE_GUARDED_BY(mutex_);
+  bool zero_ RONDE_GUARDED_BY(mutex_) = true;  // nothing was ever assigned
   std::uint64_t steps_ RONDE_GUARDED_BY(mutex_) = 0;
 };
 
@@ -78,8 +102,9 @@ class ResidualStore {
   std::shared_ptr<Residual> find(int set, const std::string& name, std::size_t count,
                                  ResidualFormat format = ResidualFormat::kFp32)
       RONDE_EXCLUDES(mutex_);
-  /// A copy of all, in the order of sets and names. No operation may be under way.
-  [[nodiscard]] std::vector<SavedResidual> save() const RONDE_EXCLUDES(mutex_);
+  /// A copy of all, in the order of sets and names. No operation may be under way. Blocks until
+  /// devices are done with theirs. Errors: theirs.
+  [[nodiscard]] Result<std::vector<SavedResidual>> save() const RONDE_EXCLUDES(mutex_);
   /// Replaces all. No operation may be under way. Errors: kInvalidArgument for a name given twice.
   Status load(std::vector<SavedResidual> saved) RONDE_EXCLUDES(mutex_);
   /// Notes what a step has left over of a tensor; the last one counts.

@@ -2,13 +2,12 @@
 // `ronde run`, whose tensors are in device memory.
 #pragma once
 
-#include <cuda_runtime_api.h>
 #include <doctest/doctest.h>
 
 #include <memory>
 #include <utility>
 
-#include "backends/cuda/device.h"
+#include "backends/cuda/factory.h"
 #include "backends/shm/factory.h"
 #include "core/ports/device_plane.h"
 #include "ops/kernels/factory.h"
@@ -29,10 +28,12 @@ struct GpuFixture : ConformanceFixture {
   [[nodiscard]] std::vector<int> rank_counts() const override {
     return {ProcessWorld::instance().size()};
   }
-  [[nodiscard]] static int device_of(int rank) {
-    int devices = 0;
-    REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
-    return rank % devices;
+  /// RONDE_TEST_DRIVER is CUDA's driver, or what stands for it beside the double.
+  [[nodiscard]] static std::shared_ptr<DeviceOps> device_of(int rank) {
+    const auto accelerator = create_cuda_accelerator(RONDE_TEST_DRIVER);
+    const auto devices = accelerator->count();
+    REQUIRE_MESSAGE(devices.ok(), devices.status().to_string());
+    return accelerator->open(rank % *devices).value();
   }
   /// What device work runs over; null: staged.
   virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
@@ -41,7 +42,7 @@ struct GpuFixture : ConformanceFixture {
   }
   std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                                     Exchange& exchange) const override {
-    auto ops = std::make_shared<cuda::CudaDevice>(device_of(group.rank));
+    auto ops = device_of(group.rank);
     options.open_device = [this, group, &exchange, ops](int) -> Result<DeviceParts> {
       RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));
       return DeviceParts{ops, std::move(plane)};

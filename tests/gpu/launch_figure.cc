@@ -51,8 +51,7 @@ struct Gradients {
 TEST_CASE("figure: host time of a fused collective") {
   NcclGpuFixture fixture;
   on_ranks(fixture, [&](const Rank& rank) {
-    cuda::CudaDevice device(NcclGpuFixture::device_of(rank.rank()));
-    Gradients gradients(device);
+    Gradients gradients(*NcclGpuFixture::device_of(rank.rank()));
     std::vector<double> times;
     for (int run = -kWarmUps; run < kRuns; ++run) {
       const double begin = cpu_us();

@@ -77,7 +77,7 @@ TARGETS = (
         unit=" x",
     ),
     Target(
-        "int8 with error feedback, of the device's memory bandwidth",
+        "int8 with error feedback, of the device's memory bandwidth (a copy's)",
         "int8 encode with error feedback",
         lambda figure: 100 * number(figure, "share"),
         70,

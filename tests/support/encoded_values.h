@@ -8,25 +8,22 @@
 #include <random>
 #include <vector>
 
-#include "backends/cuda/codecs.h"
+#include "core/ports/device_codecs.h"
 #include "ops/compression/codec.h"
-#include "ops/compression/quantise.h"
 #include "ops/compression/spec.h"
 
 namespace ronde::test {
 
 /// A format on the device, and what users call it.
 struct SharedFormat {
-  cuda::FrameFormat format;
+  FrameFormat format;
   const char* spec;
 };
 inline constexpr SharedFormat kSharedFormats[] = {
-    {cuda::FrameFormat::kFp16, "fp16"},
-    {cuda::FrameFormat::kBf16, "bf16"},
-    {cuda::FrameFormat::kInt8, "int8"},
-    {cuda::FrameFormat::kInt8, "int8:block=64,rounding=stochastic"},
-    {cuda::FrameFormat::kInt4, "int4"},
-    {cuda::FrameFormat::kInt4, "int4:block=4096,rounding=stochastic"},
+    {FrameFormat::kFp16, "fp16"},     {FrameFormat::kBf16, "bf16"},
+    {FrameFormat::kInt8, "int8"},     {FrameFormat::kInt8, "int8:block=64,rounding=stochastic"},
+    {FrameFormat::kInt4, "int4"},     {FrameFormat::kInt4, "int4:block=4096,rounding=stochastic"},
+    {FrameFormat::kOnebit, "onebit"}, {FrameFormat::kOnebit, "onebit:block=4096"},
 };
 
 /// Blocks of unlike magnitude: ordinary, tiny, huge, of zeros, and with `odd` among them.
@@ -43,14 +40,9 @@ inline std::vector<float> blocks_of_values(std::size_t count, float odd = 0.0F) 
   return values;
 }
 
-/// What the device is to do where the CPU has `call`; the frame and the residual are the caller's.
-inline cuda::EncodeWork encode_work(const SharedFormat& shared, const CompressionSpec& spec,
-                                    std::uint64_t key, std::uint64_t offset) {
-  return {.format = shared.format,
-          .block = spec.block == 0 ? 64 : spec.block,
-          .stochastic = spec.stochastic,
-          .key = compression::fold_key(key),
-          .offset = offset};
+/// The code that a spec stands for.
+inline FrameCode code_of(const SharedFormat& shared, const CompressionSpec& spec) {
+  return {shared.format, spec.stochastic, spec.block == 0 ? 64 : spec.block};
 }
 
 }  // namespace ronde::test

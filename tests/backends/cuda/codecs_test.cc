@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "ops/compression/compressed_work.h"
+#include "ops/compression/quantise.h"
+#include "tests/support/cuda_double/codec_runs.h"
 #include "tests/support/encoded_values.h"
 
 namespace ronde::test {
@@ -20,29 +23,6 @@ using namespace ronde::cuda;
 constexpr std::size_t kCounts[] = {1, 2, 63, 64, 65, 511, 1000, 4097, 6200};
 constexpr std::uint64_t kKey = 0x1234'5678'9abc'def0ULL;
 constexpr std::uint64_t kOffset = 4096;
-
-/// All threads of all blocks, one after the other; between the two parts of encoding all meet.
-void encode_on_host(const EncodeWork& work) {
-  for (std::size_t block = 0; block < tiles_of(work.count, work.block); ++block) {
-    std::uint32_t largest = 0;
-    for (unsigned thread = 0; thread < kThreads; ++thread) {
-      largest = std::max(largest, largest_of(work, block, thread));
-    }
-    for (unsigned thread = 0; thread < kThreads; ++thread) {
-      if (is_half(work.format)) {
-        encode_halves(work, block, thread);
-      } else {
-        encode_multiples(work, block, thread, largest);
-      }
-    }
-  }
-}
-
-void decode_on_host(const DecodeWork& work) {
-  for (std::size_t block = 0; block < tiles_of(work.count, work.block); ++block) {
-    for (unsigned thread = 0; thread < kThreads; ++thread) decode_block(work, block, thread);
-  }
-}
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -71,25 +51,54 @@ struct Sides {
   }
 
   void encode_here(float* residual) {
-    EncodeWork work = encode_work(shared, spec, kKey, kOffset);
-    work.values = values.data();
-    work.residual = residual;
-    work.frame = reinterpret_cast<std::uint8_t*>(frame.data());
-    work.count = values.size();
-    encode_on_host(work);
+    SmallEncodeTable table{.traits = {code_of(shared, spec), 1.0F, 0, 0}, .count = 1, .strips = {}};
+    table.strips[0] = {.values = values.data(),
+                       .residual = residual,
+                       .lost = residual,
+                       .added = nullptr,
+                       .frame = reinterpret_cast<std::uint8_t*>(frame.data()),
+                       .count = values.size(),
+                       .offset = kOffset,
+                       .first_tile = 0,
+                       .key = compression::fold_key(kKey)};
+    cuda_double::run_encode(table, DType::kFloat32,
+                            tiles_of(values.size(), encoded_tile(table.traits.code)));
   }
 
   [[nodiscard]] std::span<const std::byte> encoded() const {
     return std::span(frame).first(frame.size() - 1);
   }
 
-  void decode_here(std::vector<float>& out, bool add) const {
-    decode_on_host({.format = shared.format,
-                    .frame = reinterpret_cast<const std::uint8_t*>(frame.data()),
-                    .out = out.data(),
-                    .count = out.size(),
-                    .block = encode_work(shared, spec, 0, 0).block,
-                    .add = add});
+  /// Gives whether all elements are finite.
+  bool decode_here(std::vector<float>& out) const {
+    std::uint32_t flag = 0;
+    SmallDecodeTable table{.traits = {code_of(shared, spec)}, .count = 1, .strips = {}};
+    table.strips[0] = {reinterpret_cast<const std::uint8_t*>(frame.data()), out.data(), &flag,
+                       out.size(), 0};
+    cuda_double::run_decode(table, DType::kFloat32,
+                            tiles_of(out.size(), decoded_tile(table.traits.code)));
+    return flag == 0;
+  }
+
+  /// The values with what two copies of the frame say added, as a frame.
+  [[nodiscard]] std::vector<std::byte> encode_sum_here() const {
+    std::vector<std::byte> two(encoded().begin(), encoded().end());
+    two.insert(two.end(), encoded().begin(), encoded().end());
+    std::vector<std::byte> made(frame.size(), std::byte{0xcd});
+    SmallEncodeTable table{
+        .traits = {code_of(shared, spec), 0.5F, 2, encoded().size()}, .count = 1, .strips = {}};
+    table.strips[0] = {.values = values.data(),
+                       .residual = nullptr,
+                       .lost = nullptr,
+                       .added = reinterpret_cast<const std::uint8_t*>(two.data()),
+                       .frame = reinterpret_cast<std::uint8_t*>(made.data()),
+                       .count = values.size(),
+                       .offset = kOffset,
+                       .first_tile = 0,
+                       .key = compression::fold_key(kKey)};
+    cuda_double::run_encode(table, DType::kFloat32,
+                            tiles_of(values.size(), encoded_tile(table.traits.code)));
+    return made;
   }
 
   const SharedFormat shared;
@@ -143,18 +152,40 @@ TEST_CASE("codecs on the device: without a residual the frame is the same and no
   });
 }
 
-TEST_CASE("codecs on the device: decoding, and adding, has the bits of the CPU's codecs") {
+TEST_CASE("codecs on the device: decoding has the bits of the CPU's codecs and tells of NaN") {
   for_all([](Sides& sides) {
     sides.encode_here(nullptr);
     std::vector<float> expected(sides.values.size(), 0.3F);
     std::vector<float> out = expected;
-    REQUIRE(sides.codec->decode_add(sides.encoded(), expected).ok());
-    sides.decode_here(out, true);
-    REQUIRE(same_bits(out, expected));
+    const bool finite = sides.decode_here(out);
     REQUIRE(sides.codec->decode(sides.encoded(), expected).ok());
-    sides.decode_here(out, false);
     REQUIRE(same_bits(out, expected));
+    REQUIRE(finite == all_finite(DType::kFloat32, expected.data(), expected.size()));
   });
+}
+
+TEST_CASE("codecs on the device: frames that are added make the frame of the CPU's sum") {
+  for_all([](Sides& sides) {
+    sides.encode_here(nullptr);
+    std::vector<float> sums = sides.values;
+    for (float& sum : sums) sum *= 0.5F;
+    REQUIRE(sides.codec->decode_add(sides.encoded(), sums).ok());
+    REQUIRE(sides.codec->decode_add(sides.encoded(), sums).ok());
+    std::vector<std::byte> frame(sides.frame.size(), std::byte{0xcd});
+    sides.codec->encode({.values = sums, .frame = frame.data(), .key = kKey, .offset = kOffset});
+    REQUIRE(sides.encode_sum_here() == frame);
+  });
+}
+
+TEST_CASE("codecs on the device: a copy is made unless its tensor is not finite") {
+  const std::vector<float> from(9000, 2.0F);
+  for (const std::uint32_t flag : {0U, 1U}) {
+    std::vector<float> to(from.size(), 1.0F);
+    SmallCommitTable table{.traits = {}, .count = 1, .strips = {}};
+    table.strips[0] = {from.data(), to.data(), &flag, from.size(), 0};
+    cuda_double::run_commit(table, tiles_of(from.size(), kTileElements));
+    CHECK(to == std::vector<float>(from.size(), flag == 0 ? 2.0F : 1.0F));
+  }
 }
 
 }  // namespace ronde::test

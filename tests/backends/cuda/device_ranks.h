@@ -12,15 +12,19 @@
 
 namespace ronde::test {
 
-/// Says of every bundle of tensors that it is on `device`; a barrier has none and stays on the
-/// host. What it runs is done when execute() returns.
+/// Bundles of this number stay in host memory.
+inline constexpr std::uint64_t kHostBundle = 77;
+
+/// Says of every other bundle of tensors that it is on `device`; a barrier has none and stays on
+/// the host. What it runs is done when execute() returns.
 class OnDevice final : public CollectiveExecutor {
  public:
   OnDevice(std::unique_ptr<CollectiveExecutor> inner, int device)
       : inner_(std::move(inner)), device_(device) {}
   Status execute(const Bundle& bundle, const AbortToken& abort) override {
     Bundle moved = bundle;
-    if (!bundle.tensors.empty()) moved.device = {DeviceKind::kCuda, device_};
+    if (!bundle.tensors.empty() && bundle.id != kHostBundle)
+      moved.device = {DeviceKind::kCuda, device_};
     return inner_->execute(moved, abort);
   }
   std::string last_path() const override { return inner_->last_path(); }

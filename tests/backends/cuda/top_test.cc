@@ -48,7 +48,11 @@ Chosen on_cpu(const Floats& values, float factor, const Floats* residual, std::s
 Chosen here(const Floats& values, float factor, const Floats* residual, std::size_t k,
             std::size_t blocks) {
   Chosen chosen{.vector = {}, .left = Floats(values.size(), std::bit_cast<float>(kNobodys))};
-  if (residual != nullptr) chosen.left = *residual;
+  const float* given = residual == nullptr ? nullptr : residual->data();
+  if (residual != nullptr && k % 2 == 1) {  // in place
+    chosen.left = *residual;
+    given = chosen.left.data();
+  }
   chosen.vector.indices.assign(k + 1, kNobodys);
   chosen.vector.values.resize(k + 1);
   cuda::Selection selection;
@@ -56,8 +60,8 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
   std::vector<cuda::Tally> chunks(cuda::tiles_of(values.size(), cuda::kChunk));
   select_top_on_host({.values = values.data(),
                       .factor = factor,
+                      .residual = given,
                       .left = chosen.left.data(),
-                      .adds = residual != nullptr,
                       .count = values.size(),
                       .k = k,
                       .selection = &selection,

@@ -101,7 +101,7 @@ TEST_CASE("Runtime: a compressed sum is rounded and leaves a residual") {
     EXPECT(compressed_sum(runtime, "int8", "w", values).ok());
     EXPECT(was_rounded(values));
     EXPECT(runtime.residual_bytes() == 40'000);
-    const auto saved = runtime.save_residuals();
+    const auto saved = runtime.save_residuals().value();
     EXPECT(saved.size() == 1 && saved[0].name == "w" && saved[0].steps == 1);
     EXPECT(runtime.load_residuals({}).ok());
     EXPECT(runtime.residual_bytes() == 0);

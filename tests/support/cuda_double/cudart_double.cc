@@ -122,14 +122,9 @@ void run_kernel(const cuda::StripLaunch& launch, const Table& table) {
 }
 
 template <typename Table>
-cudaError_t launch_on_host(const cuda::StripLaunch& launch, const Table& table,
-                           cudaStream_t stream) {
-  {
-    const MutexLock lock(world().mutex);
-    ++world().launched;
-  }
+cudaError_t launch_on_host(const cuda::StripLaunch& what, const Table& table, cudaStream_t stream) {
   const auto copy = std::make_shared<Table>(table);
-  return queue("launch", stream, [launch, copy] { run_kernel(launch, *copy); });
+  return launch(stream, [what, copy] { run_kernel(what, *copy); });
 }
 
 }  // namespace
@@ -146,6 +141,14 @@ void fail_next(const char* name, cudaError_t code) {
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   find(stream)->enqueue(std::move(work));
+}
+
+cudaError_t launch(cudaStream_t stream, std::function<void()> kernel) {
+  {
+    const MutexLock lock(world().mutex);
+    ++world().launched;
+  }
+  return queue("launch", stream, std::move(kernel));
 }
 
 struct Hold::State {

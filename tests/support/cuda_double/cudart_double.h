@@ -18,6 +18,10 @@ void fail_next(const char* name, cudaError_t code);
 /// Queues work on a stream, as a kernel launch would. It must not throw.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 
+/// A kernel's launch: as enqueue(), on a stream of the calling thread's device; fails where
+/// fail_next("launch") asks for it.
+cudaError_t launch(cudaStream_t stream, std::function<void()> kernel);
+
 /// Holds a stream up while it lives: what is queued later waits.
 class Hold {
  public:

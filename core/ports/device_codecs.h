@@ -1,0 +1,73 @@
+// Compression in device memory: frames of ops/compression's codecs, bit for bit, for many runs of
+// values in one launch. Everything is queued on a stream and nothing waits for it here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/dtype.h"
+#include "core/base/frame_format.h"
+#include "core/base/status.h"
+#include "core/ports/device_ops.h"
+
+namespace ronde {
+
+/// One run of values on its way into a frame: factor * values + residual + what the added frames
+/// stand for, added in that order in fp32.
+struct EncodeRun {
+  const void* values = nullptr;      ///< Null counts as zeros.
+  const float* residual = nullptr;   ///< Null counts as zeros.
+  float* lost = nullptr;             ///< Gets what the frame does not deliver; may be null.
+  const std::byte* added = nullptr;  ///< The first of EncodeWork::added_frames frames of the run.
+  std::byte* frame = nullptr;
+  std::size_t count = 0;     ///< In elements.
+  std::uint64_t offset = 0;  ///< Of the first value in its tensor.
+  std::uint32_t key = 0;     ///< Of stochastic rounding: compression::fold_key() of the codec's.
+};
+
+/// Runs that are encoded alike.
+struct EncodeWork {
+  FrameCode code;
+  DType from = DType::kFloat32;  ///< Of the values; a floating type.
+  double factor = 1.0;
+  std::size_t added_frames = 0;     ///< Of each run; 0: `added` is not read.
+  std::size_t added_stride = 0;     ///< From one of them to the next, in bytes.
+  std::span<const EncodeRun> runs;  ///< Read during the call only.
+};
+
+/// One frame on its way back.
+struct DecodeRun {
+  const std::byte* frame = nullptr;
+  void* out = nullptr;            ///< Null is not written.
+  std::uint32_t* flag = nullptr;  ///< Becomes 1 where an element of `out` is not finite; or null.
+  std::size_t count = 0;          ///< In elements.
+};
+
+/// Frames that are decoded alike.
+struct DecodeWork {
+  FrameCode code;
+  DType to = DType::kFloat32;  ///< Of `out`; a floating type.
+  std::span<const DecodeRun> runs;
+};
+
+/// A copy that is made unless `flag` says that its tensor is not finite.
+struct CommitRun {
+  const float* from = nullptr;
+  float* to = nullptr;
+  const std::uint32_t* flag = nullptr;
+  std::size_t count = 0;  ///< In elements.
+};
+
+/// The kernels of compression of one device. Threads: any.
+/// Errors of all members: kUnavailable naming the call that failed, and the device; kUnsupported
+/// for a type that is not floating.
+class DeviceCodecs {
+ public:
+  virtual ~DeviceCodecs() = default;
+  virtual Status encode(const EncodeWork& work, DeviceStream stream) = 0;
+  virtual Status decode(const DecodeWork& work, DeviceStream stream) = 0;
+  virtual Status commit(std::span<const CommitRun> runs, DeviceStream stream) = 0;
+};
+
+}  // namespace ronde

@@ -1,0 +1,167 @@
+// Steps of compressed allreduces on every rank of a fixture, and all that they leave behind: what
+// device memory and host memory must agree on bit for bit.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "ops/compression/residuals.h"
+#include "tests/backends/cuda/device_ranks.h"
+#include "tests/conformance/rank.h"
+#include "tests/support/plain_kernels.h"
+
+namespace ronde::test {
+
+/// What is done, step after step, on groups of 2, 3 and 4 ranks.
+struct CompressedSteps {
+  std::string compression;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kAverage;
+  std::vector<std::size_t> counts = {5003, 0, 700, 1, 63};  ///< Of each tensor.
+  int steps = 3;
+  double prescale = 1.0;
+  bool named = true;
+  int joined = -1;         ///< Has joined: gives zeros and takes nothing.
+  int not_finite_in = -1;  ///< In this step the first tensor of rank 1 has a NaN.
+  std::vector<int> ranks = {2, 3, 4};
+  /// Before step 2, with the rank's residuals.
+  std::function<void(ResidualStore&)> between = {};
+  /// Steps whose tensors are in host memory, whatever the fixture's are.
+  std::vector<int> on_host = {};
+};
+
+/// What one rank has seen, as bits.
+struct SeenSteps {
+  std::vector<Bytes> results;             // of each tensor of each step
+  std::vector<std::uint64_t> wire_bytes;  // of each step
+  std::vector<std::tuple<std::string, std::uint64_t, Bytes>> residuals;  // at the end
+  std::size_t residual_bytes = 0;
+  bool operator==(const SeenSteps&) const = default;
+};
+using SeenByRank = std::map<std::pair<int, int>, SeenSteps>;  // size, rank
+
+/// `Base` with residuals for each rank.
+template <typename Base>
+struct WithResiduals : Base {
+  explicit WithResiduals(std::vector<int> of) : ranks(std::move(of)) {}
+  [[nodiscard]] std::vector<int> rank_counts() const override { return ranks; }
+  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                                    Exchange& exchange) const override {
+    auto store = std::make_shared<ResidualStore>();
+    {
+      const std::lock_guard lock(mutex);
+      stores[{group.size(), group.rank}] = store;
+    }
+    options.residuals = std::move(store);
+    return Base::make_executor(std::move(options), group, exchange);
+  }
+  std::shared_ptr<ResidualStore> store(const Rank& rank) const {
+    const std::lock_guard lock(mutex);
+    return stores.at({rank.size(), rank.rank()});
+  }
+
+  const std::vector<int> ranks;
+  mutable std::mutex mutex;
+  mutable std::map<std::pair<int, int>, std::shared_ptr<ResidualStore>> stores;
+};
+
+inline Bytes bytes_of(const std::vector<float>& values) {
+  Bytes bytes(values.size() * sizeof(float));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+/// Unlike in every tensor and on every rank; small enough for 16 bits.
+inline Bytes step_values(const CompressedSteps& steps, std::size_t tensor, int rank, int step) {
+  std::vector<float> values(steps.counts[tensor]);
+  const std::size_t seed = tensor * 31 + static_cast<std::size_t>(rank);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>((i * 7919 + seed * 613) % 1000) * 0.125F - 62.4375F;
+  }
+  if (step == steps.not_finite_in && tensor == 0 && rank == 1) {
+    values[values.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+  }
+  Bytes bytes(values.size() * size_of(steps.dtype));
+  plain_kernels()->cast(DType::kFloat32, values.data(), steps.dtype, bytes.data(), values.size());
+  return bytes;
+}
+
+/// One step on one rank: its results.
+inline std::vector<Bytes> run_step(const Rank& rank, const CompressedSteps& steps, int step) {
+  std::vector<Bytes> values;
+  Bundle bundle = bundle_of(Collective::kAllreduce, steps.dtype, steps.op);
+  bundle.compression = steps.compression;
+  bundle.prescale = steps.prescale;
+  for (std::size_t i = 0; i < steps.counts.size(); ++i) {
+    values.push_back(step_values(steps, i, rank.rank(), step));
+  }
+  for (std::size_t i = 0; i < steps.counts.size(); ++i) {
+    BundleTensor tensor;
+    tensor.name = "tensor";
+    if (rank.rank() != steps.joined) tensor.in = tensor.out = values[i].data();
+    tensor.shape = {static_cast<std::int64_t>(steps.counts[i])};
+    bundle.tensors.push_back(tensor);
+    bundle.keys.push_back(steps.named ? "tensor " + std::to_string(i) : std::string());
+  }
+  for (const int on_host : steps.on_host) {
+    if (step == on_host) bundle.id = kHostBundle;
+  }
+  REQUIRE(rank.run(bundle).ok());
+  return values;
+}
+
+template <typename Base>
+SeenByRank seen_of(const CompressedSteps& steps) {
+  SeenByRank all;
+  WithResiduals<Base> fixture(steps.ranks);
+  on_ranks(fixture, [&](const Rank& rank) {
+    SeenSteps seen;
+    const auto store = fixture.store(rank);
+    for (int step = 0; step < steps.steps; ++step) {
+      if (step == 2 && steps.between) steps.between(*store);
+      for (Bytes& result : run_step(rank, steps, step)) seen.results.push_back(std::move(result));
+      seen.wire_bytes.push_back(rank.executor().last_compression().wire_bytes);
+    }
+    const auto saved = store->save().value();
+    for (const SavedResidual& one : saved) {
+      seen.residuals.emplace_back(one.name, one.steps, bytes_of(one.values));
+    }
+    seen.residual_bytes = store->bytes();
+    const std::lock_guard lock(fixture.mutex);
+    all[{rank.size(), rank.rank()}] = std::move(seen);
+  });
+  return all;
+}
+
+/// Requires of `Base` what tensors in host memory give.
+template <typename Base, typename Host>
+void check_same_bits(const CompressedSteps& steps) {
+  CAPTURE(steps.compression);
+  CAPTURE(to_string(steps.dtype));
+  const SeenByRank expected = seen_of<Host>(steps);
+  const SeenByRank seen = seen_of<Base>(steps);
+  REQUIRE(seen.size() == expected.size());
+  for (const auto& [at, there] : expected) {
+    CAPTURE(at.first);
+    CAPTURE(at.second);
+    const SeenSteps& here = seen.at(at);
+    CHECK(here.results == there.results);
+    CHECK(here.wire_bytes == there.wire_bytes);
+    CHECK(here.residuals == there.residuals);
+    CHECK(here.residual_bytes == there.residual_bytes);
+  }
+}
+
+}  // namespace ronde::test
