@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/log.h"
 #include "ops/compression/quantise.h"
 
 namespace ronde {

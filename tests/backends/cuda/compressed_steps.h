@@ -36,10 +36,13 @@ struct CompressedSteps {
   int joined = -1;         ///< Has joined: gives zeros and takes nothing.
   int not_finite_in = -1;  ///< In this step the first tensor of rank 1 has a NaN.
   std::vector<int> ranks = {2, 3, 4};
+  std::map<int, std::string> changes = {};  ///< The compression from a step on.
   /// Before step 2, with the rank's residuals.
   std::function<void(ResidualStore&)> between = {};
   /// Steps whose tensors are in host memory, whatever the fixture's are.
   std::vector<int> on_host = {};
+  std::size_t residual_limit = 0;  ///< In bytes; 0: none.
+  std::size_t loss_steps = 0;      ///< As ExecutorOptions::loss_steps.
 };
 
 /// What one rank has seen, as bits.
@@ -48,23 +51,26 @@ struct SeenSteps {
   std::vector<std::uint64_t> wire_bytes;  // of each step
   std::vector<std::tuple<std::string, std::uint64_t, Bytes>> residuals;  // at the end
   std::size_t residual_bytes = 0;
-  bool operator==(const SeenSteps&) const = default;
+  std::vector<double> losses;  // of each tensor: what waits and the result
+  std::string path;            // of the last step
 };
 using SeenByRank = std::map<std::pair<int, int>, SeenSteps>;  // size, rank
 
 /// `Base` with residuals for each rank.
 template <typename Base>
 struct WithResiduals : Base {
-  explicit WithResiduals(std::vector<int> of) : ranks(std::move(of)) {}
+  explicit WithResiduals(const CompressedSteps& of)
+      : ranks(of.ranks), limit(of.residual_limit), loss_steps(of.loss_steps) {}
   [[nodiscard]] std::vector<int> rank_counts() const override { return ranks; }
   std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                                     Exchange& exchange) const override {
-    auto store = std::make_shared<ResidualStore>();
+    auto store = std::make_shared<ResidualStore>(limit);
     {
       const std::lock_guard lock(mutex);
       stores[{group.size(), group.rank}] = store;
     }
     options.residuals = std::move(store);
+    options.loss_steps = loss_steps;
     return Base::make_executor(std::move(options), group, exchange);
   }
   std::shared_ptr<ResidualStore> store(const Rank& rank) const {
@@ -73,6 +79,8 @@ struct WithResiduals : Base {
   }
 
   const std::vector<int> ranks;
+  const std::size_t limit;
+  const std::size_t loss_steps;
   mutable std::mutex mutex;
   mutable std::map<std::pair<int, int>, std::shared_ptr<ResidualStore>> stores;
 };
@@ -103,6 +111,9 @@ inline std::vector<Bytes> run_step(const Rank& rank, const CompressedSteps& step
   std::vector<Bytes> values;
   Bundle bundle = bundle_of(Collective::kAllreduce, steps.dtype, steps.op);
   bundle.compression = steps.compression;
+  for (const auto& [from, compression] : steps.changes) {
+    if (step >= from) bundle.compression = compression;
+  }
   bundle.prescale = steps.prescale;
   for (std::size_t i = 0; i < steps.counts.size(); ++i) {
     values.push_back(step_values(steps, i, rank.rank(), step));
@@ -125,7 +136,7 @@ inline std::vector<Bytes> run_step(const Rank& rank, const CompressedSteps& step
 template <typename Base>
 SeenByRank seen_of(const CompressedSteps& steps) {
   SeenByRank all;
-  WithResiduals<Base> fixture(steps.ranks);
+  WithResiduals<Base> fixture(steps);
   on_ranks(fixture, [&](const Rank& rank) {
     SeenSteps seen;
     const auto store = fixture.store(rank);
@@ -139,15 +150,19 @@ SeenByRank seen_of(const CompressedSteps& steps) {
       seen.residuals.emplace_back(one.name, one.steps, bytes_of(one.values));
     }
     seen.residual_bytes = store->bytes();
+    seen.path = rank.executor().last_path();
+    for (const auto& [key, loss] : store->losses()) {
+      seen.losses.insert(seen.losses.end(), {loss.lost, loss.result});
+    }
     const std::lock_guard lock(fixture.mutex);
     all[{rank.size(), rank.rank()}] = std::move(seen);
   });
   return all;
 }
 
-/// Requires of `Base` what tensors in host memory give.
+/// Requires of `Base` what tensors in host memory give, and the way that its last step takes.
 template <typename Base, typename Host>
-void check_same_bits(const CompressedSteps& steps) {
+void check_same_bits(const CompressedSteps& steps, const std::string& path) {
   CAPTURE(steps.compression);
   CAPTURE(to_string(steps.dtype));
   const SeenByRank expected = seen_of<Host>(steps);
@@ -157,10 +172,15 @@ void check_same_bits(const CompressedSteps& steps) {
     CAPTURE(at.first);
     CAPTURE(at.second);
     const SeenSteps& here = seen.at(at);
+    CHECK(here.path == path);
     CHECK(here.results == there.results);
     CHECK(here.wire_bytes == there.wire_bytes);
     CHECK(here.residuals == there.residuals);
     CHECK(here.residual_bytes == there.residual_bytes);
+    REQUIRE(here.losses.size() == there.losses.size());
+    for (std::size_t i = 0; i < there.losses.size(); ++i) {
+      CHECK(here.losses[i] == doctest::Approx(there.losses[i]));  // summed up in another order
+    }
   }
 }
 

@@ -38,8 +38,10 @@ class OnDevice final : public CollectiveExecutor {
   const int device_;
 };
 
-/// Two ranks share each device; what is staged moves over the local backend.
-struct DeviceFixture : LocalFixture {
+/// The ranks of `Base` with tensors in device memory; two share each device.
+template <typename Base>
+struct OnDevices : Base {
+  using Base::Base;
   [[nodiscard]] virtual int device_of(int rank) const { return rank / 2 % 2; }
   /// What device work runs over; null: staged.
   virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
@@ -54,9 +56,12 @@ struct DeviceFixture : LocalFixture {
       RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));
       return DeviceParts{std::move(ops), std::move(plane)};
     };
-    auto inner = ConformanceFixture::make_executor(std::move(options), group, exchange);
+    auto inner = Base::make_executor(std::move(options), group, exchange);
     return std::make_unique<OnDevice>(std::move(inner), index);
   }
 };
+
+/// What is staged moves over the local backend.
+using DeviceFixture = OnDevices<LocalFixture>;
 
 }  // namespace ronde::test

@@ -148,6 +148,34 @@ TEST_CASE("device tensors: a second device in one set is an error for all, and t
   });
 }
 
+TEST_CASE("device tensors: compressed sums keep residuals that a job saves, loads and measures") {
+  run_pair([](Runtime& runtime, int rank) {
+    std::vector<float>& data = lasting(3000);
+    const auto step = [&]() -> std::vector<float> {
+      for (std::size_t i = 0; i < data.size(); ++i) {
+        data[i] = static_cast<float>((i * 7919 + static_cast<std::size_t>(rank)) % 1000);
+      }
+      Submission submission = submission_of(Collective::kAllreduce, "w", data);
+      submission.request.compression = "int8";
+      const auto done = runtime.run(kGlobalSet, std::move(submission));
+      if (!done.ok() || !runtime.order_after(*done, nullptr).ok()) return {};
+      finish(nullptr);
+      return data;
+    };
+    EXPECT(!step().empty());
+    EXPECT(runtime.residual_bytes() == 12'000);
+    const auto saved = runtime.save_residuals().value();
+    EXPECT(saved.size() == 1 && saved[0].name == "w" && saved[0].steps == 1);
+    EXPECT(saved[0].values != std::vector<float>(3000));
+    const std::vector<float> second = step();
+    EXPECT(runtime.load_residuals({}).ok());
+    EXPECT(step() != second);
+    EXPECT(runtime.load_residuals(saved).ok());
+    EXPECT(step() == second);
+    return 0;
+  });
+}
+
 TEST_CASE("device tensors: where there is no device the submission says why") {
   run_pair([](Runtime& runtime, int rank) {
     test::cuda_double::set_device_count(0);

@@ -1,9 +1,8 @@
 // The conformance suite over NCCL's double.
-#include "tests/backends/nccl/nccl_cases.h"
 #include "tests/backends/nccl/nccl_fixture.h"
 
 namespace ronde::test {
 
-RONDE_NCCL_CONFORMANCE("nccl", NcclFixture)
+RONDE_DEVICE_CONFORMANCE("nccl", NcclFixture)
 
 }  // namespace ronde::test

@@ -136,7 +136,7 @@ void check_compressed(const char* compression_text, double most) {
                    compression.commit(work);
                    for (std::size_t i = 0; i < kCount; ++i) sums[i] += values[i];
                  }
-                 const auto rest = residual->values();
+                 const auto rest = residual->values().value();
                  left[static_cast<std::size_t>(rank)].assign(rest.begin(), rest.end());
                });
   CHECK(got[1] == got[0]);

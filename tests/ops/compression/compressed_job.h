@@ -98,7 +98,7 @@ struct Job {
   [[nodiscard]] std::vector<float> left(int rank, std::size_t tensor) const {
     auto& store = *stores[static_cast<std::size_t>(rank)];
     const ResidualFormat format = parse_compression(compression)->residual;
-    return store.find(0, std::to_string(tensor), counts[tensor], format)->values();
+    return store.find(0, std::to_string(tensor), counts[tensor], format)->values().value();
   }
 
   /// The exact result of an element.

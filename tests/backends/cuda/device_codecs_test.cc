@@ -1,0 +1,78 @@
+// Launches of compression's kernels: how many, and what happens where they cannot be made.
+#include "backends/cuda/device_codecs.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "backends/cuda/device.h"
+#include "ops/compression/codec.h"
+#include "tests/support/cuda_double/cudart_double.h"
+
+namespace ronde::test {
+namespace {
+
+/// As many runs of unlike lengths, in one block of memory.
+struct Runs {
+  explicit Runs(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) values.insert(values.end(), i % 70, 0.25F);
+    frames.resize(2 * values.size());
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      encoded.push_back({.values = &values[at], .frame = &frames[2 * at], .count = i % 70});
+      decoded.push_back({.frame = &frames[2 * at], .out = &values[at], .count = i % 70});
+      at += i % 70;
+    }
+  }
+  std::vector<float> values = {};
+  std::vector<std::byte> frames = {};
+  std::vector<EncodeRun> encoded = {};
+  std::vector<DecodeRun> decoded = {};
+};
+
+struct Codecs {
+  cuda::CudaDevice device{0};
+  DeviceStream stream = device.open_stream().value();
+  DeviceCodecs& codecs = *device.codecs();
+};
+
+constexpr FrameCode kCode{FrameFormat::kFp16, false, 64};
+
+}  // namespace
+
+TEST_CASE("device codecs: a thousand runs take three launches, and two back") {
+  Codecs on;
+  Runs runs(1000);
+  const int before = cuda_double::launches();
+  REQUIRE(on.codecs.encode({.code = kCode, .factor = 2, .runs = runs.encoded}, on.stream).ok());
+  CHECK(cuda_double::launches() == before + 3);  // those without elements take no room
+  REQUIRE(on.codecs.decode({.code = kCode, .runs = runs.decoded}, on.stream).ok());
+  CHECK(cuda_double::launches() == before + 5);
+  cuda_double::finish(static_cast<cudaStream_t>(on.stream));
+  CHECK(runs.values == std::vector<float>(runs.values.size(), 0.5F));
+}
+
+TEST_CASE("device codecs: runs without elements are no launch") {
+  Codecs on;
+  const EncodeRun none;
+  const int before = cuda_double::launches();
+  CHECK(on.codecs.encode({.code = kCode, .runs = {&none, 1}}, on.stream).ok());
+  CHECK(on.codecs.commit({}, on.stream).ok());
+  CHECK(cuda_double::launches() == before);
+}
+
+TEST_CASE(
+    "device codecs: a type without kernels, and a launch that fails, are errors that say so") {
+  Codecs on;
+  Runs runs(70);
+  const Status integers =
+      on.codecs.encode({.code = kCode, .from = DType::kInt32, .runs = runs.encoded}, on.stream);
+  CHECK(integers.code() == Code::kUnsupported);
+  CHECK(integers.message() == "no kernel compresses int32");
+  cuda_double::fail_next("launch", cudaErrorLaunchFailure);
+  const Status failed = on.codecs.decode({.code = kCode, .runs = runs.decoded}, on.stream);
+  CHECK(failed.code() == Code::kUnavailable);
+  CHECK(failed.message().find("a kernel of compression on cuda:0") == 0);
+}
+
+}  // namespace ronde::test
