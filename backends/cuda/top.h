@@ -17,11 +17,11 @@
 namespace ronde::cuda {
 
 inline constexpr unsigned kWarp = 32;
-inline constexpr unsigned kDigits = 3;                        ///< Of 11, 10 and 10 bits.
-inline constexpr unsigned kMostBins = 2048;                   ///< Of a digit.
-inline constexpr unsigned kBatch = 8;                         ///< Values a thread has at once.
-inline constexpr std::size_t kTallyTile = kBatch * kThreads;  ///< Elements.
-inline constexpr std::size_t kChunk = 8 * std::size_t{kBatch * kWarp};  ///< Elements of a warp.
+inline constexpr unsigned kDigits = 3;       ///< Of 11, 10 and 10 bits.
+inline constexpr unsigned kMostBins = 2048;  ///< Of a digit.
+inline constexpr unsigned kBatch = 8;        ///< Values a thread has at once.
+inline constexpr std::size_t kTallyTile = std::size_t{kBatch} * kThreads;  ///< Elements.
+inline constexpr std::size_t kChunk = std::size_t{8} * kBatch * kWarp;     ///< Elements of a warp.
 inline constexpr unsigned kMagnitude = 0x7fffffffU;
 
 RONDE_HOST_DEVICE constexpr unsigned digit_shift(unsigned digit) { return 10 * (2 - digit); }

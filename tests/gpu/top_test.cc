@@ -25,6 +25,7 @@ void check_top(const std::vector<float>& values, const std::vector<float>& resid
   std::vector<std::uint32_t> indices;
   select_top(left, k, indices);
   std::vector<float> chosen;
+  chosen.reserve(indices.size());
   for (const std::uint32_t index : indices) chosen.push_back(std::exchange(left[index], 0.0F));
 
   GpuMemory gpu;

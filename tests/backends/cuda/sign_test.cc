@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
@@ -29,7 +29,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 bool same_values(const Floats& a, const Floats& b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) return false;
+    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) return false;
   }
   return a.size() == b.size();
 }
