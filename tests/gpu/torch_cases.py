@@ -138,7 +138,8 @@ class ByDlpack:
 def compressed() -> None:
     """Codecs give the bits that they give of the same tensors on the CPU."""
     here = torch.linspace(-1, 1, 100_003) * (hvd.rank() + 1)
-    for codec in (hvd.Compression.int8, hvd.Compression.int4):
+    compressions = hvd.Compression
+    for codec in (compressions.int8, compressions.int4, compressions.onebit, compressions.topk):
         plain = codec(error_feedback=False)
         there = hvd.allreduce(here.to(DEVICE), name="compressed", compression=plain)
         assert torch.equal(there.cpu(), hvd.allreduce(here, name="compressed", compression=plain))
