@@ -143,6 +143,16 @@ def compressed() -> None:
         plain = codec(error_feedback=False)
         there = hvd.allreduce(here.to(DEVICE), name="compressed", compression=plain)
         assert torch.equal(there.cpu(), hvd.allreduce(here, name="compressed", compression=plain))
+    before = compressions.state_dict()
+    stochastic = compressions.int4(stochastic=True, seed=3)
+    for codec in (compressions.int8(), stochastic, compressions.onebit()):
+        seen = []
+        for device in (DEVICE, "cpu"):
+            compressions.load_state_dict(before)
+            steps = [hvd.allreduce(here.to(device), name="kept", compression=codec) for _ in "123"]
+            seen.append([step.cpu() for step in steps] + [compressions.memory()])
+        assert all(map(torch.equal, seen[0][:3], seen[1][:3])), f"{codec}: residuals differ"
+        assert seen[0][3] == seen[1][3]
 
 
 def other_libraries() -> None:

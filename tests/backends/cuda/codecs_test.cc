@@ -50,19 +50,24 @@ struct Sides {
     return made;
   }
 
-  void encode_here(float* residual) {
-    SmallEncodeTable table{.traits = {code_of(shared, spec), 1.0F, 0, 0}, .count = 1, .strips = {}};
-    table.strips[0] = {.values = values.data(),
-                       .residual = residual,
-                       .lost = residual,
-                       .added = nullptr,
-                       .frame = reinterpret_cast<std::uint8_t*>(frame.data()),
-                       .count = values.size(),
-                       .offset = kOffset,
-                       .first_tile = 0,
-                       .key = compression::fold_key(kKey)};
+  /// Encodes the values on the host's side of the kernels; `strip` says what is added and left.
+  void run_encode(EncodeTraits traits, EncodeStrip strip, std::byte* to) const {
+    strip.values = values.data();
+    strip.frame = reinterpret_cast<std::uint8_t*>(to);
+    strip.count = values.size();
+    strip.offset = kOffset;
+    strip.key = compression::fold_key(kKey);
+    traits.code = code_of(shared, spec);
+    const SmallEncodeTable table{.traits = traits, .count = 1, .strips = {strip}};
     cuda_double::run_encode(table, DType::kFloat32,
-                            tiles_of(values.size(), encoded_tile(table.traits.code)));
+                            tiles_of(strip.count, encoded_tile(traits.code)));
+  }
+
+  void encode_here(float* residual) {
+    EncodeStrip strip{};
+    strip.residual = strip.lost = residual;
+    run_encode({.code = {}, .factor = 1.0F, .added_frames = 0, .added_stride = 0}, strip,
+               frame.data());
   }
 
   [[nodiscard]] std::span<const std::byte> encoded() const {
@@ -85,19 +90,10 @@ struct Sides {
     std::vector<std::byte> two(encoded().begin(), encoded().end());
     two.insert(two.end(), encoded().begin(), encoded().end());
     std::vector<std::byte> made(frame.size(), std::byte{0xcd});
-    SmallEncodeTable table{
-        .traits = {code_of(shared, spec), 0.5F, 2, encoded().size()}, .count = 1, .strips = {}};
-    table.strips[0] = {.values = values.data(),
-                       .residual = nullptr,
-                       .lost = nullptr,
-                       .added = reinterpret_cast<const std::uint8_t*>(two.data()),
-                       .frame = reinterpret_cast<std::uint8_t*>(made.data()),
-                       .count = values.size(),
-                       .offset = kOffset,
-                       .first_tile = 0,
-                       .key = compression::fold_key(kKey)};
-    cuda_double::run_encode(table, DType::kFloat32,
-                            tiles_of(values.size(), encoded_tile(table.traits.code)));
+    EncodeStrip strip{};
+    strip.added = reinterpret_cast<const std::uint8_t*>(two.data());
+    run_encode({.code = {}, .factor = 0.5F, .added_frames = 2, .added_stride = encoded().size()},
+               strip, made.data());
     return made;
   }
 

@@ -169,8 +169,9 @@ void check_same_bits(const CompressedSteps& steps, const std::string& path) {
   const SeenByRank seen = seen_of<Base>(steps);
   REQUIRE(seen.size() == expected.size());
   for (const auto& [at, there] : expected) {
-    CAPTURE(at.first);
-    CAPTURE(at.second);
+    const std::string where =
+        std::to_string(at.first) + " ranks, rank " + std::to_string(at.second);
+    CAPTURE(where);
     const SeenSteps& here = seen.at(at);
     CHECK(here.path == path);
     CHECK(here.results == there.results);
