@@ -27,6 +27,8 @@ std::optional<FrameFormat> format_of(CodecKind kind) {
       return FrameFormat::kInt8;
     case CodecKind::kInt4:
       return FrameFormat::kInt4;
+    case CodecKind::kOnebit:
+      return FrameFormat::kOnebit;
     default:
       return std::nullopt;
   }

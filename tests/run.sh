@@ -58,7 +58,7 @@ run_python() {
 
 if [ -n "$gpu" ]; then
   cmake --preset release -DRONDE_BUILD_PYTHON=OFF -DRONDE_WITH_CUDA=ON &&
-    cmake --build --preset release --target gpu_test || exit 1
+    cmake --build --preset release --target gpu_suite || exit 1
   "$venv/bin/python" tests/gpu/run.py
   exit
 fi

@@ -1,5 +1,6 @@
-// The kernels of compression: codecs.h says what each thread does.
+// The kernels of compression: codecs.h and sign.h say what each thread does.
 #include "backends/cuda/codec_kernels.h"
+#include "backends/cuda/sign.h"
 
 namespace ronde::cuda {
 namespace {
@@ -31,6 +32,27 @@ __global__ void __launch_bounds__(kThreads)
   quantise_block(table, blockIdx.x, threadIdx.x, values, largest_of_block(mine));
 }
 
+template <typename From, typename Table>
+__global__ void __launch_bounds__(kThreads)
+    encode_signs_kernel(const __grid_constant__ Table table) {
+  extern __shared__ float values[];
+  __shared__ LaneSums lanes[kThreads];
+  gather_tile<From>(table, blockIdx.x, threadIdx.x, values);
+  __syncthreads();
+  const unsigned group = threadIdx.x / kSignLanes;
+  const unsigned lane = threadIdx.x % kSignLanes;
+  const SignBlock block = sign_block(table, blockIdx.x, group, values);
+  lanes[threadIdx.x] = lane_sums(block, lane);
+  __syncthreads();
+  const SignMeans means = sign_means(block, lanes + group * kSignLanes);
+  const unsigned shift = group % 2 * kSignLanes;  // of the lanes' bits in their warp's
+  for (std::size_t first = 0; first < block.count; first += kSignLanes) {
+    const bool sign = sign_at(block, first + lane, means);
+    write_signs(block, first, __ballot_sync(0xffffU << shift, sign) >> shift, lane);
+  }
+  write_means(block, means, lane);
+}
+
 template <typename To, typename Table>
 __global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant__ Table table) {
   decode_tile<To>(table, blockIdx.x, threadIdx.x);
@@ -48,8 +70,12 @@ cudaError_t encode_any(const Table& table, DType type, std::size_t tiles, cudaSt
   const bool known = visit_floating(type, [&]<typename From>() {
     if (is_half(code.format)) {
       encode_halves_kernel<From><<<blocks, kThreads, 0, stream>>>(table);
+      return;
+    }
+    const std::size_t shared = encoded_tile(code) * sizeof(float);
+    if (code.format == FrameFormat::kOnebit) {
+      encode_signs_kernel<From><<<blocks, kThreads, shared, stream>>>(table);
     } else {
-      const std::size_t shared = code.block * sizeof(float);
       encode_multiples_kernel<From><<<blocks, kThreads, shared, stream>>>(table);
     }
   });

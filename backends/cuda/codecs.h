@@ -1,8 +1,8 @@
 // Compression on the device, the same code on the host for its tests: the frames, bit for bit, of
-// ops/compression's fp16, bf16, int8 and int4 (half.h, int8.h, int4.h there give the formats).
-// Encoding adds what is left over of earlier steps first and leaves what it loses, in one pass over
-// memory: error feedback costs no kernel of its own. One launch takes hundreds of runs, as strips.h
-// does; a block of threads encodes one block of values.
+// ops/compression's fp16, bf16, int8 and int4 (half.h, int8.h, int4.h there give the formats;
+// onebit is encoded by sign.h). Encoding adds what is left over of earlier steps first and leaves
+// what it loses, in one pass over memory: error feedback costs no kernel of its own. One launch
+// takes hundreds of runs, as strips.h does; a block of threads encodes one block of values.
 #pragma once
 
 #include <bit>
@@ -102,12 +102,21 @@ RONDE_HOST_DEVICE constexpr float steps_of(FrameFormat format) {
 /// Bytes of a block of `count` values.
 RONDE_HOST_DEVICE constexpr std::size_t block_bytes(FrameFormat format, std::size_t count) {
   if (is_half(format)) return 2 * count;
+  if (format == FrameFormat::kOnebit) return 2 * sizeof(float) + (count + 7) / 8;
   return sizeof(float) + (format == FrameFormat::kInt8 ? count : (count + 1) / 2);
 }
 
+/// A block of threads encodes so many blocks of onebit, and kSignLanes threads one of them.
+inline constexpr unsigned kSignLanes = 16;
+inline constexpr unsigned kSignGroups = kThreads / kSignLanes;
+
 /// Elements of a tile on their way into frames, and back: whole blocks.
 RONDE_HOST_DEVICE constexpr std::size_t encoded_tile(const FrameCode& code) {
-  return is_half(code.format) ? kTileElements : code.block;
+  if (is_half(code.format)) return kTileElements;
+  if (code.format != FrameFormat::kOnebit) return code.block;
+  constexpr std::size_t kMost = 4096;  // in the memory that a block of threads shares
+  const std::size_t blocks = kMost / code.block;
+  return (blocks < kSignGroups ? blocks : kSignGroups) * code.block;
 }
 RONDE_HOST_DEVICE constexpr std::size_t decoded_tile(const FrameCode& code) {
   if (is_half(code.format)) return kTileElements;
@@ -141,6 +150,15 @@ struct Place {
   std::size_t in_block;
 };
 
+/// A number of a frame, as bits.
+RONDE_HOST_DEVICE inline std::uint32_t bits_at(const std::uint8_t* frame) {
+  std::uint32_t bits = 0;
+  for (unsigned byte = 0; byte < sizeof bits; ++byte) {
+    bits |= static_cast<std::uint32_t>(frame[byte]) << (8 * byte);
+  }
+  return bits;
+}
+
 /// The value of element `i` of a block.
 RONDE_HOST_DEVICE inline float decoded(FrameFormat format, const std::uint8_t* frame,
                                        std::size_t i) {
@@ -148,10 +166,11 @@ RONDE_HOST_DEVICE inline float decoded(FrameFormat format, const std::uint8_t* f
     const auto bits = *reinterpret_cast<const std::uint16_t*>(frame + 2 * i);
     return format == FrameFormat::kFp16 ? float16_to_float(bits) : bfloat16_to_float(bits);
   }
-  std::uint32_t scale = 0;
-  for (unsigned byte = 0; byte < sizeof scale; ++byte) {
-    scale |= static_cast<std::uint32_t>(frame[byte]) << (8 * byte);
+  if (format == FrameFormat::kOnebit) {
+    const bool sign = (frame[2 * sizeof(float) + i / 8] >> i % 8 & 1) != 0;
+    return std::bit_cast<float>(bits_at(frame + (sign ? 0 : sizeof(float))));
   }
+  const std::uint32_t scale = bits_at(frame);
   const std::uint8_t* const codes = frame + sizeof scale;
   const std::int32_t code = format == FrameFormat::kInt8
                                 ? static_cast<std::int8_t>(codes[i])

@@ -73,36 +73,41 @@ void conformance_abort(ConformanceFixture& fixture);
     ::ronde::test::function(fixture);                    \
   }
 
+/// The cases that hold over a device data plane: NCCL rounds 16-bit averages more than once, and
+/// barriers and waits for a rank that never comes are the host's.
+#define RONDE_DEVICE_CONFORMANCE(name, Fixture)                                                \
+  RONDE_CONFORMANCE_CASE_(name ": allreduce of every type, op and count", Fixture,             \
+                          conformance_allreduce)                                               \
+  RONDE_CONFORMANCE_CASE_(name ": allreduce of large tensors", Fixture,                        \
+                          conformance_large_allreduce)                                         \
+  RONDE_CONFORMANCE_CASE_(name ": factors are applied before and after", Fixture,              \
+                          conformance_scaling)                                                 \
+  RONDE_CONFORMANCE_CASE_(name ": a NaN of any rank reaches every rank", Fixture,              \
+                          conformance_not_a_number)                                            \
+  RONDE_CONFORMANCE_CASE_(name ": bundles of several tensors, some empty", Fixture,            \
+                          conformance_fused)                                                   \
+  RONDE_CONFORMANCE_CASE_(name ": a joined rank counts as zeros", Fixture, conformance_joined) \
+  RONDE_CONFORMANCE_CASE_(name ": reduce to every root", Fixture, conformance_reduce)          \
+  RONDE_CONFORMANCE_CASE_(name ": broadcast from every root", Fixture, conformance_broadcast)  \
+  RONDE_CONFORMANCE_CASE_(name ": allgather of uneven parts", Fixture, conformance_allgather)  \
+  RONDE_CONFORMANCE_CASE_(name ": gather to and scatter from every root", Fixture,             \
+                          conformance_gather_scatter)                                          \
+  RONDE_CONFORMANCE_CASE_(name ": reduce_scatter gives the first ranks one row more", Fixture, \
+                          conformance_reduce_scatter)                                          \
+  RONDE_CONFORMANCE_CASE_(name ": alltoall with even and uneven splits", Fixture,              \
+                          conformance_alltoall)                                                \
+  RONDE_CONFORMANCE_CASE_(name ": wrong splits are an error on all ranks, and work goes on",   \
+                          Fixture, conformance_wrong_splits)                                   \
+  RONDE_CONFORMANCE_CASE_(name ": a long mixed sequence without synchronisation", Fixture,     \
+                          conformance_sequence)
+
 /// Defines the whole suite for `Fixture`, a default-constructible ConformanceFixture. `name` is a
 /// string literal, the first word of every test's name. At namespace scope, once per fixture.
 #define RONDE_CONFORMANCE(name, Fixture)                                                          \
-  RONDE_CONFORMANCE_CASE_(name ": allreduce of every type, op and count", Fixture,                \
-                          conformance_allreduce)                                                  \
-  RONDE_CONFORMANCE_CASE_(name ": allreduce of large tensors", Fixture,                           \
-                          conformance_large_allreduce)                                            \
-  RONDE_CONFORMANCE_CASE_(name ": factors are applied before and after", Fixture,                 \
-                          conformance_scaling)                                                    \
+  RONDE_DEVICE_CONFORMANCE(name, Fixture)                                                         \
   RONDE_CONFORMANCE_CASE_(name ": 16-bit averages do not overflow and are rounded once", Fixture, \
                           conformance_averages)                                                   \
-  RONDE_CONFORMANCE_CASE_(name ": a NaN of any rank reaches every rank", Fixture,                 \
-                          conformance_not_a_number)                                               \
-  RONDE_CONFORMANCE_CASE_(name ": bundles of several tensors, some empty", Fixture,               \
-                          conformance_fused)                                                      \
-  RONDE_CONFORMANCE_CASE_(name ": a joined rank counts as zeros", Fixture, conformance_joined)    \
-  RONDE_CONFORMANCE_CASE_(name ": reduce to every root", Fixture, conformance_reduce)             \
-  RONDE_CONFORMANCE_CASE_(name ": broadcast from every root", Fixture, conformance_broadcast)     \
-  RONDE_CONFORMANCE_CASE_(name ": allgather of uneven parts", Fixture, conformance_allgather)     \
-  RONDE_CONFORMANCE_CASE_(name ": gather to and scatter from every root", Fixture,                \
-                          conformance_gather_scatter)                                             \
-  RONDE_CONFORMANCE_CASE_(name ": reduce_scatter gives the first ranks one row more", Fixture,    \
-                          conformance_reduce_scatter)                                             \
-  RONDE_CONFORMANCE_CASE_(name ": alltoall with even and uneven splits", Fixture,                 \
-                          conformance_alltoall)                                                   \
-  RONDE_CONFORMANCE_CASE_(name ": wrong splits are an error on all ranks, and work goes on",      \
-                          Fixture, conformance_wrong_splits)                                      \
   RONDE_CONFORMANCE_CASE_(name ": nobody leaves a barrier before all have come", Fixture,         \
                           conformance_barrier)                                                    \
-  RONDE_CONFORMANCE_CASE_(name ": a long mixed sequence without synchronisation", Fixture,        \
-                          conformance_sequence)                                                   \
   RONDE_CONFORMANCE_CASE_(name ": abort ends every wait for a rank that never comes", Fixture,    \
                           conformance_abort)

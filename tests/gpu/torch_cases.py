@@ -138,17 +138,19 @@ class ByDlpack:
 def compressed() -> None:
     """Codecs give the bits that they give of the same tensors on the CPU."""
     here = torch.linspace(-1, 1, 100_003) * (hvd.rank() + 1)
-    for codec in (hvd.Compression.int8, hvd.Compression.int4):
+    compressions = hvd.Compression
+    for codec in (compressions.int8, compressions.int4, compressions.onebit, compressions.topk):
         plain = codec(error_feedback=False)
         there = hvd.allreduce(here.to(DEVICE), name="compressed", compression=plain)
         assert torch.equal(there.cpu(), hvd.allreduce(here, name="compressed", compression=plain))
-    before = hvd.Compression.state_dict()
-    for codec in (hvd.Compression.int8(), hvd.Compression.int4(stochastic=True, seed=3)):
+    before = compressions.state_dict()
+    stochastic = compressions.int4(stochastic=True, seed=3)
+    for codec in (compressions.int8(), stochastic, compressions.onebit()):
         seen = []
         for device in (DEVICE, "cpu"):
-            hvd.Compression.load_state_dict(before)
+            compressions.load_state_dict(before)
             steps = [hvd.allreduce(here.to(device), name="kept", compression=codec) for _ in "123"]
-            seen.append([step.cpu() for step in steps] + [hvd.Compression.memory()])
+            seen.append([step.cpu() for step in steps] + [compressions.memory()])
         assert all(map(torch.equal, seen[0][:3], seen[1][:3])), f"{codec}: residuals differ"
         assert seen[0][3] == seen[1][3]
 
@@ -206,35 +208,32 @@ def killed() -> None:
 
 
 def milliseconds(run: Callable[[], object]) -> float:
-    """The median of 20 runs after 5, each to the end of the device's work."""
-    times = []
-    for step in range(25):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        run()
-        torch.cuda.synchronize()
-        if step >= 5:
-            times.append(time.perf_counter() - start)
-    return sorted(times)[len(times) // 2] * 1e3
+    """One run to the end of the device's work."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1e3
 
 
 def figures() -> None:
-    """A fused allreduce of 16 and 256 MB against NCCL's own on one flat buffer."""
+    """A fused allreduce of 16 and 256 MB against NCCL's own on one flat buffer, by turns."""
     torch.distributed.init_process_group("nccl", rank=hvd.rank(), world_size=hvd.size())
     for total in (16 << 20, 256 << 20):
         flat = torch.ones(total // 4, device=DEVICE)
         many = list(flat.clone().chunk(160))
 
         def fused(many: list[torch.Tensor] = many, total: int = total) -> None:
-            hvd.grouped_allreduce(many, op=hvd.Sum, name=f"figure {total}")
+            hvd.grouped_allreduce_(many, op=hvd.Sum, name=f"figure {total}")
 
         def raw(flat: torch.Tensor = flat) -> None:
             torch.distributed.all_reduce(flat)
 
+        times = [(milliseconds(fused), milliseconds(raw)) for _ in range(26)][5:]
+        ronde_ms, nccl_ms = (sorted(side)[len(side) // 2] for side in zip(*times))
         row = {"figure": "fused allreduce", "bytes": total, "ranks": hvd.size()}
-        row |= {"ronde_ms": milliseconds(fused), "nccl_ms": milliseconds(raw)}
         if hvd.rank() == 0:
-            print(json.dumps(row), flush=True)
+            print(json.dumps({**row, "ronde_ms": ronde_ms, "nccl_ms": nccl_ms}), flush=True)
     torch.distributed.destroy_process_group()
 
 

@@ -20,9 +20,10 @@ struct SharedFormat {
   const char* spec;
 };
 inline constexpr SharedFormat kSharedFormats[] = {
-    {FrameFormat::kFp16, "fp16"}, {FrameFormat::kBf16, "bf16"},
-    {FrameFormat::kInt8, "int8"}, {FrameFormat::kInt8, "int8:block=64,rounding=stochastic"},
-    {FrameFormat::kInt4, "int4"}, {FrameFormat::kInt4, "int4:block=4096,rounding=stochastic"},
+    {FrameFormat::kFp16, "fp16"},     {FrameFormat::kBf16, "bf16"},
+    {FrameFormat::kInt8, "int8"},     {FrameFormat::kInt8, "int8:block=64,rounding=stochastic"},
+    {FrameFormat::kInt4, "int4"},     {FrameFormat::kInt4, "int4:block=4096,rounding=stochastic"},
+    {FrameFormat::kOnebit, "onebit"}, {FrameFormat::kOnebit, "onebit:block=4096"},
 };
 
 /// Blocks of unlike magnitude: ordinary, tiny, huge, of zeros, and with `odd` among them.

@@ -23,13 +23,14 @@ using DeviceHosts = OnDevices<HierarchicalFixture>;
 
 TEST_CASE("device compression: codecs with kernels give the CPU's bits, and frames are staged") {
   for (const char* compression :
-       {"fp16", "fp16:ef=on", "bf16:ef=on", "int8", "int8:ef=off", "int4:rounding=stochastic"}) {
+       {"fp16", "fp16:ef=on", "bf16:ef=on", "int8", "int8:ef=off", "int4:rounding=stochastic",
+        "onebit", "onebit:block=512,ef=off"}) {
     check_staged({.compression = compression}, "local through host memory");
   }
 }
 
 TEST_CASE("device compression: codecs without kernels, and residuals in bf16, take the CPU's way") {
-  for (const char* compression : {"int8:residual=bf16", "onebit", "topk:ratio=0.05", "powersgd"}) {
+  for (const char* compression : {"int8:residual=bf16", "topk:ratio=0.05", "powersgd"}) {
     check_staged({.compression = compression}, "compressed over local");
   }
 }

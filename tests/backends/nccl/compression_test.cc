@@ -55,7 +55,8 @@ std::vector<std::size_t> many_counts(std::size_t tensors) {
 TEST_CASE("nccl compression: every codec with kernels gives the CPU's bits, residuals and bytes") {
   for (const char* compression :
        {"fp16", "fp16:ef=on", "bf16", "bf16:ef=on", "int8", "int8:ef=off", "int4",
-        "int8:block=64,rounding=stochastic,seed=5", "int4:block=4096,rounding=stochastic"}) {
+        "int8:block=64,rounding=stochastic,seed=5", "int4:block=4096,rounding=stochastic", "onebit",
+        "onebit:ef=off,block=256", "onebit:block=4096"}) {
     check_nccl({.compression = compression});
   }
 }

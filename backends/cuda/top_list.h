@@ -1,0 +1,97 @@
+// How the chosen elements of a vector come into a list, ascending: once top.h knows the smallest
+// magnitude, each warp counts what is chosen of its chunk, one block adds up what comes before each
+// chunk, and each warp puts its own in their places. Nothing depends on which ends first.
+#pragma once
+
+#include "backends/cuda/top.h"
+
+namespace ronde::cuda {
+
+/// Row `row` of a chunk for one lane.
+RONDE_HOST_DEVICE constexpr std::size_t chunk_index(std::size_t chunk, unsigned row,
+                                                    unsigned lane) {
+  return chunk * kChunk + std::size_t{row} * kWarp + lane;
+}
+
+/// Reads a lane's next rows of a chunk; zeros beyond the end.
+RONDE_HOST_DEVICE inline void load_rows(const TopWork& work, std::size_t chunk, unsigned row,
+                                        unsigned lane, float (&rows)[kBatch]) {
+  for (unsigned j = 0; j < kBatch; ++j) {
+    const std::size_t i = chunk_index(chunk, row + j, lane);
+    rows[j] = i < work.count ? work.left[i] : 0.0F;
+  }
+}
+
+/// What a lane counts of a chunk.
+RONDE_HOST_DEVICE inline Tally tally_chunk(const TopWork& work, std::size_t chunk, unsigned lane) {
+  const std::uint32_t threshold = work.selection->threshold;
+  Tally tally{};
+  float rows[kBatch];
+  for (unsigned row = 0; row < kChunk / kWarp; row += kBatch) {
+    load_rows(work, chunk, row, lane, rows);
+    for (const float value : rows) {
+      const std::uint32_t magnitude = magnitude_of(value);
+      tally.above += magnitude > threshold ? 1 : 0;
+      tally.equal += magnitude == threshold ? 1 : 0;
+    }
+  }
+  return tally;
+}
+
+/// The chunks that a thread scans: as many for each, [begin, end).
+struct ScanShare {
+  RONDE_HOST_DEVICE ScanShare(const TopWork& work, unsigned thread) {
+    const std::size_t all = tiles_of(work.count, kChunk);
+    const std::size_t each = tiles_of(all, kThreads);
+    begin = thread * each < all ? thread * each : all;
+    end = begin + each < all ? begin + each : all;
+  }
+  std::size_t begin;
+  std::size_t end;
+};
+
+RONDE_HOST_DEVICE inline Tally sum_of_chunks(const TopWork& work, unsigned thread) {
+  const ScanShare share(work, thread);
+  Tally all{};
+  for (std::size_t chunk = share.begin; chunk < share.end; ++chunk) {
+    all = joined(all, work.chunks[chunk]);
+  }
+  return all;
+}
+
+/// How many elements come first of the chosen list: those above the threshold and, as long as some
+/// are wanted, those equal to it.
+RONDE_HOST_DEVICE inline std::uint32_t chosen_of(const Tally& tally, std::uint32_t wanted) {
+  return tally.above + (tally.equal < wanted ? tally.equal : wanted);
+}
+
+/// Makes of each chunk's tally that of all before it. `scanned`: sum_of_chunks() after all steps.
+RONDE_HOST_DEVICE inline void place_chunks(const TopWork& work, unsigned thread,
+                                           const Tally* scanned) {
+  const ScanShare share(work, thread);
+  Tally before = thread == 0 ? Tally{} : scanned[thread - 1];
+  for (std::size_t chunk = share.begin; chunk < share.end; ++chunk) {
+    const Tally after = joined(before, work.chunks[chunk]);
+    work.chunks[chunk] = before;
+    before = after;
+  }
+  if (thread == kThreads - 1) {
+    work.selection->found = chosen_of(scanned[thread], work.selection->wanted);
+  }
+}
+
+/// Puts element i, whose value is `value`, where it belongs if it is chosen; `before` says what
+/// comes before it.
+RONDE_HOST_DEVICE inline void take_chosen(const TopWork& work, std::size_t i, float value,
+                                          const Tally& before) {
+  const Selection& selection = *work.selection;
+  const std::uint32_t magnitude = magnitude_of(value);
+  const bool is_tie = magnitude == selection.threshold && before.equal < selection.wanted;
+  if (magnitude <= selection.threshold && !is_tie) return;
+  const std::uint32_t place = chosen_of(before, selection.wanted);
+  work.indices[place] = static_cast<std::uint32_t>(i);
+  work.chosen[place] = value;
+  work.left[i] = 0.0F;
+}
+
+}  // namespace ronde::cuda

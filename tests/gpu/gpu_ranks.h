@@ -1,0 +1,55 @@
+// One rank of the conformance suite on real devices, or on the CUDA double's: a process of
+// `ronde run`, whose tensors are in device memory.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <utility>
+
+#include "backends/cuda/factory.h"
+#include "backends/shm/factory.h"
+#include "core/ports/device_plane.h"
+#include "ops/kernels/factory.h"
+#include "tests/conformance/conformance.h"
+#include "tests/gpu/moved_tensors.h"
+#include "tests/gpu/process_world.h"
+
+namespace ronde::test {
+
+/// The ranks take the devices in turn; what is staged moves through shared memory.
+struct GpuFixture : ConformanceFixture {
+  void run(int, const RankBody& body) override {
+    const auto backend = create_shm_backend(create_kernels());
+    ProcessWorld& world = ProcessWorld::instance();
+    const GroupSpec group = world.group();
+    body(group.rank, *backend, group, world.exchange());
+  }
+  [[nodiscard]] std::vector<int> rank_counts() const override {
+    return {ProcessWorld::instance().size()};
+  }
+  /// RONDE_TEST_DRIVER is CUDA's driver, or what stands for it beside the double.
+  [[nodiscard]] static std::shared_ptr<DeviceOps> device_of(int rank) {
+    const auto accelerator = create_cuda_accelerator(RONDE_TEST_DRIVER);
+    const auto devices = accelerator->count();
+    REQUIRE_MESSAGE(devices.ok(), devices.status().to_string());
+    return accelerator->open(rank % *devices).value();
+  }
+  /// What device work runs over; null: staged.
+  virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
+                                                          std::shared_ptr<DeviceOps>) const {
+    return std::unique_ptr<DeviceGroup>();
+  }
+  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                                    Exchange& exchange) const override {
+    auto ops = device_of(group.rank);
+    options.open_device = [this, group, &exchange, ops](int) -> Result<DeviceParts> {
+      RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));
+      return DeviceParts{ops, std::move(plane)};
+    };
+    auto inner = ConformanceFixture::make_executor(std::move(options), group, exchange);
+    return std::make_unique<OnRealDevice>(std::move(inner), ops, group.size());
+  }
+};
+
+}  // namespace ronde::test

@@ -1,0 +1,113 @@
+#include "tests/gpu/moved_tensors.h"
+
+#include <algorithm>
+
+#include "ops/device_wait.h"
+
+namespace ronde::test {
+namespace {
+
+std::size_t bytes_of(const Shape& shape, DType dtype) {
+  return static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
+}
+
+/// Whether an output has the shape that the tensor says.
+bool keeps_shape(Collective kind) {
+  using enum Collective;
+  return kind == kAllreduce || kind == kReduce || kind == kBroadcast || kind == kScatter;
+}
+
+}  // namespace
+
+OnRealDevice::OnRealDevice(std::unique_ptr<CollectiveExecutor> inner,
+                           std::shared_ptr<DeviceOps> device, int ranks)
+    : inner_(std::move(inner)),
+      device_(std::move(device)),
+      ranks_(ranks),
+      stream_(device_->open_stream().value()) {}
+
+Status OnRealDevice::execute(const Bundle& bundle, const AbortToken& abort) {
+  const bool is_moved = bundle.device.kind != DeviceKind::kCpu;
+  if (bundle.tensors.empty() || is_moved) return inner_->execute(bundle, abort);
+  memory_.clear();
+  allocators_.clear();
+  outputs_.clear();
+  Bundle moved = bundle;
+  moved.device = {DeviceKind::kCuda, device_->index()};
+  for (BundleTensor& tensor : moved.tensors) {
+    RONDE_RETURN_IF_ERROR(move_tensor(tensor, bundle, abort));
+  }
+  RONDE_RETURN_IF_ERROR(inner_->execute(moved, abort));
+  for (const Output& output : outputs_) RONDE_RETURN_IF_ERROR(move_out(output, abort));
+  return {};
+}
+
+Result<OnRealDevice::Memory> OnRealDevice::room(std::size_t bytes) {
+  constexpr std::size_t kLeast = 256;  // an empty tensor has an address too
+  RONDE_ASSIGN_OR_RETURN(Memory memory,
+                         device_->allocate(MemoryKind::kDevice, std::max(bytes, kLeast)));
+  memory_.push_back(memory);
+  return memory;
+}
+
+Result<OnRealDevice::Memory> OnRealDevice::move_in(const void* from, std::size_t bytes,
+                                                   const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(Memory memory, room(bytes));
+  RONDE_RETURN_IF_ERROR(device_->copy(memory.get(), from, bytes, stream_));
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr there, device_->record(stream_));
+  RONDE_RETURN_IF_ERROR(wait_on_host(*there, abort));
+  return memory;
+}
+
+Status OnRealDevice::move_tensor(BundleTensor& tensor, const Bundle& bundle,
+                                 const AbortToken& abort) {
+  const std::size_t bytes = bytes_of(tensor.shape, bundle.dtype);
+  const bool in_place = tensor.in != nullptr && tensor.in == tensor.out;
+  Memory in;
+  if (tensor.in != nullptr) {
+    const auto parts = bundle.kind == Collective::kScatter ? static_cast<std::size_t>(ranks_) : 1;
+    RONDE_ASSIGN_OR_RETURN(in, move_in(tensor.in, parts * bytes, abort));
+    tensor.in = in.get();
+  }
+  if (tensor.out != nullptr && keeps_shape(bundle.kind)) {
+    // What is there comes along: an operation that does not write it leaves it as it was.
+    Memory out = in;
+    if (!in_place) {
+      RONDE_ASSIGN_OR_RETURN(out, move_in(tensor.out, bytes, abort));
+    }
+    outputs_.push_back({.there = out, .here = tensor.out, .shape = {}, .bytes = bytes});
+    tensor.out = out.get();
+  } else if (tensor.out != nullptr || tensor.allocate != nullptr) {
+    move_allocator(tensor, bundle.dtype);
+  }
+  return {};
+}
+
+/// Outputs of sizes that are known only then: on the device first, and at their places afterwards.
+void OnRealDevice::move_allocator(BundleTensor& tensor, DType dtype) {
+  const auto make = [this, dtype, here = tensor.out, to = tensor.allocate](
+                        std::size_t index, const Shape& shape) -> Result<void*> {
+    RONDE_ASSIGN_OR_RETURN(const Memory memory, room(bytes_of(shape, dtype)));
+    outputs_.push_back({.there = memory,
+                        .here = here,
+                        .allocate = to,
+                        .index = index,
+                        .shape = shape,
+                        .bytes = bytes_of(shape, dtype)});
+    return static_cast<void*>(memory.get());
+  };
+  tensor.allocate = &allocators_.emplace_back(make);
+  tensor.out = nullptr;
+}
+
+Status OnRealDevice::move_out(const Output& output, const AbortToken& abort) {
+  void* to = output.here;
+  if (to == nullptr) {
+    RONDE_ASSIGN_OR_RETURN(to, (*output.allocate)(output.index, output.shape));
+  }
+  RONDE_RETURN_IF_ERROR(device_->copy(to, output.there.get(), output.bytes, stream_));
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr here, device_->record(stream_));
+  return wait_on_host(*here, abort);
+}
+
+}  // namespace ronde::test

@@ -1,0 +1,53 @@
+// The conformance suite's tensors are in host memory; here they are moved to a device for the
+// operation, and its results back. Bundles that are there already pass.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/ports/device_ops.h"
+#include "ops/executor.h"
+
+namespace ronde::test {
+
+/// Threads: one at a time.
+class OnRealDevice final : public CollectiveExecutor {
+ public:
+  OnRealDevice(std::unique_ptr<CollectiveExecutor> inner, std::shared_ptr<DeviceOps> device,
+               int ranks);
+  Status execute(const Bundle& bundle, const AbortToken& abort) override;
+  std::string last_path() const override { return inner_->last_path(); }
+  CompressionFacts last_compression() const override { return inner_->last_compression(); }
+  std::vector<std::string> explain_compression() const override {
+    return inner_->explain_compression();
+  }
+
+ private:
+  using Memory = std::shared_ptr<std::byte>;
+  /// A result on the device, and where it belongs.
+  struct Output {
+    Memory there;
+    void* here = nullptr;                       ///< Null: `allocate` says where.
+    const OutputAllocator* allocate = nullptr;  ///< Of the tensor.
+    std::size_t index = 0;
+    Shape shape;
+    std::size_t bytes = 0;
+  };
+  Result<Memory> room(std::size_t bytes);
+  Result<Memory> move_in(const void* from, std::size_t bytes, const AbortToken& abort);
+  Status move_tensor(BundleTensor& tensor, const Bundle& bundle, const AbortToken& abort);
+  void move_allocator(BundleTensor& tensor, DType dtype);
+  Status move_out(const Output& output, const AbortToken& abort);
+
+  const std::unique_ptr<CollectiveExecutor> inner_;
+  const std::shared_ptr<DeviceOps> device_;
+  const int ranks_;
+  const DeviceStream stream_;
+  std::vector<Memory> memory_;              // of the bundle under way
+  std::deque<OutputAllocator> allocators_;  // likewise
+  std::deque<Output> outputs_;              // likewise
+};
+
+}  // namespace ronde::test
