@@ -72,9 +72,10 @@ class NcclPlane final : public DevicePlane {
                                             std::shared_ptr<DeviceOps> device) override {
     RONDE_ASSIGN_OR_RETURN(const nccl::Api entry_points, api());
     RONDE_ASSIGN_OR_RETURN(const ncclUniqueId id, agree_on_id(entry_points, group, exchange));
-    RONDE_ASSIGN_OR_RETURN(auto communicator,
-                           nccl::Communicator::open(entry_points, {id, group.rank, group.size()},
-                                                    device, group.abort));
+    RONDE_ASSIGN_OR_RETURN(
+        auto communicator,
+        nccl::Communicator::open(entry_points, {id, group.rank, group.size(), group.deadline},
+                                 device, group.abort));
     return std::unique_ptr<DeviceGroup>(std::make_unique<NcclGroup>(
         std::move(communicator), std::move(device), group.rank, group.size()));
   }

@@ -37,6 +37,7 @@ class Clique {
   /// Blocks until all ranks are here; false where one has aborted.
   bool meet() RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
+    if (aborted_) return false;  // what a rank has queued behind that meets nobody
     const int round = round_;
     if (++waiting_ == static_cast<int>(calls_.size())) {
       waiting_ = 0;
@@ -86,6 +87,8 @@ struct World {
   std::map<int, Mutex> devices RONDE_GUARDED_BY(mutex);
   int ids RONDE_GUARDED_BY(mutex) = 0;
   std::atomic<int> version{23003};
+  std::atomic<int> largest{1 << 20};
+  std::atomic<int> ended{0};
   std::atomic<int> async_error{ncclSuccess};
   std::atomic<int> live{0};
   std::atomic<int> aborted{0};
@@ -200,6 +203,7 @@ void run(const Communicator& self, const Calls& calls) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (!results[i].empty()) std::memcpy(calls[i].out, results[i].data(), results[i].size());
   }
+  ++world().ended;
   (void)clique->meet();
 }
 
@@ -231,6 +235,7 @@ ncclResult_t get_unique_id(ncclUniqueId* id) {
 
 ncclResult_t init(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config->blocking != 0) return ncclInvalidArgument;  // the backend must never block in here
+  if (size > world().largest) return ncclSystemError;
   int number = 0;
   std::memcpy(&number, id.internal, sizeof(number));
   const MutexLock lock(world().mutex);
@@ -336,6 +341,8 @@ nccl::Api nccl_double() {
 }
 
 void set_nccl_version(int version) { world().version = version; }
+void set_nccl_largest(int ranks) { world().largest = ranks; }
+int ended_collectives() { return world().ended; }
 void set_nccl_async_error(ncclResult_t code) { world().async_error = code; }
 int live_communicators() { return world().live; }
 int aborted_communicators() { return world().aborted; }
