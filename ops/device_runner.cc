@@ -34,7 +34,7 @@ DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options, WorkRunn
     : device(parts.device),
       chain(parts.chain),
       plane(plane_of(std::move(parts), host)),
-      mover(device),
+      mover(device, plane.get()),
       buffer(mover, options.rank, options.size),
       times(device, options.lane) {}
 
@@ -48,6 +48,7 @@ Status DeviceRunner::open(int index) {
   RONDE_ASSIGN_OR_RETURN(DeviceParts parts, options_.open(index));
   auto opened = std::make_unique<Opened>(std::move(parts), options_, host_);
   RONDE_ASSIGN_OR_RETURN(opened->stream, opened->device->open_stream());
+  opened->mover.work_on(opened->stream);
   RONDE_ASSIGN_OR_RETURN(opened->staged,
                          create_staged_group(opened->device, host_, options_.rank, options_.size));
   opened_ = std::move(opened);

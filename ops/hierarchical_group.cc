@@ -57,6 +57,9 @@ class HierarchicalGroup final : public DeviceGroup {
     return whole_ != nullptr && whole_->supports(desc);
   }
   std::string_view name() const noexcept override { return name_; }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
+    return inside_->allocate(bytes, stream);
+  }
 
   Status launch(const Work& work, DeviceStream stream, const AbortToken& abort) override {
     if (work.kind != Collective::kAllreduce) return whole_->launch(work, stream, abort);

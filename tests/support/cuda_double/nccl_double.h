@@ -18,6 +18,14 @@ void set_nccl_version(int version);
 /// no such limit at first.
 void set_nccl_largest(int ranks);
 
+/// What comm_register gives from now on, ncclSuccess at first.
+void set_nccl_register_code(ncclResult_t code);
+
+/// Registrations made so far; and how often memory was freed, or a communicator destroyed, with one
+/// that had not been ended, or one was ended that there was not.
+int nccl_registrations();
+int nccl_wrong_registrations();
+
 /// Calls of collectives (of one rank each, groups counting as one) that have ended so far.
 int ended_collectives();
 
