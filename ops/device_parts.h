@@ -7,6 +7,7 @@
 #include "core/base/status.h"
 #include "core/ports/device_ops.h"
 #include "core/ports/device_plane.h"
+#include "ops/host_layout.h"
 #include "ops/launch_chain.h"
 
 namespace ronde {
@@ -14,8 +15,11 @@ namespace ronde {
 /// What a group works with on its device.
 struct DeviceParts {
   std::shared_ptr<DeviceOps> device;
-  std::unique_ptr<DeviceGroup> plane;            ///< Null: everything is staged.
+  std::unique_ptr<DeviceGroup> plane;            ///< Of all ranks; null: what needs it is staged.
   std::shared_ptr<LaunchChain> chain = nullptr;  ///< Of all groups on the device; null: it is one.
+  /// Of this host's ranks: allreduces go in two levels then. Null: they do not.
+  std::unique_ptr<DeviceGroup> inside = nullptr;
+  HostLayout layout = {};  ///< Where `inside` is there.
 };
 
 /// Opens them for this rank's device `index`: collective over the group, at its first work in

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/device_wait.h"
+#include "ops/hierarchical_group.h"
 #include "ops/staged_group.h"
 
 namespace ronde {
@@ -22,13 +23,18 @@ Work work_of(const FlatWork& flat, const Segment& segment, Collective kind) {
           .recv_bytes = flat.recv_bytes};
 }
 
+std::unique_ptr<DeviceGroup> plane_of(DeviceParts parts, WorkRunner& host) {
+  if (!parts.inside || host.transport() == nullptr) return std::move(parts.plane);
+  return create_hierarchical_group(std::move(parts), host);
+}
+
 }  // namespace
 
-DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options)
-    : device(std::move(parts.device)),
-      plane(std::move(parts.plane)),
-      chain(std::move(parts.chain)),
-      mover(device),
+DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options, WorkRunner& host)
+    : device(parts.device),
+      chain(parts.chain),
+      plane(plane_of(std::move(parts), host)),
+      mover(device, plane.get()),
       buffer(mover, options.rank, options.size),
       times(device, options.lane),
       compression(device, options.rank, options.size) {}
@@ -41,8 +47,9 @@ DeviceRunner::~DeviceRunner() { tell_times(); }
 Status DeviceRunner::open(int index) {
   if (!options_.open) return {Code::kUnsupported, "only tensors in host memory are supported"};
   RONDE_ASSIGN_OR_RETURN(DeviceParts parts, options_.open(index));
-  auto opened = std::make_unique<Opened>(std::move(parts), options_);
+  auto opened = std::make_unique<Opened>(std::move(parts), options_, host_);
   RONDE_ASSIGN_OR_RETURN(opened->stream, opened->device->open_stream());
+  opened->mover.work_on(opened->stream);
   RONDE_ASSIGN_OR_RETURN(opened->staged,
                          create_staged_group(opened->device, host_, options_.rank, options_.size));
   opened_ = std::move(opened);

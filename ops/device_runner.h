@@ -69,10 +69,10 @@ class DeviceRunner {
  private:
   /// What there is once it has been opened.
   struct Opened {
-    Opened(DeviceParts parts, const Options& options);
+    Opened(DeviceParts parts, const Options& options, WorkRunner& host);
     const std::shared_ptr<DeviceOps> device;
-    const std::unique_ptr<DeviceGroup> plane;
     const std::shared_ptr<LaunchChain> chain;
+    const std::unique_ptr<DeviceGroup> plane;
     std::unique_ptr<DeviceGroup> staged;
     DeviceStream stream = nullptr;
     DeviceMover mover;

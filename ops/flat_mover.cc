@@ -35,6 +35,9 @@ void HostMover::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 
 std::shared_ptr<std::byte> DeviceMover::allocate(std::size_t bytes) {
+  if (plane_ != nullptr) {
+    if (auto memory = plane_->allocate(bytes, stream_)) return memory;
+  }
   auto memory = device_->allocate(MemoryKind::kDevice, bytes);
   if (memory.ok()) return std::move(memory).value();
   log(LogLevel::kWarning, "{}; fused operations use host memory instead, which is slow",

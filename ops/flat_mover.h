@@ -8,6 +8,7 @@
 #include "core/base/status.h"
 #include "core/ports/backend.h"
 #include "core/ports/device_ops.h"
+#include "core/ports/device_plane.h"
 
 namespace ronde {
 
@@ -36,16 +37,23 @@ class HostMover final : public FlatMover {
 /// A device's memory. Copies are gathered, and queued together by flush(): one launch for all.
 class DeviceMover final : public FlatMover {
  public:
-  explicit DeviceMover(std::shared_ptr<DeviceOps> device) : device_(std::move(device)) {}
-  /// Where the device has no room it is pinned host memory, which the device reaches too; that is
-  /// slow, and is warned of.
+  /// `plane` may be null and must outlive this.
+  DeviceMover(std::shared_ptr<DeviceOps> device, DeviceGroup* plane)
+      : device_(std::move(device)), plane_(plane) {}
+  /// The plane's, where it has a kind that it moves best. Where the device has no room it is pinned
+  /// host memory, which the device reaches too; that is slow, and is warned of. What the ranks
+  /// launch stays the same, so that one of them may be short of memory alone.
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  /// Says which stream flush() is going to be given, and the memory used on.
+  void work_on(DeviceStream stream) noexcept { stream_ = stream; }
   /// Queues what was gathered since the last call. Errors: as DeviceOps::transform.
   Status flush(DeviceStream stream);
 
  private:
   const std::shared_ptr<DeviceOps> device_;
+  DeviceGroup* const plane_;
+  DeviceStream stream_ = nullptr;
   std::vector<DeviceStrip> strips_;
 };
 

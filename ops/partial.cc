@@ -29,7 +29,7 @@ PartialReduction::PartialReduction(const Reduction& what, const ReduceKernels& k
       plain_{what.dtype, what.op, {}},
       kernels_(kernels),
       width_(size_of(what.dtype)),
-      wide_(what.dtype == DType::kFloat16 || what.dtype == DType::kBfloat16),
+      wide_(is_narrow_floating(what.dtype)),
       raw_(!wide_ && (what.scaling.pre == 1.0 || what.dtype == DType::kBool)) {
   if (!wide_) return;
   plain_.dtype = DType::kFloat32;

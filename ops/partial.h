@@ -1,5 +1,6 @@
 // Partial results of a reduction that passes through several ranks: how they are represented on the
-// wire, begun, combined and finished. 16-bit floating types travel as fp32 and are rounded once.
+// wire, begun, combined and finished. 8- and 16-bit floating types travel as fp32 and are rounded
+// once.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,7 @@ class PartialReduction {
   Reduction plain_;  // of partials: their type, no scaling
   const ReduceKernels& kernels_;
   std::size_t width_;
-  bool wide_;  // partials are fp32 while the tensor has 16 bits
+  bool wide_;  // partials are fp32 while the tensor has 8 or 16 bits
   bool raw_;
 };
 

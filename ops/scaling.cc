@@ -18,7 +18,7 @@ double quotient_away_from_zero(double value, double divisor) {
 
 Scaling average_scaling(const ReductionRequest& request, int ranks) {
   const double size = ranks;
-  if (request.dtype == DType::kFloat16 || request.dtype == DType::kBfloat16) {
+  if (is_narrow_floating(request.dtype)) {
     const double power = std::bit_ceil(static_cast<unsigned>(ranks));
     return {request.prescale / power, request.postscale * power / size};
   }

@@ -18,7 +18,8 @@ struct ReductionRequest {
 /// - float32, float64: the sum is multiplied by postscale / ranks, or divided by ranks where that
 /// is
 ///   the same (see divisor_of() in ops/kernels/scalar.h).
-/// - float16, bfloat16: inputs are multiplied by 2^-k, k = ceil(log2 ranks), and the sum by
+/// - 8- and 16-bit floating types: inputs are multiplied by 2^-k, k = ceil(log2 ranks), and the sum
+/// by
 ///   postscale * 2^k / ranks, all in fp32 with one rounding: no average overflows whose value can
 ///   be represented.
 /// - integers, as Horovod: every input times prescale, and the sum times postscale / ranks, each

@@ -64,6 +64,17 @@ Status WorkRunner::run(const Work& work, const Route& route, const AbortToken& a
   }
 }
 
+Status WorkRunner::allreduce_among(Transport& some, const FlatWork& work) {
+  RONDE_ASSIGN_OR_RETURN(
+      const Algorithm* algorithm,
+      select_algorithm(Collective::kAllreduce, work.bytes, some.size(), algorithm_, tuned_));
+  try {
+    return algorithm->run(some, work, scratch_);
+  } catch (const std::bad_alloc&) {
+    return {Code::kAborted, fmt::format("out of memory in allreduce of {} bytes", work.bytes)};
+  }
+}
+
 Status WorkRunner::run_native(const Work& work, const AbortToken& abort, Phases* phases) {
   PhaseObserver* const observer = phases == nullptr ? nullptr : phases->for_plane();
   if (observer == nullptr) return plane_->run(work, abort);

@@ -42,6 +42,12 @@ class WorkRunner {
   Status run(const Work& work, const Route& route, const AbortToken& abort,
              Phases* phases = nullptr);
 
+  /// Does an allreduce of flat host memory among some ranks of the group, whose wires `some` leads
+  /// over. Blocks. Errors: as run.
+  Status allreduce_among(Transport& some, const FlatWork& work);
+  /// The plane's, or null where it has none.
+  [[nodiscard]] Transport* transport() const noexcept { return transport_; }
+
   /// "native", "ring", ...; and "shm", "ring over tcp", "local".
   [[nodiscard]] static std::string_view algorithm_name(const Route& route) noexcept;
   [[nodiscard]] std::string path(const Route& route) const;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/base/float8.h"
 #include "core/base/half.h"
 #include "core/base/round_to_odd.h"
 
@@ -17,24 +18,32 @@
 
 namespace ronde::cuda {
 
-/// 16-bit floating point and bool as they lie in memory.
+/// 8- and 16-bit floating point and bool as they lie in memory.
 struct Half {
   std::uint16_t bits;
 };
 struct Brain {
   std::uint16_t bits;
 };
+struct E4m3 {
+  std::uint8_t bits;
+};
+struct E5m2 {
+  std::uint8_t bits;
+};
 struct Truth {
   std::uint8_t value;
 };
 
-/// What an element is computed in: float for 16-bit types, its own type otherwise.
+/// What an element is computed in: float for 8- and 16-bit types, its own type otherwise.
 template <typename T>
 RONDE_HOST_DEVICE inline T load(T value) {
   return value;
 }
 RONDE_HOST_DEVICE inline float load(Half value) { return float16_to_float(value.bits); }
 RONDE_HOST_DEVICE inline float load(Brain value) { return bfloat16_to_float(value.bits); }
+RONDE_HOST_DEVICE inline float load(E4m3 value) { return float8_e4m3_to_float(value.bits); }
+RONDE_HOST_DEVICE inline float load(E5m2 value) { return float8_e5m2_to_float(value.bits); }
 RONDE_HOST_DEVICE inline std::uint8_t load(Truth value) { return value.value != 0 ? 1 : 0; }
 
 /// A floating value as an integer: towards zero, saturating; NaN gives 0.
@@ -49,7 +58,7 @@ RONDE_HOST_DEVICE inline To to_integer(Float value) {
   return static_cast<To>(wide);
 }
 
-/// A computed value in fp32, so that making 16 bits of it rounds once.
+/// A computed value in fp32, so that making 8 or 16 bits of it rounds once.
 template <typename From>
 RONDE_HOST_DEVICE inline float narrowed(From value) {
   if constexpr (std::is_same_v<From, double>) return round_to_odd(value);
@@ -80,6 +89,20 @@ struct Store<Brain> {
   template <typename From>
   RONDE_HOST_DEVICE static Brain from(From value) {
     return {float_to_bfloat16(narrowed(value))};
+  }
+};
+template <>
+struct Store<E4m3> {
+  template <typename From>
+  RONDE_HOST_DEVICE static E4m3 from(From value) {
+    return {float_to_float8_e4m3(narrowed(value))};
+  }
+};
+template <>
+struct Store<E5m2> {
+  template <typename From>
+  RONDE_HOST_DEVICE static E5m2 from(From value) {
+    return {float_to_float8_e5m2(narrowed(value))};
   }
 };
 template <>

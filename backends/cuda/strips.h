@@ -141,6 +141,8 @@ bool visit_types(DType from, DType to, Visit visit) {
          pair.template operator()<std::int64_t, std::int64_t>(kInt64, kInt64) ||
          pair.template operator()<Half, Half>(kFloat16, kFloat16) ||
          pair.template operator()<Brain, Brain>(kBfloat16, kBfloat16) ||
+         pair.template operator()<E4m3, E4m3>(kFloat8E4m3, kFloat8E4m3) ||
+         pair.template operator()<E5m2, E5m2>(kFloat8E5m2, kFloat8E5m2) ||
          pair.template operator()<float, float>(kFloat32, kFloat32) ||
          pair.template operator()<double, double>(kFloat64, kFloat64) ||
          pair.template operator()<Truth, Truth>(kBool, kBool) ||

@@ -79,7 +79,7 @@ void keep_first(ncclResult_t& first, ncclResult_t next) {
 bool supports(const WorkDesc& desc) noexcept {
   if (desc.kind == Collective::kJoin || desc.kind == Collective::kBarrier) return false;
   if (!reduces(desc.kind)) return true;
-  return desc.dtype != DType::kInt16 && desc.op <= ReduceOp::kProduct;
+  return desc.dtype != DType::kInt16 && !is_float8(desc.dtype) && desc.op <= ReduceOp::kProduct;
 }
 
 Collectives::Collectives(Communicator& communicator, std::shared_ptr<DeviceOps> device, int rank,

@@ -11,7 +11,8 @@
 
 namespace ronde::nccl {
 
-/// Whether NCCL has it: it lacks int16 and the bitwise operations, in reductions.
+/// Whether NCCL has it: it lacks int16 and the bitwise operations, in reductions, and has fp8 on
+/// some devices only.
 bool supports(const WorkDesc& desc) noexcept;
 
 /// Queues agreed work of one segment. Averages of floating types multiply before they add, so that

@@ -1,5 +1,7 @@
 #include "backends/nccl/communicator.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <utility>
 
@@ -52,7 +54,7 @@ Result<std::unique_ptr<Communicator>> Communicator::open(const Api& api, const P
       return status_of(api, code, "ncclCommInitRankConfig");
     }
   }
-  RONDE_RETURN_IF_ERROR(made->settle("ncclCommInitRankConfig"));
+  RONDE_RETURN_IF_ERROR(made->settle("ncclCommInitRankConfig", place.deadline));
   return made;
 }
 
@@ -70,12 +72,14 @@ ncclResult_t Communicator::state() {
   return code;
 }
 
-Status Communicator::settle(const char* name) {
+Status Communicator::settle(const char* name, TimePoint deadline) {
   for (;;) {
     if (abort_->aborted()) return abort_->status();
     const ncclResult_t code = state();
     if (code == ncclSuccess) return {};
     if (code != ncclInProgress) return status_of(api_, code, name);
+    if (now() >= deadline)
+      return {Code::kTimeout, fmt::format("{}: not all ranks have come", name)};
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "backends/nccl/library.h"
 #include "core/base/abort.h"
+#include "core/base/clock.h"
 #include "core/base/mutex.h"
 #include "core/ports/device_ops.h"
 
@@ -17,13 +18,15 @@ struct Place {
   ncclUniqueId id;
   int rank = 0;
   int size = 1;
+  TimePoint deadline = kForever;
 };
 
 /// Threads: call() one at a time; a thread of its own watches the abort token, and NCCL's
 /// asynchronous errors while work is under way.
 class Communicator {
  public:
-  /// Collective over the ranks. Blocks until all have come, or the token is aborted.
+  /// Collective over the ranks. Blocks until all have come, the token is aborted, or the deadline
+  /// of the place has passed.
   static Result<std::unique_ptr<Communicator>> open(const Api& api, const Place& place,
                                                     std::shared_ptr<DeviceOps> device,
                                                     std::shared_ptr<AbortToken> abort);
@@ -53,7 +56,7 @@ class Communicator {
  private:
   Communicator(const Api& api, std::shared_ptr<DeviceOps> device,
                std::shared_ptr<AbortToken> abort);
-  Status settle(const char* name) RONDE_EXCLUDES(mutex_);
+  Status settle(const char* name, TimePoint deadline = kForever) RONDE_EXCLUDES(mutex_);
   /// NCCL's asynchronous state.
   ncclResult_t state() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] Status gone() const;

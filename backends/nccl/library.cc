@@ -16,9 +16,12 @@ class Symbols {
   explicit Symbols(void* library) : library_(library) {}
   template <typename Function>
   void find(const char* name, Function& function) {
-    void* address = dlsym(library_, name);
-    if (address == nullptr && missing_.empty()) missing_ = name;
-    function = reinterpret_cast<Function>(address);
+    find_optional(name, function);
+    if (function == nullptr && missing_.empty()) missing_ = name;
+  }
+  template <typename Function>
+  void find_optional(const char* name, Function& function) {
+    function = reinterpret_cast<Function>(dlsym(library_, name));
   }
   [[nodiscard]] const std::string& missing() const noexcept { return missing_; }
 
@@ -47,6 +50,10 @@ Api find_all(Symbols& symbols) {
   symbols.find("ncclRecv", api.recv);
   symbols.find("ncclGroupStart", api.group_start);
   symbols.find("ncclGroupEnd", api.group_end);
+  symbols.find_optional("ncclCommRegister", api.comm_register);
+  symbols.find_optional("ncclCommDeregister", api.comm_deregister);
+  symbols.find_optional("ncclMemAlloc", api.mem_alloc);
+  symbols.find_optional("ncclMemFree", api.mem_free);
   return api;
 }
 

@@ -4,6 +4,7 @@
 
 #include <nccl.h>
 
+#include <cstddef>
 #include <string>
 
 #include "core/base/status.h"
@@ -33,6 +34,17 @@ struct Api {
   decltype(&ncclRecv) recv;
   decltype(&ncclGroupStart) group_start;
   decltype(&ncclGroupEnd) group_end;
+  // Null before NCCL 2.19; its header may be older than that, too.
+  ncclResult_t (*comm_register)(ncclComm_t, void*, std::size_t, void**);
+  ncclResult_t (*comm_deregister)(ncclComm_t, void*);
+  ncclResult_t (*mem_alloc)(void**, std::size_t);
+  ncclResult_t (*mem_free)(void*);
+
+  /// Whether memory can be registered.
+  [[nodiscard]] bool registers() const noexcept {
+    return comm_register != nullptr && comm_deregister != nullptr && mem_alloc != nullptr &&
+           mem_free != nullptr;
+  }
 };
 
 /// Finds NCCL: where the process has it already, else where the linker looks. Never unloaded.

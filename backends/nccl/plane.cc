@@ -8,6 +8,7 @@
 #include "backends/nccl/communicator.h"
 #include "backends/nccl/factory.h"
 #include "backends/nccl/library.h"
+#include "backends/nccl/registered_memory.h"
 #include "core/base/mutex.h"
 
 namespace ronde {
@@ -19,10 +20,14 @@ class NcclGroup final : public DeviceGroup {
             int rank, int size)
       : communicator_(std::move(communicator)),
         device_(std::move(device)),
-        collectives_(*communicator_, device_, rank, size) {}
+        collectives_(*communicator_, device_, rank, size),
+        memory_(*communicator_, device_) {}
 
   bool supports(const WorkDesc& desc) const noexcept override { return nccl::supports(desc); }
   std::string_view name() const noexcept override { return "nccl"; }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
+    return memory_.allocate(bytes, stream);
+  }
 
   Status launch(const Work& work, DeviceStream stream, const AbortToken& abort) override {
     if (abort.aborted()) return abort.status();
@@ -36,6 +41,7 @@ class NcclGroup final : public DeviceGroup {
   const std::unique_ptr<nccl::Communicator> communicator_;
   const std::shared_ptr<DeviceOps> device_;
   nccl::Collectives collectives_;
+  nccl::RegisteredMemory memory_;
 };
 
 std::string text_of(const ncclUniqueId& id) { return {id.internal, sizeof(id.internal)}; }
@@ -72,9 +78,10 @@ class NcclPlane final : public DevicePlane {
                                             std::shared_ptr<DeviceOps> device) override {
     RONDE_ASSIGN_OR_RETURN(const nccl::Api entry_points, api());
     RONDE_ASSIGN_OR_RETURN(const ncclUniqueId id, agree_on_id(entry_points, group, exchange));
-    RONDE_ASSIGN_OR_RETURN(auto communicator,
-                           nccl::Communicator::open(entry_points, {id, group.rank, group.size()},
-                                                    device, group.abort));
+    RONDE_ASSIGN_OR_RETURN(
+        auto communicator,
+        nccl::Communicator::open(entry_points, {id, group.rank, group.size(), group.deadline},
+                                 device, group.abort));
     return std::unique_ptr<DeviceGroup>(std::make_unique<NcclGroup>(
         std::move(communicator), std::move(device), group.rank, group.size()));
   }

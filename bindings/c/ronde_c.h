@@ -52,7 +52,9 @@ typedef enum ronde_dtype {
   RONDE_BFLOAT16 = 6,
   RONDE_FLOAT32 = 7,
   RONDE_FLOAT64 = 8,
-  RONDE_BOOL = 9
+  RONDE_BOOL = 9,
+  RONDE_FLOAT8_E4M3FN = 10,
+  RONDE_FLOAT8_E5M2 = 11
 } ronde_dtype;
 
 /* How elements of different ranks are combined. */

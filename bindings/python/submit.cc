@@ -62,7 +62,8 @@ std::optional<DType> dtype_of(const py::dtype& dtype) {
 }
 
 constexpr const char* kAllowedTypes =
-    "allowed: uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool";
+    "allowed: uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool, "
+    "float8_e4m3fn, float8_e5m2";
 
 View view_of_array(const py::array& array) {
   const auto dtype = dtype_of(array.dtype());

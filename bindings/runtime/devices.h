@@ -1,11 +1,13 @@
 // What serves tensors in device memory, loaded when the first of them comes.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/mutex.h"
 #include "core/base/status.h"
@@ -52,10 +54,23 @@ class Devices {
   std::map<SetId, int> claimed_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// Opens what `group` needs on this rank's device `index`; the ranks agree whether `backend`
-/// ("auto" or a name) means the device data plane. Collective over the group. Errors: kUnsupported
-/// naming a rank and why it cannot, the same on all.
-Result<DeviceParts> open_device_parts(Devices& devices, const std::string& backend, int index,
+/// What a group's first work in device memory is opened with.
+struct DeviceRequest {
+  int index = 0;          ///< This rank's device.
+  std::string backend;    ///< "auto" or a name.
+  std::string algorithm;  ///< The user's override, or empty.
+  /// Makes the exchange of some ranks of the group, for a key of their own.
+  std::function<std::unique_ptr<Exchange>(std::uint64_t key, const std::vector<int>& ranks)> inside;
+};
+
+/// Opens what `group` needs; the ranks agree on which way its work goes:
+/// - the device data plane over all ranks, where `backend` is "auto" or its name and it opens;
+/// - two levels (see ops/hierarchical_group.h), where the group has them and `algorithm` asks for
+///   them, or `backend` is "auto" and the device data plane opens inside hosts only;
+/// - else through the host.
+/// Collective over the group. Errors: kUnsupported naming a rank and why it cannot, the same on
+/// all, where a rank has no such device or `backend` insists on a plane that cannot be used.
+Result<DeviceParts> open_device_parts(Devices& devices, const DeviceRequest& request,
                                       const GroupSpec& group, Exchange& exchange);
 
 }  // namespace ronde

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/allreduce/hierarchical.h"
+#include "ops/host_layout.h"
 #include "ops/selector.h"
 
 namespace ronde {
@@ -72,26 +73,11 @@ void append_objection(std::string& to, const Backend& backend, const std::string
   to += fmt::format("{}{}: {}", to.empty() ? "" : "; ", backend.name(), reason);
 }
 
-constexpr std::uint64_t kInsideKeys = std::uint64_t{1} << 61;
-
 bool wants_levels(const OpenRequest& request, const OpenedGroup& opened, const HostLayout& layout) {
   if (!layout.has_levels() || opened.plane->transport() == nullptr) return false;
   // One order of addition for every backend: inside hosts first.
   return request.deterministic || request.algorithm == kHierarchicalAlgorithm ||
          (request.algorithm.empty() && request.backend == "auto");
-}
-
-/// The ranks of `spec` on this host, as a group of their own.
-GroupSpec inside_of(const GroupSpec& spec, const HostLayout& layout) {
-  GroupSpec inside = spec;
-  inside.key = spec.key | kInsideKeys;
-  inside.ranks.clear();
-  inside.ranks.reserve(layout.hosts[layout.host].size());
-  for (const int rank : layout.hosts[layout.host]) {
-    inside.ranks.push_back(spec.ranks[static_cast<std::size_t>(rank)]);
-  }
-  inside.rank = layout.local;
-  return inside;
 }
 
 }  // namespace
@@ -105,7 +91,7 @@ Result<OpenedGroup> open_planes(const OpenRequest& request, const GroupSpec& spe
   if (spec.size() == 1) return between;
   const HostLayout layout = host_layout(spec);
   if (!wants_levels(request, between, layout)) return between;
-  const GroupSpec host = inside_of(spec, layout);
+  const GroupSpec host = group_inside(spec, layout);
   const auto inside_exchange = inside(host.key, host.ranks);
   RONDE_ASSIGN_OR_RETURN(OpenedGroup local,
                          open_data_plane(request.registry, "auto", host, *inside_exchange));

@@ -171,15 +171,24 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
   executor.residuals = residuals;
   executor.loss_steps = config.compression_error_steps;
   executor.set = set;
-  executor.open_device = [this, spec](int index) -> Result<DeviceParts> {
-    WaitOptions wait;
-    wait.deadline = now() + config.start_timeout;
-    EngineExchange agreement(*engine, spec.key ^ kDeviceKeys, spec.ranks, wait);
-    return open_device_parts(devices, config.backend, index, spec, agreement);
+  executor.open_device = [this, spec, wanted](int index) {
+    return open_device(index, spec, wanted);
   };
   executor.rank = spec.rank;
   executor.size = spec.size();
   return create_executor(std::move(executor));
+}
+
+Result<DeviceParts> Runtime::Impl::open_device(int index, GroupSpec spec,
+                                               const std::string& algorithm) {
+  WaitOptions wait;
+  wait.deadline = now() + config.start_timeout;
+  spec.deadline = now() + config.start_timeout / 2;  // leaves time to agree on another way
+  EngineExchange agreement(*engine, spec.key ^ kDeviceKeys, spec.ranks, wait);
+  const auto inside = [&](std::uint64_t key, const std::vector<int>& members) {
+    return std::make_unique<EngineExchange>(*engine, key ^ kDeviceKeys, members, wait);
+  };
+  return open_device_parts(devices, {index, config.backend, algorithm, inside}, spec, agreement);
 }
 
 void Runtime::Impl::say_passed_over(const OpenedGroup& opened) {

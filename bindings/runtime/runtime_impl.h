@@ -43,6 +43,8 @@ class Runtime::Impl {
                                                             const WaitOptions& options,
                                                             SetId set = kGlobalSet,
                                                             const std::string& algorithm = {});
+  /// Opens this rank's device for a group of that spec; collective over it.
+  Result<DeviceParts> open_device(int index, GroupSpec spec, const std::string& algorithm);
   Status start_diagnosis();
   /// Serves metrics where a port is set. A port that is taken costs a warning, not the job.
   /// Errors: kInvalidArgument naming the setting.

@@ -9,8 +9,8 @@ namespace ronde {
 namespace {
 
 constexpr std::array<std::string_view, kDTypeCount> kDTypes = {
-    "uint8",   "int8",     "int16",   "int32",   "int64",
-    "float16", "bfloat16", "float32", "float64", "bool"};
+    "uint8",    "int8",    "int16",   "int32", "int64",         "float16",
+    "bfloat16", "float32", "float64", "bool",  "float8_e4m3fn", "float8_e5m2"};
 constexpr std::array<std::string_view, kReduceOpCount> kOps = {
     "sum", "average", "min", "max", "product", "bitand", "bitor", "bitxor"};
 constexpr std::array<std::string_view, kCollectiveCount> kCollectives = {

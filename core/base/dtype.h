@@ -22,8 +22,10 @@ enum class DType : std::uint8_t {
   kFloat32 = 7,
   kFloat64 = 8,
   kBool = 9,
+  kFloat8E4m3 = 10,  ///< OCP's E4M3 without infinities ("fn"); see core/base/float8.h.
+  kFloat8E5m2 = 11,
 };
-inline constexpr int kDTypeCount = 10;
+inline constexpr int kDTypeCount = 12;
 
 /// How elements of different ranks are combined. Values travel on the wire.
 enum class ReduceOp : std::uint8_t {
@@ -55,13 +57,21 @@ inline constexpr int kCollectiveCount = 10;
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) noexcept {
-  constexpr std::size_t kSizes[kDTypeCount] = {1, 1, 2, 4, 8, 2, 2, 4, 8, 1};
+  constexpr std::size_t kSizes[kDTypeCount] = {1, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 1};
   return kSizes[static_cast<std::size_t>(dtype)];
 }
 
+constexpr bool is_float8(DType dtype) noexcept {
+  return dtype == DType::kFloat8E4m3 || dtype == DType::kFloat8E5m2;
+}
+
+/// Floating types of 8 and 16 bits, which are computed in fp32 and rounded once.
+constexpr bool is_narrow_floating(DType dtype) noexcept {
+  return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || is_float8(dtype);
+}
+
 constexpr bool is_floating(DType dtype) noexcept {
-  return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || dtype == DType::kFloat32 ||
-         dtype == DType::kFloat64;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || is_narrow_floating(dtype);
 }
 
 /// True where `op` is defined on `dtype` (bitwise operations need integers or bool).

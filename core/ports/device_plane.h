@@ -2,6 +2,7 @@
 // of the device, and does not wait for them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string_view>
 
@@ -25,6 +26,14 @@ class DeviceGroup {
   /// Errors: the abort's status; kRankFailure; kUnavailable naming the call. The group is broken
   /// afterwards.
   virtual Status launch(const Work& work, DeviceStream stream, const AbortToken& abort) = 0;
+
+  /// Memory of the device that this plane moves best (registered), not initialised, used in the
+  /// order of `stream` alone; null where the device's own is as good, or there is none. Giving it
+  /// back waits until what is queued on the stream has ended. Freed with the last copy of the
+  /// pointer, at the latest before the group.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t /*bytes*/, DeviceStream /*stream*/) {
+    return nullptr;
+  }
 
   /// As it is shown: "nccl".
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;

@@ -9,7 +9,7 @@
 
 namespace ronde {
 
-/// Factors applied around a reduction. Floating types: in fp32 (16-bit types) or their own
+/// Factors applied around a reduction. Floating types: in fp32 (8- and 16-bit types) or their own
 /// precision. Integers: each product is computed in fp64 and truncated towards zero, as Horovod
 /// does; what does not fit saturates. A factor of 1 changes no bit. bool ignores both.
 struct Scaling {
@@ -30,11 +30,11 @@ class ReduceKernels {
   virtual ~ReduceKernels() = default;
 
   /// out[i] = post * (pre*in0[i] op pre*in1[i] op ...), in the order of `inputs` from the left,
-  /// one pass over memory. 16-bit floating types are accumulated in fp32 and rounded once, to
-  /// nearest even. NaN in any input gives NaN, min and max included. Integer sums wrap. bool: sum
-  /// and max are "or", product and min are "and".
-  /// One input is allowed (a scaled copy). `out` may equal any one of the inputs, and may overlap
-  /// none in another way. No alignment is needed. `count` in elements; 0 does nothing.
+  /// one pass over memory. 8- and 16-bit floating types are accumulated in fp32 and rounded once,
+  /// to nearest even. NaN in any input gives NaN, min and max included. Integer sums wrap. bool:
+  /// sum and max are "or", product and min are "and". One input is allowed (a scaled copy). `out`
+  /// may equal any one of the inputs, and may overlap none in another way. No alignment is needed.
+  /// `count` in elements; 0 does nothing.
   virtual void reduce(const Reduction& what, std::span<const void* const> inputs, void* out,
                       std::size_t count) const noexcept = 0;
 
@@ -43,9 +43,9 @@ class ReduceKernels {
   virtual void reduce_streaming(const Reduction& what, std::span<const void* const> inputs,
                                 void* out, std::size_t count) const noexcept = 0;
 
-  /// out[i] = partial[i] op pre*input[i] in fp32 without rounding to `what.dtype` (16-bit floating
-  /// types only): for reductions that pass through several ranks and must round once. `out` may
-  /// equal `partial`. `post` is not applied.
+  /// out[i] = partial[i] op pre*input[i] in fp32 without rounding to `what.dtype` (8- and 16-bit
+  /// floating types only): for reductions that pass through several ranks and must round once.
+  /// `out` may equal `partial`. `post` is not applied.
   virtual void accumulate_fp32(const Reduction& what, const float* partial, const void* input,
                                float* out, std::size_t count) const noexcept = 0;
 

@@ -26,17 +26,6 @@ namespace {
 constexpr std::size_t kWorthLaneBytes = std::size_t{4} << 10;
 constexpr std::size_t kInFlight = 2;
 
-/// The i-th rank of every host that has one, i being this rank's position on its own.
-std::vector<int> lane_members(const HostLayout& layout) {
-  std::vector<int> members;
-  for (const std::vector<int>& host : layout.hosts) {
-    if (host.size() > static_cast<std::size_t>(layout.local)) {
-      members.push_back(host[static_cast<std::size_t>(layout.local)]);
-    }
-  }
-  return members;
-}
-
 /// What of one segment lies in a slice. `begin` counts elements from the slice's beginning.
 struct Piece {
   const std::byte* in = nullptr;
@@ -92,7 +81,7 @@ class HierarchicalPlane final : public BackendGroup {
         slice_bytes_(options.slice_bytes),
         outer_(std::move(options.outer)),
         inner_(options.inner),
-        lane_(*outer_->transport(), lane_members(layout_), static_cast<int>(layout_.host)) {}
+        lane_(*outer_->transport(), layout_.lane_members(), static_cast<int>(layout_.host)) {}
 
   bool supports(const WorkDesc& desc) const noexcept override {
     const bool any_order = algorithm_.empty();
@@ -346,38 +335,6 @@ Status HierarchicalPlane::gather_inside(const Work& work, const Slice& slice,
 }
 
 }  // namespace
-
-int HostLayout::lanes() const noexcept {
-  const auto fewest = std::min_element(
-      hosts.begin(), hosts.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
-  return fewest == hosts.end() ? 0 : static_cast<int>(fewest->size());
-}
-
-bool HostLayout::has_levels() const noexcept {
-  return hosts.size() > 1 && std::any_of(hosts.begin(), hosts.end(),
-                                         [](const auto& ranks) { return ranks.size() > 1; });
-}
-
-HostLayout host_layout(const GroupSpec& group) {
-  HostLayout layout;
-  std::vector<int> seen;  // host numbers, in the order of their lowest rank in the group
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const int job_rank = group.ranks[static_cast<std::size_t>(rank)];
-    const int number = group.topology->peers[static_cast<std::size_t>(job_rank)].host_index;
-    const auto found = std::find(seen.begin(), seen.end(), number);
-    const auto index = static_cast<std::size_t>(found - seen.begin());
-    if (found == seen.end()) {
-      seen.push_back(number);
-      layout.hosts.emplace_back();
-    }
-    if (rank == group.rank) {
-      layout.host = index;
-      layout.local = static_cast<int>(layout.hosts[index].size());
-    }
-    layout.hosts[index].push_back(rank);
-  }
-  return layout;
-}
 
 std::unique_ptr<BackendGroup> create_hierarchical_plane(HierarchyOptions options) {
   return std::make_unique<HierarchicalPlane>(std::move(options));

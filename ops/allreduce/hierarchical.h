@@ -9,23 +9,9 @@
 
 #include "core/ports/backend.h"
 #include "ops/executor.h"
+#include "ops/host_layout.h"
 
 namespace ronde {
-
-/// How the ranks of a group are spread over hosts.
-struct HostLayout {
-  std::vector<std::vector<int>> hosts;  ///< Group ranks of each host, hosts by their lowest rank.
-  std::size_t host = 0;                 ///< Of this rank.
-  int local = 0;                        ///< This rank's position on its host.
-
-  /// Parts that travel between hosts at the same time: the fewest ranks of any host.
-  [[nodiscard]] int lanes() const noexcept;
-  /// Whether there are several hosts, and one of them has several ranks.
-  [[nodiscard]] bool has_levels() const noexcept;
-};
-
-/// The layout of a group, the same on all its ranks but for `host` and `local`.
-HostLayout host_layout(const GroupSpec& group);
 
 /// What a hierarchical plane is made of.
 struct HierarchyOptions {

@@ -269,7 +269,7 @@ Status check_compressible(Collective kind, DType dtype, ReduceOp op) {
     return {Code::kInvalidArgument,
             fmt::format("compression of {} is not defined; allowed: allreduce", to_string(kind))};
   }
-  if (!is_floating(dtype)) {
+  if (!is_floating(dtype) || is_float8(dtype)) {
     return {Code::kInvalidArgument,
             fmt::format("compression of {} is not defined; allowed: float16, bfloat16, float32, "
                         "float64",

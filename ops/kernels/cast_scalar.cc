@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/float8.h"
 #include "core/base/half.h"
 #include "core/base/round_to_odd.h"
 #include "ops/kernels/entries.h"
@@ -17,6 +18,12 @@ struct Half {
 };
 struct Brain {
   std::uint16_t bits;
+};
+struct E4m3 {
+  std::uint8_t bits;
+};
+struct E5m2 {
+  std::uint8_t bits;
 };
 struct Truth {
   std::uint8_t byte;
@@ -41,6 +48,8 @@ T read(const std::byte* from) {
 // What each type is converted through: fp64 for floating types, themselves for the others.
 double open(Half value) { return static_cast<double>(float16_to_float(value.bits)); }
 double open(Brain value) { return static_cast<double>(bfloat16_to_float(value.bits)); }
+double open(E4m3 value) { return static_cast<double>(float8_e4m3_to_float(value.bits)); }
+double open(E5m2 value) { return static_cast<double>(float8_e5m2_to_float(value.bits)); }
 double open(float value) { return static_cast<double>(value); }
 double open(double value) { return value; }
 std::uint8_t open(Truth value) { return value.byte != 0 ? 1 : 0; }
@@ -58,6 +67,10 @@ To close(From value) {
     return {float_to_float16(round_to_odd(to_double(value)))};
   } else if constexpr (std::is_same_v<To, Brain>) {
     return {float_to_bfloat16(round_to_odd(to_double(value)))};
+  } else if constexpr (std::is_same_v<To, E4m3>) {
+    return {float_to_float8_e4m3(round_to_odd(to_double(value)))};
+  } else if constexpr (std::is_same_v<To, E5m2>) {
+    return {float_to_float8_e5m2(round_to_odd(to_double(value)))};
   } else if constexpr (std::is_same_v<To, Truth>) {
     return {static_cast<std::uint8_t>(value != From{0} ? 1 : 0)};
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
@@ -99,6 +112,10 @@ void with_type(DType dtype, const Visitor& visit) {
       return visit(double{});
     case DType::kBool:
       return visit(Truth{});
+    case DType::kFloat8E4m3:
+      return visit(E4m3{});
+    case DType::kFloat8E5m2:
+      return visit(E5m2{});
   }
 }
 

@@ -37,10 +37,13 @@ void reduce_float32(const ReduceCall& call);
 void reduce_float64(const ReduceCall& call);
 /// float16 and bfloat16.
 void reduce_half(const ReduceCall& call);
+/// Both 8-bit floating types.
+void reduce_float8(const ReduceCall& call);
 /// int8, uint8, int16, int32, int64 and bool.
 void reduce_integer(const ReduceCall& call);
 
 void accumulate_half(const AccumulateCall& call);
+void accumulate_float8(const AccumulateCall& call);
 
 /// float16 or bfloat16 to fp32, and back.
 void widen_half(DType from, const void* in, float* out, std::size_t count);

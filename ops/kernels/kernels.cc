@@ -34,6 +34,9 @@ void run(const ReduceCall& call) {
     case DType::kFloat16:
     case DType::kBfloat16:
       return kernels::reduce_half(call);
+    case DType::kFloat8E4m3:
+    case DType::kFloat8E5m2:
+      return kernels::reduce_float8(call);
     default:
       return kernels::reduce_integer(call);
   }
@@ -55,8 +58,11 @@ class SimdKernels final : public ReduceKernels {
 
   void accumulate_fp32(const Reduction& what, const float* partial, const void* input, float* out,
                        std::size_t count) const noexcept override {
-    assert(is_half(what.dtype));
-    kernels::accumulate_half({what.dtype, what.op, what.scaling.pre, partial, input, out, count});
+    assert(is_narrow_floating(what.dtype));
+    const kernels::AccumulateCall call{what.dtype, what.op, what.scaling.pre, partial, input,
+                                       out,        count};
+    return is_float8(what.dtype) ? kernels::accumulate_float8(call)
+                                 : kernels::accumulate_half(call);
   }
 
   void cast(DType from, const void* in, DType to, void* out,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/float8.h"
 #include "core/base/half.h"
 
 namespace ronde::test {
@@ -66,8 +67,10 @@ double combine_numbers(ReduceOp op, double a, double b) {
   }
 }
 
-// How far from the exact value a result may be.
+// How far from the exact value a result may be. Few sums are exact in 8 bits.
 double tolerance(ReduceOp op, DType dtype, double value) {
+  if (dtype == DType::kFloat8E4m3) return std::ldexp(std::abs(value), -3);
+  if (dtype == DType::kFloat8E5m2) return std::ldexp(std::abs(value), -2);
   if (op != ReduceOp::kAverage || !is_floating(dtype)) return 0;
   switch (dtype) {
     case DType::kFloat16:
@@ -117,6 +120,10 @@ double get(DType dtype, const Bytes& bytes, std::size_t index) {
       return static_cast<double>(float16_to_float(load<std::uint16_t>(bytes, index)));
     case DType::kBfloat16:
       return static_cast<double>(bfloat16_to_float(load<std::uint16_t>(bytes, index)));
+    case DType::kFloat8E4m3:
+      return static_cast<double>(float8_e4m3_to_float(load<std::uint8_t>(bytes, index)));
+    case DType::kFloat8E5m2:
+      return static_cast<double>(float8_e5m2_to_float(load<std::uint8_t>(bytes, index)));
     case DType::kFloat32:
       return static_cast<double>(load<float>(bytes, index));
     case DType::kFloat64:
@@ -140,6 +147,10 @@ void put(DType dtype, Bytes& bytes, std::size_t index, double value) {
       return store(bytes, index, float_to_float16(static_cast<float>(value)));
     case DType::kBfloat16:
       return store(bytes, index, float_to_bfloat16(static_cast<float>(value)));
+    case DType::kFloat8E4m3:
+      return store(bytes, index, float_to_float8_e4m3(static_cast<float>(value)));
+    case DType::kFloat8E5m2:
+      return store(bytes, index, float_to_float8_e5m2(static_cast<float>(value)));
     case DType::kFloat32:
       return store(bytes, index, static_cast<float>(value));
     case DType::kFloat64:
@@ -153,6 +164,7 @@ double operand(ReduceOp op, DType dtype, int rank, std::size_t index) {
   const auto i = static_cast<int>(index % 9973);
   if (dtype == DType::kBool) return (rank + i) % 3 == 0 ? 1 : 0;
   if (op == ReduceOp::kProduct) return 1 + (rank + i) % 2;
+  if (is_float8(dtype)) return (rank * 7 + i * 3) % 4 + 0.5;
   if (is_bitwise(op)) return (rank * 37 + i * 11) % 128;
   if (op == ReduceOp::kMin || op == ReduceOp::kMax) return (rank * 29 + i * 7) % 101;
   return (rank * 7 + i * 3) % 5 + (is_floating(dtype) ? 0.5 : 0);

@@ -24,8 +24,9 @@ TEST_CASE("reduction_for: an average of float32 divides after the sum") {
   CHECK(average.scaling.post == 0.75);
 }
 
-TEST_CASE("reduction_for: 16-bit averages shrink inputs by a power of two first") {
-  for (const DType dtype : {DType::kFloat16, DType::kBfloat16}) {
+TEST_CASE("reduction_for: 8- and 16-bit averages shrink inputs by a power of two first") {
+  for (const DType dtype :
+       {DType::kFloat16, DType::kBfloat16, DType::kFloat8E4m3, DType::kFloat8E5m2}) {
     const Reduction average = reduction_for({dtype, ReduceOp::kAverage, 1.0, 1.0}, 5);
     CHECK(average.scaling.pre == 0.125);
     CHECK(average.scaling.post == 1.6);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/float8.h"
 #include "core/base/half.h"
 
 namespace ronde::test {
@@ -68,12 +69,18 @@ T scale(T value, double factor) {
   }
 }
 
-float widen(DType dtype, std::uint16_t bits) {
+/// Element `index` of a type that is computed in fp32.
+float widened(DType dtype, const void* base, std::size_t index) {
+  if (dtype == DType::kFloat8E4m3) return float8_e4m3_to_float(load<std::uint8_t>(base, index));
+  if (dtype == DType::kFloat8E5m2) return float8_e5m2_to_float(load<std::uint8_t>(base, index));
+  const auto bits = load<std::uint16_t>(base, index);
   return dtype == DType::kFloat16 ? float16_to_float(bits) : bfloat16_to_float(bits);
 }
 
-std::uint16_t narrow(DType dtype, float value) {
-  return dtype == DType::kFloat16 ? float_to_float16(value) : float_to_bfloat16(value);
+void store_narrowed(DType dtype, void* base, std::size_t index, float value) {
+  if (dtype == DType::kFloat8E4m3) return store(base, index, float_to_float8_e4m3(value));
+  if (dtype == DType::kFloat8E5m2) return store(base, index, float_to_float8_e5m2(value));
+  store(base, index, dtype == DType::kFloat16 ? float_to_float16(value) : float_to_bfloat16(value));
 }
 
 using Inputs = std::span<const void* const>;
@@ -94,14 +101,14 @@ void reduce_as(const Reduction& what, Inputs inputs, void* out, std::size_t coun
   }
 }
 
-void reduce_halves(const Reduction& what, Inputs inputs, void* out, std::size_t count) {
+void reduce_narrow(const Reduction& what, Inputs inputs, void* out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto input = [&](const void* base) {
-      return scale(widen(what.dtype, load<std::uint16_t>(base, i)), what.scaling.pre);
+      return scale(widened(what.dtype, base, i), what.scaling.pre);
     };
     float sum = input(inputs[0]);
     for (const void* base : inputs.subspan(1)) sum = combine_floats(what.op, sum, input(base));
-    store(out, i, narrow(what.dtype, scale(sum, what.scaling.post)));
+    store_narrowed(what.dtype, out, i, scale(sum, what.scaling.post));
   }
 }
 
@@ -117,20 +124,19 @@ void reduce_bools(const Reduction& what, Inputs inputs, void* out, std::size_t c
 
 double widest(DType dtype, const void* base, std::size_t index) {
   switch (dtype) {
-    case DType::kFloat16:
-    case DType::kBfloat16:
-      return static_cast<double>(widen(dtype, load<std::uint16_t>(base, index)));
     case DType::kFloat32:
       return static_cast<double>(load<float>(base, index));
-    default:
+    case DType::kFloat64:
       return load<double>(base, index);
+    default:
+      return static_cast<double>(widened(dtype, base, index));
   }
 }
 
 void store_rounded(DType dtype, void* base, std::size_t index, double value) {
   if (dtype == DType::kFloat32) return store(base, index, static_cast<float>(value));
   if (dtype == DType::kFloat64) return store(base, index, value);
-  store(base, index, narrow(dtype, static_cast<float>(value)));
+  store_narrowed(dtype, base, index, static_cast<float>(value));
 }
 
 class PlainKernels final : public ReduceKernels {
@@ -155,7 +161,7 @@ class PlainKernels final : public ReduceKernels {
       case DType::kBool:
         return reduce_bools(what, inputs, out, count);
       default:
-        return reduce_halves(what, inputs, out, count);
+        return reduce_narrow(what, inputs, out, count);
     }
   }
 
@@ -167,7 +173,7 @@ class PlainKernels final : public ReduceKernels {
   void accumulate_fp32(const Reduction& what, const float* partial, const void* input, float* out,
                        std::size_t count) const noexcept override {
     for (std::size_t i = 0; i < count; ++i) {
-      const float next = scale(widen(what.dtype, load<std::uint16_t>(input, i)), what.scaling.pre);
+      const float next = scale(widened(what.dtype, input, i), what.scaling.pre);
       out[i] = combine_floats(what.op, partial[i], next);
     }
   }

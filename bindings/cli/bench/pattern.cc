@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/float8.h"
 #include "core/base/half.h"
 
 namespace ronde::bench {
@@ -40,12 +41,18 @@ void encode(DType dtype, int value, std::byte* to) {
       return store(to, static_cast<double>(value));
     case DType::kBool:
       return store(to, static_cast<std::uint8_t>(value != 0 ? 1 : 0));
+    case DType::kFloat8E4m3:
+      return store(to, float_to_float8_e4m3(static_cast<float>(value)));
+    case DType::kFloat8E5m2:
+      return store(to, float_to_float8_e5m2(static_cast<float>(value)));
   }
 }
 
-/// One rank's contribution to element `index`; bool alternates, others count.
+/// One rank's contribution to element `index`; bool alternates, others count, 8-bit floating types
+/// as far as they are exact.
 int contribution(DType dtype, int rank, std::size_t index) {
   const int value = element(rank, index);
+  if (is_float8(dtype)) return value % 3;
   return dtype == DType::kBool ? value % 5 / 4 : value;
 }
 

@@ -12,7 +12,7 @@
 namespace ronde::bench {
 
 /// A short sequence of elements that repeats: small whole numbers, so that sums are exact in every
-/// type (uint8 up to eleven ranks).
+/// type (uint8 up to eleven ranks), or are rounded once (8-bit floating types).
 class Pattern {
  public:
   /// What `rank` gives.

@@ -21,6 +21,13 @@ struct Float16 {
 struct Bfloat16 {
   std::uint16_t bits = 0;
 };
+/// 8-bit floating point likewise: OCP's E4M3 without infinities, and E5M2.
+struct Float8E4m3 {
+  std::uint8_t bits = 0;
+};
+struct Float8E5m2 {
+  std::uint8_t bits = 0;
+};
 
 /// The dtype of an element type.
 template <typename T>
@@ -29,6 +36,8 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<U, bool>) return DType::kBool;
   if constexpr (std::is_same_v<U, Float16>) return DType::kFloat16;
   if constexpr (std::is_same_v<U, Bfloat16>) return DType::kBfloat16;
+  if constexpr (std::is_same_v<U, Float8E4m3>) return DType::kFloat8E4m3;
+  if constexpr (std::is_same_v<U, Float8E5m2>) return DType::kFloat8E5m2;
   if constexpr (std::is_same_v<U, float>) return DType::kFloat32;
   if constexpr (std::is_same_v<U, double>) return DType::kFloat64;
   if constexpr (std::is_integral_v<U> && !std::is_same_v<U, bool>) {

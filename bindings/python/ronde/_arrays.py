@@ -17,8 +17,8 @@ import numpy as np
 
 from ronde._errors import InvalidArgumentError, UnsupportedError
 
-# The core's element types in its order: NumPy's name (which has no bfloat16 itself), and DLPack's
-# kind and bits.
+# The core's element types in its order: NumPy's name (it has none of _NOT_OF_NUMPY itself), and
+# DLPack's kind and bits.
 _TYPES = {
     "uint8": (1, 8),
     "int8": (0, 8),
@@ -30,8 +30,11 @@ _TYPES = {
     "float32": (2, 32),
     "float64": (2, 64),
     "bool": (6, 8),
+    "float8_e4m3fn": (10, 8),
+    "float8_e5m2": (12, 8),
 }
 _NAMES = tuple(_TYPES)
+_NOT_OF_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 _DLPACK_TYPES = tuple(_TYPES.values())
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's kinds of devices
 _LEGACY_STREAM = 1  # as both protocols call CUDA's default stream
@@ -81,8 +84,8 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The memory, as CUDA libraries exchange it."""
-        if self.dtype == "bfloat16":
-            raise AttributeError("__cuda_array_interface__ has no name for bfloat16")
+        if self.dtype in _NOT_OF_NUMPY:
+            raise AttributeError(f"__cuda_array_interface__ has no name for {self.dtype}")
         return {
             "shape": self.shape,
             "typestr": np.dtype(self.dtype).str,

@@ -48,13 +48,17 @@ struct OnDevices : Base {
                                                           std::shared_ptr<DeviceOps>) const {
     return std::unique_ptr<DeviceGroup>();
   }
+  /// All that it runs over.
+  virtual Result<DeviceParts> open_parts(const GroupSpec& group, Exchange& exchange,
+                                         std::shared_ptr<DeviceOps> device) const {
+    RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, device));
+    return DeviceParts{.device = std::move(device), .plane = std::move(plane)};
+  }
   std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                                     Exchange& exchange) const override {
     const int index = device_of(group.rank);
     options.open_device = [this, group, &exchange](int device) -> Result<DeviceParts> {
-      auto ops = std::make_shared<cuda::CudaDevice>(device);
-      RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));
-      return DeviceParts{std::move(ops), std::move(plane)};
+      return open_parts(group, exchange, std::make_shared<cuda::CudaDevice>(device));
     };
     auto inner = Base::make_executor(std::move(options), group, exchange);
     return std::make_unique<OnDevice>(std::move(inner), index);

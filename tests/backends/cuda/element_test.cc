@@ -15,9 +15,9 @@ namespace {
 
 using namespace ronde::cuda;
 
-constexpr DType kAll[] = {DType::kUint8,   DType::kInt8,    DType::kInt16,    DType::kInt32,
-                          DType::kInt64,   DType::kFloat16, DType::kBfloat16, DType::kFloat32,
-                          DType::kFloat64, DType::kBool};
+constexpr DType kAll[] = {DType::kUint8,   DType::kInt8,    DType::kInt16,      DType::kInt32,
+                          DType::kInt64,   DType::kFloat16, DType::kBfloat16,   DType::kFloat32,
+                          DType::kFloat64, DType::kBool,    DType::kFloat8E4m3, DType::kFloat8E5m2};
 
 /// Bits of all kinds: for 16-bit types every one of them.
 std::vector<std::byte> many_bits(DType dtype, std::size_t count) {
@@ -106,7 +106,7 @@ TEST_CASE("element: a cast has the bits of the CPU's kernels, for every pair") {
       ++pairs;
     }
   }
-  CHECK(pairs == 18);
+  CHECK(pairs == 20);
 }
 
 TEST_CASE("element: what does not fit an integer saturates, and NaN gives 0") {

@@ -205,4 +205,22 @@ TEST_CASE("device tensors: a rank that is killed fails the others by name") {
       1);
 }
 
+TEST_CASE(
+    "device tensors: a lost device ends all ranks with the call's name, and they can begin anew") {
+  const std::string again = net::unique_job_id();
+  run_pair([&](Runtime& runtime, int rank) {
+    std::vector<float>& data = lasting(4);
+    EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data)).ok());
+    if (rank == 1) test::cuda_double::fail_next("cudaMemcpyAsync", cudaErrorIllegalAddress);
+    const auto lost = runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "two", data));
+    EXPECT(!lost.ok());
+    EXPECT(lost.status().message().find("cudaMemcpyAsync on cuda:0") != std::string::npos);
+    EXPECT(!runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "three", data)).ok());
+    auto next = Runtime::create(net::rank_config(again, rank, 2), libraries());
+    EXPECT(next.ok());
+    EXPECT((*next)->run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data)).ok());
+    return 0;
+  });
+}
+
 }  // namespace ronde

@@ -13,6 +13,7 @@ FILES = (
     "torch_flat_cases.py",
     "torch_model_cases.py",
     "torch_error_cases.py",
+    "torch_float8_cases.py",
 )
 
 

@@ -32,9 +32,12 @@ Bytes bytes_of(const std::vector<T>& values) {
 }  // namespace
 
 TEST_CASE("cast: numbers that both types hold survive, between all pairs of types") {
-  const Bytes numbers = bytes_of<std::int8_t>({0, 1, 2, 3, 7, 50, 100, 127, 0, 1, 5});
+  const Bytes most = bytes_of<std::int8_t>({0, 1, 2, 3, 7, 50, 100, 127, 0, 1, 5});
+  const Bytes of_float8 = bytes_of<std::int8_t>({0, 1, 2, 3, 7, 48, 96, 112, 0, 1, 5});
   for (int from = 0; from < kDTypeCount; ++from) {
     for (int to = 0; to < kDTypeCount; ++to) {
+      const bool float8 = is_float8(dtype_at(from)) || is_float8(dtype_at(to));
+      const Bytes& numbers = float8 ? of_float8 : most;
       const Bytes source = cast(DType::kInt8, numbers, dtype_at(from));
       const Bytes target = cast(dtype_at(from), source, dtype_at(to));
       INFO(to_string(dtype_at(from)), " to ", to_string(dtype_at(to)));
@@ -46,6 +49,18 @@ TEST_CASE("cast: numbers that both types hold survive, between all pairs of type
       }
     }
   }
+}
+
+TEST_CASE(
+    "cast: fp64 to an 8-bit type is rounded once, and what is too large is as the type says") {
+  const double above_tie = 1.0 + 0x1p-4 + 0x1p-40;  // fp32 would round it to the tie, then down
+  const Bytes in = bytes_of<double>({above_tie, 1e9, -1e9});
+  const Bytes fine = cast(DType::kFloat64, in, DType::kFloat8E4m3);
+  CHECK(test::number(DType::kFloat8E4m3, fine, 0) == 1.125L);
+  CHECK(std::isnan(test::number(DType::kFloat8E4m3, fine, 1)));
+  const Bytes wide = cast(DType::kFloat64, in, DType::kFloat8E5m2);
+  CHECK(test::number(DType::kFloat8E5m2, wide, 1) == std::numeric_limits<double>::infinity());
+  CHECK(test::number(DType::kFloat8E5m2, wide, 2) == -std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("cast: fp64 to a 16-bit type is rounded once, not through fp32") {

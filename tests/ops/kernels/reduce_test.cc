@@ -99,6 +99,8 @@ TEST_CASE("reduce: int32 is as the reference") { check_dtype(DType::kInt32); }
 TEST_CASE("reduce: int64 is as the reference") { check_dtype(DType::kInt64); }
 TEST_CASE("reduce: float16 is as the reference") { check_dtype(DType::kFloat16); }
 TEST_CASE("reduce: bfloat16 is as the reference") { check_dtype(DType::kBfloat16); }
+TEST_CASE("reduce: float8_e4m3fn is as the reference") { check_dtype(DType::kFloat8E4m3); }
+TEST_CASE("reduce: float8_e5m2 is as the reference") { check_dtype(DType::kFloat8E5m2); }
 TEST_CASE("reduce: float32 is as the reference") { check_dtype(DType::kFloat32); }
 TEST_CASE("reduce: float64 is as the reference") { check_dtype(DType::kFloat64); }
 TEST_CASE("reduce: bool is as the reference") { check_dtype(DType::kBool); }

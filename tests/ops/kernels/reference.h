@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/float8.h"
 #include "core/base/half.h"
 #include "core/ports/reduce_kernels.h"
 #include "ops/kernels/scalar.h"
@@ -149,13 +150,13 @@ Bytes for_each_place(const std::vector<Bytes>& inputs, const Reduce& reduce) {
   return out;
 }
 
-/// 16-bit types through fp32, rounded once.
-template <typename Widen, typename Narrow>
-Bytes reduce_halves(const Reduction& what, const std::vector<Bytes>& inputs, const Widen& widen,
-                    const Narrow& narrow) {
-  return for_each_place<std::uint16_t>(inputs, [&](const std::vector<std::uint16_t>& values) {
+/// 8- and 16-bit types through fp32, rounded once.
+template <typename Bits>
+Bytes reduce_narrow(const Reduction& what, const std::vector<Bytes>& inputs, float (*widen)(Bits),
+                    Bits (*narrow)(float)) {
+  return for_each_place<Bits>(inputs, [&](const std::vector<Bits>& values) {
     std::vector<float> wide;
-    for (const std::uint16_t value : values) wide.push_back(widen(value));
+    for (const Bits value : values) wide.push_back(widen(value));
     return narrow(reduce_floats(what, wide));
   });
 }
@@ -184,9 +185,13 @@ inline Bytes reference(const Reduction& what, const std::vector<Bytes>& inputs) 
     case DType::kInt64:
       return reduce_as<std::int64_t>(what, inputs);
     case DType::kFloat16:
-      return reduce_halves(what, inputs, float16_to_float, float_to_float16);
+      return reduce_narrow(what, inputs, float16_to_float, float_to_float16);
     case DType::kBfloat16:
-      return reduce_halves(what, inputs, bfloat16_to_float, float_to_bfloat16);
+      return reduce_narrow(what, inputs, bfloat16_to_float, float_to_bfloat16);
+    case DType::kFloat8E4m3:
+      return reduce_narrow(what, inputs, float8_e4m3_to_float, float_to_float8_e4m3);
+    case DType::kFloat8E5m2:
+      return reduce_narrow(what, inputs, float8_e5m2_to_float, float_to_float8_e5m2);
     case DType::kFloat32:
       return reduce_as<float>(what, inputs);
     case DType::kFloat64:
@@ -213,6 +218,10 @@ inline long double number(DType dtype, const Bytes& bytes, std::size_t index) {
       return static_cast<long double>(float16_to_float(element<std::uint16_t>(bytes, index)));
     case DType::kBfloat16:
       return static_cast<long double>(bfloat16_to_float(element<std::uint16_t>(bytes, index)));
+    case DType::kFloat8E4m3:
+      return static_cast<long double>(float8_e4m3_to_float(element<std::uint8_t>(bytes, index)));
+    case DType::kFloat8E5m2:
+      return static_cast<long double>(float8_e5m2_to_float(element<std::uint8_t>(bytes, index)));
     case DType::kFloat32:
       return static_cast<long double>(element<float>(bytes, index));
     case DType::kFloat64:
@@ -244,6 +253,8 @@ inline Bytes random_elements(DType dtype, std::size_t count, std::mt19937& rando
     const auto value = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 64.0F;
     if (dtype == DType::kFloat16) put(bytes, i, float_to_float16(value));
     if (dtype == DType::kBfloat16) put(bytes, i, float_to_bfloat16(value));
+    if (dtype == DType::kFloat8E4m3) put(bytes, i, float_to_float8_e4m3(value));
+    if (dtype == DType::kFloat8E5m2) put(bytes, i, float_to_float8_e5m2(value));
     if (dtype == DType::kFloat32) put(bytes, i, value);
     if (dtype == DType::kFloat64) put(bytes, i, static_cast<double>(value));
     if (dtype == DType::kBool) put(bytes, i, static_cast<std::uint8_t>(random() % 2));

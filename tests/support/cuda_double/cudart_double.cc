@@ -23,12 +23,18 @@ struct Event {
   bool timed = false;
 };
 
+/// What fail_next() asked for.
+struct Failure {
+  cudaError_t code;
+  int calls;  // that succeed before
+};
+
 /// All that the double knows.
 struct World {
   Mutex mutex;
   int devices RONDE_GUARDED_BY(mutex) = 2;
   int launched RONDE_GUARDED_BY(mutex) = 0;
-  std::map<std::string, cudaError_t> failures RONDE_GUARDED_BY(mutex);
+  std::map<std::string, Failure> failures RONDE_GUARDED_BY(mutex);
   std::map<void*, int> memory RONDE_GUARDED_BY(mutex);  // and its device
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams RONDE_GUARDED_BY(mutex);
   std::map<cudaEvent_t, Event> events RONDE_GUARDED_BY(mutex);
@@ -42,8 +48,11 @@ World& world() {
 /// The code that fail_next() asked for, or success.
 cudaError_t planned(const char* name) {
   const MutexLock lock(world().mutex);
-  const auto found = world().failures.extract(name);
-  return found.empty() ? cudaSuccess : found.mapped();
+  const auto found = world().failures.find(name);
+  if (found == world().failures.end() || found->second.calls-- > 0) return cudaSuccess;
+  const cudaError_t code = found->second.code;
+  world().failures.erase(found);
+  return code;
 }
 
 /// Null is the default stream, which is made at its first use.
@@ -134,9 +143,9 @@ void set_device_count(int count) {
   world().devices = count;
 }
 
-void fail_next(const char* name, cudaError_t code) {
+void fail_next(const char* name, cudaError_t code, int calls) {
   const MutexLock lock(world().mutex);
-  world().failures[name] = code;
+  world().failures[name] = {code, calls};
 }
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {

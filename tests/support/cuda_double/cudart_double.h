@@ -12,8 +12,9 @@ namespace ronde::test::cuda_double {
 /// How many devices there are, 2 at first. Threads: any, as all below.
 void set_device_count(int count);
 
-/// Makes the next call of the entry point `name` return `code` and do nothing.
-void fail_next(const char* name, cudaError_t code);
+/// Makes the next call of the entry point `name`, or that after `calls` more, return `code` and do
+/// nothing.
+void fail_next(const char* name, cudaError_t code, int calls = 0);
 
 /// Queues work on a stream, as a kernel launch would. It must not throw.
 void enqueue(cudaStream_t stream, std::function<void()> work);

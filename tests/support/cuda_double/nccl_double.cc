@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,7 @@ class Clique {
   /// Blocks until all ranks are here; false where one has aborted.
   bool meet() RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
+    if (aborted_) return false;  // what a rank has queued behind that meets nobody
     const int round = round_;
     if (++waiting_ == static_cast<int>(calls_.size())) {
       waiting_ = 0;
@@ -78,6 +80,7 @@ struct Communicator {
   int rank;
   Mutex* device;                // held by what runs on the device
   std::vector<double> factors;  // of the scaled sums made, from ncclNumOps on
+  std::set<void*> registered;
 };
 
 struct World {
@@ -86,6 +89,12 @@ struct World {
   std::map<int, Mutex> devices RONDE_GUARDED_BY(mutex);
   int ids RONDE_GUARDED_BY(mutex) = 0;
   std::atomic<int> version{23003};
+  std::atomic<int> largest{1 << 20};
+  std::atomic<int> ended{0};
+  std::atomic<int> registrations{0};
+  std::atomic<int> wrong{0};
+  std::atomic<ncclResult_t> register_code{ncclSuccess};
+  std::set<void*> in_use RONDE_GUARDED_BY(mutex);  // registered memory
   std::atomic<int> async_error{ncclSuccess};
   std::atomic<int> live{0};
   std::atomic<int> aborted{0};
@@ -200,6 +209,7 @@ void run(const Communicator& self, const Calls& calls) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (!results[i].empty()) std::memcpy(calls[i].out, results[i].data(), results[i].size());
   }
+  ++world().ended;
   (void)clique->meet();
 }
 
@@ -231,6 +241,7 @@ ncclResult_t get_unique_id(ncclUniqueId* id) {
 
 ncclResult_t init(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config->blocking != 0) return ncclInvalidArgument;  // the backend must never block in here
+  if (size > world().largest) return ncclSystemError;
   int number = 0;
   std::memcpy(&number, id.internal, sizeof(number));
   const MutexLock lock(world().mutex);
@@ -257,10 +268,48 @@ ncclResult_t end(ncclComm_t handle) {
   return ncclSuccess;
 }
 
+ncclResult_t destroy(ncclComm_t handle) {
+  world().wrong += static_cast<int>(of(handle)->registered.size());
+  return end(handle);
+}
+
 ncclResult_t abort(ncclComm_t handle) {
   of(handle)->clique->abort();
   ++world().aborted;
+  {
+    const MutexLock lock(world().mutex);  // it ends the registrations itself
+    for (void* memory : of(handle)->registered) world().in_use.erase(memory);
+  }
   return end(handle);
+}
+
+ncclResult_t register_memory(ncclComm_t handle, void* memory, std::size_t, void** registration) {
+  if (world().register_code != ncclSuccess) return world().register_code;
+  *registration = memory;
+  of(handle)->registered.insert(memory);
+  const MutexLock lock(world().mutex);
+  ++world().registrations;
+  world().in_use.insert(memory);
+  return ncclSuccess;
+}
+
+ncclResult_t deregister_memory(ncclComm_t handle, void* registration) {
+  world().wrong += of(handle)->registered.erase(registration) == 1 ? 0 : 1;
+  const MutexLock lock(world().mutex);
+  world().in_use.erase(registration);
+  return ncclSuccess;
+}
+
+ncclResult_t give_memory(void** memory, std::size_t bytes) {
+  return cudaMalloc(memory, bytes) == cudaSuccess ? ncclSuccess : ncclSystemError;
+}
+
+ncclResult_t take_memory(void* memory) {
+  {
+    const MutexLock lock(world().mutex);
+    world().wrong += static_cast<int>(world().in_use.erase(memory));
+  }
+  return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
 }
 
 ncclResult_t scaled_sum(ncclRedOp_t* op, void* scalar, ncclDataType_t type, ncclScalarResidence_t,
@@ -293,7 +342,7 @@ nccl::Api nccl_double() {
   api.comm_init_rank_config = &init;
   api.comm_get_async_error = &get_async_error;
   api.comm_finalize = [](ncclComm_t) { return ncclSuccess; };
-  api.comm_destroy = &end;
+  api.comm_destroy = &destroy;
   api.comm_abort = &abort;
   api.red_op_create_pre_mul_sum = &scaled_sum;
   api.all_reduce = [](const void* in, void* out, std::size_t count, ncclDataType_t type,
@@ -332,10 +381,19 @@ nccl::Api nccl_double() {
     return ncclSuccess;
   };
   api.group_end = &group_end;
+  api.comm_register = &register_memory;
+  api.comm_deregister = &deregister_memory;
+  api.mem_alloc = &give_memory;
+  api.mem_free = &take_memory;
   return api;
 }
 
 void set_nccl_version(int version) { world().version = version; }
+void set_nccl_register_code(ncclResult_t code) { world().register_code = code; }
+int nccl_registrations() { return world().registrations; }
+int nccl_wrong_registrations() { return world().wrong; }
+void set_nccl_largest(int ranks) { world().largest = ranks; }
+int ended_collectives() { return world().ended; }
 void set_nccl_async_error(ncclResult_t code) { world().async_error = code; }
 int live_communicators() { return world().live; }
 int aborted_communicators() { return world().aborted; }

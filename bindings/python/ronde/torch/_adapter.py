@@ -23,6 +23,9 @@ _CODES = {
     torch.float64: 8,
     torch.bool: 9,
 }
+for _name, _code in (("float8_e4m3fn", 10), ("float8_e5m2", 11)):
+    if hasattr(torch, _name):  # from PyTorch 2.1 on
+        _CODES[getattr(torch, _name)] = _code
 _FLOATING = {dtype: code for dtype, code in _CODES.items() if dtype.is_floating_point}
 _STRIDED = torch.strided
 _USUAL = {torch.Tensor, torch.nn.Parameter}

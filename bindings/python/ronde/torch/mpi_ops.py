@@ -1,7 +1,8 @@
 """Collectives on torch tensors, with the names and meaning of `horovod.torch.mpi_ops`.
 
 Tensors are dense, on the CPU, of dtype uint8, int8, int16, int32, int64, float16, bfloat16,
-float32, float64, complex64, complex128 or bool; contiguous ones are used in place. `x` blocks and
+float32, float64, float8_e4m3fn, float8_e5m2, complex64, complex128 or bool; contiguous ones are
+used in place. `x` blocks and
 can be differentiated; `x_` works in place; `x_async` and `x_async_` return a handle for poll() and
 synchronize(), and their tensors must stay untouched until then. Errors derive from
 HorovodInternalError (a RuntimeError); wrong arguments and duplicate names are ValueErrors besides.
