@@ -47,7 +47,7 @@ Work work_of(Collective kind, const Segment& segment) {
 
 DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, int rank, int size)
     : device_(std::move(device)),
-      mover_(device_),
+      mover_(device_, nullptr),
       me_(static_cast<std::size_t>(rank)),
       ranks_(static_cast<std::size_t>(size)) {}
 

@@ -1,6 +1,7 @@
 #include "ops/staged_group.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,12 @@ namespace {
 bool is_element_wise(Collective kind) {
   return kind == Collective::kAllreduce || kind == Collective::kReduce ||
          kind == Collective::kBroadcast;
+}
+
+/// What all ranks choose the algorithm by. Each sends another number of bytes in an alltoall, on
+/// which they have not agreed here.
+std::size_t common_bytes(Collective kind, std::size_t bytes) {
+  return kind == Collective::kAlltoall ? std::numeric_limits<std::size_t>::max() : bytes;
 }
 
 class StagedGroup final : public DeviceGroup {
@@ -78,11 +85,12 @@ class StagedGroup final : public DeviceGroup {
                        whole.out == nullptr ? nullptr : whole.out + begin, length};
     Work piece = work;
     piece.segments = {&part, 1};
-    RONDE_ASSIGN_OR_RETURN(const Route route, host_.route({.kind = work.kind,
-                                                           .dtype = work.reduction.dtype,
-                                                           .op = work.reduction.op,
-                                                           .device = {},
-                                                           .bytes = length}));
+    RONDE_ASSIGN_OR_RETURN(const Route route,
+                           host_.route({.kind = work.kind,
+                                        .dtype = work.reduction.dtype,
+                                        .op = work.reduction.op,
+                                        .device = {},
+                                        .bytes = common_bytes(work.kind, length)}));
     return host_.run(piece, route, abort);
   }
 

@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "ops/executor.h"
 #include "ops/staged_group.h"
+#include "tests/backends/cuda/device_ranks.h"
 #include "tests/conformance/rank.h"
 #include "tests/support/cuda_double/cudart_double.h"
 #include "tests/support/device_spans.h"
@@ -188,6 +189,31 @@ TEST_CASE("device work: an error of the device names the call") {
   const Status status = rank.executor->execute(bundle, rank.abort);
   CHECK(status.code() == Code::kUnavailable);
   CHECK(status.message().rfind("cudaStreamWaitEvent on cuda:0: ", 0) == 0);
+}
+
+TEST_CASE("device work: ranks that send many and few bytes do an alltoall in one way") {
+  struct TwelveRanks : DeviceFixture {
+    [[nodiscard]] std::vector<int> rank_counts() const override { return {12}; }
+  } fixture;
+  constexpr std::int64_t kMany = 100'000;  // more than the table's border between two algorithms
+  on_ranks(fixture, [](const Rank& rank) {
+    const std::int64_t mine = rank.rank() == 0 ? kMany : 1;
+    std::vector<float> in(static_cast<std::size_t>(12 * mine), static_cast<float>(rank.rank()));
+    std::vector<float> out(static_cast<std::size_t>(kMany + 11), -1.0F);
+    const std::vector<std::int64_t> splits(12, mine);
+    Bundle bundle = bundle_of(Collective::kAlltoall, DType::kFloat32);
+    BundleTensor tensor;
+    tensor.name = "rows";
+    tensor.in = in.data();
+    tensor.out = out.data();
+    tensor.shape = {12 * mine};
+    tensor.splits = splits;
+    bundle.tensors = {tensor};
+    REQUIRE(rank.run(bundle).ok());
+    std::vector<float> wanted(static_cast<std::size_t>(kMany), 0.0F);
+    for (int from = 1; from < 12; ++from) wanted.push_back(static_cast<float>(from));
+    CHECK(out == wanted);
+  });
 }
 
 TEST_CASE("device work: tensors on several devices are an error that says so") {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/half.h"
 #include "core/base/mutex.h"
 #include "ops/kernels/factory.h"
 #include "tests/support/cuda_double/cudart_double.h"
@@ -250,8 +249,8 @@ ncclResult_t init(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclC
   clique->join();
   int device = 0;
   (void)cudaGetDevice(&device);
-  *handle =
-      reinterpret_cast<ncclComm_t>(new Communicator{clique, rank, &world().devices[device], {}});
+  *handle = reinterpret_cast<ncclComm_t>(
+      new Communicator{clique, rank, &world().devices[device], {}, {}});
   ++world().live;
   return ncclInProgress;
 }
