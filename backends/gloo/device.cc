@@ -4,6 +4,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 
 #include <exception>
 
@@ -41,13 +42,33 @@ gloo::transport::tcp::attr device_attributes(bool one_host, const std::string& n
   return attributes;
 }
 
+/// Whether a host has an address. Gloo goes on with none, and crashes, where the resolver fails in
+/// other ways than for good.
+Status check_host(const std::string& hostname) {
+  if (hostname.empty()) return {};
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int code = getaddrinfo(hostname.c_str(), nullptr, &hints, &found);
+  if (code == 0) {
+    freeaddrinfo(found);
+    return {};
+  }
+  return {Code::kUnavailable,
+          fmt::format("Gloo cannot open its device: '{}' is neither an interface nor a host: {}",
+                      hostname, gai_strerror(code))};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<gloo::transport::Device>> open_device(bool one_host,
                                                              const std::string& network_interface) {
   const SigpipeBlock no_signal;  // the device's thread inherits it
   try {
-    return gloo::transport::tcp::CreateDevice(device_attributes(one_host, network_interface));
+    const auto attributes = device_attributes(one_host, network_interface);
+    RONDE_RETURN_IF_ERROR(check_host(attributes.hostname));
+    return gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& error) {
     return Status(Code::kUnavailable, fmt::format("Gloo cannot open its device: {}", error.what()));
   }
