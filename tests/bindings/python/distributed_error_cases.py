@@ -26,7 +26,7 @@ def case_reductions_that_make_no_sense_are_refused():
             [torch.ones(1, dtype=torch.complex64)], options(dist.ReduceOp.MAX)
         )
     with pytest.raises(ronde.InvalidArgumentError, match="float8"):
-        dist.all_reduce(torch.ones(1).to(torch.float8_e4m3fn))
+        dist.all_reduce(torch.ones(1).to(torch.float8_e4m3fnuz))
     with pytest.raises(ronde.InvalidArgumentError, match="meta"):
         dist.all_reduce(torch.ones(1, device="meta"))
 
