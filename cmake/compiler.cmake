@@ -58,11 +58,26 @@ elseif(NOT RONDE_SANITIZE STREQUAL "")
   message(FATAL_ERROR "RONDE_SANITIZE=${RONDE_SANITIZE} is not valid; allowed: address, thread, or empty")
 endif()
 
-# ronde_library(name SOURCES ... PUBLIC ... PRIVATE ...): one static library per folder. What it may
-# include is what it links, so a call in the wrong direction does not link.
+# Sources of a target are compiled several at once: most of the time to compile one goes into
+# headers that the others include, too.
+set(CMAKE_UNITY_BUILD ${RONDE_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+if(RONDE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Takes a class that one source defines for itself for one of a header.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
+
+# ronde_apart(source...): compiled each by itself.
+function(ronde_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# ronde_library(name SOURCES ... [APART ...] PUBLIC ... PRIVATE ...): one static library per folder.
+# What it may include is what it links, so a call in the wrong direction does not link.
 function(ronde_library name)
-  cmake_parse_arguments(LIB "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
-  add_library(${name} STATIC ${LIB_SOURCES})
+  cmake_parse_arguments(LIB "" "" "SOURCES;APART;PUBLIC;PRIVATE" ${ARGN})
+  ronde_apart(${LIB_APART})
+  add_library(${name} STATIC ${LIB_SOURCES} ${LIB_APART})
   target_link_libraries(${name} PUBLIC ronde_compiler ${LIB_PUBLIC} PRIVATE ${LIB_PRIVATE})
 endfunction()
 

@@ -10,10 +10,10 @@ namespace {
 
 // A slice's frames are in memory several times over.
 constexpr std::size_t kSliceElements = std::size_t{1} << 24;
-constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kFrameAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kFrameAlignment - 1) / kFrameAlignment * kFrameAlignment;
 }
 
 /// Nothing for what has no kernels.

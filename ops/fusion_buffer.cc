@@ -7,7 +7,7 @@ namespace ronde {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kTensorAlignment = 64;
 
 enum class Layout { kNone, kWhole, kOwnPart, kByPart, kSends, kReceives };
 
@@ -108,7 +108,7 @@ Side side_of(const Work& work, Layout layout, std::size_t rank, std::size_t size
 }
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace ronde {
 namespace {
 
 constexpr std::size_t kInFlight = 2;
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kPartAlignment = 64;
 // Less than this for each lane is left to the first lane: more messages cost more than they save.
 constexpr std::size_t kWorthLaneBytes = std::size_t{4} << 10;
 
@@ -96,7 +96,7 @@ class HierarchicalGroup final : public DeviceGroup {
     piece_count_ = std::max<std::size_t>(1, piece_bytes_ / element_ / lanes_) * lanes_;
     pieces_ = (count_ + piece_count_ - 1) / piece_count_;
     const std::size_t most = (std::min(count_, piece_count_) / lanes_ + 1) * element_;
-    const std::size_t room = (most + kAlignment - 1) / kAlignment * kAlignment;
+    const std::size_t room = (most + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
     std::byte* const memory = pinned_.at_least(kInFlight * room, *device_);
     for (std::size_t i = 0; i < kInFlight; ++i) slots_[i] = memory + i * room;
   }

@@ -5,11 +5,11 @@
 namespace ronde {
 
 namespace {
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kBlockAlignment{64};
 }
 
 void Scratch::Free::operator()(std::byte* memory) const noexcept {
-  ::operator delete(memory, kAlignment);
+  ::operator delete(memory, kBlockAlignment);
 }
 
 std::byte* Scratch::block(std::size_t index, std::size_t bytes) {
@@ -17,7 +17,7 @@ std::byte* Scratch::block(std::size_t index, std::size_t bytes) {
   if (block.bytes < bytes) {
     block.memory.reset();
     block.bytes = 0;
-    block.memory.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
+    block.memory.reset(static_cast<std::byte*>(::operator new(bytes, kBlockAlignment)));
     block.bytes = bytes;
   }
   return block.memory.get();

@@ -10,11 +10,11 @@
 namespace ronde {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 /// The value under `key`, or `otherwise` where there is none of that type.
 template <typename T>
-T value_or(const Json& object, const char* key, const T& otherwise) {
+T value_or(const SortedJson& object, const char* key, const T& otherwise) {
   const auto found = object.find(key);
   if (found == object.end()) return otherwise;
   if constexpr (std::is_same_v<T, std::string>) {
@@ -55,9 +55,9 @@ std::string format_header(const RecordingInfo& info) {
 std::optional<RecordingInfo> parse_recording(std::string_view event) {
   constexpr const char* kWallClock = "start_time_since_epoch_in_micros";
   if (event.find(kWallClock) == std::string_view::npos) return std::nullopt;
-  const Json parsed = Json::parse(event, nullptr, false);
+  const SortedJson parsed = SortedJson::parse(event, nullptr, false);
   if (!parsed.is_object()) return std::nullopt;
-  const Json args = parsed.value("args", Json::object());
+  const SortedJson args = parsed.value("args", SortedJson::object());
   if (!args.is_object() || !args.contains(kWallClock)) return std::nullopt;
   RecordingInfo info;
   info.rank = value_or(args, "rank", -1);

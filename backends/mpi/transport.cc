@@ -11,7 +11,7 @@
 namespace ronde::mpi {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
+constexpr std::size_t kMessageBytes = std::size_t{1} << 30;
 constexpr std::size_t kSpareBuffers = 8;
 constexpr int kTag = 1;
 
@@ -50,7 +50,7 @@ Result<TransferId> MpiTransport::post(Transfer transfer, int peer, std::size_t b
   std::byte* at = transfer.staging.data();
   std::size_t left = bytes;
   do {  // no bytes are a message too
-    const auto piece = std::min(left, kPieceBytes);
+    const auto piece = std::min(left, kMessageBytes);
     const auto count = static_cast<int>(piece);
     MPI_Request& request = transfer.requests.emplace_back(MPI_REQUEST_NULL);
     const Library::Turn turn;

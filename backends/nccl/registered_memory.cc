@@ -8,14 +8,14 @@
 namespace ronde::nccl {
 namespace {
 
-constexpr auto kPause = std::chrono::microseconds(50);
+constexpr auto kFreePause = std::chrono::microseconds(50);
 
 /// Blocks until the event is reached. A device that has failed uses no memory any more.
 void wait_for(const DeviceEvent& event) {
   for (;;) {
     const auto reached = event.reached();
     if (!reached.ok() || *reached) return;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kFreePause);
   }
 }
 

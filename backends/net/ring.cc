@@ -10,14 +10,14 @@
 namespace ronde::net {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 8;
+constexpr std::size_t kRecordHeaderBytes = 8;
 
 constexpr std::size_t padded(std::size_t bytes) noexcept {
   return (bytes + kRingAlign - 1) / kRingAlign * kRingAlign;
 }
 
-std::array<std::byte, kHeaderBytes> header_of(std::size_t length) noexcept {
-  std::array<std::byte, kHeaderBytes> header{};
+std::array<std::byte, kRecordHeaderBytes> header_of(std::size_t length) noexcept {
+  std::array<std::byte, kRecordHeaderBytes> header{};
   const auto value = static_cast<std::uint32_t>(length);
   std::memcpy(header.data(), &value, sizeof(value));
   return header;
@@ -44,19 +44,19 @@ void RingSender::publish(std::size_t bytes) noexcept {
 
 void RingSender::write_frame(std::span<const std::byte> frame) noexcept {
   write(0, header_of(frame.size()));
-  if (!frame.empty()) write(kHeaderBytes, frame);
-  publish(kHeaderBytes + padded(frame.size()));
+  if (!frame.empty()) write(kRecordHeaderBytes, frame);
+  publish(kRecordHeaderBytes + padded(frame.size()));
 }
 
 bool RingSender::send(std::span<const std::byte> frame) {
-  if (queue_.empty() && kHeaderBytes + padded(frame.size()) <= room()) {
+  if (queue_.empty() && kRecordHeaderBytes + padded(frame.size()) <= room()) {
     write_frame(frame);
     return true;
   }
-  std::vector<std::byte> record(kHeaderBytes + padded(frame.size()));
+  std::vector<std::byte> record(kRecordHeaderBytes + padded(frame.size()));
   const auto header = header_of(frame.size());
   std::copy(header.begin(), header.end(), record.begin());
-  std::copy(frame.begin(), frame.end(), record.begin() + kHeaderBytes);
+  std::copy(frame.begin(), frame.end(), record.begin() + kRecordHeaderBytes);
   queue_.push_back(std::move(record));
   return flush();
 }
@@ -115,19 +115,19 @@ Status RingReceiver::start_frame(std::size_t available, const OnFrame& on_frame,
   if (length > kMaxFrameBytes) {
     return {Code::kInternal, fmt::format("a frame of {} bytes was announced", length)};
   }
-  const std::size_t whole = kHeaderBytes + padded(length);
-  const std::size_t start = (head_ + kHeaderBytes) & (data_.size() - 1);
+  const std::size_t whole = kRecordHeaderBytes + padded(length);
+  const std::size_t start = (head_ + kRecordHeaderBytes) & (data_.size() - 1);
   if (available >= whole && start + length <= data_.size()) {
     on_frame(data_.subspan(start, length));  // in place; the room is given back afterwards
     consume(whole);
     return {};
   }
-  consume(kHeaderBytes);
+  consume(kRecordHeaderBytes);
   partial_.resize(padded(length));
   partial_used_ = 0;
   partial_size_ = length;
   assembling_ = true;
-  continue_frame(available - kHeaderBytes, on_frame);
+  continue_frame(available - kRecordHeaderBytes, on_frame);
   progress = !assembling_;
   return {};
 }
@@ -142,7 +142,7 @@ Status RingReceiver::step(std::uint64_t tail, const OnFrame& on_frame, bool& pro
     continue_frame(available, on_frame);
     return {};
   }
-  progress = available >= kHeaderBytes;
+  progress = available >= kRecordHeaderBytes;
   return progress ? start_frame(available, on_frame, progress) : Status();
 }
 

@@ -25,8 +25,6 @@ Status unavailable(std::string_view what, int error) {
   return {Code::kUnavailable, fmt::format("{}: {}", what, std::generic_category().message(error))};
 }
 
-bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
-
 const sockaddr* raw(const Endpoint& endpoint) {
   return reinterpret_cast<const sockaddr*>(&endpoint.address);
 }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,6 +39,9 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+/// Whether errno says that a call on a non-blocking descriptor would have had to wait.
+inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
 
 /// A Unix or TCP socket address.
 struct Endpoint {

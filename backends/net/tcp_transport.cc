@@ -21,7 +21,7 @@ constexpr std::size_t kTurnBytes = std::size_t{4} << 20;  // then the other dire
 constexpr int kSleepSliceMs = 50;
 // When a connection breaks, the control channel is about to say who died: perhaps not the peer, who
 // may only have heard of it first and gone.
-constexpr std::chrono::milliseconds kGrace{250};
+constexpr std::chrono::milliseconds kVerdictGrace{250};
 
 // An id names direction, peer and the transfer's number between the two.
 constexpr TransferId make_id(bool incoming, int peer, std::uint64_t number) noexcept {
@@ -34,7 +34,7 @@ std::array<std::byte, 8> encode_length(std::size_t bytes) {
   return header;
 }
 
-std::uint64_t decode_length(std::span<const std::byte> header) {
+std::uint64_t announced_length(std::span<const std::byte> header) {
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < 8; ++i)
     length |= std::to_integer<std::uint64_t>(header[i]) << (8 * i);
@@ -52,8 +52,6 @@ std::array<iovec, 2> pieces(std::span<Byte> header, std::span<Byte> data, std::s
   return {iovec{address(rest), rest.size()},
           iovec{address(tail), std::min(tail.size(), kTurnBytes)}};
 }
-
-bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
@@ -106,8 +104,8 @@ Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
 }
 
 Status TcpTransport::verdict(const AbortToken& abort) const {
-  const TimePoint deadline = now() + kGrace;
-  while (!abort.poll() && now() < deadline) std::this_thread::sleep_for(kGrace / 100);
+  const TimePoint deadline = now() + kVerdictGrace;
+  while (!abort.poll() && now() < deadline) std::this_thread::sleep_for(kVerdictGrace / 100);
   return abort.aborted() ? abort.status() : broken_;
 }
 
@@ -185,7 +183,7 @@ Status TcpTransport::receive_some(int rank, bool& moved, bool& blocked) {
 
 Status TcpTransport::check_header(int rank) const {
   const Incoming& front = peers_[static_cast<std::size_t>(rank)].receives.front();
-  const std::uint64_t announced = decode_length(front.header);
+  const std::uint64_t announced = announced_length(front.header);
   if (announced == front.data.size()) return {};
   return {Code::kInternal, fmt::format("rank {} of the group sent {} bytes where {} were expected",
                                        rank, announced, front.data.size())};

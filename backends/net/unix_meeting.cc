@@ -11,7 +11,7 @@
 namespace ronde::net {
 namespace {
 
-constexpr std::chrono::seconds kGrace{5};  // the host's clock for the meeting may start later
+constexpr std::chrono::seconds kHostGrace{5};  // the host's clock for the meeting may start later
 
 /// The name may still be held by this job's last membership: tries until the deadline.
 Result<Fd> listen_until(const Endpoint& endpoint, TimePoint deadline) {
@@ -62,7 +62,7 @@ Result<LocalJob> visit(UnixMeetingArgs& args) {
                   .secret = args.secret,
                   .deadline = now() + args.timeout};
   RONDE_ASSIGN_OR_RETURN(HostConnection connection, reach_host(guest));
-  const TimePoint deadline = now() + args.timeout + kGrace;
+  const TimePoint deadline = now() + args.timeout + kHostGrace;
   auto memory = recv_descriptor(connection.socket.get(), deadline);
   if (!memory.ok()) return host_is_gone(connection, guest, memory.status().message());
   const int count = static_cast<int>(args.ranks.size());

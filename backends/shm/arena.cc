@@ -9,13 +9,14 @@
 #include <iterator>
 #include <utility>
 
+#include "backends/shm/layout.h"
+
 namespace ronde::shm {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 30;
 /// Allocations begin on borders of huge pages, so that the kernel may use them.
 constexpr std::size_t kUnit = kHugePage;
-constexpr std::size_t kPage = 4096;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;

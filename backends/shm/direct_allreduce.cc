@@ -4,12 +4,11 @@
 #include "backends/shm/combiner.h"
 #include "backends/shm/direct.h"
 #include "backends/shm/gate.h"
+#include "backends/shm/layout.h"
 #include "backends/shm/own_part.h"
 
 namespace ronde::shm {
 namespace {
-
-constexpr std::size_t kPage = 4096;
 
 class DirectAllreduce {
  public:

@@ -5,6 +5,7 @@
 
 #include "backends/shm/direct.h"
 #include "backends/shm/gate.h"
+#include "backends/shm/layout.h"
 
 namespace ronde::shm {
 namespace {
@@ -97,7 +98,6 @@ class SharedBroadcast {
     return push.finish();
   }
 
-  static constexpr std::size_t kPage = 4096;
   /// Between two blocks a failure is seen.
   static constexpr std::size_t kBlock = std::size_t{1} << 20;
 

@@ -35,7 +35,7 @@ constexpr double kMostCopyCost = 2.5;
 constexpr int kMaxRanks = 256;  // rings grow with the square: 150 MB in all at this number
 
 /// What a rank tells the others; exchanged as bytes, since all run the same build on one host.
-struct Announcement {
+struct Introduction {
   std::uint64_t nonce = 0;
   pid_t pid = 0;
   int fd = -1;
@@ -52,12 +52,12 @@ struct Announcement {
   char error[200] = {};  ///< Empty where all went well.
 };
 
-std::string pack(const Announcement& mine) {
+std::string pack(const Introduction& mine) {
   return {reinterpret_cast<const char*>(&mine), sizeof mine};
 }
 
-Result<Announcement> unpack(const std::string& bytes) {
-  Announcement theirs;
+Result<Introduction> unpack(const std::string& bytes) {
+  Introduction theirs;
   if (bytes.size() != sizeof theirs) {
     return Status(Code::kUnavailable, "shared memory: a peer announced it in another format");
   }
@@ -67,12 +67,12 @@ Result<Announcement> unpack(const std::string& bytes) {
 }
 
 /// Exchanges announcements; fails where any rank announces an error, the same on all ranks.
-Result<std::vector<Announcement>> agree(Exchange& exchange, const Status& status,
-                                        Announcement mine) {
+Result<std::vector<Introduction>> agree(Exchange& exchange, const Status& status,
+                                        Introduction mine) {
   const std::string& message = status.message();
   message.copy(mine.error, sizeof mine.error - 1);
   RONDE_ASSIGN_OR_RETURN(const std::vector<std::string> all, exchange.allgather(pack(mine)));
-  std::vector<Announcement> announced;
+  std::vector<Introduction> announced;
   for (const std::string& bytes : all) {
     RONDE_ASSIGN_OR_RETURN(announced.emplace_back(), unpack(bytes));
     if (announced.back().error[0] == '\0') continue;
@@ -93,7 +93,7 @@ class Setup {
   explicit Setup(int ranks) : layout_(ranks) {}
 
   /// Rank 0: makes the memory and fills in where it is.
-  Status create(Announcement& mine) {
+  Status create(Introduction& mine) {
     RONDE_ASSIGN_OR_RETURN(memory_, create_memory(layout_.total_bytes()));
     RONDE_RETURN_IF_ERROR(reserve_memory(memory_, 0, layout_.common_bytes()));
     RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
@@ -104,7 +104,7 @@ class Setup {
   }
 
   /// The others: opens what rank 0 announced.
-  Status open(const Announcement& creator) {
+  Status open(const Introduction& creator) {
     RONDE_ASSIGN_OR_RETURN(memory_, open_memory(creator.pid, creator.fd, layout_.total_bytes()));
     RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
     if (layout_.header(mapping_.data()).nonce == creator.nonce) return {};
@@ -129,10 +129,10 @@ class Setup {
 
 /// Spinning pays only where every rank of this host can have a core of its own. Ranks that are
 /// bound to different cores count themselves; otherwise all ranks of the host share what is there.
-SpinLimit spin_limit(const GroupSpec& group, const std::vector<Announcement>& all) {
+SpinLimit spin_limit(const GroupSpec& group, const std::vector<Introduction>& all) {
   cpu_set_t together = all.front().cores;
   bool alike = true;
-  for (const Announcement& each : all) {
+  for (const Introduction& each : all) {
     alike = alike && CPU_EQUAL(&each.cores, &all.front().cores);
     CPU_OR(&together, &together, &each.cores);
   }
@@ -141,16 +141,16 @@ SpinLimit spin_limit(const GroupSpec& group, const std::vector<Announcement>& al
   return ranks <= CPU_COUNT(&together) ? kSpin : SpinLimit::zero();
 }
 
-bool sees(const Announcement& theirs) {
+bool sees(const Introduction& theirs) {
   std::uint64_t value = 0;
   return theirs.probe != nullptr && can_read(theirs.pid, theirs.probe, &value, sizeof value) &&
          value == theirs.probed_value && can_write(theirs.pid, &value, theirs.probe, sizeof value);
 }
 
 /// Maps the arenas of all ranks; empty where one has none or hides it.
-std::vector<std::shared_ptr<ArenaView>> view_arenas(const std::vector<Announcement>& all) {
+std::vector<std::shared_ptr<ArenaView>> view_arenas(const std::vector<Introduction>& all) {
   std::vector<std::shared_ptr<ArenaView>> views;
-  for (const Announcement& each : all) {
+  for (const Introduction& each : all) {
     if (each.arena_fd < 0) return {};
     const auto memory = open_memory(each.pid, each.arena_fd, each.arena_bytes);
     if (!memory.ok()) return {};
@@ -186,17 +186,17 @@ class ShmBackend final : public Backend {
   Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
     Setup setup(group.size());
     std::uint64_t probed = random_nonce();
-    Announcement mine = introduce(probed);
+    Introduction mine = introduce(probed);
     const Status created = group.rank == 0 ? setup.create(mine) : Status();
-    RONDE_ASSIGN_OR_RETURN(const std::vector<Announcement> all, agree(exchange, created, mine));
+    RONDE_ASSIGN_OR_RETURN(const std::vector<Introduction> all, agree(exchange, created, mine));
     Status opened = group.rank == 0 ? Status() : setup.open(all.front());
     if (opened.ok()) opened = setup.reserve(group.rank);
     Reach reach;
-    for (const Announcement& each : all) reach.pids.push_back(each.pid);
+    for (const Introduction& each : all) reach.pids.push_back(each.pid);
     reach.arenas = view_arenas(all);
     mine.sees_all = std::all_of(all.begin(), all.end(), sees);
     mine.maps_all = !reach.arenas.empty();
-    RONDE_ASSIGN_OR_RETURN(const std::vector<Announcement> seen, agree(exchange, opened, mine));
+    RONDE_ASSIGN_OR_RETURN(const std::vector<Introduction> seen, agree(exchange, opened, mine));
     restrict(reach, seen);
     return std::unique_ptr<BackendGroup>(std::make_unique<ShmGroup>(
         setup.take(), group, spin_limit(group, all), std::move(reach), arena(), kernels_));
@@ -204,8 +204,8 @@ class ShmBackend final : public Backend {
 
  private:
   /// What this rank offers; `probed` is read by the others until they have agreed once more.
-  Announcement introduce(std::uint64_t& probed) {
-    Announcement mine;
+  Introduction introduce(std::uint64_t& probed) {
+    Introduction mine;
     mine.pid = getpid();
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);
     mine.always = options_.single_copy == SingleCopy::kAlways;
@@ -223,14 +223,14 @@ class ShmBackend final : public Backend {
   }
 
   /// Keeps what works for all ranks.
-  static void restrict(Reach& reach, const std::vector<Announcement>& all) {
-    const auto all_have = [&](bool Announcement::*what) {
+  static void restrict(Reach& reach, const std::vector<Introduction>& all) {
+    const auto all_have = [&](bool Introduction::*what) {
       return std::all_of(all.begin(), all.end(), [&](const auto& each) { return each.*what; });
     };
-    reach.by_kernel = all_have(&Announcement::sees_all);
-    reach.always = all_have(&Announcement::always);
-    reach.kernel_pays = all_have(&Announcement::pays);
-    if (!all_have(&Announcement::maps_all)) reach.arenas.clear();
+    reach.by_kernel = all_have(&Introduction::sees_all);
+    reach.always = all_have(&Introduction::always);
+    reach.kernel_pays = all_have(&Introduction::pays);
+    if (!all_have(&Introduction::maps_all)) reach.arenas.clear();
   }
 
   /// This process's arena, made when first asked for; null where that is impossible or unwanted.

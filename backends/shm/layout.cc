@@ -6,7 +6,6 @@
 namespace ronde::shm {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kBankBytes = std::size_t{512} << 10;
 constexpr std::size_t kBankBudget = std::size_t{64} << 20;
 constexpr std::size_t kRingBudget = std::size_t{8} << 20;

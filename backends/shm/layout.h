@@ -12,6 +12,9 @@ namespace ronde::shm {
 /// Two cache lines: the adjacent-line prefetcher would couple neighbours otherwise.
 inline constexpr std::size_t kLine = 128;
 
+/// Of memory as it is mapped, in bytes.
+inline constexpr std::size_t kPage = 4096;
+
 /// Steps whose data is kept at the same time; see steps.h.
 inline constexpr std::uint32_t kBanks = 4;
 

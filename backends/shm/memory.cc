@@ -12,12 +12,12 @@
 #include <system_error>
 #include <utility>
 
+#include "backends/shm/layout.h"
 #include "core/base/file_limit.h"
 
 namespace ronde::shm {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Status failed(const std::string& what) {

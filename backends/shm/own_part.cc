@@ -1,5 +1,6 @@
 #include "backends/shm/own_part.h"
 
+#include "backends/shm/layout.h"
 #include "backends/shm/reach.h"
 
 namespace ronde::shm {
@@ -7,11 +8,10 @@ namespace {
 
 /// Peers' inputs are brought in by blocks of this size, which stay in the L2 cache. Smaller ones
 /// cost more system calls.
-constexpr std::size_t kBlockBytes = std::size_t{128} << 10;
+constexpr std::size_t kStagedBlockBytes = std::size_t{128} << 10;
 constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
 /// Blocks of what can be read in place stay in the L1 cache until they are written to all outputs.
 constexpr std::size_t kMappedBlockBytes = std::size_t{16} << 10;
-constexpr std::size_t kPage = 4096;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ OwnPart::OwnPart(const Context& with, const Reduction& what, const Places& place
     pulls_ = pulls_ || (r != me_ && !places.of(r).in_mapped);
   }
   const std::size_t limit =
-      pulls_ ? std::clamp(kStagingBytes / ranks_ / kPage * kPage, kPage, kBlockBytes)
+      pulls_ ? std::clamp(kStagingBytes / ranks_ / kPage * kPage, kPage, kStagedBlockBytes)
              : kMappedBlockBytes;
   block_ = std::min(std::max(bytes_, kAlign), limit);
   if (pulls_) with.scratch.staging.resize(ranks_ * stride() + kAlign);

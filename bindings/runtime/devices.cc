@@ -39,7 +39,7 @@ Status plane_viable(Devices& devices, const DeviceRequest& request, const GroupS
 }
 
 /// What came of opening the device data plane.
-struct Attempt {
+struct DeviceAttempt {
   std::unique_ptr<DeviceGroup> opened;  ///< On all ranks or on none.
   std::string objection;                ///< Of the first rank where it failed; the same on all.
 };
@@ -53,12 +53,12 @@ struct Opening {
   std::shared_ptr<DeviceOps> device;
 
   /// Opens the plane for `members`, to which this rank belongs, and learns whether all ranks could.
-  [[nodiscard]] Result<Attempt> attempt(const GroupSpec& members, Exchange& theirs) const {
+  [[nodiscard]] Result<DeviceAttempt> attempt(const GroupSpec& members, Exchange& theirs) const {
     RONDE_ASSIGN_OR_RETURN(const auto plane, devices.plane());
     auto opened = plane->open(members, theirs, device);
     if (group.abort && group.abort->aborted()) return group.abort->status();
     RONDE_ASSIGN_OR_RETURN(const auto answers, exchange.allgather(opened.status().message()));
-    Attempt made{nullptr, objection(answers, group)};
+    DeviceAttempt made{nullptr, objection(answers, group)};
     if (made.objection.empty()) made.opened = std::move(opened).value();
     return made;
   }
@@ -67,7 +67,7 @@ struct Opening {
   Result<std::string> open(DeviceParts& parts) const {
     std::string reason = fmt::format("--backend {} was asked for", request.backend);
     if (may_span(request.backend)) {
-      RONDE_ASSIGN_OR_RETURN(Attempt all, attempt(group, exchange));
+      RONDE_ASSIGN_OR_RETURN(DeviceAttempt all, attempt(group, exchange));
       parts.plane = std::move(all.opened);
       reason = std::move(all.objection);
     }
@@ -77,7 +77,7 @@ struct Opening {
     if (!asked && !instead) return reason;
     const GroupSpec host = group_inside(group, layout);
     const auto inside_exchange = request.inside(host.key, host.ranks);
-    RONDE_ASSIGN_OR_RETURN(Attempt inside, attempt(host, *inside_exchange));
+    RONDE_ASSIGN_OR_RETURN(DeviceAttempt inside, attempt(host, *inside_exchange));
     parts.inside = std::move(inside.opened);
     parts.layout = layout;
     if (parts.inside) {

@@ -11,9 +11,6 @@
 namespace ronde {
 namespace {
 
-std::size_t word_of(int slot) noexcept { return static_cast<std::size_t>(slot) / 64; }
-std::uint64_t mask_of(int slot) noexcept { return std::uint64_t{1} << (slot % 64); }
-
 /// Calls `visit` with the slot of each bit of one word.
 template <typename Visit>
 void for_each_slot(std::size_t word, std::uint64_t bits, const Visit& visit) {

@@ -14,7 +14,7 @@ namespace {
 // Where a batch is cut: the largest item that may come on top still fits.
 constexpr std::size_t kCutBytes = kMaxNegotiationFrameBytes - kMaxRequestBytes - (64 << 10);
 
-Status out_of_protocol(std::string_view what) {
+Status bad_batch(std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("batch out of protocol: {}", what));
 }
 
@@ -33,7 +33,7 @@ void prioritise(Batch& batch, std::size_t known, std::int32_t priority) {
 
 Status Negotiator::Impl::check_batch(const BatchFrame& batch) const {
   if (batch.sequence != sequence_ + 1) {
-    return out_of_protocol(fmt::format("number {} follows {}", batch.sequence, sequence_));
+    return bad_batch(fmt::format("number {} follows {}", batch.sequence, sequence_));
   }
   std::size_t slots = cache_.slot_count();
   for (const std::int32_t entry : batch.order) {
@@ -43,10 +43,10 @@ Status Negotiator::Impl::check_batch(const BatchFrame& batch) const {
     }
     const RequestPtr& cached = cache_.at(entry);
     if (cached == nullptr || cached->name.empty()) {
-      return out_of_protocol(fmt::format("slot {} holds no named request", entry));
+      return bad_batch(fmt::format("slot {} holds no named request", entry));
     }
     if (own_.find(entry) == nullptr && !takes_part({cached->name, 0})) {
-      return out_of_protocol(fmt::format("\"{}\" was not submitted here", cached->name));
+      return bad_batch(fmt::format("\"{}\" was not submitted here", cached->name));
     }
   }
   return {};
@@ -56,25 +56,25 @@ Status Negotiator::Impl::check_item(const BatchItem& item, std::size_t& slots) c
   if (item.last_joined >= 0) {
     return join_ticket_ != 0 && is_member(item.last_joined)
                ? Status()
-               : out_of_protocol("a join agreed without this rank");
+               : bad_batch("a join agreed without this rank");
   }
   if (item.leaver >= 0) {
-    return is_member(item.leaver) ? Status() : out_of_protocol("a stranger left");
+    return is_member(item.leaver) ? Status() : bad_batch("a stranger left");
   }
   if (item.code != Code::kOk) return {};
-  if (!takes_part(key_of(item))) return out_of_protocol("an operation not submitted here");
+  if (!takes_part(key_of(item))) return bad_batch("an operation not submitted here");
   if (item.request == nullptr) {
     return item.ordinal != 0 && static_cast<std::size_t>(item.slot) < slots
                ? Status()
-               : out_of_protocol(fmt::format("slot {} holds no unnamed request", item.slot));
+               : bad_batch(fmt::format("slot {} holds no unnamed request", item.slot));
   }
   if (item.slot < 0) return {};
   const auto slot = static_cast<std::size_t>(item.slot);
   if (slot >= cache_.capacity() || slot > slots) {
-    return out_of_protocol(fmt::format("slot {} of {}", item.slot, cache_.capacity()));
+    return bad_batch(fmt::format("slot {} of {}", item.slot, cache_.capacity()));
   }
   const int known = item.request->name.empty() ? -1 : cache_.find(item.request->name);
-  if (known >= 0 && known != item.slot) return out_of_protocol("a name in two slots");
+  if (known >= 0 && known != item.slot) return bad_batch("a name in two slots");
   slots = std::max(slots, slot + 1);
   return {};
 }

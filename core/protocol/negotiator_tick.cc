@@ -11,7 +11,7 @@
 namespace ronde {
 namespace {
 
-Status out_of_protocol(std::string_view what) {
+Status bad_frame(std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("frame out of protocol: {}", what));
 }
 
@@ -31,14 +31,14 @@ Status Negotiator::Impl::on_frame(int from, std::span<const std::byte> frame, Ti
   if (kind == FrameKind::kTick) {
     const auto& children = place_.children;
     const auto child = std::find(children.begin(), children.end(), from);
-    if (child == children.end()) return out_of_protocol(fmt::format("rank {} is no child", from));
+    if (child == children.end()) return bad_frame(fmt::format("rank {} is no child", from));
     const int source = static_cast<int>(child - children.begin()) + 1;
     RONDE_RETURN_IF_ERROR(check_tick(reader_.tick, source));
     apply_tick(reader_.tick, source, now);
     return {};
   }
   if (is_root() || from != place_.parent) {
-    return out_of_protocol(fmt::format("rank {} is not the parent", from));
+    return bad_frame(fmt::format("rank {} is not the parent", from));
   }
   return from_parent(kind, frame, now);
 }
@@ -50,7 +50,7 @@ Status Negotiator::Impl::from_parent(FrameKind kind, std::span<const std::byte> 
     forward(frame);
     apply_batch(reader_.batch);
   } else if (kind == FrameKind::kQuery) {
-    if (query_.active() || reader_.query.query == 0) return out_of_protocol("a second query");
+    if (query_.active() || reader_.query.query == 0) return bad_frame("a second query");
     forward(frame);
     answer_query(reader_.query, now);
   } else {
@@ -62,29 +62,29 @@ Status Negotiator::Impl::from_parent(FrameKind kind, std::span<const std::byte> 
 
 Status Negotiator::Impl::check_tick(const TickFrame& tick, int source) const {
   if (tick.acked > sequence_ || tick.acked < acked_[static_cast<std::size_t>(source)]) {
-    return out_of_protocol(fmt::format("acknowledges batch {} of {}", tick.acked, sequence_));
+    return bad_frame(fmt::format("acknowledges batch {} of {}", tick.acked, sequence_));
   }
   RONDE_RETURN_IF_ERROR(check_bits(tick));
   for (const Report& report : tick.reports) {
-    if (!is_member(report.rank)) return out_of_protocol("a report of a stranger");
+    if (!is_member(report.rank)) return bad_frame("a report of a stranger");
     if (report.slot < 0) continue;
     const RequestPtr cached = cache_.at(report.slot, tick.acked);
     if (cached == nullptr || !cached->name.empty() || report.ordinal == 0) {
-      return out_of_protocol(fmt::format("slot {} holds no unnamed request", report.slot));
+      return bad_frame(fmt::format("slot {} holds no unnamed request", report.slot));
     }
   }
   if (tick.query != 0 && !query_.expects(static_cast<std::size_t>(source) - 1, tick.query)) {
-    return out_of_protocol("an answer nobody asked for");
+    return bad_frame("an answer nobody asked for");
   }
   for (const StallFact& fact : tick.facts) {
     if (fact.holder.rank >= 0 && !is_member(fact.holder.rank)) {
-      return out_of_protocol("an operation of a stranger");
+      return bad_frame("an operation of a stranger");
     }
   }
   if (tick.last_joined >= 0 && (!is_member(tick.last_joined) || aggregator_.joined(source))) {
-    return out_of_protocol("a join of a stranger, or a second one");
+    return bad_frame("a join of a stranger, or a second one");
   }
-  if (tick.leaver >= 0 && !is_member(tick.leaver)) return out_of_protocol("a stranger leaves");
+  if (tick.leaver >= 0 && !is_member(tick.leaver)) return bad_frame("a stranger leaves");
   return {};
 }
 
@@ -95,7 +95,7 @@ bool Negotiator::Impl::is_member(int rank) const {
 Status Negotiator::Impl::check_bits(const TickFrame& tick) const {
   const auto named = cache_.named();
   if (tick.first_word > named.size() || tick.words.size() > named.size() - tick.first_word) {
-    return tick.words.empty() ? Status() : out_of_protocol("bits beyond the cache");
+    return tick.words.empty() ? Status() : bad_frame("bits beyond the cache");
   }
   bool known = true;
   if (cache_.last_change() <= tick.acked) {
@@ -108,7 +108,7 @@ Status Negotiator::Impl::check_bits(const TickFrame& tick) const {
       known = known && cached != nullptr && !cached->name.empty();
     });
   }
-  return known ? Status() : out_of_protocol("a bit for a slot that holds no named request");
+  return known ? Status() : bad_frame("a bit for a slot that holds no named request");
 }
 
 void Negotiator::Impl::apply_tick(TickFrame& tick, int source, TimePoint now) {

@@ -10,9 +10,6 @@ namespace {
 
 constexpr std::size_t kMaxCapacity = std::size_t{1} << 20;  // 128 KiB of bits in one frame
 
-std::size_t word_of(int slot) noexcept { return static_cast<std::size_t>(slot) / 64; }
-std::uint64_t mask_of(int slot) noexcept { return std::uint64_t{1} << (slot % 64); }
-
 void set_bit(std::vector<std::uint64_t>& words, int slot, bool value) {
   if (words.size() <= word_of(slot)) words.resize(word_of(slot) + 1);
   if (value) {

@@ -14,6 +14,10 @@
 
 namespace ronde {
 
+/// Where the bit of a slot is among words.
+inline std::size_t word_of(int slot) noexcept { return static_cast<std::size_t>(slot) / 64; }
+inline std::uint64_t mask_of(int slot) noexcept { return std::uint64_t{1} << (slot % 64); }
+
 /// Threads: one at a time.
 class ResponseCache {
  public:

@@ -8,7 +8,7 @@ namespace ronde {
 
 namespace {
 
-constexpr std::size_t kSliceBytes = std::size_t{4} << 20;
+constexpr std::size_t kSharedSliceBytes = std::size_t{4} << 20;
 
 // One slice of every part, from all ranks to the part's owner.
 class Slice {
@@ -23,7 +23,8 @@ class Slice {
     std::size_t longest = 0;
     for (const Part& part : parts) longest = std::max(longest, part.count);
     const std::size_t ranks = parts.size();
-    count_ = std::max<std::size_t>(1, (longest * element_ * ranks + kSliceBytes - 1) / kSliceBytes);
+    count_ = std::max<std::size_t>(
+        1, (longest * element_ * ranks + kSharedSliceBytes - 1) / kSharedSliceBytes);
     room_ = (longest / count_ + 1) * element_;
     received_ = scratch.block(0, room_ * ranks);
   }

@@ -30,7 +30,7 @@ std::string trace_of(int rank, const std::vector<std::pair<std::string, int>>& l
 }  // namespace
 
 TEST_CASE("arrivals: the first rank's lanes show when the others came, by the lane's name") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto a = scratch.write("a", trace_of(0, {{"allreduce.x", 10}, {"allreduce.y", 20}}));
   const auto b = scratch.write("b", trace_of(1, {{"allreduce.y", 25}, {"allreduce.other", 30}}));
   REQUIRE(merge_traces({b, a}, scratch.file("out")).ok());

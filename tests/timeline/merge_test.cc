@@ -27,7 +27,7 @@ double time_of(const nlohmann::json& merged, std::size_t index) {
 }  // namespace
 
 TEST_CASE("merge: ranks of one host follow their steady clock, though its wall clock jumped") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto a = scratch.write("a", trace("h1", 5'000'000, 1'000'000, 10));
   const auto b = scratch.write("b", trace("h1", 7'000'500, 9'000'000, 10));
   const auto report = merge_traces({a, b}, scratch.file("out"));
@@ -39,7 +39,7 @@ TEST_CASE("merge: ranks of one host follow their steady clock, though its wall c
 }
 
 TEST_CASE("merge: hosts follow their wall clocks; the earliest is time 0") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto a = scratch.write("a", trace("h1", 9'000'000'000, 2'000'000, 1));
   const auto b = scratch.write("b", trace("h2", 1, 1'000'000, 1));
   REQUIRE(merge_traces({a, b}, scratch.file("out")).ok());
@@ -49,7 +49,7 @@ TEST_CASE("merge: hosts follow their wall clocks; the earliest is time 0") {
 }
 
 TEST_CASE("merge: a trace cut short by a kill gives what it has, and is named") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto a = scratch.write("a", trace("h1", 0, 0, 1));
   std::string cut = trace("h1", 0, 0, 2);
   cut.resize(cut.size() - 8);
@@ -61,7 +61,7 @@ TEST_CASE("merge: a trace cut short by a kill gives what it has, and is named") 
 }
 
 TEST_CASE("merge: malformed input names file and byte, and leaves no output behind") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string good = trace("h1", 0, 0, 1);
   const auto bad = scratch.write("bad.json", good.substr(0, good.size() - 3) + ",\n{\"ts\":}]");
   const auto result = merge_traces({bad}, scratch.file("out"));
@@ -73,14 +73,14 @@ TEST_CASE("merge: malformed input names file and byte, and leaves no output behi
 }
 
 TEST_CASE("merge: a trace without a clock is refused by name") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto plain = scratch.write("plain.json", "[{\"ts\":1}]");
   CHECK(merge_traces({plain}, scratch.file("out")).status().message().find("plain.json") !=
         std::string::npos);
 }
 
 TEST_CASE("merge: only the event's own time is moved, wherever it stands") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto a = scratch.write("a", trace("h1", 0, 0, 1));
   const auto b = scratch.write(
       "b",
@@ -96,7 +96,7 @@ TEST_CASE("merge: only the event's own time is moved, wherever it stands") {
 }
 
 TEST_CASE("merge: traces are read and written compressed too") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto a = scratch.write("a", trace("h1", 0, 0, 1));
   REQUIRE(merge_traces({a}, scratch.file("out.json.gz")).ok());
   CHECK(content_of(scratch.file("out.json.gz")).substr(0, 2) == "\x1f\x8b");
@@ -105,7 +105,7 @@ TEST_CASE("merge: traces are read and written compressed too") {
 }
 
 TEST_CASE("merge: Perfetto's format says what compression made of an operation") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   std::string one = trace("h1", 0, 0, 1);
   one.resize(one.size() - 3);
   one +=
@@ -126,7 +126,7 @@ TEST_CASE("merge: Perfetto's format says what compression made of an operation")
 }
 
 TEST_CASE("merge: in Perfetto's format a mark of a whole rank is on that rank's track") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   std::string one = trace("h1", 0, 0, 1);
   one.resize(one.size() - 3);
   one +=
@@ -140,7 +140,7 @@ TEST_CASE("merge: in Perfetto's format a mark of a whole rank is on that rank's 
 }
 
 TEST_CASE("merge: an arrow joins the last submission of a bundle to its start on other ranks") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto of_rank = [&](int rank) {
     std::string text = trace("h1", rank, 0, 1);
     text.resize(text.size() - 3);
@@ -176,7 +176,7 @@ TEST_CASE("merge: an arrow joins the last submission of a bundle to its start on
 }
 
 TEST_CASE("merge: it tells how far it is, at the end that it is done") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string text = trace("h1", 0, 0, 1);
   const auto a = scratch.write("a", text);
   const auto b = scratch.write("b", text);
@@ -192,7 +192,7 @@ TEST_CASE("merge: it tells how far it is, at the end that it is done") {
 }
 
 TEST_CASE("merge: an output that is one of the traces is refused, and the trace stays") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string text = trace("h1", 0, 0, 1);
   const auto a = scratch.write("a", text);
   const Status status = merge_traces({scratch.write("b", text), a}, a).status();
@@ -202,7 +202,7 @@ TEST_CASE("merge: an output that is one of the traces is refused, and the trace 
 }
 
 TEST_CASE("merge: an output that cannot be written is an error") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto a = scratch.write("a", trace("h1", 0, 0, 1));
   CHECK(merge_traces({a}, "/dev/null/folder/out").status().code() == Code::kUnavailable);
 }

@@ -31,7 +31,7 @@ std::string trace_of(int rank) {
 }  // namespace
 
 TEST_CASE("profiler output: each rank has a file of whole spans, and of its steps") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string folder = scratch.file("out/");
   const auto merged = merge_traces(
       {scratch.write("b.json", trace_of(1)), scratch.write("a.json", trace_of(0))}, folder);
@@ -65,7 +65,7 @@ TEST_CASE("profiler output: each rank has a file of whole spans, and of its step
 }
 
 TEST_CASE("profiler output: a folder that cannot be made is an error that names the file") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const Status status =
       merge_traces({scratch.write("a.json", trace_of(0))}, "/dev/null/out/").status();
   CHECK(status.code() == Code::kUnavailable);

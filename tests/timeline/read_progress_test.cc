@@ -23,7 +23,7 @@ std::string file_of(const std::string& path, std::uint64_t bytes) {
 }
 
 TEST_CASE("ProgressTeller: tells every 16 MiB over all files, and at the end, once") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto a = file_of(scratch.file("a"), 30 * kMiB);
   const auto b = file_of(scratch.file("b"), 10 * kMiB);
   Told told;
@@ -41,7 +41,7 @@ TEST_CASE("ProgressTeller: tells every 16 MiB over all files, and at the end, on
 }
 
 TEST_CASE("ProgressTeller: nobody need listen, and a file that is not there counts nothing") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   CHECK(bytes_of(scratch.file("none")) == 0);
   const ReadProgress nobody;
   ProgressTeller teller({scratch.file("none")}, nobody);

@@ -28,7 +28,7 @@ std::size_t count(const nlohmann::json& trace, const std::string& phase) {
 }  // namespace
 
 TEST_CASE("recorder: what was reported is in the file when it is closed") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 1, two_ranks(), {});
   REQUIRE(recorder.ok());
   (*recorder)->begin("allreduce.w", "NEGOTIATE_ALLREDUCE", {});
@@ -49,7 +49,7 @@ TEST_CASE("recorder: what was reported is in the file when it is closed") {
 }
 
 TEST_CASE("recorder: times within a trace never run backwards") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   for (int i = 0; i < 100; ++i) (*recorder)->instant("lane", "tick");
@@ -64,7 +64,7 @@ TEST_CASE("recorder: times within a trace never run backwards") {
 }
 
 TEST_CASE("recorder: a flood from many threads is written or counted, and stays valid") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   constexpr std::size_t kEach = 30000;
@@ -85,7 +85,7 @@ TEST_CASE("recorder: a flood from many threads is written or counted, and stays 
 }
 
 TEST_CASE("recorder: the file of a rank killed with signal 9 is a whole array") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string path = scratch.file("t.rank0.json");
   const pid_t child = ::fork();
   if (child == 0) {
@@ -110,7 +110,7 @@ TEST_CASE("recorder: a path that cannot be written is an error at once") {
 
 TEST_CASE(
     "recorder: a full disk ends the recording with its reason, and later events are ignored") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   const std::string before = content_of(scratch.file("t.rank0.json"));
@@ -124,7 +124,7 @@ TEST_CASE(
 }
 
 TEST_CASE("recorder: counters are written when they change") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   std::atomic<int> asked{0};
   const auto counters = [&]() -> std::vector<CounterSample> {
     return {{"steady", 1.0}, {"rising", static_cast<double>(++asked)}};
@@ -145,7 +145,7 @@ TEST_CASE("recorder: counters are written when they change") {
 }
 
 TEST_CASE("recorder: a span that is over has the times it was given, and its facts") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   const std::int64_t start_ns = steady_ns() - 5'000'000;
@@ -164,7 +164,7 @@ TEST_CASE("recorder: a span that is over has the times it was given, and its fac
 }
 
 TEST_CASE("recorder: the last counters are asked for once, when all else is written") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   int asked = 0;
   const auto last = [&asked]() -> std::vector<CounterSample> {
     ++asked;
@@ -186,7 +186,7 @@ TEST_CASE("recorder: the last counters are asked for once, when all else is writ
 }
 
 TEST_CASE("recorder: what tensors of a bundle have in common is one event, and a line for each") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   const std::vector<std::string_view> lanes{"allreduce.a", "allreduce.b", "allreduce.c"};
@@ -215,7 +215,7 @@ TEST_CASE("recorder: what tensors of a bundle have in common is one event, and a
 }
 
 TEST_CASE("recorder: a pause ends the spans that are open, and says so") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
   (*recorder)->begin("allreduce.w", "ALLREDUCE", {});
@@ -233,7 +233,7 @@ TEST_CASE("recorder: a pause ends the spans that are open, and says so") {
 }
 
 TEST_CASE("recorder: a trace goes on in new files, of which the newest are kept") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string asked = scratch.file("t.json");
   scratch.write("t.rank0.part0042.json", "of an older recording");
   auto recorder = Recorder::open(asked, 0, two_ranks(),

@@ -14,15 +14,15 @@
 namespace ronde {
 
 /// Removed with its owner.
-class Scratch {
+class ScratchFolder {
  public:
-  Scratch() {
+  ScratchFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "ronde-test-XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  ~ScratchFolder() { std::filesystem::remove_all(path_); }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
 
   [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
   std::string write(const std::string& name, std::string_view text) const {

@@ -22,7 +22,7 @@ std::size_t events_in(const std::string& path) {
 }  // namespace
 
 TEST_CASE("trace file: its folder is made") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string path = scratch.file("not/there/yet/t.json");
   CHECK(TraceFile::open(path, "{}").ok());
   CHECK(content_of(path).starts_with("[\n{}"));
@@ -38,7 +38,7 @@ TEST_CASE("trace file: each rank's name is made from the one asked for") {
 }
 
 TEST_CASE("trace file: it is a whole array after every write") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto file = TraceFile::open(scratch.file("t.json"), "{\"a\":1}");
   REQUIRE(file.ok());
   CHECK(json_of(scratch.file("t.json")).size() == 1);
@@ -49,7 +49,7 @@ TEST_CASE("trace file: it is a whole array after every write") {
 }
 
 TEST_CASE("trace file: what is compressed is a whole array after every write") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string path = scratch.file("t.json.gz");
   auto file = TraceFile::open(path, "{\"a\":1}");
   REQUIRE(file.ok());
@@ -61,7 +61,7 @@ TEST_CASE("trace file: what is compressed is a whole array after every write") {
 }
 
 TEST_CASE("trace file: what a kill leaves of a compressed file is read to the last write") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string path = scratch.file("t.json.gz");
   auto file = TraceFile::open(path, "{\"a\":1}");
   REQUIRE(file.ok());
@@ -86,7 +86,7 @@ TEST_CASE("trace file: a path that cannot be written is named") {
 }
 
 TEST_CASE("trace file: on a full disk it stays the array it was") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto file = TraceFile::open(scratch.file("t.json"), "{\"a\":1}");
   REQUIRE(file.ok());
   {

@@ -17,7 +17,7 @@ struct Read {
 };
 
 Read read(std::string_view text) {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   Read result;
   auto reader = TraceReader::open(scratch.write("t.json", text));
   REQUIRE(reader.ok());
@@ -34,7 +34,7 @@ Read read(std::string_view text) {
 }  // namespace
 
 TEST_CASE("trace reader: of a trace in Perfetto's format it says what is to be given instead") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto reader = TraceReader::open(scratch.write("t.pftrace.gz", "\x0a"));
   REQUIRE_FALSE(reader.ok());
   CHECK(reader.status().message().find("t.rank0.json.gz") != std::string::npos);
@@ -98,7 +98,7 @@ TEST_CASE("trace reader: events longer than its buffer come whole, at their byte
 }
 
 TEST_CASE("trace reader: it goes on with the first whole line after a byte") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   std::string text = "[\n{\"i\":0}";
   for (int i = 1; i < 100'000; ++i) text += ",\n{\"i\":" + std::to_string(i) + "}";
   auto reader = TraceReader::open(scratch.write("t.json", text + "\n]\n"));

@@ -32,7 +32,7 @@ std::vector<double> by_step(const Analysis& analysis, Part part) {
 }
 
 template <typename Part>
-Change change_of(const Run& before, const Run& after, std::string what, Part part) {
+Difference change_of(const Run& before, const Run& after, std::string what, Part part) {
   const auto a = by_step(before.analysis, part);
   const auto b = by_step(after.analysis, part);
   return {std::move(what), median(a), median(b), rank_sum_p(a, b)};
@@ -70,7 +70,7 @@ std::string chance(double p) {
 std::string signed_time(double ns) { return (ns < 0 ? "-" : "+") + human_time(std::abs(ns)); }
 
 std::string verdict_of(const Diff& diff) {
-  const Change& step = diff.step;
+  const Difference& step = diff.step;
   if (!step.counts(step.before_ns)) {
     return fmt::format(
         "No difference beyond noise: steps take {} and {} ({} over {} and {} steps).\n",
@@ -82,8 +82,8 @@ std::string verdict_of(const Diff& diff) {
       "Steps became {:.1f} % {}: {} before, {} after ({} over {} and {} steps).\n",
       100 * std::abs(change), change > 0 ? "slower" : "faster", human_time(step.before_ns),
       human_time(step.after_ns), chance(step.p), diff.steps_before, diff.steps_after);
-  const auto most =
-      std::max_element(diff.parts.begin(), diff.parts.end(), [&](const Change& a, const Change& b) {
+  const auto most = std::max_element(
+      diff.parts.begin(), diff.parts.end(), [&](const Difference& a, const Difference& b) {
         const double sign = change > 0 ? 1 : -1;
         return sign * (a.after_ns - a.before_ns) < sign * (b.after_ns - b.before_ns);
       });
@@ -109,7 +109,7 @@ std::vector<std::string> notes_of(const JobTrace& before, const JobTrace& after)
 
 }  // namespace
 
-bool Change::counts(double step_ns) const noexcept {
+bool Difference::counts(double step_ns) const noexcept {
   return p < kChance && std::abs(after_ns - before_ns) > kWorthShare * step_ns;
 }
 
@@ -134,14 +134,14 @@ std::string text_of(const Diff& diff) {
   const auto line = std::back_inserter(out);
   fmt::format_to(line, "\n  {:<18} {:>10} {:>10} {:>11}  {}\n", "median per step", "before",
                  "after", "change", "chance of that");
-  const auto row = [&](const Change& change) {
+  const auto row = [&](const Difference& change) {
     fmt::format_to(line, "  {:<18} {:>10} {:>10} {:>11}  {}{}\n", change.what,
                    human_time(change.before_ns), human_time(change.after_ns),
                    signed_time(change.after_ns - change.before_ns), chance(change.p),
                    change.counts(diff.step.before_ns) ? "  *" : "");
   };
   row(diff.step);
-  for (const Change& part : diff.parts) row(part);
+  for (const Difference& part : diff.parts) row(part);
   out += "  * more than chance (p < 0.01) and more than 1 % of a step\n";
   if (diff.tensors.empty()) return out;
   fmt::format_to(line, "\n  {:>10} {:>10} {:>11}  {}\n", "before", "after", "change",

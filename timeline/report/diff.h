@@ -9,7 +9,7 @@
 namespace ronde::report {
 
 /// One part of a step in both runs: medians over steps of the mean over ranks, in nanoseconds.
-struct Change {
+struct Difference {
   std::string what;
   double before_ns = 0;
   double after_ns = 0;
@@ -27,8 +27,8 @@ struct TensorChange {
 };
 
 struct Diff {
-  Change step;
-  std::vector<Change> parts;          ///< Compute, waiting, ...; in the order of Phase.
+  Difference step;
+  std::vector<Difference> parts;      ///< Compute, waiting, ...; in the order of Phase.
   std::vector<TensorChange> tensors;  ///< In both runs; those that changed most first.
   std::size_t steps_before = 0;
   std::size_t steps_after = 0;

@@ -4,13 +4,12 @@
 #include "bindings/cli/limits.h"
 #include "core/base/config.h"
 #include "tests/bindings/cli/program.h"
+#include "tests/support/contains.h"
 
 namespace ronde {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 }  // namespace
 

@@ -4,17 +4,16 @@
 #include <filesystem>
 
 #include "tests/bindings/cli/program.h"
+#include "tests/support/contains.h"
 #include "tests/timeline/scratch.h"
 
 namespace ronde {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 Finished run_horovodrun(std::vector<std::string> arguments) {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string program = scratch.file("horovodrun");
   std::filesystem::create_symlink(RONDE_PROGRAM, program);
   arguments.insert(arguments.begin(), program);

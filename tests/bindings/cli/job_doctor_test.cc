@@ -12,13 +12,12 @@
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/cli/program.h"
 #include "tests/bindings/runtime/sums.h"
+#include "tests/support/contains.h"
 
 namespace ronde {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 /// Two ranks of which the second never submits "stuck".
 class StuckJob {

@@ -11,13 +11,12 @@
 #include <sstream>
 
 #include "tests/bindings/cli/program.h"
+#include "tests/support/contains.h"
 
 namespace ronde {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 Finished run_shell(int np, const std::string& script) {
   return run_ronde({"run", "-np", fmt::to_string(np), "sh", "-c", script});

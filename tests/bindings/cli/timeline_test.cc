@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/bindings/cli/program.h"
+#include "tests/support/contains.h"
 #include "tests/timeline/read_json.h"
 
 namespace ronde {
@@ -17,14 +18,12 @@ constexpr const char* kWriteTrace =
     "$f; "
     "echo '{\"ph\":\"i\",\"name\":\"x\",\"pid\":'$RANK',\"ts\":1}]' >> $f; ";
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 }  // namespace
 
 TEST_CASE("timeline: a job's traces are merged when it ends") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string path = scratch.file("t.json");
   const Finished job = run_ronde({"run", "-np", "2", "--timeline", path, "sh", "-c", kWriteTrace});
   CHECK(job.status == 0);
@@ -36,7 +35,7 @@ TEST_CASE("timeline: a job's traces are merged when it ends") {
 }
 
 TEST_CASE("timeline: traces are merged after a failure too, and old ones are not taken for new") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string path = scratch.file("t.json");
   scratch.write("t.rank1.json", "stale");
   const Finished job = run_ronde({"run", "-np", "2", "--timeline", path, "sh", "-c",
@@ -47,7 +46,7 @@ TEST_CASE("timeline: traces are merged after a failure too, and old ones are not
 }
 
 TEST_CASE("timeline: merge says what it did, and names what it cannot read") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string good = scratch.write(
       "good.json", "[{\"args\":{\"start_time_since_epoch_in_micros\":1}},{\"ts\":1}]");
   const std::string output = scratch.file("out.json");
@@ -63,7 +62,7 @@ TEST_CASE("timeline: merge says what it did, and names what it cannot read") {
 }
 
 TEST_CASE("timeline: a report of a trace in Perfetto's format names the traces it can read") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const Finished refused = run_ronde({"timeline", "report", scratch.write("t.pftrace", "x")});
   CHECK(refused.status == 2);
   CHECK(contains(refused.err, scratch.file("t.rank0.json")));

@@ -66,7 +66,7 @@ bool was_rounded(const std::vector<float>& sum) {
 }  // namespace
 
 TEST_CASE("Runtime: what compression loses is measured where that is asked for, and shown") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string job = net::unique_job_id();
   const auto codes = net::run_ranks(2, [&](int rank) {
     Config config = net::rank_config(job, rank, 2);

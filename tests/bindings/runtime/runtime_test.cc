@@ -178,7 +178,7 @@ TEST_CASE("Runtime: ranks that ask for different process sets all get the same e
 }
 
 TEST_CASE("Runtime: a timeline has marks, steps, waits, and bundle numbers alike on all ranks") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   run_job(2, [&](Runtime& runtime, int rank) {
     runtime.mark("before the timeline, so lost");
     runtime.mark_step();

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tests/core/protocol/harness.h"
+#include "tests/support/contains.h"
 
 namespace ronde {
 namespace {
@@ -20,9 +21,7 @@ std::string refusal(Collective kind, const std::function<void(Request&)>& change
   return status.message();
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 }  // namespace
 

@@ -97,7 +97,7 @@ TEST_CASE("analysis: a step in which a recording paused counts as nothing") {
 }
 
 TEST_CASE("analysis: a trace without any operation has nothing to say, and says so") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const Read read = read_plan({.steps = 0});
   CHECK(read.analysis.steps.empty());
   CHECK(read.findings.size() == 1);

@@ -18,7 +18,7 @@ Diff diff_of(const Plan& before, const Plan& after) {
 TEST_CASE("diff: what became slower is named, and what did not is not") {
   const Diff diff = diff_of({.wire_us = 200, .seed = 1}, {.wire_us = 1500, .seed = 2});
   CHECK(diff.step.counts(diff.step.before_ns));
-  const Change& wire = diff.parts[static_cast<std::size_t>(Phase::kWire)];
+  const Difference& wire = diff.parts[static_cast<std::size_t>(Phase::kWire)];
   CHECK(wire.counts(diff.step.before_ns));
   CHECK(wire.after_ns > 5 * wire.before_ns);
   CHECK_FALSE(diff.parts[0].counts(diff.step.before_ns));

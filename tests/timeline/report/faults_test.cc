@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/timeline/scratch.h"
 
 namespace ronde::report {
@@ -58,9 +59,7 @@ Dump broken(Dump dump, int failed) {
   return dump;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 Finding first_of(const JobDumps& dumps) { return find_faults(dumps).front(); }
 
@@ -141,7 +140,7 @@ TEST_CASE("find_faults: dumps of a job that works blame nobody") {
 }
 
 TEST_CASE("load_dumps: of each rank the failure counts, and of several jobs the latest") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   Dump old = dump_of(0, {});
   old.job = "yesterday";
   old.epoch_ns -= 10 * kSecond;
@@ -162,7 +161,7 @@ TEST_CASE("load_dumps: of each rank the failure counts, and of several jobs the 
 }
 
 TEST_CASE("load_dumps: what is none is refused by name and line") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string path = scratch.write("x.jsonl", format_dump(dump_of(0, {})) + "nonsense\n");
   const Status status = load_dumps({path}).status();
   CHECK(status.code() == Code::kInvalidArgument);

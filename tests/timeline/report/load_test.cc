@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "tests/support/contains.h"
 #include "tests/timeline/report/synthetic.h"
 #include "timeline/memory_probe.h"
 #include "timeline/merge.h"
@@ -10,9 +11,7 @@
 namespace ronde::report {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 std::string message_of(const std::vector<std::string>& paths) {
   const auto job = load_traces(paths);
@@ -23,7 +22,7 @@ std::string message_of(const std::vector<std::string>& paths) {
 }  // namespace
 
 TEST_CASE("load: bundles of the traces of ranks meet on one clock") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   Plan plan;
   plan.steps = 3;
   const auto job = load_traces(write_traces(scratch, plan));
@@ -44,7 +43,7 @@ TEST_CASE("load: bundles of the traces of ranks meet on one clock") {
 }
 
 TEST_CASE("load: a merged trace reads like the traces it was made of") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto paths = write_traces(scratch, Plan{.steps = 5});
   const std::string merged = scratch.file("merged.json");
   REQUIRE(merge_traces(paths, merged).ok());
@@ -63,7 +62,7 @@ TEST_CASE("load: a merged trace reads like the traces it was made of") {
 }
 
 TEST_CASE("load: what was measured when recording ended is the rank's") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto texts = traces_of(Plan{.steps = 3});
   texts.resize(2);
   const auto add = [&](std::size_t rank, std::string_view name, double value) {
@@ -88,8 +87,8 @@ TEST_CASE("load: what was measured when recording ended is the rank's") {
 }
 
 TEST_CASE("load: traces that do not belong together are refused by name") {
-  const Scratch scratch;
-  const Scratch other;
+  const ScratchFolder scratch;
+  const ScratchFolder other;
   const auto paths = write_traces(scratch, Plan{.steps = 3});
   const auto strange = write_traces(other, Plan{.steps = 3, .job = "another"});
   CHECK(contains(message_of({paths[0], strange[1]}), "several jobs"));
@@ -100,7 +99,7 @@ TEST_CASE("load: traces that do not belong together are refused by name") {
 }
 
 TEST_CASE("load: what is no trace is refused, with the byte where it is malformed") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto paths = write_traces(scratch, Plan{.steps = 3});
   CHECK(contains(message_of({scratch.file("none.json")}), "none.json"));
   CHECK(contains(message_of({scratch.write("text", "hello")}), "byte 0"));
@@ -112,7 +111,7 @@ TEST_CASE("load: what is no trace is refused, with the byte where it is malforme
 }
 
 TEST_CASE("load: a trace cut short and a missing one are noted") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const auto paths = write_traces(scratch, Plan{.steps = 3});
   std::string cut = content_of(paths[1]);
   cut.resize(cut.size() / 2);
@@ -124,7 +123,7 @@ TEST_CASE("load: a trace cut short and a missing one are noted") {
 }
 
 TEST_CASE("load: progress ends with all bytes") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   std::uint64_t last = 0;
   std::uint64_t whole = 1;
   const auto job =

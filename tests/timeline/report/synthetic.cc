@@ -173,7 +173,7 @@ std::vector<std::string> traces_of(const Plan& plan) {
   return job.finish();
 }
 
-std::vector<std::string> write_traces(const Scratch& scratch, const Plan& plan) {
+std::vector<std::string> write_traces(const ScratchFolder& scratch, const Plan& plan) {
   std::vector<std::string> paths;
   for (const std::string& text : traces_of(plan)) {
     paths.push_back(scratch.write(fmt::format("t.rank{}.json", paths.size()), text));
@@ -182,7 +182,7 @@ std::vector<std::string> write_traces(const Scratch& scratch, const Plan& plan) 
 }
 
 Read read_plan(const Plan& plan) {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   auto job = load_traces(write_traces(scratch, plan));
   if (!job.ok()) throw std::runtime_error(job.status().to_string());
   Read read{std::move(*job), {}, {}};

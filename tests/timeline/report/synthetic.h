@@ -40,7 +40,7 @@ struct Plan {
 std::vector<std::string> traces_of(const Plan& plan);
 
 /// Writes the traces into `scratch` and gives their paths.
-std::vector<std::string> write_traces(const Scratch& scratch, const Plan& plan);
+std::vector<std::string> write_traces(const ScratchFolder& scratch, const Plan& plan);
 
 /// Loads and analyzes them.
 struct Read {

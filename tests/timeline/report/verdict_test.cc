@@ -207,7 +207,7 @@ TEST_CASE("verdict: one rank alone has nobody to wait for") {
 }
 
 TEST_CASE("verdict: an operation that one rank never submitted names that rank") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   Plan plan;
   auto texts = traces_of(plan);
   const std::string stuck =
@@ -234,7 +234,7 @@ TEST_CASE("verdict: an operation that one rank never submitted names that rank")
 
 TEST_CASE(
     "verdict: what a killed rank's trace does not end is not charged to those that ended it") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   Plan plan;
   plan.ranks = 3;
   plan.steps = 20;

@@ -3,13 +3,12 @@
 #include <doctest/doctest.h>
 
 #include "bindings/runtime/metrics/metrics.h"
+#include "tests/support/contains.h"
 
 namespace ronde::metrics {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 }  // namespace
 
