@@ -6,6 +6,10 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/.venv
 
+# The package and the presets are compiled alike, and share what one of them has compiled: by the
+# same name of the compiler, for which scikit-build takes Python's, and by paths from here.
+export CC=${CC:-cc} CXX=${CXX:-c++} CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
+
 # What building and running needs, then what only the tests need.
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libspdlog-dev libcli11-dev
   nlohmann-json3-dev libsimdjson-dev libhwloc-dev libasio-dev libssl-dev libflatbuffers-dev
@@ -134,8 +138,7 @@ install_ronde() {
   say "Building ronde into .venv (log: build/python-install.log)"
   mkdir -p "$root/build"
   rm -f "$stamp"
-  # The release preset builds the same objects: let both share the compiler cache.
-  if ! (set -o pipefail; CCACHE_NOHASHDIR=1 "$venv/bin/python" -m pip install -v \
+  if ! (set -o pipefail; "$venv/bin/python" -m pip install -v \
     --no-build-isolation --no-deps --force-reinstall --disable-pip-version-check "$root" 2>&1 |
     tee "$log" | show_steps); then
     tail -n 40 "$log" >&2

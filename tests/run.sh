@@ -36,7 +36,6 @@ export SKBUILD_CMAKE_DEFINE=RONDE_WERROR=ON
 case $? in 0) ;; 2) exit 2 ;; *) die "the set-up failed" ;; esac
 use_cmake
 cd "$root" || exit 1
-export CCACHE_NOHASHDIR=1
 results=$root/build/test-results
 rm -rf "$results" && mkdir -p "$results"
 
