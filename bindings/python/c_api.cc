@@ -9,7 +9,7 @@ namespace ronde::python {
 
 namespace {
 
-bool given = false;  // guarded by the GIL
+bool handed_out = false;  // guarded by the GIL
 
 }  // namespace
 
@@ -17,12 +17,12 @@ void bind_c_api(py::module_& module) {
   module.def(
       "c_api",
       [] {
-        given = true;
+        handed_out = true;
         return reinterpret_cast<std::uintptr_t>(ronde_c_api(RONDE_C_VERSION));
       },
       "Address of the C API's table of functions (ronde_c.h).");
   module.def(
-      "c_api_given", [] { return given; }, "Whether anybody has asked for c_api().");
+      "c_api_given", [] { return handed_out; }, "Whether anybody has asked for c_api().");
   module.def(
       "set_current", [](const RuntimePtr& runtime) { set_current_runtime(runtime); },
       py::arg("runtime").none(true),
