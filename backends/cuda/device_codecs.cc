@@ -6,6 +6,7 @@
 
 #include "backends/cuda/codec_kernels.h"
 #include "backends/cuda/current_device.h"
+#include "backends/cuda/top_kernels.h"
 
 namespace ronde::cuda {
 namespace {
@@ -23,6 +24,9 @@ EncodeStrip strip_of(const EncodeRun& run) {
 }
 DecodeStrip strip_of(const DecodeRun& run) {
   return {reinterpret_cast<const std::uint8_t*>(run.frame), run.out, run.flag, run.count, 0};
+}
+ScatterStrip strip_of(const ScatterRun& run) {
+  return {run.indices, run.values, run.out, run.flag, run.count, 0};
 }
 CommitStrip strip_of(const CommitRun& run) { return {run.from, run.to, run.flag, run.count, 0}; }
 
@@ -90,6 +94,44 @@ Status CudaCodecs::commit(std::span<const CommitRun> runs, DeviceStream stream) 
   return launch_all<SmallCommitTable, LargeCommitTable>(
       device_, runs, {}, kTileElements, [&](const auto& table, std::size_t tiles) {
         return launch_commit(table, tiles, static_cast<cudaStream_t>(stream));
+      });
+}
+
+std::size_t CudaCodecs::select_scratch(std::size_t count) const noexcept {
+  return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Tally);
+}
+
+/// Runs share the scratch memory: they follow one another in the stream.
+Status CudaCodecs::select(const SelectWork& work, DeviceStream stream) {
+  RONDE_RETURN_IF_ERROR(check(work.from));
+  const CurrentDevice current(device_);
+  RONDE_RETURN_IF_ERROR(current.status());
+  auto* const selection = reinterpret_cast<Selection*>(work.scratch);
+  for (const SelectRun& run : work.runs) {
+    const int code = launch_select_top({.values = run.values,
+                                        .type = work.from,
+                                        .factor = static_cast<float>(work.factor),
+                                        .residual = run.residual,
+                                        .left = run.left,
+                                        .count = run.count,
+                                        .k = run.most,
+                                        .selection = selection,
+                                        .chunks = reinterpret_cast<Tally*>(selection + 1),
+                                        .indices = run.indices,
+                                        .chosen = run.chosen,
+                                        .found = run.found},
+                                       stream);
+    RONDE_RETURN_IF_ERROR(
+        status_of(static_cast<cudaError_t>(code), "a kernel of compression", device_));
+  }
+  return {};
+}
+
+Status CudaCodecs::scatter(const ScatterWork& work, DeviceStream stream) {
+  RONDE_RETURN_IF_ERROR(check(work.to));
+  return launch_all<SmallScatterTable, LargeScatterTable>(
+      device_, work.runs, {work.adds}, kScatterTile, [&](const auto& table, std::size_t tiles) {
+        return launch_scatter(table, work.to, tiles, static_cast<cudaStream_t>(stream));
       });
 }
 

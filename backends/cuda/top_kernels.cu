@@ -12,6 +12,7 @@ __global__ void __launch_bounds__(kThreads) begin_kernel(const TopWork work) {
   begin_selection(work, threadIdx.x);
 }
 
+template <typename From>
 __global__ void __launch_bounds__(kThreads) tally_kernel(const TopWork work, unsigned digit) {
   __shared__ std::uint32_t bins[kMostBins];
   if (digit > 0 && is_known(*work.selection)) return;
@@ -19,7 +20,7 @@ __global__ void __launch_bounds__(kThreads) tally_kernel(const TopWork work, uns
   __syncthreads();
   const std::size_t tiles = tiles_of(work.count, kTallyTile);
   for (std::size_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    tally_tile(work, digit, tile, threadIdx.x, bins);
+    tally_tile<From>(work, digit, tile, threadIdx.x, bins);
   }
   __syncthreads();
   add_bins(work, digit, threadIdx.x, bins);
@@ -100,8 +101,13 @@ int launch_select_top(const TopWork& work, void* stream) {
   const auto chunks = static_cast<unsigned>(tiles_of(tiles_of(work.count, kChunk), kWarps));
   begin_kernel<<<1, kThreads, 0, on>>>(work);
   if (work.count == 0) return cudaGetLastError();
-  for (unsigned digit = 0; digit < kDigits; ++digit) {
-    tally_kernel<<<tallies, kThreads, 0, on>>>(work, digit);
+  const bool known = visit_floating(work.type, [&]<typename From>() {
+    tally_kernel<From><<<tallies, kThreads, 0, on>>>(work, 0);
+  });
+  if (!known) return cudaErrorNotSupported;
+  pick_kernel<<<1, kThreads, 0, on>>>(work, 0);
+  for (unsigned digit = 1; digit < kDigits; ++digit) {
+    tally_kernel<float><<<tallies, kThreads, 0, on>>>(work, digit);
     pick_kernel<<<1, kThreads, 0, on>>>(work, digit);
   }
   tally_chunks_kernel<<<chunks, kThreads, 0, on>>>(work);

@@ -39,9 +39,10 @@ void check_top(const std::vector<float>& values, const std::vector<float>& resid
       .selection = reinterpret_cast<cuda::Selection*>(gpu.room(sizeof(cuda::Selection))),
       .chunks = gpu.upload(std::vector<cuda::Tally>(cuda::tiles_of(values.size(), cuda::kChunk))),
       .indices = gpu.upload(std::vector<std::uint32_t>(k)),
-      .chosen = gpu.upload(std::vector<float>(k))};
+      .chosen = gpu.upload(std::vector<float>(k)),
+      .found = gpu.upload(std::vector<std::uint32_t>(1))};
   REQUIRE(cuda::launch_select_top(work, gpu.stream) == 0);
-  REQUIRE(gpu.download(work.selection, 1)[0].found == indices.size());
+  REQUIRE(gpu.download(work.found, 1)[0] == indices.size());
   CHECK(gpu.holds(work.indices, indices));
   CHECK(gpu.holds(work.chosen, chosen));
   CHECK(gpu.holds(work.left, left));

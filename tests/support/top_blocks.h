@@ -25,14 +25,15 @@ std::array<Sum, cuda::kThreads> scan_on_host(std::array<Sum, cuda::kThreads> sum
   return sums;
 }
 
-inline void tally_on_host(const cuda::TopWork& work, unsigned digit, std::size_t blocks) {
+template <typename From>
+void tally_on_host(const cuda::TopWork& work, unsigned digit, std::size_t blocks) {
   using namespace cuda;
   for (std::size_t block = 0; block < blocks; ++block) {
     if (digit > 0 && is_known(*work.selection)) continue;
     std::vector<std::uint32_t> bins(kMostBins);
     for (std::size_t tile = block; tile < tiles_of(work.count, kTallyTile); tile += blocks) {
       for (unsigned thread = 0; thread < kThreads; ++thread) {
-        tally_tile(work, digit, tile, thread, bins.data());
+        tally_tile<From>(work, digit, tile, thread, bins.data());
       }
     }
     for (unsigned thread = 0; thread < kThreads; ++thread) {
@@ -108,7 +109,7 @@ inline void select_top_on_host(const cuda::TopWork& work, std::size_t blocks) {
   for (unsigned thread = 0; thread < kThreads; ++thread) begin_selection(work, thread);
   if (work.count == 0) return;
   for (unsigned digit = 0; digit < kDigits; ++digit) {
-    tally_on_host(work, digit, blocks);
+    visit_floating(work.type, [&]<typename From>() { tally_on_host<From>(work, digit, blocks); });
     pick_on_host(work, digit);
   }
   place_chunks_on_host(work);

@@ -55,6 +55,7 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
   }
   chosen.vector.indices.assign(k + 1, kNobodys);
   chosen.vector.values.resize(k + 1);
+  std::uint32_t found = kNobodys;
   cuda::Selection selection;
   std::memset(&selection, 0xcd, sizeof selection);
   std::vector<cuda::Tally> chunks(cuda::tiles_of(values.size(), cuda::kChunk));
@@ -67,12 +68,13 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
                       .selection = &selection,
                       .chunks = chunks.data(),
                       .indices = chosen.vector.indices.data(),
-                      .chosen = chosen.vector.values.data()},
+                      .chosen = chosen.vector.values.data(),
+                      .found = &found},
                      blocks);
-  REQUIRE(selection.found <= k);
-  CHECK(chosen.vector.indices[selection.found] == kNobodys);
-  chosen.vector.indices.resize(selection.found);
-  chosen.vector.values.resize(selection.found);
+  REQUIRE(found <= k);
+  CHECK(chosen.vector.indices[found] == kNobodys);
+  chosen.vector.indices.resize(found);
+  chosen.vector.values.resize(found);
   return chosen;
 }
 

@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "backends/cuda/codec_kernels.h"
+#include "backends/cuda/top_kernels.h"
 #include "tests/support/cuda_double/codec_runs.h"
 #include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/top_blocks.h"
 
 namespace ronde::cuda {
 namespace {
@@ -27,6 +29,13 @@ template <typename Table>
 cudaError_t decode_any(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
   return queue(table, stream, [type, tiles](const Table& copy) {
     test::cuda_double::run_decode(copy, type, tiles);
+  });
+}
+
+template <typename Table>
+cudaError_t scatter_any(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
+  return queue(table, stream, [type, tiles](const Table& copy) {
+    test::cuda_double::run_scatter(copy, type, tiles);
   });
 }
 
@@ -56,6 +65,22 @@ cudaError_t launch_decode(const SmallDecodeTable& table, DType type, std::size_t
 cudaError_t launch_decode(const LargeDecodeTable& table, DType type, std::size_t tiles,
                           cudaStream_t stream) {
   return decode_any(table, type, tiles, stream);
+}
+
+cudaError_t launch_scatter(const SmallScatterTable& table, DType type, std::size_t tiles,
+                           cudaStream_t stream) {
+  return scatter_any(table, type, tiles, stream);
+}
+
+cudaError_t launch_scatter(const LargeScatterTable& table, DType type, std::size_t tiles,
+                           cudaStream_t stream) {
+  return scatter_any(table, type, tiles, stream);
+}
+
+int launch_select_top(const TopWork& work, void* stream) {
+  constexpr std::size_t kBlocks = 3;
+  return test::cuda_double::launch(static_cast<cudaStream_t>(stream),
+                                   [work] { test::select_top_on_host(work, kBlocks); });
 }
 
 cudaError_t launch_commit(const SmallCommitTable& table, std::size_t tiles, cudaStream_t stream) {
