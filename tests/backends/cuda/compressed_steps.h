@@ -34,6 +34,7 @@ struct CompressedSteps {
   double prescale = 1.0;
   bool named = true;
   int joined = -1;         ///< Has joined: gives zeros and takes nothing.
+  int without_room = -1;   ///< Has none for residuals.
   int not_finite_in = -1;  ///< In this step the first tensor of rank 1 has a NaN.
   std::vector<int> ranks = {2, 3, 4};
   std::map<int, std::string> changes = {};  ///< The compression from a step on.
@@ -60,11 +61,14 @@ using SeenByRank = std::map<std::pair<int, int>, SeenSteps>;  // size, rank
 template <typename Base>
 struct WithResiduals : Base {
   explicit WithResiduals(const CompressedSteps& of)
-      : ranks(of.ranks), limit(of.residual_limit), loss_steps(of.loss_steps) {}
+      : ranks(of.ranks),
+        limit(of.residual_limit),
+        without_room(of.without_room),
+        loss_steps(of.loss_steps) {}
   [[nodiscard]] std::vector<int> rank_counts() const override { return ranks; }
   std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                                     Exchange& exchange) const override {
-    auto store = std::make_shared<ResidualStore>(limit);
+    auto store = std::make_shared<ResidualStore>(group.rank == without_room ? 1 : limit);
     {
       const std::lock_guard lock(mutex);
       stores[{group.size(), group.rank}] = store;
@@ -80,6 +84,7 @@ struct WithResiduals : Base {
 
   const std::vector<int> ranks;
   const std::size_t limit;
+  const int without_room;
   const std::size_t loss_steps;
   mutable std::mutex mutex;
   mutable std::map<std::pair<int, int>, std::shared_ptr<ResidualStore>> stores;

@@ -38,12 +38,6 @@ TEST_CASE("device compression: codecs without kernels, and residuals in bf16, ta
   }
 }
 
-TEST_CASE("device compression: top-k's lists alone are staged, with the CPU's bits") {
-  for (const char* compression : {"topk:ratio=0.05", "topk", "topk:ratio=0.05,ef=off"}) {
-    check_staged({.compression = compression}, "lists over local");
-  }
-}
-
 TEST_CASE("device compression: tensors that take turns in host and device memory keep residuals") {
   check_staged({.compression = "int8", .steps = 5, .on_host = {1, 2}}, "local through host memory");
   check_staged({.compression = "int4", .steps = 5, .on_host = {0, 4}}, "compressed over local");
