@@ -1,6 +1,5 @@
 #include "ops/device_top.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -84,14 +83,13 @@ void DeviceTopK::list_vectors(const Work& work) {
 
 /// Queues the choice, and the way of its lists to the host.
 Status DeviceTopK::choose(const Work& work, const DeviceRoad& road) {
-  std::size_t all = 0, longest = 0;
+  std::size_t all = 0, scratch = 0;
   for (const Vector& vector : vectors_) {
     all += vector.piece.count;
-    longest = std::max(longest, vector.piece.count);
+    scratch += scratch_of(vector);
   }
   const std::size_t left = device_room(all * sizeof(float));
   const std::size_t flags = device_room(residuals_.flag_bytes());
-  const std::size_t scratch = device_room(device_->codecs()->select_scratch(longest));
   const std::size_t lists = bytes_of_lists(vectors_.size(), elements_);
   std::byte* const memory = memory_.at_least(left + flags + scratch + lists);
   std::byte* const on_host = host_down_.at_least(lists, *device_);
@@ -109,6 +107,11 @@ Status DeviceTopK::choose(const Work& work, const DeviceRoad& road) {
   return device_->copy(on_host, listed, lists, road.stream);
 }
 
+/// Bytes that the choice of one vector works with.
+std::size_t DeviceTopK::scratch_of(const Vector& vector) const {
+  return vector.most == 0 ? 0 : device_room(device_->codecs()->select_scratch(vector.piece.count));
+}
+
 Status DeviceTopK::select(const Work& work, std::byte* scratch, const DeviceRoad& road) {
   const Reduction& reduction = work.reduction;
   std::vector<SelectRun> runs;
@@ -121,14 +124,13 @@ Status DeviceTopK::select(const Work& work, std::byte* scratch, const DeviceRoad
                     .indices = brought_.indices + vector.begin,
                     .chosen = brought_.values + vector.begin,
                     .found = brought_.found + i,
+                    .scratch = scratch,
+                    .factor = reduction.scaling.pre * reduction.scaling.post,
                     .count = vector.piece.count,
                     .most = vector.most});
+    scratch += scratch_of(vector);
   }
-  return device_->codecs()->select({.from = reduction.dtype,
-                                    .factor = reduction.scaling.pre * reduction.scaling.post,
-                                    .scratch = scratch,
-                                    .runs = runs},
-                                   road.stream);
+  return device_->codecs()->select({.from = reduction.dtype, .runs = runs}, road.stream);
 }
 
 /// Gives the others what this rank has chosen, and takes the sums.

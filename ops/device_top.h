@@ -63,6 +63,7 @@ class DeviceTopK {
   void list_vectors(const Work& work);
   Status choose(const Work& work, const DeviceRoad& road);
   Status select(const Work& work, std::byte* scratch, const DeviceRoad& road);
+  [[nodiscard]] std::size_t scratch_of(const Vector& vector) const;
   Status exchange(const Work& work, Transport& transport, const AbortToken& abort);
   void take(std::vector<Arrived>& to, std::size_t vector, const SparseVector& elements);
   Status bring_up(const DeviceRoad& road);

@@ -25,6 +25,21 @@ EncodeStrip strip_of(const EncodeRun& run) {
 DecodeStrip strip_of(const DecodeRun& run) {
   return {reinterpret_cast<const std::uint8_t*>(run.frame), run.out, run.flag, run.count, 0};
 }
+TopStrip strip_of(const SelectRun& run) {
+  auto* const selection = reinterpret_cast<Selection*>(run.scratch);
+  return {{.values = run.values,
+           .factor = static_cast<float>(run.factor),
+           .residual = run.residual,
+           .left = run.left,
+           .count = run.count,
+           .k = run.most,
+           .selection = selection,
+           .chunks = reinterpret_cast<Tally*>(selection + 1),
+           .indices = run.indices,
+           .chosen = run.chosen,
+           .found = run.found},
+          0};
+}
 ScatterStrip strip_of(const ScatterRun& run) {
   return {run.indices, run.values, run.out, run.flag, run.count, 0};
 }
@@ -101,30 +116,12 @@ std::size_t CudaCodecs::select_scratch(std::size_t count) const noexcept {
   return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Tally);
 }
 
-/// Runs share the scratch memory: they follow one another in the stream.
 Status CudaCodecs::select(const SelectWork& work, DeviceStream stream) {
   RONDE_RETURN_IF_ERROR(check(work.from));
-  const CurrentDevice current(device_);
-  RONDE_RETURN_IF_ERROR(current.status());
-  auto* const selection = reinterpret_cast<Selection*>(work.scratch);
-  for (const SelectRun& run : work.runs) {
-    const int code = launch_select_top({.values = run.values,
-                                        .type = work.from,
-                                        .factor = static_cast<float>(work.factor),
-                                        .residual = run.residual,
-                                        .left = run.left,
-                                        .count = run.count,
-                                        .k = run.most,
-                                        .selection = selection,
-                                        .chunks = reinterpret_cast<Tally*>(selection + 1),
-                                        .indices = run.indices,
-                                        .chosen = run.chosen,
-                                        .found = run.found},
-                                       stream);
-    RONDE_RETURN_IF_ERROR(
-        status_of(static_cast<cudaError_t>(code), "a kernel of compression", device_));
-  }
-  return {};
+  return launch_all<SmallTopTable, LargeTopTable>(
+      device_, work.runs, {}, kTopTile, [&](const auto& table, std::size_t blocks) {
+        return launch_select(table, work.from, blocks, static_cast<cudaStream_t>(stream));
+      });
 }
 
 Status CudaCodecs::scatter(const ScatterWork& work, DeviceStream stream) {

@@ -22,6 +22,7 @@ inline constexpr unsigned kMostBins = 2048;  ///< Of a digit.
 inline constexpr unsigned kBatch = 8;        ///< Values a thread has at once.
 inline constexpr std::size_t kTallyTile = std::size_t{kBatch} * kThreads;  ///< Elements.
 inline constexpr std::size_t kChunk = std::size_t{8} * kBatch * kWarp;     ///< Elements of a warp.
+inline constexpr std::size_t kTopTile = kThreads / kWarp * kChunk;         ///< Elements of a block.
 inline constexpr unsigned kMagnitude = 0x7fffffffU;
 
 RONDE_HOST_DEVICE constexpr unsigned digit_shift(unsigned digit) { return 10 * (2 - digit); }
@@ -46,7 +47,6 @@ struct Tally {
 /// A vector to choose from: factor * values + residual.
 struct TopWork {
   const void* values = nullptr;
-  DType type = DType::kFloat32;  ///< Of the values; one that visit_floating() knows.
   float factor = 1.0F;
   const float* residual = nullptr;  ///< May be null.
   float* left = nullptr;  ///< Gets what is not chosen, zeros elsewhere; may be `residual`.
@@ -58,6 +58,15 @@ struct TopWork {
   float* chosen = nullptr;           ///< Their values; room for k.
   std::uint32_t* found = nullptr;    ///< Becomes how many they are.
 };
+
+/// One vector of a launch, and the number of its first block; see codecs.h.
+struct TopStrip : TopWork {
+  std::size_t first_tile;
+};
+struct TopTraits {};
+using SmallTopTable = CodecTable<TopTraits, TopStrip, 32>;
+using LargeTopTable = CodecTable<TopTraits, TopStrip, 330>;
+static_assert(sizeof(LargeTopTable) <= 32764);
 
 RONDE_HOST_DEVICE inline std::uint32_t magnitude_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & kMagnitude;
@@ -118,6 +127,16 @@ RONDE_HOST_DEVICE inline void tally_tile(const TopWork& work, unsigned digit, st
     const std::uint32_t magnitude = magnitude_of(batch[j]);
     if (magnitude == 0 || magnitude >> known != agreed) continue;
     count_one(bins[magnitude >> shift & (digit_bins(digit) - 1)]);
+  }
+}
+
+/// What a thread counts of all tiles of a block.
+template <typename From>
+RONDE_HOST_DEVICE inline void tally_block(const TopWork& work, unsigned digit, std::size_t block,
+                                          unsigned thread, std::uint32_t* bins) {
+  const std::size_t begin = block * (kTopTile / kTallyTile);
+  for (std::size_t tile = begin; tile < begin + kTopTile / kTallyTile; ++tile) {
+    if (tile * kTallyTile < work.count) tally_tile<From>(work, digit, tile, thread, bins);
   }
 }
 

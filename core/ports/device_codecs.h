@@ -53,7 +53,7 @@ struct DecodeWork {
 };
 
 /// One vector of which the largest elements are chosen: those that select_top() of
-/// ops/compression/select.h chooses.
+/// ops/compression/select.h chooses. A run without elements is passed over.
 struct SelectRun {
   const void* values = nullptr;
   const float* residual = nullptr;   ///< Null counts as zeros.
@@ -61,15 +61,15 @@ struct SelectRun {
   std::uint32_t* indices = nullptr;  ///< Of the chosen elements, ascending; room for `most`.
   float* chosen = nullptr;           ///< Their values; room for `most`.
   std::uint32_t* found = nullptr;    ///< Becomes how many were chosen: fewer where few are not 0.
-  std::size_t count = 0;             ///< In elements; below 2^32.
-  std::size_t most = 0;              ///< To be chosen; up to `count`.
+  std::byte* scratch = nullptr;      ///< select_scratch() of `count`, aligned as allocate() does.
+  double factor = 1.0;
+  std::size_t count = 0;  ///< In elements; below 2^32.
+  std::size_t most = 0;   ///< To be chosen; up to `count`.
 };
 
 /// Vectors that are chosen from alike, of factor * values + residual in fp32.
 struct SelectWork {
-  DType from = DType::kFloat32;  ///< Of the values; a floating type.
-  double factor = 1.0;
-  std::byte* scratch = nullptr;  ///< select_scratch() of the longest run, as allocate() gives it.
+  DType from = DType::kFloat32;     ///< Of the values; a floating type.
   std::span<const SelectRun> runs;  ///< Read during the call only.
 };
 

@@ -17,15 +17,16 @@ RONDE_EXPORT int ronde_gpu_top(const float* values, float* left, std::size_t cou
   using namespace ronde::cuda;
   auto* const selection = static_cast<Selection*>(scratch);
   auto* const chunks = reinterpret_cast<Tally*>(selection + 1);
-  return launch_select_top(
-      {.values = values,
-       .left = left,
-       .count = count,
-       .k = k,
-       .selection = selection,
-       .chunks = chunks,
-       .indices = indices,
-       .chosen = chosen,
-       .found = reinterpret_cast<std::uint32_t*>(chunks + tiles_of(count, kChunk))},
-      stream);
+  const TopWork work{.values = values,
+                     .left = left,
+                     .count = count,
+                     .k = k,
+                     .selection = selection,
+                     .chunks = chunks,
+                     .indices = indices,
+                     .chosen = chosen,
+                     .found = reinterpret_cast<std::uint32_t*>(chunks + tiles_of(count, kChunk))};
+  const SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
+  return launch_select(table, ronde::DType::kFloat32, tiles_of(count, kTopTile),
+                       static_cast<cudaStream_t>(stream));
 }

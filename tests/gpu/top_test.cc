@@ -41,7 +41,9 @@ void check_top(const std::vector<float>& values, const std::vector<float>& resid
       .indices = gpu.upload(std::vector<std::uint32_t>(k)),
       .chosen = gpu.upload(std::vector<float>(k)),
       .found = gpu.upload(std::vector<std::uint32_t>(1))};
-  REQUIRE(cuda::launch_select_top(work, gpu.stream) == 0);
+  const cuda::SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
+  REQUIRE(cuda::launch_select(table, DType::kFloat32, cuda::tiles_of(values.size(), cuda::kTopTile),
+                              static_cast<cudaStream_t>(gpu.stream)) == cudaSuccess);
   REQUIRE(gpu.download(work.found, 1)[0] == indices.size());
   CHECK(gpu.holds(work.indices, indices));
   CHECK(gpu.holds(work.chosen, chosen));

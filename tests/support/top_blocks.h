@@ -26,15 +26,13 @@ std::array<Sum, cuda::kThreads> scan_on_host(std::array<Sum, cuda::kThreads> sum
 }
 
 template <typename From>
-void tally_on_host(const cuda::TopWork& work, unsigned digit, std::size_t blocks) {
+void tally_on_host(const cuda::TopWork& work, unsigned digit) {
   using namespace cuda;
-  for (std::size_t block = 0; block < blocks; ++block) {
-    if (digit > 0 && is_known(*work.selection)) continue;
+  if (digit > 0 && is_known(*work.selection)) return;
+  for (std::size_t block = 0; block < tiles_of(work.count, kTopTile); ++block) {
     std::vector<std::uint32_t> bins(kMostBins);
-    for (std::size_t tile = block; tile < tiles_of(work.count, kTallyTile); tile += blocks) {
-      for (unsigned thread = 0; thread < kThreads; ++thread) {
-        tally_tile<From>(work, digit, tile, thread, bins.data());
-      }
+    for (unsigned thread = 0; thread < kThreads; ++thread) {
+      tally_block<From>(work, digit, block, thread, bins.data());
     }
     for (unsigned thread = 0; thread < kThreads; ++thread) {
       add_bins(work, digit, thread, bins.data());
@@ -103,13 +101,12 @@ inline void take_chunk_on_host(const cuda::TopWork& work, std::size_t chunk) {
   }
 }
 
-/// All that launch_select_top() queues; the vector is counted by `blocks` blocks.
-inline void select_top_on_host(const cuda::TopWork& work, std::size_t blocks) {
+/// All that launch_select() queues for one vector, which is not empty.
+inline void select_top_on_host(const cuda::TopWork& work, DType type) {
   using namespace cuda;
   for (unsigned thread = 0; thread < kThreads; ++thread) begin_selection(work, thread);
-  if (work.count == 0) return;
   for (unsigned digit = 0; digit < kDigits; ++digit) {
-    visit_floating(work.type, [&]<typename From>() { tally_on_host<From>(work, digit, blocks); });
+    visit_floating(type, [&]<typename From>() { tally_on_host<From>(work, digit); });
     pick_on_host(work, digit);
   }
   place_chunks_on_host(work);

@@ -33,6 +33,13 @@ cudaError_t decode_any(const Table& table, DType type, std::size_t tiles, cudaSt
 }
 
 template <typename Table>
+cudaError_t select_any(const Table& table, DType type, cudaStream_t stream) {
+  return queue(table, stream, [type](const Table& copy) {
+    for (unsigned i = 0; i < copy.count; ++i) test::select_top_on_host(copy.strips[i], type);
+  });
+}
+
+template <typename Table>
 cudaError_t scatter_any(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
   return queue(table, stream, [type, tiles](const Table& copy) {
     test::cuda_double::run_scatter(copy, type, tiles);
@@ -77,10 +84,14 @@ cudaError_t launch_scatter(const LargeScatterTable& table, DType type, std::size
   return scatter_any(table, type, tiles, stream);
 }
 
-int launch_select_top(const TopWork& work, void* stream) {
-  constexpr std::size_t kBlocks = 3;
-  return test::cuda_double::launch(static_cast<cudaStream_t>(stream),
-                                   [work] { test::select_top_on_host(work, kBlocks); });
+cudaError_t launch_select(const SmallTopTable& table, DType type, std::size_t,
+                          cudaStream_t stream) {
+  return select_any(table, type, stream);
+}
+
+cudaError_t launch_select(const LargeTopTable& table, DType type, std::size_t,
+                          cudaStream_t stream) {
+  return select_any(table, type, stream);
 }
 
 cudaError_t launch_commit(const SmallCommitTable& table, std::size_t tiles, cudaStream_t stream) {
