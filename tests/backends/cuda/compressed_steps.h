@@ -32,6 +32,7 @@ struct CompressedSteps {
   std::vector<std::size_t> counts = {5003, 0, 700, 1, 63};  ///< Of each tensor.
   int steps = 3;
   double prescale = 1.0;
+  std::size_t every = 1;  ///< Values between each so many are zeros.
   bool named = true;
   int joined = -1;         ///< Has joined: gives zeros and takes nothing.
   int without_room = -1;   ///< Has none for residuals.
@@ -101,6 +102,7 @@ inline Bytes step_values(const CompressedSteps& steps, std::size_t tensor, int r
   std::vector<float> values(steps.counts[tensor]);
   const std::size_t seed = tensor * 31 + static_cast<std::size_t>(rank);
   for (std::size_t i = 0; i < values.size(); ++i) {
+    if ((i + seed) % steps.every != 0) continue;
     values[i] = static_cast<float>((i * 7919 + seed * 613) % 1000) * 0.125F - 62.4375F;
   }
   if (step == steps.not_finite_in && tensor == 0 && rank == 1) {

@@ -101,6 +101,10 @@ TEST_CASE("device top-k: ranks that own nothing, and tensors of several cuts") {
   check_top({.compression = "topk", .counts = {600'001, 100}, .steps = 2, .ranks = {3}});
 }
 
+TEST_CASE("device top-k: of tensors of zeros but for a few elements those alone travel") {
+  check_top({.compression = "topk:ratio=0.05", .every = 50});
+}
+
 TEST_CASE("device top-k: hundreds of tensors") {
   std::vector<std::size_t> counts;
   for (std::size_t i = 0; i < 700; ++i) counts.push_back(i * 37 % 900);
@@ -162,6 +166,14 @@ TEST_CASE("device top-k: residuals that were saved and loaded go on as they were
 
 TEST_CASE("device top-k: tensors beyond the limit of residuals travel dense beside the others") {
   check_top({.compression = "topk:ratio=0.05", .residual_limit = 21'000});
+}
+
+TEST_CASE("device top-k: a residual that stays in bf16, for want of room, is added on the host") {
+  check_top({.compression = "topk:ratio=0.05,residual=bf16",
+             .steps = 4,
+             .changes = {{2, "topk:ratio=0.05"}},
+             .residual_limit = 12'000},
+            kStaged);
 }
 
 TEST_CASE("device top-k: what waits is measured where that is asked for") {
