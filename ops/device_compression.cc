@@ -46,7 +46,8 @@ DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceRe
       residuals_(residuals),
       me_(static_cast<std::size_t>(rank)),
       ranks_(static_cast<std::size_t>(size)),
-      memory_(device_) {}
+      mover_(device_, nullptr),
+      memory_(mover_) {}
 
 bool DeviceCompression::supports(const CompressionSpec& spec) const {
   const bool narrow = spec.error_feedback && spec.residual == ResidualFormat::kBf16;

@@ -12,8 +12,8 @@
 #include "core/ports/device_codecs.h"
 #include "core/ports/device_plane.h"
 #include "ops/compression/partition.h"
-#include "ops/device_memory.h"
 #include "ops/device_residuals.h"
+#include "ops/growing_memory.h"
 
 namespace ronde {
 
@@ -63,7 +63,8 @@ class DeviceCompression {
   DeviceResiduals& residuals_;
   const std::size_t me_;
   const std::size_t ranks_;
-  DeviceMemory memory_;
+  DeviceMover mover_;
+  GrowingMemory memory_;
   std::vector<EncodeRun> encode_runs_;                // kept
   std::vector<DecodeRun> decode_runs_;                // kept
   std::vector<std::size_t> send_bytes_, recv_bytes_;  // kept

@@ -26,8 +26,8 @@ DeviceTopK::DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& resid
     : device_(std::move(device)),
       residuals_(residuals),
       mover_(device_, nullptr),
-      memory_(device_),
-      memory_up_(device_) {}
+      memory_(mover_),
+      memory_up_(mover_) {}
 
 bool DeviceTopK::supports(const CompressionSpec& spec) const {
   const bool narrow = spec.error_feedback && spec.residual == ResidualFormat::kBf16;

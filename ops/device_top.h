@@ -11,8 +11,8 @@
 
 #include "core/ports/transport.h"
 #include "ops/compression/sparse_allreduce.h"
-#include "ops/device_memory.h"
 #include "ops/device_residuals.h"
+#include "ops/growing_memory.h"
 #include "ops/host_memory.h"
 
 namespace ronde {
@@ -74,8 +74,8 @@ class DeviceTopK {
   const std::shared_ptr<DeviceOps> device_;
   DeviceResiduals& residuals_;
   DeviceMover mover_;
-  DeviceMemory memory_;
-  DeviceMemory memory_up_;
+  GrowingMemory memory_;
+  GrowingMemory memory_up_;
   HostMemory host_down_;
   HostMemory host_up_;
   // Of the work at hand.

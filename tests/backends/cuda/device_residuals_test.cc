@@ -1,14 +1,12 @@
-// What compression leaves over in device memory, and the memory it uses again and again.
+// What compression leaves over in device memory.
 #include "ops/device_residuals.h"
 
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <new>
 #include <vector>
 
 #include "backends/cuda/device.h"
-#include "ops/device_memory.h"
 #include "tests/support/cuda_double/cudart_double.h"
 
 namespace ronde::test {
@@ -94,22 +92,6 @@ TEST_CASE("device residuals: where nothing is kept there are no flags, and nothi
   const int before = cuda_double::launches();
   CHECK(on.residuals.commit(on.work, on.road).ok());
   CHECK(cuda_double::launches() == before);
-}
-
-TEST_CASE("device memory: it grows, stays, and is pinned where the device has no room") {
-  const auto device = std::make_shared<cuda::CudaDevice>(0);
-  DeviceMemory memory(device);
-  std::byte* const small = memory.at_least(100);
-  CHECK(small != nullptr);
-  CHECK(memory.at_least(50) == small);
-  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
-  std::byte* const large = memory.at_least(1000);
-  CHECK(large != nullptr);
-  CHECK(memory.at_least(1000) == large);
-  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
-  cuda_double::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
-  CHECK_THROWS_AS(memory.at_least(2000), std::bad_alloc);
-  CHECK(memory.at_least(10) != nullptr);  // once there is room again
 }
 
 }  // namespace ronde::test

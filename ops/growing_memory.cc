@@ -1,8 +1,8 @@
-#include "ops/device_memory.h"
+#include "ops/growing_memory.h"
 
 namespace ronde {
 
-std::byte* DeviceMemory::at_least(std::size_t bytes) {
+std::byte* GrowingMemory::at_least(std::size_t bytes) {
   if (bytes <= bytes_) return memory_.get();
   memory_.reset();
   bytes_ = 0;
