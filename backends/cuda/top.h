@@ -68,6 +68,23 @@ using SmallTopTable = CodecTable<TopTraits, TopStrip, 32>;
 using LargeTopTable = CodecTable<TopTraits, TopStrip, 330>;
 static_assert(sizeof(LargeTopTable) <= 32764);
 
+/// A block of those that share a vector.
+struct TopBlock {
+  const TopWork& work;
+  std::size_t index;
+};
+/// What block number `block` of a launch belongs to.
+template <typename Table>
+RONDE_HOST_DEVICE inline TopBlock top_block(const Table& table, std::size_t block) {
+  const TopStrip& strip = table.strips[find_strip(table.strips, table.count, block)];
+  return {strip, block - strip.first_tile};
+}
+
+/// The chunk of one of a block's warps; there may be none of that number.
+RONDE_HOST_DEVICE constexpr std::size_t chunk_of(std::size_t block, unsigned warp) {
+  return block * (kThreads / kWarp) + warp;
+}
+
 RONDE_HOST_DEVICE inline std::uint32_t magnitude_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & kMagnitude;
 }

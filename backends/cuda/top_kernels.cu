@@ -6,22 +6,6 @@ namespace {
 
 constexpr unsigned kAllLanes = 0xffffffffU;
 
-/// A block of a vector that many share.
-struct Part {
-  const TopWork& work;
-  std::size_t block;
-};
-template <typename Table>
-__device__ Part part_of(const Table& table) {
-  const TopStrip& strip = table.strips[find_strip(table.strips, table.count, blockIdx.x)];
-  return {strip, blockIdx.x - strip.first_tile};
-}
-
-/// This warp's chunk.
-__device__ std::size_t chunk_of(const Part& part) {
-  return part.block * (kThreads / kWarp) + threadIdx.x / kWarp;
-}
-
 template <typename Table>
 __global__ void __launch_bounds__(kThreads) begin_kernel(const __grid_constant__ Table table) {
   begin_selection(table.strips[blockIdx.x], threadIdx.x);
@@ -31,13 +15,13 @@ template <typename From, typename Table>
 __global__ void __launch_bounds__(kThreads)
     tally_kernel(const __grid_constant__ Table table, unsigned digit) {
   __shared__ std::uint32_t bins[kMostBins];
-  const Part part = part_of(table);
-  if (digit > 0 && is_known(*part.work.selection)) return;
+  const TopBlock block = top_block(table, blockIdx.x);
+  if (digit > 0 && is_known(*block.work.selection)) return;
   for (unsigned bin = threadIdx.x; bin < kMostBins; bin += kThreads) bins[bin] = 0;
   __syncthreads();
-  tally_block<From>(part.work, digit, part.block, threadIdx.x, bins);
+  tally_block<From>(block.work, digit, block.index, threadIdx.x, bins);
   __syncthreads();
-  add_bins(part.work, digit, threadIdx.x, bins);
+  add_bins(block.work, digit, threadIdx.x, bins);
 }
 
 /// All steps of the scan, by all threads of the block; returns where the sums are.
@@ -67,16 +51,16 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Table>
 __global__ void __launch_bounds__(kThreads)
     tally_chunks_kernel(const __grid_constant__ Table table) {
-  const Part part = part_of(table);
-  const std::size_t chunk = chunk_of(part);
+  const TopBlock block = top_block(table, blockIdx.x);
+  const std::size_t chunk = chunk_of(block.index, threadIdx.x / kWarp);
   const unsigned lane = threadIdx.x % kWarp;
-  if (chunk >= tiles_of(part.work.count, kChunk)) return;
-  Tally tally = tally_chunk(part.work, chunk, lane);
+  if (chunk >= tiles_of(block.work.count, kChunk)) return;
+  Tally tally = tally_chunk(block.work, chunk, lane);
   for (unsigned apart = kWarp / 2; apart > 0; apart /= 2) {
     tally = joined(tally, {__shfl_xor_sync(kAllLanes, tally.above, apart),
                            __shfl_xor_sync(kAllLanes, tally.equal, apart)});
   }
-  if (lane == 0) part.work.chunks[chunk] = tally;
+  if (lane == 0) block.work.chunks[chunk] = tally;
 }
 
 template <typename Table>
@@ -90,9 +74,9 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Table>
 __global__ void __launch_bounds__(kThreads)
     take_chosen_kernel(const __grid_constant__ Table table) {
-  const Part part = part_of(table);
-  const TopWork& work = part.work;
-  const std::size_t chunk = chunk_of(part);
+  const TopBlock block = top_block(table, blockIdx.x);
+  const TopWork& work = block.work;
+  const std::size_t chunk = chunk_of(block.index, threadIdx.x / kWarp);
   const unsigned lane = threadIdx.x % kWarp;
   if (chunk >= tiles_of(work.count, kChunk)) return;
   const std::uint32_t threshold = work.selection->threshold;

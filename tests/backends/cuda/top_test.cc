@@ -66,18 +66,19 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
   cuda::Selection selection;
   std::memset(&selection, 0xcd, sizeof selection);
   std::vector<cuda::Tally> chunks(cuda::tiles_of(values.size(), cuda::kChunk));
-  select_top_on_host({.values = narrow.values == nullptr ? values.data() : narrow.values,
-                      .factor = factor,
-                      .residual = given,
-                      .left = chosen.left.data(),
-                      .count = values.size(),
-                      .k = k,
-                      .selection = &selection,
-                      .chunks = chunks.data(),
-                      .indices = chosen.vector.indices.data(),
-                      .chosen = chosen.vector.values.data(),
-                      .found = &found},
-                     narrow.type);
+  const cuda::TopWork work{.values = narrow.values == nullptr ? values.data() : narrow.values,
+                           .factor = factor,
+                           .residual = given,
+                           .left = chosen.left.data(),
+                           .count = values.size(),
+                           .k = k,
+                           .selection = &selection,
+                           .chunks = chunks.data(),
+                           .indices = chosen.vector.indices.data(),
+                           .chosen = chosen.vector.values.data(),
+                           .found = &found};
+  const cuda::SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
+  select_on_host(table, narrow.type, cuda::tiles_of(values.size(), cuda::kTopTile));
   REQUIRE(found <= k);
   CHECK(chosen.vector.indices[found] == kNobodys);
   chosen.vector.indices.resize(found);

@@ -33,10 +33,9 @@ cudaError_t decode_any(const Table& table, DType type, std::size_t tiles, cudaSt
 }
 
 template <typename Table>
-cudaError_t select_any(const Table& table, DType type, cudaStream_t stream) {
-  return queue(table, stream, [type](const Table& copy) {
-    for (unsigned i = 0; i < copy.count; ++i) test::select_top_on_host(copy.strips[i], type);
-  });
+cudaError_t select_any(const Table& table, DType type, std::size_t blocks, cudaStream_t stream) {
+  return queue(table, stream,
+               [type, blocks](const Table& copy) { test::select_on_host(copy, type, blocks); });
 }
 
 template <typename Table>
@@ -84,14 +83,14 @@ cudaError_t launch_scatter(const LargeScatterTable& table, DType type, std::size
   return scatter_any(table, type, tiles, stream);
 }
 
-cudaError_t launch_select(const SmallTopTable& table, DType type, std::size_t,
+cudaError_t launch_select(const SmallTopTable& table, DType type, std::size_t blocks,
                           cudaStream_t stream) {
-  return select_any(table, type, stream);
+  return select_any(table, type, blocks, stream);
 }
 
-cudaError_t launch_select(const LargeTopTable& table, DType type, std::size_t,
+cudaError_t launch_select(const LargeTopTable& table, DType type, std::size_t blocks,
                           cudaStream_t stream) {
-  return select_any(table, type, stream);
+  return select_any(table, type, blocks, stream);
 }
 
 cudaError_t launch_commit(const SmallCommitTable& table, std::size_t tiles, cudaStream_t stream) {
