@@ -82,7 +82,10 @@ TEST_CASE("nccl compression: the timeline hears of top-k's parts, lists and byte
     CHECK(heard.algorithms == std::vector<std::string>(2, "topk"));
     CHECK(heard.backends == std::vector<std::string>(2, "lists over local"));
     CHECK(heard.bytes == std::vector<std::uint64_t>(2, 25'600));
-    for (const std::uint64_t sent : heard.wire_bytes) CHECK((sent > 64 && sent < 6 * 64 * 4));
+    for (const std::uint64_t sent : heard.wire_bytes) {
+      CHECK(sent > 64);
+      CHECK(sent < 1536);  // 6 words for each of the 64 that are chosen
+    }
     CHECK(heard.ratios.empty());
     REQUIRE(heard.spans.size() >= 3);
     const std::vector<std::string> first(heard.spans.begin(), heard.spans.begin() + 3);
