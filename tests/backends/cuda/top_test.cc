@@ -77,7 +77,9 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
                            .indices = chosen.vector.indices.data(),
                            .chosen = chosen.vector.values.data(),
                            .found = &found};
-  const cuda::SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
+  cuda::SmallTopTable table;
+  table.count = 1;
+  table.strips[0] = {work, 0};
   select_on_host(table, narrow.type, cuda::tiles_of(values.size(), cuda::kTopTile));
   REQUIRE(found <= k);
   CHECK(chosen.vector.indices[found] == kNobodys);
