@@ -9,18 +9,10 @@
 namespace ronde::test {
 namespace {
 
-/// The same ranks with tensors in host memory.
-struct HostProcesses : GpuFixture {
-  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
-                                                    Exchange& exchange) const override {
-    return ConformanceFixture::make_executor(std::move(options), group, exchange);
-  }
-};
-
 void check(CompressedSteps steps, const char* path = "lists over shm") {
   steps.ranks = {ProcessWorld::instance().size()};
   if (steps.ranks[0] == 1) return;  // compresses nothing
-  check_same_bits<GpuFixture, HostProcesses>(steps, path);
+  check_same_bits<GpuFixture, ProcessFixture>(steps, path);
 }
 
 }  // namespace
