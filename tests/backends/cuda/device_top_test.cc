@@ -208,11 +208,11 @@ TEST_CASE("device top-k: it comes after the caller's stream, and results after i
 }
 
 TEST_CASE("device top-k: an abort ends the wait for lists that the device does not bring") {
-  on_two_ranks([](const Rank& rank) {
+  TopTensor tensor;  // what is queued may still read it when the call has returned
+  on_two_ranks([&](const Rank& rank) {
     if (rank.rank() == 1) return;
     CudaDevice device(0);
     const DeviceStream stream = device.open_stream().value();
-    TopTensor tensor;
     {
       const cuda_double::Hold hold(static_cast<cudaStream_t>(stream));
       tensor.ready = device.record(stream).value();
@@ -224,9 +224,9 @@ TEST_CASE("device top-k: an abort ends the wait for lists that the device does n
 }
 
 TEST_CASE("device top-k: a rank that dies before its lists come fails the others, by its status") {
-  on_two_ranks([](const Rank& rank) {
+  TopTensor tensor;
+  on_two_ranks([&](const Rank& rank) {
     if (rank.rank() == 1) return;
-    TopTensor tensor;
     const Status status = run_until_death(rank, tensor);
     CHECK(status.code() == Code::kRankFailure);
     CHECK(status.message() == "rank 1 died");
@@ -243,11 +243,11 @@ TEST_CASE("device top-k: without room on the device, or for pinned memory, it go
 }
 
 TEST_CASE("device top-k: a rank without any memory has a typed error") {
-  on_two_ranks([](const Rank& rank) {
+  TopTensor tensor;
+  on_two_ranks([&](const Rank& rank) {
     if (rank.rank() != 0) return;
     cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
     cuda_double::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
-    TopTensor tensor;
     const Status status = rank.run(tensor.bundle());
     CHECK(status.code() == Code::kAborted);
     CHECK(status.message() == "out of memory in allreduce of 20000 bytes on cuda:0");
@@ -255,9 +255,9 @@ TEST_CASE("device top-k: a rank without any memory has a typed error") {
 }
 
 TEST_CASE("device top-k: a launch that fails is an error that says so") {
-  on_two_ranks([](const Rank& rank) {
+  TopTensor tensor;
+  on_two_ranks([&](const Rank& rank) {
     if (rank.rank() != 0) return;
-    TopTensor tensor;
     cuda_double::fail_next("launch", cudaErrorLaunchFailure, 2);  // after two times zeros
     const Status status = rank.run(tensor.bundle());
     CHECK(status.code() == Code::kUnavailable);
