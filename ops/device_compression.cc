@@ -10,11 +10,6 @@ namespace {
 
 // A slice's frames are in memory several times over.
 constexpr std::size_t kSliceElements = std::size_t{1} << 24;
-constexpr std::size_t kFrameAlignment = 256;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kFrameAlignment - 1) / kFrameAlignment * kFrameAlignment;
-}
 
 /// Nothing for what has no kernels.
 std::optional<FrameFormat> format_of(CodecKind kind) {
@@ -45,26 +40,30 @@ Work work_of(Collective kind, const Segment& segment) {
 
 }  // namespace
 
-DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, int rank, int size)
+DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
+                                     int rank, int size)
     : device_(std::move(device)),
-      mover_(device_, nullptr),
+      residuals_(residuals),
       me_(static_cast<std::size_t>(rank)),
-      ranks_(static_cast<std::size_t>(size)) {}
+      ranks_(static_cast<std::size_t>(size)),
+      mover_(device_, nullptr),
+      memory_(mover_) {}
 
 bool DeviceCompression::supports(const CompressionSpec& spec) const {
   const bool narrow = spec.error_feedback && spec.residual == ResidualFormat::kBf16;
   return device_->codecs() != nullptr && format_of(spec.kind) && !narrow;
 }
 
-Status DeviceCompression::run(const Work& work, const FrameRoad& road) {
+Status DeviceCompression::run(const Work& work, DeviceGroup& group, const DeviceRoad& road) {
   const CompressionSpec& spec = work.compression->scheme().spec;
   Bundled bundle{
       .work = work,
+      .group = group,
       .road = road,
       .code = {*format_of(spec.kind), spec.stochastic, work.compression->codec().block()},
       .pieces = pieces_of(work)};
   bundle.slices = partition(bundle.pieces, *work.compression, ranks_, kSliceElements);
-  RONDE_RETURN_IF_ERROR(find_residuals(bundle));
+  RONDE_RETURN_IF_ERROR(residuals_.find(work, road));
   RONDE_RETURN_IF_ERROR(lay_out(bundle));
   for (const Slice& slice : bundle.slices) {
     RONDE_RETURN_IF_ERROR(send_parts(bundle, slice));
@@ -72,7 +71,9 @@ Status DeviceCompression::run(const Work& work, const FrameRoad& road) {
     RONDE_RETURN_IF_ERROR(decode(bundle, slice));
     work.compression->facts().wire_bytes += sent_bytes(slice) + (ranks_ - 1) * slice.bytes[me_];
   }
-  return commit(bundle);
+  const Status status = residuals_.commit(work, road);
+  road.end_part("DECOMPRESS");
+  return status;
 }
 
 /// Bytes for the other ranks.
@@ -80,65 +81,23 @@ std::size_t DeviceCompression::sent_bytes(const Slice& slice) const {
   return slice.all_bytes() - slice.bytes[me_];
 }
 
-Status DeviceCompression::find_residuals(const Bundled& bundle) {
-  residuals_.clear();
-  keeps_ = false;
-  for (const CompressedTensor& tensor : bundle.work.compression->tensors()) {
-    float* values = nullptr;
-    if (tensor.residual) {
-      RONDE_ASSIGN_OR_RETURN(values, bring_residual(*tensor.residual, bundle.road));
-    }
-    residuals_.push_back(values);
-    keeps_ = keeps_ || values != nullptr;
-  }
-  return {};
-}
-
-/// Null for one that is kept in bf16, as there was no room for fp32: it goes without.
-Result<float*> DeviceCompression::bring_residual(Residual& residual, const FrameRoad& road) {
-  if (residual.format() != ResidualFormat::kFp32 || residual.count() == 0) return nullptr;
-  if (float* const there = residual.on_device(*device_, road.stream)) return there;
-  DeviceHome home{device_, road.stream, mover_.allocate(residual.bytes())};
-  RONDE_RETURN_IF_ERROR(residual.move_to(std::move(home), road.abort));
-  return residual.on_device(*device_, road.stream);
-}
-
 /// Slices share their memory: they follow one another in the stream.
 Status DeviceCompression::lay_out(Bundled& bundle) {
   std::size_t sent = 0, received = 0, gathered = 0;
   for (const Slice& slice : bundle.slices) {
-    sent = std::max(sent, aligned(sent_bytes(slice)));
-    received = std::max(received, aligned((ranks_ - 1) * slice.bytes[me_]));
-    gathered = std::max(gathered, aligned(slice.all_bytes()));
+    sent = std::max(sent, device_room(sent_bytes(slice)));
+    received = std::max(received, device_room((ranks_ - 1) * slice.bytes[me_]));
+    gathered = std::max(gathered, device_room(slice.all_bytes()));
   }
-  const std::size_t flags = keeps_ ? aligned(residuals_.size() * sizeof(std::uint32_t)) : 0;
-  const std::size_t left = keeps_ ? count_elements(bundle.pieces) * sizeof(float) : 0;
-  const std::size_t all = sent + received + gathered + flags + left;
-  if (all > bytes_) {
-    memory_.reset();
-    bytes_ = 0;
-    memory_ = mover_.allocate(all);
-    bytes_ = all;
-  }
-  left_ = nullptr;
-  bundle.sent = memory_.get();
+  const std::size_t flags = device_room(residuals_.flag_bytes());
+  const std::size_t left = residuals_.keeps() ? count_elements(bundle.pieces) * sizeof(float) : 0;
+  bundle.sent = memory_.at_least(sent + received + gathered + flags + left);
   bundle.received = bundle.sent + sent;
   bundle.gathered = bundle.received + received;
-  if (!keeps_) return {};
-  bundle.flags = reinterpret_cast<std::uint32_t*>(bundle.gathered + gathered);
-  left_ = reinterpret_cast<float*>(bundle.gathered + gathered + flags);
-  mover_.copy(bundle.gathered + gathered, nullptr, flags);
-  return mover_.flush(bundle.road.stream);
-}
-
-std::vector<const float*> DeviceCompression::left_over(const Work& work) const {
-  std::vector<const float*> all;
-  const float* at = left_;
-  for (std::size_t i = 0; i < work.segments.size(); ++i) {
-    all.push_back(residuals_[i] == nullptr ? nullptr : at);
-    if (at != nullptr) at += work.segments[i].bytes / size_of(work.reduction.dtype);
-  }
-  return all;
+  if (!residuals_.keeps()) return {};
+  std::byte* const at = bundle.gathered + gathered;
+  bundle.left = reinterpret_cast<float*>(at + flags);
+  return residuals_.place(bundle.left, at, bundle.road);
 }
 
 /// What `owner` owns, into frames one after the other; `added` are those of its first run.
@@ -150,11 +109,11 @@ void DeviceCompression::add_encode_runs(const Bundled& bundle, const Slice& slic
   for (const OwnedRun& run : slice.runs[owner]) {
     const CompressedPiece& piece = bundle.pieces[run.piece];
     const std::size_t offset = piece.begin + run.begin;
-    float* const residual = residuals_[piece.tensor];
+    float* const residual = residuals_.of(piece.tensor);
     encode_runs_.push_back(
         {.values = piece.in == nullptr ? nullptr : piece.in + run.begin * element,
          .residual = residual == nullptr ? nullptr : residual + offset,
-         .lost = residual == nullptr ? nullptr : left_ + slice.begin + run.at,
+         .lost = residual == nullptr ? nullptr : bundle.left + slice.begin + run.at,
          .added = added,
          .frame = frame,
          .count = run.count,
@@ -198,7 +157,7 @@ Status DeviceCompression::send_parts(const Bundled& bundle, const Slice& slice) 
   Work work = work_of(Collective::kAlltoall, segment);
   work.send_bytes = send_bytes_;
   work.recv_bytes = recv_bytes_;
-  RONDE_RETURN_IF_ERROR(bundle.road.group.launch(work, bundle.road.stream, bundle.road.abort));
+  RONDE_RETURN_IF_ERROR(bundle.group.launch(work, bundle.road.stream, bundle.road.abort));
   bundle.road.end_part(bundle.road.name);
   return {};
 }
@@ -213,7 +172,7 @@ Status DeviceCompression::send_sums(const Bundled& bundle, const Slice& slice) {
   const Segment segment{mine, bundle.gathered, slice.all_bytes()};
   Work work = work_of(Collective::kAllgather, segment);
   work.part_bytes = slice.bytes;
-  RONDE_RETURN_IF_ERROR(bundle.road.group.launch(work, bundle.road.stream, bundle.road.abort));
+  RONDE_RETURN_IF_ERROR(bundle.group.launch(work, bundle.road.stream, bundle.road.abort));
   bundle.road.end_part(bundle.road.name);
   return {};
 }
@@ -226,11 +185,10 @@ Status DeviceCompression::decode(const Bundled& bundle, const Slice& slice) {
       const CompressedPiece& piece = bundle.pieces[run.piece];
       std::byte* const out =
           piece.out == nullptr ? nullptr : piece.out + run.begin * size_of(dtype);
-      const bool keeps = residuals_[piece.tensor] != nullptr;
       if (out != nullptr) {
         decode_runs_.push_back({.frame = frame,
                                 .out = out,
-                                .flag = keeps ? bundle.flags + piece.tensor : nullptr,
+                                .flag = residuals_.flag(piece.tensor),
                                 .count = run.count});
       }
       frame += bundle.work.compression->codec().encoded_bytes(run.count);
@@ -239,20 +197,6 @@ Status DeviceCompression::decode(const Bundled& bundle, const Slice& slice) {
   const Status status = device_->codecs()->decode(
       {.code = bundle.code, .to = dtype, .runs = decode_runs_}, bundle.road.stream);
   decode_runs_.clear();
-  return status;
-}
-
-/// A tensor without a result here keeps what it had, as where its result is not finite.
-Status DeviceCompression::commit(const Bundled& bundle) {
-  const std::vector<const float*> left = left_over(bundle.work);
-  for (const CompressedPiece& piece : bundle.pieces) {
-    if (left[piece.tensor] == nullptr || piece.out == nullptr) continue;
-    commit_runs_.push_back(
-        {left[piece.tensor], residuals_[piece.tensor], bundle.flags + piece.tensor, piece.count});
-  }
-  const Status status = device_->codecs()->commit(commit_runs_, bundle.road.stream);
-  commit_runs_.clear();
-  bundle.road.end_part("DECOMPRESS");
   return status;
 }
 

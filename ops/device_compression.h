@@ -4,28 +4,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "core/ports/device_codecs.h"
 #include "core/ports/device_plane.h"
 #include "ops/compression/partition.h"
-#include "ops/flat_mover.h"
+#include "ops/device_residuals.h"
+#include "ops/growing_memory.h"
 
 namespace ronde {
-
-/// What the frames of one bundle travel over.
-struct FrameRoad {
-  DeviceGroup& group;
-  DeviceStream stream = nullptr;
-  const AbortToken& abort;
-  std::function<void(std::string_view part)> end_part;  ///< A part of the work was queued.
-  std::string_view name;                                ///< Of the part that the group does.
-};
 
 /// For one group. The frames for the other ranks are made by one launch, travel, are added to this
 /// rank's own part and encoded once more by a second launch, travel, and are decoded by a third;
@@ -34,24 +24,23 @@ struct FrameRoad {
 /// Threads: one at a time.
 class DeviceCompression {
  public:
-  DeviceCompression(std::shared_ptr<DeviceOps> device, int rank, int size);
+  /// `residuals` outlives it.
+  DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals, int rank,
+                    int size);
 
   /// Whether the device has kernels for it; the same on all ranks.
   [[nodiscard]] bool supports(const CompressionSpec& spec) const;
 
-  /// Queues work of a scheme that is supported. Throws std::bad_alloc where there is no memory at
-  /// all. Errors: as DeviceGroup::launch.
-  Status run(const Work& work, const FrameRoad& road);
-
-  /// What the last run(), which was of this work, left over of each tensor; null where nothing is
-  /// kept. In device memory, in the order of that run's stream, until the next run.
-  [[nodiscard]] std::vector<const float*> left_over(const Work& work) const;
+  /// Queues work of a scheme that is supported; its frames travel over `group`. Throws
+  /// std::bad_alloc where there is no memory at all. Errors: as DeviceGroup::launch.
+  Status run(const Work& work, DeviceGroup& group, const DeviceRoad& road);
 
  private:
   /// One bundle under way.
   struct Bundled {
     const Work& work;
-    const FrameRoad& road;
+    DeviceGroup& group;
+    const DeviceRoad& road;
     FrameCode code;
     std::vector<CompressedPiece> pieces;
     std::vector<Slice> slices = {};
@@ -59,10 +48,8 @@ class DeviceCompression {
     std::byte* sent = nullptr;
     std::byte* received = nullptr;
     std::byte* gathered = nullptr;
-    std::uint32_t* flags = nullptr;  // by tensor, of the whole bundle
+    float* left = nullptr;  // of all elements of the bundle; null where nothing is kept
   };
-  Status find_residuals(const Bundled& bundle);
-  Result<float*> bring_residual(Residual& residual, const FrameRoad& road);
   Status lay_out(Bundled& bundle);
   void add_encode_runs(const Bundled& bundle, const Slice& slice, std::size_t owner,
                        std::byte* frame, const std::byte* added);
@@ -70,22 +57,16 @@ class DeviceCompression {
   Status send_parts(const Bundled& bundle, const Slice& slice);
   Status send_sums(const Bundled& bundle, const Slice& slice);
   Status decode(const Bundled& bundle, const Slice& slice);
-  Status commit(const Bundled& bundle);
   [[nodiscard]] std::size_t sent_bytes(const Slice& slice) const;
 
   const std::shared_ptr<DeviceOps> device_;
-  DeviceMover mover_;
+  DeviceResiduals& residuals_;
   const std::size_t me_;
   const std::size_t ranks_;
-  std::shared_ptr<std::byte> memory_;  // grows to the largest bundle seen
-  std::size_t bytes_ = 0;
-  // Of the last bundle.
-  std::vector<float*> residuals_;                     // by tensor; null without
-  bool keeps_ = false;                                // any of them
-  float* left_ = nullptr;                             // of all elements; null where nothing is kept
+  DeviceMover mover_;
+  GrowingMemory memory_;
   std::vector<EncodeRun> encode_runs_;                // kept
   std::vector<DecodeRun> decode_runs_;                // kept
-  std::vector<CommitRun> commit_runs_;                // kept
   std::vector<std::size_t> send_bytes_, recv_bytes_;  // kept
 };
 

@@ -37,7 +37,9 @@ DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options, WorkRunn
       mover(device, plane.get()),
       buffer(mover, options.rank, options.size),
       times(device, options.lane),
-      compression(device, options.rank, options.size) {}
+      residuals(device),
+      compression(device, residuals, options.rank, options.size),
+      top(device, residuals) {}
 
 DeviceRunner::DeviceRunner(Options options, WorkRunner& host)
     : options_(std::move(options)), host_(host) {}
@@ -114,13 +116,15 @@ Status DeviceRunner::join_chain() {
 }
 
 Status DeviceRunner::launch_compressed(const Work& work, const AbortToken& abort) {
+  const DeviceRoad road{.stream = opened_->stream,
+                        .abort = abort,
+                        .end_part = [this](std::string_view part) { end_part(part); },
+                        .name = path_};
+  if (is_sparse(work.compression->scheme().spec.kind)) {
+    return opened_->top.run(work, *host_.transport(), road);
+  }
   RONDE_RETURN_IF_ERROR(join_chain());
-  const FrameRoad road{.group = *group_,
-                       .stream = opened_->stream,
-                       .abort = abort,
-                       .end_part = [this](std::string_view part) { end_part(part); },
-                       .name = path_};
-  return opened_->compression.run(work, road);
+  return opened_->compression.run(work, *group_, road);
 }
 
 void DeviceRunner::end_part(std::string_view part) {
@@ -146,8 +150,14 @@ Status DeviceRunner::choose(const Bundle& bundle, const WorkDesc& desc, const Ab
   return {};
 }
 
-Result<bool> DeviceRunner::choose_compressed(const Bundle& bundle, const CompressionSpec& spec,
+Result<bool> DeviceRunner::choose_compressed(const Bundle& bundle, const Work& work,
                                              std::size_t bytes, const AbortToken& abort) {
+  const CompressionSpec& spec = work.compression->scheme().spec;
+  if (opened_->top.supports(spec)) {
+    if (host_.transport() == nullptr || host_.compresses()) return false;
+    path_ = fmt::format("lists over {}", host_.plane_name());
+    return opened_->top.suits(work);
+  }
   if (!opened_->compression.supports(spec)) return false;
   // Frames travel to their owners, and back the way that an allgather of bytes goes.
   RONDE_RETURN_IF_ERROR(choose(bundle,
@@ -192,7 +202,7 @@ Result<std::span<const Segment>> DeviceRunner::bring_losses(const Work& work,
                                                             const AbortToken& abort) {
   const std::size_t tensors = work.segments.size();
   const std::size_t element = size_of(work.reduction.dtype);
-  const std::vector<const float*> left = opened_->compression.left_over(work);
+  const std::vector<const float*> left = opened_->residuals.left_over(work);
   std::vector<Segment> there;
   for (const Segment& segment : work.segments) {
     there.push_back({segment.out, segment.out, segment.bytes});

@@ -14,6 +14,7 @@
 #include "ops/device_compression.h"
 #include "ops/device_parts.h"
 #include "ops/device_times.h"
+#include "ops/device_top.h"
 #include "ops/flat_mover.h"
 #include "ops/fusion_buffer.h"
 #include "ops/host_memory.h"
@@ -46,9 +47,10 @@ class DeviceRunner {
   /// the device data plane waits for the bundle's turn, and is staged where that never comes.
   Status choose(const Bundle& bundle, const WorkDesc& desc, const AbortToken& abort);
   /// As choose(), for a compressed allreduce: false where the host's codecs are to do it, as the
-  /// device has none for it, or the host's data plane compresses better; the same on all ranks.
-  Result<bool> choose_compressed(const Bundle& bundle, const CompressionSpec& spec,
-                                 std::size_t bytes, const AbortToken& abort);
+  /// device has none for it, or the host's data plane compresses better. The same on all ranks, but
+  /// for top-k, where each decides by what it is to send; `bytes` is the same in any case.
+  Result<bool> choose_compressed(const Bundle& bundle, const Work& work, std::size_t bytes,
+                                 const AbortToken& abort);
   /// Queues one work of the bundle, in the way last chosen.
   Status run(const Work& work, const AbortToken& abort);
   /// Brings the inputs of such segments to the host: the same segments there, in place, valid until
@@ -78,7 +80,9 @@ class DeviceRunner {
     DeviceMover mover;
     FusionBuffer buffer;
     DeviceTimes times;
+    DeviceResiduals residuals;
     DeviceCompression compression;
+    DeviceTopK top;
   };
   Status open(int index);
   Status launch(const Work& work, const AbortToken& abort);

@@ -39,54 +39,49 @@ Status PlaneExecutor::execute_compressed(const Bundle& bundle, std::size_t bytes
                                          const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(const bool dense, warms_up(bundle, abort));
   if (dense) return run(bundle, work_of(bundle), bytes, abort);
-  if (bundle.device.kind == DeviceKind::kCpu) {
-    return compress(bundle, work_of(bundle), bytes, abort);
-  }
-  if (size_ == 1) {  // compresses nothing, but its steps count
-    RONDE_RETURN_IF_ERROR(compressor_.prepare(bundle).status());
-    return run(bundle, work_of(bundle), bytes, abort);
-  }
-  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, compressor_.spec_of(bundle));
-  RONDE_ASSIGN_OR_RETURN(const bool there, device_.choose_compressed(bundle, spec, bytes, abort));
-  return there ? compress_on_device(bundle, bytes, abort) : execute_staged(bundle, bytes, abort);
-}
-
-Status PlaneExecutor::compress_on_device(const Bundle& bundle, std::size_t bytes,
-                                         const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
   Work work = work_of(bundle);
+  if (size_ == 1 && bundle.device.kind != DeviceKind::kCpu) {
+    return run(bundle, work, bytes, abort);  // compresses nothing, but its steps count
+  }
   work.compression = &compression;
+  if (bundle.device.kind == DeviceKind::kCpu) return compress(bundle, work, bytes, abort);
+  RONDE_ASSIGN_OR_RETURN(const bool there, device_.choose_compressed(bundle, work, bytes, abort));
+  return there ? compress_on_device(bundle, work, bytes, abort)
+               : compress_staged(bundle, work, bytes, abort);
+}
+
+Status PlaneExecutor::compress_on_device(const Bundle& bundle, Work work, std::size_t bytes,
+                                         const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));
-  if (!compressor_.wants_losses(compression)) return {};
+  if (!compressor_.wants_losses(*work.compression)) return {};
   RONDE_ASSIGN_OR_RETURN(work.segments, device_.bring_losses(work, abort));
-  compressor_.note_losses(bundle, work, compression, events_ == nullptr ? nullptr : events_->get());
+  compressor_.note_losses(bundle, work, *work.compression,
+                          events_ == nullptr ? nullptr : events_->get());
   return {};
 }
 
 /// Where the device has no kernels for it, the CPU's codecs work in pinned memory, with residuals
 /// in host memory.
-Status PlaneExecutor::execute_staged(const Bundle& bundle, std::size_t bytes,
-                                     const AbortToken& abort) {
+Status PlaneExecutor::compress_staged(const Bundle& bundle, Work work, std::size_t bytes,
+                                      const AbortToken& abort) {
   Bundle on_host = bundle;
   on_host.device = {};
-  Work work = work_of(bundle);
   RONDE_ASSIGN_OR_RETURN(work.segments, device_.bring_down(segments_, abort));
   RONDE_RETURN_IF_ERROR(compress(on_host, work, bytes, abort));
   return device_.bring_up(segments_);
 }
 
-Status PlaneExecutor::compress(const Bundle& bundle, Work work, std::size_t bytes,
+Status PlaneExecutor::compress(const Bundle& bundle, const Work& work, std::size_t bytes,
                                const AbortToken& abort) {
-  RONDE_ASSIGN_OR_RETURN(auto compression, compressor_.prepare(bundle));
-  RONDE_RETURN_IF_ERROR(compression.bring_to_host(abort));
-  work.compression = &compression;
+  RONDE_RETURN_IF_ERROR(work.compression->bring_to_host(abort));
   RONDE_RETURN_IF_ERROR(run(bundle, work, bytes, abort));
   {
     const Stopwatch noting(&noting_ns_);
-    compressor_.note_losses(bundle, work, compression,
+    compressor_.note_losses(bundle, work, *work.compression,
                             events_ == nullptr ? nullptr : events_->get());
   }
-  compression.commit(work);
+  work.compression->commit(work);
   return {};
 }
 

@@ -124,16 +124,7 @@ SideBytes side_bytes(const Work& work, int rank, int size) {
 }
 
 FusionBuffer::FusionBuffer(FlatMover& mover, int rank, int size)
-    : mover_(mover), rank_(rank), size_(size) {}
-
-std::byte* FusionBuffer::at_least(std::size_t bytes) {
-  if (bytes <= bytes_) return memory_.get();
-  memory_.reset();
-  bytes_ = 0;
-  memory_ = mover_.allocate(bytes);
-  bytes_ = bytes;
-  return memory_.get();
-}
+    : mover_(mover), rank_(rank), size_(size), memory_(mover) {}
 
 FlatWork FusionBuffer::flatten(const Work& work, const ReduceKernels& kernels,
                                const AbortToken& abort) {
@@ -160,7 +151,7 @@ FlatWork FusionBuffer::flatten(const Work& work, const ReduceKernels& kernels,
   }
   // Inputs and outputs of the same layout share their place: the work is done in place.
   const std::size_t out_begin = in.layout == out.layout ? 0 : aligned(in.bytes);
-  std::byte* buffer = at_least(out_begin + std::max(in.bytes, out.bytes));
+  std::byte* buffer = memory_.at_least(out_begin + std::max(in.bytes, out.bytes));
   flat.in = buffer;
   flat.out = flat_out_ = buffer + out_begin;
   for_pieces(work, in.layout, rank, size, [&](const Piece& piece) {

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "core/ports/backend.h"
 #include "ops/flat_mover.h"
 #include "ops/flat_work.h"
+#include "ops/growing_memory.h"
 
 namespace ronde {
 
@@ -39,14 +39,12 @@ class FusionBuffer {
   [[nodiscard]] bool packed() const noexcept { return packed_; }
 
  private:
-  std::byte* at_least(std::size_t bytes);
   void copy_at_root(const Work& work);
 
   FlatMover& mover_;
   const int rank_;
   const int size_;
-  std::shared_ptr<std::byte> memory_;
-  std::size_t bytes_ = 0;
+  GrowingMemory memory_;
   std::vector<std::size_t> part_bytes_;
   std::byte* flat_out_ = nullptr;
   bool packed_ = false;

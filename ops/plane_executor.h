@@ -62,9 +62,12 @@ class PlaneExecutor final : public CollectiveExecutor {
   Status execute_kind(const Bundle& bundle, const AbortToken& abort);
   Status execute_whole(const Bundle& bundle, const AbortToken& abort);
   Status execute_compressed(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
-  Status execute_staged(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
-  Status compress_on_device(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
-  Status compress(const Bundle& bundle, Work work, std::size_t bytes, const AbortToken& abort);
+  Status compress_staged(const Bundle& bundle, Work work, std::size_t bytes,
+                         const AbortToken& abort);
+  Status compress_on_device(const Bundle& bundle, Work work, std::size_t bytes,
+                            const AbortToken& abort);
+  Status compress(const Bundle& bundle, const Work& work, std::size_t bytes,
+                  const AbortToken& abort);
   Result<bool> warms_up(const Bundle& bundle, const AbortToken& abort);
   Status execute_auto(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
   GroupDoor door(const AbortToken& abort);

@@ -1,4 +1,4 @@
-// The kernels of compression: codecs.h and sign.h say what each thread does.
+// The kernels of compression: codecs.h, sign.h and scatter.h say what each thread does.
 #include "backends/cuda/codec_kernels.h"
 #include "backends/cuda/sign.h"
 
@@ -58,6 +58,11 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(const __grid_constant_
   decode_tile<To>(table, blockIdx.x, threadIdx.x);
 }
 
+template <typename To, typename Table>
+__global__ void __launch_bounds__(kThreads) scatter_kernel(const __grid_constant__ Table table) {
+  scatter_tile<To>(table, blockIdx.x, threadIdx.x);
+}
+
 template <typename Table>
 __global__ void __launch_bounds__(kThreads) commit_kernel(const __grid_constant__ Table table) {
   commit_tile(table, blockIdx.x, threadIdx.x);
@@ -91,6 +96,14 @@ cudaError_t decode_any(const Table& table, DType type, std::size_t tiles, cudaSt
 }
 
 template <typename Table>
+cudaError_t scatter_any(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
+  const bool known = visit_floating(type, [&]<typename To>() {
+    scatter_kernel<To><<<static_cast<unsigned>(tiles), kThreads, 0, stream>>>(table);
+  });
+  return known ? cudaGetLastError() : cudaErrorNotSupported;
+}
+
+template <typename Table>
 cudaError_t commit_any(const Table& table, std::size_t tiles, cudaStream_t stream) {
   commit_kernel<<<static_cast<unsigned>(tiles), kThreads, 0, stream>>>(table);
   return cudaGetLastError();
@@ -116,6 +129,16 @@ cudaError_t launch_decode(const SmallDecodeTable& table, DType type, std::size_t
 cudaError_t launch_decode(const LargeDecodeTable& table, DType type, std::size_t tiles,
                           cudaStream_t stream) {
   return decode_any(table, type, tiles, stream);
+}
+
+cudaError_t launch_scatter(const SmallScatterTable& table, DType type, std::size_t tiles,
+                           cudaStream_t stream) {
+  return scatter_any(table, type, tiles, stream);
+}
+
+cudaError_t launch_scatter(const LargeScatterTable& table, DType type, std::size_t tiles,
+                           cudaStream_t stream) {
+  return scatter_any(table, type, tiles, stream);
 }
 
 cudaError_t launch_commit(const SmallCommitTable& table, std::size_t tiles, cudaStream_t stream) {

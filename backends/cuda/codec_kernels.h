@@ -1,9 +1,11 @@
-// The door to the kernels of codecs.h: all that the compiler for the device must see is behind it.
+// The door to the kernels of codecs.h, sign.h and scatter.h: all that the compiler for the device
+// must see is behind it.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include "backends/cuda/codecs.h"
+#include "backends/cuda/scatter.h"
 
 namespace ronde::cuda {
 
@@ -18,6 +20,10 @@ cudaError_t launch_decode(const SmallDecodeTable& table, DType type, std::size_t
                           cudaStream_t stream);
 cudaError_t launch_decode(const LargeDecodeTable& table, DType type, std::size_t tiles,
                           cudaStream_t stream);
+cudaError_t launch_scatter(const SmallScatterTable& table, DType type, std::size_t tiles,
+                           cudaStream_t stream);
+cudaError_t launch_scatter(const LargeScatterTable& table, DType type, std::size_t tiles,
+                           cudaStream_t stream);
 cudaError_t launch_commit(const SmallCommitTable& table, std::size_t tiles, cudaStream_t stream);
 cudaError_t launch_commit(const LargeCommitTable& table, std::size_t tiles, cudaStream_t stream);
 

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/codec_kernels.h"
 #include "backends/cuda/current_device.h"
+#include "backends/cuda/top_kernels.h"
 
 namespace ronde::cuda {
 namespace {
@@ -23,6 +24,24 @@ EncodeStrip strip_of(const EncodeRun& run) {
 }
 DecodeStrip strip_of(const DecodeRun& run) {
   return {reinterpret_cast<const std::uint8_t*>(run.frame), run.out, run.flag, run.count, 0};
+}
+TopStrip strip_of(const SelectRun& run) {
+  auto* const selection = reinterpret_cast<Selection*>(run.scratch);
+  return {{.values = run.values,
+           .factor = static_cast<float>(run.factor),
+           .residual = run.residual,
+           .left = run.left,
+           .count = run.count,
+           .k = run.most,
+           .selection = selection,
+           .chunks = reinterpret_cast<Tally*>(selection + 1),
+           .indices = run.indices,
+           .chosen = run.chosen,
+           .found = run.found},
+          0};
+}
+ScatterStrip strip_of(const ScatterRun& run) {
+  return {run.indices, run.values, run.out, run.flag, run.count, 0};
 }
 CommitStrip strip_of(const CommitRun& run) { return {run.from, run.to, run.flag, run.count, 0}; }
 
@@ -90,6 +109,26 @@ Status CudaCodecs::commit(std::span<const CommitRun> runs, DeviceStream stream) 
   return launch_all<SmallCommitTable, LargeCommitTable>(
       device_, runs, {}, kTileElements, [&](const auto& table, std::size_t tiles) {
         return launch_commit(table, tiles, static_cast<cudaStream_t>(stream));
+      });
+}
+
+std::size_t CudaCodecs::select_scratch(std::size_t count) const noexcept {
+  return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Tally);
+}
+
+Status CudaCodecs::select(const SelectWork& work, DeviceStream stream) {
+  RONDE_RETURN_IF_ERROR(check(work.from));
+  return launch_all<SmallTopTable, LargeTopTable>(
+      device_, work.runs, {}, kTopTile, [&](const auto& table, std::size_t blocks) {
+        return launch_select(table, work.from, blocks, static_cast<cudaStream_t>(stream));
+      });
+}
+
+Status CudaCodecs::scatter(const ScatterWork& work, DeviceStream stream) {
+  RONDE_RETURN_IF_ERROR(check(work.to));
+  return launch_all<SmallScatterTable, LargeScatterTable>(
+      device_, work.runs, {work.adds}, kScatterTile, [&](const auto& table, std::size_t tiles) {
+        return launch_scatter(table, work.to, tiles, static_cast<cudaStream_t>(stream));
       });
 }
 

@@ -1,4 +1,4 @@
-// DeviceCodecs over the kernels of codecs.h.
+// DeviceCodecs over the kernels of codecs.h, top.h and scatter.h.
 #pragma once
 
 #include "core/ports/device_codecs.h"
@@ -12,6 +12,9 @@ class CudaCodecs final : public DeviceCodecs {
   Status encode(const EncodeWork& work, DeviceStream stream) override;
   Status decode(const DecodeWork& work, DeviceStream stream) override;
   Status commit(std::span<const CommitRun> runs, DeviceStream stream) override;
+  [[nodiscard]] std::size_t select_scratch(std::size_t count) const noexcept override;
+  Status select(const SelectWork& work, DeviceStream stream) override;
+  Status scatter(const ScatterWork& work, DeviceStream stream) override;
 
  private:
   const int device_;

@@ -22,6 +22,7 @@ inline constexpr unsigned kMostBins = 2048;  ///< Of a digit.
 inline constexpr unsigned kBatch = 8;        ///< Values a thread has at once.
 inline constexpr std::size_t kTallyTile = std::size_t{kBatch} * kThreads;  ///< Elements.
 inline constexpr std::size_t kChunk = std::size_t{8} * kBatch * kWarp;     ///< Elements of a warp.
+inline constexpr std::size_t kTopTile = kThreads / kWarp * kChunk;         ///< Elements of a block.
 inline constexpr unsigned kMagnitude = 0x7fffffffU;
 
 RONDE_HOST_DEVICE constexpr unsigned digit_shift(unsigned digit) { return 10 * (2 - digit); }
@@ -34,7 +35,6 @@ RONDE_HOST_DEVICE constexpr unsigned digit_bins(unsigned digit) {
 struct Selection {
   std::uint32_t threshold;
   std::uint32_t wanted;  ///< Of the magnitudes whose upper digits are those of `threshold`.
-  std::uint32_t found;   ///< At the end: how many are chosen.
   std::uint32_t bins[kDigits][kMostBins];
 };
 
@@ -46,17 +46,44 @@ struct Tally {
 
 /// A vector to choose from: factor * values + residual.
 struct TopWork {
-  const float* values = nullptr;
+  const void* values = nullptr;
   float factor = 1.0F;
   const float* residual = nullptr;  ///< May be null.
   float* left = nullptr;  ///< Gets what is not chosen, zeros elsewhere; may be `residual`.
   std::size_t count = 0;  ///< Below 2^32.
   std::size_t k = 0;
-  Selection* selection = nullptr;    ///< Scratch, and the number of chosen elements.
+  Selection* selection = nullptr;    ///< Scratch.
   Tally* chunks = nullptr;           ///< Scratch: tiles_of(count, kChunk) of them.
   std::uint32_t* indices = nullptr;  ///< Of the chosen elements, ascending; room for k.
   float* chosen = nullptr;           ///< Their values; room for k.
+  std::uint32_t* found = nullptr;    ///< Becomes how many they are.
 };
+
+/// One vector of a launch, and the number of its first block; see codecs.h.
+struct TopStrip : TopWork {
+  std::size_t first_tile;
+};
+struct TopTraits {};
+using SmallTopTable = CodecTable<TopTraits, TopStrip, 32>;
+using LargeTopTable = CodecTable<TopTraits, TopStrip, 330>;
+static_assert(sizeof(LargeTopTable) <= 32764);
+
+/// A block of those that share a vector.
+struct TopBlock {
+  const TopWork& work;
+  std::size_t index;
+};
+/// What block number `block` of a launch belongs to.
+template <typename Table>
+RONDE_HOST_DEVICE inline TopBlock top_block(const Table& table, std::size_t block) {
+  const TopStrip& strip = table.strips[find_strip(table.strips, table.count, block)];
+  return {strip, block - strip.first_tile};
+}
+
+/// The chunk of one of a block's warps; there may be none of that number.
+RONDE_HOST_DEVICE constexpr std::size_t chunk_of(std::size_t block, unsigned warp) {
+  return block * (kThreads / kWarp) + warp;
+}
 
 RONDE_HOST_DEVICE inline std::uint32_t magnitude_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & kMagnitude;
@@ -77,7 +104,7 @@ RONDE_HOST_DEVICE inline void begin_selection(const TopWork& work, unsigned thre
   if (thread == 0) {
     selection.threshold = work.k == 0 ? kMagnitude : 0;
     selection.wanted = static_cast<std::uint32_t>(work.k < work.count ? work.k : work.count);
-    selection.found = 0;
+    *work.found = 0;
   }
   for (auto& bins : selection.bins) {
     for (unsigned bin = thread; bin < kMostBins; bin += kThreads) bins[bin] = 0;
@@ -88,21 +115,25 @@ RONDE_HOST_DEVICE inline void begin_selection(const TopWork& work, unsigned thre
 RONDE_HOST_DEVICE inline bool is_known(const Selection& selection) { return selection.wanted == 0; }
 
 /// One value of the vector; the first to ask for it writes it to `left`.
+template <typename From>
 RONDE_HOST_DEVICE inline float vector_at(const TopWork& work, unsigned digit, std::size_t i) {
   if (digit > 0) return work.left[i];
-  const float given = work.factor == 1.0F ? work.values[i] : product(work.factor, work.values[i]);
+  const auto value = static_cast<float>(load(static_cast<const From*>(work.values)[i]));
+  const float given = work.factor == 1.0F ? value : product(work.factor, value);
   return work.residual == nullptr ? given : sum(given, work.residual[i]);
 }
 
 /// What a thread counts of a tile in the histogram of one digit: elements that are not zero and
-/// agree with the threshold in the digits before.
+/// agree with the threshold in the digits before. `From`: the type of the values, which are read
+/// for the first digit.
+template <typename From>
 RONDE_HOST_DEVICE inline void tally_tile(const TopWork& work, unsigned digit, std::size_t tile,
                                          unsigned thread, std::uint32_t* bins) {
   const std::size_t begin = tile * kTallyTile + thread;
   float batch[kBatch];  // all are on their way before the first is looked at
   for (unsigned j = 0; j < kBatch; ++j) {
     const std::size_t i = begin + std::size_t{j} * kThreads;
-    batch[j] = i < work.count ? vector_at(work, digit, i) : 0.0F;
+    batch[j] = i < work.count ? vector_at<From>(work, digit, i) : 0.0F;
   }
   const unsigned shift = digit_shift(digit);
   const unsigned known = shift + (digit == 0 ? 11 : 10);
@@ -113,6 +144,16 @@ RONDE_HOST_DEVICE inline void tally_tile(const TopWork& work, unsigned digit, st
     const std::uint32_t magnitude = magnitude_of(batch[j]);
     if (magnitude == 0 || magnitude >> known != agreed) continue;
     count_one(bins[magnitude >> shift & (digit_bins(digit) - 1)]);
+  }
+}
+
+/// What a thread counts of all tiles of a block.
+template <typename From>
+RONDE_HOST_DEVICE inline void tally_block(const TopWork& work, unsigned digit, std::size_t block,
+                                          unsigned thread, std::uint32_t* bins) {
+  const std::size_t begin = block * (kTopTile / kTallyTile);
+  for (std::size_t tile = begin; tile < begin + kTopTile / kTallyTile; ++tile) {
+    if (tile * kTallyTile < work.count) tally_tile<From>(work, digit, tile, thread, bins);
   }
 }
 

@@ -4,25 +4,24 @@
 namespace ronde::cuda {
 namespace {
 
-constexpr std::size_t kMostTallyBlocks = 1024;  ///< Each adds a histogram to that of all.
-constexpr unsigned kWarps = kThreads / kWarp;
 constexpr unsigned kAllLanes = 0xffffffffU;
 
-__global__ void __launch_bounds__(kThreads) begin_kernel(const TopWork work) {
-  begin_selection(work, threadIdx.x);
+template <typename Table>
+__global__ void __launch_bounds__(kThreads) begin_kernel(const __grid_constant__ Table table) {
+  begin_selection(table.strips[blockIdx.x], threadIdx.x);
 }
 
-__global__ void __launch_bounds__(kThreads) tally_kernel(const TopWork work, unsigned digit) {
+template <typename From, typename Table>
+__global__ void __launch_bounds__(kThreads)
+    tally_kernel(const __grid_constant__ Table table, unsigned digit) {
   __shared__ std::uint32_t bins[kMostBins];
-  if (digit > 0 && is_known(*work.selection)) return;
+  const TopBlock block = top_block(table, blockIdx.x);
+  if (digit > 0 && is_known(*block.work.selection)) return;
   for (unsigned bin = threadIdx.x; bin < kMostBins; bin += kThreads) bins[bin] = 0;
   __syncthreads();
-  const std::size_t tiles = tiles_of(work.count, kTallyTile);
-  for (std::size_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    tally_tile(work, digit, tile, threadIdx.x, bins);
-  }
+  tally_block<From>(block.work, digit, block.index, threadIdx.x, bins);
   __syncthreads();
-  add_bins(work, digit, threadIdx.x, bins);
+  add_bins(block.work, digit, threadIdx.x, bins);
 }
 
 /// All steps of the scan, by all threads of the block; returns where the sums are.
@@ -38,38 +37,46 @@ __device__ const Sum* scan_block(Sum (&sums)[2][kThreads], const Sum& mine) {
   return sums[from];
 }
 
-__global__ void __launch_bounds__(kThreads) pick_kernel(const TopWork work, unsigned digit) {
+template <typename Table>
+__global__ void __launch_bounds__(kThreads)
+    pick_kernel(const __grid_constant__ Table table, unsigned digit) {
   __shared__ std::uint32_t sums[2][kThreads];
-  const std::uint32_t wanted = work.selection->wanted;
-  const std::uint32_t mine = sum_of_bins(*work.selection, digit, threadIdx.x);
+  Selection& selection = *table.strips[blockIdx.x].selection;
+  const std::uint32_t wanted = selection.wanted;
+  const std::uint32_t mine = sum_of_bins(selection, digit, threadIdx.x);
   const std::uint32_t* const scanned = scan_block(sums, mine);
-  pick_digit(*work.selection, digit, threadIdx.x, scanned, wanted);
+  pick_digit(selection, digit, threadIdx.x, scanned, wanted);
 }
 
-/// This warp's chunk.
-__device__ std::size_t own_chunk() {
-  return std::size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
-}
-
-__global__ void __launch_bounds__(kThreads) tally_chunks_kernel(const TopWork work) {
-  const std::size_t chunk = own_chunk();
+template <typename Table>
+__global__ void __launch_bounds__(kThreads)
+    tally_chunks_kernel(const __grid_constant__ Table table) {
+  const TopBlock block = top_block(table, blockIdx.x);
+  const std::size_t chunk = chunk_of(block.index, threadIdx.x / kWarp);
   const unsigned lane = threadIdx.x % kWarp;
-  if (chunk >= tiles_of(work.count, kChunk)) return;
-  Tally tally = tally_chunk(work, chunk, lane);
+  if (chunk >= tiles_of(block.work.count, kChunk)) return;
+  Tally tally = tally_chunk(block.work, chunk, lane);
   for (unsigned apart = kWarp / 2; apart > 0; apart /= 2) {
     tally = joined(tally, {__shfl_xor_sync(kAllLanes, tally.above, apart),
                            __shfl_xor_sync(kAllLanes, tally.equal, apart)});
   }
-  if (lane == 0) work.chunks[chunk] = tally;
+  if (lane == 0) block.work.chunks[chunk] = tally;
 }
 
-__global__ void __launch_bounds__(kThreads) place_chunks_kernel(const TopWork work) {
+template <typename Table>
+__global__ void __launch_bounds__(kThreads)
+    place_chunks_kernel(const __grid_constant__ Table table) {
   __shared__ Tally sums[2][kThreads];
+  const TopWork& work = table.strips[blockIdx.x];
   place_chunks(work, threadIdx.x, scan_block(sums, sum_of_chunks(work, threadIdx.x)));
 }
 
-__global__ void __launch_bounds__(kThreads) take_chosen_kernel(const TopWork work) {
-  const std::size_t chunk = own_chunk();
+template <typename Table>
+__global__ void __launch_bounds__(kThreads)
+    take_chosen_kernel(const __grid_constant__ Table table) {
+  const TopBlock block = top_block(table, blockIdx.x);
+  const TopWork& work = block.work;
+  const std::size_t chunk = chunk_of(block.index, threadIdx.x / kWarp);
   const unsigned lane = threadIdx.x % kWarp;
   if (chunk >= tiles_of(work.count, kChunk)) return;
   const std::uint32_t threshold = work.selection->threshold;
@@ -91,23 +98,36 @@ __global__ void __launch_bounds__(kThreads) take_chosen_kernel(const TopWork wor
   }
 }
 
+/// Kernels that end one vector's part of a step in one block, and those that share it among many.
+template <typename Table>
+cudaError_t select_any(const Table& table, DType type, std::size_t all, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(all);
+  begin_kernel<<<table.count, kThreads, 0, stream>>>(table);
+  const bool known = visit_floating(type, [&]<typename From>() {
+    tally_kernel<From><<<blocks, kThreads, 0, stream>>>(table, 0);
+  });
+  if (!known) return cudaErrorNotSupported;
+  pick_kernel<<<table.count, kThreads, 0, stream>>>(table, 0);
+  for (unsigned digit = 1; digit < kDigits; ++digit) {
+    tally_kernel<float><<<blocks, kThreads, 0, stream>>>(table, digit);
+    pick_kernel<<<table.count, kThreads, 0, stream>>>(table, digit);
+  }
+  tally_chunks_kernel<<<blocks, kThreads, 0, stream>>>(table);
+  place_chunks_kernel<<<table.count, kThreads, 0, stream>>>(table);
+  take_chosen_kernel<<<blocks, kThreads, 0, stream>>>(table);
+  return cudaGetLastError();
+}
+
 }  // namespace
 
-int launch_select_top(const TopWork& work, void* stream) {
-  auto* const on = static_cast<cudaStream_t>(stream);
-  const std::size_t tiles = tiles_of(work.count, kTallyTile);
-  const auto tallies = static_cast<unsigned>(tiles < kMostTallyBlocks ? tiles : kMostTallyBlocks);
-  const auto chunks = static_cast<unsigned>(tiles_of(tiles_of(work.count, kChunk), kWarps));
-  begin_kernel<<<1, kThreads, 0, on>>>(work);
-  if (work.count == 0) return cudaGetLastError();
-  for (unsigned digit = 0; digit < kDigits; ++digit) {
-    tally_kernel<<<tallies, kThreads, 0, on>>>(work, digit);
-    pick_kernel<<<1, kThreads, 0, on>>>(work, digit);
-  }
-  tally_chunks_kernel<<<chunks, kThreads, 0, on>>>(work);
-  place_chunks_kernel<<<1, kThreads, 0, on>>>(work);
-  take_chosen_kernel<<<chunks, kThreads, 0, on>>>(work);
-  return cudaGetLastError();
+cudaError_t launch_select(const SmallTopTable& table, DType type, std::size_t blocks,
+                          cudaStream_t stream) {
+  return select_any(table, type, blocks, stream);
+}
+
+cudaError_t launch_select(const LargeTopTable& table, DType type, std::size_t blocks,
+                          cudaStream_t stream) {
+  return select_any(table, type, blocks, stream);
 }
 
 }  // namespace ronde::cuda

@@ -76,7 +76,7 @@ RONDE_HOST_DEVICE inline void place_chunks(const TopWork& work, unsigned thread,
     before = after;
   }
   if (thread == kThreads - 1) {
-    work.selection->found = chosen_of(scanned[thread], work.selection->wanted);
+    *work.found = chosen_of(scanned[thread], work.selection->wanted);
   }
 }
 

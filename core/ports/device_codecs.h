@@ -1,5 +1,6 @@
 // Compression in device memory: frames of ops/compression's codecs, bit for bit, for many runs of
-// values in one launch. Everything is queued on a stream and nothing waits for it here.
+// values in one launch, and what top-k chooses. Everything is queued on a stream and nothing waits
+// for it here.
 #pragma once
 
 #include <cstddef>
@@ -51,6 +52,43 @@ struct DecodeWork {
   std::span<const DecodeRun> runs;
 };
 
+/// One vector of which the largest elements are chosen: those that select_top() of
+/// ops/compression/select.h chooses. A run without elements is passed over.
+struct SelectRun {
+  const void* values = nullptr;
+  const float* residual = nullptr;   ///< Null counts as zeros.
+  float* left = nullptr;             ///< Gets what is not chosen, and zeros where it was.
+  std::uint32_t* indices = nullptr;  ///< Of the chosen elements, ascending; room for `most`.
+  float* chosen = nullptr;           ///< Their values; room for `most`.
+  std::uint32_t* found = nullptr;    ///< Becomes how many were chosen: fewer where few are not 0.
+  std::byte* scratch = nullptr;      ///< select_scratch() of `count`, aligned as allocate() does.
+  double factor = 1.0;
+  std::size_t count = 0;  ///< In elements; below 2^32.
+  std::size_t most = 0;   ///< To be chosen; up to `count`.
+};
+
+/// Vectors that are chosen from alike, of factor * values + residual in fp32.
+struct SelectWork {
+  DType from = DType::kFloat32;     ///< Of the values; a floating type.
+  std::span<const SelectRun> runs;  ///< Read during the call only.
+};
+
+/// Some elements of a vector on their way to their places.
+struct ScatterRun {
+  const std::uint32_t* indices = nullptr;  ///< Each is there once.
+  const float* values = nullptr;
+  void* out = nullptr;
+  std::uint32_t* flag = nullptr;  ///< Becomes 1 where an element of `out` is not finite; or null.
+  std::size_t count = 0;          ///< Of indices.
+};
+
+/// out[indices[i]] = values[i], rounded to the type of `out`.
+struct ScatterWork {
+  DType to = DType::kFloat32;  ///< Of `out`; a floating type.
+  bool adds = false;           ///< To what is there, in fp32.
+  std::span<const ScatterRun> runs;
+};
+
 /// A copy that is made unless `flag` says that its tensor is not finite.
 struct CommitRun {
   const float* from = nullptr;
@@ -68,6 +106,10 @@ class DeviceCodecs {
   virtual Status encode(const EncodeWork& work, DeviceStream stream) = 0;
   virtual Status decode(const DecodeWork& work, DeviceStream stream) = 0;
   virtual Status commit(std::span<const CommitRun> runs, DeviceStream stream) = 0;
+  /// Bytes that select() works with for a run of `count` elements.
+  [[nodiscard]] virtual std::size_t select_scratch(std::size_t count) const noexcept = 0;
+  virtual Status select(const SelectWork& work, DeviceStream stream) = 0;
+  virtual Status scatter(const ScatterWork& work, DeviceStream stream) = 0;
 };
 
 }  // namespace ronde

@@ -3,37 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "core/base/stopwatch.h"
 #include "ops/compression/low_rank_allreduce.h"
+#include "ops/compression/metered.h"
 #include "ops/compression/quantised_allreduce.h"
 #include "ops/compression/sparse_allreduce.h"
 
 namespace ronde {
 namespace {
-
-/// Counts what is sent and how long the wire is waited for.
-class MeteredTransport final : public Transport {
- public:
-  MeteredTransport(Transport& inner, CompressionFacts& facts) : inner_(inner), facts_(facts) {}
-
-  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
-  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
-  Result<TransferId> send(int to, std::span<const std::byte> data) override {
-    facts_.wire_bytes += data.size();
-    return inner_.send(to, data);
-  }
-  Result<TransferId> recv(int from, std::span<std::byte> data) override {
-    return inner_.recv(from, data);
-  }
-  Status wait(TransferId id, const AbortToken& abort) override {
-    const Stopwatch waiting(&facts_.wire_ns);
-    return inner_.wait(id, abort);
-  }
-
- private:
-  Transport& inner_;
-  CompressionFacts& facts_;
-};
 
 Status run_scheme(Transport& transport, const CompressedAllreduce& work, Scratch& scratch) {
   const CodecKind kind = work.compression.scheme().spec.kind;
@@ -75,16 +51,8 @@ void load_piece(const CompressedAllreduce& work, const CompressedPiece& piece, s
 
 Status compressed_allreduce(Transport& transport, const CompressedAllreduce& work,
                             Scratch& scratch) {
-  CompressionFacts& facts = work.compression.facts();
-  const std::int64_t others = facts.wire_ns + facts.decompress_ns;
-  std::int64_t all = 0;
-  MeteredTransport metered(transport, facts);
-  const Status status = [&] {
-    const Stopwatch running(&all);
-    return run_scheme(metered, work, scratch);
-  }();
-  facts.compress_ns += all - (facts.wire_ns + facts.decompress_ns - others);
-  return status;
+  return run_metered(transport, work.compression.facts(),
+                     [&](Transport& metered) { return run_scheme(metered, work, scratch); });
 }
 
 }  // namespace ronde

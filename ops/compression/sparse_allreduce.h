@@ -1,8 +1,9 @@
-// Allreduce of the elements that top-k or random-k choose: every rank owns interleaved runs of each
-// tensor, gets what the others chose of them, adds it up, and sends the sums to all.
+// Allreduce of the elements that top-k or random-k choose of values in host memory, and how many
+// those are; sparse_exchange.h says how they travel.
 #pragma once
 
 #include "ops/compression/compressed_allreduce.h"
+#include "ops/compression/sparse_exchange.h"
 
 namespace ronde {
 
@@ -25,5 +26,16 @@ double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept;
 
 /// How many of `count` elements that is: at least 1 of any.
 std::size_t chosen_elements(double ratio, std::size_t count) noexcept;
+
+/// How much of a tensor this rank sends in this step.
+struct SparseShare {
+  bool keeps = false;  ///< What is not sent waits, or is to be lost; else all travels.
+  double ratio = 1.0;
+};
+SparseShare share_of(const CompressionSpec& spec, const CompressedTensor& tensor) noexcept;
+
+/// How a piece of it travels that is dealt to the ranks like this.
+SparsePiece piece_of(const CompressionSpec& spec, const SparseShare& share, const Interleave& deal,
+                     std::size_t rank) noexcept;
 
 }  // namespace ronde

@@ -17,8 +17,8 @@
 
 namespace ronde::test {
 
-/// The ranks take the devices in turn; what is staged moves through shared memory.
-struct GpuFixture : ConformanceFixture {
+/// Ranks whose tensors are in host memory, and move through shared memory.
+struct ProcessFixture : ConformanceFixture {
   void run(int, const RankBody& body) override {
     const auto backend = create_shm_backend(create_kernels());
     ProcessWorld& world = ProcessWorld::instance();
@@ -28,6 +28,10 @@ struct GpuFixture : ConformanceFixture {
   [[nodiscard]] std::vector<int> rank_counts() const override {
     return {ProcessWorld::instance().size()};
   }
+};
+
+/// The same on devices, which they take in turn; what is staged moves through shared memory.
+struct GpuFixture : ProcessFixture {
   /// RONDE_TEST_DRIVER is CUDA's driver, or what stands for it beside the double.
   [[nodiscard]] static std::shared_ptr<DeviceOps> device_of(int rank) {
     const auto accelerator = create_cuda_accelerator(RONDE_TEST_DRIVER);
@@ -47,7 +51,7 @@ struct GpuFixture : ConformanceFixture {
       RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));
       return DeviceParts{ops, std::move(plane)};
     };
-    auto inner = ConformanceFixture::make_executor(std::move(options), group, exchange);
+    auto inner = ProcessFixture::make_executor(std::move(options), group, exchange);
     return std::make_unique<OnRealDevice>(std::move(inner), ops, group.size());
   }
 };

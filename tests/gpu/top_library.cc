@@ -7,22 +7,26 @@
 /// Bytes of scratch for a vector of `count` elements.
 RONDE_EXPORT std::size_t ronde_gpu_top_scratch(std::size_t count) {
   using namespace ronde::cuda;
-  return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Tally);
+  return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Tally) + sizeof(std::uint32_t);
 }
 
 /// Queues the choice of k of `count` values; gives CUDA's code. All but the numbers is in device
 /// memory: `left` of count, `indices` and `chosen` of k elements.
 RONDE_EXPORT int ronde_gpu_top(const float* values, float* left, std::size_t count, std::size_t k,
                                std::uint32_t* indices, float* chosen, void* scratch, void* stream) {
-  auto* const selection = static_cast<ronde::cuda::Selection*>(scratch);
-  return ronde::cuda::launch_select_top(
-      {.values = values,
-       .left = left,
-       .count = count,
-       .k = k,
-       .selection = selection,
-       .chunks = reinterpret_cast<ronde::cuda::Tally*>(selection + 1),
-       .indices = indices,
-       .chosen = chosen},
-      stream);
+  using namespace ronde::cuda;
+  auto* const selection = static_cast<Selection*>(scratch);
+  auto* const chunks = reinterpret_cast<Tally*>(selection + 1);
+  const TopWork work{.values = values,
+                     .left = left,
+                     .count = count,
+                     .k = k,
+                     .selection = selection,
+                     .chunks = chunks,
+                     .indices = indices,
+                     .chosen = chosen,
+                     .found = reinterpret_cast<std::uint32_t*>(chunks + tiles_of(count, kChunk))};
+  const SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
+  return launch_select(table, ronde::DType::kFloat32, tiles_of(count, kTopTile),
+                       static_cast<cudaStream_t>(stream));
 }

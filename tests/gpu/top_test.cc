@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "backends/cuda/top_kernels.h"
+#include "core/base/half.h"
+#include "core/ports/device_codecs.h"
 #include "ops/compression/select.h"
 #include "tests/gpu/gpu_memory.h"
 
@@ -39,9 +41,12 @@ void check_top(const std::vector<float>& values, const std::vector<float>& resid
       .selection = reinterpret_cast<cuda::Selection*>(gpu.room(sizeof(cuda::Selection))),
       .chunks = gpu.upload(std::vector<cuda::Tally>(cuda::tiles_of(values.size(), cuda::kChunk))),
       .indices = gpu.upload(std::vector<std::uint32_t>(k)),
-      .chosen = gpu.upload(std::vector<float>(k))};
-  REQUIRE(cuda::launch_select_top(work, gpu.stream) == 0);
-  REQUIRE(gpu.download(work.selection, 1)[0].found == indices.size());
+      .chosen = gpu.upload(std::vector<float>(k)),
+      .found = gpu.upload(std::vector<std::uint32_t>(1))};
+  const cuda::SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
+  REQUIRE(cuda::launch_select(table, DType::kFloat32, cuda::tiles_of(values.size(), cuda::kTopTile),
+                              static_cast<cudaStream_t>(gpu.stream)) == cudaSuccess);
+  REQUIRE(gpu.download(work.found, 1)[0] == indices.size());
   CHECK(gpu.holds(work.indices, indices));
   CHECK(gpu.holds(work.chosen, chosen));
   CHECK(gpu.holds(work.left, left));
@@ -64,6 +69,76 @@ TEST_CASE("gpu: top-k chooses what the CPU chooses, in its order, and leaves wha
   check_top(values, residual, kCount / 100);
   for (float& value : values) value = std::copysign(1.5F, value);  // ties
   check_top(values, std::vector<float>(kCount), kCount / 3);
+}
+
+TEST_CASE("gpu: top-k of hundreds of vectors in one work, and lists that come to their places") {
+  constexpr std::size_t kVectors = 400;
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  GpuMemory gpu;
+  DeviceCodecs& codecs = *gpu.device->codecs();
+  std::vector<SelectRun> runs;
+  std::vector<ScatterRun> back;
+  std::vector<std::vector<float>> given;
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    given.emplace_back(i * 131 % 40'000 + 1);
+    for (float& value : given.back()) value = normal(random);
+    const std::size_t count = given.back().size();
+    const std::size_t most = count / 20 + 1;
+    const std::vector<double> wide(given.back().begin(), given.back().end());
+    runs.push_back({.values = gpu.upload(wide),
+                    .left = gpu.upload(std::vector<float>(count)),
+                    .indices = gpu.upload(std::vector<std::uint32_t>(most)),
+                    .chosen = gpu.upload(std::vector<float>(most)),
+                    .found = gpu.upload(std::vector<std::uint32_t>(1)),
+                    .scratch = gpu.room(codecs.select_scratch(count)),
+                    .factor = 0.3,
+                    .count = count,
+                    .most = most});
+    back.push_back({.indices = runs.back().indices,
+                    .values = runs.back().chosen,
+                    .out = runs.back().left,
+                    .flag = gpu.upload(std::vector<std::uint32_t>(1)),
+                    .count = most});
+  }
+  REQUIRE(codecs.select({.from = DType::kFloat64, .runs = runs}, gpu.stream).ok());
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    std::vector<float> left = given[i];
+    for (float& value : left) value *= 0.3F;
+    std::vector<std::uint32_t> indices;
+    select_top(left, runs[i].most, indices);
+    for (const std::uint32_t index : indices) left[index] = 0.0F;
+    CHECK(gpu.download(runs[i].found, 1)[0] == runs[i].most);
+    CHECK(gpu.holds(runs[i].indices, indices));
+    CHECK(gpu.holds(runs[i].left, left));
+  }
+  // Added to the zeros that they left, they are what they were.
+  REQUIRE(codecs.scatter({.adds = true, .runs = back}, gpu.stream).ok());
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    for (float& value : given[i]) value *= 0.3F;
+    CHECK(gpu.holds(runs[i].left, given[i]));
+    CHECK(gpu.download(back[i].flag, 1)[0] == 0);
+  }
+}
+
+TEST_CASE("gpu: a list in 16 bits is rounded as on the CPU, and says where that is not finite") {
+  const std::vector<float> values{1.0F / 3, -2.5F, 7e4F, 1e-7F};
+  const std::vector<std::uint32_t> indices{5, 0, 3, 9};
+  GpuMemory gpu;
+  std::uint32_t* const flags = gpu.upload(std::vector<std::uint32_t>(2));
+  std::vector<ScatterRun> runs;
+  for (std::size_t i = 0; i < 2; ++i) {  // the first two alone; all
+    runs.push_back({.indices = gpu.upload(indices),
+                    .values = gpu.upload(values),
+                    .out = gpu.upload(std::vector<std::uint16_t>(10)),
+                    .flag = flags + i,
+                    .count = 2 * i + 2});
+  }
+  REQUIRE(gpu.device->codecs()->scatter({.to = DType::kFloat16, .runs = runs}, gpu.stream).ok());
+  std::vector<std::uint16_t> wanted(10);
+  for (std::size_t i = 0; i < 4; ++i) wanted[indices[i]] = float_to_float16(values[i]);
+  CHECK(gpu.holds(static_cast<const std::uint16_t*>(runs[1].out), wanted));
+  CHECK(gpu.download(flags, 2) == std::vector<std::uint32_t>{0, 1});
 }
 
 }  // namespace ronde::test

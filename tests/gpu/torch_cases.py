@@ -145,7 +145,8 @@ def compressed() -> None:
         assert torch.equal(there.cpu(), hvd.allreduce(here, name="compressed", compression=plain))
     before = compressions.state_dict()
     stochastic = compressions.int4(stochastic=True, seed=3)
-    for codec in (compressions.int8(), stochastic, compressions.onebit()):
+    kept = (compressions.int8(), stochastic, compressions.onebit(), compressions.topk(ratio=0.05))
+    for codec in kept:
         seen = []
         for device in (DEVICE, "cpu"):
             compressions.load_state_dict(before)

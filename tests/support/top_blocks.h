@@ -25,19 +25,17 @@ std::array<Sum, cuda::kThreads> scan_on_host(std::array<Sum, cuda::kThreads> sum
   return sums;
 }
 
-inline void tally_on_host(const cuda::TopWork& work, unsigned digit, std::size_t blocks) {
+/// One block's histogram.
+template <typename From>
+void tally_on_host(const cuda::TopBlock& block, unsigned digit) {
   using namespace cuda;
-  for (std::size_t block = 0; block < blocks; ++block) {
-    if (digit > 0 && is_known(*work.selection)) continue;
-    std::vector<std::uint32_t> bins(kMostBins);
-    for (std::size_t tile = block; tile < tiles_of(work.count, kTallyTile); tile += blocks) {
-      for (unsigned thread = 0; thread < kThreads; ++thread) {
-        tally_tile(work, digit, tile, thread, bins.data());
-      }
-    }
-    for (unsigned thread = 0; thread < kThreads; ++thread) {
-      add_bins(work, digit, thread, bins.data());
-    }
+  if (digit > 0 && is_known(*block.work.selection)) return;
+  std::vector<std::uint32_t> bins(kMostBins);
+  for (unsigned thread = 0; thread < kThreads; ++thread) {
+    tally_block<From>(block.work, digit, block.index, thread, bins.data());
+  }
+  for (unsigned thread = 0; thread < kThreads; ++thread) {
+    add_bins(block.work, digit, thread, bins.data());
   }
 }
 
@@ -54,13 +52,15 @@ inline void pick_on_host(const cuda::TopWork& work, unsigned digit) {
   }
 }
 
+inline void tally_chunk_on_host(const cuda::TopWork& work, std::size_t chunk) {
+  using namespace cuda;
+  Tally all{};
+  for (unsigned lane = 0; lane < kWarp; ++lane) all = joined(all, tally_chunk(work, chunk, lane));
+  work.chunks[chunk] = all;
+}
+
 inline void place_chunks_on_host(const cuda::TopWork& work) {
   using namespace cuda;
-  for (std::size_t chunk = 0; chunk < tiles_of(work.count, kChunk); ++chunk) {
-    Tally all{};
-    for (unsigned lane = 0; lane < kWarp; ++lane) all = joined(all, tally_chunk(work, chunk, lane));
-    work.chunks[chunk] = all;
-  }
   std::array<Tally, kThreads> sums{};
   for (unsigned thread = 0; thread < kThreads; ++thread) sums[thread] = sum_of_chunks(work, thread);
   sums = scan_on_host(sums);
@@ -102,19 +102,36 @@ inline void take_chunk_on_host(const cuda::TopWork& work, std::size_t chunk) {
   }
 }
 
-/// All that launch_select_top() queues; the vector is counted by `blocks` blocks.
-inline void select_top_on_host(const cuda::TopWork& work, std::size_t blocks) {
+/// Calls body(work, chunk) for the chunks of all blocks.
+template <typename Table, typename Body>
+void for_chunks(const Table& table, std::size_t blocks, const Body& body) {
   using namespace cuda;
-  for (unsigned thread = 0; thread < kThreads; ++thread) begin_selection(work, thread);
-  if (work.count == 0) return;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const TopBlock block = top_block(table, i);
+    for (unsigned warp = 0; warp < kThreads / kWarp; ++warp) {
+      const std::size_t chunk = chunk_of(block.index, warp);
+      if (chunk < tiles_of(block.work.count, kChunk)) body(block.work, chunk);
+    }
+  }
+}
+
+/// All that launch_select() queues.
+template <typename Table>
+void select_on_host(const Table& table, DType type, std::size_t blocks) {
+  using namespace cuda;
+  for (unsigned i = 0; i < table.count; ++i) {
+    for (unsigned thread = 0; thread < kThreads; ++thread) begin_selection(table.strips[i], thread);
+  }
   for (unsigned digit = 0; digit < kDigits; ++digit) {
-    tally_on_host(work, digit, blocks);
-    pick_on_host(work, digit);
+    for (std::size_t i = 0; i < blocks; ++i) {
+      visit_floating(type,
+                     [&]<typename From>() { tally_on_host<From>(top_block(table, i), digit); });
+    }
+    for (unsigned i = 0; i < table.count; ++i) pick_on_host(table.strips[i], digit);
   }
-  place_chunks_on_host(work);
-  for (std::size_t chunk = 0; chunk < tiles_of(work.count, kChunk); ++chunk) {
-    take_chunk_on_host(work, chunk);
-  }
+  for_chunks(table, blocks, tally_chunk_on_host);
+  for (unsigned i = 0; i < table.count; ++i) place_chunks_on_host(table.strips[i]);
+  for_chunks(table, blocks, take_chunk_on_host);
 }
 
 }  // namespace ronde::test

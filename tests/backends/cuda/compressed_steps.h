@@ -32,8 +32,10 @@ struct CompressedSteps {
   std::vector<std::size_t> counts = {5003, 0, 700, 1, 63};  ///< Of each tensor.
   int steps = 3;
   double prescale = 1.0;
+  std::size_t every = 1;  ///< Values between each so many are zeros.
   bool named = true;
   int joined = -1;         ///< Has joined: gives zeros and takes nothing.
+  int without_room = -1;   ///< Has none for residuals.
   int not_finite_in = -1;  ///< In this step the first tensor of rank 1 has a NaN.
   std::vector<int> ranks = {2, 3, 4};
   std::map<int, std::string> changes = {};  ///< The compression from a step on.
@@ -60,11 +62,14 @@ using SeenByRank = std::map<std::pair<int, int>, SeenSteps>;  // size, rank
 template <typename Base>
 struct WithResiduals : Base {
   explicit WithResiduals(const CompressedSteps& of)
-      : ranks(of.ranks), limit(of.residual_limit), loss_steps(of.loss_steps) {}
+      : ranks(of.ranks),
+        limit(of.residual_limit),
+        without_room(of.without_room),
+        loss_steps(of.loss_steps) {}
   [[nodiscard]] std::vector<int> rank_counts() const override { return ranks; }
   std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                                     Exchange& exchange) const override {
-    auto store = std::make_shared<ResidualStore>(limit);
+    auto store = std::make_shared<ResidualStore>(group.rank == without_room ? 1 : limit);
     {
       const std::lock_guard lock(mutex);
       stores[{group.size(), group.rank}] = store;
@@ -80,6 +85,7 @@ struct WithResiduals : Base {
 
   const std::vector<int> ranks;
   const std::size_t limit;
+  const int without_room;
   const std::size_t loss_steps;
   mutable std::mutex mutex;
   mutable std::map<std::pair<int, int>, std::shared_ptr<ResidualStore>> stores;
@@ -96,6 +102,7 @@ inline Bytes step_values(const CompressedSteps& steps, std::size_t tensor, int r
   std::vector<float> values(steps.counts[tensor]);
   const std::size_t seed = tensor * 31 + static_cast<std::size_t>(rank);
   for (std::size_t i = 0; i < values.size(); ++i) {
+    if ((i + seed) % steps.every != 0) continue;
     values[i] = static_cast<float>((i * 7919 + seed * 613) % 1000) * 0.125F - 62.4375F;
   }
   if (step == steps.not_finite_in && tensor == 0 && rank == 1) {

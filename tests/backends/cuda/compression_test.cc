@@ -30,7 +30,10 @@ TEST_CASE("device compression: codecs with kernels give the CPU's bits, and fram
 }
 
 TEST_CASE("device compression: codecs without kernels, and residuals in bf16, take the CPU's way") {
-  for (const char* compression : {"int8:residual=bf16", "topk:ratio=0.05", "powersgd"}) {
+  for (const char* compression :
+       {"int8:residual=bf16", "topk:ratio=0.05,residual=bf16", "topk:ratio=0.05,select=sampled",
+        "topk:ratio=0.05,momentum=0.9", "topk:ratio=0.05,clip=2", "topk:ratio=0.6",
+        "randomk:ratio=0.05", "powersgd"}) {
     check_staged({.compression = compression}, "compressed over local");
   }
 }

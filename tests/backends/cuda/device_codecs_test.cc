@@ -52,12 +52,50 @@ TEST_CASE("device codecs: a thousand runs take three launches, and two back") {
   CHECK(runs.values == std::vector<float>(runs.values.size(), 0.5F));
 }
 
+TEST_CASE("device codecs: hundreds of vectors to choose from, and of lists, take few launches") {
+  constexpr std::size_t kVectors = 700;
+  Codecs on;
+  const std::size_t room = on.codecs.select_scratch(100);
+  std::vector<std::uint64_t> scratch(kVectors * room / 8);
+  std::vector<float> values(100 * kVectors), left(values.size()), chosen(kVectors);
+  std::vector<std::uint32_t> indices(kVectors), found(kVectors);
+  std::vector<SelectRun> runs;
+  std::vector<ScatterRun> back;
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    values[100 * i + i % 100] = 2.0F;
+    runs.push_back({.values = &values[100 * i],
+                    .left = &left[100 * i],
+                    .indices = &indices[i],
+                    .chosen = &chosen[i],
+                    .found = &found[i],
+                    .scratch = reinterpret_cast<std::byte*>(scratch.data()) + i * room,
+                    .factor = 0.5,
+                    .count = 100,
+                    .most = 1});
+    back.push_back(
+        {.indices = &indices[i], .values = &chosen[i], .out = &left[100 * i], .count = 1});
+  }
+  const int before = cuda_double::launches();
+  REQUIRE(on.codecs.select({.runs = runs}, on.stream).ok());
+  CHECK(cuda_double::launches() == before + 3);  // of nine kernels each
+  REQUIRE(on.codecs.scatter({.runs = back}, on.stream).ok());
+  CHECK(cuda_double::launches() == before + 5);
+  cuda_double::finish(static_cast<cudaStream_t>(on.stream));
+  for (float& value : values) value *= 0.5F;
+  CHECK(found == std::vector<std::uint32_t>(kVectors, 1));
+  CHECK(left == values);
+}
+
 TEST_CASE("device codecs: runs without elements are no launch") {
   Codecs on;
   const EncodeRun none;
+  const SelectRun nothing;
+  const ScatterRun nobody;
   const int before = cuda_double::launches();
   CHECK(on.codecs.encode({.code = kCode, .runs = {&none, 1}}, on.stream).ok());
   CHECK(on.codecs.commit({}, on.stream).ok());
+  CHECK(on.codecs.select({.runs = {&nothing, 1}}, on.stream).ok());
+  CHECK(on.codecs.scatter({.runs = {&nobody, 1}}, on.stream).ok());
   CHECK(cuda_double::launches() == before);
 }
 
@@ -69,6 +107,10 @@ TEST_CASE(
       on.codecs.encode({.code = kCode, .from = DType::kInt32, .runs = runs.encoded}, on.stream);
   CHECK(integers.code() == Code::kUnsupported);
   CHECK(integers.message() == "no kernel compresses int32");
+  CHECK(on.codecs.select({.from = DType::kInt8, .runs = {}}, on.stream).code() ==
+        Code::kUnsupported);
+  CHECK(on.codecs.scatter({.to = DType::kInt8, .runs = {}}, on.stream).code() ==
+        Code::kUnsupported);
   cuda_double::fail_next("launch", cudaErrorLaunchFailure);
   const Status failed = on.codecs.decode({.code = kCode, .runs = runs.decoded}, on.stream);
   CHECK(failed.code() == Code::kUnavailable);

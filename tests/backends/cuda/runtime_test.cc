@@ -205,6 +205,57 @@ TEST_CASE("device tensors: a rank that is killed fails the others by name") {
       1);
 }
 
+TEST_CASE("device tensors: top-k of tensors that are not ready yet blocks no submission") {
+  run_pair([](Runtime& runtime, int rank) {
+    std::vector<std::vector<float>> data(5, std::vector<float>(6400));
+    std::vector<OperationPtr> operations;
+    const std::vector<float> made(6400, static_cast<float>(rank + 1));
+    {
+      const test::cuda_double::Hold hold(nullptr);
+      for (std::size_t i = 0; i < data.size(); ++i) {
+        EXPECT(cudaMemcpyAsync(data[i].data(), made.data(), 25'600, cudaMemcpyDefault, nullptr) ==
+               cudaSuccess);
+        Submission submission =
+            submission_of(Collective::kAllreduce, "w" + std::to_string(i), data[i]);
+        submission.request.compression = i == 0 ? "topk" : "topk:ratio=0.25";
+        auto operation = runtime.submit(kGlobalSet, std::move(submission));
+        EXPECT(operation.ok());
+        operations.push_back(*operation);
+      }
+    }
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      EXPECT(runtime.wait(operations[i]).ok());
+      EXPECT(runtime.order_after(operations[i], nullptr).ok());
+    }
+    finish(nullptr);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      std::vector<float> wanted(6400);  // of equal ones the first travel
+      std::fill_n(wanted.begin(), i == 0 ? 64 : 1600, 3.0F);
+      EXPECT(data[i] == wanted);
+    }
+    return 0;
+  });
+}
+
+TEST_CASE("device tensors: a rank that is killed fails the others' top-k by name") {
+  run_pair(
+      [](Runtime& runtime, int rank) {
+        std::vector<float>& data = lasting(1 << 20);
+        const auto reduce = [&] {
+          Submission submission = submission_of(Collective::kAllreduce, "w", data);
+          submission.request.compression = "topk";
+          return runtime.run(kGlobalSet, std::move(submission));
+        };
+        EXPECT(reduce().ok());
+        if (rank == 1) ::kill(::getpid(), SIGKILL);
+        const auto failed = reduce();
+        EXPECT(failed.status().code() == Code::kRankFailure);
+        EXPECT(failed.status().failed_rank()->rank == 1);
+        return 0;
+      },
+      1);
+}
+
 TEST_CASE(
     "device tensors: a lost device ends all ranks with the call's name, and they can begin anew") {
   const std::string again = net::unique_job_id();

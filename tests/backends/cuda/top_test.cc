@@ -12,6 +12,7 @@
 
 #include "ops/compression/select.h"
 #include "ops/compression/sparse_frame.h"
+#include "tests/support/plain_kernels.h"
 #include "tests/support/top_blocks.h"
 
 namespace ronde::test {
@@ -44,9 +45,15 @@ Chosen on_cpu(const Floats& values, float factor, const Floats* residual, std::s
   return chosen;
 }
 
+/// The values as the device gets them, where they are not of fp32.
+struct Given {
+  const void* values = nullptr;
+  DType type = DType::kFloat32;
+};
+
 /// The device's, with lists that must not grow beyond k.
 Chosen here(const Floats& values, float factor, const Floats* residual, std::size_t k,
-            std::size_t blocks) {
+            const Given& narrow) {
   Chosen chosen{.vector = {}, .left = Floats(values.size(), std::bit_cast<float>(kNobodys))};
   const float* given = residual == nullptr ? nullptr : residual->data();
   if (residual != nullptr && k % 2 == 1) {  // in place
@@ -55,24 +62,29 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
   }
   chosen.vector.indices.assign(k + 1, kNobodys);
   chosen.vector.values.resize(k + 1);
+  std::uint32_t found = kNobodys;
   cuda::Selection selection;
   std::memset(&selection, 0xcd, sizeof selection);
   std::vector<cuda::Tally> chunks(cuda::tiles_of(values.size(), cuda::kChunk));
-  select_top_on_host({.values = values.data(),
-                      .factor = factor,
-                      .residual = given,
-                      .left = chosen.left.data(),
-                      .count = values.size(),
-                      .k = k,
-                      .selection = &selection,
-                      .chunks = chunks.data(),
-                      .indices = chosen.vector.indices.data(),
-                      .chosen = chosen.vector.values.data()},
-                     blocks);
-  REQUIRE(selection.found <= k);
-  CHECK(chosen.vector.indices[selection.found] == kNobodys);
-  chosen.vector.indices.resize(selection.found);
-  chosen.vector.values.resize(selection.found);
+  const cuda::TopWork work{.values = narrow.values == nullptr ? values.data() : narrow.values,
+                           .factor = factor,
+                           .residual = given,
+                           .left = chosen.left.data(),
+                           .count = values.size(),
+                           .k = k,
+                           .selection = &selection,
+                           .chunks = chunks.data(),
+                           .indices = chosen.vector.indices.data(),
+                           .chosen = chosen.vector.values.data(),
+                           .found = &found};
+  cuda::SmallTopTable table;
+  table.count = 1;
+  table.strips[0] = {work, 0};
+  select_on_host(table, narrow.type, cuda::tiles_of(values.size(), cuda::kTopTile));
+  REQUIRE(found <= k);
+  CHECK(chosen.vector.indices[found] == kNobodys);
+  chosen.vector.indices.resize(found);
+  chosen.vector.values.resize(found);
   return chosen;
 }
 
@@ -80,13 +92,14 @@ bool same_bits(const Floats& a, const Floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-void check_one(const Floats& values, float factor, const Floats* residual, std::size_t k) {
+void check_one(const Floats& values, float factor, const Floats* residual, std::size_t k,
+               const Given& narrow = {}) {
   CAPTURE(values.size());
   CAPTURE(factor);
   CAPTURE(residual != nullptr);
   CAPTURE(k);
   const Chosen expected = on_cpu(values, factor, residual, k);
-  const Chosen chosen = here(values, factor, residual, k, k % 3 + 1);
+  const Chosen chosen = here(values, factor, residual, k, narrow);
   REQUIRE(chosen.vector.indices == expected.vector.indices);
   CHECK(same_bits(chosen.vector.values, expected.vector.values));
   CHECK(same_bits(chosen.left, expected.left));
@@ -187,6 +200,18 @@ TEST_CASE("top-k on the device: any bits at all, denormals, and magnitudes that 
   }
 }
 
-TEST_CASE("top-k on the device: nothing is chosen of nothing") { check({}); }
+TEST_CASE("top-k on the device: values of 16 and 64 bits are those that the CPU's casts make") {
+  for (const DType type : {DType::kFloat16, DType::kBfloat16, DType::kFloat64}) {
+    for (const std::size_t count : kCounts) {
+      const Floats values = normal_values(count);
+      std::vector<std::byte> given(count * size_of(type));
+      plain_kernels()->cast(DType::kFloat32, values.data(), type, given.data(), count);
+      Floats cast(count);
+      plain_kernels()->cast(type, given.data(), DType::kFloat32, cast.data(), count);
+      const Floats residual = normal_values(count, 0.3F);
+      check_one(cast, 0.3F, &residual, count / 50 + 1, {given.data(), type});
+    }
+  }
+}
 
 }  // namespace ronde::test

@@ -72,4 +72,25 @@ TEST_CASE("nccl compression: the timeline hears the codec, the bytes and the dev
   }
 }
 
+TEST_CASE("nccl compression: the timeline hears of top-k's parts, lists and bytes") {
+  TellingRanks fixture;
+  const CompressedSteps steps{.compression = "topk", .counts = {6400}, .ranks = {2}};
+  on_ranks(fixture, [&](const Rank& rank) {
+    for (int step = 0; step < 2; ++step) (void)run_step(rank, steps, step);
+  });
+  for (const Heard& heard : fixture.heard) {
+    CHECK(heard.algorithms == std::vector<std::string>(2, "topk"));
+    CHECK(heard.backends == std::vector<std::string>(2, "lists over local"));
+    CHECK(heard.bytes == std::vector<std::uint64_t>(2, 25'600));
+    for (const std::uint64_t sent : heard.wire_bytes) {
+      CHECK(sent > 64);
+      CHECK(sent < 1536);  // 6 words for each of the 64 that are chosen
+    }
+    CHECK(heard.ratios.empty());
+    REQUIRE(heard.spans.size() >= 3);
+    const std::vector<std::string> first(heard.spans.begin(), heard.spans.begin() + 3);
+    CHECK(first == std::vector<std::string>{"COMPRESS", "lists over local", "DECOMPRESS"});
+  }
+}
+
 }  // namespace ronde::test

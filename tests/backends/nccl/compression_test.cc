@@ -123,6 +123,15 @@ TEST_CASE("nccl compression: what waits goes on with another codec, wherever tha
                           {7, "fp16"}}});
 }
 
+TEST_CASE("nccl compression: top-k's lists pass through the host, between steps over NCCL") {
+  const CompressedSteps steps{
+      .compression = "topk:ratio=0.05", .steps = 6, .changes = {{2, "int8"}, {3, "topk"}}};
+  check_same_bits<NcclFixture, LocalFixture>(steps, "lists over local");
+  CompressedSteps back = steps;
+  back.changes[5] = "int4";
+  check_nccl(back);
+}
+
 TEST_CASE("nccl compression: residuals that were saved and loaded go on as they were") {
   const auto reload = [](ResidualStore& store) {
     auto saved = store.save().value();

@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "backends/cuda/codec_kernels.h"
+#include "backends/cuda/top_kernels.h"
 #include "tests/support/cuda_double/codec_runs.h"
 #include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/top_blocks.h"
 
 namespace ronde::cuda {
 namespace {
@@ -27,6 +29,19 @@ template <typename Table>
 cudaError_t decode_any(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
   return queue(table, stream, [type, tiles](const Table& copy) {
     test::cuda_double::run_decode(copy, type, tiles);
+  });
+}
+
+template <typename Table>
+cudaError_t select_any(const Table& table, DType type, std::size_t blocks, cudaStream_t stream) {
+  return queue(table, stream,
+               [type, blocks](const Table& copy) { test::select_on_host(copy, type, blocks); });
+}
+
+template <typename Table>
+cudaError_t scatter_any(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
+  return queue(table, stream, [type, tiles](const Table& copy) {
+    test::cuda_double::run_scatter(copy, type, tiles);
   });
 }
 
@@ -56,6 +71,26 @@ cudaError_t launch_decode(const SmallDecodeTable& table, DType type, std::size_t
 cudaError_t launch_decode(const LargeDecodeTable& table, DType type, std::size_t tiles,
                           cudaStream_t stream) {
   return decode_any(table, type, tiles, stream);
+}
+
+cudaError_t launch_scatter(const SmallScatterTable& table, DType type, std::size_t tiles,
+                           cudaStream_t stream) {
+  return scatter_any(table, type, tiles, stream);
+}
+
+cudaError_t launch_scatter(const LargeScatterTable& table, DType type, std::size_t tiles,
+                           cudaStream_t stream) {
+  return scatter_any(table, type, tiles, stream);
+}
+
+cudaError_t launch_select(const SmallTopTable& table, DType type, std::size_t blocks,
+                          cudaStream_t stream) {
+  return select_any(table, type, blocks, stream);
+}
+
+cudaError_t launch_select(const LargeTopTable& table, DType type, std::size_t blocks,
+                          cudaStream_t stream) {
+  return select_any(table, type, blocks, stream);
 }
 
 cudaError_t launch_commit(const SmallCommitTable& table, std::size_t tiles, cudaStream_t stream) {

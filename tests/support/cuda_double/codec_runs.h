@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/codecs.h"
+#include "backends/cuda/scatter.h"
 #include "backends/cuda/sign.h"
 
 namespace ronde::test::cuda_double {
@@ -67,6 +68,15 @@ void run_decode(const Table& table, DType type, std::size_t tiles) {
   cuda::visit_floating(type, [&]<typename To>() {
     for (std::size_t tile = 0; tile < tiles; ++tile) {
       for_threads([&](unsigned thread) { cuda::decode_tile<To>(table, tile, thread); });
+    }
+  });
+}
+
+template <typename Table>
+void run_scatter(const Table& table, DType type, std::size_t tiles) {
+  cuda::visit_floating(type, [&]<typename To>() {
+    for (std::size_t tile = 0; tile < tiles; ++tile) {
+      for_threads([&](unsigned thread) { cuda::scatter_tile<To>(table, tile, thread); });
     }
   });
 }

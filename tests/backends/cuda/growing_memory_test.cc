@@ -1,0 +1,30 @@
+// Memory of the double's device that grows.
+#include "ops/growing_memory.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <new>
+
+#include "backends/cuda/device.h"
+#include "tests/support/cuda_double/cudart_double.h"
+
+namespace ronde::test {
+
+TEST_CASE("growing memory: it stays where it is, and is pinned where the device has no room") {
+  DeviceMover mover(std::make_shared<cuda::CudaDevice>(0), nullptr);
+  GrowingMemory memory(mover);
+  std::byte* const small = memory.at_least(100);
+  CHECK(small != nullptr);
+  CHECK(memory.at_least(50) == small);
+  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  std::byte* const large = memory.at_least(1000);
+  CHECK(large != nullptr);
+  CHECK(memory.at_least(1000) == large);
+  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  cuda_double::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
+  CHECK_THROWS_AS(memory.at_least(2000), std::bad_alloc);
+  CHECK(memory.at_least(10) != nullptr);  // once there is room again
+}
+
+}  // namespace ronde::test
