@@ -120,7 +120,7 @@ Status CudaCodecs::select(const SelectWork& work, DeviceStream stream) {
   RONDE_RETURN_IF_ERROR(check(work.from));
   return launch_all<SmallTopTable, LargeTopTable>(
       device_, work.runs, {}, kTopTile, [&](const auto& table, std::size_t blocks) {
-        return launch_select(table, work.from, blocks, static_cast<cudaStream_t>(stream));
+        return static_cast<cudaError_t>(launch_select(table, work.from, blocks, stream));
       });
 }
 

@@ -120,14 +120,12 @@ cudaError_t select_any(const Table& table, DType type, std::size_t all, cudaStre
 
 }  // namespace
 
-cudaError_t launch_select(const SmallTopTable& table, DType type, std::size_t blocks,
-                          cudaStream_t stream) {
-  return select_any(table, type, blocks, stream);
+int launch_select(const SmallTopTable& table, DType type, std::size_t blocks, void* stream) {
+  return select_any(table, type, blocks, static_cast<cudaStream_t>(stream));
 }
 
-cudaError_t launch_select(const LargeTopTable& table, DType type, std::size_t blocks,
-                          cudaStream_t stream) {
-  return select_any(table, type, blocks, stream);
+int launch_select(const LargeTopTable& table, DType type, std::size_t blocks, void* stream) {
+  return select_any(table, type, blocks, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace ronde::cuda

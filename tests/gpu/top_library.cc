@@ -27,6 +27,5 @@ RONDE_EXPORT int ronde_gpu_top(const float* values, float* left, std::size_t cou
                      .chosen = chosen,
                      .found = reinterpret_cast<std::uint32_t*>(chunks + tiles_of(count, kChunk))};
   const SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
-  return launch_select(table, ronde::DType::kFloat32, tiles_of(count, kTopTile),
-                       static_cast<cudaStream_t>(stream));
+  return launch_select(table, ronde::DType::kFloat32, tiles_of(count, kTopTile), stream);
 }

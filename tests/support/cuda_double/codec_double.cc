@@ -83,14 +83,12 @@ cudaError_t launch_scatter(const LargeScatterTable& table, DType type, std::size
   return scatter_any(table, type, tiles, stream);
 }
 
-cudaError_t launch_select(const SmallTopTable& table, DType type, std::size_t blocks,
-                          cudaStream_t stream) {
-  return select_any(table, type, blocks, stream);
+int launch_select(const SmallTopTable& table, DType type, std::size_t blocks, void* stream) {
+  return select_any(table, type, blocks, static_cast<cudaStream_t>(stream));
 }
 
-cudaError_t launch_select(const LargeTopTable& table, DType type, std::size_t blocks,
-                          cudaStream_t stream) {
-  return select_any(table, type, blocks, stream);
+int launch_select(const LargeTopTable& table, DType type, std::size_t blocks, void* stream) {
+  return select_any(table, type, blocks, static_cast<cudaStream_t>(stream));
 }
 
 cudaError_t launch_commit(const SmallCommitTable& table, std::size_t tiles, cudaStream_t stream) {
