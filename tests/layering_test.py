@@ -14,6 +14,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.MULTILINE)
+TYPE = re.compile(
+    r"^(?:class|struct|enum class) (?:alignas\([^)]*\) |RONDE_\w+ )?([\w:]+)[^;]*?\{", re.MULTILINE
+)
 PARTS = ("core", "ops", "backends", "bindings", "timeline")
 
 # First matching prefix says where a third-party header may appear ("" means anywhere).
@@ -142,6 +146,30 @@ def test_no_third_party_header_leaks_through_a_folders_headers():
         for header, inner in sorted(reached(path, includes))
     ]
     assert not leaks, "\n".join(leaks)
+
+
+def types_of(text: str) -> set[str]:
+    """Qualified names of the types that a header of one namespace defines."""
+    namespace = NAMESPACE.search(text)
+    return {f"{namespace[1]}::{name}" for name in TYPE.findall(text)} if namespace else set()
+
+
+def test_no_two_headers_define_a_type_of_one_name():
+    """Linkers take one of the two for both: the compiler sees no error, and programs break."""
+    homes: dict[str, list[str]] = {}
+    for path in sources():
+        if path.suffix == ".h" and path.relative_to(ROOT).parts[0] in PARTS:
+            for name in types_of(path.read_text()):
+                homes.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
+    assert len(homes) > 100, "hardly any type was found"
+    twice = [f"{name}: {', '.join(paths)}" for name, paths in homes.items() if len(paths) > 1]
+    assert not twice, "\n".join(twice)
+
+
+def test_a_planted_type_is_found():
+    text = "namespace ronde {\n\nclass A final : public B {\n};\nstruct C;\nenum class D : int {\n"
+    text += "struct alignas(8) E {\nclass RONDE_API F::G {\n"
+    assert types_of(text) == {"ronde::A", "ronde::D", "ronde::E", "ronde::F::G"}
 
 
 def test_a_planted_leak_is_found():

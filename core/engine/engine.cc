@@ -195,7 +195,7 @@ Status Engine::failure_of(std::span<const int> ranks) {
 void Engine::send_clock(int to, std::function<std::vector<std::byte>()> make) {
   call_in_driver([this, to, make = std::move(make)] {
     out_.push_back({to, make()});
-    send_frames(FrameKind::kClock, 0);
+    send_frames(EnginePart::kClock, 0);
   });
 }
 
@@ -209,7 +209,7 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
                [&](int rank) { return rank != self; });
   call_in_driver([this, key, payload, others] {
     for (const int to : others) out_.push_back({to, *payload});
-    send_frames(FrameKind::kExchange, key);
+    send_frames(EnginePart::kExchange, key);
   });
   std::optional<std::vector<std::string>> values;
   Status failure;
@@ -289,7 +289,7 @@ void Engine::tell_failure(const Status& reason) {
   for (int rank = 0; rank < channel_.topology().size(); ++rank) {
     if (rank != channel_.topology().rank) out_.push_back({rank, make_failure(reason)});
   }
-  send_frames(FrameKind::kFailure, 0);
+  send_frames(EnginePart::kFailure, 0);
 }
 
 std::vector<std::string> Engine::describe_pending() {

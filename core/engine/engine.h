@@ -189,7 +189,7 @@ class Engine final : private ChannelSink {
   void flush();
   void look_for_deadlines();
   void send_negotiations();
-  void send_frames(FrameKind kind, std::uint64_t id);
+  void send_frames(EnginePart kind, std::uint64_t id);
   void run_agreed();
   [[nodiscard]] bool collect_agreed();
   void finish_messages();

@@ -24,7 +24,7 @@ void Engine::ask_for_launch(SetId id) {
   const int rank = channel_.topology().rank;
   if (rank == 0) return order_launch(rank, id);
   out_.push_back({0, {}});
-  send_frames(FrameKind::kLaunch, static_cast<std::uint64_t>(id));
+  send_frames(EnginePart::kLaunch, static_cast<std::uint64_t>(id));
 }
 
 void Engine::order_launch(int coordinator, SetId id) {

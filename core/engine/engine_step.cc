@@ -57,7 +57,7 @@ void Engine::flush() {
   look_for_deadlines();
   if (messages_.has_output()) {
     messages_.take_frames(out_);
-    send_frames(FrameKind::kMessage, 0);
+    send_frames(EnginePart::kMessage, 0);
     finish_messages();
   }
   for (const std::string& warning : warnings) log(LogLevel::kWarning, "{}", warning);
@@ -74,11 +74,12 @@ void Engine::look_for_deadlines() {
 void Engine::send_negotiations() {
   for (const LanePtr& lane : driven_lanes_) {
     lane->take_frames(out_);
-    if (!out_.empty()) send_frames(FrameKind::kNegotiation, static_cast<std::uint64_t>(lane->id()));
+    if (!out_.empty())
+      send_frames(EnginePart::kNegotiation, static_cast<std::uint64_t>(lane->id()));
   }
 }
 
-void Engine::send_frames(FrameKind kind, std::uint64_t id) {
+void Engine::send_frames(EnginePart kind, std::uint64_t id) {
   FrameHeader header;
   header.kind = kind;
   header.id = id;
@@ -139,25 +140,25 @@ Status Engine::route(int from, std::span<const std::byte> frame) {
   if (!header) return {Code::kInvalidArgument, "unknown frame kind"};
   const auto payload = frame.subspan(sizeof(FrameHeader));
   switch (header->kind) {
-    case FrameKind::kNegotiation:
+    case EnginePart::kNegotiation:
       return route_negotiation(from, static_cast<SetId>(header->id), payload);
-    case FrameKind::kExchange:
+    case EnginePart::kExchange:
       RONDE_RETURN_IF_ERROR(board_.on_frame(from, header->id, payload));
       notify_finished();
       return {};
-    case FrameKind::kMessage:
+    case EnginePart::kMessage:
       return messages_.on_frame(from, payload);
-    case FrameKind::kClock:
+    case EnginePart::kClock:
       if (!options_.on_clock) return {};
       if (auto answer = options_.on_clock(payload)) {
         out_.push_back({from, std::move(*answer)});
-        send_frames(FrameKind::kClock, 0);
+        send_frames(EnginePart::kClock, 0);
       }
       return {};
-    case FrameKind::kLaunch:
+    case EnginePart::kLaunch:
       order_launch(from, static_cast<SetId>(header->id));
       return {};
-    case FrameKind::kFailure: {
+    case EnginePart::kFailure: {
       Status failure;
       RONDE_RETURN_IF_ERROR(read_failure(payload, failure));
       failure_told_ = true;  // whoever met it tells everyone

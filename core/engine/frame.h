@@ -11,7 +11,7 @@
 namespace ronde {
 
 /// Part of the engine that a frame belongs to. Values travel on the wire.
-enum class FrameKind : std::uint32_t {
+enum class EnginePart : std::uint32_t {
   kNegotiation = 1,  ///< `id` is the process set.
   kExchange = 2,     ///< `id` is the exchange's key.
   kMessage = 3,      ///< `id` is unused.
@@ -23,7 +23,7 @@ enum class FrameKind : std::uint32_t {
 
 /// What stands before the payload.
 struct FrameHeader {
-  FrameKind kind = FrameKind::kNegotiation;
+  EnginePart kind = EnginePart::kNegotiation;
   std::uint32_t reserved = 0;
   std::uint64_t id = 0;
 };
@@ -45,7 +45,7 @@ inline std::optional<FrameHeader> read_header(std::span<const std::byte> frame) 
   FrameHeader header;
   if (frame.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, frame.data(), sizeof header);
-  if (header.kind < FrameKind::kNegotiation || header.kind > FrameKind::kLaunch) {
+  if (header.kind < EnginePart::kNegotiation || header.kind > EnginePart::kLaunch) {
     return std::nullopt;
   }
   return header;

@@ -92,7 +92,7 @@ class DoubleTree {
     TransferId id;
   };
 
-  [[nodiscard]] TreePlace place_of(int tree) const {
+  [[nodiscard]] DoubleTreePlace place_of(int tree) const {
     return double_tree_place(tree, transport_.rank(), transport_.size());
   }
 
@@ -183,7 +183,7 @@ class DoubleTree {
   const FlatWork& work_;
   const PartialReduction partial_;
   Posted sends_;
-  const std::array<TreePlace, kTrees> places_;
+  const std::array<DoubleTreePlace, kTrees> places_;
   std::array<Part, kTrees> halves_{};  // the tree's own
   std::size_t piece_ = 0;              // in elements
   std::size_t pieces_ = 0;
@@ -197,9 +197,9 @@ class DoubleTree {
 
 }  // namespace
 
-TreePlace double_tree_place(int which, int rank, int size) {
+DoubleTreePlace double_tree_place(int which, int rank, int size) {
   const int place = to_place(which, rank, size);
-  TreePlace found;
+  DoubleTreePlace found;
   for (int at = place_above(place, size); at >= 0; at = place_above(at, size)) {
     if (found.depth++ == 0) found.parent = to_rank(which, at, size);
   }

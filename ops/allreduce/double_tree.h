@@ -12,7 +12,7 @@
 namespace ronde {
 
 /// Where a rank stands in one of the two trees.
-struct TreePlace {
+struct DoubleTreePlace {
   int parent = -1;            ///< -1: this is the root.
   std::size_t depth = 0;      ///< Edges to the root.
   std::vector<int> children;  ///< At most two.
@@ -21,7 +21,7 @@ struct TreePlace {
 /// The place of `rank` in tree `which` (0 or 1) of `size` ranks. Every tree spans all ranks, is at
 /// most ceil(log2 size) deep, and has the leaves of the other inside (where size is odd, one rank
 /// is inside in both).
-TreePlace double_tree_place(int which, int rank, int size);
+DoubleTreePlace double_tree_place(int which, int rank, int size);
 
 /// Either half of the tensor is reduced up and broadcast down a tree of its own; n ranks, S bytes.
 /// In pieces of 128 KiB, K of each half: at most 2 ceil(log2 n) + K steps; a rank sends at most

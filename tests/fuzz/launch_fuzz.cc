@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ronde::FuzzInput input(data, size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   (void)ronde::parse_hosts(std::string(text)).ok();
-  ronde::FrameReader reader;
+  ronde::AgentFrameReader reader;
   while (!input.empty()) {
     reader.feed(ronde::as_text(input.piece()));
     for (;;) {

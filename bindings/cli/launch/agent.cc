@@ -82,7 +82,7 @@ class Agent {
   void end_everything();
   [[nodiscard]] bool finished() const { return started_ && running_.empty() && out_.empty(); }
 
-  FrameReader input_;
+  AgentFrameReader input_;
   OutQueue out_;
   UniqueFd signals_;
   FateFile fates_;

@@ -63,7 +63,7 @@ class AgentLink {
   UniqueFd in_;
   UniqueFd out_;
   OutQueue to_;
-  FrameReader frames_;
+  AgentFrameReader frames_;
   std::string before_greeting_;
   pid_t pid_ = -1;
   bool greeted_ = false;

@@ -24,7 +24,7 @@ std::string encode_frame(FrameType type, std::string_view payload) {
   return frame.append(payload);
 }
 
-Result<std::optional<Frame>> FrameReader::next() {
+Result<std::optional<Frame>> AgentFrameReader::next() {
   if (buffer_.size() < kHeaderBytes) return std::optional<Frame>();
   const std::size_t length = length_at(std::string_view(buffer_).substr(1));
   if (length > kMaxAgentFrameBytes) return Status(Code::kInvalidArgument, "a frame is too long");

@@ -36,7 +36,7 @@ struct Frame {
 std::string encode_frame(FrameType type, std::string_view payload);
 
 /// Cuts a stream of bytes into frames.
-class FrameReader {
+class AgentFrameReader {
  public:
   void feed(std::string_view bytes) { buffer_.append(bytes); }
   /// The next whole frame, or nothing yet. Errors: kInvalidArgument where the length is absurd.

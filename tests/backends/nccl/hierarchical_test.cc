@@ -88,6 +88,10 @@ struct LevelRank {
 
 constexpr Reduction kSum{DType::kFloat32, ReduceOp::kSum, {}};
 
+/// By rank. What has failed on one rank may still be read by the streams of others: it lives until
+/// all have finished.
+using TensorsOfAll = std::vector<std::vector<float>>;
+
 struct EightDevices {
   EightDevices() { cuda_double::set_device_count(8); }
   ~EightDevices() {
@@ -195,10 +199,11 @@ TEST_CASE("nccl in levels: a death is everybody's, in whichever phase it comes")
   for (const std::vector<int>& missing : {std::vector<int>{1}, {2, 3}, {1, 2, 3}}) {
     const JobOnHosts hosts({0, 0, 1, 1});
     std::atomic<int> launched = 0;
+    TensorsOfAll tensors(4, std::vector<float>(32 << 10, 1.0F));
     run_ranks(4, [&](int r) {
       LevelRank rank(hosts, r, 16 << 10);
       REQUIRE(rank.exchange->allgather("open").ok());
-      std::vector<float> data(32 << 10, 1.0F);
+      std::vector<float>& data = tensors[static_cast<std::size_t>(r)];
       if (std::find(missing.begin(), missing.end(), r) == missing.end()) {
         ++launched;
         CHECK(rank.launch(data, data, kSum).code() == Code::kRankFailure);
@@ -222,10 +227,11 @@ TEST_CASE("nccl in levels: a device that is lost in any phase names the call and
     const JobOnHosts hosts({0, 0, 1, 1});
     cuda_double::fail_next("cudaMemcpyAsync", cudaErrorDeviceUninitialized, copies);
     std::atomic<int> failed = 0;
+    TensorsOfAll tensors(4, std::vector<float>(4000, 1.0F));
     run_ranks(4, [&](int r) {
       LevelRank rank(hosts, r, 16 << 10);
       REQUIRE(rank.exchange->allgather("open").ok());
-      std::vector<float> data(4000, 1.0F);
+      std::vector<float>& data = tensors[static_cast<std::size_t>(r)];
       const Status status = rank.launch(data, data, kSum);
       if (status.code() == Code::kUnavailable) {
         CHECK(status.message().rfind("cudaMemcpyAsync on cuda:", 0) == 0);

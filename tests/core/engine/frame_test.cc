@@ -9,12 +9,12 @@ namespace ronde {
 TEST_CASE("frame: header and payload come back") {
   std::vector<std::byte> buffer;
   FrameHeader header;
-  header.kind = FrameKind::kExchange;
+  header.kind = EnginePart::kExchange;
   header.id = 77;
   const auto frame = make_frame(buffer, header, as_bytes("abc"));
   const auto read = read_header(frame);
   REQUIRE(read.has_value());
-  CHECK(read->kind == FrameKind::kExchange);
+  CHECK(read->kind == EnginePart::kExchange);
   CHECK(read->id == 77);
   CHECK(as_text(frame.subspan(sizeof(FrameHeader))) == "abc");
 }
@@ -22,9 +22,9 @@ TEST_CASE("frame: header and payload come back") {
 TEST_CASE("frame: short frames and unknown kinds are refused") {
   std::vector<std::byte> buffer;
   FrameHeader header;
-  header.kind = static_cast<FrameKind>(99);
+  header.kind = static_cast<EnginePart>(99);
   CHECK_FALSE(read_header(make_frame(buffer, header, {})).has_value());
-  header.kind = FrameKind::kMessage;
+  header.kind = EnginePart::kMessage;
   const auto frame = make_frame(buffer, header, {});
   CHECK_FALSE(read_header(frame.first(frame.size() - 1)).has_value());
 }

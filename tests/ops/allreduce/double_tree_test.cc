@@ -24,7 +24,7 @@ TEST_CASE("double_tree_place: both trees span all ranks and are ceil(log2 n) dee
     for (const int which : {0, 1}) {
       int roots = 0;
       for (int rank = 0; rank < size; ++rank) {
-        const TreePlace place = double_tree_place(which, rank, size);
+        const DoubleTreePlace place = double_tree_place(which, rank, size);
         CHECK(place.depth <= static_cast<std::size_t>(ceil_log2(size)));
         if (place.parent < 0) {
           ++roots;

@@ -12,7 +12,7 @@ TEST_CASE("frame: frames come out whole however the bytes are cut") {
                             encode_frame(FrameType::kExited, std::string(70000, 'x'));
   for (const std::size_t piece :
        {std::size_t{1}, std::size_t{3}, std::size_t{4096}, bytes.size()}) {
-    FrameReader reader;
+    AgentFrameReader reader;
     std::vector<Frame> frames;
     for (std::size_t at = 0; at < bytes.size(); at += piece) {
       reader.feed(std::string_view(bytes).substr(at, piece));
@@ -28,7 +28,7 @@ TEST_CASE("frame: frames come out whole however the bytes are cut") {
 }
 
 TEST_CASE("frame: an absurd length is an error, not an allocation") {
-  FrameReader reader;
+  AgentFrameReader reader;
   reader.feed(std::string("\x01\xff\xff\xff\xff", 5));
   CHECK_FALSE(reader.next().ok());
 }

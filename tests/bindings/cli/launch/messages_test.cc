@@ -8,7 +8,7 @@ namespace ronde {
 namespace {
 
 Frame frame_of(const std::string& bytes) {
-  FrameReader reader;
+  AgentFrameReader reader;
   reader.feed(bytes);
   return *reader.next().value();
 }
