@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 
 #include "backends/net/socket.h"
@@ -44,9 +45,8 @@ void pester(const std::string& address, std::vector<Fd>& open) {
 TEST_CASE("strangers at the rendezvous do not disturb the meeting") {
   const TestJob job(3, Layout::kEachAlone);
   Processes processes;
-  for (int rank = 0; rank < 3; ++rank) {
+  const auto start = [&](int rank) {
     processes.start([&, rank] {
-      if (rank == 2) ::usleep(300'000);  // the others wait for it while strangers come
       auto link = job.join(rank);
       RONDE_CHILD_REQUIRE(link.ok());
       Collector sink;
@@ -57,9 +57,13 @@ TEST_CASE("strangers at the rendezvous do not disturb the meeting") {
       link->channel->close();
       return 0;
     });
-  }
+  };
+  start(0);
+  start(1);
   std::vector<Fd> open;
   for (int i = 0; i < 20; ++i) pester(job.config(0).rendezvous, open);
+  CHECK(std::all_of(open.begin(), open.end(), [](const Fd& fd) { return fd.valid(); }));
+  start(2);  // the others have waited for it
   CHECK(processes.wait_all() == all_good(3));
 }
 
