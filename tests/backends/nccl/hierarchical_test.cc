@@ -142,9 +142,10 @@ TEST_CASE("nccl in levels: pieces, uneven hosts and ragged ends give exact sums"
         std::vector<float> out(count, -1.0F);
         REQUIRE(rank.launch(in, out, kSum).ok());
         rank.finish();
+        const int sum_of_ranks = ranks * (ranks - 1) / 2;
         std::vector<float> wanted(count);
         for (std::size_t i = 0; i < count; ++i) {
-          wanted[i] = static_cast<float>(ranks * static_cast<int>(i) + ranks * (ranks - 1) / 2);
+          wanted[i] = static_cast<float>(ranks * static_cast<int>(i) + sum_of_ranks);
         }
         CHECK(out == wanted);
         REQUIRE(rank.launch(in, in, kSum).ok());  // and in place
