@@ -77,6 +77,7 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   call_in_driver([this, added] {
     driven_lanes_.push_back(added);
     if (launches_ended_) added->end_launches();
+    order_early_launches();
     auto early = early_frames_.extract(added->id());
     if (early.empty()) return;
     for (auto& [from, frame] : early.mapped()) {

@@ -200,6 +200,7 @@ class Engine final : private ChannelSink {
   // The order of launches: engine_launches.cc.
   void ask_for_launch(SetId id);
   void order_launch(int coordinator, SetId id);
+  void order_early_launches();
   void place_launch(std::uint64_t set);
   void end_launches();
   [[nodiscard]] Lane* global_lane() const;
@@ -237,6 +238,7 @@ class Engine final : private ChannelSink {
   std::set<SetId> removed_;
   PointToPoint messages_;
   bool failure_told_ = false;
+  std::vector<std::uint64_t> early_launches_;  // rank 0: asked for before it has the global set
   bool launch_ordered_ = false;  // rank 0: since the global set was last collected from
   bool launches_ended_ = false;  // a rank has left: no more places in the order of launches
   bool may_run_here_ = false;    // agreed work, in the driving thread

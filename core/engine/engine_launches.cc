@@ -28,9 +28,16 @@ void Engine::ask_for_launch(SetId id) {
 }
 
 void Engine::order_launch(int coordinator, SetId id) {
+  early_launches_.push_back(name_of(coordinator, id));
+  order_early_launches();
+}
+
+/// Other ranks may have agreed on work of their sets before this one has the global set.
+void Engine::order_early_launches() {
   Lane* const global = global_lane();
-  if (global == nullptr) return;
-  global->order_launch(name_of(coordinator, id));
+  if (global == nullptr || early_launches_.empty()) return;
+  for (const std::uint64_t set : early_launches_) global->order_launch(set);
+  early_launches_.clear();
   launch_ordered_ = true;
 }
 

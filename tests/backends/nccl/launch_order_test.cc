@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -58,7 +60,9 @@ struct RingJob {
 
 /// One rank with an engine, a device of its own, and its sets over NCCL.
 struct RingRank {
-  RingRank(RingJob& job, int number)
+  /// `before_sets` is called when its engine runs and has no set yet.
+  RingRank(
+      RingJob& job, int number, const std::function<void()>& before_sets = [] {})
       : rank(number),
         device(std::make_shared<cuda::CudaDevice>(number)),
         channel(create_local_channel(job.hub, number)) {
@@ -67,8 +71,13 @@ struct RingRank {
     options.abort = abort;
     options.cache_capacity = 64;
     engine = std::make_unique<Engine>(options);
+    std::map<SetId, std::unique_ptr<Executor>> executors;
     for (SetId set = 0; set <= kRanks; ++set) {
-      if (is_member(set, rank)) engine->add_lane(set, members_of(set), executor_of(job, set));
+      if (is_member(set, rank)) executors[set] = executor_of(job, set);
+    }
+    before_sets();
+    for (auto& [set, executor] : executors) {
+      engine->add_lane(set, members_of(set), std::move(executor));
     }
   }
   ~RingRank() {
@@ -171,6 +180,25 @@ TEST_CASE("launch order: three ranks in three sets of two, each ready in another
         for (int round = 0; round < 20; ++round) run_round(rank, open, held, round);
       },
       std::chrono::seconds(kUnderTsan ? 120 : 20));
+}
+
+TEST_CASE("launch order: two ranks agree before the one that orders has any set") {
+  RingJob job;
+  std::atomic<int> submitted = 0;
+  run_ranks(kRanks, [&](int number) {
+    RingRank rank(job, number, [&] {
+      if (number != 0) return;
+      while (submitted < 2) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // they ask meanwhile
+    });
+    if (number == 0) return;
+    const DeviceStream stream = rank.device->open_stream().value();
+    std::vector<float> data(8, 1.0F);
+    const OperationPtr operation = rank.submit(2, "early", data, stream);
+    ++submitted;
+    finish(rank, operation);
+    CHECK(data == std::vector<float>(8, 2.0F));
+  });
 }
 
 TEST_CASE("launch order: sets that launch many at once, each rank from another set on, all end") {
