@@ -185,18 +185,23 @@ TEST_CASE("launch order: three ranks in three sets of two, each ready in another
 TEST_CASE("launch order: two ranks agree before the one that orders has any set") {
   RingJob job;
   std::atomic<int> submitted = 0;
+  std::atomic<int> ended = 0;
   run_ranks(kRanks, [&](int number) {
     RingRank rank(job, number, [&] {
       if (number != 0) return;
       while (submitted < 2) std::this_thread::yield();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));  // they ask meanwhile
     });
-    if (number == 0) return;
+    if (number == 0) {  // when it leaves, the order ends
+      while (ended < 2) std::this_thread::yield();
+      return;
+    }
     const DeviceStream stream = rank.device->open_stream().value();
     std::vector<float> data(8, 1.0F);
     const OperationPtr operation = rank.submit(2, "early", data, stream);
     ++submitted;
     finish(rank, operation);
+    ++ended;
     CHECK(data == std::vector<float>(8, 2.0F));
   });
 }
