@@ -11,7 +11,7 @@ option(RONDE_BUILD_EXAMPLES "Build the C++ examples" ON)
 option(RONDE_BUILD_PYTHON "Build the Python extension module" ON)
 option(RONDE_BUILD_CLI "Build the ronde command" ON)
 option(RONDE_BUILD_FUZZERS "Build the libFuzzer targets (clang), and all code for them" OFF)
-option(RONDE_UNITY "Compile several sources at once, in a third of the time" ON)
+option(RONDE_UNITY "Compile several sources at once, which takes less time" ON)
 option(RONDE_WERROR "Treat warnings as errors" OFF)
 set(RONDE_SANITIZE "" CACHE STRING "Sanitizer: address (with undefined), thread, or empty")
 

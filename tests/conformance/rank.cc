@@ -105,6 +105,17 @@ Bundle bundle_of(Collective kind, DType dtype, ReduceOp op, int root) {
   return bundle;
 }
 
+BundleTensor in_place(std::vector<float>& values, const DeviceEventPtr& ready,
+                      DeviceEventPtr* complete) {
+  BundleTensor tensor;
+  tensor.name = "tensor";
+  tensor.in = tensor.out = values.data();
+  tensor.shape = {static_cast<std::int64_t>(values.size())};
+  tensor.ready = ready.get();
+  tensor.complete = complete;
+  return tensor;
+}
+
 Outputs::Outputs(DType dtype)
     : dtype_(dtype),
       allocate_([this](std::size_t index, const Shape& shape) { return make(index, shape); }) {}

@@ -58,6 +58,11 @@ void on_ranks(ConformanceFixture& fixture, const std::function<void(const Rank&)
 /// A bundle without tensors.
 Bundle bundle_of(Collective kind, DType dtype, ReduceOp op = ReduceOp::kSum, int root = 0);
 
+/// Values that are reduced in place. On a device: `ready` is waited for, `complete` is set; both
+/// outlive the bundle.
+BundleTensor in_place(std::vector<float>& values, const DeviceEventPtr& ready = nullptr,
+                      DeviceEventPtr* complete = nullptr);
+
 /// Outputs that an executor asks for.
 class Outputs {
  public:

@@ -65,11 +65,7 @@ TEST_CASE("device compression: a rank without any memory has a typed error") {
     Bundle bundle = bundle_of(Collective::kAllreduce, DType::kFloat32);
     bundle.compression = "int8";
     bundle.keys = {"tensor"};
-    BundleTensor tensor;
-    tensor.name = "tensor";
-    tensor.in = tensor.out = values.data();
-    tensor.shape = {1000};
-    bundle.tensors = {tensor};
+    bundle.tensors = {in_place(values)};
     const Status status = rank.run(bundle);
     CHECK(status.code() == Code::kAborted);
     CHECK(status.message() == "out of memory in allreduce of 4000 bytes on cuda:0");

@@ -32,13 +32,7 @@ struct TopTensor {
     Bundle made = bundle_of(Collective::kAllreduce, DType::kFloat32);
     made.compression = "topk";
     made.keys = {"tensor"};
-    BundleTensor tensor;
-    tensor.name = "tensor";
-    tensor.in = tensor.out = values.data();
-    tensor.shape = {static_cast<std::int64_t>(values.size())};
-    tensor.ready = ready.get();
-    tensor.complete = &complete;
-    made.tensors = {tensor};
+    made.tensors = {in_place(values, ready, &complete)};
     return made;
   }
 

@@ -48,15 +48,7 @@ struct LoneRank {
     made.device = {DeviceKind::kCuda, 0};
     made.prescale = prescale;
     ready = device->record(callers).value();
-    for (auto& values : data) {
-      BundleTensor tensor;
-      tensor.name = "tensor";
-      tensor.in = tensor.out = values.data();
-      tensor.shape = {static_cast<std::int64_t>(values.size())};
-      tensor.ready = ready.get();
-      tensor.complete = &complete;
-      made.tensors.push_back(tensor);
-    }
+    for (auto& values : data) made.tensors.push_back(in_place(values, ready, &complete));
     return made;
   }
 };

@@ -28,13 +28,7 @@ struct AwaitedTensor {
     Bundle made = bundle_of(Collective::kAllreduce, DType::kFloat32);
     made.compression = "int8";
     made.keys = {"tensor"};
-    BundleTensor tensor;
-    tensor.name = "tensor";
-    tensor.in = tensor.out = values.data();
-    tensor.shape = {5000};
-    tensor.ready = ready.get();
-    tensor.complete = &complete;
-    made.tensors = {tensor};
+    made.tensors = {in_place(values, ready, &complete)};
     return made;
   }
 
