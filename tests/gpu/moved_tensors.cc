@@ -17,6 +17,13 @@ bool keeps_shape(Collective kind) {
   return kind == kAllreduce || kind == kReduce || kind == kBroadcast || kind == kScatter;
 }
 
+/// Ends with the stream's copies, abort or not: the caller's memory ends once the operation has.
+/// No collective is on this stream, so that it cannot be held.
+Status finish(DeviceOps& device, DeviceStream stream) {
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, device.record(stream));
+  return wait_on_host(*done, AbortToken());
+}
+
 }  // namespace
 
 OnRealDevice::OnRealDevice(std::unique_ptr<CollectiveExecutor> inner,
@@ -35,10 +42,10 @@ Status OnRealDevice::execute(const Bundle& bundle, const AbortToken& abort) {
   Bundle moved = bundle;
   moved.device = {DeviceKind::kCuda, device_->index()};
   for (BundleTensor& tensor : moved.tensors) {
-    RONDE_RETURN_IF_ERROR(move_tensor(tensor, bundle, abort));
+    RONDE_RETURN_IF_ERROR(move_tensor(tensor, bundle));
   }
   RONDE_RETURN_IF_ERROR(inner_->execute(moved, abort));
-  for (const Output& output : outputs_) RONDE_RETURN_IF_ERROR(move_out(output, abort));
+  for (const Output& output : outputs_) RONDE_RETURN_IF_ERROR(move_out(output));
   return {};
 }
 
@@ -50,30 +57,27 @@ Result<OnRealDevice::Memory> OnRealDevice::room(std::size_t bytes) {
   return memory;
 }
 
-Result<OnRealDevice::Memory> OnRealDevice::move_in(const void* from, std::size_t bytes,
-                                                   const AbortToken& abort) {
+Result<OnRealDevice::Memory> OnRealDevice::move_in(const void* from, std::size_t bytes) {
   RONDE_ASSIGN_OR_RETURN(Memory memory, room(bytes));
   RONDE_RETURN_IF_ERROR(device_->copy(memory.get(), from, bytes, stream_));
-  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr there, device_->record(stream_));
-  RONDE_RETURN_IF_ERROR(wait_on_host(*there, abort));
+  RONDE_RETURN_IF_ERROR(finish(*device_, stream_));
   return memory;
 }
 
-Status OnRealDevice::move_tensor(BundleTensor& tensor, const Bundle& bundle,
-                                 const AbortToken& abort) {
+Status OnRealDevice::move_tensor(BundleTensor& tensor, const Bundle& bundle) {
   const std::size_t bytes = bytes_of(tensor.shape, bundle.dtype);
   const bool in_place = tensor.in != nullptr && tensor.in == tensor.out;
   Memory in;
   if (tensor.in != nullptr) {
     const auto parts = bundle.kind == Collective::kScatter ? static_cast<std::size_t>(ranks_) : 1;
-    RONDE_ASSIGN_OR_RETURN(in, move_in(tensor.in, parts * bytes, abort));
+    RONDE_ASSIGN_OR_RETURN(in, move_in(tensor.in, parts * bytes));
     tensor.in = in.get();
   }
   if (tensor.out != nullptr && keeps_shape(bundle.kind)) {
     // What is there comes along: an operation that does not write it leaves it as it was.
     Memory out = in;
     if (!in_place) {
-      RONDE_ASSIGN_OR_RETURN(out, move_in(tensor.out, bytes, abort));
+      RONDE_ASSIGN_OR_RETURN(out, move_in(tensor.out, bytes));
     }
     outputs_.push_back({.there = out, .here = tensor.out, .shape = {}, .bytes = bytes});
     tensor.out = out.get();
@@ -100,14 +104,13 @@ void OnRealDevice::move_allocator(BundleTensor& tensor, DType dtype) {
   tensor.out = nullptr;
 }
 
-Status OnRealDevice::move_out(const Output& output, const AbortToken& abort) {
+Status OnRealDevice::move_out(const Output& output) {
   void* to = output.here;
   if (to == nullptr) {
     RONDE_ASSIGN_OR_RETURN(to, (*output.allocate)(output.index, output.shape));
   }
   RONDE_RETURN_IF_ERROR(device_->copy(to, output.there.get(), output.bytes, stream_));
-  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr here, device_->record(stream_));
-  return wait_on_host(*here, abort);
+  return finish(*device_, stream_);
 }
 
 }  // namespace ronde::test

@@ -36,10 +36,10 @@ class OnRealDevice final : public CollectiveExecutor {
     std::size_t bytes = 0;
   };
   Result<Memory> room(std::size_t bytes);
-  Result<Memory> move_in(const void* from, std::size_t bytes, const AbortToken& abort);
-  Status move_tensor(BundleTensor& tensor, const Bundle& bundle, const AbortToken& abort);
+  Result<Memory> move_in(const void* from, std::size_t bytes);
+  Status move_tensor(BundleTensor& tensor, const Bundle& bundle);
   void move_allocator(BundleTensor& tensor, DType dtype);
-  Status move_out(const Output& output, const AbortToken& abort);
+  Status move_out(const Output& output);
 
   const std::unique_ptr<CollectiveExecutor> inner_;
   const std::shared_ptr<DeviceOps> device_;
