@@ -121,14 +121,13 @@ void fused_scatter(const Rank& rank, int root) {
 
 constexpr auto kUntilAbort = std::chrono::milliseconds(30);
 
-// Takes part in an allreduce that cannot end well, twice.
-void wait_in_vain(const Rank& rank) {
-  Bytes data(40'000);
+// Takes part in an allreduce of `data` that cannot end well, twice.
+void wait_in_vain(const Rank& rank, Bytes& data) {
   Bundle bundle = bundle_of(Collective::kAllreduce, DType::kFloat32);
   BundleTensor tensor;
   tensor.name = "late";
   tensor.in = tensor.out = data.data();
-  tensor.shape = {10'000};
+  tensor.shape = {static_cast<std::int64_t>(data.size() / sizeof(float))};
   bundle.tensors = {tensor};
   for (int attempt = 0; attempt < 2; ++attempt) {
     const Status status = rank.run(bundle);
@@ -205,6 +204,8 @@ void conformance_sequence(ConformanceFixture& fixture) {
 void conformance_abort(ConformanceFixture& fixture) {
   for (const int ranks : fixture.rank_counts()) {
     if (ranks == 1) continue;
+    // They outlive the ranks: a device reads until its streams end what an abort left queued.
+    std::vector<Bytes> tensors(static_cast<std::size_t>(ranks), Bytes(40'000));
     fixture.run(ranks, [&](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
       const Rank rank(fixture, backend, group, exchange);
       (void)rank.share("open");  // an abort while a rank still opens its group is another matter
@@ -215,7 +216,7 @@ void conformance_abort(ConformanceFixture& fixture) {
       if (rank.rank() == ranks - 1) {  // the one that never comes; it does not leave early either
         std::this_thread::sleep_for(3 * kUntilAbort);
       } else {
-        wait_in_vain(rank);
+        wait_in_vain(rank, tensors[static_cast<std::size_t>(rank.rank())]);
       }
       watchman.join();
     });
