@@ -7,6 +7,8 @@
 #define RONDE_OPS_KERNELS_HALF_INL_H_
 #endif
 
+#include <limits>
+
 #include "ops/kernels/lanes_inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -64,7 +66,7 @@ struct Bfloat16 {
     return {Op::apply(D32(), a.even, b.even), Op::apply(D32(), a.odd, b.odd)};
   }
   static HWY_INLINE V scale(V v, double factor) {
-    const F32 by = hn::Set(D32(), static_cast<float>(factor));
+    const F32 by = hn::Set(D32(), factor_of(factor));
     return {hn::Mul(v.even, by), hn::Mul(v.odd, by)};
   }
 
@@ -77,28 +79,41 @@ struct Bfloat16 {
   }
 
  private:
-  /// Nearest even in the upper 16 bits of each lane, of numbers. The rest is undefined.
-  static HWY_INLINE U32 round_number(F32 v) {
+  /// NaN as bfloat16 has it: see pack().
+  static HWY_INLINE float factor_of(double factor) {
+    return factor == factor ? static_cast<float>(factor) : std::numeric_limits<float>::quiet_NaN();
+  }
+  /// Nearest even in the upper 16 bits of each lane; NaN stays a quiet NaN. The rest is undefined.
+  static HWY_INLINE U32 round(F32 v) {
     const U32 bits = hn::BitCast(DU32(), v);
     const U32 is_odd = hn::And(hn::ShiftRight<16>(bits), constant(1));
-    return hn::Add(bits, hn::Add(is_odd, constant(0x7fffU)));
+    const U32 rounded = hn::Add(bits, hn::Add(is_odd, constant(0x7fffU)));
+    const U32 quiet = hn::Or(bits, constant(0x400000U));
+    return choose(hn::RebindMask(DU32(), hn::IsNaN(v)), quiet, rounded);
   }
-  /// The same of any value; NaN stays a quiet NaN.
-  static HWY_INLINE U32 round(F32 v) {
-    const U32 quiet = hn::Or(hn::BitCast(DU32(), v), constant(0x400000U));
-    return choose(hn::RebindMask(DU32(), hn::IsNaN(v)), quiet, round_number(v));
-  }
-  /// The upper halves of lanes, interleaved.
-  static HWY_INLINE U32 join(U32 even, U32 odd) {
-    return hn::Or(hn::ShiftRight<16>(even), hn::And(odd, constant(0xffff0000U)));
-  }
+
+#if HWY_TARGET == HWY_SCALAR
   static HWY_INLINE U32 pack(V v) {
-    // No sum with a NaN is a number: one look for both halves of what hardly ever comes.
-    if (HWY_LIKELY(hn::AllFalse(D32(), hn::IsNaN(hn::Add(v.even, v.odd))))) {
-      return join(round_number(v.even), round_number(v.odd));
-    }
-    return join(round(v.even), round(v.odd));
+    return hn::Or(hn::ShiftRight<16>(round(v.even)), hn::And(round(v.odd), constant(0xffff0000U)));
   }
+#else
+  /// Nearest even as well, by 16-bit lanes: the upper halves, plus one where the lower ones are
+  /// above the middle, or on it beside an odd upper half. NaN needs no care: here it is an
+  /// operand's or the instruction set's own, whose lower half is zeros, and nothing is added.
+  static HWY_INLINE U32 pack(V v) {
+    using D16 = hn::Repartition<std::uint16_t, DU32>;
+    const U32 even = hn::BitCast(DU32(), v.even);
+    const U32 odd = hn::BitCast(DU32(), v.odd);
+    const auto in_lanes = [](U32 high, U32 low) HWY_ATTR {
+      return hn::OddEven(hn::BitCast(D16(), high), hn::BitCast(D16(), low));
+    };
+    const auto upper = in_lanes(odd, hn::ShiftRight<16>(even));
+    const auto lower = in_lanes(hn::ShiftLeft<16>(odd), even);
+    const auto is_even = hn::AndNot(upper, hn::Set(D16(), std::uint16_t{1}));
+    const auto carry = hn::ShiftRight<15>(hn::SaturatedSub(lower, is_even));
+    return hn::BitCast(DU32(), hn::Add(upper, carry));
+  }
+#endif
 };
 
 #if (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3) && !defined(HWY_DISABLE_F16C)

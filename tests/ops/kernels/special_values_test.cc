@@ -1,6 +1,7 @@
 // NaN, wrap-around, truth values and scaling: what users are promised, said in single examples.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -41,6 +42,18 @@ TEST_CASE("reduce: NaN in any input is in the result of every operation") {
       CHECK(std::isnan(float16_to_float(reduce_one<std::uint16_t>(kernels, fp16, {0x7e00, one}))));
       const Reduction bf16{.dtype = DType::kBfloat16, .op = op, .scaling = {}};
       CHECK(std::isnan(bfloat16_to_float(reduce_one<std::uint16_t>(kernels, bf16, {one, 0x7fc0}))));
+    }
+  });
+}
+
+TEST_CASE("reduce: a factor that is NaN, whatever its bits, makes every result NaN") {
+  const double factor = std::bit_cast<double>(~std::uint64_t{0});
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    for (const DType dtype : {DType::kFloat16, DType::kBfloat16}) {
+      const Reduction what{.dtype = dtype, .op = ReduceOp::kSum, .scaling = {.pre = factor}};
+      const auto bits = reduce_one<std::uint16_t>(kernels, what, {0x3c00, 0x3c00});
+      CHECK(
+          std::isnan(dtype == DType::kFloat16 ? float16_to_float(bits) : bfloat16_to_float(bits)));
     }
   });
 }
