@@ -1,6 +1,7 @@
 #include "ops/compression/cost_history.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "ops/compression/spec.h"
@@ -63,17 +64,15 @@ CodecKind CostHistory::best_of(std::span<const CodecKind> kinds,
   return best;
 }
 
-/// What comes near to the best and was seen the least; the best where there is none. Not kDense,
-/// before which what is left over would have to travel; nor what leaves something over where the
-/// best does not, and so would not bring it.
+/// What comes near to the best and was seen the least; the best where there is none. Both leave
+/// something over or neither does: else it would have to travel by itself, before one or after.
 CodecKind CostHistory::rival_of(CodecKind best, std::span<const CodecKind> kinds,
                                 std::span<const double> predicted) const noexcept {
   const double limit = kRival * of(best).typical();
   CodecKind rival = best;
   std::size_t fewest = 0;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
-    if (kinds[i] == best || kinds[i] == kDense) continue;
-    if (leaves_over(kinds[i]) && !leaves_over(best)) continue;
+    if (kinds[i] == best || leaves_over(kinds[i]) != leaves_over(best)) continue;
     if (estimate(kinds[i], predicted[i]) >= limit) continue;
     if (rival == best || of(kinds[i]).count < fewest) {
       rival = kinds[i];
@@ -83,9 +82,15 @@ CodecKind CostHistory::rival_of(CodecKind best, std::span<const CodecKind> kinds
   return rival;
 }
 
+bool CostHistory::rival_is_due() const noexcept {
+  const bool early = choices_ >= kFirstRival && std::has_single_bit(choices_);
+  return choices_ % kRivalEvery == 0 || (early && choices_ < kRivalEvery);
+}
+
 CodecKind CostHistory::choose(std::span<const CodecKind> kinds, std::span<const double> predicted) {
   const CodecKind best = best_of(kinds, predicted);
-  const bool due = ++choices_ % kRivalEvery == 0 && of(best).count >= kTries;
+  ++choices_;
+  const bool due = rival_is_due() && of(best).count >= kTries;
   chosen_ = due ? rival_of(best, kinds, predicted) : best;
   rival_ = chosen_ != best;
   return chosen_;

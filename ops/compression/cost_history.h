@@ -26,8 +26,10 @@ class CostHistory {
   static constexpr std::size_t kTries = 3;
   static constexpr std::size_t kKept = 4;
   /// One in so many choices goes to a rival of the best: what seems to take less than kRival times
-  /// as long.
+  /// as long. So do two before, as first times are often slow ones: from kFirstRival on, each twice
+  /// as late.
   static constexpr std::size_t kRivalEvery = 32;
+  static constexpr std::size_t kFirstRival = 8;
   static constexpr double kRival = 1.2;
 
   /// What to choose among `kinds`, whose predicted seconds are given in the same order.
@@ -57,6 +59,7 @@ class CostHistory {
                                   std::span<const double> predicted) const noexcept;
   [[nodiscard]] CodecKind rival_of(CodecKind best, std::span<const CodecKind> kinds,
                                    std::span<const double> predicted) const noexcept;
+  [[nodiscard]] bool rival_is_due() const noexcept;
   [[nodiscard]] double estimate(CodecKind kind, double predicted) const noexcept;
   Seen& of(CodecKind kind) noexcept { return seen_[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] const Seen& of(CodecKind kind) const noexcept {
