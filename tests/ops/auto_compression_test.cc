@@ -91,17 +91,19 @@ TEST_CASE("A group of one measures nothing") {
   CHECK(one.explain().empty());
 }
 
-TEST_CASE("The link is measured once, and known choices are seldom talked about") {
+TEST_CASE("The link is measured once, and known choices are talked about at first, then seldom") {
   Twin slow{.byte_s = 20e-9};
   AutoCompression one;
   (void)one.choose(matrix(), Accuracy::kSafe, slow.door());
   const int measured = slow.dense_calls;
   CHECK(measured < 40);
+  const int begin = slow.exchanges;
   for (int i = 0; i < 30; ++i) {
     const auto choice = one.choose(matrix(), Accuracy::kSafe, slow.door());
     CHECK(one.observe(choice->predicted_s, slow.door()).ok());
   }
   CHECK(slow.dense_calls == measured);
+  CHECK(slow.exchanges - begin == 30);
   const int before = slow.exchanges;
   for (int i = 0; i < 160; ++i) {
     const auto choice = one.choose(matrix(), Accuracy::kSafe, slow.door());
