@@ -7,6 +7,7 @@
 #define RONDE_OPS_KERNELS_HALF_INL_H_
 #endif
 
+#include <cmath>
 #include <limits>
 
 #include "ops/kernels/lanes_inl.h"
@@ -81,7 +82,8 @@ struct Bfloat16 {
  private:
   /// NaN as bfloat16 has it: see pack().
   static HWY_INLINE float factor_of(double factor) {
-    return factor == factor ? static_cast<float>(factor) : std::numeric_limits<float>::quiet_NaN();
+    return std::isnan(factor) ? std::numeric_limits<float>::quiet_NaN()
+                              : static_cast<float>(factor);
   }
   /// Nearest even in the upper 16 bits of each lane; NaN stays a quiet NaN. The rest is undefined.
   static HWY_INLINE U32 round(F32 v) {
