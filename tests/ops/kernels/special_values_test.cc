@@ -15,6 +15,7 @@ namespace {
 template <typename T>
 T reduce_one(const ReduceKernels& kernels, const Reduction& what, const std::vector<T>& values) {
   std::vector<const void*> inputs;
+  inputs.reserve(values.size());
   for (const T& value : values) inputs.push_back(&value);
   T out{};
   kernels.reduce(what, inputs, &out, 1);
