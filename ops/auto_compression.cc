@@ -20,8 +20,7 @@ constexpr double kLongEnough = 0.02;  // seconds that tell a link's bandwidth
 constexpr double kVeryLong = 0.1;     // seconds after which nothing is timed twice
 constexpr int kRepeats = 4;
 constexpr int kLongRepeats = 2;
-constexpr std::uint64_t kObserveAll = 32;    // bundles: first times are often slow ones
-constexpr std::uint64_t kObserveEvery = 16;  // bundles after that, of those whose choice is known
+constexpr std::uint64_t kObserveEvery = 16;  // bundles, of those whose choice is known
 constexpr std::uint64_t kMostCalm = 4096;
 constexpr const char* kFlush = "topk:ratio=1";  // dense, with all that is left over
 
@@ -95,8 +94,7 @@ bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
 Status AutoCompression::observe(double seconds, const GroupDoor& door) {
   if (last_ == nullptr || !last_counts_) return {};
   CostHistory& history = last_->history;
-  const bool first = last_->bundles <= kObserveAll;
-  if (history.settled() && !first && last_->bundles % kObserveEvery != 0) return {};
+  if (history.settled() && last_->bundles % kObserveEvery != 0) return {};
   const std::int64_t mine = nanoseconds(seconds);
   RONDE_ASSIGN_OR_RETURN(const auto all, door.exchange({&mine, 1}));
   // The last to come waits for nobody: its time is the allreduce's own.

@@ -106,7 +106,9 @@ bool CostHistory::observe(CodecKind kind, double seconds) {
   return true;
 }
 
-bool CostHistory::settled() const noexcept { return !rival_ && of(chosen_).count >= kTries; }
+bool CostHistory::settled() const noexcept {
+  return !rival_ && choices_ > kRivalEvery && of(chosen_).count >= kTries;
+}
 
 double CostHistory::seen(CodecKind kind) const noexcept {
   return of(kind).count == 0 ? 0 : of(kind).typical();

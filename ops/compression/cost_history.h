@@ -26,8 +26,7 @@ class CostHistory {
   static constexpr std::size_t kTries = 3;
   static constexpr std::size_t kKept = 4;
   /// One in so many choices goes to a rival of the best: what seems to take less than kRival times
-  /// as long. So do two before, as first times are often slow ones: from kFirstRival on, each twice
-  /// as late.
+  /// as long. So do two before: from kFirstRival on, each twice as late.
   static constexpr std::size_t kRivalEvery = 32;
   static constexpr std::size_t kFirstRival = 8;
   static constexpr double kRival = 1.2;
@@ -38,7 +37,8 @@ class CostHistory {
   /// than kDrift times what it took when it became known, or less than a kDrift-th. Everything
   /// seen is forgotten then.
   bool observe(CodecKind kind, double seconds);
-  /// Whether what was chosen last is known, so that observations may become rare.
+  /// Whether what was chosen last is known, so that observations may become rare. Not among the
+  /// first kRivalEvery choices, as first times are often slow ones.
   [[nodiscard]] bool settled() const noexcept;
   [[nodiscard]] CodecKind chosen() const noexcept { return chosen_; }
   /// Seconds that it took, 0 where it was never seen.
