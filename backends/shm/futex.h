@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "core/base/abort.h"
+#include "core/base/adaptive_yield.h"
 #include "core/base/clock.h"
-#include "core/base/patience.h"
 #include "core/base/status.h"
 
 namespace ronde::shm {
@@ -94,8 +94,8 @@ class Awaiter {
   bool becomes(Ready ready, const Stop& stop) {
     if (ready()) return true;
     if (!crowded()) return spin_until(ready, spin_, stop);
-    patience_.begin(now());
-    while (patience_.yield()) {
+    yields_.begin(now());
+    while (yields_.yield()) {
       if (ready()) return true;
       if (stop.aborted()) return false;
     }
@@ -104,7 +104,7 @@ class Awaiter {
 
  private:
   const SpinLimit spin_;
-  Patience patience_;
+  AdaptiveYield yields_;
 };
 
 }  // namespace ronde::shm

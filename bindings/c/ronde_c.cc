@@ -27,7 +27,7 @@ constexpr std::int32_t kMostHelp = 1000;
 struct Current {
   Mutex mutex;
   std::shared_ptr<Runtime> runtime RONDE_GUARDED_BY(mutex);
-  /// Of what has been submitted since the last let_go().
+  /// Of what has been submitted since the last clear_blocked().
   std::shared_ptr<std::atomic<bool>> waits RONDE_GUARDED_BY(mutex) = waiting();
 
   static std::shared_ptr<std::atomic<bool>> waiting() {
@@ -120,16 +120,17 @@ Result<ronde_submission> in_full(const ronde_submission& given) {
   return full;
 }
 
-/// What the request holds, until let_go().
-Status add_holds(std::int32_t holds, Request& request) {
-  RONDE_ASSIGN_OR_RETURN(request.holds, checked<Holds>(holds, kHoldsCount, "holds"));
-  if (request.holds == Holds::kNothing) return {};
+/// Sets what the request blocks, until clear_blocked().
+Status add_blocks(std::int32_t blocks, Request& request) {
+  RONDE_ASSIGN_OR_RETURN(request.blocks,
+                         checked<BlocksUntilDone>(blocks, kBlocksUntilDoneCount, "blocks"));
+  if (request.blocks == BlocksUntilDone::kNothing) return {};
   MutexLock lock(current().mutex);
   request.waits = current().waits;
   return {};
 }
 
-void let_go() {
+void clear_blocked() {
   MutexLock lock(current().mutex);
   current().waits->store(false, std::memory_order_release);
   current().waits = Current::waiting();
@@ -153,7 +154,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   request.priority = given.priority;
   request.compression = given.compression == nullptr ? "" : given.compression;
   request.program = given.program == nullptr ? "" : given.program;
-  RONDE_RETURN_IF_ERROR(add_holds(given.holds, request));
+  RONDE_RETURN_IF_ERROR(add_blocks(given.blocks, request));
   submission.help = std::chrono::microseconds(std::clamp(given.help_microseconds, 0, kMostHelp));
   if (given.splits != nullptr) {
     submission.splits.assign(given.splits, given.splits + given.split_count);
@@ -241,7 +242,7 @@ constexpr ronde_api kApi{
     add_set,
     remove_set,
     submit,
-    let_go,
+    {clear_blocked},
 };
 
 }  // namespace

@@ -83,12 +83,17 @@ typedef enum ronde_collective {
   RONDE_JOIN = 9
 } ronde_collective;
 
-/* What a process certainly does not submit before an operation has ended, see ronde_submission. */
-typedef enum ronde_holds {
-  RONDE_HOLDS_NOTHING = 0,
-  RONDE_HOLDS_UNNAMED = 1,   /* Operations without a name. */
-  RONDE_HOLDS_EVERYTHING = 2 /* Any operation. */
-} ronde_holds;
+/* The operations that a process certainly does not submit before this one has ended. */
+typedef enum ronde_blocks {
+  RONDE_BLOCKS_NOTHING = 0,
+  RONDE_BLOCKS_UNNAMED = 1,   /* Operations without a name. */
+  RONDE_BLOCKS_EVERYTHING = 2 /* Any operation. */
+} ronde_blocks;
+/* Deprecated names of version 5. */
+typedef ronde_blocks ronde_holds;
+#define RONDE_HOLDS_NOTHING RONDE_BLOCKS_NOTHING
+#define RONDE_HOLDS_UNNAMED RONDE_BLOCKS_UNNAMED
+#define RONDE_HOLDS_EVERYTHING RONDE_BLOCKS_EVERYTHING
 
 /* This process's membership in a job. */
 typedef struct ronde_job ronde_job;
@@ -161,8 +166,11 @@ typedef struct ronde_submission {
                                 the caller has nothing better to do. What all ranks have agreed to
                                 by then, submit finishes. At most 1000; 0: not at all. */
   /* Since version 5. */
-  int32_t holds; /* A ronde_holds, where it is certain: ranks that wait for each other are then told
-                    after a second, instead of when they have stalled. */
+  union {
+    int32_t blocks; /* A ronde_blocks, where it is certain: the deadlock detector then finds ranks
+                       that wait for each other after a second, before they stall. */
+    int32_t holds;  /* Deprecated. */
+  };
 } ronde_submission;
 
 /* The functions. Those that give a code also fill in `error`, which may be null. */
@@ -192,9 +200,12 @@ typedef struct ronde_api {
    * returns; otherwise it never is. Strings and arrays are copied; tensors' memory is not, and must
    * stay valid and untouched until `done`. */
   int32_t (*submit)(ronde_job* job, const ronde_submission* submission, ronde_error* error);
-  /* Since version 5. Says that this process waits for nothing it has submitted so far, which thus
-   * holds nothing any more, see ronde_submission.holds. Before anything else is submitted. */
-  void (*let_go)(void);
+  /* Since version 5. This process waits for nothing that it has submitted so far: none of it blocks
+   * anything any more, see ronde_submission.blocks. Call it before anything else is submitted. */
+  union {
+    void (*clear_blocked)(void);
+    void (*let_go)(void); /* Deprecated. */
+  };
 } ronde_api;
 
 /* The table of the library that exports this; null where it does not have `version`. */

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/python/standstill.h"
+#include "bindings/python/blocked_wait.h"
 
 namespace py = pybind11;
 
@@ -100,7 +100,7 @@ void Handle::wait(double timeout_s, const Together* together) {
     py::gil_scoped_release unlocked;
     if (timeout_s < 0) {
       const std::span<const OperationPtr> alone(&operation_, 1);
-      status = Standstill(*runtime_, together == nullptr ? alone : together->operations)
+      status = BlockedWait(*runtime_, together == nullptr ? alone : together->operations)
                    .wait(operation_);
     } else {
       status = runtime_->wait(operation_, interruptible(timeout_s));

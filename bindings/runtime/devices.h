@@ -11,7 +11,7 @@
 
 #include "core/base/mutex.h"
 #include "core/base/status.h"
-#include "core/engine/lane.h"
+#include "core/engine/set_queue.h"
 #include "core/ports/backend.h"
 #include "core/ports/device_ops.h"
 #include "core/ports/device_plane.h"

@@ -72,8 +72,8 @@ Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
   return impl_->engine->submit(set, std::move(submission));
 }
 
-void Runtime::stand_still(std::span<const OperationPtr> operations, StandstillPtr standstill) {
-  if (impl_->usable().ok()) impl_->engine->stand_still(operations, std::move(standstill));
+void Runtime::declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked) {
+  if (impl_->usable().ok()) impl_->engine->declare_blocked(operations, std::move(blocked));
 }
 
 Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) {
@@ -132,7 +132,7 @@ Result<SetId> Runtime::add_process_set(std::vector<int> ranks, const WaitOptions
     return status.with_context(fmt::format("process set {} could not be opened", id));
   }
   impl_->sets.add(ranks);
-  if (member) impl_->engine->add_lane(id, ranks, std::move(executor));
+  if (member) impl_->engine->add_set(id, ranks, std::move(executor));
   return id;
 }
 
@@ -141,7 +141,7 @@ Status Runtime::remove_process_set(SetId set, const WaitOptions& options) {
   if (set == kGlobalSet) return {Code::kInvalidArgument, "the global process set stays"};
   RONDE_RETURN_IF_ERROR(impl_->sets.ranks(set).status());
   RONDE_RETURN_IF_ERROR(impl_->agree(fmt::format("remove set {}", set), options));
-  impl_->engine->remove_lane(set);
+  impl_->engine->remove_set(set);
   impl_->sets.remove(set);
   return {};
 }
@@ -160,7 +160,7 @@ Result<SetId> Runtime::open_set(std::vector<int> ranks, const SetOptions& set,
   auto executor = impl_->open_executor(key, ranks, options, id);
   RONDE_RETURN_IF_ERROR(Impl::first_error(exchange, ranks, executor.status()));
   impl_->sets.add_private(id, ranks);
-  impl_->engine->add_lane(id, std::move(ranks), std::move(executor).value(), set.stall_error);
+  impl_->engine->add_set(id, std::move(ranks), std::move(executor).value(), set.stall_error);
   return id;
 }
 
@@ -171,7 +171,7 @@ Status Runtime::close_set(SetId set, const WaitOptions& options) {
   }
   RONDE_RETURN_IF_ERROR(impl_->sets.ranks(set).status());
   impl_->sets.remove(set);
-  return impl_->engine->leave_lane(set, options.deadline);
+  return impl_->engine->leave_set(set, options.deadline);
 }
 
 Result<std::vector<int>> Runtime::process_set_ranks(SetId set) const {

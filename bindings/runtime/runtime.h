@@ -79,10 +79,10 @@ class Runtime {
   /// Blocks until `operation` is done and returns its status; drives the engine meanwhile.
   Status wait(const OperationPtr& operation, const WaitOptions& options = {});
 
-  /// Says that this process submits nothing before all of these have ended, as long as `standstill`
+  /// Says that this process submits nothing before all of these have ended, as long as `blocked`
   /// is true; only where that is certain. Ranks that wait for each other by it get kMismatch at
   /// once, rather than when they have stalled. Blocks: never.
-  void stand_still(std::span<const OperationPtr> operations, StandstillPtr standstill);
+  void declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked);
 
   /// Tensors in device memory: what `stream` is given from now on comes after the results of
   /// `operation`, which is done without error. Nothing for others. Blocks: never.

@@ -131,7 +131,7 @@ Status Runtime::Impl::start() {
   EngineExchange exchange(*engine, kSettingsKey, everyone, wait);
   RONDE_ASSIGN_OR_RETURN(tuned, agree_on_settings(config, config.rank, exchange));
   RONDE_ASSIGN_OR_RETURN(auto executor, open_executor(kGlobalSet, everyone, wait));
-  engine->add_lane(kGlobalSet, everyone, std::move(executor));
+  engine->add_set(kGlobalSet, everyone, std::move(executor));
   return {};
 }
 

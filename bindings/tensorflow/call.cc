@@ -105,7 +105,7 @@ void Call::abandon_all(const absl::Status& status) {
       if (call->submitted_) left.push_back(call->leave(status));
     }
   }
-  api()->let_go();
+  api()->clear_blocked();
   for (const AsyncOpKernel::DoneCallback& done : left) {
     if (done) done();  // may start other calls
   }
@@ -118,7 +118,7 @@ void Call::abandon(Call* call, std::uint64_t number, const absl::Status& status)
     if (live().calls.count(call) == 0 || call->number_ != number) return;
     done = call->leave(status);
   }
-  api()->let_go();
+  api()->clear_blocked();
   if (done) done();
 }
 
@@ -211,7 +211,7 @@ void Call::submit(Part& part) {
   submission.splits = splits_.empty() ? nullptr : splits_.data();
   submission.split_count = splits_.size();
   submission.help_microseconds = parts_.size() == 1 ? help_time() : 0;  // others are to come
-  submission.holds = holds();
+  submission.blocks = blocks();
   submission.context = &part;
   submission.allocate = [](void* context, std::size_t index, const std::int64_t* shape,
                            std::int32_t dimensions) {
@@ -231,12 +231,12 @@ void Call::submit(Part& part) {
   finish(to_status(error));
 }
 
-ronde_holds Call::holds() const {
-  if (!is_alone) return RONDE_HOLDS_NOTHING;
+ronde_blocks Call::blocks() const {
+  if (!is_alone) return RONDE_BLOCKS_NOTHING;
   const bool is_eager = what_.program == kEagerProgram;
   const bool is_waited_for = gettid() == getpid();  // by Python's thread, which runs the kernel
-  if (is_eager && parts_.size() == 1 && is_waited_for) return RONDE_HOLDS_EVERYTHING;
-  return is_eager ? RONDE_HOLDS_NOTHING : RONDE_HOLDS_UNNAMED;  // graphs have names for all
+  if (is_eager && parts_.size() == 1 && is_waited_for) return RONDE_BLOCKS_EVERYTHING;
+  return is_eager ? RONDE_BLOCKS_NOTHING : RONDE_BLOCKS_UNNAMED;  // graphs have names for all
 }
 
 std::int32_t Call::help_time() const {

@@ -63,7 +63,7 @@ class Call {
   absl::Status add_tensor(Part& part, int index);
   void submit(Part& part);
   /// What the process submits only after the end of this.
-  [[nodiscard]] ronde_holds holds() const;
+  [[nodiscard]] ronde_blocks blocks() const;
   /// For how long, in microseconds, submit() may wait for the other ranks.
   [[nodiscard]] std::int32_t help_time() const;
   /// Ends the call when TensorFlow cancels the step, as it does after an error in another kernel:

@@ -37,7 +37,7 @@ struct Config {
   bool deterministic = false;
   std::size_t fusion_threshold_bytes = std::size_t{128} << 20;
   std::size_t partition_bytes = std::size_t{16} << 20;  ///< Larger bundles run in pieces; 0: whole.
-  std::size_t inline_bytes = std::size_t{1} << 20;      ///< Larger bundles go to the lane's thread.
+  std::size_t inline_bytes = std::size_t{1} << 20;  ///< Larger bundles go to the queue's thread.
 
   // Negotiation and waiting.
   std::size_t cache_capacity = 1024;

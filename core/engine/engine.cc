@@ -30,52 +30,52 @@ Engine::~Engine() {
   while (callers_inside_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
   while (step()) {  // ends what fail() and late callers left
   }
-  std::unordered_map<SetId, LanePtr> lanes;
+  std::unordered_map<SetId, QueuePtr> queues;
   {
     MutexLock lock(mutex_);
-    lanes.swap(lanes_);
+    queues.swap(queues_);
   }
-  lanes.clear();  // their threads use this object, so they end first
-  driven_lanes_.clear();
+  queues.clear();  // their threads use this object, so they end first
+  driven_queues_.clear();
 }
 
-void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
-                      std::optional<Duration> stall_error) {
-  LaneOptions lane;
-  lane.id = id;
-  lane.negotiation.rank = channel_.topology().rank;
+void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
+                     std::optional<Duration> stall_error) {
+  SetQueueOptions queue;
+  queue.id = id;
+  queue.negotiation.rank = channel_.topology().rank;
   for (const int member : members) {
-    lane.negotiation.hosts.push_back(
+    queue.negotiation.hosts.push_back(
         channel_.topology().peers[static_cast<std::size_t>(member)].host_index);
   }
-  lane.negotiation.members = std::move(members);
-  lane.negotiation.cache_capacity = options_.cache_capacity;
-  lane.negotiation.stall_warning = options_.stall_warning;
-  lane.negotiation.stall_error = stall_error.value_or(options_.stall_error);
-  lane.fusion_threshold_bytes = options_.fusion_threshold_bytes;
+  queue.negotiation.members = std::move(members);
+  queue.negotiation.cache_capacity = options_.cache_capacity;
+  queue.negotiation.stall_warning = options_.stall_warning;
+  queue.negotiation.stall_error = stall_error.value_or(options_.stall_error);
+  queue.fusion_threshold_bytes = options_.fusion_threshold_bytes;
   // A rank alone has nobody to wait for.
-  lane.partition_bytes = lane.negotiation.members.size() == 1 ? 0 : options_.partition_bytes;
-  lane.inline_bytes = options_.inline_bytes;
-  lane.executor = std::move(executor);
-  lane.abort = options_.abort;
-  lane.topology = &channel_.topology();
-  lane.events = options_.events;
-  lane.flights = flights_.get();
-  lane.meter = &meter_;
-  lane.launches = &launches_;
-  lane.on_device_work = [this, id] { ask_for_launch(id); };
-  lane.on_launch = [this](std::uint64_t set) { place_launch(set); };
-  lane.on_finished = [this] { notify_finished(); };
-  lane.on_paced = [this] { call_in_driver([] {}); };
-  lane.on_left_behind = [this](const Status& why) { leave_behind(why); };
-  lane.on_broken = [this](const Status& reason) { fail(reason); };
-  auto added = std::make_shared<Lane>(std::move(lane));
+  queue.partition_bytes = queue.negotiation.members.size() == 1 ? 0 : options_.partition_bytes;
+  queue.inline_bytes = options_.inline_bytes;
+  queue.executor = std::move(executor);
+  queue.abort = options_.abort;
+  queue.topology = &channel_.topology();
+  queue.events = options_.events;
+  queue.flights = flights_.get();
+  queue.meter = &meter_;
+  queue.launches = &launches_;
+  queue.on_device_work = [this, id] { ask_for_launch(id); };
+  queue.on_launch = [this](std::uint64_t set) { place_launch(set); };
+  queue.on_finished = [this] { notify_finished(); };
+  queue.on_paced = [this] { call_in_driver([] {}); };
+  queue.on_left_behind = [this](const Status& why) { leave_behind(why); };
+  queue.on_broken = [this](const Status& reason) { fail(reason); };
+  auto added = std::make_shared<SetQueue>(std::move(queue));
   {
     MutexLock lock(mutex_);
-    lanes_[id] = added;
+    queues_[id] = added;
   }
   call_in_driver([this, added] {
-    driven_lanes_.push_back(added);
+    driven_queues_.push_back(added);
     if (launches_ended_) added->end_launches();
     order_early_launches();
     auto early = early_frames_.extract(added->id());
@@ -86,29 +86,29 @@ void Engine::add_lane(SetId id, std::vector<int> members, std::unique_ptr<Execut
   });
 }
 
-void Engine::remove_lane(SetId id) {
-  LanePtr lane = find_lane(id);
-  if (!lane) return;
+void Engine::remove_set(SetId id) {
+  QueuePtr queue = find_queue(id);
+  if (!queue) return;
   {
     MutexLock lock(mutex_);
-    lanes_.erase(id);
+    queues_.erase(id);
   }
-  call_in_driver([this, lane] {
-    removed_.insert(lane->id());
-    std::erase(driven_lanes_, lane);
+  call_in_driver([this, queue] {
+    removed_.insert(queue->id());
+    std::erase(driven_queues_, queue);
   });
 }
 
 Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
   const Inside inside(callers_inside_);  // the operation may end, and the job with it, any moment
-  const LanePtr lane = find_lane(set);
-  if (!lane) {
+  const QueuePtr queue = find_queue(set);
+  if (!queue) {
     return Status(Code::kInvalidArgument,
                   fmt::format("this rank is in no process set with id {}", set));
   }
   RONDE_RETURN_IF_ERROR(job_status());
   const Duration help_time = submission.help;
-  const bool helps = help_time > Duration(0) && nothing_outstanding() && help_habit_.wanted();
+  const bool helps = help_time > Duration(0) && nothing_outstanding() && inline_driving_.wanted();
   const bool caller_waits = submission.caller_waits || helps;
   auto operation = std::make_shared<Operation>(
       std::move(submission), next_ticket_.fetch_add(1, std::memory_order_relaxed));
@@ -117,8 +117,8 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
                               .kind = static_cast<int>(request.kind),
                               .set = set,
                               .bytes = operation->input_bytes()});
-  lane->count_in();
-  enqueue({lane, operation, {}}, caller_waits);
+  queue->count_in();
+  enqueue({queue, operation, {}}, caller_waits);
   if (helps) help(*operation, now() + help_time);
   return operation;
 }
@@ -130,12 +130,12 @@ Status Engine::wait(const OperationPtr& operation, const WaitOptions& options) {
   return operation->status();
 }
 
-void Engine::stand_still(std::span<const OperationPtr> operations, StandstillPtr standstill) {
+void Engine::declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked) {
   std::vector<std::uint64_t> tickets;
   for (const OperationPtr& operation : operations) tickets.push_back(operation->ticket());
   // After what has been submitted so far: it is not to count as still to come.
-  call_in_driver([this, tickets = std::move(tickets), standstill = std::move(standstill)] {
-    for (const LanePtr& lane : driven_lanes_) lane->stand_still(tickets, standstill, now());
+  call_in_driver([this, tickets = std::move(tickets), blocked = std::move(blocked)] {
+    for (const QueuePtr& queue : driven_queues_) queue->declare_blocked(tickets, blocked, now());
   });
 }
 
@@ -204,7 +204,8 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
                                                   std::span<const int> ranks, std::string_view mine,
                                                   const WaitOptions& options) {
   const int self = channel_.topology().rank;
-  auto payload = std::make_shared<std::vector<std::byte>>(ExchangeBoard::make_payload(round, mine));
+  auto payload =
+      std::make_shared<std::vector<std::byte>>(KeyValueExchange::make_payload(round, mine));
   std::vector<int> others;
   std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(others),
                [&](int rank) { return rank != self; });
@@ -217,42 +218,42 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
   const Status waited = wait_until(
       [&] {
         if (values) return true;  // waits look more than once
-        values = board_.take(key, round, ranks, self, mine);
-        if (!values) failure = failure_of(board_.missing(key, round, ranks, self));
+        values = exchange_.take(key, round, ranks, self, mine);
+        if (!values) failure = failure_of(exchange_.missing(key, round, ranks, self));
         return values.has_value() || !failure.ok();
       },
       options);
   if (values) return std::move(*values);
   if (!failure.ok()) return failure;
   if (waited.code() != Code::kTimeout) return waited;
-  const auto missing = board_.missing(key, round, ranks, self);
+  const auto missing = exchange_.missing(key, round, ranks, self);
   return waited.with_context(fmt::format("no answer from rank {}", fmt::join(missing, ", ")));
 }
 
 void Engine::leave(TimePoint deadline, std::string why) {
   if (!job_status().ok()) return;
-  std::vector<LanePtr> lanes;
+  std::vector<QueuePtr> queues;
   {
     MutexLock lock(mutex_);
-    for (const auto& [id, lane] : lanes_) lanes.push_back(lane);
+    for (const auto& [id, queue] : queues_) queues.push_back(queue);
   }
-  const Status status = leave_lanes(std::move(lanes), deadline, std::move(why));
+  const Status status = leave_queues(std::move(queues), deadline, std::move(why));
   if (!status.ok())
     log(LogLevel::kWarning, "leaving with operations in flight: {}", status.message());
 }
 
-Status Engine::leave_lane(SetId id, TimePoint deadline) {
-  const LanePtr lane = find_lane(id);
-  if (!lane) return {};
-  RONDE_RETURN_IF_ERROR(leave_lanes({lane}, deadline, {}));
-  if (job_status().ok()) remove_lane(id);
+Status Engine::leave_set(SetId id, TimePoint deadline) {
+  const QueuePtr queue = find_queue(id);
+  if (!queue) return {};
+  RONDE_RETURN_IF_ERROR(leave_queues({queue}, deadline, {}));
+  if (job_status().ok()) remove_set(id);
   return {};
 }
 
-Status Engine::leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline, std::string why) {
+Status Engine::leave_queues(std::vector<QueuePtr> queues, TimePoint deadline, std::string why) {
   auto left = std::make_shared<std::atomic<bool>>(false);
-  call_in_driver([this, lanes, left, why = std::move(why)] {
-    for (const LanePtr& lane : lanes) lane->leave(now(), why);
+  call_in_driver([this, queues, left, why = std::move(why)] {
+    for (const QueuePtr& queue : queues) queue->leave(now(), why);
     left->store(true);
     notify_finished();
   });
@@ -262,8 +263,8 @@ Status Engine::leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline, std::
   return wait_until(
       [&] {
         if (options_.abort->aborted()) return true;
-        return left->load() && std::all_of(lanes.begin(), lanes.end(), [](const LanePtr& lane) {
-                 return lane->closed() && lane->outstanding() == 0;
+        return left->load() && std::all_of(queues.begin(), queues.end(), [](const QueuePtr& queue) {
+                 return queue->closed() && queue->outstanding() == 0;
                });
       },
       options);
@@ -278,7 +279,7 @@ void Engine::fail_in_driver(const Status& reason) {
   options_.abort->abort(reason);
   const Status first = job_status();
   tell_failure(first);
-  for (const LanePtr& lane : driven_lanes_) lane->fail_pending(first);
+  for (const QueuePtr& queue : driven_queues_) queue->fail_pending(first);
   messages_.fail_all(first);
   finish_messages();
   notify_finished();
@@ -297,8 +298,8 @@ std::vector<std::string> Engine::describe_pending() {
   auto result = std::make_shared<std::vector<std::string>>();
   auto ready = std::make_shared<std::atomic<bool>>(false);
   call_in_driver([this, result, ready] {
-    for (const LanePtr& lane : driven_lanes_) {
-      for (std::string& line : lane->describe_pending()) result->push_back(std::move(line));
+    for (const QueuePtr& queue : driven_queues_) {
+      for (std::string& line : queue->describe_pending()) result->push_back(std::move(line));
     }
     ready->store(true);
     notify_finished();
@@ -310,10 +311,10 @@ std::vector<std::string> Engine::describe_pending() {
   return *result;
 }
 
-Engine::LanePtr Engine::find_lane(SetId id) const {
+Engine::QueuePtr Engine::find_queue(SetId id) const {
   MutexLock lock(mutex_);
-  const auto found = lanes_.find(id);
-  return found == lanes_.end() ? nullptr : found->second;
+  const auto found = queues_.find(id);
+  return found == queues_.end() ? nullptr : found->second;
 }
 
 }  // namespace ronde

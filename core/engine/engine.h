@@ -19,16 +19,15 @@
 #include <vector>
 
 #include "core/base/abort.h"
+#include "core/base/adaptive_yield.h"
 #include "core/base/mutex.h"
-#include "core/base/patience.h"
-#include "core/engine/exchange_board.h"
+#include "core/engine/driving_policy.h"
 #include "core/engine/flight_ring.h"
 #include "core/engine/frame.h"
-#include "core/engine/gather_habit.h"
-#include "core/engine/help_habit.h"
-#include "core/engine/lane.h"
+#include "core/engine/key_value_exchange.h"
 #include "core/engine/operation.h"
 #include "core/engine/point_to_point.h"
+#include "core/engine/set_queue.h"
 #include "core/ports/control_channel.h"
 #include "core/ports/event_sink.h"
 
@@ -54,12 +53,13 @@ struct EngineOptions {
   ControlChannel* channel = nullptr;  ///< Outlives the engine.
   std::shared_ptr<AbortToken> abort;  ///< Aborted when the job breaks.
   std::size_t fusion_threshold_bytes = 0;
-  std::size_t partition_bytes = 0;  ///< As LaneOptions has it.
+  std::size_t partition_bytes = 0;  ///< As SetQueueOptions has it.
   std::size_t inline_bytes = 0;
   std::size_t cache_capacity = 0;
   /// How long a waiting caller spins before it sleeps; 0 (ranks outnumber cores): it yields.
   std::chrono::microseconds spin{0};
-  /// A caller whose deadline is nearer leaves data to the lane's thread; others move it themselves.
+  /// A caller whose deadline is nearer leaves data to the queue's thread; others move it
+  /// themselves.
   Duration far_deadline = std::chrono::seconds(10);
   Duration stall_warning{0};
   Duration stall_error{0};
@@ -85,10 +85,10 @@ class Engine final : private ChannelSink {
 
   /// Adds a process set of which this rank is a member. Ranks may do so at different times.
   /// `stall_error`: this set's own limit, in place of the options'.
-  void add_lane(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
-                std::optional<Duration> stall_error = std::nullopt);
+  void add_set(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
+               std::optional<Duration> stall_error = std::nullopt);
   /// Removes a set once nothing of it is outstanding anywhere (the caller has agreed on that).
-  void remove_lane(SetId id);
+  void remove_set(SetId id);
 
   /// Submits one operation. Blocks: never, but for Submission::help.
   /// Errors: kInvalidArgument where there is no such set here, kDuplicateName, the job's failure.
@@ -96,9 +96,9 @@ class Engine final : private ChannelSink {
   /// Blocks until the operation is done and returns its status; drives meanwhile.
   Status wait(const OperationPtr& operation, const WaitOptions& options);
 
-  /// Says that this rank submits nothing before all of these have ended, as long as `standstill` is
-  /// true: see Negotiator::stand_still. Blocks: never.
-  void stand_still(std::span<const OperationPtr> operations, StandstillPtr standstill);
+  /// Says that this rank submits nothing before all of these have ended, as long as `blocked` is
+  /// true: see Negotiator::declare_blocked. Blocks: never.
+  void declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked);
 
   /// Starts a send or receive; memory must stay until done. Blocks: never.
   Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data);
@@ -116,7 +116,7 @@ class Engine final : private ChannelSink {
 
   /// Leaves one set as leave() does all, and then forgets it. Errors: kTimeout where something is
   /// still in flight at the deadline; the set has been left all the same.
-  Status leave_lane(SetId id, TimePoint deadline);
+  Status leave_set(SetId id, TimePoint deadline);
   /// Leaves all sets: what this rank has agreed to is finished, what is not agreed fails on all
   /// ranks naming this one, and saying `why` where it is not empty. Blocks until then, at most
   /// until `deadline`.
@@ -141,12 +141,12 @@ class Engine final : private ChannelSink {
 
  private:
   using Predicate = std::function<bool()>;
-  using LanePtr = std::shared_ptr<Lane>;
+  using QueuePtr = std::shared_ptr<SetQueue>;
   /// What a driving caller does once it has spun for long enough.
   enum class WhenIdle { kSleep, kLeave };
   /// Something for the driving thread: an operation to submit, or anything else.
   struct Task {
-    LanePtr lane;
+    QueuePtr queue;
     OperationPtr operation;
     std::function<void()> call;
   };
@@ -168,7 +168,7 @@ class Engine final : private ChannelSink {
   void drive(const Predicate& done, TimePoint until, WhenIdle when_idle);
   /// Spins for a moment or lets others run; false where a caller idle for so long should sleep.
   bool rests(Duration idle);
-  /// Whether a lane's thread is at work: it needs the core more than a spinning caller does.
+  /// Whether a queue's thread is at work: it needs the core more than a spinning caller does.
   [[nodiscard]] bool executing() const;
   void sleep_as_caller(const Predicate& done, TimePoint until);
   void leave_to_others() RONDE_EXCLUDES(mutex_);
@@ -193,7 +193,7 @@ class Engine final : private ChannelSink {
   void run_agreed();
   [[nodiscard]] bool collect_agreed();
   void finish_messages();
-  bool alone(const Lane& lane) const;
+  bool alone(const SetQueue& queue) const;
   void fail_in_driver(const Status& reason);
   void tell_failure(const Status& reason);
 
@@ -203,7 +203,7 @@ class Engine final : private ChannelSink {
   void order_early_launches();
   void place_launch(std::uint64_t set);
   void end_launches();
-  [[nodiscard]] Lane* global_lane() const;
+  [[nodiscard]] SetQueue* global_queue() const;
 
   // ChannelSink.
   void on_frame(int from, std::span<const std::byte> frame) override;
@@ -212,8 +212,8 @@ class Engine final : private ChannelSink {
   Status route(int from, std::span<const std::byte> frame);
   Status route_negotiation(int from, SetId id, std::span<const std::byte> payload);
 
-  Status leave_lanes(std::vector<LanePtr> lanes, TimePoint deadline, std::string why);
-  LanePtr find_lane(SetId id) const RONDE_EXCLUDES(mutex_);
+  Status leave_queues(std::vector<QueuePtr> queues, TimePoint deadline, std::string why);
+  QueuePtr find_queue(SetId id) const RONDE_EXCLUDES(mutex_);
   void note_submitted(Operation& operation, const FlightPlan& plan);
   OperationPtr make_message_operation(int kind, std::size_t bytes);
   void leave_behind(const Status& why) RONDE_EXCLUDES(left_mutex_);
@@ -222,7 +222,7 @@ class Engine final : private ChannelSink {
   // Const after construction, or safe by itself.
   const EngineOptions options_;
   ControlChannel& channel_;
-  ExchangeBoard board_;
+  KeyValueExchange exchange_;
   const std::shared_ptr<FlightRing> flights_ = std::make_shared<FlightRing>();
   Meter meter_;
   LaunchOrder launches_;
@@ -230,10 +230,10 @@ class Engine final : private ChannelSink {
   std::atomic<std::uint64_t> interrupts_{0};
   std::atomic<std::uint64_t> interrupts_told_{0};  ///< So many have ended a wait.
   std::atomic<int> callers_inside_{0};  ///< Threads that the destructor must let go first.
-  HelpHabit help_habit_;
+  InlineDrivePolicy inline_driving_;
 
   // Driving thread only.
-  std::vector<LanePtr> driven_lanes_;
+  std::vector<QueuePtr> driven_queues_;
   std::map<SetId, std::vector<std::pair<int, std::vector<std::byte>>>> early_frames_;
   std::set<SetId> removed_;
   PointToPoint messages_;
@@ -244,8 +244,8 @@ class Engine final : private ChannelSink {
   bool may_run_here_ = false;    // agreed work, in the driving thread
   TimePoint next_deadline_ = kForever;
   TimePoint background_deadline_ = kForever;  ///< Until when the background thread sleeps.
-  Patience patience_;
-  GatherHabit gather_habit_;            // background thread only
+  AdaptiveYield yields_;
+  BatchingPolicy batching_;             // background thread only
   std::vector<Task> taken_;             // reused
   std::vector<OutFrame> out_;           // reused
   std::vector<FinishedMessage> ended_;  // reused
@@ -258,7 +258,7 @@ class Engine final : private ChannelSink {
   bool driven_ RONDE_GUARDED_BY(mutex_) = false;
   std::optional<Sleeper> sleeper_ RONDE_GUARDED_BY(mutex_);  // whom a task must wake
   std::vector<Task> tasks_ RONDE_GUARDED_BY(mutex_);
-  std::unordered_map<SetId, LanePtr> lanes_ RONDE_GUARDED_BY(mutex_);
+  std::unordered_map<SetId, QueuePtr> queues_ RONDE_GUARDED_BY(mutex_);
   int blocked_callers_ RONDE_GUARDED_BY(mutex_) = 0;
   bool sleeps_too_long_ RONDE_GUARDED_BY(mutex_) = false;  // the background thread, for a deadline
   bool background_blocked_ RONDE_GUARDED_BY(mutex_) = false;

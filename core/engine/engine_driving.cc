@@ -105,13 +105,13 @@ void Engine::help(const Operation& operation, TimePoint until) {
   may_run_here_ = true;
   drive([&] { return operation.done(); }, until, WhenIdle::kLeave);
   may_run_here_ = false;
-  help_habit_.learn(operation.done());
+  inline_driving_.learn(operation.done());
   release_role();
 }
 
 bool Engine::nothing_outstanding() const {
   MutexLock lock(mutex_);
-  return tasks_.empty() && std::all_of(lanes_.begin(), lanes_.end(), [](const auto& entry) {
+  return tasks_.empty() && std::all_of(queues_.begin(), queues_.end(), [](const auto& entry) {
            return entry.second->outstanding() == 0;
          });
 }
@@ -160,12 +160,12 @@ void Engine::hand_on() {
 void Engine::drive(const Predicate& done, TimePoint until, WhenIdle when_idle) {
   TimePoint idle_since = now();
   bool kicked = false;
-  patience_.begin(idle_since);
+  yields_.begin(idle_since);
   while (!done()) {
     if (step()) {
       idle_since = now();
       kicked = false;
-      patience_.begin(idle_since);
+      yields_.begin(idle_since);
       continue;
     }
     const TimePoint time = now();
@@ -183,15 +183,15 @@ void Engine::drive(const Predicate& done, TimePoint until, WhenIdle when_idle) {
 
 bool Engine::rests(Duration idle) {
   if (executing()) return false;
-  if (options_.spin.count() == 0) return patience_.yield();
+  if (options_.spin.count() == 0) return yields_.yield();
   if (idle >= options_.spin) return false;
   pause();
   return true;
 }
 
 bool Engine::executing() const {
-  return std::any_of(driven_lanes_.begin(), driven_lanes_.end(),
-                     [](const LanePtr& lane) { return lane->executing(); });
+  return std::any_of(driven_queues_.begin(), driven_queues_.end(),
+                     [](const QueuePtr& queue) { return queue->executing(); });
 }
 
 void Engine::sleep_as_caller(const Predicate& done, TimePoint until) {
@@ -263,9 +263,9 @@ void Engine::background_turn() {
 
 void Engine::gather() {
   const std::size_t waiting = waiting_tasks();
-  if (waiting == 0 || !gather_habit_.wanted(waiting)) return;
+  if (waiting == 0 || !batching_.wanted(waiting)) return;
   std::this_thread::sleep_for(kGather);
-  gather_habit_.learn(waiting_tasks());
+  batching_.learn(waiting_tasks());
 }
 
 std::size_t Engine::waiting_tasks() const {

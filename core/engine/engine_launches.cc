@@ -14,10 +14,10 @@ std::uint64_t name_of(int coordinator, SetId id) {
 
 }  // namespace
 
-Lane* Engine::global_lane() const {
-  const auto found = std::find_if(driven_lanes_.begin(), driven_lanes_.end(),
-                                  [](const LanePtr& lane) { return lane->id() == kGlobalSet; });
-  return found == driven_lanes_.end() ? nullptr : found->get();
+SetQueue* Engine::global_queue() const {
+  const auto found = std::find_if(driven_queues_.begin(), driven_queues_.end(),
+                                  [](const QueuePtr& queue) { return queue->id() == kGlobalSet; });
+  return found == driven_queues_.end() ? nullptr : found->get();
 }
 
 void Engine::ask_for_launch(SetId id) {
@@ -34,7 +34,7 @@ void Engine::order_launch(int coordinator, SetId id) {
 
 /// Other ranks may have agreed on work of their sets before this one has the global set.
 void Engine::order_early_launches() {
-  Lane* const global = global_lane();
+  SetQueue* const global = global_queue();
   if (global == nullptr || early_launches_.empty()) return;
   for (const std::uint64_t set : early_launches_) global->order_launch(set);
   early_launches_.clear();
@@ -42,17 +42,17 @@ void Engine::order_early_launches() {
 }
 
 void Engine::place_launch(std::uint64_t set) {
-  for (const LanePtr& lane : driven_lanes_) {
-    if (name_of(lane->members().front(), lane->id()) == set) lane->place_launch();
+  for (const QueuePtr& queue : driven_queues_) {
+    if (name_of(queue->members().front(), queue->id()) == set) queue->place_launch();
   }
 }
 
 void Engine::end_launches() {
-  const Lane* const global = global_lane();
+  const SetQueue* const global = global_queue();
   if (launches_ended_ || global == nullptr || !global->closed()) return;
   launches_ended_ = true;
-  for (const LanePtr& lane : driven_lanes_) {
-    if (lane->id() != kGlobalSet) lane->end_launches();
+  for (const QueuePtr& queue : driven_queues_) {
+    if (queue->id() != kGlobalSet) queue->end_launches();
   }
 }
 

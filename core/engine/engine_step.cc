@@ -37,9 +37,9 @@ bool Engine::run_tasks() {
     if (task.call) {
       task.call();
     } else if (broken.ok()) {
-      task.lane->submit(task.operation, now());
+      task.queue->submit(task.operation, now());
     } else {
-      task.lane->finish(task.operation, broken);
+      task.queue->finish(task.operation, broken);
     }
   }
   taken_.clear();
@@ -47,13 +47,13 @@ bool Engine::run_tasks() {
 }
 
 void Engine::come_due(TimePoint time) {
-  for (const LanePtr& lane : driven_lanes_) lane->on_time(time);
+  for (const QueuePtr& queue : driven_queues_) queue->on_time(time);
 }
 
 void Engine::flush() {
   std::vector<std::string> warnings;
   send_negotiations();
-  for (const LanePtr& lane : driven_lanes_) lane->take_warnings(warnings);
+  for (const QueuePtr& queue : driven_queues_) queue->take_warnings(warnings);
   look_for_deadlines();
   if (messages_.has_output()) {
     messages_.take_frames(out_);
@@ -66,16 +66,16 @@ void Engine::flush() {
 
 void Engine::look_for_deadlines() {
   next_deadline_ = kForever;
-  for (const LanePtr& lane : driven_lanes_) {
-    next_deadline_ = std::min(next_deadline_, lane->next_deadline());
+  for (const QueuePtr& queue : driven_queues_) {
+    next_deadline_ = std::min(next_deadline_, queue->next_deadline());
   }
 }
 
 void Engine::send_negotiations() {
-  for (const LanePtr& lane : driven_lanes_) {
-    lane->take_frames(out_);
+  for (const QueuePtr& queue : driven_queues_) {
+    queue->take_frames(out_);
     if (!out_.empty())
-      send_frames(EnginePart::kNegotiation, static_cast<std::uint64_t>(lane->id()));
+      send_frames(EnginePart::kNegotiation, static_cast<std::uint64_t>(queue->id()));
   }
 }
 
@@ -96,22 +96,23 @@ void Engine::run_agreed() {
   send_negotiations();  // what was let go
   // Peers must know of the whole agreement before this thread may be busy with it.
   const bool told = channel_.kick();
-  for (const LanePtr& lane : driven_lanes_) lane->run_agreed(may_run_here_ && told && alone(*lane));
+  for (const QueuePtr& queue : driven_queues_)
+    queue->run_agreed(may_run_here_ && told && alone(*queue));
 }
 
 bool Engine::collect_agreed() {
   bool any = false;
   do {
     launch_ordered_ = false;
-    for (const LanePtr& lane : driven_lanes_) any |= lane->collect_agreed();
+    for (const QueuePtr& queue : driven_queues_) any |= queue->collect_agreed();
   } while (launch_ordered_);
   end_launches();
   return any;
 }
 
-bool Engine::alone(const Lane& lane) const {
-  return std::all_of(driven_lanes_.begin(), driven_lanes_.end(), [&](const LanePtr& other) {
-    return other.get() == &lane || other->outstanding() == 0;
+bool Engine::alone(const SetQueue& queue) const {
+  return std::all_of(driven_queues_.begin(), driven_queues_.end(), [&](const QueuePtr& other) {
+    return other.get() == &queue || other->outstanding() == 0;
   });
 }
 
@@ -143,7 +144,7 @@ Status Engine::route(int from, std::span<const std::byte> frame) {
     case EnginePart::kNegotiation:
       return route_negotiation(from, static_cast<SetId>(header->id), payload);
     case EnginePart::kExchange:
-      RONDE_RETURN_IF_ERROR(board_.on_frame(from, header->id, payload));
+      RONDE_RETURN_IF_ERROR(exchange_.on_frame(from, header->id, payload));
       notify_finished();
       return {};
     case EnginePart::kMessage:
@@ -170,8 +171,8 @@ Status Engine::route(int from, std::span<const std::byte> frame) {
 }
 
 Status Engine::route_negotiation(int from, SetId id, std::span<const std::byte> payload) {
-  for (const LanePtr& lane : driven_lanes_) {
-    if (lane->id() == id) return lane->on_frame(from, payload, now());
+  for (const QueuePtr& queue : driven_queues_) {
+    if (queue->id() == id) return queue->on_frame(from, payload, now());
   }
   // The sender has added the set before this rank has, or sent before it knew of the removal.
   if (!removed_.contains(id)) {

@@ -47,7 +47,7 @@ bool LaunchOrder::has_come(const Turn& turn) const {
   return turn.place_ != 0 && *under_way_.begin() == turn.place_;
 }
 
-LaunchOrder::TurnPtr LaneTurns::take() {
+LaunchOrder::TurnPtr QueueTurns::take() {
   if (!early_.empty()) {
     LaunchOrder::TurnPtr turn = std::move(early_.front());
     early_.pop_front();
@@ -62,7 +62,7 @@ LaunchOrder::TurnPtr LaneTurns::take() {
   return turn;
 }
 
-void LaneTurns::place_next() {
+void QueueTurns::place_next() {
   if (unplaced_.empty()) {
     order_.place(*early_.emplace_back(std::make_shared<LaunchOrder::Turn>(order_)));
     return;
@@ -72,7 +72,7 @@ void LaneTurns::place_next() {
   unplaced_.pop_front();
 }
 
-void LaneTurns::close() {
+void QueueTurns::close() {
   closed_ = true;
   for (const auto& unplaced : unplaced_) {
     if (const auto turn = unplaced.lock()) order_.refuse(*turn);

@@ -53,9 +53,9 @@ class LaunchOrder {
 
 /// The turns of one set: its bundles, and their places in the order, come one without the other.
 /// Threads: one.
-class LaneTurns {
+class QueueTurns {
  public:
-  explicit LaneTurns(LaunchOrder& order) noexcept : order_(order) {}
+  explicit QueueTurns(LaunchOrder& order) noexcept : order_(order) {}
   /// The turn of the next bundle.
   LaunchOrder::TurnPtr take();
   /// The next bundle, here or still to come, has its place now.

@@ -85,7 +85,7 @@ class Meter {
   void submitted(int kind, std::uint64_t bytes) noexcept;
   void ended(const EndedOperation& operation) noexcept;
   void ended(const EndedBundle& bundle) noexcept;
-  /// What a lane's negotiation has done since `before`, which becomes `after`.
+  /// What a queue's negotiation has done since `before`, which becomes `after`.
   void negotiated(NegotiatorStats& before, const NegotiatorStats& after) noexcept;
   void warned(std::uint64_t stalls) noexcept { stall_warnings_.add(stalls); }
 

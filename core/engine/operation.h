@@ -105,7 +105,7 @@ class Operation {
   void set_last_joined(int rank) noexcept { last_joined_ = rank; }
   /// Publishes the end, at most once.
   void finish(const Status& status);
-  /// Its lane in the timeline: "allreduce.layer1/weight".
+  /// Its track in the timeline: "allreduce.layer1/weight".
   [[nodiscard]] const std::string& label() const noexcept { return label_; }
   void make_label();
   /// Bytes this rank puts in.

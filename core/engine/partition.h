@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/engine/lane_worker.h"
+#include "core/engine/queue_worker.h"
 
 namespace ronde {
 

@@ -37,8 +37,8 @@ struct Overdue {
   bool asks = false;
 };
 
-/// "Rank `rank` cannot submit that before this operation has ended": see Holds.
-struct Holder {
+/// "Rank `rank` cannot submit that before this operation has ended": see BlocksUntilDone.
+struct BlockedRank {
   int rank = -1;  ///< Negative: there is none.
   OpKey key;
   Collective kind = Collective::kAllreduce;
@@ -52,7 +52,8 @@ struct StallFact {
   int kind = -1;             ///< A Collective; -1 where no rank of the subtree has submitted it.
   std::vector<int> missing;  ///< Ranks that have neither submitted it nor joined.
   std::uint64_t waited_ms = 0;
-  Holder holder;  ///< What keeps one of the missing from submitting it, if anything is known to.
+  BlockedRank
+      blocked;  ///< What keeps one of the missing from submitting it, if anything is known to.
 };
 
 /// Goes to the parent.

@@ -163,9 +163,9 @@ Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoin
 }
 Status Negotiator::join(std::uint64_t ticket, TimePoint) { return impl_->join(ticket); }
 void Negotiator::leave(TimePoint, std::string_view why) { impl_->leave(why); }
-void Negotiator::stand_still(std::span<const std::uint64_t> tickets,
-                             const StandstillPtr& standstill, TimePoint now) {
-  impl_->stand_still(tickets, standstill, now);
+void Negotiator::declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                                 TimePoint now) {
+  impl_->declare_blocked(tickets, blocked, now);
 }
 bool Negotiator::closed() const { return impl_->closed(); }
 bool Negotiator::coordinates() const { return impl_->is_root(); }

@@ -24,7 +24,8 @@ struct NegotiatorOptions {
   std::size_t cache_capacity = 1024;
   Duration stall_warning = std::chrono::seconds(60);  ///< Zero means never.
   Duration stall_error{0};                            ///< Zero means never.
-  /// After which an operation that holds others (see Holds) is looked at. Zero means never.
+  /// After which an operation that blocks its rank (see BlocksUntilDone) is checked for a
+  /// deadlock. Zero means never.
   Duration cycle_watch = std::chrono::seconds(1);
 };
 
@@ -66,10 +67,10 @@ class Negotiator {
   Status join(std::uint64_t ticket, TimePoint now);
 
   /// Says that this rank submits nothing to any set, whatever else of it ends, before all of these
-  /// operations have ended, as long as `standstill` is true. Only where that is certain: where
+  /// operations have ended, as long as `blocked` is true. Only where that is certain: where
   /// ranks wait for each other by it, their operations fail with kMismatch on all of them.
-  void stand_still(std::span<const std::uint64_t> tickets, const StandstillPtr& standstill,
-                   TimePoint now);
+  void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                       TimePoint now);
 
   /// Says that this rank takes part in nothing any more. What was agreed before stays agreed; every
   /// other operation of the set, pending or submitted later on any rank, comes out failed with

@@ -1,11 +1,12 @@
-// Ranks that wait for each other. A rank whose operation holds others back (see Holds), or that
-// stands still, has the root ask about it after a while, as about one that is overdue. Every rank
-// answers with what keeps it from submitting that, and what else it stands still in; the root then
-// asks about this too, until one query has shown all of it, so that all of a cycle fails together
-// and nobody goes on while another rank still waits. Its answers hold together: what a rank has not
-// submitted by its answer it does not submit before the operation it named has ended, so none of a
-// cycle ends. A rank that began to stand still only after that closes another cycle, with what the
-// others have gone on to: then its operation fails alone, and theirs is done once it goes on too.
+// Ranks that wait for each other. A rank whose operation holds others back (see BlocksUntilDone),
+// or that stands still, has the root ask about it after a while, as about one that is overdue.
+// Every rank answers with what keeps it from submitting that, and what else it stands still in; the
+// root then asks about this too, until one query has shown all of it, so that all of a cycle fails
+// together and nobody goes on while another rank still waits. Its answers hold together: what a
+// rank has not submitted by its answer it does not submit before the operation it named has ended,
+// so none of a cycle ends. A rank that began to stand still only after that closes another cycle,
+// with what the others have gone on to: then its operation fails alone, and theirs is done once it
+// goes on too.
 #include <algorithm>
 #include <utility>
 
@@ -22,24 +23,25 @@ std::string end_of(const std::string& site) {
   return site.size() <= kMaxSiteBytes ? site : site.substr(site.size() - kMaxSiteBytes);
 }
 
-Holds holds_now(const Request& request) {
+BlocksUntilDone blocks_now(const Request& request) {
   const bool waits = request.waits == nullptr || request.waits->load(std::memory_order_acquire);
-  return waits ? request.holds : Holds::kNothing;
+  return waits ? request.blocks : BlocksUntilDone::kNothing;
 }
 
 /// `only`: nothing else of the rank is in flight, whose end might bring more.
 bool holds_back(const OwnOperation& operation, const OpKey& key, bool only) {
-  if (operation.standstill != nullptr) {
-    return operation.standstill->load(std::memory_order_acquire);
+  if (operation.blocked != nullptr) {
+    return operation.blocked->load(std::memory_order_acquire);
   }
-  const Holds holds = holds_now(operation.request);
-  return (holds == Holds::kEverything && only) || (holds == Holds::kUnnamed && key.name.empty());
+  const BlocksUntilDone blocks = blocks_now(operation.request);
+  return (blocks == BlocksUntilDone::kEverything && only) ||
+         (blocks == BlocksUntilDone::kUnnamed && key.name.empty());
 }
 
 }  // namespace
 
 bool Negotiator::Impl::asks_at(const OwnOperation& operation, TimePoint now) const {
-  return operation.request.holds != Holds::kNothing && !operation.asked &&
+  return operation.request.blocks != BlocksUntilDone::kNothing && !operation.asked &&
          options_.cycle_watch > Duration::zero() &&
          operation.submitted + options_.cycle_watch <= now;
 }
@@ -57,19 +59,19 @@ void Negotiator::Impl::ask_whether_held(TimePoint now) {
   if (ticket != 0) note_overdue({oldest, false, true}, now);
 }
 
-void Negotiator::Impl::stand_still(std::span<const std::uint64_t> tickets,
-                                   const StandstillPtr& standstill, TimePoint now) {
+void Negotiator::Impl::declare_blocked(std::span<const std::uint64_t> tickets,
+                                       const BlockedFlag& blocked, TimePoint now) {
   std::vector<OpKey> waiting;
   own_.for_each([&](const OpKey& key, OwnOperation& operation) {
     if (std::find(tickets.begin(), tickets.end(), operation.ticket) == tickets.end()) return;
-    operation.standstill = standstill;
+    operation.blocked = blocked;
     if (waiting.size() < kKeysPerQuery) waiting.push_back(key);
   });
   for (const OpKey& key : waiting) note_overdue({key, false, true}, now);
 }
 
-Holder Negotiator::Impl::holder_of(const OpKey& lacking, const std::vector<OpKey>& asked) {
-  Holder holder;
+BlockedRank Negotiator::Impl::blocked_here(const OpKey& lacking, const std::vector<OpKey>& asked) {
+  BlockedRank blocked;
   std::uint64_t ticket = 0;
   std::vector<OpKey> others;
   own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
@@ -78,11 +80,11 @@ Holder Negotiator::Impl::holder_of(const OpKey& lacking, const std::vector<OpKey
     if (!is_asked && others.size() < kMostOthers) others.push_back(key);
     if (ticket != 0 && ticket < operation.ticket) return;
     const Request& request = operation.request;
-    holder = {options_.rank, key, request.kind, end_of(request.call_site), {}};
+    blocked = {options_.rank, key, request.kind, end_of(request.call_site), {}};
     ticket = operation.ticket;
   });
-  holder.others = std::move(others);
-  return holder;
+  blocked.others = std::move(others);
+  return blocked;
 }
 
 void Negotiator::Impl::look_at(const OpKey& key) {
@@ -116,9 +118,9 @@ bool Negotiator::Impl::look_further(const std::vector<StallFact>& facts) {
   };
   for (const StallFact& fact : facts) {
     found.push_back(fact.key);
-    if (fact.holder.rank < 0) continue;
-    add(fact.holder.key);
-    for (const OpKey& other : fact.holder.others) add(other);
+    if (fact.blocked.rank < 0) continue;
+    add(fact.blocked.key);
+    for (const OpKey& other : fact.blocked.others) add(other);
   }
   if (further_ == kMostFurther || !any_new) {
     further_ = 0;

@@ -29,8 +29,8 @@ class Negotiator::Impl {
   Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
   Status join(std::uint64_t ticket);
   void leave(std::string_view why);
-  void stand_still(std::span<const std::uint64_t> tickets, const StandstillPtr& standstill,
-                   TimePoint now);
+  void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                       TimePoint now);
   [[nodiscard]] bool closed() const noexcept { return !closed_.ok(); }
   [[nodiscard]] bool is_root() const noexcept { return place_.parent < 0; }
   void release(std::uint32_t bundles) {
@@ -121,7 +121,7 @@ class Negotiator::Impl {
   // Ranks that wait for each other.
   [[nodiscard]] bool asks_at(const OwnOperation& operation, TimePoint now) const;
   void ask_whether_held(TimePoint now);
-  [[nodiscard]] Holder holder_of(const OpKey& lacking, const std::vector<OpKey>& asked);
+  [[nodiscard]] BlockedRank blocked_here(const OpKey& lacking, const std::vector<OpKey>& asked);
   void look_at(const OpKey& key);
   /// Fails operations that never end, and takes them out. Where some of them have waited since an
   /// earlier cycle was broken, only those: their ranks can then submit what the others went on to.

@@ -18,7 +18,7 @@ bool reached(std::uint64_t waited_ms, Duration limit) {
 }  // namespace
 
 void Negotiator::Impl::watch_from(const Request& request, TimePoint submitted) {
-  if (request.holds != Holds::kNothing && options_.cycle_watch > Duration::zero()) {
+  if (request.blocks != BlocksUntilDone::kNothing && options_.cycle_watch > Duration::zero()) {
     deadline_ = std::min(deadline_, submitted + options_.cycle_watch);
   }
   if (deadline_ != kForever) return;
@@ -107,7 +107,7 @@ StallFact Negotiator::Impl::own_fact(const OpKey& key, const std::vector<OpKey>&
     fact.waited_ms = to_ms(now - own->submitted);
   } else if (join_ticket_ == 0) {
     fact.missing = {options_.rank};
-    fact.holder = holder_of(key, asked);
+    fact.blocked = blocked_here(key, asked);
   }
   return fact;
 }

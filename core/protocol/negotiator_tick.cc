@@ -77,7 +77,7 @@ Status Negotiator::Impl::check_tick(const TickFrame& tick, int source) const {
     return bad_frame("an answer nobody asked for");
   }
   for (const StallFact& fact : tick.facts) {
-    if (fact.holder.rank >= 0 && !is_member(fact.holder.rank)) {
+    if (fact.blocked.rank >= 0 && !is_member(fact.blocked.rank)) {
       return bad_frame("an operation of a stranger");
     }
   }

@@ -18,10 +18,10 @@ struct OwnOperation {
   std::uint64_t ticket = 0;
   Request request;
   TimePoint submitted;
-  TimePoint noted;        ///< When its lateness was last reported; `submitted` at first.
-  bool given_up = false;  ///< Its failure for lateness was asked for.
-  bool asked = false;     ///< Whether somebody waits for this rank meanwhile was asked.
-  StandstillPtr standstill = nullptr;  ///< Null: none, see Negotiator::stand_still.
+  TimePoint noted;                ///< When its lateness was last reported; `submitted` at first.
+  bool given_up = false;          ///< Its failure for lateness was asked for.
+  bool asked = false;             ///< Whether somebody waits for this rank meanwhile was asked.
+  BlockedFlag blocked = nullptr;  ///< Null: none, see Negotiator::declare_blocked.
 };
 
 /// Threads: one at a time.

@@ -17,8 +17,8 @@ namespace ronde {
 
 inline constexpr std::size_t kMaxNameBytes = 1024;
 
-/// True while a rank submits nothing; any thread of it may end that.
-using StandstillPtr = std::shared_ptr<const std::atomic<bool>>;
+/// True while a rank is blocked: it submits nothing. Any of its threads may clear it.
+using BlockedFlag = std::shared_ptr<const std::atomic<bool>>;
 
 /// Element type and shape of one tensor of a request.
 struct TensorMeta {
@@ -27,14 +27,14 @@ struct TensorMeta {
   bool operator==(const TensorMeta&) const = default;
 };
 
-/// What its rank cannot submit to any set before an operation has ended. Said only where it is
-/// certain: where two ranks wait for each other by it, both operations fail.
-enum class Holds : std::uint8_t {
+/// What a rank cannot submit to any set before one of its operations has ended. Set only where it
+/// is certain: two ranks that block each other fail both operations.
+enum class BlocksUntilDone : std::uint8_t {
   kNothing,
   kUnnamed,     ///< Nothing without a name.
   kEverything,  ///< Nothing at all.
 };
-inline constexpr int kHoldsCount = 3;
+inline constexpr int kBlocksUntilDoneCount = 3;
 
 /// One named (or unnamed) operation as a rank submits it. A grouped submission is one request with
 /// several tensors: that is what makes it all or none.
@@ -58,8 +58,8 @@ struct Request {
   /// What else the rank will submit together with it, as it would say it: ranks that run compiled
   /// programs must agree on it. Empty: not known, which fits any other.
   std::string program;
-  Holds holds = Holds::kNothing;  ///< Stays on its rank.
-  /// False once the rank no longer waits for it, and it holds nothing; null: never.
+  BlocksUntilDone blocks = BlocksUntilDone::kNothing;  ///< Stays on its rank.
+  /// False once the rank no longer waits for it: it blocks nothing then. Null: always waits.
   std::shared_ptr<const std::atomic<bool>> waits;
 };
 

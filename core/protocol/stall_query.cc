@@ -9,15 +9,15 @@
 namespace ronde {
 namespace {
 
-std::string where(const Holder& holder) {
-  const std::string site = holder.site.empty() ? "" : fmt::format(" ({})", holder.site);
-  return fmt::format("{} on rank {}{}", label(holder.kind, holder.key), holder.rank, site);
+std::string where(const BlockedRank& blocked) {
+  const std::string site = blocked.site.empty() ? "" : fmt::format(" ({})", blocked.site);
+  return fmt::format("{} on rank {}{}", label(blocked.kind, blocked.key), blocked.rank, site);
 }
 
 /// What must end before the fact's operation can; null where it is none of these.
 const StallFact* held_by(const StallFact& fact, const std::vector<const StallFact*>& among) {
   const auto found = std::find_if(among.begin(), among.end(), [&](const StallFact* other) {
-    return other->key == fact.holder.key;
+    return other->key == fact.blocked.key;
   });
   return found == among.end() ? nullptr : *found;
 }
@@ -45,7 +45,7 @@ void StallQuery::answer(std::size_t child, const std::vector<StallFact>& facts) 
     mine->missing.insert(mine->missing.end(), theirs.missing.begin(), theirs.missing.end());
     mine->waited_ms = std::max(mine->waited_ms, theirs.waited_ms);
     mine->kind = std::max(mine->kind, theirs.kind);
-    if (mine->holder.rank < 0) mine->holder = theirs.holder;
+    if (mine->blocked.rank < 0) mine->blocked = theirs.blocked;
   }
 }
 
@@ -68,7 +68,7 @@ std::string stall_text(const StallFact& fact) {
 std::vector<const StallFact*> endless(const std::vector<StallFact>& facts) {
   std::vector<const StallFact*> waiting;
   for (const StallFact& fact : facts) {
-    if (fact.holder.rank >= 0) waiting.push_back(&fact);
+    if (fact.blocked.rank >= 0) waiting.push_back(&fact);
   }
   const auto ends = [&](const StallFact* fact) { return held_by(*fact, waiting) == nullptr; };
   while (std::any_of(waiting.begin(), waiting.end(), ends)) {
@@ -79,16 +79,16 @@ std::vector<const StallFact*> endless(const std::vector<StallFact>& facts) {
 }
 
 std::string cycle_text(const StallFact& fact, const std::vector<const StallFact*>& waiting) {
-  std::vector<Holder> path;  // from what holds the operation to what closes the cycle
-  const auto again = [&](const Holder& holder) {
+  std::vector<BlockedRank> path;  // from what holds the operation to what closes the cycle
+  const auto again = [&](const BlockedRank& blocked) {
     return std::find_if(path.begin(), path.end(),
-                        [&](const Holder& known) { return known.key == holder.key; });
+                        [&](const BlockedRank& known) { return known.key == blocked.key; });
   };
   const StallFact* at = &fact;
-  for (; again(at->holder) == path.end(); at = held_by(*at, waiting)) path.push_back(at->holder);
-  path.erase(path.begin(), again(at->holder));
+  for (; again(at->blocked) == path.end(); at = held_by(*at, waiting)) path.push_back(at->blocked);
+  path.erase(path.begin(), again(at->blocked));
   std::sort(path.begin(), path.end(),
-            [](const Holder& a, const Holder& b) { return a.rank < b.rank; });
+            [](const BlockedRank& a, const BlockedRank& b) { return a.rank < b.rank; });
   std::vector<std::string> sites(path.size());
   std::transform(path.begin(), path.end(), sites.begin(), where);
   return fmt::format(

@@ -99,15 +99,15 @@ Result<Report> read_report(const wire::Report& from) {
 }
 
 /// None where there is no table.
-Result<Holder> read_holder(const wire::Holder* from) {
-  Holder to;
+Result<BlockedRank> read_blocked(const wire::BlockedRank* from) {
+  BlockedRank to;
   if (from == nullptr) return to;
   to.rank = from->rank();
   RONDE_ASSIGN_OR_RETURN(to.key, read_key(from->key()));
   if (from->kind() >= kCollectiveCount) return malformed("unknown collective");
   to.kind = static_cast<Collective>(from->kind());
   to.site = text_of(from->site());
-  if (to.rank < 0) return malformed("a holder without a rank");
+  if (to.rank < 0) return malformed("a blocked rank without a rank");
   for (std::size_t i = 0; i < size_of_list(from->others()); ++i) {
     RONDE_ASSIGN_OR_RETURN(OpKey key, read_key(from->others()->Get(static_cast<fb::uoffset_t>(i))));
     to.others.push_back(std::move(key));
@@ -122,7 +122,7 @@ Result<StallFact> read_fact(const wire::StallFact& from) {
   if (to.kind < -1 || to.kind >= kCollectiveCount) return malformed("unknown collective");
   if (from.missing() != nullptr) to.missing.assign(from.missing()->begin(), from.missing()->end());
   to.waited_ms = from.waited_ms();
-  RONDE_ASSIGN_OR_RETURN(to.holder, read_holder(from.holder()));
+  RONDE_ASSIGN_OR_RETURN(to.blocked, read_blocked(from.blocked()));
   return to;
 }
 

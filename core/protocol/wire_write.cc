@@ -82,21 +82,21 @@ class FrameWriter::Builder {
   }
 
   /// No table where there is none.
-  fb::Offset<wire::Holder> add(const Holder& holder) {
-    if (holder.rank < 0) return {};
-    const auto key = add(holder.key);
-    const auto site = text(holder.site);
-    const auto others = all<wire::Key>(std::span<const OpKey>(holder.others));
-    return wire::CreateHolder(fbb_, holder.rank, key, static_cast<std::uint8_t>(holder.kind), site,
-                              others);
+  fb::Offset<wire::BlockedRank> add(const BlockedRank& blocked) {
+    if (blocked.rank < 0) return {};
+    const auto key = add(blocked.key);
+    const auto site = text(blocked.site);
+    const auto others = all<wire::Key>(std::span<const OpKey>(blocked.others));
+    return wire::CreateBlockedRank(fbb_, blocked.rank, key, static_cast<std::uint8_t>(blocked.kind),
+                                   site, others);
   }
 
   fb::Offset<wire::StallFact> add(const StallFact& fact) {
     const auto key = add(fact.key);
     const auto missing = fbb_.CreateVector(fact.missing);
-    const auto holder = add(fact.holder);
+    const auto blocked = add(fact.blocked);
     return wire::CreateStallFact(fbb_, key, static_cast<std::int8_t>(fact.kind), missing,
-                                 fact.waited_ms, holder);
+                                 fact.waited_ms, blocked);
   }
 
   fb::Offset<wire::Item> add(const BatchItem& item) {
@@ -171,14 +171,14 @@ std::size_t wire_bytes(const Notice& notice) noexcept {
 std::size_t wire_bytes(const Overdue& overdue) noexcept {
   return wire_bytes(overdue.key) + kTableBytes;
 }
-std::size_t wire_bytes(const Holder& holder) noexcept {
-  if (holder.rank < 0) return 0;
-  std::size_t bytes = wire_bytes(holder.key) + holder.site.size() + kTableBytes;
-  for (const OpKey& key : holder.others) bytes += wire_bytes(key);
+std::size_t wire_bytes(const BlockedRank& blocked) noexcept {
+  if (blocked.rank < 0) return 0;
+  std::size_t bytes = wire_bytes(blocked.key) + blocked.site.size() + kTableBytes;
+  for (const OpKey& key : blocked.others) bytes += wire_bytes(key);
   return bytes;
 }
 std::size_t wire_bytes(const StallFact& fact) noexcept {
-  return wire_bytes(fact.key) + 4 * fact.missing.size() + kTableBytes + wire_bytes(fact.holder);
+  return wire_bytes(fact.key) + 4 * fact.missing.size() + kTableBytes + wire_bytes(fact.blocked);
 }
 
 /// Takes from the front of `rest` what still fits, and counts its bytes.

@@ -1,15 +1,15 @@
 // What the engine reads of a peer's frame: header, failure, exchanged value, tagged message.
 #include <array>
 
-#include "core/engine/exchange_board.h"
 #include "core/engine/failure_frame.h"
 #include "core/engine/frame.h"
+#include "core/engine/key_value_exchange.h"
 #include "core/engine/point_to_point.h"
 #include "tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   ronde::FuzzInput input(data, size);
-  ronde::ExchangeBoard board;
+  ronde::KeyValueExchange exchange;
   ronde::PointToPoint messages(0);
   std::array<std::byte, 64> memory{};
   ronde::Message message;
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)ronde::read_header(frame);
     ronde::Status failure;
     (void)ronde::read_failure(frame, failure).ok();
-    (void)board.on_frame(from, 1, frame).ok();
+    (void)exchange.on_frame(from, 1, frame).ok();
     (void)messages.on_frame(from, frame).ok();
     messages.take_finished(finished);
   }

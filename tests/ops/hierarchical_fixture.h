@@ -20,14 +20,14 @@ struct HierarchyTweaks {
   std::function<std::unique_ptr<BackendGroup>(std::unique_ptr<BackendGroup>)> wrap;
 };
 
-/// Opens hierarchical planes. `boards` holds one for each host, shared by its ranks.
+/// Opens hierarchical planes. `rounds` holds one for each host, shared by its ranks.
 class HierarchicalBackend final : public Backend {
  public:
-  using Boards = std::vector<std::shared_ptr<ExchangeBoard>>;
-  HierarchicalBackend(std::shared_ptr<LocalHub> hub, int rank, Boards boards,
+  using Rounds = std::vector<std::shared_ptr<ExchangeRounds>>;
+  HierarchicalBackend(std::shared_ptr<LocalHub> hub, int rank, Rounds rounds,
                       HierarchyTweaks tweaks)
       : local_(create_local_backend(std::move(hub), rank)),
-        boards_(std::move(boards)),
+        boards_(std::move(rounds)),
         tweaks_(std::move(tweaks)) {}
 
   std::string_view name() const noexcept override { return "hierarchical"; }
@@ -58,7 +58,7 @@ class HierarchicalBackend final : public Backend {
 
  private:
   const std::unique_ptr<Backend> local_;
-  const Boards boards_;
+  const Rounds boards_;
   const HierarchyTweaks tweaks_;
 };
 
@@ -68,13 +68,13 @@ inline void run_on_hosts(const std::vector<int>& host_of_rank, const HierarchyTw
   const auto ranks = static_cast<int>(host_of_rank.size());
   const LocalJob job(ranks, host_of_rank);
   const auto hub = create_local_hub(ranks, host_of_rank);
-  HierarchicalBackend::Boards boards;
+  HierarchicalBackend::Rounds rounds;
   for (int host = 0; host <= *std::max_element(host_of_rank.begin(), host_of_rank.end()); ++host) {
     const auto size = std::count(host_of_rank.begin(), host_of_rank.end(), host);
-    boards.push_back(std::make_shared<ExchangeBoard>(static_cast<int>(size)));
+    rounds.push_back(std::make_shared<ExchangeRounds>(static_cast<int>(size)));
   }
   run_ranks(ranks, [&](int rank) {
-    HierarchicalBackend backend(hub, rank, boards, tweaks);
+    HierarchicalBackend backend(hub, rank, rounds, tweaks);
     const auto exchange = job.exchange(rank);
     body(rank, backend, job.group(rank), *exchange);
   });

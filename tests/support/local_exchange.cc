@@ -1,4 +1,4 @@
-// ExchangeBoard: one row of values for each round of calls.
+// ExchangeRounds: one row of values for each round of calls.
 #include "tests/support/local_exchange.h"
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ std::vector<Topology> make_topologies(int size, const std::vector<int>& host_of_
 
 }  // namespace
 
-ExchangeBoard::ExchangeBoard(int size, std::shared_ptr<AbortToken> abort)
+ExchangeRounds::ExchangeRounds(int size, std::shared_ptr<AbortToken> abort)
     : size_(size), abort_(std::move(abort)) {
   if (abort_ == nullptr) return;
   listener_ = abort_->listen([this] {
@@ -39,12 +39,12 @@ ExchangeBoard::ExchangeBoard(int size, std::shared_ptr<AbortToken> abort)
   });
 }
 
-ExchangeBoard::~ExchangeBoard() {
+ExchangeRounds::~ExchangeRounds() {
   if (abort_ != nullptr) abort_->unlisten(listener_);
 }
 
-Result<std::vector<std::string>> ExchangeBoard::allgather(int rank, std::size_t round,
-                                                          std::string_view mine) {
+Result<std::vector<std::string>> ExchangeRounds::allgather(int rank, std::size_t round,
+                                                           std::string_view mine) {
   if (mine.size() > kMaxValueBytes) {
     return Status(Code::kInvalidArgument, "a value to exchange is over 64 KiB");
   }
@@ -56,7 +56,7 @@ Result<std::vector<std::string>> ExchangeBoard::allgather(int rank, std::size_t 
   return abort_->status();  // not under our lock: the token calls the listener under its own
 }
 
-void ExchangeBoard::put(int rank, std::size_t round, std::string_view mine) {
+void ExchangeRounds::put(int rank, std::size_t round, std::string_view mine) {
   if (rounds_.size() <= round) rounds_.resize(round + 1);
   Round& row = rounds_[round];
   if (row.values.empty()) row.values.resize(static_cast<std::size_t>(size_));
@@ -64,7 +64,7 @@ void ExchangeBoard::put(int rank, std::size_t round, std::string_view mine) {
   if (++row.present == size_) changed_.notify_all();
 }
 
-bool ExchangeBoard::complete(std::size_t round) {
+bool ExchangeRounds::complete(std::size_t round) {
   while (rounds_[round].present < size_) {
     if (abort_ != nullptr && abort_->aborted()) return false;
     changed_.wait(mutex_);
@@ -75,7 +75,7 @@ bool ExchangeBoard::complete(std::size_t round) {
 LocalJob::LocalJob(int size, const std::vector<int>& host_of_rank)
     : topologies_(make_topologies(size, host_of_rank)),
       key_(next_key()),
-      board_(std::make_shared<ExchangeBoard>(size, abort_)) {}
+      rounds_(std::make_shared<ExchangeRounds>(size, abort_)) {}
 
 GroupSpec LocalJob::group(int rank) const {
   GroupSpec spec{.key = key_, .ranks = {}, .rank = rank, .topology = nullptr, .abort = abort_};
@@ -85,7 +85,7 @@ GroupSpec LocalJob::group(int rank) const {
 }
 
 std::unique_ptr<Exchange> LocalJob::exchange(int rank) const {
-  return std::make_unique<LocalExchange>(board_, rank);
+  return std::make_unique<LocalExchange>(rounds_, rank);
 }
 
 }  // namespace ronde::test

@@ -14,13 +14,13 @@
 namespace ronde::test {
 
 /// Where the ranks of one group leave their values. Threads: any.
-class ExchangeBoard {
+class ExchangeRounds {
  public:
   /// `abort` ends all waits; may be null.
-  explicit ExchangeBoard(int size, std::shared_ptr<AbortToken> abort = nullptr);
-  ~ExchangeBoard();
-  ExchangeBoard(const ExchangeBoard&) = delete;
-  ExchangeBoard& operator=(const ExchangeBoard&) = delete;
+  explicit ExchangeRounds(int size, std::shared_ptr<AbortToken> abort = nullptr);
+  ~ExchangeRounds();
+  ExchangeRounds(const ExchangeRounds&) = delete;
+  ExchangeRounds& operator=(const ExchangeRounds&) = delete;
 
   /// Exchange::allgather of `rank`'s call number `round`, from 0.
   Result<std::vector<std::string>> allgather(int rank, std::size_t round, std::string_view mine);
@@ -42,17 +42,17 @@ class ExchangeBoard {
   std::vector<Round> rounds_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// One rank's side of a board. Threads: one at a time.
+/// One rank's side of a rounds. Threads: one at a time.
 class LocalExchange final : public Exchange {
  public:
-  LocalExchange(std::shared_ptr<ExchangeBoard> board, int rank)
-      : board_(std::move(board)), rank_(rank) {}
+  LocalExchange(std::shared_ptr<ExchangeRounds> rounds, int rank)
+      : rounds_(std::move(rounds)), rank_(rank) {}
   Result<std::vector<std::string>> allgather(std::string_view mine) override {
-    return board_->allgather(rank_, round_++, mine);
+    return rounds_->allgather(rank_, round_++, mine);
   }
 
  private:
-  const std::shared_ptr<ExchangeBoard> board_;
+  const std::shared_ptr<ExchangeRounds> rounds_;
   const int rank_;
   std::size_t round_ = 0;
 };
@@ -78,7 +78,7 @@ class LocalJob {
   std::vector<Topology> topologies_;
   std::uint64_t key_;
   std::shared_ptr<AbortToken> abort_ = std::make_shared<AbortToken>();
-  std::shared_ptr<ExchangeBoard> board_;
+  std::shared_ptr<ExchangeRounds> rounds_;
 };
 
 }  // namespace ronde::test

@@ -21,13 +21,13 @@ struct JobOnHosts {
     for (int host = 0; host <= *std::max_element(host_of_rank.begin(), host_of_rank.end());
          ++host) {
       const auto size = std::count(host_of_rank.begin(), host_of_rank.end(), host);
-      boards.push_back(std::make_shared<ExchangeBoard>(static_cast<int>(size)));
+      rounds.push_back(std::make_shared<ExchangeRounds>(static_cast<int>(size)));
     }
   }
 
   /// The exchange of the ranks on one host; one for each of them.
   [[nodiscard]] std::unique_ptr<Exchange> inside(const HostLayout& layout) const {
-    return std::make_unique<LocalExchange>(boards[layout.host], layout.local);
+    return std::make_unique<LocalExchange>(rounds[layout.host], layout.local);
   }
   /// NCCL's double among the ranks on one host.
   [[nodiscard]] Result<std::unique_ptr<DeviceGroup>> open_inside(
@@ -39,7 +39,7 @@ struct JobOnHosts {
 
   const LocalJob job;
   const std::shared_ptr<LocalHub> hub;
-  std::vector<std::shared_ptr<ExchangeBoard>> boards;
+  std::vector<std::shared_ptr<ExchangeRounds>> rounds;
 };
 
 }  // namespace ronde::test

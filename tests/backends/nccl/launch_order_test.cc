@@ -77,7 +77,7 @@ struct RingRank {
     }
     before_sets();
     for (auto& [set, executor] : executors) {
-      engine->add_lane(set, members_of(set), std::move(executor));
+      engine->add_set(set, members_of(set), std::move(executor));
     }
   }
   ~RingRank() {

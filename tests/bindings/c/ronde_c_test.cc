@@ -222,9 +222,9 @@ TEST_CASE("C API: disagreements and bad values are errors with code and text") {
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
     RONDE_CHILD_REQUIRE(std::string(error.text).find("99") != std::string::npos);
     tensor.dtype = RONDE_FLOAT32;
-    submission.holds = 3;
+    submission.blocks = 3;
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
-    RONDE_CHILD_REQUIRE(std::string(error.text).find("holds 3") != std::string::npos);
+    RONDE_CHILD_REQUIRE(std::string(error.text).find("blocks 3") != std::string::npos);
     submission.struct_bytes = 8;
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT);
     RONDE_CHILD_REQUIRE(ending.calls.load() == 1);
@@ -238,7 +238,7 @@ TEST_CASE("C API: ranks that wait for each other are told") {
     ronde_tensor tensor{RONDE_FLOAT32, 0, nullptr, &value, &value};
     Ending ending;
     auto submission = submission_of(RONDE_ALLREDUCE, rank == 0 ? "" : "graph", &tensor, ending);
-    submission.holds = rank == 0 ? RONDE_HOLDS_EVERYTHING : RONDE_HOLDS_UNNAMED;
+    submission.blocks = rank == 0 ? RONDE_BLOCKS_EVERYTHING : RONDE_BLOCKS_UNNAMED;
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
     ending.wait();
     RONDE_CHILD_REQUIRE(ending.error.code == RONDE_MISMATCH);
@@ -248,21 +248,21 @@ TEST_CASE("C API: ranks that wait for each other are told") {
   });
 }
 
-TEST_CASE("C API: what has been let go holds nothing") {
+TEST_CASE("C API: an operation that nobody waits for blocks nothing") {
   run_job(2, [](const ronde_api& api, ronde_job* job, int rank) {
     float left = 1;
     float value = 1;
     ronde_tensor unfinished{RONDE_FLOAT32, 0, nullptr, &left, &left};
     Ending late;
     auto graph = submission_of(RONDE_ALLREDUCE, "cancelled", &unfinished, late);
-    graph.holds = RONDE_HOLDS_UNNAMED;
+    graph.blocks = RONDE_BLOCKS_UNNAMED;
     ronde_tensor tensor{RONDE_FLOAT32, 0, nullptr, &value, &value};
     Ending ending;
     auto unnamed = submission_of(RONDE_ALLREDUCE, "", &tensor, ending);
-    unnamed.holds = RONDE_HOLDS_EVERYTHING;
+    unnamed.blocks = RONDE_BLOCKS_EVERYTHING;
     if (rank == 1) {
       RONDE_CHILD_REQUIRE(api.submit(job, &graph, nullptr) == RONDE_OK);
-      api.let_go();
+      api.clear_blocked();
       std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // the other looks after 1 s
     }
     RONDE_CHILD_REQUIRE(api.submit(job, &unnamed, nullptr) == RONDE_OK);

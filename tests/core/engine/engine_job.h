@@ -49,7 +49,7 @@ struct EngineRank {
     options.cache_capacity = 64;
     options.stall_warning = std::chrono::seconds(60);
     engine = std::make_unique<Engine>(options);
-    engine->add_lane(kGlobalSet, job.everyone, std::make_unique<ThreadExecutor>(job.global));
+    engine->add_set(kGlobalSet, job.everyone, std::make_unique<ThreadExecutor>(job.global));
   }
   ~EngineRank() {
     engine->leave(now() + std::chrono::seconds(20));

@@ -88,7 +88,7 @@ TEST_CASE("Engine: asynchronous work progresses while nobody waits") {
   });
 }
 
-TEST_CASE("Engine: bundles over the inline limit run in the lane's thread, in order") {
+TEST_CASE("Engine: bundles over the inline limit run in the queue's thread, in order") {
   EngineJob job(2);
   run_ranks(2, [&](int r) {
     EngineRank rank(job, r, 8);
@@ -115,7 +115,7 @@ TEST_CASE("Engine: sets in a cycle, submitted in different orders, finish") {
       const auto index = static_cast<std::size_t>(s);
       if (std::find(sets[index].begin(), sets[index].end(), r) == sets[index].end()) continue;
       mine.push_back(s);
-      rank.engine->add_lane(s + 1, sets[index], std::make_unique<ThreadExecutor>(places[index]));
+      rank.engine->add_set(s + 1, sets[index], std::make_unique<ThreadExecutor>(places[index]));
     }
     if (r != 0) std::swap(mine[0], mine[1]);
     for (int step = 0; step < 50; ++step) {

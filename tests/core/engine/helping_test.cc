@@ -82,7 +82,7 @@ TEST_CASE("Engine: a submitter that helps ends a lone operation before submit re
   EngineJob job(1);
   EngineRank rank(job, 0);
   std::thread::id ran{};
-  rank.engine->add_lane(1, {0}, std::make_unique<NotingExecutor>(ran));
+  rank.engine->add_set(1, {0}, std::make_unique<NotingExecutor>(ran));
   std::vector<float> values(4);
   bool ended = false;
   for (int i = 0; i < 10000 && !ended; ++i) {  // the background thread may be driving
@@ -133,7 +133,7 @@ TEST_CASE("Engine: it is destroyed only once a helping submitter has left it") {
     EngineJob job(1);
     auto rank = std::make_unique<EngineRank>(job, 0);
     std::thread::id ran{};
-    rank->engine->add_lane(1, {0}, std::make_unique<NotingExecutor>(ran));
+    rank->engine->add_set(1, {0}, std::make_unique<NotingExecutor>(ran));
     std::promise<void> finished;
     std::vector<float> values(4);
     std::thread submitter([&] {
@@ -154,8 +154,8 @@ TEST_CASE("Engine: an operation that was helped in vain still meets its stall li
   std::atomic<bool> ended = false;
   run_ranks(2, [&](int r) {
     EngineRank rank(job, watched(job, r, backgrounds[static_cast<std::size_t>(r)]));
-    rank.engine->add_lane(1, {0, 1}, std::make_unique<test::ThreadExecutor>(place),
-                          std::chrono::milliseconds(100));
+    rank.engine->add_set(1, {0, 1}, std::make_unique<test::ThreadExecutor>(place),
+                         std::chrono::milliseconds(100));
     std::vector<float> values = {1.0F};
     std::vector<float> token = {0.0F};
     REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());

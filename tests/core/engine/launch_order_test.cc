@@ -19,8 +19,8 @@ std::future<Result<bool>> waiting(LaunchOrder::TurnPtr turn, const AbortToken& a
 TEST_CASE("LaunchOrder: turns come in the order of their places, whoever asked first") {
   const AbortToken abort;
   LaunchOrder order;
-  LaneTurns one(order);
-  LaneTurns other(order);
+  QueueTurns one(order);
+  QueueTurns other(order);
   auto late = one.take();
   auto soon = other.take();
   auto waits = waiting(late, abort);
@@ -34,8 +34,8 @@ TEST_CASE("LaunchOrder: turns come in the order of their places, whoever asked f
 TEST_CASE("LaunchOrder: a place may come before its bundle, and holds up what is behind it") {
   const AbortToken abort;
   LaunchOrder order;
-  LaneTurns one(order);
-  LaneTurns other(order);
+  QueueTurns one(order);
+  QueueTurns other(order);
   one.place_next();
   auto behind = other.take();
   other.place_next();
@@ -49,33 +49,33 @@ TEST_CASE("LaunchOrder: a place may come before its bundle, and holds up what is
 TEST_CASE("LaunchOrder: a bundle that ends without its turn gives way to nobody else's place") {
   const AbortToken abort;
   LaunchOrder order;
-  LaneTurns lane(order);
-  auto staged = lane.take();
-  auto next = lane.take();
+  QueueTurns queue(order);
+  auto staged = queue.take();
+  auto next = queue.take();
   staged.reset();
-  lane.place_next();
-  lane.place_next();
+  queue.place_next();
+  queue.place_next();
   CHECK(next->wait(abort).value());
 }
 
 TEST_CASE("LaunchOrder: what has no place when the order ends never has one") {
   const AbortToken abort;
   LaunchOrder order;
-  LaneTurns lane(order);
-  auto placed = lane.take();
-  auto waits = waiting(lane.take(), abort);
-  lane.place_next();
-  lane.close();
+  QueueTurns queue(order);
+  auto placed = queue.take();
+  auto waits = waiting(queue.take(), abort);
+  queue.place_next();
+  queue.close();
   CHECK(placed->wait(abort).value());
   CHECK_FALSE(waits.get().value());
-  CHECK_FALSE(lane.take()->wait(abort).value());
+  CHECK_FALSE(queue.take()->wait(abort).value());
 }
 
 TEST_CASE("LaunchOrder: an abort ends the wait for a turn") {
   AbortToken abort;
   LaunchOrder order;
-  LaneTurns lane(order);
-  auto waits = waiting(lane.take(), abort);
+  QueueTurns queue(order);
+  auto waits = waiting(queue.take(), abort);
   abort.abort({Code::kRankFailure, "rank 1 died"});
   CHECK(waits.get().status().code() == Code::kRankFailure);
 }

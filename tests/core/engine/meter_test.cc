@@ -61,7 +61,7 @@ TEST_CASE("Meter: an operation that failed counts as an error, and has no latenc
   CHECK(kind.lead.sum_ns() == 20'000);
 }
 
-TEST_CASE("Meter: lanes add what their negotiations have done since they were last counted") {
+TEST_CASE("Meter: queues add what their negotiations have done since they were last counted") {
   Meter meter;
   NegotiatorStats first;
   NegotiatorStats second;

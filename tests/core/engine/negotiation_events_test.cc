@@ -41,20 +41,20 @@ class HeldChannel final : public test::ForwardingChannel {
   bool polled_ = false;  // driving thread only
 };
 
-/// Notes the lanes of each event that ends spans.
+/// Notes the tracks of each event that ends spans.
 class Ends final : public EventSink {
  public:
-  void begin(std::string_view /*lane*/, std::string_view /*event*/,
+  void begin(std::string_view /*track*/, std::string_view /*event*/,
              const EventArgs& /*args*/) override {}
-  void end(std::string_view lane, const EventArgs& /*args*/) override {
-    ends.push_back({std::string(lane)});
+  void end(std::string_view track, const EventArgs& /*args*/) override {
+    ends.push_back({std::string(track)});
   }
-  void end_all(std::span<const std::string_view> lanes, const EventArgs& /*args*/) override {
-    ends.emplace_back(lanes.begin(), lanes.end());
+  void end_all(std::span<const std::string_view> tracks, const EventArgs& /*args*/) override {
+    ends.emplace_back(tracks.begin(), tracks.end());
   }
-  void span(std::string_view /*lane*/, std::string_view /*event*/, TimeSpan /*times*/,
+  void span(std::string_view /*track*/, std::string_view /*event*/, TimeSpan /*times*/,
             const EventArgs& /*args*/) override {}
-  void instant(std::string_view /*lane*/, std::string_view /*event*/) override {}
+  void instant(std::string_view /*track*/, std::string_view /*event*/) override {}
   void counter(std::string_view /*name*/, double /*value*/) override {}
 
   std::vector<std::vector<std::string>> ends;
@@ -71,19 +71,19 @@ TEST_CASE("Engine: the negotiations of a batch of tensors end in one event") {
   hold.reached.wait();
   std::vector<std::vector<float>> values(5, std::vector<float>(3));
   std::vector<OperationPtr> operations;
-  std::vector<std::string> lanes;
+  std::vector<std::string> tracks;
   for (std::vector<float>& value : values) {
     const std::string name = "t" + std::to_string(operations.size());
     auto submitted = rank.engine->submit(kGlobalSet, test::sum_of(name, value));
     if (!submitted.ok()) break;
     operations.push_back(*submitted);
-    lanes.push_back("allreduce." + name);
+    tracks.push_back("allreduce." + name);
   }
   hold.open.count_down();
   REQUIRE(operations.size() == values.size());
   for (const OperationPtr& operation : operations) REQUIRE(rank.engine->wait(operation, {}).ok());
   REQUIRE(noted.ends.size() == 1);
-  CHECK(noted.ends[0] == lanes);
+  CHECK(noted.ends[0] == tracks);
 }
 
 }  // namespace ronde

@@ -57,7 +57,7 @@ struct Rank {
     engine = std::make_unique<Engine>(options);
     std::vector<int> everyone(static_cast<std::size_t>(size));
     std::iota(everyone.begin(), everyone.end(), 0);
-    engine->add_lane(kGlobalSet, everyone, std::make_unique<NotingExecutor>(place, ran, hold));
+    engine->add_set(kGlobalSet, everyone, std::make_unique<NotingExecutor>(place, ran, hold));
   }
   ~Rank() {
     hold = false;

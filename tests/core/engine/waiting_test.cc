@@ -1,4 +1,4 @@
-// How waits end: by deadlines and interrupts, in the caller's thread or the lane's.
+// How waits end: by deadlines and interrupts, in the caller's thread or the queue's.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -44,10 +44,10 @@ class HeldExecutor final : public Executor {
   std::atomic<bool>& held_;
 };
 
-/// Submits to a lane of its own that runs by `executor` what its caller will wait for.
+/// Submits to a queue of its own that runs by `executor` what its caller will wait for.
 Result<OperationPtr> submit_to(Engine& engine, std::unique_ptr<Executor> executor,
                                std::vector<float>& values) {
-  engine.add_lane(1, {0}, std::move(executor));
+  engine.add_set(1, {0}, std::move(executor));
   Submission submission = sum_of("stuck", values);
   submission.caller_waits = true;  // so that the background thread is not woken for it
   return engine.submit(1, std::move(submission));
@@ -97,7 +97,7 @@ TEST_CASE("Engine: an interrupt that lands just before a wait ends it, and no ot
       REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
       REQUIRE(rank.engine->wait(*submitted, {}).ok());
       rank.engine->interrupt();  // who then leaves does so in good order
-      CHECK(rank.engine->leave_lane(kGlobalSet, now() + std::chrono::seconds(20)).ok());
+      CHECK(rank.engine->leave_set(kGlobalSet, now() + std::chrono::seconds(20)).ok());
     } else {
       REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
       REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
@@ -117,10 +117,10 @@ TEST_CASE("Engine: a caller stuck in work that it does itself still hears of int
   rank.engine->fail(Status(Code::kAborted, "the end of the test"));  // others may have run it
 }
 
-TEST_CASE("Engine: a caller with a deadline leaves stuck work to the lane's thread") {
+TEST_CASE("Engine: a caller with a deadline leaves stuck work to the queue's thread") {
   EngineJob job(1);
   EngineRank rank(job, 0);
-  rank.engine->add_lane(1, {0}, std::make_unique<StuckExecutor>());
+  rank.engine->add_set(1, {0}, std::make_unique<StuckExecutor>());
   std::vector<float> values(4);
   const auto operation = rank.engine->submit(1, sum_of("stuck", values));
   REQUIRE(operation.ok());

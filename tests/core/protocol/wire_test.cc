@@ -52,7 +52,7 @@ TickFrame rich_tick() {
   tick.overdue.push_back({{"", 8}, true, true});
   tick.query = 6;
   tick.facts.push_back({{"w", 0}, 2, {1, 3}, 60'000, {}});
-  tick.facts[0].holder = {3, {"", 5}, Collective::kBarrier, "a.py:7", {{"v", 0}, {"", 6}}};
+  tick.facts[0].blocked = {3, {"", 5}, Collective::kBarrier, "a.py:7", {{"v", 0}, {"", 6}}};
   tick.last_joined = 5;
   tick.leaver = 2;
   tick.farewell = "ValueError";
@@ -121,11 +121,11 @@ TEST_CASE("Wire: a tick reads back as it was written, from any alignment") {
     CHECK(got.query == 6);
     CHECK(got.facts.at(0).missing == std::vector<int>{1, 3});
     CHECK(got.facts.at(0).kind == 2);
-    CHECK(got.facts.at(0).holder.rank == 3);
-    CHECK(got.facts.at(0).holder.key == OpKey{"", 5});
-    CHECK(got.facts.at(0).holder.kind == Collective::kBarrier);
-    CHECK(got.facts.at(0).holder.site == "a.py:7");
-    CHECK(got.facts.at(0).holder.others == std::vector<OpKey>{{"v", 0}, {"", 6}});
+    CHECK(got.facts.at(0).blocked.rank == 3);
+    CHECK(got.facts.at(0).blocked.key == OpKey{"", 5});
+    CHECK(got.facts.at(0).blocked.kind == Collective::kBarrier);
+    CHECK(got.facts.at(0).blocked.site == "a.py:7");
+    CHECK(got.facts.at(0).blocked.others == std::vector<OpKey>{{"v", 0}, {"", 6}});
     CHECK(got.last_joined == 5);
     CHECK(got.leaver == 2);
     CHECK(got.farewell == "ValueError");

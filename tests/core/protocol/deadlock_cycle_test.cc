@@ -15,16 +15,18 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Request holding(std::string name, Holds holds, std::string site = "eager.py:1") {
+Request holding(std::string name, BlocksUntilDone holds, std::string site = "eager.py:1") {
   Request request = allreduce(std::move(name));
-  request.holds = holds;
+  request.blocks = holds;
   request.call_site = std::move(site);
   return request;
 }
 
-Request eager(std::string name = "") { return holding(std::move(name), Holds::kEverything); }
+Request eager(std::string name = "") {
+  return holding(std::move(name), BlocksUntilDone::kEverything);
+}
 Request in_graph(std::string name) {
-  return holding(std::move(name), Holds::kUnnamed, "graph.py:2");
+  return holding(std::move(name), BlocksUntilDone::kUnnamed, "graph.py:2");
 }
 
 /// How each rank's only item ended; kOk where it has none.

@@ -1,4 +1,4 @@
-#include "core/engine/lane.h"
+#include "core/engine/set_queue.h"
 
 #include <fmt/format.h>
 
@@ -53,7 +53,7 @@ bool breaks_group(Code code) {
 
 }  // namespace
 
-Lane::Lane(LaneOptions options)
+SetQueue::SetQueue(SetQueueOptions options)
     : options_(std::move(options)),
       negotiator_(options_.negotiation),
       turns_(*options_.launches),
@@ -72,7 +72,7 @@ Lane::Lane(LaneOptions options)
                      if (negotiator_.coordinates()) options_.on_paced();
                    }}) {}
 
-void Lane::submit(const OperationPtr& operation, TimePoint now) {
+void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
   const Request& request = operation->submission().request;
   if (EventSink* events = sink()) {
     operation->make_label();
@@ -90,24 +90,24 @@ void Lane::submit(const OperationPtr& operation, TimePoint now) {
   }
 }
 
-Status Lane::on_frame(int from, std::span<const std::byte> payload, TimePoint now) {
+Status SetQueue::on_frame(int from, std::span<const std::byte> payload, TimePoint now) {
   return negotiator_.on_frame(from, payload, now);
 }
 
-void Lane::stand_still(std::span<const std::uint64_t> tickets, const StandstillPtr& standstill,
-                       TimePoint now) {
-  negotiator_.stand_still(tickets, standstill, now);
+void SetQueue::declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                               TimePoint now) {
+  negotiator_.declare_blocked(tickets, blocked, now);
 }
-void Lane::on_time(TimePoint now) { negotiator_.on_time(now); }
-TimePoint Lane::next_deadline() const { return negotiator_.next_deadline(); }
-void Lane::take_frames(std::vector<OutFrame>& out) { negotiator_.take_frames(out); }
-void Lane::take_warnings(std::vector<std::string>& out) {
+void SetQueue::on_time(TimePoint now) { negotiator_.on_time(now); }
+TimePoint SetQueue::next_deadline() const { return negotiator_.next_deadline(); }
+void SetQueue::take_frames(std::vector<OutFrame>& out) { negotiator_.take_frames(out); }
+void SetQueue::take_warnings(std::vector<std::string>& out) {
   const std::size_t before = out.size();
   negotiator_.take_warnings(out);
   if (out.size() > before) options_.meter->warned(out.size() - before);
 }
 
-bool Lane::collect_agreed() {
+bool SetQueue::collect_agreed() {
   do {
     negotiator_.take_batches(batches_);
     if (!batches_.empty()) options_.meter->negotiated(metered_, negotiator_.stats());
@@ -123,7 +123,7 @@ bool Lane::collect_agreed() {
 }
 
 /// Lets more go where fewer than kPacedInFlight have not ended; true where it did.
-bool Lane::pace() {
+bool SetQueue::pace() {
   if (order_.paced() == 0 || !negotiator_.coordinates() || negotiator_.closed()) return false;
   const std::uint64_t in_flight = released_ - paced_ended_.load(std::memory_order_acquire);
   if (in_flight >= kPacedInFlight) return false;
@@ -133,7 +133,7 @@ bool Lane::pace() {
   return true;
 }
 
-void Lane::enter(ReadyBundle whole) {
+void SetQueue::enter(ReadyBundle whole) {
   // Nothing that follows could overtake what is not worth a second partition.
   const std::size_t bytes = agreed_bytes(whole.bundle);
   const bool paced = options_.partition_bytes > 0 && bytes > options_.partition_bytes / 2;
@@ -144,16 +144,16 @@ void Lane::enter(ReadyBundle whole) {
       const std::int32_t priority = part.priority;
       order_.add(std::move(part), priority, paced);
     } else {
-      let_go(std::move(part));
+      release(std::move(part));
     }
   }
 }
 
-void Lane::drain() {
-  while (auto ready = order_.next()) let_go(std::move(*ready));
+void SetQueue::drain() {
+  while (auto ready = order_.next()) release(std::move(*ready));
 }
 
-void Lane::let_go(ReadyBundle ready) {
+void SetQueue::release(ReadyBundle ready) {
   if (ready.bundle.device.kind != DeviceKind::kCpu && members().size() > 1) {
     if (id() == kGlobalSet) {
       turns_.place_next();
@@ -166,7 +166,7 @@ void Lane::let_go(ReadyBundle ready) {
   collected_.push_back(std::move(ready));
 }
 
-void Lane::collect_batch(Batch& batch) {
+void SetQueue::collect_batch(Batch& batch) {
   const TimePoint agreed = now();
   std::vector<OperationPtr> operations = take_operations(batch);
   for (const OperationPtr& operation : operations) {
@@ -194,8 +194,8 @@ void Lane::collect_batch(Batch& batch) {
   for (const std::uint64_t set : batch.launches) options_.on_launch(set);
 }
 
-void Lane::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
-                          std::span<const PlanEntry> entries) {
+void SetQueue::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
+                              std::span<const PlanEntry> entries) {
   const Request& first = batch.items[entries.front().item].request;
   const DType dtype = first.tensors[entries.front().tensor].dtype;
   ReadyBundle ready;
@@ -215,7 +215,7 @@ void Lane::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& o
   enter(std::move(ready));
 }
 
-void Lane::run_agreed(bool alone) {
+void SetQueue::run_agreed(bool alone) {
   for (ReadyBundle& ready : collected_) {
     const bool small = input_bytes(ready.bundle) <= options_.inline_bytes;
     worker_.run_or_queue(std::move(ready), alone && small);
@@ -223,9 +223,9 @@ void Lane::run_agreed(bool alone) {
   collected_.clear();
 }
 
-void Lane::leave(TimePoint now, std::string_view why) { negotiator_.leave(now, why); }
+void SetQueue::leave(TimePoint now, std::string_view why) { negotiator_.leave(now, why); }
 
-void Lane::fail_pending(const Status& reason) {
+void SetQueue::fail_pending(const Status& reason) {
   order_.open();
   drain();
   run_agreed(false);
@@ -236,9 +236,11 @@ void Lane::fail_pending(const Status& reason) {
   for (const OperationPtr& operation : failed) finish(operation, reason);
 }
 
-std::vector<std::string> Lane::describe_pending() const { return negotiator_.describe_pending(); }
+std::vector<std::string> SetQueue::describe_pending() const {
+  return negotiator_.describe_pending();
+}
 
-OperationPtr Lane::take_operation(std::uint64_t ticket) {
+OperationPtr SetQueue::take_operation(std::uint64_t ticket) {
   if (ticket == 0) return nullptr;
   const auto found = unagreed_.find(ticket);
   if (found == unagreed_.end()) return nullptr;  // failed meanwhile
@@ -248,7 +250,7 @@ OperationPtr Lane::take_operation(std::uint64_t ticket) {
 }
 
 /// In the order of the batch; null where this rank submitted nothing.
-std::vector<OperationPtr> Lane::take_operations(const Batch& batch) {
+std::vector<OperationPtr> SetQueue::take_operations(const Batch& batch) {
   std::vector<OperationPtr> operations;
   operations.reserve(batch.items.size());
   for (const Agreed& item : batch.items) operations.push_back(take_operation(item.ticket));
@@ -256,21 +258,22 @@ std::vector<OperationPtr> Lane::take_operations(const Batch& batch) {
 }
 
 /// All at once, and before any of them is told to have ended: its name may be used again then.
-void Lane::end_negotiation_events(std::span<const OperationPtr> operations, TimePoint when) const {
+void SetQueue::end_negotiation_events(std::span<const OperationPtr> operations,
+                                      TimePoint when) const {
   EventSink* const events = sink();
   if (events == nullptr) return;
-  std::vector<std::string_view> lanes;
-  lanes.reserve(operations.size());
+  std::vector<std::string_view> tracks;
+  tracks.reserve(operations.size());
   for (const OperationPtr& operation : operations) {
-    if (operation && !operation->label().empty()) lanes.push_back(operation->label());
+    if (operation && !operation->label().empty()) tracks.push_back(operation->label());
   }
-  events->end_all(lanes, {.at_ns = to_ns(when)});
+  events->end_all(tracks, {.at_ns = to_ns(when)});
 }
 
-void Lane::finish(const OperationPtr& operation, const Status& status, TimePoint when) {
+void SetQueue::finish(const OperationPtr& operation, const Status& status, TimePoint when) {
   options_.flights->end(operation->flight(), status.code(), when);
   options_.meter->ended(ended_operation(*operation, status.code(), when));
-  // Counted out first: who sees it done may rely on the lane being idle.
+  // Counted out first: who sees it done may rely on the queue being idle.
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
   const Status told = located(status);
   operation->finish(told);
@@ -279,7 +282,7 @@ void Lane::finish(const OperationPtr& operation, const Status& status, TimePoint
 }
 
 /// The same failure with the host and pid of the rank it names: the protocol knows ranks alone.
-Status Lane::located(const Status& status) const {
+Status SetQueue::located(const Status& status) const {
   const auto& who = status.failed_rank();
   if (options_.topology == nullptr || !who || who->pid != 0) return status;
   const PeerInfo& peer = options_.topology->peers[static_cast<std::size_t>(who->rank)];

@@ -1,4 +1,4 @@
-#include "core/base/patience.h"
+#include "core/base/adaptive_yield.h"
 
 #include <sched.h>
 
@@ -16,9 +16,9 @@ constexpr std::chrono::milliseconds kMostPenalty{1000};
 
 }  // namespace
 
-void Patience::begin(TimePoint time) noexcept { left_ = time < resume_ ? 0 : kYields; }
+void AdaptiveYield::begin(TimePoint time) noexcept { left_ = time < resume_ ? 0 : kYields; }
 
-bool Patience::yield() noexcept {
+bool AdaptiveYield::yield() noexcept {
   if (!is_left()) return false;
   --left_;
   const TimePoint start = now();
@@ -27,7 +27,7 @@ bool Patience::yield() noexcept {
   return true;
 }
 
-void Patience::note(TimePoint left, TimePoint returned) noexcept {
+void AdaptiveYield::note(TimePoint left, TimePoint returned) noexcept {
   if (returned - left < kDear) return;
   const bool again = left - resume_ < penalty_;
   penalty_ = again ? std::min<Duration>(2 * penalty_, kMostPenalty) : Duration(kLeastPenalty);

@@ -1,4 +1,4 @@
-#include "core/engine/exchange_board.h"
+#include "core/engine/key_value_exchange.h"
 
 #include <cstring>
 
@@ -6,7 +6,7 @@
 
 namespace ronde {
 
-Status ExchangeBoard::on_frame(int from, std::uint64_t key, std::span<const std::byte> payload) {
+Status KeyValueExchange::on_frame(int from, std::uint64_t key, std::span<const std::byte> payload) {
   std::uint32_t round = 0;
   if (payload.size() < sizeof round) {
     return {Code::kInvalidArgument, "an exchange frame is too short"};
@@ -17,15 +17,15 @@ Status ExchangeBoard::on_frame(int from, std::uint64_t key, std::span<const std:
   return {};
 }
 
-std::vector<std::byte> ExchangeBoard::make_payload(std::uint32_t round, std::string_view value) {
+std::vector<std::byte> KeyValueExchange::make_payload(std::uint32_t round, std::string_view value) {
   std::vector<std::byte> payload(sizeof round + value.size());
   std::memcpy(payload.data(), &round, sizeof round);
   if (!value.empty()) std::memcpy(payload.data() + sizeof round, value.data(), value.size());
   return payload;
 }
 
-std::vector<int> ExchangeBoard::missing(std::uint64_t key, std::uint32_t round,
-                                        std::span<const int> ranks, int self) {
+std::vector<int> KeyValueExchange::missing(std::uint64_t key, std::uint32_t round,
+                                           std::span<const int> ranks, int self) {
   MutexLock lock(mutex_);
   std::vector<int> absent;
   for (const int rank : ranks) {
@@ -34,9 +34,10 @@ std::vector<int> ExchangeBoard::missing(std::uint64_t key, std::uint32_t round,
   return absent;
 }
 
-std::optional<std::vector<std::string>> ExchangeBoard::take(std::uint64_t key, std::uint32_t round,
-                                                            std::span<const int> ranks, int self,
-                                                            std::string_view mine) {
+std::optional<std::vector<std::string>> KeyValueExchange::take(std::uint64_t key,
+                                                               std::uint32_t round,
+                                                               std::span<const int> ranks, int self,
+                                                               std::string_view mine) {
   if (!missing(key, round, ranks, self).empty()) return std::nullopt;
   MutexLock lock(mutex_);
   std::vector<std::string> all;

@@ -1,5 +1,5 @@
 // One process set's way through the engine: its negotiation, and its agreed work in order. Nothing
-// in one lane waits for another lane.
+// in one queue waits for another queue.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/engine/lane_worker.h"
 #include "core/engine/launch_order.h"
 #include "core/engine/meter.h"
 #include "core/engine/operation.h"
+#include "core/engine/queue_worker.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/topology.h"
 #include "core/protocol/fusion_plan.h"
@@ -28,7 +28,7 @@ namespace ronde {
 using SetId = std::int32_t;
 inline constexpr SetId kGlobalSet = 0;
 
-struct LaneOptions {
+struct SetQueueOptions {
   SetId id = kGlobalSet;
   NegotiatorOptions negotiation;
   std::size_t fusion_threshold_bytes = 0;
@@ -57,17 +57,17 @@ struct LaneOptions {
 };
 
 /// Threads: the driving thread, but where a member says otherwise.
-class Lane {
+class SetQueue {
  public:
-  explicit Lane(LaneOptions options);
+  explicit SetQueue(SetQueueOptions options);
 
   /// Enters one operation of this rank.
   void submit(const OperationPtr& operation, TimePoint now);
-  /// Takes in a frame of a member's lane.
+  /// Takes in a frame of a member's queue.
   Status on_frame(int from, std::span<const std::byte> payload, TimePoint now);
-  /// As Negotiator::stand_still; tickets of other lanes are ignored.
-  void stand_still(std::span<const std::uint64_t> tickets, const StandstillPtr& standstill,
-                   TimePoint now);
+  /// As Negotiator::declare_blocked; tickets of other queues are ignored.
+  void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                       TimePoint now);
   void on_time(TimePoint now);
   [[nodiscard]] TimePoint next_deadline() const;
 
@@ -77,9 +77,9 @@ class Lane {
   /// Takes over what has been agreed; true where there is now work for run_agreed(). Frames may
   /// have to be sent after it: the coordinator lets paced bundles go here.
   bool collect_agreed();
-  /// Runs or queues all collected bundles in order. `alone` says that no other lane of this process
-  /// has anything outstanding: only then may a bundle run in this thread, as a cycle of sets whose
-  /// only driving threads wait for each other would never end.
+  /// Runs or queues all collected bundles in order. `alone` says that no other queue of this
+  /// process has anything outstanding: only then may a bundle run in this thread, as a cycle of
+  /// sets whose only driving threads wait for each other would never end.
   void run_agreed(bool alone);
 
   /// The global set's coordinator: enters the next device work of `set` into the order of launches.
@@ -99,7 +99,7 @@ class Lane {
   [[nodiscard]] const std::vector<int>& members() const noexcept {
     return options_.negotiation.members;
   }
-  /// Whether the lane's own thread has work. Threads: any.
+  /// Whether the queue's own thread has work. Threads: any.
   [[nodiscard]] bool executing() const { return worker_.busy(); }
   /// Whether a rank has left the set, so that nothing is agreed any more. Threads: any.
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
@@ -110,13 +110,13 @@ class Lane {
   /// Counts an operation in before it is queued for the driving thread. Threads: any.
   void count_in() noexcept { outstanding_.fetch_add(1, std::memory_order_acq_rel); }
   [[nodiscard]] std::vector<std::string> describe_pending() const;
-  /// Ends an operation of this lane, in any thread.
+  /// Ends an operation of this queue, in any thread.
   void finish(const OperationPtr& operation, const Status& status, TimePoint when = now());
 
  private:
   void collect_batch(Batch& batch);
   void enter(ReadyBundle whole);
-  void let_go(ReadyBundle ready);
+  void release(ReadyBundle ready);
   void drain();
   bool pace();
   void collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
@@ -130,13 +130,13 @@ class Lane {
   std::vector<OperationPtr> take_operations(const Batch& batch);
 
   // Const after construction.
-  LaneOptions options_;
+  SetQueueOptions options_;
   // Driving thread only.
   Negotiator negotiator_;
   std::unordered_map<std::uint64_t, OperationPtr> unagreed_;
   RunOrder<ReadyBundle> order_;  // agreed, and not let go yet
   std::vector<ReadyBundle> collected_;
-  LaneTurns turns_;
+  QueueTurns turns_;
   std::vector<Batch> batches_;  // reused
   NegotiatorStats metered_;
   std::uint64_t bundles_ = 0;   // so far; all ranks count alike
@@ -145,7 +145,7 @@ class Lane {
   std::atomic<std::uint64_t> paced_ended_{0};
   std::atomic<int> outstanding_{0};
   std::atomic<bool> closed_{false};
-  LaneWorker worker_;  // last: ends before what it uses
+  QueueWorker worker_;  // last: ends before what it uses
 };
 
 }  // namespace ronde

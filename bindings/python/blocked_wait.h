@@ -12,26 +12,26 @@ namespace ronde::python {
 
 /// This thread's wait for some operations, all of which it waits for before it does anything else.
 /// Owns: nothing; what it is given lives longer. Threads: one.
-class Standstill {
+class BlockedWait {
  public:
-  Standstill(Runtime& runtime, std::span<const OperationPtr> operations)
+  BlockedWait(Runtime& runtime, std::span<const OperationPtr> operations)
       : runtime_(runtime), operations_(operations) {}
-  ~Standstill() {
-    if (told_ != nullptr) told_->store(false, std::memory_order_release);
+  ~BlockedWait() {
+    if (blocked_ != nullptr) blocked_->store(false, std::memory_order_release);
   }
-  Standstill(const Standstill&) = delete;
-  Standstill& operator=(const Standstill&) = delete;
+  BlockedWait(const BlockedWait&) = delete;
+  BlockedWait& operator=(const BlockedWait&) = delete;
 
   /// Blocks until one of them is done and returns its status. Without the GIL.
   Status wait(const OperationPtr& operation);
 
  private:
-  void tell();
+  void declare();
 
   Runtime& runtime_;
   const std::span<const OperationPtr> operations_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
-  std::shared_ptr<std::atomic<bool>> told_;
+  std::shared_ptr<std::atomic<bool>> blocked_;
 };
 
 }  // namespace ronde::python

@@ -1,4 +1,4 @@
-#include "core/engine/lane_worker.h"
+#include "core/engine/queue_worker.h"
 
 #include <utility>
 
@@ -6,9 +6,9 @@
 
 namespace ronde {
 
-LaneWorker::LaneWorker(LaneWorkerOptions options) : options_(std::move(options)) {}
+QueueWorker::QueueWorker(QueueWorkerOptions options) : options_(std::move(options)) {}
 
-LaneWorker::~LaneWorker() {
+QueueWorker::~QueueWorker() {
   {
     MutexLock lock(mutex_);
     stop_ = true;
@@ -17,7 +17,7 @@ LaneWorker::~LaneWorker() {
   if (thread_.joinable()) thread_.join();
 }
 
-void LaneWorker::run_or_queue(ReadyBundle ready, bool may_run_here) {
+void QueueWorker::run_or_queue(ReadyBundle ready, bool may_run_here) {
   // Work on devices may first have to agree with other ranks, which the driving thread cannot wait
   // for.
   const bool on_host = ready.bundle.device.kind == DeviceKind::kCpu;
@@ -31,12 +31,12 @@ void LaneWorker::run_or_queue(ReadyBundle ready, bool may_run_here) {
   changed_.notify_all();
 }
 
-bool LaneWorker::busy() const {
+bool QueueWorker::busy() const {
   MutexLock lock(mutex_);
   return running_ || !queue_.empty();
 }
 
-void LaneWorker::execute(ReadyBundle& ready) {
+void QueueWorker::execute(ReadyBundle& ready) {
   const TimePoint started = note_started(ready);
   const AbortToken& abort = *options_.abort;
   const Status status =
@@ -56,7 +56,7 @@ void LaneWorker::execute(ReadyBundle& ready) {
   if (ready.paced && options_.paced_ended) options_.paced_ended();
 }
 
-TimePoint LaneWorker::note_started(const ReadyBundle& ready) {
+TimePoint QueueWorker::note_started(const ReadyBundle& ready) {
   const TimePoint started = now();
   for (const OperationPtr& operation : ready.operations) {
     if (operation) options_.flights->reach(operation->flight(), FlightStage::kStarted, started);
@@ -64,8 +64,8 @@ TimePoint LaneWorker::note_started(const ReadyBundle& ready) {
   return started;
 }
 
-void LaneWorker::thread_main() {
-  name_this_thread("ronde-lane");
+void QueueWorker::thread_main() {
+  name_this_thread("ronde-queue");
   for (;;) {
     ReadyBundle ready;
     {

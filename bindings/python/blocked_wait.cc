@@ -1,11 +1,11 @@
-#include "bindings/python/standstill.h"
+#include "bindings/python/blocked_wait.h"
 
 namespace py = pybind11;
 
 namespace ronde::python {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{500};  // ranks that are merely late cost no question
+constexpr std::chrono::milliseconds kAskAfter{500};  // ranks that are merely late cost no question
 
 /// Whether no other thread of this process could submit an operation.
 bool submits_alone() {
@@ -20,24 +20,24 @@ bool submits_alone() {
 
 }  // namespace
 
-Status Standstill::wait(const OperationPtr& operation) {
+Status BlockedWait::wait(const OperationPtr& operation) {
   WaitOptions options = interruptible(-1.0);
   bool asked = false;  // once for each that takes long: operations before it have ended meanwhile
   options.interrupt = [&, check = std::move(options.interrupt)]() -> Status {
     RONDE_RETURN_IF_ERROR(check());
-    if (!asked && std::chrono::steady_clock::now() - since_ >= kPatience) {
+    if (!asked && std::chrono::steady_clock::now() - since_ >= kAskAfter) {
       asked = true;
-      tell();
+      declare();
     }
     return {};
   };
   return runtime_.wait(operation, options);
 }
 
-void Standstill::tell() {
+void BlockedWait::declare() {
   if (!submits_alone()) return;
-  if (told_ == nullptr) told_ = std::make_shared<std::atomic<bool>>(true);
-  runtime_.stand_still(operations_, told_);
+  if (blocked_ == nullptr) blocked_ = std::make_shared<std::atomic<bool>>(true);
+  runtime_.declare_blocked(operations_, blocked_);
 }
 
 }  // namespace ronde::python

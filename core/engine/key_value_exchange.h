@@ -15,7 +15,7 @@
 namespace ronde {
 
 /// Collects the values that have arrived. Threads: any.
-class ExchangeBoard {
+class KeyValueExchange {
  public:
   /// Takes in a frame's payload: the round and the value. Malformed payloads are errors.
   Status on_frame(int from, std::uint64_t key, std::span<const std::byte> payload)

@@ -1,5 +1,5 @@
-// Runs the agreed bundles of one lane in their order: small ones in the thread that drives the
-// engine, where nothing stands before them, the rest in a thread of the lane's own.
+// Runs the agreed bundles of one queue in their order: small ones in the thread that drives the
+// engine, where nothing stands before them, the rest in a thread of the queue's own.
 #pragma once
 
 #include <deque>
@@ -31,7 +31,7 @@ struct ReadyBundle {
 /// Called with each operation that has finished, how and when. In whichever thread executed.
 using FinishOperation = std::function<void(const OperationPtr&, const Status&, TimePoint)>;
 
-struct LaneWorkerOptions {
+struct QueueWorkerOptions {
   std::unique_ptr<Executor> executor;
   std::shared_ptr<AbortToken> abort;
   FlightRing* flights = nullptr;  ///< Outlives it.
@@ -41,21 +41,21 @@ struct LaneWorkerOptions {
   std::function<void()> paced_ended = {};
 };
 
-/// The executing half of a lane. Threads: run_or_queue from the driving thread only.
-class LaneWorker {
+/// The executing half of a queue. Threads: run_or_queue from the driving thread only.
+class QueueWorker {
  public:
-  explicit LaneWorker(LaneWorkerOptions options);
+  explicit QueueWorker(QueueWorkerOptions options);
   /// Runs what is queued (aborted work ends at once), then ends the thread. Blocks.
-  ~LaneWorker();
-  LaneWorker(const LaneWorker&) = delete;
-  LaneWorker& operator=(const LaneWorker&) = delete;
+  ~QueueWorker();
+  QueueWorker(const QueueWorker&) = delete;
+  QueueWorker& operator=(const QueueWorker&) = delete;
 
-  /// Executes the bundle now where `may_run_here` and nothing of this lane stands before it;
-  /// otherwise hands it to the lane's thread, which is started on first use.
+  /// Executes the bundle now where `may_run_here` and nothing of this queue stands before it;
+  /// otherwise hands it to the queue's thread, which is started on first use.
   /// Blocks: for the bundle's duration where it runs here.
   void run_or_queue(ReadyBundle ready, bool may_run_here) RONDE_EXCLUDES(mutex_);
 
-  /// Whether anything is queued or running in the lane's thread. Threads: any.
+  /// Whether anything is queued or running in the queue's thread. Threads: any.
   [[nodiscard]] bool busy() const RONDE_EXCLUDES(mutex_);
 
  private:
@@ -64,7 +64,7 @@ class LaneWorker {
   void thread_main() RONDE_EXCLUDES(mutex_);
 
   // Const after construction.
-  const LaneWorkerOptions options_;
+  const QueueWorkerOptions options_;
   // Driving thread only.
   std::thread thread_;
   // Guarded.

@@ -9,7 +9,7 @@ namespace ronde {
 
 /// Decides, wait after wait, whether to yield before sleeping in the kernel. Threads: one at a
 /// time.
-class Patience {
+class AdaptiveYield {
  public:
   /// Starts a wait at `time`.
   void begin(TimePoint time) noexcept;

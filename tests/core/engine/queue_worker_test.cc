@@ -1,4 +1,4 @@
-#include "core/engine/lane_worker.h"
+#include "core/engine/queue_worker.h"
 
 #include <doctest/doctest.h>
 
@@ -35,7 +35,7 @@ ReadyBundle numbered(int number) {
   return ready;
 }
 
-LaneWorkerOptions options(
+QueueWorkerOptions options(
     NotingExecutor::Notes& notes, std::shared_ptr<AbortToken> abort,
     FinishOperation finish = [](const auto&...) {}) {
   static FlightRing flights;
@@ -47,10 +47,10 @@ LaneWorkerOptions options(
 
 }  // namespace
 
-TEST_CASE("LaneWorker: a bundle runs here where it may and nothing stands before it") {
+TEST_CASE("QueueWorker: a bundle runs here where it may and nothing stands before it") {
   NotingExecutor::Notes notes;
   {
-    LaneWorker worker(options(notes, std::make_shared<AbortToken>()));
+    QueueWorker worker(options(notes, std::make_shared<AbortToken>()));
     worker.run_or_queue(numbered(1), true);
     worker.run_or_queue(numbered(2), false);
   }
@@ -59,10 +59,10 @@ TEST_CASE("LaneWorker: a bundle runs here where it may and nothing stands before
   CHECK(notes.ran[1].second != std::this_thread::get_id());
 }
 
-TEST_CASE("LaneWorker: order is kept, whichever thread executes") {
+TEST_CASE("QueueWorker: order is kept, whichever thread executes") {
   NotingExecutor::Notes notes;
   {
-    LaneWorker worker(options(notes, std::make_shared<AbortToken>()));
+    QueueWorker worker(options(notes, std::make_shared<AbortToken>()));
     notes.hold = true;
     worker.run_or_queue(numbered(1), false);
     worker.run_or_queue(numbered(2), true);  // must not overtake
@@ -74,12 +74,12 @@ TEST_CASE("LaneWorker: order is kept, whichever thread executes") {
   CHECK(notes.ran[1].first == 2);
 }
 
-TEST_CASE("LaneWorker: aborted work ends with the abort's reason and is not executed") {
+TEST_CASE("QueueWorker: aborted work ends with the abort's reason and is not executed") {
   NotingExecutor::Notes notes;
   auto abort = std::make_shared<AbortToken>();
   abort->abort(Status(Code::kRankFailure, "rank 1 died"));
   Status seen;
-  LaneWorker worker(options(
+  QueueWorker worker(options(
       notes, abort, [&](const OperationPtr&, const Status& status, TimePoint) { seen = status; }));
   worker.run_or_queue(numbered(1), true);
   CHECK(seen.message() == "rank 1 died");
