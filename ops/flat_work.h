@@ -22,7 +22,7 @@ struct FlatWork {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::size_t bytes = 0;
-  std::span<const std::size_t> part_bytes = {};
+  std::span<const std::size_t> chunk_bytes = {};
   std::span<const std::size_t> send_bytes = {};
   std::span<const std::size_t> recv_bytes = {};
   PhaseObserver* phases = nullptr;  ///< May be told of phases; null: nobody listens.

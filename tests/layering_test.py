@@ -185,12 +185,12 @@ def test_a_planted_leak_is_found():
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("core/engine/engine.cc", '#include "ops/executor.h"'),
+        ("core/engine/engine.cc", '#include "ops/execution/executor.h"'),
         ("core/base/log.cc", "#include <spdlog/spdlog.h>"),
         ("core/engine/engine.cc", "#include <flatbuffers/flatbuffers.h>"),
-        ("ops/executor.cc", '#include "backends/shm/factory.h"'),
+        ("ops/execution/executor.cc", '#include "backends/shm/factory.h"'),
         ("backends/shm/group.cc", '#include "backends/net/frame.h"'),
-        ("timeline/writer.cc", '#include "ops/executor.h"'),
+        ("timeline/writer.cc", '#include "ops/execution/executor.h"'),
         ("bindings/runtime/runtime.cc", '#include "backends/shm/factory.h"'),
         ("ops/allreduce/ring.cc", "  #  include <mpi.h>"),
         ("backends/shm/group.cc", "#include <boost/asio.hpp>"),

@@ -76,7 +76,7 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int ra
   info.network_card = options.network_card;
   info.network_megabits = options.network_megabits;
   info.fusion_bytes = options.fusion_bytes;
-  if (options.part_bytes > 0) info.part = 1;
+  if (options.chunk_bytes > 0) info.part = 1;
   const std::string own_path = rank_trace_path(path, rank);
   for (const std::string& old : trace_files(path, rank)) {
     if (old != own_path) (void)::unlink(old.c_str());  // parts of another recording
@@ -248,7 +248,7 @@ void Recorder::write(std::string_view lines) {
   if (!recording_.load(std::memory_order_relaxed)) return;
   const Status status = file_.append(lines);
   if (status.ok()) {
-    const auto limit = static_cast<std::int64_t>(options_.part_bytes);
+    const auto limit = static_cast<std::int64_t>(options_.chunk_bytes);
     if (limit > 0 && file_.bytes() >= limit) begin_part();
     return;
   }

@@ -54,7 +54,7 @@ class Recorder : public EventSink {
     std::int64_t fusion_bytes = -1;
     /// The recording goes on in a new file where one is larger; 0: never. The newest `parts` files
     /// are kept.
-    std::size_t part_bytes = 0;
+    std::size_t chunk_bytes = 0;
     int parts = 8;
   };
 

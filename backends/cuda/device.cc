@@ -61,7 +61,7 @@ class TableBuilder {
     table_.count = 0;
     table_.scale = scale;
   }
-  void add(const DeviceStrip& strip) {
+  void add(const DeviceCopy& strip) {
     const std::size_t count = strip.count * unit_;
     table_.strips[table_.count++] = {strip.in, strip.out, count, tiles_};
     tiles_ += tiles_of(count, tile_);
@@ -78,12 +78,12 @@ class TableBuilder {
 
 /// One launch for all of `strips`, none of which is empty.
 template <typename Table>
-cudaError_t launch(const StripWork& work, std::span<const DeviceStrip> strips,
+cudaError_t launch(const BatchedCopy& work, std::span<const DeviceCopy> strips,
                    DeviceStream stream) {
   const bool copies = work.from == work.to && work.scale == 1.0;
   TableBuilder<Table> builder(work.scale, copies ? kTileBytes : kTileElements,
                               copies ? size_of(work.from) : 1);
-  for (const DeviceStrip& strip : strips) builder.add(strip);
+  for (const DeviceCopy& strip : strips) builder.add(strip);
   return launch_strips({work.from, work.to, copies, builder.tiles()}, builder.table(),
                        native(stream));
 }
@@ -145,15 +145,15 @@ Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, DeviceStr
                    "cudaMemcpyAsync", index_);
 }
 
-Status CudaDevice::transform(const StripWork& work, DeviceStream stream) {
+Status CudaDevice::transform(const BatchedCopy& work, DeviceStream stream) {
   if (!has_kernel(work.from, work.to)) {
     return {Code::kUnsupported,
             fmt::format("no kernel casts {} to {}", to_string(work.from), to_string(work.to))};
   }
-  std::vector<DeviceStrip> strips;
-  strips.reserve(work.strips.size());
-  std::copy_if(work.strips.begin(), work.strips.end(), std::back_inserter(strips),
-               [](const DeviceStrip& strip) { return strip.count != 0; });
+  std::vector<DeviceCopy> strips;
+  strips.reserve(work.copies.size());
+  std::copy_if(work.copies.begin(), work.copies.end(), std::back_inserter(strips),
+               [](const DeviceCopy& strip) { return strip.count != 0; });
   const CurrentDevice current(index_);
   RONDE_RETURN_IF_ERROR(current.status());
   for (std::size_t begin = 0; begin < strips.size(); begin += kMaxStripsPerLaunch) {

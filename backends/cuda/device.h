@@ -25,7 +25,7 @@ class CudaDevice final : public DeviceOps {
   Result<std::shared_ptr<std::byte>> allocate(MemoryKind kind, std::size_t bytes) override;
   Result<DeviceStream> open_stream() override RONDE_EXCLUDES(mutex_);
   Status copy(void* to, const void* from, std::size_t bytes, DeviceStream stream) override;
-  Status transform(const StripWork& work, DeviceStream stream) override;
+  Status transform(const BatchedCopy& work, DeviceStream stream) override;
   using DeviceOps::record;
   Result<DeviceEventPtr> record(DeviceStream stream, EventUse use) override;
   Status wait(DeviceStream stream, const DeviceEvent& event) override;

@@ -191,7 +191,7 @@ std::byte* GlooCollectives::apart_from(const Segment& output, const std::byte* i
 void GlooCollectives::allgather(const Work& work, std::size_t segment) {
   ++tag_;
   const auto size = static_cast<std::size_t>(mesh_->size);
-  const auto parts = work.part_bytes.subspan(segment * size, size);
+  const auto parts = work.chunk_bytes.subspan(segment * size, size);
   Segment output = work.segments[segment];
   output.bytes = sum(parts);
   if (output.bytes == 0) return;

@@ -172,7 +172,7 @@ Status MpiCollectives::broadcast(const Work& work, const AbortToken& abort) {
 Status MpiCollectives::allgather(const Work& work, std::size_t segment, const AbortToken& abort) {
   const auto size = static_cast<std::size_t>(size_);
   const auto me = static_cast<std::size_t>(rank_);
-  const auto parts = work.part_bytes.subspan(segment * size, size);
+  const auto parts = work.chunk_bytes.subspan(segment * size, size);
   const Segment& data = work.segments[segment];
   const std::byte* input = data.in;
   std::vector<std::byte> copy;  // an input inside the output would be overwritten between rounds

@@ -47,7 +47,7 @@ int broadcast(MPI_Comm communicator, const Work& work, const Segment& data) {
 }
 
 int allgather(MPI_Comm communicator, const Work& work, const Segment& data) {
-  const Layout layout(work.part_bytes);
+  const Layout layout(work.chunk_bytes);
   const int mine = layout.counts[static_cast<std::size_t>(rank_in(communicator))];
   return MPI_Allgatherv(data.in, mine, MPI_BYTE, data.out, layout.counts.data(),
                         layout.offsets.data(), MPI_BYTE, communicator);

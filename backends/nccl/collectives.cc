@@ -117,7 +117,7 @@ Collectives::Factors Collectives::factors_of(const Reduction& reduction) {
 
 std::size_t Collectives::output_bytes(const Work& work) const {
   if (work.kind == Collective::kReduceScatter) {
-    return work.part_bytes[static_cast<std::size_t>(rank_)];
+    return work.chunk_bytes[static_cast<std::size_t>(rank_)];
   }
   return work.kind == Collective::kReduce && rank_ != work.root ? 0 : work.segments[0].bytes;
 }
@@ -143,7 +143,7 @@ Status Collectives::reduce(const Work& work, Buffers buffers) {
 
 Status Collectives::scale(DType dtype, double factor, const void* in, void* out, std::size_t bytes,
                           cudaStream_t stream) {
-  const DeviceStrip strip{in, out, bytes / size_of(dtype)};
+  const DeviceCopy strip{in, out, bytes / size_of(dtype)};
   return device_->transform({dtype, dtype, factor, {&strip, 1}}, stream);
 }
 
@@ -179,9 +179,9 @@ Status Collectives::reduce_scaled(const Work& work, const Buffers& buffers, doub
 Status Collectives::reduce_scatter(const Work& work, const Buffers& buffers, ncclRedOp_t op) {
   const ncclDataType_t type = type_of(work.reduction.dtype);
   const std::size_t element = size_of(work.reduction.dtype);
-  if (even(work.part_bytes)) {
+  if (even(work.chunk_bytes)) {
     return communicator_.call("ncclReduceScatter", [&](ncclComm_t handle) {
-      return api_.reduce_scatter(buffers.in, buffers.out, work.part_bytes[0] / element, type, op,
+      return api_.reduce_scatter(buffers.in, buffers.out, work.chunk_bytes[0] / element, type, op,
                                  handle, buffers.stream);
     });
   }
@@ -189,7 +189,7 @@ Status Collectives::reduce_scatter(const Work& work, const Buffers& buffers, ncc
     ncclResult_t code = api_.group_start();
     const std::byte* part = buffers.in;
     for (int root = 0; root < size_; ++root) {
-      const std::size_t bytes = work.part_bytes[static_cast<std::size_t>(root)];
+      const std::size_t bytes = work.chunk_bytes[static_cast<std::size_t>(root)];
       keep_first(code, api_.reduce(part, buffers.out, bytes / element, type, op, root, handle,
                                    buffers.stream));
       part += bytes;
@@ -200,9 +200,9 @@ Status Collectives::reduce_scatter(const Work& work, const Buffers& buffers, ncc
 }
 
 Status Collectives::allgather(const Work& work, const Buffers& buffers) {
-  if (even(work.part_bytes)) {
+  if (even(work.chunk_bytes)) {
     return communicator_.call("ncclAllGather", [&](ncclComm_t handle) {
-      return api_.all_gather(buffers.in, buffers.out, work.part_bytes[0], ncclUint8, handle,
+      return api_.all_gather(buffers.in, buffers.out, work.chunk_bytes[0], ncclUint8, handle,
                              buffers.stream);
     });
   }
@@ -210,7 +210,7 @@ Status Collectives::allgather(const Work& work, const Buffers& buffers) {
     ncclResult_t code = api_.group_start();
     std::byte* part = buffers.out;
     for (int root = 0; root < size_; ++root) {
-      const std::size_t bytes = work.part_bytes[static_cast<std::size_t>(root)];
+      const std::size_t bytes = work.chunk_bytes[static_cast<std::size_t>(root)];
       const std::byte* from = root == rank_ ? buffers.in : part;  // read at the root alone
       keep_first(code, api_.broadcast(from, part, bytes, ncclUint8, root, handle, buffers.stream));
       part += bytes;
@@ -242,11 +242,11 @@ Status Collectives::exchange(const Work& work, const Buffers& buffers) {
 
 ncclResult_t Collectives::send_parts(const Work& work, const Buffers& buffers, ncclComm_t handle) {
   if (work.kind == Collective::kGather) {
-    return api_.send(buffers.in, work.part_bytes[static_cast<std::size_t>(rank_)], ncclUint8,
+    return api_.send(buffers.in, work.chunk_bytes[static_cast<std::size_t>(rank_)], ncclUint8,
                      work.root, handle, buffers.stream);
   }
   if (work.kind == Collective::kScatter && rank_ != work.root) return ncclSuccess;
-  const auto sizes = work.kind == Collective::kScatter ? work.part_bytes : work.send_bytes;
+  const auto sizes = work.kind == Collective::kScatter ? work.chunk_bytes : work.send_bytes;
   ncclResult_t code = ncclSuccess;
   const std::byte* part = buffers.in;
   for (int peer = 0; peer < size_; ++peer) {
@@ -260,11 +260,11 @@ ncclResult_t Collectives::send_parts(const Work& work, const Buffers& buffers, n
 ncclResult_t Collectives::receive_parts(const Work& work, const Buffers& buffers,
                                         ncclComm_t handle) {
   if (work.kind == Collective::kScatter) {
-    return api_.recv(buffers.out, work.part_bytes[static_cast<std::size_t>(rank_)], ncclUint8,
+    return api_.recv(buffers.out, work.chunk_bytes[static_cast<std::size_t>(rank_)], ncclUint8,
                      work.root, handle, buffers.stream);
   }
   if (work.kind == Collective::kGather && rank_ != work.root) return ncclSuccess;
-  const auto sizes = work.kind == Collective::kGather ? work.part_bytes : work.recv_bytes;
+  const auto sizes = work.kind == Collective::kGather ? work.chunk_bytes : work.recv_bytes;
   ncclResult_t code = ncclSuccess;
   std::byte* part = buffers.out;
   for (int peer = 0; peer < size_; ++peer) {

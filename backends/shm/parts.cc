@@ -27,7 +27,7 @@ void split(const Work& work, int me, Extent in, Extent out, Scratch& scratch) {
     std::size_t offset = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
       const bool mine = r == static_cast<std::size_t>(me);
-      const std::size_t bytes = work.part_bytes[s * ranks + r];
+      const std::size_t bytes = work.chunk_bytes[s * ranks + r];
       scratch.parts[r].push_back({.in = address(segment.in, in, offset, mine),
                                   .out = address(segment.out, out, offset, mine),
                                   .bytes = bytes});

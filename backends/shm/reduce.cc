@@ -51,7 +51,7 @@ void set_aside(const Work& work, int me, Scratch& scratch) {
   for (const Segment& segment : work.segments) needed += segment.bytes;
   for (std::size_t s = 0; s < work.segments.size(); ++s) {
     const Segment& segment = work.segments[s];
-    if (!overlap(segment, work.part_bytes[s * ranks + static_cast<std::size_t>(me)])) continue;
+    if (!overlap(segment, work.chunk_bytes[s * ranks + static_cast<std::size_t>(me)])) continue;
     if (scratch.copy.empty()) scratch.copy.reserve(needed);
     const std::byte* copy = scratch.copy.data() + scratch.copy.size();
     scratch.copy.insert(scratch.copy.end(), segment.in, segment.in + segment.bytes);

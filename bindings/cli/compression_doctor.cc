@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "bindings/runtime/runtime.h"
-#include "ops/auto_compression.h"
 #include "ops/compression/codec_speed.h"
+#include "ops/execution/auto_compression.h"
 
 namespace ronde {
 namespace {

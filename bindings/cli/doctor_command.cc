@@ -15,7 +15,7 @@
 #include "bindings/runtime/tuning.h"
 #include "core/base/config.h"
 #include "ops/kernels/factory.h"
-#include "ops/selector.h"
+#include "ops/selection/selector.h"
 #include "timeline/nvtx_sink.h"
 
 namespace ronde {

@@ -19,7 +19,7 @@
 #include "bindings/cli/timeline_command.h"
 #include "core/base/config.h"
 #include "ops/compression/spec.h"
-#include "ops/selector.h"
+#include "ops/selection/selector.h"
 #include "timeline/trace_file.h"
 
 namespace ronde {

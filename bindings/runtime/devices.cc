@@ -7,7 +7,7 @@
 
 #include "backends/builtin.h"
 #include "core/base/log.h"
-#include "ops/selector.h"
+#include "ops/selection/selector.h"
 
 namespace ronde {
 namespace {

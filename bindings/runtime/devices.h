@@ -15,7 +15,7 @@
 #include "core/ports/backend.h"
 #include "core/ports/device_ops.h"
 #include "core/ports/device_plane.h"
-#include "ops/device_parts.h"
+#include "ops/device/device_parts.h"
 
 namespace ronde {
 

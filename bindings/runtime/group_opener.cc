@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/allreduce/hierarchical.h"
-#include "ops/host_layout.h"
-#include "ops/selector.h"
+#include "ops/hierarchical/allreduce.h"
+#include "ops/hierarchical/host_layout.h"
+#include "ops/selection/selector.h"
 
 namespace ronde {
 namespace {

@@ -10,7 +10,7 @@
 #include "backends/registry.h"
 #include "core/engine/engine.h"
 #include "core/ports/backend.h"
-#include "ops/selector.h"
+#include "ops/selection/selector.h"
 
 namespace ronde {
 

@@ -9,7 +9,7 @@
 #include "bindings/runtime/runtime.h"
 #include "core/base/abort.h"
 #include "core/engine/flight_ring.h"
-#include "ops/executor.h"
+#include "ops/execution/executor.h"
 
 namespace ronde {
 

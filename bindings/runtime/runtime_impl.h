@@ -21,7 +21,7 @@
 #include "core/ports/event_sink.h"
 #include "core/ports/reduce_kernels.h"
 #include "ops/compression/residuals.h"
-#include "ops/executor.h"
+#include "ops/execution/executor.h"
 #include "timeline/clock_sync.h"
 #include "timeline/core_wait.h"
 #include "timeline/host_clock.h"

@@ -149,7 +149,7 @@ Status Runtime::Impl::start_timeline(const std::string& path, bool mark_cycles) 
                       .counters = [this] { return sample_counters(); },
                       .last_counters = measure_machine,
                       .fusion_bytes = static_cast<std::int64_t>(config.fusion_threshold_bytes),
-                      .part_bytes = config.timeline_part_bytes,
+                      .chunk_bytes = config.timeline_part_bytes,
                       .parts = config.timeline_parts}));
   recorders_.push_back(std::move(recorder));
   recording_ = true;

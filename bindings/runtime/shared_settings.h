@@ -8,7 +8,7 @@
 #include "core/base/config.h"
 #include "core/base/status.h"
 #include "core/ports/backend.h"
-#include "ops/selector.h"
+#include "ops/selection/selector.h"
 
 namespace ronde {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "ops/selector.h"
+#include "ops/selection/selector.h"
 
 namespace ronde {
 

@@ -32,29 +32,32 @@ struct Segment {
 
 class CompressedWork;  // ops/compression
 
+// clang-format off
 /// Agreed work for one group, the same on all its ranks but for addresses and uneven sizes.
-/// What the fields mean, n being the group's size and me the rank in it:
+/// n is the number of ranks. Each kind has these segments and sizes in bytes:
 ///
-/// | kind           | segments                                   | sizes, in bytes |
-/// |----------------|--------------------------------------------|---------------------------------|
-/// | allreduce      | any number, each reduced onto itself       | | | reduce         | likewise;
-/// `out` is written at root only    |                                 | | broadcast      |
-/// likewise; `in` is read at root only (root may have in == out) |              | | allgather | in
-/// and out of each segment; see below      | part_bytes[n] per segment       | | gather         |
-/// as allgather; `out` at root only           | part_bytes[n] per segment       | | reduce_scatter
-/// | `in` whole, `out` this rank's part         | part_bytes[n] per segment       | | scatter |
-/// `in` whole, at root only; `out` this part  | part_bytes[n] per segment       | | alltoall |
-/// exactly one; `in` by receiver, `out` by sender, packed  | send_bytes[n], recv_bytes[n] | |
-/// barrier        | none                                       |                                 |
+/// | kind           | `in`                           | `out`                        | sizes                        |
+/// |----------------|--------------------------------|------------------------------|------------------------------|
+/// | allreduce      | whole                          | whole                        | none                         |
+/// | reduce         | whole                          | whole, at root only          | none                         |
+/// | broadcast      | whole, at root only            | whole (root: may equal `in`) | none                         |
+/// | allgather      | this rank's chunk              | whole                        | chunk_bytes, n per segment   |
+/// | gather         | this rank's chunk              | whole, at root only          | chunk_bytes, n per segment   |
+/// | reduce_scatter | whole                          | this rank's chunk            | chunk_bytes, n per segment   |
+/// | scatter        | whole, at root only            | this rank's chunk            | chunk_bytes, n per segment   |
+/// | alltoall       | packed by receiver             | packed by sender             | send_bytes[n], recv_bytes[n] |
+/// | barrier        | no segments                    | no segments                  | none                         |
 ///
-/// With part_bytes, segment s owns entries [s*n, (s+1)*n): part r of the whole tensor starts at the
-/// sum of the parts before it, and `bytes` of the segment is the sum of all n.
+/// An alltoall has exactly one segment, a barrier none, every other kind any number.
+/// Segment s owns chunk_bytes[s*n .. (s+1)*n). Chunk r of the whole tensor starts at the sum of the
+/// chunks before it. `bytes` of the segment is the sum of all n.
+// clang-format on
 struct Work {
   Collective kind = Collective::kBarrier;
   Reduction reduction;  ///< dtype always; op and scaling for kinds that reduce.
   int root = 0;         ///< Rank in the group.
   std::span<const Segment> segments;
-  std::span<const std::size_t> part_bytes;
+  std::span<const std::size_t> chunk_bytes;
   std::span<const std::size_t> send_bytes;
   std::span<const std::size_t> recv_bytes;
   CompressedWork* compression = nullptr;  ///< Null but for planes that compress().

@@ -39,20 +39,20 @@ enum class MemoryKind : std::uint8_t {
   kPinned,  ///< The host's, locked, so that copies to and from the device run beside other work.
 };
 
-/// One contiguous run of elements of a fused copy.
-struct DeviceStrip {
+/// One contiguous run of elements of a batched copy.
+struct DeviceCopy {
   const void* in = nullptr;  ///< Null counts as zeros.
   void* out = nullptr;
   std::size_t count = 0;  ///< In elements.
 };
 
-/// A fused copy: every element of every strip times `scale`, as another type where the two differ.
+/// A batched copy: every element of every run times `scale`, as another type where the two differ.
 /// The arithmetic is that of ReduceKernels (see Scaling and cast() there).
-struct StripWork {
+struct BatchedCopy {
   DType from = DType::kUint8;
   DType to = DType::kUint8;
   double scale = 1.0;
-  std::span<const DeviceStrip> strips;  ///< Read during the call only.
+  std::span<const DeviceCopy> copies;  ///< Read during the call only.
 };
 
 class DeviceCodecs;
@@ -79,9 +79,9 @@ class DeviceOps {
   /// Queues a copy; either side may be the host's. With pageable host memory it may block.
   virtual Status copy(void* to, const void* from, std::size_t bytes, DeviceStream stream) = 0;
 
-  /// Queues a fused copy of any number of strips between memory of this device.
+  /// Queues a batched copy of any number of runs between memory of this device.
   /// Errors: kUnsupported for a pair of types that no kernel was built for.
-  virtual Status transform(const StripWork& work, DeviceStream stream) = 0;
+  virtual Status transform(const BatchedCopy& work, DeviceStream stream) = 0;
 
   /// A point after all that `stream` has been given so far.
   virtual Result<DeviceEventPtr> record(DeviceStream stream, EventUse use) = 0;

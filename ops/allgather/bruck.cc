@@ -23,7 +23,7 @@ Status bruck_allgather(Transport& transport, const FlatWork& work, Scratch& scra
   const int size = transport.size();
   const auto count = static_cast<std::size_t>(size);
   std::byte* collected = scratch.block(0, work.bytes);
-  const std::vector<std::size_t> lengths = rotated(work.part_bytes, me);
+  const std::vector<std::size_t> lengths = rotated(work.chunk_bytes, me);
   const std::vector<std::size_t> begins = begins_of(lengths);
   copy_bytes(collected, work.in, lengths[0]);
   for (std::size_t have = 1; have < count; have *= 2) {

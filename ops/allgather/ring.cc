@@ -8,10 +8,10 @@ namespace ronde {
 Status ring_allgather(Transport& transport, const FlatWork& work, Scratch& /*scratch*/) {
   const int me = transport.rank();
   const int size = transport.size();
-  const std::vector<std::size_t> begins = begins_of(work.part_bytes);
+  const std::vector<std::size_t> begins = begins_of(work.chunk_bytes);
   const auto part = [&](int rank) {
     const auto index = static_cast<std::size_t>(wrap(rank, size));
-    return std::span(work.out + begins[index], work.part_bytes[index]);
+    return std::span(work.out + begins[index], work.chunk_bytes[index]);
   };
   copy_bytes(part(me).data(), work.in, part(me).size());
   PhaseSteps told(work.phases, "allgather step", static_cast<std::size_t>(size - 1));

@@ -12,10 +12,10 @@ Status ring_allreduce(Transport& transport, const FlatWork& work, Scratch& scrat
   FlatWork step = work;
   step.out = work.out + parts[static_cast<std::size_t>(transport.rank())].begin * element;
   RONDE_RETURN_IF_ERROR(ring_reduce_parts(transport, step, parts, scratch));
-  const std::vector<std::size_t> part_bytes = lengths_of(parts, element);
+  const std::vector<std::size_t> chunk_bytes = lengths_of(parts, element);
   step.in = step.out;
   step.out = work.out;
-  step.part_bytes = part_bytes;
+  step.chunk_bytes = chunk_bytes;
   return ring_allgather(transport, step, scratch);
 }
 

@@ -10,7 +10,7 @@
 
 #include "core/base/half.h"
 #include "core/base/log.h"
-#include "ops/device_wait.h"
+#include "ops/device/device_wait.h"
 
 namespace ronde {
 namespace {
@@ -128,8 +128,8 @@ Status Residual::move_to(DeviceHome home, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(leave_device(abort));
   const std::size_t bytes = count_ * sizeof(float);
   if (zero_) {
-    const DeviceStrip zeros{nullptr, home.memory.get(), bytes};
-    RONDE_RETURN_IF_ERROR(home.device->transform({.strips = {&zeros, 1}}, home.stream));
+    const DeviceCopy zeros{nullptr, home.memory.get(), bytes};
+    RONDE_RETURN_IF_ERROR(home.device->transform({.copies = {&zeros, 1}}, home.stream));
   } else {
     RONDE_RETURN_IF_ERROR(home.device->copy(home.memory.get(), values_.get(), bytes, home.stream));
     RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, home.device->record(home.stream));

@@ -6,12 +6,12 @@ namespace ronde {
 
 Status linear_gather(Transport& transport, const FlatWork& work, Scratch& /*scratch*/) {
   const int me = transport.rank();
-  const std::size_t own = work.part_bytes[static_cast<std::size_t>(me)];
+  const std::size_t own = work.chunk_bytes[static_cast<std::size_t>(me)];
   if (me != work.root) return send_to(transport, work.root, {work.in, own}, work.abort);
   Posted parts(transport, work.abort);
   std::byte* place = work.out;
   for (int rank = 0; rank < transport.size(); ++rank) {
-    const std::size_t bytes = work.part_bytes[static_cast<std::size_t>(rank)];
+    const std::size_t bytes = work.chunk_bytes[static_cast<std::size_t>(rank)];
     if (rank == me) {
       copy_bytes(place, work.in, own);
     } else {

@@ -9,15 +9,15 @@ Status direct_reduce(Transport& transport, const FlatWork& work, Scratch& scratc
   const std::size_t element = size_of(work.reduction.dtype);
   const std::vector<Part> parts =
       even_parts(work.bytes / element, static_cast<std::size_t>(transport.size()));
-  const std::vector<std::size_t> part_bytes = lengths_of(parts, element);
+  const std::vector<std::size_t> chunk_bytes = lengths_of(parts, element);
   const auto me = static_cast<std::size_t>(transport.rank());
   FlatWork step = work;
   step.out = transport.rank() == work.root ? work.out + parts[me].begin * element
-                                           : scratch.block(2, part_bytes[me]);
+                                           : scratch.block(2, chunk_bytes[me]);
   RONDE_RETURN_IF_ERROR(direct_reduce_parts(transport, step, parts, scratch));
   step.in = step.out;
   step.out = work.out;
-  step.part_bytes = part_bytes;
+  step.chunk_bytes = chunk_bytes;
   return linear_gather(transport, step, scratch);
 }
 

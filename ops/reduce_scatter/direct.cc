@@ -90,10 +90,10 @@ Status direct_reduce_parts(Transport& transport, const FlatWork& work, std::span
 }
 
 Status direct_reduce_scatter(Transport& transport, const FlatWork& work, Scratch& scratch) {
-  const std::vector<Part> parts = parts_of(work.part_bytes, size_of(work.reduction.dtype));
+  const std::vector<Part> parts = parts_of(work.chunk_bytes, size_of(work.reduction.dtype));
   if (work.out != work.in) return direct_reduce_parts(transport, work, parts, scratch);
   // In place the result begins where other parts are still to be read.
-  const std::size_t own = work.part_bytes[static_cast<std::size_t>(transport.rank())];
+  const std::size_t own = work.chunk_bytes[static_cast<std::size_t>(transport.rank())];
   FlatWork aside = work;
   aside.out = scratch.block(2, own);
   RONDE_RETURN_IF_ERROR(direct_reduce_parts(transport, aside, parts, scratch));

@@ -16,7 +16,7 @@ namespace ronde {
 /// Order: ascending ranks, rounded once; the same bits however tensors are fused or cut.
 Status direct_reduce_scatter(Transport& transport, const FlatWork& work, Scratch& scratch);
 
-/// As direct_reduce_scatter, part r of `work.in` being the elements parts[r]; `work.part_bytes` is
+/// As direct_reduce_scatter, part r of `work.in` being the elements parts[r]; `work.chunk_bytes` is
 /// not looked at. `work.out` may be this rank's own part of `work.in`.
 Status direct_reduce_parts(Transport& transport, const FlatWork& work, std::span<const Part> parts,
                            Scratch& scratch);

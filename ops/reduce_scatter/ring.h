@@ -16,7 +16,7 @@ namespace ronde {
 /// fp32. Order: part r is combined from rank r+1 upwards, around to rank r.
 Status ring_reduce_scatter(Transport& transport, const FlatWork& work, Scratch& scratch);
 
-/// As ring_reduce_scatter, part r of `work.in` being the elements parts[r]; `work.part_bytes` is
+/// As ring_reduce_scatter, part r of `work.in` being the elements parts[r]; `work.chunk_bytes` is
 /// not looked at. `work.out` may be this rank's own part of `work.in`.
 Status ring_reduce_parts(Transport& transport, const FlatWork& work, std::span<const Part> parts,
                          Scratch& scratch);

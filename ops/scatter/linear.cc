@@ -11,7 +11,7 @@ Status send_parts(Transport& transport, const FlatWork& work, const std::byte*& 
   Posted parts(transport, work.abort);
   const std::byte* place = work.in;
   for (int rank = 0; rank < transport.size(); ++rank) {
-    const std::size_t bytes = work.part_bytes[static_cast<std::size_t>(rank)];
+    const std::size_t bytes = work.chunk_bytes[static_cast<std::size_t>(rank)];
     if (rank == transport.rank()) {
       own = place;
     } else {
@@ -26,7 +26,7 @@ Status send_parts(Transport& transport, const FlatWork& work, const std::byte*& 
 
 Status linear_scatter(Transport& transport, const FlatWork& work, Scratch& /*scratch*/) {
   const int me = transport.rank();
-  const std::size_t bytes = work.part_bytes[static_cast<std::size_t>(me)];
+  const std::size_t bytes = work.chunk_bytes[static_cast<std::size_t>(me)];
   if (me != work.root) return recv_from(transport, work.root, {work.out, bytes}, work.abort);
   const std::byte* own = nullptr;
   RONDE_RETURN_IF_ERROR(send_parts(transport, work, own));

@@ -12,7 +12,7 @@
 
 #include "core/ports/backend.h"
 #include "core/ports/reduce_kernels.h"
-#include "ops/executor.h"
+#include "ops/execution/executor.h"
 
 namespace ronde::test {
 

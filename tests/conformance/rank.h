@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/ports/executor.h"
-#include "ops/executor.h"
+#include "ops/execution/executor.h"
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/values.h"
 

@@ -8,7 +8,7 @@
 
 #include "backends/cuda/factory.h"
 #include "core/base/abort.h"
-#include "ops/device_wait.h"
+#include "ops/device/device_wait.h"
 #include "ops/kernels/factory.h"
 
 namespace ronde::test {
@@ -58,7 +58,7 @@ TEST_CASE("gpu: a scaled copy of hundreds of strips has the bits of the CPU, for
     for (const double factor : {1.0, 0.3, 2.0}) {
       CAPTURE(to_string(dtype));
       CAPTURE(factor);
-      std::vector<DeviceStrip> strips;
+      std::vector<DeviceCopy> strips;
       std::size_t count = 0;
       const Bytes in = values_of(dtype, 2'000'000);
       const auto from = gpu.upload(in);
@@ -91,7 +91,7 @@ TEST_CASE("gpu: casts between floating types have the bits of the CPU") {
         const Bytes in = values_of(from, kCount);
         const auto source = gpu.upload(in);
         const auto target = gpu.upload(Bytes(kCount * size_of(to)));
-        const DeviceStrip strip{source.get(), target.get(), kCount};
+        const DeviceCopy strip{source.get(), target.get(), kCount};
         REQUIRE(gpu.device->transform({from, to, 1.0, {&strip, 1}}, gpu.stream).ok());
         Bytes wanted(kCount * size_of(to));
         create_kernels()->cast(from, in.data(), to, wanted.data(), kCount);
@@ -108,9 +108,9 @@ TEST_CASE("gpu: a copy is exact at every alignment, and an absent input is zeros
   for (const std::size_t offset : {0U, 1U, 4U, 16U}) {
     const auto to = gpu.upload(Bytes(in.size(), std::byte{0xcd}));
     const std::size_t length = in.size() - 100;
-    const DeviceStrip strips[] = {{from.get() + offset, to.get(), length},
-                                  {nullptr, to.get() + length, 50}};
-    REQUIRE(gpu.device->transform({.strips = strips}, gpu.stream).ok());
+    const DeviceCopy strips[] = {{from.get() + offset, to.get(), length},
+                                 {nullptr, to.get() + length, 50}};
+    REQUIRE(gpu.device->transform({.copies = strips}, gpu.stream).ok());
     Bytes wanted(in.begin() + static_cast<std::ptrdiff_t>(offset),
                  in.begin() + static_cast<std::ptrdiff_t>(offset + length));
     wanted.resize(length + 50, std::byte{0});

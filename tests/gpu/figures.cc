@@ -21,8 +21,8 @@ TEST_CASE("figure: packing and unpacking ResNet-50's gradients against a copy of
   const std::size_t bytes = 4 * all;
   std::byte* const flat = gpu.room(bytes);
   std::byte* const other = gpu.room(bytes);
-  std::vector<DeviceStrip> pack;
-  std::vector<DeviceStrip> unpack;
+  std::vector<DeviceCopy> pack;
+  std::vector<DeviceCopy> unpack;
   std::size_t at = 0;
   for (const std::size_t count : counts) {
     std::byte* const tensor = gpu.room(count * 4);
@@ -30,8 +30,8 @@ TEST_CASE("figure: packing and unpacking ResNet-50's gradients against a copy of
     unpack.push_back({flat + at, tensor, count * 4});
     at += count * 4;
   }
-  const auto transform = [&](const std::vector<DeviceStrip>& strips) {
-    return gpu.device->transform({.strips = strips}, gpu.stream).ok();
+  const auto transform = [&](const std::vector<DeviceCopy>& strips) {
+    return gpu.device->transform({.copies = strips}, gpu.stream).ok();
   };
   const auto [pack_ns, unpack_ns, copy_ns] =
       by_turns<3>(*gpu.device, gpu.stream,

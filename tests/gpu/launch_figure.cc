@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/device_wait.h"
+#include "ops/device/device_wait.h"
 #include "tests/conformance/rank.h"
 #include "tests/gpu/nccl_ranks.h"
 #include "tests/gpu/resnet50.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/device_wait.h"
+#include "ops/device/device_wait.h"
 
 namespace ronde::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/ports/device_ops.h"
-#include "ops/executor.h"
+#include "ops/execution/executor.h"
 
 namespace ronde::test {
 

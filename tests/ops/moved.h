@@ -59,7 +59,7 @@ inline std::vector<Traffic> counted_gathering(AlgorithmFunction algorithm, int r
     work.in = in.data();
     work.out = out.data();
     work.bytes = all.size();
-    work.part_bytes = parts;
+    work.chunk_bytes = parts;
     CHECK(algorithm(transport, work, scratch).ok());
     if (root < 0 || root == transport.rank()) CHECK(compare_bytes(out, all) == "");
   });

@@ -237,7 +237,7 @@ TEST_CASE("recorder: a trace goes on in new files, of which the newest are kept"
   const std::string asked = scratch.file("t.json");
   scratch.write("t.rank0.part0042.json", "of an older recording");
   auto recorder = Recorder::open(asked, 0, two_ranks(),
-                                 {.job = "job", .part_bytes = std::size_t{20'000}, .parts = 3});
+                                 {.job = "job", .chunk_bytes = std::size_t{20'000}, .parts = 3});
   REQUIRE(recorder.ok());
   const std::string first = trace_part_path(asked, 0, 1);
   const auto rotated = [&] {

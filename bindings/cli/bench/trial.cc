@@ -101,7 +101,7 @@ Work Trial::work() const {
   if (spec_.kind == Collective::kAlltoall) {
     work.send_bytes = work.recv_bytes = part_bytes_;
   } else {
-    work.part_bytes = part_bytes_;
+    work.chunk_bytes = part_bytes_;
   }
   return work;
 }

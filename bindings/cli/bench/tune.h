@@ -10,7 +10,7 @@
 
 #include "bindings/cli/bench/options.h"
 #include "bindings/cli/bench/team.h"
-#include "ops/selector.h"
+#include "ops/selection/selector.h"
 
 namespace ronde::bench {
 

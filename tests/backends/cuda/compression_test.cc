@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tests/backends/cuda/compressed_steps.h"
-#include "tests/ops/hierarchical_fixture.h"
+#include "tests/ops/hierarchical/hierarchical_fixture.h"
 #include "tests/support/cuda_double/cudart_double.h"
 
 namespace ronde::test {

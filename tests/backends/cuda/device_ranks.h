@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "backends/cuda/device.h"
-#include "ops/executor.h"
+#include "ops/execution/executor.h"
 #include "tests/conformance/conformance.h"
 #include "tests/ops/local_fixture.h"
 

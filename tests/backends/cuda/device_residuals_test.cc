@@ -1,5 +1,5 @@
 // What compression leaves over in device memory.
-#include "ops/device_residuals.h"
+#include "ops/device/device_residuals.h"
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@ struct LeftOver {
   std::shared_ptr<cuda::CudaDevice> device = std::make_shared<cuda::CudaDevice>(0);
   DeviceStream stream = device->open_stream().value();
   AbortToken abort;
-  DeviceRoad road{.stream = stream, .abort = abort, .end_part = {}, .name = {}};
+  DeviceLaunchContext context{.stream = stream, .abort = abort, .end_part = {}, .name = {}};
   Scheme scheme{*parse_compression("int8")};
   std::vector<float> out = std::vector<float>(5);
   std::vector<Segment> segments;
@@ -40,8 +40,8 @@ struct LeftOver {
   }
   Status find(CompressedWork& compression) {
     work.compression = &compression;
-    RONDE_RETURN_IF_ERROR(residuals.find(work, road));
-    return residuals.place(left.data(), reinterpret_cast<std::byte*>(flags.data()), road);
+    RONDE_RETURN_IF_ERROR(residuals.find(work, context));
+    return residuals.place(left.data(), reinterpret_cast<std::byte*>(flags.data()), context);
   }
 };
 
@@ -63,10 +63,10 @@ TEST_CASE("device residuals: what is left over becomes the residual, unless its 
   on.finish();
   CHECK(on.flags == std::vector<std::uint32_t>(3, 0));
   on.flags[0] = 1;
-  REQUIRE(on.residuals.commit(on.work, on.road).ok());
+  REQUIRE(on.residuals.commit(on.work, on.context).ok());
   CHECK(kept->values().value() == std::vector<float>(3, 0.0F));
   on.flags[0] = 0;
-  REQUIRE(on.residuals.commit(on.work, on.road).ok());
+  REQUIRE(on.residuals.commit(on.work, on.context).ok());
   CHECK(kept->values().value() == std::vector<float>{1, 2, 3});
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("device residuals: a tensor without a result keeps what it had, and bf
   REQUIRE(on.find(compression).ok());
   CHECK(on.residuals.of(2) == nullptr);
   on.segments[0].out = nullptr;
-  REQUIRE(on.residuals.commit(on.work, on.road).ok());
+  REQUIRE(on.residuals.commit(on.work, on.context).ok());
   CHECK(kept->values().value() == std::vector<float>(3, 0.0F));
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("device residuals: where nothing is kept there are no flags, and nothi
   CHECK_FALSE(on.residuals.keeps());
   CHECK(on.residuals.flag_bytes() == 0);
   const int before = cuda_double::launches();
-  CHECK(on.residuals.commit(on.work, on.road).ok());
+  CHECK(on.residuals.commit(on.work, on.context).ok());
   CHECK(cuda_double::launches() == before);
 }
 

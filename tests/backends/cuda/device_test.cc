@@ -76,7 +76,7 @@ TEST_CASE("CudaDevice: hundreds of strips are one launch, empty and absent ones 
   for (const std::size_t strips : {1U, 64U, 65U, 161U, 1000U}) {
     const auto in = counted(strips * 3);
     std::vector<float> out(in.size(), -1.0F);
-    std::vector<DeviceStrip> work;
+    std::vector<DeviceCopy> work;
     for (std::size_t i = 0; i < strips; ++i) {
       const bool absent = i % 5 == 4;
       work.push_back(
@@ -100,7 +100,7 @@ TEST_CASE("CudaDevice: a fused copy may cast, and says which casts it has not") 
   const DeviceStream stream = device.open_stream().value();
   const std::vector<float> in{1.0F, -2.5F};
   std::vector<std::uint16_t> half(2);
-  const DeviceStrip strip{in.data(), half.data(), 2};
+  const DeviceCopy strip{in.data(), half.data(), 2};
   REQUIRE(device.transform({DType::kFloat32, DType::kFloat16, 2.0, {&strip, 1}}, stream).ok());
   cuda_double::finish(native(stream));
   CHECK(half == std::vector<std::uint16_t>{0x4000, 0xc500});

@@ -1,6 +1,6 @@
 // Top-k of tensors in device memory: what the CPU chooses, sums and leaves over, bit for bit, step
 // after step, with lists alone on their way through the host.
-#include "ops/device_top.h"
+#include "ops/device/device_top.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/backends/cuda/compressed_steps.h"
-#include "tests/ops/hierarchical_fixture.h"
+#include "tests/ops/hierarchical/hierarchical_fixture.h"
 #include "tests/support/cuda_double/cudart_double.h"
 
 namespace ronde::test {

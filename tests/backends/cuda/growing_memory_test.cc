@@ -1,5 +1,5 @@
 // Memory of the double's device that grows.
-#include "ops/growing_memory.h"
+#include "ops/device/growing_memory.h"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,8 @@
 namespace ronde::test {
 
 TEST_CASE("growing memory: it stays where it is, and is pinned where the device has no room") {
-  DeviceMover mover(std::make_shared<cuda::CudaDevice>(0), nullptr);
-  GrowingMemory memory(mover);
+  DeviceCopyEngine copies(std::make_shared<cuda::CudaDevice>(0), nullptr);
+  GrowingMemory memory(copies);
   std::byte* const small = memory.at_least(100);
   CHECK(small != nullptr);
   CHECK(memory.at_least(50) == small);

@@ -7,8 +7,8 @@
 
 #include "backends/cuda/device.h"
 #include "core/base/clock.h"
-#include "ops/executor.h"
-#include "ops/staged_group.h"
+#include "ops/device/staged_group.h"
+#include "ops/execution/executor.h"
 #include "tests/backends/cuda/device_ranks.h"
 #include "tests/conformance/rank.h"
 #include "tests/support/cuda_double/cudart_double.h"

@@ -109,7 +109,7 @@ TEST_CASE("mpi: allgather and alltoall of uneven parts") {
   std::vector<float> out(expected.size());
   const std::array<Segment, 1> gathered = {segment(mine, out)};
   Work work = work_of(Collective::kAllgather, gathered);
-  work.part_bytes = parts;
+  work.chunk_bytes = parts;
   REQUIRE(open.run(work).ok());
   CHECK(out == expected);
 

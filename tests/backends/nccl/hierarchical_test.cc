@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "ops/hierarchical_group.h"
+#include "ops/hierarchical/device.h"
 #include "tests/backends/nccl/hosts.h"
 #include "tests/conformance/rank.h"
 #include "tests/support/cuda_double/cudart_double.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/host_layout.h"
+#include "ops/hierarchical/host_layout.h"
 #include "tests/backends/nccl/nccl_fixture.h"
 #include "tests/support/local_exchange.h"
 

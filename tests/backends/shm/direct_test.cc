@@ -142,7 +142,7 @@ std::string moved(const LocalJob& job, int rank, const ShmOptions& options, Coll
   segment.bytes = sum(sends);
   Work work = allreduce_of({&segment, 1}, DType::kFloat32);
   work.kind = kind;
-  work.part_bytes = work.send_bytes = sends;
+  work.chunk_bytes = work.send_bytes = sends;
   work.recv_bytes = receives;
   REQUIRE(group->run(work, AbortToken()).ok());
   return {reinterpret_cast<const char*>(segment.out), out_bytes};

@@ -110,7 +110,7 @@ struct Table {
   std::vector<Values> in;
   std::vector<Values> out;
   std::vector<Segment> segments;
-  std::vector<std::size_t> part_bytes;
+  std::vector<std::size_t> chunk_bytes;
   std::vector<std::size_t> send_bytes;
   std::vector<std::size_t> recv_bytes;
 };
@@ -141,7 +141,7 @@ Table lay(const Dish& dish, int ranks, int rank) {
     table.segments.push_back(segment);
   }
   for (const auto& parts : dish.parts) {
-    for (const std::size_t p : parts) table.part_bytes.push_back(p * sizeof(Value));
+    for (const std::size_t p : parts) table.chunk_bytes.push_back(p * sizeof(Value));
   }
   if (dish.sends.empty()) return table;
   for (const std::size_t n : dish.sends[index(rank)]) table.send_bytes.push_back(n * sizeof(Value));
@@ -185,7 +185,7 @@ void serve(BackendGroup& group, const Dish& dish, int ranks, int rank) {
                   .reduction = {.dtype = DType::kInt32, .op = ReduceOp::kSum, .scaling = {}},
                   .root = dish.root,
                   .segments = table.segments,
-                  .part_bytes = table.part_bytes,
+                  .chunk_bytes = table.chunk_bytes,
                   .send_bytes = table.send_bytes,
                   .recv_bytes = table.recv_bytes};
   const Status status = group.run(work, AbortToken());

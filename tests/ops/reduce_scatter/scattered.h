@@ -23,7 +23,7 @@ inline std::vector<Traffic> counted_scattering(AlgorithmFunction algorithm, int 
     work.in = in.data();
     work.out = in_place ? in.data() : out.data();
     work.bytes = all;
-    work.part_bytes = parts;
+    work.chunk_bytes = parts;
     CHECK(algorithm(transport, work, scratch).ok());
     const auto rank = static_cast<std::size_t>(transport.rank());
     const auto begin = std::accumulate(parts.begin(), parts.begin() + transport.rank(), 0UL);

@@ -19,7 +19,7 @@ TEST_CASE("linear_scatter: one step, the root sends what is not its own") {
       work.in = me == root ? all.data() : nullptr;
       work.out = out.data();
       work.bytes = all.size();
-      work.part_bytes = parts;
+      work.chunk_bytes = parts;
       CHECK(linear_scatter(transport, work, scratch).ok());
       CHECK(compare_bytes(out, part_of(all, parts, me)) == "");
     });

@@ -1,0 +1,73 @@
+// Compressed allreduces of tensors in device memory: what quantised_allreduce.h does, with values,
+// frames and residuals on the device and the same bits on the wire.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/ports/device_codecs.h"
+#include "core/ports/device_plane.h"
+#include "ops/compression/partition.h"
+#include "ops/device/device_residuals.h"
+#include "ops/device/growing_memory.h"
+
+namespace ronde {
+
+/// For one group. The frames for the other ranks are made by one launch, travel, are added to this
+/// rank's own part and encoded once more by a second launch, travel, and are decoded by a third;
+/// what is left over becomes the residual by a fourth, but for tensors whose result is not finite.
+/// Nothing waits for the device.
+/// Threads: one at a time.
+class DeviceCompression {
+ public:
+  /// `residuals` outlives it.
+  DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals, int rank,
+                    int size);
+
+  /// Whether the device has kernels for it; the same on all ranks.
+  [[nodiscard]] bool supports(const CompressionSpec& spec) const;
+
+  /// Queues work of a scheme that is supported; its frames travel over `group`. Throws
+  /// std::bad_alloc where there is no memory at all. Errors: as DeviceGroup::launch.
+  Status run(const Work& work, DeviceGroup& group, const DeviceLaunchContext& context);
+
+ private:
+  /// One bundle under way.
+  struct Bundled {
+    const Work& work;
+    DeviceGroup& group;
+    const DeviceLaunchContext& context;
+    FrameCode code;
+    std::vector<CompressedPiece> pieces;
+    std::vector<Slice> slices = {};
+    // Memory of the slice under way.
+    std::byte* sent = nullptr;
+    std::byte* received = nullptr;
+    std::byte* gathered = nullptr;
+    float* left = nullptr;  // of all elements of the bundle; null where nothing is kept
+  };
+  Status lay_out(Bundled& bundle);
+  void add_encode_runs(const Bundled& bundle, const Slice& slice, std::size_t owner,
+                       std::byte* frame, const std::byte* added);
+  Status encode(const Bundled& bundle, std::size_t added_frames, std::size_t added_stride);
+  Status send_parts(const Bundled& bundle, const Slice& slice);
+  Status send_sums(const Bundled& bundle, const Slice& slice);
+  Status decode(const Bundled& bundle, const Slice& slice);
+  [[nodiscard]] std::size_t sent_bytes(const Slice& slice) const;
+
+  const std::shared_ptr<DeviceOps> device_;
+  DeviceResiduals& residuals_;
+  const std::size_t me_;
+  const std::size_t ranks_;
+  DeviceCopyEngine copies_;
+  GrowingMemory memory_;
+  std::vector<EncodeRun> encode_runs_;                // kept
+  std::vector<DecodeRun> decode_runs_;                // kept
+  std::vector<std::size_t> send_bytes_, recv_bytes_;  // kept
+};
+
+}  // namespace ronde

@@ -1,0 +1,68 @@
+// What compression leaves over of tensors in device memory, and the residuals that it becomes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/base/abort.h"
+#include "core/ports/backend.h"
+#include "core/ports/device_codecs.h"
+#include "ops/compression/compressed_work.h"
+#include "ops/device/copy_engine.h"
+
+namespace ronde {
+
+/// How one bundle's compressed work is queued.
+struct DeviceLaunchContext {
+  DeviceStream stream = nullptr;
+  const AbortToken& abort;
+  std::function<void(std::string_view part)> end_part;  ///< A part of the work was queued.
+  std::string_view name;                                ///< Of the part in which it travels.
+};
+
+/// Of one bundle after another: find(), place(), commit(). Threads: one at a time.
+class DeviceResiduals {
+ public:
+  explicit DeviceResiduals(std::shared_ptr<DeviceOps> device);
+
+  /// Brings the residuals of the work's tensors to the device, and forgets the bundle before. One
+  /// that is kept in bf16, as there was no room for fp32, is not brought: its tensor goes without.
+  /// Blocks where there is anything to copy. Throws std::bad_alloc. Errors: the device's.
+  Status find(const Work& work, const DeviceLaunchContext& context);
+  /// Whether any tensor has one.
+  [[nodiscard]] bool keeps() const noexcept { return keeps_; }
+  /// A tensor's; null without.
+  [[nodiscard]] float* of(std::size_t tensor) const { return residuals_[tensor]; }
+  /// Bytes of all flags; none where nothing is kept.
+  [[nodiscard]] std::size_t flag_bytes() const noexcept;
+  /// Says where what is left over of all elements is going to be, and where the flags, which become
+  /// zero.
+  Status place(float* left, std::byte* flags, const DeviceLaunchContext& context);
+  /// Becomes 1 where a tensor's result is not finite; null where it keeps nothing.
+  [[nodiscard]] std::uint32_t* flag(std::size_t tensor) const {
+    return of(tensor) == nullptr ? nullptr : flags_ + tensor;
+  }
+  /// Queues what is left over to become the residuals, but of tensors whose flag is set, and of
+  /// those without a result here.
+  Status commit(const Work& work, const DeviceLaunchContext& context);
+  /// What was left over of each tensor of the last work; null where nothing is kept. In device
+  /// memory, in the order of that work's stream, until the next find().
+  [[nodiscard]] std::vector<const float*> left_over(const Work& work) const;
+
+ private:
+  Result<float*> bring(Residual& residual, const DeviceLaunchContext& context);
+
+  const std::shared_ptr<DeviceOps> device_;
+  DeviceCopyEngine copies_;
+  std::vector<float*> residuals_;   // by tensor; null without
+  bool keeps_ = false;              // any of them
+  float* left_ = nullptr;           // of all elements
+  std::uint32_t* flags_ = nullptr;  // by tensor
+  std::vector<CommitRun> runs_;     // kept
+};
+
+}  // namespace ronde

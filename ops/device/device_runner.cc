@@ -1,0 +1,245 @@
+#include "ops/device/device_runner.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+#include "ops/device/device_wait.h"
+#include "ops/device/staged_group.h"
+#include "ops/hierarchical/device.h"
+
+namespace ronde {
+namespace {
+
+/// Work with the flat buffers as its only segment.
+Work work_of(const FlatWork& flat, const Segment& segment, Collective kind) {
+  return {.kind = kind,
+          .reduction = flat.reduction,
+          .root = flat.root,
+          .segments = {&segment, 1},
+          .chunk_bytes = flat.chunk_bytes,
+          .send_bytes = flat.send_bytes,
+          .recv_bytes = flat.recv_bytes};
+}
+
+std::unique_ptr<DeviceGroup> plane_of(DeviceParts parts, WorkRunner& host) {
+  if (!parts.inside || host.transport() == nullptr) return std::move(parts.plane);
+  return create_hierarchical_group(std::move(parts), host);
+}
+
+}  // namespace
+
+DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options, WorkRunner& host)
+    : device(parts.device),
+      chain(parts.chain),
+      plane(plane_of(std::move(parts), host)),
+      copies(device, plane.get()),
+      buffer(copies, options.rank, options.size),
+      times(device, options.lane),
+      residuals(device),
+      compression(device, residuals, options.rank, options.size),
+      top(device, residuals) {}
+
+DeviceRunner::DeviceRunner(Options options, WorkRunner& host)
+    : options_(std::move(options)), host_(host) {}
+
+DeviceRunner::~DeviceRunner() { tell_times(); }
+
+Status DeviceRunner::open(int index) {
+  if (!options_.open) return {Code::kUnsupported, "only tensors in host memory are supported"};
+  RONDE_ASSIGN_OR_RETURN(DeviceParts parts, options_.open(index));
+  auto opened = std::make_unique<Opened>(std::move(parts), options_, host_);
+  RONDE_ASSIGN_OR_RETURN(opened->stream, opened->device->open_stream());
+  opened->copies.work_on(opened->stream);
+  RONDE_ASSIGN_OR_RETURN(opened->staged,
+                         create_staged_group(opened->device, host_, options_.rank, options_.size));
+  opened_ = std::move(opened);
+  return {};
+}
+
+Status DeviceRunner::begin(const Bundle& bundle, const AbortToken& abort) {
+  launched_ = false;
+  if (!opened_) {
+    // Communicators are made in the order of launches too: it may wait for the device's work.
+    if (bundle.turn != nullptr) RONDE_RETURN_IF_ERROR(bundle.turn->wait(abort).status());
+    RONDE_RETURN_IF_ERROR(open(bundle.device.index));
+  }
+  const DeviceEvent* last = nullptr;  // tensors of one operation share their event
+  for (const BundleTensor& tensor : bundle.tensors) {
+    if (tensor.ready == nullptr || tensor.ready == last) continue;
+    last = tensor.ready;
+    RONDE_RETURN_IF_ERROR(opened_->device->wait(opened_->stream, *last));
+  }
+  tell_times();
+  if (listener_ != nullptr) opened_->times.begin(opened_->stream, bundle.id);
+  return {};
+}
+
+Status DeviceRunner::run(const Work& work, const AbortToken& abort) {
+  try {
+    return work.compression == nullptr ? launch(work, abort) : launch_compressed(work, abort);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(to_string(work.kind), total_bytes(work));
+  }
+}
+
+/// Other ranks wait for this one: the group is broken.
+Status DeviceRunner::out_of_memory(std::string_view what, std::size_t bytes) const {
+  return {Code::kAborted, fmt::format("out of memory in {} of {} bytes on cuda:{}", what, bytes,
+                                      opened_->device->index())};
+}
+
+Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
+  if (work.segments.empty()) return {};
+  Opened& on = *opened_;
+  const FlatWork flat = on.buffer.flatten(work, host_.kernels(), abort);
+  RONDE_RETURN_IF_ERROR(on.copies.flush(on.stream));
+  const bool fused = work.segments.size() > 1;
+  if (fused) end_part("PACK");
+  RONDE_RETURN_IF_ERROR(join_chain());
+  const Segment segment{flat.in, flat.out, flat.bytes};
+  RONDE_RETURN_IF_ERROR(group_->launch(work_of(flat, segment, work.kind), on.stream, abort));
+  end_part(path_);
+  on.buffer.unflatten(work);
+  RONDE_RETURN_IF_ERROR(on.copies.flush(on.stream));
+  if (fused) end_part("UNPACK");
+  return {};
+}
+
+/// Work for the device data plane comes after that of all other groups so far.
+Status DeviceRunner::join_chain() {
+  Opened& on = *opened_;
+  if (group_ != on.plane.get() || !on.chain) return {};
+  launched_ = true;
+  return on.chain->join(*on.device, on.stream);
+}
+
+Status DeviceRunner::launch_compressed(const Work& work, const AbortToken& abort) {
+  const DeviceLaunchContext context{.stream = opened_->stream,
+                                    .abort = abort,
+                                    .end_part = [this](std::string_view part) { end_part(part); },
+                                    .name = path_};
+  if (is_sparse(work.compression->scheme().spec.kind)) {
+    return opened_->top.run(work, *host_.transport(), context);
+  }
+  RONDE_RETURN_IF_ERROR(join_chain());
+  return opened_->compression.run(work, *group_, context);
+}
+
+void DeviceRunner::end_part(std::string_view part) {
+  if (listener_ != nullptr) opened_->times.end_part(opened_->stream, part);
+}
+
+void DeviceRunner::tell_times() {
+  if (!opened_ || options_.events == nullptr) return;
+  EventSink* const before = std::exchange(listener_, options_.events->get());
+  if (listener_ != before) opened_->times.forget();  // it was begun for another recording
+  if (listener_ != nullptr) opened_->times.tell(*listener_);
+}
+
+Status DeviceRunner::choose(const Bundle& bundle, const WorkDesc& desc, const AbortToken& abort) {
+  bool staged = !opened_->plane || !opened_->plane->supports(desc);
+  if (!staged && bundle.turn != nullptr) {
+    RONDE_ASSIGN_OR_RETURN(const bool mine, bundle.turn->wait(abort));
+    staged = !mine;
+  }
+  group_ = staged ? opened_->staged.get() : opened_->plane.get();
+  path_ = group_->name();
+  if (staged) path_ += path_.empty() ? "host memory" : " through host memory";
+  return {};
+}
+
+Result<bool> DeviceRunner::choose_compressed(const Bundle& bundle, const Work& work,
+                                             std::size_t bytes, const AbortToken& abort) {
+  const CompressionSpec& spec = work.compression->scheme().spec;
+  if (opened_->top.supports(spec)) {
+    if (host_.transport() == nullptr || host_.compresses()) return false;
+    path_ = fmt::format("lists over {}", host_.plane_name());
+    return opened_->top.suits(work);
+  }
+  if (!opened_->compression.supports(spec)) return false;
+  // Frames travel to their owners, and back the way that an allgather of bytes goes.
+  RONDE_RETURN_IF_ERROR(choose(bundle,
+                               {.kind = Collective::kAlltoall,
+                                .dtype = DType::kUint8,
+                                .device = bundle.device,
+                                .bytes = bytes},
+                               abort));
+  return group_ != opened_->staged.get() || !host_.compresses();
+}
+
+Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segment> segments,
+                                                          const AbortToken& abort) {
+  constexpr std::size_t kAlignment = 64;
+  const auto room = [](std::size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  Opened& on = *opened_;
+  std::size_t all = 0;
+  for (const Segment& segment : segments) all += room(segment.bytes);
+  std::byte* at = nullptr;
+  try {
+    at = host_memory_.at_least(all, *on.device);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("bringing down", all);
+  }
+  on_host_.clear();
+  for (const Segment& segment : segments) {
+    if (segment.in != nullptr) {
+      RONDE_RETURN_IF_ERROR(on.device->copy(at, segment.in, segment.bytes, on.stream));
+    }
+    on_host_.push_back({segment.in == nullptr ? nullptr : at, segment.out == nullptr ? nullptr : at,
+                        segment.bytes});
+    at += room(segment.bytes);
+  }
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, on.device->record(on.stream));
+  RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, abort));
+  return std::span<const Segment>(on_host_);
+}
+
+Result<std::span<const Segment>> DeviceRunner::bring_losses(const Work& work,
+                                                            const AbortToken& abort) {
+  const std::size_t tensors = work.segments.size();
+  const std::size_t element = size_of(work.reduction.dtype);
+  const std::vector<const float*> left = opened_->residuals.left_over(work);
+  std::vector<Segment> there;
+  for (const Segment& segment : work.segments) {
+    there.push_back({segment.out, segment.out, segment.bytes});
+  }
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const std::size_t bytes = work.segments[i].bytes / element * sizeof(float);
+    there.push_back({reinterpret_cast<const std::byte*>(left[i]), nullptr, bytes});
+  }
+  RONDE_ASSIGN_OR_RETURN(const auto here, bring_down(there, abort));
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const Segment& segment = here[tensors + i];
+    if (segment.in == nullptr) continue;
+    work.compression->leave(
+        i, 0, {reinterpret_cast<const float*>(segment.in), segment.bytes / sizeof(float)});
+  }
+  return here.first(tensors);
+}
+
+Status DeviceRunner::bring_up(std::span<const Segment> segments) {
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const auto& [in, out, bytes] = on_host_[i];
+    if (out == nullptr) continue;
+    RONDE_RETURN_IF_ERROR(opened_->device->copy(segments[i].out, out, bytes, opened_->stream));
+  }
+  return {};
+}
+
+Status DeviceRunner::end(const Bundle& bundle, const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, opened_->device->record(opened_->stream));
+  if (launched_) opened_->chain->extend(opened_->stream, done);
+  bool taken = false;
+  for (const BundleTensor& tensor : bundle.tensors) {
+    if (tensor.complete == nullptr) continue;
+    *tensor.complete = done;
+    taken = true;
+  }
+  return taken ? Status() : wait_on_host(*done, abort);
+}
+
+}  // namespace ronde

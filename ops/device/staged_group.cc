@@ -1,0 +1,116 @@
+#include "ops/device/staged_group.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "ops/device/device_wait.h"
+#include "ops/device/growing_memory.h"
+#include "ops/execution/fusion_buffer.h"
+
+namespace ronde {
+namespace {
+
+/// Whether any piece of the tensor can be done on its own.
+bool is_element_wise(Collective kind) {
+  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
+         kind == Collective::kBroadcast;
+}
+
+/// What all ranks choose the algorithm by. Each sends another number of bytes in an alltoall, on
+/// which they have not agreed here.
+std::size_t common_bytes(Collective kind, std::size_t bytes) {
+  return kind == Collective::kAlltoall ? std::numeric_limits<std::size_t>::max() : bytes;
+}
+
+class StagedGroup final : public DeviceGroup {
+ public:
+  StagedGroup(std::shared_ptr<DeviceOps> device, DeviceStream up, WorkRunner& host, int rank,
+              int size)
+      : device_(std::move(device)), up_(up), host_(host), rank_(rank), size_(size) {}
+
+  bool supports(const WorkDesc&) const noexcept override { return true; }
+  std::string_view name() const noexcept override { return host_.plane_name(); }
+
+  Status launch(const Work& work, DeviceStream stream, const AbortToken& abort) override {
+    const SideBytes bytes = side_bytes(work, rank_, size_);
+    const Segment& segment = work.segments.front();
+    const bool in_place = bytes.in == bytes.out && is_element_wise(work.kind);
+    std::byte* in = in_.at_least(bytes.in, *device_);
+    std::byte* out = in_place ? in : out_.at_least(bytes.out, *device_);
+    const std::size_t piece = is_element_wise(work.kind) ? kStagedPieceBytes : segment.bytes;
+    RONDE_RETURN_IF_ERROR(bring_down(segment, in, bytes.in, piece, stream));
+    const Segment on_host{bytes.in == 0 ? nullptr : in, bytes.out == 0 ? nullptr : out,
+                          segment.bytes};
+    std::size_t begin = 0;
+    do {  // an empty tensor is met for too
+      const std::size_t length = std::min(piece, segment.bytes - begin);
+      RONDE_RETURN_IF_ERROR(wait_for_piece(piece == 0 ? 0 : begin / piece, abort));
+      RONDE_RETURN_IF_ERROR(run_piece(work, on_host, begin, length, abort));
+      if (bytes.out != 0) {
+        const std::size_t copied = is_element_wise(work.kind) ? length : bytes.out;
+        RONDE_RETURN_IF_ERROR(device_->copy(segment.out + begin, out + begin, copied, up_));
+      }
+      begin += length;
+    } while (begin < segment.bytes);
+    RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, device_->record(up_));
+    return device_->wait(stream, *done);
+  }
+
+ private:
+  /// Queues the copies to the host and notes the event after each piece.
+  Status bring_down(const Segment& segment, std::byte* in, std::size_t bytes, std::size_t piece,
+                    DeviceStream stream) {
+    arrived_.clear();
+    std::size_t begin = 0;
+    do {
+      const std::size_t length = std::min(piece, bytes - begin);
+      RONDE_RETURN_IF_ERROR(device_->copy(in + begin, segment.in + begin, length, stream));
+      RONDE_ASSIGN_OR_RETURN(DeviceEventPtr event, device_->record(stream));
+      arrived_.push_back(std::move(event));
+      begin += length;
+    } while (begin < bytes);
+    return {};
+  }
+
+  /// Ranks that bring nothing down wait for what their stream did before, and no more.
+  Status wait_for_piece(std::size_t index, const AbortToken& abort) const {
+    return wait_on_host(*arrived_[std::min(index, arrived_.size() - 1)], abort);
+  }
+
+  Status run_piece(const Work& work, const Segment& whole, std::size_t begin, std::size_t length,
+                   const AbortToken& abort) {
+    const Segment part{whole.in == nullptr ? nullptr : whole.in + begin,
+                       whole.out == nullptr ? nullptr : whole.out + begin, length};
+    Work piece = work;
+    piece.segments = {&part, 1};
+    RONDE_ASSIGN_OR_RETURN(const Route route,
+                           host_.route({.kind = work.kind,
+                                        .dtype = work.reduction.dtype,
+                                        .op = work.reduction.op,
+                                        .device = {},
+                                        .bytes = common_bytes(work.kind, length)}));
+    return host_.run(piece, route, abort);
+  }
+
+  const std::shared_ptr<DeviceOps> device_;
+  const DeviceStream up_;  // beside the stream of the work: copies both ways at the same time
+  WorkRunner& host_;
+  const int rank_;
+  const int size_;
+  HostMemory in_;
+  HostMemory out_;
+  std::vector<DeviceEventPtr> arrived_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceGroup>> create_staged_group(std::shared_ptr<DeviceOps> device,
+                                                         WorkRunner& host, int rank, int size) {
+  RONDE_ASSIGN_OR_RETURN(const DeviceStream up, device->open_stream());
+  return std::unique_ptr<DeviceGroup>(
+      std::make_unique<StagedGroup>(std::move(device), up, host, rank, size));
+}
+
+}  // namespace ronde

@@ -1,0 +1,202 @@
+#include "ops/execution/auto_compression.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "ops/compression/codec_speed.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kSmallBytes = 4096;
+constexpr std::size_t kFirstBytes = std::size_t{1} << 18;
+constexpr std::size_t kMostBytes = std::size_t{1} << 23;
+constexpr double kLongEnough = 0.02;  // seconds that tell a link's bandwidth
+constexpr double kVeryLong = 0.1;     // seconds after which nothing is timed twice
+constexpr int kRepeats = 4;
+constexpr int kLongRepeats = 2;
+constexpr std::uint64_t kObserveEvery = 16;  // bundles, of those whose choice is known
+constexpr std::uint64_t kMostCalm = 4096;
+constexpr const char* kFlush = "topk:ratio=1";  // dense, with all that is left over
+
+std::vector<Shape> shapes_of(const Bundle& bundle) {
+  std::vector<Shape> shapes;
+  for (const BundleTensor& tensor : bundle.tensors) shapes.push_back(tensor.shape);
+  return shapes;
+}
+
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+std::vector<double> predict_all(std::span<const CodecKind> kinds, const TensorLoad& load,
+                                const LinkCost& link, const CodecCosts& codecs) {
+  std::vector<double> seconds;
+  for (const CodecKind kind : kinds) seconds.push_back(predict(kind, load, link, codecs));
+  return seconds;
+}
+
+std::string_view name_of(CodecKind kind) { return kind == kDense ? "dense" : codec_name(kind); }
+
+std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", seconds * 1e3); }
+
+}  // namespace
+
+Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, Accuracy accuracy,
+                                           const GroupDoor& door) {
+  last_ = nullptr;
+  in_memory_ = door.in_memory;
+  if (door.size == 1 || in_memory_ || accuracy == Accuracy::kLossless) return AutoChoice();
+  RONDE_RETURN_IF_ERROR(measure(accuracy, door));
+  const TensorLoad load = load_of(shapes_of(bundle), size_of(bundle.dtype));
+  Known& known = known_[class_of(load, accuracy)];
+  known.load = load;
+  known.accuracy = accuracy;
+  const auto kinds = candidates(accuracy, load.width);
+  const auto predicted = predict_all(kinds, load, *link_, codecs_);
+  const CodecKind before = known.history.chosen();
+  const CodecKind kind = known.history.choose(kinds, predicted);
+  AutoChoice choice;
+  choice.changed = known.bundles++ == 0 || kind != before;
+  choice.dense_s = predicted[0];
+  choice.predicted_s = predict(kind, load, *link_, codecs_);
+  last_ = &known;
+  last_kind_ = kind;
+  last_counts_ = !settle_debts(bundle, kind);
+  if (!last_counts_) {
+    choice.compression = kFlush;
+  } else if (kind != kDense) {
+    choice.compression = codec_name(kind);
+  }
+  ++bundles_;
+  return choice;
+}
+
+/// Notes of which tensors something may be left over; true where a bundle that would leave it where
+/// it is, dense or of 16 bits, has to bring it.
+bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
+  const bool lossy = kind != kDense && default_spec(kind).error_feedback;
+  bool owed = false;
+  for (const std::string& key : bundle.keys) {
+    if (key.empty()) continue;
+    if (lossy) {
+      owed_.insert(key);
+    } else {
+      owed = owed_.erase(key) > 0 || owed;
+    }
+  }
+  return owed;
+}
+
+Status AutoCompression::observe(double seconds, const GroupDoor& door) {
+  if (last_ == nullptr || !last_counts_) return {};
+  CostHistory& history = last_->history;
+  if (history.settled() && last_->bundles % kObserveEvery != 0) return {};
+  const std::int64_t mine = nanoseconds(seconds);
+  RONDE_ASSIGN_OR_RETURN(const auto all, door.exchange({&mine, 1}));
+  // The last to come waits for nobody: its time is the allreduce's own.
+  const auto least = static_cast<double>(*std::min_element(all.begin(), all.end())) * 1e-9;
+  if (history.observe(last_kind_, least)) drift();
+  return {};
+}
+
+/// Measures the link anew before the next choice, but ever more rarely.
+void AutoCompression::drift() {
+  if (bundles_ < calm_until_) return;
+  calm_until_ = bundles_ + calm_;
+  calm_ = std::min(2 * calm_, kMostCalm);
+  for (auto& [load, known] : known_) known.history = {};
+  link_.reset();
+}
+
+Status AutoCompression::measure(Accuracy accuracy, const GroupDoor& door) {
+  if (!measured_for_ || *measured_for_ < accuracy) {
+    RONDE_RETURN_IF_ERROR(measure_codecs_of(accuracy, door));
+    measured_for_ = accuracy;
+  }
+  return link_ ? Status() : measure_link(door);
+}
+
+/// The slowest rank's costs count. All ranks measure at once, as they will compress at once: those
+/// of one host may have fewer cores than they are.
+Status AutoCompression::measure_codecs_of(Accuracy accuracy, const GroupDoor& door) {
+  const std::int64_t nothing = 0;
+  RONDE_RETURN_IF_ERROR(door.exchange({&nothing, 1}).status());  // all are here
+  const CodecCosts mine = measure_codecs(candidates(accuracy, sizeof(float)));
+  std::vector<std::int64_t> words;
+  for (const double cost : mine) words.push_back(nanoseconds(1e6 * cost));
+  RONDE_ASSIGN_OR_RETURN(const auto all, door.exchange(words));
+  codecs_ = {};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    double& cost = codecs_[i % kCodecKinds];
+    cost = std::max(cost, static_cast<double>(all[i]) * 1e-15);
+  }
+  return {};
+}
+
+/// Seconds that a dense allreduce takes the rank that comes last; of short ones the best of some.
+Result<double> AutoCompression::time_dense(std::size_t bytes, const GroupDoor& door) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepeats; ++i) {
+    const std::int64_t nothing = 0;
+    RONDE_RETURN_IF_ERROR(door.exchange({&nothing, 1}).status());  // all are here
+    const TimePoint begin = now();
+    RONDE_RETURN_IF_ERROR(door.dense(bytes));
+    const std::int64_t mine = to_ns(now() - begin);
+    RONDE_ASSIGN_OR_RETURN(const auto all, door.exchange({&mine, 1}));
+    best = std::min(best, static_cast<double>(*std::min_element(all.begin(), all.end())) * 1e-9);
+    if (best >= kVeryLong || (best >= kLongEnough && i + 1 >= kLongRepeats)) break;
+  }
+  return best;
+}
+
+/// Sizes double until one takes long enough: what a link lets pass at once, as shapers do, is then
+/// behind. That one is timed twice: beside the best of several, one slow time would be bandwidth.
+Status AutoCompression::measure_link(const GroupDoor& door) {
+  RONDE_ASSIGN_OR_RETURN(const double latency, time_dense(kSmallBytes, door));
+  std::vector<DenseTime> times{{kSmallBytes, latency}};
+  for (std::size_t bytes = kFirstBytes; bytes <= kMostBytes; bytes *= 2) {
+    RONDE_ASSIGN_OR_RETURN(const double seconds, time_dense(bytes, door));
+    times.push_back({bytes, seconds});
+    if (seconds >= kLongEnough) break;
+  }
+  link_ = link_cost(times);
+  return {};
+}
+
+std::vector<std::string> AutoCompression::explain() const {
+  std::vector<std::string> lines;
+  if (in_memory_) lines.emplace_back("dense: ranks share memory, which no codec is faster than");
+  if (!link_) return lines;
+  lines.push_back(fmt::format("dense allreduce: {:.0f} us, and {:.4g} MB/s", link_->latency_s * 1e6,
+                              link_->byte_s > 0 ? 1e-6 / link_->byte_s : 0.0));
+  for (const auto& [load, known] : known_) {
+    const CodecKind kind = known.history.chosen();
+    const double seen = known.history.seen(kind);
+    lines.push_back(fmt::format("{:.3g} MB, {}: {}; predicted {}",
+                                known.load.elements * 1e-6 * static_cast<double>(known.load.width),
+                                to_string(known.accuracy), name_of(kind),
+                                milliseconds(predict(kind, known.load, *link_, codecs_))));
+    if (seen > 0) lines.back() += fmt::format(", takes {}", milliseconds(seen));
+    if (kind != kDense) {
+      lines.back() += fmt::format(" (dense: predicted {})",
+                                  milliseconds(predict(kDense, known.load, *link_, codecs_)));
+    }
+  }
+  return lines;
+}
+
+std::string explain_choice(Accuracy accuracy, const TensorLoad& load, const LinkCost& link,
+                           const CodecCosts& codecs) {
+  const auto kinds = candidates(accuracy, load.width);
+  const auto predicted = predict_all(kinds, load, link, codecs);
+  const CodecKind best = CostHistory().choose(kinds, predicted);
+  if (best == kDense) return fmt::format("dense, {}", milliseconds(predicted[0]));
+  return fmt::format("{}, {} (dense {})", name_of(best),
+                     milliseconds(predict(best, load, link, codecs)), milliseconds(predicted[0]));
+}
+
+}  // namespace ronde

@@ -1,0 +1,175 @@
+#include "ops/execution/compressor.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ronde {
+namespace {
+
+// After the name of the tensor that something is kept for.
+constexpr const char* kMomentum = "#momentum";
+constexpr const char* kBasis = "#basis";
+
+/// Elements of a row of what may be a matrix.
+std::size_t columns_of(const Shape& shape) {
+  if (shape.size() < 2 || shape[0] == 0) return 0;
+  return static_cast<std::size_t>(element_count(shape) / shape[0]);
+}
+
+/// What is kept of a tensor is kept by this; empty where nothing is.
+std::string key_of(const Bundle& bundle, std::size_t index) {
+  return index < bundle.keys.size() ? bundle.keys[index] : std::string();
+}
+
+std::size_t count_of(const BundleTensor& tensor) {
+  return static_cast<std::size_t>(element_count(tensor.shape));
+}
+
+/// Not of a rank that has joined.
+bool has_data(const BundleTensor& tensor) { return tensor.in != nullptr; }
+
+/// FNV-1a: the same on all ranks.
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  return (a ^ (b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2))) * 0xff51afd7ed558ccdULL;
+}
+
+}  // namespace
+
+Compressor::Compressor(const ExecutorOptions& options)
+    : residuals_(options.residuals),
+      loss_steps_(options.loss_steps),
+      set_(options.set),
+      rank_(options.rank) {}
+
+bool Compressor::wants_losses(const CompressedWork& compressed) const {
+  return loss_steps_ != 0 && residuals_ != nullptr &&
+         std::any_of(compressed.tensors().begin(), compressed.tensors().end(),
+                     [&](const CompressedTensor& tensor) {
+                       return tensor.residual && tensor.step % loss_steps_ == 0;
+                     });
+}
+
+void Compressor::note_losses(const Bundle& bundle, const Work& work,
+                             const CompressedWork& compressed, EventSink* events) const {
+  if (loss_steps_ == 0 || residuals_ == nullptr) return;
+  for (std::size_t i = 0; i < compressed.tensors().size(); ++i) {
+    if (compressed.tensors()[i].step % loss_steps_ != 0) continue;
+    const auto loss = compressed.loss(i, work);
+    if (!loss) continue;
+    const std::string& name = bundle.keys[i];
+    residuals_->note(set_, name, *loss);
+    if (events == nullptr || loss->result == 0) continue;
+    events->counter("compression error of " + name, loss->lost / loss->result);
+  }
+}
+
+Result<const Scheme*> Compressor::look_up(const std::string& text) {
+  const auto found = known_.find(text);
+  if (found != known_.end()) return &found->second;
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(without_load(text)));
+  return &known_.emplace(text, spec).first->second;
+}
+
+Result<CompressionSpec> Compressor::spec_of(const Bundle& bundle) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+  return scheme->spec;
+}
+
+std::shared_ptr<Residual> Compressor::residual_of(const Bundle& bundle, std::size_t index,
+                                                  const CompressionSpec& spec) const {
+  const BundleTensor& tensor = bundle.tensors[index];
+  const std::string key = key_of(bundle, index);
+  if (!spec.error_feedback || residuals_ == nullptr || key.empty() || !has_data(tensor)) return {};
+  return residuals_->find(set_, key, count_of(tensor), spec.residual);
+}
+
+Result<WarmUp> Compressor::warm_up(const Bundle& bundle) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+  const CompressionSpec& spec = scheme->spec;
+  WarmUp state;
+  if (!begins_dense(spec) || is_warm(bundle)) return state;
+  state.dense_steps = static_cast<std::int64_t>(spec.warmup);
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    const auto residual = residual_of(bundle, i, spec);
+    if (!residual) continue;
+    const auto steps = static_cast<std::int64_t>(residual->steps());
+    state.passed = state.passed < 0 ? steps : std::min(state.passed, steps);
+  }
+  return state;
+}
+
+bool Compressor::is_warm(const Bundle& bundle) const {
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    const std::string key = key_of(bundle, i);
+    if (key.empty()) continue;  // nothing is kept of it, on any rank
+    const auto found = warm_.find(key);
+    if (found == warm_.end() || found->second.count != count_of(bundle.tensors[i]) ||
+        found->second.compression != bundle.compression) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Compressor::end_warm_up(const Bundle& bundle) {
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    const std::string key = key_of(bundle, i);
+    if (!key.empty()) warm_[key] = {count_of(bundle.tensors[i]), bundle.compression};
+  }
+  if (residuals_ != nullptr) residuals_->end_warm_up(set_);
+}
+
+Status Compressor::pass_step(const Bundle& bundle) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    const auto residual = residual_of(bundle, i, scheme->spec);
+    if (residual) residual->next_step();
+  }
+  return {};
+}
+
+Result<CompressedWork> Compressor::prepare(const Bundle& bundle) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+  std::vector<CompressedTensor> tensors;
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    tensors.push_back(prepare_tensor(bundle, i, scheme->spec));
+  }
+  ++bundles_;
+  return CompressedWork(*scheme, std::move(tensors));
+}
+
+CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t index,
+                                            const CompressionSpec& spec) {
+  const BundleTensor& tensor = bundle.tensors[index];
+  const std::string key = key_of(bundle, index);
+  CompressedTensor prepared;
+  std::uint64_t step = bundles_;
+  prepared.residual = residual_of(bundle, index, spec);
+  if (prepared.residual) step = prepared.residual->next_step();
+  if (prepared.residual && spec.momentum > 0) {
+    prepared.momentum =
+        residuals_->find(set_, key + kMomentum, prepared.residual->count(), spec.residual);
+    if (prepared.momentum) prepared.momentum->next_step();
+  }
+  if (spec.kind == CodecKind::kPowersgd) {
+    prepared.columns = columns_of(tensor.shape);
+    if (prepared.columns > 0 && residuals_ != nullptr && !key.empty() && has_data(tensor)) {
+      prepared.basis = residuals_->find(set_, key + kBasis, prepared.columns * spec.rank);
+    }
+  }
+  prepared.step = step;
+  prepared.turn = hash_of(key) >> 32;
+  const std::uint64_t where = mix(hash_of(key), static_cast<std::uint64_t>(rank_));
+  prepared.key = mix(mix(spec.seed, step), where);
+  prepared.common_key = mix(mix(spec.seed, step), hash_of(key));
+  return prepared;
+}
+
+}  // namespace ronde

@@ -1,0 +1,74 @@
+#include "ops/hierarchical/levels.h"
+
+#include <new>
+
+namespace ronde {
+
+SubTransport leaders_of(const Levels& levels) {
+  std::vector<int> members;
+  members.reserve(levels.layout.hosts.size());
+  for (const auto& ranks : levels.layout.hosts) members.push_back(ranks.front());
+  return {levels.whole, std::move(members), static_cast<int>(levels.layout.host)};
+}
+
+std::size_t HostParts::begin(std::size_t segment, int rank) const {
+  std::size_t begin = 0;
+  for (int before = 0; before < rank; ++before) begin += bytes(segment, before);
+  return begin;
+}
+
+std::size_t HostParts::of_host(std::size_t host, std::size_t segment) const {
+  std::size_t sum = 0;
+  for (const int rank : levels_.layout.hosts[host]) sum += bytes(segment, rank);
+  return sum;
+}
+
+std::size_t HostParts::of_host(std::size_t host) const {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < work_.segments.size(); ++i) sum += of_host(host, i);
+  return sum;
+}
+
+std::vector<std::size_t> HostParts::of_mates() const {
+  std::vector<std::size_t> parts;
+  for (std::size_t i = 0; i < work_.segments.size(); ++i) {
+    for (const int rank : levels_.layout.hosts[levels_.layout.host]) {
+      parts.push_back(bytes(i, rank));
+    }
+  }
+  return parts;
+}
+
+Status with_wire(WireThread& wire, const AbortToken& abort,
+                 const std::function<Status(const AbortToken& wire_abort)>& body) {
+  AbortToken wire_abort;
+  const int id = abort.listen([&] { wire_abort.abort({Code::kAborted, "the group is broken"}); });
+  const Status status = body(wire_abort);
+  if (!status.ok()) wire_abort.abort(status);
+  wire.drain();
+  abort.unlisten(id);
+  return !status.ok() && abort.aborted() ? abort.status() : status;
+}
+
+Status run_inside(WorkRunner& inner, const Work& work, const AbortToken& abort) {
+  WorkDesc desc;
+  desc.kind = work.kind;
+  desc.dtype = work.reduction.dtype;
+  desc.op = work.reduction.op;
+  desc.bytes = total_bytes(work);
+  RONDE_ASSIGN_OR_RETURN(const Route route, inner.route(desc));
+  return inner.run(work, route, abort);
+}
+
+Status run_between(const Levels& levels, Collective kind, Transport& leaders,
+                   const FlatWork& work) {
+  RONDE_ASSIGN_OR_RETURN(const Algorithm* algorithm,
+                         select_algorithm(kind, work.bytes, leaders.size(), "", levels.tuned));
+  try {
+    return algorithm->run(leaders, work, levels.wire_scratch);
+  } catch (const std::bad_alloc&) {
+    return {Code::kAborted, "out of memory between hosts"};
+  }
+}
+
+}  // namespace ronde

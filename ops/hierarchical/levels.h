@@ -1,0 +1,97 @@
+// What broadcast, allgather and reduce_scatter over several hosts of several ranks share: a leader
+// on each host, the wires between leaders, and the group inside a host.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/ports/backend.h"
+#include "ops/execution/work_runner.h"
+#include "ops/hierarchical/allreduce.h"
+#include "ops/hierarchical/wire_thread.h"
+#include "ops/scratch.h"
+#include "ops/selection/selector.h"
+
+namespace ronde {
+
+/// Some ranks of a group as a group of their own, over the same wires.
+class SubTransport final : public Transport {
+ public:
+  /// `members`: ranks of `whole`; `rank`: this one's position among them.
+  SubTransport(Transport& whole, std::vector<int> members, int rank)
+      : whole_(whole), members_(std::move(members)), rank_(rank) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return static_cast<int>(members_.size()); }
+  Result<TransferId> send(int to, std::span<const std::byte> data) override {
+    return whole_.send(members_[static_cast<std::size_t>(to)], data);
+  }
+  Result<TransferId> recv(int from, std::span<std::byte> data) override {
+    return whole_.recv(members_[static_cast<std::size_t>(from)], data);
+  }
+  Status wait(TransferId id, const AbortToken& abort) override { return whole_.wait(id, abort); }
+
+ private:
+  Transport& whole_;
+  const std::vector<int> members_;
+  const int rank_;
+};
+
+/// Slices that are under way at the same time.
+inline constexpr std::size_t kInFlight = 2;
+/// Less than this for each lane is left to the first lane: more messages cost more than they save.
+inline constexpr std::size_t kWorthLaneBytes = std::size_t{4} << 10;
+
+/// The two levels of one rank, and what they work with. Views all of it.
+struct Levels {
+  const HostLayout& layout;
+  Transport& whole;
+  WorkRunner& inner;
+  const ReduceKernels& kernels;
+  std::span<const SelectionRow> tuned;
+  Scratch& scratch;
+  Scratch& wire_scratch;  ///< The wire thread's.
+  WireThread& wire;
+  std::size_t slice_bytes;
+};
+
+/// The leaders of all hosts as a group of their own. The levels outlive it.
+SubTransport leaders_of(const Levels& levels);
+
+/// The parts of work that has one for each rank, by segment. Views both.
+class HostParts {
+ public:
+  HostParts(const Levels& levels, const Work& work) noexcept : levels_(levels), work_(work) {}
+
+  [[nodiscard]] std::size_t bytes(std::size_t segment, int rank) const {
+    return work_.chunk_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
+                             static_cast<std::size_t>(rank)];
+  }
+  /// Where a rank's part begins in a segment.
+  [[nodiscard]] std::size_t begin(std::size_t segment, int rank) const;
+  /// Bytes of one segment, or of all, that belong to the ranks of a host.
+  [[nodiscard]] std::size_t of_host(std::size_t host, std::size_t segment) const;
+  [[nodiscard]] std::size_t of_host(std::size_t host) const;
+  /// The parts of this host's ranks, as their gather or scatter takes them.
+  [[nodiscard]] std::vector<std::size_t> of_mates() const;
+
+ private:
+  const Levels& levels_;
+  const Work& work_;
+};
+
+/// Runs `body` with a token for the wire thread, which must not outlast the call: the token is
+/// aborted with `abort` and where `body` fails, even if only this host is in trouble.
+Status with_wire(WireThread& wire, const AbortToken& abort,
+                 const std::function<Status(const AbortToken& wire_abort)>& body);
+
+/// Runs work of the ranks of this host.
+Status run_inside(WorkRunner& inner, const Work& work, const AbortToken& abort);
+
+/// Runs work of one rank of each host. Errors: kAborted where memory runs out.
+Status run_between(const Levels& levels, Collective kind, Transport& leaders, const FlatWork& work);
+
+}  // namespace ronde

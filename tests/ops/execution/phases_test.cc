@@ -1,0 +1,70 @@
+#include "ops/execution/phases.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ronde {
+namespace {
+
+class Lines final : public EventSink {
+ public:
+  void begin(std::string_view lane, std::string_view event, const EventArgs&) override {
+    texts.push_back("begin " + std::string(lane) + " " + std::string(event));
+  }
+  void end(std::string_view lane, const EventArgs&) override {
+    texts.push_back("end " + std::string(lane));
+  }
+  void span(std::string_view, std::string_view, TimeSpan, const EventArgs&) override {}
+  void instant(std::string_view, std::string_view) override {}
+  void counter(std::string_view, double) override {}
+
+  std::vector<std::string> texts;
+};
+
+}  // namespace
+
+TEST_CASE("phases: each begins and ends in the lane, and packing is added up") {
+  Lines lines;
+  const PhaseLanes lanes(0);
+  Phases phases(lines, lanes, 1000);
+  {
+    const Packing pack(&phases, "PACK");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const std::int64_t packed_ns = phases.pack_ns();
+  CHECK(packed_ns >= 2'000'000);
+  {
+    const Phase ring(&phases.observer(), "ring");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(phases.pack_ns() == packed_ns);
+  CHECK(lines.texts == std::vector<std::string>{"begin phases PACK", "end phases",
+                                                "begin phases ring", "end phases"});
+}
+
+TEST_CASE("phases: a second thread of a collective has a lane of its own, in each set") {
+  Lines lines;
+  const PhaseLanes lanes(3);
+  Phases phases(lines, lanes, 1000);
+  const Phase own(&phases.observer(), "reduce");
+  const Phase beside(&phases.observer().beside(), "wire");
+  CHECK(lines.texts == std::vector<std::string>{"begin phases of set 3 reduce",
+                                                "begin phases between hosts of set 3 wire"});
+}
+
+TEST_CASE("phases: while nothing is recorded there are none") {
+  const Packing none(nullptr, "PACK");
+}
+
+TEST_CASE("phases: a data plane is not asked to tell of work of a few microseconds") {
+  Lines lines;
+  const PhaseLanes lanes(0);
+  CHECK(Phases(lines, lanes, 64).for_plane() == nullptr);
+  CHECK(Phases(lines, lanes, 1 << 20).for_plane() != nullptr);
+}
+
+}  // namespace ronde

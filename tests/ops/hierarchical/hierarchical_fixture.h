@@ -1,0 +1,99 @@
+// Ranks as threads on pretended hosts, for the hierarchical plane: both of its levels are local.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ops/hierarchical/allreduce.h"
+#include "tests/ops/local_fixture.h"
+
+namespace ronde::test {
+
+/// What a test changes of the planes it opens.
+struct HierarchyTweaks {
+  bool deterministic = false;
+  std::size_t slice_bytes = HierarchyOptions{}.slice_bytes;
+  /// Wraps what lies between hosts.
+  std::function<std::unique_ptr<BackendGroup>(std::unique_ptr<BackendGroup>)> wrap;
+};
+
+/// Opens hierarchical planes. `rounds` holds one for each host, shared by its ranks.
+class HierarchicalBackend final : public Backend {
+ public:
+  using Rounds = std::vector<std::shared_ptr<ExchangeRounds>>;
+  HierarchicalBackend(std::shared_ptr<LocalHub> hub, int rank, Rounds rounds,
+                      HierarchyTweaks tweaks)
+      : local_(create_local_backend(std::move(hub), rank)),
+        boards_(std::move(rounds)),
+        tweaks_(std::move(tweaks)) {}
+
+  std::string_view name() const noexcept override { return "hierarchical"; }
+  bool native_first() const noexcept override { return true; }
+  Status viable(const GroupSpec&) override { return {}; }
+
+  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
+    HierarchyOptions options;
+    options.layout = host_layout(group);
+    options.kernels = plain_kernels();
+    options.deterministic = tweaks_.deterministic;
+    options.slice_bytes = tweaks_.slice_bytes;
+    RONDE_ASSIGN_OR_RETURN(options.outer, local_->open(group, exchange));
+    if (tweaks_.wrap) options.outer = tweaks_.wrap(std::move(options.outer));
+    GroupSpec host = group;
+    host.key = group.key + 1 + options.layout.host;
+    host.ranks = options.layout.hosts[options.layout.host];  // group ranks are job ranks here
+    host.rank = options.layout.local;
+    LocalExchange inside(boards_[options.layout.host], host.rank);
+    RONDE_ASSIGN_OR_RETURN(options.inner.plane, local_->open(host, inside));
+    options.inner.plane_name = "local";
+    options.inner.kernels = options.kernels;
+    options.inner.deterministic = tweaks_.deterministic;
+    options.inner.rank = host.rank;
+    options.inner.size = host.size();
+    return create_hierarchical_plane(std::move(options));
+  }
+
+ private:
+  const std::unique_ptr<Backend> local_;
+  const Rounds boards_;
+  const HierarchyTweaks tweaks_;
+};
+
+/// `host_of_rank` by rank: all numbers from 0 on, in the order of their lowest rank.
+inline void run_on_hosts(const std::vector<int>& host_of_rank, const HierarchyTweaks& tweaks,
+                         const RankBody& body) {
+  const auto ranks = static_cast<int>(host_of_rank.size());
+  const LocalJob job(ranks, host_of_rank);
+  const auto hub = create_local_hub(ranks, host_of_rank);
+  HierarchicalBackend::Rounds rounds;
+  for (int host = 0; host <= *std::max_element(host_of_rank.begin(), host_of_rank.end()); ++host) {
+    const auto size = std::count(host_of_rank.begin(), host_of_rank.end(), host);
+    rounds.push_back(std::make_shared<ExchangeRounds>(static_cast<int>(size)));
+  }
+  run_ranks(ranks, [&](int rank) {
+    HierarchicalBackend backend(hub, rank, rounds, tweaks);
+    const auto exchange = job.exchange(rank);
+    body(rank, backend, job.group(rank), *exchange);
+  });
+}
+
+/// The conformance fixture: two hosts of unequal size, and three from 5 ranks on.
+class HierarchicalFixture : public ConformanceFixture {
+ public:
+  explicit HierarchicalFixture(HierarchyTweaks tweaks = {}) : tweaks_(std::move(tweaks)) {}
+  void run(int ranks, const RankBody& body) override {
+    std::vector<int> hosts;
+    hosts.reserve(static_cast<std::size_t>(ranks));
+    const int per_host = ranks < 5 ? (ranks + 1) / 2 : 3;
+    for (int rank = 0; rank < ranks; ++rank) hosts.push_back(rank / per_host);
+    run_on_hosts(hosts, tweaks_, body);
+  }
+
+ private:
+  const HierarchyTweaks tweaks_;
+};
+
+}  // namespace ronde::test
