@@ -94,19 +94,58 @@ void print_limits() {
   }
 }
 
+std::vector<SelectionRow> tuned_rows(const Config& config) {
+  if (config.tuning_file.empty()) return {};
+  const auto text = read_tuning(config.tuning_file);
+  const auto rows = text.ok() ? parse_tuning(*text, config.tuning_file) : text.status();
+  if (!rows.ok()) exit_usage("ronde doctor", rows.status());
+  return *rows;
+}
+
 void print_selection(const Config& config) {
-  std::vector<SelectionRow> tuned;
-  if (!config.tuning_file.empty()) {
-    const auto text = read_tuning(config.tuning_file);
-    const auto rows = text.ok() ? parse_tuning(*text, config.tuning_file) : text.status();
-    if (!rows.ok()) exit_usage("ronde doctor", rows.status());
-    tuned = *rows;
-  }
+  const std::vector<SelectionRow> tuned = tuned_rows(config);
   const std::string origin =
       tuned.empty() ? "Ronde's own table" : fmt::format("{}, then Ronde's own", config.tuning_file);
   const std::string title =
       fmt::format("Which algorithm runs, by {} (RONDE_ALGORITHM overrides)", origin);
   print_lines(title.c_str(), describe_selection(tuned));
+}
+
+/// An operation that the selector is asked about: "allreduce,16M".
+struct SelectionQuestion {
+  Collective kind = Collective::kAllreduce;
+  std::size_t bytes = 0;
+};
+
+Result<SelectionQuestion> parse_question(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  RONDE_ASSIGN_OR_RETURN(const Collective kind, parse_collective(text.substr(0, comma)));
+  std::size_t bytes = 0;
+  const std::string size = comma == std::string::npos ? "" : text.substr(comma + 1);
+  try {
+    std::string number = size;
+    CLI::AsSizeValue in_bytes(false);
+    if (number.empty() || !in_bytes(number).empty() || !CLI::detail::lexical_cast(number, bytes)) {
+      throw CLI::ValidationError(size);
+    }
+  } catch (const CLI::Error&) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("size '{}' is not a number of bytes; allowed: such as 4096, 64K, 16M", size));
+  }
+  return SelectionQuestion{kind, bytes};
+}
+
+/// Prints the algorithm that the selector chooses where work goes over a transport.
+Status explain_algorithm(const std::string& text, int ranks) {
+  RONDE_ASSIGN_OR_RETURN(const SelectionQuestion asked, parse_question(text));
+  RONDE_ASSIGN_OR_RETURN(const Config config, config_from(process_environment()));
+  RONDE_ASSIGN_OR_RETURN(
+      const Algorithm* chosen,
+      select_algorithm(asked.kind, asked.bytes, ranks, config.algorithm, tuned_rows(config)));
+  fmt::print("{} of {} bytes among {} ranks over a transport: {}\n", to_string(asked.kind),
+             asked.bytes, ranks, chosen->name);
+  return {};
 }
 
 void examine(bool settings_only) {
@@ -152,7 +191,20 @@ void add_doctor_command(CLI::App& app) {
   command->add_option("--output", *folder, "With --job: also write each rank's dump to this folder")
       ->needs(attach)
       ->check(CLI::ExistingDirectory);
-  command->callback([settings, compression, job, folder, attach] {
+  auto choose = std::make_shared<std::string>();
+  CLI::Option* question = command->add_option(
+      "--choose", *choose, "Name the algorithm for one operation, such as allreduce,16M");
+  question->type_name("COLLECTIVE,BYTES");
+  auto ranks = std::make_shared<int>(2);
+  command->add_option("--ranks", *ranks, "With --choose: among so many ranks (2)")
+      ->needs(question)
+      ->check(CLI::PositiveNumber);
+  command->callback([settings, compression, job, folder, attach, choose, question, ranks] {
+    if (question->count() != 0) {
+      const Status answered = explain_algorithm(*choose, *ranks);
+      if (!answered.ok()) exit_usage("ronde doctor --choose", answered);
+      return;
+    }
     if (*compression) return examine_codecs();
     if (attach->count() == 0) return examine(*settings);
     const Status status = examine_job(*job, *folder);

@@ -23,6 +23,14 @@ TEST_CASE("doctor: it tells version, data planes, limits and which algorithm run
   }
 }
 
+TEST_CASE("doctor: --choose names the algorithm for one operation") {
+  CHECK(contains(run_ronde({"doctor", "--choose", "allreduce,4K"}).out, "transport: tree"));
+  CHECK(contains(run_ronde({"doctor", "--choose", "allreduce,16M"}).out, "transport: ring"));
+  CHECK(contains(run_ronde({"doctor", "--choose", "alltoall,64K", "--ranks", "16"}).out,
+                 "alltoall of 65536 bytes among 16 ranks over a transport: bruck"));
+  CHECK(contains(run_ronde({"doctor", "--choose", "allreduce,much"}).err, "size 'much'"));
+}
+
 TEST_CASE("doctor: it tells whether profilers are told by NVTX") {
   const Finished report = Program({"env", "RONDE_NVTX=1", RONDE_PROGRAM, "doctor"}).wait();
   const auto at = report.out.find("NVTX marks for profilers");
