@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -43,7 +44,7 @@ struct BlockedRank {
   OpKey key;
   Collective kind = Collective::kAllreduce;
   std::string site;
-  std::vector<OpKey> others;  ///< What else the rank stands still in and was not asked about: some.
+  std::vector<OpKey> others;  ///< Some others that block the rank, not asked about.
 };
 
 /// What one subtree knows about an operation that has waited for too long.
@@ -71,6 +72,17 @@ struct TickFrame {
   std::string farewell;  ///< Why it leaves, where it says so.
 
   void clear();
+};
+
+/// The next tick in the making.
+struct TickDraft {
+  TickFrame frame;
+  bool is_empty = true;
+
+  TickFrame& open() noexcept {
+    is_empty = false;
+    return frame;
+  }
 };
 
 /// One agreed or failed operation. Exactly one of: cached (slot, no request), full (request, slot
@@ -115,5 +127,10 @@ struct QueryFrame {
 struct WarningFrame {
   std::vector<std::string> texts;
 };
+
+/// An error for a frame that does not fit the receiver's state.
+Status out_of_protocol(std::string_view what);
+/// The operation failed before all ranks had submitted it.
+BatchItem early_failure(const OpKey& key, Collective kind, Code code, std::string message);
 
 }  // namespace ronde

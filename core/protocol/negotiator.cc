@@ -1,186 +1,242 @@
-// What this rank's engine calls: submissions, joins and taking results out.
+// Wires the parts of a negotiation: frames in, events between the parts, frames out.
 #include "core/protocol/negotiator.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "core/protocol/negotiator_impl.h"
-#include "core/protocol/signature.h"
-
 namespace ronde {
-namespace {
 
-std::vector<int> source_ranks(int rank, const TreePlace& place) {
-  std::vector<int> ranks = {rank};
-  ranks.insert(ranks.end(), place.children.begin(), place.children.end());
-  return ranks;
-}
-
-std::string at_site(const std::string& site) {
-  return site.empty() ? std::string() : fmt::format(" ({})", site);
-}
-
-}  // namespace
-
-Negotiator::Impl::Impl(NegotiatorOptions options)
+Negotiator::Negotiator(NegotiatorOptions options)
     : options_(std::move(options)),
       place_(place_in_tree(options_.rank, options_.members, options_.hosts)),
       cache_(options_.cache_capacity),
-      aggregator_(source_ranks(options_.rank, place_), cache_),
-      acked_(place_.children.size() + 1, 0) {}
+      matching_(options_.rank, options_.members, place_, cache_, draft_),
+      stalls_(options_.stall_warning, options_.stall_error, matching_.own()),
+      deadlocks_(options_.rank, options_.cycle_watch, matching_.own()),
+      batcher_(place_, cache_, matching_, stalls_,
+               [this](const BatchFrame& batch) { send_down(batch); }) {}
 
-Status Negotiator::Impl::submit(const Request& request, std::uint64_t ticket, TimePoint now) {
-  if (closed()) return closed_;
-  if (join_ticket_ != 0) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} \"{}\": submitted after join, before all ranks have joined",
-                              to_string(request.kind), request.name));
-  }
-  const int slot = request.name.empty() ? -1 : cache_.find(request.name);
-  if (slot < 0 || own_.find(slot) != nullptr || own_.has_keyed() || !owed_.empty() ||
-      !stands_for(*cache_.at(slot), request)) {
-    return submit_otherwise(request, ticket, now);
-  }
-  own_.add(slot, ticket, request, now);
-  watch_from(request, now);
-  aggregator_.add_bit(kSelf, slot);
-  move_completed_up();
+Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoint now) {
+  if (closed()) return batcher_.closed();
+  RONDE_RETURN_IF_ERROR(matching_.submit(request, ticket, now));
+  stalls_.submitted(now, matching_.own().size() == 1);
+  deadlocks_.submitted(request, now);
   return {};
 }
 
-Status Negotiator::Impl::submit_otherwise(const Request& request, std::uint64_t ticket,
-                                          TimePoint now) {
-  const OpKey key{request.name, request.name.empty() ? ++unnamed_ : 0};
-  if (const OwnOperation* in_flight = own_in_flight(key)) {
-    return refuse_duplicate(*in_flight, request, key);
+Status Negotiator::join(std::uint64_t ticket, TimePoint) {
+  return closed() ? batcher_.closed() : matching_.join(ticket);
+}
+
+void Negotiator::declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                                 TimePoint now) {
+  for (const Overdue& overdue : deadlocks_.declare_blocked(tickets, blocked)) {
+    note_overdue(overdue, now);
   }
-  if (const auto owed = owed_.find(key); owed != owed_.end()) {
-    const Status status = owed->second;
-    owed_.erase(owed);
-    return status;
+}
+
+void Negotiator::leave(TimePoint, std::string_view why) {
+  constexpr std::size_t kMost = 512;  // a few lines, in a frame that carries more
+  note_leaver(options_.rank, why.substr(0, kMost));
+}
+
+void Negotiator::note_leaver(int rank, std::string_view why) {
+  if (closed()) return;
+  if (place_.is_root()) {
+    batcher_.close_set(rank, why);
+  } else if (draft_.frame.leaver < 0) {
+    draft_.open().leaver = rank;
+    draft_.open().farewell = why;
   }
-  const int slot = key.name.empty() ? cache_.find_unnamed(request) : cache_.find(key.name);
-  const bool is_known = slot >= 0 && stands_for(*cache_.at(slot), request);
-  watch_from(request, now);
-  if (is_known && !key.name.empty()) {
-    own_.add(slot, ticket, request, now);
-    aggregator_.add_bit(kSelf, slot);
+}
+
+Status Negotiator::on_frame(int from, std::span<const std::byte> frame, TimePoint now) {
+  RONDE_ASSIGN_OR_RETURN(const FrameKind kind, reader_.read(frame));
+  if (kind == FrameKind::kTick) {
+    const auto& children = place_.children;
+    const auto child = std::find(children.begin(), children.end(), from);
+    if (child == children.end()) return out_of_protocol(fmt::format("rank {} is no child", from));
+    const int source = static_cast<int>(child - children.begin()) + 1;
+    RONDE_RETURN_IF_ERROR(check_tick(reader_.tick, source));
+    apply_tick(reader_.tick, source, now);
+    return {};
+  }
+  if (place_.is_root() || from != place_.parent) {
+    return out_of_protocol(fmt::format("rank {} is not the parent", from));
+  }
+  return from_parent(kind, frame, now);
+}
+
+Status Negotiator::from_parent(FrameKind kind, std::span<const std::byte> frame, TimePoint now) {
+  if (kind == FrameKind::kBatch) {
+    RONDE_RETURN_IF_ERROR(batcher_.check(reader_.batch));
+    forward(frame);
+    if (Batcher::changes_cache(reader_.batch)) flush_tick();  // its bits mean the slots as they are
+    batcher_.apply(reader_.batch);
+  } else if (kind == FrameKind::kQuery) {
+    if (stalls_.query().active() || reader_.query.query == 0) {
+      return out_of_protocol("a second query");
+    }
+    forward(frame);
+    answer_query(reader_.query, now);
   } else {
-    own_.add(key, ticket, request, now);
-    report_own(request, key, is_known ? slot : -1);
+    forward(frame);
+    warnings_.insert(warnings_.end(), reader_.warning.texts.begin(), reader_.warning.texts.end());
   }
-  move_completed_up();
   return {};
 }
 
-Status Negotiator::Impl::refuse_duplicate(const OwnOperation& in_flight, const Request& again,
-                                          const OpKey& key) {
-  const std::string message =
-      fmt::format("{}: rank {} submitted it{} and again{} while it was in flight",
-                  label(in_flight.request.kind, key), options_.rank,
-                  at_site(in_flight.request.call_site), at_site(again.call_site));
-  apply_notice(kSelf, {key, message});
-  return Status(Code::kDuplicateName, message);
-}
-
-void Negotiator::Impl::report_own(const Request& request, const OpKey& key, int slot) {
-  Report report;
-  report.ordinal = key.ordinal;
-  report.slot = slot;
-  report.rank = options_.rank;
-  report.request = slot >= 0 ? cache_.at(slot) : std::make_shared<const Request>(request);
-  if (is_rooted(request.kind) && !is_member(request.root)) {
-    report.code = Code::kInvalidArgument;
-    report.message = fmt::format("{}: rank {} submitted root {}{}, which is not in the process set",
-                                 label(request.kind, key), options_.rank, request.root,
-                                 at_site(request.call_site));
+Status Negotiator::check_tick(const TickFrame& tick, int source) const {
+  RONDE_RETURN_IF_ERROR(matching_.check_tick(tick, source, batcher_.sequence()));
+  if (tick.query != 0 &&
+      !stalls_.query().expects(static_cast<std::size_t>(source) - 1, tick.query)) {
+    return out_of_protocol("an answer nobody asked for");
   }
-  aggregator_.add_report(kSelf, std::move(report));
-}
-
-Status Negotiator::Impl::join(std::uint64_t ticket) {
-  if (closed()) return closed_;
-  if (join_ticket_ != 0) {
-    return Status(Code::kInvalidArgument, "join called again before all ranks have joined");
+  for (const StallFact& fact : tick.facts) {
+    if (fact.blocked.rank >= 0 && !matching_.is_member(fact.blocked.rank)) {
+      return out_of_protocol("an operation of a stranger");
+    }
   }
-  join_ticket_ = ticket;
-  aggregator_.join(kSelf, options_.rank);
-  move_completed_up();
+  if (tick.leaver >= 0 && !matching_.is_member(tick.leaver)) {
+    return out_of_protocol("a stranger leaves");
+  }
   return {};
 }
 
-const OwnOperation* Negotiator::Impl::own_in_flight(const OpKey& key) const {
-  if (!key.name.empty()) {
-    if (const OwnOperation* found = own_.find(cache_.find(key.name))) return found;
+void Negotiator::apply_tick(TickFrame& tick, int source, TimePoint now) {
+  matching_.apply_reports(tick, source);
+  for (const Overdue& overdue : tick.overdue) note_overdue(overdue, now);
+  if (tick.last_joined >= 0) matching_.apply_join(source, tick.last_joined);
+  if (tick.leaver >= 0) note_leaver(tick.leaver, tick.farewell);
+  matching_.report_completed();
+  if (tick.query != 0) {
+    stalls_.query().answer(static_cast<std::size_t>(source) - 1, tick.facts);
+    after_answer(now);
   }
-  return own_.find(key);
+  matching_.forget_acked(batcher_.sequence());
 }
 
-void Negotiator::Impl::take_frames(std::vector<OutFrame>& out) {
-  agree();
+void Negotiator::on_time(TimePoint now) {
+  for (const Overdue& overdue : deadlocks_.on_time(now)) note_overdue(overdue, now);
+  for (const Overdue& overdue : stalls_.on_time(now)) note_overdue(overdue, now);
+}
+
+TimePoint Negotiator::next_deadline() const {
+  if (matching_.own().size() == 0) return kForever;
+  return std::min(stalls_.next_deadline(), deadlocks_.next_deadline());
+}
+
+void Negotiator::note_overdue(const Overdue& overdue, TimePoint now) {
+  if (!place_.is_root()) {
+    draft_.open().overdue.push_back(overdue);
+    return;
+  }
+  stalls_.note(overdue, now);
+  start_query(now);
+}
+
+void Negotiator::start_query(TimePoint now) {
+  const std::optional<QueryFrame> query = stalls_.next_query();
+  if (!query) return;
+  deadlocks_.query_began(query->keys);
+  send_down(*query);
+  answer_query(*query, now);
+}
+
+void Negotiator::answer_query(const QueryFrame& query, TimePoint now) {
+  std::vector<StallFact> facts = matching_.own_facts(query.keys, now);
+  deadlocks_.complete_facts(facts, query.keys);
+  stalls_.query().begin(query.query, std::move(facts), place_.children.size());
+  after_answer(now);
+}
+
+void Negotiator::after_answer(TimePoint now) {
+  if (!stalls_.query().complete()) return;
+  const std::uint64_t id = stalls_.query().id();
+  std::vector<StallFact> facts = stalls_.query().finish();
+  if (place_.is_root()) {
+    judge(std::move(facts), now);
+    start_query(now);
+    return;
+  }
+  draft_.open().query = id;
+  draft_.open().facts = std::move(facts);
+}
+
+void Negotiator::judge(std::vector<StallFact> facts, TimePoint now) {
+  std::erase_if(facts, [&](const StallFact& fact) {  // its last reports came before the answers
+    return fact.kind < 0 || fact.missing.empty() || matching_.is_complete(fact.key);
+  });
+  batcher_.agree();
+  DeadlockDetector::Finding found = deadlocks_.examine(facts, now);
+  for (const OpKey& key : found.ask) stalls_.ask_about(key);
+  if (!found.ask.empty()) facts.clear();  // judged when all is known
+  for (BatchItem& failure : found.failures) batcher_.fail(std::move(failure));
+  StallVerdict verdict = stalls_.judge(facts);
+  for (BatchItem& failure : verdict.failures) batcher_.fail(std::move(failure));
+  batcher_.close_batch();
+  if (verdict.warnings.empty()) return;
+  const WarningFrame warning{std::move(verdict.warnings)};
+  send_down(warning);
+  warnings_.insert(warnings_.end(), warning.texts.begin(), warning.texts.end());
+}
+
+void Negotiator::take_frames(std::vector<OutFrame>& out) {
+  batcher_.agree();
   flush_tick();
-  stats_.frames_sent += frames_.size();
+  frames_sent_ += frames_.size();
   std::move(frames_.begin(), frames_.end(), std::back_inserter(out));
   frames_.clear();
 }
 
-void Negotiator::Impl::take_batches(std::vector<Batch>& out) {
-  agree();
-  std::move(batches_.begin(), batches_.end(), std::back_inserter(out));
-  batches_.clear();
+void Negotiator::take_batches(std::vector<Batch>& out) {
+  batcher_.agree();
+  batcher_.take(out);
 }
 
-void Negotiator::Impl::take_warnings(std::vector<std::string>& out) {
+void Negotiator::take_warnings(std::vector<std::string>& out) {
   std::move(warnings_.begin(), warnings_.end(), std::back_inserter(out));
   warnings_.clear();
 }
 
-std::vector<std::string> Negotiator::Impl::describe_pending() {
-  std::vector<std::string> lines;
-  own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
-    std::vector<int> missing;
-    for (std::size_t i = 0; i < place_.children.size(); ++i) {
-      if (!aggregator_.has(static_cast<int>(i) + 1, key)) missing.push_back(place_.children[i]);
-    }
-    lines.push_back(label(operation.request.kind, key));
-    if (!missing.empty()) {
-      lines.back() +=
-          fmt::format(": not yet heard from or through ranks {}", fmt::join(missing, ", "));
-    }
+std::size_t Negotiator::pending() const {
+  return matching_.own().size() + (matching_.has_joined() ? 1 : 0);
+}
+
+NegotiatorStats Negotiator::stats() const noexcept {
+  NegotiatorStats stats = batcher_.stats();
+  stats.frames_sent = frames_sent_;
+  return stats;
+}
+
+void Negotiator::flush_tick() {
+  if (draft_.is_empty) return;
+  TickFrame& tick = draft_.frame;
+  const auto first = std::find_if(tick.words.begin(), tick.words.end(),
+                                  [](std::uint64_t word) { return word != 0; });
+  tick.first_word = static_cast<std::uint32_t>(first - tick.words.begin());
+  tick.words.erase(tick.words.begin(), first);
+  if (tick.words.empty()) tick.first_word = 0;
+  tick.acked = batcher_.sequence();
+  writer_.write(tick, [&](std::span<const std::byte> bytes) {
+    frames_.push_back({place_.parent, {bytes.begin(), bytes.end()}});
   });
-  return lines;
+  tick.clear();
+  draft_.is_empty = true;
 }
 
-Negotiator::Negotiator(NegotiatorOptions options)
-    : impl_(std::make_unique<Impl>(std::move(options))) {}
-Negotiator::~Negotiator() = default;
+template <typename Frame>
+void Negotiator::send_down(const Frame& frame) {
+  writer_.write(frame, [&](std::span<const std::byte> bytes) { forward(bytes); });
+}
 
-Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoint now) {
-  return impl_->submit(request, ticket, now);
+void Negotiator::forward(std::span<const std::byte> frame) {
+  for (const int child : place_.children) {
+    frames_.push_back({child, {frame.begin(), frame.end()}});
+  }
 }
-Status Negotiator::join(std::uint64_t ticket, TimePoint) { return impl_->join(ticket); }
-void Negotiator::leave(TimePoint, std::string_view why) { impl_->leave(why); }
-void Negotiator::declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
-                                 TimePoint now) {
-  impl_->declare_blocked(tickets, blocked, now);
-}
-bool Negotiator::closed() const { return impl_->closed(); }
-bool Negotiator::coordinates() const { return impl_->is_root(); }
-void Negotiator::release(std::uint32_t bundles) { impl_->release(bundles); }
-void Negotiator::order_launch(std::uint64_t set) { impl_->order_launch(set); }
-Status Negotiator::on_frame(int from, std::span<const std::byte> frame, TimePoint now) {
-  return impl_->on_frame(from, frame, now);
-}
-void Negotiator::on_time(TimePoint now) { impl_->on_time(now); }
-TimePoint Negotiator::next_deadline() const { return impl_->next_deadline(); }
-void Negotiator::take_frames(std::vector<OutFrame>& out) { impl_->take_frames(out); }
-void Negotiator::take_batches(std::vector<Batch>& out) { impl_->take_batches(out); }
-void Negotiator::take_warnings(std::vector<std::string>& out) { impl_->take_warnings(out); }
-std::size_t Negotiator::pending() const { return impl_->pending(); }
-std::vector<std::string> Negotiator::describe_pending() const { return impl_->describe_pending(); }
-const NegotiatorStats& Negotiator::stats() const { return impl_->stats(); }
 
 }  // namespace ronde

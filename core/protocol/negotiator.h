@@ -5,14 +5,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/protocol/batcher.h"
+#include "core/protocol/deadlock_detector.h"
+#include "core/protocol/matching.h"
 #include "core/protocol/request.h"
+#include "core/protocol/stall_watch.h"
+#include "core/protocol/wire.h"
 
 namespace ronde {
 
@@ -35,19 +39,11 @@ struct OutFrame {
   std::vector<std::byte> bytes;
 };
 
-/// Counts that show which path the negotiation takes; for tests, doctor and metrics.
-struct NegotiatorStats {
-  std::uint64_t cached_agreements = 0;
-  std::uint64_t full_agreements = 0;
-  std::uint64_t frames_sent = 0;
-  std::uint64_t evictions = 0;
-};
-
 /// Threads: one at a time. Never blocks, sleeps, reads clocks or draws random numbers.
 class Negotiator {
  public:
   explicit Negotiator(NegotiatorOptions options);
-  ~Negotiator();
+  ~Negotiator() = default;
   Negotiator(const Negotiator&) = delete;
   Negotiator& operator=(const Negotiator&) = delete;
 
@@ -78,17 +74,17 @@ class Negotiator {
   /// bytes). Frames must still be taken and sent afterwards.
   void leave(TimePoint now, std::string_view why = {});
   /// Whether a rank has left, and this rank knows.
-  [[nodiscard]] bool closed() const;
+  [[nodiscard]] bool closed() const noexcept { return !batcher_.closed().ok(); }
 
   /// Whether this rank is the coordinator: the one that makes batches.
-  [[nodiscard]] bool coordinates() const;
+  [[nodiscard]] bool coordinates() const noexcept { return place_.is_root(); }
   /// Lets all ranks run `bundles` more of those that wait to be paced, by a batch of their own or
   /// with what has just been agreed. Coordinator only; does nothing once the set is closed.
-  void release(std::uint32_t bundles);
+  void release(std::uint32_t bundles) { batcher_.release(bundles); }
 
   /// Tells all ranks, in the agreed order, that the next device work of another set comes now;
   /// `set` is whatever names it there. Coordinator only; does nothing once the set is closed.
-  void order_launch(std::uint64_t set);
+  void order_launch(std::uint64_t set) { batcher_.order_launch(set); }
 
   /// Takes in one frame that another member's negotiator of this set sent.
   /// Errors: kInvalidArgument where the frame is malformed or out of protocol; state is unchanged.
@@ -110,12 +106,41 @@ class Negotiator {
   /// Operations of this rank that are not agreed yet, a join included.
   [[nodiscard]] std::size_t pending() const;
   /// Their names and the members that this rank knows to be missing: for dumps.
-  [[nodiscard]] std::vector<std::string> describe_pending() const;
-  [[nodiscard]] const NegotiatorStats& stats() const;
+  [[nodiscard]] std::vector<std::string> describe_pending() const {
+    return matching_.describe_pending();
+  }
+  [[nodiscard]] NegotiatorStats stats() const noexcept;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  [[nodiscard]] Status check_tick(const TickFrame& tick, int source) const;
+  void apply_tick(TickFrame& tick, int source, TimePoint now);
+  Status from_parent(FrameKind kind, std::span<const std::byte> frame, TimePoint now);
+  void flush_tick();
+  template <typename Frame>
+  void send_down(const Frame& frame);
+  void forward(std::span<const std::byte> frame);
+  void note_leaver(int rank, std::string_view why);
+
+  // Events that the stall watch and the deadlock detector exchange.
+  void note_overdue(const Overdue& overdue, TimePoint now);
+  void start_query(TimePoint now);
+  void answer_query(const QueryFrame& query, TimePoint now);
+  void after_answer(TimePoint now);
+  void judge(std::vector<StallFact> facts, TimePoint now);
+
+  const NegotiatorOptions options_;
+  const TreePlace place_;
+  ResponseCache cache_;
+  TickDraft draft_;
+  Matching matching_;
+  StallWatch stalls_;
+  DeadlockDetector deadlocks_;
+  Batcher batcher_;
+  FrameReader reader_;
+  FrameWriter writer_;
+  std::uint64_t frames_sent_ = 0;
+  std::vector<OutFrame> frames_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace ronde

@@ -64,4 +64,12 @@ void OwnOperations::for_each(const std::function<void(const OpKey&, OwnOperation
   for (auto& [key, operation] : by_key_) visit(key, operation);
 }
 
+void OwnOperations::for_each(
+    const std::function<void(const OpKey&, const OwnOperation&)>& visit) const {
+  for (const std::optional<OwnOperation>& operation : by_slot_) {
+    if (operation) visit({operation->request.name, 0}, *operation);
+  }
+  for (const auto& [key, operation] : by_key_) visit(key, operation);
+}
+
 }  // namespace ronde

@@ -18,10 +18,8 @@ struct OwnOperation {
   std::uint64_t ticket = 0;
   Request request;
   TimePoint submitted;
-  TimePoint noted;                ///< When its lateness was last reported; `submitted` at first.
-  bool given_up = false;          ///< Its failure for lateness was asked for.
-  bool asked = false;             ///< Whether somebody waits for this rank meanwhile was asked.
-  BlockedFlag blocked = nullptr;  ///< Null: none, see Negotiator::declare_blocked.
+  TimePoint noted;        ///< When its lateness was last reported; `submitted` at first.
+  bool given_up = false;  ///< Its failure for lateness was asked for.
 };
 
 /// Threads: one at a time.
@@ -49,6 +47,7 @@ class OwnOperations {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Calls `visit` for each operation, in no particular order.
   void for_each(const std::function<void(const OpKey&, OwnOperation&)>& visit);
+  void for_each(const std::function<void(const OpKey&, const OwnOperation&)>& visit) const;
 
  private:
   std::vector<std::optional<OwnOperation>> by_slot_;

@@ -12,6 +12,8 @@
 
 namespace ronde {
 
+inline constexpr std::size_t kKeysPerQuery = 32;  ///< Far below a frame's limit.
+
 /// As facts count time.
 inline std::uint64_t to_ms(Duration duration) noexcept {
   return static_cast<std::uint64_t>(to_ns(duration) / 1'000'000);

@@ -9,6 +9,8 @@ namespace ronde {
 struct TreePlace {
   int parent = -1;            ///< -1 at the root, which coordinates the set.
   std::vector<int> children;  ///< Ascending.
+
+  [[nodiscard]] bool is_root() const noexcept { return parent < 0; }
 };
 
 /// Inside a host all members hang under its lowest member; these leaders form a binary tree whose

@@ -232,6 +232,21 @@ void read_warning(const wire::Warning& from, WarningFrame& to) {
 
 }  // namespace
 
+Status out_of_protocol(std::string_view what) {
+  return Status(Code::kInvalidArgument, fmt::format("frame out of protocol: {}", what));
+}
+
+BatchItem early_failure(const OpKey& key, Collective kind, Code code, std::string message) {
+  BatchItem item;
+  item.name = key.name;
+  item.ordinal = key.ordinal;
+  item.kind = kind;
+  item.code = code;
+  item.message = std::move(message);
+  item.early = true;
+  return item;
+}
+
 void TickFrame::clear() {
   acked = 0;
   first_word = 0;

@@ -1,12 +1,12 @@
-// The way down: the root makes batches from what is complete, and every rank, the root included,
-// applies them in the same order.
+#include "core/protocol/batcher.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "core/protocol/negotiator_impl.h"
 #include "core/protocol/signature.h"
+#include "core/protocol/wire.h"
 
 namespace ronde {
 namespace {
@@ -31,7 +31,11 @@ void prioritise(Batch& batch, std::size_t known, std::int32_t priority) {
 
 }  // namespace
 
-Status Negotiator::Impl::check_batch(const BatchFrame& batch) const {
+Batcher::Batcher(const TreePlace& place, ResponseCache& cache, Matching& matching,
+                 StallWatch& stalls, Send send)
+    : place_(place), cache_(cache), matching_(matching), stalls_(stalls), send_(std::move(send)) {}
+
+Status Batcher::check(const BatchFrame& batch) const {
   if (batch.sequence != sequence_ + 1) {
     return bad_batch(fmt::format("number {} follows {}", batch.sequence, sequence_));
   }
@@ -45,24 +49,24 @@ Status Negotiator::Impl::check_batch(const BatchFrame& batch) const {
     if (cached == nullptr || cached->name.empty()) {
       return bad_batch(fmt::format("slot {} holds no named request", entry));
     }
-    if (own_.find(entry) == nullptr && !takes_part({cached->name, 0})) {
+    if (matching_.own().find(entry) == nullptr && !matching_.takes_part({cached->name, 0})) {
       return bad_batch(fmt::format("\"{}\" was not submitted here", cached->name));
     }
   }
   return {};
 }
 
-Status Negotiator::Impl::check_item(const BatchItem& item, std::size_t& slots) const {
+Status Batcher::check_item(const BatchItem& item, std::size_t& slots) const {
   if (item.last_joined >= 0) {
-    return join_ticket_ != 0 && is_member(item.last_joined)
+    return matching_.has_joined() && matching_.is_member(item.last_joined)
                ? Status()
                : bad_batch("a join agreed without this rank");
   }
   if (item.leaver >= 0) {
-    return is_member(item.leaver) ? Status() : bad_batch("a stranger left");
+    return matching_.is_member(item.leaver) ? Status() : bad_batch("a stranger left");
   }
   if (item.code != Code::kOk) return {};
-  if (!takes_part(key_of(item))) return bad_batch("an operation not submitted here");
+  if (!matching_.takes_part(key_of(item))) return bad_batch("an operation not submitted here");
   if (item.request == nullptr) {
     return item.ordinal != 0 && static_cast<std::size_t>(item.slot) < slots
                ? Status()
@@ -79,24 +83,22 @@ Status Negotiator::Impl::check_item(const BatchItem& item, std::size_t& slots) c
   return {};
 }
 
-bool Negotiator::Impl::takes_part(const OpKey& key) const {
-  return join_ticket_ != 0 || own_in_flight(key) != nullptr;
+bool Batcher::changes_cache(const BatchFrame& batch) noexcept {
+  return std::any_of(batch.items.begin(), batch.items.end(), [](const BatchItem& item) {
+    return item.request != nullptr && item.slot >= 0;
+  });
 }
 
-void Negotiator::Impl::apply_batch(const BatchFrame& batch) {
-  const bool changes_cache =
-      std::any_of(batch.items.begin(), batch.items.end(),
-                  [](const BatchItem& item) { return item.request != nullptr && item.slot >= 0; });
-  if (changes_cache) flush_tick();  // its bits mean the slots as they are now
+void Batcher::apply(const BatchFrame& batch) {
   Batch out;
   out.items.reserve(batch.order.size());
   for (std::size_t i = 0; i < batch.order.size(); ++i) apply_entry(batch, i, out);
   out.released = batch.released;
   out.launches = batch.launches;
-  finish_batch(batch.sequence, std::move(out));
+  finish(batch.sequence, std::move(out));
 }
 
-void Negotiator::Impl::apply_entry(const BatchFrame& batch, std::size_t index, Batch& out) {
+void Batcher::apply_entry(const BatchFrame& batch, std::size_t index, Batch& out) {
   const std::int32_t entry = batch.order[index];
   const std::size_t known = out.items.size();
   if (entry >= 0) {
@@ -107,11 +109,11 @@ void Negotiator::Impl::apply_entry(const BatchFrame& batch, std::size_t index, B
   prioritise(out, known, batch.priority(index));
 }
 
-void Negotiator::Impl::agree() {
-  if (!is_root() || closed()) return;
-  const bool joins = aggregator_.all_joined();
-  if (aggregator_.completed().order.empty() && !joins) return close_batch();
-  std::swap(ready_, aggregator_.completed());
+void Batcher::agree() {
+  if (!place_.is_root() || !closed_.ok()) return;
+  const bool joins = matching_.all_joined();
+  if (matching_.completed().order.empty() && !joins) return close_batch();
+  std::swap(ready_, matching_.completed());
   sort_by_priority(ready_);
   built_.items.reserve(ready_.order.size());
   for (const std::int32_t entry : ready_.order) {
@@ -125,23 +127,23 @@ void Negotiator::Impl::agree() {
   ready_.clear();
   if (joins) {
     BatchItem item;
-    item.last_joined = aggregator_.last_joined();
+    item.last_joined = matching_.last_joined();
     append(std::move(item));
   }
   close_batch();
 }
 
-std::int32_t Negotiator::Impl::priority_of(const Completed& ready, std::int32_t entry) const {
+std::int32_t Batcher::priority_of(const Completed& ready, std::int32_t entry) const {
   if (entry >= 0) {
-    const OwnOperation* own = own_.find(entry);
+    const OwnOperation* own = matching_.own().find(entry);
     return own == nullptr ? cache_.at(entry)->priority : own->request.priority;
   }
   const Report& report = ready.reports[static_cast<std::size_t>(-1 - entry)];
-  const OwnOperation* own = own_in_flight(report.key());
+  const OwnOperation* own = matching_.own_in_flight(report.key());
   return own == nullptr ? report.request->priority : own->request.priority;
 }
 
-void Negotiator::Impl::sort_by_priority(Completed& ready) const {
+void Batcher::sort_by_priority(Completed& ready) const {
   if (ready.order.size() < 2) return;
   const auto before = [&](std::int32_t a, std::int32_t b) {
     return priority_of(ready, a) > priority_of(ready, b);
@@ -150,7 +152,7 @@ void Negotiator::Impl::sort_by_priority(Completed& ready) const {
   std::stable_sort(ready.order.begin(), ready.order.end(), before);
 }
 
-BatchItem Negotiator::Impl::decide(const Report& report) const {
+BatchItem Batcher::decide(const Report& report) const {
   BatchItem item;
   item.ordinal = report.ordinal;
   if (report.code != Code::kOk) {
@@ -166,12 +168,12 @@ BatchItem Negotiator::Impl::decide(const Report& report) const {
     item.slot = known;
     return item;
   }
-  item.slot = cache_.choose(request, [&](int slot) { return !aggregator_.is_pending(slot); });
+  item.slot = cache_.choose(request, [&](int slot) { return !matching_.is_pending(slot); });
   item.request = report.request;
   return item;
 }
 
-void Negotiator::Impl::append_cached(int slot, std::int32_t priority) {
+void Batcher::append_cached(int slot, std::int32_t priority) {
   building_.push(slot, priority);
   building_bytes_ += sizeof(slot) + sizeof(priority);
   apply_cached(slot, 0, built_);
@@ -179,7 +181,7 @@ void Negotiator::Impl::append_cached(int slot, std::int32_t priority) {
   if (building_bytes_ > kCutBytes) close_batch();
 }
 
-void Negotiator::Impl::append(BatchItem item, std::int32_t priority) {
+void Batcher::append(BatchItem item, std::int32_t priority) {
   const bool is_cached_name = item.code == Code::kOk && item.last_joined < 0 && item.leaver < 0 &&
                               item.request == nullptr && item.ordinal == 0;
   if (is_cached_name) return append_cached(item.slot, priority);
@@ -192,37 +194,29 @@ void Negotiator::Impl::append(BatchItem item, std::int32_t priority) {
   if (building_bytes_ > kCutBytes) close_batch();
 }
 
-void Negotiator::Impl::close_batch() {
+void Batcher::close_batch() {
   if (building_.order.empty() && building_.released == 0 && building_.launches.empty()) return;
   building_.sequence = sequence_ + 1;
   built_.released = building_.released;
   built_.launches = building_.launches;
-  if (!place_.children.empty()) {
-    writer_.write(building_, [&](std::span<const std::byte> bytes) { forward(bytes); });
-  }
+  if (!place_.children.empty()) send_(building_);
   building_.clear();
   building_bytes_ = 0;
-  finish_batch(sequence_ + 1, std::exchange(built_, {}));
+  finish(sequence_ + 1, std::exchange(built_, {}));
 }
 
-void Negotiator::Impl::apply_cached(int slot, std::uint64_t ordinal, Batch& out) {
+void Batcher::apply_cached(int slot, std::uint64_t ordinal, Batch& out) {
   const Request& request = *cache_.at(slot);
   Agreed& item = out.items.emplace_back();
-  bool is_own = false;
-  if (ordinal == 0) {
-    aggregator_.resolve_slot(slot);
-    is_own = own_.take(slot, item) || (own_.has_keyed() && own_.take({request.name, 0}, item));
-  } else {
-    aggregator_.resolve({{}, ordinal});
-    is_own = own_.take({{}, ordinal}, item);
-  }
+  const bool is_own =
+      ordinal == 0 ? matching_.take_slot(slot, item) : matching_.take({{}, ordinal}, item);
   if (!is_own) item.request = request;
-  if (watches()) settle({request.name, ordinal});
-  if (is_root()) cache_.touch(slot);
+  if (place_.is_root() && stalls_.has_open_questions()) stalls_.settled({request.name, ordinal});
+  if (place_.is_root()) cache_.touch(slot);
   ++stats_.cached_agreements;
 }
 
-void Negotiator::Impl::apply_item(const BatchItem& item, std::uint64_t sequence, Batch& out) {
+void Batcher::apply_item(const BatchItem& item, std::uint64_t sequence, Batch& out) {
   if (item.last_joined >= 0) {
     apply_join(item.last_joined, out);
   } else if (item.leaver >= 0) {
@@ -236,65 +230,72 @@ void Negotiator::Impl::apply_item(const BatchItem& item, std::uint64_t sequence,
   }
 }
 
-void Negotiator::Impl::apply_full(const BatchItem& item, std::uint64_t sequence, Batch& out) {
+void Batcher::apply_full(const BatchItem& item, std::uint64_t sequence, Batch& out) {
   const OpKey key = key_of(item);
   Agreed& agreed = out.items.emplace_back();
-  if (!take_own(key, agreed)) agreed.request = *item.request;
-  aggregator_.resolve(key);
-  if (watches()) settle(key);
+  if (!matching_.take(key, agreed)) agreed.request = *item.request;
+  settle(key);
   if (item.slot >= 0) {
-    aggregator_.release_slot(item.slot);
-    own_.leave_slot(item.slot);
+    matching_.vacate_slot(item.slot);
     if (cache_.assign(item.slot, item.request, sequence)) ++stats_.evictions;
   }
   ++stats_.full_agreements;
 }
 
-void Negotiator::Impl::apply_failure(const BatchItem& item, std::uint64_t sequence, Batch& out) {
+void Batcher::apply_failure(const BatchItem& item, std::uint64_t sequence, Batch& out) {
   const OpKey key = key_of(item);
   Agreed& agreed = out.items.emplace_back();
   agreed.status = Status(item.code, item.message);
-  const bool is_own = take_own(key, agreed);
+  const bool is_own = matching_.take(key, agreed);
   if (!is_own) {
     agreed.request.name = item.name;
     agreed.request.kind = item.kind;
   }
-  aggregator_.resolve(key);
-  if (watches()) settle(key);
-  if (!item.early) return;
-  failed_[key] = sequence;
-  if (!is_own && join_ticket_ == 0) owed_[key] = agreed.status;
+  settle(key);
+  if (item.early) matching_.fail_early(key, agreed.status, sequence, !is_own);
 }
 
-void Negotiator::Impl::apply_join(int last_joined, Batch& out) {
+void Batcher::apply_join(int last_joined, Batch& out) {
   Agreed agreed;
-  agreed.ticket = std::exchange(join_ticket_, 0);
+  agreed.ticket = matching_.end_join();
   agreed.request.kind = Collective::kJoin;
   agreed.last_joined = last_joined;
   out.items.push_back(std::move(agreed));
-  aggregator_.leave_join();
-  told_joined_ = false;
-  unnamed_ = 0;
-  owed_.clear();
-  failed_.clear();
 }
 
-bool Negotiator::Impl::take_own(const OpKey& key, Agreed& into) {
-  if (!key.name.empty() && own_.take(cache_.find(key.name), into)) return true;
-  return own_.take(key, into);
-}
-
-void Negotiator::Impl::finish_batch(std::uint64_t sequence, Batch batch) {
-  sequence_ = sequence;
-  if (own_.size() == 0) deadline_ = kForever;
-  batches_.push_back(std::move(batch));
-  forget_acked();
-}
-
-void Negotiator::Impl::forward(std::span<const std::byte> frame) {
-  for (const int child : place_.children) {
-    frames_.push_back({child, {frame.begin(), frame.end()}});
+void Batcher::apply_leave(const BatchItem& closing, Batch& out) {
+  closed_ =
+      Status(Code::kRankFailure, fmt::format("rank {} has left the job{}{}", closing.leaver,
+                                             closing.message.empty() ? "" : ": ", closing.message))
+          .about({closing.leaver, "", 0});
+  for (Agreed& failed : matching_.take_all()) {
+    failed.status = closed_;
+    out.items.push_back(std::move(failed));
   }
+}
+
+void Batcher::close_set(int leaver, std::string_view why) {
+  agree();
+  BatchItem item;
+  item.leaver = leaver;
+  item.message = why;
+  append(std::move(item));
+  close_batch();
+}
+
+void Batcher::settle(const OpKey& key) {
+  if (place_.is_root() && stalls_.has_open_questions()) stalls_.settled(key);
+}
+
+void Batcher::finish(std::uint64_t sequence, Batch batch) {
+  sequence_ = sequence;
+  batches_.push_back(std::move(batch));
+  matching_.forget_acked(sequence);
+}
+
+void Batcher::take(std::vector<Batch>& out) {
+  std::move(batches_.begin(), batches_.end(), std::back_inserter(out));
+  batches_.clear();
 }
 
 }  // namespace ronde

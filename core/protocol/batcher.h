@@ -1,0 +1,101 @@
+// Makes batches from what all ranks have submitted and applies them. The root makes them; every
+// rank, the root included, applies the same batches in the same order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "core/protocol/matching.h"
+#include "core/protocol/stall_watch.h"
+
+namespace ronde {
+
+/// Counts that show which path the negotiation takes; for tests, doctor and metrics.
+struct NegotiatorStats {
+  std::uint64_t cached_agreements = 0;
+  std::uint64_t full_agreements = 0;
+  std::uint64_t frames_sent = 0;
+  std::uint64_t evictions = 0;
+};
+
+/// Turns complete operations into batches of agreed ones. Threads: one at a time.
+class Batcher {
+ public:
+  /// Sends a batch to all children. Not called where there are none.
+  using Send = std::function<void(const BatchFrame&)>;
+
+  /// All references outlive it.
+  Batcher(const TreePlace& place, ResponseCache& cache, Matching& matching, StallWatch& stalls,
+          Send send);
+
+  // The root.
+
+  /// Makes batches of all that is complete, if the set is not closed.
+  void agree();
+  /// Fails an operation in the batch in the making.
+  void fail(BatchItem failure) { append(std::move(failure)); }
+  /// Ends the batch in the making, if anything is in it.
+  void close_batch();
+  /// Closes the set with a last batch.
+  void close_set(int leaver, std::string_view why);
+  /// As Negotiator::release and Negotiator::order_launch.
+  void release(std::uint32_t bundles) {
+    if (closed_.ok()) building_.released += bundles;
+  }
+  void order_launch(std::uint64_t set) {
+    if (closed_.ok()) building_.launches.push_back(set);
+  }
+
+  // The other ranks.
+
+  /// Errors: kInvalidArgument where the batch does not fit this rank's state.
+  [[nodiscard]] Status check(const BatchFrame& batch) const;
+  /// Applies a batch that was checked.
+  void apply(const BatchFrame& batch);
+  /// Whether a batch gives slots of the cache to other requests.
+  [[nodiscard]] static bool changes_cache(const BatchFrame& batch) noexcept;
+
+  /// Appends what was agreed since the last call.
+  void take(std::vector<Batch>& out);
+  /// The last batch applied.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+  /// Not ok: a rank has left, and nothing is agreed any more.
+  [[nodiscard]] const Status& closed() const noexcept { return closed_; }
+  [[nodiscard]] const NegotiatorStats& stats() const noexcept { return stats_; }
+
+ private:
+  [[nodiscard]] Status check_item(const BatchItem& item, std::size_t& slots) const;
+  [[nodiscard]] std::int32_t priority_of(const Completed& ready, std::int32_t entry) const;
+  void sort_by_priority(Completed& ready) const;
+  [[nodiscard]] BatchItem decide(const Report& report) const;
+  void append(BatchItem item, std::int32_t priority = 0);
+  void append_cached(int slot, std::int32_t priority);
+  void apply_cached(int slot, std::uint64_t ordinal, Batch& out);
+  void apply_entry(const BatchFrame& batch, std::size_t index, Batch& out);
+  void apply_item(const BatchItem& item, std::uint64_t sequence, Batch& out);
+  void apply_full(const BatchItem& item, std::uint64_t sequence, Batch& out);
+  void apply_failure(const BatchItem& item, std::uint64_t sequence, Batch& out);
+  void apply_join(int last_joined, Batch& out);
+  void apply_leave(const BatchItem& closing, Batch& out);
+  void settle(const OpKey& key);
+  void finish(std::uint64_t sequence, Batch batch);
+
+  const TreePlace& place_;
+  ResponseCache& cache_;
+  Matching& matching_;
+  StallWatch& stalls_;
+  const Send send_;
+  NegotiatorStats stats_;
+  std::uint64_t sequence_ = 0;
+  BatchFrame building_;  // the batch in the making
+  std::size_t building_bytes_ = 0;
+  Batch built_;      // its meaning on this rank
+  Completed ready_;  // reused: what it is made from
+  std::vector<Batch> batches_;
+  Status closed_;
+};
+
+}  // namespace ronde

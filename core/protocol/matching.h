@@ -1,0 +1,109 @@
+// Matches what ranks submit. Submissions of this rank and reports of its children meet here; what
+// the whole subtree has submitted goes into the tick for the parent, or, at the root, to the
+// batcher. A bit means "the request that this slot held in the last batch I acknowledged".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/protocol/aggregator.h"
+#include "core/protocol/frames.h"
+#include "core/protocol/own_operations.h"
+#include "core/protocol/response_cache.h"
+#include "core/protocol/tree.h"
+
+namespace ronde {
+
+/// Knows which operations the ranks of one subtree have submitted. Threads: one at a time.
+class Matching {
+ public:
+  /// `members`: the job's ranks in the set, ascending. All references outlive it.
+  Matching(int rank, const std::vector<int>& members, const TreePlace& place, ResponseCache& cache,
+           TickDraft& draft);
+
+  /// As Negotiator::submit and Negotiator::join.
+  Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
+  Status join(std::uint64_t ticket);
+
+  /// Checks the reports of child number `source` (from 1) against what was agreed up to batch
+  /// `sequence`. Errors: kInvalidArgument; nothing has changed.
+  [[nodiscard]] Status check_tick(const TickFrame& tick, int source, std::uint64_t sequence) const;
+  /// Takes over the bits, reports and notices of a tick that was checked.
+  void apply_reports(TickFrame& tick, int source);
+  /// The whole subtree of a child has joined.
+  void apply_join(int source, int last_joined) { aggregator_.join(source, last_joined); }
+  /// Not at the root: puts what has become complete into the draft.
+  void report_completed();
+
+  /// The operation is agreed. Moves this rank's ticket and request to `into`; false where this rank
+  /// has not submitted it.
+  bool take(const OpKey& key, Agreed& into);
+  /// Likewise for a named operation that the slot stands for.
+  bool take_slot(int slot, Agreed& into);
+  /// Call before the cache gives the slot to another request.
+  void vacate_slot(int slot);
+  /// The operation failed in batch `sequence`, before all ranks had submitted it. Late reports of
+  /// it are ignored; a submission of this rank gets `status` where `owed`.
+  void fail_early(const OpKey& key, const Status& status, std::uint64_t sequence, bool owed);
+  /// All ranks have joined. Returns the ticket of this rank's join.
+  std::uint64_t end_join();
+  /// Takes all operations out, the join last.
+  std::vector<Agreed> take_all();
+  /// Batch `sequence` was applied: forgets what no child can refer to any more.
+  void forget_acked(std::uint64_t sequence);
+
+  /// What has become complete; the taker clears it.
+  Completed& completed() noexcept { return aggregator_.completed(); }
+  [[nodiscard]] bool all_joined() const noexcept { return aggregator_.all_joined(); }
+  [[nodiscard]] int last_joined() const noexcept { return aggregator_.last_joined(); }
+  [[nodiscard]] bool is_complete(const OpKey& key) const { return aggregator_.is_complete(key); }
+  /// Whether any rank of the subtree has reported the operation of this slot.
+  [[nodiscard]] bool is_pending(int slot) const { return aggregator_.is_pending(slot); }
+
+  [[nodiscard]] OwnOperations& own() noexcept { return own_; }
+  [[nodiscard]] const OwnOperations& own() const noexcept { return own_; }
+  /// This rank's operation, by name or number; null where it is not in flight.
+  [[nodiscard]] const OwnOperation* own_in_flight(const OpKey& key) const;
+  [[nodiscard]] bool has_joined() const noexcept { return join_ticket_ != 0; }
+  /// Whether this rank has submitted the operation or takes part with zeros.
+  [[nodiscard]] bool takes_part(const OpKey& key) const;
+  [[nodiscard]] bool is_member(int rank) const;
+  /// What this rank knows about operations that wait: its own, or that it lacks them.
+  [[nodiscard]] std::vector<StallFact> own_facts(const std::vector<OpKey>& keys,
+                                                 TimePoint now) const;
+  [[nodiscard]] std::vector<std::string> describe_pending() const;
+
+ private:
+  static constexpr int kSelf = 0;  // the aggregator's source number of this rank
+
+  Status submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now);
+  Status refuse_duplicate(const OwnOperation& in_flight, const Request& again, const OpKey& key);
+  void report_own(const Request& request, const OpKey& key, int slot);
+  bool take_own(const OpKey& key, Agreed& into);
+  [[nodiscard]] Status check_bits(const TickFrame& tick) const;
+  void apply_bits_one_by_one(const TickFrame& tick, int source);
+  void apply_notice(int source, const Notice& notice);
+  [[nodiscard]] bool has_failed_since(const OpKey& key, std::uint64_t acked) const;
+
+  const int rank_;
+  const std::vector<int>& members_;
+  const TreePlace& place_;
+  ResponseCache& cache_;
+  TickDraft& draft_;
+  OwnOperations own_;
+  Aggregator aggregator_;
+  std::vector<std::uint64_t> acked_;  // by source: the last batch it has processed
+  std::uint64_t unnamed_ = 0;         // this rank's unnamed submissions since the last join
+  std::uint64_t join_ticket_ = 0;     // not 0: this rank has joined
+  bool reported_join_ = false;        // the parent knows that this subtree has joined
+
+  // Operations that failed before all had submitted them: the batch that said so, for reports that
+  // crossed it; and the error for this rank when it submits them after all.
+  std::unordered_map<OpKey, std::uint64_t, OpKeyHash> failed_;
+  std::unordered_map<OpKey, Status, OpKeyHash> owed_;
+};
+
+}  // namespace ronde
