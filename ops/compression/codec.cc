@@ -4,11 +4,6 @@
 
 #include <bit>
 
-#include "ops/compression/half.h"
-#include "ops/compression/int4.h"
-#include "ops/compression/int8.h"
-#include "ops/compression/onebit.h"
-
 namespace ronde {
 
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
@@ -30,24 +25,6 @@ Status Codec::decode_add(std::span<const std::byte> frame, std::span<float> out)
   RONDE_RETURN_IF_ERROR(check(frame, out.size()));
   decode_frame(frame.data(), out, true);
   return {};
-}
-
-std::unique_ptr<const Codec> make_codec(const CompressionSpec& spec) {
-  switch (spec.kind) {
-    case CodecKind::kTopk:
-    case CodecKind::kRandomk:
-    case CodecKind::kPowersgd:
-    case CodecKind::kAuto:
-      return nullptr;
-    case CodecKind::kInt8:
-      return make_int8_codec(spec);
-    case CodecKind::kInt4:
-      return make_int4_codec(spec);
-    case CodecKind::kOnebit:
-      return make_onebit_codec(spec);
-    default:
-      return make_half_codec(spec);
-  }
 }
 
 }  // namespace ronde

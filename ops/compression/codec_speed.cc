@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "ops/compression/codec.h"
 #include "ops/compression/low_rank.h"
+#include "ops/compression/registry.h"
 #include "ops/compression/select.h"
 
 namespace ronde {
@@ -94,8 +95,9 @@ double contention(double wall_s, double cpu_s) noexcept {
 
 CodecSpeed measure_codec(CodecKind kind, std::size_t elements, int repeats) {
   const Floats values = sample_values(elements);
-  if (is_sparse(kind)) return measure_selection(values, repeats);
-  if (kind == CodecKind::kPowersgd) return measure_projection(values, repeats);
+  const Payload payload = codec_row(kind).payload;
+  if (payload == Payload::kList) return measure_selection(values, repeats);
+  if (payload == Payload::kFactors) return measure_projection(values, repeats);
   const CompressionSpec spec = default_spec(kind);
   const auto codec = make_codec(spec);
   if (codec == nullptr) return {};

@@ -6,15 +6,16 @@
 #include "ops/compression/low_rank_allreduce.h"
 #include "ops/compression/metered.h"
 #include "ops/compression/quantised_allreduce.h"
+#include "ops/compression/registry.h"
 #include "ops/compression/sparse_allreduce.h"
 
 namespace ronde {
 namespace {
 
 Status run_scheme(Transport& transport, const CompressedAllreduce& work, Scratch& scratch) {
-  const CodecKind kind = work.compression.scheme().spec.kind;
-  if (is_sparse(kind)) return sparse_allreduce(transport, work, scratch);
-  if (kind == CodecKind::kPowersgd) return low_rank_allreduce(transport, work, scratch);
+  const Payload payload = codec_row(work.compression.scheme().spec.kind).payload;
+  if (payload == Payload::kList) return sparse_allreduce(transport, work, scratch);
+  if (payload == Payload::kFactors) return low_rank_allreduce(transport, work, scratch);
   return quantised_allreduce(transport, work, scratch);
 }
 

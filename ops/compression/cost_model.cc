@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/compression/low_rank.h"
+#include "ops/compression/registry.h"
 
 namespace ronde {
 namespace {
@@ -15,27 +16,6 @@ double low_rank_elements(const Shape& shape, std::size_t rank) {
   const auto rows = static_cast<std::size_t>(shape[0]);
   const LowRankShape matrix{rows, static_cast<std::size_t>(element_count(shape)) / rows, rank};
   return matrix.saves() ? static_cast<double>(rank * (matrix.rows + matrix.columns)) : count;
-}
-
-struct Candidate {
-  CodecKind kind;
-  Accuracy needs;  // of a class at least as lossy
-};
-
-// The least lossy first. randomk learns too slowly to be chosen unasked.
-constexpr std::array kCandidates{Candidate{CodecKind::kFp16, Accuracy::kSafe},
-                                 Candidate{CodecKind::kBf16, Accuracy::kSafe},
-                                 Candidate{CodecKind::kInt8, Accuracy::kAggressive},
-                                 Candidate{CodecKind::kInt4, Accuracy::kAggressive},
-                                 Candidate{CodecKind::kPowersgd, Accuracy::kAggressive},
-                                 Candidate{CodecKind::kTopk, Accuracy::kAggressive},
-                                 Candidate{CodecKind::kOnebit, Accuracy::kAggressive}};
-
-/// Messages that follow on one another, by those of a dense allreduce; codecs have work of their
-/// own.
-double rounds(CodecKind kind) noexcept {
-  if (is_sparse(kind) || kind == CodecKind::kPowersgd) return 2;
-  return kind == kDense ? 1 : 1.1;
 }
 
 }  // namespace
@@ -63,42 +43,28 @@ LinkCost link_cost(std::span<const DenseTime> times) noexcept {
 
 std::vector<CodecKind> candidates(Accuracy accuracy, std::size_t width) {
   std::vector<CodecKind> kinds{kDense};
-  for (const Candidate& one : kCandidates) {
-    const bool rounds_nothing = width <= 2 && one.needs == Accuracy::kSafe;
-    if (one.needs <= accuracy && !rounds_nothing) kinds.push_back(one.kind);
+  for (std::size_t i = 0; i < kCodecKinds; ++i) {
+    const auto& place = codec_row(static_cast<CodecKind>(i)).auto_place;
+    if (!place || place->accuracy > accuracy) continue;
+    const bool rounds_nothing = width <= 2 && place->accuracy == Accuracy::kSafe;
+    if (!rounds_nothing) kinds.push_back(static_cast<CodecKind>(i));
   }
+  std::sort(kinds.begin() + 1, kinds.end(), [](CodecKind a, CodecKind b) {
+    return codec_row(a).auto_place->loss < codec_row(b).auto_place->loss;
+  });
   return kinds;
 }
 
 double wire_share(CodecKind kind, const TensorLoad& load) noexcept {
-  const CompressionSpec spec = default_spec(kind);
-  const auto block = static_cast<double>(spec.block);
-  switch (kind) {
-    case CodecKind::kFp16:
-    case CodecKind::kBf16:
-      return 0.5;
-    case CodecKind::kInt8:
-      return 0.25 + 1 / block;
-    case CodecKind::kInt4:
-      return 0.125 + 1 / block;
-    case CodecKind::kOnebit:
-      return 1.0 / 32 + 2 / block;
-    case CodecKind::kTopk:
-      return 2.5 * spec.ratio;
-    case CodecKind::kRandomk:
-      return spec.ratio;
-    case CodecKind::kPowersgd:
-      return load.elements > 0 ? load.low_rank_elements / load.elements : 0;
-    default:
-      return static_cast<double>(load.width) / sizeof(float);
-  }
+  const double low_rank = load.elements > 0 ? load.low_rank_elements / load.elements : 0;
+  return codec_row(kind).wire_share(default_spec(kind), {load.width, low_rank});
 }
 
 double predict(CodecKind kind, const TensorLoad& load, const LinkCost& link,
                const CodecCosts& codecs) noexcept {
   const double bytes = load.elements * sizeof(float) * wire_share(kind, load);
   const double computing = load.elements * codecs[static_cast<std::size_t>(kind)];
-  return rounds(kind) * link.latency_s + bytes * link.byte_s + computing;
+  return codec_row(kind).rounds * link.latency_s + bytes * link.byte_s + computing;
 }
 
 }  // namespace ronde

@@ -4,30 +4,13 @@
 #include <utility>
 
 #include "ops/compression/quantise.h"
+#include "ops/compression/registry.h"
 
 namespace ronde {
 namespace {
 
 // A slice's frames are in memory several times over.
 constexpr std::size_t kSliceElements = std::size_t{1} << 24;
-
-/// Nothing for what has no kernels.
-std::optional<FrameFormat> format_of(CodecKind kind) {
-  switch (kind) {
-    case CodecKind::kFp16:
-      return FrameFormat::kFp16;
-    case CodecKind::kBf16:
-      return FrameFormat::kBf16;
-    case CodecKind::kInt8:
-      return FrameFormat::kInt8;
-    case CodecKind::kInt4:
-      return FrameFormat::kInt4;
-    case CodecKind::kOnebit:
-      return FrameFormat::kOnebit;
-    default:
-      return std::nullopt;
-  }
-}
 
 /// Frames of bytes on their way.
 Work work_of(Collective kind, const Segment& segment) {
@@ -51,18 +34,18 @@ DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceRe
 
 bool DeviceCompression::supports(const CompressionSpec& spec) const {
   const bool narrow = spec.error_feedback && spec.residual == ResidualFormat::kBf16;
-  return device_->codecs() != nullptr && format_of(spec.kind) && !narrow;
+  return device_->codecs() != nullptr && codec_row(spec.kind).device_format && !narrow;
 }
 
 Status DeviceCompression::run(const Work& work, DeviceGroup& group,
                               const DeviceLaunchContext& context) {
   const CompressionSpec& spec = work.compression->scheme().spec;
-  Bundled bundle{
-      .work = work,
-      .group = group,
-      .context = context,
-      .code = {*format_of(spec.kind), spec.stochastic, work.compression->codec().block()},
-      .pieces = pieces_of(work)};
+  Bundled bundle{.work = work,
+                 .group = group,
+                 .context = context,
+                 .code = {*codec_row(spec.kind).device_format, spec.stochastic,
+                          work.compression->codec().block()},
+                 .pieces = pieces_of(work)};
   bundle.slices = partition(bundle.pieces, *work.compression, ranks_, kSliceElements);
   RONDE_RETURN_IF_ERROR(residuals_.find(work, context));
   RONDE_RETURN_IF_ERROR(lay_out(bundle));
