@@ -8,7 +8,7 @@ usage: bash tests/run.sh [--quick] [--cpp | --python | --gpu]
   --quick   leave out the slow tests (packaging, training)
   --cpp     only the C++ tests
   --python  only the Python tests
-  --gpu     only what needs a GPU; writes docs/gpu-results.md; exits with 2 where there is none
+  --gpu     only what needs a GPU; writes docs/measurements/gpu.md; exits with 2 where there is none
 Reports: build/test-results/*.xml, screenshots *.png; C++ output: build/release/Testing/Temporary/LastTest.log
 TEXT
 }

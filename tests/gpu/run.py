@@ -1,4 +1,4 @@
-"""What `tests/run.sh --gpu` runs on a machine with a GPU; writes docs/gpu-results.md.
+"""What `tests/run.sh --gpu` runs on a machine with a GPU; writes docs/measurements/gpu.md.
 
     python tests/gpu/run.py                runs every part, and measures
     python tests/gpu/run.py --without-gpu  runs nothing, and writes that nothing was run
@@ -189,8 +189,8 @@ class Results:
         return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
 
     def write(self, machine: list[str]) -> None:
-        """Writes docs/gpu-results.md."""
-        (ROOT / "docs" / "gpu-results.md").write_text(self.text(machine))
+        """Writes docs/measurements/gpu.md."""
+        (ROOT / "docs" / "measurements" / "gpu.md").write_text(self.text(machine))
 
 
 def main() -> int:

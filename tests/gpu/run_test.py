@@ -39,7 +39,7 @@ def test_without_a_gpu_it_says_so_and_exits_with_2(tmp_path):
 
 
 def test_results_say_what_passed_failed_and_was_not_run(tmp_path, monkeypatch):
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "measurements").mkdir(parents=True)
     monkeypatch.setattr(run, "ROOT", tmp_path)
     results = run.Results()
     python = [sys.executable, "-c"]
@@ -51,7 +51,7 @@ def test_results_say_what_passed_failed_and_was_not_run(tmp_path, monkeypatch):
     results.run(run.Part("absent", [str(tmp_path / "nothing")]))
     results.run(run.Part("other", [*python, ""], missing="it is not installed"))
     results.write(["one"])
-    text = (tmp_path / "docs" / "gpu-results.md").read_text()
+    text = (tmp_path / "docs" / "measurements" / "gpu.md").read_text()
     assert results.failed
     for part in ("good: passed", "bad: FAILED", "wanted: passed", "heard: passed"):
         assert f"- {part}\n" in text
@@ -91,11 +91,11 @@ def test_a_figure_without_its_number_counts_as_not_run():
 
 
 def test_without_a_gpu_every_part_and_figure_is_written_as_not_run(tmp_path, monkeypatch):
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "measurements").mkdir(parents=True)
     monkeypatch.setattr(run, "ROOT", tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", "--without-gpu"])
     assert run.main() == 0
-    text = (tmp_path / "docs" / "gpu-results.md").read_text()
+    text = (tmp_path / "docs" / "measurements" / "gpu.md").read_text()
     parts = run.all_parts(0)
     assert len({part.name for part in parts}) == len(parts) > 8
     for part in parts:
@@ -106,7 +106,7 @@ def test_without_a_gpu_every_part_and_figure_is_written_as_not_run(tmp_path, mon
 
 
 def test_the_page_in_docs_has_the_parts_and_targets_that_there_are():
-    text = (ROOT / "docs" / "gpu-results.md").read_text()
+    text = (ROOT / "docs" / "measurements" / "gpu.md").read_text()
     for part in run.all_parts(0):
         assert f"- {part.name}: " in text, "run tests/gpu/run.py [--without-gpu] again"
     for target in targets.TARGETS:
