@@ -8,6 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 340, 64, 24, 150, 48
+LABEL_WIDTH = 56
 COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#7b4fa3", "#8a6d00", "#606060", "#b0307a")
 UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "Mbit/s": 1, "Gbit/s": 1000}
 
@@ -63,10 +64,12 @@ def chart(rows: Rows, across: str, up: str) -> str:
         parts.append(
             f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>'
         )
-    for label, x in zip(labels, xs):
-        parts.append(
-            f'<text x="{x_of(x):.1f}" y="{HEIGHT - 30}" text-anchor="middle">{label}</text>'
-        )
+    lower = False
+    for index, (label, x) in enumerate(zip(labels, xs)):
+        # A label that would touch the one before it stands a line lower.
+        lower = index > 0 and not lower and x_of(x) - x_of(xs[index - 1]) < LABEL_WIDTH
+        y = HEIGHT - (17 if lower else 30)
+        parts.append(f'<text x="{x_of(x):.1f}" y="{y}" text-anchor="middle">{label}</text>')
     for index, name in enumerate(rows[0][1:]):
         colour = COLOURS[index % len(COLOURS)]
         points = [(x, row[index]) for x, row in zip(xs, values) if not math.isnan(row[index])]

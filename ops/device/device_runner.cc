@@ -171,9 +171,9 @@ Result<bool> DeviceRunner::choose_compressed(const Bundle& bundle, const Work& w
 
 Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segment> segments,
                                                           const AbortToken& abort) {
-  constexpr std::size_t kAlignment = 64;
+  constexpr std::size_t kSegmentAlignment = 64;
   const auto room = [](std::size_t bytes) {
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return (bytes + kSegmentAlignment - 1) / kSegmentAlignment * kSegmentAlignment;
   };
   Opened& on = *opened_;
   std::size_t all = 0;
