@@ -48,6 +48,8 @@ class HeldExecutor final : public Executor {
 Result<OperationPtr> submit_to(Engine& engine, std::unique_ptr<Executor> executor,
                                std::vector<float>& values) {
   engine.add_set(1, {0}, std::move(executor));
+  // A new background thread looks for work before it first sleeps, and would take this.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   Submission submission = sum_of("stuck", values);
   submission.caller_waits = true;  // so that the background thread is not woken for it
   return engine.submit(1, std::move(submission));
