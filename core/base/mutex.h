@@ -18,6 +18,7 @@
 #define RONDE_RELEASE(...) RONDE_THREAD_ANNOTATION_(release_capability(__VA_ARGS__))
 #define RONDE_TRY_ACQUIRE(...) RONDE_THREAD_ANNOTATION_(try_acquire_capability(__VA_ARGS__))
 #define RONDE_EXCLUDES(...) RONDE_THREAD_ANNOTATION_(locks_excluded(__VA_ARGS__))
+#define RONDE_RETURN_CAPABILITY(x) RONDE_THREAD_ANNOTATION_(lock_returned(x))
 #define RONDE_NO_THREAD_SAFETY_ANALYSIS RONDE_THREAD_ANNOTATION_(no_thread_safety_analysis)
 
 namespace ronde {

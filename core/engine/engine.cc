@@ -15,24 +15,21 @@ namespace ronde {
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       channel_(*options_.channel),
+      role_(channel_),
+      intake_(role_, *options_.abort, *flights_, meter_),
       messages_(channel_.topology().rank),
       background_([this] { background_main(); }) {}
 
 Engine::~Engine() {
   fail({Code::kAborted, "the runtime shuts down"});
-  {
-    MutexLock lock(mutex_);
-    stop_ = true;
-    background_wakes_.notify_all();
-  }
-  channel_.wake(Sleeper::kBackground);
+  role_.stop();
   background_.join();
   while (callers_inside_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
   while (step()) {  // ends what fail() and late callers left
   }
   std::unordered_map<SetId, QueuePtr> queues;
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(queues_mutex_);
     queues.swap(queues_);
   }
   queues.clear();  // their threads use this object, so they end first
@@ -65,16 +62,16 @@ void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executo
   queue.launches = &launches_;
   queue.on_device_work = [this, id] { ask_for_launch(id); };
   queue.on_launch = [this](std::uint64_t set) { place_launch(set); };
-  queue.on_finished = [this] { notify_finished(); };
-  queue.on_paced = [this] { call_in_driver([] {}); };
+  queue.on_finished = [this] { role_.notify_callers(); };
+  queue.on_paced = [this] { intake_.wake_driver(); };
   queue.on_left_behind = [this](const Status& why) { leave_behind(why); };
   queue.on_broken = [this](const Status& reason) { fail(reason); };
   auto added = std::make_shared<SetQueue>(std::move(queue));
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(queues_mutex_);
     queues_[id] = added;
   }
-  call_in_driver([this, added] {
+  intake_.post([this, added] {
     driven_queues_.push_back(added);
     if (launches_ended_) added->end_launches();
     order_early_launches();
@@ -90,10 +87,10 @@ void Engine::remove_set(SetId id) {
   QueuePtr queue = find_queue(id);
   if (!queue) return;
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(queues_mutex_);
     queues_.erase(id);
   }
-  call_in_driver([this, queue] {
+  intake_.post([this, queue] {
     removed_.insert(queue->id());
     std::erase(driven_queues_, queue);
   });
@@ -110,15 +107,7 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
   const Duration help_time = submission.help;
   const bool helps = help_time > Duration(0) && nothing_outstanding() && inline_driving_.wanted();
   const bool caller_waits = submission.caller_waits || helps;
-  auto operation = std::make_shared<Operation>(
-      std::move(submission), next_ticket_.fetch_add(1, std::memory_order_relaxed));
-  const Request& request = operation->submission().request;
-  note_submitted(*operation, {.name = request.name,
-                              .kind = static_cast<int>(request.kind),
-                              .set = set,
-                              .bytes = operation->input_bytes()});
-  queue->count_in();
-  enqueue({queue, operation, {}}, caller_waits);
+  const OperationPtr operation = intake_.submit(queue, std::move(submission), caller_waits);
   if (helps) help(*operation, now() + help_time);
   return operation;
 }
@@ -134,36 +123,24 @@ void Engine::declare_blocked(std::span<const OperationPtr> operations, BlockedFl
   std::vector<std::uint64_t> tickets;
   for (const OperationPtr& operation : operations) tickets.push_back(operation->ticket());
   // After what has been submitted so far: it is not to count as still to come.
-  call_in_driver([this, tickets = std::move(tickets), blocked = std::move(blocked)] {
+  intake_.post([this, tickets = std::move(tickets), blocked = std::move(blocked)] {
     for (const QueuePtr& queue : driven_queues_) queue->declare_blocked(tickets, blocked, now());
   });
-}
-
-void Engine::note_submitted(Operation& operation, const FlightPlan& plan) {
-  operation.set_flight(flights_->begin(plan));
-  meter_.submitted(plan.kind, plan.bytes);
-}
-
-OperationPtr Engine::make_message_operation(int kind, std::size_t bytes) {
-  auto operation = std::make_shared<Operation>(
-      Submission{}, next_ticket_.fetch_add(1, std::memory_order_relaxed));
-  note_submitted(*operation, {.name = {}, .kind = kind, .set = kGlobalSet, .bytes = bytes});
-  return operation;
 }
 
 Result<OperationPtr> Engine::send(int to, std::int64_t tag, std::span<const std::byte> data) {
   RONDE_RETURN_IF_ERROR(job_status());
   RONDE_RETURN_IF_ERROR(failure_of(std::span(&to, 1)));
-  auto operation = make_message_operation(kSendFlight, data.size());
-  call_in_driver([this, to, tag, data, operation] { messages_.send(to, tag, data, operation); });
+  auto operation = intake_.make_message(kSendFlight, data.size());
+  intake_.post([this, to, tag, data, operation] { messages_.send(to, tag, data, operation); });
   return operation;
 }
 
 Result<OperationPtr> Engine::recv(int from, std::int64_t tag, std::span<std::byte> data,
                                   Message* message) {
   RONDE_RETURN_IF_ERROR(job_status());
-  auto operation = make_message_operation(kRecvFlight, data.size());
-  call_in_driver([this, from, tag, data, message, operation] {
+  auto operation = intake_.make_message(kRecvFlight, data.size());
+  intake_.post([this, from, tag, data, message, operation] {
     messages_.recv(from, tag, data, message, operation);
   });
   return operation;
@@ -194,7 +171,7 @@ Status Engine::failure_of(std::span<const int> ranks) {
 }
 
 void Engine::send_clock(int to, std::function<std::vector<std::byte>()> make) {
-  call_in_driver([this, to, make = std::move(make)] {
+  intake_.post([this, to, make = std::move(make)] {
     out_.push_back({to, make()});
     send_frames(EnginePart::kClock, 0);
   });
@@ -209,7 +186,7 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
   std::vector<int> others;
   std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(others),
                [&](int rank) { return rank != self; });
-  call_in_driver([this, key, payload, others] {
+  intake_.post([this, key, payload, others] {
     for (const int to : others) out_.push_back({to, *payload});
     send_frames(EnginePart::kExchange, key);
   });
@@ -234,7 +211,7 @@ void Engine::leave(TimePoint deadline, std::string why) {
   if (!job_status().ok()) return;
   std::vector<QueuePtr> queues;
   {
-    MutexLock lock(mutex_);
+    MutexLock lock(queues_mutex_);
     for (const auto& [id, queue] : queues_) queues.push_back(queue);
   }
   const Status status = leave_queues(std::move(queues), deadline, std::move(why));
@@ -252,10 +229,10 @@ Status Engine::leave_set(SetId id, TimePoint deadline) {
 
 Status Engine::leave_queues(std::vector<QueuePtr> queues, TimePoint deadline, std::string why) {
   auto left = std::make_shared<std::atomic<bool>>(false);
-  call_in_driver([this, queues, left, why = std::move(why)] {
+  intake_.post([this, queues, left, why = std::move(why)] {
     for (const QueuePtr& queue : queues) queue->leave(now(), why);
     left->store(true);
-    notify_finished();
+    role_.notify_callers();
   });
   WaitOptions options;
   options.deadline = deadline;
@@ -272,7 +249,7 @@ Status Engine::leave_queues(std::vector<QueuePtr> queues, TimePoint deadline, st
 
 void Engine::fail(const Status& reason) {
   options_.abort->abort(reason);
-  call_in_driver([this, reason] { fail_in_driver(reason); });
+  intake_.post([this, reason] { fail_in_driver(reason); });
 }
 
 void Engine::fail_in_driver(const Status& reason) {
@@ -282,7 +259,7 @@ void Engine::fail_in_driver(const Status& reason) {
   for (const QueuePtr& queue : driven_queues_) queue->fail_pending(first);
   messages_.fail_all(first);
   finish_messages();
-  notify_finished();
+  role_.notify_callers();
 }
 
 void Engine::tell_failure(const Status& reason) {
@@ -297,12 +274,12 @@ void Engine::tell_failure(const Status& reason) {
 std::vector<std::string> Engine::describe_pending() {
   auto result = std::make_shared<std::vector<std::string>>();
   auto ready = std::make_shared<std::atomic<bool>>(false);
-  call_in_driver([this, result, ready] {
+  intake_.post([this, result, ready] {
     for (const QueuePtr& queue : driven_queues_) {
       for (std::string& line : queue->describe_pending()) result->push_back(std::move(line));
     }
     ready->store(true);
-    notify_finished();
+    role_.notify_callers();
   });
   WaitOptions options;
   options.deadline = now() + std::chrono::seconds(1);
@@ -312,7 +289,7 @@ std::vector<std::string> Engine::describe_pending() {
 }
 
 Engine::QueuePtr Engine::find_queue(SetId id) const {
-  MutexLock lock(mutex_);
+  MutexLock lock(queues_mutex_);
   const auto found = queues_.find(id);
   return found == queues_.end() ? nullptr : found->second;
 }

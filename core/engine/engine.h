@@ -22,8 +22,10 @@
 #include "core/base/adaptive_yield.h"
 #include "core/base/mutex.h"
 #include "core/engine/driving_policy.h"
+#include "core/engine/driving_role.h"
 #include "core/engine/flight_ring.h"
 #include "core/engine/frame.h"
+#include "core/engine/intake.h"
 #include "core/engine/key_value_exchange.h"
 #include "core/engine/operation.h"
 #include "core/engine/point_to_point.h"
@@ -140,16 +142,10 @@ class Engine final : private ChannelSink {
   std::vector<std::string> describe_pending();
 
  private:
-  using Predicate = std::function<bool()>;
-  using QueuePtr = std::shared_ptr<SetQueue>;
+  using Predicate = DrivingRole::Predicate;
+  using QueuePtr = SetQueuePtr;
   /// What a driving caller does once it has spun for long enough.
   enum class WhenIdle { kSleep, kLeave };
-  /// Something for the driving thread: an operation to submit, or anything else.
-  struct Task {
-    QueuePtr queue;
-    OperationPtr operation;
-    std::function<void()> call;
-  };
 
   // Driving: engine_driving.cc.
   Status wait_until(const Predicate& done, const WaitOptions& options);
@@ -159,32 +155,20 @@ class Engine final : private ChannelSink {
   Status interruption(const WaitOptions& options, std::uint64_t interrupts);
   /// Drives for a moment, without sleeping, until the operation is done.
   void help(const Operation& operation, TimePoint until);
-  void wake_sleeper() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] bool nothing_outstanding() const RONDE_EXCLUDES(mutex_);
-  bool try_take_role() RONDE_EXCLUDES(mutex_);
-  void release_role() RONDE_EXCLUDES(mutex_);
-  /// Nobody drives: wakes whoever is to do so next, where anyone must.
-  void hand_on() RONDE_REQUIRES(mutex_);
+  [[nodiscard]] bool nothing_outstanding() const RONDE_EXCLUDES(queues_mutex_);
+  void release_role();
   void drive(const Predicate& done, TimePoint until, WhenIdle when_idle);
   /// Spins for a moment or lets others run; false where a caller idle for so long should sleep.
   bool rests(Duration idle);
   /// Whether a queue's thread is at work: it needs the core more than a spinning caller does.
   [[nodiscard]] bool executing() const;
   void sleep_as_caller(const Predicate& done, TimePoint until);
-  void leave_to_others() RONDE_EXCLUDES(mutex_);
-  void wait_for_driver(const Predicate& done, TimePoint until) RONDE_EXCLUDES(mutex_);
-  bool may_sleep(Sleeper who) RONDE_EXCLUDES(mutex_);
-  void background_main() RONDE_EXCLUDES(mutex_);
-  void background_turn() RONDE_EXCLUDES(mutex_);
-  void gather() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] std::size_t waiting_tasks() const RONDE_EXCLUDES(mutex_);
-  void enqueue(Task task, bool caller_waits = false) RONDE_EXCLUDES(mutex_);
-  void call_in_driver(std::function<void()> call);
-  void notify_finished() RONDE_EXCLUDES(mutex_);
+  void background_main();
+  void background_turn();
+  void gather();
 
   // One turn of the driving thread.
   bool step();
-  bool run_tasks() RONDE_EXCLUDES(mutex_);
   void come_due(TimePoint time);
   void flush();
   void look_for_deadlines();
@@ -213,9 +197,7 @@ class Engine final : private ChannelSink {
   Status route_negotiation(int from, SetId id, std::span<const std::byte> payload);
 
   Status leave_queues(std::vector<QueuePtr> queues, TimePoint deadline, std::string why);
-  QueuePtr find_queue(SetId id) const RONDE_EXCLUDES(mutex_);
-  void note_submitted(Operation& operation, const FlightPlan& plan);
-  OperationPtr make_message_operation(int kind, std::size_t bytes);
+  QueuePtr find_queue(SetId id) const RONDE_EXCLUDES(queues_mutex_);
   void leave_behind(const Status& why) RONDE_EXCLUDES(left_mutex_);
   Status failure_of(std::span<const int> ranks) RONDE_EXCLUDES(left_mutex_);
 
@@ -226,7 +208,8 @@ class Engine final : private ChannelSink {
   const std::shared_ptr<FlightRing> flights_ = std::make_shared<FlightRing>();
   Meter meter_;
   LaunchOrder launches_;
-  std::atomic<std::uint64_t> next_ticket_{1};
+  DrivingRole role_;
+  Intake intake_;
   std::atomic<std::uint64_t> interrupts_{0};
   std::atomic<std::uint64_t> interrupts_told_{0};  ///< So many have ended a wait.
   std::atomic<int> callers_inside_{0};  ///< Threads that the destructor must let go first.
@@ -246,24 +229,14 @@ class Engine final : private ChannelSink {
   TimePoint background_deadline_ = kForever;  ///< Until when the background thread sleeps.
   AdaptiveYield yields_;
   BatchingPolicy batching_;             // background thread only
-  std::vector<Task> taken_;             // reused
   std::vector<OutFrame> out_;           // reused
   std::vector<FinishedMessage> ended_;  // reused
   std::vector<std::byte> frame_;        // reused
 
-  // Guarded. Waiters evaluate their predicates under mutex_, so predicates must not take it.
-  mutable Mutex mutex_;
-  CondVar caller_wakes_;
-  CondVar background_wakes_;
-  bool driven_ RONDE_GUARDED_BY(mutex_) = false;
-  std::optional<Sleeper> sleeper_ RONDE_GUARDED_BY(mutex_);  // whom a task must wake
-  std::vector<Task> tasks_ RONDE_GUARDED_BY(mutex_);
-  std::unordered_map<SetId, QueuePtr> queues_ RONDE_GUARDED_BY(mutex_);
-  int blocked_callers_ RONDE_GUARDED_BY(mutex_) = 0;
-  bool sleeps_too_long_ RONDE_GUARDED_BY(mutex_) = false;  // the background thread, for a deadline
-  bool background_blocked_ RONDE_GUARDED_BY(mutex_) = false;
-  bool stop_ RONDE_GUARDED_BY(mutex_) = false;
-  mutable Mutex left_mutex_;  // apart, as waiters' predicates take it while mutex_ is held
+  // Guarded.
+  mutable Mutex queues_mutex_;
+  std::unordered_map<SetId, QueuePtr> queues_ RONDE_GUARDED_BY(queues_mutex_);
+  mutable Mutex left_mutex_;  // waiters' predicates take it
   std::map<int, Status> left_ RONDE_GUARDED_BY(left_mutex_);
   Status left_behind_ RONDE_GUARDED_BY(left_mutex_);
 

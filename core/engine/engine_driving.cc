@@ -44,12 +44,12 @@ Status Engine::wait_until(const Predicate& done, const WaitOptions& options) {
   bool drove = true;
   while (status.ok() && !done()) {
     const TimePoint until = std::min(options.deadline, now() + kInterruptSlice);
-    drove = try_take_role();
+    drove = role_.try_take();
     if (drove) {
       drive_for(done, options, interrupts, until);
       release_role();
     } else {
-      wait_for_driver(done, until);
+      role_.wait_for_driver(done, until);
     }
     if (done()) break;
     status = interruption(options, interrupts);
@@ -57,7 +57,7 @@ Status Engine::wait_until(const Predicate& done, const WaitOptions& options) {
       status = {Code::kTimeout, "the wait's deadline has passed"};
     }
   }
-  if (!drove) leave_to_others();
+  if (!drove) role_.pass_on();
   return status;
 }
 
@@ -98,8 +98,8 @@ void Engine::drive_for(const Predicate& done, const WaitOptions& options, std::u
 }
 
 void Engine::help(const Operation& operation, TimePoint until) {
-  if (!try_take_role()) {
-    wake_sleeper();  // who drives may have looked for tasks for the last time
+  if (!role_.try_take()) {
+    role_.wake_sleeper();  // who drives may have looked for tasks for the last time
     return;
   }
   may_run_here_ = true;
@@ -110,27 +110,10 @@ void Engine::help(const Operation& operation, TimePoint until) {
 }
 
 bool Engine::nothing_outstanding() const {
-  MutexLock lock(mutex_);
-  return tasks_.empty() && std::all_of(queues_.begin(), queues_.end(), [](const auto& entry) {
-           return entry.second->outstanding() == 0;
-         });
-}
-
-void Engine::wake_sleeper() {
-  std::optional<Sleeper> wake;
-  {
-    MutexLock lock(mutex_);
-    wake = std::exchange(sleeper_, std::nullopt);
-  }
-  if (wake) channel_.wake(*wake);
-}
-
-bool Engine::try_take_role() {
-  MutexLock lock(mutex_);
-  if (driven_) return false;
-  driven_ = true;
-  sleeper_.reset();
-  return true;
+  if (!intake_.empty()) return false;
+  MutexLock lock(queues_mutex_);
+  return std::all_of(queues_.begin(), queues_.end(),
+                     [](const auto& entry) { return entry.second->outstanding() == 0; });
 }
 
 void Engine::release_role() {
@@ -139,22 +122,7 @@ void Engine::release_role() {
   } while (step());
   channel_.kick();
   look_for_deadlines();  // what ended since the last step has none
-  const bool sleeps_too_long = next_deadline_ < background_deadline_;
-  MutexLock lock(mutex_);
-  driven_ = false;
-  sleeper_ = Sleeper::kBackground;
-  sleeps_too_long_ = sleeps_too_long;
-  hand_on();
-}
-
-void Engine::hand_on() {
-  if (blocked_callers_ > 0) {
-    caller_wakes_.notify_all();
-  } else if (background_blocked_) {
-    background_wakes_.notify_one();
-  } else if (!tasks_.empty() || sleeps_too_long_) {
-    channel_.wake(Sleeper::kBackground);
-  }
+  role_.release(next_deadline_ < background_deadline_);
 }
 
 void Engine::drive(const Predicate& done, TimePoint until, WhenIdle when_idle) {
@@ -197,49 +165,13 @@ bool Engine::executing() const {
 void Engine::sleep_as_caller(const Predicate& done, TimePoint until) {
   channel_.kick();
   const std::uint32_t ticket = channel_.prepare_wait(Sleeper::kCaller);
-  if (!may_sleep(Sleeper::kCaller) || step() || done()) return;
+  if (!role_.may_sleep(Sleeper::kCaller) || step() || done()) return;
   channel_.wait(Sleeper::kCaller, ticket, std::min(until, next_deadline_));
-}
-
-bool Engine::may_sleep(Sleeper who) {
-  MutexLock lock(mutex_);
-  if (!tasks_.empty() || stop_) return false;
-  sleeper_ = who;
-  return true;
-}
-
-void Engine::wait_for_driver(const Predicate& done, TimePoint until) {
-  MutexLock lock(mutex_);
-  ++blocked_callers_;
-  while (driven_ && !done()) {
-    if (!caller_wakes_.wait_until(mutex_, until)) break;
-  }
-  --blocked_callers_;
-}
-
-/// A caller that waited beside the driver may have been the one that was to drive next.
-void Engine::leave_to_others() {
-  MutexLock lock(mutex_);
-  if (!driven_) hand_on();
 }
 
 void Engine::background_main() {
   name_this_thread("ronde-engine");
-  for (;;) {
-    {
-      MutexLock lock(mutex_);
-      if (stop_) return;
-      if (driven_) {
-        background_blocked_ = true;
-        while (driven_ && !stop_) background_wakes_.wait(mutex_);
-        background_blocked_ = false;
-        continue;
-      }
-      driven_ = true;
-      sleeper_.reset();
-    }
-    background_turn();
-  }
+  while (role_.take_in_background()) background_turn();
 }
 
 void Engine::background_turn() {
@@ -247,53 +179,21 @@ void Engine::background_turn() {
   while (step()) {
   }
   const std::uint32_t ticket = channel_.prepare_wait(Sleeper::kBackground);
-  const bool sleep = may_sleep(Sleeper::kBackground) && !step();
+  const bool sleep = role_.may_sleep(Sleeper::kBackground) && !step();
   const TimePoint deadline = next_deadline_;
   background_deadline_ = deadline;
   channel_.kick();
-  {
-    MutexLock lock(mutex_);
-    driven_ = false;
-    if (blocked_callers_ > 0) caller_wakes_.notify_all();
-  }
+  role_.release_in_background();
   if (!sleep) return;
   channel_.wait(Sleeper::kBackground, ticket, deadline);
   gather();
 }
 
 void Engine::gather() {
-  const std::size_t waiting = waiting_tasks();
+  const std::size_t waiting = role_.tasks();
   if (waiting == 0 || !batching_.wanted(waiting)) return;
   std::this_thread::sleep_for(kGather);
-  batching_.learn(waiting_tasks());
-}
-
-std::size_t Engine::waiting_tasks() const {
-  MutexLock lock(mutex_);
-  return stop_ ? 0 : tasks_.size();
-}
-
-void Engine::enqueue(Task task, bool caller_waits) {
-  std::optional<Sleeper> wake;
-  {
-    MutexLock lock(mutex_);
-    tasks_.push_back(std::move(task));
-    if (!caller_waits || sleeper_ == Sleeper::kCaller) wake = std::exchange(sleeper_, std::nullopt);
-  }
-  if (wake) channel_.wake(*wake);
-}
-
-void Engine::call_in_driver(std::function<void()> call) {
-  enqueue({nullptr, nullptr, std::move(call)});
-}
-
-void Engine::notify_finished() {
-  MutexLock lock(mutex_);
-  if (blocked_callers_ > 0) caller_wakes_.notify_all();
-  if (sleeper_ == Sleeper::kCaller) {
-    sleeper_.reset();
-    channel_.wake(Sleeper::kCaller);
-  }
+  batching_.learn(role_.tasks());
 }
 
 void Engine::interrupt() noexcept {

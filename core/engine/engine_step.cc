@@ -11,7 +11,7 @@
 namespace ronde {
 
 bool Engine::step() {
-  bool progressed = run_tasks();
+  bool progressed = intake_.run();
   progressed |= channel_.poll(*this);
   if (next_deadline_ != kForever) {
     const TimePoint time = now();
@@ -23,26 +23,6 @@ bool Engine::step() {
   if (!progressed) return false;
   flush();
   run_agreed();
-  return true;
-}
-
-bool Engine::run_tasks() {
-  {
-    MutexLock lock(mutex_);
-    if (tasks_.empty()) return false;
-    std::swap(taken_, tasks_);
-  }
-  const Status broken = job_status();
-  for (Task& task : taken_) {
-    if (task.call) {
-      task.call();
-    } else if (broken.ok()) {
-      task.queue->submit(task.operation, now());
-    } else {
-      task.queue->finish(task.operation, broken);
-    }
-  }
-  taken_.clear();
   return true;
 }
 
@@ -125,7 +105,7 @@ void Engine::finish_messages() {
     meter_.ended(ended_operation(*message.operation, code, ended));
     message.operation->finish(message.status);
   }
-  if (!ended_.empty()) notify_finished();
+  if (!ended_.empty()) role_.notify_callers();
   ended_.clear();
 }
 
@@ -145,7 +125,7 @@ Status Engine::route(int from, std::span<const std::byte> frame) {
       return route_negotiation(from, static_cast<SetId>(header->id), payload);
     case EnginePart::kExchange:
       RONDE_RETURN_IF_ERROR(exchange_.on_frame(from, header->id, payload));
-      notify_finished();
+      role_.notify_callers();
       return {};
     case EnginePart::kMessage:
       return messages_.on_frame(from, payload);
@@ -189,7 +169,7 @@ void Engine::on_peer_left(int rank, const Status& reason) {
     left_.emplace(rank, reason);
   }
   messages_.on_left(rank, reason);
-  notify_finished();
+  role_.notify_callers();
 }
 
 }  // namespace ronde

@@ -148,4 +148,6 @@ class SetQueue {
   QueueWorker worker_;  // last: ends before what it uses
 };
 
+using SetQueuePtr = std::shared_ptr<SetQueue>;
+
 }  // namespace ronde
