@@ -29,7 +29,7 @@ THIRD_PARTY = {
     "mpi.h": ("backends/mpi",),
     "gloo/": ("backends/gloo",),
     "nccl.h": ("backends/nccl", "support/cuda_double"),
-    "cuda": ("backends/cuda", "backends/nccl", "support/cuda_double"),
+    "cuda": ("backends/cuda", "backends/nccl", "gpu", "support/cuda_double"),
     "asio": ("backends/net",),
     "openssl/": ("backends/net",),
     "flatbuffers/": ("core/protocol",),

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "backends/cuda/codec_kernels.h"
 #include "backends/cuda/current_device.h"
-#include "backends/cuda/top_kernels.h"
+#include "backends/cuda/kernels.h"
 
 namespace ronde::cuda {
 namespace {
@@ -120,7 +119,7 @@ Status CudaCodecs::select(const SelectWork& work, DeviceStream stream) {
   RONDE_RETURN_IF_ERROR(check(work.from));
   return launch_all<SmallTopTable, LargeTopTable>(
       device_, work.runs, {}, kTopTile, [&](const auto& table, std::size_t blocks) {
-        return static_cast<cudaError_t>(launch_select(table, work.from, blocks, stream));
+        return launch_select(table, work.from, blocks, static_cast<cudaStream_t>(stream));
       });
 }
 

@@ -1,40 +1,39 @@
-// The kernels: strips.h says what each thread does.
+// The kernels of batched copies: strips.h says what each thread does.
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/launch.h"
 
 namespace ronde::cuda {
 namespace {
 
-template <typename Table>
-__global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ Table table) {
-  copy_tile(table, blockIdx.x, threadIdx.x);
-}
-
-template <typename From, typename To, typename Table>
-__global__ void __launch_bounds__(kThreads) transform_kernel(const __grid_constant__ Table table) {
-  transform_tile<From, To>(table, blockIdx.x, threadIdx.x);
-}
-
-template <typename Table>
-cudaError_t launch_any(const StripLaunch& launch, const Table& table, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(launch.tiles);
-  if (launch.copies) {
-    copy_kernel<<<blocks, kThreads, 0, stream>>>(table);
-    return cudaGetLastError();
+struct CopyKernel {
+  template <typename Table>
+  RONDE_DEVICE static void run(Block& block, const Table& table) {
+    block.each([&](unsigned thread) { copy_tile(table, block.index(), thread); });
   }
-  const bool known = visit_types(launch.from, launch.to, [&]<typename From, typename To>() {
-    transform_kernel<From, To><<<blocks, kThreads, 0, stream>>>(table);
-  });
-  return known ? cudaGetLastError() : cudaErrorNotSupported;
-}
+};
+
+template <typename From, typename To>
+struct TransformKernel {
+  template <typename Table>
+  RONDE_DEVICE static void run(Block& block, const Table& table) {
+    block.each([&](unsigned thread) { transform_tile<From, To>(table, block.index(), thread); });
+  }
+};
 
 }  // namespace
 
-cudaError_t launch_strips(const StripLaunch& launch, const SmallTable& table, cudaStream_t stream) {
-  return launch_any(launch, table, stream);
+template <typename Table>
+cudaError_t launch_strips(const StripLaunch& work, const Table& table, cudaStream_t stream) {
+  const Grid grid{.blocks = work.tiles};
+  if (work.copies) return launch<CopyKernel>(grid, stream, table);
+  cudaError_t code = cudaErrorNotSupported;
+  visit_types(work.from, work.to, [&]<typename From, typename To>() {
+    code = launch<TransformKernel<From, To>>(grid, stream, table);
+  });
+  return code;
 }
 
-cudaError_t launch_strips(const StripLaunch& launch, const LargeTable& table, cudaStream_t stream) {
-  return launch_any(launch, table, stream);
-}
+template cudaError_t launch_strips(const StripLaunch&, const SmallTable&, cudaStream_t);
+template cudaError_t launch_strips(const StripLaunch&, const LargeTable&, cudaStream_t);
 
 }  // namespace ronde::cuda

@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cuda/block.h"
 #include "backends/cuda/element.h"
 #include "core/base/dtype.h"
 
 namespace ronde::cuda {
 
-inline constexpr unsigned kThreads = 256;            ///< Of a block.
 inline constexpr std::size_t kTileElements = 8192;   ///< A transforming block's share.
 inline constexpr std::size_t kTileBytes = 64 << 10;  ///< A copying block's share.
 inline constexpr std::size_t kMaxStripsPerLaunch =

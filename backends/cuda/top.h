@@ -16,7 +16,6 @@
 
 namespace ronde::cuda {
 
-inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kDigits = 3;       ///< Of 11, 10 and 10 bits.
 inline constexpr unsigned kMostBins = 2048;  ///< Of a digit.
 inline constexpr unsigned kBatch = 8;        ///< Values a thread has at once.

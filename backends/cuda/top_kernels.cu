@@ -1,131 +1,148 @@
 // The kernels of top-k: top.h and top_list.h say what each thread does.
-#include "backends/cuda/top_kernels.h"
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/launch.h"
 
 namespace ronde::cuda {
 namespace {
 
-constexpr unsigned kAllLanes = 0xffffffffU;
+struct BeginKernel {
+  template <typename Table>
+  RONDE_DEVICE static void run(Block& block, const Table& table) {
+    block.each([&](unsigned thread) { begin_selection(table.strips[block.index()], thread); });
+  }
+};
 
-template <typename Table>
-__global__ void __launch_bounds__(kThreads) begin_kernel(const __grid_constant__ Table table) {
-  begin_selection(table.strips[blockIdx.x], threadIdx.x);
-}
+template <typename From>
+struct TallyKernel {
+  template <typename Table>
+  RONDE_DEVICE static void run(Block& block, const Table& table, unsigned digit) {
+    RONDE_SHARED std::uint32_t bins[kMostBins];
+    const TopBlock share = top_block(table, block.index());
+    if (digit > 0 && is_known(*share.work.selection)) return;
+    block.each([&](unsigned thread) {
+      for (unsigned bin = thread; bin < kMostBins; bin += kThreads) bins[bin] = 0;
+    });
+    block.each(
+        [&](unsigned thread) { tally_block<From>(share.work, digit, share.index, thread, bins); });
+    block.each([&](unsigned thread) { add_bins(share.work, digit, thread, bins); });
+  }
+};
 
-template <typename From, typename Table>
-__global__ void __launch_bounds__(kThreads)
-    tally_kernel(const __grid_constant__ Table table, unsigned digit) {
-  __shared__ std::uint32_t bins[kMostBins];
-  const TopBlock block = top_block(table, blockIdx.x);
-  if (digit > 0 && is_known(*block.work.selection)) return;
-  for (unsigned bin = threadIdx.x; bin < kMostBins; bin += kThreads) bins[bin] = 0;
-  __syncthreads();
-  tally_block<From>(block.work, digit, block.index, threadIdx.x, bins);
-  __syncthreads();
-  add_bins(block.work, digit, threadIdx.x, bins);
-}
-
-/// All steps of the scan, by all threads of the block; returns where the sums are.
+/// All steps of a scan whose input is in sums[0]; returns where the sums are.
 template <typename Sum>
-__device__ const Sum* scan_block(Sum (&sums)[2][kThreads], const Sum& mine) {
+RONDE_DEVICE const Sum* scan_block(Block& block, Sum (&sums)[2][kThreads]) {
   unsigned from = 0;
-  sums[from][threadIdx.x] = mine;
-  __syncthreads();
   for (unsigned distance = 1; distance < kThreads; distance *= 2, from ^= 1) {
-    scan_step(sums[from], sums[from ^ 1], threadIdx.x, distance);
-    __syncthreads();
+    block.each([&](unsigned thread) { scan_step(sums[from], sums[from ^ 1], thread, distance); });
   }
   return sums[from];
 }
 
-template <typename Table>
-__global__ void __launch_bounds__(kThreads)
-    pick_kernel(const __grid_constant__ Table table, unsigned digit) {
-  __shared__ std::uint32_t sums[2][kThreads];
-  Selection& selection = *table.strips[blockIdx.x].selection;
-  const std::uint32_t wanted = selection.wanted;
-  const std::uint32_t mine = sum_of_bins(selection, digit, threadIdx.x);
-  const std::uint32_t* const scanned = scan_block(sums, mine);
-  pick_digit(selection, digit, threadIdx.x, scanned, wanted);
-}
-
-template <typename Table>
-__global__ void __launch_bounds__(kThreads)
-    tally_chunks_kernel(const __grid_constant__ Table table) {
-  const TopBlock block = top_block(table, blockIdx.x);
-  const std::size_t chunk = chunk_of(block.index, threadIdx.x / kWarp);
-  const unsigned lane = threadIdx.x % kWarp;
-  if (chunk >= tiles_of(block.work.count, kChunk)) return;
-  Tally tally = tally_chunk(block.work, chunk, lane);
-  for (unsigned apart = kWarp / 2; apart > 0; apart /= 2) {
-    tally = joined(tally, {__shfl_xor_sync(kAllLanes, tally.above, apart),
-                           __shfl_xor_sync(kAllLanes, tally.equal, apart)});
+struct PickKernel {
+  template <typename Table>
+  RONDE_DEVICE static void run(Block& block, const Table& table, unsigned digit) {
+    RONDE_SHARED std::uint32_t sums[2][kThreads];
+    Selection& selection = *table.strips[block.index()].selection;
+    const std::uint32_t wanted = selection.wanted;
+    block.each([&](unsigned thread) { sums[0][thread] = sum_of_bins(selection, digit, thread); });
+    const std::uint32_t* const scanned = scan_block(block, sums);
+    block.each([&](unsigned thread) { pick_digit(selection, digit, thread, scanned, wanted); });
   }
-  if (lane == 0) block.work.chunks[chunk] = tally;
-}
+};
 
-template <typename Table>
-__global__ void __launch_bounds__(kThreads)
-    place_chunks_kernel(const __grid_constant__ Table table) {
-  __shared__ Tally sums[2][kThreads];
-  const TopWork& work = table.strips[blockIdx.x];
-  place_chunks(work, threadIdx.x, scan_block(sums, sum_of_chunks(work, threadIdx.x)));
-}
+struct TallyChunksKernel {
+  template <typename Table>
+  RONDE_DEVICE static void run(Block& block, const Table& table) {
+    const TopBlock share = top_block(table, block.index());
+    block.template each_group<kWarp>([&](const Group<kWarp>& warp) {
+      const std::size_t chunk = chunk_of(share.index, warp.index());
+      if (chunk >= tiles_of(share.work.count, kChunk)) return;
+      const Tally all =
+          warp.reduce([&](unsigned lane) { return tally_chunk(share.work, chunk, lane); },
+                      [](const Tally& a, const Tally& b) { return joined(a, b); });
+      warp.each([&](unsigned lane) {
+        if (lane == 0) share.work.chunks[chunk] = all;
+      });
+    });
+  }
+};
 
-template <typename Table>
-__global__ void __launch_bounds__(kThreads)
-    take_chosen_kernel(const __grid_constant__ Table table) {
-  const TopBlock block = top_block(table, blockIdx.x);
-  const TopWork& work = block.work;
-  const std::size_t chunk = chunk_of(block.index, threadIdx.x / kWarp);
-  const unsigned lane = threadIdx.x % kWarp;
-  if (chunk >= tiles_of(work.count, kChunk)) return;
-  const std::uint32_t threshold = work.selection->threshold;
-  const std::uint32_t lower = (1U << lane) - 1;
-  Tally before = work.chunks[chunk];
-  float rows[kBatch];
-  for (unsigned row = 0; row < kChunk / kWarp; row += kBatch) {
-    load_rows(work, chunk, row, lane, rows);
-    for (unsigned j = 0; j < kBatch; ++j) {
-      const std::uint32_t magnitude = magnitude_of(rows[j]);
-      const unsigned above = __ballot_sync(kAllLanes, magnitude > threshold);
-      const unsigned equal = __ballot_sync(kAllLanes, magnitude == threshold);
-      const Tally in_row{static_cast<std::uint32_t>(__popc(above & lower)),
-                         static_cast<std::uint32_t>(__popc(equal & lower))};
-      take_chosen(work, chunk_index(chunk, row + j, lane), rows[j], joined(before, in_row));
-      before = joined(before, {static_cast<std::uint32_t>(__popc(above)),
-                               static_cast<std::uint32_t>(__popc(equal))});
+struct PlaceChunksKernel {
+  template <typename Table>
+  RONDE_DEVICE static void run(Block& block, const Table& table) {
+    RONDE_SHARED Tally sums[2][kThreads];
+    const TopWork& work = table.strips[block.index()];
+    block.each([&](unsigned thread) { sums[0][thread] = sum_of_chunks(work, thread); });
+    const Tally* const scanned = scan_block(block, sums);
+    block.each([&](unsigned thread) { place_chunks(work, thread, scanned); });
+  }
+};
+
+struct TakeChosenKernel {
+  template <typename Table>
+  RONDE_DEVICE static void run(Block& block, const Table& table) {
+    const TopBlock share = top_block(table, block.index());
+    block.template each_group<kWarp>([&](const Group<kWarp>& warp) {
+      const std::size_t chunk = chunk_of(share.index, warp.index());
+      if (chunk < tiles_of(share.work.count, kChunk)) take_chunk(warp, share.work, chunk);
+    });
+  }
+
+ private:
+  RONDE_DEVICE static Tally tally_of_bits(std::uint32_t above, std::uint32_t equal) {
+    return {count_bits(above), count_bits(equal)};
+  }
+
+  RONDE_DEVICE static void take_chunk(const Group<kWarp>& warp, const TopWork& work,
+                                      std::size_t chunk) {
+    const std::uint32_t threshold = work.selection->threshold;
+    Tally before = work.chunks[chunk];
+    PerThread<float[kBatch]> rows;
+    for (unsigned row = 0; row < kChunk / kWarp; row += kBatch) {
+      warp.each([&](unsigned lane) { load_rows(work, chunk, row, lane, rows[lane]); });
+      for (unsigned j = 0; j < kBatch; ++j) {
+        const std::uint32_t above =
+            warp.ballot([&](unsigned lane) { return magnitude_of(rows[lane][j]) > threshold; });
+        const std::uint32_t equal =
+            warp.ballot([&](unsigned lane) { return magnitude_of(rows[lane][j]) == threshold; });
+        warp.each([&](unsigned lane) {
+          const std::uint32_t lower = (1U << lane) - 1;
+          take_chosen(work, chunk_index(chunk, row + j, lane), rows[lane][j],
+                      joined(before, tally_of_bits(above & lower, equal & lower)));
+        });
+        before = joined(before, tally_of_bits(above, equal));
+      }
     }
   }
-}
+};
 
-/// Kernels that end one vector's part of a step in one block, and those that share it among many.
-template <typename Table>
-cudaError_t select_any(const Table& table, DType type, std::size_t all, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(all);
-  begin_kernel<<<table.count, kThreads, 0, stream>>>(table);
-  const bool known = visit_floating(type, [&]<typename From>() {
-    tally_kernel<From><<<blocks, kThreads, 0, stream>>>(table, 0);
-  });
-  if (!known) return cudaErrorNotSupported;
-  pick_kernel<<<table.count, kThreads, 0, stream>>>(table, 0);
-  for (unsigned digit = 1; digit < kDigits; ++digit) {
-    tally_kernel<float><<<blocks, kThreads, 0, stream>>>(table, digit);
-    pick_kernel<<<table.count, kThreads, 0, stream>>>(table, digit);
+/// Begins with one block for each vector, and ends each step so; the others share a vector.
+template <typename From, typename Table>
+cudaError_t select(const Table& table, std::size_t blocks, cudaStream_t stream) {
+  const Grid shared{.blocks = blocks};
+  const Grid single{.blocks = table.count};
+  cudaError_t code = launch<BeginKernel>(single, stream, table);
+  for (unsigned digit = 0; digit < kDigits && code == cudaSuccess; ++digit) {
+    code = digit == 0 ? launch<TallyKernel<From>>(shared, stream, table, digit)
+                      : launch<TallyKernel<float>>(shared, stream, table, digit);
+    if (code == cudaSuccess) code = launch<PickKernel>(single, stream, table, digit);
   }
-  tally_chunks_kernel<<<blocks, kThreads, 0, stream>>>(table);
-  place_chunks_kernel<<<table.count, kThreads, 0, stream>>>(table);
-  take_chosen_kernel<<<blocks, kThreads, 0, stream>>>(table);
-  return cudaGetLastError();
+  if (code == cudaSuccess) code = launch<TallyChunksKernel>(shared, stream, table);
+  if (code == cudaSuccess) code = launch<PlaceChunksKernel>(single, stream, table);
+  if (code == cudaSuccess) code = launch<TakeChosenKernel>(shared, stream, table);
+  return code;
 }
 
 }  // namespace
 
-int launch_select(const SmallTopTable& table, DType type, std::size_t blocks, void* stream) {
-  return select_any(table, type, blocks, static_cast<cudaStream_t>(stream));
+template <typename Table>
+cudaError_t launch_select(const Table& table, DType type, std::size_t blocks, cudaStream_t stream) {
+  cudaError_t code = cudaErrorNotSupported;
+  visit_floating(type, [&]<typename From>() { code = select<From>(table, blocks, stream); });
+  return code;
 }
 
-int launch_select(const LargeTopTable& table, DType type, std::size_t blocks, void* stream) {
-  return select_any(table, type, blocks, static_cast<cudaStream_t>(stream));
-}
+template cudaError_t launch_select(const SmallTopTable&, DType, std::size_t, cudaStream_t);
+template cudaError_t launch_select(const LargeTopTable&, DType, std::size_t, cudaStream_t);
 
 }  // namespace ronde::cuda

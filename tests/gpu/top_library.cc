@@ -1,6 +1,6 @@
 // top-k's kernels for tests/gpu/top_figure.py, which compares them with torch.topk on torch's own
 // tensors: a shared object that ctypes loads. Never installed.
-#include "backends/cuda/top_kernels.h"
+#include "backends/cuda/kernels.h"
 
 #define RONDE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -27,5 +27,6 @@ RONDE_EXPORT int ronde_gpu_top(const float* values, float* left, std::size_t cou
                      .chosen = chosen,
                      .found = reinterpret_cast<std::uint32_t*>(chunks + tiles_of(count, kChunk))};
   const SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
-  return launch_select(table, ronde::DType::kFloat32, tiles_of(count, kTopTile), stream);
+  return launch_select(table, ronde::DType::kFloat32, tiles_of(count, kTopTile),
+                       static_cast<cudaStream_t>(stream));
 }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/top_kernels.h"
+#include "backends/cuda/kernels.h"
 #include "core/base/half.h"
 #include "core/ports/device_codecs.h"
 #include "ops/compression/select.h"
@@ -45,7 +45,7 @@ void check_top(const std::vector<float>& values, const std::vector<float>& resid
       .found = gpu.upload(std::vector<std::uint32_t>(1))};
   const cuda::SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
   REQUIRE(cuda::launch_select(table, DType::kFloat32, cuda::tiles_of(values.size(), cuda::kTopTile),
-                              gpu.stream) == 0);
+                              static_cast<cudaStream_t>(gpu.stream)) == cudaSuccess);
   REQUIRE(gpu.download(work.found, 1)[0] == indices.size());
   CHECK(gpu.holds(work.indices, indices));
   CHECK(gpu.holds(work.chosen, chosen));

@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/kernels.h"
 #include "ops/compression/compressed_work.h"
 #include "ops/compression/quantise.h"
-#include "tests/support/cuda_double/codec_runs.h"
+#include "tests/support/cuda_double/cudart_double.h"
 #include "tests/support/encoded_values.h"
 
 namespace ronde::test {
@@ -59,8 +60,9 @@ struct Sides {
     strip.key = compression::fold_key(kKey);
     traits.code = code_of(shared, spec);
     const SmallEncodeTable table{.traits = traits, .count = 1, .strips = {strip}};
-    cuda_double::run_encode(table, DType::kFloat32,
-                            tiles_of(strip.count, encoded_tile(traits.code)));
+    const std::size_t tiles = tiles_of(strip.count, encoded_tile(traits.code));
+    REQUIRE(launch_encode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
+    cuda_double::finish(nullptr);
   }
 
   void encode_here(float* residual) {
@@ -80,8 +82,9 @@ struct Sides {
     SmallDecodeTable table{.traits = {code_of(shared, spec)}, .count = 1, .strips = {}};
     table.strips[0] = {reinterpret_cast<const std::uint8_t*>(frame.data()), out.data(), &flag,
                        out.size(), 0};
-    cuda_double::run_decode(table, DType::kFloat32,
-                            tiles_of(out.size(), decoded_tile(table.traits.code)));
+    const std::size_t tiles = tiles_of(out.size(), decoded_tile(table.traits.code));
+    REQUIRE(launch_decode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
+    cuda_double::finish(nullptr);
     return flag == 0;
   }
 
@@ -179,7 +182,8 @@ TEST_CASE("codecs on the device: a copy is made unless its tensor is not finite"
     std::vector<float> to(from.size(), 1.0F);
     SmallCommitTable table{.traits = {}, .count = 1, .strips = {}};
     table.strips[0] = {from.data(), to.data(), &flag, from.size(), 0};
-    cuda_double::run_commit(table, tiles_of(from.size(), kTileElements));
+    REQUIRE(launch_commit(table, tiles_of(from.size(), kTileElements), nullptr) == cudaSuccess);
+    cuda_double::finish(nullptr);
     CHECK(to == std::vector<float>(from.size(), flag == 0 ? 2.0F : 1.0F));
   }
 }

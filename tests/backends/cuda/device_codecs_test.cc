@@ -77,9 +77,9 @@ TEST_CASE("device codecs: hundreds of vectors to choose from, and of lists, take
   }
   const int before = cuda_double::launches();
   REQUIRE(on.codecs.select({.runs = runs}, on.stream).ok());
-  CHECK(cuda_double::launches() == before + 3);  // of nine kernels each
+  CHECK(cuda_double::launches() == before + 3 * 10);
   REQUIRE(on.codecs.scatter({.runs = back}, on.stream).ok());
-  CHECK(cuda_double::launches() == before + 5);
+  CHECK(cuda_double::launches() == before + 3 * 10 + 2);
   cuda_double::finish(static_cast<cudaStream_t>(on.stream));
   for (float& value : values) value *= 0.5F;
   CHECK(found == std::vector<std::uint32_t>(kVectors, 1));
@@ -115,6 +115,28 @@ TEST_CASE(
   const Status failed = on.codecs.decode({.code = kCode, .runs = runs.decoded}, on.stream);
   CHECK(failed.code() == Code::kUnavailable);
   CHECK(failed.message().find("a kernel of compression on cuda:0") == 0);
+}
+
+TEST_CASE("device codecs: no kernel of top-k follows one that could not be launched") {
+  Codecs on;
+  std::vector<float> values(100, 1.0F), left(100), chosen(1);
+  std::vector<std::uint32_t> indices(1), found(1);
+  std::vector<std::uint64_t> scratch(on.codecs.select_scratch(100) / 8 + 1);
+  const SelectRun run{.values = values.data(),
+                      .left = left.data(),
+                      .indices = indices.data(),
+                      .chosen = chosen.data(),
+                      .found = found.data(),
+                      .scratch = reinterpret_cast<std::byte*>(scratch.data()),
+                      .count = 100,
+                      .most = 1};
+  const int before = cuda_double::launches();
+  cuda_double::fail_next("launch", cudaErrorLaunchFailure, 3);
+  CHECK(on.codecs.select({.runs = {&run, 1}}, on.stream).code() == Code::kUnavailable);
+  CHECK(cuda_double::launches() == before + 4);
+  REQUIRE(on.codecs.select({.runs = {&run, 1}}, on.stream).ok());
+  cuda_double::finish(static_cast<cudaStream_t>(on.stream));
+  CHECK(found[0] == 1);
 }
 
 }  // namespace ronde::test

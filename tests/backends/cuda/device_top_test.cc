@@ -51,7 +51,7 @@ void on_two_ranks(const Body& body) {
 /// Runs it until rank 1 is said to be dead, which is once all is queued that comes before the
 /// lists.
 Status run_until_death(const Rank& rank, TopTensor& tensor) {
-  constexpr int kLaunches = 3;  // zeros for the residual, and for the flag; the choice
+  constexpr int kLaunches = 2 + 10;  // zeros for the residual, and for the flag; the choice
   AbortToken abort;
   const int before = cuda_double::launches();
   std::thread death([&] {

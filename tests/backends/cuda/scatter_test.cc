@@ -8,7 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "tests/support/cuda_double/codec_runs.h"
+#include "backends/cuda/kernels.h"
+#include "tests/support/cuda_double/cudart_double.h"
 #include "tests/support/plain_kernels.h"
 
 namespace ronde::test {
@@ -38,7 +39,8 @@ void scatter(const std::vector<cuda::ScatterStrip>& strips, DType type, bool add
     tiles += cuda::tiles_of(strip.count, cuda::kScatterTile);
     table.strips[table.count++] = strip;
   }
-  cuda_double::run_scatter(table, type, tiles);
+  REQUIRE(cuda::launch_scatter(table, type, tiles, nullptr) == cudaSuccess);
+  cuda_double::finish(nullptr);
 }
 
 cuda::ScatterStrip strip_of(const List& list, void* out, std::uint32_t* flag = nullptr) {

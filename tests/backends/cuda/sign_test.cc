@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/cuda_double/codec_runs.h"
+#include "backends/cuda/kernels.h"
+#include "tests/support/cuda_double/cudart_double.h"
 #include "tests/support/encoded_values.h"
 
 namespace ronde::test {
@@ -61,8 +62,9 @@ struct Sides {
                        .offset = 0,
                        .first_tile = 0,
                        .key = 0};
-    const std::size_t tile = cuda::encoded_tile(table.traits.code);
-    cuda_double::run_encode(table, DType::kFloat32, cuda::tiles_of(values.size(), tile));
+    const std::size_t tiles = cuda::tiles_of(values.size(), cuda::encoded_tile(table.traits.code));
+    REQUIRE(cuda::launch_encode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
+    cuda_double::finish(nullptr);
     return frame;
   }
 

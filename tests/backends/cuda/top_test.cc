@@ -10,10 +10,11 @@
 #include <random>
 #include <vector>
 
+#include "backends/cuda/kernels.h"
 #include "ops/compression/select.h"
 #include "ops/compression/sparse_frame.h"
+#include "tests/support/cuda_double/cudart_double.h"
 #include "tests/support/plain_kernels.h"
-#include "tests/support/top_blocks.h"
 
 namespace ronde::test {
 namespace {
@@ -80,7 +81,9 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
   cuda::SmallTopTable table;
   table.count = 1;
   table.strips[0] = {work, 0};
-  select_on_host(table, narrow.type, cuda::tiles_of(values.size(), cuda::kTopTile));
+  const std::size_t blocks = cuda::tiles_of(values.size(), cuda::kTopTile);
+  REQUIRE(cuda::launch_select(table, narrow.type, blocks, nullptr) == cudaSuccess);
+  cuda_double::finish(nullptr);
   REQUIRE(found <= k);
   CHECK(chosen.vector.indices[found] == kNobodys);
   chosen.vector.indices.resize(found);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/kernels.h"
+#include "backends/cuda/launch.h"
 #include "core/base/mutex.h"
 #include "tests/support/cuda_double/streams.h"
 
@@ -98,7 +98,6 @@ cudaError_t release(void* memory) {
   return cudaSuccess;
 }
 
-/// What a launch on a device checks: the stream is one of the current device.
 /// The stream of `handle`, where it is the current device's.
 cudaError_t usable(const char* name, cudaStream_t handle, std::shared_ptr<Stream>& stream) {
   if (const cudaError_t code = planned(name); code != cudaSuccess) return code;
@@ -114,26 +113,11 @@ cudaError_t queue(const char* name, cudaStream_t handle, std::function<void()> w
   return cudaSuccess;
 }
 
-/// Runs every thread of every block, one after the other.
-template <typename Table>
-void run_kernel(const cuda::StripLaunch& launch, const Table& table) {
-  for (std::size_t tile = 0; tile < launch.tiles; ++tile) {
-    for (unsigned thread = 0; thread < cuda::kThreads; ++thread) {
-      if (launch.copies) {
-        cuda::copy_tile(table, tile, thread);
-      } else {
-        cuda::visit_types(launch.from, launch.to, [&]<typename From, typename To>() {
-          cuda::transform_tile<From, To>(table, tile, thread);
-        });
-      }
-    }
-  }
-}
-
-template <typename Table>
-cudaError_t launch_on_host(const cuda::StripLaunch& what, const Table& table, cudaStream_t stream) {
-  const auto copy = std::make_shared<Table>(table);
-  return launch(stream, [what, copy] { run_kernel(what, *copy); });
+/// What devices of all generations can launch.
+bool is_valid(const cuda::Grid& grid) {
+  constexpr std::size_t kMaxBlocks = 0x7fffffff;
+  constexpr std::size_t kMaxSharedBytes = std::size_t{48} << 10;
+  return grid.blocks >= 1 && grid.blocks <= kMaxBlocks && grid.shared_bytes <= kMaxSharedBytes;
 }
 
 }  // namespace
@@ -150,14 +134,6 @@ void fail_next(const char* name, cudaError_t code, int calls) {
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   find(stream)->enqueue(std::move(work));
-}
-
-cudaError_t launch(cudaStream_t stream, std::function<void()> kernel) {
-  {
-    const MutexLock lock(world().mutex);
-    ++world().launched;
-  }
-  return queue("launch", stream, std::move(kernel));
 }
 
 struct Hold::State {
@@ -194,12 +170,14 @@ using ronde::MutexLock;
 
 namespace ronde::cuda {
 
-cudaError_t launch_strips(const StripLaunch& launch, const SmallTable& table, cudaStream_t stream) {
-  return launch_on_host(launch, table, stream);
-}
-
-cudaError_t launch_strips(const StripLaunch& launch, const LargeTable& table, cudaStream_t stream) {
-  return launch_on_host(launch, table, stream);
+void enqueue_on_host(const Grid& grid, cudaStream_t stream, std::function<void()> kernel) {
+  {
+    const MutexLock lock(world().mutex);
+    ++world().launched;
+  }
+  const cudaError_t code =
+      is_valid(grid) ? queue("launch", stream, std::move(kernel)) : cudaErrorInvalidConfiguration;
+  if (code != cudaSuccess) last_error = code;
 }
 
 }  // namespace ronde::cuda

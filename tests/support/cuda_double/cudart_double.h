@@ -13,15 +13,11 @@ namespace ronde::test::cuda_double {
 void set_device_count(int count);
 
 /// Makes the next call of the entry point `name`, or that after `calls` more, return `code` and do
-/// nothing.
+/// nothing. "launch": a kernel's launch.
 void fail_next(const char* name, cudaError_t code, int calls = 0);
 
 /// Queues work on a stream, as a kernel launch would. It must not throw.
 void enqueue(cudaStream_t stream, std::function<void()> work);
-
-/// A kernel's launch: as enqueue(), on a stream of the calling thread's device; fails where
-/// fail_next("launch") asks for it.
-cudaError_t launch(cudaStream_t stream, std::function<void()> kernel);
 
 /// Holds a stream up while it lives: what is queued later waits.
 class Hold {
