@@ -1,55 +1,41 @@
-// Who drives: one object with a step(), whose driving right one thread of the process holds at a
-// time. A caller that waits takes it and does everything itself; the background thread takes it
-// when work comes and nobody waits. A thread hop costs more than a small operation.
+// The engine of one rank: submitted operations in, agreed work executed, waiters told.
+//
+// It has the public calls and wires the parts that do the work. One thread at a time drives it: see
+// driver.h.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
-#include <thread>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
 #include "core/base/abort.h"
-#include "core/base/adaptive_yield.h"
-#include "core/base/mutex.h"
-#include "core/engine/driving_policy.h"
+#include "core/engine/driver.h"
 #include "core/engine/driving_role.h"
 #include "core/engine/flight_ring.h"
-#include "core/engine/frame.h"
 #include "core/engine/intake.h"
+#include "core/engine/interrupts.h"
 #include "core/engine/key_value_exchange.h"
+#include "core/engine/launch_coordinator.h"
+#include "core/engine/launch_order.h"
+#include "core/engine/membership.h"
+#include "core/engine/messages.h"
+#include "core/engine/meter.h"
 #include "core/engine/operation.h"
-#include "core/engine/point_to_point.h"
-#include "core/engine/set_queue.h"
+#include "core/engine/outbox.h"
+#include "core/engine/progress.h"
+#include "core/engine/queues.h"
+#include "core/engine/router.h"
 #include "core/ports/control_channel.h"
 #include "core/ports/event_sink.h"
 
 namespace ronde {
-
-/// Asked now and then while a caller waits; an error ends the wait with it (the operation goes on).
-/// Called in the waiting thread at least every 50 ms.
-using InterruptCheck = std::function<Status()>;
-
-/// Takes a message that compares clocks; gives the answer, where it has one.
-using ClockHandler =
-    std::function<std::optional<std::vector<std::byte>>(std::span<const std::byte>)>;
-
-/// How long to wait, and what may end the wait early.
-struct WaitOptions {
-  TimePoint deadline = kForever;  ///< Passing it gives kTimeout; the operation goes on.
-  InterruptCheck interrupt;
-  /// Whether an interrupt() that came before the wait, when nobody waited, ends it too.
-  bool heeds_earlier_interrupts = true;
-};
 
 struct EngineOptions {
   ControlChannel* channel = nullptr;  ///< Outlives the engine.
@@ -76,12 +62,12 @@ struct EngineOptions {
 };
 
 /// Threads: any, but for construction and destruction.
-class Engine final : private ChannelSink {
+class Engine {
  public:
   /// Starts the background thread.
   explicit Engine(EngineOptions options);
   /// Fails what is left and ends all threads. Blocks.
-  ~Engine() override;
+  ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -124,16 +110,16 @@ class Engine final : private ChannelSink {
   /// until `deadline`.
   void leave(TimePoint deadline, std::string why = {});
   /// Declares the job broken.
-  void fail(const Status& reason);
+  void fail(const Status& reason) { membership_.fail(reason); }
   /// Makes all current waits return kInterrupted; where there is none, the next that has to wait: a
   /// signal may land just before. Safe in signal handlers.
-  void interrupt() noexcept;
+  void interrupt() noexcept { driver_.interrupt(); }
 
   /// Ok, or why the job is broken.
-  [[nodiscard]] Status job_status() const { return options_.abort->status(); }
+  [[nodiscard]] Status job_status() const { return membership_.job_status(); }
   /// Of the last operation that has ended because of a rank that died or left; Ok where none has.
   /// Threads: any.
-  [[nodiscard]] Status left_behind() const RONDE_EXCLUDES(left_mutex_);
+  [[nodiscard]] Status left_behind() const { return membership_.left_behind(); }
   /// What became of this rank's last operations. Threads: any.
   [[nodiscard]] const std::shared_ptr<FlightRing>& flights() const noexcept { return flights_; }
   /// Totals of this rank. Threads: any.
@@ -142,105 +128,28 @@ class Engine final : private ChannelSink {
   std::vector<std::string> describe_pending();
 
  private:
-  using Predicate = DrivingRole::Predicate;
-  using QueuePtr = SetQueuePtr;
-  /// What a driving caller does once it has spun for long enough.
-  enum class WhenIdle { kSleep, kLeave };
+  [[nodiscard]] SetQueueOptions queue_options(SetId id, std::vector<int> members);
+  [[nodiscard]] NegotiatorOptions negotiation_options(std::vector<int> members) const;
+  Status leave_queues(std::vector<SetQueuePtr> queues, TimePoint deadline, std::string why);
 
-  // Driving: engine_driving.cc.
-  Status wait_until(const Predicate& done, const WaitOptions& options);
-  void drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t interrupts,
-                 TimePoint until);
-  [[nodiscard]] std::uint64_t interrupts_before(const WaitOptions& options) const;
-  Status interruption(const WaitOptions& options, std::uint64_t interrupts);
-  /// Drives for a moment, without sleeping, until the operation is done.
-  void help(const Operation& operation, TimePoint until);
-  [[nodiscard]] bool nothing_outstanding() const RONDE_EXCLUDES(queues_mutex_);
-  void release_role();
-  void drive(const Predicate& done, TimePoint until, WhenIdle when_idle);
-  /// Spins for a moment or lets others run; false where a caller idle for so long should sleep.
-  bool rests(Duration idle);
-  /// Whether a queue's thread is at work: it needs the core more than a spinning caller does.
-  [[nodiscard]] bool executing() const;
-  void sleep_as_caller(const Predicate& done, TimePoint until);
-  void background_main();
-  void background_turn();
-  void gather();
-
-  // One turn of the driving thread.
-  bool step();
-  void come_due(TimePoint time);
-  void flush();
-  void look_for_deadlines();
-  void send_negotiations();
-  void send_frames(EnginePart kind, std::uint64_t id);
-  void run_agreed();
-  [[nodiscard]] bool collect_agreed();
-  void finish_messages();
-  bool alone(const SetQueue& queue) const;
-  void fail_in_driver(const Status& reason);
-  void tell_failure(const Status& reason);
-
-  // The order of launches: engine_launches.cc.
-  void ask_for_launch(SetId id);
-  void order_launch(int coordinator, SetId id);
-  void order_early_launches();
-  void place_launch(std::uint64_t set);
-  void end_launches();
-  [[nodiscard]] SetQueue* global_queue() const;
-
-  // ChannelSink.
-  void on_frame(int from, std::span<const std::byte> frame) override;
-  void on_peer_lost(int rank, const Status& reason) override;
-  void on_peer_left(int rank, const Status& reason) override;
-  Status route(int from, std::span<const std::byte> frame);
-  Status route_negotiation(int from, SetId id, std::span<const std::byte> payload);
-
-  Status leave_queues(std::vector<QueuePtr> queues, TimePoint deadline, std::string why);
-  QueuePtr find_queue(SetId id) const RONDE_EXCLUDES(queues_mutex_);
-  void leave_behind(const Status& why) RONDE_EXCLUDES(left_mutex_);
-  Status failure_of(std::span<const int> ranks) RONDE_EXCLUDES(left_mutex_);
-
-  // Const after construction, or safe by itself.
   const EngineOptions options_;
   ControlChannel& channel_;
-  KeyValueExchange exchange_;
   const std::shared_ptr<FlightRing> flights_ = std::make_shared<FlightRing>();
   Meter meter_;
-  LaunchOrder launches_;
+  LaunchOrder launch_order_;
+
+  // Each uses only those before it, but for errors, which go to the membership.
   DrivingRole role_;
   Intake intake_;
-  std::atomic<std::uint64_t> interrupts_{0};
-  std::atomic<std::uint64_t> interrupts_told_{0};  ///< So many have ended a wait.
-  std::atomic<int> callers_inside_{0};  ///< Threads that the destructor must let go first.
-  InlineDrivePolicy inline_driving_;
-
-  // Driving thread only.
-  std::vector<QueuePtr> driven_queues_;
-  std::map<SetId, std::vector<std::pair<int, std::vector<std::byte>>>> early_frames_;
-  std::set<SetId> removed_;
-  PointToPoint messages_;
-  bool failure_told_ = false;
-  std::vector<std::uint64_t> early_launches_;  // rank 0: asked for before it has the global set
-  bool launch_ordered_ = false;  // rank 0: since the global set was last collected from
-  bool launches_ended_ = false;  // a rank has left: no more places in the order of launches
-  bool may_run_here_ = false;    // agreed work, in the driving thread
-  TimePoint next_deadline_ = kForever;
-  TimePoint background_deadline_ = kForever;  ///< Until when the background thread sleeps.
-  AdaptiveYield yields_;
-  BatchingPolicy batching_;             // background thread only
-  std::vector<OutFrame> out_;           // reused
-  std::vector<FinishedMessage> ended_;  // reused
-  std::vector<std::byte> frame_;        // reused
-
-  // Guarded.
-  mutable Mutex queues_mutex_;
-  std::unordered_map<SetId, QueuePtr> queues_ RONDE_GUARDED_BY(queues_mutex_);
-  mutable Mutex left_mutex_;  // waiters' predicates take it
-  std::map<int, Status> left_ RONDE_GUARDED_BY(left_mutex_);
-  Status left_behind_ RONDE_GUARDED_BY(left_mutex_);
-
-  std::thread background_;  // last
+  Outbox outbox_;
+  Queues queues_;
+  KeyValueExchange exchange_;
+  Messages messages_;
+  LaunchCoordinator launches_;
+  Membership membership_;
+  Router router_;
+  Progress progress_;
+  Driver driver_;
 };
 
 }  // namespace ronde

@@ -277,7 +277,7 @@ void SetQueue::finish(const OperationPtr& operation, const Status& status, TimeP
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
   const Status told = located(status);
   operation->finish(told);
-  options_.on_finished();
+  options_.role->notify_callers();
   if (told.code() == Code::kRankFailure) options_.on_left_behind(told);
 }
 

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/engine/driving_role.h"
 #include "core/engine/launch_order.h"
 #include "core/engine/meter.h"
 #include "core/engine/operation.h"
@@ -41,7 +42,7 @@ struct SetQueueOptions {
   FlightRing* flights = nullptr;       ///< Outlives it.
   Meter* meter = nullptr;              ///< Outlives it.
   LaunchOrder* launches = nullptr;     ///< Of this process. Outlives it.
-  std::function<void()> on_finished;   ///< After each operation that ended; any thread.
+  DrivingRole* role = nullptr;         ///< Told of each operation that ended. Outlives it.
   /// A step of the driving thread is due, to let more partitions go; any thread.
   std::function<void()> on_paced;
   /// Called when an operation has ended because of a rank that died or left; quick.

@@ -5,18 +5,14 @@
 #include <thread>
 #include <vector>
 
-#include "tests/core/engine/fake_channel.h"
-#include "tests/core/engine/lone_queue.h"
+#include "tests/core/engine/engine_parts.h"
 #include "tests/core/engine/sum_of.h"
 
 namespace ronde {
 namespace {
 
-struct IntakeFixture {
-  test::FakeChannel channel;
-  DrivingRole role{channel};
-  test::QueueParts parts;
-  Intake intake{role, *parts.abort, parts.flights, parts.meter};
+struct IntakeFixture : test::EngineParts {
+  SetQueuePtr lone_queue(SetId id) { return add_queue(id, {0}); }
   std::vector<float> values = {1.0F};
 };
 
@@ -45,12 +41,12 @@ TEST_CASE_FIXTURE(IntakeFixture, "Intake: a call may post another one, for the n
 
 TEST_CASE_FIXTURE(IntakeFixture,
                   "Intake: an operation reaches its queue and is recorded as submitted") {
-  const auto queue = parts.queue(3);
+  const auto queue = lone_queue(3);
   const auto operation = intake.submit(queue, test::sum_of("w", values), false);
   CHECK(queue->outstanding() == 1);
-  CHECK(parts.meter.kind(0).submitted.get() == 1);
-  CHECK(parts.flights.pending().front().name == "w");
-  CHECK(parts.flights.pending().front().set == 3);
+  CHECK(meter.kind(0).submitted.get() == 1);
+  CHECK(flights.pending().front().name == "w");
+  CHECK(flights.pending().front().set == 3);
   CHECK_FALSE(queue->collect_agreed());
   CHECK(intake.run());
   REQUIRE(queue->collect_agreed());
@@ -60,9 +56,9 @@ TEST_CASE_FIXTURE(IntakeFixture,
 }
 
 TEST_CASE_FIXTURE(IntakeFixture, "Intake: an operation that comes after the job broke fails") {
-  const auto queue = parts.queue(0);
+  const auto queue = lone_queue(0);
   const auto operation = intake.submit(queue, test::sum_of("w", values), false);
-  parts.abort->abort(Status(Code::kRankFailure, "rank 1 died"));
+  abort->abort(Status(Code::kRankFailure, "rank 1 died"));
   CHECK(intake.run());
   REQUIRE(operation->done());
   CHECK(operation->status().message() == "rank 1 died");
@@ -70,19 +66,19 @@ TEST_CASE_FIXTURE(IntakeFixture, "Intake: an operation that comes after the job 
 }
 
 TEST_CASE_FIXTURE(IntakeFixture, "Intake: operations have tickets of their own") {
-  const auto queue = parts.queue(0);
+  const auto queue = lone_queue(0);
   const auto first = intake.submit(queue, test::sum_of("a", values), false);
   const auto second = intake.submit(queue, test::sum_of("b", values), false);
   const auto message = intake.make_message(kSendFlight, 8);
   CHECK(first->ticket() != second->ticket());
   CHECK(second->ticket() != message->ticket());
-  CHECK(parts.meter.kind(kSendFlight).submitted_bytes.get() == 8);
+  CHECK(meter.kind(kSendFlight).submitted_bytes.get() == 8);
   CHECK(intake.run());
 }
 
 TEST_CASE_FIXTURE(IntakeFixture,
                   "Intake: the background thread is woken unless the caller will wait") {
-  const auto queue = parts.queue(0);
+  const auto queue = lone_queue(0);
   REQUIRE(role.may_sleep(Sleeper::kBackground));
   (void)intake.submit(queue, test::sum_of("a", values), true);
   CHECK(channel.wakes(Sleeper::kBackground) == 0);

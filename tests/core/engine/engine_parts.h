@@ -1,0 +1,145 @@
+// The parts of an engine over a channel without ranks behind it. Tests drive them by hand.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/engine/progress.h"
+#include "tests/core/engine/fake_channel.h"
+
+namespace ronde::test {
+
+/// Counts bundles and does nothing.
+class CountingExecutor final : public Executor {
+ public:
+  explicit CountingExecutor(int& executed) : executed_(executed) {}
+  Status execute(const Bundle&, const AbortToken&) override {
+    ++executed_;
+    return {};
+  }
+
+ private:
+  int& executed_;
+};
+
+/// Rank 0 of two, unless told otherwise. Its thread is the driving thread.
+struct EngineParts {
+  explicit EngineParts(int rank = 0, int size = 2) : channel(rank, size) {}
+  ~EngineParts() { queues.clear(); }
+  EngineParts(const EngineParts&) = delete;
+  EngineParts& operator=(const EngineParts&) = delete;
+
+  SetQueueOptions queue_options(SetId id, std::vector<int> members) {
+    SetQueueOptions options;
+    options.id = id;
+    options.negotiation.rank = channel.topology().rank;
+    options.negotiation.hosts.assign(members.size(), 0);
+    options.negotiation.members = std::move(members);
+    options.inline_bytes = 1 << 16;
+    options.executor = std::make_unique<CountingExecutor>(executed);
+    options.abort = abort;
+    options.flights = &flights;
+    options.meter = &meter;
+    options.role = &role;
+    options.launches = &launch_order;
+    options.on_left_behind = [this](const Status& why) { membership.note_left_behind(why); };
+    options.on_broken = [this](const Status& reason) { membership.fail(reason); };
+    options.on_device_work = [this, id] { launches.ask(id); };
+    options.on_launch = [this](std::uint64_t set) { launches.place(set); };
+    options.on_paced = [this] { intake.wake_driver(); };
+    return options;
+  }
+  /// A queue that is known and started.
+  SetQueuePtr add_queue(SetId id, std::vector<int> members) {
+    const auto queue = std::make_shared<SetQueue>(queue_options(id, std::move(members)));
+    queues.add(queue);
+    queues.start(queue);
+    return queue;
+  }
+  /// Of the frames sent to `rank`: the kinds.
+  std::vector<EnginePart> kinds_sent_to(int rank) const {
+    std::vector<EnginePart> kinds;
+    for (const FakeChannel::Frame& frame : channel.sent) {
+      if (frame.rank == rank) kinds.push_back(read_header(frame.bytes)->kind);
+    }
+    return kinds;
+  }
+
+  FakeChannel channel;
+  std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
+  FlightRing flights;
+  Meter meter;
+  LaunchOrder launch_order;
+  int executed = 0;
+  std::vector<Status> send_errors;
+  int left_behind = 0;
+  int stalls = 0;
+
+  DrivingRole role{channel};
+  Intake intake{role, *abort, flights, meter};
+  Outbox outbox{channel, [this](const Status& error) { send_errors.push_back(error); }};
+  Queues queues;
+  KeyValueExchange exchange;
+  Messages messages{
+      channel.topology().rank,
+      {.role = role, .intake = intake, .outbox = outbox, .flights = flights, .meter = meter}};
+  LaunchCoordinator launches{channel.topology().rank, queues, outbox};
+  Membership membership{{.topology = channel.topology(),
+                         .abort = *abort,
+                         .role = role,
+                         .intake = intake,
+                         .outbox = outbox,
+                         .queues = queues,
+                         .messages = messages},
+                        [this] { ++left_behind; }};
+  Router router{{.role = role,
+                 .outbox = outbox,
+                 .queues = queues,
+                 .exchange = exchange,
+                 .messages = messages,
+                 .launches = launches,
+                 .membership = membership},
+                [](std::span<const std::byte> question) {
+                  return std::optional(std::vector(question.rbegin(), question.rend()));
+                }};
+  Progress progress{{.channel = channel,
+                     .intake = intake,
+                     .router = router,
+                     .outbox = outbox,
+                     .queues = queues,
+                     .messages = messages,
+                     .launches = launches},
+                    [this] { ++stalls; }};
+};
+
+/// Takes steps on both of two ranks, and carries their frames, until there is nothing to do.
+inline void exchange_frames(EngineParts& rank0, EngineParts& rank1) {
+  const auto carry = [](EngineParts& from, int rank, EngineParts& to) {
+    for (FakeChannel::Frame& frame : from.channel.sent) {
+      to.channel.incoming.push_back({rank, std::move(frame.bytes)});
+    }
+    from.channel.sent.clear();
+  };
+  bool progressed = true;
+  while (progressed) {
+    progressed = rank0.progress.step();
+    progressed |= rank1.progress.step();
+    carry(rank0, 0, rank1);
+    carry(rank1, 1, rank0);
+    progressed |= !rank0.channel.incoming.empty() || !rank1.channel.incoming.empty();
+  }
+}
+
+/// A frame between engines.
+inline std::vector<std::byte> frame_of(EnginePart kind, std::uint64_t id,
+                                       std::span<const std::byte> payload = {}) {
+  FrameHeader header;
+  header.kind = kind;
+  header.id = id;
+  std::vector<std::byte> buffer;
+  make_frame(buffer, header, payload);
+  return buffer;
+}
+
+}  // namespace ronde::test
