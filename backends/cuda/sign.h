@@ -1,7 +1,7 @@
 // onebit on the device, the same code on the host for its tests: the frames, bit for bit, of
-// ops/compression/onebit.h. Sixteen threads take one block of values, as the CPU's codec adds up
-// sixteen sums side by side whatever the width of its registers: the same numbers are added in the
-// same order. Sums are of one operation each, so that nothing can be fused.
+// ops/compression/codecs/onebit.h. Sixteen threads take one block of values, as the CPU's codec
+// adds up sixteen sums side by side whatever the width of its registers: the same numbers are added
+// in the same order. Sums are of one operation each, so that nothing can be fused.
 #pragma once
 
 #include <bit>

@@ -1,9 +1,9 @@
 // The k largest of a vector on the device, the same code on the host for its tests: the elements
-// that ops/compression/select.h chooses. Three histograms of the digits of their magnitudes, the
-// highest digit first, give the smallest magnitude that is chosen; counting what each chunk of the
-// vector has of it and above tells every chunk where its elements belong in the list, which is so
-// in ascending order. The host waits for none of it. What is chosen leaves the vector, and the rest
-// stays: error feedback costs no pass of its own.
+// that ops/compression/sparse/select.h chooses. Three histograms of the digits of their magnitudes,
+// the highest digit first, give the smallest magnitude that is chosen; counting what each chunk of
+// the vector has of it and above tells every chunk where its elements belong in the list, which is
+// so in ascending order. The host waits for none of it. What is chosen leaves the vector, and the
+// rest stays: error feedback costs no pass of its own.
 // Source: Alabi et al., "Fast k-Selection Algorithms for Graphics Processing Units", 2012 (radix
 // select).
 #pragma once

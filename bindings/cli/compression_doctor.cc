@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bindings/runtime/runtime.h"
-#include "ops/compression/codec_speed.h"
+#include "ops/compression/auto/codec_speed.h"
 #include "ops/execution/auto_compression.h"
 
 namespace ronde {

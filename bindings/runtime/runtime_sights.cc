@@ -15,7 +15,7 @@
 #include "bindings/runtime/metrics/metrics.h"
 #include "bindings/runtime/runtime_impl.h"
 #include "bindings/runtime/version.h"
-#include "ops/compression/codec_speed.h"
+#include "ops/compression/auto/codec_speed.h"
 #include "timeline/memory_probe.h"
 
 namespace ronde {

@@ -53,7 +53,7 @@ struct DecodeWork {
 };
 
 /// One vector of which the largest elements are chosen: those that select_top() of
-/// ops/compression/select.h chooses. A run without elements is passed over.
+/// ops/compression/sparse/select.h chooses. A run without elements is passed over.
 struct SelectRun {
   const void* values = nullptr;
   const float* residual = nullptr;   ///< Null counts as zeros.

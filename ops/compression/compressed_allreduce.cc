@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "ops/compression/low_rank_allreduce.h"
+#include "ops/compression/codecs/quantised_allreduce.h"
+#include "ops/compression/low_rank/allreduce.h"
 #include "ops/compression/metered.h"
-#include "ops/compression/quantised_allreduce.h"
 #include "ops/compression/registry.h"
-#include "ops/compression/sparse_allreduce.h"
+#include "ops/compression/sparse/allreduce.h"
 
 namespace ronde {
 namespace {

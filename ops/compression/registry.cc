@@ -2,10 +2,10 @@
 
 #include <array>
 
-#include "ops/compression/half.h"
-#include "ops/compression/int4.h"
-#include "ops/compression/int8.h"
-#include "ops/compression/onebit.h"
+#include "ops/compression/codecs/half.h"
+#include "ops/compression/codecs/int4.h"
+#include "ops/compression/codecs/int8.h"
+#include "ops/compression/codecs/onebit.h"
 
 namespace ronde {
 namespace {

@@ -14,9 +14,9 @@ namespace ronde {
 /// How the values of a codec travel.
 enum class Payload : std::uint8_t {
   kNone,     ///< auto: another row is chosen.
-  kFrames,   ///< All elements, rounded: quantised_allreduce.h.
-  kList,     ///< Chosen elements: sparse_allreduce.h.
-  kFactors,  ///< Two thin matrices: low_rank_allreduce.h.
+  kFrames,   ///< All elements, rounded: codecs/quantised_allreduce.h.
+  kList,     ///< Chosen elements: sparse/allreduce.h.
+  kFactors,  ///< Two thin matrices: low_rank/allreduce.h.
 };
 
 /// The place of a codec among the choices of `auto`.

@@ -21,7 +21,7 @@ enum class CodecKind : std::uint8_t {
   kTopk,
   kRandomk,
   kPowersgd,
-  kAuto  ///< Whichever of the others, or none, is predicted to be fastest: see cost_model.h.
+  kAuto  ///< Whichever of the others, or none, is predicted to be fastest: see auto/cost_model.h.
 };
 
 /// How many kinds there are, kAuto included.
@@ -109,7 +109,7 @@ std::string_view codec_name(CodecKind kind);
 /// What a kind's name stands for without parameters.
 CompressionSpec default_spec(CodecKind kind);
 
-/// Whether values travel as some elements out of all: see sparse_allreduce.h.
+/// Whether values travel as some elements out of all: see sparse/allreduce.h.
 [[nodiscard]] constexpr bool is_sparse(CodecKind kind) noexcept {
   return kind == CodecKind::kTopk || kind == CodecKind::kRandomk;
 }

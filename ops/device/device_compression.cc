@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/compression/quantise.h"
+#include "ops/compression/codecs/quantise.h"
 #include "ops/compression/registry.h"
 
 namespace ronde {

@@ -11,7 +11,7 @@
 
 #include "core/ports/device_codecs.h"
 #include "core/ports/device_plane.h"
-#include "ops/compression/partition.h"
+#include "ops/compression/codecs/partition.h"
 #include "ops/device/device_residuals.h"
 #include "ops/device/growing_memory.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/ports/transport.h"
-#include "ops/compression/sparse_allreduce.h"
+#include "ops/compression/sparse/allreduce.h"
 #include "ops/device/device_residuals.h"
 #include "ops/device/growing_memory.h"
 

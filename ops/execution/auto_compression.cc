@@ -8,7 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
-#include "ops/compression/codec_speed.h"
+#include "ops/compression/auto/codec_speed.h"
 
 namespace ronde {
 namespace {

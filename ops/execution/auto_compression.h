@@ -13,8 +13,8 @@
 
 #include "core/base/status.h"
 #include "core/ports/executor.h"
-#include "ops/compression/cost_history.h"
-#include "ops/compression/cost_model.h"
+#include "ops/compression/auto/cost_history.h"
+#include "ops/compression/auto/cost_model.h"
 
 namespace ronde {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ops/compression/codec.h"
-#include "ops/compression/sparse_frame.h"
+#include "ops/compression/sparse/frame.h"
 #include "tests/fuzz/input.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include "backends/cuda/kernels.h"
 #include "core/base/half.h"
 #include "core/ports/device_codecs.h"
-#include "ops/compression/select.h"
+#include "ops/compression/sparse/select.h"
 #include "tests/gpu/gpu_memory.h"
 
 namespace ronde::test {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "backends/cuda/kernels.h"
+#include "ops/compression/codecs/quantise.h"
 #include "ops/compression/compressed_work.h"
-#include "ops/compression/quantise.h"
 #include "tests/support/cuda_double/cudart_double.h"
 #include "tests/support/encoded_values.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "backends/cuda/kernels.h"
-#include "ops/compression/select.h"
-#include "ops/compression/sparse_frame.h"
+#include "ops/compression/sparse/frame.h"
+#include "ops/compression/sparse/select.h"
 #include "tests/support/cuda_double/cudart_double.h"
 #include "tests/support/plain_kernels.h"
 

@@ -1,0 +1,131 @@
+#include "ops/compression/codecs/int4.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/compression/codecs/int4.cc"
+#include <hwy/foreach_target.h>
+
+#include "ops/compression/codecs/quantise_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ronde::compression::HWY_NAMESPACE {
+
+constexpr std::int32_t kZero = 8;  // the code of a zero
+
+using D16 = hn::CappedTag<std::uint16_t, 16>;
+using DBytes = hn::Rebind<std::uint8_t, D16>;
+
+/// Two codes into each byte. `codes` has room for a multiple of 32, and `to` for half of it.
+HWY_INLINE void pack(const std::int8_t* codes, std::size_t bytes, std::uint8_t* to) {
+  const D16 d;
+  const auto low = hn::Set(d, std::uint16_t{15});
+  for (std::size_t i = 0; i < bytes; i += hn::Lanes(d)) {
+    const auto pair = load_unaligned(d, codes + 2 * i);
+    const auto byte = hn::Or(hn::And(pair, low), hn::ShiftRight<4>(pair));
+    store_unaligned(hn::DemoteTo(DBytes(), hn::BitCast(hn::RebindToSigned<D16>(), byte)), DBytes(),
+                    to + i);
+  }
+}
+
+/// The inverse, with the same room.
+HWY_INLINE void unpack(const std::uint8_t* from, std::size_t bytes, std::int8_t* codes) {
+  const D16 d;
+  const auto low = hn::Set(d, std::uint16_t{15});
+  const auto high = hn::Set(d, std::uint16_t{0x0f00});
+  for (std::size_t i = 0; i < bytes; i += hn::Lanes(d)) {
+    const auto byte = hn::PromoteTo(d, load_unaligned(DBytes(), from + i));
+    const auto pair = hn::Or(hn::And(byte, low), hn::And(hn::ShiftLeft<4>(byte), high));
+    store_unaligned(pair, d, codes + 2 * i);
+  }
+}
+
+void encode_int4_here(const EncodeCall& call, const CompressionSpec& spec) {
+  HWY_ALIGN std::int8_t codes[kMaxBlock + 32];
+  HWY_ALIGN std::uint8_t packed[kMaxBlock / 2 + 16];
+  std::byte* to = call.frame;
+  for (std::size_t begin = 0; begin < call.values.size(); begin += spec.block) {
+    QuantisedBlock block;
+    block.values = call.values.data() + begin;
+    block.count = std::min(spec.block, call.values.size() - begin);
+    block.steps = 7.0F;
+    block.bias = kZero;
+    block.lost = call.lost == nullptr ? nullptr : call.lost + begin;
+    block.offset = call.offset + begin;
+    block.key = fold_key(call.key);
+    block.scale = block_scale(block.values, block.count, block.steps);
+    std::memcpy(to, &block.scale, sizeof block.scale);
+    quantise_any(block, spec.stochastic, codes);
+    std::fill_n(codes + block.count, 32, static_cast<std::int8_t>(kZero));
+    const std::size_t bytes = (block.count + 1) / 2;
+    pack(codes, bytes, packed);
+    std::memcpy(to + sizeof block.scale, packed, bytes);
+    to += sizeof block.scale + bytes;
+  }
+}
+
+template <bool kAdd>
+void decode_int4(const std::byte* from, std::span<float> out, std::size_t length) {
+  HWY_ALIGN std::int8_t codes[kMaxBlock + 32];
+  HWY_ALIGN std::uint8_t packed[kMaxBlock / 2 + 16] = {};
+  for (std::size_t begin = 0; begin < out.size(); begin += length) {
+    const std::size_t count = std::min(length, out.size() - begin);
+    const std::size_t bytes = (count + 1) / 2;
+    float scale;
+    std::memcpy(&scale, from, sizeof scale);
+    std::memcpy(packed, from + sizeof scale, bytes);
+    unpack(packed, bytes, codes);
+    dequantise_block<kAdd>(codes, count, scale, kZero, out.data() + begin);
+    from += sizeof scale + bytes;
+  }
+}
+
+void decode_int4_here(const std::byte* from, std::span<float> out, std::size_t length, bool add) {
+  return add ? decode_int4<true>(from, out, length) : decode_int4<false>(from, out, length);
+}
+
+}  // namespace ronde::compression::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ronde {
+namespace compression {
+HWY_EXPORT(encode_int4_here);
+HWY_EXPORT(decode_int4_here);
+}  // namespace compression
+
+namespace {
+
+class Int4Codec final : public Codec {
+ public:
+  explicit Int4Codec(const CompressionSpec& spec) : spec_(spec) {}
+  std::string_view name() const noexcept override { return "int4"; }
+  std::size_t block() const noexcept override { return spec_.block; }
+  std::size_t encoded_bytes(std::size_t count) const noexcept override {
+    return (count + 1) / 2 + (count + spec_.block - 1) / spec_.block * sizeof(float);
+  }
+  void encode(const EncodeCall& call) const noexcept override {
+    using namespace compression;
+    HWY_DYNAMIC_DISPATCH(encode_int4_here)(call, spec_);
+  }
+
+ protected:
+  void decode_frame(const std::byte* frame, std::span<float> out,
+                    bool add) const noexcept override {
+    using namespace compression;
+    HWY_DYNAMIC_DISPATCH(decode_int4_here)(frame, out, spec_.block, add);
+  }
+
+ private:
+  const CompressionSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Codec> make_int4_codec(const CompressionSpec& spec) {
+  return std::make_unique<Int4Codec>(spec);
+}
+
+}  // namespace ronde
+#endif

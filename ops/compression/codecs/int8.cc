@@ -1,0 +1,92 @@
+#include "ops/compression/codecs/int8.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/compression/codecs/int8.cc"
+#include <hwy/foreach_target.h>
+
+#include "ops/compression/codecs/quantise_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ronde::compression::HWY_NAMESPACE {
+
+void encode_int8_here(const EncodeCall& call, const CompressionSpec& spec) {
+  std::byte* to = call.frame;
+  for (std::size_t begin = 0; begin < call.values.size(); begin += spec.block) {
+    QuantisedBlock block;
+    block.values = call.values.data() + begin;
+    block.count = std::min(spec.block, call.values.size() - begin);
+    block.lost = call.lost == nullptr ? nullptr : call.lost + begin;
+    block.offset = call.offset + begin;
+    block.key = fold_key(call.key);
+    block.scale = block_scale(block.values, block.count, block.steps);
+    std::memcpy(to, &block.scale, sizeof block.scale);
+    to += sizeof block.scale;
+    quantise_any(block, spec.stochastic, reinterpret_cast<std::int8_t*>(to));
+    to += block.count;
+  }
+}
+
+template <bool kAdd>
+void decode_int8(const std::byte* from, std::span<float> out, std::size_t length) {
+  for (std::size_t begin = 0; begin < out.size(); begin += length) {
+    const std::size_t count = std::min(length, out.size() - begin);
+    float scale;
+    std::memcpy(&scale, from, sizeof scale);
+    from += sizeof scale;
+    dequantise_block<kAdd>(reinterpret_cast<const std::int8_t*>(from), count, scale, 0,
+                           out.data() + begin);
+    from += count;
+  }
+}
+
+void decode_int8_here(const std::byte* from, std::span<float> out, std::size_t length, bool add) {
+  return add ? decode_int8<true>(from, out, length) : decode_int8<false>(from, out, length);
+}
+
+}  // namespace ronde::compression::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ronde {
+namespace compression {
+HWY_EXPORT(encode_int8_here);
+HWY_EXPORT(decode_int8_here);
+}  // namespace compression
+
+namespace {
+
+class Int8Codec final : public Codec {
+ public:
+  explicit Int8Codec(const CompressionSpec& spec) : spec_(spec) {}
+  std::string_view name() const noexcept override { return "int8"; }
+  std::size_t block() const noexcept override { return spec_.block; }
+  std::size_t encoded_bytes(std::size_t count) const noexcept override {
+    return count + (count + spec_.block - 1) / spec_.block * sizeof(float);
+  }
+  void encode(const EncodeCall& call) const noexcept override {
+    using namespace compression;
+    HWY_DYNAMIC_DISPATCH(encode_int8_here)(call, spec_);
+  }
+
+ protected:
+  void decode_frame(const std::byte* frame, std::span<float> out,
+                    bool add) const noexcept override {
+    using namespace compression;
+    HWY_DYNAMIC_DISPATCH(decode_int8_here)(frame, out, spec_.block, add);
+  }
+
+ private:
+  const CompressionSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Codec> make_int8_codec(const CompressionSpec& spec) {
+  return std::make_unique<Int8Codec>(spec);
+}
+
+}  // namespace ronde
+#endif

@@ -1,0 +1,232 @@
+#include "ops/compression/codecs/quantised_allreduce.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/base/stopwatch.h"
+#include "ops/compression/codecs/partition.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kSliceElements = std::size_t{1} << 20;  // cuts that travel together
+constexpr std::size_t kInFlight = 3;
+
+/// A slice on its way.
+struct MovingSlice : Slice {
+  explicit MovingSlice(Slice&& slice) : Slice(std::move(slice)) {}
+  float* values = nullptr;
+  std::vector<std::byte*> sent;      // to each owner
+  std::vector<std::byte*> received;  // my part, from each rank
+  std::vector<std::byte*> sums;      // each owner's
+  std::vector<TransferId> parts_in, sums_in, out;
+};
+
+class ScatterReduce {
+ public:
+  ScatterReduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch)
+      : transport_(transport),
+        work_(work),
+        codec_(work.compression.codec()),
+        scratch_(scratch),
+        ranks_(static_cast<std::size_t>(transport.size())),
+        me_(static_cast<std::size_t>(transport.rank())) {
+    for (Slice& slice : partition(work.pieces, work.compression, ranks_, kSliceElements)) {
+      slices_.emplace_back(std::move(slice));
+    }
+    lay_out();
+  }
+
+  Status run() {
+    for (std::size_t i = 0; i < slices_.size() + kInFlight - 1; ++i) {
+      if (i < slices_.size()) RONDE_RETURN_IF_ERROR(send_parts(slices_[i]));
+      if (i >= 1 && i - 1 < slices_.size()) RONDE_RETURN_IF_ERROR(send_sum(slices_[i - 1]));
+      if (i >= 2) RONDE_RETURN_IF_ERROR(finish(slices_[i - 2]));
+    }
+    return {};
+  }
+
+ private:
+  void lay_out();
+  Status send_parts(MovingSlice& slice);
+  Status add_parts(const MovingSlice& slice);
+  Status send_sum(MovingSlice& slice);
+  Status finish(MovingSlice& slice);
+  void load(const MovingSlice& slice, const OwnedRun& run);
+  void encode(const MovingSlice& slice, std::size_t owner, std::byte* frame);
+  Status decode_out(const MovingSlice& slice, std::size_t owner);
+  Status wait(std::vector<TransferId>& ids);
+  Status post_send(MovingSlice& slice, std::size_t to, std::byte* frame, std::size_t bytes);
+  Status post_recv(std::vector<TransferId>& ids, std::size_t from, std::byte* frame,
+                   std::size_t bytes);
+
+  Transport& transport_;
+  const CompressedAllreduce& work_;
+  const Codec& codec_;
+  Scratch& scratch_;
+  const std::size_t ranks_;
+  const std::size_t me_;
+  std::vector<MovingSlice> slices_;
+  std::byte* wide_ = nullptr;  // a run on its way to or from another type
+};
+
+/// Gives every slice memory: those that are never under way together share it.
+void ScatterReduce::lay_out() {
+  std::size_t frames = 0, values = 0, longest = 0;
+  for (const MovingSlice& slice : slices_) {
+    for (const auto& runs : slice.runs) {
+      for (const OwnedRun& run : runs) longest = std::max(longest, run.count);
+    }
+    frames = std::max(frames, 2 * slice.all_bytes() + ranks_ * slice.bytes[me_]);
+    values = std::max(values, slice.count);
+  }
+  std::byte* const memory = scratch_.block(0, kInFlight * frames);
+  auto* const staged =
+      work_.left != nullptr
+          ? work_.left
+          : reinterpret_cast<float*>(scratch_.block(1, kInFlight * values * sizeof(float)));
+  wide_ = scratch_.block(2, longest * sizeof(double));
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    MovingSlice& slice = slices_[i];
+    slice.values = staged + (work_.left != nullptr ? slice.begin : i % kInFlight * values);
+    std::byte* at = memory + i % kInFlight * frames;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      slice.sent.push_back(at);
+      slice.sums.push_back(at + slice.bytes[rank]);
+      at += 2 * slice.bytes[rank];
+    }
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      slice.received.push_back(at);
+      at += slice.bytes[me_];
+    }
+  }
+}
+
+/// Brings factor * in + residual of a run to its place.
+void ScatterReduce::load(const MovingSlice& slice, const OwnedRun& run) {
+  const CompressedPiece& piece = work_.pieces[run.piece];
+  float* values = slice.values + run.at;
+  load_piece(work_, piece, run.begin, {values, run.count}, wide_);
+  const auto& residual = work_.compression.tensors()[piece.tensor].residual;
+  if (residual) residual->add_to({values, run.count}, piece.begin + run.begin);
+}
+
+/// Encodes what `owner` owns; what that loses takes the place of the values where it is kept.
+void ScatterReduce::encode(const MovingSlice& slice, std::size_t owner, std::byte* frame) {
+  for (const OwnedRun& run : slice.runs[owner]) {
+    const CompressedPiece& piece = work_.pieces[run.piece];
+    const CompressedTensor& tensor = work_.compression.tensors()[piece.tensor];
+    float* values = slice.values + run.at;
+    codec_.encode({.values = {values, run.count},
+                   .frame = frame,
+                   .lost = tensor.residual ? values : nullptr,
+                   .key = tensor.key,
+                   .offset = piece.begin + run.begin});
+    frame += codec_.encoded_bytes(run.count);
+  }
+}
+
+Status ScatterReduce::send_parts(MovingSlice& slice) {
+  for (std::size_t step = 1; step <= ranks_; ++step) {  // this rank's own part last
+    const std::size_t owner = (me_ + step) % ranks_;
+    for (const OwnedRun& run : slice.runs[owner]) load(slice, run);
+    if (owner == me_) continue;
+    RONDE_RETURN_IF_ERROR(
+        post_recv(slice.parts_in, owner, slice.received[owner], slice.bytes[me_]));
+    encode(slice, owner, slice.sent[owner]);
+    RONDE_RETURN_IF_ERROR(post_send(slice, owner, slice.sent[owner], slice.bytes[owner]));
+  }
+  return {};
+}
+
+/// Adds what the others sent of this rank's part.
+Status ScatterReduce::add_parts(const MovingSlice& slice) {
+  const Stopwatch decoding(&work_.compression.facts().decompress_ns);
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    if (rank == me_) continue;
+    const std::byte* frame = slice.received[rank];
+    for (const OwnedRun& run : slice.runs[me_]) {
+      const std::size_t bytes = codec_.encoded_bytes(run.count);
+      RONDE_RETURN_IF_ERROR(codec_.decode_add({frame, bytes}, {slice.values + run.at, run.count}));
+      frame += bytes;
+    }
+  }
+  return {};
+}
+
+Status ScatterReduce::send_sum(MovingSlice& slice) {
+  RONDE_RETURN_IF_ERROR(wait(slice.parts_in));
+  RONDE_RETURN_IF_ERROR(add_parts(slice));
+  encode(slice, me_, slice.sums[me_]);
+  for (std::size_t step = 1; step < ranks_; ++step) {
+    const std::size_t peer = (me_ + step) % ranks_;
+    RONDE_RETURN_IF_ERROR(post_recv(slice.sums_in, peer, slice.sums[peer], slice.bytes[peer]));
+    RONDE_RETURN_IF_ERROR(post_send(slice, peer, slice.sums[me_], slice.bytes[me_]));
+  }
+  return {};
+}
+
+Status ScatterReduce::finish(MovingSlice& slice) {
+  RONDE_RETURN_IF_ERROR(wait(slice.sums_in));
+  for (std::size_t owner = 0; owner < ranks_; ++owner) {
+    RONDE_RETURN_IF_ERROR(decode_out(slice, owner));
+    for (const OwnedRun& run : slice.runs[owner]) {
+      const CompressedPiece& piece = work_.pieces[run.piece];
+      work_.compression.leave(piece.tensor, piece.begin + run.begin,
+                              {slice.values + run.at, run.count});
+    }
+  }
+  return wait(slice.out);
+}
+
+Status ScatterReduce::decode_out(const MovingSlice& slice, std::size_t owner) {
+  const Stopwatch decoding(&work_.compression.facts().decompress_ns);
+  const std::byte* frame = slice.sums[owner];
+  for (const OwnedRun& run : slice.runs[owner]) {
+    const std::size_t bytes = codec_.encoded_bytes(run.count);
+    std::byte* out = work_.pieces[run.piece].out;
+    if (out != nullptr) {
+      out += run.begin * size_of(work_.out_dtype);
+      const bool direct = work_.out_dtype == DType::kFloat32;
+      auto* values = reinterpret_cast<float*>(direct ? out : wide_);
+      RONDE_RETURN_IF_ERROR(codec_.decode({frame, bytes}, {values, run.count}));
+      if (!direct) work_.kernels.cast(DType::kFloat32, wide_, work_.out_dtype, out, run.count);
+    }
+    frame += bytes;
+  }
+  return {};
+}
+
+Status ScatterReduce::wait(std::vector<TransferId>& ids) {
+  for (const TransferId id : ids) RONDE_RETURN_IF_ERROR(transport_.wait(id, work_.abort));
+  ids.clear();
+  return {};
+}
+
+Status ScatterReduce::post_send(MovingSlice& slice, std::size_t to, std::byte* frame,
+                                std::size_t bytes) {
+  if (bytes == 0) return {};
+  RONDE_ASSIGN_OR_RETURN(const TransferId id,
+                         transport_.send(static_cast<int>(to), {frame, bytes}));
+  slice.out.push_back(id);
+  return {};
+}
+
+Status ScatterReduce::post_recv(std::vector<TransferId>& ids, std::size_t from, std::byte* frame,
+                                std::size_t bytes) {
+  if (bytes == 0) return {};
+  RONDE_ASSIGN_OR_RETURN(const TransferId id,
+                         transport_.recv(static_cast<int>(from), {frame, bytes}));
+  ids.push_back(id);
+  return {};
+}
+
+}  // namespace
+
+Status quantised_allreduce(Transport& transport, const CompressedAllreduce& work,
+                           Scratch& scratch) {
+  return ScatterReduce(transport, work, scratch).run();
+}
+
+}  // namespace ronde
