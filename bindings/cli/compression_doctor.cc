@@ -34,12 +34,12 @@ void print_speeds() {
   fmt::print("One core, 16 MiB of fp32, memcpy each time beside it\n");
   fmt::print("  {:<9} {:>12} {:>10} {:>12} {:>10}\n", "codec", "encode GB/s", "of memcpy",
              "decode GB/s", "of memcpy");
-  for (std::size_t i = 0; i < static_cast<std::size_t>(CodecKind::kAuto); ++i) {
-    const auto kind = static_cast<CodecKind>(i);
-    if (kind == CodecKind::kRandomk) continue;  // nothing to compute
+  for (const CodecRow* row : codec_rows()) {
+    if (row->payload == Payload::kNone || row->draws) continue;  // nothing to compute
+    const CodecKind kind = row->defaults.kind;
     const double copy = measure_memcpy(kBeyondCaches, kRepeats);
     const CodecSpeed speed = measure_codec(kind, kBeyondCaches, kRepeats);
-    fmt::print("  {:<9} {:>12.2f} {:>8.0f} %", codec_name(kind), gigabytes(speed.encode_s),
+    fmt::print("  {:<9} {:>12.2f} {:>8.0f} %", row->name, gigabytes(speed.encode_s),
                100 * copy / speed.encode_s);
     if (speed.decode_s > 0) {
       fmt::print(" {:>12.2f} {:>8.0f} %", gigabytes(speed.decode_s), 100 * copy / speed.decode_s);

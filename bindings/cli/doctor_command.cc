@@ -14,6 +14,7 @@
 #include "bindings/cli/limits.h"
 #include "bindings/runtime/tuning.h"
 #include "core/base/config.h"
+#include "ops/compression/describe.h"
 #include "ops/kernels/factory.h"
 #include "ops/selection/selector.h"
 #include "timeline/nvtx_sink.h"
@@ -168,6 +169,26 @@ void examine_codecs() {
   if (!status.ok()) exit_usage("ronde doctor --compression", status);
 }
 
+/// Prints the registry of codecs in one of its forms.
+void print_codecs(const std::string& form) {
+  if (form == "markdown") return fmt::print("{}", codecs_as_markdown());
+  if (form == "stub") return fmt::print("{}", python_stub());
+  fmt::print(
+      "What --compression, RONDE_COMPRESSION and compression= take: none, or\n"
+      "NAME[:PARAMETER=VALUE,...]\n\n{}",
+      codecs_as_text());
+}
+
+/// `--codecs [FORM]`.
+CLI::Option* add_codecs_option(CLI::App& command, std::string& form) {
+  CLI::Option* option = command.add_option(
+      "--codecs", form,
+      "List the codecs of --compression with their parameters. FORM: text; markdown, the table of "
+      "docs/compression.md; stub, the types of Python's classes");
+  option->expected(0, 1)->type_name("[FORM]")->check(CLI::IsMember({"text", "markdown", "stub"}));
+  return option;
+}
+
 }  // namespace
 
 void add_doctor_command(CLI::App& app) {
@@ -180,6 +201,8 @@ void add_doctor_command(CLI::App& app) {
   command->add_flag("--compression", *compression,
                     "Measure codecs, and say what --compression auto chooses; in a job (ronde run "
                     "... -- ronde doctor --compression) its links too");
+  auto form = std::make_shared<std::string>("text");
+  CLI::Option* codecs = add_codecs_option(*command, *form);
   auto job = std::make_shared<std::string>();
   CLI::Option* attach =
       command->add_option("--job", *job,
@@ -199,17 +222,19 @@ void add_doctor_command(CLI::App& app) {
   command->add_option("--ranks", *ranks, "With --choose: among so many ranks (2)")
       ->needs(question)
       ->check(CLI::PositiveNumber);
-  command->callback([settings, compression, job, folder, attach, choose, question, ranks] {
-    if (question->count() != 0) {
-      const Status answered = explain_algorithm(*choose, *ranks);
-      if (!answered.ok()) exit_usage("ronde doctor --choose", answered);
-      return;
-    }
-    if (*compression) return examine_codecs();
-    if (attach->count() == 0) return examine(*settings);
-    const Status status = examine_job(*job, *folder);
-    if (!status.ok()) exit_usage("ronde doctor --job", status);
-  });
+  command->callback(
+      [settings, compression, form, codecs, job, folder, attach, choose, question, ranks] {
+        if (codecs->count() != 0) return print_codecs(*form);
+        if (question->count() != 0) {
+          const Status answered = explain_algorithm(*choose, *ranks);
+          if (!answered.ok()) exit_usage("ronde doctor --choose", answered);
+          return;
+        }
+        if (*compression) return examine_codecs();
+        if (attach->count() == 0) return examine(*settings);
+        const Status status = examine_job(*job, *folder);
+        if (!status.ok()) exit_usage("ronde doctor --job", status);
+      });
 }
 
 }  // namespace ronde

@@ -192,10 +192,10 @@ std::vector<Setting> data_settings() {
               "copy from and to peers' memory through the kernel (process_vm_readv): auto, always, "
               "never"},
              &Config::single_copy, {"auto", "always", "never"}),
-      text({"RONDE_COMPRESSION", "", "codec",
-            "of allreduces of floating matrices that name none: fp16, bf16, int8, int4, onebit, "
-            "topk, randomk, powersgd, auto"},
-           &Config::compression),
+      text(
+          {"RONDE_COMPRESSION", "", "codec",
+           "of allreduces of floating matrices that name none; `ronde doctor --codecs` lists them"},
+          &Config::compression),
       size({"RONDE_RESIDUAL_LIMIT", "", "bytes",
             "most that error feedback may keep; tensors beyond it go without; 0 means no limit"},
            &Config::residual_limit_bytes),

@@ -1,15 +1,22 @@
-// The registry of codecs: one row holds what the rest of the library asks about a codec.
+// The registry of codecs. One row says all that texts, Python, `ronde doctor`, the documents and
+// the library ask about a codec. Each codec defines its row beside its code; registry.cc lists
+// them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "core/base/frame_format.h"
-#include "ops/compression/codec.h"
+#include "ops/compression/parameter.h"
+#include "ops/compression/spec.h"
 
 namespace ronde {
+
+class Codec;
 
 /// How the values of a codec travel.
 enum class Payload : std::uint8_t {
@@ -17,6 +24,12 @@ enum class Payload : std::uint8_t {
   kFrames,   ///< All elements, rounded: codecs/quantised_allreduce.h.
   kList,     ///< Chosen elements: sparse/allreduce.h.
   kFactors,  ///< Two thin matrices: low_rank/allreduce.h.
+};
+
+/// How a warm-up begins.
+enum class WarmUpForm : std::uint8_t {
+  kDense,   ///< Tensors travel dense; ranks agree when that ends.
+  kStaged,  ///< The codec sends more of a tensor at first, and counts steps by itself.
 };
 
 /// The place of a codec among the choices of `auto`.
@@ -31,20 +44,42 @@ struct WireLoad {
   double low_rank = 1;    ///< Share of the elements that travel by powersgd of the default rank.
 };
 
-/// One codec. Names and parameters are in spec.cc.
+/// One codec. Threads: any; constant.
 struct CodecRow {
-  CodecKind kind = CodecKind::kAuto;
+  std::string_view name = {};     ///< In texts: "topk".
+  std::string_view title = {};    ///< In names of Python's classes: "TopK".
+  std::string_view summary = {};  ///< A sentence without its full stop.
+  CompressionSpec defaults = {};  ///< What the name stands for without parameters.
+  std::span<const CodecParameter> parameters = {};  ///< In the order in which texts write them.
+  /// Why values that are allowed each do not go together; empty if they do. Null: all do.
+  std::string_view (*conflict)(const CompressionSpec& spec) = nullptr;
+
   Payload payload = Payload::kNone;
+  bool sends_little = false;          ///< A small part of the bytes.
+  bool draws = false;                 ///< All ranks draw the same elements at random.
+  std::string_view cast = {};         ///< Frames are plain values of this type; else empty.
+  std::uint64_t training_warmup = 0;  ///< Steps of the warm-up that training adds; 0: none.
+  WarmUpForm warmup = WarmUpForm::kDense;
+
   double rounds = 1;  ///< Messages that follow on one another, by those of a dense allreduce.
-  std::optional<AutoPlace> auto_place;       ///< Empty: `auto` never chooses it.
-  std::optional<FrameFormat> device_format;  ///< Empty: devices have no kernels for its frames.
   /// Bytes that travel for each byte of fp32, both ways, counted as a dense allreduce's own.
   double (*wire_share)(const CompressionSpec& spec, const WireLoad& load) = nullptr;
+  std::optional<AutoPlace> auto_place = {};  ///< Empty: `auto` never chooses it.
+
+  std::optional<FrameFormat> device_format = {};  ///< Of the frames that devices make.
+  /// Whether devices have kernels that choose the elements to send. Null: they have none.
+  bool (*device_selects)(const CompressionSpec& spec) = nullptr;
   /// Makes the codec; null for payloads other than frames.
   std::unique_ptr<const Codec> (*make_host)(const CompressionSpec& spec) = nullptr;
 };
 
+/// All codecs, in the order of CodecKind. Threads: any.
+std::span<const CodecRow* const> codec_rows() noexcept;
+
 /// The row of a kind. Threads: any.
 const CodecRow& codec_row(CodecKind kind) noexcept;
+
+/// Whether devices have kernels for a compression. Residuals of bf16 stay on the host.
+[[nodiscard]] bool runs_on_devices(const CompressionSpec& spec) noexcept;
 
 }  // namespace ronde

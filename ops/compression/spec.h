@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-/// The formats there are.
+/// The codecs there are, in the order of registry.cc.
 enum class CodecKind : std::uint8_t {
   kFp16,
   kBf16,
@@ -67,21 +67,13 @@ inline constexpr std::size_t kMaxBlock = 4096;
 /// Largest rank of powersgd.
 inline constexpr std::size_t kMaxRank = 64;
 
-/// Reads `name[:key=value,...]`. Names: fp16, bf16, int8, int4, onebit, topk, randomk, powersgd,
-/// auto.
-/// Keys, where they mean something: block (a multiple of 64 up to kMaxBlock), rounding (nearest,
-/// stochastic), ratio (above 0, up to 1), select (exact, sampled), momentum (0 up to below 1),
-/// nesterov, masking (on, off), warmup (steps), clip (a norm), rank (1 to kMaxRank), accuracy
-/// (lossless, safe, aggressive), seed, ef (on, off), residual (fp32, bf16). Defaults: fp16, bf16:
-/// ef=off; all others ef=on; residual=fp32; int8: block=512; int4: block=256; onebit: block=64;
-/// topk, randomk: ratio=0.01; powersgd: rank=4; auto: accuracy=safe. Errors: kInvalidArgument with
-/// the value and what is allowed.
+/// Reads `name[:key=value,...]`; registry.h has the names, keys and defaults.
+/// Errors: kInvalidArgument with the value and what is allowed.
 Result<CompressionSpec> parse_compression(std::string_view text);
 
-/// What gradients travel as in a training that names `text`, rather than in a single allreduce: as
-/// parse_compression, but what sends little begins with a warm-up of 200 steps (topk: 1600, of
-/// which 100 send all), unless `warmup` is given: while a model still changes fast, what waits
-/// comes too late. Errors: as parse_compression.
+/// What gradients travel as in a training that names `text`. Like parse_compression, but codecs
+/// that send little begin with their warm-up unless `warmup` is given: a model changes fast at
+/// first, and elements that wait would come too late. Errors: as parse_compression.
 Result<CompressionSpec> training_compression(std::string_view text);
 
 /// The same text for equal specs; leaves defaults out.
@@ -95,38 +87,27 @@ std::string since_load(const CompressionSpec& spec, std::uint64_t load);
 /// What since_load() was given.
 std::string_view without_load(std::string_view text) noexcept;
 
-/// Whether tensors travel dense in its first steps.
-[[nodiscard]] constexpr bool begins_dense(const CompressionSpec& spec) noexcept {
-  return spec.warmup > 0 && spec.kind != CodecKind::kTopk;  // which counts by itself: ratio_at()
-}
-
-/// "lossless", "safe" or "aggressive".
-std::string_view to_string(Accuracy accuracy);
+/// The facts of registry.h that most ask for.
 
 /// A kind as users name it.
-std::string_view codec_name(CodecKind kind);
+std::string_view codec_name(CodecKind kind) noexcept;
 
 /// What a kind's name stands for without parameters.
-CompressionSpec default_spec(CodecKind kind);
+CompressionSpec default_spec(CodecKind kind) noexcept;
 
-/// Whether values travel as some elements out of all: see sparse/allreduce.h.
-[[nodiscard]] constexpr bool is_sparse(CodecKind kind) noexcept {
-  return kind == CodecKind::kTopk || kind == CodecKind::kRandomk;
-}
+/// Whether tensors travel dense in the first steps.
+[[nodiscard]] bool begins_dense(const CompressionSpec& spec) noexcept;
 
-/// Whether an allreduce sends but a small part of what it is given, or may choose to.
-[[nodiscard]] constexpr bool sends_little(const CompressionSpec& spec) noexcept {
-  if (spec.kind == CodecKind::kAuto) return spec.accuracy == Accuracy::kAggressive;
-  return is_sparse(spec.kind) || spec.kind == CodecKind::kOnebit ||
-         spec.kind == CodecKind::kPowersgd;
-}
+/// Whether some elements of a tensor travel: see sparse/allreduce.h.
+[[nodiscard]] bool is_sparse(CodecKind kind) noexcept;
 
-/// Elements of the smallest tensor that a codec is for where nobody names the tensor. What sends
-/// little of a tensor costs a small one the most, and most of a model's bytes are elsewhere: 64 KiB
+/// Whether an allreduce sends a small part of what it is given, or may choose to.
+[[nodiscard]] bool sends_little(const CompressionSpec& spec) noexcept;
+
+/// Elements of the smallest tensor that a codec is for where nobody names the tensor. Codecs that
+/// send little harm small tensors the most, and most of a model's bytes are in large ones: 64 KiB
 /// of fp32 then, as BytePS's BYTEPS_MIN_COMPRESS_BYTES.
-[[nodiscard]] constexpr std::size_t fewest_elements(const CompressionSpec& spec) noexcept {
-  return sends_little(spec) ? 16384 : 4096;
-}
+[[nodiscard]] std::size_t fewest_elements(const CompressionSpec& spec) noexcept;
 
 /// Ok where it is an allreduce of a floating type, by sum or average: what can be compressed.
 /// Errors: kInvalidArgument with the value and what is allowed.

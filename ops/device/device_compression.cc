@@ -33,8 +33,8 @@ DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceRe
       memory_(copies_) {}
 
 bool DeviceCompression::supports(const CompressionSpec& spec) const {
-  const bool narrow = spec.error_feedback && spec.residual == ResidualFormat::kBf16;
-  return device_->codecs() != nullptr && codec_row(spec.kind).device_format && !narrow;
+  return device_->codecs() != nullptr && codec_row(spec.kind).device_format &&
+         runs_on_devices(spec);
 }
 
 Status DeviceCompression::run(const Work& work, DeviceGroup& group,

@@ -30,9 +30,7 @@ DeviceTopK::DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& resid
       memory_up_(copies_) {}
 
 bool DeviceTopK::supports(const CompressionSpec& spec) const {
-  const bool narrow = spec.error_feedback && spec.residual == ResidualFormat::kBf16;
-  return device_->codecs() != nullptr && spec.kind == CodecKind::kTopk && !spec.sampled &&
-         spec.momentum == 0 && spec.clip == 0 && !narrow;
+  return device_->codecs() != nullptr && is_sparse(spec.kind) && runs_on_devices(spec);
 }
 
 bool DeviceTopK::suits(const Work& work) const {

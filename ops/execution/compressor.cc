@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/compression/registry.h"
+
 namespace ronde {
 namespace {
 
@@ -158,7 +160,7 @@ CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t in
         residuals_->find(set_, key + kMomentum, prepared.residual->count(), spec.residual);
     if (prepared.momentum) prepared.momentum->next_step();
   }
-  if (spec.kind == CodecKind::kPowersgd) {
+  if (codec_row(spec.kind).payload == Payload::kFactors) {
     prepared.columns = columns_of(tensor.shape);
     if (prepared.columns > 0 && residuals_ != nullptr && !key.empty() && has_data(tensor)) {
       prepared.basis = residuals_->find(set_, key + kBasis, prepared.columns * spec.rank);

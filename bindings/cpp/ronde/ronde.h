@@ -42,10 +42,9 @@ struct ReduceOptions {
   /// ranks differ, the coordinator's counts.
   int priority = 0;
   ProcessSet set = {};
-  /// What the values travel as: "fp16", "bf16", "int8", "int4", "onebit", "topk",
-  /// "randomk", "powersgd", "auto", with parameters as in
-  /// "int4:block=128,rounding=stochastic,ef=off"; "none"; empty takes the job's setting. Of
-  /// allreduces of floating types by sum or average. See docs/compression.md.
+  /// The codec that the values travel by, as in "int4:block=128,rounding=stochastic,ef=off";
+  /// "none"; empty takes the job's setting. Of allreduces of floating types by sum or average.
+  /// `ronde doctor --codecs` lists codecs and parameters; see docs/compression.md.
   std::string compression = {};
 };
 

@@ -59,8 +59,7 @@ CodecSpeed measure_selection(const Floats& values, int repeats) {
   return {best_of(repeats, values.size(), [&] { select_top(values, k, indices); }), 0};
 }
 
-CodecSpeed measure_projection(const Floats& values, int repeats) {
-  const std::size_t rank = default_spec(CodecKind::kPowersgd).rank;
+CodecSpeed measure_projection(std::size_t rank, const Floats& values, int repeats) {
   const auto side = static_cast<std::size_t>(std::sqrt(static_cast<double>(values.size())));
   const LowRankShape shape{side, side, rank};
   Floats p(side * rank), q(side * rank), row(side);
@@ -95,10 +94,10 @@ double contention(double wall_s, double cpu_s) noexcept {
 
 CodecSpeed measure_codec(CodecKind kind, std::size_t elements, int repeats) {
   const Floats values = sample_values(elements);
-  const Payload payload = codec_row(kind).payload;
-  if (payload == Payload::kList) return measure_selection(values, repeats);
-  if (payload == Payload::kFactors) return measure_projection(values, repeats);
-  const CompressionSpec spec = default_spec(kind);
+  const CodecRow& row = codec_row(kind);
+  const CompressionSpec& spec = row.defaults;
+  if (row.payload == Payload::kList) return measure_selection(values, repeats);
+  if (row.payload == Payload::kFactors) return measure_projection(spec.rank, values, repeats);
   const auto codec = make_codec(spec);
   if (codec == nullptr) return {};
   return measure_rounding(*codec, values, spec.error_feedback, repeats);

@@ -1,24 +1,39 @@
 #include "ops/compression/auto/cost_model.h"
 
 #include <algorithm>
+#include <array>
+#include <variant>
 
-#include "ops/compression/low_rank/factors.h"
-#include "ops/compression/registry.h"
+#include "ops/compression/low_rank/codec.h"
 
 namespace ronde {
 namespace {
 
-/// Elements that a tensor has once it is a product of two thin matrices; all of them where that
-/// does not pay.
-double low_rank_elements(const Shape& shape, std::size_t rank) {
-  const auto count = static_cast<double>(element_count(shape));
-  if (shape.size() < 2 || shape[0] == 0) return count;
-  const auto rows = static_cast<std::size_t>(shape[0]);
-  const LowRankShape matrix{rows, static_cast<std::size_t>(element_count(shape)) / rows, rank};
-  return matrix.saves() ? static_cast<double>(rank * (matrix.rows + matrix.columns)) : count;
-}
+constexpr CodecParameter kAccuracy{
+    "accuracy", "accuracy",
+    "What it may lose: nothing; what 16 bits do not hold; anything, with error feedback",
+    words_for<&CompressionSpec::accuracy, Accuracy::kLossless, Accuracy::kSafe,
+              Accuracy::kAggressive>({"lossless", "safe", "aggressive"})};
+constexpr std::array kAutoParameters{kAccuracy, parameters::kResidual};
 
 }  // namespace
+
+constinit const CodecRow kAutoCodec{
+    .name = "auto",
+    .title = "Auto",
+    .summary =
+        "Whichever codec, or none, is predicted to be fastest, by measuring links and codecs",
+    .defaults = {.kind = CodecKind::kAuto},
+    .parameters = kAutoParameters,
+    .wire_share =
+        [](const CompressionSpec&, const WireLoad& load) {
+          return static_cast<double>(load.width) / sizeof(float);
+        },
+};
+
+std::string_view to_string(Accuracy accuracy) {
+  return std::get<Words>(kAccuracy.values).words[static_cast<std::size_t>(accuracy)];
+}
 
 TensorLoad load_of(std::span<const Shape> shapes, std::size_t width) {
   TensorLoad load{.width = width};

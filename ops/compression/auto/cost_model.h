@@ -7,14 +7,21 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/base/shape.h"
-#include "ops/compression/spec.h"
+#include "ops/compression/registry.h"
 
 namespace ronde {
 
-/// What can be chosen: kAuto's place stands for no compression at all.
+/// Chooses among the other codecs.
+extern const CodecRow kAutoCodec;
+
+/// "lossless", "safe" or "aggressive".
+std::string_view to_string(Accuracy accuracy);
+
+/// Among choices the place of kAuto stands for no compression.
 inline constexpr CodecKind kDense = CodecKind::kAuto;
 
 /// What a dense allreduce takes over the link at hand.

@@ -1,7 +1,11 @@
 #include "ops/compression/codecs/half.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <memory>
+
+#include "ops/compression/codec.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compression/codecs/half.cc"
@@ -116,11 +120,47 @@ class HalfCodec final : public Codec {
   const CodecKind kind_;
 };
 
-}  // namespace
-
-std::unique_ptr<const Codec> make_half_codec(const CompressionSpec& spec) {
+std::unique_ptr<const Codec> make_half(const CompressionSpec& spec) {
   return std::make_unique<HalfCodec>(spec.kind);
 }
+
+double half_share(const CompressionSpec&, const WireLoad&) { return 0.5; }
+
+constexpr std::array kHalfParameters{parameters::kErrorFeedback, parameters::kResidual};
+
+}  // namespace
+
+constinit const CodecRow kFp16Codec{
+    .name = "fp16",
+    .title = "FP16",
+    .summary =
+        "float16 to nearest even, added in fp32: half of the bytes; finite values beyond "
+        "its range stay at its ends",
+    .defaults = {.kind = CodecKind::kFp16, .error_feedback = false},
+    .parameters = kHalfParameters,
+    .payload = Payload::kFrames,
+    .cast = "float16",
+    .rounds = 1.1,
+    .wire_share = half_share,
+    .auto_place = AutoPlace{Accuracy::kSafe, 0},
+    .device_format = FrameFormat::kFp16,
+    .make_host = make_half,
+};
+
+constinit const CodecRow kBf16Codec{
+    .name = "bf16",
+    .title = "BF16",
+    .summary = "bfloat16 to nearest even, added in fp32: half of the bytes",
+    .defaults = {.kind = CodecKind::kBf16, .error_feedback = false},
+    .parameters = kHalfParameters,
+    .payload = Payload::kFrames,
+    .cast = "bfloat16",
+    .rounds = 1.1,
+    .wire_share = half_share,
+    .auto_place = AutoPlace{Accuracy::kSafe, 1},
+    .device_format = FrameFormat::kBf16,
+    .make_host = make_half,
+};
 
 }  // namespace ronde
 #endif

@@ -5,13 +5,11 @@
 // and NaN stay what they are.
 #pragma once
 
-#include <memory>
-
-#include "ops/compression/codec.h"
+#include "ops/compression/registry.h"
 
 namespace ronde {
 
-/// For kFp16 and kBf16.
-std::unique_ptr<const Codec> make_half_codec(const CompressionSpec& spec);
+extern const CodecRow kFp16Codec;
+extern const CodecRow kBf16Codec;
 
 }  // namespace ronde

@@ -1,7 +1,11 @@
 #include "ops/compression/codecs/int4.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <memory>
+
+#include "ops/compression/codec.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compression/codecs/int4.cc"
@@ -121,11 +125,27 @@ class Int4Codec final : public Codec {
   const CompressionSpec spec_;
 };
 
+constexpr std::array kInt4Parameters{parameters::kBlock, parameters::kRounding, parameters::kSeed,
+                                     parameters::kErrorFeedback, parameters::kResidual};
+
 }  // namespace
 
-std::unique_ptr<const Codec> make_int4_codec(const CompressionSpec& spec) {
-  return std::make_unique<Int4Codec>(spec);
-}
+constinit const CodecRow kInt4Codec{
+    .name = "int4",
+    .title = "Int4",
+    .summary = "Four bits for each element and a scale for each block: an eighth of the bytes",
+    .defaults = {.kind = CodecKind::kInt4, .block = 256},
+    .parameters = kInt4Parameters,
+    .payload = Payload::kFrames,
+    .rounds = 1.1,
+    .wire_share = [](const CompressionSpec& spec,
+                     const WireLoad&) { return 4 / 32.0 + 1 / static_cast<double>(spec.block); },
+    .auto_place = AutoPlace{Accuracy::kAggressive, 3},
+    .device_format = FrameFormat::kInt4,
+    .make_host = [](const CompressionSpec& spec) -> std::unique_ptr<const Codec> {
+      return std::make_unique<Int4Codec>(spec);
+    },
+};
 
 }  // namespace ronde
 #endif

@@ -7,12 +7,10 @@
 // Rounding, small scales, NaN and infinity as int8.
 #pragma once
 
-#include <memory>
-
-#include "ops/compression/codec.h"
+#include "ops/compression/registry.h"
 
 namespace ronde {
 
-std::unique_ptr<const Codec> make_int4_codec(const CompressionSpec& spec);
+extern const CodecRow kInt4Codec;
 
 }  // namespace ronde

@@ -1,7 +1,11 @@
 #include "ops/compression/codecs/int8.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <memory>
+
+#include "ops/compression/codec.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compression/codecs/int8.cc"
@@ -82,11 +86,27 @@ class Int8Codec final : public Codec {
   const CompressionSpec spec_;
 };
 
+constexpr std::array kInt8Parameters{parameters::kBlock, parameters::kRounding, parameters::kSeed,
+                                     parameters::kErrorFeedback, parameters::kResidual};
+
 }  // namespace
 
-std::unique_ptr<const Codec> make_int8_codec(const CompressionSpec& spec) {
-  return std::make_unique<Int8Codec>(spec);
-}
+constinit const CodecRow kInt8Codec{
+    .name = "int8",
+    .title = "Int8",
+    .summary = "Eight bits for each element and a scale for each block: a quarter of the bytes",
+    .defaults = {.kind = CodecKind::kInt8, .block = 512},
+    .parameters = kInt8Parameters,
+    .payload = Payload::kFrames,
+    .rounds = 1.1,
+    .wire_share = [](const CompressionSpec& spec,
+                     const WireLoad&) { return 8 / 32.0 + 1 / static_cast<double>(spec.block); },
+    .auto_place = AutoPlace{Accuracy::kAggressive, 2},
+    .device_format = FrameFormat::kInt8,
+    .make_host = [](const CompressionSpec& spec) -> std::unique_ptr<const Codec> {
+      return std::make_unique<Int8Codec>(spec);
+    },
+};
 
 }  // namespace ronde
 #endif

@@ -1,9 +1,13 @@
 #include "ops/compression/codecs/onebit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+
+#include "ops/compression/codec.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compression/codecs/onebit.cc"
@@ -188,11 +192,29 @@ class OnebitCodec final : public Codec {
   const std::size_t block_;
 };
 
+constexpr std::array kOnebitParameters{parameters::kBlock, parameters::kWarmup,
+                                       parameters::kErrorFeedback, parameters::kResidual};
+
 }  // namespace
 
-std::unique_ptr<const Codec> make_onebit_codec(const CompressionSpec& spec) {
-  return std::make_unique<OnebitCodec>(spec.block);
-}
+constinit const CodecRow kOnebitCodec{
+    .name = "onebit",
+    .title = "Onebit",
+    .summary = "The sign of each element and two means for each block: a sixteenth of the bytes",
+    .defaults = {.kind = CodecKind::kOnebit, .block = 64},
+    .parameters = kOnebitParameters,
+    .payload = Payload::kFrames,
+    .sends_little = true,
+    .training_warmup = 200,
+    .rounds = 1.1,
+    .wire_share = [](const CompressionSpec& spec,
+                     const WireLoad&) { return 1 / 32.0 + 2 / static_cast<double>(spec.block); },
+    .auto_place = AutoPlace{Accuracy::kAggressive, 6},
+    .device_format = FrameFormat::kOnebit,
+    .make_host = [](const CompressionSpec& spec) -> std::unique_ptr<const Codec> {
+      return std::make_unique<OnebitCodec>(spec.block);
+    },
+};
 
 }  // namespace ronde
 #endif

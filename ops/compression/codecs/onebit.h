@@ -8,12 +8,10 @@
 // Source: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014.
 #pragma once
 
-#include <memory>
-
-#include "ops/compression/codec.h"
+#include "ops/compression/registry.h"
 
 namespace ronde {
 
-std::unique_ptr<const Codec> make_onebit_codec(const CompressionSpec& spec);
+extern const CodecRow kOnebitCodec;
 
 }  // namespace ronde

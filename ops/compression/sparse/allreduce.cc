@@ -32,6 +32,7 @@ class SparseReduce {
   SparseReduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch)
       : work_(work),
         spec_(work.compression.scheme().spec),
+        draws_(codec_row(spec_.kind).draws),
         scratch_(scratch),
         ranks_(static_cast<std::size_t>(transport.size())),
         me_(static_cast<std::size_t>(transport.rank())),
@@ -64,6 +65,7 @@ class SparseReduce {
 
   const CompressedAllreduce& work_;
   const CompressionSpec& spec_;
+  const bool draws_;
   Scratch& scratch_;
   const std::size_t ranks_;
   const std::size_t me_;
@@ -110,7 +112,7 @@ void SparseReduce::load(Staged& staged) {
 
 void SparseReduce::choose(Staged& staged) {
   load(staged);
-  if (spec_.kind == CodecKind::kRandomk && staged.share.keeps) return draw(staged);
+  if (draws_ && staged.share.keeps) return draw(staged);
   choose_top(staged);
 }
 
@@ -197,19 +199,6 @@ void SparseReduce::leave() {
 
 }  // namespace
 
-double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept {
-  if (step >= spec.warmup) return spec.ratio;
-  double share = 1;
-  for (std::uint64_t shrunk = 16 * step; shrunk >= spec.warmup; shrunk /= 2) share /= 4;
-  return std::max(spec.ratio, share);
-}
-
-std::size_t chosen_elements(double ratio, std::size_t count) noexcept {
-  const double exact = std::ceil(ratio * static_cast<double>(count) - 1e-9);
-  return std::clamp<std::size_t>(static_cast<std::size_t>(exact), std::min<std::size_t>(1, count),
-                                 count);
-}
-
 SparseShare share_of(const CompressionSpec& spec, const CompressedTensor& tensor) noexcept {
   const bool keeps = tensor.residual != nullptr || !spec.error_feedback;
   return {keeps, keeps ? ratio_at(spec, tensor.step) : 1.0};
@@ -218,7 +207,7 @@ SparseShare share_of(const CompressionSpec& spec, const CompressedTensor& tensor
 SparsePiece piece_of(const CompressionSpec& spec, const SparseShare& share, const Interleave& deal,
                      std::size_t rank) noexcept {
   SparsePiece piece{.deal = deal};
-  if (spec.kind == CodecKind::kTopk && share.keeps) {
+  if (!codec_row(spec.kind).draws && share.keeps) {
     piece.most_sums = chosen_elements(std::min(1.0, 2 * share.ratio), deal.owned(rank));
   }
   return piece;

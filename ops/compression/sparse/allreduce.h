@@ -1,8 +1,9 @@
-// Allreduce of the elements that top-k or random-k choose of values in host memory, and how many
-// those are; exchange.h says how they travel.
+// Allreduce of the elements that topk and randomk choose of values in host memory.
+// sparse/exchange.h says how they travel.
 #pragma once
 
 #include "ops/compression/compressed_allreduce.h"
+#include "ops/compression/sparse/codecs.h"
 #include "ops/compression/sparse/exchange.h"
 
 namespace ronde {
@@ -17,15 +18,6 @@ namespace ronde {
 /// sent; without error feedback the values are scaled so that the result is right on average.
 /// Source: Li and Hoefler, "Near-Optimal Sparse Allreduce", PPoPP 2022 (Ok-Topk).
 Status sparse_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
-
-/// The share of elements that a spec sends at a step: all in the first sixteenth of a warm-up, 1/4
-/// until its eighth, 1/16 until its quarter, 1/64 until its half, and 1/256 in the rest, as far as
-/// that is more. So each stage but the first two takes as many steps as all before it, and half the
-/// bytes of the one before: what a tensor has collected by then is sent before little is.
-double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept;
-
-/// How many of `count` elements that is: at least 1 of any.
-std::size_t chosen_elements(double ratio, std::size_t count) noexcept;
 
 /// How much of a tensor this rank sends in this step.
 struct SparseShare {
