@@ -10,5 +10,6 @@ PYBIND11_MODULE(_core, module) {
   ronde::python::bind_messages(module);
   ronde::python::bind_call_site(module);
   ronde::python::bind_settings(module);
+  ronde::python::bind_codecs(module);
   ronde::python::bind_c_api(module);
 }

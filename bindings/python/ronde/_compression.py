@@ -1,7 +1,7 @@
 """Gradient compression, for tensors of any framework: what ronde.torch and ronde.tensorflow share.
 
-A codec of Ronde works in the allreduce, and its class carries only its text (`wire`, _codecs). The
-casts, which allgathers and plain tensors can use too, say per framework how a tensor is cast.
+A codec of Ronde works in the allreduce; its class carries only its text (`wire`). Casts work in
+allgathers and on plain tensors too; each framework says how it casts.
 """
 
 from __future__ import annotations
@@ -12,115 +12,12 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from ronde import _codecs, _core
-from ronde._codecs import wire_of
+from ronde import _core
+from ronde._codec_classes import Codecs
+from ronde._codecs import CastCompressor, NamedCompressor, NoneCompressor, wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._job import runtime
 from ronde._rules import Rule, Trained, by_rules, is_ruled, make_rule, patterns
-
-
-class Compressor:
-    """Two functions: compress(tensor) -> (tensor, context), decompress(tensor, context)."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Returns the tensor to send, and what decompress() needs to know."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns the tensor in the form it had before compress()."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Returns the tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns the tensor itself."""
-        return tensor
-
-
-class CastCompressor(Compressor):
-    """Sixteen bits for each element; elsewhere than in an allreduce, a cast."""
-
-    dtype: Any = None
-
-    @staticmethod
-    def cast(tensor: Any, dtype: Any) -> Any:
-        """A copy of another type, as the framework makes it."""
-        raise NotImplementedError
-
-    @staticmethod
-    def rounds(tensor: Any) -> bool:
-        """Whether the tensor is of floating-point numbers; others stay as they are."""
-        raise NotImplementedError
-
-    @classmethod
-    def compress(cls, tensor: Any) -> tuple[Any, Any]:
-        """Returns a copy of 16 bits, and the type to go back to; integers stay as they are."""
-        if not cls.rounds(tensor):
-            return tensor, None
-        return cls.cast(tensor, cls.dtype), tensor.dtype
-
-    @classmethod
-    def decompress(cls, tensor: Any, ctx: Any) -> Any:
-        """Returns the tensor in its type before compress()."""
-        return tensor if ctx is None else cls.cast(tensor, ctx)
-
-
-class AllreduceCompressor(Compressor):
-    """A codec that only allreduces know."""
-
-    @classmethod
-    def compress(cls, tensor: Any) -> tuple[Any, Any]:
-        """Raises InvalidArgumentError: this codec has no tensor of its own."""
-        raise InvalidArgumentError(
-            f"Compression.{wire_of(cls)} works in allreduce and DistributedOptimizer; "
-            "allowed here: Compression.none, Compression.fp16, Compression.bf16"
-        )
-
-
-class Int8Compressor(_codecs.Int8, AllreduceCompressor):
-    """Eight bits for each element and a scale for each block of 512: a quarter of the bytes."""
-
-
-class Int4Compressor(_codecs.Int4, AllreduceCompressor):
-    """Four bits for each element and a scale for each block of 256: an eighth of the bytes."""
-
-
-class OnebitCompressor(_codecs.Onebit, AllreduceCompressor):
-    """The signs, and their means in each block of 64: a sixteenth of the bytes."""
-
-
-class TopKCompressor(_codecs.TopK, AllreduceCompressor):
-    """The hundredth (`ratio`) of the elements that are largest; the rest waits for its turn."""
-
-
-class PowerSGDCompressor(_codecs.PowerSGD, AllreduceCompressor):
-    """Matrices as products of two thin ones; tensors of one dimension and small ones in fp32."""
-
-
-class RandomKCompressor(_codecs.RandomK, AllreduceCompressor):
-    """A hundredth (`ratio`) of the elements, the same ones on all ranks, so without indices."""
-
-
-class AutoCompressor(_codecs.Auto, AllreduceCompressor):
-    """Whatever is predicted to be fastest, or nothing, by measuring links and codecs."""
-
-
-class NamedCompressor(AllreduceCompressor):
-    """A codec by its text, as `ronde run --compression` takes it."""
-
-    def __init__(self, wire: str) -> None:
-        """wire: "auto", "int8:block=128", ...; errors in it arise where it is used."""
-        self.wire = wire
 
 
 @cache
@@ -222,17 +119,10 @@ def load_state(state: dict[str, Any]) -> None:
     )
 
 
-class AnyCompression:
+class AnyCompression(Codecs):
     """The compressors that are the same for all frameworks, and what error feedback keeps."""
 
     none = NoneCompressor
-    int8 = Int8Compressor
-    int4 = Int4Compressor
-    onebit = OnebitCompressor
-    topk = TopKCompressor
-    randomk = RandomKCompressor
-    powersgd = PowerSGDCompressor
-    auto = AutoCompressor
 
     @staticmethod
     def rule(

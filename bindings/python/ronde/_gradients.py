@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ronde._arguments import check_reduce_op
+from ronde._codecs import NoneCompressor
 from ronde._collectives import AVERAGE, SUM
-from ronde._compression import NoneCompressor, warn_of_idle
+from ronde._compression import warn_of_idle
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked

@@ -11,10 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde import _codecs, _compression
-from ronde._compression import AnyCompression, CastCompressor, Compressor, NoneCompressor
+from ronde import _compression
+from ronde._codec_factory import casts, class_named
+from ronde._codecs import CastCompressor, Compressor, NoneCompressor
+from ronde._compression import AnyCompression
 
-__all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
+__all__ = ["Compression", "Compressor", "NoneCompressor"]
 
 
 class _TensorFlowCast(CastCompressor):
@@ -29,23 +31,8 @@ class _TensorFlowCast(CastCompressor):
         return bool(tensor.dtype.is_floating)
 
 
-class FP16Compressor(_codecs.Fp16, _TensorFlowCast):
-    """float16 to nearest even, added in fp32; finite values beyond its range stay at its ends."""
-
-    dtype = tf.float16
-
-
-class BF16Compressor(_codecs.Bf16, _TensorFlowCast):
-    """bfloat16 to nearest even, added in fp32."""
-
-    dtype = tf.bfloat16
-
-
 class Compression(AnyCompression):
     """The compressors there are, and what error feedback keeps."""
-
-    fp16 = FP16Compressor
-    bf16 = BF16Compressor
 
     @staticmethod
     def state_dict() -> dict[str, Any]:
@@ -54,3 +41,12 @@ class Compression(AnyCompression):
         Each rank has its own. No operation may be under way.
         """
         return _compression.save_state(tf.constant)
+
+
+for _name, _class in casts(_TensorFlowCast, tf).items():
+    setattr(Compression, _name, _class)
+
+
+def __getattr__(name: str) -> Any:
+    """FP16Compressor, Int8Compressor, ...: the codecs' classes by their own names."""
+    return class_named(name, Compression)

@@ -22,13 +22,14 @@ from typing import Any
 import tensorflow as tf
 
 from ronde import _job
+from ronde._codecs import NoneCompressor
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import MAX as Max
 from ronde._collectives import MIN as Min
 from ronde._collectives import PRODUCT as Product
 from ronde._collectives import SUM as Sum
 from ronde._collectives import reduce_op, set_id
-from ronde._compression import NoneCompressor, for_values, resolved, wire_for
+from ronde._compression import for_values, resolved, wire_for
 from ronde._errors import Error as HorovodInternalError
 from ronde._errors import InvalidArgumentError
 from ronde._job import *

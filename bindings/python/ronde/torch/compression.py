@@ -14,35 +14,12 @@ from typing import Any
 
 import torch
 
-from ronde import _codecs, _compression
-from ronde._compression import (
-    AnyCompression,
-    AutoCompressor,
-    CastCompressor,
-    Compressor,
-    Int4Compressor,
-    Int8Compressor,
-    NoneCompressor,
-    OnebitCompressor,
-    PowerSGDCompressor,
-    RandomKCompressor,
-    TopKCompressor,
-)
+from ronde import _compression
+from ronde._codec_factory import casts, class_named
+from ronde._codecs import CastCompressor, Compressor, NoneCompressor
+from ronde._compression import AnyCompression
 
-__all__ = [
-    "AutoCompressor",
-    "BF16Compressor",
-    "Compression",
-    "Compressor",
-    "FP16Compressor",
-    "Int4Compressor",
-    "Int8Compressor",
-    "NoneCompressor",
-    "OnebitCompressor",
-    "PowerSGDCompressor",
-    "RandomKCompressor",
-    "TopKCompressor",
-]
+__all__ = ["Compression", "Compressor", "NoneCompressor"]
 
 
 class _TorchCast(CastCompressor):
@@ -57,18 +34,6 @@ class _TorchCast(CastCompressor):
         return tensor.dtype.is_floating_point
 
 
-class FP16Compressor(_codecs.Fp16, _TorchCast):
-    """float16 to nearest even, added in fp32; finite values beyond its range stay at its ends."""
-
-    dtype = torch.float16
-
-
-class BF16Compressor(_codecs.Bf16, _TorchCast):
-    """bfloat16 to nearest even, added in fp32."""
-
-    dtype = torch.bfloat16
-
-
 def wire_for(compression: Any, tensor: torch.Tensor) -> str:
     """What the core is to compress the tensor with; empty where nothing, or by the compressor."""
     floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
@@ -78,9 +43,6 @@ def wire_for(compression: Any, tensor: torch.Tensor) -> str:
 class Compression(AnyCompression):
     """The compressors there are, and what error feedback keeps."""
 
-    fp16 = FP16Compressor
-    bf16 = BF16Compressor
-
     @staticmethod
     def state_dict() -> dict[str, Any]:
         """What compression has left over of every tensor on this rank, for a checkpoint.
@@ -88,3 +50,12 @@ class Compression(AnyCompression):
         Each rank has its own. No operation may be under way.
         """
         return _compression.save_state(torch.from_numpy)
+
+
+for _name, _class in casts(_TorchCast, torch).items():
+    setattr(Compression, _name, _class)
+
+
+def __getattr__(name: str) -> Any:
+    """FP16Compressor, Int8Compressor, ...: the codecs' classes by their own names."""
+    return class_named(name, Compression)
