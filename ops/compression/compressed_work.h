@@ -1,5 +1,5 @@
-// What travels with one bundle that is to be compressed, from the executor to whoever compresses:
-// the scheme, and what each tensor has left over.
+// The scheme and the residuals of one compressed bundle. The executor makes it; the allreduce reads
+// the residuals and notes what the step loses.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +18,24 @@
 
 namespace ronde {
 
-/// A compression and the codec it stands for, if it has one.
+/// A compression and its codec.
 struct Scheme {
   explicit Scheme(const CompressionSpec& of) : spec(of), codec(make_codec(of)) {}
   CompressionSpec spec;
-  std::unique_ptr<const Codec> codec;  ///< Null where values are chosen rather than rounded.
+  std::unique_ptr<const Codec> codec;  ///< Null for payloads other than frames.
 };
 
 /// One tensor of a compressed bundle; its position is that of its segment.
 struct CompressedTensor {
   std::shared_ptr<Residual> residual;  ///< Null without error feedback.
-  std::shared_ptr<Residual> momentum;  ///< Of momentum correction; null without.
-  std::shared_ptr<Residual> basis;     ///< powersgd: what its next step begins with; null without.
-  std::size_t columns = 0;             ///< Elements of a row where it has two dimensions, else 0.
-  std::uint64_t key = 0;               ///< Of this rank's random bits for it in this step.
-  std::uint64_t common_key = 0;        ///< The same on all ranks that are at the same step.
-  std::uint64_t step = 0;              ///< How often it was compressed before.
-  std::size_t turn = 0;  ///< Which rank owns its first part: so that small tensors take turns.
+  std::shared_ptr<Residual> momentum;  ///< Null without momentum correction.
+  std::shared_ptr<Residual>
+      basis;                ///< powersgd: the factor that the next step begins with; else null.
+  std::size_t columns = 0;  ///< Elements of a row; 0 with one dimension.
+  std::uint64_t key = 0;    ///< Seeds this rank's random bits of this step.
+  std::uint64_t common_key = 0;  ///< Equal on ranks that are at the same step.
+  std::uint64_t step = 0;        ///< How often the tensor was compressed before.
+  std::size_t turn = 0;  ///< The owner of its first chunk, so that small tensors take turns.
 };
 
 /// Threads: one at a time.
@@ -45,32 +46,31 @@ class CompressedWork {
       : scheme_(scheme), tensors_(std::move(tensors)) {}
 
   [[nodiscard]] const Scheme& scheme() const noexcept { return scheme_; }
-  /// Of schemes that have one.
+  /// Only for schemes that have one.
   [[nodiscard]] const Codec& codec() const noexcept { return *scheme_.codec; }
   [[nodiscard]] std::span<const CompressedTensor> tensors() const noexcept { return tensors_; }
-  /// Bytes that go in for each byte that travels, 1 where there are none; of schemes with a codec.
+  /// Bytes of the tensors for each encoded byte; 1 for no bytes. Only for schemes with a codec.
   [[nodiscard]] double ratio(const Work& work) const noexcept;
-  /// Values that are kept of each element: 0, 1 (residuals), or 2 (and momentum).
+  /// Floats that are kept of each element: 0, 1 (residual) or 2 (residual, momentum).
   [[nodiscard]] std::size_t kept_floats() const noexcept;
 
-  /// What was sent so far, and what took how long. One thread writes it, that which compresses.
+  /// Bytes and times so far. Only the thread that compresses writes them.
   [[nodiscard]] CompressionFacts& facts() noexcept { return facts_; }
 
-  /// Takes what is kept to host memory, where the CPU's codecs read it. Blocks until devices are
-  /// done with it. Errors: theirs.
+  /// Moves residuals to host memory, where the CPU's codecs read them. Blocks until devices are
+  /// done with them. Errors: the devices'.
   Status bring_to_host(const AbortToken& abort);
 
-  /// Notes what is left of elements of a tensor from `begin` on; the values must stay until
+  /// Notes what the step loses of a tensor's elements from `begin` on. The values stay until
   /// commit().
   void leave(std::size_t tensor, std::size_t begin, std::span<const float> left);
-  /// As leave(), of its momentum.
+  /// As leave(), for the momentum.
   void leave_momentum(std::size_t tensor, std::size_t begin, std::span<const float> momentum);
-  /// What was noted of a tensor beside its result in `work`: before commit(), by which it is
-  /// forgotten. Nothing where the tensor keeps nothing or its result is not finite.
+  /// The norms of what was noted of a tensor and of its result in `work`. Call before commit().
+  /// Nothing for tensors without a residual or with a result that is not finite.
   [[nodiscard]] std::optional<CompressionLoss> loss(std::size_t tensor, const Work& work) const;
-  /// Brings what was noted to the residuals, now that the outputs of `work` are there. Tensors
-  /// whose output is not finite everywhere keep what they had: their step is one that all ranks
-  /// skip.
+  /// Copies what was noted to the residuals. The outputs of `work` are complete. Tensors whose
+  /// output is not finite everywhere keep the old residual: all ranks skip such a step.
   void commit(const Work& work);
 
  private:

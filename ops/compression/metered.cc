@@ -7,7 +7,7 @@
 namespace ronde {
 namespace {
 
-/// Counts what is sent and how long the wire is waited for.
+/// Counts bytes that are sent and the time of waits.
 class MeteredTransport final : public Transport {
  public:
   MeteredTransport(Transport& inner, CompressionFacts& facts) : inner_(inner), facts_(facts) {}

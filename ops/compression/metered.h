@@ -1,4 +1,4 @@
-// What an exchange of compressed values sends, and how long the wire is waited for.
+// Measures the bytes that an exchange of compressed values sends and the time that it waits.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace ronde {
 
-/// Runs `body` over `transport` and adds what that sends and how long it waits to `facts`; the rest
-/// of the time counts as compressing, but for what `body` says was decompressing. Gives its status.
+/// Runs `body` over `transport`; adds its bytes and its waiting to `facts`. The rest of the time
+/// counts as compression, less the decompression that `body` notes. Returns the body's status.
 Status run_metered(Transport& transport, CompressionFacts& facts,
                    const std::function<Status(Transport&)>& body);
 

@@ -25,7 +25,7 @@ void* zeros(std::size_t count, std::size_t size) {
   return memory;
 }
 
-/// Sixteen bits that are alike for an element of a step, and else look random.
+/// Sixteen bits that look random and depend on step and element alone.
 std::uint32_t random_bits(std::uint64_t step, std::size_t index) {
   std::uint32_t bits = static_cast<std::uint32_t>(step) * 0x9e3779b9U;
   bits = (bits ^ static_cast<std::uint32_t>(index)) * 0x85ebca6bU;
@@ -33,8 +33,8 @@ std::uint32_t random_bits(std::uint64_t step, std::size_t index) {
   return bits >> 16;
 }
 
-/// To one of the two bfloat16 beside the value, the nearer the likelier. What bfloat16 holds stays
-/// as it is, and nothing finite becomes infinite.
+/// Rounds to one of the two bfloat16 beside the value: the nearer is likelier. Values of bfloat16
+/// stay the same, and finite values stay finite.
 std::uint16_t round_at_random(float value, std::uint32_t random) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = bits & 0x80000000U;
@@ -101,7 +101,7 @@ float* Residual::on_device(const DeviceOps& device, DeviceStream stream) const {
   return there ? reinterpret_cast<float*>(home_.memory.get()) : nullptr;
 }
 
-/// Copies what lies on the device to `values`.
+/// Copies the values on the device to `values`.
 Status Residual::fetch(float* values, const AbortToken& abort) const {
   RONDE_RETURN_IF_ERROR(
       home_.device->copy(values, home_.memory.get(), count_ * sizeof(float), home_.stream));
@@ -204,7 +204,7 @@ std::shared_ptr<Residual> ResidualStore::make(const Key& key, std::size_t count,
   }
 }
 
-/// Leaves it as it is where that is not possible: it serves all the same.
+/// Keeps the old format without room or memory: it serves as well.
 void ResidualStore::reformat(std::shared_ptr<Residual>& residual, ResidualFormat format) {
   const std::size_t bytes = residual->count() * size_of(format);
   if (bytes > residual->bytes() && !has_room(bytes, residual->bytes())) return;

@@ -1,7 +1,7 @@
-// Error feedback: what compression has not delivered yet, kept by tensor, so that it survives any
-// change of fusion. In units of the result: whatever factors were in force when it was left over.
-// It lies in host memory, or in a device's once that has compressed the tensor.
-// Source: Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019.
+// Error feedback: the part of each tensor that compression has not delivered yet. It is kept by
+// tensor, so that fusion may change, and in units of the result, so that factors may change. It
+// lies in host memory, or in a device's memory after the device has compressed the tensor. Source:
+// Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace ronde {
 
-/// Memory of a device, and the stream in whose order it is read and written.
+/// Memory of a device, and the stream that orders its reads and writes.
 struct DeviceHome {
   std::shared_ptr<DeviceOps> device;
   DeviceStream stream = nullptr;
@@ -36,24 +36,25 @@ class Residual {
 
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   [[nodiscard]] ResidualFormat format() const noexcept { return format_; }
-  /// What it takes, wherever it lies.
+  /// Bytes that it takes, in either memory.
   [[nodiscard]] std::size_t bytes() const noexcept;
-  /// values[i] += residual[begin + i]. It lies in host memory.
+  /// values[i] += residual[begin + i]. Only in host memory.
   void add_to(std::span<float> values, std::size_t begin) const RONDE_EXCLUDES(mutex_);
-  /// residual[begin + i] = values[i]; bf16 rounds by bits that depend on the step and the element.
-  /// It lies in host memory.
+  /// residual[begin + i] = values[i]. bf16 rounds by bits that depend on step and element.
+  /// Only in host memory.
   void assign(std::span<const float> values, std::size_t begin) RONDE_EXCLUDES(mutex_);
-  /// A copy, from wherever it lies. Blocks until a device is done with it.
-  /// Errors: the device's, as those of the next two.
+  /// A copy, from either memory. Blocks until a device is done with it. Errors: the device's.
   [[nodiscard]] Result<std::vector<float>> values() const RONDE_EXCLUDES(mutex_);
-  /// Its values in the memory of `device`, for work on `stream`; null where they are not there.
+  /// Its values in the memory of `device`, for work on `stream`; null if they are elsewhere.
   [[nodiscard]] float* on_device(const DeviceOps& device, DeviceStream stream) const
       RONDE_EXCLUDES(mutex_);
-  /// Takes it to `home`, which has room for it: fp32 only. Blocks where there is anything to copy.
+  /// Moves it to `home`, which has room for it; fp32 only. Blocks if there are values to copy.
+  /// Errors: the device's.
   Status move_to(DeviceHome home, const AbortToken& abort) RONDE_EXCLUDES(mutex_);
-  /// Takes it to host memory, unless it is there. Blocks likewise; throws std::bad_alloc.
+  /// Moves it to host memory if it is elsewhere. Blocks likewise; throws std::bad_alloc.
+  /// Errors: the device's.
   Status move_to_host(const AbortToken& abort) RONDE_EXCLUDES(mutex_);
-  /// How often the tensor has been compressed; counts up with each call of next_step().
+  /// How often the tensor was compressed before; counts this step.
   std::uint64_t next_step() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t steps() const RONDE_EXCLUDES(mutex_);
   void set_steps(std::uint64_t steps) RONDE_EXCLUDES(mutex_);
@@ -70,19 +71,19 @@ class Residual {
   const std::size_t count_;
   const ResidualFormat format_;
   mutable Mutex mutex_;
-  std::unique_ptr<void, Free> values_ RONDE_GUARDED_BY(mutex_);  // null: at home_
+  std::unique_ptr<void, Free> values_ RONDE_GUARDED_BY(mutex_);  // null: in home_
   DeviceHome home_ RONDE_GUARDED_BY(mutex_);
-  bool zero_ RONDE_GUARDED_BY(mutex_) = true;  // nothing was ever assigned
+  bool zero_ RONDE_GUARDED_BY(mutex_) = true;  // never assigned
   std::uint64_t steps_ RONDE_GUARDED_BY(mutex_) = 0;
 };
 
-/// What compression has left over of one tensor in one step.
+/// The loss of one tensor in one step.
 struct CompressionLoss {
-  double lost = 0;    ///< Norm of what waits on this rank.
-  double result = 0;  ///< Norm of what all ranks got.
+  double lost = 0;    ///< Norm of the residual on this rank.
+  double result = 0;  ///< Norm of the result.
 };
 
-/// A residual as it is saved.
+/// A residual in a checkpoint.
 struct SavedResidual {
   int set = 0;  ///< Process set.
   std::string name;
@@ -93,38 +94,38 @@ struct SavedResidual {
 /// All residuals of a job on this rank, by process set and tensor. Threads: any.
 class ResidualStore {
  public:
-  /// `limit_bytes`: tensors beyond it get no residual; 0 means no limit.
+  /// Tensors beyond `limit_bytes` get no residual; 0 means no limit.
   explicit ResidualStore(std::size_t limit_bytes = 0) : limit_bytes_(limit_bytes) {}
 
-  /// The residual of a tensor of `count` elements, made where there is none; a new one, zero, where
-  /// the tensor had another size (with a warning). One of another format is brought to `format`
-  /// where there is room for it. Null beyond the limit or without memory.
+  /// The residual of a tensor of `count` elements. Makes one of zeros if there is none, or, with a
+  /// warning, if the tensor had another size. Converts another format if there is room. Null beyond
+  /// the limit or without memory.
   std::shared_ptr<Residual> find(int set, const std::string& name, std::size_t count,
                                  ResidualFormat format = ResidualFormat::kFp32)
       RONDE_EXCLUDES(mutex_);
   /// A copy of all, in the order of sets and names. No operation may be under way. Blocks until
-  /// devices are done with theirs. Errors: theirs.
+  /// devices are done with them. Errors: the devices'.
   [[nodiscard]] Result<std::vector<SavedResidual>> save() const RONDE_EXCLUDES(mutex_);
-  /// A warm-up is over in a process set, as all its ranks know: what is loaded from then on may
-  /// begin another, and counts in loads().
+  /// All ranks of a process set agreed that a warm-up is over. A later load may begin another and
+  /// counts in loads().
   void end_warm_up(int set) RONDE_EXCLUDES(mutex_);
-  /// How often what was agreed of a set's warm-ups became void by a load.
+  /// How many loads have voided an agreement on the set's warm-ups.
   [[nodiscard]] std::uint64_t loads(int set) const RONDE_EXCLUDES(mutex_);
   /// Replaces all. No operation may be under way. Errors: kInvalidArgument for a name given twice.
   Status load(std::vector<SavedResidual> saved) RONDE_EXCLUDES(mutex_);
-  /// Notes what a step has left over of a tensor; the last one counts.
+  /// Notes the loss of a tensor; the last one counts.
   void note(int set, const std::string& name, const CompressionLoss& loss) RONDE_EXCLUDES(mutex_);
-  /// The last that was noted, by process set and tensor.
+  /// The last losses that were noted, by process set and tensor.
   [[nodiscard]] std::map<std::pair<int, std::string>, CompressionLoss> losses() const
       RONDE_EXCLUDES(mutex_);
-  /// What all residuals take, in bytes.
+  /// Bytes of all residuals.
   [[nodiscard]] std::size_t bytes() const RONDE_EXCLUDES(mutex_);
 
  private:
   using Key = std::pair<int, std::string>;
   struct Loads {
     std::uint64_t count = 0;
-    bool agreed = false;  // that a warm-up is over, since the last one
+    bool agreed = false;  // on the end of a warm-up, since the last load
   };
   [[nodiscard]] bool has_room(std::size_t size, std::size_t instead_of = 0) const
       RONDE_REQUIRES(mutex_);

@@ -1,4 +1,4 @@
-// How users name a compression: "int8", "int4:block=128,rounding=stochastic,seed=7", "auto", ...
+// A compression as users name it: "int8", "int4:block=128,rounding=stochastic,seed=7", "auto", ...
 #pragma once
 
 #include <cstddef>
@@ -21,23 +21,23 @@ enum class CodecKind : std::uint8_t {
   kTopk,
   kRandomk,
   kPowersgd,
-  kAuto  ///< Whichever of the others, or none, is predicted to be fastest: see auto/cost_model.h.
+  kAuto  ///< The codec that is predicted to be fastest, or none: see auto/cost_model.h.
 };
 
-/// How many kinds there are, kAuto included.
+/// The number of kinds, with kAuto.
 inline constexpr std::size_t kCodecKinds = static_cast<std::size_t>(CodecKind::kAuto) + 1;
 
-/// What an automatic choice may lose.
+/// The loss that an automatic choice may bring.
 enum class Accuracy : std::uint8_t {
   kLossless,   ///< Nothing.
-  kSafe,       ///< What 16 bits do not hold.
-  kAggressive  ///< Anything that error feedback makes up for.
+  kSafe,       ///< Rounding to 16 bits.
+  kAggressive  ///< Any loss that error feedback makes up for.
 };
 
-/// What error feedback keeps its elements in.
+/// The format of the elements that error feedback keeps.
 enum class ResidualFormat : std::uint8_t {
   kFp32,
-  kBf16  ///< Rounded up or down at random, right on average, so that small additions are not lost.
+  kBf16  ///< Rounded up or down at random, right on average: small additions are not lost.
 };
 
 /// A compression and its parameters. Equal on all ranks: it is negotiated as text.
@@ -46,15 +46,15 @@ struct CompressionSpec {
   std::size_t block = 0;     ///< int8, int4, onebit: elements that share a scale.
   bool stochastic = false;   ///< int8, int4: rounds up or down at random, right on average.
   double ratio = 0;          ///< topk, randomk: the share of elements that travels.
-  bool sampled = false;      ///< topk: about so many, by a threshold from a sample.
-  double momentum = 0;       ///< topk: of momentum correction; 0 means none.
-  bool nesterov = false;     ///< topk: of momentum correction.
-  bool masking = true;       ///< topk: momentum of what was sent begins anew.
-  std::uint64_t warmup = 0;  ///< Steps before little is sent: dense; topk: ratio_at().
+  bool sampled = false;      ///< topk: selects by a threshold from a sample.
+  double momentum = 0;       ///< topk: momentum correction; 0 means none.
+  bool nesterov = false;     ///< topk: Nesterov's form of it.
+  bool masking = true;       ///< topk: elements that were sent lose their momentum.
+  std::uint64_t warmup = 0;  ///< Steps that send more: all; topk: ratio_at().
   std::size_t rank = 0;      ///< powersgd: columns of each factor.
   double clip = 0;           ///< topk: largest norm of the result; 0 means any.
-  Accuracy accuracy = Accuracy::kSafe;  ///< auto: what it may choose.
-  std::uint64_t seed = 0;               ///< Of stochastic rounding and of randomk.
+  Accuracy accuracy = Accuracy::kSafe;  ///< auto: the loss that it may bring.
+  std::uint64_t seed = 0;               ///< Stochastic rounding, randomk, powersgd.
   bool error_feedback = true;
   ResidualFormat residual = ResidualFormat::kFp32;
 
@@ -79,20 +79,18 @@ Result<CompressionSpec> training_compression(std::string_view text);
 /// The same text for equal specs; leaves defaults out.
 std::string to_string(const CompressionSpec& spec);
 
-/// A canonical text as ranks agree on it after what is kept was loaded for the `load`-th time
-/// since a warm-up was over: ranks that have not loaded as often find out before they run it.
-/// 0 changes nothing, and so do codecs without a warm-up that ranks count together.
+/// The canonical text that ranks agree on, marked with how many loads of residuals have voided an
+/// agreement on the end of a warm-up. Ranks with another number of loads get a mismatch error.
+/// Without a mark for 0, and for codecs whose ranks do not agree on a warm-up.
 std::string since_load(const CompressionSpec& spec, std::uint64_t load);
 
-/// What since_load() was given.
+/// The text without the mark of since_load().
 std::string_view without_load(std::string_view text) noexcept;
 
-/// The facts of registry.h that most ask for.
-
-/// A kind as users name it.
+/// The name of a kind, from its row in registry.h.
 std::string_view codec_name(CodecKind kind) noexcept;
 
-/// What a kind's name stands for without parameters.
+/// The spec that a kind's name stands for without parameters.
 CompressionSpec default_spec(CodecKind kind) noexcept;
 
 /// Whether tensors travel dense in the first steps.
@@ -104,12 +102,12 @@ CompressionSpec default_spec(CodecKind kind) noexcept;
 /// Whether an allreduce sends a small part of what it is given, or may choose to.
 [[nodiscard]] bool sends_little(const CompressionSpec& spec) noexcept;
 
-/// Elements of the smallest tensor that a codec is for where nobody names the tensor. Codecs that
-/// send little harm small tensors the most, and most of a model's bytes are in large ones: 64 KiB
-/// of fp32 then, as BytePS's BYTEPS_MIN_COMPRESS_BYTES.
+/// Elements of the smallest tensor that is compressed by default. Codecs that send little harm
+/// small tensors the most, and large tensors have most of a model's bytes. They begin at 64 KiB of
+/// fp32, as BytePS's BYTEPS_MIN_COMPRESS_BYTES.
 [[nodiscard]] std::size_t fewest_elements(const CompressionSpec& spec) noexcept;
 
-/// Ok where it is an allreduce of a floating type, by sum or average: what can be compressed.
+/// Ok for allreduces of floating types by sum or average. Others cannot be compressed.
 /// Errors: kInvalidArgument with the value and what is allowed.
 Status check_compressible(Collective kind, DType dtype, ReduceOp op);
 

@@ -18,7 +18,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-/// Seconds for each element, of the fastest of some calls after a first one.
+/// Seconds for each element of the fastest call. The first call does not count.
 template <class Body>
 double best_of(int repeats, std::size_t elements, const Body& body) {
   double best = std::numeric_limits<double>::infinity();
@@ -30,7 +30,7 @@ double best_of(int repeats, std::size_t elements, const Body& body) {
   return best * 1e-9 / static_cast<double>(std::max<std::size_t>(1, elements));
 }
 
-/// Values of both signs whose magnitudes differ: what selection and rounding have to work on.
+/// Values of both signs and many magnitudes.
 Floats sample_values(std::size_t elements) {
   Floats values(elements);
   std::uint32_t random = 1;
@@ -42,7 +42,7 @@ Floats sample_values(std::size_t elements) {
   return values;
 }
 
-/// `keeps`: what is left over too, as error feedback needs it.
+/// `keeps`: encoding also writes what it loses, as for error feedback.
 CodecSpeed measure_rounding(const Codec& codec, const Floats& values, bool keeps, int repeats) {
   std::vector<std::byte> frame(codec.encoded_bytes(values.size()));
   Floats out(values.size());
@@ -75,8 +75,8 @@ CodecSpeed measure_projection(std::size_t rank, const Floats& values, int repeat
   return {best_of(repeats, values.size(), encode), best_of(repeats, values.size(), decode)};
 }
 
-/// Passes over memory that an allreduce makes besides encoding once and decoding twice: to scale
-/// and to add what was left over, to look for NaN, to keep what is left over.
+/// Passes over memory besides encoding once and decoding twice: to scale, to add the residual, to
+/// look for NaN, to keep the new residual.
 double passes(CodecKind kind) { return default_spec(kind).error_feedback ? 5 : 2; }
 
 /// Processor time of this thread, in seconds.

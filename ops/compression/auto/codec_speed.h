@@ -1,4 +1,4 @@
-// How fast this machine encodes and decodes: measured, in a few milliseconds.
+// Measures how fast this machine encodes and decodes, in a few milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -7,30 +7,28 @@
 
 namespace ronde {
 
-/// Elements that a measurement works on where nothing else is said: 4 MiB of fp32, as gradients
-/// that are worth compressing are not in a core's own caches.
+/// Elements of a measurement: 4 MiB of fp32. Large gradients are not in a core's caches either.
 inline constexpr std::size_t kSpeedElements = std::size_t{1} << 20;
 
-/// One direction of one codec at work, in seconds for each element.
+/// Seconds that one core takes for each element.
 struct CodecSpeed {
-  double encode_s = 0;  ///< Selection, for topk and randomk; the projections, for powersgd.
+  double encode_s = 0;  ///< Lists: selection. Factors: projections.
   double decode_s = 0;
 };
 
 /// The best of `repeats` passes over `elements`. Threads: any; uses one core.
 CodecSpeed measure_codec(CodecKind kind, std::size_t elements = kSpeedElements, int repeats = 2);
 
-/// Seconds for each element of fp32 that memcpy takes, likewise.
+/// Seconds that memcpy takes for each element of fp32: the best of `repeats` passes.
 double measure_memcpy(std::size_t elements = kSpeedElements, int repeats = 2);
 
-/// How many times as long as on a core of its own work takes that took `wall_s` and `cpu_s` of the
-/// processor's time: ranks / cores where ranks outnumber cores and all work at once; at least 1.
+/// Wall time by processor time, at least 1: how much longer work takes than on a core of its own.
+/// It is ranks / cores if ranks outnumber cores and all work at once.
 double contention(double wall_s, double cpu_s) noexcept;
 
-/// What an allreduce by each of `kinds` takes for each element besides its messages, with its
-/// passes over memory besides encoding and decoding; 0 for all others. Each figure is the best of
-/// some, as on a core of its own, times the contention of all: ranks that share cores call it at
-/// once.
+/// Seconds of processor time that an allreduce by each of `kinds` takes for each element: encoding,
+/// decoding and other passes over memory. 0 for other kinds. Each is the best of some, times the
+/// contention of all. Ranks that share cores call it at once.
 CodecCosts measure_codecs(std::span<const CodecKind> kinds);
 
 }  // namespace ronde

@@ -9,10 +9,11 @@
 namespace ronde {
 namespace {
 
-// What a choice is given the benefit of, by how often it was seen: predictions err, and the first
-// time pays for memory that is new.
+// Factors on the cost of a choice by how often it was seen: predictions err, and the first time
+// pays for new memory.
 constexpr std::array<double, CostHistory::kTries> kBenefit{0.7, 0.4, 0.8};
-// The choice at hand, or one that loses less, is left only for what takes less than this share.
+// Another choice must take less than this share of the current one's time, or of a less lossy
+// one's.
 constexpr double kBetter = 0.98;
 
 bool leaves_over(CodecKind kind) { return kind != kDense && default_spec(kind).error_feedback; }
@@ -64,8 +65,8 @@ CodecKind CostHistory::best_of(std::span<const CodecKind> kinds,
   return best;
 }
 
-/// What comes near to the best and was seen the least; the best where there is none. Both leave
-/// something over or neither does: else it would have to travel by itself, before one or after.
+/// The choice near the best that was seen least often; the best if there is none. Both have error
+/// feedback or neither has: a change would have to send the residual by itself.
 CodecKind CostHistory::rival_of(CodecKind best, std::span<const CodecKind> kinds,
                                 std::span<const double> predicted) const noexcept {
   const double limit = kRival * of(best).typical();

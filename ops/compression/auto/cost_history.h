@@ -1,4 +1,4 @@
-// What choices turned out to take, and which to make next. Pure: equal observations on all ranks
+// The times that choices of `auto` took, and the next choice. Pure: equal observations on all ranks
 // lead to equal choices.
 #pragma once
 
@@ -13,35 +13,34 @@
 
 namespace ronde {
 
-/// Loads that are alike: of about the same size, width and share of low rank, and of one class.
+/// Groups loads of one accuracy and about the same size, width and share of low rank.
 using LoadClass = std::tuple<int, int, int, int>;
 LoadClass class_of(const TensorLoad& load, Accuracy accuracy) noexcept;
 
-/// Observations of loads that are alike. A prediction counts until a choice has been seen a few
-/// times; what might beat the best by enough is tried, and what came near it is tried again once in
-/// a while: a machine that others use too makes the same choice now fast, now slow.
+/// Observations of the loads of one class. The prediction of a choice counts until the choice has
+/// been seen a few times. Choices that may beat the best are tried. Near rivals are tried again now
+/// and then: on a shared machine the same choice is fast at one time and slow at another.
 class CostHistory {
  public:
-  /// A choice is known once it was seen this often; its cost is the median of the last ones.
+  /// A choice is known after this many observations; its cost is the median of the last kKept.
   static constexpr std::size_t kTries = 3;
   static constexpr std::size_t kKept = 4;
-  /// One in so many choices goes to a rival of the best: what seems to take less than kRival times
-  /// as long. So do two before: from kFirstRival on, each twice as late.
+  /// One in so many choices goes to a rival: a choice that takes less than kRival times as long as
+  /// the best. So do the choices number kFirstRival and twice that.
   static constexpr std::size_t kRivalEvery = 32;
   static constexpr std::size_t kFirstRival = 8;
   static constexpr double kRival = 1.2;
 
-  /// What to choose among `kinds`, whose predicted seconds are given in the same order.
+  /// The next choice among `kinds`. `predicted`: their seconds, in the same order.
   CodecKind choose(std::span<const CodecKind> kinds, std::span<const double> predicted);
-  /// Notes what the choice took. True where that has drifted: the last kKept times it took more
-  /// than kDrift times what it took when it became known, or less than a kDrift-th. Everything
-  /// seen is forgotten then.
+  /// Notes how long the choice took. Returns true, and forgets all observations, if the cost has
+  /// drifted: by a factor of kDrift in each of the last kKept times since the choice became known.
   bool observe(CodecKind kind, double seconds);
-  /// Whether what was chosen last is known, so that observations may become rare. Not among the
-  /// first kRivalEvery choices, as first times are often slow ones.
+  /// Whether the last choice is known, so that observations may become rare. False among the first
+  /// kRivalEvery choices: first times are often slow.
   [[nodiscard]] bool settled() const noexcept;
   [[nodiscard]] CodecKind chosen() const noexcept { return chosen_; }
-  /// Seconds that it took, 0 where it was never seen.
+  /// Seconds that it took; 0 if it was never seen.
   [[nodiscard]] double seen(CodecKind kind) const noexcept;
 
  private:
@@ -68,7 +67,7 @@ class CostHistory {
 
   std::array<Seen, kCodecKinds> seen_;
   CodecKind chosen_ = kDense;
-  bool rival_ = false;  // what was chosen last is a rival of the best
+  bool rival_ = false;  // the last choice is a rival of the best
   std::size_t choices_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// What an allreduce is predicted to take, dense and by each codec: pure functions of measured
-// numbers on which all ranks agree, so that all choose alike.
+// Predicts the time of an allreduce, dense and by each codec. Pure functions of measured numbers
+// that all ranks agree on, so that all choose alike.
 // Source: Agarwal et al., "On the Utility of Gradient Compression", MLSys 2022; Wang et al.,
 // "Espresso", EuroSys 2023.
 #pragma once
@@ -24,9 +24,9 @@ std::string_view to_string(Accuracy accuracy);
 /// Among choices the place of kAuto stands for no compression.
 inline constexpr CodecKind kDense = CodecKind::kAuto;
 
-/// What a dense allreduce takes over the link at hand.
+/// The time of a dense allreduce over a link.
 struct LinkCost {
-  double latency_s = 0;  ///< Of one that is nearly empty.
+  double latency_s = 0;  ///< Of a nearly empty one.
   double byte_s = 0;     ///< Of each further byte.
 };
 
@@ -36,31 +36,31 @@ struct DenseTime {
   double seconds = 0;
 };
 
-/// The cost of a link by allreduces of growing sizes, of which the first is nearly empty. Bandwidth
-/// is the slope between the last and the one two before it: what a link lets pass at once, as
-/// shapers do, is in both, and an error in one of them counts little.
+/// The cost of a link from allreduces of growing sizes; the first is nearly empty. Bandwidth is the
+/// slope between the last and the one two before it. Both contain the burst that a traffic shaper
+/// lets pass, and an error in one of them counts little.
 LinkCost link_cost(std::span<const DenseTime> times) noexcept;
 
-/// What the processor takes for each element, by kind; 0 for kDense.
+/// Seconds of processor time for each element, by kind; 0 for kDense.
 using CodecCosts = std::array<double, kCodecKinds>;
 
-/// What is to be sent.
+/// Tensors to be sent together.
 struct TensorLoad {
   std::size_t width = 4;  ///< Bytes of an element.
   double elements = 0;
-  double low_rank_elements = 0;  ///< That travel by powersgd of the default rank.
+  double low_rank_elements = 0;  ///< Sent by powersgd of the default rank.
 };
 
 /// The load of tensors that travel together.
 TensorLoad load_of(std::span<const Shape> shapes, std::size_t width);
 
-/// What of a class may be chosen for elements of that width, the least lossy first; kDense always.
+/// The choices of a class for elements of a width, the least lossy first. kDense is always one.
 std::vector<CodecKind> candidates(Accuracy accuracy, std::size_t width);
 
 /// Bytes that travel for each byte of fp32, both ways, counted as a dense allreduce's own.
 double wire_share(CodecKind kind, const TensorLoad& load) noexcept;
 
-/// Seconds that an allreduce of the load takes as `kind`.
+/// Seconds that an allreduce of the load by `kind` takes.
 double predict(CodecKind kind, const TensorLoad& load, const LinkCost& link,
                const CodecCosts& codecs) noexcept;
 

@@ -1,4 +1,4 @@
-// Groups of 16 values in registers, whatever the instruction set: what all block codecs walk in.
+// Block codecs walk over groups of 16 values, whatever the width of a register.
 // Compiled once for each instruction set, as ops/kernels/lanes_inl.h.
 #if defined(RONDE_OPS_COMPRESSION_CODECS_GROUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDE_OPS_COMPRESSION_CODECS_GROUP_INL_H_
@@ -27,8 +27,7 @@ using DU = hn::RebindToUnsigned<D>;
 using V = hn::Vec<D>;
 using VI = hn::Vec<DI>;
 
-/// Calls body(first, vector) for each vector of the values; what is missing from the last group is
-/// zero.
+/// Calls body(first, vector) for each vector of the values. Zeros fill up the last group.
 template <class Body>
 HWY_INLINE void for_vectors(const float* values, std::size_t count, const Body& body) {
   const D d;
@@ -42,7 +41,7 @@ HWY_INLINE void for_vectors(const float* values, std::size_t count, const Body& 
   }
 }
 
-/// Stores a vector at `to + first`, as far as `count` goes.
+/// Stores a vector at `to + first`, up to `to + count`.
 template <class DT>
 HWY_INLINE void store_part(hn::Vec<DT> v, DT d, hn::TFromD<DT>* to, std::size_t first,
                            std::size_t count) {
@@ -52,7 +51,7 @@ HWY_INLINE void store_part(hn::Vec<DT> v, DT d, hn::TFromD<DT>* to, std::size_t 
   for (std::size_t i = first; i < count; ++i) to[i] = lanes[i - first];
 }
 
-/// The largest |value|; NaN where one is NaN or infinite.
+/// The largest |value|; NaN if one is NaN or infinite.
 HWY_INLINE float largest_magnitude(const float* values, std::size_t count) {
   const DI di;
   const VI magnitude = hn::Set(di, 0x7fffffff);

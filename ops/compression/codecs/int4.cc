@@ -21,7 +21,7 @@ constexpr std::int32_t kZero = 8;  // the code of a zero
 using D16 = hn::CappedTag<std::uint16_t, 16>;
 using DBytes = hn::Rebind<std::uint8_t, D16>;
 
-/// Two codes into each byte. `codes` has room for a multiple of 32, and `to` for half of it.
+/// Packs two codes into each byte. `codes` has room for a multiple of 32, `to` for half of it.
 HWY_INLINE void pack(const std::int8_t* codes, std::size_t bytes, std::uint8_t* to) {
   const D16 d;
   const auto low = hn::Set(d, std::uint16_t{15});
@@ -33,7 +33,7 @@ HWY_INLINE void pack(const std::int8_t* codes, std::size_t bytes, std::uint8_t* 
   }
 }
 
-/// The inverse, with the same room.
+/// The inverse of pack(), with the same room.
 HWY_INLINE void unpack(const std::uint8_t* from, std::size_t bytes, std::int8_t* codes) {
   const D16 d;
   const auto low = hn::Set(d, std::uint16_t{15});

@@ -30,7 +30,7 @@ HWY_INLINE float sum_of(const float* lanes) {
   return sum;
 }
 
-/// For sums beyond the range of fp32.
+/// As means_of(), for sums beyond the range of fp32.
 inline Means wide_means(const float* values, std::size_t count) {
   double above = 0, below = 0;
   std::size_t positive = 0;
@@ -48,7 +48,7 @@ inline Means wide_means(const float* values, std::size_t count) {
   return {mean(above, positive), mean(below, count - positive)};
 }
 
-/// Sixteen sums side by side, whatever the width of a register: the same bits on every CPU.
+/// Adds up sixteen sums side by side on every CPU: the same bits everywhere.
 HWY_INLINE Means means_of(const float* values, std::size_t count) {
   const D d;
   const V zero = hn::Zero(d);
@@ -69,7 +69,7 @@ HWY_INLINE Means means_of(const float* values, std::size_t count) {
   return wide_means(values, count);
 }
 
-/// Bits of a vector's lanes, from the first on.
+/// One bit for each lane, the first lane in bit 0.
 template <class M>
 HWY_INLINE std::uint32_t bits_of(M mask) {
   std::uint8_t bytes[8] = {};
@@ -83,7 +83,7 @@ HWY_INLINE hn::Mask<D> mask_of(std::uint32_t bits) {
   return hn::LoadMaskBits(D(), bytes);
 }
 
-/// Writes the signs of one block, and what they lose.
+/// Writes the signs of one block, and the loss of each element.
 HWY_INLINE void write_signs(const float* values, std::size_t count, const Means& means, float* lost,
                             std::byte* to) {
   const D d;
@@ -118,7 +118,7 @@ void encode_onebit_here(const EncodeCall& call, std::size_t length) {
   }
 }
 
-/// One block's values; `from` are its signs.
+/// Writes one block's values to `out`, or adds them. `from`: its signs.
 template <bool kAdd>
 HWY_INLINE void read_signs(const std::byte* from, std::size_t count, const Means& means,
                            float* out) {

@@ -1,4 +1,4 @@
-// Blocks of values as whole multiples of a scale: the arithmetic of int8 and int4. Compiled once
+// The arithmetic of int8 and int4: blocks of values as whole multiples of a scale. Compiled once
 // for each instruction set.
 #if defined(RONDE_OPS_COMPRESSION_CODECS_QUANTISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDE_OPS_COMPRESSION_CODECS_QUANTISE_INL_H_
@@ -17,14 +17,14 @@ namespace ronde::compression::HWY_NAMESPACE {
 
 using D8 = hn::Rebind<std::int8_t, D>;
 
-/// The block's scale: 0 where it is too small to divide by, NaN where a value is not finite.
+/// The block's scale: 0 if it is too small to divide by, NaN if a value is not finite.
 HWY_INLINE float block_scale(const float* values, std::size_t count, float steps) {
   const float scale = largest_magnitude(values, count) / steps;
   if (scale * steps > std::numeric_limits<float>::max()) return std::nextafter(scale, 0.0F);
   return scale < std::numeric_limits<float>::min() ? 0.0F : scale;
 }
 
-/// Uniform in [0, 1), one number for each element: Wellons' lowbias32 of position and key.
+/// A uniform number in [0, 1) for each element: Wellons' lowbias32 of position and key.
 HWY_INLINE V random_lanes(std::uint32_t position, std::uint32_t key) {
   const DU du;
   auto x = hn::Add(hn::Mul(hn::Iota(du, position), hn::Set(du, 0x9e3779b9U)), hn::Set(du, key));
@@ -35,7 +35,7 @@ HWY_INLINE V random_lanes(std::uint32_t position, std::uint32_t key) {
   return hn::Mul(hn::ConvertTo(D(), upper), hn::Set(D(), 0x1p-24F));
 }
 
-/// Multiples of the scale, as whole numbers.
+/// The whole multiples of the scale.
 template <bool kStochastic>
 HWY_INLINE VI quantise_lanes(V values, V scale, float steps, std::uint32_t position,
                              std::uint32_t key) {
@@ -63,7 +63,7 @@ HWY_INLINE void quantise_block(const QuantisedBlock& block, std::int8_t* codes) 
   });
 }
 
-/// Codes of a block of any scale: zeros where it is 0 or NaN, so that all of the values is lost.
+/// Writes the codes of a block of any scale. A scale of 0 or NaN gives zeros: all values are lost.
 HWY_INLINE void quantise_any(const QuantisedBlock& block, bool stochastic, std::int8_t* codes) {
   if (block.scale > 0.0F) {
     if (stochastic) return quantise_block<true>(block, codes);

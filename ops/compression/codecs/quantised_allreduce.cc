@@ -13,13 +13,13 @@ namespace {
 constexpr std::size_t kSliceElements = std::size_t{1} << 20;  // cuts that travel together
 constexpr std::size_t kInFlight = 3;
 
-/// A slice on its way.
+/// The memory and messages of a slice.
 struct MovingSlice : Slice {
   explicit MovingSlice(Slice&& slice) : Slice(std::move(slice)) {}
   float* values = nullptr;
   std::vector<std::byte*> sent;      // to each owner
-  std::vector<std::byte*> received;  // my part, from each rank
-  std::vector<std::byte*> sums;      // each owner's
+  std::vector<std::byte*> received;  // my chunk, from each rank
+  std::vector<std::byte*> sums;      // of each owner
   std::vector<TransferId> parts_in, sums_in, out;
 };
 
@@ -68,10 +68,10 @@ class ScatterReduce {
   const std::size_t ranks_;
   const std::size_t me_;
   std::vector<MovingSlice> slices_;
-  std::byte* wide_ = nullptr;  // a run on its way to or from another type
+  std::byte* wide_ = nullptr;  // a run between its type and fp32
 };
 
-/// Gives every slice memory: those that are never under way together share it.
+/// Gives every slice memory. Slices that are never under way together share it.
 void ScatterReduce::lay_out() {
   std::size_t frames = 0, values = 0, longest = 0;
   for (const MovingSlice& slice : slices_) {
@@ -103,7 +103,7 @@ void ScatterReduce::lay_out() {
   }
 }
 
-/// Brings factor * in + residual of a run to its place.
+/// Writes factor * in + residual of a run to its place.
 void ScatterReduce::load(const MovingSlice& slice, const OwnedRun& run) {
   const CompressedPiece& piece = work_.pieces[run.piece];
   float* values = slice.values + run.at;
@@ -112,7 +112,7 @@ void ScatterReduce::load(const MovingSlice& slice, const OwnedRun& run) {
   if (residual) residual->add_to({values, run.count}, piece.begin + run.begin);
 }
 
-/// Encodes what `owner` owns; what that loses takes the place of the values where it is kept.
+/// Encodes the elements of `owner`. The loss replaces the values if it is kept.
 void ScatterReduce::encode(const MovingSlice& slice, std::size_t owner, std::byte* frame) {
   for (const OwnedRun& run : slice.runs[owner]) {
     const CompressedPiece& piece = work_.pieces[run.piece];
@@ -128,7 +128,7 @@ void ScatterReduce::encode(const MovingSlice& slice, std::size_t owner, std::byt
 }
 
 Status ScatterReduce::send_parts(MovingSlice& slice) {
-  for (std::size_t step = 1; step <= ranks_; ++step) {  // this rank's own part last
+  for (std::size_t step = 1; step <= ranks_; ++step) {  // this rank's own chunk last
     const std::size_t owner = (me_ + step) % ranks_;
     for (const OwnedRun& run : slice.runs[owner]) load(slice, run);
     if (owner == me_) continue;
@@ -140,7 +140,7 @@ Status ScatterReduce::send_parts(MovingSlice& slice) {
   return {};
 }
 
-/// Adds what the others sent of this rank's part.
+/// Adds the others' frames of this rank's chunk.
 Status ScatterReduce::add_parts(const MovingSlice& slice) {
   const Stopwatch decoding(&work_.compression.facts().decompress_ns);
   for (std::size_t rank = 0; rank < ranks_; ++rank) {

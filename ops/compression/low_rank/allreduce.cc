@@ -13,16 +13,16 @@
 namespace ronde {
 namespace {
 
-/// One piece: what stands before its whole rows, those rows, and what stands after.
+/// One piece: elements before its whole rows, the rows, elements after them.
 struct Rows {
   const CompressedPiece& piece;
   const CompressedTensor& tensor;
   LowRankShape shape = {};
-  std::size_t head = 0;  // elements before the matrix; all of them where there is none
+  std::size_t head = 0;  // elements before the matrix; all without a matrix
   bool is_matrix = false;
-  float* values = nullptr;  // what is given, then what is left of it
+  float* values = nullptr;  // first the input, then the residual
   std::vector<float> q, q_mine;
-  std::size_t p_at = 0, q_at = 0;  // in what is summed
+  std::size_t p_at = 0, q_at = 0;  // places in the sums
 
   [[nodiscard]] std::size_t matrix_count() const {
     return is_matrix ? shape.rows * shape.columns : 0;
@@ -33,8 +33,8 @@ struct Rows {
   [[nodiscard]] const float* matrix() const { return values + head; }
 };
 
-/// Votes on what ranks begin with: of each voter 1, and some small numbers and their squares. All
-/// agree where every sum of squares times the voters is the square of the sum.
+/// Votes on the Q that ranks begin with: each gives 1, and some small numbers and their squares.
+/// All agree if every sum of squares times the voters is the square of the sum.
 class Votes {
  public:
   static constexpr std::size_t kCount = 9;
@@ -96,11 +96,11 @@ class LowRankReduce {
   const CompressedAllreduce& work_;
   const CompressionSpec& spec_;
   Scratch& scratch_;
-  Scratch inner_;  // of the sums
+  Scratch inner_;  // for the sums
   std::vector<Rows> rows_;
   std::vector<float> first_, second_;
-  std::byte* wide_ = nullptr;  // a piece on its way to or from another type
-  bool has_data_ = false;      // not where this rank has joined
+  std::byte* wide_ = nullptr;  // a piece between its type and fp32
+  bool has_data_ = false;      // false if this rank has joined
 };
 
 Rows LowRankReduce::rows_of(const CompressedPiece& piece, float* values) const {
@@ -156,7 +156,7 @@ void LowRankReduce::begin_anew(Rows& rows) const {
   seed_columns(rows.shape, spec_.seed, rows.q.data());
 }
 
-/// Of what this rank begins with. FNV-1a over 32 bits at a time.
+/// A hash of the Q that this rank begins with: FNV-1a over 32 bits at a time.
 std::uint64_t LowRankReduce::hash() const {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const Rows& rows : rows_) {
@@ -221,7 +221,7 @@ void LowRankReduce::deliver(Rows& rows) {
   work_.compression.leave(rows.piece.tensor, rows.piece.begin, {rows.values, rows.piece.count});
 }
 
-/// What travelled as it is: nothing of it is left over.
+/// Clears the residual of elements that travelled as they are.
 void LowRankReduce::deliver_rest(const Rows& rows) {
   const float* from = first_.data() + rows.p_at + rows.p_count();
   const std::size_t tail = rows.head + rows.matrix_count();

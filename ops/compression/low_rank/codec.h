@@ -1,5 +1,4 @@
-// powersgd: which of a tensor's elements travel as two thin matrices. low_rank/allreduce.h sends
-// them.
+// powersgd: its row, and how many elements of a tensor it sends. low_rank/allreduce.h sends them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ namespace ronde {
 /// Matrices as products of two thin ones. Source: Vogels et al., "PowerSGD", NeurIPS 2019.
 extern const CodecRow kPowersgdCodec;
 
-/// Elements that a tensor has as a product of matrices of a rank; all where that does not pay.
+/// Elements of a tensor's factors; all of its elements if factors do not save half of them.
 double low_rank_elements(const Shape& shape, std::size_t rank);
 
 }  // namespace ronde

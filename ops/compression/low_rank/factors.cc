@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ronde::compression::HWY_NAMESPACE {
 
-/// Several columns of Q at once, so that a row of M is read once for all of them.
+/// Dot products of a row with several columns of Q: the row is read once for all.
 template <std::size_t kColumns>
 HWY_INLINE void dots(const float* row, const float* q, std::size_t count, float* sums) {
   const D d;
@@ -97,7 +97,7 @@ double dot(const float* a, const float* b, std::size_t count) {
   return sum;
 }
 
-/// Takes from a column what it has of an orthonormal one.
+/// Subtracts from a column its projection on a unit vector.
 void remove(const float* direction, std::size_t count, float* column) {
   const auto share = static_cast<float>(dot(direction, column, count));
   for (std::size_t i = 0; i < count; ++i) column[i] -= share * direction[i];
@@ -142,7 +142,8 @@ void project_back(const LowRankShape& shape, const float* m, const float* p, flo
 }
 
 void orthogonalise(const LowRankShape& shape, float* p) {
-  constexpr double kDependent = 1e-5;  // what is left of a column that fp32 rounding alone leaves
+  constexpr double kDependent =
+      1e-5;  // relative norm that fp32 rounding leaves of a dependent column
   for (std::size_t k = 0; k < shape.rank; ++k) {
     float* column = p + k * shape.rows;
     const double whole = std::sqrt(dot(column, column, shape.rows));

@@ -1,6 +1,5 @@
-// Matrices of low rank: the arithmetic of PowerSGD. A matrix has `rows` rows of `columns` elements;
-// its factors P (rows x rank) and Q (columns x rank) are kept column by column, so that the k-th
-// column of P begins at k * rows.
+// The arithmetic of PowerSGD. A matrix has `rows` rows of `columns` elements. Its factors P (rows x
+// rank) and Q (columns x rank) are stored column by column: column k of P begins at k * rows.
 // Source: Vogels et al., "PowerSGD", NeurIPS 2019.
 #pragma once
 
@@ -27,7 +26,7 @@ void project(const LowRankShape& shape, const float* m, const float* q, float* p
 /// Q = M^T P.
 void project_back(const LowRankShape& shape, const float* m, const float* p, float* q);
 
-/// Makes the columns of P orthonormal, from the first on; columns that depend on those before
+/// Makes the columns of P orthonormal, from the first on. Columns that depend on earlier ones
 /// become zero. NaN and infinity become NaN. The same bits on every CPU.
 void orthogonalise(const LowRankShape& shape, float* p);
 
@@ -39,8 +38,8 @@ void expand_row(const LowRankShape& shape, const float* p, std::size_t row, cons
 void subtract_row(const LowRankShape& shape, const float* p, std::size_t row, const float* q,
                   float* values);
 
-/// Fills columns that are zero throughout with numbers between -1 and 1 that follow from the seed:
-/// what a power iteration begins with.
+/// Fills columns of zeros with numbers between -1 and 1 that follow from the seed. A power
+/// iteration begins with them.
 void seed_columns(const LowRankShape& shape, std::uint64_t seed, float* q);
 
 }  // namespace ronde

@@ -13,12 +13,12 @@
 namespace ronde {
 namespace {
 
-/// One piece on its way.
+/// One piece during the allreduce.
 struct Staged {
   const CompressedPiece& piece;
   const CompressedTensor& tensor;
   Interleave deal;
-  std::span<float> values;    // what is given, then what is left of it
+  std::span<float> values;    // first the input, then the residual
   std::span<float> velocity;  // empty without momentum correction
   SparseShare share;
 };
@@ -71,7 +71,7 @@ class SparseReduce {
   const std::size_t me_;
   SparseExchange exchange_;
   std::vector<Staged> staged_;
-  std::byte* wide_ = nullptr;  // a piece on its way to or from another type
+  std::byte* wide_ = nullptr;  // a piece between its type and fp32
 };
 
 void SparseReduce::stage() {
@@ -97,7 +97,7 @@ void SparseReduce::stage() {
   wide_ = scratch_.block(2, most * sizeof(double));
 }
 
-/// Brings what a rank has to give to its place: gradient, momentum and residual.
+/// Adds up a rank's input: gradient, momentum and residual.
 void SparseReduce::load(Staged& staged) {
   const CompressedPiece& piece = staged.piece;
   load_piece(work_, piece, 0, staged.values, wide_);
@@ -152,15 +152,14 @@ void SparseReduce::draw(Staged& staged) {
   exchange_.add(piece_of(spec_, staged.share, staged.deal, me_), std::move(by_owner));
 }
 
-/// Notes that an element is on its way.
+/// Clears an element that is sent.
 void SparseReduce::take(Staged& staged, std::size_t index) {
   staged.values[index] = 0.0F;
-  const bool is_late =
-      staged.share.ratio < 1;  // where all is sent each time, momentum is never stale
+  const bool is_late = staged.share.ratio < 1;  // if all is sent each time, momentum is never stale
   if (is_late && !staged.velocity.empty() && spec_.masking) staged.velocity[index] = 0.0F;
 }
 
-/// What this rank owns and does not pass on waits for the next step.
+/// Sums that this rank does not pass on join its residual.
 void SparseReduce::keep(Staged& staged, const SparseVector& sums) {
   for (std::size_t i = 0; i < sums.indices.size(); ++i) {
     staged.values[sums.indices[i]] += sums.values[i];

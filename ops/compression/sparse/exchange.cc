@@ -12,7 +12,7 @@
 namespace ronde {
 namespace {
 
-/// Sums of what one owner owns of one piece.
+/// Sums of one owner's elements of one piece.
 class Sums {
  public:
   explicit Sums(std::size_t count) : values_(count), present_((count + 63) / 64) {}
@@ -29,7 +29,7 @@ class Sums {
     }
   }
 
-  /// What was added to, in order; drawn where all was.
+  /// Elements that were added to, ascending; drawn if all were drawn.
   [[nodiscard]] SparseVector vector() const {
     SparseVector all;
     all.drawn = drawn_ && vectors_ > 0;
@@ -52,7 +52,7 @@ class Sums {
   std::uint64_t key_ = 0;
 };
 
-/// Takes the next frame of a rank's; an error names the rank.
+/// Takes the next frame of a rank. An error names the rank.
 Status take_frame(std::size_t rank, std::span<const std::byte>& frames, std::size_t owned,
                   SparseVector& vector) {
   const Status status = decode_sparse(frames, owned, vector);
@@ -113,7 +113,7 @@ Status SparseExchange::reduce(const Taker& kept) {
   return {};
 }
 
-/// Chooses among the sums of one piece, and adds them to what is sent to all. Gives the others.
+/// Chooses among the sums of one piece and adds them to the message to all. Returns the others.
 SparseVector SparseExchange::pass_on(const Added& added, SparseVector sums) {
   SparseVector left;
   const Interleave& deal = added.piece.deal;
@@ -146,8 +146,8 @@ Status SparseExchange::gather(const Taker& delivered) {
   return {};
 }
 
-/// Sends outgoing(rank) to every other rank, and receives theirs: frames of what `owner` owns, or
-/// where that is no rank, of what each sender does.
+/// Sends outgoing(rank) to every other rank and receives theirs: frames of the elements of `owner`,
+/// or, if that is no rank, of each sender's own.
 template <class Outgoing>
 Status SparseExchange::swap(const Outgoing& outgoing, std::size_t owner) {
   std::vector<std::uint64_t> lengths(ranks_), theirs(ranks_);
@@ -178,7 +178,7 @@ Status SparseExchange::swap(const Outgoing& outgoing, std::size_t owner) {
   return sent.wait();
 }
 
-/// No frames of all that a rank owns are longer.
+/// An upper limit of the bytes of frames of an owner's elements.
 std::size_t SparseExchange::longest(std::size_t owner) const {
   constexpr std::size_t kHeader = 16, kElement = 9;
   std::size_t bytes = 0;

@@ -1,6 +1,6 @@
-// How chosen elements of tensors travel: every rank owns interleaved runs of each piece, gets what
-// the others chose of them, adds it up, and sends the sums to all. Whoever chose, and wherever the
-// values lie, only lists pass through here.
+// Exchanges chosen elements of tensors. Each rank owns interleaved runs of each piece: it gets the
+// elements that others chose of them, adds them up, and sends the sums to all. It works on lists,
+// for tensors in host and in device memory.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@
 
 namespace ronde {
 
-/// A run of one tensor's elements, fewer than 2^32 and not none, of which some travel.
+/// A run of one tensor's elements: at least one, fewer than 2^32.
 struct SparsePiece {
   Interleave deal;
-  /// At most so many sums of what this rank owns are passed on, the largest.
+  /// How many sums of its own elements this rank passes on: the largest.
   std::size_t most_sums = std::numeric_limits<std::size_t>::max();
 };
 
@@ -34,26 +34,26 @@ class SparseExchange {
   /// Elements of a piece by their ascending indices in it.
   using Taker = std::function<void(std::size_t piece, const SparseVector& elements)>;
 
-  /// What is read and written must outlive it.
+  /// The arguments outlive it.
   SparseExchange(Transport& transport, const AbortToken& abort, CompressionFacts& facts);
 
-  /// Takes a piece and what this rank gives of it.
+  /// Adds a piece and the elements that this rank chose of it.
   void add(const SparsePiece& piece, std::span<const std::uint32_t> indices,
            std::span<const float> values);
-  /// As add(), of elements by owner and by their places among what that owns: an entry per rank.
+  /// As add(), with an entry for each owner: elements by their places among the owner's.
   void add(const SparsePiece& piece, std::vector<SparseVector> by_owner);
-  /// Adds up what this rank owns. `kept` gets those sums of each piece that are not passed on.
-  /// Blocks. Errors: the transport's; kInvalidArgument naming a rank whose bytes are no frames.
+  /// Adds up the elements that this rank owns. `kept` gets the sums that are not passed on. Blocks.
+  /// Errors: the transport's; kInvalidArgument naming a rank whose bytes are no frames.
   Status reduce(const Taker& kept);
-  /// Brings the sums of all owners to all ranks: `delivered` gets those of each owner of each
-  /// piece, in turn. Blocks. Errors: as reduce().
+  /// Sends the sums of all owners to all ranks. `delivered` gets those of each owner of each piece.
+  /// Blocks. Errors: as reduce().
   Status gather(const Taker& delivered);
 
  private:
   using Bytes = std::vector<std::byte>;
   struct Added {
     SparsePiece piece;
-    SparseVector mine;  // of what this rank owns, by their places among those
+    SparseVector mine;  // of this rank's elements, by their places among those
   };
   template <class Outgoing>
   Status swap(const Outgoing& outgoing, std::size_t owner);

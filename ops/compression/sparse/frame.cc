@@ -68,7 +68,7 @@ Status broken(std::string_view why) {
   return {Code::kInvalidArgument, fmt::format("a broken frame of sparse elements: {}", why)};
 }
 
-/// Takes bytes from the front, as many as are asked for or none.
+/// Takes bytes from the front: all that are asked for, or none.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte>& bytes) : bytes_(bytes) {}

@@ -1,11 +1,11 @@
-// Some elements of a vector as bytes: which, and their values in fp32. Whoever encodes takes the
-// shortest of the forms; a frame says by itself which it is.
+// Some elements of a vector as bytes: their indices, and their values in fp32. The encoder takes
+// the shortest form; the first byte of a frame says which.
 //
 // Format, numbers little-endian, of n elements out of `count`:
 //   0     uint8   form: 0 gaps, 1 bitmap, 2 dense, 3 drawn
 //   1     uint32  n
 // gaps:
-//   5     n numbers, each as 7 bits in a byte from the lowest on, bit 7 set where more follow: the
+//   5     n numbers, each as 7 bits in a byte from the lowest on, bit 7 set if more follow: the
 //         first index, then how many indices lie between one and the next
 //   ...   fp32[n]
 // bitmap:
@@ -35,15 +35,15 @@ struct SparseVector {
   std::uint64_t key = 0;
 };
 
-/// Draws n of count elements at random, all with the same probability but for rounding: element i
-/// is one of [i * count / n, (i + 1) * count / n).
+/// Draws n of count elements at random: the i-th is one of [i * count / n, (i + 1) * count / n).
+/// All have the same probability, but for rounding.
 class Draw {
  public:
   Draw(std::size_t count, std::size_t n, std::uint64_t key) noexcept
       : count_(count), n_(n), key_(key) {}
   /// The i-th index.
   [[nodiscard]] std::size_t index(std::size_t i) const noexcept;
-  /// How many elements it was drawn from.
+  /// How many elements the i-th was drawn from.
   [[nodiscard]] std::size_t choices(std::size_t i) const noexcept {
     return begin(i + 1) - begin(i);
   }
@@ -59,7 +59,7 @@ class Draw {
 void encode_sparse(const SparseVector& vector, std::size_t count, std::vector<std::byte>& frame);
 
 /// Takes one frame of a vector of `count` elements from the beginning of `bytes`.
-/// Errors: kInvalidArgument with what is wrong for any bytes that are no such frame.
+/// Errors: kInvalidArgument, naming the fault, for bytes that are no such frame.
 Status decode_sparse(std::span<const std::byte>& bytes, std::size_t count, SparseVector& vector);
 
 }  // namespace ronde

@@ -1,7 +1,6 @@
-// Who owns which elements of a sparse allreduce: runs of 64 indices are dealt to the ranks in turn,
-// one of each row of `ranks` runs to each rank, in an order that changes from row to row. So every
-// rank owns as much of any region that is larger than a few rows, where large gradients tend to
-// stand together, without a word being exchanged about it.
+// The owners of the elements of a sparse allreduce. Each rank owns one run of 64 indices in each
+// row of `ranks` runs; the order changes from row to row. Large gradients stand together. So each
+// rank owns as many of them as the others, without communication.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +9,12 @@
 
 namespace ronde {
 
-/// Threads: any; a value.
+/// Maps indices to owners and back. Threads: any; a value.
 class Interleave {
  public:
   static constexpr std::size_t kRun = 64;  ///< Elements.
 
-  /// `turn`: so that the first runs of tensors go to different ranks.
+  /// `turn`: shifts the owners, so that the first runs of tensors go to different ranks.
   constexpr Interleave(std::size_t count, std::size_t ranks, std::size_t turn) noexcept
       : count_(count), ranks_(ranks), turn_(turn % ranks) {}
 
@@ -30,7 +29,7 @@ class Interleave {
     return {(run % ranks_ + ranks_ - shift(row)) % ranks_, row * kRun + index % kRun};
   }
 
-  /// The index of an owner's element; of elements below owned() alone.
+  /// The index of an owner's element. `local` is below owned().
   [[nodiscard]] constexpr std::size_t index(std::size_t owner, std::size_t local) const noexcept {
     const std::size_t row = local / kRun;
     return (row * ranks_ + (owner + shift(row)) % ranks_) * kRun + local % kRun;

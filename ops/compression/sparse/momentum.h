@@ -1,5 +1,6 @@
-// Momentum correction and local clipping of top-k: what a rank adds to its residual instead of the
-// gradient. Source: Lin et al., "Deep Gradient Compression", ICLR 2018, and the authors' code.
+// Momentum correction and local clipping of topk. A rank adds the result, instead of the gradient,
+// to its residual. Source: Lin et al., "Deep Gradient Compression", ICLR 2018, and the authors'
+// code.
 #pragma once
 
 #include <span>
@@ -8,8 +9,8 @@
 
 namespace ronde {
 
-/// Scales values down to a norm of clip / sqrt(ranks) where theirs is larger: `ranks` such vectors
-/// that point anywhere add up to one of about `clip`. Leaves what is not finite as it is.
+/// Scales values down to a norm of clip / sqrt(ranks) if theirs is larger: `ranks` such vectors of
+/// random directions add up to a norm of about `clip`. A norm that is not finite changes nothing.
 void clip_locally(double clip, std::size_t ranks, std::span<float> values);
 
 /// velocity <- m * velocity + values; values <- velocity.

@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace ronde::compression::HWY_NAMESPACE {
 
-/// Writes the indices of the values whose magnitude has at least these bits; returns how many. `to`
-/// has room for all, and for one group more.
+/// Writes the indices of the values whose magnitude, as bits, is at least `bits`; returns how many.
+/// `to` has room for all and one group more.
 std::size_t reach_here(const float* values, std::size_t count, std::uint32_t bits,
                        std::uint32_t* to) {
   const DI di;
@@ -49,7 +49,7 @@ HWY_EXPORT(reach_here);
 }  // namespace compression
 namespace {
 
-constexpr std::size_t kFewest = 4096;  // a sample of fewer elements says too little
+constexpr std::size_t kFewest = 4096;  // a smaller sample says too little
 constexpr std::size_t kChunk = std::size_t{1} << 16;
 
 std::uint32_t magnitude_bits(float value) {
@@ -58,11 +58,11 @@ std::uint32_t magnitude_bits(float value) {
   return bits & 0x7fffffffU;
 }
 
-/// The magnitude (as bits, at least 1) that `rank` of a sample of `size` elements reach.
+/// The magnitude, as bits, that `rank` elements of a sample of `size` reach; at least 1.
 std::uint32_t sampled_threshold(std::span<const float> values, std::size_t size, std::size_t rank) {
   std::vector<std::uint32_t> sample(size);
   std::uint64_t random = values.size();
-  for (std::size_t i = 0; i < size; ++i) {  // one at a random place of each stretch
+  for (std::size_t i = 0; i < size; ++i) {  // one element at a random place of each stretch
     const std::size_t begin = i * values.size() / size;
     const std::size_t length = (i + 1) * values.size() / size - begin;
     random = random * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -115,7 +115,7 @@ void select_top(std::span<const float> values, std::size_t k, std::vector<std::u
   const std::size_t size = sample_size(values.size());
   std::uint32_t bits = 1;
   if (values.size() > 4 * kFewest) {
-    // So far down the sample that fewer than k reach it once in some thousand times.
+    // Low enough that fewer than k elements reach it once in some thousand times.
     const double share =
         static_cast<double>(k) * static_cast<double>(size) / static_cast<double>(values.size());
     const double rank = 1.05 * share + 3.5 * std::sqrt(share) + 2;

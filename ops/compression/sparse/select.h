@@ -1,4 +1,4 @@
-// Which elements of a vector are its largest: what top-k sends.
+// Selects the largest elements of a vector, for topk.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,19 @@
 
 namespace ronde {
 
-/// The indices, ascending, of the `k` elements of largest magnitude that are not zero (all of them
-/// where there are fewer); of equal ones the first. NaN and infinity count as largest.
-/// A sample of about a hundredth of the elements tells which can be among them, so that the values
-/// are read once. `values` has fewer than 2^32 elements.
+/// The indices, ascending, of the `k` elements of largest magnitude. Zeros are left out; of equal
+/// elements the first counts; NaN and infinity are largest. A sample of about a hundredth of the
+/// elements gives a threshold, so that values are read once. `values` has fewer than 2^32 elements.
 void select_top(std::span<const float> values, std::size_t k, std::vector<std::uint32_t>& indices);
 
-/// As select_top, but only of elements that reach the magnitude of which the sample has the share
-/// k / count: a few more or fewer than k of them do, of which at most k are taken.
+/// As select_top(), but takes at most k of the elements that reach a threshold: the magnitude that
+/// the share k / count of a sample reaches. A few more or fewer than k elements reach it.
 /// Source: Lin et al., "Deep Gradient Compression", 2017 (hierarchical selection).
 void select_sampled(std::span<const float> values, std::size_t k,
                     std::vector<std::uint32_t>& indices);
 
-/// Of parallel lists of ascending indices and their values, keeps the `k` of largest magnitude, as
-/// select_top does, and calls back for the others.
+/// Keeps the `k` values of largest magnitude, as select_top(), with their ascending indices. Calls
+/// dropped(index, value) for the others.
 template <class Dropped>
 void keep_top(std::size_t k, std::vector<std::uint32_t>& indices, std::vector<float>& values,
               const Dropped& dropped) {
