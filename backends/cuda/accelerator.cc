@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "backends/cuda/calls.h"
 #include "backends/cuda/device.h"
-#include "backends/cuda/error.h"
 #include "backends/cuda/factory.h"
 #include "core/base/config.h"
 #include "core/base/mutex.h"
@@ -41,7 +41,7 @@ class CudaAccelerator final : public Accelerator {
   std::string_view name() const noexcept override { return "cuda"; }
 
   Result<int> count() override {
-    // Never unloaded: the driver keeps threads and exit handlers.
+    // Not unloaded: the driver keeps threads and exit handlers.
     if (dlopen(driver_.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) == nullptr) {
       return Status(Code::kUnavailable, fmt::format("no NVIDIA driver: {} not found", driver_));
     }

@@ -1,8 +1,7 @@
-// Compression on the device, the same code on the host for its tests: the frames, bit for bit, of
-// ops/compression's fp16, bf16, int8 and int4 (half.h, int8.h, int4.h there give the formats;
-// onebit is encoded by sign.h). Encoding adds what is left over of earlier steps first and leaves
-// what it loses, in one pass over memory: error feedback costs no kernel of its own. One launch
-// takes hundreds of runs, as strips.h does; a block of threads encodes one block of values.
+// Compression on the device: fp16, bf16, int8 and int4. Frames have the bits of ops/compression's
+// (half.h, int8.h, int4.h there define the formats; sign.h here encodes onebit). Encoding adds the
+// residual and writes the new one in the same pass, so error feedback needs no kernel of its own.
+// One launch takes hundreds of runs. A block of threads encodes one block of values.
 #pragma once
 
 #include <bit>
@@ -10,15 +9,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cuda/block.h"
 #include "backends/cuda/element.h"
-#include "backends/cuda/strips.h"
+#include "backends/cuda/table.h"
+#include "core/base/dtype.h"
 #include "core/base/frame_format.h"
 
 namespace ronde::cuda {
 
-/// One run of values on its way into a frame, and the number of its first tile; see
-/// core/ports/device_codecs.h.
-struct EncodeStrip {
+/// A run of values to encode; see EncodeRun in core/ports/device_codecs.h.
+struct EncodeEntry {
   const void* values;
   const float* residual;
   float* lost;
@@ -29,16 +29,16 @@ struct EncodeStrip {
   std::size_t first_tile;
   std::uint32_t key;
 };
-/// A frame on its way back.
-struct DecodeStrip {
+/// A frame to decode; see DecodeRun.
+struct DecodeEntry {
   const std::uint8_t* frame;
   void* out;
   std::uint32_t* flag;
   std::size_t count;
   std::size_t first_tile;
 };
-/// A copy unless the flag is set.
-struct CommitStrip {
+/// A copy that is left out where the flag is set; see CommitRun.
+struct CommitEntry {
   const float* from;
   float* to;
   const std::uint32_t* flag;
@@ -46,7 +46,6 @@ struct CommitStrip {
   std::size_t first_tile;
 };
 
-/// What is alike for all strips of a launch.
 struct EncodeTraits {
   FrameCode code;
   float factor;
@@ -58,26 +57,14 @@ struct DecodeTraits {
 };
 struct CommitTraits {};
 
-/// A launch's parameter, as StripTable. Kernel parameters end at 32,764 bytes.
-template <typename AnyTraits, typename AnyStrip, std::size_t kMost>
-struct CodecTable {
-  using Traits = AnyTraits;
-  using Strip = AnyStrip;
-  static constexpr std::size_t kCapacity = kMost;
-  Traits traits;
-  unsigned count;
-  Strip strips[kCapacity];
-};
-using SmallEncodeTable = CodecTable<EncodeTraits, EncodeStrip, 32>;
-using LargeEncodeTable = CodecTable<EncodeTraits, EncodeStrip, 450>;
-using SmallDecodeTable = CodecTable<DecodeTraits, DecodeStrip, 32>;
-using LargeDecodeTable = CodecTable<DecodeTraits, DecodeStrip, 800>;
-using SmallCommitTable = CodecTable<CommitTraits, CommitStrip, 32>;
-using LargeCommitTable = CodecTable<CommitTraits, CommitStrip, 800>;
-static_assert(sizeof(LargeEncodeTable) <= 32764 && sizeof(LargeDecodeTable) <= 32764 &&
-              sizeof(LargeCommitTable) <= 32764);
+using SmallEncodeTable = LaunchTable<EncodeTraits, EncodeEntry, 32>;
+using LargeEncodeTable = LaunchTable<EncodeTraits, EncodeEntry, 450>;
+using SmallDecodeTable = LaunchTable<DecodeTraits, DecodeEntry, 32>;
+using LargeDecodeTable = LaunchTable<DecodeTraits, DecodeEntry, 800>;
+using SmallCommitTable = LaunchTable<CommitTraits, CommitEntry, 32>;
+using LargeCommitTable = LaunchTable<CommitTraits, CommitEntry, 800>;
 
-/// Products and sums that are rounded one by one, as on the CPU: no fused multiply-add.
+/// Products and sums are rounded one by one, as on the CPU: no fused multiply-add.
 RONDE_HOST_DEVICE inline float product(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(a, b);
@@ -106,15 +93,15 @@ RONDE_HOST_DEVICE constexpr std::size_t block_bytes(FrameFormat format, std::siz
   return sizeof(float) + (format == FrameFormat::kInt8 ? count : (count + 1) / 2);
 }
 
-/// A block of threads encodes so many blocks of onebit, and kSignLanes threads one of them.
+/// A block of threads encodes kSignGroups blocks of onebit, kSignLanes threads each of them.
 inline constexpr unsigned kSignLanes = 16;
 inline constexpr unsigned kSignGroups = kThreads / kSignLanes;
 
-/// Elements of a tile on their way into frames, and back: whole blocks.
+/// Elements of a tile to encode, and of a tile to decode: whole blocks.
 RONDE_HOST_DEVICE constexpr std::size_t encoded_tile(const FrameCode& code) {
   if (is_half(code.format)) return kTileElements;
   if (code.format != FrameFormat::kOnebit) return code.block;
-  constexpr std::size_t kMost = 4096;  // in the memory that a block of threads shares
+  constexpr std::size_t kMost = 4096;  // elements in a block's shared memory
   const std::size_t blocks = kMost / code.block;
   return (blocks < kSignGroups ? blocks : kSignGroups) * code.block;
 }
@@ -124,33 +111,14 @@ RONDE_HOST_DEVICE constexpr std::size_t decoded_tile(const FrameCode& code) {
   return code.block < kWanted ? kWanted / code.block * code.block : code.block;
 }
 
-/// Elements [begin, begin + count) of the strip that a tile is part of, as tile number `index` of
-/// it; all but the last have `length`.
-template <typename AnyStrip>
-struct TileOf {
-  const AnyStrip& strip;
-  std::size_t index;
-  std::size_t length;
-  std::size_t begin;
-  std::size_t count;
-};
-template <typename Table>
-RONDE_HOST_DEVICE inline TileOf<typename Table::Strip> tile_of(const Table& table, std::size_t tile,
-                                                               std::size_t length) {
-  const auto& strip = table.strips[find_strip(table.strips, table.count, tile)];
-  const std::size_t index = tile - strip.first_tile;
-  const std::size_t begin = index * length;
-  return {strip, index, length, begin, begin + length < strip.count ? length : strip.count - begin};
-}
-
-/// Where an element is in a frame: element `in_block` of the block whose bytes begin at `at`. Of
-/// 16-bit values all are one block.
+/// An element's place in a frame: element `in_block` of the block whose bytes begin at `at`. A
+/// frame of 16-bit values is one block.
 struct Place {
   std::size_t at;
   std::size_t in_block;
 };
 
-/// A number of a frame, as bits.
+/// The bits of a number in a frame, which need not be aligned.
 RONDE_HOST_DEVICE inline std::uint32_t bits_at(const std::uint8_t* frame) {
   std::uint32_t bits = 0;
   for (unsigned byte = 0; byte < sizeof bits; ++byte) {
@@ -178,25 +146,25 @@ RONDE_HOST_DEVICE inline float decoded(FrameFormat format, const std::uint8_t* f
   return product(static_cast<float>(code), std::bit_cast<float>(scale));
 }
 
-/// factor * value + residual + what the added frames say of element `i` of a strip, which is at
-/// `place` of them.
+/// factor * value + residual + the values of the added frames, for element `i` of an entry.
+/// `place`: the element's in each added frame.
 template <typename From>
-RONDE_HOST_DEVICE inline float value_at(const EncodeTraits& traits, const EncodeStrip& strip,
+RONDE_HOST_DEVICE inline float value_at(const EncodeTraits& traits, const EncodeEntry& entry,
                                         std::size_t i, Place place) {
   float value = 0.0F;
-  if (strip.values != nullptr) {
-    const auto given = static_cast<float>(load(static_cast<const From*>(strip.values)[i]));
+  if (entry.values != nullptr) {
+    const auto given = static_cast<float>(load(static_cast<const From*>(entry.values)[i]));
     value = product(given, traits.factor);
   }
-  if (strip.residual != nullptr) value = sum(value, strip.residual[i]);
+  if (entry.residual != nullptr) value = sum(value, entry.residual[i]);
   for (unsigned n = 0; n < traits.added_frames; ++n) {
-    const std::uint8_t* const frame = strip.added + n * traits.added_stride + place.at;
+    const std::uint8_t* const frame = entry.added + n * traits.added_stride + place.at;
     value = sum(value, decoded(traits.code.format, frame, place.in_block));
   }
   return value;
 }
 
-/// Writes one value as 16 bits, and gives what those stand for.
+/// Writes one value as 16 bits. Returns the value of these bits.
 RONDE_HOST_DEVICE inline float encode_half(FrameFormat format, float value, std::uint8_t* to) {
   std::uint16_t bits = 0;
   float kept = 0;
@@ -216,21 +184,21 @@ RONDE_HOST_DEVICE inline float encode_half(FrameFormat format, float value, std:
   return kept;
 }
 
-/// What a thread does of a tile of 16-bit values.
+/// The work of thread `thread` on a tile of 16-bit values.
 template <typename From, typename Table>
 RONDE_HOST_DEVICE inline void encode_halves(const Table& table, std::size_t tile, unsigned thread) {
   const FrameFormat format = table.traits.code.format;
   const auto part = tile_of(table, tile, kTileElements);
   for (std::size_t i = part.begin + thread; i < part.begin + part.count; i += kThreads) {
-    const float value = value_at<From>(table.traits, part.strip, i, {0, i});
-    const float kept = encode_half(format, value, part.strip.frame + 2 * i);
-    if (part.strip.lost != nullptr) part.strip.lost[i] = sum(value, -kept);
+    const float value = value_at<From>(table.traits, part.entry, i, {0, i});
+    const float kept = encode_half(format, value, part.entry.frame + 2 * i);
+    if (part.entry.lost != nullptr) part.entry.lost[i] = sum(value, -kept);
   }
 }
 
-/// What a thread does first of a block of int8 or int4: brings its values to `values`, which all
-/// threads of the block share and has room for the block. Gives the largest magnitude among them,
-/// as bits, which compare as it does: NaN is above infinity.
+/// First phase of a block of int8 or int4: writes the values to encode to `values`, which all
+/// threads share. Returns the bits of the thread's largest magnitude. Bits compare as magnitudes
+/// do, and NaN is above infinity.
 template <typename From, typename Table>
 RONDE_HOST_DEVICE inline std::uint32_t gather_block(const Table& table, std::size_t tile,
                                                     unsigned thread, float* values) {
@@ -238,21 +206,21 @@ RONDE_HOST_DEVICE inline std::uint32_t gather_block(const Table& table, std::siz
   const std::size_t at = part.index * block_bytes(table.traits.code.format, part.length);
   std::uint32_t largest = 0;
   for (std::size_t i = thread; i < part.count; i += kThreads) {
-    values[i] = value_at<From>(table.traits, part.strip, part.begin + i, {at, i});
+    values[i] = value_at<From>(table.traits, part.entry, part.begin + i, {at, i});
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffU;
     if (bits > largest) largest = bits;
   }
   return largest;
 }
 
-/// The scale of a block by the bits of its largest magnitude: 0 where that is too small to divide
-/// by, NaN where a value is not finite.
+/// The scale of a block with this largest magnitude: 0 where it is too small to divide by, NaN
+/// where a value is not finite.
 RONDE_HOST_DEVICE inline float scale_of(std::uint32_t largest, float steps) {
   if (largest >= 0x7f800000U) return std::bit_cast<float>(0x7fc00000U);
   const float scale = std::bit_cast<float>(largest) / steps;
   const auto bits = std::bit_cast<std::uint32_t>(scale);
   if (std::bit_cast<std::uint32_t>(product(scale, steps)) >= 0x7f800000U) {
-    return std::bit_cast<float>(bits - 1);  // the next below: the largest value stays finite
+    return std::bit_cast<float>(bits - 1);  // the largest value must decode as finite
   }
   return bits < 0x00800000U ? 0.0F : scale;
 }
@@ -266,36 +234,36 @@ RONDE_HOST_DEVICE inline float random_at(std::uint32_t position, std::uint32_t k
   return product(static_cast<float>(x >> 8), 0x1p-24F);
 }
 
-/// The code of element `i` of a strip, a whole multiple of `scale`; what is lost is left.
-RONDE_HOST_DEVICE inline std::int32_t quantise(const FrameCode& code, const EncodeStrip& strip,
+/// The code of element `i` of an entry: a whole multiple of `scale`. The rest becomes the residual.
+RONDE_HOST_DEVICE inline std::int32_t quantise(const FrameCode& code, const EncodeEntry& entry,
                                                std::size_t i, float value, float scale) {
   float whole = 0;
   if (scale > 0.0F) {
     const float multiple = value / scale;
     if (code.stochastic) {
       const float most = steps_of(code.format);
-      const auto position = static_cast<std::uint32_t>(strip.offset + i);
-      whole = floorf(sum(multiple, random_at(position, strip.key)));
+      const auto position = static_cast<std::uint32_t>(entry.offset + i);
+      whole = floorf(sum(multiple, random_at(position, entry.key)));
       whole = whole > most ? most : whole;
       whole = whole < -most ? -most : whole;
     } else {
       whole = rintf(multiple);
     }
   }
-  if (strip.lost != nullptr) {
-    strip.lost[i] = scale > 0.0F ? sum(value, -product(whole, scale)) : value;
+  if (entry.lost != nullptr) {
+    entry.lost[i] = scale > 0.0F ? sum(value, -product(whole, scale)) : value;
   }
   return static_cast<std::int32_t>(whole);
 }
 
-/// What a thread does of a block of int8 or int4 that all have gathered and whose largest magnitude
-/// is known: pairs of elements, as int4 puts two of them into a byte.
+/// Second phase of a block of int8 or int4, whose largest magnitude is known. A thread takes pairs
+/// of elements, as int4 puts two of them into a byte.
 template <typename Table>
 RONDE_HOST_DEVICE inline void quantise_block(const Table& table, std::size_t tile, unsigned thread,
                                              const float* values, std::uint32_t largest) {
   const FrameCode& code = table.traits.code;
   const auto part = tile_of(table, tile, code.block);
-  std::uint8_t* const frame = part.strip.frame + part.index * block_bytes(code.format, code.block);
+  std::uint8_t* const frame = part.entry.frame + part.index * block_bytes(code.format, code.block);
   const float scale = scale_of(largest, steps_of(code.format));
   if (thread < sizeof scale) {
     const auto bits = std::bit_cast<std::uint32_t>(scale);
@@ -305,8 +273,8 @@ RONDE_HOST_DEVICE inline void quantise_block(const Table& table, std::size_t til
   for (std::size_t i = 2 * std::size_t{thread}; i < part.count; i += 2 * std::size_t{kThreads}) {
     const bool pair = i + 1 < part.count;
     const std::size_t at = part.begin + i;
-    const std::int32_t first = quantise(code, part.strip, at, values[i], scale);
-    const std::int32_t second = pair ? quantise(code, part.strip, at + 1, values[i + 1], scale) : 0;
+    const std::int32_t first = quantise(code, part.entry, at, values[i], scale);
+    const std::int32_t second = pair ? quantise(code, part.entry, at + 1, values[i + 1], scale) : 0;
     if (code.format == FrameFormat::kInt4) {
       codes[i / 2] = static_cast<std::uint8_t>((first + 8) | (second + 8) << 4);
     } else {
@@ -316,7 +284,7 @@ RONDE_HOST_DEVICE inline void quantise_block(const Table& table, std::size_t til
   }
 }
 
-/// Whether an element is neither NaN nor infinite.
+/// True for numbers, false for NaN and infinity.
 RONDE_HOST_DEVICE inline bool is_finite(float value) {
   return (std::bit_cast<std::uint32_t>(value) & 0x7f800000U) != 0x7f800000U;
 }
@@ -325,9 +293,9 @@ RONDE_HOST_DEVICE inline bool is_finite(double value) {
   return (std::bit_cast<std::uint64_t>(value) & kInfinity) != kInfinity;
 }
 
-/// Where the frame of a tile's strip has element `i` of the tile, which begins with a block.
-template <typename AnyStrip>
-RONDE_HOST_DEVICE inline Place place_of(const FrameCode& code, const TileOf<AnyStrip>& part,
+/// The place of element `i` of a tile in the frame. Tiles begin with a block.
+template <typename Entry>
+RONDE_HOST_DEVICE inline Place place_of(const FrameCode& code, const TileOf<Entry>& part,
                                         std::size_t i) {
   if (is_half(code.format)) return {0, part.begin + i};
   const auto block = static_cast<std::uint32_t>(code.block);
@@ -336,30 +304,30 @@ RONDE_HOST_DEVICE inline Place place_of(const FrameCode& code, const TileOf<AnyS
   return {before * block_bytes(code.format, code.block), in_tile % block};
 }
 
-/// What a thread does of a tile on its way back.
+/// The work of thread `thread` on a tile to decode.
 template <typename To, typename Table>
 RONDE_HOST_DEVICE inline void decode_tile(const Table& table, std::size_t tile, unsigned thread) {
   const FrameCode& code = table.traits.code;
   const auto part = tile_of(table, tile, decoded_tile(code));
-  auto* const out = static_cast<To*>(part.strip.out);
+  auto* const out = static_cast<To*>(part.entry.out);
   bool finite = true;
   for (std::size_t i = thread; i < part.count; i += kThreads) {
     const Place place = place_of(code, part, i);
-    const float value = decoded(code.format, part.strip.frame + place.at, place.in_block);
+    const float value = decoded(code.format, part.entry.frame + place.at, place.in_block);
     const To element = Store<To>::from(value);
     finite = finite && is_finite(load(element));
     if (out != nullptr) out[part.begin + i] = element;
   }
-  if (!finite && part.strip.flag != nullptr) *part.strip.flag = 1;
+  if (!finite && part.entry.flag != nullptr) *part.entry.flag = 1;
 }
 
-/// What a thread does of a conditional copy.
+/// The work of thread `thread` on a tile of a conditional copy.
 template <typename Table>
 RONDE_HOST_DEVICE inline void commit_tile(const Table& table, std::size_t tile, unsigned thread) {
   const auto part = tile_of(table, tile, kTileElements);
-  if (*part.strip.flag != 0) return;
+  if (*part.entry.flag != 0) return;
   for (std::size_t i = part.begin + thread; i < part.begin + part.count; i += kThreads) {
-    part.strip.to[i] = part.strip.from[i];
+    part.entry.to[i] = part.entry.from[i];
   }
 }
 

@@ -3,12 +3,11 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
-#include "backends/cuda/current_device.h"
-#include "backends/cuda/error.h"
+#include "backends/cuda/calls.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/table_launches.h"
 
 namespace ronde::cuda {
 namespace {
@@ -23,7 +22,7 @@ class CudaEvent final : public DeviceEvent {
   [[nodiscard]] Result<bool> reached() const override {
     const cudaError_t code = cudaEventQuery(handle_);
     if (code == cudaErrorNotReady) {
-      (void)cudaGetLastError();  // an answer, which the next launch must not take for its own error
+      (void)cudaGetLastError();  // clear it, or the next launch would report it
       return false;
     }
     RONDE_RETURN_IF_ERROR(status_of(code, "cudaEventQuery", device_));
@@ -33,7 +32,7 @@ class CudaEvent final : public DeviceEvent {
     float ms = 0;
     const cudaEvent_t from = static_cast<const CudaEvent&>(earlier).handle();
     const cudaError_t code = cudaEventElapsedTime(&ms, from, handle_);
-    if (code != cudaSuccess) (void)cudaGetLastError();  // only the timeline lacks something
+    if (code != cudaSuccess) (void)cudaGetLastError();  // the timeline lacks a time, no more
     RONDE_RETURN_IF_ERROR(status_of(code, "cudaEventElapsedTime", device_));
     return static_cast<std::int64_t>(std::llround(static_cast<double>(ms) * 1e6));
   }
@@ -45,50 +44,13 @@ class CudaEvent final : public DeviceEvent {
 
 cudaStream_t native(DeviceStream stream) noexcept { return static_cast<cudaStream_t>(stream); }
 
-void free_device(std::byte* memory) { (void)cudaFree(memory); }  // waits for the device itself
+void free_device(std::byte* memory) { (void)cudaFree(memory); }  // waits for the device
 
 void free_pinned(std::byte* memory, int device) {
   const CurrentDevice current(device);
-  if (current.status().ok()) (void)cudaDeviceSynchronize();  // copies may be under way
+  if (current.status().ok()) (void)cudaDeviceSynchronize();  // copies may be running
   (void)cudaFreeHost(memory);
 }
-
-/// Strips of one launch, and how many tiles they make.
-template <typename Table>
-class TableBuilder {
- public:
-  TableBuilder(double scale, std::size_t tile, std::size_t unit) : tile_(tile), unit_(unit) {
-    table_.count = 0;
-    table_.scale = scale;
-  }
-  void add(const DeviceCopy& strip) {
-    const std::size_t count = strip.count * unit_;
-    table_.strips[table_.count++] = {strip.in, strip.out, count, tiles_};
-    tiles_ += tiles_of(count, tile_);
-  }
-  [[nodiscard]] const Table& table() const noexcept { return table_; }
-  [[nodiscard]] std::size_t tiles() const noexcept { return tiles_; }
-
- private:
-  const std::size_t tile_;
-  const std::size_t unit_;
-  std::size_t tiles_ = 0;
-  Table table_;
-};
-
-/// One launch for all of `strips`, none of which is empty.
-template <typename Table>
-cudaError_t launch(const BatchedCopy& work, std::span<const DeviceCopy> strips,
-                   DeviceStream stream) {
-  const bool copies = work.from == work.to && work.scale == 1.0;
-  TableBuilder<Table> builder(work.scale, copies ? kTileBytes : kTileElements,
-                              copies ? size_of(work.from) : 1);
-  for (const DeviceCopy& strip : strips) builder.add(strip);
-  return launch_strips({work.from, work.to, copies, builder.tiles()}, builder.table(),
-                       native(stream));
-}
-
-constexpr std::size_t kSmall = sizeof(SmallTable::strips) / sizeof(Strip);
 
 bool has_kernel(DType from, DType to) {
   return visit_types(from, to, []<typename From, typename To>() {});
@@ -111,7 +73,7 @@ Result<std::shared_ptr<std::byte>> CudaDevice::allocate(MemoryKind kind, std::si
   void* memory = nullptr;
   const bool pinned = kind == MemoryKind::kPinned;
   const cudaError_t code = pinned ? cudaMallocHost(&memory, bytes) : cudaMalloc(&memory, bytes);
-  (void)cudaGetLastError();  // out of memory is no lasting error: others must not meet it again
+  (void)cudaGetLastError();  // clear it: callers go on without this memory
   RONDE_RETURN_IF_ERROR(status_of(code, pinned ? "cudaMallocHost" : "cudaMalloc", index_)
                             .with_context(fmt::format("no {} memory for {} bytes",
                                                       pinned ? "pinned" : "device", bytes)));
@@ -150,20 +112,19 @@ Status CudaDevice::transform(const BatchedCopy& work, DeviceStream stream) {
     return {Code::kUnsupported,
             fmt::format("no kernel casts {} to {}", to_string(work.from), to_string(work.to))};
   }
-  std::vector<DeviceCopy> strips;
-  strips.reserve(work.copies.size());
-  std::copy_if(work.copies.begin(), work.copies.end(), std::back_inserter(strips),
-               [](const DeviceCopy& strip) { return strip.count != 0; });
+  const bool plain = work.from == work.to && work.scale == 1.0;
+  const std::size_t unit = plain ? size_of(work.from) : 1;  // plain copies count bytes
   const CurrentDevice current(index_);
   RONDE_RETURN_IF_ERROR(current.status());
-  for (std::size_t begin = 0; begin < strips.size(); begin += kMaxStripsPerLaunch) {
-    const auto part =
-        std::span(strips).subspan(begin, std::min(kMaxStripsPerLaunch, strips.size() - begin));
-    const cudaError_t code = part.size() <= kSmall ? launch<SmallTable>(work, part, stream)
-                                                   : launch<LargeTable>(work, part, stream);
-    RONDE_RETURN_IF_ERROR(status_of(code, "the kernel of a fused copy", index_));
-  }
-  return {};
+  const cudaError_t code = launch_tables<SmallCopyTable, LargeCopyTable>(
+      work.copies, {work.scale}, plain ? kTileBytes : kTileElements,
+      [unit](const DeviceCopy& copy) {
+        return CopyEntry{copy.in, copy.out, copy.count * unit, 0};
+      },
+      [&](const auto& table, std::size_t tiles) {
+        return launch_copies({work.from, work.to, plain, tiles}, table, native(stream));
+      });
+  return status_of(code, "the kernel of a fused copy", index_);
 }
 
 Result<DeviceEventPtr> CudaDevice::record(DeviceStream stream, EventUse use) {

@@ -10,12 +10,12 @@
 
 namespace ronde::cuda {
 
-/// One CUDA device. Calls leave the calling thread's current device as they found it, but for
-/// make_current(). Memory and events may outlive it. Threads: any.
+/// One CUDA device. Only make_current() changes the calling thread's current device. Memory and
+/// events may outlive it. Threads: any.
 class CudaDevice final : public DeviceOps {
  public:
   explicit CudaDevice(int index) noexcept : index_(index), codecs_(index) {}
-  /// Ends its streams; what was queued on them still runs to its end.
+  /// Destroys its streams. Work that was queued on them still runs to its end.
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;

@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "backends/cuda/current_device.h"
+#include "backends/cuda/calls.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/table_launches.h"
 
 namespace ronde::cuda {
 namespace {
 
-EncodeStrip strip_of(const EncodeRun& run) {
+EncodeEntry entry_of(const EncodeRun& run) {
   return {.values = run.values,
           .residual = run.residual,
           .lost = run.lost,
@@ -21,10 +20,10 @@ EncodeStrip strip_of(const EncodeRun& run) {
           .first_tile = 0,
           .key = run.key};
 }
-DecodeStrip strip_of(const DecodeRun& run) {
+DecodeEntry entry_of(const DecodeRun& run) {
   return {reinterpret_cast<const std::uint8_t*>(run.frame), run.out, run.flag, run.count, 0};
 }
-TopStrip strip_of(const SelectRun& run) {
+TopEntry entry_of(const SelectRun& run) {
   auto* const selection = reinterpret_cast<Selection*>(run.scratch);
   return {{.values = run.values,
            .factor = static_cast<float>(run.factor),
@@ -39,42 +38,20 @@ TopStrip strip_of(const SelectRun& run) {
            .found = run.found},
           0};
 }
-ScatterStrip strip_of(const ScatterRun& run) {
+ScatterEntry entry_of(const ScatterRun& run) {
   return {run.indices, run.values, run.out, run.flag, run.count, 0};
 }
-CommitStrip strip_of(const CommitRun& run) { return {run.from, run.to, run.flag, run.count, 0}; }
+CommitEntry entry_of(const CommitRun& run) { return {run.from, run.to, run.flag, run.count, 0}; }
 
-/// One launch for the runs that fill a table, which are taken off `runs`; those without elements
-/// are left out. `launch` is given the table and its tiles.
-template <typename Table, typename Run, typename Launch>
-cudaError_t launch_table(std::span<const Run>& runs, const typename Table::Traits& traits,
-                         std::size_t tile, const Launch& launch) {
-  Table table;
-  table.traits = traits;
-  table.count = 0;
-  std::size_t tiles = 0;
-  for (; !runs.empty() && table.count < Table::kCapacity; runs = runs.subspan(1)) {
-    if (runs.front().count == 0) continue;
-    auto& strip = table.strips[table.count++];
-    strip = strip_of(runs.front());
-    strip.first_tile = tiles;
-    tiles += tiles_of(strip.count, tile);
-  }
-  return tiles == 0 ? cudaSuccess : launch(table, tiles);
-}
-
+/// Launches all runs on the device. Errors: CUDA's.
 template <typename Small, typename Large, typename Run, typename Launch>
 Status launch_all(int device, std::span<const Run> runs, const typename Small::Traits& traits,
                   std::size_t tile, const Launch& launch) {
   const CurrentDevice current(device);
   RONDE_RETURN_IF_ERROR(current.status());
-  while (!runs.empty()) {
-    const cudaError_t code = runs.size() <= Small::kCapacity
-                                 ? launch_table<Small>(runs, traits, tile, launch)
-                                 : launch_table<Large>(runs, traits, tile, launch);
-    RONDE_RETURN_IF_ERROR(status_of(code, "a kernel of compression", device));
-  }
-  return {};
+  const auto entry = [](const Run& run) { return entry_of(run); };
+  return status_of(launch_tables<Small, Large>(runs, traits, tile, entry, launch),
+                   "a kernel of compression", device);
 }
 
 Status check(DType dtype) {

@@ -1,4 +1,4 @@
-// DeviceCodecs over the kernels of codecs.h, top.h and scatter.h.
+// Launches the kernels of codecs.h, top.h and scatter.h.
 #pragma once
 
 #include "core/ports/device_codecs.h"

@@ -1,5 +1,5 @@
-// Arithmetic on one element, the same on the device and, for its tests, on the host: exactly what
-// core/ports/reduce_kernels.h says of scaling and cast.
+// Arithmetic on one element: scaling and casts as core/ports/reduce_kernels.h defines them. Tests
+// run the same code on the host.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct Truth {
   std::uint8_t value;
 };
 
-/// What an element is computed in: float for 8- and 16-bit types, its own type otherwise.
+/// An element in the type to compute in: float for 8- and 16-bit types, else its own.
 template <typename T>
 RONDE_HOST_DEVICE inline T load(T value) {
   return value;
@@ -58,14 +58,14 @@ RONDE_HOST_DEVICE inline To to_integer(Float value) {
   return static_cast<To>(wide);
 }
 
-/// A computed value in fp32, so that making 8 or 16 bits of it rounds once.
+/// A computed value in fp32. A cast to 8 or 16 bits then rounds once.
 template <typename From>
 RONDE_HOST_DEVICE inline float narrowed(From value) {
   if constexpr (std::is_same_v<From, double>) return round_to_odd(value);
   return static_cast<float>(value);
 }
 
-/// Writes a computed value as an element of type To.
+/// Makes an element of type To from a computed value.
 template <typename To>
 struct Store {
   template <typename From>
@@ -127,7 +127,7 @@ RONDE_HOST_DEVICE inline auto scaled(T element, double factor) {
   }
 }
 
-/// One element of a fused copy.
+/// One element of a batched copy.
 template <typename From, typename To>
 RONDE_HOST_DEVICE inline To transformed(From element, double factor) {
   return factor == 1.0 ? Store<To>::from(load(element)) : Store<To>::from(scaled(element, factor));

@@ -8,8 +8,8 @@
 
 namespace ronde {
 
-/// The accelerator "cuda". Nothing is asked of CUDA before count(), describe() or open().
-/// `driver` is the driver's library, without which CUDA's own words say too little.
+/// The accelerator "cuda". It calls CUDA only in count(), describe() and open(). `driver`: the
+/// library of NVIDIA's driver; errors name it where it is missing.
 std::unique_ptr<Accelerator> create_cuda_accelerator(std::string driver = "libcuda.so.1");
 
 }  // namespace ronde

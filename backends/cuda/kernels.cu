@@ -1,4 +1,4 @@
-// The kernels of batched copies: strips.h says what each thread does.
+// The kernels of batched copies: batched_copy.h says what each thread does.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.h"
 
@@ -23,9 +23,9 @@ struct TransformKernel {
 }  // namespace
 
 template <typename Table>
-cudaError_t launch_strips(const StripLaunch& work, const Table& table, cudaStream_t stream) {
+cudaError_t launch_copies(const CopyLaunch& work, const Table& table, cudaStream_t stream) {
   const Grid grid{.blocks = work.tiles};
-  if (work.copies) return launch<CopyKernel>(grid, stream, table);
+  if (work.is_plain) return launch<CopyKernel>(grid, stream, table);
   cudaError_t code = cudaErrorNotSupported;
   visit_types(work.from, work.to, [&]<typename From, typename To>() {
     code = launch<TransformKernel<From, To>>(grid, stream, table);
@@ -33,7 +33,7 @@ cudaError_t launch_strips(const StripLaunch& work, const Table& table, cudaStrea
   return code;
 }
 
-template cudaError_t launch_strips(const StripLaunch&, const SmallTable&, cudaStream_t);
-template cudaError_t launch_strips(const StripLaunch&, const LargeTable&, cudaStream_t);
+template cudaError_t launch_copies(const CopyLaunch&, const SmallCopyTable&, cudaStream_t);
+template cudaError_t launch_copies(const CopyLaunch&, const LargeCopyTable&, cudaStream_t);
 
 }  // namespace ronde::cuda

@@ -1,28 +1,28 @@
-// Launches of all kernels: what the compiler for the devices must see is behind these functions.
-// Each takes one table of runs; tables are copied before the call returns. Errors: CUDA's;
+// Launches of all kernels. Only the *.cu files behind them need the compiler for the devices. Each
+// launch takes one table, Small or Large, which is copied before the call returns. Errors: CUDA's;
 // cudaErrorNotSupported for types without a kernel.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include "backends/cuda/batched_copy.h"
 #include "backends/cuda/codecs.h"
 #include "backends/cuda/scatter.h"
-#include "backends/cuda/strips.h"
 #include "backends/cuda/top_list.h"
 
 namespace ronde::cuda {
 
-/// What one batched copy does.
-struct StripLaunch {
+/// The arguments of a batched copy's launch.
+struct CopyLaunch {
   DType from;
   DType to;
-  bool copies;        ///< Plain bytes: counts are bytes, tiles kTileBytes.
-  std::size_t tiles;  ///< Of all strips.
+  bool is_plain;      ///< Counts are bytes, and tiles have kTileBytes.
+  std::size_t tiles;  ///< Of all entries.
 };
 
-/// Launches one batched copy. Table: SmallTable or LargeTable.
+/// Launches a batched copy.
 template <typename Table>
-cudaError_t launch_strips(const StripLaunch& work, const Table& table, cudaStream_t stream);
+cudaError_t launch_copies(const CopyLaunch& work, const Table& table, cudaStream_t stream);
 
 /// Launches the encoding of values of `type`, in tiles of encoded_tile().
 template <typename Table>

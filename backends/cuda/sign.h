@@ -1,7 +1,6 @@
-// onebit on the device, the same code on the host for its tests: the frames, bit for bit, of
-// ops/compression/codecs/onebit.h. Sixteen threads take one block of values, as the CPU's codec
-// adds up sixteen sums side by side whatever the width of its registers: the same numbers are added
-// in the same order. Sums are of one operation each, so that nothing can be fused.
+// onebit on the device. Frames have the bits of ops/compression/codecs/onebit.h. Sixteen threads
+// encode one block, because the CPU's codec adds sixteen sums side by side: the same numbers are
+// added in the same order. Each sum is one operation, so the compiler can fuse nothing.
 #pragma once
 
 #include <bit>
@@ -12,8 +11,7 @@
 
 namespace ronde::cuda {
 
-/// First phase: brings a tile's values to `values`, which all threads of the block share and has
-/// room for the tile.
+/// First phase: writes the tile's values to `values`, which all threads of the block share.
 template <typename From, typename Table>
 RONDE_HOST_DEVICE inline void gather_tile(const Table& table, std::size_t tile, unsigned thread,
                                           float* values) {
@@ -21,11 +19,11 @@ RONDE_HOST_DEVICE inline void gather_tile(const Table& table, std::size_t tile, 
   const auto part = tile_of(table, tile, encoded_tile(code));
   for (std::size_t i = thread; i < part.count; i += kThreads) {
     const Place place = place_of(code, part, i);
-    values[i] = value_at<From>(table.traits, part.strip, part.begin + i, place);
+    values[i] = value_at<From>(table.traits, part.entry, part.begin + i, place);
   }
 }
 
-/// One block of values of a tile that is gathered.
+/// One block of values of a gathered tile.
 struct SignBlock {
   const float* values;
   std::size_t count;  ///< 0: the tile has fewer blocks.
@@ -41,14 +39,14 @@ RONDE_HOST_DEVICE inline SignBlock sign_block(const Table& table, std::size_t ti
   const std::size_t begin = group * code.block;
   if (begin >= part.count) return {};
   const std::size_t rest = part.count - begin;
-  const EncodeStrip& strip = part.strip;
+  const EncodeEntry& entry = part.entry;
   return {.values = values + begin,
           .count = rest < code.block ? rest : code.block,
-          .lost = strip.lost == nullptr ? nullptr : strip.lost + part.begin + begin,
-          .frame = strip.frame + place_of(code, part, begin).at};
+          .lost = entry.lost == nullptr ? nullptr : entry.lost + part.begin + begin,
+          .frame = entry.frame + place_of(code, part, begin).at};
 }
 
-/// What one lane adds up of a block.
+/// The sums of one lane over its values of a block.
 struct LaneSums {
   float above;
   float below;
@@ -56,13 +54,13 @@ struct LaneSums {
   std::uint32_t largest;   ///< Magnitude, as bits.
 };
 
-/// What the two signs mean in a block.
+/// The values that the two signs of a block stand for.
 struct SignMeans {
-  float above;  ///< Of the values that are not below zero.
+  float above;  ///< Mean of the values that are not below zero.
   float below;
 };
 
-/// Second phase: every sixteenth value, from the lane's own on.
+/// Second phase: sums every sixteenth value, beginning with number `lane`.
 RONDE_HOST_DEVICE inline LaneSums lane_sums(const SignBlock& block, unsigned lane) {
   LaneSums sums{};
   for (std::size_t i = lane; i < block.count; i += kSignLanes) {
@@ -78,7 +76,7 @@ RONDE_HOST_DEVICE inline LaneSums lane_sums(const SignBlock& block, unsigned lan
   return sums;
 }
 
-/// For sums beyond the range of fp32: one value after the other.
+/// The means where fp32 sums overflow: adds one value after the other in fp64.
 RONDE_HOST_DEVICE inline SignMeans wide_means(const SignBlock& block, std::uint32_t negative) {
   double above = 0;
   double below = 0;
@@ -91,7 +89,7 @@ RONDE_HOST_DEVICE inline SignMeans wide_means(const SignBlock& block, std::uint3
           negative == 0 ? 0.0F : static_cast<float>(below / static_cast<double>(negative))};
 }
 
-/// Third phase: what all lanes have together.
+/// Third phase: the means from the sums of all lanes.
 RONDE_HOST_DEVICE inline SignMeans sign_means(const SignBlock& block, const LaneSums* lanes) {
   LaneSums all{};
   for (unsigned lane = 0; lane < kSignLanes; ++lane) {
@@ -112,8 +110,8 @@ RONDE_HOST_DEVICE inline SignMeans sign_means(const SignBlock& block, const Lane
   return wide_means(block, all.negative);
 }
 
-/// Fourth phase, of one value: whether it is not below zero; what its mean loses of it is left.
-/// False beyond the end.
+/// Fourth phase, for one value: true where it is not below zero. Its difference from the mean
+/// becomes the residual. False beyond the end.
 RONDE_HOST_DEVICE inline bool sign_at(const SignBlock& block, std::size_t i,
                                       const SignMeans& means) {
   if (i >= block.count) return false;
@@ -123,14 +121,14 @@ RONDE_HOST_DEVICE inline bool sign_at(const SignBlock& block, std::size_t i,
   return sign;
 }
 
-/// Writes the sixteen signs from value `first` on: a byte each by the first two lanes.
+/// Writes the sixteen signs from value `first` on. The first two lanes write a byte each.
 RONDE_HOST_DEVICE inline void write_signs(const SignBlock& block, std::size_t first,
                                           std::uint32_t signs, unsigned lane) {
   if (lane > 1 || first + std::size_t{8} * lane >= block.count) return;
   block.frame[sizeof(SignMeans) + first / 8 + lane] = static_cast<std::uint8_t>(signs >> 8 * lane);
 }
 
-/// Writes the means: a byte each by the first eight lanes.
+/// Writes the means. The first eight lanes write a byte each.
 RONDE_HOST_DEVICE inline void write_means(const SignBlock& block, const SignMeans& means,
                                           unsigned lane) {
   if (block.count == 0 || lane >= sizeof means) return;

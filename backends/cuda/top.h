@@ -1,11 +1,9 @@
-// The k largest of a vector on the device, the same code on the host for its tests: the elements
-// that ops/compression/sparse/select.h chooses. Three histograms of the digits of their magnitudes,
-// the highest digit first, give the smallest magnitude that is chosen; counting what each chunk of
-// the vector has of it and above tells every chunk where its elements belong in the list, which is
-// so in ascending order. The host waits for none of it. What is chosen leaves the vector, and the
-// rest stays: error feedback costs no pass of its own.
-// Source: Alabi et al., "Fast k-Selection Algorithms for Graphics Processing Units", 2012 (radix
-// select).
+// Selects the k largest elements of a vector on the device: those that
+// ops/compression/sparse/select.h selects. Three histograms of the digits of the magnitudes, the
+// highest digit first, give the threshold: the smallest selected magnitude. top_list.h then writes
+// the list, in ascending order. The host waits for no step. Selected elements become zeros in the
+// vector and the others stay, so error feedback needs no pass of its own. Source: Alabi et al.,
+// "Fast k-Selection Algorithms for Graphics Processing Units", 2012 (radix select).
 #pragma once
 
 #include <bit>
@@ -18,7 +16,7 @@ namespace ronde::cuda {
 
 inline constexpr unsigned kDigits = 3;       ///< Of 11, 10 and 10 bits.
 inline constexpr unsigned kMostBins = 2048;  ///< Of a digit.
-inline constexpr unsigned kBatch = 8;        ///< Values a thread has at once.
+inline constexpr unsigned kBatch = 8;        ///< Values that a thread loads at once.
 inline constexpr std::size_t kTallyTile = std::size_t{kBatch} * kThreads;  ///< Elements.
 inline constexpr std::size_t kChunk = std::size_t{8} * kBatch * kWarp;     ///< Elements of a warp.
 inline constexpr std::size_t kTopTile = kThreads / kWarp * kChunk;         ///< Elements of a block.
@@ -29,57 +27,57 @@ RONDE_HOST_DEVICE constexpr unsigned digit_bins(unsigned digit) {
   return digit == 0 ? kMostBins : kMostBins / 2;
 }
 
-/// What is known of the smallest magnitude that is chosen. All magnitudes above `threshold` are,
-/// and of those equal to it the first `wanted`.
+/// The state of one vector's selection. In the end all magnitudes above `threshold` are selected,
+/// and the first `wanted` of those equal to it.
 struct Selection {
   std::uint32_t threshold;
-  std::uint32_t wanted;  ///< Of the magnitudes whose upper digits are those of `threshold`.
+  std::uint32_t wanted;  ///< Still to select among those that share the known digits.
   std::uint32_t bins[kDigits][kMostBins];
 };
 
-/// Elements of a chunk, or of all before it, by their magnitudes.
+/// Counts of elements, of a chunk or of all chunks before it.
 struct Tally {
-  std::uint32_t above;  ///< The threshold.
-  std::uint32_t equal;  ///< To it.
+  std::uint32_t above;  ///< Magnitudes above the threshold.
+  std::uint32_t equal;  ///< Magnitudes equal to it.
 };
 
-/// A vector to choose from: factor * values + residual.
+/// A vector to select from: factor * values + residual.
 struct TopWork {
   const void* values = nullptr;
   float factor = 1.0F;
   const float* residual = nullptr;  ///< May be null.
-  float* left = nullptr;  ///< Gets what is not chosen, zeros elsewhere; may be `residual`.
+  float* left =
+      nullptr;  ///< Output: the vector with zeros for selected elements; may be `residual`.
   std::size_t count = 0;  ///< Below 2^32.
   std::size_t k = 0;
   Selection* selection = nullptr;    ///< Scratch.
   Tally* chunks = nullptr;           ///< Scratch: tiles_of(count, kChunk) of them.
-  std::uint32_t* indices = nullptr;  ///< Of the chosen elements, ascending; room for k.
-  float* chosen = nullptr;           ///< Their values; room for k.
-  std::uint32_t* found = nullptr;    ///< Becomes how many they are.
+  std::uint32_t* indices = nullptr;  ///< Output, ascending; room for k.
+  float* chosen = nullptr;           ///< Output: the values; room for k.
+  std::uint32_t* found = nullptr;    ///< Output: the number of selected elements.
 };
 
-/// One vector of a launch, and the number of its first block; see codecs.h.
-struct TopStrip : TopWork {
+/// One vector of a launch; see LaunchTable. A tile is a block's share.
+struct TopEntry : TopWork {
   std::size_t first_tile;
 };
 struct TopTraits {};
-using SmallTopTable = CodecTable<TopTraits, TopStrip, 32>;
-using LargeTopTable = CodecTable<TopTraits, TopStrip, 330>;
-static_assert(sizeof(LargeTopTable) <= 32764);
+using SmallTopTable = LaunchTable<TopTraits, TopEntry, 32>;
+using LargeTopTable = LaunchTable<TopTraits, TopEntry, 330>;
 
-/// A block of those that share a vector.
+/// One of the blocks that share a vector.
 struct TopBlock {
   const TopWork& work;
   std::size_t index;
 };
-/// What block number `block` of a launch belongs to.
+/// Block number `block` of a launch.
 template <typename Table>
 RONDE_HOST_DEVICE inline TopBlock top_block(const Table& table, std::size_t block) {
-  const TopStrip& strip = table.strips[find_strip(table.strips, table.count, block)];
-  return {strip, block - strip.first_tile};
+  const TopEntry& entry = table.entries[find_entry(table.entries, table.count, block)];
+  return {entry, block - entry.first_tile};
 }
 
-/// The chunk of one of a block's warps; there may be none of that number.
+/// The chunk of a block's warp, which may lie beyond the vector's last.
 RONDE_HOST_DEVICE constexpr std::size_t chunk_of(std::size_t block, unsigned warp) {
   return block * (kThreads / kWarp) + warp;
 }
@@ -88,7 +86,7 @@ RONDE_HOST_DEVICE inline std::uint32_t magnitude_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & kMagnitude;
 }
 
-/// Counts one element; on the device beside other threads.
+/// Counts one element; atomic on the device.
 RONDE_HOST_DEVICE inline void count_one(std::uint32_t& counter) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(&counter, 1U);
@@ -97,7 +95,7 @@ RONDE_HOST_DEVICE inline void count_one(std::uint32_t& counter) {
 #endif
 }
 
-/// What a thread does before anything is counted.
+/// The work of a thread before the first histogram.
 RONDE_HOST_DEVICE inline void begin_selection(const TopWork& work, unsigned thread) {
   Selection& selection = *work.selection;
   if (thread == 0) {
@@ -110,10 +108,10 @@ RONDE_HOST_DEVICE inline void begin_selection(const TopWork& work, unsigned thre
   }
 }
 
-/// Whether the threshold is known already: all that is not zero is chosen, or nothing is.
+/// True where the threshold is known: all elements but zeros are selected, or none is.
 RONDE_HOST_DEVICE inline bool is_known(const Selection& selection) { return selection.wanted == 0; }
 
-/// One value of the vector; the first to ask for it writes it to `left`.
+/// One value of the vector. Later digits read it from `left`.
 template <typename From>
 RONDE_HOST_DEVICE inline float vector_at(const TopWork& work, unsigned digit, std::size_t i) {
   if (digit > 0) return work.left[i];
@@ -122,14 +120,14 @@ RONDE_HOST_DEVICE inline float vector_at(const TopWork& work, unsigned digit, st
   return work.residual == nullptr ? given : sum(given, work.residual[i]);
 }
 
-/// What a thread counts of a tile in the histogram of one digit: elements that are not zero and
-/// agree with the threshold in the digits before. `From`: the type of the values, which are read
-/// for the first digit.
+/// Counts a thread's elements of a tile in the histogram of one digit. Zeros do not count, nor do
+/// elements that differ from the threshold in an earlier digit. The first digit reads values of
+/// type From and writes the vector to `left`.
 template <typename From>
 RONDE_HOST_DEVICE inline void tally_tile(const TopWork& work, unsigned digit, std::size_t tile,
                                          unsigned thread, std::uint32_t* bins) {
   const std::size_t begin = tile * kTallyTile + thread;
-  float batch[kBatch];  // all are on their way before the first is looked at
+  float batch[kBatch];  // all loads start before the first value is used
   for (unsigned j = 0; j < kBatch; ++j) {
     const std::size_t i = begin + std::size_t{j} * kThreads;
     batch[j] = i < work.count ? vector_at<From>(work, digit, i) : 0.0F;
@@ -146,7 +144,7 @@ RONDE_HOST_DEVICE inline void tally_tile(const TopWork& work, unsigned digit, st
   }
 }
 
-/// What a thread counts of all tiles of a block.
+/// Counts a thread's elements of all tiles of a block.
 template <typename From>
 RONDE_HOST_DEVICE inline void tally_block(const TopWork& work, unsigned digit, std::size_t block,
                                           unsigned thread, std::uint32_t* bins) {
@@ -156,7 +154,7 @@ RONDE_HOST_DEVICE inline void tally_block(const TopWork& work, unsigned digit, s
   }
 }
 
-/// Adds a block's histogram to that of all.
+/// Adds a block's histogram to the vector's.
 RONDE_HOST_DEVICE inline void add_bins(const TopWork& work, unsigned digit, unsigned thread,
                                        const std::uint32_t* bins) {
   for (unsigned bin = thread; bin < digit_bins(digit); bin += kThreads) {
@@ -174,15 +172,15 @@ RONDE_HOST_DEVICE inline Tally joined(const Tally& a, const Tally& b) {
   return {a.above + b.above, a.equal + b.equal};
 }
 
-/// One of the steps, with distances 1, 2, 4 to kThreads / 2, after which `to` holds for each thread
-/// the sum of what it and all before it began with.
+/// One step of an inclusive scan over the threads. After steps with the distances 1, 2, 4 to
+/// kThreads / 2, `to` has the sum of a thread's input and those of all threads before it.
 template <typename Sum>
 RONDE_HOST_DEVICE inline void scan_step(const Sum* from, Sum* to, unsigned thread,
                                         unsigned distance) {
   to[thread] = thread < distance ? from[thread] : joined(from[thread - distance], from[thread]);
 }
 
-/// How many elements a thread's bins of a digit hold: those of the first thread are the highest.
+/// Elements in a thread's bins of a digit. The first thread has the highest bins.
 RONDE_HOST_DEVICE inline std::uint32_t sum_of_bins(const Selection& selection, unsigned digit,
                                                    unsigned thread) {
   const unsigned mine = digit_bins(digit) / kThreads;
@@ -192,9 +190,9 @@ RONDE_HOST_DEVICE inline std::uint32_t sum_of_bins(const Selection& selection, u
   return all;
 }
 
-/// Makes the digit of the bin in which the last wanted element is part of the threshold: done by
-/// the thread that has that bin. `scanned`: sum_of_bins() after all steps of the scan; `wanted`:
-/// the selection's, read before any thread is here.
+/// Appends to the threshold the digit whose bin has the last wanted element. The thread with that
+/// bin does it. `scanned`: the scan of sum_of_bins(). `wanted`: the selection's, read before this
+/// phase.
 RONDE_HOST_DEVICE inline void pick_digit(Selection& selection, unsigned digit, unsigned thread,
                                          const std::uint32_t* scanned, std::uint32_t wanted) {
   const unsigned mine = digit_bins(digit) / kThreads;

@@ -8,7 +8,7 @@ namespace {
 struct BeginKernel {
   template <typename Table>
   RONDE_DEVICE static void run(Block& block, const Table& table) {
-    block.each([&](unsigned thread) { begin_selection(table.strips[block.index()], thread); });
+    block.each([&](unsigned thread) { begin_selection(table.entries[block.index()], thread); });
   }
 };
 
@@ -28,7 +28,7 @@ struct TallyKernel {
   }
 };
 
-/// All steps of a scan whose input is in sums[0]; returns where the sums are.
+/// An inclusive scan over the threads. sums[0] is the input. Returns the output.
 template <typename Sum>
 RONDE_DEVICE const Sum* scan_block(Block& block, Sum (&sums)[2][kThreads]) {
   unsigned from = 0;
@@ -42,7 +42,7 @@ struct PickKernel {
   template <typename Table>
   RONDE_DEVICE static void run(Block& block, const Table& table, unsigned digit) {
     RONDE_SHARED std::uint32_t sums[2][kThreads];
-    Selection& selection = *table.strips[block.index()].selection;
+    Selection& selection = *table.entries[block.index()].selection;
     const std::uint32_t wanted = selection.wanted;
     block.each([&](unsigned thread) { sums[0][thread] = sum_of_bins(selection, digit, thread); });
     const std::uint32_t* const scanned = scan_block(block, sums);
@@ -71,7 +71,7 @@ struct PlaceChunksKernel {
   template <typename Table>
   RONDE_DEVICE static void run(Block& block, const Table& table) {
     RONDE_SHARED Tally sums[2][kThreads];
-    const TopWork& work = table.strips[block.index()];
+    const TopWork& work = table.entries[block.index()];
     block.each([&](unsigned thread) { sums[0][thread] = sum_of_chunks(work, thread); });
     const Tally* const scanned = scan_block(block, sums);
     block.each([&](unsigned thread) { place_chunks(work, thread, scanned); });
@@ -116,7 +116,8 @@ struct TakeChosenKernel {
   }
 };
 
-/// Begins with one block for each vector, and ends each step so; the others share a vector.
+/// Each step ends with a kernel of one block for each vector. In the other kernels many blocks
+/// share a vector.
 template <typename From, typename Table>
 cudaError_t select(const Table& table, std::size_t blocks, cudaStream_t stream) {
   const Grid shared{.blocks = blocks};

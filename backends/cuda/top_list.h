@@ -1,19 +1,19 @@
-// How the chosen elements of a vector come into a list, ascending: once top.h knows the smallest
-// magnitude, each warp counts what is chosen of its chunk, one block adds up what comes before each
-// chunk, and each warp puts its own in their places. Nothing depends on which ends first.
+// Writes the list of a vector's selected elements, ascending, once top.h knows the threshold. Each
+// warp counts the selected elements of its chunk, one block scans these counts, and each warp
+// writes its elements to their places. The result does not depend on the order in which warps run.
 #pragma once
 
 #include "backends/cuda/top.h"
 
 namespace ronde::cuda {
 
-/// Row `row` of a chunk for one lane.
+/// The index of a lane's element in row `row` of a chunk.
 RONDE_HOST_DEVICE constexpr std::size_t chunk_index(std::size_t chunk, unsigned row,
                                                     unsigned lane) {
   return chunk * kChunk + std::size_t{row} * kWarp + lane;
 }
 
-/// Reads a lane's next rows of a chunk; zeros beyond the end.
+/// Reads a lane's next kBatch rows of a chunk; zeros beyond the end.
 RONDE_HOST_DEVICE inline void load_rows(const TopWork& work, std::size_t chunk, unsigned row,
                                         unsigned lane, float (&rows)[kBatch]) {
   for (unsigned j = 0; j < kBatch; ++j) {
@@ -22,7 +22,7 @@ RONDE_HOST_DEVICE inline void load_rows(const TopWork& work, std::size_t chunk, 
   }
 }
 
-/// What a lane counts of a chunk.
+/// Counts a lane's elements of a chunk.
 RONDE_HOST_DEVICE inline Tally tally_chunk(const TopWork& work, std::size_t chunk, unsigned lane) {
   const std::uint32_t threshold = work.selection->threshold;
   Tally tally{};
@@ -38,7 +38,7 @@ RONDE_HOST_DEVICE inline Tally tally_chunk(const TopWork& work, std::size_t chun
   return tally;
 }
 
-/// The chunks that a thread scans: as many for each, [begin, end).
+/// The chunks [begin, end) that a thread scans: equally many for each thread.
 struct ScanShare {
   RONDE_HOST_DEVICE ScanShare(const TopWork& work, unsigned thread) {
     const std::size_t all = tiles_of(work.count, kChunk);
@@ -59,13 +59,14 @@ RONDE_HOST_DEVICE inline Tally sum_of_chunks(const TopWork& work, unsigned threa
   return all;
 }
 
-/// How many elements come first of the chosen list: those above the threshold and, as long as some
-/// are wanted, those equal to it.
+/// The number of selected elements among those counted: all above the threshold, and of those equal
+/// to it as many as are wanted.
 RONDE_HOST_DEVICE inline std::uint32_t chosen_of(const Tally& tally, std::uint32_t wanted) {
   return tally.above + (tally.equal < wanted ? tally.equal : wanted);
 }
 
-/// Makes of each chunk's tally that of all before it. `scanned`: sum_of_chunks() after all steps.
+/// Replaces each chunk's tally by that of all chunks before it. `scanned`: the scan of
+/// sum_of_chunks().
 RONDE_HOST_DEVICE inline void place_chunks(const TopWork& work, unsigned thread,
                                            const Tally* scanned) {
   const ScanShare share(work, thread);
@@ -80,8 +81,8 @@ RONDE_HOST_DEVICE inline void place_chunks(const TopWork& work, unsigned thread,
   }
 }
 
-/// Puts element i, whose value is `value`, where it belongs if it is chosen; `before` says what
-/// comes before it.
+/// Writes element i with value `value` to the list, if it is selected. `before`: the tally of all
+/// elements before it.
 RONDE_HOST_DEVICE inline void take_chosen(const TopWork& work, std::size_t i, float value,
                                           const Tally& before) {
   const Selection& selection = *work.selection;

@@ -20,7 +20,7 @@ constexpr std::array kTypes{DType::kUint8,   DType::kInt8,    DType::kInt16,    
                             DType::kInt64,   DType::kFloat16, DType::kBfloat16, DType::kFloat32,
                             DType::kFloat64, DType::kBool};
 
-/// The first device, a stream of it, and ways to bring bytes there and back.
+/// The first device with a stream, and copies to it and back.
 struct Gpu {
   std::shared_ptr<DeviceOps> device = create_cuda_accelerator()->open(0).value();
   DeviceStream stream = device->open_stream().value();
@@ -51,25 +51,25 @@ Bytes values_of(DType dtype, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("gpu: a scaled copy of hundreds of strips has the bits of the CPU, for every type") {
+TEST_CASE("gpu: a scaled copy of hundreds of copies has the bits of the CPU, for every type") {
   Gpu gpu;
-  constexpr std::size_t kStrips = 161;
+  constexpr std::size_t kCopies = 161;
   for (const DType dtype : kTypes) {
     for (const double factor : {1.0, 0.3, 2.0}) {
       CAPTURE(to_string(dtype));
       CAPTURE(factor);
-      std::vector<DeviceCopy> strips;
+      std::vector<DeviceCopy> copies;
       std::size_t count = 0;
       const Bytes in = values_of(dtype, 2'000'000);
       const auto from = gpu.upload(in);
       const auto to = gpu.upload(Bytes(in.size()));
-      for (std::size_t i = 0; i < kStrips; ++i) {
+      for (std::size_t i = 0; i < kCopies; ++i) {
         const std::size_t length = 1 + i * i * 37 % 20'011;
-        strips.push_back(
+        copies.push_back(
             {from.get() + count * size_of(dtype), to.get() + count * size_of(dtype), length});
         count += length;
       }
-      REQUIRE(gpu.device->transform({dtype, dtype, factor, strips}, gpu.stream).ok());
+      REQUIRE(gpu.device->transform({dtype, dtype, factor, copies}, gpu.stream).ok());
       const Bytes got = gpu.download(to.get(), count * size_of(dtype));
       Bytes wanted(got.size());
       const void* const input = in.data();
@@ -91,8 +91,8 @@ TEST_CASE("gpu: casts between floating types have the bits of the CPU") {
         const Bytes in = values_of(from, kCount);
         const auto source = gpu.upload(in);
         const auto target = gpu.upload(Bytes(kCount * size_of(to)));
-        const DeviceCopy strip{source.get(), target.get(), kCount};
-        REQUIRE(gpu.device->transform({from, to, 1.0, {&strip, 1}}, gpu.stream).ok());
+        const DeviceCopy copy{source.get(), target.get(), kCount};
+        REQUIRE(gpu.device->transform({from, to, 1.0, {&copy, 1}}, gpu.stream).ok());
         Bytes wanted(kCount * size_of(to));
         create_kernels()->cast(from, in.data(), to, wanted.data(), kCount);
         CHECK(gpu.download(target.get(), wanted.size()) == wanted);
@@ -108,9 +108,9 @@ TEST_CASE("gpu: a copy is exact at every alignment, and an absent input is zeros
   for (const std::size_t offset : {0U, 1U, 4U, 16U}) {
     const auto to = gpu.upload(Bytes(in.size(), std::byte{0xcd}));
     const std::size_t length = in.size() - 100;
-    const DeviceCopy strips[] = {{from.get() + offset, to.get(), length},
+    const DeviceCopy copies[] = {{from.get() + offset, to.get(), length},
                                  {nullptr, to.get() + length, 50}};
-    REQUIRE(gpu.device->transform({.copies = strips}, gpu.stream).ok());
+    REQUIRE(gpu.device->transform({.copies = copies}, gpu.stream).ok());
     Bytes wanted(in.begin() + static_cast<std::ptrdiff_t>(offset),
                  in.begin() + static_cast<std::ptrdiff_t>(offset + length));
     wanted.resize(length + 50, std::byte{0});

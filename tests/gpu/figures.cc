@@ -1,5 +1,5 @@
-// Figures of one device: `gpu_test -tc=figure*` prints one JSON line each. tests/gpu/targets.py
-// says what is asked of them.
+// Figures of one device: `gpu_test -tc=figure*` prints one JSON line each. tests/gpu/targets.py has
+// their targets.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -30,8 +30,8 @@ TEST_CASE("figure: packing and unpacking ResNet-50's gradients against a copy of
     unpack.push_back({flat + at, tensor, count * 4});
     at += count * 4;
   }
-  const auto transform = [&](const std::vector<DeviceCopy>& strips) {
-    return gpu.device->transform({.copies = strips}, gpu.stream).ok();
+  const auto transform = [&](const std::vector<DeviceCopy>& copies) {
+    return gpu.device->transform({.copies = copies}, gpu.stream).ok();
   };
   const auto [pack_ns, unpack_ns, copy_ns] =
       by_turns<3>(*gpu.device, gpu.stream,
@@ -62,7 +62,7 @@ TEST_CASE("figure: int8 with error feedback against the device's bandwidth") {
       by_turns<2>(*gpu.device, gpu.stream,
                   {[&] { return gpu.device->codecs()->encode(work, gpu.stream).ok(); },
                    [&] { return gpu.device->copy(to, from, kBytes, gpu.stream).ok(); }});
-  // Values and residual in, residual and codes out; of a copy, what it reads and what it writes.
+  // An encoding reads values and residual and writes residual and codes; a copy reads and writes.
   const double encode = static_cast<double>(kCount) * 13 / encode_ns;
   const double copy = static_cast<double>(2 * kBytes) / copy_ns;
   fmt::print(

@@ -1,5 +1,5 @@
-// top-k's kernels for tests/gpu/top_figure.py, which compares them with torch.topk on torch's own
-// tensors: a shared object that ctypes loads. Never installed.
+// A shared object with the kernels of top-k. tests/gpu/top_figure.py loads it by ctypes and
+// compares it with torch.topk on torch's tensors. Never installed.
 #include "backends/cuda/kernels.h"
 
 #define RONDE_EXPORT extern "C" __attribute__((visibility("default")))
@@ -10,8 +10,8 @@ RONDE_EXPORT std::size_t ronde_gpu_top_scratch(std::size_t count) {
   return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Tally) + sizeof(std::uint32_t);
 }
 
-/// Queues the choice of k of `count` values; gives CUDA's code. All but the numbers is in device
-/// memory: `left` of count, `indices` and `chosen` of k elements.
+/// Queues the selection of k of `count` values; returns CUDA's code. All pointers are to device
+/// memory: `left` has count elements, `indices` and `chosen` have k.
 RONDE_EXPORT int ronde_gpu_top(const float* values, float* left, std::size_t count, std::size_t k,
                                std::uint32_t* indices, float* chosen, void* scratch, void* stream) {
   using namespace ronde::cuda;
@@ -26,7 +26,7 @@ RONDE_EXPORT int ronde_gpu_top(const float* values, float* left, std::size_t cou
                      .indices = indices,
                      .chosen = chosen,
                      .found = reinterpret_cast<std::uint32_t*>(chunks + tiles_of(count, kChunk))};
-  const SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
+  const SmallTopTable table{.traits = {}, .count = 1, .entries = {{work, 0}}};
   return launch_select(table, ronde::DType::kFloat32, tiles_of(count, kTopTile),
                        static_cast<cudaStream_t>(stream));
 }

@@ -1,4 +1,4 @@
-// top-k's kernels on a real GPU: what the CPU chooses, in its order.
+// The kernels of top-k on a real GPU select what the CPU selects, in the same order.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kCount = 1'000'003;
 
-/// Chooses on both sides, and compares what is chosen and what is left.
+/// Selects on both sides, and compares the lists and the vectors that remain.
 void check_top(const std::vector<float>& values, const std::vector<float>& residual,
                std::size_t k) {
   CAPTURE(k);
@@ -43,7 +43,7 @@ void check_top(const std::vector<float>& values, const std::vector<float>& resid
       .indices = gpu.upload(std::vector<std::uint32_t>(k)),
       .chosen = gpu.upload(std::vector<float>(k)),
       .found = gpu.upload(std::vector<std::uint32_t>(1))};
-  const cuda::SmallTopTable table{.traits = {}, .count = 1, .strips = {{work, 0}}};
+  const cuda::SmallTopTable table{.traits = {}, .count = 1, .entries = {{work, 0}}};
   REQUIRE(cuda::launch_select(table, DType::kFloat32, cuda::tiles_of(values.size(), cuda::kTopTile),
                               static_cast<cudaStream_t>(gpu.stream)) == cudaSuccess);
   REQUIRE(gpu.download(work.found, 1)[0] == indices.size());
@@ -112,7 +112,7 @@ TEST_CASE("gpu: top-k of hundreds of vectors in one work, and lists that come to
     CHECK(gpu.holds(runs[i].indices, indices));
     CHECK(gpu.holds(runs[i].left, left));
   }
-  // Added to the zeros that they left, they are what they were.
+  // Adding the lists back gives the vectors as they were.
   REQUIRE(codecs.scatter({.adds = true, .runs = back}, gpu.stream).ok());
   for (std::size_t i = 0; i < kVectors; ++i) {
     for (float& value : given[i]) value *= 0.3F;

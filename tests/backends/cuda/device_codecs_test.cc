@@ -8,6 +8,7 @@
 #include "backends/cuda/device.h"
 #include "ops/compression/codec.h"
 #include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/plain_kernels.h"
 
 namespace ronde::test {
 namespace {
@@ -137,6 +138,28 @@ TEST_CASE("device codecs: no kernel of top-k follows one that could not be launc
   REQUIRE(on.codecs.select({.runs = {&run, 1}}, on.stream).ok());
   cuda_double::finish(static_cast<cudaStream_t>(on.stream));
   CHECK(found[0] == 1);
+}
+
+TEST_CASE("device codecs: frames come from values of each floating type, and become them again") {
+  constexpr std::size_t kCount = 300;
+  std::vector<float> given(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) given[i] = static_cast<float>(i) - 150.0F;
+  for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kBfloat16, DType::kFloat64}) {
+    CAPTURE(to_string(type));
+    Codecs on;
+    std::vector<std::byte> values(kCount * size_of(type));
+    plain_kernels()->cast(DType::kFloat32, given.data(), type, values.data(), kCount);
+    std::vector<std::byte> frame(2 * kCount);
+    std::vector<std::byte> out(values.size() + 1, std::byte{0xcd});
+    const EncodeRun to{.values = values.data(), .frame = frame.data(), .count = kCount};
+    const DecodeRun back{.frame = frame.data(), .out = out.data(), .count = kCount};
+    REQUIRE(on.codecs.encode({.code = kCode, .from = type, .runs = {&to, 1}}, on.stream).ok());
+    REQUIRE(on.codecs.decode({.code = kCode, .to = type, .runs = {&back, 1}}, on.stream).ok());
+    cuda_double::finish(static_cast<cudaStream_t>(on.stream));
+    CHECK(out.back() == std::byte{0xcd});
+    out.pop_back();
+    CHECK(out == values);
+  }
 }
 
 }  // namespace ronde::test

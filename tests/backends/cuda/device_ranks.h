@@ -1,5 +1,5 @@
-// Ranks whose tensors are in the double's device memory, for the conformance suite: host memory
-// plays the device's, so a bundle need only say where it is.
+// Ranks with tensors in device memory, for the conformance suite. The fake's device memory is host
+// memory, so it is enough that a bundle names a device.
 #pragma once
 
 #include <memory>

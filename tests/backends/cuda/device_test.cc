@@ -69,15 +69,15 @@ TEST_CASE("CudaDevice: a stream waits for another's event") {
   CHECK(out == 1.0F);
 }
 
-TEST_CASE("CudaDevice: hundreds of strips are one launch, empty and absent ones included") {
+TEST_CASE("CudaDevice: hundreds of copies are one launch, empty and absent ones included") {
   const Tidy tidy;
   CudaDevice device(0);
   const DeviceStream stream = device.open_stream().value();
-  for (const std::size_t strips : {1U, 64U, 65U, 161U, 1000U}) {
-    const auto in = counted(strips * 3);
+  for (const std::size_t copies : {1U, 64U, 65U, 161U, 1000U}) {
+    const auto in = counted(copies * 3);
     std::vector<float> out(in.size(), -1.0F);
     std::vector<DeviceCopy> work;
-    for (std::size_t i = 0; i < strips; ++i) {
+    for (std::size_t i = 0; i < copies; ++i) {
       const bool absent = i % 5 == 4;
       work.push_back(
           {absent ? nullptr : in.data() + 3 * i, out.data() + 3 * i, i % 3 == 2 ? 0U : 3U});
@@ -87,8 +87,8 @@ TEST_CASE("CudaDevice: hundreds of strips are one launch, empty and absent ones 
     CHECK(cuda_double::launches() == before + 1);
     cuda_double::finish(native(stream));
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::size_t strip = i / 3;
-      const float wanted = strip % 3 == 2 ? -1.0F : strip % 5 == 4 ? 0.0F : in[i] / 2;
+      const std::size_t copy = i / 3;
+      const float wanted = copy % 3 == 2 ? -1.0F : copy % 5 == 4 ? 0.0F : in[i] / 2;
       REQUIRE(out[i] == wanted);
     }
   }
@@ -100,11 +100,11 @@ TEST_CASE("CudaDevice: a fused copy may cast, and says which casts it has not") 
   const DeviceStream stream = device.open_stream().value();
   const std::vector<float> in{1.0F, -2.5F};
   std::vector<std::uint16_t> half(2);
-  const DeviceCopy strip{in.data(), half.data(), 2};
-  REQUIRE(device.transform({DType::kFloat32, DType::kFloat16, 2.0, {&strip, 1}}, stream).ok());
+  const DeviceCopy copy{in.data(), half.data(), 2};
+  REQUIRE(device.transform({DType::kFloat32, DType::kFloat16, 2.0, {&copy, 1}}, stream).ok());
   cuda_double::finish(native(stream));
   CHECK(half == std::vector<std::uint16_t>{0x4000, 0xc500});
-  const Status status = device.transform({DType::kInt8, DType::kBool, 1.0, {&strip, 1}}, stream);
+  const Status status = device.transform({DType::kInt8, DType::kBool, 1.0, {&copy, 1}}, stream);
   CHECK(status.code() == Code::kUnsupported);
   CHECK(status.message() == "no kernel casts int8 to bool");
 }

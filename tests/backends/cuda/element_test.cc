@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "backends/cuda/strips.h"
+#include "backends/cuda/batched_copy.h"
 #include "ops/kernels/factory.h"
 
 namespace ronde::test {

@@ -1,4 +1,4 @@
-// Memory of the double's device that grows.
+// Memory of a device that grows.
 #include "ops/device/growing_memory.h"
 
 #include <doctest/doctest.h>

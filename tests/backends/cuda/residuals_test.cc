@@ -1,4 +1,4 @@
-// Residuals that lie in the double's device memory.
+// Residuals in device memory.
 #include "ops/compression/residuals.h"
 
 #include <doctest/doctest.h>

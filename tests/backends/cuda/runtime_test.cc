@@ -1,4 +1,4 @@
-// Whole jobs of real processes whose tensors are in the double's device memory: from the submission
+// Whole jobs of real processes whose tensors are in the fake's device memory: from the submission
 // on a caller's stream to the caller's stream that waits for the result, staged over shared memory.
 #include "bindings/runtime/runtime.h"
 
@@ -30,7 +30,7 @@ namespace {
 
 using test::cuda_double::finish;
 
-/// The double's devices, and no NCCL.
+/// The fake's devices, without NCCL.
 DeviceLibraries libraries() {
   return {.accelerator = []() -> Result<std::shared_ptr<Accelerator>> {
             return std::shared_ptr<Accelerator>(create_cuda_accelerator("libc.so.6"));

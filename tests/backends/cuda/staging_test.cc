@@ -103,7 +103,7 @@ TEST_CASE("device work: a timeline hears when the device did what, once it has")
     CHECK(spans.told[i].times.end_ns >= spans.told[i].times.start_ns);
     before_ns = spans.told[i].times.end_ns;
   }
-  CHECK(before_ns <= ended_ns + 5'000);  // CUDA's and the double's times are rounded
+  CHECK(before_ns <= ended_ns + 5'000);  // CUDA rounds its times, and so does the fake
 }
 
 TEST_CASE("device work: what was begun for one recording is not told in the next") {

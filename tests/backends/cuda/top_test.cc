@@ -80,7 +80,7 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
                            .found = &found};
   cuda::SmallTopTable table;
   table.count = 1;
-  table.strips[0] = {work, 0};
+  table.entries[0] = {work, 0};
   const std::size_t blocks = cuda::tiles_of(values.size(), cuda::kTopTile);
   REQUIRE(cuda::launch_select(table, narrow.type, blocks, nullptr) == cudaSuccess);
   cuda_double::finish(nullptr);

@@ -1,4 +1,4 @@
-#include "backends/cuda/error.h"
+#include "backends/cuda/calls.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,14 @@ Status status_of(cudaError_t code, const char* call, int device) {
   return {
       code == cudaErrorMemoryAllocation ? Code::kResourceExhausted : Code::kUnavailable,
       fmt::format("{}{}: {} ({})", call, place, cudaGetErrorString(code), cudaGetErrorName(code))};
+}
+
+CurrentDevice::CurrentDevice(int index) : index_(index), code_(cudaGetDevice(&before_)) {
+  if (code_ == cudaSuccess && before_ != index_) code_ = cudaSetDevice(index_);
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (code_ == cudaSuccess && before_ != index_) (void)cudaSetDevice(before_);
 }
 
 }  // namespace ronde::cuda
