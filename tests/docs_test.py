@@ -15,7 +15,9 @@ LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 PATH = re.compile(
     r"`((?:backends|bindings|core|docs|examples|ops|tests|timeline)/[\w./-]+\.\w+)[:\d]*`"
 )
-OLD_WORDS = re.compile(r"\b(Fates?|FateFile|Door|DeviceRoad|Standstill|GatherHabit|HelpHabit)\b")
+OLD_WORDS = re.compile(
+    r"\b(Fates?|FateFile|Door|DeviceRoad|Standstill|GatherHabit|HelpHabit|\w+_double)\b"
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -15,7 +15,7 @@ bool reduces(Collective kind) noexcept {
          kind == Collective::kReduceScatter;
 }
 
-/// The type of sums; int16 has none, and bool adds by maximum.
+/// NCCL's type for sums; none for int16. bool is summed by its maximum.
 ncclDataType_t type_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::kInt8:
@@ -37,7 +37,7 @@ ncclDataType_t type_of(DType dtype) noexcept {
   }
 }
 
-/// bool: sum and max are "or", product and min are "and", of zeros and ones.
+/// For bool, sum and max are "or" and product and min are "and" of zeros and ones.
 ncclRedOp_t op_of(const Reduction& reduction) noexcept {
   const bool truth = reduction.dtype == DType::kBool;
   switch (reduction.op) {
@@ -52,7 +52,7 @@ ncclRedOp_t op_of(const Reduction& reduction) noexcept {
   }
 }
 
-/// A factor as NCCL reads it: one element of the type.
+/// A factor as one element of the type, as NCCL reads it.
 std::array<std::byte, 8> scalar_of(DType dtype, double value) {
   std::array<std::byte, 8> bytes{};
   const auto put = [&](auto element) { std::memcpy(bytes.data(), &element, sizeof(element)); };
@@ -69,7 +69,7 @@ bool even(std::span<const std::size_t> parts) {
                      [&](std::size_t part) { return part == parts[0]; });
 }
 
-/// Notes the first error of several calls.
+/// Keeps the first error of several calls.
 void keep_first(ncclResult_t& first, ncclResult_t next) {
   if (first == ncclSuccess || first == ncclInProgress) first = next;
 }
@@ -211,7 +211,7 @@ Status Collectives::allgather(const Work& work, const Buffers& buffers) {
     std::byte* part = buffers.out;
     for (int root = 0; root < size_; ++root) {
       const std::size_t bytes = work.chunk_bytes[static_cast<std::size_t>(root)];
-      const std::byte* from = root == rank_ ? buffers.in : part;  // read at the root alone
+      const std::byte* from = root == rank_ ? buffers.in : part;  // only the root's is read
       keep_first(code, api_.broadcast(from, part, bytes, ncclUint8, root, handle, buffers.stream));
       part += bytes;
     }
@@ -222,7 +222,7 @@ Status Collectives::allgather(const Work& work, const Buffers& buffers) {
 
 Status Collectives::broadcast(const Work& work, const Buffers& buffers) {
   const bool root = rank_ == work.root;
-  // The root's own copy is made by who asked for it: here it only sends.
+  // The caller makes the root's own copy; the root only sends here.
   auto* memory = root ? const_cast<std::byte*>(buffers.in) : buffers.out;
   return communicator_.call("ncclBroadcast", [&](ncclComm_t handle) {
     return api_.broadcast(memory, memory, work.segments[0].bytes, ncclUint8, work.root, handle,

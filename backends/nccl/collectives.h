@@ -1,4 +1,4 @@
-// Ronde's collectives in NCCL's words.
+// Runs Ronde's collectives by calls of NCCL.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace ronde::nccl {
 
-/// Whether NCCL has it: it lacks int16 and the bitwise operations, in reductions, and has fp8 on
-/// some devices only.
+/// True where NCCL can do it. NCCL's reductions lack int16 and the bitwise operations, and have fp8
+/// on some devices only.
 bool supports(const WorkDesc& desc) noexcept;
 
 /// Queues agreed work of one segment. Averages of floating types multiply before they add, so that
@@ -26,10 +26,10 @@ class Collectives {
   Status launch(const Work& work, DeviceStream stream);
 
  private:
-  /// Where a reduction's factors go.
+  /// A reduction's factors, by who applies them.
   struct Factors {
-    double inside = 1.0;  ///< By NCCL, on each input of a floating sum.
-    double before = 1.0;  ///< By a kernel of ours.
+    double inside = 1.0;  ///< NCCL, to each input of a floating sum.
+    double before = 1.0;  ///< A kernel of Ronde.
     double after = 1.0;
   };
   struct Buffers {
@@ -58,7 +58,7 @@ class Collectives {
   const int rank_;
   const int size_;
   std::map<std::pair<DType, double>, ncclRedOp_t> scaled_sums_;  // they end with the communicator
-  std::shared_ptr<std::byte> scratch_;  // scaled inputs, where the caller's must stay
+  std::shared_ptr<std::byte> scratch_;  // scaled inputs, where the caller's must not change
   std::size_t scratch_bytes_ = 0;
 };
 

@@ -11,7 +11,7 @@
 namespace ronde::nccl {
 namespace {
 
-constexpr auto kPause = std::chrono::microseconds(50);  // between looks at NCCL's progress
+constexpr auto kPause = std::chrono::microseconds(50);  // between queries of NCCL's progress
 constexpr auto kErrorInterval = std::chrono::milliseconds(100);
 constexpr auto kFinalizeLimit = std::chrono::seconds(5);
 

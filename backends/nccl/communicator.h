@@ -1,5 +1,5 @@
-// One NCCL communicator that never blocks its caller for good: made and driven without blocking,
-// and aborted as soon as the group is declared broken.
+// One NCCL communicator. It is made and driven without blocking calls, and aborted as soon as the
+// group is declared broken, so no caller blocks for ever.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace ronde::nccl {
 
-/// Which communicator: the same on all its ranks but for `rank`.
+/// A communicator and this rank in it. All ranks have the same `id` and `size`.
 struct Place {
   ncclUniqueId id;
   int rank = 0;
@@ -21,8 +21,8 @@ struct Place {
   TimePoint deadline = kForever;
 };
 
-/// Threads: call() one at a time; a thread of its own watches the abort token, and NCCL's
-/// asynchronous errors while work is under way.
+/// Threads: call() one at a time. Its own thread watches the abort token, and NCCL's asynchronous
+/// errors while work is running.
 class Communicator {
  public:
   /// Collective over the ranks. Blocks until all have come, the token is aborted, or the deadline
@@ -30,12 +30,12 @@ class Communicator {
   static Result<std::unique_ptr<Communicator>> open(const Api& api, const Place& place,
                                                     std::shared_ptr<DeviceOps> device,
                                                     std::shared_ptr<AbortToken> abort);
-  /// Ends the communicator in order where all is well, else aborts it.
+  /// Finalizes and destroys the communicator; after an error, aborts it.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// Calls `function(handle)`, which returns NCCL's code, and waits until NCCL has taken it on.
+  /// Calls `function(handle)`, which returns NCCL's code, and waits until NCCL has accepted it.
   /// Errors: the abort's status; kUnavailable naming `name`.
   template <typename Function>
   Status call(const char* name, Function function) RONDE_EXCLUDES(mutex_) {
@@ -48,7 +48,7 @@ class Communicator {
     return settle(name);
   }
 
-  /// Notes that work is under way until `done`: asynchronous errors are looked for meanwhile.
+  /// Looks for asynchronous errors until `done` is reached.
   void watch(DeviceEventPtr done) RONDE_EXCLUDES(mutex_);
 
   [[nodiscard]] const Api& api() const noexcept { return api_; }
@@ -69,7 +69,7 @@ class Communicator {
   const std::shared_ptr<DeviceOps> device_;
   const std::shared_ptr<AbortToken> abort_;
   int listener_ = 0;
-  Mutex mutex_;  // held over calls that do not block
+  Mutex mutex_;  // held during calls of NCCL, which do not block
   CondVar changed_;
   ncclComm_t handle_ RONDE_GUARDED_BY(mutex_) = nullptr;
   DeviceEventPtr under_way_ RONDE_GUARDED_BY(mutex_);

@@ -16,7 +16,7 @@ struct Api;
 /// The device data plane "nccl", over the NCCL of this process or machine.
 std::unique_ptr<DevicePlane> create_nccl_plane();
 
-/// The same over other entry points, for tests.
+/// The same over other entry points: tests pass a fake NCCL.
 std::unique_ptr<DevicePlane> create_nccl_plane(std::function<Result<nccl::Api>()> load);
 
 }  // namespace ronde

@@ -1,5 +1,5 @@
-// NCCL's entry points, found at run time: a machine without NCCL loads this module all the same,
-// and a process in which PyTorch has loaded NCCL shares that one.
+// NCCL's entry points, found at run time. Machines without NCCL can load this module too. A process
+// in which PyTorch has loaded NCCL shares that one.
 #pragma once
 
 #include <nccl.h>
@@ -11,10 +11,10 @@
 
 namespace ronde::nccl {
 
-/// The oldest NCCL that will do: its communicators can be made without blocking.
+/// The oldest supported NCCL: the first that makes communicators without blocking.
 inline constexpr int kOldestVersion = 21800;
 
-/// What is called of NCCL; tests give doubles.
+/// The entry points that Ronde calls; tests pass fakes.
 struct Api {
   decltype(&ncclGetVersion) get_version;
   decltype(&ncclGetErrorString) get_error_string;
@@ -40,14 +40,14 @@ struct Api {
   ncclResult_t (*mem_alloc)(void**, std::size_t);
   ncclResult_t (*mem_free)(void*);
 
-  /// Whether memory can be registered.
+  /// True where memory can be registered.
   [[nodiscard]] bool registers() const noexcept {
     return comm_register != nullptr && comm_deregister != nullptr && mem_alloc != nullptr &&
            mem_free != nullptr;
   }
 };
 
-/// Finds NCCL: where the process has it already, else where the linker looks. Never unloaded.
+/// Finds NCCL: the one that the process has loaded, else where the linker looks. Never unloaded.
 /// Errors: kUnavailable "NCCL not found: ...", kVersionMismatch naming version and what is allowed.
 Result<Api> load_api(const std::string& file = "libnccl.so.2");
 

@@ -46,7 +46,7 @@ class NcclGroup final : public DeviceGroup {
 
 std::string text_of(const ncclUniqueId& id) { return {id.internal, sizeof(id.internal)}; }
 
-/// Gives all ranks the id that the first of them makes; an error of that one is everybody's.
+/// Sends the first rank's id, or its error, to all ranks.
 Result<ncclUniqueId> agree_on_id(const nccl::Api& api, const GroupSpec& group, Exchange& exchange) {
   ncclUniqueId id{};
   Status made;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kFreePause = std::chrono::microseconds(50);
 
-/// Blocks until the event is reached. A device that has failed uses no memory any more.
+/// Blocks until the event is reached, or the device has failed and so uses no memory any more.
 void wait_for(const DeviceEvent& event) {
   for (;;) {
     const auto reached = event.reached();
@@ -48,8 +48,8 @@ void RegisteredMemory::give_back(std::byte* memory, void* registration, DeviceSt
   if (const auto done = device_->record(stream); done.ok()) wait_for(**done);
   const Api& api = communicator_.api();
   if (registration != nullptr) {
-    // An aborted communicator is not called: its abort has stopped what uses the memory, and ended
-    // its registrations.
+    // Do not call an aborted communicator: the abort has ended its registrations and all use of
+    // the memory.
     (void)communicator_.call("ncclCommDeregister", [&](ncclComm_t handle) {
       return api.comm_deregister(handle, registration);
     });

@@ -1,4 +1,4 @@
-// Device memory that a communicator knows, which NCCL moves without copies of its own.
+// Device memory registered with a communicator: NCCL moves it without copies of its own.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace ronde::nccl {
 
-/// Gives out registered memory of one communicator. Both outlive the memory. Threads: one at a
-/// time. Source: NCCL's "User Buffer Registration".
+/// Allocates memory registered with one communicator. Both must outlive the memory. Threads: one at
+/// a time. Source: NCCL's "User Buffer Registration".
 class RegisteredMemory {
  public:
   RegisteredMemory(Communicator& communicator, std::shared_ptr<DeviceOps> device)
       : communicator_(communicator), device_(std::move(device)) {}
 
-  /// Memory as DeviceGroup::allocate has it; null where this NCCL cannot register, or has no room.
-  /// Memory that cannot be registered does as well, more slowly: that is logged once.
+  /// As DeviceGroup::allocate; null where this NCCL cannot register memory, or has no room. Memory
+  /// whose registration fails is used all the same, which is slower, and logged once.
   std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream);
 
  private:

@@ -1,4 +1,4 @@
-// Compression's kernels on a real GPU: the frames of the CPU's codecs.
+// The kernels of compression on a real GPU make the frames of the CPU's codecs.
 #include <doctest/doctest.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// What figures are measured with: the device's own clock, and works that are compared take turns,
-// so that both meet the same clock rate and the same neighbours.
+// Measures device time with the device's clock. Works to compare take turns, so that both run at
+// the same clock rate and beside the same other work.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The first device, and ways to bring values there and back.
+// The first device, and copies to it and back.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ namespace ronde::test {
 struct GpuMemory {
   GpuMemory() { REQUIRE(device->make_current().ok()); }
 
-  /// Memory that lives as long as this.
+  /// Device memory, freed with this object.
   std::byte* room(std::size_t bytes) {
     return memory.emplace_back(device->allocate(MemoryKind::kDevice, bytes).value()).get();
   }
@@ -39,7 +39,7 @@ struct GpuMemory {
     return seen;
   }
 
-  /// Whether the device has these bits at `there`.
+  /// True where the device has these bits at `there`.
   template <typename T>
   bool holds(const T* there, const std::vector<T>& values) {
     return std::memcmp(download(there, values.size()).data(), values.data(),

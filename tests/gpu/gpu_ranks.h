@@ -1,5 +1,5 @@
-// One rank of the conformance suite on real devices, or on the CUDA double's: a process of
-// `ronde run`, whose tensors are in device memory.
+// One rank of the conformance suite: a process of `ronde run` with tensors in device memory. The
+// devices are real, or those of the fake CUDA runtime.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@
 
 namespace ronde::test {
 
-/// Ranks whose tensors are in host memory, and move through shared memory.
+/// Ranks with tensors in host memory, over shared memory.
 struct ProcessFixture : ConformanceFixture {
   void run(int, const RankBody& body) override {
     const auto backend = create_shm_backend(create_kernels());
@@ -30,16 +30,17 @@ struct ProcessFixture : ConformanceFixture {
   }
 };
 
-/// The same on devices, which they take in turn; what is staged moves through shared memory.
+/// The same on devices, rank i on device i modulo their number. Staged work runs over shared
+/// memory.
 struct GpuFixture : ProcessFixture {
-  /// RONDE_TEST_DRIVER is CUDA's driver, or what stands for it beside the double.
+  /// RONDE_TEST_DRIVER names the library of CUDA's driver. The fake accepts any library.
   [[nodiscard]] static std::shared_ptr<DeviceOps> device_of(int rank) {
     const auto accelerator = create_cuda_accelerator(RONDE_TEST_DRIVER);
     const auto devices = accelerator->count();
     REQUIRE_MESSAGE(devices.ok(), devices.status().to_string());
     return accelerator->open(rank % *devices).value();
   }
-  /// What device work runs over; null: staged.
+  /// The communicator of device work; null: device work is staged.
   virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
                                                           std::shared_ptr<DeviceOps>) const {
     return std::unique_ptr<DeviceGroup>();

@@ -1,5 +1,4 @@
-// What the host pays for a fused collective: `gpu_conformance -tc=figure*`, a process for each
-// rank.
+// The host's time for a fused collective: `gpu_conformance -tc=figure*`, a process for each rank.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <time.h>
@@ -18,14 +17,14 @@ namespace {
 constexpr int kWarmUps = 20;
 constexpr int kRuns = 201;
 
-/// What all threads of this process have used, in us.
+/// Processor time of all threads of this process, in us.
 double cpu_us() {
   timespec used{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return static_cast<double>(used.tv_sec) * 1e6 + static_cast<double>(used.tv_nsec) * 1e-3;
 }
 
-/// ResNet-50's gradients in device memory, to be added up in place as one operation.
+/// ResNet-50's gradients in device memory, and one operation that sums them in place.
 struct Gradients {
   explicit Gradients(DeviceOps& device) {
     const auto counts = resnet50();

@@ -11,14 +11,14 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
 }
 
-/// Whether an output has the shape that the tensor says.
+/// True where an output has the tensor's shape.
 bool keeps_shape(Collective kind) {
   using enum Collective;
   return kind == kAllreduce || kind == kReduce || kind == kBroadcast || kind == kScatter;
 }
 
-/// Ends with the stream's copies, abort or not: the caller's memory ends once the operation has.
-/// No collective is on this stream, so that it cannot be held.
+/// Blocks until the stream's copies have ended, also after an abort: the caller's memory may end
+/// with the operation. No collective runs on this stream, so no other rank can block it.
 Status finish(DeviceOps& device, DeviceStream stream) {
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, device.record(stream));
   return wait_on_host(*done, AbortToken());
@@ -74,7 +74,7 @@ Status OnRealDevice::move_tensor(BundleTensor& tensor, const Bundle& bundle) {
     tensor.in = in.get();
   }
   if (tensor.out != nullptr && keeps_shape(bundle.kind)) {
-    // What is there comes along: an operation that does not write it leaves it as it was.
+    // Copy the present content too: the operation may write a part of it only.
     Memory out = in;
     if (!in_place) {
       RONDE_ASSIGN_OR_RETURN(out, move_in(tensor.out, bytes));
@@ -87,7 +87,7 @@ Status OnRealDevice::move_tensor(BundleTensor& tensor, const Bundle& bundle) {
   return {};
 }
 
-/// Outputs of sizes that are known only then: on the device first, and at their places afterwards.
+/// Outputs whose size the operation decides: allocated on the device, then copied to their places.
 void OnRealDevice::move_allocator(BundleTensor& tensor, DType dtype) {
   const auto make = [this, dtype, here = tensor.out, to = tensor.allocate](
                         std::size_t index, const Shape& shape) -> Result<void*> {

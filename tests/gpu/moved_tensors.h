@@ -1,5 +1,5 @@
-// The conformance suite's tensors are in host memory; here they are moved to a device for the
-// operation, and its results back. Bundles that are there already pass.
+// Copies the conformance suite's tensors from host memory to a device for an operation, and the
+// results back. Bundles in device memory pass unchanged.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ class OnRealDevice final : public CollectiveExecutor {
 
  private:
   using Memory = std::shared_ptr<std::byte>;
-  /// A result on the device, and where it belongs.
+  /// A result on the device and its place in host memory.
   struct Output {
     Memory there;
     void* here = nullptr;                       ///< Null: `allocate` says where.
@@ -45,7 +45,7 @@ class OnRealDevice final : public CollectiveExecutor {
   const std::shared_ptr<DeviceOps> device_;
   const int ranks_;
   const DeviceStream stream_;
-  std::vector<Memory> memory_;              // of the bundle under way
+  std::vector<Memory> memory_;              // of the current bundle
   std::deque<OutputAllocator> allocators_;  // likewise
   std::deque<Output> outputs_;              // likewise
 };

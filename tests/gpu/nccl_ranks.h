@@ -1,4 +1,4 @@
-// Ranks on real devices whose device data plane is the real NCCL.
+// Ranks on real devices, over the real NCCL.
 #pragma once
 
 #include <memory>

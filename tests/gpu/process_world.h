@@ -1,4 +1,4 @@
-// The ranks that `ronde run` started, a process each, as a group for a backend.
+// Presents the processes that `ronde run` started as a group for a backend.
 #pragma once
 
 #include <deque>
@@ -16,7 +16,7 @@ namespace ronde::test {
 /// Exchange between all ranks of a job, over its control channel. Threads: one at a time.
 class ChannelExchange final : public Exchange, private ChannelSink {
  public:
-  /// The channel outlives it, and nobody else polls it.
+  /// The channel must outlive it, and have no other reader.
   explicit ChannelExchange(ControlChannel& channel) : channel_(channel) {}
   Result<std::vector<std::string>> allgather(std::string_view mine) override;
 
@@ -29,18 +29,18 @@ class ChannelExchange final : public Exchange, private ChannelSink {
 
   ControlChannel& channel_;
   std::map<int, std::deque<std::string>> arrived_;  // by rank, in the order of the calls
-  Status lost_;                                     // of the first that is gone
+  Status lost_;                                     // of the first rank that is lost
 };
 
 /// Threads: one at a time.
 class ProcessWorld {
  public:
-  /// The one of this process, which joins the job that its environment describes.
+  /// This process's world, which joins the job that the environment describes.
   static ProcessWorld& instance();
 
   [[nodiscard]] int rank() const noexcept { return link_.channel->topology().rank; }
   [[nodiscard]] int size() const noexcept { return link_.channel->topology().size(); }
-  /// A group of all ranks with a token of its own; the key differs from call to call.
+  /// A group of all ranks with a new abort token and a new key.
   [[nodiscard]] GroupSpec group();
   [[nodiscard]] Exchange& exchange() noexcept { return exchange_; }
 

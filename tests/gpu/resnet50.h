@@ -1,4 +1,4 @@
-// What a real model's gradients look like.
+// The sizes of a real model's gradients.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@ namespace ronde::test {
 inline std::vector<std::size_t> resnet50() {
   std::vector<std::size_t> counts;
   const auto add = [&counts](std::size_t weights, std::size_t channels) {
-    counts.insert(counts.end(), {weights, channels, channels});  // and a batch normalisation's
+    counts.insert(counts.end(),
+                  {weights, channels, channels});  // weights, and a batch normalisation
   };
   add(std::size_t{3} * 64 * 7 * 7, 64);
   std::size_t in = 64;

@@ -39,7 +39,7 @@ NOT_COVERED = (
 
 @dataclass
 class Part:
-    """Something to run; it passes with status 0, or where its output holds `want`."""
+    """A command that passes with status 0, or where its output contains `want`."""
 
     name: str
     command: list[str]
@@ -59,14 +59,14 @@ def gpus() -> list[str]:
 
 
 def ranks_for(devices: int) -> tuple[int, dict[str, str]]:
-    """How many ranks to start, and what they need in their environment."""
+    """The number of ranks to start, and their environment."""
     if devices > 1:
         return devices, {}
     return 2, {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}  # NCCL 2.30 or newer
 
 
 def has_torch_cuda() -> bool:
-    """Whether this Python's PyTorch sees a GPU."""
+    """True where this Python's PyTorch sees a GPU."""
     code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
     return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -100,7 +100,7 @@ def conformance_parts(ronde: list[str], shared: dict[str, str], sanitizer: list[
 
 
 def torch_parts(ronde: list[str], shared: dict[str, str], missing: str) -> list[Part]:
-    """The torch cases over each way, the killed rank, the figures."""
+    """The torch cases over each path, the killed rank, the figures."""
     cases = [sys.executable, str(HERE / "torch_cases.py")]
     parts = [
         Part(f"torch cases, --backend {backend}", [*ronde, "--backend", backend, "--", *cases])
@@ -119,7 +119,7 @@ def torch_parts(ronde: list[str], shared: dict[str, str], missing: str) -> list[
 
 
 def all_parts(devices: int) -> list[Part]:
-    """Every part, in the order in which they run. Without a device none can."""
+    """All parts, in the order in which they run. Without a device none can run."""
     ranks, shared = ranks_for(devices)
     ronde = [str(Path(sys.executable).parent / "ronde"), "run", "-np", str(ranks)]
     found = shutil.which("compute-sanitizer")
@@ -135,7 +135,7 @@ def all_parts(devices: int) -> list[Part]:
 
 
 class Results:
-    """What ran and how it ended, as Markdown."""
+    """The results of a run, as Markdown."""
 
     def __init__(self) -> None:
         """Starts empty."""
@@ -144,7 +144,7 @@ class Results:
         self.failed = False
 
     def run(self, part: Part) -> None:
-        """Runs one part, or notes why it cannot run."""
+        """Runs one part, or records why it cannot run."""
         if part.missing:
             self.lines.append(f"- {part.name}: NOT RUN, {part.missing}")
             return

@@ -1,4 +1,4 @@
-"""What is asked of the GPU path in figures, and what a run's figures make of it."""
+"""The GPU path's targets, and which of them a run's figures meet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Figure = dict[str, object]
 
 @dataclass(frozen=True)
 class Target:
-    """One row: the worst of the figures that `read` finds counts."""
+    """One row. The worst figure that `read` finds decides."""
 
     what: str
     figure: str  # its name in the JSON lines
@@ -25,14 +25,14 @@ class Target:
         return f"{'>=' if self.at_least else '<='} {self.bound:g}{self.unit}"
 
     def worst(self, figures: Sequence[Figure]) -> float | None:
-        """The figure that counts; none where nothing was measured."""
+        """The worst figure; None where nothing was measured."""
         found = [self.read(figure) for figure in figures if figure["figure"] == self.figure]
         if not found or not all(math.isfinite(value) for value in found):
             return None
         return min(found) if self.at_least else max(found)
 
     def met(self, value: float) -> bool:
-        """Whether a figure is as good as it must be."""
+        """True where a figure meets the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
 

@@ -1,5 +1,5 @@
-// Compressed allreduces by top-k of tensors on devices, lists staged through the host's shared
-// memory: the bits that the same tensors in host memory give, step after step.
+// Allreduces compressed by top-k of tensors on devices. Lists are staged through the host's shared
+// memory. Each step has the bits that tensors in host memory give.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace {
 
 void check(CompressedSteps steps, const char* path = "lists over shm") {
   steps.ranks = {ProcessWorld::instance().size()};
-  if (steps.ranks[0] == 1) return;  // compresses nothing
+  if (steps.ranks[0] == 1) return;  // one rank compresses nothing
   check_same_bits<GpuFixture, ProcessFixture>(steps, path);
 }
 

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "backends/cuda/factory.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -20,7 +20,7 @@ TEST_CASE("cuda: without a driver it says that there is none") {
 
 TEST_CASE("cuda: a driver that is too old is named with both versions") {
   const auto accelerator = create_cuda_accelerator(kAnyLibrary);
-  cuda_double::fail_next("cudaGetDeviceCount", cudaErrorInsufficientDriver);
+  cuda_fake::fail_next("cudaGetDeviceCount", cudaErrorInsufficientDriver);
   const std::string message = accelerator->count().status().message();
   CHECK(message.rfind("the NVIDIA driver is too old: it knows CUDA 11.4, this build is for CUDA ",
                       0) == 0);
@@ -28,11 +28,11 @@ TEST_CASE("cuda: a driver that is too old is named with both versions") {
 
 TEST_CASE("cuda: no visible device is an error that says so") {
   const auto accelerator = create_cuda_accelerator(kAnyLibrary);
-  cuda_double::fail_next("cudaGetDeviceCount", cudaErrorNoDevice);
+  cuda_fake::fail_next("cudaGetDeviceCount", cudaErrorNoDevice);
   CHECK(accelerator->count().status().message().rfind("no CUDA device is visible", 0) == 0);
-  cuda_double::set_device_count(0);
+  cuda_fake::set_device_count(0);
   CHECK(accelerator->count().status().message().rfind("no CUDA device is visible", 0) == 0);
-  cuda_double::set_device_count(2);
+  cuda_fake::set_device_count(2);
 }
 
 TEST_CASE("cuda: a device is opened once, and one that is not there is an error") {
@@ -43,7 +43,7 @@ TEST_CASE("cuda: a device is opened once, and one that is not there is an error"
   const Status status = accelerator->open(2).status();
   CHECK(status.code() == Code::kInvalidArgument);
   CHECK(status.message() == "there is no device cuda:2; allowed: 0 to 1");
-  CHECK(accelerator->describe(0).value() == "double, 2 GiB, sm_90");
+  CHECK(accelerator->describe(0).value() == "fake, 2 GiB, sm_90");
 }
 
 }  // namespace ronde::test

@@ -13,7 +13,7 @@
 #include "backends/cuda/kernels.h"
 #include "ops/compression/codecs/quantise.h"
 #include "ops/compression/compressed_work.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 #include "tests/support/encoded_values.h"
 
 namespace ronde::test {
@@ -62,7 +62,7 @@ struct Sides {
     const SmallEncodeTable table{.traits = traits, .count = 1, .entries = {entry}};
     const std::size_t tiles = tiles_of(entry.count, encoded_tile(traits.code));
     REQUIRE(launch_encode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
-    cuda_double::finish(nullptr);
+    cuda_fake::finish(nullptr);
   }
 
   void encode_here(float* residual) {
@@ -84,7 +84,7 @@ struct Sides {
                         out.size(), 0};
     const std::size_t tiles = tiles_of(out.size(), decoded_tile(table.traits.code));
     REQUIRE(launch_decode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
-    cuda_double::finish(nullptr);
+    cuda_fake::finish(nullptr);
     return flag == 0;
   }
 
@@ -183,7 +183,7 @@ TEST_CASE("codecs on the device: a copy is made unless its tensor is not finite"
     SmallCommitTable table{.traits = {}, .count = 1, .entries = {}};
     table.entries[0] = {from.data(), to.data(), &flag, from.size(), 0};
     REQUIRE(launch_commit(table, tiles_of(from.size(), kTileElements), nullptr) == cudaSuccess);
-    cuda_double::finish(nullptr);
+    cuda_fake::finish(nullptr);
     CHECK(to == std::vector<float>(from.size(), flag == 0 ? 2.0F : 1.0F));
   }
 }

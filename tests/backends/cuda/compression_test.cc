@@ -7,7 +7,7 @@
 
 #include "tests/backends/cuda/compressed_steps.h"
 #include "tests/ops/hierarchical/hierarchical_fixture.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -59,8 +59,8 @@ TEST_CASE("device compression: a rank without any memory has a typed error") {
   WithResiduals<DeviceFixture> fixture(steps);
   on_ranks(fixture, [&](const Rank& rank) {
     if (rank.rank() != 0) return;
-    cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
-    cuda_double::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
+    cuda_fake::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+    cuda_fake::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
     std::vector<float> values(1000);
     Bundle bundle = bundle_of(Collective::kAllreduce, DType::kFloat32);
     bundle.compression = "int8";

@@ -7,7 +7,7 @@
 
 #include "backends/cuda/device.h"
 #include "ops/compression/codec.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 #include "tests/support/plain_kernels.h"
 
 namespace ronde::test {
@@ -44,12 +44,12 @@ constexpr FrameCode kCode{FrameFormat::kFp16, false, 64};
 TEST_CASE("device codecs: a thousand runs take three launches, and two back") {
   Codecs on;
   Runs runs(1000);
-  const int before = cuda_double::launches();
+  const int before = cuda_fake::launches();
   REQUIRE(on.codecs.encode({.code = kCode, .factor = 2, .runs = runs.encoded}, on.stream).ok());
-  CHECK(cuda_double::launches() == before + 3);  // those without elements take no room
+  CHECK(cuda_fake::launches() == before + 3);  // those without elements take no room
   REQUIRE(on.codecs.decode({.code = kCode, .runs = runs.decoded}, on.stream).ok());
-  CHECK(cuda_double::launches() == before + 5);
-  cuda_double::finish(static_cast<cudaStream_t>(on.stream));
+  CHECK(cuda_fake::launches() == before + 5);
+  cuda_fake::finish(static_cast<cudaStream_t>(on.stream));
   CHECK(runs.values == std::vector<float>(runs.values.size(), 0.5F));
 }
 
@@ -76,12 +76,12 @@ TEST_CASE("device codecs: hundreds of vectors to choose from, and of lists, take
     back.push_back(
         {.indices = &indices[i], .values = &chosen[i], .out = &left[100 * i], .count = 1});
   }
-  const int before = cuda_double::launches();
+  const int before = cuda_fake::launches();
   REQUIRE(on.codecs.select({.runs = runs}, on.stream).ok());
-  CHECK(cuda_double::launches() == before + 3 * 10);
+  CHECK(cuda_fake::launches() == before + 3 * 10);
   REQUIRE(on.codecs.scatter({.runs = back}, on.stream).ok());
-  CHECK(cuda_double::launches() == before + 3 * 10 + 2);
-  cuda_double::finish(static_cast<cudaStream_t>(on.stream));
+  CHECK(cuda_fake::launches() == before + 3 * 10 + 2);
+  cuda_fake::finish(static_cast<cudaStream_t>(on.stream));
   for (float& value : values) value *= 0.5F;
   CHECK(found == std::vector<std::uint32_t>(kVectors, 1));
   CHECK(left == values);
@@ -92,12 +92,12 @@ TEST_CASE("device codecs: runs without elements are no launch") {
   const EncodeRun none;
   const SelectRun nothing;
   const ScatterRun nobody;
-  const int before = cuda_double::launches();
+  const int before = cuda_fake::launches();
   CHECK(on.codecs.encode({.code = kCode, .runs = {&none, 1}}, on.stream).ok());
   CHECK(on.codecs.commit({}, on.stream).ok());
   CHECK(on.codecs.select({.runs = {&nothing, 1}}, on.stream).ok());
   CHECK(on.codecs.scatter({.runs = {&nobody, 1}}, on.stream).ok());
-  CHECK(cuda_double::launches() == before);
+  CHECK(cuda_fake::launches() == before);
 }
 
 TEST_CASE(
@@ -112,7 +112,7 @@ TEST_CASE(
         Code::kUnsupported);
   CHECK(on.codecs.scatter({.to = DType::kInt8, .runs = {}}, on.stream).code() ==
         Code::kUnsupported);
-  cuda_double::fail_next("launch", cudaErrorLaunchFailure);
+  cuda_fake::fail_next("launch", cudaErrorLaunchFailure);
   const Status failed = on.codecs.decode({.code = kCode, .runs = runs.decoded}, on.stream);
   CHECK(failed.code() == Code::kUnavailable);
   CHECK(failed.message().find("a kernel of compression on cuda:0") == 0);
@@ -131,12 +131,12 @@ TEST_CASE("device codecs: no kernel of top-k follows one that could not be launc
                       .scratch = reinterpret_cast<std::byte*>(scratch.data()),
                       .count = 100,
                       .most = 1};
-  const int before = cuda_double::launches();
-  cuda_double::fail_next("launch", cudaErrorLaunchFailure, 3);
+  const int before = cuda_fake::launches();
+  cuda_fake::fail_next("launch", cudaErrorLaunchFailure, 3);
   CHECK(on.codecs.select({.runs = {&run, 1}}, on.stream).code() == Code::kUnavailable);
-  CHECK(cuda_double::launches() == before + 4);
+  CHECK(cuda_fake::launches() == before + 4);
   REQUIRE(on.codecs.select({.runs = {&run, 1}}, on.stream).ok());
-  cuda_double::finish(static_cast<cudaStream_t>(on.stream));
+  cuda_fake::finish(static_cast<cudaStream_t>(on.stream));
   CHECK(found[0] == 1);
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("device codecs: frames come from values of each floating type, and bec
     const DecodeRun back{.frame = frame.data(), .out = out.data(), .count = kCount};
     REQUIRE(on.codecs.encode({.code = kCode, .from = type, .runs = {&to, 1}}, on.stream).ok());
     REQUIRE(on.codecs.decode({.code = kCode, .to = type, .runs = {&back, 1}}, on.stream).ok());
-    cuda_double::finish(static_cast<cudaStream_t>(on.stream));
+    cuda_fake::finish(static_cast<cudaStream_t>(on.stream));
     CHECK(out.back() == std::byte{0xcd});
     out.pop_back();
     CHECK(out == values);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/device.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -32,7 +32,7 @@ struct LeftOver {
     work.segments = segments;
     work.reduction.dtype = DType::kFloat32;
   }
-  void finish() const { cuda_double::finish(static_cast<cudaStream_t>(stream)); }
+  void finish() const { cuda_fake::finish(static_cast<cudaStream_t>(stream)); }
   static CompressedTensor tensor(std::shared_ptr<Residual> residual) {
     CompressedTensor made;
     made.residual = std::move(residual);
@@ -89,9 +89,9 @@ TEST_CASE("device residuals: where nothing is kept there are no flags, and nothi
   REQUIRE(on.find(compression).ok());
   CHECK_FALSE(on.residuals.keeps());
   CHECK(on.residuals.flag_bytes() == 0);
-  const int before = cuda_double::launches();
+  const int before = cuda_fake::launches();
   CHECK(on.residuals.commit(on.work, on.context).ok());
-  CHECK(cuda_double::launches() == before);
+  CHECK(cuda_fake::launches() == before);
 }
 
 }  // namespace ronde::test

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -17,7 +17,7 @@ cudaStream_t native(DeviceStream stream) { return static_cast<cudaStream_t>(stre
 
 /// Requires that nothing is left over from a test.
 struct Tidy {
-  ~Tidy() { CHECK(cuda_double::live_objects() == 0); }
+  ~Tidy() { CHECK(cuda_fake::live_objects() == 0); }
 };
 
 std::vector<float> counted(std::size_t count) {
@@ -37,7 +37,7 @@ TEST_CASE("CudaDevice: a stream's work runs in order, and an event says how far 
   std::vector<float> out(1000);
   DeviceEventPtr event;
   {
-    const cuda_double::Hold hold(native(stream));
+    const cuda_fake::Hold hold(native(stream));
     REQUIRE(device.copy(middle.data(), in.data(), 4000, stream).ok());
     REQUIRE(device.copy(out.data(), middle.data(), 4000, stream).ok());
     event = device.record(stream).value();
@@ -45,7 +45,7 @@ TEST_CASE("CudaDevice: a stream's work runs in order, and an event says how far 
     CHECK(cudaGetLastError() == cudaSuccess);  // or the next launch would take it for its own
     CHECK(out[0] == 0.0F);
   }
-  cuda_double::finish(native(stream));
+  cuda_fake::finish(native(stream));
   CHECK(event->reached().value());
   CHECK(out == in);
 }
@@ -59,13 +59,13 @@ TEST_CASE("CudaDevice: a stream waits for another's event") {
   float middle = 0.0F;
   float out = 0.0F;
   {
-    const cuda_double::Hold hold(native(first));
+    const cuda_fake::Hold hold(native(first));
     REQUIRE(device.copy(&middle, &one, 4, first).ok());
     const DeviceEventPtr event = device.record(first).value();
     REQUIRE(device.wait(second, *event).ok());
     REQUIRE(device.copy(&out, &middle, 4, second).ok());
   }
-  cuda_double::finish(native(second));
+  cuda_fake::finish(native(second));
   CHECK(out == 1.0F);
 }
 
@@ -82,10 +82,10 @@ TEST_CASE("CudaDevice: hundreds of copies are one launch, empty and absent ones 
       work.push_back(
           {absent ? nullptr : in.data() + 3 * i, out.data() + 3 * i, i % 3 == 2 ? 0U : 3U});
     }
-    const int before = cuda_double::launches();
+    const int before = cuda_fake::launches();
     REQUIRE(device.transform({DType::kFloat32, DType::kFloat32, 0.5, work}, stream).ok());
-    CHECK(cuda_double::launches() == before + 1);
-    cuda_double::finish(native(stream));
+    CHECK(cuda_fake::launches() == before + 1);
+    cuda_fake::finish(native(stream));
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::size_t copy = i / 3;
       const float wanted = copy % 3 == 2 ? -1.0F : copy % 5 == 4 ? 0.0F : in[i] / 2;
@@ -102,7 +102,7 @@ TEST_CASE("CudaDevice: a fused copy may cast, and says which casts it has not") 
   std::vector<std::uint16_t> half(2);
   const DeviceCopy copy{in.data(), half.data(), 2};
   REQUIRE(device.transform({DType::kFloat32, DType::kFloat16, 2.0, {&copy, 1}}, stream).ok());
-  cuda_double::finish(native(stream));
+  cuda_fake::finish(native(stream));
   CHECK(half == std::vector<std::uint16_t>{0x4000, 0xc500});
   const Status status = device.transform({DType::kInt8, DType::kBool, 1.0, {&copy, 1}}, stream);
   CHECK(status.code() == Code::kUnsupported);
@@ -143,23 +143,23 @@ TEST_CASE("CudaDevice: an error names the call and the device") {
   const Tidy tidy;
   CudaDevice device(1);
   const DeviceStream stream = device.open_stream().value();
-  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  cuda_fake::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
   const Status memory = device.allocate(MemoryKind::kDevice, 4096).status();
   CHECK(memory.code() == Code::kResourceExhausted);
   CHECK(memory.message() ==
         "no device memory for 4096 bytes: cudaMalloc on cuda:1: out of memory "
         "(cudaErrorMemoryAllocation)");
-  cuda_double::fail_next("cudaEventRecord", cudaErrorIllegalAddress);
+  cuda_fake::fail_next("cudaEventRecord", cudaErrorIllegalAddress);
   const Status event = device.record(stream).status();
   CHECK(event.code() == Code::kUnavailable);
   CHECK(event.message().rfind("cudaEventRecord on cuda:1: ", 0) == 0);
   const auto reached = device.record(stream).value();
-  cuda_double::fail_next("cudaEventQuery", cudaErrorECCUncorrectable);
+  cuda_fake::fail_next("cudaEventQuery", cudaErrorECCUncorrectable);
   CHECK(reached->reached().status().message().rfind("cudaEventQuery on cuda:1: ", 0) == 0);
   char byte = 0;
-  cuda_double::fail_next("cudaMemcpyAsync", cudaErrorIllegalAddress);
+  cuda_fake::fail_next("cudaMemcpyAsync", cudaErrorIllegalAddress);
   CHECK(device.copy(&byte, &byte, 1, stream).code() == Code::kUnavailable);
-  cuda_double::fail_next("cudaSetDevice", cudaErrorDevicesUnavailable);
+  cuda_fake::fail_next("cudaSetDevice", cudaErrorDevicesUnavailable);
   CHECK(device.open_stream().status().message().rfind("cudaSetDevice on cuda:1: ", 0) == 0);
 }
 

@@ -12,7 +12,7 @@
 
 #include "tests/backends/cuda/compressed_steps.h"
 #include "tests/ops/hierarchical/hierarchical_fixture.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -53,9 +53,9 @@ void on_two_ranks(const Body& body) {
 Status run_until_death(const Rank& rank, TopTensor& tensor) {
   constexpr int kLaunches = 2 + 10;  // zeros for the residual, and for the flag; the choice
   AbortToken abort;
-  const int before = cuda_double::launches();
+  const int before = cuda_fake::launches();
   std::thread death([&] {
-    while (cuda_double::launches() < before + kLaunches) std::this_thread::yield();
+    while (cuda_fake::launches() < before + kLaunches) std::this_thread::yield();
     abort.abort({Code::kRankFailure, "rank 1 died"});
   });
   const Status status = rank.executor().execute(tensor.bundle(), abort);
@@ -187,7 +187,7 @@ TEST_CASE("device top-k: it comes after the caller's stream, and results after i
     const DeviceStream stream = device.open_stream().value();
     TopTensor tensor;
     const std::vector<float> made(5000, 2.0F);
-    auto hold = std::make_unique<cuda_double::Hold>(static_cast<cudaStream_t>(stream));
+    auto hold = std::make_unique<cuda_fake::Hold>(static_cast<cudaStream_t>(stream));
     REQUIRE(device.copy(tensor.values.data(), made.data(), 20'000, stream).ok());
     tensor.ready = device.record(stream).value();
     std::thread release([&] { hold.reset(); });
@@ -208,12 +208,12 @@ TEST_CASE("device top-k: an abort ends the wait for lists that the device does n
     CudaDevice device(0);
     const DeviceStream stream = device.open_stream().value();
     {
-      const cuda_double::Hold hold(static_cast<cudaStream_t>(stream));
+      const cuda_fake::Hold hold(static_cast<cudaStream_t>(stream));
       tensor.ready = device.record(stream).value();
       CHECK(run_until_death(rank, tensor).code() == Code::kRankFailure);
       CHECK(tensor.values == std::vector<float>(5000, 1.0F));
     }
-    cuda_double::finish(static_cast<cudaStream_t>(stream));
+    cuda_fake::finish(static_cast<cudaStream_t>(stream));
   });
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("device top-k: a rank that dies before its lists come fails the others
 TEST_CASE("device top-k: without room on the device, or for pinned memory, it goes on") {
   for (const char* missing : {"cudaMalloc", "cudaMallocHost"}) {
     for (int calls = 0; calls < 4; ++calls) {
-      cuda_double::fail_next(missing, cudaErrorMemoryAllocation, calls);
+      cuda_fake::fail_next(missing, cudaErrorMemoryAllocation, calls);
       check_top({.compression = "topk:ratio=0.05", .steps = 2, .ranks = {2}});
     }
   }
@@ -240,8 +240,8 @@ TEST_CASE("device top-k: a rank without any memory has a typed error") {
   TopTensor tensor;
   on_two_ranks([&](const Rank& rank) {
     if (rank.rank() != 0) return;
-    cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
-    cuda_double::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
+    cuda_fake::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+    cuda_fake::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
     const Status status = rank.run(tensor.bundle());
     CHECK(status.code() == Code::kAborted);
     CHECK(status.message() == "out of memory in allreduce of 20000 bytes on cuda:0");
@@ -252,7 +252,7 @@ TEST_CASE("device top-k: a launch that fails is an error that says so") {
   TopTensor tensor;
   on_two_ranks([&](const Rank& rank) {
     if (rank.rank() != 0) return;
-    cuda_double::fail_next("launch", cudaErrorLaunchFailure, 2);  // after two times zeros
+    cuda_fake::fail_next("launch", cudaErrorLaunchFailure, 2);  // after two times zeros
     const Status status = rank.run(tensor.bundle());
     CHECK(status.code() == Code::kUnavailable);
     CHECK(status.message().find("a kernel of compression on cuda:0") == 0);
@@ -260,9 +260,9 @@ TEST_CASE("device top-k: a launch that fails is an error that says so") {
 }
 
 TEST_CASE("device top-k: its memory is given back") {
-  const int before = cuda_double::live_objects();
+  const int before = cuda_fake::live_objects();
   (void)seen_of<DeviceFixture>({.compression = "topk", .ranks = {2}});
-  CHECK(cuda_double::live_objects() == before);
+  CHECK(cuda_fake::live_objects() == before);
 }
 
 }  // namespace ronde::test

@@ -7,7 +7,7 @@
 #include <new>
 
 #include "backends/cuda/device.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 
@@ -17,12 +17,12 @@ TEST_CASE("growing memory: it stays where it is, and is pinned where the device 
   std::byte* const small = memory.at_least(100);
   CHECK(small != nullptr);
   CHECK(memory.at_least(50) == small);
-  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  cuda_fake::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
   std::byte* const large = memory.at_least(1000);
   CHECK(large != nullptr);
   CHECK(memory.at_least(1000) == large);
-  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
-  cuda_double::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
+  cuda_fake::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  cuda_fake::fail_next("cudaMallocHost", cudaErrorMemoryAllocation);
   CHECK_THROWS_AS(memory.at_least(2000), std::bad_alloc);
   CHECK(memory.at_least(10) != nullptr);  // once there is room again
 }

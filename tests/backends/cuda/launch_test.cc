@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -66,26 +66,26 @@ struct SharedKernel {
 TEST_CASE("launch: each thread of each block runs once, with a copy of the arguments") {
   std::vector<std::uint32_t> cells(5 * kThreads);
   {
-    const cuda_double::Hold hold(nullptr);
+    const cuda_fake::Hold hold(nullptr);
     Cells table{cells.data()};
     REQUIRE(launch<CountKernel>({.blocks = 5}, nullptr, table, 7U) == cudaSuccess);
     table.cells = nullptr;
   }
-  cuda_double::finish(nullptr);
+  cuda_fake::finish(nullptr);
   CHECK(cells == std::vector<std::uint32_t>(cells.size(), 7));
 }
 
 TEST_CASE("launch: a phase sees what all threads did in the phase before") {
   std::vector<std::uint32_t> cells(kThreads, 1);
   REQUIRE(launch<ExchangeKernel>({.blocks = 1}, nullptr, Cells{cells.data()}) == cudaSuccess);
-  cuda_double::finish(nullptr);
+  cuda_fake::finish(nullptr);
   CHECK(cells == std::vector<std::uint32_t>(kThreads, 0));
 }
 
 TEST_CASE("launch: groups of threads vote, and join what they have") {
   std::vector<std::uint32_t> cells(kThreads);
   REQUIRE(launch<GroupKernel>({.blocks = 1}, nullptr, Cells{cells.data()}) == cudaSuccess);
-  cuda_double::finish(nullptr);
+  cuda_fake::finish(nullptr);
   CHECK(cells[0] == kLanes / 2);
   CHECK(cells[1] == kLanes * (kLanes - 1) / 2);
   CHECK(cells[kThreads - 1] == kLanes * (2 * kThreads - kLanes - 1) / 2);
@@ -95,7 +95,7 @@ TEST_CASE("launch: shared memory is there, and has no value to rely on") {
   std::vector<std::uint32_t> cells(2);
   const Grid grid{.blocks = 2, .shared_bytes = 10 * sizeof(float)};
   REQUIRE(launch<SharedKernel>(grid, nullptr, Cells{cells.data()}) == cudaSuccess);
-  cuda_double::finish(nullptr);
+  cuda_fake::finish(nullptr);
   CHECK(cells == std::vector<std::uint32_t>{1, 1});
 }
 

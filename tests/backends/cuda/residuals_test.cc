@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/device.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -24,7 +24,7 @@ struct HomeOnDevice {
     REQUIRE(residual.move_to({device, stream, std::move(memory)}, abort).ok());
     return residual.on_device(*device, stream);
   }
-  void finish() const { cuda_double::finish(static_cast<cudaStream_t>(stream)); }
+  void finish() const { cuda_fake::finish(static_cast<cudaStream_t>(stream)); }
 };
 
 }  // namespace
@@ -36,7 +36,7 @@ TEST_CASE("device residuals: a new one is zeros on the device, and what is writt
   float* const there = home.take(residual);
   REQUIRE(there != nullptr);
   CHECK(residual.values().value() == std::vector<float>(3, 0.0F));
-  cuda_double::enqueue(static_cast<cudaStream_t>(home.stream), [there] { there[1] = 2.0F; });
+  cuda_fake::enqueue(static_cast<cudaStream_t>(home.stream), [there] { there[1] = 2.0F; });
   CHECK(residual.values().value() == std::vector<float>{0, 2, 0});
   CHECK(residual.on_device(*home.device, home.stream) == there);  // a copy leaves it where it is
   CHECK(residual.bytes() == 12);
@@ -66,13 +66,13 @@ TEST_CASE("device residuals: a device that fails is an error of whoever saves") 
   ResidualStore store;
   const auto residual = store.find(0, "w", 4);
   (void)home.take(*residual);
-  cuda_double::fail_next("cudaMemcpyAsync", cudaErrorIllegalAddress);
+  cuda_fake::fail_next("cudaMemcpyAsync", cudaErrorIllegalAddress);
   CHECK(store.save().status().code() == Code::kUnavailable);
   CHECK(store.save().value().size() == 1);
 }
 
 TEST_CASE("device residuals: their memory is given back with them") {
-  const int before = cuda_double::live_objects();
+  const int before = cuda_fake::live_objects();
   {
     HomeOnDevice home;
     ResidualStore store;
@@ -80,7 +80,7 @@ TEST_CASE("device residuals: their memory is given back with them") {
     (void)store.find(0, "w", 5);  // of another size: the old one ends
     CHECK(store.find(0, "w", 5)->values().value() == std::vector<float>(5, 0.0F));
   }
-  CHECK(cuda_double::live_objects() == before);
+  CHECK(cuda_fake::live_objects() == before);
 }
 
 }  // namespace ronde::test

@@ -14,7 +14,7 @@
 #include "backends/cuda/factory.h"
 #include "bindings/runtime/devices.h"
 #include "tests/backends/net/processes.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 /// In a child process: ends it with a text that says what went wrong.
 #define EXPECT(condition)                                                                 \
@@ -28,7 +28,7 @@
 namespace ronde {
 namespace {
 
-using test::cuda_double::finish;
+using test::cuda_fake::finish;
 
 /// The fake's devices, without NCCL.
 DeviceLibraries libraries() {
@@ -178,7 +178,7 @@ TEST_CASE("device tensors: compressed sums keep residuals that a job saves, load
 
 TEST_CASE("device tensors: where there is no device the submission says why") {
   run_pair([](Runtime& runtime, int rank) {
-    test::cuda_double::set_device_count(0);
+    test::cuda_fake::set_device_count(0);
     std::vector<float>& data = lasting(4);
     const auto none =
         runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "gradient", data));
@@ -211,7 +211,7 @@ TEST_CASE("device tensors: top-k of tensors that are not ready yet blocks no sub
     std::vector<OperationPtr> operations;
     const std::vector<float> made(6400, static_cast<float>(rank + 1));
     {
-      const test::cuda_double::Hold hold(nullptr);
+      const test::cuda_fake::Hold hold(nullptr);
       for (std::size_t i = 0; i < data.size(); ++i) {
         EXPECT(cudaMemcpyAsync(data[i].data(), made.data(), 25'600, cudaMemcpyDefault, nullptr) ==
                cudaSuccess);
@@ -262,7 +262,7 @@ TEST_CASE(
   run_pair([&](Runtime& runtime, int rank) {
     std::vector<float>& data = lasting(4);
     EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data)).ok());
-    if (rank == 1) test::cuda_double::fail_next("cudaMemcpyAsync", cudaErrorIllegalAddress);
+    if (rank == 1) test::cuda_fake::fail_next("cudaMemcpyAsync", cudaErrorIllegalAddress);
     const auto lost = runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "two", data));
     EXPECT(!lost.ok());
     EXPECT(lost.status().message().find("cudaMemcpyAsync on cuda:0") != std::string::npos);

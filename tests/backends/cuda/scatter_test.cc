@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backends/cuda/kernels.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 #include "tests/support/plain_kernels.h"
 
 namespace ronde::test {
@@ -40,7 +40,7 @@ void scatter(const std::vector<cuda::ScatterEntry>& entries, DType type, bool ad
     table.entries[table.count++] = entry;
   }
   REQUIRE(cuda::launch_scatter(table, type, tiles, nullptr) == cudaSuccess);
-  cuda_double::finish(nullptr);
+  cuda_fake::finish(nullptr);
 }
 
 cuda::ScatterEntry entry_of(const List& list, void* out, std::uint32_t* flag = nullptr) {

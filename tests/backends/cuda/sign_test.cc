@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backends/cuda/kernels.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 #include "tests/support/encoded_values.h"
 
 namespace ronde::test {
@@ -64,7 +64,7 @@ struct Sides {
                         .key = 0};
     const std::size_t tiles = cuda::tiles_of(values.size(), cuda::encoded_tile(table.traits.code));
     REQUIRE(cuda::launch_encode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
-    cuda_double::finish(nullptr);
+    cuda_fake::finish(nullptr);
     return frame;
   }
 

@@ -11,7 +11,7 @@
 #include "ops/execution/executor.h"
 #include "tests/backends/cuda/device_ranks.h"
 #include "tests/conformance/rank.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 #include "tests/support/device_spans.h"
 #include "tests/support/plain_kernels.h"
 
@@ -75,7 +75,7 @@ TEST_CASE("device work: it comes after the caller's stream, and the caller's str
   REQUIRE(rank.complete);
   REQUIRE(rank.device->wait(rank.callers, *rank.complete).ok());
   REQUIRE(rank.device->copy(seen.data(), data[0].data(), 400, rank.callers).ok());
-  cuda_double::finish(native(rank.callers));
+  cuda_fake::finish(native(rank.callers));
   CHECK(seen == counted(100, 2.0F));
   CHECK(rank.executor->last_path() == "host memory");
 }
@@ -131,7 +131,7 @@ TEST_CASE("device work: a device that tells no times does its work all the same"
   rank.gate.set(&spans);
   std::vector<std::vector<float>> data{counted(5, 1.0F)};
   const Bundle bundle = rank.bundle(data, 2.0);
-  cuda_double::fail_next("cudaEventElapsedTime", cudaErrorNotSupported);
+  cuda_fake::fail_next("cudaEventElapsedTime", cudaErrorNotSupported);
   REQUIRE(rank.executor->execute(bundle, rank.abort).ok());
   while (!rank.complete->reached().value()) {
   }
@@ -144,12 +144,12 @@ TEST_CASE("device work: an abort ends the wait for a device that does not come")
   LoneRank rank;
   std::vector<std::vector<float>> data{std::vector<float>(8)};
   {
-    const cuda_double::Hold hold(native(rank.callers));
+    const cuda_fake::Hold hold(native(rank.callers));
     const Bundle bundle = rank.bundle(data, 1.0);
     rank.abort.abort({Code::kRankFailure, "rank 1 died"});
     CHECK(rank.executor->execute(bundle, rank.abort).code() == Code::kRankFailure);
   }
-  cuda_double::finish(native(rank.callers));
+  cuda_fake::finish(native(rank.callers));
 }
 
 TEST_CASE("device work: tensors larger than a piece are exact") {
@@ -165,7 +165,7 @@ TEST_CASE("device work: tensors larger than a piece are exact") {
 TEST_CASE("device work: without room for a fusion buffer it goes on in host memory") {
   LoneRank rank;
   std::vector<std::vector<float>> data{counted(5, 1.0F), counted(6, 1.0F)};
-  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  cuda_fake::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
   REQUIRE(rank.executor->execute(rank.bundle(data, 0.5), rank.abort).ok());
   while (!rank.complete->reached().value()) {
   }
@@ -177,7 +177,7 @@ TEST_CASE("device work: an error of the device names the call") {
   LoneRank rank;
   std::vector<std::vector<float>> data{counted(5, 1.0F)};
   const Bundle bundle = rank.bundle(data, 1.0);
-  cuda_double::fail_next("cudaStreamWaitEvent", cudaErrorIllegalAddress);
+  cuda_fake::fail_next("cudaStreamWaitEvent", cudaErrorIllegalAddress);
   const Status status = rank.executor->execute(bundle, rank.abort);
   CHECK(status.code() == Code::kUnavailable);
   CHECK(status.message().rfind("cudaStreamWaitEvent on cuda:0: ", 0) == 0);

@@ -13,7 +13,7 @@
 #include "backends/cuda/kernels.h"
 #include "ops/compression/sparse/frame.h"
 #include "ops/compression/sparse/select.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 #include "tests/support/plain_kernels.h"
 
 namespace ronde::test {
@@ -83,7 +83,7 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
   table.entries[0] = {work, 0};
   const std::size_t blocks = cuda::tiles_of(values.size(), cuda::kTopTile);
   REQUIRE(cuda::launch_select(table, narrow.type, blocks, nullptr) == cudaSuccess);
-  cuda_double::finish(nullptr);
+  cuda_fake::finish(nullptr);
   REQUIRE(found <= k);
   CHECK(chosen.vector.indices[found] == kNobodys);
   chosen.vector.indices.resize(found);

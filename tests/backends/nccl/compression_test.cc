@@ -1,4 +1,4 @@
-// Compressed allreduces of device memory over NCCL's double: what tensors in host memory give, bit
+// Compressed allreduces of device memory over a fake NCCL: what tensors in host memory give, bit
 // for bit, step after step: results, residuals and bytes.
 #include <doctest/doctest.h>
 
@@ -95,11 +95,11 @@ TEST_CASE("nccl compression: hundreds of tensors take few launches") {
   const CompressedSteps steps{
       .compression = "int8", .counts = many_counts(kTensors), .steps = 1, .ranks = {2}};
   check_nccl(steps);
-  const int before = cuda_double::launches();
+  const int before = cuda_fake::launches();
   (void)seen_of<NcclFixture>(steps);
   // Of each rank: zeros for each new residual and for the flags; and for two parts, sums, results
   // and residuals at most 450 or 800 runs in each.
-  CHECK(cuda_double::launches() - before <= 2 * (kTensors + 1 + 2 + 2 + 2 + 1));
+  CHECK(cuda_fake::launches() - before <= 2 * (kTensors + 1 + 2 + 2 + 2 + 1));
 }
 
 TEST_CASE("nccl compression: tensors that take turns in host and device memory keep residuals") {
@@ -159,7 +159,7 @@ TEST_CASE("nccl compression: the host waits for nothing, and the device for the 
     const DeviceStream stream = device.open_stream().value();
     std::vector<std::unique_ptr<AwaitedTensor>> steps;
     {
-      const cuda_double::Hold hold(static_cast<cudaStream_t>(stream));
+      const cuda_fake::Hold hold(static_cast<cudaStream_t>(stream));
       for (int step = 0; step < 3; ++step) {
         steps.push_back(std::make_unique<AwaitedTensor>(device, stream, 1.0F));
         REQUIRE(rank.run(steps.back()->bundle()).ok());
@@ -175,7 +175,7 @@ TEST_CASE("nccl compression: the host waits for nothing, and the device for the 
 }
 
 TEST_CASE("nccl compression: without room on the device pinned memory does") {
-  cuda_double::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
+  cuda_fake::fail_next("cudaMalloc", cudaErrorMemoryAllocation);
   check_nccl({.compression = "int8"});
 }
 

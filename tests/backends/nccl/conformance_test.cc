@@ -1,4 +1,4 @@
-// The conformance suite over NCCL's double.
+// The conformance suite over a fake NCCL.
 #include "tests/backends/nccl/nccl_fixture.h"
 
 namespace ronde::test {

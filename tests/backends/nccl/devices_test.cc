@@ -20,7 +20,7 @@ struct Way {
   Status status;
 };
 
-DeviceLibraries doubles() {
+DeviceLibraries fakes() {
   return {.accelerator = []() -> Result<std::shared_ptr<Accelerator>> {
             return std::shared_ptr<Accelerator>(create_cuda_accelerator("libc.so.6"));
           },
@@ -31,12 +31,12 @@ DeviceLibraries doubles() {
 
 /// What the ranks of two hosts of two are given where NCCL opens for `largest` ranks at most.
 std::vector<Way> ways(const std::string& backend, const std::string& algorithm, int largest) {
-  cuda_double::set_device_count(8);
-  cuda_double::set_nccl_largest(largest);
+  cuda_fake::set_device_count(8);
+  cuda_fake::set_nccl_largest(largest);
   const JobOnHosts hosts({0, 0, 1, 1});
   std::vector<Way> ways(4);
   run_ranks(4, [&](int r) {
-    Devices devices(doubles());
+    Devices devices(fakes());
     const GroupSpec spec = hosts.job.group(r);
     const auto exchange = hosts.job.exchange(r);
     const auto inside = [&](std::uint64_t, const std::vector<int>&) {
@@ -51,9 +51,9 @@ std::vector<Way> ways(const std::string& backend, const std::string& algorithm, 
     CHECK((parts->chain != nullptr) == (way.whole || way.inside));
     REQUIRE(exchange->allgather("done").ok());
   });
-  cuda_double::set_nccl_largest(8);
-  cuda_double::set_device_count(2);
-  CHECK(cuda_double::live_communicators() == 0);
+  cuda_fake::set_nccl_largest(8);
+  cuda_fake::set_device_count(2);
+  CHECK(cuda_fake::live_communicators() == 0);
   return ways;
 }
 

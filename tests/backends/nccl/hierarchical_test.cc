@@ -13,7 +13,7 @@
 #include "ops/hierarchical/device.h"
 #include "tests/backends/nccl/hosts.h"
 #include "tests/conformance/rank.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -75,7 +75,7 @@ struct LevelRank {
     work.segments = {&segment, 1};
     return group->launch(work, stream, *spec.abort);
   }
-  void finish() { cuda_double::finish(static_cast<cudaStream_t>(stream)); }
+  void finish() { cuda_fake::finish(static_cast<cudaStream_t>(stream)); }
 
   const GroupSpec spec;
   const std::unique_ptr<Exchange> exchange;
@@ -93,10 +93,10 @@ constexpr Reduction kSum{DType::kFloat32, ReduceOp::kSum, {}};
 using TensorsOfAll = std::vector<std::vector<float>>;
 
 struct EightDevices {
-  EightDevices() { cuda_double::set_device_count(8); }
+  EightDevices() { cuda_fake::set_device_count(8); }
   ~EightDevices() {
-    CHECK(cuda_double::live_communicators() == 0);
-    cuda_double::set_device_count(2);
+    CHECK(cuda_fake::live_communicators() == 0);
+    cuda_fake::set_device_count(2);
   }
 };
 
@@ -177,13 +177,13 @@ TEST_CASE("nccl in levels: an average of the largest values does not overflow") 
 TEST_CASE("nccl in levels: while one piece is between hosts, the next is reduced inside") {
   const EightDevices devices;
   const JobOnHosts hosts({0, 0, 1, 1});
-  const int before = cuda_double::ended_collectives();
+  const int before = cuda_fake::ended_collectives();
   std::atomic<bool> overlapped = false;
   run_ranks(4, [&](int r) {
     LevelRank rank(hosts, r, 16 << 10);
     // The second host comes when both ranks of the first have reduced two pieces.
     if (r >= 2) {
-      overlapped = comes_true([&] { return cuda_double::ended_collectives() >= before + 4; });
+      overlapped = comes_true([&] { return cuda_fake::ended_collectives() >= before + 4; });
     }
     std::vector<float> data(32 << 10, 1.0F);
     REQUIRE(rank.launch(data, data, kSum).ok());
@@ -226,7 +226,7 @@ TEST_CASE("nccl in levels: a device that is lost in any phase names the call and
   // Two copies of each rank, down and up; whoever fails tells the others, as the engine does.
   for (int copies = 0; copies < 8; ++copies) {
     const JobOnHosts hosts({0, 0, 1, 1});
-    cuda_double::fail_next("cudaMemcpyAsync", cudaErrorDeviceUninitialized, copies);
+    cuda_fake::fail_next("cudaMemcpyAsync", cudaErrorDeviceUninitialized, copies);
     std::atomic<int> failed = 0;
     TensorsOfAll tensors(4, std::vector<float>(4000, 1.0F));
     run_ranks(4, [&](int r) {

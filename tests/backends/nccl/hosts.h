@@ -1,4 +1,4 @@
-// Ranks as threads on pretended hosts, with a device each and NCCL's double.
+// Ranks as threads on pretended hosts, with a device each and a fake NCCL.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Process sets that overlap each other, over NCCL's double: a collective that waits for other ranks
+// Process sets that overlap each other, over a fake NCCL: a collective that waits for other ranks
 // holds its device, so sets that launch in unlike orders would wait for each other for ever.
 #include <doctest/doctest.h>
 
@@ -42,14 +42,14 @@ bool is_member(SetId set, int rank) {
 /// What the ranks of one test share.
 struct RingJob {
   RingJob() {
-    cuda_double::set_device_count(kRanks);
+    cuda_fake::set_device_count(kRanks);
     for (SetId set = 0; set <= kRanks; ++set) {
       const auto size = static_cast<int>(members_of(set).size());
       jobs.push_back(std::make_unique<LocalJob>(size));
       hubs.push_back(create_local_hub(size));
     }
   }
-  ~RingJob() { cuda_double::set_device_count(2); }
+  ~RingJob() { cuda_fake::set_device_count(2); }
   RingJob(const RingJob&) = delete;
   RingJob& operator=(const RingJob&) = delete;
 
@@ -152,7 +152,7 @@ void run_round(RingRank& rank, DeviceStream open, DeviceStream held, int round) 
   OperationPtr late;
   OperationPtr early;
   {
-    const cuda_double::Hold hold(static_cast<cudaStream_t>(held));
+    const cuda_fake::Hold hold(static_cast<cudaStream_t>(held));
     early = rank.submit(begun, name, first, open);
     late = rank.submit(joined, name, second, held);
     REQUIRE(rank.engine->wait(early, {}).ok());

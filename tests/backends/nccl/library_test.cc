@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/support/cuda_double/nccl_double.h"
+#include "tests/support/cuda_fake/nccl_fake.h"
 
 namespace ronde::test {
 
@@ -19,17 +19,17 @@ TEST_CASE("nccl: a library that lacks an entry point is too old") {
 }
 
 TEST_CASE("nccl: a version that is too old is named") {
-  cuda_double::set_nccl_version(21703);
-  const Status status = nccl::check_version(cuda_double::nccl_double());
-  cuda_double::set_nccl_version(23003);
+  cuda_fake::set_nccl_version(21703);
+  const Status status = nccl::check_version(cuda_fake::nccl_fake());
+  cuda_fake::set_nccl_version(23003);
   CHECK(status.code() == Code::kVersionMismatch);
   CHECK(status.message() == "NCCL 2.17.3 is too old: 2.18.0 or newer is needed");
 }
 
 TEST_CASE("nccl: a version older than the headers will do, if it is not too old") {
-  cuda_double::set_nccl_version(21801);
-  CHECK(nccl::check_version(cuda_double::nccl_double()).ok());
-  cuda_double::set_nccl_version(23003);
+  cuda_fake::set_nccl_version(21801);
+  CHECK(nccl::check_version(cuda_fake::nccl_fake()).ok());
+  cuda_fake::set_nccl_version(23003);
 }
 
 }  // namespace ronde::test

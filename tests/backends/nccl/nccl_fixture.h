@@ -1,4 +1,4 @@
-// Device ranks whose device data plane is NCCL, or its double.
+// Device ranks whose device data plane is NCCL, or a fake of it.
 #pragma once
 
 #include <memory>
@@ -7,14 +7,14 @@
 #include "backends/nccl/factory.h"
 #include "backends/nccl/library.h"
 #include "tests/backends/cuda/device_ranks.h"
-#include "tests/support/cuda_double/cudart_double.h"
-#include "tests/support/cuda_double/nccl_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
+#include "tests/support/cuda_fake/nccl_fake.h"
 
 namespace ronde::test {
 
 inline std::unique_ptr<DevicePlane> plane_of_double() {
   return create_nccl_plane([]() -> Result<nccl::Api> {
-    const nccl::Api api = cuda_double::nccl_double();
+    const nccl::Api api = cuda_fake::nccl_fake();
     RONDE_RETURN_IF_ERROR(nccl::check_version(api));
     return api;
   });
@@ -23,8 +23,8 @@ inline std::unique_ptr<DevicePlane> plane_of_double() {
 /// A device for each rank: ranks are threads of one process here, in which freeing memory waits for
 /// all that is queued on its device, peers' collectives included.
 struct NcclFixture : DeviceFixture {
-  NcclFixture() { cuda_double::set_device_count(8); }
-  ~NcclFixture() override { cuda_double::set_device_count(2); }
+  NcclFixture() { cuda_fake::set_device_count(8); }
+  ~NcclFixture() override { cuda_fake::set_device_count(2); }
   [[nodiscard]] int device_of(int rank) const override { return rank; }
   Result<std::unique_ptr<DeviceGroup>> open_plane(
       const GroupSpec& group, Exchange& exchange,

@@ -1,4 +1,4 @@
-// The launch logic over doubles: communicators, order, abort.
+// How the NCCL plane opens communicators, orders launches and aborts, over a fake NCCL.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -8,7 +8,7 @@
 #include "core/base/clock.h"
 #include "tests/backends/nccl/nccl_fixture.h"
 #include "tests/conformance/rank.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
@@ -38,7 +38,7 @@ struct NcclRank {
     return group->launch(work, stream, *spec.abort);
   }
 
-  void finish() { cuda_double::finish(static_cast<cudaStream_t>(stream)); }
+  void finish() { cuda_fake::finish(static_cast<cudaStream_t>(stream)); }
 
   const GroupSpec spec;
   const std::shared_ptr<cuda::CudaDevice> device;
@@ -57,7 +57,7 @@ void wait_for_abort(const LocalJob& job) {
 
 /// Requires that no communicator is left over from a test.
 struct NoneLeft {
-  ~NoneLeft() { CHECK(cuda_double::live_communicators() == 0); }
+  ~NoneLeft() { CHECK(cuda_fake::live_communicators() == 0); }
 };
 
 }  // namespace
@@ -73,7 +73,7 @@ TEST_CASE("nccl: a launch does not wait for the other ranks' data") {
       REQUIRE(rank.launch(data).ok());  // returns although rank 1's stream is held up
       REQUIRE(rank.exchange->allgather("launched").ok());
     } else {
-      const cuda_double::Hold hold(static_cast<cudaStream_t>(rank.stream));
+      const cuda_fake::Hold hold(static_cast<cudaStream_t>(rank.stream));
       REQUIRE(rank.exchange->allgather("held").ok());
       REQUIRE(rank.launch(data).ok());
     }
@@ -105,7 +105,7 @@ TEST_CASE("nccl: several launches in flight keep their order") {
 TEST_CASE("nccl: a dead rank in mid-collective aborts the communicators of the others") {
   const NoneLeft none;
   const LocalJob job(2);
-  const int aborted = cuda_double::aborted_communicators();
+  const int aborted = cuda_fake::aborted_communicators();
   run_ranks(2, [&](int r) {
     NcclRank rank(job, r);
     REQUIRE(rank.open().ok());
@@ -120,7 +120,7 @@ TEST_CASE("nccl: a dead rank in mid-collective aborts the communicators of the o
       wait_for_abort(job);
     }
   });
-  CHECK(cuda_double::aborted_communicators() == aborted + 2);
+  CHECK(cuda_fake::aborted_communicators() == aborted + 2);
 }
 
 TEST_CASE("nccl: an abort ends the wait for ranks that never open their communicator") {
@@ -148,10 +148,10 @@ TEST_CASE("nccl: an asynchronous error breaks the group within a moment") {
     std::vector<float> data(10, 1.0F);
     if (r == 0) {
       REQUIRE(rank.launch(data).ok());
-      cuda_double::set_nccl_async_error(ncclRemoteError);
+      cuda_fake::set_nccl_async_error(ncclRemoteError);
     }
     wait_for_abort(job);
-    cuda_double::set_nccl_async_error(ncclSuccess);
+    cuda_fake::set_nccl_async_error(ncclSuccess);
     CHECK(job.abort().status().message() == "NCCL, while data moved: as planned");
     rank.finish();
   });

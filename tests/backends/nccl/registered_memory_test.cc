@@ -8,12 +8,12 @@
 
 #include "tests/backends/nccl/nccl_fixture.h"
 #include "tests/conformance/rank.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {
 namespace {
 
-/// A rank whose bundles of two tensors are fused, over NCCL's double.
+/// A rank whose bundles of two tensors are fused, over a fake NCCL.
 struct FusingRank {
   FusingRank(const LocalJob& job, const std::shared_ptr<LocalHub>& hub, int rank)
       : spec(job.group(rank)),
@@ -67,22 +67,22 @@ struct FusingRank {
 
 /// Runs both ranks of a job, after which every registration must have ended in time.
 void run_pair(const std::function<void(FusingRank&)>& body) {
-  cuda_double::set_device_count(2);
-  const int wrong = cuda_double::nccl_wrong_registrations();
+  cuda_fake::set_device_count(2);
+  const int wrong = cuda_fake::nccl_wrong_registrations();
   const LocalJob job(2);
   const auto hub = create_local_hub(2);
   run_ranks(2, [&](int r) {
     FusingRank rank(job, hub, r);
     body(rank);
   });
-  CHECK(cuda_double::nccl_wrong_registrations() == wrong);
-  CHECK(cuda_double::live_communicators() == 0);
+  CHECK(cuda_fake::nccl_wrong_registrations() == wrong);
+  CHECK(cuda_fake::live_communicators() == 0);
 }
 
 }  // namespace
 
 TEST_CASE("registered memory: a fusion buffer is registered once, and anew where it grows") {
-  const int before = cuda_double::nccl_registrations();
+  const int before = cuda_fake::nccl_registrations();
   run_pair([&](FusingRank& rank) {
     std::vector<std::vector<float>> small;
     std::vector<std::vector<float>> again;
@@ -96,12 +96,12 @@ TEST_CASE("registered memory: a fusion buffer is registered once, and anew where
     CHECK(large[1] == std::vector<float>(5000, 2.0F));
     REQUIRE(rank.exchange->allgather("done").ok());
   });
-  CHECK(cuda_double::nccl_registrations() == before + 4);
+  CHECK(cuda_fake::nccl_registrations() == before + 4);
 }
 
 TEST_CASE("registered memory: where NCCL refuses to register it is used all the same") {
-  const int before = cuda_double::nccl_registrations();
-  cuda_double::set_nccl_register_code(ncclInvalidUsage);
+  const int before = cuda_fake::nccl_registrations();
+  cuda_fake::set_nccl_register_code(ncclInvalidUsage);
   run_pair([](FusingRank& rank) {
     std::vector<std::vector<float>> data;
     REQUIRE(rank.fuse(data, 100).ok());
@@ -109,8 +109,8 @@ TEST_CASE("registered memory: where NCCL refuses to register it is used all the 
     CHECK(data[0] == std::vector<float>(100, 2.0F));
     REQUIRE(rank.exchange->allgather("done").ok());
   });
-  cuda_double::set_nccl_register_code(ncclSuccess);
-  CHECK(cuda_double::nccl_registrations() == before);
+  cuda_fake::set_nccl_register_code(ncclSuccess);
+  CHECK(cuda_fake::nccl_registrations() == before);
 }
 
 TEST_CASE("registered memory: an abort ends the registrations, and nobody ends them again") {
@@ -120,12 +120,12 @@ TEST_CASE("registered memory: an abort ends the registrations, and nobody ends t
     rank.finish();
     REQUIRE(rank.exchange->allgather("done").ok());
     rank.spec.abort->abort({Code::kRankFailure, "rank 7 died"});
-    while (cuda_double::live_communicators() != 0) std::this_thread::yield();
+    while (cuda_fake::live_communicators() != 0) std::this_thread::yield();
   });
 }
 
 TEST_CASE("registered memory: an NCCL without it is no error") {
-  nccl::Api api = cuda_double::nccl_double();
+  nccl::Api api = cuda_fake::nccl_fake();
   api.comm_register = nullptr;
   CHECK_FALSE(api.registers());
   const LocalJob job(1);

@@ -1,7 +1,7 @@
 """Arrays of other libraries: what is made of them, on the host for real, and on CUDA without one.
 
-Nothing here has a GPU: what offers the CUDA protocols are doubles, and the core is asked in vain or
-replaced where a test says so.
+No test needs a GPU: fakes offer the CUDA protocols. The core refuses their memory, or a test
+replaces its submit().
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class ByCapsule:
         return self.host.__dlpack__()
 
 
-class CoreDouble:
-    """Stands for the core's submit(): notes what it is given, and allocates what it is to."""
+class FakeCore:
+    """Replaces the core's submit(): records the arguments and returns an output."""
 
     def __init__(self):
         self.given, self.taken, self.ordered = None, None, []
@@ -81,9 +81,9 @@ class CoreDouble:
 
 @pytest.fixture
 def core(monkeypatch):
-    double = CoreDouble()
-    monkeypatch.setattr(_core, "submit", double.submit)
-    return double
+    fake = FakeCore()
+    monkeypatch.setattr(_core, "submit", fake.submit)
+    return fake
 
 
 def test_a_tensor_in_host_memory_is_used_in_place():

@@ -1,4 +1,4 @@
-// A double for the executor of ops/: ranks as threads meet in shared memory and sum float32
+// A fake for the executor of ops/: ranks as threads meet in shared memory and sum float32
 // tensors.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "tests/support/cuda_double/nccl_double.h"
+#include "tests/support/cuda_fake/nccl_fake.h"
 
 #include <atomic>
 #include <cstring>
@@ -10,9 +10,9 @@
 
 #include "core/base/mutex.h"
 #include "ops/kernels/factory.h"
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
-namespace ronde::test::cuda_double {
+namespace ronde::test::cuda_fake {
 namespace {
 
 enum class What { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv };
@@ -37,7 +37,7 @@ class Clique {
   /// Blocks until all ranks are here; false where one has aborted.
   bool meet() RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    if (aborted_) return false;  // what a rank has queued behind that meets nobody
+    if (aborted_) return false;  // work that a rank queued behind the abort
     const int round = round_;
     if (++waiting_ == static_cast<int>(calls_.size())) {
       waiting_ = 0;
@@ -60,7 +60,7 @@ class Clique {
     const MutexLock lock(mutex_);
     return joined_ == static_cast<int>(calls_.size());
   }
-  /// What a rank calls in this round; read by others between two meetings.
+  /// A rank's calls of this round. Other ranks read them between two calls of meet().
   Calls& calls(int rank) { return calls_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int size() const { return static_cast<int>(calls_.size()); }
 
@@ -140,7 +140,7 @@ Reduction reduction_of(const Communicator& self, const Call& call) {
   return {dtype, ReduceOp::kSum, {self.factors[static_cast<std::size_t>(call.op - ncclNumOps)], 1}};
 }
 
-/// The n-th call of `what` that rank `from` made towards `peer`.
+/// The n-th of a rank's calls that is a `what` to `peer`.
 const Call* matching(const Calls& calls, What what, int peer, std::size_t n) {
   for (const Call& call : calls) {
     if (call.what == what && call.peer == peer && n-- == 0) return &call;
@@ -148,7 +148,7 @@ const Call* matching(const Calls& calls, What what, int peer, std::size_t n) {
   return nullptr;
 }
 
-/// One rank's result of one call, before anything is written; `index` is its place in the group.
+/// A rank's result of call number `index` of a group, before any rank writes.
 std::vector<std::byte> result_of(const Communicator& self, std::size_t index) {
   Clique& clique = *self.clique;
   const Call& mine = clique.calls(self.rank)[index];
@@ -195,8 +195,7 @@ std::vector<std::byte> result_of(const Communicator& self, std::size_t index) {
   }
 }
 
-/// What a kernel of NCCL does: waits for all ranks, reads, waits, writes; and meanwhile leaves no
-/// room on its device for another.
+/// A kernel of NCCL: waits for all ranks, reads, waits, writes. It keeps its device busy.
 void run(const Communicator& self, const Calls& calls) {
   const MutexLock occupied(*self.device);
   const std::shared_ptr<Clique> clique = self.clique;
@@ -330,7 +329,7 @@ ncclResult_t group_end() {
 
 }  // namespace
 
-nccl::Api nccl_double() {
+nccl::Api nccl_fake() {
   nccl::Api api{};
   api.get_version = [](int* version) {
     *version = world().version;
@@ -397,4 +396,4 @@ void set_nccl_async_error(ncclResult_t code) { world().async_error = code; }
 int live_communicators() { return world().live; }
 int aborted_communicators() { return world().aborted; }
 
-}  // namespace ronde::test::cuda_double
+}  // namespace ronde::test::cuda_fake

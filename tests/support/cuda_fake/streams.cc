@@ -1,8 +1,8 @@
-#include "tests/support/cuda_double/streams.h"
+#include "tests/support/cuda_fake/streams.h"
 
 #include <utility>
 
-namespace ronde::test::cuda_double {
+namespace ronde::test::cuda_fake {
 
 void Point::reach() {
   const MutexLock lock(mutex_);
@@ -71,4 +71,4 @@ void Stream::run() {
   }
 }
 
-}  // namespace ronde::test::cuda_double
+}  // namespace ronde::test::cuda_fake

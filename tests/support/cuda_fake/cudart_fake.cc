@@ -1,4 +1,4 @@
-#include "tests/support/cuda_double/cudart_double.h"
+#include "tests/support/cuda_fake/cudart_fake.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -10,9 +10,9 @@
 
 #include "backends/cuda/launch.h"
 #include "core/base/mutex.h"
-#include "tests/support/cuda_double/streams.h"
+#include "tests/support/cuda_fake/streams.h"
 
-namespace ronde::test::cuda_double {
+namespace ronde::test::cuda_fake {
 namespace {
 
 thread_local int current_device = 0;
@@ -29,7 +29,7 @@ struct Failure {
   int calls;  // that succeed before
 };
 
-/// All that the double knows.
+/// All state of the fake.
 struct World {
   Mutex mutex;
   int devices RONDE_GUARDED_BY(mutex) = 2;
@@ -163,9 +163,9 @@ int launches() {
   return world().launched;
 }
 
-}  // namespace ronde::test::cuda_double
+}  // namespace ronde::test::cuda_fake
 
-using namespace ronde::test::cuda_double;
+using namespace ronde::test::cuda_fake;
 using ronde::MutexLock;
 
 namespace ronde::cuda {
@@ -198,7 +198,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
-  std::strcpy(properties->name, "double");
+  std::strcpy(properties->name, "fake");
   properties->totalGlobalMem = std::size_t{2} << 30;
   properties->major = 9;
   return cudaSuccess;
@@ -217,7 +217,7 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorName(cudaError_t code) {
-  return code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorOfTheDouble";
+  return code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorOfTheFake";
 }
 const char* cudaGetErrorString(cudaError_t code) {
   return code == cudaErrorMemoryAllocation ? "out of memory" : "as planned";

@@ -1,4 +1,4 @@
-// Streams and events of the double: queues with a thread each, and points in them.
+// The fake's streams and events: queues with a thread each, and points in them.
 #pragma once
 
 #include <deque>
@@ -9,7 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
 
-namespace ronde::test::cuda_double {
+namespace ronde::test::cuda_fake {
 
 /// A point that is reached once. Threads: any.
 class Point {
@@ -17,7 +17,7 @@ class Point {
   void reach() RONDE_EXCLUDES(mutex_);
   void wait() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] bool reached() const RONDE_EXCLUDES(mutex_);
-  /// When it was; only where it was.
+  /// When it was reached; it must have been.
   [[nodiscard]] TimePoint time() const RONDE_EXCLUDES(mutex_);
 
  private:
@@ -27,11 +27,11 @@ class Point {
   TimePoint time_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// Runs what it is given in order, in a thread of its own. Threads: any.
+/// Runs work in order, in its own thread. Threads: any.
 class Stream {
  public:
   explicit Stream(int device);
-  /// Runs what is queued to its end.
+  /// Runs the queued work to its end.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -53,4 +53,4 @@ class Stream {
   std::thread thread_;  // last
 };
 
-}  // namespace ronde::test::cuda_double
+}  // namespace ronde::test::cuda_fake
