@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ronde import _core
 from ronde._errors import InvalidArgumentError
 
 
@@ -83,9 +84,11 @@ class AllreduceCompressor(Compressor):
     @classmethod
     def compress(cls, tensor: Any) -> tuple[Any, Any]:
         """Raises InvalidArgumentError: this codec has no tensor of its own."""
+        casts = ["none", *(row["name"] for row in _core.codecs() if row["cast"])]
+        allowed = ", ".join(f"Compression.{name}" for name in casts)
         raise InvalidArgumentError(
             f"Compression.{wire_of(cls)} works in allreduce and DistributedOptimizer; "
-            "allowed here: Compression.none, Compression.fp16, Compression.bf16"
+            f"allowed here: {allowed}"
         )
 
 
