@@ -69,7 +69,7 @@ void add_codec(SharedParameter& shared, const CodecRow& row) {
   const auto same = std::find_if(shared.codecs.begin(), shared.codecs.end(),
                                  [&](const auto& one) { return one.first == value; });
   if (same != shared.codecs.end()) return same->second.push_back(row.name);
-  shared.codecs.push_back({std::move(value), {row.name}});
+  shared.codecs.emplace_back(std::move(value), std::vector<std::string_view>{row.name});
 }
 
 std::vector<SharedParameter> shared_parameters() {

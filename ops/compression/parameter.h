@@ -45,18 +45,18 @@ struct Words {
 template <auto kMember, auto... kValues>
 constexpr Words words_for(std::array<std::string_view, 3> words) {
   const auto get = [](const CompressionSpec& spec) {
-    constexpr std::array values{kValues...};
+    constexpr std::array kAll{kValues...};
     std::size_t place = 0;
-    while (place + 1 < values.size() && values[place] != spec.*kMember) ++place;
+    while (place + 1 < kAll.size() && kAll[place] != spec.*kMember) ++place;
     return place;
   };
   const auto set = [](CompressionSpec& spec, std::size_t place) {
-    constexpr std::array values{kValues...};
-    spec.*kMember = values[place];
+    constexpr std::array kAll{kValues...};
+    spec.*kMember = kAll[place];
   };
-  constexpr std::array values{kValues...};
+  constexpr std::array kAll{kValues...};
   int on = -1;
-  if constexpr (std::is_same_v<decltype(values), const std::array<bool, 2>>) on = values[0] ? 0 : 1;
+  if constexpr (std::is_same_v<decltype(kAll), const std::array<bool, 2>>) on = kAll[0] ? 0 : 1;
   return {words, get, set, on};
 }
 
