@@ -5,7 +5,7 @@
 
 namespace ronde {
 
-OperationPtr Intake::submit(const SetQueuePtr& queue, Submission submission, bool caller_waits) {
+OperationPtr Intake::submit(const SetQueuePtr& queue, Submission&& submission, bool caller_waits) {
   auto operation = std::make_shared<Operation>(
       std::move(submission), next_ticket_.fetch_add(1, std::memory_order_relaxed));
   const Request& request = operation->submission().request;
@@ -34,7 +34,7 @@ void Intake::post(std::function<void()> call) { put({nullptr, nullptr, std::move
 
 void Intake::wake_driver() { put({}, false); }
 
-void Intake::put(Task task, bool caller_waits) {
+void Intake::put(Task&& task, bool caller_waits) {
   std::optional<Sleeper> sleeper;
   {
     MutexLock lock(role_.mutex());

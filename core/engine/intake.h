@@ -25,7 +25,7 @@ class Intake {
 
   /// Makes an operation from `submission` and records it as submitted; its queue gets it with the
   /// next run(). `caller_waits`: see Submission::caller_waits. Blocks: never.
-  OperationPtr submit(const SetQueuePtr& queue, Submission submission, bool caller_waits);
+  OperationPtr submit(const SetQueuePtr& queue, Submission&& submission, bool caller_waits);
   /// Makes an operation that is no collective, and records it as submitted.
   OperationPtr make_message(int kind, std::size_t bytes);
   /// Has the driving thread make a call. Blocks: never.
@@ -48,7 +48,7 @@ class Intake {
   };
 
   void record(Operation& operation, const FlightPlan& plan);
-  void put(Task task, bool caller_waits);
+  void put(Task&& task, bool caller_waits);
   bool take();
 
   DrivingRole& role_;

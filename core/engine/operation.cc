@@ -9,7 +9,7 @@
 
 namespace ronde {
 
-Operation::Operation(Submission submission, std::uint64_t ticket)
+Operation::Operation(Submission&& submission, std::uint64_t ticket)
     : submission_(std::move(submission)),
       ticket_(ticket),
       unfinished_tensors_(std::max<std::size_t>(1, submission_.request.tensors.size())) {

@@ -56,7 +56,7 @@ struct OwnedOutput {
 /// State of one submitted operation, shared between its caller and the engine.
 class Operation {
  public:
-  Operation(Submission submission, std::uint64_t ticket);
+  Operation(Submission&& submission, std::uint64_t ticket);
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 

@@ -2,8 +2,7 @@
 
 namespace ronde {
 
-void Outbox::send(EnginePart kind, std::uint64_t id) {
-  if (frames_.empty()) return;
+void Outbox::send_all(EnginePart kind, std::uint64_t id) {
   FrameHeader header;
   header.kind = kind;
   header.id = id;

@@ -27,9 +27,13 @@ class Outbox {
   /// As add(), for parts that append all their frames.
   std::vector<OutFrame>& frames() noexcept { return frames_; }
   /// Sends all frames added since the last call. Blocks: never.
-  void send(EnginePart kind, std::uint64_t id);
+  void send(EnginePart kind, std::uint64_t id) {
+    if (!frames_.empty()) send_all(kind, id);
+  }
 
  private:
+  void send_all(EnginePart kind, std::uint64_t id);
+
   ControlChannel& channel_;
   const std::function<void(const Status&)> on_error_;
   std::vector<OutFrame> frames_;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/engine/queue_worker.h"
+#include "core/engine/fusion.h"
 
 namespace ronde {
 

@@ -4,29 +4,17 @@
 
 #include <deque>
 #include <functional>
-#include <list>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
+#include "core/engine/fusion.h"
 #include "core/engine/operation.h"
 #include "core/ports/executor.h"
 
 namespace ronde {
-
-/// A bundle whose tensors are known; `operations[i]` is the one that tensor i belongs to, null
-/// where this rank has joined.
-struct ReadyBundle {
-  Bundle bundle;
-  std::vector<OperationPtr> operations;
-  std::vector<std::int32_t> priorities;   ///< Of each tensor, as agreed; descending.
-  std::int32_t priority = 0;              ///< The highest of them.
-  std::shared_ptr<LaunchTurn> turn;       ///< Of work in device memory; over with the execution.
-  bool paced = false;                     ///< It counts among those that the coordinator lets go.
-  std::list<OutputAllocator> allocators;  ///< Of pieces without memory; the tensors point here.
-};
 
 /// Called with each operation that has finished, how and when. In whichever thread executed.
 using FinishOperation = std::function<void(const OperationPtr&, const Status&, TimePoint)>;
@@ -57,6 +45,8 @@ class QueueWorker {
 
   /// Whether anything is queued or running in the queue's thread. Threads: any.
   [[nodiscard]] bool busy() const RONDE_EXCLUDES(mutex_);
+  /// Whether bundles end without being executed. Threads: any.
+  [[nodiscard]] bool aborted() const noexcept { return options_.abort->aborted(); }
 
  private:
   void execute(ReadyBundle& ready);

@@ -2,48 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "core/engine/bundle_id.h"
-#include "core/engine/partition.h"
+#include "core/engine/fusion.h"
 
 namespace ronde {
 namespace {
-
-constexpr std::uint64_t kPacedInFlight = 2;  // one runs, and the next is there when it ends
-
-/// The request's root as a rank of the group; 0 where the kind has none.
-int group_root(const Request& request, const std::vector<int>& members) {
-  const auto found = std::find(members.begin(), members.end(), request.root);
-  return found == members.end() ? 0 : static_cast<int>(found - members.begin());
-}
-
-Bundle bundle_like(const Request& request, DType dtype, const std::vector<int>& members) {
-  Bundle bundle;
-  bundle.kind = request.kind;
-  bundle.dtype = dtype;
-  bundle.op = request.op;
-  bundle.root = group_root(request, members);
-  bundle.prescale = request.prescale;
-  bundle.postscale = request.postscale;
-  bundle.device = request.device;
-  bundle.compression = request.compression;
-  return bundle;
-}
-
-/// What the residual of one tensor of a request is kept by: stable from step to step.
-std::string residual_key(const Request& request, std::size_t tensor) {
-  if (request.name.empty() || request.tensors.size() == 1) return request.name;
-  return fmt::format("{}[{}]", request.name, tensor);
-}
-
-/// A tensor of an operation that this rank, having joined, did not submit.
-BundleTensor absent_tensor(const TensorMeta& meta) {
-  BundleTensor tensor;
-  tensor.shape = meta.shape;
-  return tensor;
-}
 
 /// Whether a failed execution leaves the group unusable; see Executor::execute.
 bool breaks_group(Code code) {
@@ -56,21 +20,27 @@ bool breaks_group(Code code) {
 SetQueue::SetQueue(SetQueueOptions options)
     : options_(std::move(options)),
       negotiator_(options_.negotiation),
-      turns_(*options_.launches),
-      worker_({.executor = std::move(options_.executor),
-               .abort = options_.abort,
-               .flights = options_.flights,
-               .meter = options_.meter,
-               .finish =
-                   [this](const OperationPtr& operation, const Status& status, TimePoint when) {
-                     if (breaks_group(status.code())) options_.on_broken(status);
-                     finish(operation, status, when);
-                   },
-               .paced_ended =
-                   [this] {
-                     paced_ended_.fetch_add(1, std::memory_order_acq_rel);
-                     if (negotiator_.coordinates()) options_.on_paced();
-                   }}) {}
+      bundles_(bundle_options(options_)) {}
+
+BundleQueueOptions SetQueue::bundle_options(SetQueueOptions& options) {
+  return {.id = options.id,
+          .members = options.negotiation.members.size(),
+          .coordinates = negotiator_.coordinates(),
+          .partition_bytes = options.partition_bytes,
+          .inline_bytes = options.inline_bytes,
+          .launches = options.launches,
+          .on_device_work = options.on_device_work,
+          .on_paced = options.on_paced,
+          .worker = {.executor = std::move(options.executor),
+                     .abort = options.abort,
+                     .flights = options.flights,
+                     .meter = options.meter,
+                     .finish = [this](const OperationPtr& operation, const Status& status,
+                                      TimePoint when) {
+                       if (breaks_group(status.code())) options_.on_broken(status);
+                       finish(operation, status, when);
+                     }}};
+}
 
 void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
   const Request& request = operation->submission().request;
@@ -115,55 +85,18 @@ bool SetQueue::collect_agreed() {
     batches_.clear();
   } while (pace());
   if (negotiator_.closed()) {
-    order_.open();
-    drain();
+    bundles_.open();
     closed_.store(true, std::memory_order_release);
   }
-  return !collected_.empty();
+  return bundles_.has_work();
 }
 
-/// Lets more go where fewer than kPacedInFlight have not ended; true where it did.
+/// The coordinator lets more paced bundles run, on all ranks; true where it did.
 bool SetQueue::pace() {
-  if (order_.paced() == 0 || !negotiator_.coordinates() || negotiator_.closed()) return false;
-  const std::uint64_t in_flight = released_ - paced_ended_.load(std::memory_order_acquire);
-  if (in_flight >= kPacedInFlight) return false;
-  const auto more = std::min<std::uint64_t>(kPacedInFlight - in_flight, order_.paced());
-  released_ += more;
-  negotiator_.release(static_cast<std::uint32_t>(more));
-  return true;
-}
-
-void SetQueue::enter(ReadyBundle whole) {
-  // Nothing that follows could overtake what is not worth a second partition.
-  const std::size_t bytes = agreed_bytes(whole.bundle);
-  const bool paced = options_.partition_bytes > 0 && bytes > options_.partition_bytes / 2;
-  for (ReadyBundle& part : cut_bundle(std::move(whole), options_.partition_bytes)) {
-    part.bundle.id = (static_cast<std::uint64_t>(id()) << kBundleBits) | ++bundles_;
-    part.paced = paced;
-    if (paced || !order_.empty()) {
-      const std::int32_t priority = part.priority;
-      order_.add(std::move(part), priority, paced);
-    } else {
-      release(std::move(part));
-    }
-  }
-}
-
-void SetQueue::drain() {
-  while (auto ready = order_.next()) release(std::move(*ready));
-}
-
-void SetQueue::release(ReadyBundle ready) {
-  if (ready.bundle.device.kind != DeviceKind::kCpu && members().size() > 1) {
-    if (id() == kGlobalSet) {
-      turns_.place_next();
-    } else if (negotiator_.coordinates() && !options_.abort->aborted()) {
-      options_.on_device_work();
-    }
-    ready.turn = turns_.take();
-    ready.bundle.turn = ready.turn.get();
-  }
-  collected_.push_back(std::move(ready));
+  if (!negotiator_.coordinates() || negotiator_.closed()) return false;
+  const std::uint32_t more = bundles_.pace();
+  if (more > 0) negotiator_.release(more);
+  return more > 0;
 }
 
 void SetQueue::collect_batch(Batch& batch) {
@@ -175,6 +108,16 @@ void SetQueue::collect_batch(Batch& batch) {
     operation->set_agreed(agreed);
   }
   end_negotiation_events(operations, agreed);
+  finish_without_work(batch, operations);
+  for (ReadyBundle& ready : fuse(batch, operations, members(), options_.fusion_threshold_bytes)) {
+    bundles_.add(std::move(ready));
+  }
+  bundles_.release(batch.released);
+  for (const std::uint64_t set : batch.launches) options_.on_launch(set);
+}
+
+/// Ends the operations of a batch that failed or move no data.
+void SetQueue::finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const Agreed& item = batch.items[i];
     OperationPtr& operation = operations[i];
@@ -186,49 +129,15 @@ void SetQueue::collect_batch(Batch& batch) {
       operation.reset();
     }
   }
-  for (const PlannedBundle& planned : plan_fusion(batch, options_.fusion_threshold_bytes)) {
-    collect_bundle(batch, operations, planned.entries);
-  }
-  order_.release(batch.released);
-  drain();
-  for (const std::uint64_t set : batch.launches) options_.on_launch(set);
 }
 
-void SetQueue::collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
-                              std::span<const PlanEntry> entries) {
-  const Request& first = batch.items[entries.front().item].request;
-  const DType dtype = first.tensors[entries.front().tensor].dtype;
-  ReadyBundle ready;
-  ready.bundle = bundle_like(first, dtype, members());
-  for (const PlanEntry& entry : entries) {
-    const OperationPtr& operation = operations[entry.item];
-    ready.operations.push_back(operation);
-    ready.priorities.push_back(batch.items[entry.item].priority);
-    if (!ready.bundle.compression.empty()) {
-      ready.bundle.keys.push_back(residual_key(batch.items[entry.item].request, entry.tensor));
-    }
-    ready.bundle.tensors.push_back(
-        operation ? operation->bundle_tensor(entry.tensor)
-                  : absent_tensor(batch.items[entry.item].request.tensors[entry.tensor]));
-  }
-  ready.priority = ready.priorities.front();
-  enter(std::move(ready));
-}
-
-void SetQueue::run_agreed(bool alone) {
-  for (ReadyBundle& ready : collected_) {
-    const bool small = input_bytes(ready.bundle) <= options_.inline_bytes;
-    worker_.run_or_queue(std::move(ready), alone && small);
-  }
-  collected_.clear();
-}
+void SetQueue::run_agreed(bool alone) { bundles_.run(alone); }
 
 void SetQueue::leave(TimePoint now, std::string_view why) { negotiator_.leave(now, why); }
 
 void SetQueue::fail_pending(const Status& reason) {
-  order_.open();
-  drain();
-  run_agreed(false);
+  bundles_.open();
+  bundles_.run(false);
   std::vector<OperationPtr> failed;
   for (auto& [ticket, operation] : unagreed_) failed.push_back(operation);
   unagreed_.clear();

@@ -1,5 +1,5 @@
-// One process set's way through the engine: its negotiation, and its agreed work in order. Nothing
-// in one queue waits for another queue.
+// One process set of this rank: the negotiation of its operations, and the queue of its agreed
+// work. No queue waits for another one.
 #pragma once
 
 #include <atomic>
@@ -12,22 +12,16 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/engine/bundle_queue.h"
 #include "core/engine/driving_role.h"
 #include "core/engine/launch_order.h"
 #include "core/engine/meter.h"
 #include "core/engine/operation.h"
-#include "core/engine/queue_worker.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/topology.h"
-#include "core/protocol/fusion_plan.h"
 #include "core/protocol/negotiator.h"
-#include "core/protocol/run_order.h"
 
 namespace ronde {
-
-/// Names a process set; 0 is the set of all ranks.
-using SetId = std::int32_t;
-inline constexpr SetId kGlobalSet = 0;
 
 struct SetQueueOptions {
   SetId id = kGlobalSet;
@@ -57,7 +51,8 @@ struct SetQueueOptions {
   std::function<void(const Status&)> on_broken;
 };
 
-/// Threads: the driving thread, but where a member says otherwise.
+/// Brings the operations of one process set from submission to their end.
+/// Threads: the driving thread, unless a member says otherwise.
 class SetQueue {
  public:
   explicit SetQueue(SetQueueOptions options);
@@ -85,10 +80,9 @@ class SetQueue {
 
   /// The global set's coordinator: enters the next device work of `set` into the order of launches.
   void order_launch(std::uint64_t set) { negotiator_.order_launch(set); }
-  /// Any other set: its next device work has its place now.
-  void place_launch() { turns_.place_next(); }
-  /// Any other set: its device work that has no place by now will have none.
-  void end_launches() { turns_.close(); }
+  /// Any other set: see BundleQueue.
+  void place_launch() { bundles_.place_launch(); }
+  void end_launches() { bundles_.end_launches(); }
 
   /// Says that this rank leaves the set: what is not agreed yet fails on all ranks.
   void leave(TimePoint now, std::string_view why);
@@ -101,7 +95,7 @@ class SetQueue {
     return options_.negotiation.members;
   }
   /// Whether the queue's own thread has work. Threads: any.
-  [[nodiscard]] bool executing() const { return worker_.busy(); }
+  [[nodiscard]] bool executing() const { return bundles_.executing(); }
   /// Whether a rank has left the set, so that nothing is agreed any more. Threads: any.
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
   /// Operations submitted and not finished. Threads: any.
@@ -115,13 +109,10 @@ class SetQueue {
   void finish(const OperationPtr& operation, const Status& status, TimePoint when = now());
 
  private:
+  BundleQueueOptions bundle_options(SetQueueOptions& options);
   void collect_batch(Batch& batch);
-  void enter(ReadyBundle whole);
-  void release(ReadyBundle ready);
-  void drain();
-  bool pace();
-  void collect_bundle(const Batch& batch, const std::vector<OperationPtr>& operations,
-                      std::span<const PlanEntry> entries);
+  void finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations);
+  [[nodiscard]] bool pace();
   OperationPtr take_operation(std::uint64_t ticket);
   [[nodiscard]] EventSink* sink() const noexcept {
     return options_.events == nullptr ? nullptr : options_.events->get();
@@ -135,18 +126,12 @@ class SetQueue {
   // Driving thread only.
   Negotiator negotiator_;
   std::unordered_map<std::uint64_t, OperationPtr> unagreed_;
-  RunOrder<ReadyBundle> order_;  // agreed, and not let go yet
-  std::vector<ReadyBundle> collected_;
-  QueueTurns turns_;
   std::vector<Batch> batches_;  // reused
   NegotiatorStats metered_;
-  std::uint64_t bundles_ = 0;   // so far; all ranks count alike
-  std::uint64_t released_ = 0;  // coordinator: paced bundles that were let go so far
   // Any thread.
-  std::atomic<std::uint64_t> paced_ended_{0};
   std::atomic<int> outstanding_{0};
   std::atomic<bool> closed_{false};
-  QueueWorker worker_;  // last: ends before what it uses
+  BundleQueue bundles_;  // last: ends before what it uses
 };
 
 using SetQueuePtr = std::shared_ptr<SetQueue>;

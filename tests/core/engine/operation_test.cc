@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 namespace ronde {
 namespace {
 
@@ -66,10 +68,10 @@ TEST_CASE("Operation: its timeline names are Horovod's") {
   CHECK(operation.negotiation_event() == "NEGOTIATE_ALLREDUCE");
   Submission barrier;
   barrier.request.kind = Collective::kBarrier;
-  CHECK(Operation(barrier, 2).negotiation_event() == "NEGOTIATE_BARRIER");
+  CHECK(Operation(std::move(barrier), 2).negotiation_event() == "NEGOTIATE_BARRIER");
   Submission scattered;
   scattered.request.kind = Collective::kReduceScatter;
-  CHECK(Operation(scattered, 3).negotiation_event() == "NEGOTIATE_REDUCESCATTER");
+  CHECK(Operation(std::move(scattered), 3).negotiation_event() == "NEGOTIATE_REDUCESCATTER");
 }
 
 }  // namespace ronde

@@ -1,0 +1,42 @@
+// Which agreed operations are moved as one. It depends on the batch alone, so all ranks fuse alike.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/engine/operation.h"
+#include "core/ports/executor.h"
+#include "core/protocol/request.h"
+
+namespace ronde {
+
+/// A bundle with this rank's operations; `operations[i]` is the one that tensor i belongs to, null
+/// where this rank has joined.
+struct ReadyBundle {
+  Bundle bundle;
+  std::vector<OperationPtr> operations;
+  std::vector<std::int32_t> priorities;   ///< Of each tensor, as agreed; descending.
+  std::int32_t priority = 0;              ///< The highest of them.
+  std::shared_ptr<LaunchTurn> turn;       ///< Of work in device memory; over with the execution.
+  bool paced = false;                     ///< The coordinator lets it go; see BundleQueue.
+  std::list<OutputAllocator> allocators;  ///< Of pieces without memory; the tensors point here.
+};
+
+/// Fuses one batch into bundles, which run in the order returned.
+///
+/// `operations`: this rank's, one for each item of the batch; null where it has joined. `members`:
+/// the job's ranks in the set, as Request::root names one of them.
+///
+/// Successful items of kinds that fuse (allreduce, allgather, broadcast, reduce_scatter, reduce)
+/// share a bundle if they agree on kind, dtype, op, root, scale, compression and device, and while
+/// its bytes stay within `threshold_bytes`. Items that do not fit do not end a bundle.
+/// Joins, barriers and failed items get no bundle. Each tensor of any other item is in exactly one
+/// bundle. Only fields that agree across ranks count: an allgather counts the bytes of one row, as
+/// the first extents differ between ranks.
+std::vector<ReadyBundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
+                              std::span<const int> members, std::size_t threshold_bytes);
+
+}  // namespace ronde
