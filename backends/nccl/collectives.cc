@@ -10,11 +10,6 @@
 namespace ronde::nccl {
 namespace {
 
-bool reduces(Collective kind) noexcept {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
-         kind == Collective::kReduceScatter;
-}
-
 /// NCCL's type for sums; none for int16. bool is summed by its maximum.
 ncclDataType_t type_of(DType dtype) noexcept {
   switch (dtype) {
@@ -77,8 +72,8 @@ void keep_first(ncclResult_t& first, ncclResult_t next) {
 }  // namespace
 
 bool supports(const WorkDesc& desc) noexcept {
-  if (desc.kind == Collective::kJoin || desc.kind == Collective::kBarrier) return false;
-  if (!reduces(desc.kind)) return true;
+  if (!traits_of(desc.kind).moves_data()) return false;
+  if (!traits_of(desc.kind).reduces) return true;
   return desc.dtype != DType::kInt16 && !is_float8(desc.dtype) && desc.op <= ReduceOp::kProduct;
 }
 

@@ -37,11 +37,6 @@ Status dispatch(const Context& with, const Work& work) {
 /// How long a peer that lives may take to finish one write into this rank's memory.
 constexpr std::chrono::milliseconds kLastWrites{500};
 
-bool reduces(Collective kind) {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
-         kind == Collective::kReduceScatter;
-}
-
 }  // namespace
 
 ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach reach,
@@ -61,7 +56,7 @@ ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach
 
 bool ShmGroup::supports(const WorkDesc& desc) const noexcept {
   if (desc.device.kind != DeviceKind::kCpu || desc.kind == Collective::kJoin) return false;
-  return !reduces(desc.kind) || is_defined(desc.op, desc.dtype);
+  return !traits_of(desc.kind).reduces || is_defined(desc.op, desc.dtype);
 }
 
 Status ShmGroup::run(const Work& work, const AbortToken& abort) {

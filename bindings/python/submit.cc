@@ -136,22 +136,23 @@ struct Options {
   std::string program;
 };
 
-/// Errors: InvalidArgumentError where there is no such operation.
-ReduceOp reduce_op(int number) {
-  if (number < 0 || number >= kReduceOpCount) {
-    raise({Code::kInvalidArgument, "op=" + std::to_string(number) + "; allowed: 0 to " +
-                                       std::to_string(kReduceOpCount - 1)});
+/// The value of an enumeration. Errors: InvalidArgumentError where there is no such value.
+template <typename Enum>
+Enum checked(int number, int count, const char* what) {
+  if (number < 0 || number >= count) {
+    raise({Code::kInvalidArgument, std::string(what) + "=" + std::to_string(number) +
+                                       "; allowed: 0 to " + std::to_string(count - 1)});
   }
-  return static_cast<ReduceOp>(number);
+  return static_cast<Enum>(number);
 }
 
 Submission make_submission(int kind, const py::list& inputs, const py::list& outputs,
                            Options options) {
   Submission submission;
   Request& request = submission.request;
-  request.kind = static_cast<Collective>(kind);
+  request.kind = checked<Collective>(kind, kCollectiveCount, "kind");
   request.name = std::move(options.name);
-  request.op = reduce_op(options.op);
+  request.op = checked<ReduceOp>(options.op, kReduceOpCount, "op");
   request.root = options.root;
   request.prescale = options.prescale;
   request.postscale = options.postscale;
@@ -174,7 +175,7 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
     submission.inputs.push_back(given.data);
     submission.outputs.push_back(taken.data);
     // scatter describes each rank's part; so does a rank that gives no input.
-    const bool by_output = in.is_none() || request.kind == Collective::kScatter;
+    const bool by_output = in.is_none() || traits_of(request.kind).shape == ShapeOf::kOutput;
     request.tensors.push_back(std::move(by_output ? taken.meta : given.meta));
   }
   return submission;

@@ -1,10 +1,12 @@
-// Element types, reduce operations and collectives: the words every layer shares.
+// Element types and reduce operations, with one row of facts for each.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "core/base/enum_table.h"
 #include "core/base/export.h"
 #include "core/base/status.h"
 
@@ -25,7 +27,31 @@ enum class DType : std::uint8_t {
   kFloat8E4m3 = 10,  ///< OCP's E4M3 without infinities ("fn"); see core/base/float8.h.
   kFloat8E5m2 = 11,
 };
-inline constexpr int kDTypeCount = 12;
+
+/// What holds for an element type.
+struct DTypeTraits {
+  DType value;
+  std::string_view name;  ///< The field's: "float32".
+  std::size_t bytes;      ///< Of one element.
+  bool floating = false;
+};
+
+/// One row for each element type, in the order of their values.
+inline constexpr std::array kDTypes = {
+    DTypeTraits{DType::kUint8, "uint8", 1},
+    DTypeTraits{DType::kInt8, "int8", 1},
+    DTypeTraits{DType::kInt16, "int16", 2},
+    DTypeTraits{DType::kInt32, "int32", 4},
+    DTypeTraits{DType::kInt64, "int64", 8},
+    DTypeTraits{DType::kFloat16, "float16", 2, true},
+    DTypeTraits{DType::kBfloat16, "bfloat16", 2, true},
+    DTypeTraits{DType::kFloat32, "float32", 4, true},
+    DTypeTraits{DType::kFloat64, "float64", 8, true},
+    DTypeTraits{DType::kBool, "bool", 1},
+    DTypeTraits{DType::kFloat8E4m3, "float8_e4m3fn", 1, true},
+    DTypeTraits{DType::kFloat8E5m2, "float8_e5m2", 1, true},
+};
+inline constexpr int kDTypeCount = static_cast<int>(kDTypes.size());
 
 /// How elements of different ranks are combined. Values travel on the wire.
 enum class ReduceOp : std::uint8_t {
@@ -34,60 +60,64 @@ enum class ReduceOp : std::uint8_t {
   kMin = 2,
   kMax = 3,
   kProduct = 4,
-  kBitAnd = 5,  ///< Integers and bool only, as the next two.
+  kBitAnd = 5,
   kBitOr = 6,
   kBitXor = 7,
 };
-inline constexpr int kReduceOpCount = 8;
 
-/// What is done collectively. Values travel on the wire.
-enum class Collective : std::uint8_t {
-  kAllreduce = 0,
-  kAllgather = 1,
-  kBroadcast = 2,
-  kReduceScatter = 3,
-  kAlltoall = 4,
-  kReduce = 5,
-  kGather = 6,
-  kScatter = 7,
-  kBarrier = 8,
-  kJoin = 9,
+/// What holds for a reduce operation.
+struct ReduceOpTraits {
+  ReduceOp value;
+  std::string_view name;
+  bool bitwise = false;  ///< Defined on integers and bool only.
 };
-inline constexpr int kCollectiveCount = 10;
+
+/// One row for each reduce operation, in the order of their values.
+inline constexpr std::array kReduceOps = {
+    ReduceOpTraits{ReduceOp::kSum, "sum"},
+    ReduceOpTraits{ReduceOp::kAverage, "average"},
+    ReduceOpTraits{ReduceOp::kMin, "min"},
+    ReduceOpTraits{ReduceOp::kMax, "max"},
+    ReduceOpTraits{ReduceOp::kProduct, "product"},
+    ReduceOpTraits{ReduceOp::kBitAnd, "bitand", true},
+    ReduceOpTraits{ReduceOp::kBitOr, "bitor", true},
+    ReduceOpTraits{ReduceOp::kBitXor, "bitxor", true},
+};
+inline constexpr int kReduceOpCount = static_cast<int>(kReduceOps.size());
+
+static_assert(is_in_order(kDTypes) && is_in_order(kReduceOps));
+
+/// The row of a known value.
+constexpr const DTypeTraits& traits_of(DType dtype) noexcept {
+  return kDTypes[static_cast<std::size_t>(dtype)];
+}
+constexpr const ReduceOpTraits& traits_of(ReduceOp op) noexcept {
+  return kReduceOps[static_cast<std::size_t>(op)];
+}
 
 /// Bytes of one element.
-constexpr std::size_t size_of(DType dtype) noexcept {
-  constexpr std::size_t kSizes[kDTypeCount] = {1, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 1};
-  return kSizes[static_cast<std::size_t>(dtype)];
-}
+constexpr std::size_t size_of(DType dtype) noexcept { return traits_of(dtype).bytes; }
 
-constexpr bool is_float8(DType dtype) noexcept {
-  return dtype == DType::kFloat8E4m3 || dtype == DType::kFloat8E5m2;
-}
+constexpr bool is_floating(DType dtype) noexcept { return traits_of(dtype).floating; }
+
+constexpr bool is_float8(DType dtype) noexcept { return is_floating(dtype) && size_of(dtype) == 1; }
 
 /// Floating types of 8 and 16 bits, which are computed in fp32 and rounded once.
 constexpr bool is_narrow_floating(DType dtype) noexcept {
-  return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || is_float8(dtype);
-}
-
-constexpr bool is_floating(DType dtype) noexcept {
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || is_narrow_floating(dtype);
+  return is_floating(dtype) && size_of(dtype) <= 2;
 }
 
 /// True where `op` is defined on `dtype` (bitwise operations need integers or bool).
 constexpr bool is_defined(ReduceOp op, DType dtype) noexcept {
-  const bool bitwise = op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
-  return !bitwise || !is_floating(dtype);
+  return !traits_of(op).bitwise || !is_floating(dtype);
 }
 
-/// The field's names: "float32", "average", "allreduce". Never fail; unknown values read "?".
+/// The name in the table; "?" for an unknown value.
 RONDE_API std::string_view to_string(DType dtype) noexcept;
 RONDE_API std::string_view to_string(ReduceOp op) noexcept;
-RONDE_API std::string_view to_string(Collective kind) noexcept;
 
 /// The inverse of to_string. Errors: kInvalidArgument naming the value and what is allowed.
 RONDE_API Result<DType> parse_dtype(std::string_view text);
 RONDE_API Result<ReduceOp> parse_reduce_op(std::string_view text);
-RONDE_API Result<Collective> parse_collective(std::string_view text);
 
 }  // namespace ronde

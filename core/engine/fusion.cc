@@ -8,27 +8,20 @@
 #include <string>
 #include <utility>
 
-#include "core/protocol/signature.h"
+#include "core/base/collective.h"
 
 namespace ronde {
 namespace {
 
 constexpr std::size_t kOpenBundles = 8;  // per class; older ones are full enough to be left alone
 
-bool fuses(Collective kind) noexcept {
-  return kind == Collective::kAllreduce || kind == Collective::kAllgather ||
-         kind == Collective::kBroadcast || kind == Collective::kReduceScatter ||
-         kind == Collective::kReduce;
-}
-
 bool is_moved(const Agreed& item) noexcept {
-  return item.status.ok() && item.request.kind != Collective::kJoin &&
-         item.request.kind != Collective::kBarrier;
+  return item.status.ok() && traits_of(item.request.kind).moves_data();
 }
 
 /// Bytes that are the same on all ranks.
 std::size_t counted_bytes(Collective kind, const TensorMeta& tensor) noexcept {
-  const std::size_t skip = has_free_first_extent(kind) && !tensor.shape.empty() ? 1 : 0;
+  const std::size_t skip = traits_of(kind).has_free_first_extent() && !tensor.shape.empty() ? 1 : 0;
   return std::accumulate(tensor.shape.begin() + static_cast<std::ptrdiff_t>(skip),
                          tensor.shape.end(), size_of(tensor.dtype),
                          [](std::size_t bytes, std::int64_t extent) {
@@ -38,9 +31,9 @@ std::size_t counted_bytes(Collective kind, const TensorMeta& tensor) noexcept {
 
 bool same_class(const Request& a, DType a_dtype, const Request& b, DType b_dtype) noexcept {
   return a.kind == b.kind && a_dtype == b_dtype && a.device.kind == b.device.kind &&
-         (!reduces(a.kind) ||
+         (!traits_of(a.kind).reduces ||
           (a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale)) &&
-         (!is_rooted(a.kind) || a.root == b.root) && a.compression == b.compression;
+         (!traits_of(a.kind).rooted() || a.root == b.root) && a.compression == b.compression;
 }
 
 /// The request's root as a rank of the group; 0 where the kind has none.
@@ -104,7 +97,7 @@ class Fuser {
   /// The bundle that a tensor goes into.
   std::size_t bundle_for(const Request& request, std::size_t tensor) {
     const TensorMeta& meta = request.tensors[tensor];
-    if (!fuses(request.kind)) return add_bundle(request, meta.dtype);
+    if (!traits_of(request.kind).fuses) return add_bundle(request, meta.dtype);
     FusionClass& found = class_of(request, meta.dtype);
     const std::size_t bytes = counted_bytes(request.kind, meta);
     for (std::size_t i = 0; i < found.open.size(); ++i) {

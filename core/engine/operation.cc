@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <new>
 #include <utility>
 
@@ -95,12 +94,7 @@ std::size_t Operation::input_bytes() const noexcept {
 }
 
 std::string_view Operation::negotiation_event() const noexcept {
-  constexpr std::array<std::string_view, kCollectiveCount> kNames{
-      "NEGOTIATE_ALLREDUCE",     "NEGOTIATE_ALLGATHER", "NEGOTIATE_BROADCAST",
-      "NEGOTIATE_REDUCESCATTER", "NEGOTIATE_ALLTOALL",  "NEGOTIATE_REDUCE",
-      "NEGOTIATE_GATHER",        "NEGOTIATE_SCATTER",   "NEGOTIATE_BARRIER",
-      "NEGOTIATE_JOIN"};
-  return kNames[static_cast<std::size_t>(submission_.request.kind)];
+  return traits_of(submission_.request.kind).negotiation;
 }
 
 EndedOperation ended_operation(const Operation& operation, Code code, TimePoint when) noexcept {

@@ -84,13 +84,8 @@ class Cutter {
 
 }  // namespace
 
-bool can_cut(Collective kind) noexcept {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
-         kind == Collective::kBroadcast;
-}
-
 std::size_t agreed_bytes(const Bundle& bundle) noexcept {
-  if (!can_cut(bundle.kind) && bundle.kind != Collective::kReduceScatter) return 0;
+  if (traits_of(bundle.kind).shape != ShapeOf::kTensor) return 0;
   std::size_t sum = 0;
   for (const BundleTensor& tensor : bundle.tensors) sum += bytes_of(tensor, bundle.dtype);
   return sum;
@@ -99,7 +94,7 @@ std::size_t agreed_bytes(const Bundle& bundle) noexcept {
 std::vector<ReadyBundle> cut_bundle(ReadyBundle whole, std::size_t partition_bytes) {
   const std::size_t bytes = agreed_bytes(whole.bundle);
   std::vector<ReadyBundle> parts;
-  const bool can = can_cut(whole.bundle.kind) && whole.bundle.compression.empty();
+  const bool can = traits_of(whole.bundle.kind).element_wise() && whole.bundle.compression.empty();
   if (partition_bytes == 0 || bytes <= partition_bytes || !can) {
     parts.push_back(std::move(whole));
     return parts;

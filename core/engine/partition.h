@@ -12,9 +12,6 @@ namespace ronde {
 /// Bytes of the bundle that ranks agree on; 0 where its kind has uneven sizes.
 std::size_t agreed_bytes(const Bundle& bundle) noexcept;
 
-/// Whether bundles of this kind can be cut anywhere between elements.
-bool can_cut(Collective kind) noexcept;
-
 /// Cuts a bundle into partitions of about equal size, at most `partition_bytes` (0: no limit) but
 /// for the alignment of cuts; they depend on the shapes alone, so all ranks cut alike. One
 /// partition, `whole` as it is, where it is small enough, of a kind that cannot be cut, or

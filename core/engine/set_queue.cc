@@ -121,8 +121,7 @@ void SetQueue::finish_without_work(const Batch& batch, std::vector<OperationPtr>
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const Agreed& item = batch.items[i];
     OperationPtr& operation = operations[i];
-    const bool moves_data =
-        item.request.kind != Collective::kJoin && item.request.kind != Collective::kBarrier;
+    const bool moves_data = traits_of(item.request.kind).moves_data();
     if (operation && (!item.status.ok() || !moves_data)) {
       operation->set_last_joined(item.last_joined);
       finish(operation, item.status);

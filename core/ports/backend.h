@@ -12,6 +12,7 @@
 
 #include "core/base/abort.h"
 #include "core/base/clock.h"
+#include "core/base/collective.h"
 #include "core/base/device.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"

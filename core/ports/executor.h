@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/abort.h"
+#include "core/base/collective.h"
 #include "core/base/device.h"
 #include "core/base/dtype.h"
 #include "core/base/shape.h"

@@ -145,7 +145,7 @@ void Aggregator::check(Entry& entry) {
     if (entry.seen[source]) continue;
     if (!joined_[source]) return;
     Report& merged = entry.merged;
-    if (merged.request->kind == Collective::kAllreduce || merged.code != Code::kOk) continue;
+    if (traits_of(merged.request->kind).outlives_join || merged.code != Code::kOk) continue;
     merged.code = Code::kMismatch;
     merged.message = fmt::format("{}: rank {} has joined, and only allreduce can go on without it",
                                  label(merged.request->kind, merged.key()), ranks_[source]);

@@ -100,7 +100,7 @@ void Matching::report_own(const Request& request, const OpKey& key, int slot) {
   report.slot = slot;
   report.rank = rank_;
   report.request = slot >= 0 ? cache_.at(slot) : std::make_shared<const Request>(request);
-  if (is_rooted(request.kind) && !is_member(request.root)) {
+  if (traits_of(request.kind).rooted() && !is_member(request.root)) {
     report.code = Code::kInvalidArgument;
     report.message =
         fmt::format("{}: rank {} submitted root {}{}, which is not in the process set",

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "core/protocol/several_devices.h"
-#include "core/protocol/signature.h"
 #include "core/protocol/wire.h"
 
 namespace ronde {
@@ -72,12 +71,10 @@ Status check_tensor(const Request& request, const TensorMeta& tensor) {
   if (!is_countable(tensor)) {
     return invalid(request, "shape {} has too many elements", to_string(tensor.shape));
   }
-  const bool splits =
-      has_free_first_extent(request.kind) || request.kind == Collective::kReduceScatter;
-  if (splits && tensor.shape.empty()) {
+  if (traits_of(request.kind).divides_rows() && tensor.shape.empty()) {
     return invalid(request, "shape [] has no first dimension to divide; at least one is needed");
   }
-  if (reduces(request.kind) && !is_defined(request.op, tensor.dtype)) {
+  if (traits_of(request.kind).reduces && !is_defined(request.op, tensor.dtype)) {
     return invalid(request, "op {} is not defined on dtype {}; allowed are integers and bool",
                    to_string(request.op), to_string(tensor.dtype));
   }
@@ -86,22 +83,25 @@ Status check_tensor(const Request& request, const TensorMeta& tensor) {
 
 Status check_count(const Request& request) {
   const std::size_t count = request.tensors.size();
-  if (request.kind == Collective::kBarrier) {
-    return count == 0 ? Status() : invalid(request, "{} tensors given; a barrier has none", count);
+  if (!traits_of(request.kind).moves_data()) {
+    return count == 0 ? Status()
+                      : invalid(request, "{} tensors given; a {} has none", count,
+                                to_string(request.kind));
   }
   if (count == 0) return invalid(request, "no tensor given; at least one is needed");
-  if (request.kind == Collective::kAlltoall && count != 1) {
-    return invalid(request, "{} tensors given; alltoall takes exactly one", count);
+  if (traits_of(request.kind).has_splits() && count != 1) {
+    return invalid(request, "{} tensors given; {} takes exactly one", count,
+                   to_string(request.kind));
   }
   return {};
 }
 
 Status check_fields(const Request& request) {
-  if (reduces(request.kind) && static_cast<int>(request.op) >= kReduceOpCount) {
+  if (traits_of(request.kind).reduces && static_cast<int>(request.op) >= kReduceOpCount) {
     return invalid(request, "op {} is unknown; allowed are 0 to {}", static_cast<int>(request.op),
                    kReduceOpCount - 1);
   }
-  if (is_rooted(request.kind) && request.root < 0) {
+  if (traits_of(request.kind).rooted() && request.root < 0) {
     return invalid(request, "root {} is not a rank; allowed are 0 and above", request.root);
   }
   if (!std::isfinite(request.prescale) || !std::isfinite(request.postscale)) {
@@ -121,8 +121,8 @@ Status check_fields(const Request& request) {
 Status validate(const Request& request) {
   const int kind = static_cast<int>(request.kind);
   if (kind >= kCollectiveCount || request.kind == Collective::kJoin) {
-    return invalid(request, "collective {} cannot be submitted; allowed are 0 to {}", kind,
-                   kCollectiveCount - 2);
+    return invalid(request, "collective {} cannot be submitted; allowed are 0 to {} but not {}",
+                   kind, kCollectiveCount - 1, static_cast<int>(Collective::kJoin));
   }
   RONDE_RETURN_IF_ERROR(check_texts(request));
   RONDE_RETURN_IF_ERROR(check_fields(request));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "core/base/device.h"
 #include "core/base/dtype.h"
 #include "core/base/shape.h"

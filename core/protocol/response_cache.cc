@@ -118,7 +118,7 @@ void ResponseCache::index(int slot) {
     by_signature_.emplace(signature_hash(request), slot);
   }
   set_bit(named_, slot, named);
-  set_bit(allreduces_, slot, named && request.kind == Collective::kAllreduce);
+  set_bit(allreduces_, slot, named && traits_of(request.kind).outlives_join);
 }
 
 void ResponseCache::link_newest(int slot) {

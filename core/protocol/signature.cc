@@ -12,7 +12,7 @@ namespace ronde {
 namespace {
 
 std::size_t first_fixed_extent(Collective kind) noexcept {
-  return has_free_first_extent(kind) ? 1 : 0;
+  return traits_of(kind).has_free_first_extent() ? 1 : 0;
 }
 
 bool same_shape(Collective kind, const Shape& a, const Shape& b) noexcept {
@@ -99,10 +99,10 @@ Difference difference(const Request& a, const Request& b) {
     return {fmt::format("it as part of {}", a.program), fmt::format("it as part of {}", b.program)};
   }
   if (Difference found = tensor_difference(a, b); !found.a.empty()) return found;
-  if (reduces(a.kind)) {
+  if (traits_of(a.kind).reduces) {
     if (Difference found = reduction_difference(a, b); !found.a.empty()) return found;
   }
-  if (is_rooted(a.kind) && a.root != b.root) {
+  if (traits_of(a.kind).rooted() && a.root != b.root) {
     return {fmt::format("root {}", a.root), fmt::format("root {}", b.root)};
   }
   if (a.compression != b.compression) {
@@ -125,8 +125,9 @@ std::string says(const Submitted& who, const std::string& value) {
 }  // namespace
 
 bool same_signature(const Request& a, const Request& b) noexcept {
-  return a.kind == b.kind && same_tensors(a, b) && (!reduces(a.kind) || same_reduction(a, b)) &&
-         (!is_rooted(a.kind) || a.root == b.root) && a.compression == b.compression &&
+  return a.kind == b.kind && same_tensors(a, b) &&
+         (!traits_of(a.kind).reduces || same_reduction(a, b)) &&
+         (!traits_of(a.kind).rooted() || a.root == b.root) && a.compression == b.compression &&
          a.device.kind == b.device.kind && same_program(a, b);
 }
 
@@ -143,8 +144,8 @@ std::size_t signature_hash(const Request& request) noexcept {
       mix(hash, static_cast<std::size_t>(tensor.shape[i]));
     }
   }
-  if (reduces(request.kind)) mix(hash, static_cast<std::size_t>(request.op));
-  if (is_rooted(request.kind)) mix(hash, static_cast<std::size_t>(request.root));
+  if (traits_of(request.kind).reduces) mix(hash, static_cast<std::size_t>(request.op));
+  if (traits_of(request.kind).rooted()) mix(hash, static_cast<std::size_t>(request.root));
   return hash;
 }
 

@@ -8,24 +8,6 @@
 
 namespace ronde {
 
-/// Whether the kind combines elements: op and scale factors matter for it.
-constexpr bool reduces(Collective kind) noexcept {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
-         kind == Collective::kReduceScatter;
-}
-
-/// Whether the kind has a root.
-constexpr bool is_rooted(Collective kind) noexcept {
-  return kind == Collective::kBroadcast || kind == Collective::kReduce ||
-         kind == Collective::kGather || kind == Collective::kScatter;
-}
-
-/// Whether the first extent of its tensors may differ between ranks.
-constexpr bool has_free_first_extent(Collective kind) noexcept {
-  return kind == Collective::kAllgather || kind == Collective::kGather ||
-         kind == Collective::kAlltoall;
-}
-
 /// Whether two submissions of one operation fit together: all that must agree does. Names are not
 /// compared; nor are call sites, priorities and extents that may differ by nature.
 bool same_signature(const Request& a, const Request& b) noexcept;

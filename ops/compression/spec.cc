@@ -111,7 +111,7 @@ std::string_view without_load(std::string_view text) noexcept {
 }
 
 Status check_compressible(Collective kind, DType dtype, ReduceOp op) {
-  if (kind != Collective::kAllreduce) {
+  if (!traits_of(kind).compresses) {
     return {Code::kInvalidArgument,
             fmt::format("compression of {} is not defined; allowed: allreduce", to_string(kind))};
   }

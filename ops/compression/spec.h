@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/collective.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
 

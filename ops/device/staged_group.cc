@@ -12,16 +12,10 @@
 namespace ronde {
 namespace {
 
-/// Whether any piece of the tensor can be done on its own.
-bool is_element_wise(Collective kind) {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
-         kind == Collective::kBroadcast;
-}
-
 /// What all ranks choose the algorithm by. Each sends another number of bytes in an alltoall, on
 /// which they have not agreed here.
 std::size_t common_bytes(Collective kind, std::size_t bytes) {
-  return kind == Collective::kAlltoall ? std::numeric_limits<std::size_t>::max() : bytes;
+  return traits_of(kind).has_splits() ? std::numeric_limits<std::size_t>::max() : bytes;
 }
 
 class StagedGroup final : public DeviceGroup {
@@ -36,10 +30,11 @@ class StagedGroup final : public DeviceGroup {
   Status launch(const Work& work, DeviceStream stream, const AbortToken& abort) override {
     const SideBytes bytes = side_bytes(work, rank_, size_);
     const Segment& segment = work.segments.front();
-    const bool in_place = bytes.in == bytes.out && is_element_wise(work.kind);
+    const bool element_wise = traits_of(work.kind).element_wise();
+    const bool in_place = bytes.in == bytes.out && element_wise;
     std::byte* in = in_.at_least(bytes.in, *device_);
     std::byte* out = in_place ? in : out_.at_least(bytes.out, *device_);
-    const std::size_t piece = is_element_wise(work.kind) ? kStagedPieceBytes : segment.bytes;
+    const std::size_t piece = element_wise ? kStagedPieceBytes : segment.bytes;
     RONDE_RETURN_IF_ERROR(bring_down(segment, in, bytes.in, piece, stream));
     const Segment on_host{bytes.in == 0 ? nullptr : in, bytes.out == 0 ? nullptr : out,
                           segment.bytes};
@@ -49,7 +44,7 @@ class StagedGroup final : public DeviceGroup {
       RONDE_RETURN_IF_ERROR(wait_for_piece(piece == 0 ? 0 : begin / piece, abort));
       RONDE_RETURN_IF_ERROR(run_piece(work, on_host, begin, length, abort));
       if (bytes.out != 0) {
-        const std::size_t copied = is_element_wise(work.kind) ? length : bytes.out;
+        const std::size_t copied = element_wise ? length : bytes.out;
         RONDE_RETURN_IF_ERROR(device_->copy(segment.out + begin, out + begin, copied, up_));
       }
       begin += length;

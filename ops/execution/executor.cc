@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -15,24 +14,6 @@
 namespace ronde {
 
 namespace {
-
-bool is_rooted(Collective kind) {
-  return kind == Collective::kBroadcast || kind == Collective::kReduce ||
-         kind == Collective::kGather || kind == Collective::kScatter;
-}
-
-bool reduces(Collective kind) {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
-         kind == Collective::kReduceScatter;
-}
-
-// The name that timelines give an operation, as Horovod's do.
-std::string_view event_name(Collective kind) {
-  constexpr std::array<std::string_view, kCollectiveCount> kNames{
-      "ALLREDUCE", "ALLGATHER", "BROADCAST", "REDUCESCATTER", "ALLTOALL",
-      "REDUCE",    "GATHER",    "SCATTER",   "BARRIER",       "JOIN"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
 
 bool is_auto(const Bundle& bundle) {
   return bundle.compression.starts_with(codec_name(CodecKind::kAuto));
@@ -49,14 +30,14 @@ Status PlaneExecutor::check(const Bundle& bundle) const {
     return {Code::kUnsupported,
             "the tensors are on several devices; a process set works on one device of each rank"};
   }
-  if (reduces(bundle.kind) && !is_defined(bundle.op, bundle.dtype)) {
+  if (traits_of(bundle.kind).reduces && !is_defined(bundle.op, bundle.dtype)) {
     return {Code::kInvalidArgument,
             fmt::format("{} is not defined for {}", to_string(bundle.op), to_string(bundle.dtype))};
   }
   if (!bundle.compression.empty()) {
     RONDE_RETURN_IF_ERROR(check_compressible(bundle.kind, bundle.dtype, bundle.op));
   }
-  if (is_rooted(bundle.kind) && (bundle.root < 0 || bundle.root >= size_)) {
+  if (traits_of(bundle.kind).rooted() && (bundle.root < 0 || bundle.root >= size_)) {
     return {Code::kInvalidArgument,
             fmt::format("root {} is not a rank of a group of {}", bundle.root, size_)};
   }
@@ -64,24 +45,17 @@ Status PlaneExecutor::check(const Bundle& bundle) const {
 }
 
 Status PlaneExecutor::execute_kind(const Bundle& bundle, const AbortToken& abort) {
-  switch (bundle.kind) {
-    case Collective::kReduceScatter:
-      return execute_reduce_scatter(bundle, abort);
-    case Collective::kScatter:
-      return execute_scatter(bundle, abort);
-    case Collective::kAllgather:
-    case Collective::kGather:
-      return execute_gathering(bundle, abort);
-    case Collective::kAlltoall:
-      return execute_alltoall(bundle, abort);
-    default:
-      return execute_whole(bundle, abort);
-  }
+  const CollectiveTraits& traits = traits_of(bundle.kind);
+  if (traits.has_splits()) return execute_alltoall(bundle, abort);
+  if (traits.shape == ShapeOf::kOutput) return execute_scatter(bundle, abort);
+  if (traits.input.layout == BufferLayout::kOwnChunk) return execute_gathering(bundle, abort);
+  if (traits.input.layout == BufferLayout::kChunks) return execute_reduce_scatter(bundle, abort);
+  return execute_whole(bundle, abort);
 }
 
 // allreduce, reduce, broadcast: outputs as large as inputs; and barrier, which has neither.
 Status PlaneExecutor::execute_whole(const Bundle& bundle, const AbortToken& abort) {
-  const bool writes = bundle.kind != Collective::kReduce || is_root(bundle);
+  const bool writes = !traits_of(bundle.kind).output.root_only || is_root(bundle);
   std::size_t bytes = 0;
   for (const BundleTensor& tensor : bundle.tensors) {
     const std::size_t size =
@@ -147,7 +121,7 @@ void PlaneExecutor::add_gathered(const Bundle& bundle, std::size_t index) {
     part_bytes_.push_back(static_cast<std::size_t>(all_words_[at]) * row);
     rows += all_words_[at];
   }
-  const bool writes = bundle.kind == Collective::kAllgather || is_root(bundle);
+  const bool writes = !traits_of(bundle.kind).output.root_only || is_root(bundle);
   segments_.push_back({input_of(tensor), writes ? output_rows(tensor, rows) : nullptr,
                        static_cast<std::size_t>(rows) * row});
 }
@@ -255,7 +229,7 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
       .partition = bundle.partition};
   lanes_.clear();
   for (const BundleTensor& tensor : bundle.tensors) lanes_.push_back(tensor.name);
-  events->begin_all(lanes_, event_name(bundle.kind), args);
+  events->begin_all(lanes_, traits_of(bundle.kind).event(), args);
   if (work.compression != nullptr && work.compression->scheme().codec != nullptr) {
     events->counter("compression ratio", work.compression->ratio(work));
   }

@@ -9,46 +9,18 @@ namespace {
 
 constexpr std::size_t kTensorAlignment = 64;
 
-enum class Layout { kNone, kWhole, kOwnPart, kByPart, kSends, kReceives };
-
 // How the flat input of a kind is laid out.
-Layout input_layout(const Work& work, int rank) {
-  switch (work.kind) {
-    case Collective::kAllgather:
-    case Collective::kGather:
-      return Layout::kOwnPart;
-    case Collective::kReduceScatter:
-      return Layout::kByPart;
-    case Collective::kScatter:
-      return rank == work.root ? Layout::kByPart : Layout::kNone;
-    case Collective::kBroadcast:
-      return rank == work.root ? Layout::kWhole : Layout::kNone;
-    case Collective::kAlltoall:
-      return Layout::kSends;
-    default:
-      return Layout::kWhole;
-  }
+BufferLayout input_layout(const Work& work, int rank) {
+  const BufferTraits& input = traits_of(work.kind).input;
+  return input.root_only && rank != work.root ? BufferLayout::kNone : input.layout;
 }
 
-// How the flat output of a kind is laid out.
-Layout output_layout(const Work& work, int rank) {
-  switch (work.kind) {
-    case Collective::kAllgather:
-      return Layout::kByPart;
-    case Collective::kGather:
-      return rank == work.root ? Layout::kByPart : Layout::kNone;
-    case Collective::kReduce:
-      return rank == work.root ? Layout::kWhole : Layout::kNone;
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      return Layout::kOwnPart;
-    case Collective::kBroadcast:
-      return rank == work.root ? Layout::kNone : Layout::kWhole;
-    case Collective::kAlltoall:
-      return Layout::kReceives;
-    default:
-      return Layout::kWhole;
-  }
+// How the flat output of a kind is laid out; a root that copies its input does so by itself.
+BufferLayout output_layout(const Work& work, int rank) {
+  const CollectiveTraits& traits = traits_of(work.kind);
+  const bool root = rank == work.root;
+  const bool none = root ? traits.root_copies() : traits.output.root_only;
+  return none ? BufferLayout::kNone : traits.output.layout;
 }
 
 std::size_t sum_of(std::span<const std::size_t> lengths) {
@@ -77,27 +49,28 @@ void for_parts(const Work& work, std::size_t size, Visit visit) {
 
 // Calls visit(Piece) in the order of the flat buffer.
 template <typename Visit>
-void for_pieces(const Work& work, Layout layout, std::size_t rank, std::size_t size, Visit visit) {
-  if (layout == Layout::kNone) return;
-  if (layout == Layout::kByPart) return for_parts(work, size, visit);
+void for_pieces(const Work& work, BufferLayout layout, std::size_t rank, std::size_t size,
+                Visit visit) {
+  if (layout == BufferLayout::kNone) return;
+  if (layout == BufferLayout::kChunks) return for_parts(work, size, visit);
   for (std::size_t s = 0; s < work.segments.size(); ++s) {
     std::size_t bytes = work.segments[s].bytes;
-    if (layout == Layout::kOwnPart) bytes = work.chunk_bytes[s * size + rank];
-    if (layout == Layout::kSends) bytes = sum_of(work.send_bytes);
-    if (layout == Layout::kReceives) bytes = sum_of(work.recv_bytes);
+    if (layout == BufferLayout::kOwnChunk) bytes = work.chunk_bytes[s * size + rank];
+    if (layout == BufferLayout::kSends) bytes = sum_of(work.send_bytes);
+    if (layout == BufferLayout::kReceives) bytes = sum_of(work.recv_bytes);
     visit(Piece{work.segments[s], 0, bytes});
   }
 }
 
 // What one side of the work amounts to.
 struct Side {
-  Layout layout = Layout::kNone;
+  BufferLayout layout = BufferLayout::kNone;
   std::size_t bytes = 0;
   bool flat = true;  // one segment with its address, or nothing at all
 };
 
 template <typename Address>
-Side side_of(const Work& work, Layout layout, std::size_t rank, std::size_t size,
+Side side_of(const Work& work, BufferLayout layout, std::size_t rank, std::size_t size,
              Address has_address) {
   Side side{layout, 0, work.segments.size() <= 1};
   for_pieces(work, layout, rank, size, [&](const Piece& piece) {
@@ -114,7 +87,7 @@ std::size_t aligned(std::size_t bytes) {
 }  // namespace
 
 SideBytes side_bytes(const Work& work, int rank, int size) {
-  const auto sum = [&](Layout layout) {
+  const auto sum = [&](BufferLayout layout) {
     std::size_t bytes = 0;
     for_pieces(work, layout, static_cast<std::size_t>(rank), static_cast<std::size_t>(size),
                [&](const Piece& piece) { bytes += piece.bytes; });
@@ -177,7 +150,7 @@ void FusionBuffer::copy_at_root(const Work& work) {
 }
 
 void FusionBuffer::unflatten(const Work& work) {
-  if (work.kind == Collective::kBroadcast && rank_ == work.root) return copy_at_root(work);
+  if (traits_of(work.kind).root_copies() && rank_ == work.root) return copy_at_root(work);
   if (!packed_) return;
   const std::byte* flat = flat_out_;
   for_pieces(work, output_layout(work, rank_), static_cast<std::size_t>(rank_),

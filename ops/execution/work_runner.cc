@@ -17,11 +17,6 @@ std::string_view override_of(const ExecutorOptions& options) {
   return options.algorithm == kHierarchicalAlgorithm ? std::string_view() : options.algorithm;
 }
 
-bool reduces(Collective kind) {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
-         kind == Collective::kReduceScatter;
-}
-
 void move_segment(const Segment& segment, const Reduction* reduction,
                   const ReduceKernels& kernels) {
   if (segment.out == nullptr || segment.bytes == 0) return;
@@ -39,7 +34,7 @@ void move_segment(const Segment& segment, const Reduction* reduction,
 /// Work of a group of one rank: every output is the input, scaled where the kind reduces.
 void run_local(const Work& work, const ReduceKernels& kernels) {
   const Scaling& scaling = work.reduction.scaling;
-  const bool scaled = reduces(work.kind) && (scaling.pre != 1.0 || scaling.post != 1.0);
+  const bool scaled = traits_of(work.kind).reduces && (scaling.pre != 1.0 || scaling.post != 1.0);
   for (const Segment& segment : work.segments) {
     move_segment(segment, scaled ? &work.reduction : nullptr, kernels);
   }

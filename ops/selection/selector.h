@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/dtype.h"
+#include "core/base/collective.h"
 #include "core/base/status.h"
 #include "core/ports/transport.h"
 #include "ops/flat_work.h"

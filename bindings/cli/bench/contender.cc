@@ -14,9 +14,7 @@ Submission submission_of(const Trial& trial, std::size_t index) {
   submission.request.name = fmt::format("bench.{}.{}", trial.bytes(), index);
   submission.request.kind = bundle.kind;
   submission.request.op = bundle.op;
-  const bool rooted = bundle.kind == Collective::kBroadcast || bundle.kind == Collective::kReduce ||
-                      bundle.kind == Collective::kGather || bundle.kind == Collective::kScatter;
-  submission.request.root = rooted ? 0 : -1;
+  submission.request.root = traits_of(bundle.kind).rooted() ? 0 : -1;
   for (const BundleTensor& tensor : bundle.tensors) {
     submission.request.tensors.push_back({bundle.dtype, tensor.shape});
     submission.inputs.push_back(tensor.in);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
 

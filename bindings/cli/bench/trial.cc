@@ -7,16 +7,14 @@
 namespace ronde::bench {
 namespace {
 
-/// Whether the tensor is made of one part for each rank.
-bool has_parts(Collective kind) {
-  return kind == Collective::kAllgather || kind == Collective::kReduceScatter ||
-         kind == Collective::kAlltoall || kind == Collective::kGather ||
-         kind == Collective::kScatter;
+/// Whether the tensor is made of one chunk for each rank.
+bool has_chunks(Collective kind) {
+  return traits_of(kind).has_chunks() || traits_of(kind).has_splits();
 }
 
 std::size_t part_elements(const TrialSpec& spec) {
-  if (spec.kind == Collective::kBarrier) return 0;
-  const auto parts = static_cast<std::size_t>(has_parts(spec.kind) ? spec.size : 1);
+  if (!traits_of(spec.kind).moves_data()) return 0;
+  const auto parts = static_cast<std::size_t>(has_chunks(spec.kind) ? spec.size : 1);
   return std::max<std::size_t>(spec.bytes / size_of(spec.dtype) / parts, 1);
 }
 
@@ -32,49 +30,35 @@ Trial::Trial(const TrialSpec& spec)
     : spec_(spec),
       width_(size_of(spec.dtype)),
       part_(part_elements(spec)),
-      elements_(part_ * static_cast<std::size_t>(has_parts(spec.kind) ? spec.size : 1)),
+      elements_(part_ * static_cast<std::size_t>(has_chunks(spec.kind) ? spec.size : 1)),
       in_(spec_, in_elements() * width_),
       out_(spec_, out_elements() * width_),
       segment_{in_.data(), out_.data(), bytes()} {
   if (is_source()) segment_.out = in_.data();
   Pattern::of_rank(spec_.dtype, spec_.rank).fill(in_.bytes(), 0);
   spoil();
-  if (has_parts(spec_.kind)) {
+  if (has_chunks(spec_.kind)) {
     part_bytes_.assign(static_cast<std::size_t>(spec_.size), part_ * width_);
   }
 }
 
 std::size_t Trial::in_elements() const noexcept {
-  const bool one_part = spec_.kind == Collective::kAllgather || spec_.kind == Collective::kGather;
-  return one_part ? part_ : elements_;
+  return traits_of(spec_.kind).input.layout == BufferLayout::kOwnChunk ? part_ : elements_;
 }
 
 std::size_t Trial::out_elements() const noexcept {
-  const bool one_part =
-      spec_.kind == Collective::kReduceScatter || spec_.kind == Collective::kScatter;
-  return one_part ? part_ : elements_;
+  return traits_of(spec_.kind).output.layout == BufferLayout::kOwnChunk ? part_ : elements_;
 }
 
 bool Trial::is_source() const noexcept {
-  return spec_.kind == Collective::kBroadcast && spec_.rank == 0;
+  return traits_of(spec_.kind).root_copies() && spec_.rank == 0;
 }
 
-double Trial::bus_factor() const noexcept {
-  const double n = spec_.size;
-  switch (spec_.kind) {
-    case Collective::kAllreduce:
-      return 2 * (n - 1) / n;
-    case Collective::kAllgather:
-    case Collective::kReduceScatter:
-    case Collective::kAlltoall:
-      return (n - 1) / n;
-    default:
-      return 1;
-  }
-}
+double Trial::bus_factor() const noexcept { return traits_of(spec_.kind).bus_factor(spec_.size); }
 
 Shape Trial::shape() const {
-  const std::size_t own = spec_.kind == Collective::kScatter ? part_ : in_elements();
+  const bool of_output = traits_of(spec_.kind).shape == ShapeOf::kOutput;
+  const std::size_t own = of_output ? out_elements() : in_elements();
   return {static_cast<std::int64_t>(own)};
 }
 
@@ -82,7 +66,7 @@ Bundle Trial::bundle() const {
   Bundle bundle;
   bundle.kind = spec_.kind;
   bundle.dtype = spec_.dtype;
-  if (spec_.kind == Collective::kBarrier) return bundle;
+  if (!traits_of(spec_.kind).moves_data()) return bundle;
   BundleTensor tensor;
   tensor.name = "bench";
   tensor.in = segment_.in;
@@ -96,9 +80,9 @@ Work Trial::work() const {
   Work work;
   work.kind = spec_.kind;
   work.reduction.dtype = spec_.dtype;
-  if (spec_.kind == Collective::kBarrier) return work;
+  if (!traits_of(spec_.kind).moves_data()) return work;
   work.segments = {&segment_, 1};
-  if (spec_.kind == Collective::kAlltoall) {
+  if (traits_of(spec_.kind).has_splits()) {
     work.send_bytes = work.recv_bytes = part_bytes_;
   } else {
     work.chunk_bytes = part_bytes_;
@@ -112,28 +96,21 @@ void Trial::spoil() {
 }
 
 bool Trial::correct() const {
-  const bool rooted = spec_.kind == Collective::kReduce || spec_.kind == Collective::kGather;
-  if (is_source() || (rooted && spec_.rank != 0)) return true;
-  const auto mine = static_cast<std::size_t>(spec_.rank) * part_;
-  switch (spec_.kind) {
-    case Collective::kAllreduce:
-    case Collective::kReduce:
-      return Pattern::of_sum(spec_.dtype, spec_.size).matches(out_.bytes(), 0);
-    case Collective::kReduceScatter:
-      return Pattern::of_sum(spec_.dtype, spec_.size).matches(out_.bytes(), mine);
-    case Collective::kBroadcast:
-      return Pattern::of_rank(spec_.dtype, 0).matches(out_.bytes(), 0);
-    case Collective::kScatter:
-      return Pattern::of_rank(spec_.dtype, 0).matches(out_.bytes(), mine);
-    default:
-      return parts_match();
+  const CollectiveTraits& traits = traits_of(spec_.kind);
+  if (is_source() || (traits.output.root_only && spec_.rank != 0)) return true;
+  const bool own_chunk = traits.output.layout == BufferLayout::kOwnChunk;
+  const std::size_t first = own_chunk ? static_cast<std::size_t>(spec_.rank) * part_ : 0;
+  if (traits.reduces) {
+    return Pattern::of_sum(spec_.dtype, spec_.size).matches(out_.bytes(), first);
   }
+  if (traits.input.root_only) return Pattern::of_rank(spec_.dtype, 0).matches(out_.bytes(), first);
+  return parts_match();
 }
 
 bool Trial::parts_match() const {
   const std::span<const std::byte> out = out_.bytes();
   const std::size_t first =
-      spec_.kind == Collective::kAlltoall ? static_cast<std::size_t>(spec_.rank) * part_ : 0;
+      traits_of(spec_.kind).has_splits() ? static_cast<std::size_t>(spec_.rank) * part_ : 0;
   for (std::size_t from = 0; from < part_bytes_.size(); ++from) {
     const auto part = out.subspan(from * part_bytes_[from], part_bytes_[from]);
     const Pattern pattern = Pattern::of_rank(spec_.dtype, static_cast<int>(from));

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "core/base/dtype.h"
 #include "core/base/shape.h"
 #include "core/ports/backend.h"

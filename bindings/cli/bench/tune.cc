@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -18,9 +17,6 @@
 namespace ronde::bench {
 namespace {
 
-constexpr std::array kKinds = {Collective::kAllreduce, Collective::kAllgather,
-                               Collective::kBroadcast, Collective::kReduceScatter,
-                               Collective::kReduce};
 constexpr double kWorthChanging = 0.95;  // of the time of the algorithm before: else noise decides
 
 std::vector<std::string_view> candidates(Collective kind) {
@@ -29,6 +25,11 @@ std::vector<std::string_view> candidates(Collective kind) {
     if (known.kind == kind) names.push_back(known.name);
   }
   return names;
+}
+
+/// Has a choice of algorithms, by bytes that all ranks know.
+bool is_tuned(Collective kind) {
+  return candidates(kind).size() > 1 && !traits_of(kind).has_splits();
 }
 
 /// Groups of the first ranks of the team, one for each algorithm. Ranks that are in none take part
@@ -166,7 +167,9 @@ Status tune(Team& team, const Options& options,
   std::vector<SelectionRow> rows;
   for (const int ranks : group_sizes(team.size())) {
     Groups groups(team, ranks);
-    for (const Collective kind : kKinds) RONDE_RETURN_IF_ERROR(tuner.tune(groups, kind, rows));
+    for (const CollectiveTraits& row : kCollectives) {
+      if (is_tuned(row.value)) RONDE_RETURN_IF_ERROR(tuner.tune(groups, row.value, rows));
+    }
     RONDE_RETURN_IF_ERROR(team.barrier());
   }
   bool written = true;

@@ -19,16 +19,6 @@ std::size_t before(const std::vector<std::size_t>& sizes, int r) {
   return std::accumulate(sizes.begin(), sizes.begin() + r, std::size_t{0});
 }
 
-bool has_parts(Collective kind) {
-  return kind == Collective::kAllgather || kind == Collective::kGather ||
-         kind == Collective::kReduceScatter || kind == Collective::kScatter;
-}
-
-bool reduces(Collective kind) {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce ||
-         kind == Collective::kReduceScatter;
-}
-
 /// What `rank` puts in as segment `s`.
 Values input(const Dish& dish, int rank, std::size_t s, std::size_t count) {
   if (rank == dish.absent) return Values(count, 0);
@@ -167,7 +157,7 @@ Dish cook(std::mt19937& random, int ranks, std::size_t largest) {
   const bool all_to_all = dish.kind == Collective::kAlltoall;
   for (std::size_t s = 0; s < (all_to_all ? 1 : count); ++s) {
     dish.segments.push_back(pick(random, largest));
-    if (!has_parts(dish.kind)) continue;
+    if (!traits_of(dish.kind).has_chunks()) continue;
     auto& parts = dish.parts.emplace_back();
     for (int r = 0; r < ranks; ++r) parts.push_back(pick(random, largest / index(ranks)));
     dish.segments.back() = sum(parts);
@@ -200,7 +190,7 @@ void serve(BackendGroup& group, const Dish& dish, int ranks, int rank) {
     INFO("segment " << s << ", " << got.size() << " elements");
     REQUIRE((got == expected(dish, ranks, rank, s)));
   }
-  if (dish.in_place || reduces(dish.kind)) return;
+  if (dish.in_place || traits_of(dish.kind).reduces) return;
   for (std::size_t s = 0; s < dish.segments.size(); ++s) {
     CHECK((rank == dish.absent || table.in[s] == input(dish, rank, s, table.in[s].size())));
   }

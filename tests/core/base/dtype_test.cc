@@ -14,10 +14,6 @@ TEST_CASE("dtype: every name parses back to its value") {
     const auto op = static_cast<ReduceOp>(i);
     CHECK(parse_reduce_op(to_string(op)).value() == op);
   }
-  for (int i = 0; i < kCollectiveCount; ++i) {
-    const auto kind = static_cast<Collective>(i);
-    CHECK(parse_collective(to_string(kind)).value() == kind);
-  }
 }
 
 TEST_CASE("dtype: an unknown name is an error that lists what is allowed") {
@@ -25,6 +21,16 @@ TEST_CASE("dtype: an unknown name is an error that lists what is allowed") {
   CHECK(result.status().code() == Code::kInvalidArgument);
   CHECK(result.status().message().find("\"float8\"") != std::string::npos);
   CHECK(result.status().message().find("bfloat16") != std::string::npos);
+}
+
+TEST_CASE("dtype: rows say which types are floating, and how wide") {
+  CHECK(size_of(DType::kBfloat16) == 2);
+  CHECK(is_floating(DType::kFloat64));
+  CHECK_FALSE(is_narrow_floating(DType::kFloat32));
+  CHECK(is_narrow_floating(DType::kFloat16));
+  CHECK(is_float8(DType::kFloat8E5m2));
+  CHECK_FALSE(is_float8(DType::kInt8));
+  CHECK_FALSE(is_floating(DType::kBool));
 }
 
 TEST_CASE("dtype: bitwise operations are defined on integers and bool only") {
