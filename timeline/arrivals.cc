@@ -6,15 +6,9 @@
 #include <string_view>
 
 namespace ronde {
-namespace {
-
-constexpr std::string_view kBefore = "rank ";
-constexpr std::string_view kAfter = " ready";
-
-}  // namespace
 
 bool is_arrival(const report::TraceEvent& event) noexcept {
-  return event.phase == 'i' && event.name.starts_with(kBefore) && event.name.ends_with(kAfter);
+  return event.phase == 'i' && event.arrived.has_value();
 }
 
 void Arrivals::name_lane(const report::TraceEvent& event) {
@@ -36,20 +30,22 @@ void Arrivals::take(const report::TraceEvent& event, std::int64_t time_ns, Trace
     if (event.name == "thread_name") name_lane(event);
     return;
   }
-  if (event.phase != 'B' || event.pid != current_ || !event.name.starts_with("NEGOTIATE_")) return;
+  if (event.pid != current_ || !event.submits()) return;
   const auto lane = lanes_.find(event.tid);
   if (lane == lanes_.end()) return;
-  name_ = fmt::format("{}{}{}", kBefore, event.pid, kAfter);
+  name_ = fmt::format("rank {} ready", event.pid);
   text_.clear();
   fmt::format_to(std::back_inserter(text_),
-                 "{{\"ph\":\"i\",\"pid\":{},\"tid\":{},\"ts\":0,\"name\":\"{}\",\"s\":\"t\"}}",
-                 first_, lane->second, name_);
+                 "{{\"ph\":\"i\",\"pid\":{},\"tid\":{},\"ts\":0,\"name\":\"{}\",\"s\":\"t\","
+                 "\"args\":{{\"arrived\":{}}}}}",
+                 first_, lane->second, name_, event.pid);
   const report::TraceEvent mark{.phase = 'i',
                                 .pid = first_,
                                 .tid = lane->second,
                                 .time_ns = time_ns,
                                 .timed = true,
-                                .name = name_};
+                                .name = name_,
+                                .arrived = event.pid};
   output.add({text_, mark, time_ns});
 }
 

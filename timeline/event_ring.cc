@@ -72,6 +72,7 @@ void EventRing::fill(Slot& slot, const Event& event, std::size_t heap_bytes) noe
   slot.bundle = event.bundle;
   slot.tensors = event.tensors;
   slot.kind = event.kind;
+  slot.collective = event.collective;
   slot.heap_bytes = static_cast<std::uint32_t>(heap_bytes);
   slot.lane_bytes = slot.name_bytes = 0;
   slot.has_rare = is_rare(event);
@@ -104,6 +105,7 @@ void EventRing::put_texts(Slot& slot, const Event& event, char* to) noexcept {
 Event EventRing::Slot::event() noexcept {
   Event event;
   event.kind = kind;
+  event.collective = collective;
   event.time_ns = time_ns;
   event.bytes = bytes;
   event.bundle = bundle;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -27,6 +28,7 @@ enum class EventKind : char {
 struct Event {
   EventKind kind = EventKind::kInstant;
   std::int64_t time_ns = 0;  ///< Steady clock.
+  std::optional<Collective> collective = {};
   std::uint64_t bytes = 0;
   double value = 0;  ///< Of a counter.
   int tensors = 0;
@@ -97,6 +99,7 @@ class EventRing {
     int tensors = 0;
     EventKind kind = EventKind::kInstant;
     bool has_rare = false;
+    std::optional<Collective> collective;
     /// Or in `long_text`: the list of lanes, then all texts.
     alignas(std::string_view) char text[kInlineBytes] = {};
     Rare rare;

@@ -6,12 +6,6 @@
 namespace ronde {
 namespace {
 
-constexpr std::string_view kSubmission = "NEGOTIATE_";
-
-bool is_submission(const report::TraceEvent& event) {
-  return event.phase == 'B' && event.name.starts_with(kSubmission);
-}
-
 bool is_start(const report::TraceEvent& event) { return event.phase == 'B' && event.bundle != 0; }
 
 }  // namespace
@@ -23,7 +17,7 @@ bool is_flow(const report::TraceEvent& event) noexcept {
 void Flows::survey(const report::TraceEvent& event, std::int64_t time_ns) {
   if (event.pid != rank_) submitted_.clear();
   rank_ = event.pid;
-  if (is_submission(event)) submitted_[event.tid] = time_ns;
+  if (event.submits()) submitted_[event.tid] = time_ns;
   if (!is_start(event)) return;
   Bundle& bundle = bundles_[event.bundle];
   if (bundle.rank != event.pid) ++bundle.others;
@@ -49,7 +43,7 @@ void Flows::end_survey() {
 const std::vector<std::uint64_t>& Flows::leaving(const report::TraceEvent& event,
                                                  std::int64_t time_ns) {
   leaving_.clear();
-  if (!is_submission(event)) return leaving_;
+  if (!event.submits()) return leaving_;
   const auto [from, to] = by_submission_.equal_range({time_ns, event.pid, event.tid});
   for (auto bundle = from; bundle != to; ++bundle) {
     const auto [first, count] = bundle->second;

@@ -139,6 +139,7 @@ void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
   } else {
     if (!event.name.empty()) writer.bytes(track_event::kName, event.name);
     append_arrows(merged);
+    if (event.collective) annotate(body_, part_, "collective", to_string(*event.collective));
     annotate(body_, part_, "bytes", event.bytes);
     annotate(body_, part_, "tensors", event.tensors);
     annotate(body_, part_, "bundle", event.bundle);

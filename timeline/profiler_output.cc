@@ -25,6 +25,7 @@ void add_member(std::string& args, std::string_view name, std::string_view value
 
 std::string args_of(const report::TraceEvent& event) {
   std::string args;
+  if (event.collective) add_member(args, "collective", to_string(*event.collective));
   add_member(args, "bytes", event.bytes);
   add_member(args, "tensors", event.tensors);
   add_member(args, "bundle", event.bundle);

@@ -43,6 +43,7 @@ Event event_of(EventKind kind, std::string_view lane, std::string_view name,
                const EventArgs& args) {
   return {.kind = kind,
           .time_ns = args.at_ns != 0 ? args.at_ns : steady_ns(),
+          .collective = args.collective,
           .bytes = args.bytes,
           .tensors = args.tensors,
           .bundle = args.bundle,

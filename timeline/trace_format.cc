@@ -90,6 +90,7 @@ void TraceFormatter::append_args(std::string& out, const Event& event) {
     begin_argument(out, any, "value");
     out += std::isfinite(event.value) ? fmt::to_string(event.value) : "null";
   }
+  if (event.collective) text("collective", to_string(*event.collective));
   number("bytes", event.bytes);
   number("tensors", static_cast<std::uint64_t>(event.tensors));
   number("bundle", event.bundle);
@@ -148,15 +149,16 @@ void TraceFormatter::append_line(std::string& out, EventKind kind, int lane) con
 
 void TraceFormatter::append_dropped(std::string& out, std::uint64_t dropped,
                                     std::int64_t time_ns) const {
-  append_mark(out, fmt::format("{} events lost so far", dropped), time_ns);
+  append_mark(out, fmt::format("{} events lost so far", dropped), time_ns,
+              fmt::format(",\"args\":{{\"lost\":{}}}", dropped));
 }
 
-void TraceFormatter::append_mark(std::string& out, std::string_view text,
-                                 std::int64_t time_ns) const {
+void TraceFormatter::append_mark(std::string& out, std::string_view text, std::int64_t time_ns,
+                                 std::string_view args) const {
   fmt::format_to(
       std::back_inserter(out),
-      ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{}\",\"s\":\"p\"}}", rank_,
-      static_cast<double>(clock_.of(time_ns) - start_ns_) / 1000, text);
+      ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{}\",\"s\":\"p\"{}}}", rank_,
+      static_cast<double>(clock_.of(time_ns) - start_ns_) / 1000, text, args);
 }
 
 }  // namespace ronde

@@ -60,7 +60,8 @@ class TraceFormatter {
 
   Lane& lane_of(std::string& out, std::string_view name);
   void append_name(std::string& out, const Lane& lane, std::string_view name) const;
-  void append_mark(std::string& out, std::string_view text, std::int64_t time_ns) const;
+  void append_mark(std::string& out, std::string_view text, std::int64_t time_ns,
+                   std::string_view args = {}) const;
   const std::string& quoted(std::string_view text);
   void append_args(std::string& out, const Event& event);
   void append_line(std::string& out, EventKind kind, int lane) const;

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "core/ports/event_sink.h"
+
 namespace ronde {
 
 Operation::Operation(Submission&& submission, std::uint64_t ticket)
@@ -108,9 +110,7 @@ EndedOperation ended_operation(const Operation& operation, Code code, TimePoint 
 }
 
 void Operation::make_label() {
-  const std::string& name = submission_.request.name;
-  label_.assign(to_string(submission_.request.kind)).append(1, '.');
-  label_.append(name.empty() ? "unnamed" : name);
+  label_ = tensor_lane(submission_.request.kind, submission_.request.name);
 }
 
 }  // namespace ronde

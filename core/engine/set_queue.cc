@@ -46,8 +46,9 @@ void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
   const Request& request = operation->submission().request;
   if (EventSink* events = sink()) {
     operation->make_label();
-    events->begin(operation->label(), operation->negotiation_event(),
-                  {.bytes = operation->input_bytes(), .at_ns = to_ns(now)});
+    events->begin(
+        operation->label(), operation->negotiation_event(),
+        {.collective = request.kind, .bytes = operation->input_bytes(), .at_ns = to_ns(now)});
   }
   const Status status = request.kind == Collective::kJoin
                             ? negotiator_.join(operation->ticket(), now)

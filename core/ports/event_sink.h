@@ -3,8 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+
+#include "core/base/collective.h"
 
 namespace ronde {
 
@@ -18,6 +22,7 @@ struct CompressionFacts {
 
 /// Facts shown with an event; zero and empty fields are left out.
 struct EventArgs {
+  std::optional<Collective> collective = {};  ///< Of a negotiation or of the work that follows it.
   std::uint64_t bytes = 0;
   std::string_view algorithm = {};
   std::string_view backend = {};
@@ -40,6 +45,15 @@ inline constexpr std::string_view kMarksLane = "marks";
 inline constexpr std::string_view kWaitLane = "waiting";
 /// The lane of what a binding says of training: forward, backward, update.
 inline constexpr std::string_view kPassesLane = "passes";
+
+/// The lane of an operation's tensors, "allreduce.layer1/weight": all unnamed ones of a kind have
+/// one lane.
+inline std::string tensor_lane(Collective kind, std::string_view name) {
+  std::string lane(to_string(kind));
+  lane += '.';
+  lane += name.empty() ? "unnamed" : name;
+  return lane;
+}
 
 /// From when to when, on the steady clock.
 struct TimeSpan {

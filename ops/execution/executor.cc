@@ -221,6 +221,7 @@ Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t by
   const std::string_view algorithm =
       work.compression == nullptr ? WorkRunner::algorithm_name(last_route_) : bundle.compression;
   const EventArgs args{
+      .collective = bundle.kind,
       .bytes = bytes,
       .algorithm = last_on_device_ && !desc.compressed ? std::string_view() : algorithm,
       .backend = last_on_device_ ? device_.path() : runner_.plane_name(),

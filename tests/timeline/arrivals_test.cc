@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tests/timeline/read_json.h"
 #include "timeline/merge.h"
 
@@ -43,6 +45,18 @@ TEST_CASE("arrivals: the first rank's lanes show when the others came, by the la
   CHECK(marks[0]["pid"] == 0);
   CHECK(marks[0]["tid"] == 2);
   CHECK(marks[0]["ts"] == 25);
+  CHECK(marks[0]["args"]["arrived"] == 1);
+}
+
+TEST_CASE("arrivals: a merge of a merged trace does not repeat them") {
+  const ScratchFolder scratch;
+  const auto a = scratch.write("a", trace_of(0, {{"allreduce.x", 10}}));
+  const auto b = scratch.write("b", trace_of(1, {{"allreduce.x", 25}}));
+  REQUIRE(merge_traces({a, b}, scratch.file("once")).ok());
+  REQUIRE(merge_traces({scratch.file("once")}, scratch.file("twice")).ok());
+  const auto trace = json_of(scratch.file("twice"));
+  CHECK(std::count_if(trace.begin(), trace.end(),
+                      [](const auto& event) { return event["ph"] == "i"; }) == 1);
 }
 
 }  // namespace ronde

@@ -74,6 +74,7 @@ TEST_CASE("event ring: every fact of an event comes out, and none of those befor
   EventRing ring(1);
   const Event full{.kind = EventKind::kCounter,
                    .time_ns = 1,
+                   .collective = Collective::kGather,
                    .bytes = 2,
                    .value = 3.5,
                    .tensors = 4,
@@ -89,6 +90,7 @@ TEST_CASE("event ring: every fact of an event comes out, and none of those befor
     CHECK(ring.pop([&](const Event& got) {
       CHECK(got.kind == wanted.kind);
       CHECK(got.time_ns == wanted.time_ns);
+      CHECK(got.collective == wanted.collective);
       CHECK(got.bytes == wanted.bytes);
       CHECK(got.value == wanted.value);
       CHECK(got.tensors == wanted.tensors);

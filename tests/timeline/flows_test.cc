@@ -10,11 +10,20 @@ namespace {
 using Numbers = std::vector<std::uint64_t>;
 
 report::TraceEvent submission_of(std::int64_t rank, std::int64_t lane) {
-  return {.phase = 'B', .pid = rank, .tid = lane, .name = "NEGOTIATE_ALLREDUCE"};
+  return {.phase = 'B',
+          .pid = rank,
+          .tid = lane,
+          .name = "NEGOTIATE_ALLREDUCE",
+          .collective = Collective::kAllreduce};
 }
 
 report::TraceEvent start_of(std::int64_t rank, std::int64_t lane, std::uint64_t bundle) {
-  return {.phase = 'B', .pid = rank, .tid = lane, .name = "ALLREDUCE", .bundle = bundle};
+  return {.phase = 'B',
+          .pid = rank,
+          .tid = lane,
+          .name = "ALLREDUCE",
+          .collective = Collective::kAllreduce,
+          .bundle = bundle};
 }
 
 /// Bundle 7 of two tensors on three ranks: rank 1 submits the second at 400, after all others.

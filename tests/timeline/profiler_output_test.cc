@@ -19,8 +19,8 @@ std::string trace_of(int rank) {
       "\n"
       "{{\"ph\":\"M\",\"pid\":{0},\"tid\":3,\"name\":\"thread_name\",\"args\":{{\"name\":\"w\"}}}},"
       "\n"
-      "{{\"ph\":\"B\",\"pid\":{0},\"tid\":3,\"ts\":2,\"name\":\"ALLREDUCE\",\"args\":{{\"bytes\":8,"
-      "\"bundle\":5,\"backend\":\"shm\"}}}},\n"
+      "{{\"ph\":\"B\",\"pid\":{0},\"tid\":3,\"ts\":2,\"name\":\"ALLREDUCE\",\"args\":{{"
+      "\"collective\":\"allreduce\",\"bytes\":8,\"bundle\":5,\"backend\":\"shm\"}}}},\n"
       "{{\"ph\":\"B\",\"pid\":{0},\"tid\":4,\"ts\":2.5,\"name\":\"never ends\"}},\n"
       "{{\"ph\":\"E\",\"pid\":{0},\"tid\":3,\"ts\":4,\"args\":{{\"wire_bytes\":2}}}},\n"
       "{{\"ph\":\"C\",\"pid\":{0},\"tid\":0,\"ts\":9,\"name\":\"step\",\"args\":{{\"value\":2}}}}"
@@ -56,8 +56,11 @@ TEST_CASE("profiler output: each rank has a file of whole spans, and of its step
     CHECK(spans[0]["name"] == "ALLREDUCE");
     CHECK(spans[0]["ts"] == 2.0 + rank);
     CHECK(spans[0]["dur"] == 2.0);
-    CHECK(spans[0]["args"] ==
-          nlohmann::json{{"bytes", 8}, {"bundle", 5}, {"backend", "shm"}, {"wire_bytes", 2}});
+    CHECK(spans[0]["args"] == nlohmann::json{{"collective", "allreduce"},
+                                             {"bytes", 8},
+                                             {"bundle", 5},
+                                             {"backend", "shm"},
+                                             {"wire_bytes", 2}});
     CHECK(spans[1]["name"] == "ProfilerStep#2");
     CHECK(spans[1]["ts"] == 1.0 + rank);
     CHECK(spans[1]["dur"] == 8.0);

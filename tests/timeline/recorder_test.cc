@@ -33,7 +33,8 @@ TEST_CASE("recorder: what was reported is in the file when it is closed") {
   REQUIRE(recorder.ok());
   (*recorder)->begin("allreduce.w", "NEGOTIATE_ALLREDUCE", {});
   (*recorder)->end("allreduce.w", {});
-  (*recorder)->begin("allreduce.w", "ALLREDUCE", {4, "ring", "tcp", 1});
+  (*recorder)->begin("allreduce.w", "ALLREDUCE",
+                     {.bytes = 4, .algorithm = "ring", .backend = "tcp", .tensors = 1});
   (*recorder)->end("allreduce.w", {});
   (*recorder)->instant("allreduce.w", "fused");
   (*recorder)->counter("queued", 3);

@@ -36,6 +36,7 @@ TEST_CASE("trace format: a span has a named lane, a time in microseconds and its
   TraceFormatter formatter(info());
   std::string lines;
   Event begin = event(EventKind::kBegin, "allreduce.w", "ALLREDUCE");
+  begin.collective = Collective::kReduceScatter;
   begin.bytes = 4096;
   begin.tensors = 2;
   begin.algorithm = "ring";
@@ -50,8 +51,11 @@ TEST_CASE("trace format: a span has a named lane, a time in microseconds and its
   CHECK(got[2]["ts"] == 2.5);
   CHECK(got[2]["pid"] == 3);
   CHECK(got[2]["tid"] == got[1]["tid"]);
-  CHECK(got[2]["args"] ==
-        json({{"bytes", 4096}, {"tensors", 2}, {"algorithm", "ring"}, {"backend", "shm"}}));
+  CHECK(got[2]["args"] == json({{"collective", "reduce_scatter"},
+                                {"bytes", 4096},
+                                {"tensors", 2},
+                                {"algorithm", "ring"},
+                                {"backend", "shm"}}));
   CHECK(got[3]["ph"] == "E");
   CHECK_FALSE(got[3].contains("args"));
 }
@@ -113,6 +117,7 @@ TEST_CASE("trace format: lost events are said in the trace") {
   std::string lines;
   TraceFormatter(info()).append_dropped(lines, 12, 1'000'000);
   CHECK(lines_of(lines)[1]["name"] == "12 events lost so far");
+  CHECK(lines_of(lines)[1]["args"]["lost"] == 12);
 }
 
 }  // namespace ronde

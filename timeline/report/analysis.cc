@@ -114,12 +114,8 @@ bool is_within(const Bundle& bundle, const std::vector<Step>& steps) {
 }
 
 /// Bytes that pass each rank's link for each byte of the tensor.
-double bus_factor(const std::string& path, double ranks) {
-  if (path.starts_with("ALLREDUCE")) return 2 * (ranks - 1) / ranks;
-  for (const char* kind : {"ALLGATHER", "REDUCESCATTER", "ALLTOALL"}) {
-    if (path.starts_with(kind)) return (ranks - 1) / ranks;
-  }
-  return 1;
+double bus_factor(const Path& path, std::uint32_t ranks) {
+  return path.collective ? traits_of(*path.collective).bus_factor(static_cast<int>(ranks)) : 1;
 }
 
 struct PathSamples {
@@ -157,12 +153,11 @@ double best_gbps(const PathSamples& path) {
   return *at;
 }
 
-/// Dense allreduces, whatever the algorithm: "ALLREDUCE over tcp". Others: as their path.
-std::string way_of(const OperationSpan& span, const std::string& path) {
-  constexpr std::string_view kAllreduce = "ALLREDUCE ";
-  const std::size_t over = path.find(" over ");
-  if (span.compressed || !path.starts_with(kAllreduce) || over == std::string::npos) return path;
-  return std::string(kAllreduce) + path.substr(over + 1);
+/// The path of a bundle, without the algorithm of a dense allreduce.
+Path way_of(const OperationSpan& span, Path path) {
+  const bool allreduce = path.collective == Collective::kAllreduce;
+  if (allreduce && !span.compressed && !path.backend.empty()) path.algorithm.clear();
+  return path;
 }
 
 PathCost cost_of(PathSamples& path) {
@@ -194,30 +189,30 @@ WayCost cost_of(WaySamples& way) {
 
 /// The costliest first.
 template <typename Samples>
-auto costs_of(std::map<std::string, Samples>& samples) {
+auto costs_of(std::map<Path, Samples>& samples) {
   std::vector<decltype(Samples::cost)> costs;
   costs.reserve(samples.size());
-  for (auto& [name, one] : samples) costs.push_back(cost_of(one));
+  for (auto& [path, one] : samples) costs.push_back(cost_of(one));
   std::sort(costs.begin(), costs.end(),
             [](const auto& a, const auto& b) { return a.moving_ns > b.moving_ns; });
   return costs;
 }
 
 void add_costs(const JobTrace& job, Analysis& analysis) {
-  std::map<std::string, PathSamples> paths;
-  std::map<std::string, WaySamples> ways;
+  std::map<Path, PathSamples> paths;
+  std::map<Path, WaySamples> ways;
   for (const Bundle& bundle : analysis.bundles) {
     if (bundle.span->bytes == 0 || !is_within(bundle, analysis.steps)) continue;
-    const std::string& name = job.names.text_of(bundle.span->path);
-    PathSamples& path = paths[name];
-    path.cost.path = name;
-    path.cost.compressed = bundle.span->compressed;
-    take_bundle(bundle, path);
-    const std::string way_name = way_of(*bundle.span, name);
-    WaySamples& way = ways[way_name];
-    way.cost.name = way_name;
-    way.cost.compressed = bundle.span->compressed;
-    take_bundle(bundle, way);
+    const Path& path = job.paths[bundle.span->path];
+    PathSamples& of_path = paths[path];
+    of_path.cost.path = path;
+    of_path.cost.compressed = bundle.span->compressed;
+    take_bundle(bundle, of_path);
+    const Path way = way_of(*bundle.span, path);
+    WaySamples& of_way = ways[way];
+    of_way.cost.path = way;
+    of_way.cost.compressed = bundle.span->compressed;
+    take_bundle(bundle, of_way);
   }
   analysis.paths = costs_of(paths);
   analysis.ways = costs_of(ways);

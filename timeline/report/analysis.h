@@ -77,9 +77,9 @@ struct Bundle {
   [[nodiscard]] std::int64_t moving_ns() const noexcept { return ended_ns - started_ns; }
 };
 
-/// All bundles that went one way: "ALLREDUCE ring over tcp".
+/// What the bundles of one path cost.
 struct PathCost {
-  std::string path;
+  Path path;
   bool compressed = false;
   std::uint64_t bundles = 0;
   std::uint64_t tensors = 0;
@@ -89,10 +89,10 @@ struct PathCost {
   double best_gbps = 0;  ///< Of its large bundles the fastest twentieth reach this.
 };
 
-/// What bundles cost by their bytes: of one path, but dense allreduces of all algorithms are one
-/// way, "ALLREDUCE over tcp": which of them is best goes by bytes, too.
+/// What bundles cost by their bytes. Dense allreduces over one data plane are one path here,
+/// "ALLREDUCE over tcp": their algorithm depends on the bytes.
 struct WayCost {
-  std::string name;
+  Path path;
   bool compressed = false;
   std::uint64_t bundles = 0;
   std::uint64_t bytes = 0;

@@ -34,7 +34,21 @@ std::string_view text(const element& value) {
   return read.error() == simdjson::SUCCESS ? read.value_unsafe() : std::string_view();
 }
 
+std::optional<Collective> collective_named(std::string_view name) {
+  const auto parsed = parse_collective(name);
+  return parsed.ok() ? std::optional(*parsed) : std::nullopt;
+}
+
+/// What events without an id are of: traces of Ronde 0.1 have names alone.
+std::optional<Collective> collective_of_event(std::string_view name) {
+  for (const CollectiveTraits& row : kCollectives) {
+    if (name == row.event() || name == row.negotiation) return row.value;
+  }
+  return std::nullopt;
+}
+
 void take_argument(std::string_view key, const element& value, TraceEvent& event) {
+  if (key == "collective") event.collective = collective_named(text(value));
   if (key == "bytes") event.bytes = natural(value);
   if (key == "tensors") event.tensors = natural(value);
   if (key == "bundle") event.bundle = natural(value);
@@ -47,6 +61,8 @@ void take_argument(std::string_view key, const element& value, TraceEvent& event
   if (key == "algorithm") event.algorithm = text(value);
   if (key == "backend") event.backend = text(value);
   if (key == "name") event.given_name = text(value);
+  if (key == "arrived") event.arrived = integer(value);
+  if (key == "lost") event.lost = natural(value);
 }
 
 void take_field(std::string_view key, const element& value, TraceEvent& event) {
@@ -85,6 +101,7 @@ Result<TraceEvent> EventParser::parse(std::string_view text) {
   }
   TraceEvent event;
   for (const auto [key, value] : fields) take_field(key, value, event);
+  if (event.phase == 'B' && !event.collective) event.collective = collective_of_event(event.name);
   return event;
 }
 

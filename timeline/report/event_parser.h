@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,7 @@ struct TraceEvent {
   std::int64_t time_ns = 0;
   bool timed = false;  ///< It has a time.
   std::string_view name = {};
+  std::optional<Collective> collective = {};
   std::uint64_t bytes = 0;
   std::uint64_t tensors = 0;
   std::uint64_t bundle = 0;
@@ -28,7 +30,14 @@ struct TraceEvent {
   double value = 0;
   std::string_view algorithm = {};
   std::string_view backend = {};
-  std::string_view given_name = {};  ///< args.name: of a lane or process.
+  std::string_view given_name = {};          ///< args.name: of a lane or process.
+  std::optional<std::int64_t> arrived = {};  ///< Rank whose submission a merge has marked here.
+  std::uint64_t lost = 0;                    ///< Events lost until then.
+
+  /// An operation is submitted: its negotiation begins.
+  [[nodiscard]] bool submits() const noexcept {
+    return phase == 'B' && collective && name == traits_of(*collective).negotiation;
+  }
 };
 
 /// Threads: one.

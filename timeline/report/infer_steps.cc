@@ -5,7 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+
+#include "core/ports/event_sink.h"
 
 namespace ronde::report {
 namespace {
@@ -16,9 +20,19 @@ constexpr double kMostOfTheGaps = 0.5;  // that lie before the operation, or it 
 /// What operations that are made again have in common.
 using Key = std::pair<std::uint32_t, std::uint64_t>;
 
-Key key_of(const OperationSpan& span, const Names& names) {
-  const bool unnamed = names.text_of(span.name).ends_with("unnamed");
-  return {span.name, unnamed ? span.bytes : 0};
+Key key_of(const OperationSpan& span, const std::set<std::uint32_t>& unnamed) {
+  return {span.name, unnamed.contains(span.name) ? span.bytes : 0};
+}
+
+/// The numbers of the lanes that unnamed operations share.
+std::set<std::uint32_t> unnamed_lanes(const Names& names) {
+  std::set<std::string> lanes;
+  for (const CollectiveTraits& row : kCollectives) lanes.insert(tensor_lane(row.value, {}));
+  std::set<std::uint32_t> numbers;
+  for (std::uint32_t number = 0; number < names.size(); ++number) {
+    if (lanes.contains(names.text_of(number))) numbers.insert(number);
+  }
+  return numbers;
 }
 
 /// When operations of one key came, and when all before them had ended.
@@ -29,7 +43,7 @@ struct Comings {
 
 using ByKey = std::map<Key, Comings>;
 
-ByKey comings_of(const RankTrace& rank, const Names& names) {
+ByKey comings_of(const RankTrace& rank, const std::set<std::uint32_t>& unnamed) {
   std::vector<const OperationSpan*> order;
   order.reserve(rank.operations.size());
   for (const OperationSpan& span : rank.operations) order.push_back(&span);
@@ -39,7 +53,7 @@ ByKey comings_of(const RankTrace& rank, const Names& names) {
   ByKey found;
   std::int64_t ended_ns = rank.first_ns;
   for (const OperationSpan* span : order) {
-    Comings& comings = found[key_of(*span, names)];
+    Comings& comings = found[key_of(*span, unnamed)];
     comings.free_ns.push_back(std::min(ended_ns, span->first_submit_ns));
     comings.gaps_ns += std::max<std::int64_t>(0, span->first_submit_ns - ended_ns);
     ended_ns = std::max(ended_ns, span->end_ns);
@@ -87,9 +101,10 @@ std::vector<Step> steps_between(const std::vector<ByKey>& ranks, const Key& key)
 }  // namespace
 
 InferredSteps infer_steps(const JobTrace& job) {
+  const std::set<std::uint32_t> unnamed = unnamed_lanes(job.names);
   std::vector<ByKey> ranks;
   ranks.reserve(job.ranks.size());
-  for (const RankTrace& rank : job.ranks) ranks.push_back(comings_of(rank, job.names));
+  for (const RankTrace& rank : job.ranks) ranks.push_back(comings_of(rank, unnamed));
   const std::optional<Key> first = first_of_steps(ranks);
   if (!first) return {};
   return {job.names.text_of(first->first), steps_between(ranks, *first)};

@@ -1,13 +1,16 @@
 // What a report knows of a job: the operations, waits and marks of every rank on one clock.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "timeline/recording.h"
 
 namespace ronde::report {
@@ -25,6 +28,18 @@ class Names {
   std::vector<std::string> texts_;
 };
 
+/// How data moved. The number of a path is its place in JobTrace::paths.
+struct Path {
+  std::optional<Collective> collective;  ///< None: one that this version does not know.
+  std::string event;                     ///< As the trace calls it: "ALLREDUCE".
+  std::string algorithm;                 ///< Empty, or "native": the data plane's own.
+  std::string backend;
+
+  /// "ALLREDUCE ring over tcp".
+  [[nodiscard]] std::string text() const;
+  auto operator<=>(const Path&) const = default;
+};
+
 /// One bundle on one rank. Times are nanoseconds on the job's clock.
 struct OperationSpan {
   std::uint64_t bundle = 0;          ///< The same on all ranks.
@@ -37,7 +52,7 @@ struct OperationSpan {
   std::uint64_t bytes = 0;
   std::uint32_t tensors = 0;
   std::uint32_t name = 0;  ///< Of its first tensor.
-  std::uint32_t path = 0;  ///< "ALLREDUCE ring over tcp".
+  std::uint32_t path = 0;
   bool compressed = false;
 };
 
@@ -106,10 +121,14 @@ struct TensorCost {
 struct JobTrace {
   std::vector<RankTrace> ranks;  ///< By rank; not all need be there.
   Names names;
+  std::vector<Path> paths;
   std::map<std::uint32_t, TensorCost> tensors;
   std::vector<std::string> notes;  ///< What a reader of the report ought to know of the traces.
   std::uint64_t events = 0;
   bool running = false;  ///< The job goes on: what has not ended is under way.
+
+  /// The number of `path`, a new one where it was not seen before.
+  std::uint32_t number_of(const Path& path);
 };
 
 }  // namespace ronde::report

@@ -255,6 +255,20 @@ void Loader::forget_cut_ends() {
 
 }  // namespace
 
+std::string Path::text() const {
+  std::string text = event;
+  if (!algorithm.empty() && algorithm != "native") text += " " + algorithm;
+  if (!backend.empty()) text += " over " + backend;
+  return text;
+}
+
+std::uint32_t JobTrace::number_of(const Path& path) {
+  const auto number =
+      static_cast<std::uint32_t>(std::find(paths.begin(), paths.end(), path) - paths.begin());
+  if (number == paths.size()) paths.push_back(path);
+  return number;
+}
+
 std::uint32_t Names::number_of(std::string_view text) {
   const auto [at, added] =
       numbers_.try_emplace(std::string(text), static_cast<std::uint32_t>(texts_.size()));

@@ -83,7 +83,7 @@ Json bars_of(const Analysis& analysis) {
 Json paths_of(const Analysis& analysis) {
   Json list = Json::array();
   for (const PathCost& path : analysis.paths) {
-    list.push_back({path.path, path.bundles, path.tensors, path.bytes, us(path.moving_ns),
+    list.push_back({path.path.text(), path.bundles, path.tensors, path.bytes, us(path.moving_ns),
                     path.bus_gbps, path.best_gbps});
   }
   return list;
@@ -204,7 +204,7 @@ class StepPicture {
     return {job_.names.text_of(span.name),
             span.tensors,
             span.bytes,
-            job_.names.text_of(span.path),
+            job_.paths[span.path].text(),
             us(span.first_submit_ns - zero_),
             us(span.last_submit_ns - zero_),
             us(span.agreed_ns - zero_),

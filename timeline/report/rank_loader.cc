@@ -1,9 +1,6 @@
 #include "timeline/report/rank_loader.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <utility>
@@ -15,23 +12,13 @@
 namespace ronde::report {
 namespace {
 
-constexpr std::string_view kNegotiate = "NEGOTIATE_";
-constexpr std::string_view kLost = " events lost so far";
 constexpr std::uint64_t kOwnKeys = std::uint64_t{1} << 63;  // apart from the numbers of bundles
 
-std::string path_of(const TraceEvent& event) {
-  std::string path(event.name);
-  if (!event.algorithm.empty() && event.algorithm != "native")
-    path += fmt::format(" {}", event.algorithm);
-  if (!event.backend.empty()) path += fmt::format(" over {}", event.backend);
-  return path;
-}
-
-/// "12 events lost so far".
-std::uint64_t lost_in(std::string_view text) {
-  std::uint64_t lost = 0;
-  if (text.ends_with(kLost)) std::from_chars(text.data(), text.data() + text.size(), lost);
-  return lost;
+Path path_of(const TraceEvent& event) {
+  return {.collective = event.collective,
+          .event = std::string(event.name),
+          .algorithm = std::string(event.algorithm),
+          .backend = std::string(event.backend)};
 }
 
 }  // namespace
@@ -73,7 +60,7 @@ void RankLoader::take(const TraceEvent& event) {
     forget_open();  // what came in late, from threads that had not yet heard of the pause
     end_pause(event.time_ns);
   }
-  if (event.phase == 'i') rank_.lost_events = std::max(rank_.lost_events, lost_in(event.name));
+  rank_.lost_events = std::max(rank_.lost_events, event.lost);
   if (event.phase != 'B' && event.phase != 'E') return;
   Lane& lane = lanes_[event.tid];
   if (lane.kind == LaneKind::kOther) return;
@@ -98,11 +85,11 @@ void RankLoader::take_tensor(Lane& lane, const TraceEvent& event) {
   if (event.phase == 'E') {
     return lane.running != 0 ? end_run(lane, event) : end_negotiation(lane, event);
   }
-  if (!event.name.starts_with(kNegotiate)) return begin_run(lane, event);
+  if (!event.submits()) return begin_run(lane, event);
   lane.submit_ns = event.time_ns;
   lane.agreed_ns = 0;
   lane.bytes = event.bytes;
-  lane.barrier = event.name.ends_with("BARRIER");
+  lane.barrier = event.collective == Collective::kBarrier;
 }
 
 /// A key for work that belongs to no bundle: its lane's k-th run.
@@ -121,7 +108,8 @@ void RankLoader::end_negotiation(Lane& lane, const TraceEvent& event) {
   span.first_submit_ns = span.last_submit_ns = lane.submit_ns;
   span.agreed_ns = span.start_ns = span.end_ns = event.time_ns;
   span.name = lane.name;
-  span.path = job_.names.number_of("BARRIER");
+  const CollectiveTraits& barrier = traits_of(Collective::kBarrier);
+  span.path = job_.number_of({.collective = barrier.value, .event = std::string(barrier.event())});
   rank_.operations.push_back(span);
 }
 
@@ -144,7 +132,7 @@ void RankLoader::begin_run(Lane& lane, const TraceEvent& event) {
             .bytes = event.bytes,
             .tensors = static_cast<std::uint32_t>(event.tensors),
             .name = lane.name,
-            .path = job_.names.number_of(path_of(event))};
+            .path = job_.number_of(path_of(event))};
   }
   span.first_submit_ns = std::min(span.first_submit_ns, submit);
   span.last_submit_ns = std::max(span.last_submit_ns, submit);

@@ -104,7 +104,7 @@ void add_paths(std::string& out, const JobTrace& job, const Analysis& analysis) 
     line(out, "  {:>8} {:>9} {:>9} {:>9} {:>11} {:>11}  {}", path.bundles, path.tensors,
          human_bytes(static_cast<double>(path.bytes)),
          human_time(static_cast<double>(path.moving_ns)), human_rate(path.bus_gbps),
-         human_rate(path.best_gbps), path.path);
+         human_rate(path.best_gbps), path.path.text());
   }
   const Fusion& fusion = analysis.fusion;
   line(out, "  Fusion: {:.1f} tensors in {:.1f} bundles a {}; half the bundles hold {} or more.",

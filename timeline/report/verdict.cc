@@ -180,8 +180,9 @@ Finding wire(const JobTrace& job, const Analysis& analysis, const Means& means) 
       human_time(means.of(Phase::kWire)), human_time(means.step_ns), percent(finding.share),
       percent(hidden));
   if (!analysis.paths.empty()) {
-    finding.text += fmt::format(" {} reaches {} of bus bandwidth.", analysis.paths.front().path,
-                                human_rate(analysis.paths.front().bus_gbps));
+    finding.text +=
+        fmt::format(" {} reaches {} of bus bandwidth.", analysis.paths.front().path.text(),
+                    human_rate(analysis.paths.front().bus_gbps));
   }
   const std::vector<WhatIf> changes = what_ifs(job, analysis);
   if (is_latency(analysis)) {

@@ -55,21 +55,18 @@ const WayCost* fitted_way(const Analysis& analysis) {
   return way != nullptr && way->cost.known ? way : nullptr;
 }
 
-/// The one algorithm of a way "ALLREDUCE over tcp", as in "ALLREDUCE ring over tcp"; empty where
-/// several were chosen.
+/// The one algorithm of dense allreduces over the way's data plane; empty where there are several.
 std::string_view algorithm_of(const WayCost& way, const Analysis& analysis) {
-  std::string_view found;
-  constexpr std::string_view kKind = "ALLREDUCE ";
-  if (!way.name.starts_with(kKind)) return {};
-  const std::string_view plane = std::string_view(way.name).substr(kKind.size());
-  for (const PathCost& path : analysis.paths) {
-    std::string_view text = path.path;
-    if (!text.starts_with(kKind) || !text.ends_with(plane) || path.compressed) continue;
-    if (!found.empty()) return {};
-    text.remove_prefix(kKind.size());
-    found = text.substr(0, text.find(' '));
+  std::optional<std::string_view> found;
+  if (way.path.collective != Collective::kAllreduce) return {};
+  for (const PathCost& cost : analysis.paths) {
+    const Path& path = cost.path;
+    if (path.collective != way.path.collective || path.backend != way.path.backend) continue;
+    if (cost.compressed) continue;
+    if (found) return {};
+    found = path.algorithm;
   }
-  return found;
+  return found.value_or(std::string_view());
 }
 
 /// What the slowest rank's processor takes, as that rank holds the others up.
@@ -179,7 +176,8 @@ class Model {
   }
 
   void add_compression(std::vector<WhatIf>& list) const {
-    if (way_.compressed || !way_.name.starts_with("ALLREDUCE")) return;
+    const std::optional<Collective>& collective = way_.path.collective;
+    if (way_.compressed || !collective || !traits_of(*collective).compresses) return;
     const CodingCost coding = coding_of(job_);
     add_codec(list, "half as many bytes (Compression.fp16 or bf16)", 0.5, coding.fp16_ns);
     add_codec(list, "a quarter of the bytes (Compression.int8)", kInt8Share, coding.int8_ns);
@@ -291,7 +289,7 @@ std::string cost_model(const Analysis& analysis) {
   if (!way->cost.known) {
     return "Bundles are too alike in size to tell what other ones would cost.";
   }
-  return fmt::format("A bundle of {} takes {} and {} per MB here.", way->name,
+  return fmt::format("A bundle of {} takes {} and {} per MB here.", way->path.text(),
                      human_time(way->cost.start_ns), human_time(way->cost.ns_per_byte * kMegabyte));
 }
 

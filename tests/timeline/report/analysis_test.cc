@@ -50,7 +50,8 @@ TEST_CASE("analysis: paths have the bandwidth that was planted, and fusion its c
   const Read read = read_plan({.ranks = 2, .jitter = 0, .wire_us = 1000});
   REQUIRE(read.analysis.paths.size() == 1);
   const PathCost& path = read.analysis.paths[0];
-  CHECK(path.path == "ALLREDUCE ring over tcp");
+  CHECK(path.path.text() == "ALLREDUCE ring over tcp");
+  CHECK(path.path.collective == Collective::kAllreduce);
   CHECK(path.bus_gbps == doctest::Approx(1.048576).epsilon(0.001));  // 2 ranks: as many bytes
   CHECK(read.analysis.fusion.bundles == doctest::Approx(2).epsilon(0.1));
   CHECK(read.analysis.fusion.tensors == doctest::Approx(6).epsilon(0.1));

@@ -137,8 +137,10 @@ class Job {
   void write_tensors(Writer& writer, int bundle, double submit, double agreed, double start,
                      double end) const {
     Event facts;
+    facts.collective = Collective::kAllreduce;
     facts.bytes = plan_.bundle_bytes / static_cast<std::uint64_t>(plan_.tensors);
     Event run;
+    run.collective = Collective::kAllreduce;
     run.bytes = plan_.bundle_bytes;
     run.tensors = plan_.tensors;
     run.bundle = bundles_;

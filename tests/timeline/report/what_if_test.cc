@@ -27,6 +27,10 @@ CostCurve curve_of(double count, double small, double large) {
   return curve;
 }
 
+Path allreduce_over_tcp(std::string algorithm) {
+  return {Collective::kAllreduce, "ALLREDUCE", std::move(algorithm), "tcp"};
+}
+
 /// A step of 10 ms compute, then 8 ms in which 10 bundles move, each 300 us and 5 ns for a byte.
 Analysis planted() {
   Analysis analysis;
@@ -40,12 +44,12 @@ Analysis planted() {
   step.blamed_ns.assign(4, 0);
   analysis.steps.assign(10, step);
   PathCost path;
-  path.path = "ALLREDUCE ring over tcp";
+  path.path = allreduce_over_tcp("ring");
   path.bundles = 100;
   path.bytes = 10'000'000;
   analysis.paths = {path};
   WayCost way;
-  way.name = "ALLREDUCE over tcp";
+  way.path = allreduce_over_tcp({});
   way.bundles = path.bundles;
   way.bytes = path.bytes;
   way.cost = curve_of(50, 50e3, 150e3);
@@ -142,7 +146,7 @@ TEST_CASE("what if: where the threshold does not keep tensors apart, a group is 
 TEST_CASE("what if: of an algorithm nothing is told where several were chosen by size") {
   Analysis analysis = planted();
   analysis.paths.push_back(analysis.paths.front());
-  analysis.paths.back().path = "ALLREDUCE tree over tcp";
+  analysis.paths.back().path = allreduce_over_tcp("tree");
   CHECK(best_of(what_ifs(four_ranks(), analysis), Change::kAlgorithm) == nullptr);
 }
 
