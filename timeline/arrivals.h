@@ -1,4 +1,4 @@
-// When each rank came to an operation, shown where the first rank waits for it.
+// Marks on the first rank's lanes: when each other rank submitted the operation.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace ronde {
 
-/// Whether a merge put the event there: it is of no rank then.
+/// Whether a merge added the event. Such events belong to no rank's recording.
 bool is_arrival(const report::TraceEvent& event) noexcept;
 
-/// Puts into the lanes of the first rank a mark "rank 3 ready" where rank 3 submits what the lane
-/// is of, as Horovod's timeline has it. Lanes that the first rank has not are left out. Threads:
-/// one. Memory: a name for each lane of a rank.
+/// Adds a mark "rank 3 ready" to the first rank's lane of an operation when rank 3 submits it, as
+/// Horovod's timeline does. Skips lanes that the first rank lacks. Threads: one. Memory: the name
+/// of each lane of a rank.
 class Arrivals {
  public:
-  /// Takes an event of the traces, which come one after the other, and adds its mark to `output`.
+  /// Takes the next event of the traces, one rank after the other. Adds a mark to `output` if due.
   void take(const report::TraceEvent& event, std::int64_t time_ns, TraceOutput& output);
 
  private:
   void name_lane(const report::TraceEvent& event);
 
   std::int64_t first_ = -1;    ///< The first rank; -1 before any lane was named.
-  std::int64_t current_ = -1;  ///< Whose lanes `lanes_` are.
+  std::int64_t current_ = -1;  ///< The rank of `lanes_`.
   std::unordered_map<std::string, std::int64_t> first_lanes_;  ///< Their numbers, by name.
   std::unordered_map<std::int64_t, std::int64_t> lanes_;  ///< The first rank's number of each lane.
-  std::string text_;                                      ///< Reused, as the next.
+  std::string text_;                                      ///< Reused, like name_.
   std::string name_;
 };
 

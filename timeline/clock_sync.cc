@@ -12,18 +12,18 @@ namespace ronde {
 namespace {
 
 constexpr std::size_t kBootBytes = 40;
-constexpr std::size_t kMostSamples = 1024;  // where nobody takes them
+constexpr std::size_t kMostSamples = 1024;  // if nobody collects them
 constexpr std::string_view kEventName = "\"name\":\"clock\"";
 
 enum class Kind : std::int64_t { kRequest = 1, kAnswer = 2 };
 
-/// As it travels.
+/// The message on the wire.
 struct Message {
   Kind kind = Kind::kRequest;
   std::int64_t asked_ns = 0;     // t1
   std::int64_t came_ns = 0;      // t2
   std::int64_t answered_ns = 0;  // t3
-  char boot[kBootBytes] = {};    // of who answers
+  char boot[kBootBytes] = {};    // of the answering host
 };
 
 std::vector<std::byte> bytes_of(const Message& message) {

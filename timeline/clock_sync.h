@@ -16,27 +16,27 @@ namespace ronde {
 
 /// One comparison of this host's steady clock with another's.
 struct ClockSample {
-  std::int64_t local_ns = 0;   ///< When, by this host's clock.
-  std::int64_t offset_ns = 0;  ///< What to add to this host's clock to have the other's.
-  std::int64_t error_ns = 0;   ///< The offset is off by this at most: half of the round trip.
+  std::int64_t local_ns = 0;   ///< Time of the comparison by this host's clock.
+  std::int64_t offset_ns = 0;  ///< Add to this host's clock to get the other's.
+  std::int64_t error_ns = 0;   ///< Largest error of the offset: half of the round trip.
   std::string reference;       ///< Boot id of the other host.
 };
 
-/// Asks and answers. A request carries the time at which it was sent (t1); the answer also when the
-/// request came (t2) and when the answer was sent (t3); it comes at t4. The offset is
-/// ((t2 - t1) + (t3 - t4)) / 2, as if both ways took equally long.
+/// Sends requests and answers. A request carries its sending time t1. The answer adds the request's
+/// arrival t2 and its own sending time t3, and arrives at t4. The offset is ((t2 - t1) + (t3 - t4))
+/// / 2, which assumes that both directions take equally long.
 /// Source: D. Mills, RFC 5905, section 8. Threads: any.
 class ClockSync {
  public:
   using Clock = std::function<std::int64_t()>;
 
-  /// `clock` tells this host's steady clock in nanoseconds.
+  /// `clock` returns this host's steady clock in nanoseconds.
   ClockSync(std::string boot_id, Clock clock);
 
-  /// A request, sent now.
+  /// Builds a request that is sent now.
   [[nodiscard]] std::vector<std::byte> request() const;
-  /// Takes in what came from another rank; gives the answer where it was a request. What makes no
-  /// sense is ignored.
+  /// Handles a message of another rank. Returns the answer to a request. Ignores malformed
+  /// messages.
   std::optional<std::vector<std::byte>> on_message(std::span<const std::byte> message)
       RONDE_EXCLUDES(mutex_);
   /// The comparisons since the last call.
@@ -49,9 +49,9 @@ class ClockSync {
   std::vector<ClockSample> samples_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// The line of a trace that tells a comparison, after ",\n".
+/// The line of a trace that holds a comparison, after ",\n".
 std::string format_clock_sample(int rank, const ClockSample& sample);
-/// Reads it back; nothing where `event` is another.
+/// Reads that line. Returns nothing for any other event.
 std::optional<ClockSample> parse_clock_sample(std::string_view event);
 
 }  // namespace ronde

@@ -6,14 +6,14 @@
 #include <charconv>
 #include <string_view>
 
-#include "timeline/host_clock.h"
+#include "timeline/recording.h"
 
 namespace ronde {
 namespace {
 
 constexpr std::int64_t kReportEveryNs = 1'000'000;
 
-/// The file of the thread that opens it, which only that thread uses.
+/// /proc/thread-self/schedstat of the calling thread, used by that thread only.
 class SchedulerFacts {
  public:
   SchedulerFacts() : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
@@ -23,7 +23,7 @@ class SchedulerFacts {
   SchedulerFacts(const SchedulerFacts&) = delete;
   SchedulerFacts& operator=(const SchedulerFacts&) = delete;
 
-  /// The second of its numbers: on a core, ready without one, times on a core.
+  /// The second number in the file: on a core, ready without a core, times on a core.
   [[nodiscard]] std::optional<std::int64_t> core_wait_ns() const noexcept {
     char text[96];
     const ssize_t bytes = file_ < 0 ? -1 : ::pread(file_, text, sizeof text, 0);

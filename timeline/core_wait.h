@@ -1,4 +1,4 @@
-// How long a thread stood ready to run and had no core: what other work on its cores costs it.
+// Time in which a thread was runnable without a core, because other work used the cores.
 #pragma once
 
 #include <atomic>
@@ -9,18 +9,18 @@
 
 namespace ronde {
 
-/// Nanoseconds that the calling thread has been runnable without a core since it began; nothing
-/// where the kernel does not tell (no /proc/thread-self/schedstat). Costs one read of it, 1 us.
+/// Nanoseconds that the calling thread has been runnable without a core since it began. Nothing if
+/// the kernel lacks /proc/thread-self/schedstat. Reads that file, which takes 1 us.
 std::optional<std::int64_t> core_wait_ns() noexcept;
 
-/// Reports core_wait_ns() of the training thread as a counter: of the thread that marks steps, or
-/// of the first one that waits where none does.
+/// Reports core_wait_ns() of the training thread as a counter. The training thread marks steps. If
+/// none does, it is the first thread that waits.
 /// Threads: any.
 class CoreWait {
  public:
-  /// Before and after the calling thread is blocked; reports once a millisecond at most.
+  /// Call before and after the calling thread blocks. Reports at most once a millisecond.
   void sample(EventSink& events) noexcept;
-  /// At the end of a step, which the calling thread marks: reports always.
+  /// Call when the calling thread marks the end of a step. Always reports.
   void sample_step(EventSink& events) noexcept;
 
  private:

@@ -136,12 +136,12 @@ Status take_line(const Json& line, std::size_t number, std::vector<Dump>& into) 
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-/// By what the dump is about: callers get their errors before it is written.
+/// The dump's reason. Callers receive their errors before the dump is written.
 bool failed_just_now(const DumpOperation& operation, std::int64_t now_ns) {
   return operation.done() && operation.status != "ok" && now_ns - operation.done_ns < kJustFailedNs;
 }
 
-/// As many as one line has room for.
+/// The operations that fit into one line.
 std::string first_of(std::vector<std::string> operations) {
   const std::size_t count = operations.size();
   if (count > kShownPending) {
@@ -219,6 +219,30 @@ std::string summarize_dump(const Dump& dump) {
                      pending.empty() ? "nothing" : first_of(pending),
                      failed.empty() ? "" : "; just failed: " + first_of(failed),
                      describe_last_finished(dump));
+}
+
+std::int64_t wall_ns(const Dump& dump, std::int64_t steady_ns) noexcept {
+  return dump.epoch_ns - (dump.steady_ns - steady_ns);
+}
+
+bool takes_part(const Dump& dump, std::int32_t set) noexcept {
+  return set == 0 || std::any_of(dump.operations.begin(), dump.operations.end(),
+                                 [set](const DumpOperation& own) { return own.set == set; });
+}
+
+bool has_submitted(const Dump& dump, const Awaited& awaited) noexcept {
+  const DumpOperation& wanted = *awaited.operation;
+  const std::int64_t since = wall_ns(*awaited.dump, wanted.submitted_ns);
+  return std::any_of(dump.operations.begin(), dump.operations.end(), [&](const auto& own) {
+    if (own.set != wanted.set) return false;
+    if (wanted.call != 0) return own.call >= wanted.call;
+    return own.name == wanted.name &&
+           (was_under_way(dump, own) || wall_ns(dump, own.done_ns) > since);
+  });
+}
+
+bool was_under_way(const Dump& dump, const DumpOperation& operation) noexcept {
+  return !operation.done() || (!dump.failure.empty() && operation.status != "ok");
 }
 
 }  // namespace ronde

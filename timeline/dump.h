@@ -1,6 +1,5 @@
-// What one rank's flight recorder held at one moment, and what its threads were doing: the text
-// that a rank writes when it fails, stalls or is asked, and reading it back. docs/reliability.md
-// describes the format.
+// Dumps: the text that a rank writes when it fails, stalls or receives a request. A dump holds the
+// flight recorder's content and the state of the threads. docs/reliability.md describes the format.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +11,19 @@
 
 namespace ronde {
 
-/// One operation. Times are of the steady clock, in ns; 0: not reached.
+/// One operation. Times are nanoseconds of the steady clock; 0: not reached.
 struct DumpOperation {
   std::uint64_t number = 0;  ///< Counts the rank's operations from 1.
   std::string name;
   std::string kind;
   std::int32_t set = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t call = 0;  ///< Of a raw group: counts its operations from 1; else 0.
+  std::uint64_t call = 0;  ///< Raw groups: counts the group's operations from 1. Otherwise 0.
   std::int64_t submitted_ns = 0;
   std::int64_t agreed_ns = 0;
   std::int64_t started_ns = 0;
   std::int64_t done_ns = 0;
-  std::string status;  ///< How it ended, such as "ok" or "rank failure"; of meaning once done.
+  std::string status;  ///< How it ended: "ok", "rank failure", ... Valid once done.
 
   [[nodiscard]] bool done() const { return done_ns != 0; }
 };
@@ -33,8 +32,8 @@ struct DumpOperation {
 struct DumpThread {
   int tid = 0;
   std::string name;
-  std::string state;                ///< As the kernel sees it: "S (sleeping), in futex_wait_queue".
-  std::vector<std::string> frames;  ///< Innermost first; empty where it could not be asked.
+  std::string state;                ///< The kernel's view: "S (sleeping), in futex_wait_queue".
+  std::vector<std::string> frames;  ///< Innermost first; empty if it did not answer.
 };
 
 /// One dump.
@@ -45,10 +44,10 @@ struct Dump {
   std::string host;
   int pid = 0;
   std::string reason;          ///< "failure", "stall", "signal" or "doctor".
-  std::string failure;         ///< Why the job is broken; empty where it is not.
-  int failed_rank = -1;        ///< Which rank broke it, or -1.
-  std::int64_t epoch_ns = 0;   ///< Wall clock when it was made,
-  std::int64_t steady_ns = 0;  ///< and the steady clock.
+  std::string failure;         ///< Why the job is broken; empty if it is not.
+  int failed_rank = -1;        ///< The rank that broke it, or -1.
+  std::int64_t epoch_ns = 0;   ///< Wall clock at the moment of the dump.
+  std::int64_t steady_ns = 0;  ///< Steady clock at the same moment.
   std::vector<DumpOperation> operations;
   std::vector<DumpThread> threads;
 };
@@ -56,20 +55,19 @@ struct Dump {
 /// The dump as lines of JSON: its head, each operation, each thread, and a line that ends it.
 std::string format_dump(const Dump& dump);
 
-/// Reads what one or several format_dump() have written, one after the other. A last one that was
-/// cut off is returned as far as it goes. Unknown lines and fields are skipped.
-/// Errors: kInvalidArgument naming the line, where a line is no JSON object or comes before a head;
-/// kResourceExhausted where there are more dumps or lines than a job can make.
+/// Reads the output of one or several calls of format_dump(). A truncated last dump is returned in
+/// part. Unknown lines and fields are skipped. Errors: kInvalidArgument naming a line that is no
+/// JSON object or precedes the first head; kResourceExhausted if there are more dumps or lines than
+/// a job can write.
 Result<std::vector<Dump>> read_dumps(std::string_view text);
 
 /// The last line of a dump.
 inline constexpr std::string_view kDumpEnd = "{\"type\":\"end\"}\n";
 
-/// What ended with an error so shortly before a dump is what the dump is about.
+/// An operation that failed at most this long before a dump belongs to the dump's failure.
 inline constexpr std::int64_t kJustFailedNs = 1'000'000'000;
 
-/// A dump for the log, in a line or two: what is pending for how long, what has just failed, and
-/// what ended well last.
+/// A dump in a line or two, for the log: pending operations, the latest failure, the last success.
 std::string summarize_dump(const Dump& dump);
 
 /// `"layer1/weight"`, or `group of ranks 0,1, call 7`.
@@ -79,5 +77,24 @@ std::string shown_name(const DumpOperation& operation);
 std::string describe_pending_operation(const DumpOperation& operation, std::int64_t now_ns);
 /// `allreduce "layer1/weight", 0.3 s ago`, or "none yet".
 std::string describe_last_finished(const Dump& dump);
+
+/// Converts a time of the rank's steady clock to the wall clock.
+std::int64_t wall_ns(const Dump& dump, std::int64_t steady_ns) noexcept;
+
+/// Whether the rank's last operations show that it is a member of the process set.
+bool takes_part(const Dump& dump, std::int32_t set) noexcept;
+
+/// An operation that a rank had begun when it wrote its dump. Owns neither.
+struct Awaited {
+  const Dump* dump = nullptr;
+  const DumpOperation* operation = nullptr;
+};
+
+/// Whether the rank has submitted the operation that another waits for. Named operations match by
+/// name: pending, or ended after the wait began. Raw groups compare the number of the call.
+bool has_submitted(const Dump& dump, const Awaited& awaited) noexcept;
+
+/// Whether the operation was pending, or ended only because the job failed.
+bool was_under_way(const Dump& dump, const DumpOperation& operation) noexcept;
 
 }  // namespace ronde

@@ -20,18 +20,18 @@ std::size_t text_bytes(const Event& event) noexcept {
   return sum;
 }
 
-/// Copies a text to `to`, which it moves on.
+/// Copies a text to `to` and advances it.
 void put_text(std::string_view text, char*& to) noexcept {
   if (!text.empty()) std::memcpy(to, text.data(), text.size());
   to += text.size();
 }
 
-/// The text at `from`, which it moves on.
+/// Reads the text at `from` and advances it.
 std::string_view take_text(std::size_t bytes, char*& from) noexcept {
   return {std::exchange(from, from + bytes), bytes};
 }
 
-/// Copies a list of lanes: first the list, then its texts.
+/// Copies a list of lanes: the list, then its texts.
 void put_lanes(std::span<const std::string_view> lanes, char*& to) noexcept {
   auto* const copies = reinterpret_cast<std::string_view*>(to);
   to += lanes.size_bytes();
@@ -41,7 +41,7 @@ void put_lanes(std::span<const std::string_view> lanes, char*& to) noexcept {
   }
 }
 
-/// The list at `from`, which it moves on, behind the texts too.
+/// Reads the list at `from` and advances it past the texts.
 std::span<const std::string_view> take_lanes(std::size_t count, char*& from) noexcept {
   if (count == 0) return {};
   const std::span<const std::string_view> lanes(reinterpret_cast<std::string_view*>(from), count);
@@ -65,7 +65,7 @@ EventRing::EventRing(std::size_t capacity)
 
 EventRing::~EventRing() = default;
 
-/// A text that finds no memory is left out: an event without its name is better than none.
+/// Without memory for the texts the event is kept without them.
 void EventRing::fill(Slot& slot, const Event& event, std::size_t heap_bytes) noexcept {
   slot.time_ns = event.time_ns;
   slot.bytes = event.bytes;
@@ -124,8 +124,7 @@ Event EventRing::Slot::event() noexcept {
   return event;
 }
 
-/// Counts in what an event is to take of the heap; false where that is too much. As with slots, an
-/// eighth is kept for ends.
+/// Reserves heap memory for an event. Returns false at the limit. An eighth is reserved for ends.
 bool EventRing::reserve(std::size_t bytes, bool ends) noexcept {
   if (bytes == 0) return true;
   const std::size_t limit = ends ? kHeapBytes : kHeapBytes - kHeapBytes / 8;
@@ -134,8 +133,8 @@ bool EventRing::reserve(std::size_t bytes, bool ends) noexcept {
   return false;
 }
 
-/// Slots that are filled, as far as producers have to know: where fewer than `enough` seem to be
-/// the consumer's place is not asked for, as reading what it writes all the time is dear.
+/// Filled slots, at least up to `enough`. Below that the consumer's position is not read again,
+/// since reading a contended cache line is expensive.
 std::uint64_t EventRing::filled(std::uint64_t position, std::uint64_t enough) const noexcept {
   const std::uint64_t known = known_head_.load(std::memory_order_relaxed);
   if (position - known < enough) return position - known;
@@ -144,7 +143,7 @@ std::uint64_t EventRing::filled(std::uint64_t position, std::uint64_t enough) co
   return position - head;
 }
 
-/// Fetches the slots that come soon, which the consumer has had since.
+/// Prefetches the next slots, which the consumer wrote last.
 void EventRing::prefetch(std::uint64_t position) const noexcept {
   constexpr std::uint64_t kAhead = 4;
   const auto* const slot =
@@ -163,7 +162,7 @@ bool EventRing::push(const Event& event) noexcept {
   std::uint64_t position = tail_.load(std::memory_order_relaxed);
   for (;;) {
     const std::uint64_t count = filled(position, limit);
-    if (count > capacity_) {  // others have been here since the position was read
+    if (count > capacity_) {  // other producers have advanced since the position was read
       position = tail_.load(std::memory_order_relaxed);
       continue;
     }

@@ -13,8 +13,8 @@
 
 namespace ronde {
 
-/// What an event is; the letter that Chrome's trace format has for it, but for kPause and kResume:
-/// between these nothing is recorded.
+/// Kinds of events, as letters of Chrome's trace format. kPause and kResume are Ronde's own:
+/// nothing is recorded between them.
 enum class EventKind : char {
   kBegin = 'B',
   kEnd = 'E',
@@ -30,21 +30,22 @@ struct Event {
   std::int64_t time_ns = 0;  ///< Steady clock.
   std::optional<Collective> collective = {};
   std::uint64_t bytes = 0;
-  double value = 0;  ///< Of a counter.
+  double value = 0;  ///< Counters only.
   int tensors = 0;
   std::uint64_t bundle = 0;
   int partition = 0;
   std::int64_t pack_ns = 0;
   CompressionFacts compression = {};
   std::string_view lane = {};
-  std::span<const std::string_view> lanes = {};  ///< In place of `lane`: the same on each of them.
+  std::span<const std::string_view> lanes =
+      {};  ///< Instead of `lane`: the event occurs on each of these.
   std::string_view name = {};
   std::string_view algorithm = {};
   std::string_view backend = {};
 };
 
-/// Many producers, one consumer, no locks. An event costs its producer one copy of its texts; long
-/// texts and lists of lanes go to the heap, of which they take kHeapBytes at most.
+/// A queue of many producers and one consumer, without locks. push() copies the event's texts once.
+/// Long texts and lists of lanes take at most kHeapBytes of the heap.
 class EventRing {
  public:
   static constexpr std::size_t kHeapBytes = std::size_t{16} << 20;
@@ -55,12 +56,12 @@ class EventRing {
   EventRing(const EventRing&) = delete;
   EventRing& operator=(const EventRing&) = delete;
 
-  /// Takes a copy; false where there is no room. The last eighth is kept for ends, so that spans
-  /// which have begun can end. Threads: any. Blocks: never.
+  /// Copies the event. Returns false if the ring is full. The last eighth is reserved for ends, so
+  /// that open spans can end. Threads: any. Blocks: never.
   bool push(const Event& event) noexcept;
 
-  /// Hands the oldest event to `use` and returns true, or false where there is none. The event's
-  /// texts live during the call. Threads: the consumer.
+  /// Passes the oldest event to `use`. Returns false if there is none. The event's texts are valid
+  /// during the call. Threads: the consumer.
   template <typename Use>
   bool pop(Use use) {
     Slot* slot = front();
@@ -70,13 +71,13 @@ class EventRing {
     return true;
   }
 
-  /// Whether the consumer had better hurry. Threads: any.
+  /// Whether half of the ring is in use. Threads: any.
   [[nodiscard]] bool half_full() const noexcept;
 
  private:
   static constexpr std::size_t kInlineBytes = 128;
 
-  /// What few events have. It lies behind the text, so that most touch two cache lines of a slot.
+  /// Fields that few events have. They follow the text, so most events touch two cache lines.
   struct Rare {
     double value = 0;
     int partition = 0;
@@ -88,7 +89,8 @@ class EventRing {
   };
 
   struct alignas(64) Slot {
-    std::atomic<std::uint64_t> turn{0};  ///< Position it is free for, or that position + 1: filled.
+    std::atomic<std::uint64_t> turn{
+        0};  ///< The position the slot is free for; that plus 1 once filled.
     std::int64_t time_ns = 0;
     std::uint64_t bytes = 0;
     std::uint64_t bundle = 0;
@@ -100,11 +102,11 @@ class EventRing {
     EventKind kind = EventKind::kInstant;
     bool has_rare = false;
     std::optional<Collective> collective;
-    /// Or in `long_text`: the list of lanes, then all texts.
+    /// The list of lanes, then all texts. Long ones are in `long_text`.
     alignas(std::string_view) char text[kInlineBytes] = {};
     Rare rare;
 
-    /// The event, whose texts are the slot's.
+    /// The event. Its texts point into the slot.
     [[nodiscard]] Event event() noexcept;
   };
 
@@ -119,7 +121,8 @@ class EventRing {
   const std::size_t capacity_;
   const std::unique_ptr<Slot[]> slots_;
   alignas(64) std::atomic<std::uint64_t> tail_{0};
-  mutable std::atomic<std::uint64_t> known_head_{0};  ///< What producers last read of head_.
+  mutable std::atomic<std::uint64_t> known_head_{
+      0};  ///< The value of head_ that producers read last.
   alignas(64) std::atomic<std::uint64_t> head_{0};
   std::atomic<std::size_t> heap_bytes_{0};
 };

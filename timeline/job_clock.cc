@@ -17,9 +17,9 @@ namespace {
 constexpr std::int64_t kShortestStretchNs = 500'000'000;
 constexpr std::int64_t kLongestStretchNs = 10'000'000'000;
 constexpr std::int64_t kStretches = 4;
-constexpr int kRefinements = 3;       // each makes out drift better
-constexpr double kUsualDrift = 2e-4;  // at most, of two clocks, where nothing tells it
-constexpr double kMostDrift = 1e-3;   // no quartz is so bad: more than that is noise
+constexpr int kRefinements = 3;       // each improves the estimate of drift
+constexpr double kUsualDrift = 2e-4;  // at most, of two clocks, if not measured
+constexpr double kMostDrift = 1e-3;   // no quartz drifts more: larger values are noise
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void JobClock::collect(const std::vector<TraceClock>& traces) {
   }
 }
 
-/// Of the hosts that are not compared with others one is followed.
+/// The reference: a host that was not compared with another.
 void JobClock::follow(const std::string& boot, Host& host) {
   std::erase_if(host.samples, [&](const ClockSample& sample) { return sample.reference == boot; });
   if (host.samples.empty()) return;
@@ -65,9 +65,8 @@ void JobClock::follow(const std::string& boot, Host& host) {
   }
 }
 
-/// How far the drift between a knot and its next one is applied beyond either, in their distances:
-/// one, as what tells most may lie off the knots, but at the ends up to where the next comparison
-/// would have been.
+/// How far the drift between two knots extends beyond them, in units of their distance: 1, or at
+/// the ends up to the next expected comparison.
 double JobClock::reach_of(const std::vector<Knot>& knots, std::size_t at,
                           const std::vector<ClockSample>& samples) {
   const std::int64_t first = samples.front().local_ns;
@@ -80,9 +79,9 @@ double JobClock::reach_of(const std::vector<Knot>& knots, std::size_t at,
   return static_cast<double>(reach) / static_cast<double>(std::max<std::int64_t>(1, distance));
 }
 
-/// Of each stretch the fastest messages of either way say between which bounds the offset lies,
-/// had it been off by the same all the time. It was not: the drift between two knots is known as
-/// well as these are, and where the bounds cross it changed by so much at least.
+/// In each stretch the fastest message of either direction bounds the offset, if the offset is
+/// constant. It drifts: the drift between two knots is as uncertain as the knots. Where the bounds
+/// cross, the offset changed at least that much.
 std::int64_t JobClock::error_of(const std::vector<Knot>& knots,
                                 const std::vector<ClockSample>& samples) {
   std::vector<std::int64_t> own;
@@ -111,8 +110,8 @@ std::int64_t JobClock::error_of(const std::vector<Knot>& knots,
   return error;
 }
 
-/// Between two knots each comparison bounds the offset from above by its way there and from below
-/// by its way back: the fastest of either way count, which are seldom those of one comparison.
+/// Between two knots each comparison bounds the offset from above by its request and from below by
+/// its answer. The fastest of each direction count; they seldom belong to one comparison.
 std::vector<JobClock::Knot> JobClock::refined(const std::vector<Knot>& knots,
                                               const std::vector<ClockSample>& samples) {
   std::vector<Knot> better;
@@ -140,7 +139,7 @@ std::vector<JobClock::Knot> JobClock::knots_of(std::vector<ClockSample>& samples
             [](const auto& a, const auto& b) { return a.local_ns < b.local_ns; });
   const std::int64_t span = samples.back().local_ns - samples.front().local_ns;
   const std::int64_t stretch = std::clamp(span / kStretches, kShortestStretchNs, kLongestStretchNs);
-  const std::int64_t last = std::max<std::int64_t>(0, span / stretch - 1);  // takes what is left
+  const std::int64_t last = std::max<std::int64_t>(0, span / stretch - 1);  // includes the rest
   std::vector<Knot> knots;
   std::int64_t current = -1;
   for (const ClockSample& sample : samples) {
@@ -159,7 +158,7 @@ std::vector<JobClock::Knot> JobClock::knots_of(std::vector<ClockSample>& samples
   return knots;
 }
 
-/// Before the first and after the last knot the nearest drift goes on.
+/// Before the first and after the last knot the nearest drift continues.
 std::int64_t JobClock::offset_at(const std::vector<Knot>& knots, std::int64_t local_ns) {
   if (knots.size() == 1) return knots.front().offset_ns;
   auto next =

@@ -13,25 +13,25 @@
 
 namespace ronde {
 
-/// What a trace says of clocks.
+/// The facts of a trace about its clocks.
 struct TraceClock {
   RecordingInfo info;
   std::vector<ClockSample> samples;
 };
 
-/// Recordings of one boot of one host share its steady clock. Where a host was compared with
-/// another its clock follows that one's: of every stretch of a few seconds the fastest message of
-/// either way counts, and between these stretches the offset changes evenly, which takes drift out.
-/// Hosts that nobody compared are put in place by their wall clocks. Threads: any.
+/// Puts the times of all traces on one clock. Recordings of one boot of a host share its steady
+/// clock. A host that was compared with another follows that host's clock: in each stretch of a few
+/// seconds the fastest message of either direction counts. Between stretches the offset changes
+/// linearly, which removes drift. Hosts without comparisons are aligned by their wall clocks.
+/// Threads: any.
 class JobClock {
  public:
   explicit JobClock(const std::vector<TraceClock>& traces);
 
-  /// Nanoseconds from the earliest recording's start to what trace `trace` calls `ns`.
+  /// Converts `ns` of trace `trace` to nanoseconds since the earliest recording's start.
   [[nodiscard]] std::int64_t time_of(std::size_t trace, std::int64_t ns) const;
-  /// By how much the clock of any host may be off against the one it follows, while it was
-  /// compared: what the messages allow, and what the drift may have done between those that count.
-  /// 0 where no host was compared.
+  /// Largest possible error of a host's clock against the one it follows, while they were compared.
+  /// Includes the messages' durations and the drift between them. 0 without comparisons.
   [[nodiscard]] std::int64_t error_ns() const noexcept { return error_ns_; }
 
  private:
@@ -39,15 +39,15 @@ class JobClock {
     std::int64_t local_ns;
     std::int64_t offset_ns;
     std::int64_t error_ns;
-    std::int64_t end_ns;  ///< Of the stretch that it stands for.
+    std::int64_t end_ns;  ///< End of its stretch.
   };
   struct Host {
     std::vector<ClockSample> samples;
-    std::vector<Knot> knots;      ///< Empty where the host was compared with none.
-    std::int64_t to_wall_ns = 0;  ///< From its steady clock, or from that of the one it follows.
+    std::vector<Knot> knots;      ///< Empty without comparisons.
+    std::int64_t to_wall_ns = 0;  ///< From its steady clock, or from the clock that it follows.
   };
   struct Trace {
-    const Host* host = nullptr;  ///< Null where the trace has only a wall clock.
+    const Host* host = nullptr;  ///< Null if the trace has only a wall clock.
     std::int64_t start_ns = 0;   ///< Steady clock, or wall clock.
   };
 
@@ -69,13 +69,13 @@ class JobClock {
   std::int64_t error_ns_ = 0;
 };
 
-/// The traces by rank, and the parts of each rank's in their order.
+/// Indices of the traces, by rank and part.
 std::vector<std::size_t> reading_order(const std::vector<TraceClock>& traces);
-/// Whether `next` is a later part of the recording that `info` is of.
+/// Whether `next` is a later part of the same recording as `info`.
 bool goes_on(const RecordingInfo& info, const RecordingInfo& next);
 
-/// Reads the comparisons of clocks in `paths`, the traces that `traces` are of, where they come
-/// from several hosts. Errors: as TraceReader's.
+/// Reads the comparisons of clocks from `paths`, the files of `traces`, if these have several
+/// hosts. Errors: as TraceReader.
 Status read_clock_samples(const std::vector<std::string>& paths, std::vector<TraceClock>& traces);
 
 }  // namespace ronde

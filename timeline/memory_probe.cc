@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kBytes = std::size_t{8} << 20;
 constexpr int kCopies = 4;  // the first touches the pages
 
-/// Not the time in which others had the core.
+/// CPU time: excludes the time in which others had the core.
 std::int64_t thread_cpu_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -37,7 +37,7 @@ double measure_copy_gbps() {
   for (int i = 0; i < kCopies; ++i) {
     const std::int64_t start = thread_cpu_ns();
     std::memcpy(to.get(), from.get(), kBytes);
-    __asm__ volatile("" : : "r"(to.get()) : "memory");  // it is wanted
+    __asm__ volatile("" : : "r"(to.get()) : "memory");  // keeps the compiler from dropping the copy
     const std::int64_t ns = std::max<std::int64_t>(1, thread_cpu_ns() - start);
     best_ns = best_ns == 0 ? ns : std::min(best_ns, ns);
   }

@@ -21,8 +21,8 @@
 namespace ronde {
 namespace {
 
-constexpr std::uint64_t kReadings = 2;  // arrows need to know first what each bundle waited for
-constexpr int kHeaderEvents = 1000;     // the clock is among the first events, or there is none
+constexpr std::uint64_t kReadings = 2;  // the first finds what each bundle waited for
+constexpr int kHeaderEvents = 1000;     // the clock is among the first events
 
 Status malformed(const std::string& path, const RawEvent& event, const Status& why) {
   return {Code::kInvalidArgument,
@@ -46,15 +46,15 @@ Result<RecordingInfo> read_clock(const std::string& path) {
                             path));
 }
 
-/// Reads traces event by event, their times on the job's clock.
+/// Reads traces event by event, with times on the job's clock.
 class EventSource {
  public:
   using Take = std::function<void(const MergedEvent& event)>;
 
   EventSource(const JobClock& clock, ProgressTeller teller) : clock_(clock), teller_(teller) {}
 
-  /// Gives `take` the events of trace `index`, but for those that a merge put there: this one makes
-  /// its own. True where its end was missing.
+  /// Passes the events of trace `index` to `take`, except those that an earlier merge added.
+  /// Returns whether the trace's end is missing.
   Result<bool> read(const std::string& path, std::size_t index, const Take& take) {
     RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(path));
     for (;;) {

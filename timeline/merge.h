@@ -1,4 +1,4 @@
-// Brings the traces of all ranks of a job onto one clock, in one file.
+// Merges the traces of all ranks of a job into one file, on one clock.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace ronde {
 
-/// What a merge has to tell besides success.
+/// Facts about a merge.
 struct MergeReport {
   std::size_t events = 0;
-  std::vector<std::string> truncated;  ///< Traces whose writer was cut short.
+  std::vector<std::string> truncated;  ///< Traces whose end is missing.
   std::int64_t clock_error_ns = 0;     ///< See JobClock::error_ns.
 };
 
-/// Merges `inputs` into `output`: a Chrome trace, or Perfetto's format where its name ends in
-/// .pftrace, either compressed where it ends in .gz; or, where it ends in a slash, a file of each
-/// rank in that folder, see ProfilerOutput. Time 0 is the earliest start; see JobClock.
-/// A file appears whole or not at all. Reads twice. Memory: about 200 bytes for each bundle.
-/// Errors: kInvalidArgument naming file and byte, or a file that says nothing of its clock;
-/// kUnavailable where a file cannot be read or written.
+/// Merges `inputs` into `output`, whose name selects the format. It is a Chrome trace, or
+/// Perfetto's format for .pftrace, compressed for .gz. A name that ends in a slash is a folder with
+/// one file for each rank, see ProfilerOutput. Time 0 is the earliest start; see JobClock. A file
+/// appears whole or not at all. Reads twice. Memory: about 200 bytes for each bundle. Errors:
+/// kInvalidArgument naming file and byte, or a file without a clock; kUnavailable if a file cannot
+/// be read or written.
 Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const std::string& output,
                                  const ReadProgress& progress = {});
 

@@ -1,4 +1,4 @@
-// In place of nvtx_sink.cc where NVTX's headers were not found.
+// Replaces nvtx_sink.cc in builds without NVTX's headers.
 #include "timeline/nvtx_sink.h"
 
 namespace ronde {

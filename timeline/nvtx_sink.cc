@@ -12,7 +12,7 @@
 namespace ronde {
 namespace {
 
-/// The text and bytes of one range or mark, as NVTX wants them. `text` outlives it.
+/// NVTX's attributes of a range or mark. `text` must outlive them.
 nvtxEventAttributes_t attributes_of(const std::string& text, std::uint64_t bytes) {
   nvtxEventAttributes_t attributes{};
   attributes.version = NVTX_VERSION;
@@ -26,7 +26,7 @@ nvtxEventAttributes_t attributes_of(const std::string& text, std::uint64_t bytes
   return attributes;
 }
 
-/// Ranges of a process rather than of a thread: spans end in another thread than they begin in.
+/// Uses process ranges, since spans may end in another thread than they begin in.
 class Sink final : public NvtxSink {
  public:
   Sink() : domain_(nvtxDomainCreateA("ronde")) {}
@@ -54,7 +54,7 @@ class Sink final : public NvtxSink {
     at->second.pop_back();
   }
 
-  /// NVTX tells of what is under way, not of what has been.
+  /// NVTX has no spans of the past.
   void span(std::string_view lane, std::string_view event, TimeSpan times,
             const EventArgs& args) override {
     if (EventSink* next = next_.load(std::memory_order_acquire)) {

@@ -1,4 +1,4 @@
-// Events as NVTX ranges, which Nsight Systems and other tools show beside what a GPU does.
+// Events as NVTX ranges, which Nsight Systems and other tools show beside the GPU's work.
 #pragma once
 
 #include <memory>
@@ -8,19 +8,18 @@
 
 namespace ronde {
 
-/// Tells NVTX (domain "ronde") of every span and mark, and passes all events on.
+/// Reports every span and mark to NVTX (domain "ronde"). Passes all events on.
 /// Threads: any. Blocks: never for long.
 class NvtxSink : public EventSink {
  public:
-  /// `next` hears of all events too; null: nobody. It outlives all events that come until the next
-  /// call.
+  /// `next` receives all events too; null: none. It outlives all events until the next call.
   virtual void pass_on_to(EventSink* next) noexcept = 0;
 };
 
-/// Why this build has no NVTX; empty where it has.
+/// Why this build has no NVTX; empty if it has.
 std::string_view nvtx_missing() noexcept;
 
-/// Null where this build has no NVTX.
+/// Null if this build has no NVTX.
 std::unique_ptr<NvtxSink> create_nvtx_sink();
 
 }  // namespace ronde

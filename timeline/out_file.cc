@@ -49,7 +49,7 @@ Result<OutFile> OutFile::create(const std::string& path) {
   make_folder_of(path);
   auto draft = std::make_unique<Draft>(path, fmt::format("{}.{}.tmp", path, ::getpid()));
   errno = 0;
-  // T: as it is. Level 1 is four times as fast as 6, for a fifth more bytes.
+  // T: no compression. Level 1 is four times as fast as level 6, with a fifth more bytes.
   draft->file = gzopen(draft->name.c_str(), names_gzip(path) ? "wbe1" : "wbeT");
   if (draft->file == nullptr) return unwritable(path, errno);
   (void)gzbuffer(draft->file, kBufferBytes);

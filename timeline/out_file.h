@@ -1,5 +1,4 @@
-// A file that appears under its name only when it is complete, compressed by gzip where its name
-// says so.
+// A file that gets its name only when it is complete. Names that end in .gz are compressed.
 #pragma once
 
 #include <memory>
@@ -15,12 +14,12 @@ class OutFile {
  public:
   /// Errors: kUnavailable naming the file.
   static Result<OutFile> create(const std::string& path);
-  /// Removes what is not finished.
+  /// Removes an unfinished file.
   ~OutFile();
   OutFile(OutFile&&) noexcept;
   OutFile& operator=(OutFile&&) = delete;
 
-  /// Appends; what goes wrong is told by finish().
+  /// Appends. finish() reports errors.
   void write(std::string_view bytes);
   /// Gives the file its name. Errors: kUnavailable naming the file and why.
   Status finish();

@@ -28,7 +28,7 @@ constexpr std::uint64_t kFirstOfSequence = 1;
 
 constexpr std::uint32_t kWireVarint = 0, kWire64 = 1, kWireBytes = 2;
 
-/// Lanes have their thread's number there, the rank itself none, counters numbers from above.
+/// Track numbers: lanes use their thread's number, the rank 0, counters count from kFirstCounter.
 constexpr int kTrackBits = 32;
 constexpr std::uint64_t kFirstCounter = std::uint64_t{1} << (kTrackBits - 1);
 
@@ -36,7 +36,7 @@ std::uint64_t rank_track(std::int64_t rank) {
   return (static_cast<std::uint64_t>(rank) + 1) << kTrackBits;
 }
 
-/// Lane 0 is the rank itself: what is marked there concerns all of it.
+/// Lane 0 is the rank itself: its marks concern the whole rank.
 std::uint64_t lane_track(const report::TraceEvent& event) {
   if (event.tid == 0) return rank_track(event.pid);
   return rank_track(event.pid) + 1 + static_cast<std::uint64_t>(event.tid);
@@ -62,7 +62,7 @@ void annotate(std::string& out, std::string& part, std::string_view name, std::s
   annotate(out, part, name, [&](ProtoWriter& to) { to.bytes(annotation::kText, value); });
 }
 
-/// What compression made of it, under the names that the JSON trace has.
+/// Facts of compression, named as in the JSON trace.
 void annotate(std::string& out, std::string& part, const CompressionFacts& facts) {
   annotate(out, part, "wire_bytes", facts.wire_bytes);
   annotate(out, part, "compress_ns", static_cast<std::uint64_t>(facts.compress_ns));
@@ -116,7 +116,7 @@ void PerfettoOutput::add_track(std::uint64_t id, std::uint64_t parent, std::stri
   write_packet();
 }
 
-/// Readers join what has one number in the order of time.
+/// Readers join events of the same number in time order.
 void PerfettoOutput::append_arrows(const MergedEvent& merged) {
   ProtoWriter writer(body_);
   for (const std::uint64_t arrow : flows_.leaving(merged.event, merged.time_ns)) {

@@ -1,4 +1,4 @@
-// Perfetto's own trace format: a stream of protobuf packets, of which few fields are needed.
+// Perfetto's trace format: a stream of protobuf packets.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class ProtoWriter {
   explicit ProtoWriter(std::string& out) : out_(out) {}
   void number(std::uint32_t field, std::uint64_t value);
   void fixed(std::uint32_t field, std::uint64_t value);
-  /// A string, or a message that is written already.
+  /// A string, or a serialised message.
   void bytes(std::uint32_t field, std::string_view value);
 
  private:
@@ -25,7 +25,7 @@ class ProtoWriter {
   std::string& out_;
 };
 
-/// A track of each rank, under it one of each lane and counter.
+/// Writes a track for each rank, with a track for each lane and counter below.
 /// Source: protos/perfetto/trace/{trace_packet,track_event/track_event}.proto.
 class PerfettoOutput : public TraceOutput {
  public:
@@ -44,7 +44,7 @@ class PerfettoOutput : public TraceOutput {
   Flows& flows_;
   std::map<std::pair<std::int64_t, std::string>, std::uint64_t, std::less<>> counters_;
   bool any_ = false;
-  std::string packet_;  // reused, as the next two
+  std::string packet_;  // reused, like the next two
   std::string body_;
   std::string part_;
 };

@@ -55,7 +55,7 @@ void ProfilerOutput::begin_rank(std::int64_t rank) {
     return;
   }
   file_.emplace(std::move(file).value());
-  // With that space: readers look for it as text.
+  // The space is needed: readers search for this text.
   file_->write(fmt::format("{{\"distributedInfo\":{{\"rank\": {}}},\"traceEvents\":[", rank));
 }
 
@@ -103,7 +103,7 @@ void ProfilerOutput::end_step(const MergedEvent& mark) {
 
 void ProfilerOutput::add(const MergedEvent& merged) {
   const report::TraceEvent& event = merged.event;
-  if (event.phase == 'i') return;  // those that a merge makes stand among another rank's events
+  if (event.phase == 'i') return;  // marks that a merge adds are of another rank
   if (event.pid != rank_) begin_rank(event.pid);
   if (event.phase == 'B') {
     open_[event.tid].push_back({merged.time_ns, json_text(event.name), args_of(event)});
@@ -111,7 +111,8 @@ void ProfilerOutput::add(const MergedEvent& merged) {
     end_span(merged);
   } else if (event.phase == 'C' && event.name == kStep) {
     end_step(merged);
-  } else if (event.phase == 'M' && event.name != "recording") {  // which would make it one of ours
+  } else if (event.phase == 'M' &&
+             event.name != "recording") {  // readers would take it for a trace of Ronde
     line_ = merged.text;
     write_line();
   }

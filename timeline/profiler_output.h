@@ -1,5 +1,4 @@
-// Traces as PyTorch's profiler writes them, for tools that read those: a file of each rank, in
-// Chrome's object form, each span as one event.
+// Traces as PyTorch's profiler writes them: one file for each rank, in Chrome's object form.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +12,9 @@
 
 namespace ronde {
 
-/// Writes rank<r>.pt.trace.json for each rank into a folder. Spans that do not end are left out, as
-/// are counters and marks; from each end of a step to the next goes a span "ProfilerStep#<n>". Each
-/// file appears whole. Threads: one. Memory: the spans that are open.
+/// Writes rank<r>.pt.trace.json for each rank into a folder. Each span is one event. Counters,
+/// marks and spans without an end are left out. A span "ProfilerStep#<n>" covers each step. Each
+/// file appears whole. Threads: one. Memory: the open spans.
 class ProfilerOutput : public TraceOutput {
  public:
   explicit ProfilerOutput(std::string folder) : folder_(std::move(folder)) {}
@@ -23,10 +22,10 @@ class ProfilerOutput : public TraceOutput {
   Status finish() override;
 
  private:
-  /// What has begun and not ended.
+  /// A span without its end.
   struct OpenSpan {
     std::int64_t start_ns;
-    std::string name;  ///< As JSON, as the next: members without braces.
+    std::string name;  ///< As JSON, like `args`: members without braces.
     std::string args;
   };
 
@@ -40,7 +39,7 @@ class ProfilerOutput : public TraceOutput {
   Status status_;
   std::optional<OutFile> file_;
   std::int64_t rank_ = -1;
-  bool any_ = false;  ///< Line in the file.
+  bool any_ = false;  ///< The file has a line.
   std::int64_t step_ns_ = -1;
   std::unordered_map<std::int64_t, std::vector<OpenSpan>> open_;  ///< By lane.
   std::string line_;                                              ///< Reused.

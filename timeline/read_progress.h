@@ -1,4 +1,4 @@
-// Tells how much of some files has been read.
+// Reports how much of some files has been read.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,22 @@
 
 namespace ronde {
 
-/// Told how many bytes of the inputs have been read, of how many, every 16 MiB and at the end.
+/// Receives the bytes read and the total, every 16 MiB and at the end.
 using ReadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-/// The size of a file; 0 where it cannot be told.
+/// The size of a file; 0 if unknown.
 std::uint64_t bytes_of(const std::string& path);
 
-/// Counts what is read of one file after the other, all of them `times` times. `progress`, which
-/// may be empty, must outlive it.
+/// Counts bytes while the files are read one after the other, `times` times. `progress` may be
+/// empty and must outlive it.
 class ProgressTeller {
  public:
   ProgressTeller(const std::vector<std::string>& paths, const ReadProgress& progress,
                  std::uint64_t times = 1);
 
-  /// Of the file that is being read.
+  /// Reports the bytes read of the current file.
   void tell(std::uint64_t bytes);
-  /// That file is read, all `bytes` of it.
+  /// Ends the current file of `bytes` bytes.
   void end(std::uint64_t bytes);
 
  private:

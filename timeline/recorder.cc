@@ -56,7 +56,7 @@ Event event_of(EventKind kind, std::string_view lane, std::string_view name,
           .backend = args.backend};
 }
 
-/// One event for many lanes, where there are many.
+/// One event for all lanes.
 Event group_of(EventKind kind, std::span<const std::string_view> lanes, std::string_view name,
                const EventArgs& args) {
   Event event = event_of(kind, {}, name, args);
@@ -80,7 +80,7 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int ra
   if (options.chunk_bytes > 0) info.part = 1;
   const std::string own_path = rank_trace_path(path, rank);
   for (const std::string& old : trace_files(path, rank)) {
-    if (old != own_path) (void)::unlink(old.c_str());  // parts of another recording
+    if (old != own_path) (void)::unlink(old.c_str());  // parts of an earlier recording
   }
   RONDE_ASSIGN_OR_RETURN(TraceFile file, TraceFile::open(own_path, format_header(info)));
   return std::unique_ptr<Recorder>(
@@ -156,7 +156,7 @@ void Recorder::pause() { push(event_of(EventKind::kPause, {}, {}, {})); }
 
 void Recorder::resume() { push(event_of(EventKind::kResume, {}, {}, {})); }
 
-/// Sleeps until there is something to write; false once the recording is to end.
+/// Sleeps until events are due. Returns false once the recording shall end.
 bool Recorder::wait_for_events() {
   MutexLock lock(mutex_);
   if (!closing_ && !ring_.half_full()) (void)wake_.wait_until(mutex_, now() + kFlushInterval);
@@ -165,7 +165,7 @@ bool Recorder::wait_for_events() {
 
 void Recorder::run() {
   name_this_thread("ronde-trace");
-  // A thread's niceness is its own on Linux: the ring holds what comes while ranks compute.
+  // On Linux each thread has its own niceness. The ring holds events while ranks compute.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
   while (wait_for_events()) {
     write_clock_samples();
@@ -201,7 +201,7 @@ void Recorder::write_counters() {
   write(lines);
 }
 
-/// Where the next file cannot be begun the recording goes on in this one.
+/// If the next file cannot be created, the recording continues in this one.
 void Recorder::begin_part() {
   const std::string full = trace_part_path(asked_path_, info_.rank, info_.part);
   if (::rename(path_.c_str(), full.c_str()) != 0) return;
@@ -214,7 +214,7 @@ void Recorder::begin_part() {
   }
   file_ = std::move(file).value();
   info_.part = next.part;
-  const int oldest = info_.part - options_.parts;  // of the files that are too many
+  const int oldest = info_.part - options_.parts;  // the file to delete
   if (oldest > 0) (void)::unlink(trace_part_path(asked_path_, info_.rank, oldest).c_str());
   std::string lines;
   formatter_.append_lanes(lines);
@@ -268,11 +268,11 @@ Status Recorder::close() {
     wake_.notify_one();
     writer_.join();
     flush();
-    write_last_counters();  // once nobody waits for what it delays
+    write_last_counters();  // last: measuring takes time
     recording_.store(false, std::memory_order_relaxed);
     if (dropped() > 0) log(LogLevel::kWarning, "{} events of {} were lost", dropped(), path_);
   } else if (writer_.joinable()) {
-    writer_.detach();  // after fork: that thread is the parent's
+    writer_.detach();  // after fork: the thread belongs to the parent
   }
   MutexLock lock(mutex_);
   return status_;

@@ -18,7 +18,6 @@
 #include "core/ports/topology.h"
 #include "timeline/clock_sync.h"
 #include "timeline/event_ring.h"
-#include "timeline/host_clock.h"
 #include "timeline/recording.h"
 #include "timeline/trace_file.h"
 #include "timeline/trace_format.h"
@@ -27,38 +26,36 @@ namespace ronde {
 
 /// A counter's value at one moment.
 struct CounterSample {
-  std::string_view name;  ///< Of static storage.
+  std::string_view name;  ///< Static storage.
   double value = 0;
 };
 
-/// Writes events from a thread of its own, at least every 50 ms; the file is a whole JSON array
-/// after every write, so it can be read while the job runs and after kill -9. A disk that is full
-/// ends the recording with one warning, never the job.
-/// Threads: any for the events; open and close from one.
+/// Writes one rank's events in a thread of its own, at least every 50 ms. After every write the
+/// file is a whole JSON array, readable while the job runs and after kill -9. A full disk ends the
+/// recording with a warning; the job goes on. Threads: any for events; one for open and close.
 class Recorder : public EventSink {
  public:
   struct Options {
     std::string job;                ///< The same for all ranks of a job.
-    std::string network_card = {};  ///< As RecordingInfo has them.
+    std::string network_card = {};  ///< As in RecordingInfo, like the next.
     int network_megabits = 0;
-    bool mark_cycles = false;  ///< CYCLE_START, in a lane of its own, where a bundle begins.
+    bool mark_cycles = false;  ///< Write CYCLE_START on a lane of its own when a bundle begins.
     HostClock clock = {};
-    /// Gives the comparisons of clocks that are to be written; may ask for more. Called by the
-    /// writing thread, about every 50 ms. May be empty.
+    /// Returns comparisons of clocks to write; may start new ones. The writing thread calls it
+    /// about every 50 ms. May be empty.
     std::function<std::vector<ClockSample>()> clock_samples = {};
-    /// Gives the counters of the moment, whose changes are written. As clock_samples.
+    /// Returns the current counters, whose changes are written. Called like clock_samples.
     std::function<std::vector<CounterSample>()> counters = {};
-    /// Gives what is told once, where the recording ends. As counters; called by close().
+    /// Returns the counters to write once at the end. close() calls it.
     std::function<std::vector<CounterSample>()> last_counters = {};
-    /// Most bytes that are fused, as RecordingInfo has them.
+    /// As in RecordingInfo.
     std::int64_t fusion_bytes = -1;
-    /// The recording goes on in a new file where one is larger; 0: never. The newest `parts` files
-    /// are kept.
+    /// Start a new file when one exceeds this; 0: never. The newest `parts` files are kept.
     std::size_t chunk_bytes = 0;
     int parts = 8;
   };
 
-  /// Starts recording to rank_trace_path(path, rank). `topology` gives the host's name.
+  /// Starts recording to rank_trace_path(path, rank). `topology` has the host's name.
   /// Errors: kUnavailable naming the file and why.
   static Result<std::unique_ptr<Recorder>> open(const std::string& path, int rank,
                                                 const Topology& topology, Options options);
@@ -74,18 +71,18 @@ class Recorder : public EventSink {
   void instant(std::string_view lane, std::string_view event) override;
   void counter(std::string_view name, double value) override;
 
-  /// Says that no events come for a while: ends the spans that are open. Blocks: never.
+  /// Begins a pause without events: ends the open spans. Blocks: never.
   void pause();
-  /// Says that they come again. Blocks: never.
+  /// Ends the pause. Blocks: never.
   void resume();
 
-  /// Writes what is left and ends the recording; events that come later are ignored. Idempotent.
-  /// Errors: why the recording ended early, where it did.
+  /// Writes the remaining events and ends the recording; later events are ignored. Idempotent.
+  /// Errors: why the recording ended early, if it did.
   Status close();
 
-  /// Events that were lost because they came faster than they could be written.
+  /// Number of events lost because the writer could not keep up.
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(); }
-  /// The file.
+  /// Path of the file.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
@@ -102,7 +99,7 @@ class Recorder : public EventSink {
   void write(std::string_view lines);
   bool wait_for_events();
 
-  RecordingInfo info_;  // its part: writer thread only
+  RecordingInfo info_;  // info_.part: writer thread only
   const std::string asked_path_;
   const std::string path_;
   const int owner_pid_;
@@ -111,7 +108,7 @@ class Recorder : public EventSink {
   EventRing ring_;
   std::atomic<bool> recording_{true};
   std::atomic<std::uint64_t> dropped_{0};
-  TraceFile file_;  // writer thread only, as the next two
+  TraceFile file_;  // writer thread only, like the next two
   TraceFormatter formatter_;
   std::uint64_t told_dropped_ = 0;
   std::map<std::string, double, std::less<>> told_counters_;  // writer thread only

@@ -12,7 +12,7 @@ namespace {
 
 using SortedJson = nlohmann::json;
 
-/// The value under `key`, or `otherwise` where there is none of that type.
+/// The value under `key`, or `otherwise` if it is missing or of another type.
 template <typename T>
 T value_or(const SortedJson& object, const char* key, const T& otherwise) {
   const auto found = object.find(key);

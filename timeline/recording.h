@@ -1,37 +1,58 @@
-// Who recorded a trace and by which clock: the first thing a trace says.
+// The head of a trace: who recorded it, by which clock.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/base/clock.h"
+
 namespace ronde {
 
-/// Who recorded a trace, and when its time 0 was on two clocks.
+/// Nanoseconds of the steady clock.
+inline std::int64_t steady_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now().time_since_epoch()).count();
+}
+
+/// The steady clock of a trace. Tests give the ranks of one host different clocks, as several hosts
+/// have.
+struct HostClock {
+  std::string boot_id = {};    ///< Empty: this host's.
+  std::int64_t offset_ns = 0;  ///< Ahead of the steady clock by this.
+  double drift_ppm = 0;        ///< Additional millionths since the machine started.
+
+  /// This clock's time when the steady clock shows `ns`.
+  [[nodiscard]] std::int64_t of(std::int64_t ns) const noexcept {
+    return ns + offset_ns + static_cast<std::int64_t>(static_cast<double>(ns) * drift_ppm / 1e6);
+  }
+};
+
+/// The rank that recorded a trace, and the trace's time 0 on two clocks.
 struct RecordingInfo {
   int rank = 0;
   int size = 1;
   std::string host;
-  std::string boot_id;               ///< Same for all recordings that share a steady clock.
+  std::string boot_id;               ///< The same for all recordings that share a steady clock.
   std::int64_t steady_start_ns = 0;  ///< Steady clock at time 0.
   std::int64_t epoch_start_us = 0;   ///< Wall clock at time 0.
-  std::string job = {};              ///< Same for all ranks of a job; may be empty.
-  int cores = 0;                     ///< Of the host; 0: not told.
-  std::string network_card = {};     ///< That carries data between hosts; may be empty.
-  int network_megabits = 0;          ///< A second, as that claims; 0: not told.
-  std::int64_t fusion_bytes = -1;    ///< Most that is fused; 0: nothing is; -1: not told.
-  int part = 0;  ///< Counts the files of a recording from 1 where it may have several.
+  std::string job = {};              ///< The same for all ranks of a job; may be empty.
+  int cores = 0;                     ///< Of the host; 0: unknown.
+  std::string network_card = {};     ///< The card that carries data between hosts; may be empty.
+  int network_megabits = 0;          ///< The card's nominal speed; 0: unknown.
+  std::int64_t fusion_bytes = -1;    ///< Fusion threshold; 0: no fusion; -1: unknown.
+  int part = 0;  ///< Number of the file, from 1, if the recording may have several.
 };
 
-/// Tells this boot of this host from all others.
+/// Identifies this boot of this host.
 std::string this_boot_id();
 
-/// The first lines of a trace: process name and clocks. Lines are joined by ",\n".
+/// The first lines of a trace: process name and clocks. They are joined by ",\n".
 std::string format_header(const RecordingInfo& info);
 
-/// What `event`, a JSON object, says of a recording; nothing where it is another event or no JSON.
-/// Only the wall clock must be there; the rank is -1 and the rest empty where not told.
+/// Reads the head from `event`, a JSON object. Returns nothing for other events and malformed JSON.
+/// Only the wall clock is required: a missing rank is -1, other missing fields are empty.
 std::optional<RecordingInfo> parse_recording(std::string_view event);
 
 }  // namespace ronde

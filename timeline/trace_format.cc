@@ -17,7 +17,7 @@ void append_number(std::string& out, std::uint64_t value) {
   out.append(digits.data(), digits.size());
 }
 
-/// Begins one argument: its name, after a comma or the opening of them all.
+/// Begins one argument: a comma or the opening brace, then its name.
 void begin_argument(std::string& out, bool& any, std::string_view name) {
   out += any ? ",\"" : ",\"args\":{\"";
   any = true;
@@ -119,7 +119,7 @@ void TraceFormatter::append(std::string& out, const Event& event) {
   for (const std::string_view lane : event.lanes) append_on(out, event.kind, lane);
 }
 
-/// What a line says after its lane, which is the same for all lanes of an event.
+/// Formats the part of a line after its lane. It is the same for all lanes of an event.
 void TraceFormatter::write_facts(const Event& event) {
   facts_ = ",\"ts\":";
   append_micros(facts_, clock_.of(event.time_ns) - start_ns_);

@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include "timeline/event_ring.h"
-#include "timeline/host_clock.h"
 #include "timeline/recording.h"
 
 namespace ronde {
@@ -20,9 +19,9 @@ void append_micros(std::string& out, std::int64_t ns);
 /// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_text(std::string_view text);
 
-/// The mark where a recording pauses: what is under way goes unrecorded from there.
+/// The mark where a recording pauses. Pending operations are not recorded from there on.
 inline constexpr std::string_view kPauseMark = "recording paused";
-/// The mark where it goes on.
+/// The mark where a recording resumes.
 inline constexpr std::string_view kResumeMark = "recording goes on";
 
 /// Formats the events of one rank. Each tensor gets a lane (Chrome's thread) on first sight.
@@ -32,14 +31,14 @@ class TraceFormatter {
   explicit TraceFormatter(const RecordingInfo& info, HostClock clock = {})
       : rank_(info.rank), start_ns_(info.steady_start_ns), clock_(std::move(clock)) {}
 
-  /// Appends ",\n" and the event's line, for each of its lanes, and before it the lane's name where
-  /// that is new. An end whose begin is not there adds nothing.
+  /// Appends ",\n" and the event's line for each of its lanes. A new lane's name precedes it. Ends
+  /// without a begin are left out.
   void append(std::string& out, const Event& event);
-  /// Appends the names of all lanes, for a file that goes on where another ended.
+  /// Appends the names of all lanes, for a file that continues another.
   void append_lanes(std::string& out) const;
-  /// Ends all open spans at `time_ns` and appends a mark that says that the recording pauses there.
+  /// Ends all open spans at `time_ns` and appends kPauseMark.
   void append_pause(std::string& out, std::int64_t time_ns);
-  /// Appends a mark that says how many events were lost until `time_ns`.
+  /// Appends a mark with the number of events lost until `time_ns`.
   void append_dropped(std::string& out, std::uint64_t dropped, std::int64_t time_ns) const;
 
  private:
@@ -48,7 +47,7 @@ class TraceFormatter {
     int open_spans = 0;
   };
 
-  /// Finds texts in maps without making strings of them.
+  /// Finds texts in maps without building strings.
   struct TextHash {
     using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
     std::size_t operator()(std::string_view text) const noexcept {
@@ -73,7 +72,7 @@ class TraceFormatter {
   const HostClock clock_;
   ByText<Lane> lanes_;
   ByText<std::string> quoted_;
-  std::string facts_;  ///< Of the event at hand: its line from its time on.
+  std::string facts_;  ///< The current event's line, from its time on.
 };
 
 }  // namespace ronde

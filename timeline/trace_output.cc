@@ -14,7 +14,7 @@
 namespace ronde {
 namespace {
 
-/// The place after the string that begins at `at`, its quote.
+/// The position after the string whose opening quote is at `at`.
 std::size_t after_string(std::string_view text, std::size_t at) {
   for (++at; text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;
@@ -26,7 +26,7 @@ std::size_t after_space(std::string_view text, std::size_t at) {
   return text.find_first_not_of(" \t\r\n", at);
 }
 
-/// The number under "ts" in a JSON object that is valid.
+/// The number under "ts" in a valid JSON object.
 std::optional<std::string_view> time_text(std::string_view text) {
   int depth = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -46,7 +46,7 @@ std::optional<std::string_view> time_text(std::string_view text) {
   return std::nullopt;
 }
 
-/// One end of an arrow, bound to the span that is open there.
+/// One end of an arrow, bound to the open span.
 void append_end(std::string& out, char phase, const Arrow& end) {
   fmt::format_to(std::back_inserter(out),
                  ",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"cat\":\"ronde\",\"name\":\"{}\",\"id\":{},"

@@ -1,4 +1,4 @@
-// What a merge writes: the events of all ranks as Chrome's JSON or as Perfetto's protobuf.
+// Output of a merge: the events of all ranks, as Chrome's JSON or Perfetto's protobuf.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ namespace ronde {
 
 /// An event on the job's clock.
 struct MergedEvent {
-  std::string_view text;            ///< As it stood in its trace: a JSON object.
-  const report::TraceEvent& event;  ///< The same, read; but for its time.
-  std::int64_t time_ns = 0;         ///< Where it has one.
+  std::string_view text;            ///< The JSON object, as in its trace.
+  const report::TraceEvent& event;  ///< The same, parsed; its time is not on the job's clock.
+  std::int64_t time_ns = 0;         ///< On the job's clock, if the event has a time.
 };
 
-/// Threads: one.
+/// Writes merged events in one format. Threads: one.
 class TraceOutput {
  public:
   virtual ~TraceOutput() = default;
@@ -30,11 +30,11 @@ class TraceOutput {
   virtual Status finish() = 0;
 };
 
-/// The output that `path` names, which gets the arrows that `flows` has; that must outlive it.
-/// Errors: kUnavailable naming it.
+/// Opens the output that `path` names, with the arrows of `flows`, which must outlive it. Errors:
+/// kUnavailable naming it.
 Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path, Flows& flows);
 
-/// Chrome's format, JSON array form: the events as they stood, but for their times, and arrows.
+/// Chrome's format, JSON array form: the original events with new times, plus arrows.
 class JsonOutput : public TraceOutput {
  public:
   JsonOutput(OutFile file, Flows& flows) : file_(std::move(file)), flows_(flows) {}

@@ -18,7 +18,7 @@ constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 
 bool is_space(int c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-/// The bytes at which something begins or ends, in or out of strings.
+/// Bytes that begin or end strings and objects.
 constexpr std::array<bool, 256> kStops = [] {
   std::array<bool, 256> stops{};
   for (const char c : {'"', '{', '}'}) stops[static_cast<unsigned char>(c)] = true;
@@ -27,7 +27,7 @@ constexpr std::array<bool, 256> kStops = [] {
 
 }  // namespace
 
-/// zlib's reader: gives what is not compressed as it is.
+/// zlib's reader. It passes uncompressed files through.
 struct TraceReader::Source {
   explicit Source(gzFile opened) : file(opened) {}
   ~Source() { gzclose_r(file); }
@@ -73,8 +73,8 @@ void TraceReader::skip_to(std::uint64_t position) {
   while (c != kEnd && !(c == '\n' && (peek() == '{' || peek() == ']'))) c = take();
 }
 
-/// Reads more, and lets go of what is no longer needed; false at the end, which is also where a
-/// compressed file is broken off.
+/// Reads more and drops bytes that are no longer needed. Returns false at the end, or where a
+/// compressed file breaks off.
 bool TraceReader::fill() {
   const std::size_t from = keeping_ ? kept_ : at_;
   std::memmove(buffer_.data(), buffer_.data() + from, filled_ - from);
@@ -115,7 +115,7 @@ Status TraceReader::unexpected(int got, const char* wanted) const {
                       got == kEnd ? position() : position() - 1, what, wanted)};
 }
 
-/// Skips the rest of a string whose opening quote was taken; false where the file ends in it.
+/// Skips the rest of a string after its opening quote. Returns false if the file ends in it.
 bool TraceReader::skip_string() {
   for (;;) {
     const char* const from = buffer_.data() + at_;
@@ -136,7 +136,7 @@ bool TraceReader::skip_string() {
   }
 }
 
-/// The rest of a string whose opening quote was taken, as it stands there.
+/// The rest of a string after its opening quote, with its escapes.
 std::string TraceReader::take_string() {
   keeping_ = true;
   kept_ = at_;
@@ -145,7 +145,7 @@ std::string TraceReader::take_string() {
   return buffer_.substr(kept_, at_ - kept_ - (whole ? 1 : 0));
 }
 
-/// Skips a value up to the comma or brace that follows it in its object, which stays.
+/// Skips a value of an object. Stops before the comma or brace that follows.
 void TraceReader::skip_value(int first) {
   int depth = 0;
   for (int c = first; c != kEnd; c = take()) {
@@ -157,7 +157,7 @@ void TraceReader::skip_value(int first) {
   }
 }
 
-/// In an object: goes to the array under "traceEvents".
+/// In an object: moves into the array under "traceEvents".
 Status TraceReader::find_events() {
   for (;;) {
     int c = take_after_space();
@@ -178,7 +178,7 @@ Status TraceReader::enter() {
   return c == '[' ? Status() : unexpected(c, "'[' or '{'");
 }
 
-/// Skips the rest of an object whose brace was taken; false where the file ends before it does.
+/// Skips the rest of an object after its brace. Returns false if the file ends in it.
 bool TraceReader::skip_object() {
   for (int depth = 1; depth > 0;) {
     while (at_ < filled_ && !kStops[static_cast<unsigned char>(buffer_[at_])]) ++at_;

@@ -1,4 +1,4 @@
-// Reads the events of a Chrome trace one by one, whatever its size, compressed by gzip or not.
+// Reads the events of a Chrome trace one by one, of any size, compressed by gzip or not.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace ronde {
 
-/// One event as it stands in the file.
+/// One event as in the file.
 struct RawEvent {
-  std::string_view text;     ///< A JSON object. It lives until the next one is read.
-  std::uint64_t offset = 0;  ///< Its first byte in the text, which is the file if not compressed.
+  std::string_view text;     ///< A JSON object. Valid until the next call.
+  std::uint64_t offset = 0;  ///< Of its first byte in the uncompressed text.
 };
 
-/// Takes both forms of the format: an array of events, and an object with "traceEvents". A file
-/// whose end is missing (its writer was killed) gives the events that are whole.
-/// Threads: one. Memory: one event, and a buffer.
+/// Reads both forms of the format: an array of events, or an object with "traceEvents". A truncated
+/// file (its writer was killed) yields its whole events. Threads: one. Memory: one event, and a
+/// buffer.
 class TraceReader {
  public:
-  /// kPadding bytes that may be read, whatever they hold, follow each event's text.
+  /// Each event's text is followed by kPadding readable bytes of any content.
   static constexpr std::size_t kPadding = 64;
 
   /// Errors: kUnavailable naming the file.
@@ -32,20 +32,20 @@ class TraceReader {
   TraceReader(TraceReader&& other) noexcept;
   TraceReader& operator=(TraceReader&&) = delete;
 
-  /// The next event, or nothing at the end. Errors: kInvalidArgument naming the file, the byte and
-  /// what was expected there.
+  /// The next event, or nothing at the end. Errors: kInvalidArgument naming file, byte and what was
+  /// expected.
   Result<std::optional<RawEvent>> next();
 
-  /// Whether the end of the file was missing; once next() has given nothing.
+  /// Whether the end of the file is missing. Valid once next() has returned nothing.
   [[nodiscard]] bool truncated() const noexcept { return truncated_; }
-  /// Whether skip_to() works: the file is not compressed.
+  /// Whether skip_to() is allowed: the file is not compressed.
   [[nodiscard]] bool can_skip() const noexcept;
-  /// Goes on with the first event whose line begins after byte `position`, which was not read yet;
-  /// events have lines of their own, as the recorder's do. Only where can_skip().
+  /// Skips to the first event whose line begins after byte `position`, which must lie ahead. Each
+  /// event must have its own line, as the recorder writes them. Requires can_skip().
   void skip_to(std::uint64_t position);
-  /// The next byte of the text.
+  /// Position of the next byte of the text.
   [[nodiscard]] std::uint64_t position() const noexcept { return gone_ + at_; }
-  /// Bytes of the file, as it lies on the disk, that have been read.
+  /// Bytes read of the file on disk.
   [[nodiscard]] std::uint64_t file_bytes() const noexcept;
 
  private:
@@ -67,12 +67,12 @@ class TraceReader {
 
   std::unique_ptr<Source> source_;
   std::string path_;
-  std::string buffer_;      ///< What was read and is still needed, and kPadding bytes.
-  std::size_t filled_ = 0;  ///< Of it.
-  std::size_t at_ = 0;      ///< The next byte.
-  std::size_t kept_ = 0;    ///< Where what must stay begins, while keeping_.
+  std::string buffer_;      ///< Bytes read and still needed, then kPadding bytes.
+  std::size_t filled_ = 0;  ///< Bytes of buffer_ in use.
+  std::size_t at_ = 0;      ///< Next byte in buffer_.
+  std::size_t kept_ = 0;    ///< First byte to keep, while keeping_.
   bool keeping_ = false;
-  std::uint64_t gone_ = 0;  ///< Bytes before the buffer.
+  std::uint64_t gone_ = 0;  ///< Bytes of the text before buffer_.
   Place place_ = Place::kBefore;
   bool truncated_ = false;
 };

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "bindings/cli/job_doctor.h"
-#include "timeline/dump_facts.h"
+#include "timeline/dump.h"
 
 namespace ronde {
 namespace {

@@ -24,9 +24,9 @@
 #include "ops/execution/executor.h"
 #include "timeline/clock_sync.h"
 #include "timeline/core_wait.h"
-#include "timeline/host_clock.h"
 #include "timeline/nvtx_sink.h"
 #include "timeline/recorder.h"
+#include "timeline/recording.h"
 
 namespace ronde {
 

@@ -13,7 +13,7 @@ namespace ronde::report {
 namespace {
 
 constexpr std::size_t kFewestSteps = 2;
-constexpr int kWindows = 40;  // of time, where no steps were marked
+constexpr int kWindows = 40;  // of time, if no steps are known
 
 void take_span(const OperationSpan& span, std::uint32_t rank, Bundle& bundle) {
   const bool first = bundle.span == nullptr;
@@ -49,7 +49,7 @@ std::map<std::uint64_t, std::int64_t> step_ends(const RankTrace& rank) {
   return ends;
 }
 
-/// Whether the rank's recording paused in it: what happened then is not known.
+/// Whether the rank's recording paused in the step.
 bool pauses_in(const RankTrace& rank, const Split& split) {
   return std::any_of(rank.pauses.begin(), rank.pauses.end(), [&](const NamedSpan& pause) {
     return pause.start_ns < split.end_ns && pause.end_ns > split.start_ns;
@@ -65,7 +65,7 @@ void drop_paused(const JobTrace& job, std::vector<Step>& steps) {
   });
 }
 
-/// Steps whose both ends are marked on all ranks; so the first, which warms up, is not among them.
+/// Steps with both ends marked on all ranks. This leaves out the first, which warms up.
 std::vector<Step> marked_steps(const JobTrace& job) {
   std::vector<std::map<std::uint64_t, std::int64_t>> ends;
   for (const RankTrace& rank : job.ranks) ends.push_back(step_ends(rank));
@@ -103,8 +103,7 @@ std::vector<Step> windows(const JobTrace& job) {
   return steps;
 }
 
-/// Whether it was under way within a step: set-up before them is not part of training, nor are
-/// steps that were left out.
+/// Whether the bundle ran within a step. Excludes set-up and steps that were left out.
 bool is_within(const Bundle& bundle, const std::vector<Step>& steps) {
   const auto later = [](std::int64_t time_ns, const Step& step) {
     return time_ns <= step.ranks.front().start_ns;
@@ -136,7 +135,7 @@ void take_bundle(const Bundle& bundle, PathSamples& path) {
   path.bus_bytes += bytes * bus_factor(path.cost.path, bundle.ranks);
 }
 
-/// What the fastest twentieth of the bundles of at least mean size reach: what the way can do.
+/// Speed of the fastest twentieth of the bundles of at least mean size.
 double best_gbps(const PathSamples& path) {
   const double least_bytes = mean(path.bytes);
   const double factor = path.bus_bytes / static_cast<double>(path.cost.bytes);
@@ -218,7 +217,7 @@ void add_costs(const JobTrace& job, Analysis& analysis) {
   analysis.ways = costs_of(ways);
 }
 
-/// Share of a rank's operations that were submitted only when all those before had ended.
+/// Share of a rank's operations submitted after all earlier ones had ended.
 double one_by_one(const RankTrace& rank) {
   if (rank.operations.empty()) return 0;
   double alone = 0;
@@ -248,7 +247,7 @@ Fusion fusion_of(const JobTrace& job, const Analysis& analysis) {
   return fusion;
 }
 
-/// Charges each rank with the waits for it, as far as it worked longer than the one that waited.
+/// Charges each rank with the waits for it, up to the time it worked longer than the waiting rank.
 void charge(Step& step) {
   step.blamed_ns.resize(step.ranks.size());
   for (const Split& waiter : step.ranks) {

@@ -1,4 +1,4 @@
-// What the traces of a job add up to: where each step's time went, who was waited for, what the
+// Analysis of a job's traces: where each step's time went, which ranks the others waited for, what
 // operations cost.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace ronde::report {
 
-/// What a rank's training thread was doing. All but kCompute: blocked in Ronde, and why.
+/// State of a rank's training thread. In all but kCompute it is blocked in Ronde.
 enum class Phase : std::uint8_t {
   kCompute,      ///< Not blocked.
-  kWaiting,      ///< Others had not submitted what this rank had.
-  kNegotiation,  ///< All had submitted; agreeing, queueing, other ranks' executors.
+  kWaiting,      ///< Other ranks had not submitted this rank's operation.
+  kNegotiation,  ///< All had submitted: agreement, queueing, other ranks' executors.
   kPack,         ///< Copies into and out of the fusion buffer.
-  kWire,         ///< Data moving.
-  kOther,        ///< Blocked without a collective of its own: messages between two ranks, ...
+  kWire,         ///< Data moves.
+  kOther,        ///< Blocked outside a collective: messages between two ranks, ...
 };
 inline constexpr std::size_t kPhases = 6;
 
-/// For whom a rank waited, as an index of JobTrace::ranks, and how long.
+/// A rank that another waited for, as an index of JobTrace::ranks, and how long.
 struct WaitedFor {
   std::uint32_t rank = 0;
   std::int64_t ns = 0;
@@ -34,21 +34,21 @@ struct Split {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
   std::array<std::int64_t, kPhases> ns{};
-  std::int64_t moving_ns = 0;        ///< Packing or moving, blocked or not.
-  std::int64_t no_core_ns = 0;       ///< Ready to run without a core, in whatever phase,
-  std::int64_t slowed_ns = 0;        ///< and of that in kCompute.
-  std::int64_t first_submit_ns = 0;  ///< Of the step's operations; 0 where there are none.
+  std::int64_t moving_ns = 0;        ///< Packing or moving data, whether blocked or not.
+  std::int64_t no_core_ns = 0;       ///< Runnable without a core, in any phase.
+  std::int64_t slowed_ns = 0;        ///< The part of no_core_ns in kCompute.
+  std::int64_t first_submit_ns = 0;  ///< Of the step's operations; 0 if there are none.
   std::int64_t last_submit_ns = 0;
-  std::vector<WaitedFor> awaited = {};  ///< Each rank once; they add up to kWaiting.
+  std::vector<WaitedFor> awaited = {};  ///< Each rank once. The sum is kWaiting.
 
   void add_awaited(std::uint32_t rank, std::int64_t waited_ns);
   [[nodiscard]] std::int64_t duration_ns() const noexcept { return end_ns - start_ns; }
   [[nodiscard]] std::int64_t of(Phase phase) const noexcept {
     return ns[static_cast<std::size_t>(phase)];
   }
-  /// Computing, on a core.
+  /// Time computing on a core.
   [[nodiscard]] std::int64_t work_ns() const noexcept { return of(Phase::kCompute) - slowed_ns; }
-  /// Moving while the training thread computed.
+  /// Time moving data while the training thread computed.
   [[nodiscard]] std::int64_t overlapped_ns() const noexcept {
     return moving_ns - of(Phase::kPack) - of(Phase::kWire);
   }
@@ -57,21 +57,21 @@ struct Split {
 /// A step of all ranks.
 struct Step {
   std::uint64_t number = 0;
-  std::vector<Split> ranks;  ///< As JobTrace::ranks.
-  /// How long others, in sum, waited for this rank because it worked longer than they did: not
-  /// because it had no core, or was itself held up.
+  std::vector<Split> ranks;  ///< Indexed like JobTrace::ranks.
+  /// Total time that others waited for this rank because it worked longer than they did. Excludes
+  /// time without a core and time blocked.
   std::vector<std::int64_t> blamed_ns;
 };
 
 /// One bundle over all ranks.
 struct Bundle {
-  const OperationSpan* span = nullptr;  ///< On one of its ranks.
-  std::uint32_t ranks = 0;              ///< In how many traces it is.
-  std::uint32_t last = 0;               ///< Who submitted last, as an index of JobTrace::ranks.
-  std::int64_t first_ready_ns = 0;      ///< When the first rank had submitted all of it.
-  std::int64_t ready_ns = 0;            ///< When all had.
-  std::int64_t started_ns = 0;          ///< When the last rank started.
-  std::int64_t ended_ns = 0;            ///< When the last rank ended.
+  const OperationSpan* span = nullptr;  ///< The span of one rank.
+  std::uint32_t ranks = 0;              ///< Number of traces that have it.
+  std::uint32_t last = 0;  ///< The rank that submitted last, as an index of JobTrace::ranks.
+  std::int64_t first_ready_ns = 0;  ///< When the first rank had submitted all tensors.
+  std::int64_t ready_ns = 0;        ///< When all ranks had.
+  std::int64_t started_ns = 0;      ///< When the last rank started.
+  std::int64_t ended_ns = 0;        ///< When the last rank ended.
 
   [[nodiscard]] std::int64_t skew_ns() const noexcept { return ready_ns - first_ready_ns; }
   [[nodiscard]] std::int64_t moving_ns() const noexcept { return ended_ns - started_ns; }
@@ -85,8 +85,8 @@ struct PathCost {
   std::uint64_t tensors = 0;
   std::uint64_t bytes = 0;
   std::int64_t moving_ns = 0;
-  double bus_gbps = 0;   ///< Bytes through each rank's link per nanosecond; see ronde bench.
-  double best_gbps = 0;  ///< Of its large bundles the fastest twentieth reach this.
+  double bus_gbps = 0;   ///< Bytes through each rank's link per nanosecond, as in ronde bench.
+  double best_gbps = 0;  ///< Speed of the fastest twentieth of its large bundles.
 };
 
 /// What bundles cost by their bytes. Dense allreduces over one data plane are one path here,
@@ -100,27 +100,28 @@ struct WayCost {
   CostCurve cost;
 };
 
-/// How well tensors were fused, per step.
+/// Fusion of tensors, per step.
 struct Fusion {
   double bundles = 0;
   double tensors = 0;
   double bytes = 0;
   double median_bundle_bytes = 0;
-  /// Share of the operations that were submitted only once the one before had ended.
+  /// Share of operations submitted after the previous one had ended.
   double one_by_one = 0;
 };
 
 struct Analysis {
-  bool by_steps = false;       ///< Otherwise windows of time.
-  std::string inferred_first;  ///< Steps were not marked: they begin before this operation.
+  bool by_steps = false;  ///< False: windows of time.
+  std::string
+      inferred_first;  ///< Not empty if steps were inferred: each begins before this operation.
   std::vector<Step> steps;
-  std::vector<Bundle> bundles;  ///< In the order of their ends.
+  std::vector<Bundle> bundles;  ///< By end.
   std::vector<PathCost> paths;  ///< The costliest first.
   std::vector<WayCost> ways;    ///< Likewise.
   Fusion fusion;
 };
 
-/// Reads `job`, which must outlive the result.
+/// Analyses `job`, which must outlive the result.
 Analysis analyze(const JobTrace& job);
 
 }  // namespace ronde::report

@@ -13,10 +13,10 @@ namespace ronde::report {
 namespace {
 
 constexpr double kSizesPerDoubling = 8;
-constexpr double kOnePacket = 1024;      // bytes: what is smaller differs by anything but its bytes
+constexpr double kOnePacket = 1024;      // bytes; below, times do not depend on the size
 constexpr double kLeastSpread = 2;       // of sizes
 constexpr double kLeastError = 0.02;     // of a median, however many there are
-constexpr std::size_t kEnoughTimes = 8;  // to tell their spread
+constexpr std::size_t kEnoughTimes = 8;  // to estimate their spread
 
 /// Bundles of about one size.
 struct Times {
@@ -38,7 +38,7 @@ std::vector<Times> by_size(const std::vector<double>& bytes, const std::vector<d
   return list;
 }
 
-/// The error of a median of one time, as a share of it, over all sizes that come often enough.
+/// Relative error of a single time, over all sizes with enough times.
 double usual_error(const std::vector<Times>& sizes) {
   std::vector<double> shares;
   for (const Times& times : sizes) {
@@ -71,7 +71,7 @@ std::vector<CostPoint> points_of(const std::vector<Times>& sizes) {
   return points;
 }
 
-/// Least squares, each bundle alike; clamped to what makes sense.
+/// Least squares with equal weights, clamped to non-negative values.
 void draw_line(CostCurve& curve) {
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;
   for (const CostPoint& point : curve.points) {
@@ -88,12 +88,12 @@ void draw_line(CostCurve& curve) {
   curve.ns_per_byte = xy / xx;
 }
 
-/// Two points that are close together would say little of what is beyond them.
+/// Close points extrapolate badly.
 bool far_apart(const CostPoint& small, const CostPoint& large) {
   return large.bytes >= kLeastSpread * small.bytes;
 }
 
-/// The points whose line `bytes` is on.
+/// The two points whose line is used at `bytes`.
 std::pair<std::size_t, std::size_t> line_of(const std::vector<CostPoint>& points, double bytes) {
   const auto index = [&](auto point) { return static_cast<std::size_t>(point - points.begin()); };
   const auto next = std::find_if(points.begin(), points.end(),

@@ -10,7 +10,6 @@
 
 #include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
-#include "timeline/report/wrap.h"
 
 namespace ronde::report {
 namespace {
@@ -19,7 +18,7 @@ constexpr double kChance = 0.01;
 constexpr double kWorthShare = 0.01;
 constexpr std::size_t kMostTensors = 12;
 
-/// For each step the mean over ranks of what `part` says of a rank's split.
+/// For each step the mean of `part` over ranks.
 template <typename Part>
 std::vector<double> by_step(const Analysis& analysis, Part part) {
   std::vector<double> values;

@@ -1,4 +1,4 @@
-// What became slower from one run to another, and whether that is more than noise.
+// Comparison of two runs: what became slower, and if that exceeds noise.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct Difference {
   std::string what;
   double before_ns = 0;
   double after_ns = 0;
-  double p = 1;  ///< Chance of so large a difference between steps that are alike.
+  double p = 1;  ///< Chance of such a difference between equal runs.
 
-  /// More than chance has it, and more than 1 % of a step of the first run.
+  /// Whether it exceeds chance and 1 % of a step of the first run.
   [[nodiscard]] bool counts(double step_ns) const noexcept;
 };
 
@@ -28,14 +28,14 @@ struct TensorChange {
 
 struct Diff {
   Difference step;
-  std::vector<Difference> parts;      ///< Compute, waiting, ...; in the order of Phase.
-  std::vector<TensorChange> tensors;  ///< In both runs; those that changed most first.
+  std::vector<Difference> parts;      ///< In the order of Phase.
+  std::vector<TensorChange> tensors;  ///< Tensors of both runs; the largest change first.
   std::size_t steps_before = 0;
   std::size_t steps_after = 0;
-  std::vector<std::string> notes;  ///< What keeps the runs from being alike otherwise.
+  std::vector<std::string> notes;  ///< Other differences of the runs, such as ranks or hosts.
 };
 
-/// A run as it was read.
+/// A run, loaded and analysed.
 struct Run {
   const JobTrace& job;
   const Analysis& analysis;
@@ -43,7 +43,7 @@ struct Run {
 
 Diff compare(const Run& before, const Run& after);
 
-/// As sentences and tables.
+/// The comparison as sentences and tables.
 std::string text_of(const Diff& diff);
 
 }  // namespace ronde::report

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{512} << 20;
 constexpr std::string_view kHead = "{\"type\":\"dump\"";
 
-/// Whether the file begins as dumps do; their name says so, too, where they are cut off at once.
+/// Whether the file is a dump, by its name or its first bytes. A dump may be cut off at once.
 bool is_dump(const std::string& path) {
   if (path.ends_with(".jsonl")) return true;
   std::ifstream file(path, std::ios::binary);
@@ -60,7 +60,7 @@ Result<std::vector<Dump>> read_file(const std::string& path) {
   return dumps;
 }
 
-/// Whether `later` says more than `known`, which came before it.
+/// Whether `later` is more informative than the earlier `known`.
 bool says_more(const Dump& later, const Dump& known) {
   return !later.failure.empty() || known.failure.empty();
 }

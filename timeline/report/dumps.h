@@ -9,22 +9,22 @@
 
 namespace ronde::report {
 
-/// The dump of each rank that tells most of how the job ended.
+/// The most informative dump of each rank.
 struct JobDumps {
-  std::vector<Dump> ranks;         ///< By rank; not all need be there.
-  std::vector<std::string> notes;  ///< What a reader ought to know of the files.
+  std::vector<Dump> ranks;         ///< By rank; some may be missing.
+  std::vector<std::string> notes;  ///< Remarks about the files.
 
   [[nodiscard]] bool empty() const noexcept { return ranks.empty(); }
 };
 
-/// Takes out of `paths` what is a dump, or a folder that holds dumps: its files are taken in its
-/// place. The rest, traces, stays. Errors: kInvalidArgument naming a folder without dumps.
+/// Removes dumps from `paths` and returns them. A folder stands for the dumps in it. The remaining
+/// paths are traces. Errors: kInvalidArgument naming a folder without dumps.
 Result<std::vector<std::string>> take_dumps(std::vector<std::string>& paths);
 
-/// Reads dumps. Of each rank the last one that tells of a failure counts, or else its last one; of
-/// several jobs the one that wrote last, which is noted.
-/// Errors: kInvalidArgument naming file and line; kUnavailable where a file cannot be read;
-/// kResourceExhausted where one is larger than ranks write them.
+/// Reads dumps. For each rank it keeps the last one with a failure, or else the last one. Of
+/// several jobs it keeps the one that wrote last, with a note. Errors: kInvalidArgument naming file
+/// and line; kUnavailable if a file cannot be read; kResourceExhausted if one is larger than ranks
+/// write.
 Result<JobDumps> load_dumps(const std::vector<std::string>& paths);
 
 }  // namespace ronde::report

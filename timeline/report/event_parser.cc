@@ -39,7 +39,7 @@ std::optional<Collective> collective_named(std::string_view name) {
   return parsed.ok() ? std::optional(*parsed) : std::nullopt;
 }
 
-/// What events without an id are of: traces of Ronde 0.1 have names alone.
+/// The collective of an event without an id, by its name: early traces of Ronde 0.1.
 std::optional<Collective> collective_of_event(std::string_view name) {
   for (const CollectiveTraits& row : kCollectives) {
     if (name == row.event() || name == row.negotiation) return row.value;

@@ -1,4 +1,4 @@
-// One event's JSON object as the fields that reports use.
+// Parses one event's JSON object into the fields that reports use.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace ronde::report {
 
-/// An event of a trace. Fields that are not there keep their defaults. The texts live until the
-/// parser is used again.
+/// An event of a trace. Missing fields keep their defaults. The texts are valid until the next
+/// parse.
 struct TraceEvent {
   char phase = 0;  ///< 'B', 'E', 'i', 'C', 'M', ...
   std::int64_t pid = 0;
   std::int64_t tid = 0;
   std::int64_t time_ns = 0;
-  bool timed = false;  ///< It has a time.
+  bool timed = false;  ///< The event has a time.
   std::string_view name = {};
   std::optional<Collective> collective = {};
   std::uint64_t bytes = 0;
@@ -30,17 +30,17 @@ struct TraceEvent {
   double value = 0;
   std::string_view algorithm = {};
   std::string_view backend = {};
-  std::string_view given_name = {};          ///< args.name: of a lane or process.
+  std::string_view given_name = {};          ///< args.name: the name of a lane or process.
   std::optional<std::int64_t> arrived = {};  ///< Rank whose submission a merge has marked here.
   std::uint64_t lost = 0;                    ///< Events lost until then.
 
-  /// An operation is submitted: its negotiation begins.
+  /// Whether an operation is submitted here: its negotiation begins.
   [[nodiscard]] bool submits() const noexcept {
     return phase == 'B' && collective && name == traits_of(*collective).negotiation;
   }
 };
 
-/// Threads: one.
+/// Parses events. Threads: one.
 class EventParser {
  public:
   EventParser();
@@ -48,8 +48,8 @@ class EventParser {
   EventParser(const EventParser&) = delete;
   EventParser& operator=(const EventParser&) = delete;
 
-  /// Reads `text`, a JSON object, behind which TraceReader::kPadding bytes may be read.
-  /// Errors: kInvalidArgument saying what is wrong.
+  /// Parses `text`, a JSON object followed by TraceReader::kPadding readable bytes. Errors:
+  /// kInvalidArgument saying what is wrong.
   Result<TraceEvent> parse(std::string_view text);
 
  private:

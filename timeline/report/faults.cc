@@ -10,15 +10,15 @@
 #include <optional>
 #include <set>
 
-#include "timeline/dump_facts.h"
-#include "timeline/report/wrap.h"
+#include "timeline/dump.h"
+#include "timeline/report/summary.h"
 
 namespace ronde::report {
 namespace {
 
 constexpr std::size_t kMostShown = 5;
 
-/// What had not ended, or was ended by the failure, the earliest first.
+/// Operations that were pending, or ended by the failure, the earliest first.
 std::vector<const DumpOperation*> under_way(const Dump& dump) {
   std::vector<const DumpOperation*> found;
   for (const DumpOperation& operation : dump.operations) {
@@ -30,7 +30,7 @@ std::vector<const DumpOperation*> under_way(const Dump& dump) {
   return found;
 }
 
-/// The earliest operation of any rank but `except` that it shares with others and had not ended.
+/// The earliest pending operation of any rank but `except`.
 std::optional<Awaited> earliest(const JobDumps& dumps, int except = -1) {
   std::optional<Awaited> first;
   std::int64_t when = std::numeric_limits<std::int64_t>::max();
@@ -55,7 +55,7 @@ std::string since(const Dump& dump, const DumpOperation& operation) {
   return fmt::format("{:.1f} s", static_cast<double>(until - operation.submitted_ns) / 1e9);
 }
 
-/// "rank 2 (pid 77 on node1)", as far as a dump of it tells.
+/// "rank 2 (pid 77 on node1)", or "rank 2" without a dump of it.
 std::string identity(const JobDumps& dumps, int rank) {
   for (const Dump& dump : dumps.ranks) {
     if (dump.rank == rank) return fmt::format("rank {} (pid {} on {})", rank, dump.pid, dump.host);
@@ -77,7 +77,7 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-/// Ranks of the job that wrote no dump.
+/// Ranks without a dump.
 std::vector<int> silent_ranks(const JobDumps& dumps) {
   std::vector<int> silent;
   for (int rank = 0; rank < dumps.ranks.front().size; ++rank) {
@@ -86,7 +86,7 @@ std::vector<int> silent_ranks(const JobDumps& dumps) {
   return silent;
 }
 
-/// What the survivors were in the middle of when `rank` failed.
+/// The operation of the other ranks when `rank` failed.
 std::string what_waited(const JobDumps& dumps, int rank) {
   const auto first = earliest(dumps, rank);
   if (!first) return " No other rank had an operation under way.";
@@ -104,7 +104,7 @@ std::string what_waited(const JobDumps& dumps, int rank) {
   return text;
 }
 
-/// Whom most ranks name as the one that failed, or -1.
+/// The rank that most dumps name as failed, or -1.
 int failed_rank(const JobDumps& dumps) {
   std::map<int, int> votes;
   for (const Dump& dump : dumps.ranks) {
@@ -134,7 +134,7 @@ Finding death(const JobDumps& dumps, int rank) {
   return finding;
 }
 
-/// Ranks with dumps that have not submitted what `awaited` waits for.
+/// Ranks with dumps that have not submitted the awaited operation.
 std::vector<int> absent(const JobDumps& dumps, const Awaited& awaited) {
   std::vector<int> ranks;
   for (const Dump& dump : dumps.ranks) {
@@ -145,7 +145,7 @@ std::vector<int> absent(const JobDumps& dumps, const Awaited& awaited) {
   return ranks;
 }
 
-/// What a rank that holds others up was doing itself.
+/// What a rank that delays the others was doing.
 std::string own_state(const JobDumps& dumps, int rank) {
   const Dump& dump = *dump_of(dumps, rank);
   for (const DumpOperation* own : under_way(dump)) {
@@ -184,7 +184,7 @@ std::optional<Finding> hang(const JobDumps& dumps) {
   return std::nullopt;
 }
 
-/// An operation that all ranks with dumps had agreed on, and that has not ended.
+/// A pending operation that all ranks with dumps had agreed on.
 std::optional<Finding> stuck(const JobDumps& dumps) {
   const auto first = earliest(dumps);
   if (!first) return std::nullopt;

@@ -1,4 +1,4 @@
-// What the dumps of a job that failed or hangs add up to: the rank and the operation at fault.
+// Finds the rank and operation at fault in the dumps of a job that failed or hangs.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace ronde::report {
 
-/// The findings, the one that explains most first; never empty. A rank is named where the others
-/// say that it failed, or where it alone has not submitted what others wait for.
+/// The findings, the most important first; never empty. Names a rank if the others report its
+/// failure, or if it alone has not submitted an operation that others wait for.
 std::vector<Finding> find_faults(const JobDumps& dumps);
 
-/// Verdict, and what each rank was doing; lines of at most about 100 characters, but for names.
+/// Verdict and state of each rank. Lines have about 100 characters at most, plus names.
 std::string fault_report(const JobDumps& dumps, const std::vector<Finding>& findings);
 
 }  // namespace ronde::report

@@ -15,9 +15,9 @@ namespace ronde::report {
 namespace {
 
 constexpr std::size_t kFewestTimes = 5;
-constexpr double kMostOfTheGaps = 0.5;  // that lie before the operation, or it is no step's first
+constexpr double kMostOfTheGaps = 0.5;  // must lie before the first operation of a step
 
-/// What operations that are made again have in common.
+/// Identifies repeated operations: lane, and bytes if unnamed.
 using Key = std::pair<std::uint32_t, std::uint64_t>;
 
 Key key_of(const OperationSpan& span, const std::set<std::uint32_t>& unnamed) {
@@ -35,10 +35,10 @@ std::set<std::uint32_t> unnamed_lanes(const Names& names) {
   return numbers;
 }
 
-/// When operations of one key came, and when all before them had ended.
+/// The occurrences of one key.
 struct Comings {
   std::vector<std::int64_t> free_ns;
-  std::int64_t gaps_ns = 0;  ///< In all, from then until they came.
+  std::int64_t gaps_ns = 0;  ///< Total time from free_ns until submission.
 };
 
 using ByKey = std::map<Key, Comings>;

@@ -1,4 +1,4 @@
-// Training steps of a job that did not mark them, by what it does again and again.
+// Infers the training steps of a job without marks from repeated operations.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace ronde::report {
 
-/// Steps that each begin where the last operation before a certain one has ended: of the operations
-/// that all ranks make equally often, the one before which rank 0 computes most. That is the first
-/// gradient of a step, where it is a training job. As analyze() has them, without what comes before
-/// the second: warming up.
+/// Inferred steps. Each begins when the last operation before a certain one has ended: the
+/// operation that all ranks run equally often and before which rank 0 computes longest. In training
+/// that is the first gradient of a step. The first step, which warms up, is left out, as in
+/// analyze().
 struct InferredSteps {
-  std::string first;  ///< The operation's name; empty: none could be told.
+  std::string first;  ///< The operation's name; empty if there is none.
   std::vector<Step> steps = {};
 };
 
-/// Names alone tell operations apart, and bytes where they have none.
+/// Infers steps. Operations are distinguished by name, unnamed ones by bytes.
 InferredSteps infer_steps(const JobTrace& job);
 
 }  // namespace ronde::report

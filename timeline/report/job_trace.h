@@ -1,4 +1,4 @@
-// What a report knows of a job: the operations, waits and marks of every rank on one clock.
+// A job's traces in memory: the operations, waits and marks of every rank, on one clock.
 #pragma once
 
 #include <compare>
@@ -15,10 +15,10 @@
 
 namespace ronde::report {
 
-/// Texts by number: traces say the same few names millions of times.
+/// Numbers for texts, as traces repeat few names millions of times.
 class Names {
  public:
-  /// The number of `text`, a new one where it was not seen before.
+  /// The number of `text`. New texts get a new number.
   std::uint32_t number_of(std::string_view text);
   [[nodiscard]] const std::string& text_of(std::uint32_t number) const { return texts_[number]; }
   [[nodiscard]] std::size_t size() const noexcept { return texts_.size(); }
@@ -28,12 +28,12 @@ class Names {
   std::vector<std::string> texts_;
 };
 
-/// How data moved. The number of a path is its place in JobTrace::paths.
+/// How data moved. A path's number is its index in JobTrace::paths.
 struct Path {
-  std::optional<Collective> collective;  ///< None: one that this version does not know.
-  std::string event;                     ///< As the trace calls it: "ALLREDUCE".
-  std::string algorithm;                 ///< Empty, or "native": the data plane's own.
-  std::string backend;
+  std::optional<Collective> collective = {};  ///< None if this version does not know it.
+  std::string event = {};                     ///< The event's name: "ALLREDUCE".
+  std::string algorithm = {};                 ///< Empty or "native": the data plane's own.
+  std::string backend = {};
 
   /// "ALLREDUCE ring over tcp".
   [[nodiscard]] std::string text() const;
@@ -42,8 +42,8 @@ struct Path {
 
 /// One bundle on one rank. Times are nanoseconds on the job's clock.
 struct OperationSpan {
-  std::uint64_t bundle = 0;          ///< The same on all ranks.
-  std::int64_t first_submit_ns = 0;  ///< Of its tensors.
+  std::uint64_t bundle = 0;          ///< Its number, the same on all ranks.
+  std::int64_t first_submit_ns = 0;  ///< First submission of its tensors.
   std::int64_t last_submit_ns = 0;
   std::int64_t agreed_ns = 0;
   std::int64_t start_ns = 0;
@@ -51,7 +51,7 @@ struct OperationSpan {
   std::int64_t pack_ns = 0;
   std::uint64_t bytes = 0;
   std::uint32_t tensors = 0;
-  std::uint32_t name = 0;  ///< Of its first tensor.
+  std::uint32_t name = 0;  ///< The lane of its first tensor.
   std::uint32_t path = 0;
   bool compressed = false;
 };
@@ -61,7 +61,7 @@ struct NamedSpan {
   std::uint32_t name = 0;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  bool is_pass = false;  ///< Of training, as a binding says: forward, backward, ...
+  bool is_pass = false;  ///< A part of training: forward, backward, ...
 };
 
 /// The end of a training step.
@@ -70,21 +70,21 @@ struct StepMark {
   std::int64_t time_ns = 0;
 };
 
-/// How long the training thread had been ready to run without a core by then, since it began.
+/// Total time that the training thread had been runnable without a core.
 struct CoreWaitSample {
   std::int64_t time_ns = 0;
   std::int64_t waited_ns = 0;
 };
 
-/// An operation that had not ended where the trace ends.
+/// An operation that had not ended at the end of the trace.
 struct Unfinished {
   std::uint32_t name = 0;
   std::int64_t since_ns = 0;
-  bool agreed = false;  ///< Moving data, rather than waiting for other ranks.
+  bool agreed = false;  ///< True: moving data. False: waiting for other ranks.
 };
 
-/// What the processor takes, with those that share it, to compress, move in its compressed form and
-/// expand what an allreduce moves: nanoseconds for each byte of fp32; 0: not told.
+/// CPU time of an allreduce's compression: coding, moving and decoding, in nanoseconds for each
+/// byte of fp32; 0: unknown.
 struct CodingCost {
   double fp16_ns = 0;
   double int8_ns = 0;
@@ -98,18 +98,18 @@ struct RankTrace {
   std::uint64_t lost_events = 0;
   std::int64_t first_ns = 0;
   std::int64_t last_ns = 0;
-  std::vector<OperationSpan> operations;  ///< By their ends.
-  std::vector<NamedSpan> waits;           ///< A thread of the user's blocked in Ronde.
-  std::vector<NamedSpan> marks;           ///< The user's own spans, and those of training.
-  std::vector<NamedSpan> pauses;          ///< While nothing was recorded.
+  std::vector<OperationSpan> operations;  ///< By end.
+  std::vector<NamedSpan> waits;           ///< A user's thread was blocked in Ronde.
+  std::vector<NamedSpan> marks;           ///< The user's spans, and parts of training.
+  std::vector<NamedSpan> pauses;          ///< Nothing was recorded.
   std::vector<StepMark> steps;
-  double memory_gbps = 0;  ///< What one of its threads copied when recording ended; 0: not told.
-  CodingCost coding;       ///< Likewise.
-  std::vector<CoreWaitSample> core_waits;  ///< Empty where the kernel does not tell.
+  double memory_gbps = 0;  ///< Speed of one thread's copy at the end of the recording; 0: unknown.
+  CodingCost coding;       ///< Measured at the end of the recording.
+  std::vector<CoreWaitSample> core_waits;  ///< Empty if the kernel does not report it.
   std::vector<Unfinished> unfinished;
 };
 
-/// Sums over all ranks of one tensor's operations.
+/// Sums over one tensor's operations on all ranks.
 struct TensorCost {
   std::uint64_t count = 0;
   std::uint64_t bytes = 0;
@@ -117,17 +117,17 @@ struct TensorCost {
   std::int64_t execution_ns = 0;
 };
 
-/// The traces of one job. Memory grows with operations (about 90 bytes each), not with events.
+/// The traces of one job. Memory: about 90 bytes for each operation.
 struct JobTrace {
-  std::vector<RankTrace> ranks;  ///< By rank; not all need be there.
+  std::vector<RankTrace> ranks;  ///< By rank; some may be missing.
   Names names;
   std::vector<Path> paths;
   std::map<std::uint32_t, TensorCost> tensors;
-  std::vector<std::string> notes;  ///< What a reader of the report ought to know of the traces.
+  std::vector<std::string> notes;  ///< Remarks about the traces for readers of the report.
   std::uint64_t events = 0;
-  bool running = false;  ///< The job goes on: what has not ended is under way.
+  bool running = false;  ///< The job still runs, so unfinished operations are pending.
 
-  /// The number of `path`, a new one where it was not seen before.
+  /// The number of `path`. New paths get a new number.
   std::uint32_t number_of(const Path& path);
 };
 

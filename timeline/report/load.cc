@@ -19,7 +19,7 @@
 namespace ronde::report {
 namespace {
 
-constexpr int kHeaderEvents = 1000;  // a trace says who recorded it among its first events
+constexpr int kHeaderEvents = 1000;  // the recording's head is among the first events
 
 Status wrong(const std::string& path, const std::string& what) {
   return {Code::kInvalidArgument, fmt::format("{}: {}", path, what)};
@@ -44,7 +44,7 @@ class Loader {
   struct Rank {
     RankTrace trace;
     std::unique_ptr<RankLoader> loader;
-    std::size_t file = 0;  ///< The last one of it.
+    std::size_t file = 0;  ///< Its last file.
   };
 
   Status align();
@@ -60,13 +60,13 @@ class Loader {
   const std::uint64_t tail_bytes_;
   EventParser parser_;
   std::optional<JobClock> clock_;
-  std::vector<std::size_t> order_;  ///< In which files are read: parts one after the other.
+  std::vector<std::size_t> order_;  ///< Order of reading: parts one after the other.
   std::map<std::int64_t, Rank> ranks_;
   std::map<std::size_t, int> recordings_;  ///< By file.
   JobTrace job_;
 };
 
-/// Who recorded the file, by its first events.
+/// Reads the recording's head.
 Result<RecordingInfo> read_recording(const std::string& path) {
   RONDE_ASSIGN_OR_RETURN(TraceReader reader, TraceReader::open(path));
   for (int i = 0; i < kHeaderEvents; ++i) {
@@ -121,7 +121,7 @@ Status Loader::add_rank(std::size_t index, RecordingInfo info) {
   return {};
 }
 
-/// `names_only`: of what is long past.
+/// `names_only`: skip everything but names.
 Status Loader::take(std::size_t index, const RawEvent& raw, bool names_only) {
   const std::string& path = paths_[index];
   auto parsed = parser_.parse(raw.text);
@@ -212,7 +212,7 @@ void Loader::take_notes() {
   }
 }
 
-/// Of each process set that the rank takes part in, its newest bundle.
+/// The rank's newest bundle in each process set.
 using Newest = std::map<std::uint64_t, std::uint64_t>;
 
 Newest newest_bundles(const RankTrace& rank) {
@@ -224,7 +224,7 @@ Newest newest_bundles(const RankTrace& rank) {
   return newest;
 }
 
-/// Whether the other has gone on, after the trace of a rank ends, with what needs that rank.
+/// Whether the other continued, after the end of a rank's trace, with bundles that need that rank.
 bool goes_on_with(const Newest& newest, std::int64_t last_ns, const RankTrace& other) {
   for (auto last = other.operations.rbegin(); last != other.operations.rend(); ++last) {
     if (last->end_ns <= last_ns) return false;
@@ -234,8 +234,7 @@ bool goes_on_with(const Newest& newest, std::int64_t last_ns, const RankTrace& o
   return false;
 }
 
-/// The last moments of a rank that was killed were not written: what it has under way there has
-/// ended since.
+/// A killed rank did not write its last moments. Its pending operations have ended since.
 void Loader::forget_cut_ends() {
   for (RankTrace& rank : job_.ranks) {
     const Newest newest = newest_bundles(rank);
@@ -244,7 +243,7 @@ void Loader::forget_cut_ends() {
     });
     if (!cut) continue;
     rank.unfinished.clear();
-    // Told already, or of a job that runs, whose ranks write in turn.
+    // Noted already, or a running job, whose ranks write at different times.
     if (rank.truncated || tail_bytes_ > 0) continue;
     job_.notes.push_back(
         fmt::format("The trace of rank {} ends before what the others did with it, as that of a "

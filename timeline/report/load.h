@@ -11,12 +11,11 @@
 
 namespace ronde::report {
 
-/// Reads `paths`: one trace of each rank, or one merged trace. A trace whose end is missing gives
-/// what it has, and is noted. Of each trace only the last `tail_bytes` and, of as many first bytes,
-/// the names are read where that is not 0 and the trace is not compressed. Memory: see JobTrace.
-/// Errors: kInvalidArgument naming the file, and the byte where it is malformed: no trace of
-/// Ronde, several jobs, one rank twice, a merged trace among others; kUnavailable where a file
-/// cannot be read.
+/// Reads `paths`: one trace of each rank, or one merged trace. Truncated traces are read as far as
+/// they go, with a note. If `tail_bytes` is not 0, reads only that many last bytes of uncompressed
+/// traces, and the names in that many first bytes. Memory: see JobTrace. Errors: kInvalidArgument
+/// naming the file, and the byte if it is malformed: no trace of Ronde, several jobs, one rank
+/// twice, a merged trace among others; kUnavailable if a file cannot be read.
 Result<JobTrace> load_traces(const std::vector<std::string>& paths,
                              const ReadProgress& progress = {}, std::uint64_t tail_bytes = 0);
 

@@ -19,8 +19,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostRows = 200;
-constexpr std::size_t kMostBars = 400;      // of the chart over time; more steps share a bar
-constexpr std::size_t kMostSpans = 24'000;  // of all the steps that can be looked at
+constexpr std::size_t kMostBars = 400;      // in the chart over time; more steps share a bar
+constexpr std::size_t kMostSpans = 24'000;  // in all shown steps
 constexpr std::size_t kBuckets = 24;
 
 double us(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
@@ -144,7 +144,7 @@ Json histograms_of(const Analysis& analysis) {
   return list;
 }
 
-/// What one rank did in one step, for the picture that can be zoomed. Times from `zero`.
+/// One rank's step for the zoomable picture. Times are relative to `zero`.
 class StepPicture {
  public:
   StepPicture(const JobTrace& job, const Analysis& analysis, std::size_t step, std::size_t most)
@@ -188,7 +188,7 @@ class StepPicture {
     for (const OperationSpan& span : rank.operations) {
       if (inside(span.first_submit_ns, span.end_ns, index)) spans.push_back(&span);
     }
-    if (spans.size() > most_) {  // the longest
+    if (spans.size() > most_) {  // keep the longest
       std::nth_element(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(most_),
                        spans.end(), [](const auto* a, const auto* b) {
                          return a->end_ns - a->first_submit_ns > b->end_ns - b->first_submit_ns;
@@ -269,7 +269,7 @@ Json data_of(const JobTrace& job, const Analysis& analysis, const std::vector<Fi
           {"pictures", pictures_of(job, analysis)}};
 }
 
-/// As a script element wants it: without anything that could end the element.
+/// Escapes JSON for a script element, so that nothing ends the element.
 std::string script_json(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string safe;

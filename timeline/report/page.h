@@ -12,7 +12,7 @@ namespace ronde::report {
 std::string html_page(const JobTrace& job, const Analysis& analysis,
                       const std::vector<Finding>& findings, const std::string& text);
 
-/// A page of `text` alone, for a report without traces.
+/// A page of `text` only, for a report without traces.
 std::string text_page(const std::string& title, const std::string& text);
 
 }  // namespace ronde::report

@@ -12,7 +12,7 @@
 namespace ronde::report {
 namespace {
 
-constexpr std::uint64_t kOwnKeys = std::uint64_t{1} << 63;  // apart from the numbers of bundles
+constexpr std::uint64_t kOwnKeys = std::uint64_t{1} << 63;  // keys above all numbers of bundles
 
 Path path_of(const TraceEvent& event) {
   return {.collective = event.collective,
@@ -57,7 +57,7 @@ void RankLoader::take(const TraceEvent& event) {
   if (event.phase == 'C') return take_counter(event);
   if (event.phase == 'i' && event.name == kPauseMark) begin_pause(event.time_ns);
   if (event.phase == 'i' && event.name == kResumeMark) {
-    forget_open();  // what came in late, from threads that had not yet heard of the pause
+    forget_open();  // late events of threads that had not seen the pause
     end_pause(event.time_ns);
   }
   rank_.lost_events = std::max(rank_.lost_events, event.lost);
@@ -92,7 +92,7 @@ void RankLoader::take_tensor(Lane& lane, const TraceEvent& event) {
   lane.barrier = event.collective == Collective::kBarrier;
 }
 
-/// A key for work that belongs to no bundle: its lane's k-th run.
+/// A key for work outside of bundles: the lane's k-th run.
 std::uint64_t RankLoader::own_key(const Lane& lane) const {
   const std::size_t hash = std::hash<std::string>()(job_.names.text_of(lane.name));
   return kOwnKeys | (hash + lane.runs);
@@ -139,7 +139,7 @@ void RankLoader::begin_run(Lane& lane, const TraceEvent& event) {
   span.agreed_ns = std::max(span.agreed_ns, agreed);
 }
 
-/// Counts an operation's negotiation and bytes once, though its tensors may run in several bundles.
+/// Counts an operation's negotiation and bytes once, even if its tensors run in several bundles.
 void RankLoader::add_cost(Lane& lane, std::int64_t end_ns) {
   TensorCost& cost = job_.tensors[lane.name];
   cost.execution_ns += end_ns - lane.run_start_ns;
@@ -186,7 +186,7 @@ void RankLoader::end_pause(std::int64_t time_ns) {
   rank_.pauses.back().end_ns = time_ns;
 }
 
-/// What is under way where a recording pauses is not known to have ended.
+/// Drops pending operations at a pause, as their ends are not recorded.
 void RankLoader::forget_open() {
   for (auto& [tid, lane] : lanes_) {
     lane.submit_ns = lane.agreed_ns = 0;

@@ -1,4 +1,4 @@
-// Turns the events of one rank into operations, waits, marks and steps.
+// Builds operations, waits, marks and steps from the events of one rank.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace ronde::report {
 
-/// Threads: one.
+/// Loads one rank's events. Threads: one.
 class RankLoader {
  public:
-  /// Adds to `rank` and to the names and tensors of `job`, which outlive it.
+  /// Adds to `rank`, and to `job`'s names, paths and tensors. Both must outlive it.
   RankLoader(JobTrace& job, RankTrace& rank) : job_(job), rank_(rank) {}
 
-  /// Takes one event; they come in the order in which they happened, lane by lane.
+  /// Takes the next event. Events of a lane are in time order.
   void take(const TraceEvent& event);
-  /// Notes what had not ended.
+  /// Notes unfinished operations.
   void finish();
 
  private:
@@ -28,15 +28,15 @@ class RankLoader {
     LaneKind kind = LaneKind::kTensor;
     std::uint32_t name = 0;
     std::uint64_t runs = 0;
-    std::int64_t submit_ns = 0;  ///< 0: before the trace began.
+    std::int64_t submit_ns = 0;  ///< 0: before the trace.
     std::int64_t agreed_ns = 0;
     std::int64_t counted_submit_ns = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t running = 0;  ///< The bundle it is part of, or 0.
-    int open_runs = 0;          ///< A group's tensors share one lane.
+    std::uint64_t running = 0;  ///< Its bundle, or 0.
+    int open_runs = 0;          ///< Several tensors of a group share one lane.
     std::int64_t run_start_ns = 0;
     bool barrier = false;
-    std::vector<NamedSpan> open;  ///< Marks and waits.
+    std::vector<NamedSpan> open;  ///< Open marks and waits.
   };
 
   struct OpenBundle {

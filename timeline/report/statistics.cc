@@ -16,7 +16,8 @@ double median(std::vector<double> values) {
 
 double median_error(std::vector<double> values) {
   if (values.size() < 2) return 0;
-  constexpr double kOfNormal = 1.2533 / 1.349;  // the median's error, quartiles apart
+  constexpr double kOfNormal =
+      1.2533 / 1.349;  // error of the median by the distance of the quartiles, for normal values
   std::sort(values.begin(), values.end());
   const double apart = values[values.size() * 3 / 4] - values[values.size() / 4];
   return kOfNormal * apart / std::sqrt(static_cast<double>(values.size()));
@@ -30,7 +31,7 @@ double mean(const std::vector<double>& values) {
 double binomial_tail(std::uint64_t hits, std::uint64_t trials, double p) {
   if (hits == 0 || p >= 1) return 1;
   double sum = 0;
-  double log_ways = 0;  // of choosing k of the trials
+  double log_ways = 0;  // log of the ways to choose k of the trials
   for (std::uint64_t k = 1; k <= trials; ++k) {
     const auto rest = static_cast<double>(trials - k);
     log_ways += std::log(rest + 1) - std::log(static_cast<double>(k));

@@ -1,4 +1,4 @@
-// Small statistics of reports.
+// Statistics for reports.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,19 @@
 
 namespace ronde::report {
 
-/// The middle value (of two, the upper); 0 where there is none.
+/// The median (the upper of two middle values); 0 for no values.
 double median(std::vector<double> values);
 
-/// The standard error of the median, by the quartiles; 0 for less than two values.
+/// The standard error of the median, from the quartiles; 0 for fewer than two values.
 double median_error(std::vector<double> values);
 
 double mean(const std::vector<double>& values);
 
-/// Chance of at least `hits` in `trials`, each hit having chance `p`.
+/// Probability of at least `hits` in `trials` with probability `p` each.
 double binomial_tail(std::uint64_t hits, std::uint64_t trials, double p);
 
-/// Counts by powers of two: `counts[i]` of values in [2^i, 2^(i+1)) * `unit`; the first also has
-/// what is below, the last what is above.
+/// Histogram by powers of two: `counts[i]` has the values in [2^i, 2^(i+1)) * `unit`. The first
+/// also has smaller values, the last larger ones.
 struct Histogram {
   double unit = 1;
   std::vector<std::uint64_t> counts;
@@ -26,7 +26,7 @@ struct Histogram {
 
 Histogram histogram(const std::vector<double>& values, double unit, std::size_t buckets);
 
-/// Whether b's middle differs from a's: Mann-Whitney's two-sided p by the normal approximation.
+/// Mann-Whitney's two-sided p for equal medians, by the normal approximation.
 double rank_sum_p(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace ronde::report

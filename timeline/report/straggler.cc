@@ -13,12 +13,12 @@
 namespace ronde::report {
 namespace {
 
-constexpr double kCostlyShare = 0.02;  // of a step: less waiting is not worth a name
-constexpr double kHeldShare = 0.8;     // of all waiting, that the costly steps hold
+constexpr double kCostlyShare = 0.02;  // of a step; steps with less waiting do not count
+constexpr double kHeldShare = 0.8;     // of all waiting is in the costly steps
 constexpr double kWorthShare = 0.03;   // of all steps' time
-constexpr double kChance = 0.001;      // that a rank which is like the others is named
-constexpr double kExcessBlame = 0.25;  // over an equal share of the waiting
-constexpr double kOftenShare = 0.3;    // of the steps; below: now and then
+constexpr double kChance = 0.001;      // of naming a rank that is like the others
+constexpr double kExcessBlame = 0.25;  // above an equal share of the waiting
+constexpr double kOftenShare = 0.3;    // of the steps; below: "now and then"
 
 double blamed_in(const Step& step) {
   return static_cast<double>(
@@ -34,12 +34,12 @@ std::size_t most_blamed(const Step& step) {
 struct Blame {
   std::vector<double> ns;           ///< By rank.
   std::vector<std::uint64_t> late;  ///< Steps in which the rank was blamed most.
-  std::vector<std::uint64_t> hits;  ///< Of those, the costly ones.
+  std::vector<std::uint64_t> hits;  ///< Costly steps among them.
   std::uint64_t costly_steps = 0;
   double total_ns = 0;
 };
 
-/// Counts over the longest waits: where a rank is late now and then, all else is noise.
+/// Counts over the longest waits only: others are noise if a rank is late now and then.
 void count_costly(const Analysis& analysis, Blame& blame) {
   std::vector<const Step*> steps;
   for (const Step& step : analysis.steps) steps.push_back(&step);
@@ -70,16 +70,16 @@ Blame blame_of(const Analysis& analysis, std::size_t ranks) {
   return blame;
 }
 
-/// A stretch of a step: how long it takes on the straggler, and on the middle one of the others.
+/// A part of a step: its time on the straggler, and the median of the other ranks.
 struct Stretch {
   std::string text;
   double own_ns = 0;
   double others_ns = 0;
-  double weight = 1;  ///< Words of the user's win unless they explain much less.
+  double weight = 1;  ///< The user's own marks are preferred unless they explain much less.
   [[nodiscard]] double excess_ns() const noexcept { return own_ns - others_ns; }
 };
 
-/// The median over the steps of what `length` says of a rank's split.
+/// The median of `length` over the rank's steps.
 template <typename Length>
 Stretch stretch_of(const Analysis& analysis, std::size_t index, std::string text, Length length) {
   Stretch stretch{std::move(text)};
@@ -112,7 +112,7 @@ struct Marked {
 };
 using MarkedByName = std::map<std::uint32_t, Marked>;
 
-/// Whether it begins in a step that is looked at, and ends before the last of them does.
+/// Whether it begins in one of the steps and ends before the last of them ends.
 bool is_in_steps(const NamedSpan& mark, const Analysis& analysis, std::size_t index) {
   const auto later = [index](std::int64_t time_ns, const Step& step) {
     return time_ns < step.ranks[index].start_ns;
@@ -154,7 +154,7 @@ void add_marked(const JobTrace& job, const Analysis& analysis, std::size_t index
   }
 }
 
-/// Where it loses most.
+/// The part where it loses most.
 Stretch slowest_stretch(const JobTrace& job, const Analysis& analysis, std::size_t index) {
   std::vector<Stretch> stretches;
   add_marked(job, analysis, index, stretches);

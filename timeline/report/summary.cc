@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "timeline/report/statistics.h"
 
@@ -17,12 +18,12 @@ void add(const Split& split, Means& sums) {
   for (std::size_t i = 0; i < kPhases; ++i) sums.phase_ns[i] += static_cast<double>(split.ns[i]);
 }
 
-/// `value` with three digits that count.
+/// `value` with three significant digits.
 std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 
-/// What the network cards claim: the slowest of them; nothing on one host.
+/// The nominal speed of the slowest network card; nothing on one host.
 std::string card_note(const JobTrace& job) {
   const RecordingInfo* slowest = nullptr;
   for (const RankTrace& rank : job.ranks) {
@@ -133,6 +134,22 @@ std::string units_text(const Analysis& analysis) {
   const std::size_t count = analysis.steps.size();
   return fmt::format("{} {}{}{}", count, unit_of(analysis), count == 1 ? "" : "s",
                      analysis.by_steps ? "" : " of time");
+}
+
+void wrap(std::string& out, const std::string& text, std::size_t indent) {
+  constexpr std::size_t kWidth = 96;
+  std::istringstream words(text);
+  std::size_t column = indent;
+  for (std::string word; words >> word; column += word.size() + 1) {
+    if (column > indent && column + word.size() > kWidth) {
+      out += '\n';
+      out.append(indent, ' ');
+      column = indent;
+    }
+    if (column > indent) out += ' ';
+    out += word;
+  }
+  out += '\n';
 }
 
 }  // namespace ronde::report

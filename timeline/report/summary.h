@@ -1,7 +1,8 @@
-// Averages of an analysis: what one step of one rank looks like.
+// Averages of an analysis, and texts for figures.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ struct Means {
   std::array<double, kPhases> phase_ns{};
   double moving_ns = 0;
   double overlapped_ns = 0;
-  double no_core_ns = 0;  ///< Ready to run without a core; part of the phases.
+  double no_core_ns = 0;  ///< Runnable without a core; included in the phases.
 
   [[nodiscard]] double of(Phase phase) const noexcept {
     return phase_ns[static_cast<std::size_t>(phase)];
@@ -26,32 +27,36 @@ struct Means {
   }
 };
 
-/// Over all ranks, or those of one (an index of JobTrace::ranks).
+/// Means over all ranks, or of one (an index of JobTrace::ranks).
 Means means_of(const Analysis& analysis, std::optional<std::size_t> rank = {});
 
-/// The middle step's duration.
+/// The median duration of a step.
 double median_step_ns(const Analysis& analysis);
 
 /// "compute", "waiting for ranks", ...
 std::string_view name_of(Phase phase) noexcept;
 
-/// How steps were told where nobody marked them; empty where they were marked.
+/// How unmarked steps were inferred; empty if they were marked.
 std::string steps_note(const Analysis& analysis);
 
-/// The slowest rank's copying of memory as recording ended, in GB/s; 0 where no trace tells.
+/// The slowest rank's memory copy at the end of the recording, in GB/s; 0 if unknown.
 double memory_gbps(const JobTrace& job);
 
-/// What bandwidths can be held against, in a sentence.
+/// A sentence about what to compare bandwidths with.
 std::string bandwidth_note(const JobTrace& job);
 
 /// "41.2 ms", "1.21 s", "87 us".
 std::string human_time(double ns);
 /// "4.0 KB", "102 MB".
 std::string human_bytes(double bytes);
-/// "23.6 MB/s", of 10^9 bytes a second.
+/// "23.6 MB/s", from 10^9 bytes a second.
 std::string human_rate(double gbps);
 
-/// "step" or "window" (of time), as the analysis went.
+/// Appends `text` and a line end, broken into lines of about 96 characters. All lines but the first
+/// are indented.
+void wrap(std::string& out, const std::string& text, std::size_t indent);
+
+/// "step" or "window" (of time): the unit of the analysis.
 std::string_view unit_of(const Analysis& analysis) noexcept;
 
 /// "40 steps", "40 windows of time".

@@ -9,7 +9,7 @@ namespace {
 
 enum class State : std::uint8_t { kBlocked, kWaiting, kNegotiating, kMoving };
 
-/// Where a state begins (+1) or ends (-1).
+/// A moment at which a state begins (+1) or ends (-1).
 struct Edge {
   std::int64_t time_ns;
   std::uint32_t bundle;
@@ -39,7 +39,7 @@ Edges edges_of(const RankTrace& rank, const BundleIndex& index_of, const Analysi
     add_state(edges, State::kWaiting, span.last_submit_ns, bundle.ready_ns, at);
     add_state(edges, State::kNegotiating, std::max(bundle.ready_ns, span.last_submit_ns), moving);
     add_state(edges, State::kMoving, moving, span.end_ns);
-    if (rank.waits.empty()) {  // recorded without its waits: it waits for all that is under way
+    if (rank.waits.empty()) {  // recorded without waits: it waits for all pending operations
       add_state(edges, State::kBlocked, span.last_submit_ns, span.end_ns);
     }
   }
@@ -48,17 +48,17 @@ Edges edges_of(const RankTrace& rank, const BundleIndex& index_of, const Analysi
   return edges;
 }
 
-/// How long the training thread had been without a core by any moment: between two samples it is
-/// taken to grow evenly. Asked for moments in their order.
+/// Interpolates the time without a core linearly between samples. Query times in order.
 class CoreWaits {
  public:
   explicit CoreWaits(const std::vector<CoreWaitSample>& samples) : samples_(samples) {}
 
-  /// What was added from the moment of the last call until `time_ns`.
+  /// The increase since the last call, until `time_ns`.
   std::int64_t until(std::int64_t time_ns) {
     const std::int64_t before = last_ns_;
     last_ns_ = at(time_ns);
-    return std::max<std::int64_t>(0, last_ns_ - before);  // less: it is another thread's now
+    return std::max<std::int64_t>(0,
+                                  last_ns_ - before);  // a decrease: another thread is sampled now
   }
 
  private:
@@ -120,7 +120,7 @@ class Sweep {
     return is(State::kWaiting) ? Phase::kWaiting : Phase::kOther;
   }
 
-  /// Adds the time between two edges to the steps that it lies in.
+  /// Adds the time between two edges to its steps.
   void account(std::int64_t from, std::int64_t to) {
     auto& steps = analysis_.steps;
     while (next_ < steps.size() && steps[next_].ranks[rank_].end_ns <= from) ++next_;
@@ -148,10 +148,11 @@ class Sweep {
   CoreWaits core_waits_;
   std::size_t next_ = 0;
   std::array<int, 4> counts_{};
-  std::set<std::pair<std::int64_t, std::uint32_t>> awaited_;  ///< By when they were ready.
+  std::set<std::pair<std::int64_t, std::uint32_t>>
+      awaited_;  ///< Ordered by the time they were ready.
 };
 
-/// Notes when the step's operations were submitted, and takes packing out of what moves.
+/// Notes the submissions of a step's operations, and separates packing from moving.
 class StepFacts {
  public:
   StepFacts(std::size_t rank, Analysis& analysis)

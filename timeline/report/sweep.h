@@ -1,4 +1,4 @@
-// Goes through one rank's time and says what its training thread did, moment by moment.
+// Splits one rank's time into phases of its training thread.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace ronde::report {
 
-/// Bundles by their numbers, as indices of Analysis::bundles.
+/// Indices of Analysis::bundles by the number of the bundle.
 using BundleIndex = std::unordered_map<std::uint64_t, std::uint32_t>;
 
-/// When the moving of `span` began in earnest: once the last rank had started.
+/// When the data of `span` began to move: once the last rank had started.
 std::int64_t moving_from(const OperationSpan& span, const Bundle& bundle);
 
-/// Fills in what `rank`, the `index`-th of the job, did in each of the steps, and whom it waited
+/// Computes the phases of `rank`, the `index`-th of the job, in each step, and the ranks it waited
 /// for.
 void sweep_rank(const RankTrace& rank, std::size_t index, const BundleIndex& index_of,
                 Analysis& analysis);

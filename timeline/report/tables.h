@@ -1,4 +1,4 @@
-// The rows of a report's tables, for text and page alike.
+// Rows of a report's tables, for text and page.
 #pragma once
 
 #include <string>
@@ -14,16 +14,16 @@ struct TensorRow {
   TensorCost cost;
 };
 
-/// The `most` costliest tensors by time in execution and negotiation.
+/// The `most` tensors with the longest execution and negotiation.
 std::vector<TensorRow> costliest_tensors(const JobTrace& job, std::size_t most);
 
-/// The `most` bundles that moved longest.
+/// The `most` bundles with the longest moving time.
 std::vector<const Bundle*> costliest_bundles(const Analysis& analysis, std::size_t most);
 
 /// "allreduce.w and 29 more".
 std::string name_of(const Bundle& bundle, const JobTrace& job);
 
-/// Steps worth a look, as indices with the reason: the slowest, the one that waits most, ...
+/// A step to show, and the reason: the slowest, the one that waits most, ...
 struct ChosenStep {
   std::size_t index = 0;
   std::string why;

@@ -8,7 +8,6 @@
 #include "timeline/report/summary.h"
 #include "timeline/report/tables.h"
 #include "timeline/report/what_if.h"
-#include "timeline/report/wrap.h"
 
 namespace ronde::report {
 namespace {
@@ -56,7 +55,7 @@ void add_split(std::string& out, const std::string& label, const Means& means) {
   out += '\n';
 }
 
-/// Ranks to show: all, or those that compute longest where there are many.
+/// Ranks to show: all, or those that compute longest if there are many.
 std::vector<std::size_t> shown_ranks(const JobTrace& job, const Analysis& analysis) {
   std::vector<std::size_t> shown;
   std::vector<double> compute;

@@ -8,11 +8,11 @@
 
 namespace ronde::report {
 
-/// Verdict, time per step, tables; lines of at most about 100 characters, but for names.
+/// Verdict, time per step, tables. Lines have about 100 characters at most, plus names.
 std::string text_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings);
 
-/// The same of a job that runs, as far as it fits a terminal: verdict, time per step, rates.
+/// The same for a running job, short enough for a terminal: verdict, time per step, rates.
 std::string live_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings);
 

@@ -18,7 +18,7 @@
 namespace ronde::report {
 namespace {
 
-// From which share of a step's time on each cause is worth a sentence.
+// Smallest share of a step's time at which each cause is reported.
 constexpr double kUnevenShare = 0.10;
 constexpr double kTinyShare = 0.05;
 constexpr double kNegotiationShare = 0.10;
@@ -70,9 +70,9 @@ Finding uneven(const Means& means) {
   return finding;
 }
 
-/// The ranks of one host, and what they lose by standing ready without a core.
+/// The ranks of one host, and the time they were runnable without a core.
 struct Host {
-  const RecordingInfo* info = nullptr;  ///< Of its first rank.
+  const RecordingInfo* info = nullptr;  ///< The recording of its first rank.
   int ranks = 0;
   double step_ns = 0;
   double no_core_ns = 0;
@@ -104,7 +104,7 @@ std::string sharing(const Host& host) {
 constexpr const char* kFewerRanks =
     "Start no more ranks than there are cores, and give each its share (OMP_NUM_THREADS).";
 
-/// What the ranks of a host lose by what the kernel says that they stood ready without a core.
+/// Contention by the kernel's count of time without a core.
 std::optional<Finding> measured_contention(const std::vector<Host>& hosts,
                                            const Analysis& analysis) {
   const auto worst = std::max_element(hosts.begin(), hosts.end(), [](const Host& a, const Host& b) {
@@ -125,7 +125,7 @@ std::optional<Finding> measured_contention(const std::vector<Host>& hosts,
   return finding;
 }
 
-/// What ranks that outnumber their cores lose by waiting for one another's turn.
+/// Contention of ranks that outnumber their cores and wait for one another.
 std::optional<Finding> likely_contention(const std::vector<Host>& hosts, const Analysis& analysis,
                                          const Means& means) {
   const auto host =
@@ -153,7 +153,7 @@ Finding negotiation(const Analysis& analysis, const Means& means) {
   return finding;
 }
 
-/// Whether bundles take most of their time whatever their size.
+/// Whether most of the bundles' time does not depend on their size.
 bool is_latency(const Analysis& analysis) {
   const double efficiency = fusion_efficiency(analysis);
   return efficiency >= 0 && efficiency < 0.5;
@@ -205,7 +205,7 @@ Finding pack(const Means& means) {
   return finding;
 }
 
-/// Ranks that had submitted an operation which was never agreed on, by its name.
+/// Ranks that submitted an operation without agreement, by the operation's name.
 using Waiting = std::map<std::uint32_t, std::set<int>>;
 
 Finding unfinished(const JobTrace& job) {
@@ -252,7 +252,7 @@ Finding nothing(const Analysis& analysis, const Means& means) {
   return finding;
 }
 
-/// Who or what ranks wait for.
+/// Findings about waiting: stragglers, contention, or uneven ranks.
 void add_waiting(const JobTrace& job, const Analysis& analysis, const Means& means,
                  std::vector<Finding>& findings) {
   for (const Straggler& straggler : find_stragglers(job, analysis)) {

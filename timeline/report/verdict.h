@@ -1,4 +1,4 @@
-// Sentences on why training waits: who is late, what is slow, what to do about it.
+// Findings on why training waits: late ranks, slow parts, advice.
 #pragma once
 
 #include <string>
@@ -10,28 +10,28 @@ namespace ronde::report {
 
 enum class Cause : std::uint8_t {
   kUnfinished,   ///< The job ended with operations under way.
-  kStraggler,    ///< One rank is late again and again.
-  kContention,   ///< Ranks stand ready without a core, or outnumber cores and wait for each other.
-  kUneven,       ///< Ranks wait for one another, but for none in particular.
+  kStraggler,    ///< One rank is repeatedly late.
+  kContention,   ///< Ranks are runnable without a core, or outnumber cores and wait for each other.
+  kUneven,       ///< Ranks wait for one another, but not for a particular one.
   kTinyTensors,  ///< Many small operations, each on its own.
-  kNegotiation,  ///< Agreeing and queueing cost more than they should.
-  kWire,         ///< Data moves while nobody computes.
+  kNegotiation,  ///< Agreement and queueing are slow.
+  kWire,         ///< Data moves while no rank computes.
   kPack,         ///< Copies into and out of the fusion buffer.
-  kFailure,      ///< What the dumps of a broken job tell; see faults.h.
+  kFailure,      ///< A failure found in dumps; see faults.h.
   kNone,         ///< Nothing stands out.
 };
 
-/// One sentence or two, and what may help.
+/// A cause in one or two sentences, with advice.
 struct Finding {
   Cause cause = Cause::kNone;
-  int rank = -1;     ///< Who is named, or -1.
-  double share = 0;  ///< Of a step's time that it costs.
+  int rank = -1;     ///< The rank named, or -1.
+  double share = 0;  ///< Share of a step's time that it costs.
   std::string text = {};
   std::string advice = {};  ///< May be empty.
 };
 
-/// The findings, the costliest first; never empty. A rank is named only where it is last so often
-/// that chance would do so less than once in 1,000 runs, and where the wait is worth having back.
+/// The findings, the costliest first; never empty. Names a rank only if it is last significantly
+/// often (p < 0.001) and the wait is worth saving.
 std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis);
 
 /// "straggler", "wire", ... for pages and tests.

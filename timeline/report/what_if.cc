@@ -19,18 +19,19 @@ namespace {
 constexpr double kWorthShare = 0.01;  // of a step
 constexpr double kMegabyte = 1e6;
 constexpr double kTwice = 2;      // standard errors on either side
-constexpr double kPrecise = 0.2;  // of a saving: less of a range is not told
-// Coding among other work takes 4 times what was measured where recording ended, give or take 1: in
-// jobs on two busy cores it was 3.8 to 6.1 times.
+constexpr double kPrecise = 0.2;  // of a saving: narrower ranges are shown as one figure
+// Coding beside other work takes 4 +- 1 times as long as measured at the end of the recording.
+// Measured: 3.8 to 6.1 times, in jobs on two busy cores.
 constexpr double kBusyCoding = 4;
 constexpr double kBusyError = 1;
-constexpr double kShapeError = 0.25;  // of what the alpha-beta model says
-constexpr double kCodedRounds = 0.1;  // that a coded allreduce has more: see cost_model.h of ops
+constexpr double kShapeError = 0.25;  // of the alpha-beta model's prediction
+constexpr double kCodedRounds = 0.1;  // more rounds of a coded allreduce: see cost_model.h of ops
 constexpr double kInt8Share = 0.26;   // of the bytes of fp32, with its scales
-constexpr double kSmallBundle = 1 << 20;  // that may be fused though what it saves is not known
-constexpr double kMostlyAlone = 0.8;      // share of operations
+constexpr double kSmallBundle =
+    1 << 20;                          // bytes; fusion of such is suggested without a known saving
+constexpr double kMostlyAlone = 0.8;  // share of operations
 
-/// Rounds of messages, and how often each byte passes a link, of an allreduce.
+/// An allreduce's rounds of messages, and how often each byte passes a link.
 /// Source: the alpha-beta model of Thakur, Rabenseifner and Gropp (2005).
 struct Shape {
   double rounds = 0;
@@ -69,7 +70,7 @@ std::string_view algorithm_of(const WayCost& way, const Analysis& analysis) {
   return found.value_or(std::string_view());
 }
 
-/// What the slowest rank's processor takes, as that rank holds the others up.
+/// The highest cost of any rank, as the slowest delays the others.
 CodingCost coding_of(const JobTrace& job) {
   CodingCost most;
   for (const RankTrace& rank : job.ranks) {
@@ -79,7 +80,7 @@ CodingCost coding_of(const JobTrace& job) {
   return most;
 }
 
-/// Predictions for the costliest way.
+/// Predictions for the costliest path.
 class Model {
  public:
   Model(const WayCost& way, const JobTrace& job, const Analysis& analysis)
@@ -98,7 +99,7 @@ class Model {
   }
 
  private:
-  /// What is saved of a step where `moving_ns` less data moves in it: the exposed share of that.
+  /// The saving of a step if data moves `moving_ns` less: the exposed share of that.
   [[nodiscard]] double exposed(double moving_ns) const {
     if (means_.moving_ns <= 0) return 0;
     const double blocked = means_.of(Phase::kWire) + means_.of(Phase::kPack);
@@ -111,7 +112,7 @@ class Model {
                     exposed(saved.ns + kTwice * saved.error)});
   }
 
-  /// What keeps tensors apart, and so what to do about it.
+  /// Advice by the reason that keeps tensors apart.
   [[nodiscard]] std::string fusion_text() const {
     const std::string_view unit = unit_of(analysis_);
     if (analysis_.fusion.one_by_one > kMostlyAlone) {
@@ -127,20 +128,20 @@ class Model {
                        bundles_, std::bit_ceil(static_cast<std::uint64_t>(std::max(1.0, bytes_))));
   }
 
-  /// Into the fusion buffer and out of it; what was packed already would be.
+  /// Time to copy one bundle of all bytes into the fusion buffer and out of it.
   [[nodiscard]] double packing_ns() const {
     const double gbps = memory_gbps(job_);
     return gbps > 0 ? 2 * bytes_ / gbps : 0;
   }
 
-  /// Adds what bundles take that each move `share` of their bytes, in a step.
+  /// Adds the time of a step's bundles if each moves `share` of its bytes.
   void add_bundles(CostSum& sum, double weight, double share) const {
     for (const CostPoint& point : way_.cost.points) {
       sum.add(weight * point.count / steps_, share * point.bytes);
     }
   }
 
-  /// What they take that are of one size, whose line is not known.
+  /// The bundles' current time per step, for bundles of one size without a curve.
   [[nodiscard]] double now_ns() const {
     double sum = 0;
     for (const CostPoint& point : way_.cost.points) sum += point.count * point.time.ns / steps_;
@@ -187,7 +188,7 @@ class Model {
     const std::string_view current = algorithm_of(way_, analysis_);
     const auto shape = shape_of(current, ranks_);
     if (!shape || ranks_ < 3) return;
-    // A tree moves fewer messages at a time, which this model does not know the worth of.
+    // The model does not cover trees, which have fewer messages in flight.
     for (const std::string_view name : {"ring", "halving_doubling"}) {
       if (name == current) continue;
       const Shape other = *shape_of(name, ranks_);
@@ -205,12 +206,12 @@ class Model {
   const Analysis& analysis_;
   const Means means_;
   double steps_ = 1;
-  double bundles_ = 0;  ///< A step, as the next.
+  double bundles_ = 0;  ///< Per step, like the next.
   double bytes_ = 0;
   double ranks_ = 0;
 };
 
-/// What needs no model: less waiting, more overlap.
+/// Changes that need no model: less waiting, more overlap.
 void add_measured(const JobTrace& job, const Analysis& analysis, std::vector<WhatIf>& list) {
   const Means means = means_of(analysis);
   for (const Straggler& straggler : find_stragglers(job, analysis)) {
@@ -229,7 +230,7 @@ void add_measured(const JobTrace& job, const Analysis& analysis, std::vector<Wha
                   most_ns, 0, most_ns});
 }
 
-/// What the middle step is uncertain by: two standard errors.
+/// Uncertainty of the median step: two standard errors.
 double step_noise_ns(const Analysis& analysis) {
   std::vector<double> steps;
   for (const Step& step : analysis.steps) {
@@ -240,7 +241,7 @@ double step_noise_ns(const Analysis& analysis) {
   return kTwice * median_error(std::move(steps));
 }
 
-/// One figure where the range is narrow, else its ends, as `say` puts them.
+/// One figure for a narrow range, else both ends, formatted by `say`.
 template <class Say>
 std::string range_text(const WhatIf& change, const Say& say) {
   if (change.least_ns <= 0) return "up to " + say(change.most_ns);
@@ -251,7 +252,7 @@ std::string range_text(const WhatIf& change, const Say& say) {
 bool is_worth_telling(const WhatIf& change, double least_ns) {
   const bool is_bound = change.least_ns <= 0 && change.kind != Change::kOverlap;
   if (!is_bound) return change.saved_ns >= least_ns;
-  // All it says is that it may help: that has to be a lot.
+  // Only a bound: it must be large to be shown.
   return change.kind == Change::kFusion && change.saved_ns >= 2 * least_ns;
 }
 
