@@ -1,4 +1,4 @@
-"""What the collectives ask of one kind of tensor: NumPy's, PyTorch's, TensorFlow's."""
+"""The interface of tensors that collectives need, implemented for each framework's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Adapter(Protocol[T]):
-    """What the collectives need to know about one kind of tensor."""
+    """Access to one framework's tensors."""
 
     def contiguous(self, tensor: T) -> T:
         """The tensor itself where its memory can be used in place, else a contiguous copy."""
@@ -30,7 +30,7 @@ class Adapter(Protocol[T]):
         """Copies all elements of `source` into `target`."""
 
     def settle(self, tensors: Sequence[T | None]) -> Callable[[Any], None] | None:
-        """What makes later use of these tensors come after an operation's results, once it is done.
+        """A function that orders later use of these tensors after an operation's results.
 
-        None where there is nothing to do: for tensors in host memory.
+        None for tensors in host memory: there is nothing to do.
         """

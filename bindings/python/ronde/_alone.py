@@ -1,7 +1,7 @@
-"""Whether a thread that waits is the only one of its process that submits collectives.
+"""Tells if a waiting thread is the only one of its process that may submit collectives.
 
-Only then is it certain that nothing is submitted before its wait ends. Called by the core when a
-wait has taken long; wherever in doubt, no.
+Only then is it certain that nothing is submitted before its wait ends. The core asks when a wait
+has taken long. In doubt the answer is no.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from types import FrameType
 
 from ronde import _core
 
-# Threads of libraries that run nothing of the user's: progress bars, a DataLoader's queues.
+# Threads of libraries that run no user code: progress bars, a DataLoader's queues.
 _HARMLESS = {"tqdm._monitor", "multiprocessing.queues", "torch.utils.data._utils.pin_memory"}
 
 
 def submits_alone() -> bool:
-    """Whether no thread but the calling one could submit an operation."""
-    if _core.c_api_given():  # as to TensorFlow, whose threads are not Python's
+    """True if only the calling thread could submit an operation."""
+    if _core.c_api_given():  # TensorFlow's threads are not Python's
         return False
     own = threading.get_ident()
     return all(

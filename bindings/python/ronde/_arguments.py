@@ -1,4 +1,4 @@
-"""What was wrong with arguments that the core did not take."""
+"""Explains why the core refused arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COUNT = 8  # of them
 
 
 def check_reduce_op(op: object) -> None:
-    """Raises TypeError or InvalidArgumentError where `op` is none of the reduce operations."""
+    """Raises TypeError or InvalidArgumentError if `op` is no reduce operation."""
     if not isinstance(op, int) or isinstance(op, bool):
         raise TypeError(f"op must be {_NAMES}, not {op!r}")
     if not 0 <= op < _COUNT:
@@ -18,7 +18,7 @@ def check_reduce_op(op: object) -> None:
 
 
 def left_out(error: InvalidArgumentError, process_set: ProcessSet) -> InvalidArgumentError:
-    """The error, or that this rank is outside of the set, where that is why the core refused."""
+    """The error; if this rank is outside of the set, an error that says so."""
     if process_set.included() is not False:
         return error
     return InvalidArgumentError(
@@ -30,7 +30,7 @@ def left_out(error: InvalidArgumentError, process_set: ProcessSet) -> InvalidArg
 def explained(
     error: TypeError, name: object, op: object, root: object, scale: tuple[object, object]
 ) -> TypeError:
-    """What the core's submit() did not take, in the caller's terms."""
+    """The error of the core's submit(), in the caller's terms."""
     if name is not None and not isinstance(name, str):
         return TypeError(f"name must be a str, not {name!r}")
     if not isinstance(op, int):

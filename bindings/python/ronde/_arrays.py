@@ -1,10 +1,10 @@
 """Arrays of other libraries, as the functions of `ronde` take them.
 
-Two protocols say where an array lies: DLPack (`__dlpack__`, `__dlpack_device__`) and, in CUDA
-memory alone, `__cuda_array_interface__`. Arrays in host memory become NumPy's without a copy, those
-in CUDA memory a DeviceArray. There a stream says in which order things happen: the producer's own
-where it names one (`__cuda_array_interface__`), else the legacy default stream, on which DLPack's
-producer is asked to have its data ready. Results are there for what that stream is given next.
+Two protocols describe an array's memory: DLPack (`__dlpack__`, `__dlpack_device__`) and, for CUDA
+memory only, `__cuda_array_interface__`. Arrays in host memory become NumPy's without a copy, those
+in CUDA memory a DeviceArray. A stream orders the use of a DeviceArray: the one that
+`__cuda_array_interface__` names, else the legacy default stream, where DLPack's producer makes its
+data ready. Work queued on that stream afterwards sees the results.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _NOT_OF_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 _DLPACK_TYPES = tuple(_TYPES.values())
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's kinds of devices
 _LEGACY_STREAM = 1  # as both protocols call CUDA's default stream
-_DEVICE_ORDINAL = 9  # the driver's number of this attribute of a pointer
+_DEVICE_ORDINAL = 9  # the driver's number of the pointer attribute
 
 
 class _DLTensor(ctypes.Structure):
-    """What a DLPack capsule holds, from its beginning."""
+    """The beginning of a DLPack capsule's struct."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -59,7 +59,7 @@ class _DLTensor(ctypes.Structure):
 
 
 class DeviceArray:
-    """An array in CUDA memory: one of another library's, or a result of Ronde's own.
+    """An array in CUDA memory: another library's, or a result of Ronde.
 
     It offers `__cuda_array_interface__`, so `cupy.asarray(result)` or
     `torch.as_tensor(result, device="cuda")` use it without a copy, ordered after the result.
@@ -111,20 +111,20 @@ class DeviceArray:
 
     @property
     def has_memory(self) -> bool:
-        """Whether it lies anywhere: a result does once its operation has ended."""
+        """True if it has memory. A result has memory once its operation has ended."""
         return self._owner is not None
 
     def fill(self, buffer: Any) -> None:
-        """Gives it the memory that an operation has allocated; None for no elements."""
+        """Sets the memory that an operation has allocated; None for no elements."""
         self._owner = self if buffer is None else buffer
         if buffer is not None:
             self._pointer = buffer.__cuda_array_interface__["data"][0]
 
 
 def adapted(array: Any) -> np.ndarray[Any, Any] | DeviceArray:
-    """What `array` is to Ronde: the same memory wherever that can be had.
+    """`array` as NumPy's or as a DeviceArray, over the same memory if possible.
 
-    Raises InvalidArgumentError for element types, devices and layouts that are not served.
+    Raises InvalidArgumentError for unsupported element types, devices and layouts.
     """
     if isinstance(array, DeviceArray):
         return array
@@ -146,7 +146,7 @@ def adapted(array: Any) -> np.ndarray[Any, Any] | DeviceArray:
 
 
 def writable(array: Any) -> Any:
-    """`array`, which results go to. Raises InvalidArgumentError where it cannot be written to."""
+    """`array`, to receive results. Raises InvalidArgumentError if it is read-only."""
     if isinstance(array, DeviceArray):
         return array
     if hasattr(array, "__cuda_array_interface__"):
@@ -187,7 +187,7 @@ def _from_dlpack(array: Any, device: int) -> DeviceArray:
     shape = tensor.shape[: tensor.dimensions]
     strides = tensor.strides[: tensor.dimensions] if tensor.strides else None
     _check_layout(shape, strides)
-    # The capsule frees what it holds when it goes: it has not been consumed.
+    # The capsule frees its struct when it is collected, as it is not consumed.
     address = (tensor.data or 0) + tensor.offset
     return DeviceArray(address, shape, code, device, _LEGACY_STREAM, (array, capsule))
 
@@ -216,7 +216,7 @@ def _from_interface(array: Any) -> DeviceArray:
 
 
 def _device_of(array: Any, pointer: int) -> int:
-    """The device that memory is on: the producer's word, where it has one, or else the driver's."""
+    """The device of memory: the one that the producer names, else the one that the driver names."""
     if hasattr(array, "__dlpack_device__"):
         return int(array.__dlpack_device__()[1])
     if pointer == 0:
@@ -244,7 +244,7 @@ def _unsupported(what: str) -> InvalidArgumentError:
 
 
 def _check_layout(shape: Sequence[int], strides: Sequence[int] | None) -> None:
-    """Raises InvalidArgumentError unless elements follow each other; strides are in elements."""
+    """Raises InvalidArgumentError unless the array is contiguous. Strides are in elements."""
     if strides is None or 0 in shape:
         return
     expected = 1

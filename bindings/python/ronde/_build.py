@@ -8,7 +8,7 @@ from ronde._errors import UnavailableError
 
 
 def main() -> None:
-    """Compiles, and says where. Exits with 1 and the reason where it cannot."""
+    """Compiles and prints the path. Exits with 1 and the reason if it cannot."""
     try:
         from ronde.tensorflow import _build
 

@@ -1,4 +1,4 @@
-"""Every collective once, for whatever kind of tensor: an adapter says how tensors are handled.
+"""All collectives, over an adapter for one framework's tensors.
 
 NumPy (`ronde`) and PyTorch (`ronde.torch`) share this code. Tensors are used in place where they
 are contiguous; others are copied and copied back.
@@ -20,7 +20,7 @@ from ronde._job import ProcessSet, registered_sets, runtime
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Reduce operations, by the core's numbers.
+# Reduce operations by the core's numbers.
 SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
 
 # Collectives, by the core's numbers.
@@ -31,7 +31,7 @@ ANY_SOURCE = -1
 
 
 def reduce_op(average: bool | None, op: int | None) -> int:
-    """The operation that the two arguments ask for together."""
+    """The reduce operation that `op` and `average` select together."""
     if op is not None:
         if average is not None:
             raise InvalidArgumentError("give op or average, not both; average is deprecated")
@@ -39,7 +39,7 @@ def reduce_op(average: bool | None, op: int | None) -> int:
     return SUM if average is False else AVERAGE
 
 
-_kept: Callable[[Any], Any] = operator.attrgetter("kept")  # of a core operation: its `keep`
+_kept: Callable[[Any], Any] = operator.attrgetter("kept")  # objects kept alive by an operation
 
 
 def set_id(process_set: ProcessSet) -> int:
@@ -59,7 +59,7 @@ class Collectives(Generic[T]):
     """
 
     def __init__(self, adapter: Adapter[T], program: str = "") -> None:
-        """Uses `adapter` for every tensor. program: what ranks must agree on besides."""
+        """Uses `adapter` for every tensor. program: a text on which ranks must agree too."""
         self._adapter = adapter
         self._program = program
 
@@ -125,7 +125,7 @@ class Collectives(Generic[T]):
     def _in_and_out(
         self, tensors: Sequence[T], outputs: Sequence[T] | None
     ) -> tuple[list[T], list[T], Callable[[], list[T]]]:
-        """Contiguous inputs and outputs, and what completes the caller's outputs afterwards."""
+        """Contiguous inputs and outputs, and a function that completes the caller's outputs."""
         adapter = self._adapter
         given = [adapter.contiguous(t) for t in tensors]
         if outputs is None:
@@ -206,7 +206,7 @@ class Collectives(Generic[T]):
         scale: tuple[float, float],
         process_set: ProcessSet,
     ) -> Handle[T]:
-        """allreduce() of one tensor from the memory `given` to `taken`, which have been looked at.
+        """allreduce() of one tensor from the memory `given` to `taken`, which are checked already.
 
         `finish` makes the result of the core's operation, which keeps `keep`.
         """
@@ -233,10 +233,10 @@ class Collectives(Generic[T]):
         compression: str = "",
         views: list[Any] | None = None,
     ) -> Handle[list[T]]:
-        """Starts allreduce() in place of tensors known to be allowed and contiguous.
+        """Starts allreduce() in place of tensors that are known to be valid and contiguous.
 
-        For many small tensors, where looking at each costs as much as submitting it. views: what
-        the adapter's view() gives for each, where that is known.
+        For many small tensors: a check costs as much as the submission. views: the results of the
+        adapter's view(), if known.
         """
         return self._start(
             ALLREDUCE,
@@ -289,7 +289,7 @@ class Collectives(Generic[T]):
         scale: tuple[float, float],
         process_set: ProcessSet,
     ) -> Handle[list[T]]:
-        """Combines over all ranks and leaves each its part of the rows; the first get one more."""
+        """Combines over all ranks; returns this rank's chunk of rows. The first get one more."""
         given = [self._adapter.contiguous(t) for t in tensors]
         outputs = [None] * len(given)
         finish = self._adopt_all(given)
@@ -305,7 +305,7 @@ class Collectives(Generic[T]):
         name: str | None,
         process_set: ProcessSet,
     ) -> Handle[tuple[T, list[int]]]:
-        """Sends splits[r] rows to member r (even parts by default); gives (rows, their counts)."""
+        """Sends splits[r] rows to member r, by default equal chunks; returns (rows, counts)."""
         given = self._adapter.contiguous(tensor)
         return self._start(
             ALLTOALL,
@@ -361,7 +361,7 @@ class Collectives(Generic[T]):
         name: str | None,
         process_set: ProcessSet,
     ) -> Handle[T]:
-        """Fills `output` with this rank's part of the root's tensor, in order of rank."""
+        """Fills `output` with this rank's chunk of the root's tensor, in order of rank."""
         given = self._adapter.contiguous(tensor) if tensor is not None and _is(root) else None
         _, written, complete = self._in_and_out([output], [output])
         return self._start(
@@ -369,7 +369,7 @@ class Collectives(Generic[T]):
         )
 
     def barrier(self, wait: bool, process_set: ProcessSet, name: str = "") -> Handle[None]:
-        """Ends once all ranks of the set have called it."""
+        """Completes when all ranks of the set have called it."""
         return self._start(BARRIER, wait, [], [], lambda _: None, name, process_set)
 
     def send(self, tensor: T, to: int, tag: int) -> Handle[None]:
@@ -379,7 +379,7 @@ class Collectives(Generic[T]):
         return Handle(_core.send(runtime(), to, tag, memory, given), lambda _: None)
 
     def recv(self, output: T, source: int, tag: int) -> Handle[tuple[T, int]]:
-        """Receives into `output`; gives it and the rank the message came from."""
+        """Receives into `output`; returns it and the sender's rank."""
         _, written, complete = self._in_and_out([output], [output])
         memory = self._adapter.memory(written[0])
         operation = _core.recv(runtime(), source, tag, memory, written[0])
@@ -387,7 +387,7 @@ class Collectives(Generic[T]):
 
 
 def join(process_set: ProcessSet) -> int:
-    """Says that this rank has no more data; returns the rank that joined last, once all have."""
+    """Joins: this rank has no more data. Returns the rank that joined last, once all have."""
     operation = _core.join(runtime(), set_id(process_set))
     operation.wait()
     return operation.last_joined

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def program() -> Path:
-    """The `ronde` command of this package. Raises FileNotFoundError where it has none."""
+    """The path of this package's `ronde` command. Raises FileNotFoundError if it has none."""
     path = Path(__file__).resolve().parent / "ronde"
     if not path.exists():
         raise FileNotFoundError(f"this build of the ronde package has no command line ({path})")
@@ -17,7 +17,7 @@ def program() -> Path:
 
 def _become(name: str) -> None:
     if sys.argv[1:3] == ["timeline", "view"] or sys.argv[1:2] == ["build"]:
-        os.environ["RONDE_PYTHON"] = sys.executable  # which does the work
+        os.environ["RONDE_PYTHON"] = sys.executable  # the C++ program
     try:
         os.execv(program(), [name, *sys.argv[1:]])
     except FileNotFoundError as error:

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Error(RuntimeError):
-    """Base of everything Ronde raises. `origin` says where in Ronde it arose ("file:line")."""
+    """Base of all exceptions of Ronde. `origin`: the place in Ronde's source ("file:line")."""
 
     origin: str = ""
 
@@ -46,9 +46,9 @@ class DuplicateNameError(Error, ValueError):
 
 
 class RankFailure(Error):
-    """A rank died, was cut off, or left while it was needed.
+    """A rank died, lost its connection, or left while others needed it.
 
-    `rank` is -1, `host` empty and `pid` 0 where they are not known.
+    `rank` is -1, `host` empty and `pid` 0 if unknown.
     """
 
     rank: int = -1
@@ -57,7 +57,7 @@ class RankFailure(Error):
 
 
 class StalledError(Error):
-    """Some ranks never submitted the operation within the limit that was set."""
+    """Some ranks did not submit the operation within the time limit."""
 
 
 class TimeoutError(Error, builtins.TimeoutError):
@@ -65,7 +65,7 @@ class TimeoutError(Error, builtins.TimeoutError):
 
 
 class AbortedError(Error):
-    """The wait was given up because the group is broken or shutting down."""
+    """The wait ended because the group is broken or shutting down."""
 
 
 class InterruptedError(Error):

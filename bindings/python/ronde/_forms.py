@@ -40,7 +40,7 @@ def forms(
 
 
 def _describe(function: Any, start: Any, name: str, doc: str) -> None:
-    """Lets help(), inspect.signature() and pickle see `function` as if it were written out."""
+    """Gives `function` the name, signature and module that help(), inspect and pickle need."""
     function.__name__ = function.__qualname__ = name
     function.__module__ = start.__module__
     function.__doc__ = doc

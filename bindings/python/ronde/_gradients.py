@@ -1,4 +1,4 @@
-"""How gradients travel: what the optimizers and tapes of all frameworks share."""
+"""How gradients are sent: shared by the optimizers and tapes of all frameworks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from ronde._rules import checked
 
 T = TypeVar("T")
 
-# An operation of its own costs a gradient more than its transport where it is small: neighbours
-# travel together, up to so many bytes and so many of them. A few are not worth it, and an error
-# then names the very one.
+# A small gradient's operation costs more than its transfer, so neighbours are fused up to these
+# bytes and numbers. A few gradients are not worth it, and errors then name the one gradient.
 _RUN_BYTES = 1 << 20
 _RUN = 32
 _FEW = 16
@@ -27,9 +26,9 @@ _FEW = 16
 def in_runs(
     items: Sequence[T], size_of: Callable[[T], tuple[Any, float]], most: int = _RUN
 ) -> list[list[T]]:
-    """The items in order, cut before a run becomes too large; one by one where there are few.
+    """Cuts the items, in order, into runs that are fused; one item a run if there are few.
 
-    size_of: the dtype, which all of a run have, and the bytes. most: how many may make a run.
+    size_of: an item's dtype, which a run shares, and its bytes. most: the limit of a run's items.
     """
     if len(items) <= _FEW:
         return [[item] for item in items]
@@ -56,7 +55,7 @@ def trainable(source: Any) -> list[Any]:
 
 @dataclasses.dataclass
 class GradientOptions:
-    """How gradients travel; the arguments of DistributedOptimizer of these names."""
+    """How gradients are sent: DistributedOptimizer's arguments of these names."""
 
     compression: Any = NoneCompressor
     sparse_as_dense: bool = False
@@ -66,10 +65,10 @@ class GradientOptions:
     groups: int | Sequence[Any] | None = None
     process_set: ProcessSet = global_process_set
     scale_local_gradients: bool = True
-    local: set[Any] = dataclasses.field(default_factory=set)  # keys of variables left alone
+    local: set[Any] = dataclasses.field(default_factory=set)  # keys of variables not averaged
 
     def __post_init__(self) -> None:
-        """Raises for values that are not allowed, or do not go together."""
+        """Raises for values that are invalid or exclude each other."""
         self._looked = False
         check_reduce_op(self.op)
         checked(self.compression)
@@ -88,26 +87,26 @@ class GradientOptions:
 
     @property
     def alone(self) -> bool:
-        """Whether this rank keeps its own: nobody else is in the process set, or it is not."""
+        """True if this rank keeps its gradients: alone in the process set, or outside of it."""
         return (self.process_set.size() or 1) == 1 or self.process_set.included() is False
 
     @staticmethod
     def key(variable: Any) -> Any:
-        """Tells variables apart."""
+        """The variable's key: equal for the same variable only."""
         return id(variable)
 
     def add_local(self, source: Any) -> None:
-        """Leaves the gradients of these variables (or of a layer's) on this rank."""
+        """Excludes these variables (or a layer's) from averaging."""
         self.local.update(map(self.key, trainable(source)))
 
     def look_at_rules(self, names: Iterable[str]) -> None:
-        """Warns of rules of compression that fit no variable's name; at the first call alone."""
+        """Warns at the first call of compression rules that match no variable's name."""
         if not self._looked:
             self._looked = True
             warn_of_idle(self.compression, names)
 
     def op_and_scale(self) -> tuple[int, tuple[float, float]]:
-        """The operation that does what `op` and the predivide factor say."""
+        """The operation and scale factors for `op` and the predivide factor."""
         factor = self.gradient_predivide_factor
         if factor == 1.0:
             return self.op, (1.0, 1.0)

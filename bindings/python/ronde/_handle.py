@@ -1,4 +1,4 @@
-"""Handles of operations in flight, whatever kind of tensor they work on."""
+"""Handles of operations in flight, for all frameworks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Handle(Generic[R]):
     __slots__ = ("_finish", "_operation", "_result")
 
     def __init__(self, operation: Any, finish: Callable[[Any], R]) -> None:
-        """Wraps the core's operation; `finish` makes the result of it, once it is done."""
+        """Wraps the core's operation. `finish` makes the result once it is done."""
         self._operation = operation
         self._finish: Callable[[Any], R] | None = finish
         self._result: R
 
     def done(self) -> bool:
-        """Whether it has ended, well or not; never blocks."""
+        """True if it has ended, with or without an error; never blocks."""
         return bool(self._operation.done())
 
     def wait(self, timeout: float | None = None, together: _core.Together | None = None) -> R:
         """Blocks until it has ended and returns the result, or raises its error.
 
         timeout: seconds after which TimeoutError is raised; the operation then goes on.
-        together: what else is waited for, see together().
+        together: other operations to wait for, see together().
         """
         if self._finish is not None:
             limit = -1.0 if timeout is None else timeout
@@ -43,14 +43,14 @@ class Handle(Generic[R]):
         return self._result
 
     def __call__(self) -> R:
-        """The same as wait(): sparse operations of Horovod are waited for by calling them."""
+        """The same as wait(). Horovod's sparse handles are called."""
         return self.wait()
 
 
 def together(handles: Iterable[Handle[Any]]) -> _core.Together:
-    """For Handle.wait(): all of these are waited for before anything else is submitted.
+    """For Handle.wait(): this thread waits for all of these before it submits anything else.
 
-    Where ranks can only wait for each other, they learn it of all of these at once.
+    The deadlock detector then sees all of them at once.
     """
     return _core.Together([handle._operation for handle in handles])
 

@@ -1,4 +1,4 @@
-"""This process's membership in the job: init, shutdown, who is who, process sets, the timeline."""
+"""This process's membership in the job: init, shutdown, ranks, process sets, the timeline."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 class _Job:
-    """The one job of this process, and whether a fork has cut it off."""
+    """The job of this process. A forked child has none."""
 
     runtime: _core.Runtime | None = None
     forked = False
@@ -92,13 +92,13 @@ class ProcessSet:
         self.ranks: list[int] = sorted(int(r) for r in ranks)
 
     def size(self) -> int | None:
-        """Number of ranks; None where not registered."""
+        """Number of ranks; None if not registered."""
         return None if self.process_set_id is None else len(self._members())
 
     def rank(self) -> int | None:
-        """This process's position in the set; None where not registered.
+        """This process's position in the set; None if not registered.
 
-        Raises ValueError where this process is not in the set.
+        Raises ValueError if this process is not in the set.
         """
         if self.process_set_id is None:
             return None
@@ -108,7 +108,7 @@ class ProcessSet:
         return members.index(rank())
 
     def included(self) -> bool | None:
-        """Whether this process is in the set; None where not registered."""
+        """True if this process is in the set; None if the set is not registered."""
         return None if self.process_set_id is None else rank() in self._members()
 
     def _members(self) -> list[int]:
@@ -167,8 +167,8 @@ def init(
     always be added later.
     settings: RONDE_* settings by name, over those in the environment.
 
-    Blocks until all ranks are there. Calling it again is a no-op. Raises TimeoutError naming the
-    ranks that did not come, InvalidArgumentError naming a setting.
+    Blocks until all ranks have called it. Calling it again is a no-op. Raises TimeoutError with the
+    missing ranks, InvalidArgumentError with the name of a setting.
     """
     if _job.runtime is not None:
         return
@@ -215,7 +215,7 @@ def shutdown() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether init() has been called, and shutdown() has not since."""
+    """True between init() and shutdown()."""
     return _job.runtime is not None
 
 
@@ -250,15 +250,15 @@ def cross_size() -> int:
 
 
 def is_homogeneous() -> bool:
-    """Whether every host has the same number of processes."""
+    """True if every host has the same number of processes."""
     return len(set(runtime().ranks_by_host())) == 1
 
 
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Registers a set; collective over all ranks of the job. Returns it.
 
-    Raises InvalidArgumentError (a ValueError) for unknown or double ranks, none, or a set that
-    exists; MismatchError where ranks disagree.
+    Raises InvalidArgumentError (a ValueError) for unknown, duplicate or no ranks, or a set that
+    exists; MismatchError if ranks disagree.
     """
     made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     made.process_set_id = runtime().add_process_set(made.ranks)
@@ -267,7 +267,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Removes a set; collective over all ranks. False where it is global or not registered."""
+    """Removes a set; collective over all ranks. False if it is global or not registered."""
     identifier = process_set.process_set_id
     if identifier is None or identifier == 0:
         return False
@@ -289,19 +289,19 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
 
 
 def _horovod_trace() -> str | None:
-    """Where Horovod's settings want a trace; Ronde's own setting goes before."""
+    """The trace's path by Horovod's settings; Ronde's setting takes precedence."""
     return None if "RONDE_TIMELINE" in os.environ else os.environ.get("HOROVOD_TIMELINE")
 
 
 def _link_trace(path: Path) -> None:
-    """Lets Horovod's readers find the trace of rank 0 where they look for it."""
+    """Links PATH to the trace of rank 0, where tools for Horovod look for it."""
     if rank() == 0:
         with suppress(FileExistsError):
             path.symlink_to(f"{path.stem}.rank0{path.suffix}")
 
 
 def stop_timeline() -> None:
-    """Completes the trace and stops writing it. A no-op where none is written."""
+    """Completes the trace and stops writing it. A no-op if none is written."""
     runtime().stop_timeline()
 
 
@@ -312,7 +312,7 @@ def mark(name: str) -> None:
 
 @contextmanager
 def mark_span(name: str) -> Iterator[None]:
-    """Marks what runs inside, such as "forward", in the timeline. Spans may nest, in one thread."""
+    """Marks a block of code, such as "forward", in the timeline. Spans may nest in one thread."""
     runtime().begin_mark(name)
     try:
         yield
@@ -321,18 +321,18 @@ def mark_span(name: str) -> Iterator[None]:
 
 
 def mark_pass(name: str) -> None:
-    """Says in the timeline which part of training begins here, such as "backward".
+    """Marks in the timeline that a phase of training begins, such as "backward".
 
-    The part before ends here; an empty name begins none. DistributedOptimizer of ronde.torch says
-    so by itself.
+    It ends the phase before; an empty name begins none. DistributedOptimizer of ronde.torch calls
+    it by itself.
     """
     runtime().mark_pass(name)
 
 
 def mark_step() -> None:
-    """Says that a training step ends here, once its operations are done.
+    """Marks the end of a training step, once its operations are done.
 
-    `ronde timeline report` goes by steps then. DistributedOptimizer calls it by itself.
+    `ronde timeline report` then shows steps. DistributedOptimizer calls it by itself.
     """
     runtime().mark_step()
 
@@ -342,12 +342,12 @@ def _has_module(name: str) -> bool:
 
 
 def mpi_built() -> bool:
-    """Whether the MPI backend was built."""
+    """True if the MPI backend was built."""
     return _has_module("mpi")
 
 
 def gloo_built() -> bool:
-    """Whether the Gloo backend was built."""
+    """True if the Gloo backend was built."""
     return _has_module("gloo")
 
 
@@ -357,7 +357,7 @@ def nccl_built() -> int:
 
 
 def cuda_built() -> bool:
-    """Whether the CUDA backend was built."""
+    """True if the CUDA backend was built."""
     return _has_module("cuda")
 
 
@@ -377,18 +377,18 @@ def ccl_built() -> bool:
 
 
 def mpi_enabled() -> bool:
-    """Whether this job moves its data by MPI."""
+    """True if this job's data plane is MPI."""
     runtime()
     return os.environ.get("RONDE_BACKEND") == "mpi"
 
 
 def gloo_enabled() -> bool:
-    """Whether this job moves its data by Gloo."""
+    """True if this job's data plane is Gloo."""
     runtime()
     return os.environ.get("RONDE_BACKEND") == "gloo"
 
 
 def mpi_threads_supported() -> bool:
-    """Whether MPI may be called from several threads: Ronde itself never needs it."""
+    """True if several threads may call MPI. Ronde does not need it."""
     runtime()
     return mpi_built()

@@ -1,4 +1,4 @@
-"""The exception that ends this process, for the ranks which it leaves behind."""
+"""This process's exit message: the exception that ends it, for the other ranks."""
 
 import sys
 import traceback

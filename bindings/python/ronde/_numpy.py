@@ -2,10 +2,10 @@
 
 Arrays may have any shape and be of dtype uint8, int8, int16, int32, int64, float16, float32,
 float64 or bool (bfloat16 in host memory: use ronde.torch). C-contiguous ones are used in place;
-they must stay untouched until the operation has ended. What offers DLPack or
-`__cuda_array_interface__` is used where it lies, in host or CUDA memory: see _arrays.py. Without
-`out` results are NumPy's, or of CUDA memory a DeviceArray. Every function raises the errors of
-`ronde.Error`; each `x_async` returns a Handle whose wait() gives what `x` returns.
+they must not change until the operation has ended. Arrays that offer DLPack or
+`__cuda_array_interface__` are used in place, in host or CUDA memory: see _arrays.py. Without
+`out` results are NumPy arrays, or DeviceArrays in CUDA memory. Every function raises subclasses of
+`ronde.Error`; each `x_async` returns a Handle whose wait() returns the result of `x`.
 
 Common arguments: `name` makes operations of the same name meet (without it the k-th unnamed one of
 each rank meet); `prescale_factor` and `postscale_factor` multiply inputs and outputs; `process_set`
@@ -100,7 +100,7 @@ class _ArrayAdapter:
     def assign(self, target: Any, source: Any) -> None:
         memory = adapted(target)
         if isinstance(memory, DeviceArray) or memory.ctypes.data == source.ctypes.data:
-            return  # another library's array, whose memory was used in place
+            return  # another library's array, used in place
         np.copyto(memory, source)
 
     def settle(self, tensors: Sequence[Any]) -> Callable[[Any], None] | None:
@@ -134,8 +134,8 @@ def _one(array: AnyArray | None) -> list[Any] | None:
 def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
     """A new array in memory that the ranks of this host share, where they can.
 
-    Collectives need no copy of it: fill it in place, and pass it as input, output or both. The
-    memory goes with the last array that views it, which may be after shutdown(). Call after init().
+    Collectives need no copy of it: fill it in place, and pass it as input, output or both. The last
+    array that views the memory frees it, also after shutdown(). Call after init().
     """
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     kind = np.dtype(dtype)
@@ -145,7 +145,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
 
 
 def poll(handle: Handle[Any]) -> bool:
-    """Whether the operation has ended; never blocks."""
+    """True if the operation has ended; never blocks."""
     return _handle(handle).done()
 
 
@@ -175,7 +175,7 @@ def _allreduce(
     """Combines the arrays of all ranks, element by element; all must have the same shape and dtype.
 
     op: Sum, Average, Min, Max, Product, or on integers BitAnd, BitOr, BitXor. out: where to put the
-    result (may be `array` itself); a new array by default. Returns the result, alike on all ranks.
+    result (may be `array` itself); a new array by default. All ranks get the same result.
     """
     scale = (prescale_factor, postscale_factor)
     return first(_ops.allreduce(wait, [array], _one(out), name, op, scale, process_set))
@@ -246,9 +246,9 @@ def _reduce_scatter(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Array]:
-    """Combines the arrays of all ranks and returns this rank's part of the rows.
+    """Combines the arrays of all ranks and returns this rank's chunk of the rows.
 
-    Where the rows do not divide evenly, the first ranks get one more each.
+    If the rows do not divide evenly, the first ranks get one more each.
     """
     scale = (prescale_factor, postscale_factor)
     return first(_ops.reduce_scatter(wait, [array], name, op, scale, process_set))
@@ -264,9 +264,9 @@ def _alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle[tuple[Array, list[int]]]:
-    """Sends splits[r] rows of `array` to rank r, in order; even parts by default.
+    """Sends splits[r] rows of `array` to rank r, in order; equal chunks by default.
 
-    Returns (the rows received, in order of sender; how many came from each).
+    Returns (the received rows in order of sender, the number from each).
     """
     return _ops.alltoall(wait, array, splits, name, process_set)
 
@@ -314,9 +314,9 @@ def _scatter(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Array]:
-    """Fills `out` with this rank's part of the root's array, and returns it.
+    """Fills `out` with this rank's chunk of the root's array, and returns it.
 
-    `array`, needed at the root only, holds one part of out's shape per rank, in order of rank.
+    `array`, needed at the root only, has one chunk of out's shape for each rank, in order of rank.
     """
     return _ops.scatter(wait, array, writable(out), root_rank, name, process_set)
 
@@ -340,7 +340,7 @@ def recv_async(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> Handle[
 
 
 def recv(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, int]:
-    """Receives into `out` the next message with `tag`; returns it and the rank it came from.
+    """Receives into `out` the next message with `tag`; returns it and the sender's rank.
 
     A message longer than `out` is an error; a shorter one leaves the rest of `out` as it was.
     """
@@ -353,8 +353,8 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 
 def join(process_set: ProcessSet = global_process_set) -> int:
-    """Says that this rank has no more data; blocks until all have; returns who joined last.
+    """Joins: this rank has no more data. Blocks until all ranks have joined; returns the last.
 
-    Meanwhile it takes part in the others' allreduces with zeros.
+    Until then this rank adds zeros to the other ranks' allreduces.
     """
     return _collectives.join(process_set)

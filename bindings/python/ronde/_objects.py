@@ -1,7 +1,7 @@
 """Python objects between ranks, by pickle.
 
-Unpickling runs code that the sender chose. It is used only between the ranks of one job, which have
-authenticated each other with the job's secret; that is also how far the trust reaches.
+Unpickling runs code that the sender chose. Only ranks of one job send pickles to each other, and
+they have authenticated each other with the job's secret.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def broadcast_object(
 ) -> Any:
     """Gives every rank the root's `obj` (any that can be pickled); the root gets its own back.
 
-    Raises InvalidArgumentError on all ranks where it cannot be pickled.
+    Raises InvalidArgumentError on all ranks if it cannot be pickled.
     """
     at_root = rank() == root_rank
     data, unfit = _pickled(obj) if at_root else (np.empty(0, np.uint8), 0)
@@ -45,7 +45,7 @@ def allgather_object(
 ) -> list[Any]:
     """Returns the objects of all ranks of the set, in order of rank, on each of them.
 
-    Raises InvalidArgumentError on all ranks where one of them cannot be pickled.
+    Raises InvalidArgumentError on all ranks if one object cannot be pickled.
     """
     data, unfit = _pickled(obj)
     mine = np.array([[data.size, unfit]], np.int64)
@@ -58,10 +58,10 @@ def allgather_object(
 
 
 def _pickled(obj: Any) -> tuple[NDArray[np.uint8], int]:
-    """(the object, 0), or (what is wrong, 1): the other ranks wait for something all the same."""
+    """(the pickled object, 0), or (an error text, 1): other ranks always wait for a message."""
     try:
         return np.frombuffer(pickle.dumps(obj), np.uint8), 0
-    except Exception as error:  # which ones there are depends on the object
+    except Exception as error:  # the kinds of errors depend on the object
         return np.frombuffer(f"{type(error).__name__}: {error}".encode(), np.uint8), 1
 
 

@@ -1,4 +1,4 @@
-"""Rules of compression: which of a model's tensors travel as what, for any framework."""
+"""Compression rules: the codec of each of a model's tensors, for all frameworks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _FLOATING = ("float16", "bfloat16", "float32", "float64")
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What rules look at of a variable that is trained."""
+    """The properties of a trained variable that rules check."""
 
     name: str
     dims: int
-    elements: int | None  # None where it is not known: many
+    elements: int | None  # None: unknown, many
     dtype: Any
     is_floating: bool
-    parameter: Any  # as the framework has it
+    parameter: Any  # the framework's type
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What a tensor travels as if all that is said of it holds."""
+    """A codec, and the conditions on a tensor under which it applies."""
 
     name: str
     min_elements: int
@@ -38,7 +38,7 @@ class Rule:
     use: Any
 
     def fits(self, one: Trained) -> bool:
-        """Whether it is for this one."""
+        """True if the rule applies to this variable."""
         if one.elements is not None:
             most = self.max_elements
             if one.elements < self.min_elements or (most is not None and one.elements > most):
@@ -67,7 +67,7 @@ def make_rule(
     dtype: Any = None,
     dims: int | Iterable[int] | None = None,
 ) -> Rule:
-    """Checks what a user says of a rule. Raises InvalidArgumentError naming what was wrong."""
+    """Makes a rule of a user's arguments. Raises InvalidArgumentError with the wrong one."""
     if not isinstance(name, str):
         raise InvalidArgumentError(f"rule: name={name!r}; allowed: a pattern, as of fnmatch")
     _check_count("min_elements", min_elements)
@@ -112,7 +112,7 @@ def _dims(dims: Any) -> tuple[int, ...]:
 
 
 def is_compressor(compression: Any) -> bool:
-    """Whether it is something that one tensor can travel as, right or wrong in its parameters."""
+    """True if it names a compression of one tensor. Its parameters may be wrong."""
     return bool(wire_of(compression)) or all(
         hasattr(compression, function) for function in ("compress", "decompress")
     )
@@ -121,7 +121,7 @@ def is_compressor(compression: Any) -> bool:
 def checked_one(compression: Any) -> Any:
     """The compression of one tensor.
 
-    Raises InvalidArgumentError for what tensors cannot travel as.
+    Raises InvalidArgumentError for anything but a compression.
     """
     wire = wire_of(compression)
     if wire:
@@ -137,8 +137,8 @@ def checked_one(compression: Any) -> Any:
 def checked(compression: Any) -> Any:
     """The compression of a training: of one tensor, or rules.
 
-    Those are a dict from patterns to compressors, a list of Rules, or a callable. Raises
-    InvalidArgumentError for what gradients cannot travel as.
+    Rules are a dict from patterns to compressors, a list of Rules, or a callable. Raises
+    InvalidArgumentError for anything but a compression.
     """
     if isinstance(compression, (list, tuple)):
         for one in compression:
@@ -159,14 +159,14 @@ def _is_function(compression: Any) -> bool:
 
 
 def is_ruled(compression: Any) -> bool:
-    """Whether rules say what a tensor travels as: then no size or dimension is left out."""
+    """True for rules. Rules apply to tensors of any size and dimension."""
     return isinstance(compression, (dict, list, tuple)) or _is_function(compression)
 
 
 def by_rules(one: Trained, compression: Any) -> Any:
-    """What the rules say of a variable; None where none fits.
+    """The compression of a variable by the rules; None if no rule applies.
 
-    Raises InvalidArgumentError where a callable returns what tensors cannot travel as.
+    Raises InvalidArgumentError if a callable returns anything but a compression.
     """
     if isinstance(compression, dict):
         fits = (use for name, use in compression.items() if fnmatchcase(one.name, name))

@@ -1,4 +1,4 @@
-"""run(): calls a function on new ranks and returns what each gave back."""
+"""run(): calls a function on new ranks and returns their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ronde._errors import Error, InvalidArgumentError
 
 __all__ = ["run"]
 
-CALL = "call.pickle"  # what to call; beside it each rank leaves <rank>.pickle
+CALL = "call.pickle"  # the call; each rank writes <rank>.pickle beside it
 
 
 def run(
@@ -54,10 +54,10 @@ def run(
 
     np, num_proc: number of ranks. hosts, hostfile: "localhost:SLOTS", or a file that names this
     host; others are an error: use the command `ronde run -H` with a script there. start_timeout:
-    seconds for all ranks to come. output_filename: directory for each rank's output.
-    network_interface, network_interfaces: the one to meet on. executable: the Python to use. env:
-    the ranks' environment, in place of this process's. use_mpi: start the ranks through mpirun.
-    use_gloo, disable_cache, ssh_port, ssh_identity_file: accepted for Horovod scripts, without
+    seconds in which all ranks must start. output_filename: directory for each rank's output.
+    network_interface, network_interfaces: the interface for connections. executable: the Python to
+    use. env: the ranks' environment, in place of this process's. use_mpi: start the ranks through
+    mpirun. use_gloo, disable_cache, ssh_port, ssh_identity_file: accepted for Horovod scripts, no
     effect. mpi_args and Horovod's names for elastic jobs are an error.
 
     Raises Error with the traceback of the first rank that failed, and InvalidArgumentError (a
@@ -112,7 +112,7 @@ def _check_elastic(given: Mapping[str, Any]) -> None:
 
 
 def _only_one(name: str | None, names: str | Sequence[str] | None) -> str | None:
-    """The interface that was given by either name."""
+    """The interface, given by either argument."""
     several = names.split(",") if isinstance(names, str) else list(names or ())
     chosen = dict.fromkeys([*([name] if name else []), *several])
     if len(chosen) > 1:
@@ -144,12 +144,12 @@ def _check_hosts(hosts: Sequence[str]) -> None:
 
 
 def _search_path() -> str:
-    """Where this process finds modules: its children must find the function's too."""
+    """This process's module search path: the children must find the function's module too."""
     return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
 
 
 def pickler() -> Any:
-    """cloudpickle where it is installed, else pickle."""
+    """cloudpickle if it is installed, else pickle."""
     found = importlib.util.find_spec("cloudpickle") is not None
     return importlib.import_module("cloudpickle") if found else pickle
 
@@ -170,7 +170,7 @@ def _packed(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _results(folder: Path, ranks: int, status: int) -> list[Any]:
-    """What the ranks left, in order of rank; raises for the one that failed first."""
+    """The ranks' results, in order of rank; raises the error of the rank that failed first."""
     left = {rank: folder / f"{rank}.pickle" for rank in range(ranks)}
     written = sorted((p.stat().st_mtime_ns, rank) for rank, p in left.items() if p.exists())
     outcomes = {rank: pickle.loads(left[rank].read_bytes()) for _, rank in written}

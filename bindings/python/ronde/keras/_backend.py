@@ -1,4 +1,4 @@
-"""What depends on the backend that Keras runs on."""
+"""The classes for Keras' backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What model.compile() has to know of distributed optimizers."""
+"""Hooks in model.compile() for distributed optimizers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ronde.keras import _backend
 
 @functools.cache
 def install() -> None:
-    """Has keras.Model.compile() end with prepare(). Once."""
-    # Where Keras defines it: loading a model compares a class's compile() with that one.
+    """Makes keras.Model.compile() call prepare() at its end. Installs once."""
+    # Replaced where Keras defines it: loading a model compares a class's compile() with that one.
     owner: Any = next(c for c in keras.Model.__mro__ if "compile" in vars(c))
     original = owner.compile
 
     @functools.wraps(original)
     def compile(model: Any, *arguments: Any, **options: Any) -> None:
-        # Horovod's scripts for TensorFlow 2.0 pass it; Keras 3 has dropped it.
+        # Horovod scripts for TensorFlow 2.0 pass it; Keras 3 has no such argument.
         options.pop("experimental_run_tf_function", None)
         original(model, *arguments, **options)
         prepare(model, options.get("jit_compile", "auto"))
@@ -29,15 +29,15 @@ def install() -> None:
 
 
 def prepare(model: Any, jit_compile: Any = "auto") -> None:
-    """Makes a compiled model fit for its distributed optimizer; others stay as they are.
+    """Adapts a compiled model to its distributed optimizer. Other models are not changed.
 
-    Raises UnsupportedError where XLA was asked for.
+    Raises UnsupportedError if XLA was requested.
     """
     from ronde.keras import _optimizer
 
     inner = getattr(model.optimizer, "inner_optimizer", None)
     if _optimizer.is_distributed(inner):
-        # The other way round each rank would decide alone whether to skip a step.
+        # In the other order each rank would decide alone if it skips a step.
         plain, options = _optimizer.undistribute(inner)
         model.optimizer.inner_optimizer = plain
         model.optimizer = _optimizer.distribute(model.optimizer, options)

@@ -1,4 +1,4 @@
-"""Averages gradients over ranks where Keras runs on PyTorch."""
+"""Averages gradients over ranks, for Keras on PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ronde.torch._adapter import collectives
 
 
 class Options(GradientOptions):
-    """How gradients travel; as ronde.tensorflow._gradients.Options."""
+    """How gradients are sent; as ronde.tensorflow._gradients.Options."""
 
     def __post_init__(self) -> None:
         """Raises InvalidArgumentError and UnsupportedError for values that are not allowed."""
@@ -23,7 +23,7 @@ class Options(GradientOptions):
             raise UnsupportedError("groups of gradients need Keras's TensorFlow backend")
 
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """The gradients, averaged (or as `op` says) over ranks; None stays None.
+        """The gradients, averaged (or combined by `op`) over ranks; None stays None.
 
         A rank outside of the process set keeps its own.
         """
@@ -45,7 +45,7 @@ class Options(GradientOptions):
         return results
 
     def _start(self, place: int, gradient: Any, variable: Any) -> tuple[Any, Callable[[Any], Any]]:
-        """(the operation's handle, what makes the gradient of its result)."""
+        """(the operation's handle, a function from its result to the gradient)."""
         name, floating = f"gradient.{place}", gradient.is_floating_point()
         one = Trained(
             variable.path, gradient.dim(), gradient.numel(), gradient.dtype, floating, variable

@@ -1,4 +1,4 @@
-"""Loading a saved model so that training goes on with a distributed optimizer."""
+"""Loads a saved model, to continue training with a distributed optimizer."""
 
 from __future__ import annotations
 

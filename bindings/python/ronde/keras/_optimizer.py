@@ -16,10 +16,10 @@ Variables = Sequence[Any]
 
 
 class _Distributed:
-    """What DistributedOptimizer() puts before an optimizer's own class.
+    """The base class that DistributedOptimizer() adds before an optimizer's own class.
 
-    Without accumulation gradients are averaged when they come in. With it they add up on their
-    rank first, and are averaged just before the update, where they are clipped.
+    Without accumulation apply() averages gradients at once. With it they accumulate on their rank
+    and are averaged just before the update, which also clips them.
     """
 
     def apply(self: Any, grads: Variables, trainable_variables: Variables | None = None) -> None:
@@ -44,17 +44,17 @@ class _Distributed:
 
     @classmethod
     def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
-        """As the optimizer's; the result averages gradients, in the default way."""
+        """As the optimizer's. The result averages gradients, with default options."""
         plain = _base_of(cls).from_config(config, custom_objects)
         return distribute(plain, _backend.options_class()())
 
     def register_local_var(self: Any, var: Any) -> None:
-        """Leaves this variable's gradient on its rank: it is not averaged."""
+        """Excludes this variable's gradient from averaging."""
         self._ronde.add_local(var)
 
 
 def is_distributed(optimizer: Any) -> bool:
-    """Whether DistributedOptimizer() made it."""
+    """True if DistributedOptimizer() made it."""
     return isinstance(optimizer, _Distributed)
 
 
@@ -62,7 +62,7 @@ _made: dict[type, Any] = {}
 
 
 def _class_of(base: type) -> Any:
-    """The distributed class of an optimizer's class; saved models name the latter."""
+    """The distributed class of an optimizer's class. Saved models name the latter."""
     if base not in _made:
         body = {"__module__": base.__module__}
         _made[base] = type(base.__name__, (_Distributed, base), body)
@@ -70,7 +70,7 @@ def _class_of(base: type) -> Any:
 
 
 def _base_of(made: type) -> Any:
-    """The optimizer's class that a distributed class was made of."""
+    """The optimizer's class behind a distributed class."""
     return next(c for c in made.__mro__[1:] if not issubclass(c, _Distributed))
 
 
@@ -110,21 +110,21 @@ def DistributedOptimizer(
 ) -> Any:
     """Makes a Keras optimizer average its gradients over all ranks before each update.
 
-    The result is of the class of `optimizer` (and saved as it), and shares its state. It serves
-    model.compile() and custom loops alike. In compile() it switches jit_compile="auto" off, as XLA
-    cannot compile collectives, and takes its place around the LossScaleOptimizer of mixed
-    precision, so that all ranks skip a step together.
+    The result has the class of `optimizer` (and is saved as such), and shares its state. It serves
+    model.compile() and custom loops alike. In compile() it turns jit_compile="auto" off, as XLA
+    cannot compile collectives, and wraps the LossScaleOptimizer of mixed precision, so that all
+    ranks skip the same steps.
 
     name: accepted for Horovod scripts; gives the optimizer's name.
     compression: one of Compression, or rules by variables' paths, see ronde.torch's.
     sparse_as_dense: tf.IndexedSlices become dense before they are sent.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
     op: Average, or any other that allreduce() knows.
-    backward_passes_per_step: gradients add up over this many calls and are averaged over ranks once
-    (the optimizer's gradient_accumulation_steps); average_aggregated_gradients: their mean over the
-    calls counts, not their sum.
-    groups: lists of variables whose gradients travel together, or how many groups (num_groups).
-    Raises InvalidArgumentError (a ValueError) for other optimizers and values that do not fit.
+    backward_passes_per_step: gradients accumulate over these calls and are averaged over ranks once
+    (the optimizer's gradient_accumulation_steps). average_aggregated_gradients: use their mean over
+    the calls, not their sum.
+    groups: lists of variables whose gradients are fused, or the number of groups (num_groups).
+    Raises InvalidArgumentError (a ValueError) for other optimizers and invalid values.
     """
     del device_dense, device_sparse
     if not isinstance(optimizer, keras.optimizers.Optimizer):
@@ -157,7 +157,7 @@ def DistributedOptimizer(
 
 
 def _accumulate(optimizer: Any, passes: int) -> None:
-    """Has the optimizer add up gradients. Its variables for that are made when it is built."""
+    """Makes the optimizer accumulate gradients. Building it makes the variables for that."""
     if optimizer.gradient_accumulation_steps not in (None, passes):
         raise InvalidArgumentError(
             f"backward_passes_per_step={passes}, but the optimizer has "

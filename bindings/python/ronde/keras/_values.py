@@ -26,7 +26,7 @@ def allreduce(
     op: int | None = None,
     compression: Any = None,
 ) -> Any:
-    """Combines a value over all ranks (Average unless told otherwise); a tensor of the backend.
+    """Combines a value over all ranks (by default Average); returns a tensor of the backend.
 
     `compression` is accepted for Horovod scripts and has no effect on plain values.
     """
@@ -48,5 +48,5 @@ def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
 
 
 def reducescatter(value: Any, name: str | None = None, op: int = AVERAGE) -> Any:
-    """Combines over all ranks and returns this rank's part of the rows; a tensor of the backend."""
+    """Combines over all ranks; returns this rank's chunk of the rows, a tensor of the backend."""
     return keras.ops.convert_to_tensor(_numpy.reduce_scatter(_array(value), name, op))

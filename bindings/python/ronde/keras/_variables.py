@@ -1,4 +1,4 @@
-"""Giving all ranks the root's Keras variables, on either backend."""
+"""Broadcasts the root's Keras variables, on both backends."""
 
 from __future__ import annotations
 

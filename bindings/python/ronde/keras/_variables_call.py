@@ -1,7 +1,7 @@
-"""Lets scripts for Keras 2, as Horovod's are, call `optimizer.variables()` in Keras 3 too.
+"""Makes `optimizer.variables()` work in Keras 3, as Horovod scripts for Keras 2 call it.
 
-Such scripts ask optimizers that Ronde has not made, so their class has to answer. Keras and
-TensorFlow themselves get what they got before.
+Such scripts call it on optimizers that Ronde has not made, so Keras' class is changed. Keras and
+TensorFlow see the same list as before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LIBRARIES = ("keras", "tensorflow")
 
 
 class CallableList(list[Any]):
-    """A list that gives itself when called."""
+    """A list that returns itself when called."""
 
     def __call__(self) -> list[Any]:
         return self
@@ -24,7 +24,7 @@ class CallableList(list[Any]):
 
 @functools.cache
 def install() -> None:
-    """Has optimizers of Keras 3 give their variables as such a list. Once."""
+    """Makes optimizers of Keras 3 return their variables as such a list. Installs once."""
     for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
         owner: Any = next(c for c in kind.__mro__ if "variables" in vars(c))
         known = vars(owner)["variables"]

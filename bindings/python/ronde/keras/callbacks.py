@@ -26,8 +26,7 @@ __all__ = [
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Gives all ranks the root's model and optimizer at the start of training.
 
-    Where all ranks have built their model by then it is done before the first batch, otherwise
-    after it.
+    Broadcasts before the first batch if all ranks have built their model then, else after it.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         local_variables: Any = None,
         process_set: ProcessSet = global_process_set,
     ) -> None:
-        """root_rank: a rank of the job; local_variables: those that each rank keeps to itself."""
+        """root_rank: a rank of the job. local_variables: variables that are not broadcast."""
         super().__init__()
         self.root_rank = root_rank
         self._process_set = process_set
@@ -45,11 +44,11 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self.broadcast_done = False
 
     def register_local_source(self, source: Any) -> None:
-        """Leaves this variable alone."""
+        """Excludes this variable."""
         self._local.add(id(source))
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts where all ranks can."""
+        """Broadcasts if all ranks have built their model."""
         self.broadcast_done = False
         built = np.array([self.model.built and self.model.optimizer is not None], np.int32)
         name = "keras.broadcast.built"
@@ -77,7 +76,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 
 
 class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Averages the epoch's metrics over ranks; comes before callbacks that look at them."""
+    """Averages the epoch's metrics over ranks. Put it before callbacks that use them."""
 
     def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
         """`device` is accepted for Horovod scripts."""
@@ -111,9 +110,9 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
     ) -> None:
         """Takes a factor, or a function of the epoch.
 
-        staircase: once an epoch; otherwise every batch, at fractions of epochs.
-        momentum_correction: the optimizer's momentum grows and shrinks with the learning rate.
-        steps_per_epoch: batches of an epoch, where Keras does not know it.
+        staircase: sets it once an epoch; otherwise every batch, at fractions of epochs.
+        momentum_correction: scales the optimizer's momentum with the learning rate.
+        steps_per_epoch: batches of an epoch, if Keras does not know them.
         Source: Goyal et al., Accurate, Large Minibatch SGD, 2017.
         """
         super().__init__()
@@ -128,17 +127,17 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         self.current_epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Learns how many batches an epoch has."""
+        """Reads the number of an epoch's batches."""
         self.steps_per_epoch = self.steps_per_epoch or (self.params or {}).get("steps")
         if not self.staircase and not self.steps_per_epoch:
             raise InvalidArgumentError("steps_per_epoch is needed: Keras does not know it here")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Notes the epoch."""
+        """Records the epoch."""
         self.current_epoch = epoch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Sets the learning rate of this batch, where it changes."""
+        """Sets the learning rate of this batch, if it changes."""
         ended = self.end_epoch is not None and self.current_epoch >= self.end_epoch
         if self.current_epoch < self.start_epoch or ended:
             return
@@ -149,7 +148,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
             self._set(self.multiplier(self.current_epoch + batch / (self.steps_per_epoch or 1)))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Shows the learning rate among the metrics."""
+        """Adds the learning rate to the metrics."""
         if logs is not None:
             logs["lr"] = float(self.model.optimizer.learning_rate)
 
@@ -162,7 +161,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
 
 
 def _scale_momentum(optimizer: Any, ratio: float) -> None:
-    """Makes the steps that SGD remembers as long as the new learning rate would have."""
+    """Scales SGD's momentum to the new learning rate."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     if not getattr(inner, "momentum", 0):
         return
@@ -181,10 +180,10 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         steps_per_epoch: int | None = None,
         verbose: int = 0,
     ) -> None:
-        """initial_lr: the learning rate of all ranks together; verbose: 1 says when it is done."""
+        """initial_lr: the learning rate of all ranks together. verbose: 1 prints the end."""
 
         def multiplier(epoch: float) -> float:
-            # At the end of a batch, so that the last one of the warm-up reaches the full rate.
+            # At the end of a batch, so that the warm-up's last batch reaches the full rate.
             reached = epoch + 1.0 / (self.steps_per_epoch or 1)
             return 1.0 / size() * (reached * (size() - 1) / warmup_epochs + 1)
 
@@ -194,7 +193,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         self.verbose = verbose
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Says that the warm-up is over."""
+        """Prints that the warm-up is done."""
         super().on_epoch_end(epoch, logs)
         if self.end_epoch is not None and epoch == self.end_epoch - 1 and self.verbose > 0:
             rate = float(self.model.optimizer.learning_rate)
@@ -204,7 +203,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
     """Keeps the best model so far in a file that rank 0 writes.
 
-    Put MetricAverageCallback before it, so that `monitor` is of all ranks.
+    Put MetricAverageCallback before it, so that `monitor` is the average over ranks.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ from ronde.tensorflow.util import (
 _core.skip_frames_of(_os.path.dirname(_os.path.abspath(_tf.__file__)))
 _errors.install()
 if _keras.backend.backend() == "tensorflow":
-    _importlib.import_module("ronde.keras")  # prepares keras.Model.compile()
+    _importlib.import_module("ronde.keras")  # installs hooks in keras.Model.compile()
 
 __all__ = [
     "Compression",

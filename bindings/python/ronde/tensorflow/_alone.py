@@ -1,8 +1,8 @@
-"""Whether one thread of this process submits all collectives and waits for each function it calls.
+"""Tells if one thread of this process submits all collectives and waits for each function it calls.
 
-Only then is it certain what a rank does not submit before an operation has ended, so that an
-operation in eager mode here and one in a function there, which never meet, are an error at once.
-Looked at whenever an operation is called or traced; wherever in doubt, no.
+Only then is it certain that a rank submits nothing else before an operation has ended. An operation
+in eager mode on one rank and in a function on another, which never match, is then an error at once.
+The answer is updated whenever an operation is called or traced. In doubt it is no.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ronde.tensorflow import _interrupt
 
 
 def _waits() -> bool:
-    """Whether TensorFlow waits for operations, and runs no Python of its own: py_function."""
+    """True if TensorFlow waits for operations and runs no Python code by py_function."""
     try:
         from tensorflow.python.ops import script_ops
 
@@ -34,7 +34,7 @@ def _is_alone() -> bool:
 
 
 class Teller:
-    """Tells the kernels when the answer changes."""
+    """Sends changes of the answer to the kernels."""
 
     def __init__(self, tell: Callable[[int], object]) -> None:
         self._tell = tell

@@ -22,7 +22,7 @@ _CHECKOUT = Path(__file__).resolve().parents[3] / "tensorflow"
 
 
 def _source_folders() -> list[Path]:
-    """Where the sources and ronde_c.h are: in the installed package, or in a checkout."""
+    """The folders of the sources and of ronde_c.h, in the installed package or a checkout."""
     if _PACKAGED.exists():
         return [_PACKAGED]
     return [_CHECKOUT, _CHECKOUT.parent / "c"]
@@ -33,7 +33,7 @@ def _sources() -> list[Path]:
 
 
 def _unity() -> str:
-    """All sources as one: the headers of TensorFlow take longer than everything else."""
+    """All sources as one: TensorFlow's headers take most of the compile time."""
     names = [file.name for file in _sources() if file.name != "ronde_c.cc"]
     return "".join(f'#include "{name}"\n' for name in names)
 
@@ -51,7 +51,7 @@ def _flags() -> list[str]:
 
 
 def _fingerprint() -> str:
-    """Changes with the sources, TensorFlow, and how it was built."""
+    """A hash of the sources, TensorFlow's version and its build options."""
     digest = hashlib.sha256()
     headers = [f for folder in _source_folders() for f in folder.iterdir() if f.suffix == ".h"]
     for file in [*_sources(), *sorted(headers)]:
@@ -65,14 +65,14 @@ def _fingerprint() -> str:
 
 
 def path() -> Path:
-    """Where the library of this TensorFlow is, or will be."""
+    """The path of this TensorFlow's library, which may not exist yet."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "ronde" / f"tensorflow-{tf.version.VERSION}-{_fingerprint()}.so"
 
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """One process at a time; the others wait. A killed holder's lock ends with it."""
+    """A lock between processes, which ends with a killed holder."""
     with target.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -90,7 +90,7 @@ def _compile(program: str, target: Path) -> None:
                 f"compiling the operations for TensorFlow {tf.version.VERSION} failed "
                 f"({' '.join(command)}):\n{done.stderr[-4000:]}"
             )
-        os.replace(scratch, target)  # atomic: nobody ever loads half a library
+        os.replace(scratch, target)  # atomic: no process loads half a library
         _seal(target)
     finally:
         Path(scratch).unlink(missing_ok=True)
@@ -101,12 +101,12 @@ def _sum_file(target: Path) -> Path:
 
 
 def _seal(target: Path) -> None:
-    """Notes how the file is now that it is compiled."""
+    """Records the state of the compiled file."""
     _sum_file(target).write_text(hashlib.sha256(target.read_bytes()).hexdigest())
 
 
 def _is_whole(target: Path) -> bool:
-    """Whether the file is as it was compiled; loading one that is not can end the process."""
+    """True if the file is as it was compiled. Loading a damaged one can end the process."""
     try:
         return _sum_file(target).read_text() == hashlib.sha256(target.read_bytes()).hexdigest()
     except OSError:
@@ -114,7 +114,7 @@ def _is_whole(target: Path) -> bool:
 
 
 def _remake(target: Path, say: bool) -> None:
-    """Compiles, as the only process that does."""
+    """Compiles. Only one process at a time may call it."""
     program = compiler()
     if program is None:
         raise UnavailableError(
@@ -132,10 +132,10 @@ def _remake(target: Path, say: bool) -> None:
 
 
 def build(say: bool = True) -> Path:
-    """The library, compiled now where it has not been (some 20 seconds), or is damaged.
+    """The library. Compiles it (about 20 seconds) if it is missing or damaged.
 
-    Safe when several processes call it at once: one compiles, the others wait for it.
-    Raises UnavailableError where there is no compiler, or it fails; OSError where the cache
+    Several processes may call it at once: one compiles, the others wait.
+    Raises UnavailableError if there is no compiler or it fails, OSError if the cache
     (XDG_CACHE_HOME, else ~/.cache) cannot be written.
     """
     target = path()
@@ -149,12 +149,12 @@ def build(say: bool = True) -> Path:
 
 
 def copy_of(target: Path) -> int:
-    """Tells one compilation of a file from the next."""
+    """An identity of one compilation of a file."""
     return target.stat().st_ino
 
 
 def discard(target: Path, copy: int) -> None:
-    """Has build() compile the library anew, unless another process has done so since `copy`."""
+    """Makes build() compile the library again, unless another process has done so since `copy`."""
     with _locked(target):
         if copy_of(target) == copy:
             _sum_file(target).unlink(missing_ok=True)

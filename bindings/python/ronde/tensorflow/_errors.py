@@ -1,6 +1,6 @@
-"""Turns TensorFlow's statuses back into Ronde's exceptions, also out of graphs and model.fit().
+"""Turns TensorFlow's statuses back into Ronde's exceptions, also from graphs and model.fit().
 
-An exception raised so is of both kinds: `except ronde.RankFailure` and
+Such an exception has both classes: `except ronde.RankFailure` and
 `except tf.errors.UnavailableError` both catch it.
 """
 
@@ -23,7 +23,7 @@ _made: dict[tuple[type, type], Any] = {}
 
 
 def _both(ours: type[Error], theirs: type[Exception]) -> Any:
-    """A class of both, with the name of ours."""
+    """A class derived from both, with the name of Ronde's."""
     if (ours, theirs) not in _made:
         body = {"__module__": ours.__module__, "__str__": _text}
         _made[ours, theirs] = type(ours.__name__, (ours, theirs), body)
@@ -35,7 +35,7 @@ def _text(self: Any) -> str:
 
 
 def _described(error: Exception) -> tuple[int, str, int, str, int] | None:
-    """(code, text, rank, host, pid) of the error of ours that `error` reports, if it does."""
+    """(code, text, rank, host, pid) of Ronde's error in `error`, if it reports one."""
     message = str(getattr(error, "message", ""))
     found = _MARK.search(message)
     if found is None:
@@ -46,7 +46,7 @@ def _described(error: Exception) -> tuple[int, str, int, str, int] | None:
 
 
 def mark(error: Error) -> Error:
-    """The same error with a text that says all about it, as the kernels' have it."""
+    """The same error, with a text that contains all its values as the kernels' texts do."""
     code, text = CODES.index(type(error)), str(error)
     rank, host, pid = (getattr(error, name, None) for name in ("rank", "host", "pid"))
     place = f"{-1 if rank is None else rank} {pid or 0} {host or '-'} {len(text.encode())}"
@@ -54,7 +54,7 @@ def mark(error: Error) -> Error:
 
 
 def _meaning(ours: type[Error]) -> type[Exception]:
-    """TensorFlow's class of the same meaning; the kernels' statuses are of these."""
+    """TensorFlow's class of the same meaning, which the kernels' statuses have."""
     errors = tf.errors
     classes: tuple[type[Exception], ...] = (
         errors.UnknownError,
@@ -77,7 +77,7 @@ def _meaning(ours: type[Error]) -> type[Exception]:
 
 
 def both_kinds(ours: Error, reported: Any = None) -> Exception:
-    """The same error, of TensorFlow's class of this meaning too; `reported` is how it came out."""
+    """The same error, which also has TensorFlow's class. `reported`: TensorFlow's exception."""
     theirs = _meaning(type(ours))
     text = str(ours)
     origin = theirs(None, None, text) if reported is None else reported
@@ -98,9 +98,9 @@ def convert(error: Exception) -> Exception:
 
 
 def install() -> None:
-    """Has TensorFlow raise what convert() gives, for operations and for functions.
+    """Makes TensorFlow raise the result of convert(), for operations and functions.
 
-    Where TensorFlow has changed in this place, its own exceptions are raised, with the same text.
+    If TensorFlow's internals have changed, it raises its own exceptions, with the same text.
     """
     setattr(Error, "ag_pass_through", True)  # noqa: B010  AutoGraph then leaves it as it is
     try:

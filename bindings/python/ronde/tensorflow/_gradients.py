@@ -1,4 +1,4 @@
-"""Averages gradients over ranks: what the gradient tape and the optimizers share."""
+"""Averages gradients over ranks, for the gradient tape and the optimizers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ronde.tensorflow._tracing import as_written
 
 
 class Options(GradientOptions):
-    """How gradients travel; the arguments of DistributedOptimizer of these names."""
+    """How gradients are sent: DistributedOptimizer's arguments of these names."""
 
     @staticmethod
     def key(variable: Any) -> Any:
-        """Tells variables apart."""
+        """The variable's key: equal for the same variable only."""
         return _variables.key(variable)
 
     @as_written
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """The gradients, averaged (or as `op` says) over ranks; None stays None.
+        """The gradients, averaged (or combined by `op`) over ranks; None stays None.
 
         A rank outside of the process set keeps its own.
         """
@@ -58,7 +58,7 @@ class Options(GradientOptions):
     def _compression_of(self, place: int, gradient: Any, variable: Any) -> Any:
         dimensions = 2 if gradient.shape.rank is None else gradient.shape.rank
         name = _path(place, variable)
-        elements = gradient.shape.num_elements()  # None where it is not known
+        elements = gradient.shape.num_elements()  # None: unknown
         dtype = gradient.dtype
         one = Trained(name, dimensions, elements, dtype, dtype.is_floating, variable)
         return for_gradient(one, self.compression)
@@ -73,7 +73,7 @@ class Options(GradientOptions):
     def _parts(
         self, shared: list[int], gradients: Sequence[Any], variables: Sequence[Any]
     ) -> list[list[int]]:
-        """Positions that are submitted by one call, in the same order on all ranks."""
+        """Positions of gradients that one call submits, in the same order on all ranks."""
         sparse = [[i] for i in shared if isinstance(gradients[i], tf.IndexedSlices)]
         dense = [i for i in shared if not isinstance(gradients[i], tf.IndexedSlices)]
         if not dense:
@@ -93,8 +93,8 @@ class Options(GradientOptions):
     def _names(
         self, part: list[int], number: int, grouped: bool, sparse: bool
     ) -> tuple[list[str], list[int]]:
-        """What one part, the `number`th of its whole, travels as; and how urgent that is."""
-        # What the next forward pass needs first goes first.
+        """The names and priorities of part number `number`."""
+        # The next forward pass needs these first.
         if tf.executing_eagerly() and self._groups == 0 and not sparse:
             return [f"gradients.{number}"], [-part[0]]
         if self._groups != 0 or grouped:
@@ -140,7 +140,7 @@ def _ranges(places: Sequence[int]) -> str:
 
 
 def _apart(part: list[int], used: dict[int, Any]) -> list[list[int]]:
-    """The positions of a part by what they travel as."""
+    """The positions of a part by their compression."""
     kinds: dict[int, list[int]] = {}
     for i in part:
         kinds.setdefault(id(used[i]), []).append(i)
@@ -148,17 +148,17 @@ def _apart(part: list[int], used: dict[int, Any]) -> list[list[int]]:
 
 
 def _path(place: int, variable: Any) -> str:
-    """What patterns of names are compared with."""
+    """The text that patterns of names match."""
     return getattr(variable, "path", None) or _name_of(variable) or f"gradient.{place}"
 
 
 def _name_of(variable: Any) -> str | None:
-    """The name of a tf.Variable; tensors have none that lasts."""
+    """The name of a tf.Variable; tensors have no lasting name."""
     return str(variable.name) if isinstance(variable, tf.Variable) else None
 
 
 def _size(gradient: Any) -> tuple[Any, float]:
-    """The dtype and the bytes; without end where the graph does not know them."""
+    """The dtype and the bytes; infinite if the graph does not know them."""
     shape = gradient.shape
     elements = math.prod(shape.as_list()) if shape.is_fully_defined() else math.inf
     return gradient.dtype, elements * gradient.dtype.size
@@ -167,7 +167,7 @@ def _size(gradient: Any) -> tuple[Any, float]:
 def _listed_parts(
     groups: Sequence[Any], dense: list[int], variables: Sequence[Any]
 ) -> list[list[int]]:
-    """Positions as the lists of variables group them; the rest one by one."""
+    """Positions by the lists of variables; the rest one by one."""
     position = {_variables.key(variables[i]): i for i in dense}
     parts = []
     for group in groups:

@@ -1,7 +1,7 @@
 """Ctrl-C while TensorFlow waits for a collective.
 
-TensorFlow waits outside Python, where no signal handler of Python runs. A thread that Python's own
-handler wakes ends the waiting, after which the handler runs and raises KeyboardInterrupt.
+TensorFlow waits outside of Python, where no Python signal handler runs. A signal wakes a thread
+that ends the wait. Then Python's handler runs and raises KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _thread: threading.Thread | None = None
 
 
 def thread_id() -> int | None:
-    """The thread that waits for signals here; None where there is none."""
+    """The thread that waits for signals; None if there is none."""
     return None if _thread is None else _thread.ident
 
 
 def install(interrupt: Callable[[], object]) -> None:
-    """Has `interrupt` called at SIGINT, where that means KeyboardInterrupt.
+    """Makes SIGINT call `interrupt`, if SIGINT raises KeyboardInterrupt.
 
-    Nothing where another part of the program is woken by signals already, or this is not the main
-    thread: Ctrl-C then takes effect once the collective has ended.
+    Does nothing if another part of the program uses the signal wake-up descriptor, or outside of
+    the main thread: Ctrl-C then takes effect once the collective has ended.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -50,9 +50,9 @@ def _watch(awake: socket.socket, _waker: socket.socket, interrupt: Callable[[], 
 
 
 def interruptible(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which waits in TensorFlow, so that it raises KeyboardInterrupt as such.
+    """Wraps a function that waits in TensorFlow, so that it raises KeyboardInterrupt.
 
-    Python's handler runs while TensorFlow makes its own exception, which then reports the exchange.
+    Python's handler runs while TensorFlow makes its own exception, which hides KeyboardInterrupt.
     """
 
     @functools.wraps(function)

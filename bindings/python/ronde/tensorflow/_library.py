@@ -1,4 +1,4 @@
-"""Loads the compiled operations; where they cannot be had, the Python path takes their place."""
+"""Loads the compiled operations. Without them the Python path is used."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ronde import _core
 from ronde._errors import UnavailableError
 from ronde.tensorflow import _alone, _build, _interrupt
 
-# The graph ops. They must run, also where nobody uses their results, but in any order: a chain of
-# them would keep each gradient waiting for the one before.
+# The graph ops. They must run even if nothing uses their results, but in any order: in a chain each
+# gradient would wait for the one before.
 _OPS = ("Allreduce", "Allgather", "Broadcast", "Reducescatter", "Alltoall")
 
 
@@ -24,7 +24,7 @@ _OPS = ("Allreduce", "Allgather", "Broadcast", "Reducescatter", "Alltoall")
 def library() -> Any:
     """The module of generated functions (ronde_allreduce, ...), or None: use the Python path.
 
-    Compiles them at the first call, see _build. Says once why it could not.
+    Compiles them at the first call, see _build. Logs once why it cannot.
     """
     try:
         loaded = _loaded()
@@ -40,7 +40,7 @@ def library() -> Any:
 
 
 def _loaded() -> Any:
-    """The module; compiled anew where the one in the cache is of another TensorFlow."""
+    """The module; compiled again if the cached one is of another TensorFlow."""
     file = _build.build()
     copy = _build.copy_of(file)
     try:
@@ -68,9 +68,9 @@ def _load(file: Path) -> Any:
 
 
 def _leave_unordered() -> None:
-    """Tells tf.function's automatic control dependencies not to chain the collectives.
+    """Excludes the collectives from tf.function's automatic control dependencies.
 
-    Where TensorFlow has no such list any more, they are chained: right, with less overlap.
+    A TensorFlow without this list chains them: correct, with less overlap.
     """
     try:
         from tensorflow.python.framework import auto_control_deps as deps

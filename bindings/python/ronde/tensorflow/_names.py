@@ -1,9 +1,8 @@
 """Names of operations in a graph: the same on every rank and after every retracing.
 
-Kernels of one graph start in any order, so each needs a name: the user's, or one made of the traced
-function's name and what the operation is; with a number where that is not unique, in the order of
-tracing. Numbers that TensorFlow draws from a counter of the process are left out: they differ
-between ranks.
+Kernels of one graph start in any order, so each needs a name: the user's, or one made of the names
+of the traced function and the operation. Equal names get numbers in the order of tracing. Numbers
+of TensorFlow's process-wide counter are left out: they differ between ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import tensorflow as tf
 
 from ronde._errors import UnsupportedError
 
-# Numbers count within a process set, as a rank knows only of the sets that it is in.
+# Each process set has its own numbers, as a rank knows only its own sets.
 _used: weakref.WeakKeyDictionary[Any, Counter[tuple[int, str]]] = weakref.WeakKeyDictionary()
 _NUMBER = re.compile(r"_\d+(?=_|/|$)")
 
@@ -39,20 +38,20 @@ def _unique(name: str, graph: Any, set_id: int) -> str:
 
 
 def given(name: str, set_id: int) -> str:
-    """The user's name for an operation; with a number where a graph has it more than once."""
+    """The user's name for an operation, with a number if a graph has it more than once."""
     return name if tf.executing_eagerly() else _unique(name, function(), set_id)
 
 
 def is_function(graph: Any) -> bool:
-    """Whether a function is traced into it, and not a graph of which a session runs parts."""
+    """True for the graph of a function; false for one of which a session runs parts."""
     return hasattr(graph, "outer_graph")
 
 
 def of_tensors(what: str, tensors: Sequence[Any]) -> str:
-    """What an operation on these is, for in_graph().
+    """An operation's name by its input tensors, for in_graph().
 
-    Ranks may build different graphs for sessions, which run parts of them: as Horovod's, their
-    operations are known by what goes in.
+    Ranks may build different graphs for sessions, which run parts of them. As in Horovod, their
+    operations are named by their inputs.
     """
     if tf.executing_eagerly() or is_function(function()):
         return what
@@ -62,9 +61,8 @@ def of_tensors(what: str, tensors: Sequence[Any]) -> str:
 def in_graph(name: str, set_id: int) -> str:
     """A name for an operation that is being traced, or `name` itself in eager mode.
 
-    The first in a process set is named as the function, whatever it is: so those of all ranks meet,
-    also where ranks have traced other programs, and find that out. Sessions' graphs are not
-    compared.
+    The first operation in a process set has the function's name: so first operations match even if
+    ranks have traced different programs, which they then detect. Sessions' graphs are not compared.
     """
     if tf.executing_eagerly():
         return name

@@ -3,8 +3,8 @@
 Every function takes a list of tensors and a list of names, one for each tensor or one for all as a
 single operation. A name of "" means that operations are matched by their order.
 
-Gradients: where ranks' losses are averaged, as in data-parallel training, the gradient of allgather
-and broadcast is the average over ranks of what each would give alone; so Horovod has it.
+Gradients: data-parallel training averages the ranks' losses, so the gradient of allgather and
+broadcast is the average of the ranks' gradients, as in Horovod.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _with_gradient(
 def _part(
     kernels: Any, kind: str, names: Sequence[str], set: int, program: str = ""
 ) -> dict[str, Any]:
-    """The attributes that all operations have. program: what it is a part of in eager mode."""
+    """The attributes of all operations. program: its program's number in eager mode."""
     if kernels is not None:
         kernels.threads.look()
     texts = _python_path.programs if kernels is None else kernels.programs
@@ -51,7 +51,7 @@ def _part(
 
 
 def _reduction(names: Sequence[str], op: int, scale: tuple[float, float], set: int) -> Any:
-    """The attributes that all operations which combine elements have."""
+    """The attributes of all operations that combine elements."""
     return {
         "names": names,
         "op": op,
@@ -75,7 +75,7 @@ def allreduce(
     """Combines each tensor over all ranks.
 
     wire: a codec of the core. priorities: one for each name; of operations that are ready together
-    the highest goes first. program: what ranks must agree on besides, in eager mode.
+    the highest runs first. program: a text on which ranks must agree too, in eager mode.
     """
     _names.check_compilable()
     attributes = _reduction(names, op, scale, set)
@@ -154,14 +154,14 @@ def _broadcast_back(gradients: Tensors, names: Sequence[str], root: int, set: in
     averaged = allreduce(gradients, _back_names(names, set), AVERAGE, (1.0, 1.0), set)
     if rank() == root:
         return averaged
-    with tf.control_dependencies(averaged):  # a session would leave the others waiting for them
+    with tf.control_dependencies(averaged):  # a session would leave them out, and others wait
         return [tf.identity(tf.zeros_like(gradient)) for gradient in averaged]
 
 
 def reducescatter(
     tensors: Tensors, names: Sequence[str], op: int, scale: tuple[float, float], set: int
 ) -> list[Any]:
-    """Combines each tensor over all ranks and leaves this rank its part of the rows."""
+    """Combines each tensor over all ranks; this rank gets its chunk of the rows."""
     _names.check_compilable()
     attributes = _reduction(names, op, scale, set)
     kernels = library()
@@ -186,7 +186,7 @@ def _reducescatter_back(
 
 
 def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
-    """Sends splits[r] (int64; none: even parts) rows to member r; gives (rows, their counts)."""
+    """Sends splits[r] (int64; none: equal chunks) rows to member r; returns (rows, counts)."""
     _names.check_compilable()
     kernels = library()
     part = _part(kernels, "alltoall", [name], set)
@@ -210,7 +210,7 @@ def _alltoall_back(gradient: Any, received: Any, name: str, set: int) -> Any:
 
 
 def barrier(set: int) -> None:
-    """Ends once all ranks of the set have come to it."""
+    """Completes when all ranks of the set have reached it."""
     _names.check_compilable()
     name = "" if tf.executing_eagerly() else _names.in_graph("barrier", set)
     kernels = library()
@@ -219,7 +219,7 @@ def barrier(set: int) -> None:
 
 
 def join(set: int) -> Any:
-    """Says that this rank has no more data; gives the rank that joined last, an int32 scalar."""
+    """Joins: this rank has no more data. Returns the rank that joined last, an int32 scalar."""
     _names.check_compilable()
     function = getattr(library(), "ronde_join", _python_path.join)
     return function(names=[""], set=set, site=call_site())

@@ -1,7 +1,7 @@
-"""What collectives the function being traced consists of, so that ranks can compare.
+"""The collectives of the function being traced, for ranks to compare.
 
-Kernels send it along: where a rank has traced another function than the rest, all of them get an
-error at once that names the ranks, instead of a wait for operations that nobody else has.
+Kernels send them. If a rank has traced another function than the others, all ranks get an error at
+once that names the ranks, and do not wait for operations that other ranks lack.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _numbers = itertools.count(random.SystemRandom().getrandbits(62))
 
 
 class _Program:
-    """The collectives of one traced function, by process set. Their order does not matter."""
+    """The collectives of one traced function, by process set, in any order."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -31,7 +31,7 @@ class _Program:
         self._sums: Counter[int] = Counter()
 
     def add(self, kind: str, names: Sequence[str], set_id: int) -> str:
-        """Takes operations in; gives what the set's program then is, for people and to compare."""
+        """Adds operations; returns the set's program as a text, to print and to compare."""
         kinds = self._kinds.setdefault(set_id, Counter())
         kinds[kind] += len(names)
         self._sums[set_id] += sum(zlib.crc32(f"{kind} {name}".encode()) for name in names)
@@ -40,7 +40,7 @@ class _Program:
 
 
 class Texts:
-    """What each program is by now, for each process set; where there are no kernels to keep it."""
+    """The text of each program and process set, used without kernels."""
 
     def __init__(self) -> None:
         self._texts: dict[int, dict[int, str]] = {}
@@ -52,14 +52,14 @@ class Texts:
         return len(self._texts.pop(number, {}))
 
     def text(self, number: int, set_id: int) -> str:
-        """The text; empty where there is none."""
+        """The text; empty if there is none."""
         return self._texts.get(number, {}).get(set_id, "")
 
 
 _programs: weakref.WeakKeyDictionary[Any, _Program] = weakref.WeakKeyDictionary()
-# The numbers of what was said in eager mode, by set; the ones used last come last.
+# The numbers of programs in eager mode, by set; the ones used last come last.
 _eager: OrderedDict[tuple[str, int], int] = OrderedDict()
-_MOST_EAGER = 256  # more than a program's different calls; whatever says something new goes on
+_MOST_EAGER = 256  # more than the different calls of a program
 
 
 def note(
@@ -69,11 +69,11 @@ def note(
     set_id: int,
     said: str = "",
 ) -> int:
-    """The number of the program that an operation belongs to; 0: of none, -1: in eager mode.
+    """The number of an operation's program; 0: none, -1: eager mode.
 
-    A function's, while it is being traced; in eager mode that of `said`, where something is.
-    Operations in graphs of TensorFlow 1 are of none, as sessions run parts of those.
-    texts: keeps what the programs are, as Texts does; until the function has gone.
+    It is the traced function's, or in eager mode that of `said`, if given. Operations in graphs of
+    TensorFlow 1 have none, as sessions run parts of those. texts: keeps the programs' texts, as
+    Texts does, for the lifetime of the function.
     """
     if tf.executing_eagerly():
         return _eager_number(texts, said, set_id) if said else -1

@@ -1,7 +1,7 @@
 """The operations without compiled kernels: NumPy arrays through tf.py_function.
 
-Slower (copies, Python, one at a time), and the same otherwise. Inside a graph the functions run
-chained in the order of tracing, so that ranks cannot wait for each other crosswise.
+Slower (copies, Python, one operation at a time), otherwise the same. In a graph the functions run
+in the order of tracing, so that ranks cannot deadlock.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ class _Adapter:
         target[...] = source
 
     def settle(self, tensors: Sequence[Any]) -> None:
-        """Nothing: host memory is ready when the operation is done."""
+        """Does nothing: host memory is ready when the operation is done."""
 
 
 programs = Texts()
 
 
 def _collectives_of(program: int, set_id: int) -> Collectives[Any]:
-    """The collectives of a function that is running."""
+    """The collectives for a running function."""
     return Collectives(_Adapter(), programs.text(program, set_id))
 
 
 def _members(set_id: int) -> ProcessSet:
-    """The set of this number, for Collectives."""
+    """The process set of this number, for Collectives."""
     found = ProcessSet(runtime().process_set_ranks(set_id))
     found.process_set_id = set_id
     return found
@@ -80,7 +80,7 @@ def _call(
     types: Sequence[tf.DType],
     shapes: Sequence[tf.TensorShape],
 ) -> list[tf.Tensor]:
-    """Runs `work` on arrays: at once in eager mode, else whenever the graph runs."""
+    """Runs `work` on arrays: now in eager mode, else when the graph runs."""
 
     def on_arrays(*arrays: Any) -> list[Any]:
         return [np.asarray(result) for result in work([a.numpy() for a in arrays])]
@@ -109,7 +109,7 @@ def _each(
 ) -> Callable[[list[Any]], list[Any]]:
     """Starts one operation for all arrays, or one for each name, then waits for all.
 
-    details: more arguments of `start`, one for each name.
+    details: further arguments of `start`, one for each name.
     """
 
     def work(arrays: list[Any]) -> list[Any]:
@@ -119,7 +119,7 @@ def _each(
         for handle in handles:
             try:
                 results += handle.wait()
-            except Error as error:  # the others still use the arrays: wait for them too
+            except Error as error:  # the other operations still use the arrays: wait for them too
                 failed = failed or error
         if failed is not None:
             raise failed

@@ -1,4 +1,4 @@
-"""What our functions do while a user's function is being traced."""
+"""Helpers for Ronde's functions while a user's function is being traced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIBRARIES = tuple(
 
 
 def as_written(function: F) -> F:
-    """Keeps AutoGraph from rewriting one of our functions."""
+    """Keeps AutoGraph from rewriting a function of Ronde."""
     return cast(F, tf.autograph.experimental.do_not_convert(function))
 
 

@@ -1,4 +1,4 @@
-"""Element types that collectives take, and those that travel as others."""
+"""Element types of collectives, and those that are sent as other types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES = (
     tf.float64,
     tf.bool,
 )
-# Types that travel as others of the same bits, where nothing is computed.
+# Types sent as others with the same bits, in collectives that compute nothing.
 CARRIED = {
     tf.uint16: tf.int16,
     tf.uint32: tf.int32,
@@ -31,7 +31,7 @@ CARRIED = {
 
 
 def _dense(value: Any) -> Any:
-    """The value as a dense tensor. Raises InvalidArgumentError for what has no such form."""
+    """The value as a dense tensor. Raises InvalidArgumentError if it cannot be one."""
     try:
         return tf.convert_to_tensor(value)
     except (TypeError, ValueError) as problem:
@@ -40,7 +40,7 @@ def _dense(value: Any) -> Any:
 
 
 def _tensors(values: Sequence[Any]) -> list[Any]:
-    """The values as dense tensors. Raises InvalidArgumentError for what has no such form."""
+    """The values as dense tensors. Raises InvalidArgumentError if one cannot be dense."""
     found = []
     for value in values:
         tensor = _dense(value)
@@ -54,7 +54,7 @@ def _tensors(values: Sequence[Any]) -> list[Any]:
 
 
 def numbers(values: Sequence[Any]) -> list[Any]:
-    """As _tensors, of types that can be reduced."""
+    """As _tensors, for types that can be reduced."""
     found = _tensors(values)
     for tensor in found:
         if tensor.dtype not in TYPES:
@@ -64,7 +64,7 @@ def numbers(values: Sequence[Any]) -> list[Any]:
 
 
 def carried(values: Sequence[Any], move: Callable[[list[Any]], list[Any]]) -> list[Any]:
-    """What `move` makes of the tensors, those of a type that has to be carried as another."""
+    """Calls `move` on the tensors, cast to types that collectives have, and casts back."""
     tensors = _tensors(values)
     sent = [tf.bitcast(t, CARRIED[t.dtype]) if t.dtype in CARRIED else t for t in tensors]
     return [

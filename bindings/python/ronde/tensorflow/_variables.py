@@ -1,4 +1,4 @@
-"""Variables of TensorFlow and of Keras, which wraps them."""
+"""Variables of TensorFlow and of Keras, whose variables wrap TensorFlow's."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def native(variable: Any) -> Any:
 
 
 def key(variable: Any) -> Any:
-    """Tells variables apart: the same for a Keras variable and the tf.Variable behind it."""
+    """A variable's key: the same for a Keras variable and its tf.Variable."""
     behind = native(variable)
     return behind.ref() if hasattr(behind, "ref") else id(behind)
 
 
 def check(variables: Any) -> list[Any]:
-    """The tf.Variables. Raises InvalidArgumentError where one is not made yet, or no variable."""
+    """The tf.Variables. Raises InvalidArgumentError for one that is not built, or no variable."""
     given_ones = list(variables)
     found = [native(variable) for variable in given_ones]
     for given, variable in zip(given_ones, found):

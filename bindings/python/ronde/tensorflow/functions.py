@@ -1,4 +1,4 @@
-"""Giving all ranks the same start: variables and objects."""
+"""Broadcasts variables and objects, so that all ranks start equal."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def broadcast_variables(
 ) -> Any:
     """Gives every rank the root's values of these tf or Keras variables.
 
-    All of them are one operation: where ranks have different numbers, shapes or types, all raise
+    They are one operation: if ranks have different numbers, shapes or types, all raise
     MismatchError and nothing is changed. `inplace` is accepted for Horovod scripts.
-    Returns what a session runs to do it; None in eager mode and inside functions.
-    Raises InvalidArgumentError (a ValueError) for variables that are not built yet. Warns where
-    there are none, as of a model that is not built yet: its ranks would start apart.
+    Returns an operation for a session to run; None in eager mode and inside functions.
+    Raises InvalidArgumentError (a ValueError) for variables that are not built yet. Warns if there
+    are none, as of a model that is not built yet: its ranks would start different.
     """
     del inplace
     given = list(variables)
@@ -61,7 +61,7 @@ def broadcast_(
 ) -> list[Any]:
     """As broadcast_variables(). Returns the variables; in a graph, their new values."""
     targets = _variables.check(variables)
-    # Their number goes first, so that a rank that has none meets the others too.
+    # The number is sent first, so that a rank without variables takes part too.
     values = [tf.constant(0, tf.int32), *[tf.convert_to_tensor(v) for v in targets]]
     members = set_id(process_set)
     names = [mpi_ops._name(name, "broadcast_variables", members)]

@@ -19,7 +19,7 @@ __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
 
 
 class _DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
-    """What DistributedGradientTape() gives; shares what the wrapped tape has recorded."""
+    """The class of DistributedGradientTape()'s result; shares the wrapped tape's records."""
 
     _ronde: Options
 
@@ -32,7 +32,7 @@ class _DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
         return tf.nest.pack_sequence_as(sources, reduced)
 
     def register_local_source(self, source: Any) -> None:
-        """Leaves this variable's gradient on its rank: it is not averaged."""
+        """Excludes this variable's gradient from averaging."""
         self._ronde.add_local(source)
 
     def get_local_and_global_gradients(
@@ -66,11 +66,10 @@ def DistributedGradientTape(
     sparse_as_dense: tf.IndexedSlices become dense before they are sent; otherwise the ranks' slices
     are joined.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
-    groups: lists of variables whose gradients travel together, or how many groups to make
-    (num_groups).
-    scale_local_gradients: gradients of local sources are divided by the number of ranks, so that
-    they weigh as the others do.
-    Raises InvalidArgumentError (a ValueError) for values that do not go together.
+    groups: lists of variables whose gradients are fused, or the number of groups (num_groups).
+    scale_local_gradients: gradients of local sources are divided by the number of ranks, which
+    gives them the weight of the others.
+    Raises InvalidArgumentError (a ValueError) for values that exclude each other.
     """
     del device_dense, device_sparse
     options = Options(

@@ -1,9 +1,9 @@
 """Collectives on TensorFlow tensors, with the names and meaning of `horovod.tensorflow`.
 
 They work in eager mode and inside `tf.function`, on tensors, variables and NumPy arrays of type
-uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64 or bool; those that only move
-data take unsigned integers and complex numbers too. All of them can be differentiated; the gradient
-of a collective is a collective, so ranks have to take it together. Errors derive from
+uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64 or bool; collectives that only
+move data take unsigned integers and complex numbers too. All can be differentiated. The gradient of
+a collective is a collective, so all ranks must compute it. Errors derive from
 ronde.Error (a RuntimeError) and from the tf.errors class of the same meaning.
 
 Common arguments: `name` makes operations of the same name meet; without it, inside a function, the
@@ -66,7 +66,7 @@ __all__ = [
 
 
 def _name(name: str | None, what: str, members: int, tensors: Sequence[Any] = ()) -> str:
-    """The name to submit under: given, or of the place in a graph, or none."""
+    """The operation's name: the given one, one by the place in a graph, or none."""
     if name:
         return _names.given(name, members)
     if tf.executing_eagerly():
@@ -77,7 +77,7 @@ def _name(name: str | None, what: str, members: int, tensors: Sequence[Any] = ()
 def compressed(
     tensors: Sequence[Any], compression: Any, run: Callable[[list[Any]], Sequence[Any]]
 ) -> list[Any]:
-    """What `run` makes of the compressed tensors, decompressed."""
+    """Compresses the tensors, calls `run` with them, and decompresses the result."""
     pairs = [compression.compress(tensor) for tensor in tensors]
     results = run([tensor for tensor, _ in pairs])
     return [compression.decompress(result, context) for result, (_, context) in zip(results, pairs)]
@@ -214,7 +214,7 @@ def allgather(
 ) -> Any:
     """Joins the tensors of all ranks along the first dimension, in order of rank.
 
-    First extents may differ between ranks; the others must agree.
+    Ranks may have different first dimensions; the others must agree.
     """
     return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
 
@@ -259,10 +259,10 @@ def alltoall(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends splits[r] rows to rank r of the set and joins what comes back, in order of rank.
+    """Sends splits[r] rows to rank r of the set and joins the received rows, in order of rank.
 
-    Without `splits` every rank gets an equal part. With them (whole numbers, one for each rank)
-    returns (tensor, rows received from each rank, int32).
+    Without `splits` all chunks are equal. With them (integers, one for each rank) returns (tensor,
+    rows received from each rank, int32).
     """
     del ignore_name_scope
     counts = tf.constant([], tf.int64) if splits is None else tf.cast(splits, tf.int64)
@@ -291,9 +291,9 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """Combines a tensor over all ranks and returns this rank's part of its rows.
+    """Combines a tensor over all ranks and returns this rank's chunk of its rows.
 
-    Where the rows do not divide evenly, the first ranks get one more each. Not for scalars.
+    If the rows do not divide evenly, the first ranks get one more each. Not for scalars.
     """
     del device_dense, ignore_name_scope
     scale = (prescale_factor, postscale_factor)
@@ -335,16 +335,16 @@ def _grouped_reducescatter(
 
 @as_written
 def join() -> Any:
-    """Says that this rank has no more data; returns who joined last, once all have: int32, scalar.
+    """Joins: this rank has no more data. Returns the rank that joined last, an int32 scalar.
 
-    Meanwhile it takes part in the others' allreduces with zeros.
+    Until all have joined, this rank adds zeros to the other ranks' allreduces.
     """
     return _ops.join(set_id(global_process_set))
 
 
 @as_written
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Ends once all ranks of the set have called it."""
+    """Completes when all ranks of the set have called it."""
     _ops.barrier(set_id(process_set))
 
 
@@ -374,7 +374,7 @@ def local_rank_op(name: str | None = None) -> Any:
 
 @as_written
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
-    """1 where this process is in the set, else 0, when the graph runs; an int32 scalar."""
+    """1 if this process is in the set, else 0, when the graph runs; an int32 scalar."""
     return _ops.query("included", process_set_id, name)
 
 

@@ -27,7 +27,7 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """As ronde.keras.DistributedOptimizer(), for Keras optimizers; the arguments in another order.
+    """As ronde.keras.DistributedOptimizer(), for Keras optimizers, with another order of arguments.
 
     `use_locking` and the devices are accepted for Horovod scripts. Optimizers of TensorFlow 1
     (tf.compat.v1.train) raise InvalidArgumentError.

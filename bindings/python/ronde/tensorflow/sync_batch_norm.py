@@ -40,7 +40,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[m
 
 
 def _values_per_channel(inputs: Any, mask: Any, axes: Any) -> Any:
-    """How many values each channel's mean was made of."""
+    """The number of values in each channel's mean."""
     shape = tf.shape(inputs)
     count = tf.reduce_prod(tf.gather(shape, list(axes)))
     if mask is None:
@@ -50,13 +50,13 @@ def _values_per_channel(inputs: Any, mask: Any, axes: Any) -> Any:
 
 
 def _joint(mean: Any, variance: Any, count: Any) -> tuple[Any, Any]:
-    """Mean and biased variance over all ranks, from each one's.
+    """Mean and biased variance over all ranks, from each rank's.
 
     Source: Chan, Golub, LeVeque, Updating formulae for computing sample variances, 1979.
     """
     mine = tf.stack([mean, variance, tf.zeros_like(mean) + tf.cast(count, mean.dtype)])
     mine = tf.where(tf.math.is_nan(mine), tf.zeros_like(mine), mine)  # of an empty batch
-    # A sum of rows that only their rank fills, as its gradient is the sum over ranks too.
+    # A sum of rows, each filled by its rank: the gradient of a sum is the sum over ranks.
     rows = tf.one_hot(rank(), size(), dtype=mine.dtype)[:, tf.newaxis, tf.newaxis] * mine
     members = set_id(global_process_set)
     name = mpi_ops._name(None, "sync_batch_norm", members)

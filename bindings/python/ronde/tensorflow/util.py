@@ -1,4 +1,4 @@
-"""Small helpers that Horovod scripts call."""
+"""Helpers that Horovod scripts call."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ronde._job import cuda_built
 
 
 def gpu_available(ext_base_name: str = "tensorflow", verbose: bool = False) -> bool:
-    """Whether collectives can use tensors on GPUs."""
+    """True if collectives can use tensors on GPUs."""
     del ext_base_name, verbose
     return cuda_built()
 
 
 def check_num_rank_power_of_2(num_rank: int) -> bool:
-    """Whether a number of ranks is a power of two."""
+    """True if the number of ranks is a power of two."""
     return num_rank > 0 and num_rank & (num_rank - 1) == 0
 
 
 def _executing_eagerly() -> bool:
-    """Whether operations run at once; test suites of Horovod ask for it here."""
+    """True in eager mode; Horovod's test suites call it."""
     return bool(tf.executing_eagerly())
 
 
 def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
-    """The operation that Horovod's two ways to ask for one mean together."""
+    """The reduce operation that Horovod's arguments `op` and `average` select together."""
     return reduce_op(average, op)

@@ -1,4 +1,4 @@
-"""How the shared collectives handle torch tensors: by address, without a copy."""
+"""Gives the shared collectives torch's tensors by address, without a copy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check_place(tensor: torch.Tensor) -> None:
 
 
 def _stream(device: torch.device) -> Any:
-    """The stream that torch now queues its work for `device` on."""
+    """Torch's current stream of `device`."""
     return torch.cuda.current_stream(device)
 
 
@@ -68,7 +68,7 @@ def check_tensors(tensors: Iterable[torch.Tensor]) -> None:
 
 
 def check_op(tensors: Iterable[torch.Tensor], op: int) -> None:
-    """Raises InvalidArgumentError for operations that pairs of numbers do not have."""
+    """Raises InvalidArgumentError for operations that complex numbers do not have."""
     if op in (SUM, AVERAGE):
         return
     for tensor in tensors:
@@ -77,7 +77,7 @@ def check_op(tensors: Iterable[torch.Tensor], op: int) -> None:
 
 
 def check_in_place(tensors: Iterable[torch.Tensor]) -> None:
-    """Raises InvalidArgumentError for tensors that torch would not let be changed in place."""
+    """Raises InvalidArgumentError for tensors that torch does not allow to change in place."""
     for tensor in tensors:
         _check(tensor)
         if tensor.requires_grad and torch.is_grad_enabled():
@@ -97,9 +97,9 @@ def _repeats(tensor: torch.Tensor) -> bool:
 
 
 def plain_view(tensor: torch.Tensor) -> Any:
-    """The memory of a tensor that can be used as it is; None where a closer look is needed.
+    """The memory of a tensor that can be used in place; None if all checks are needed.
 
-    For floating-point tensors alone, which most are; cheaper than the closer look.
+    A shortcut for the common floating-point tensors.
     """
     code = _FLOATING.get(tensor.dtype) if type(tensor) in _USUAL else None
     if code is None or tensor.layout is not _STRIDED or not tensor.is_cpu:
@@ -110,9 +110,9 @@ def plain_view(tensor: torch.Tensor) -> Any:
 
 
 def view_of_like(tensor: torch.Tensor) -> tuple[tuple[int, ...], int] | None:
-    """What the views of contiguous tensors like this one have but the address.
+    """What the views of contiguous tensors like this one share: all but the address.
 
-    None where more is to be looked at: complex numbers, other devices.
+    None for complex numbers and other devices.
     """
     code = _CODES.get(tensor.dtype)
     return None if code is None or tensor.device.type != "cpu" else (tuple(tensor.shape), code)
@@ -161,7 +161,7 @@ class _TorchAdapter:
         def settle(operation: Any) -> None:
             stream = _stream(on_device[0].device)
             operation.order_after(stream.cuda_stream)
-            # A tensor made on another stream is given back to that one, which waits for nothing.
+            # The allocator returns memory to the stream that made it, which would wait for nothing.
             for tensor in on_device:
                 tensor.record_stream(stream)
 

@@ -38,7 +38,7 @@ def compressed(
     compression: Compressor,
     run: Callable[[list[Tensor]], Sequence[Tensor]],
 ) -> list[Tensor]:
-    """What `run` makes of the compressed tensors, decompressed."""
+    """Compresses the tensors, calls `run` with them, and decompresses the result."""
     pairs = [compression.compress(tensor) for tensor in tensors]
     results = run([tensor for tensor, _ in pairs])
     return [compression.decompress(result, context) for result, (_, context) in zip(results, pairs)]
@@ -87,8 +87,8 @@ def allreduce(
 ) -> Tensor:
     """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
 
-    Returns a new tensor, alike on all ranks. `compression` is applied on the way; what a lossy one
-    leaves over of a tensor is added to the next one of its name.
+    Returns a new tensor, the same on all ranks. `compression`: a codec. Its residual is added to
+    the next tensor of the same name.
     """
     return grouped_allreduce(
         [tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set

@@ -1,7 +1,7 @@
 """Lets gradients flow through collectives: each one's backward is a collective too.
 
-Where ranks' losses are averaged, as in data-parallel training, the gradient of allgather and
-broadcast is the average over ranks of what each would give alone; so Horovod has it.
+Data-parallel training averages the ranks' losses, so the gradient of allgather and broadcast is the
+average of the ranks' gradients, as in Horovod.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Backward = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 
 
 class _Attach(torch.autograd.Function):
-    """apply(backward, results, *inputs): the results, with `backward` as their way back."""
+    """apply(backward, results, *inputs): the results, whose gradient is `backward`."""
 
     @staticmethod
     def forward(ctx: Any, backward: Backward, results: Any, *inputs: Any) -> Any:

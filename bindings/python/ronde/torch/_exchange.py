@@ -61,7 +61,7 @@ def _allgather(
 ) -> Handle[Tensor]:
     """Joins the tensors of all ranks along the first dimension, in order of rank.
 
-    First extents may differ between ranks; the others must agree. Returns a new tensor.
+    Ranks may have different first dimensions; the others must agree. Returns a new tensor.
     """
     return first(_grouped_allgather(wait, [tensor], name, process_set))
 
@@ -107,7 +107,7 @@ broadcast_, broadcast_async_ = forms(_broadcast_)
 
 
 def _row_counts(splits: Any) -> list[int] | None:
-    """Splits as the core takes them, from a tensor or a sequence of whole numbers."""
+    """The core's splits, from a tensor or a sequence of integers."""
     if splits is None:
         return None
     values = splits.tolist() if isinstance(splits, Tensor) else list(splits)
@@ -123,10 +123,11 @@ def _alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Any]:
-    """Sends splits[r] rows of `tensor` to rank r, in order; even parts by default.
+    """Sends splits[r] rows of `tensor` to rank r, in order; equal chunks by default.
 
-    Returns the rows received, in order of sender; with `splits` (a sequence or a tensor of whole
-    numbers, one per rank) a pair of those and an int32 tensor: how many came from each.
+    Returns the received rows, in order of sender. With `splits` (a sequence or a tensor of
+    integers, one for each rank) returns a pair of those and an int32 tensor: the number from each
+    rank.
     """
 
     def finish(result: tuple[Tensor, list[int]]) -> Any:

@@ -1,6 +1,7 @@
 """Gradients that live in Ronde's memory: views into one flat buffer for each bucket.
 
-A bucket then travels as one tensor, from and to the place where backward and the optimizer use it.
+A bucket is then one tensor, sent from and received in the memory that backward and the optimizer
+use.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde.torch._gradients import Bucket, Gradient
 
-# Small enough that several leave during backward, large enough that each is worth a trip.
+# Small enough that several are sent during backward, large enough that an operation pays.
 _BUCKET_BYTES = 4 << 20
 _ALIGNMENT = 64
 
@@ -50,14 +51,14 @@ class FlatBucket(Bucket):
                 gradient.parameter.grad = view
 
     def reset(self) -> None:
-        """Zeroes the gradients and puts them back where something else took their place."""
+        """Zeroes the gradients, and restores views that other code has replaced."""
         if all(g.parameter.grad is view for g, view in zip(self.gradients, self.views)):
             return
         self.flat.zero_()
         self._attach()
 
     def collect(self, gradient: Gradient) -> None:
-        """Moves a gradient that something else put into the parameter to its place."""
+        """Copies a gradient that other code has set on the parameter into the buffer."""
         view = self.views[gradient.place]
         parameter = gradient.parameter
         given = parameter.grad
@@ -80,12 +81,12 @@ class FlatBucket(Bucket):
         return self.flat
 
     def changed(self) -> bool:
-        """Whether a gradient was written to since ready()."""
+        """True if a gradient was written to since ready()."""
         return self.flat._version != self.version
 
 
 def _allocate(counts: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, list[int]]:
-    """A zeroed tensor with room for so many elements each, and where each begins."""
+    """A zeroed tensor with room for these numbers of elements, and where each begins."""
     item = torch.empty(0, dtype=dtype).element_size()
     step = math.lcm(_ALIGNMENT, item) // item
     starts, end = [], 0
@@ -97,7 +98,7 @@ def _allocate(counts: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, 
 
 
 def _refuse_devices(gradient: Gradient) -> None:
-    """Raises where the memory, which is the host's, cannot hold the gradient."""
+    """Raises for parameters on devices: flat memory is the host's."""
     device = gradient.parameter.device
     if device.type != "cpu":
         raise InvalidArgumentError(
@@ -114,9 +115,9 @@ def _sparse_error(gradient: Gradient) -> InvalidArgumentError:
 
 
 def _refuse_sparse(gradient: Gradient) -> None:
-    """Raises in the first backward where the gradient is sparse: added to a view, it would not be.
+    """Raises in the first backward pass for a sparse gradient, which a view would make dense.
 
-    Whether a gradient is sparse does not change later.
+    A gradient that is dense then stays dense.
     """
 
     def look(incoming: torch.Tensor) -> None:
@@ -129,7 +130,7 @@ def _refuse_sparse(gradient: Gradient) -> None:
 
 
 def flatten_plain(buckets: Sequence[Bucket], grouped: bool, sparse_as_dense: bool) -> list[Bucket]:
-    """Flattens those that no codec of Ronde compresses; the others are kept by tensor."""
+    """Flattens buckets without a codec of Ronde. The others keep their tensors."""
     made = [bucket for bucket in buckets if wire_of(bucket.compression)]
     plain: dict[int, list[Bucket]] = {}
     for bucket in buckets:
@@ -162,7 +163,7 @@ def _of_one_dtype(gradients: Sequence[Gradient]) -> list[list[Gradient]]:
 
 
 def _runs(gradients: list[Gradient], whole: bool) -> list[list[Gradient]]:
-    """The gradients, cut where a run reaches the size of a bucket."""
+    """The gradients, cut into runs of a bucket's size."""
     if whole:
         return [gradients]
     runs: list[list[Gradient]] = [[]]

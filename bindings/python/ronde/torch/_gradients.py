@@ -1,4 +1,4 @@
-"""What DistributedOptimizer knows of each parameter's gradient, and which travel together."""
+"""DistributedOptimizer's state of each gradient, and the buckets that gradients are sent in."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ronde.torch._adapter import view_of_like
 
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()
-_RUN = 256  # small gradients that travel together: what ranks that share cores feel most
+_RUN = 256  # small gradients are fused, which ranks that share cores gain most from
 
 
 class Gradient:
-    """The gradient of one trained parameter, on its way from backward to the step."""
+    """The gradient of one trained parameter, between backward and the step."""
 
     __slots__ = (
         "bucket",
@@ -39,20 +39,20 @@ class Gradient:
     )
 
     def __init__(self, name: str, parameter: Parameter, passes: int) -> None:
-        """A gradient that leaves after `passes` backward passes."""
+        """A gradient that is sent after `passes` backward passes."""
         self.name = name
         self.parameter = parameter
         self.passes_left = passes
         self.bucket: Bucket
         self.place = 0  # in the bucket
-        self.sparse_dims = 0  # of a gradient that travels as a sparse one
+        self.sparse_dims = 0  # of a gradient that is sent as sparse
         self.version = 0
         self.dtype = parameter.dtype
-        self.like = view_of_like(parameter)  # what dense gradients have
+        self.like = view_of_like(parameter)  # for dense gradients
 
 
 class Bucket:
-    """Gradients submitted as one operation; most often a single one."""
+    """Gradients submitted as one operation; usually a single one."""
 
     __slots__ = (
         "after_first",
@@ -69,7 +69,7 @@ class Bucket:
     def __init__(self, gradients: list[Gradient], automatic: bool = False) -> None:
         """Named after its first gradient; all are missing yet.
 
-        automatic: nobody asked for it, so that sparse gradients may leave it.
+        automatic: not the user's choice, so sparse gradients may leave it.
         """
         self.automatic = automatic
         self.name = gradients[0].name
@@ -77,28 +77,28 @@ class Bucket:
             self.name += f" and {len(gradients) - 1} more"
         self.gradients = gradients
         self.missing = len(gradients)
-        self.after_first = self.missing - 1  # so many are missing then
+        self.after_first = self.missing - 1  # the number that is missing then
         self.handle: Handle[Any] | None = None
         self.contexts: list[Any] = []  # of compressed gradients
         self.compression: Any = None
-        self.priority = 0  # higher leaves first
+        self.priority = 0  # higher is sent first
         for place, gradient in enumerate(gradients):
             gradient.bucket, gradient.place = self, place
 
     def part(self, gradients: list[Gradient]) -> Bucket:
-        """A bucket for some of the gradients, which travel as the others do."""
+        """A bucket of some of the gradients, with the same options."""
         part = Bucket(gradients, self.automatic and len(gradients) > 1)
         part.compression, part.priority = self.compression, self.priority
         return part
 
 
-# What optimizers that are gone have under way, as when training failed between backward and step:
-# it still writes to gradients, and its names are those of the optimizer that is made next.
+# Buckets in flight of optimizers that no longer exist, as when training failed between backward and
+# step. They still write to gradients, and the next optimizer uses the same names.
 _leftovers: list[Handle[Any]] = []
 
 
 def leave_over(owner: Any, buckets: list[Bucket]) -> None:
-    """Once the owner is gone, keeps what its buckets have under way."""
+    """Keeps the buckets in flight once their owner is collected."""
 
     def keep() -> None:
         _leftovers.extend(bucket.handle for bucket in buckets if bucket.handle is not None)
@@ -107,7 +107,7 @@ def leave_over(owner: Any, buckets: list[Bucket]) -> None:
 
 
 def end_leftovers() -> None:
-    """Waits for what optimizers that are gone had under way; its errors are nobody's."""
+    """Waits for the buckets of optimizers that no longer exist, and ignores their errors."""
     while _leftovers:
         with contextlib.suppress(Error):
             _leftovers.pop().wait()
@@ -116,7 +116,7 @@ def end_leftovers() -> None:
 def parameter_names(
     parameters: Sequence[Parameter], named_parameters: Iterable[tuple[str, Parameter]] | None
 ) -> dict[Parameter, str]:
-    """The name of each parameter, given or made up alike on all ranks."""
+    """The name of each parameter: given, or generated, the same on all ranks."""
     if named_parameters is None:
         number = next(_unnamed_optimizers)
         return {p: f"optimizer{number}.{i}" for i, p in enumerate(parameters)}
@@ -146,7 +146,7 @@ def parameter_names(
 def make_buckets(
     gradients: Sequence[Gradient], groups: Sequence[Sequence[Parameter]] | int | None
 ) -> list[Bucket]:
-    """Buckets as listed, in so many equal runs, or one for each gradient."""
+    """Buckets as listed, in the given number of runs, or one for each gradient."""
     _check_groups(groups)
     if isinstance(groups, int):
         width = -(-len(gradients) // max(groups, 1)) or 1
@@ -177,7 +177,7 @@ def _check_groups(groups: Any) -> None:
 
 
 def _single_buckets(gradients: Sequence[Gradient]) -> list[Bucket]:
-    """A bucket for each gradient; for runs of them where there are more than a few."""
+    """A bucket for each gradient, or for runs of gradients if there are many."""
     runs = in_runs(gradients, _size, _RUN)
     return [Bucket(run, automatic=len(run) > 1) for run in runs]
 
@@ -188,7 +188,7 @@ def _size(gradient: Gradient) -> tuple[torch.dtype, int]:
 
 
 def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
-    """The bucket's gradients by what they travel as: in one bucket where that is one thing."""
+    """The bucket's gradients in a bucket for each compression."""
     parts: dict[str | int, list[Gradient]] = {}
     chosen: dict[str | int, Any] = {}
     for gradient in bucket.gradients:
@@ -203,12 +203,12 @@ def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
 
 
 def compression_of(name: str, parameter: Parameter, compression: Any) -> Any:
-    """What the gradient of a parameter travels as, by DistributedOptimizer's rules."""
+    """The compression of a parameter's gradient, by DistributedOptimizer's rules."""
     return for_gradient(trained(name, parameter), compression)
 
 
 def trained(name: str, parameter: Parameter) -> Trained:
-    """What rules look at of a parameter."""
+    """The properties of a parameter that rules check."""
     return Trained(
         name,
         parameter.dim(),
@@ -220,16 +220,16 @@ def trained(name: str, parameter: Parameter) -> Trained:
 
 
 def shares_memory(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is part of a larger storage: then others count in its version too."""
+    """True if a tensor is part of a larger storage, whose other tensors share its version."""
     untyped = hasattr(tensor, "untyped_storage")  # torch >= 2.0
     storage: Any = tensor.untyped_storage() if untyped else tensor.storage()  # type: ignore[no-untyped-call]
     return bool(storage.nbytes() != tensor.numel() * tensor.element_size())
 
 
 def show_zeros(parameter: Any) -> None:
-    """Lets scripts read the parameter's gradient before the first backward pass: zeros, as Horovod.
+    """Sets zeros as the parameter's gradient before the first backward pass, as Horovod does.
 
-    They give way to the first gradient, which may be a sparse one.
+    The first gradient replaces them; it may be sparse.
     """
     if parameter.grad is not None:
         return
@@ -250,12 +250,12 @@ def hook(
     on_bucket: Callable[[Any, Bucket], None],
     each: bool,
 ) -> Any:
-    """Counts the gradients that have been accumulated.
+    """Counts accumulated gradients.
 
-    on_bucket(owner, bucket) is called with the first of a bucket, and when none is missing.
-    on_gradient(owner, gradient) is called for those that are not simply the last of their step:
-    more passes follow, or should not have come; with `each`, for all. Neither keeps the owner
-    alive. Returns what must be kept for the hook to live.
+    It calls on_bucket(owner, bucket) for a bucket's first gradient and for its last. It calls
+    on_gradient(owner, gradient) for gradients that are not the last of their step (more passes
+    follow, or one pass too many came), and with `each` for all. Neither keeps the owner alive.
+    Returns an object that the hook lives as long as.
     """
     reference = weakref.ref(owner)
 

@@ -1,4 +1,4 @@
-"""Averages of integers are rounded down, as torch's floor_divide() and Horovod do it."""
+"""Averages of integers, rounded down as by torch's floor_divide() and Horovod."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def reduced(
     scale: Scale,
     process_set: ProcessSet,
 ) -> Handle[list[torch.Tensor]]:
-    """start(scale), but an average of tensors with integers among them is divided here.
+    """Calls start(scale). An average of tensors with integers is divided here.
 
-    It is agreed upon as an average all the same, of which the scale makes a sum.
+    Ranks still agree on an average. The scale makes it a sum.
     """
     if op != AVERAGE or not any(map(_is_integer, tensors)):
         return start(scale)

@@ -1,4 +1,4 @@
-"""In which form DistributedOptimizer sends the gradient of a parameter."""
+"""Makes the tensors that DistributedOptimizer sends from gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ronde.torch._sparse import nothing
 
 
 class Preparing:
-    """A part of DistributedOptimizer: makes tensors that can travel of gradients."""
+    """DistributedOptimizer's base that makes tensors to send from gradients."""
 
     _buckets: list[Bucket]
     _in_flight: dict[int, Bucket]  # by the address of a gradient
@@ -24,7 +24,7 @@ class Preparing:
     _submit: Any
 
     def _prepared(self, bucket: Bucket) -> tuple[list[torch.Tensor], list[Any]]:
-        """The tensors to send, and their memory as the core takes it."""
+        """The tensors to send, and their views for the core."""
         tensors, views = [], []
         in_flight = self._in_flight
         for gradient in list(bucket.gradients):
@@ -52,7 +52,7 @@ class Preparing:
     def _made_ready(self, gradient: Gradient) -> torch.Tensor | None:
         """The tensor to send: the gradient, zeros where this rank did not use the parameter.
 
-        None where it is sparse and has left the bucket.
+        None if it is sparse and has left the bucket.
         """
         parameter = gradient.parameter
         tensor = parameter.grad
@@ -73,18 +73,18 @@ class Preparing:
         return tensor
 
     def _absent(self, gradient: Gradient) -> torch.Tensor:
-        """Nothing, in the form that the gradient has on other ranks."""
+        """An empty gradient, dense or sparse as on other ranks."""
         parameter = gradient.parameter
         if gradient.sparse_dims:
             return nothing(parameter, gradient.sparse_dims)
         zeros = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
         gradient.version = zeros._version
-        if parameter.requires_grad:  # others may have used it; a frozen one gets no gradient
+        if parameter.requires_grad:  # other ranks may have used it; a frozen one gets no gradient
             parameter.grad = zeros
         return zeros
 
     def _sparse(self, gradient: Gradient, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The sparse gradient; from now on the parameter's gradients travel as such."""
+        """The sparse gradient; from now on the parameter's gradients are sent as sparse."""
         bucket = gradient.bucket
         if len(bucket.gradients) > 1 and bucket.automatic:
             bucket.gradients.remove(gradient)
@@ -102,7 +102,7 @@ class Preparing:
         return tensor
 
     def _own_copy(self, gradient: Gradient, other: Bucket) -> torch.Tensor:
-        """A copy of a gradient whose memory another one, under way already, lies in too."""
+        """A copy of a gradient that shares memory with a gradient in flight."""
         assert gradient.parameter.grad is not None
         if other.handle is not None:
             if self._op not in (Average, MIN, MAX):
@@ -110,12 +110,12 @@ class Preparing:
                     f"the gradients of {other.name} and {gradient.name} are the same memory; "
                     "clone one of them, or use op=Average"
                 )
-            other.handle.wait()  # its result, averaged once more, stays what it is
+            other.handle.wait()  # averaging its result once more does not change it
         return gradient.parameter.grad.clone()
 
 
 def check_optimizer(optimizer: Any, distributed: type) -> None:
-    """Raises InvalidArgumentError for what cannot be made a DistributedOptimizer."""
+    """Raises InvalidArgumentError unless DistributedOptimizer supports the optimizer."""
     if isinstance(optimizer, distributed):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
     if not isinstance(optimizer, torch.optim.Optimizer):

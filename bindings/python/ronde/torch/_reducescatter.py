@@ -1,4 +1,4 @@
-"""reducescatter: each rank keeps its part of the rows of the reduced tensor."""
+"""reducescatter: each rank gets its chunk of the rows of the reduced tensor."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Tensor:
-    """Combines a tensor over all ranks and returns this rank's part of its rows.
+    """Combines a tensor over all ranks and returns this rank's chunk of its rows.
 
-    Where the rows do not divide evenly, the first ranks get one more each. Not for scalars.
+    If the rows do not divide evenly, the first ranks get one more each. Not for scalars.
     """
     scale = (prescale_factor, postscale_factor)
     return grouped_reducescatter([tensor], name, compression, op, process_set, *scale)[0]

@@ -1,4 +1,4 @@
-"""Sparse tensors: what ranks have is joined, and what stands at the same place added up."""
+"""Allreduces of sparse tensors: gathers all ranks' values and adds those at the same index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ronde.torch.compression import Compression
 __all__ = ["sparse_allreduce_async"]
 
 
-# torch >= 2.0 wants to be told whether to check the places; ours are what torch gave us.
+# torch >= 2.0 asks if it must check indices; these come from torch.
 _UNCHECKED: dict[str, Any] = (
     {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 )
@@ -42,12 +42,11 @@ def sparse_allreduce_async(
     process_set: ProcessSet = global_process_set,
     compression: Any = Compression.none,
 ) -> Handle[torch.Tensor]:
-    """Starts adding up (or averaging) a sparse COO tensor over all ranks.
+    """Starts the sum (or average) of a sparse COO tensor over all ranks.
 
-    Ranks may have different places filled, or none; shapes and dtypes must agree. Call the handle,
-    or synchronize() it, for the result: a new coalesced sparse tensor, alike on all ranks.
-    compression: casts (fp16, bf16) are applied to the values on their way; other codecs are for
-    dense tensors.
+    Ranks may have different indices, or none; shapes and dtypes must agree. Call the handle,
+    or synchronize() it, for the result: a new coalesced sparse tensor, the same on all ranks.
+    compression: casts (fp16, bf16) apply to the values; other codecs are for dense tensors.
     Raises InvalidArgumentError (a ValueError) for dense tensors, and other operations.
     """
     if tensor.layout is not torch.sparse_coo:

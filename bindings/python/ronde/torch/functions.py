@@ -1,4 +1,4 @@
-"""Giving all ranks the same start: parameters, optimizer state, objects."""
+"""Broadcasts parameters, optimizer state and objects, so that all ranks start equal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "broadcast_parameters",
 ]
 
-# The names of what broadcast_parameters sends are in use until it ends.
+# broadcast_parameters uses its names until it ends.
 _one_thread = threading.Lock()
 
 
@@ -32,8 +32,8 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Gives every rank the root's parameters, in place.
 
     params: model.state_dict(), model.named_parameters(), or a list of tensors; the same names and
-    shapes on all ranks. root_rank: a rank of the job. Of several threads one comes after the other,
-    and all ranks' threads must come in the same order.
+    shapes on all ranks. root_rank: a rank of the job. Threads take turns; the order of threads must
+    be the same on all ranks.
     Raises InvalidArgumentError (a ValueError) for anything else, and on all ranks MismatchError
     naming the first difference.
     """
@@ -54,7 +54,7 @@ def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -
 
     Otherwise a rank would wait for a tensor that another one does not have.
     """
-    if size() == 1 or not 0 <= root_rank < size():  # which broadcasting refuses
+    if size() == 1 or not 0 <= root_rank < size():  # broadcast refuses these
         return
     mine = [_described(name, tensor) for name, tensor in named]
     digest = hashlib.sha256("\n".join(mine).encode()).digest()
@@ -97,7 +97,7 @@ def _named_tensors(params: Any) -> list[tuple[str | None, torch.Tensor]]:
 
 
 class _EmptyTensor:
-    """Stands for a tensor in a structure that travels as an object."""
+    """Replaces a tensor in a structure that is sent as an object."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
@@ -123,7 +123,7 @@ def broadcast_optimizer_state(
     """Gives every rank the root's optimizer state and options (learning rate, ...), in place.
 
     Works for every torch optimizer, also before its first step. `model` is accepted for Horovod
-    scripts and not needed. Raises InvalidArgumentError for what is no optimizer.
+    scripts and not needed. Raises InvalidArgumentError for other objects.
     """
     del model
     if not isinstance(optimizer, torch.optim.Optimizer):

@@ -1,11 +1,11 @@
 """Collectives on torch tensors, with the names and meaning of `horovod.torch.mpi_ops`.
 
-Tensors are dense, on the CPU, of dtype uint8, int8, int16, int32, int64, float16, bfloat16,
-float32, float64, float8_e4m3fn, float8_e5m2, complex64, complex128 or bool; contiguous ones are
-used in place. `x` blocks and
-can be differentiated; `x_` works in place; `x_async` and `x_async_` return a handle for poll() and
-synchronize(), and their tensors must stay untouched until then. Errors derive from
-HorovodInternalError (a RuntimeError); wrong arguments and duplicate names are ValueErrors besides.
+Tensors are dense, in host or CUDA memory, of dtype uint8, int8, int16, int32, int64, float16,
+bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, complex64, complex128 or bool. Contiguous
+ones are used in place. `x` blocks and can be differentiated; `x_` works in place; `x_async` and
+`x_async_` return a handle for poll() and synchronize(), and their tensors must not change until
+then. Errors derive from HorovodInternalError (a RuntimeError). Errors for wrong arguments and
+duplicate names are ValueErrors too.
 
 Common arguments: `name` makes operations of the same name meet (without it the k-th unnamed one of
 each rank meet); `op` is Sum, Average, Min, Max or Product, and None means what `average` says:
@@ -32,9 +32,9 @@ from ronde.torch._sparse import *
 
 
 def join(device: int = -1) -> int:
-    """Says that this rank has no more data; blocks until all have; returns who joined last.
+    """Joins: this rank has no more data. Blocks until all ranks have joined; returns the last.
 
-    Meanwhile it takes part in the others' allreduces with zeros. `device` is accepted for Horovod
+    Until then this rank adds zeros to the other ranks' allreduces. `device` is accepted for Horovod
     scripts and has no effect on CPU tensors.
     """
     del device

@@ -1,7 +1,7 @@
-"""1-bit Adam: Adam whose momentum travels as signs once its variance has settled.
+"""1-bit Adam: Adam that sends its momentum as signs once its variance is frozen.
 
-Source: Tang et al., "1-bit Adam", ICML 2021. What travels is the momentum divided by the root of
-the frozen variance: elements of a block are then of one size, which is what signs tell best.
+Source: Tang et al., "1-bit Adam", ICML 2021. Ranks send the momentum divided by the root of the
+frozen variance. The elements of a block then have similar magnitudes, so signs lose least.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class OneBitAdam(torch.optim.Optimizer):
     """An optimizer that averages over ranks by itself; do not wrap it in DistributedOptimizer.
 
     In the first `warmup_steps` steps gradients are averaged in full precision, and it is Adam, as
-    torch.optim.Adam. Then the variance stays as it is, and each rank's momentum is averaged by
-    `compression`, with error feedback. step() is a collective: all ranks call it, with gradients
-    that nobody has averaged. A step whose average is not finite is skipped on all ranks alike, and
-    what error feedback keeps stays as it was.
+    torch.optim.Adam. Then the variance is frozen, and each rank's momentum is averaged with
+    `compression` and error feedback. step() is a collective: all ranks call it, with gradients that
+    are not averaged yet. All ranks skip a step whose average is not finite, and keep their
+    residuals.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class OneBitAdam(torch.optim.Optimizer):
 
         betas, eps, weight_decay: as torch.optim.Adam's. warmup_steps: until the variance is
         frozen; the paper takes 15 to 25 % of all steps. compression: as DistributedOptimizer's, so
-        biases and norms travel as they are.
+        biases and norms are not compressed.
         Raises InvalidArgumentError (a ValueError) for values out of range.
         """
         check("lr", lr, lr >= 0, "from 0")
@@ -65,7 +65,7 @@ class OneBitAdam(torch.optim.Optimizer):
         self._names = {parameter: name for name, parameter in pairs}
         warn_of_idle(compression, self._names.values())
         self._compression = checked(compression)
-        self._wires: dict[Parameter, str] = {}  # of those that travelled since it is frozen
+        self._wires: dict[Parameter, str] = {}  # steps since the variance is frozen
         self._process_set = process_set
         self._call_site = _core.call_site()
         defaults = {
@@ -91,7 +91,7 @@ class OneBitAdam(torch.optim.Optimizer):
 
     @property
     def frozen(self) -> bool:
-        """Whether the variance is frozen, and what travels is compressed."""
+        """True if the variance is frozen, and the momentum compressed."""
         return any(group["steps"] >= group["warmup_steps"] for group in self.param_groups)
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ class OneBitAdam(torch.optim.Optimizer):
             update(group, parameter, average)
 
     def _average(self, parameter: Parameter, given: Any, frozen: bool, priority: int) -> Any:
-        """Starts averaging over ranks; the momentum is known under a name of its own."""
+        """Starts averaging over ranks. The momentum has its own name."""
         name, wire = self._names.get(parameter, f"parameter{-priority}"), ""
         if frozen:
             if parameter not in self._wires:
@@ -130,7 +130,7 @@ class OneBitAdam(torch.optim.Optimizer):
         return state
 
     def _gradient(self, group: dict[str, Any], parameter: Parameter) -> torch.Tensor:
-        """This rank's gradient, with weight decay; zeros where backward made none."""
+        """This rank's gradient, with weight decay; zeros if backward made none."""
         if parameter.grad is None:
             gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
         else:
@@ -144,7 +144,7 @@ class OneBitAdam(torch.optim.Optimizer):
         return momentum.div_(self._scale(group, state))
 
     def _scale(self, group: dict[str, Any], state: dict[str, Any]) -> torch.Tensor:
-        """The frozen variance's root; infinite where no gradient ever came, as nothing may move."""
+        """The frozen variance's root; infinite for elements without any gradient: they stay."""
         variance: torch.Tensor = state["exp_avg_sq"]
         correction: float = 1 - group["betas"][1] ** group["warmup_steps"]
         unbiased = variance / correction
@@ -170,6 +170,6 @@ class OneBitAdam(torch.optim.Optimizer):
 
 
 def check(name: str, value: Any, right: bool, allowed: str) -> None:
-    """Raises InvalidArgumentError with the value and what is allowed, where it is not right."""
+    """Raises InvalidArgumentError with the value and the allowed ones."""
     if not right:
         raise InvalidArgumentError(f"{name}={value}; allowed: {allowed}")

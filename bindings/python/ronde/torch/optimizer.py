@@ -1,4 +1,4 @@
-"""DistributedOptimizer: averages gradients over ranks while backward still runs."""
+"""DistributedOptimizer: averages gradients over ranks while backward runs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._gradients: dict[Parameter, Gradient] = {}
         self._buckets = []
         self._hooks: list[Any] = []
-        self._count = -1  # of parameters, when _idle was made: those not trained
+        self._count = -1  # number of parameters when _idle (those not trained) was made
         self._idle: list[Parameter] = []
         self._under_way = False
         self._in_backward = False
@@ -89,7 +89,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         return (p for group in self.param_groups for p in group["params"])
 
     def _train(self, parameters: Sequence[Parameter], groups: Any = None) -> None:
-        """Averages the gradients of these from now on."""
+        """Averages the gradients of these parameters from now on."""
         if self._communicates:
             check_tensors(parameters)
         made = [
@@ -116,13 +116,13 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             ]
 
     def _prioritize(self, buckets: Sequence[Bucket]) -> None:
-        """What the next forward pass needs first gets the highest priority."""
+        """Gives the highest priority to what the next forward pass needs first."""
         order = {parameter: -place for place, parameter in enumerate(self._parameters())}
         for bucket in buckets:
             bucket.priority = max(order[gradient.parameter] for gradient in bucket.gradients)
 
     def _train_new_ones(self) -> None:
-        """Takes in parameters added or unfrozen since; the same on all ranks."""
+        """Adds new and unfrozen parameters, the same on all ranks."""
         count = sum(len(group["params"]) for group in self.param_groups)
         if count != self._count:
             self._count = count
@@ -135,7 +135,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             self._count = -1
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Averages over ranks only after this many backward passes; gradients add up meanwhile."""
+        """Averages over ranks after this many backward passes; gradients accumulate until then."""
         if passes < 1:
             raise InvalidArgumentError(f"backward_passes_per_step={passes}; allowed: from 1")
         self.backward_passes_per_step = passes
@@ -143,7 +143,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             gradient.passes_left = passes
 
     def _on_gradient(self, gradient: Gradient) -> None:
-        """Called in backward for a gradient that needs more than to be counted."""
+        """Called in backward for a gradient that needs more than counting."""
         passes_left = gradient.passes_left - 1
         if passes_left < 0:
             raise AssertionError(
@@ -160,7 +160,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._on_bucket(bucket)
 
     def _on_bucket(self, bucket: Bucket) -> None:
-        """Called in backward, once the first and once all gradients of a bucket are complete."""
+        """Called in backward for the first and for the last gradient of a bucket."""
         if not self._in_backward:
             self._in_backward = True
             self._mark_pass("backward")
@@ -168,7 +168,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
             self._submit(bucket)
 
     def _mark_pass(self, name: str) -> None:
-        """Tells the timeline, where one backward pass is all of a step's."""
+        """Marks the backward pass in the timeline, if a step has only one."""
         if self._communicates and self.backward_passes_per_step == 1:
             mark_pass(name)
 
@@ -205,8 +205,8 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
     def synchronize(self) -> None:
         """Waits until all gradients are averaged over ranks; step() does so by itself.
 
-        Gradients that backward did not make on this rank take part as they are, or as zeros.
-        Raises InvalidArgumentError where a gradient was changed while it was under way.
+        Gradients that backward did not make on this rank are sent as they are, or as zeros.
+        Raises InvalidArgumentError if a gradient was changed while it was in flight.
         """
         self._in_backward = False
         self._mark_pass("")
@@ -234,7 +234,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
 
     def _finish(self, bucket: Bucket, awaited: _core.Together) -> None:
         handle, bucket.handle = bucket.handle, None
-        bucket.missing = len(bucket.gradients)  # fewer than before where a sparse one has left
+        bucket.missing = len(bucket.gradients)  # fewer than before if a sparse one has left
         bucket.after_first = bucket.missing - 1
         assert handle is not None
         outputs = handle.wait(together=awaited)
@@ -269,7 +269,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Within this context step() does not synchronize: call synchronize() before it."""
+        """In this context step() does not synchronize; call synchronize() before it."""
         self._should_synchronize = False
         try:
             yield
@@ -306,7 +306,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
     step.hooked = True  # type: ignore[attr-defined]
 
     def zero_grad(self, *arguments: Any, **options: Any) -> None:
-        """As the wrapped optimizer's; an error while gradients are under way."""
+        """As the wrapped optimizer's; an error while gradients are in flight."""
         if self._under_way:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before "
@@ -320,7 +320,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
                 bucket.reset()
 
 
-_BEFORE_BACKWARD = "data and forward"  # where one ends and the other begins is not to be seen
+_BEFORE_BACKWARD = "data and forward"  # passes cannot be told apart
 _TWICE = (
     "optimizer.step() called without optimizer.skip_synchronize() context after "
     "optimizer.synchronize(). This can cause training slowdown. You may want to consider using "
@@ -348,24 +348,24 @@ def DistributedOptimizer(
 ) -> Any:
     """Makes an optimizer average its gradients over all ranks before each step.
 
-    Each gradient leaves during backward, as soon as it is complete. The result is of the class of
-    `optimizer`, shares its parameters and state, and has besides: synchronize(),
-    skip_synchronize(), set_backward_passes_per_step(n).
+    Each gradient is sent during backward, as soon as it is complete. The result has the class of
+    `optimizer`, shares its parameters and state, and adds synchronize(), skip_synchronize() and
+    set_backward_passes_per_step(n).
 
     named_parameters: (name, parameter) pairs, usually model.named_parameters(); without it, names
-    are made up in order, so all ranks must construct their optimizers in the same order.
-    compression: what gradients travel as (see Compression). Ronde's own codecs leave parameters of
-    one dimension (biases and norms) as they are. Or rules for parameters of any dimension and size,
-    the first that fits: a list of Compression.rule(...), or a dictionary from patterns of names, as
-    of fnmatch, to compressors; or a function of (name, parameter). The others stay as they are.
-    backward_passes_per_step: gradients add up over this many backward passes and are averaged once.
+    are generated in order, so all ranks must construct their optimizers in the same order.
+    compression: the codec of gradients (see Compression). Ronde's codecs do not compress parameters
+    of one dimension (biases and norms). Or rules for parameters of any dimension and size, of which
+    the first match applies: a list of Compression.rule(...), a dictionary from patterns of names
+    (as of fnmatch) to compressors, or a function of (name, parameter). Others are not compressed.
+    backward_passes_per_step: gradients accumulate over these backward passes and are averaged once.
     op: Average, or any other that allreduce() knows.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
-    groups: lists of parameters that travel together, or how many groups to make (num_groups).
+    groups: lists of parameters whose gradients are fused, or the number of groups (num_groups).
     sparse_as_dense: sparse gradients become dense before they are sent.
-    flat_gradients: gradients live in Ronde's shared memory, as views into one flat buffer for each
-    group (of 4 MiB without groups), which is sent as it is. They then are zeros rather than None
-    after zero_grad(). Not for sparse gradients.
+    flat_gradients: gradients are views of one flat buffer in shared memory for each group (of 4 MiB
+    without groups), which is sent without a copy. After zero_grad() they are zeros, not None. Not
+    for sparse gradients.
     Raises InvalidArgumentError (a ValueError) for bad names, groups, compressions; TypeError: op.
     """
     check_optimizer(optimizer, _DistributedOptimizer)
@@ -384,7 +384,7 @@ def DistributedOptimizer(
     base = type(optimizer)
     made: Any = type(base.__name__, (_DistributedOptimizer, base), {"__module__": base.__module__})
     wrapped = made.__new__(made)
-    # The same parameter groups and state, so that schedulers made before see what happens here.
+    # Share parameter groups and state, so that existing schedulers see changes.
     wrapped.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
     wrapped._distribute(
         named_parameters,

@@ -20,9 +20,9 @@ class SyncBatchNorm(_BatchNorm):
 
     Shapes: input and output (N, C) or (N, C, ...), C being num_features; N may differ between
     ranks, and be 0 on some. Outputs and gradients equal those of one process with the joined batch.
-    All ranks must call it equally often, in the same order. Running statistics are alike on all
-    ranks. In evaluation mode nothing is communicated.
-    Raises InvalidArgumentError (a ValueError) where the ranks have one value per channel together.
+    All ranks must call it equally often, in the same order. Running statistics are the same on
+    all ranks. In evaluation mode nothing is communicated.
+    Raises InvalidArgumentError (a ValueError) if all ranks together have one value per channel.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
@@ -32,7 +32,7 @@ class SyncBatchNorm(_BatchNorm):
             )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Normalises over all ranks in training mode, by the running statistics otherwise."""
+        """Normalises over all ranks in training mode, else by the running statistics."""
         self._check_input_dim(input)
         batch_counts = self.training or self.running_mean is None
         if not batch_counts or not is_initialized() or size() == 1:
@@ -61,7 +61,7 @@ def _track(norm: SyncBatchNorm, mean: Any, variance: Any, count: float) -> None:
 
 
 def _accumulator(input: torch.Tensor) -> torch.dtype:
-    """The type that statistics are kept in: float64 for float32, whose sums it keeps exact."""
+    """The type of statistics: float64 for float32, so that sums are exact."""
     return torch.float32 if input.dtype in (torch.float16, torch.bfloat16) else torch.float64
 
 
@@ -121,7 +121,7 @@ class _Normalize(torch.autograd.Function):
         x, back = input.to(mean.dtype), gradient.to(mean.dtype)
         normal = (x - _per_channel(mean, x)) * _per_channel(scale, x)
         own = torch.stack([_sums(back), _sums(back * normal)])
-        # The statistics depend on every rank's input, so each needs what all send back.
+        # Statistics depend on all ranks' inputs, so a gradient needs those of all ranks.
         (both,) = collectives.allreduce(
             True, [own], None, None, SUM, (1.0, 1.0), global_process_set
         ).wait()

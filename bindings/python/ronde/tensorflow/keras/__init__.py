@@ -1,4 +1,4 @@
-"""Ronde for Keras, where Horovod's scripts for tf.keras look for it: the same as ronde.keras."""
+"""The same as ronde.keras, at the place where Horovod scripts for tf.keras look."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     import ronde.torch.distributed
     torch.distributed.init_process_group("ronde")
 
-DDP, FSDP, DTensor and everything else that stands on torch.distributed then run over Ronde. The job
+DDP, FSDP, DTensor and all other users of torch.distributed then run over Ronde. The job
 may be started by torchrun, by `ronde run` or by torch.multiprocessing.spawn. Errors are Ronde's
 typed ones: MismatchError names both calls where ranks disagree, RankFailure the rank that died,
 StalledError the ranks that did not call an operation within the group's timeout.

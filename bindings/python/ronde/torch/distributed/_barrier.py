@@ -1,4 +1,4 @@
-"""A barrier that says who is missing."""
+"""A barrier that names the missing ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.distributed as dist
 from ronde._errors import InvalidArgumentError, TimeoutError
 from ronde.torch.distributed._messages import MessageGroup
 
-# How many missing ranks a verdict names, and what it takes to name them.
+# The number of missing ranks that a verdict names, and the bytes for them.
 _MOST_NAMES = 4096
 _VERDICT_BYTES = 64 << 10
 
@@ -22,11 +22,10 @@ def monitored_barrier(
     timeout: timedelta | float | None = None,
     wait_all_ranks: bool = False,
 ) -> None:
-    """Returns once all ranks of the group have called it; else raises who has not come.
+    """Returns once all ranks of the group have called it; else raises with the missing ranks.
 
-    timeout: seconds or a timedelta; the group's by default. wait_all_ranks: look for all missing
-    ranks rather than the first. Raises the same TimeoutError on every rank,
-    also on one that comes late.
+    timeout: seconds or a timedelta; the group's by default. wait_all_ranks: name all missing ranks,
+    not the first only. Raises the same TimeoutError on every rank, also on a late one.
     """
     chosen = dist.group.WORLD if group is None else group
     if dist.get_rank(chosen) < 0:
@@ -55,7 +54,7 @@ def _lead(group: MessageGroup, limit_s: float, wait_all_ranks: bool) -> None:
             if not wait_all_ranks:
                 break
     verdict = json.dumps([missing[:_MOST_NAMES], limit_s]).encode().ljust(_VERDICT_BYTES)
-    for rank in others:  # who comes late gets it too
+    for rank in others:  # late ranks get it too
         group._send(torch.frombuffer(bytearray(verdict), dtype=torch.uint8), rank, tag)
     _judge(missing, limit_s)
 
@@ -66,7 +65,7 @@ def _follow(group: MessageGroup, limit_s: float) -> None:
     verdict = torch.empty(_VERDICT_BYTES, dtype=torch.uint8)
     answer = group._receive(verdict, group._ranks[0], tag)
     try:
-        # Rank 0 may have come later than this rank, and then waits for as long.
+        # Rank 0 may have come later than this rank, and waits as long.
         answer.wait(timedelta(seconds=2 * limit_s + 1))
     except TimeoutError:
         raise TimeoutError(f"monitored_barrier: rank 0 did not come within {limit_s} s") from None

@@ -1,8 +1,8 @@
-"""A process group's life, and how its calls become operations of one process set.
+"""A process group's lifetime, and its calls as operations of one process set.
 
-Every group has a process set of its own, whose operations are unnamed: the k-th call of each rank
-meets the k-th of the others, whatever it is. So ranks that are out of step meet under one number,
-and the negotiation finds out and names both calls.
+Every group has its own process set with unnamed operations: the k-th call of each rank matches the
+k-th calls of the others, whatever they are. So calls of ranks that are out of step match, and the
+negotiation reports both.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from ronde.torch.distributed._work import (
     name_in_callback,
 )
 
-# A local wait outlasts the group's own limit by so much, as that one knows who is missing.
+# A local wait lasts longer than the group's limit by this, as the latter names missing ranks.
 _MARGIN_S = 5.0
 _CLOSE_LIMIT_S = 5.0
-# Names that come again are known already, and cost less; more calls than these are never in flight.
+# Names repeat, as known names cost less; fewer calls than these are in flight.
 _NUMBERS = 256
 
 Finish = Callable[[Any], None]
 
 
-# Torch's stubs know calls by their C++ overloads, of which Python code sees one form each.
+# Torch's stubs have C++ overloads; Python code sees one form of each.
 _ProcessGroup: Any = dist.ProcessGroup
 
 
@@ -74,7 +74,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
             self._ranks, self._name, self._limit_s, self._limit_s
         )
 
-    # What torch asks about a group.
+    # Torch's queries about a group.
 
     def get_group_store(self) -> Store:
         """Torch's store, with a prefix of this group's own."""
@@ -107,11 +107,11 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     _set_group_name = setGroupName
 
     def getGroupDesc(self) -> str:
-        """What the user calls the group."""
+        """The user's description of the group."""
         return self._description
 
     def setGroupDesc(self, description: str) -> None:
-        """Sets what the user calls the group."""
+        """Sets the user's description of the group."""
         self._description = description
 
     _set_group_desc = setGroupDesc
@@ -123,7 +123,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
 
     @property
     def group_desc(self) -> str:
-        """What the user calls the group."""
+        """The user's description of the group."""
         return self._description
 
     @property
@@ -140,7 +140,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         return False
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """How long a wait lasts at most from now on."""
+        """Sets the limit of later waits."""
         self._limit_s = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
@@ -151,10 +151,10 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     def _get_sequence_number_for_group(self) -> int:
         return self._calls
 
-    # How a group ends.
+    # The end of a group.
 
     def shutdown(self) -> None:
-        """Leaves the group: what others still call in it fails there. The last one ends the job."""
+        """Leaves the group: later calls of other ranks fail. The last group leaves the job."""
         if self._set is None:
             return
         closing, self._set = self._set, None
@@ -163,19 +163,19 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
             if _job.is_initialized():
                 _job.runtime().close_set(closing, 0.0 if self._aborted else _CLOSE_LIMIT_S)
         except TimeoutError:
-            pass  # left all the same
+            pass  # the group is left in any case
         finally:
             _meeting.leave()
 
     def abort(self) -> None:
-        """As shutdown(), but waits for nothing: pending operations fail, on all ranks."""
+        """As shutdown(), without waiting: pending operations fail on all ranks."""
         self._aborted = True
         self.shutdown()
 
-    # How calls become operations.
+    # Calls as operations.
 
     def _explain(self, call: str) -> Callable[[Error], Error]:
-        """Rewrites an error of `call` for people who know nothing of process sets."""
+        """Rewrites an error of `call` in terms of the process group."""
         number = self._calls
 
         def explain(error: Error) -> Error:
@@ -226,7 +226,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         name: str = "",
         compression: str = "",
     ) -> Work:
-        """Submits one operation; ends it too where the caller is going to wait anyway."""
+        """Submits one operation. Waits for it too if the caller would wait anyway."""
         process_set = self._open_set()
         root = root if root == -1 else self._member(root)
         name = name or name_in_callback(_NAMES[kind])

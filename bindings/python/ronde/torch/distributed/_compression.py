@@ -1,4 +1,4 @@
-"""A communication hook for DistributedDataParallel: gradients travel compressed.
+"""A communication hook for DistributedDataParallel that compresses gradients.
 
 state = CompressionState(model, Compression.int8)
 model.register_comm_hook(state, compression_hook)
@@ -24,7 +24,7 @@ from ronde.torch.distributed._work import Joined, Work
 
 
 class CompressionState:
-    """What compression_hook() needs: what to use for which gradient, and under which name."""
+    """The state of compression_hook(): the codec and the name of each gradient."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class CompressionState:
         compression: Any = Compression.fp16,
         process_group: Any = None,
     ) -> None:
-        """compression: as DistributedOptimizer's, codecs of Ronde's own alone.
+        """compression: as DistributedOptimizer's, but Ronde's codecs only.
 
         process_group: the model's; the default one by default.
         Raises InvalidArgumentError for a group of another backend, and other compressors.
@@ -67,7 +67,7 @@ class CompressionState:
 
 
 def _taken(compressor: Any) -> str:
-    """What gradients travel as by it. Raises InvalidArgumentError where it is no codec."""
+    """The codec's text. Raises InvalidArgumentError for anything but a codec."""
     wire = wire_of(compressor)
     if not wire and compressor is not Compression.none:
         raise InvalidArgumentError(

@@ -1,8 +1,8 @@
-"""The collectives of a process group, by the names that torch.distributed and its C++ call.
+"""The collectives of a process group, by the names that torch.distributed and its C++ code use.
 
 Arguments are torch's: lists of tensors, and an options object with root (a rank of the group),
-reduce operation, timeout and whether the caller goes on before the operation has ended. Tensors
-must be dense and in host memory; those that are not contiguous are copied and copied back.
+reduce operation, timeout and a flag for asynchronous calls. Tensors must be dense and in host
+memory; those that are not contiguous are copied and copied back.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RondeProcessGroup(MessageGroup):
     def allgather(
         self, output_tensors: list[Tensors], input_tensors: Tensors, opts: Any = _ALLGATHER
     ) -> Work:
-        """Gives output_tensors[i][r] rank r's input_tensors[i], which is alike on all ranks."""
+        """Copies rank r's input_tensors[i] to output_tensors[i][r]; all ranks have equal shapes."""
         used = [dense(tensor) for tensor in input_tensors]
         spaces = [self._space(parts, tensor) for parts, tensor in zip(output_tensors, used)]
         results = [part for parts in output_tensors for part in parts]
@@ -116,7 +116,7 @@ class RondeProcessGroup(MessageGroup):
         return self.allgather([list(parts) for parts in zip(*output_lists)], input_list, opts)
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = _ALLGATHER) -> Work:
-        """Fills `output` with the ranks' inputs, one behind the other."""
+        """Fills `output` with the ranks' inputs, concatenated."""
         return self.all_gather_single_coalesced([output], [input], opts)
 
     def all_gather_single_coalesced(
@@ -147,7 +147,7 @@ class RondeProcessGroup(MessageGroup):
     def scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any = _SCATTER
     ) -> Work:
-        """Fills output_tensors[i] with this rank's part of the root's input_tensors[i]."""
+        """Fills output_tensors[i] with this rank's chunk of the root's input_tensors[i]."""
         filled = [dense(tensor) for tensor in output_tensors]
         inputs: list[Any] = [None] * len(filled)
         sources: Tensors = []
@@ -171,7 +171,7 @@ class RondeProcessGroup(MessageGroup):
     def reduce_scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any = _REDUCE_SCATTER
     ) -> Work:
-        """Combines input_tensors[i] over the ranks and leaves rank r the part [i][r]."""
+        """Combines input_tensors[i] over the ranks; rank r gets the chunk [i][r]."""
         for parts, output in zip(input_tensors, output_tensors):
             self._check_parts(parts, output)
         sources = [packed(parts) for parts in input_tensors]
@@ -180,7 +180,7 @@ class RondeProcessGroup(MessageGroup):
     def reduce_scatter_single(
         self, output: Tensor, input: Tensor, opts: Any = _REDUCE_SCATTER
     ) -> Work:
-        """Combines `input`, one part for each rank, and leaves each rank its part."""
+        """Combines `input`, one chunk for each rank; each rank gets its chunk."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
     def reduce_scatter_single_coalesced(
@@ -215,9 +215,9 @@ class RondeProcessGroup(MessageGroup):
         input_split_sizes: Sequence[int],
         opts: Any = _ALL_TO_ALL,
     ) -> Work:
-        """Sends rows of `input`, so many to each rank, and fills `output`'s rows likewise.
+        """Sends rows of `input` to the ranks, and fills `output` with their rows.
 
-        No sizes mean even parts.
+        Without sizes all chunks are equal.
         """
         send_counts = self._counts("input", input, input_split_sizes)
         counts = self._counts("output", output, output_split_sizes)
@@ -231,7 +231,7 @@ class RondeProcessGroup(MessageGroup):
     alltoall_base = all_to_all_single
 
     def barrier(self, opts: Any = _BARRIER) -> Work:
-        """Ends once all ranks have called it."""
+        """Completes when all ranks have called it."""
         return self._start(kinds.BARRIER, [], [], None, [], opts)
 
     def _check_parts(self, parts: Tensors, like: Tensor) -> None:
@@ -255,7 +255,7 @@ class RondeProcessGroup(MessageGroup):
         finish: Callable[[Any], None] | None,
         root: int = -1,
     ) -> Work:
-        """allgather, or gather where there is a root, of dense tensors."""
+        """allgather, or gather if there is a root, of dense tensors."""
         inputs = [rows(elements(tensor), 1) for tensor in used]
         outputs: list[Any] = [None] * len(used)
         if spaces is not None:
@@ -301,7 +301,7 @@ class RondeProcessGroup(MessageGroup):
         store: Callable[[Tensor], None],
         opts: Any,
     ) -> Work:
-        """alltoall of elements: `store` gets what came, which must be `counts` elements."""
+        """alltoall of elements. `store` gets the received elements, which must be `counts`."""
         if len(send_counts) != self._size or len(counts) != self._size:
             raise InvalidArgumentError(f"one tensor for each of {self._size} ranks is needed")
         used = elements(sent).reshape(-1)
@@ -323,7 +323,7 @@ class RondeProcessGroup(MessageGroup):
 
 
 def _reduction(reduce_op: Any) -> tuple[int, float]:
-    """The core's number of a reduce operation, and what to multiply inputs by."""
+    """The core's number of a reduce operation, and the factor of inputs."""
     op = _OPS[getattr(reduce_op, "op", reduce_op)]
     if op == _SCALED_SUM:
         return kinds.SUM, float(reduce_op.factor)
@@ -335,7 +335,7 @@ def _is_sum(op: int) -> bool:
 
 
 def _restoring(targets: Tensors, used: Tensors) -> Callable[[Any], None] | None:
-    """What copies results back into tensors that could not be used in place."""
+    """A function that copies results back to tensors that are not contiguous."""
     if all(target.data_ptr() == tensor.data_ptr() for target, tensor in zip(targets, used)):
         return None
 

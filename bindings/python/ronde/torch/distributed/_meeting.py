@@ -1,4 +1,4 @@
-"""How the processes of torch.distributed become one Ronde job, whoever started them."""
+"""Joins the processes of torch.distributed to one Ronde job, with any launcher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _START_LIMIT = timedelta(seconds=60)
 
 
 class _Membership:
-    """Whether this module joined the job, how often, and how many groups still need it."""
+    """This module's membership in the job: if it joined, and the number of groups that use it."""
 
     joined_here = False
     joins = 0
@@ -30,8 +30,8 @@ _membership = _Membership()
 def enter(store: Store, rank: int, size: int, timeout: timedelta) -> None:
     """Joins the job of `size` ranks as `rank`, or checks that this process is in it already.
 
-    Blocks until all have come. `store` is torch's, the same for all ranks. Each enter() that
-    succeeds is followed by one leave().
+    Blocks until all ranks have called it. `store` is torch's, the same for all ranks. Each
+    successful enter() needs one leave().
     """
     if not _job.is_initialized():
         _job.init(settings=_settings(store, rank, size, timeout))
@@ -45,7 +45,7 @@ def enter(store: Store, rank: int, size: int, timeout: timedelta) -> None:
 
 
 def leave() -> None:
-    """Ends the job with its last group, where enter() had joined it."""
+    """Leaves the job with the last group, if enter() joined it."""
     _membership.groups -= 1
     if _membership.groups == 0 and _membership.joined_here:
         _membership.joined_here = False
@@ -57,9 +57,9 @@ def _settings(store: Store, rank: int, size: int, timeout: timedelta) -> dict[st
     if timeout < _START_LIMIT and "RONDE_START_TIMEOUT_MS" not in os.environ:
         settings["RONDE_START_TIMEOUT_MS"] = int(timeout.total_seconds() * 1000)
     if "RONDE_SIZE" in os.environ and _core.launched_job()[:2] == (rank, size):
-        return settings  # started by `ronde run`: the environment says it all
+        return settings  # `ronde run` started it: the environment has all settings
     _membership.joins += 1
-    key = f"ronde/{_membership.joins}"  # the store may outlive a job
+    key = f"ronde/{_membership.joins}"  # the store may live longer than a job
     if rank == 0:
         store.set(f"{key}/host", _host())
         store.set(f"{key}/job", f"torch-{uuid.uuid4().hex}")
@@ -69,13 +69,13 @@ def _settings(store: Store, rank: int, size: int, timeout: timedelta) -> dict[st
 
 
 def _host() -> str:
-    """Alike for processes that can meet without the network."""
+    """Equal for processes that can connect without the network."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{os.uname().nodename} {boot} {Path('/proc/self/ns/net').stat().st_ino}"
 
 
 def _check_host(first: str) -> None:
-    """Says at once what would otherwise end in a timeout."""
+    """Raises at once for ranks on several hosts without settings, which would time out."""
     mine = _host()
     if mine == first or "RONDE_RENDEZVOUS" in os.environ:
         return

@@ -1,4 +1,4 @@
-"""send and recv of a process group: messages of the job, told apart by group and tag."""
+"""send and recv of a process group: messages of the job with a tag of the group."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ronde.torch.distributed._base import GroupBase
 from ronde.torch.distributed._tensors import Tensor, dense, elements, restore
 from ronde.torch.distributed._work import FutureKeeper, Tensors, Work
 
-# Tags of torch have 31 bits; those of the group's own messages have this one too.
+# Torch's tags have 31 bits; this bit marks the group's own messages.
 _OWN_TAG = 1 << 31
 
 
 class Message(Work):
-    """A message being sent or received."""
+    """A message in flight."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MessageGroup(GroupBase):
         return self._receive(_only(tensors), self._member(srcRank), self._tag(tag))
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
-        """Starts receiving from whichever rank comes; the work's source_rank() says which."""
+        """Starts receiving from any rank; the work's source_rank() is the sender."""
         return self._receive(_only(tensors), ANY_SOURCE, self._tag(tag))
 
     def next_barrier_tag(self) -> int:

@@ -1,4 +1,4 @@
-"""Sums of sparse tensors (gradients of nn.Embedding(sparse=True)): gathered, then added up."""
+"""Sums of sparse tensors (gradients of nn.Embedding(sparse=True)): gathered, then added."""
 
 from __future__ import annotations
 

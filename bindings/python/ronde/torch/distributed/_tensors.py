@@ -1,4 +1,4 @@
-"""Torch's tensors as memory that the core can use: contiguous, of a dtype that it knows."""
+"""Torch's tensors as contiguous memory of a dtype that the core has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ View = tuple[int, tuple[int, ...], int]
 
 
 def dense(tensor: Tensor) -> Tensor:
-    """The tensor itself where its memory can be used in place, else a contiguous copy of it."""
+    """The tensor itself if its memory can be used in place, else a contiguous copy."""
     _check_place(tensor)
     plain = tensor.detach().resolve_conj().resolve_neg()
     return plain if plain.is_contiguous() else plain.contiguous()
@@ -26,7 +26,7 @@ def dense(tensor: Tensor) -> Tensor:
 def elements(tensor: Tensor) -> Tensor:
     """A dense tensor's memory in a dtype of the core: complex as pairs, unknown ones as bytes.
 
-    Good for moving elements, not for combining them.
+    For moving elements, not for combining them.
     """
     if tensor.dtype in _CODES:
         return tensor
@@ -56,7 +56,7 @@ def view(tensor: Tensor) -> View:
 def rows(tensor: Tensor, count: int) -> View:
     """A dense tensor of a known dtype as `count` equal rows, which must divide its elements.
 
-    The rows keep the tensor's shape where there is one, so that ranks compare it.
+    The rows keep the tensor's shape if possible, so that ranks compare it.
     """
     shape = (1, *tensor.shape) if count == 1 else (count, tensor.numel() // count)
     return tensor.data_ptr(), shape, _CODES[tensor.dtype]
@@ -70,7 +70,7 @@ def restore(target: Tensor, used: Tensor) -> None:
 
 
 def check_like(what: str, given: Tensor, wanted: Tensor, count: int = 1) -> None:
-    """Raises InvalidArgumentError unless `given` has `count` times `wanted`'s elements, alike."""
+    """Raises InvalidArgumentError unless `given` is `count` times `wanted`, of the same dtype."""
     if given.dtype != wanted.dtype:
         raise InvalidArgumentError(f"{what} is of {given.dtype}, but {wanted.dtype} is needed")
     if given.numel() != count * wanted.numel():
@@ -81,7 +81,7 @@ def check_like(what: str, given: Tensor, wanted: Tensor, count: int = 1) -> None
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor | None:
-    """The parts as one flat tensor where they lie one behind the other in memory; else None."""
+    """The parts as one flat tensor if they are adjacent in memory; else None."""
     first = parts[0]
     at = first.data_ptr()
     for part in parts:
@@ -90,13 +90,13 @@ def joined(parts: Sequence[Tensor]) -> Tensor | None:
         at += part.numel() * part.element_size()
     storage = first.untyped_storage()
     if at > storage.data_ptr() + storage.nbytes():
-        return None  # neighbours by chance
+        return None  # adjacent by chance
     count = sum(part.numel() for part in parts)
     return first.detach().as_strided((count,), (1,), first.storage_offset())
 
 
 def packed(parts: Sequence[Tensor]) -> Tensor:
-    """The parts' elements one behind the other; without a copy where they lie so already."""
+    """The parts' elements, concatenated; without a copy if they are adjacent already."""
     for part in parts:
         _check_place(part)
     together = joined(parts)
@@ -106,7 +106,7 @@ def packed(parts: Sequence[Tensor]) -> Tensor:
 
 
 def space_for(parts: Sequence[Tensor]) -> Tensor:
-    """Memory for all parts' elements: their own where they lie one behind the other."""
+    """Memory for all parts' elements: their own if they are adjacent."""
     for part in parts:
         _check_place(part)
     together = joined(parts)
@@ -116,7 +116,7 @@ def space_for(parts: Sequence[Tensor]) -> Tensor:
 
 
 def unpack(together: Tensor, parts: Sequence[Tensor]) -> None:
-    """Copies what space_for() received to where it belongs."""
+    """Copies elements received in space_for()'s memory to the parts."""
     if together.data_ptr() == parts[0].data_ptr():
         return
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Operations in flight, as torch.distributed wants to see them."""
+"""Operations in flight, with torch.distributed's interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ronde._errors import Error, InterruptedError, TimeoutError, UnsupportedErro
 
 Tensors = list[torch.Tensor]
 _in_callback = threading.local()
-_LATE_S = 0.5  # for which futures of a backward pass have no thread of their own
+_LATE_S = 0.5  # time in which a backward pass completes its futures without a thread
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -25,9 +25,9 @@ S = TypeVar("S")
 def name_in_callback(call: str) -> str:
     """The name of the operation that a future's callback starts; "" outside of callbacks.
 
-    When a callback runs differs between ranks, so that counting would make its operations meet
-    others there. The k-th one of the callbacks of an operation has the same name on all ranks.
-    Raises UnsupportedError in callbacks of messages, which have no number in common.
+    Ranks run a callback at different times, so its operations cannot be numbered by call. The k-th
+    operation of an operation's callbacks has the same name on all ranks. Raises UnsupportedError in
+    callbacks of messages, which ranks do not number alike.
     """
     work: Work | None = getattr(_in_callback, "work", None)
     if work is None:
@@ -42,9 +42,9 @@ def name_in_callback(call: str) -> str:
 
 
 def _ends_backward() -> bool:
-    """Whether autograd's engine runs in this thread, but no graph: it does what comes at the end.
+    """True if autograd's engine in this thread runs the callbacks at the end of backward.
 
-    So does DDP in the first backward of a static graph.
+    DDP submits there in the first backward of a static graph.
     """
     if torch._C._current_graph_task_id() != -1:
         return False
@@ -55,7 +55,7 @@ def _ends_backward() -> bool:
 
 
 class Work(dist.Work):
-    """One operation in flight: its tensors are kept alive and untouched until it has ended.
+    """One operation in flight, which keeps its tensors alive until it has ended.
 
     Threads: any; several may wait.
     """
@@ -72,8 +72,8 @@ class Work(dist.Work):
     ) -> None:
         """Wraps the core's `operation`; `finish` runs once when it has ended well.
 
-        limit_s: how long wait() waits by default. explain: rewrites an error for people. identity:
-        what the group's ranks all call it, if anything.
+        limit_s: the default timeout of wait(). explain: rewrites an error in the group's terms.
+        identity: the operation's name on all ranks of the group, if it has one.
         """
         super().__init__()
         self._operation = operation
@@ -83,7 +83,7 @@ class Work(dist.Work):
         self._explain = explain
         self._keeper = keeper
         self._identity = identity
-        self._children = 0  # operations that callbacks of its future have started
+        self._children = 0  # number of operations that callbacks of its future have started
         self._lock = threading.Lock()
         self._ended = False
         self._error: Exception | None = None
@@ -132,7 +132,7 @@ class Work(dist.Work):
         return self._ended or bool(self._operation.done())
 
     def is_success(self) -> bool:
-        """Whether it has ended well; never blocks."""
+        """True if it has ended without an error; never blocks."""
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
@@ -142,7 +142,7 @@ class Work(dist.Work):
         return self._error
 
     def result(self) -> Tensors:
-        """The tensors it has filled; blocks."""
+        """The tensors with the result; blocks."""
         self.wait()
         return self._results
 
@@ -153,11 +153,13 @@ class Work(dist.Work):
     _source_rank = source_rank
 
     def get_future(self) -> Future[Tensors]:
-        """A future of the result. Its callbacks run where it is settled: in a thread of the group,
-        in whichever thread waits for it, or at the end of backward. They may start operations.
+        """A future of the result. Its callbacks run in the thread that settles it.
+
+        That is one of the group, one that waits for it, or autograd's at the end of backward. They
+        may start operations.
         """
         if _ends_backward():
-            self.wait()  # an error raised here stays what it is; see FutureKeeper
+            self.wait()  # an error raised here keeps its type; see FutureKeeper
             self._keeper.note_late_start()
         with self._lock:
             future, is_new = self._future, self._future is None
@@ -173,13 +175,13 @@ class Work(dist.Work):
         return future
 
     def follow(self) -> None:
-        """Has a thread complete the future, whose callbacks should not wait for a caller."""
+        """Lets a thread complete the future, so that callbacks need not wait for a caller."""
         if not self._followed and not self._settled:
             self._followed = True
             self._keeper.follow(self)
 
     def settled_well(self) -> bool:
-        """Whether its future is complete, without an error of its own or of a callback."""
+        """True if its future is complete, without an error of the operation or of a callback."""
         return self._settled and self._error is None and self._callback_error is None
 
     def note_callback_error(self, error: Exception) -> None:
@@ -190,7 +192,7 @@ class Work(dist.Work):
         """Raises its error, or that of a callback of its future, which has been settled."""
         self.wait()
         assert self._callbacks_ran is not None, "check() is for operations with a future"
-        self._callbacks_ran.wait()  # another thread may be at them
+        self._callbacks_ran.wait()  # another thread may use them
         if self._callback_error is not None:
             raise self._callback_error
 
@@ -201,7 +203,7 @@ class Work(dist.Work):
         except Error as error:
             self._end(error)
         with self._lock:
-            # Let go of: the two would keep each other until garbage is collected.
+            # Clear it: the cycle would keep both alive until garbage collection.
             future, self._future = self._future, None
             self._settled = self._settled or future is not None
         if future is None:
@@ -221,7 +223,7 @@ class Work(dist.Work):
 
 
 class WorkFuture(Future[T]):
-    """A future that whoever waits for it completes: it needs no other thread."""
+    """A future that a waiting thread completes; it needs no other thread."""
 
     def __init__(self, work: Work) -> None:
         """Depends on `work`, directly or through callbacks."""
@@ -249,7 +251,7 @@ class WorkFuture(Future[T]):
         return child
 
     def add_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
-        """Calls `callback` once this one is complete; at once, in here, where it is already."""
+        """Calls `callback` once this one is complete; if it is already, calls it here."""
 
         def run(parent: Future[T]) -> None:
             outer = getattr(_in_callback, "work", None)
@@ -267,7 +269,7 @@ class Joined(Work):
     """Several operations as one."""
 
     def __init__(self, works: list[Work], keeper: FutureKeeper) -> None:
-        """Ends when all of `works` have."""
+        """Completes when all of `works` have."""
         results = [tensor for work in works for tensor in work._results]
         identity = f"{works[0]._identity}+" if works and works[0]._identity else ""
         super().__init__(None, results, None, 0.0, lambda error: error, keeper, identity)
@@ -279,17 +281,17 @@ class Joined(Work):
         self._end(None)
 
     def is_completed(self) -> bool:
-        """Whether all have ended."""
+        """True if all have ended."""
         return all(work.is_completed() for work in self._works)
 
 
 class FutureKeeper:
     """Completes the futures of one group's operations.
 
-    Those started in backward are completed when it ends, and their errors raised there as what they
-    are: C++ code (DDP) would make a RuntimeError of a future's error. For the others there is a
-    thread, which starts with the first; it takes on what callbacks wait for, and what still waits
-    after a moment.
+    Futures of operations started in backward complete when it ends. Their errors are raised there
+    with their types: C++ code (DDP) would turn a future's error into a RuntimeError. A thread,
+    which starts with the first such future, completes the others, those that callbacks wait for,
+    and those that still wait after a moment.
     """
 
     def __init__(self) -> None:
@@ -300,12 +302,12 @@ class FutureKeeper:
         self._waited_for_early = False
 
     def follow(self, work: Work) -> None:
-        """Has the thread complete `work`'s future once it has ended."""
+        """Lets the thread complete `work`'s future once it has ended."""
         self._start_thread()
         self._queue.put(work)
 
     def close(self) -> None:
-        """Ends the thread after what it has been given; does not wait for it."""
+        """Ends the thread after its queued work; does not wait for it."""
         self._queue.put(None)
 
     def _start_thread(self) -> None:
@@ -326,17 +328,17 @@ class FutureKeeper:
             if work is None:
                 return
             work.settle()
-            del work  # else its tensors would live until the next one comes
+            del work  # else its tensors would live until the next work
 
     def note_late_start(self) -> None:
         """An operation was started at the end of backward: DDP's static graph has begun.
 
-        From the second pass on it waits for futures before anything else at the end of backward.
+        From the second pass on DDP waits for futures first of all at the end of backward.
         """
         self._waited_for_early = True
 
     def settles_after_backward(self, work: Work) -> bool:
-        """Whether this is called in backward, and `work`'s future is completed when that ends."""
+        """True in backward, whose end then completes `work`'s future."""
         task = torch._C._current_graph_task_id()
         if task == -1:
             return False
@@ -351,9 +353,9 @@ class FutureKeeper:
         return not self._waited_for_early
 
     def _abandon(self) -> None:
-        """Lets the thread complete what passes that ended by an error have left.
+        """Lets the thread complete the futures of passes that ended by an error.
 
-        Or have not ended: passes within passes. Then it is completed before they end.
+        It also completes those of outer passes that have not ended.
         """
         for task, works in list(self._in_backward.items()):
             left = [work for work in works if not work.settled_well()]
