@@ -5,7 +5,7 @@
 namespace ronde {
 namespace {
 
-/// Whether this word is an option that takes its value from the next word.
+/// True for an option that takes its value from the next word.
 bool takes_next(const CLI::App& app, const std::string& word) {
   if (word.find('=') != std::string::npos) return false;
   if (word.size() > 2 && word[1] != '-') return false;  // -Hvalue

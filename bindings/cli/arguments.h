@@ -1,4 +1,4 @@
-// Command lines whose tail is another command: where do our own options end?
+// Splits command lines that end with another command, as of `ronde run`.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace ronde {
 
 using Arguments = std::vector<std::string>;
 
-/// "-np" is one option in this field, though by the usual rules it reads as -n with the value "p".
+/// Reads "-np" as one option. The usual rules read it as -n with the value "p".
 void rename_np(Arguments& arguments);
 
 /// Cuts the command to run off `arguments` and returns it: it begins after the first "--", or at

@@ -16,7 +16,7 @@ void add_build_command(CLI::App& app) {
       "Compiles against the TensorFlow of this Python into $XDG_CACHE_HOME/ronde, else\n"
       "~/.cache/ronde, and prints the file's name.\n");
   auto framework = std::make_shared<std::string>();
-  command->add_option("FRAMEWORK", *framework, "What to compile for")
+  command->add_option("FRAMEWORK", *framework, "The framework: tensorflow")
       ->required()
       ->check(CLI::IsMember({"tensorflow"}));
   command->callback([framework] {

@@ -1,4 +1,4 @@
-// `ronde build`: compiles ahead what is otherwise compiled at first use.
+// `ronde build`: compiles a framework's operations before their first use.
 #pragma once
 
 namespace CLI {

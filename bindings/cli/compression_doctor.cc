@@ -17,7 +17,7 @@ constexpr std::size_t kBeyondCaches = std::size_t{4} << 20;  // elements: 16 MiB
 constexpr int kRepeats = 7;
 constexpr std::array kAccuracies{Accuracy::kSafe, Accuracy::kAggressive};
 
-/// A link as `tc` and vendors speak of it.
+/// A link, in the units of `tc` and vendors.
 struct NamedLink {
   const char* name;
   LinkCost cost;
@@ -65,7 +65,7 @@ void print_predictions() {
   }
 }
 
-/// Sends a matrix often enough that what might be best has been tried.
+/// Sends a matrix until `auto` has tried all candidates.
 Status try_matrix(RawGroup& group, Accuracy accuracy, std::int64_t side) {
   std::vector<float> values(static_cast<std::size_t>(side * side));
   std::iota(values.begin(), values.end(), 1.0F);

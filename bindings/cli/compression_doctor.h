@@ -1,4 +1,4 @@
-// `ronde doctor --compression`: what `auto` would choose, and why.
+// `ronde doctor --compression`: the choice of `auto`, and its reasons.
 #pragma once
 
 #include "core/base/config.h"
@@ -6,9 +6,9 @@
 
 namespace ronde {
 
-/// Prints how fast this machine encodes and decodes, on one core, and what would be chosen over
-/// links of common speeds. In a job (`ronde run ... -- ronde doctor --compression`) all ranks
-/// measure their link too, by allreduces of several sizes, and rank 0 prints what was chosen.
+/// Prints the speed of encoding and decoding on one core, and the choices for links of common
+/// speeds. In a job (`ronde run ... -- ronde doctor --compression`) all ranks measure their link
+/// too, by allreduces of several sizes, and rank 0 prints the choices.
 /// Errors: the job's.
 Status examine_compression(const Config& config);
 

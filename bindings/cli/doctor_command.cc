@@ -22,7 +22,7 @@
 namespace ronde {
 namespace {
 
-/// Two ranks of this host: what a small job here would ask for.
+/// A job of two ranks on this host.
 std::vector<std::string> describe_backends(const Config& config) {
   Registry registry;
   register_builtin_backends(registry, {.config = config, .kernels = create_kernels(), .tcp = {}});
@@ -76,7 +76,7 @@ void print_settings(const Config& config) {
   }
 }
 
-/// Which interface carries data between hosts.
+/// The interface for data between hosts.
 std::vector<std::string> describe_network(const Config& config) {
   const std::string& chosen = config.network_interface;
   if (chosen.empty()) {
@@ -112,7 +112,7 @@ void print_selection(const Config& config) {
   print_lines(title.c_str(), describe_selection(tuned));
 }
 
-/// An operation that the selector is asked about: "allreduce,16M".
+/// An operation for the selector: "allreduce,16M".
 struct SelectionQuestion {
   Collective kind = Collective::kAllreduce;
   std::size_t bytes = 0;
@@ -137,7 +137,7 @@ Result<SelectionQuestion> parse_question(const std::string& text) {
   return SelectionQuestion{kind, bytes};
 }
 
-/// Prints the algorithm that the selector chooses where work goes over a transport.
+/// Prints the algorithm that the selector chooses for work over a transport.
 Status explain_algorithm(const std::string& text, int ranks) {
   RONDE_ASSIGN_OR_RETURN(const SelectionQuestion asked, parse_question(text));
   RONDE_ASSIGN_OR_RETURN(const Config config, config_from(process_environment()));
@@ -193,22 +193,23 @@ CLI::Option* add_codecs_option(CLI::App& command, std::string& form) {
 
 void add_doctor_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("doctor", "Say what can run here, and why the rest cannot");
+      app.add_subcommand("doctor", "Show what can run on this machine, and why the rest cannot");
   auto settings = std::make_shared<bool>(false);
   command->add_flag("--settings", *settings,
-                    "List all settings with unit, default, value now and meaning");
+                    "List all settings with unit, default, current value and meaning");
   auto compression = std::make_shared<bool>(false);
-  command->add_flag("--compression", *compression,
-                    "Measure codecs, and say what --compression auto chooses; in a job (ronde run "
-                    "... -- ronde doctor --compression) its links too");
+  command->add_flag(
+      "--compression", *compression,
+      "Measure codecs, and show the choice of --compression auto; in a job (ronde run "
+      "... -- ronde doctor --compression) measure its links too");
   auto form = std::make_shared<std::string>("text");
   CLI::Option* codecs = add_codecs_option(*command, *form);
   auto job = std::make_shared<std::string>();
   CLI::Option* attach =
       command->add_option("--job", *job,
-                          "Say what the ranks of a running job are doing: what is pending, who is "
-                          "missing, where their threads are. JOB: the beginning of its id, or the "
-                          "pid of a rank; not needed where one job runs");
+                          "Show the state of a running job: pending operations, missing ranks, the "
+                          "stacks of threads. JOB: the beginning of its id, or the pid of a rank; "
+                          "not needed if only one job runs");
   attach->expected(0, 1)->type_name("[JOB]");
   auto folder = std::make_shared<std::string>();
   command->add_option("--output", *folder, "With --job: also write each rank's dump to this folder")
@@ -216,10 +217,10 @@ void add_doctor_command(CLI::App& app) {
       ->check(CLI::ExistingDirectory);
   auto choose = std::make_shared<std::string>();
   CLI::Option* question = command->add_option(
-      "--choose", *choose, "Name the algorithm for one operation, such as allreduce,16M");
+      "--choose", *choose, "Show the algorithm for one operation, such as allreduce,16M");
   question->type_name("COLLECTIVE,BYTES");
   auto ranks = std::make_shared<int>(2);
-  command->add_option("--ranks", *ranks, "With --choose: among so many ranks (2)")
+  command->add_option("--ranks", *ranks, "With --choose: the number of ranks (2)")
       ->needs(question)
       ->check(CLI::PositiveNumber);
   command->callback(

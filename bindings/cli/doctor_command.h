@@ -1,4 +1,4 @@
-// `ronde doctor`: what this build has, what can run on this machine, and what may get in the way.
+// `ronde doctor`: the parts of this build, those that can run here, and limits of the machine.
 #pragma once
 
 namespace CLI {

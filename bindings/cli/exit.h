@@ -1,4 +1,4 @@
-// How a subcommand ends the program from inside its callback.
+// Ends the program from inside a subcommand's callback.
 #pragma once
 
 #include <string_view>
@@ -7,13 +7,13 @@
 
 namespace ronde {
 
-/// Exit status for command lines and inputs that are not valid.
+/// Exit status for invalid command lines and inputs.
 inline constexpr int kUsageStatus = 2;
 
 /// Ends the program with `status`, by an exception that main() turns into it.
 [[noreturn]] void exit_with(int status);
 
-/// Says what is wrong with what `command` was given, and ends with kUsageStatus.
+/// Prints what is wrong with the arguments of `command`, and ends with kUsageStatus.
 [[noreturn]] void exit_usage(std::string_view command, const Status& status);
 
 }  // namespace ronde

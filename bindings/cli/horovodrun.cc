@@ -9,11 +9,11 @@
 namespace ronde {
 namespace {
 
-/// A flag whose value is one of our settings, in other units perhaps.
+/// A flag of Horovod whose value is a setting of Ronde, perhaps in another unit.
 struct SettingFlag {
   const char* flags;
   const char* setting;
-  const char* suffix;  ///< Appended to the value: what makes Horovod's unit ours.
+  const char* suffix;  ///< Appended to the value: converts Horovod's unit to Ronde's.
   const char* help;
 };
 constexpr std::array<SettingFlag, 6> kSettingFlags = {{
@@ -28,7 +28,7 @@ constexpr std::array<SettingFlag, 6> kSettingFlags = {{
      "Interface between hosts"},
 }};
 
-/// A switch that fixes one of our settings.
+/// A switch of Horovod that sets a setting of Ronde.
 struct SwitchFlag {
   const char* flags;
   const char* entry;
@@ -41,7 +41,7 @@ constexpr std::array<SwitchFlag, 4> kSwitchFlags = {{
     {"--mpi,--use-mpi", "", "Accepted; Ronde's own control plane takes its place"},
 }};
 
-/// Flags of Horovod that tune what Ronde does not have. The second word tells those with a value.
+/// Flags of Horovod without an effect in Ronde. The second word marks those with a value.
 constexpr std::array<std::pair<const char*, bool>, 10> kIgnored = {{
     {"--cycle-time-ms", true},
     {"--autotune", false},
@@ -58,15 +58,16 @@ constexpr std::array<std::pair<const char*, bool>, 10> kIgnored = {{
 void add_job_options(CLI::App& app, RunRequest& request) {
   app.add_option("--np,-n,--num-proc", request.np, "Number of ranks (also -np)")
       ->check(CLI::Range(1, 65536));
-  app.add_option("-H,--hosts", request.hosts, "HOST:SLOTS,...");
-  app.add_option("--hostfile,--host-file", request.hostfile, "File with one host a line");
+  app.add_option("-H,--hosts", request.hosts, "Hosts, as HOST:SLOTS,...");
+  app.add_option("--hostfile,--host-file", request.hostfile, "File with one host on each line");
   app.add_option("-p,--ssh-port", request.ssh_port, "Port of sshd on the hosts");
   app.add_option("-i,--ssh-identity-file", request.ssh_identity_file, "Private key for ssh");
-  app.add_option("--start-timeout", request.start_timeout_seconds, "Seconds for all to come");
-  app.add_option("--output-filename", request.output_dir, "Directory for each rank's output");
-  app.add_option("--timeline-filename", request.timeline, "Trace of all ranks");
-  app.add_flag("--horovod", request.horovod, "Ronde's own: `import horovod` finds ronde");
-  app.add_flag("--verbose", request.verbose, "Say what is started where");
+  app.add_option("--start-timeout", request.start_timeout_seconds,
+                 "Seconds in which all ranks must start");
+  app.add_option("--output-filename", request.output_dir, "Folder for each rank's output");
+  app.add_option("--timeline-filename", request.timeline, "File for a trace of all ranks");
+  app.add_flag("--horovod", request.horovod, "Ronde's own flag: `import horovod` imports ronde");
+  app.add_flag("--verbose", request.verbose, "Print what is started on which host");
 }
 
 void ignore(CLI::App& app, const char* flag, bool has_value) {

@@ -11,10 +11,10 @@ class App;
 
 namespace ronde {
 
-/// Whether this program was started as horovodrun.
+/// True if this program was started as horovodrun.
 bool is_horovodrun(const char* program);
 
-/// Adds horovodrun's usual flags; those without a meaning here are taken and said to have none.
+/// Adds horovodrun's usual flags. Flags without an effect are accepted with a note.
 void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request);
 
 }  // namespace ronde

@@ -28,7 +28,7 @@ constexpr std::chrono::seconds kPatience{3};
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 constexpr unsigned long kListens = 0x10000;  // a flag in /proc/net/unix
 
-/// One rank that is being asked.
+/// A query of one rank.
 struct Question {
   RankAnswer answer;
   UniqueFd fd;
@@ -37,7 +37,7 @@ struct Question {
   bool foreign = false;
 };
 
-/// The abstract name at the end of a line of /proc/net/unix, where the socket listens.
+/// The abstract name at the end of a line of /proc/net/unix, if the socket listens.
 std::optional<std::string> listening_name(const std::string& line) {
   std::istringstream fields(line);
   std::string slot, references, protocol, flags, type, state, inode, name;
@@ -67,7 +67,7 @@ bool owned_by_this_user(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
 }
 
-/// Connects and says the word; a door with a queue before it is tried again.
+/// Connects and sends the query. Tries again if the socket's queue is full.
 void ask(Question& question) {
   question.fd = knock(question.answer.who);
   if (!question.fd.open()) {
@@ -89,7 +89,7 @@ void hear(Question& question) {
   question.over = got <= 0 || question.answer.text.size() > kMostBytes;
 }
 
-/// Lets the answers come in; true where any rank still owes one.
+/// Reads answers that have arrived; true if some are still missing.
 bool turn(std::vector<Question>& questions) {
   std::vector<pollfd> polled;
   bool queued = false;
@@ -135,7 +135,7 @@ bool is_meant(const DoorName& door, const std::string& job) {
          (!door.job.empty() && door.job.rfind(job, 0) == 0);
 }
 
-/// Jobs by name, each with its doors.
+/// Jobs by name, each with its ranks' diagnostics sockets.
 std::vector<std::vector<DoorName>> grouped(const std::vector<DoorName>& doors) {
   std::vector<std::vector<DoorName>> jobs;
   for (const DoorName& door : doors) {

@@ -1,4 +1,4 @@
-// `ronde doctor --job`: asks the running ranks of this user on this host what they are doing.
+// `ronde doctor --job`: queries the running ranks of this user on this host.
 #pragma once
 
 #include <optional>
@@ -12,28 +12,28 @@
 
 namespace ronde {
 
-/// What one rank answered.
+/// One rank's answer.
 struct RankAnswer {
   diagnosis::DoorName who;
-  std::string text;          ///< The dump as it came; empty where none did.
-  std::optional<Dump> dump;  ///< The same, read.
-  std::string silence;       ///< Why there is none.
+  std::string text;          ///< The dump as received; empty if there is none.
+  std::optional<Dump> dump;  ///< The dump, parsed.
+  std::string silence;       ///< The reason why there is no dump.
 };
 
 /// The doors of this host's network namespace, of all users, by job and rank.
 std::vector<diagnosis::DoorName> find_doors();
 
-/// Asks all of them at once. Those of other users are left out; who does not answer by `deadline`
-/// is told as the kernel sees it. Blocks: until `deadline` at most.
+/// Queries all ranks at once, without those of other users. Ranks that do not answer by `deadline`
+/// are described by /proc. Blocks: until `deadline` at most.
 std::vector<RankAnswer> ask_ranks(const std::vector<diagnosis::DoorName>& doors,
                                   TimePoint deadline);
 
-/// The answers of one job, for people.
+/// The text of one job's answers.
 std::string describe_job(const std::vector<RankAnswer>& answers);
 
-/// Prints what the job's ranks are doing. `job`: the beginning of its id, or a rank's pid; empty
-/// where only one job runs. `folder`: also writes each rank's dump there; may be empty.
-/// Errors: kUnavailable where no job runs, kInvalidArgument listing those that do.
+/// Prints the state of the job's ranks. `job`: the beginning of its id, or a rank's pid; empty if
+/// only one job runs. `folder`: also writes each rank's dump there; may be empty.
+/// Errors: kUnavailable if no job runs, kInvalidArgument with a list of those that do.
 Status examine_job(const std::string& job, const std::string& folder);
 
 }  // namespace ronde

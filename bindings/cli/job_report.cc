@@ -1,4 +1,4 @@
-// The text of `ronde doctor --job`: what each rank has pending, and who is missing.
+// The text of `ronde doctor --job`: pending operations and missing ranks.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,7 +10,7 @@
 namespace ronde {
 namespace {
 
-/// The ranks that `awaited` waits for: "rank 1, rank 2 (frozen)". Empty where that cannot be told.
+/// The ranks that `awaited` waits for: "rank 1, rank 2 (frozen)". Empty if unknown.
 std::string missing_ranks(const Awaited& awaited, const std::vector<RankAnswer>& answers) {
   const DumpOperation& operation = *awaited.operation;
   if (operation.name.empty() || operation.agreed_ns != 0) return {};

@@ -1,4 +1,4 @@
-// Limits of this machine that a job may run into, in sentences.
+// Limits of this machine that a job may reach, in sentences.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace ronde {
 
-/// One fact, such as "open files: 1024 (may be raised to 4096)". `bites` where it is so tight that
-/// a usual job would notice; the text says then what to do.
+/// One fact, such as "open files: 1024 (may be raised to 4096)". `bites`: too low for a usual job;
+/// the text then has a remedy.
 struct Limit {
   std::string text;
   bool bites = false;
@@ -17,7 +17,7 @@ struct Limit {
 /// Shared memory, open files, locked memory, reading of peers' memory, cores.
 std::vector<Limit> machine_limits();
 
-/// Bytes for people: "64 KiB", "1.5 GiB".
+/// Bytes with a unit: "64 KiB", "1.5 GiB".
 std::string bytes_text(std::uint64_t bytes);
 
 }  // namespace ronde

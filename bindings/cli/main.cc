@@ -18,14 +18,14 @@
 
 namespace {
 
-/// CLI11 numbers its errors from 100; ours are 2, and 0 for --help and --version.
+/// CLI11 numbers its errors from 100. Ronde's status is 2, and 0 for --help and --version.
 int report(const CLI::App& app, const CLI::ParseError& error) {
   const int status = app.exit(error);
   if (error.get_name() == "RuntimeError" || status == 0) return status;
   return ronde::kUsageStatus;
 }
 
-/// Names the commands where the first word is none.
+/// If the first word is no command, ends with a list of the commands.
 void check_command(const CLI::App& app, const ronde::Arguments& arguments) {
   if (arguments.empty() || arguments.front().rfind('-', 0) == 0) return;
   std::string known;

@@ -1,4 +1,4 @@
-// Commands that the Python package carries out.
+// Commands that the Python package implements.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace ronde {
 
-/// Becomes the Python that the `ronde` command of the package was started by, with these arguments.
-/// Where there is none, ends as exit_usage() does; `otherwise` says what to do instead.
+/// Replaces this process by the Python that started the package's `ronde` command, with these
+/// arguments. Without one, ends as exit_usage() does; `otherwise`: the advice to print then.
 [[noreturn]] void become_python(std::string_view command, std::vector<std::string> arguments,
                                 std::string_view otherwise);
 

@@ -1,4 +1,4 @@
-// How far the reading of large traces is, for people who watch.
+// Shows the progress of reading large traces.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace ronde {
 
-/// Shows the bytes done, of how many, on one line of stderr; empty where that is no terminal.
+/// Shows read and total bytes on one line of stderr; empty if stderr is no terminal.
 std::function<void(std::uint64_t done, std::uint64_t total)> shown_progress();
 
 }  // namespace ronde

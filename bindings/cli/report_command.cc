@@ -42,7 +42,7 @@ report::JobTrace load(const char* who, const std::vector<std::string>& traces) {
 
 constexpr const char* kReport = "ronde timeline report";
 
-/// What a report is made from.
+/// The input of a report.
 struct Inputs {
   std::vector<std::string> traces;
   report::JobDumps dumps;  ///< May be empty.
@@ -111,7 +111,7 @@ void run_diff(const DiffRequest& request) {
 }  // namespace
 
 void add_diff_command(CLI::App& timeline) {
-  CLI::App* command = timeline.add_subcommand("diff", "Say what became slower between two runs");
+  CLI::App* command = timeline.add_subcommand("diff", "Show what became slower between two runs");
   command->footer("Example:\n  ronde timeline diff monday.json tuesday.json\n");
   auto request = std::make_shared<DiffRequest>();
   command->add_option("BEFORE", request->before, "Merged trace of the first run")->required();
@@ -121,19 +121,18 @@ void add_diff_command(CLI::App& timeline) {
 
 void add_report_command(CLI::App& timeline) {
   CLI::App* command =
-      timeline.add_subcommand("report", "Say why training waits: who is late, what is slow");
+      timeline.add_subcommand("report", "Show why training waits: late ranks, slow operations");
   command->footer(
       "Examples:\n  ronde timeline report trace.json\n"
       "  ronde timeline report trace.rank*.json -o report.html\n"
       "  ronde timeline report dumps/ trace.json      (a job that failed: RONDE_DUMP_DIR=dumps)\n"
-      "Prints a text and writes one page, which needs no network.\n");
+      "Prints a text and writes an HTML page, which needs no network.\n");
   auto request = std::make_shared<ReportRequest>();
   command
-      ->add_option(
-          "TRACE", request->traces,
-          "A merged trace, or one of each rank; dumps of a job that failed, or their folder")
+      ->add_option("TRACE", request->traces,
+                   "A merged trace, or one of each rank; dumps of a failed job, or their folder")
       ->required();
-  command->add_option("-o,--output", request->output, "Where the page goes")->capture_default_str();
+  command->add_option("-o,--output", request->output, "File for the page")->capture_default_str();
   command->callback([request] { run_report(*request); });
 }
 

@@ -1,4 +1,4 @@
-// `ronde timeline report` says why training waits; `ronde timeline diff` what became slower.
+// `ronde timeline report` shows why training waits, `ronde timeline diff` what became slower.
 #pragma once
 
 namespace CLI {

@@ -30,8 +30,9 @@ constexpr const char* kExamples =
     "  ronde run -np 2 python train.py\n"
     "  ronde run -np 8 -H node1:4,node2:4 --timeline trace.json python train.py --epochs 3\n"
     "  ronde run --hostfile hosts.txt --env DATA=/data -- ./train\n"
-    "A hostfile names one host a line: \"node1 slots=4\". Output lines carry [rank]; the exit "
-    "status is\nthat of the first rank that failed. Ranks read nothing from standard input.\n";
+    "A hostfile names one host on each line: \"node1 slots=4\". Output lines begin with [rank]. "
+    "The "
+    "exit status\nis that of the rank that failed first. Ranks get no standard input.\n";
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
@@ -47,7 +48,7 @@ Result<std::vector<HostSlots>> read_hostfile(const std::string& path) {
   return hosts;
 }
 
-/// Hosts with their ranks; this host's name becomes empty, so that it needs no ssh.
+/// Hosts with their ranks. This host's name becomes empty: it needs no ssh.
 Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
   if (request.hosts.empty() && request.hostfile.empty()) {
     return std::vector<HostRanks>{{"", 0, request.np == 0 ? 1 : request.np}};
@@ -71,8 +72,8 @@ std::chrono::milliseconds start_timeout(const RunRequest& request) {
   return std::chrono::milliseconds(static_cast<long>(request.start_timeout_seconds * 1000));
 }
 
-/// PYTHONPATH for the ranks, in front the package that answers to `import horovod`. It lies beside
-/// this program in an installed Python package, found by no interpreter that was not told.
+/// PYTHONPATH for the ranks, which begins with the package that serves `import horovod`. It lies
+/// beside this program in the installed Python package, where no interpreter finds it by itself.
 Result<std::string> horovod_python_path(const EnvironmentList& given) {
   const std::filesystem::path alias =
       std::filesystem::path(own_program()).replace_filename("_horovod_alias");
@@ -91,7 +92,7 @@ Result<std::string> horovod_python_path(const EnvironmentList& given) {
   return "PYTHONPATH=" + alias.string() + (rest.empty() ? "" : ":" + rest);
 }
 
-/// The settings that have an option of their own, checked here rather than by every rank.
+/// The settings that have an option. They are checked here, before any rank starts.
 Result<EnvironmentList> settings_environment(const RunRequest& request) {
   const std::string timeline =
       request.timeline.empty() ? "" : std::filesystem::absolute(request.timeline).string();
@@ -135,7 +136,7 @@ std::vector<std::string> names_of(const EnvironmentList& list) {
   return {names.begin(), names.end()};
 }
 
-/// Makes the job one mpirun on this host, which starts the ranks: MPI works in no others.
+/// Makes the job one mpirun on this host. It starts the ranks, as MPI works only in such processes.
 Status go_through_mpirun(LaunchOptions& options) {
   MpirunSpec spec{options.hosts, options.command, {}, options.ssh, options.network_interface};
   if (options.hosts.size() > 1) {
@@ -184,16 +185,17 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
   command.add_option("--ssh-identity-file", request.ssh_identity_file, "Private key for ssh")
       ->check(CLI::ExistingFile);
   command
-      .add_option("--ssh-option", request.ssh_options, "Key=Value, given to ssh as -o; may repeat")
+      .add_option("--ssh-option", request.ssh_options,
+                  "Option for ssh -o, as Key=Value; may repeat")
       ->expected(1)
       ->take_all();
   command.add_option("--remote-ronde", request.remote_program,
-                     "Path of ronde on the other hosts; by default as here");
+                     "Path of ronde on the other hosts; default: the path here");
   command.add_option("--network-interface", request.network_interface,
-                     "Interface or address on which ranks of different hosts meet");
+                     "Interface, by name or address, for connections between hosts");
   command
       .add_option("--start-timeout", request.start_timeout_seconds,
-                  "Seconds for all hosts and all ranks to come; default 60")
+                  "Seconds in which all hosts and ranks must start; default 60")
       ->check(CLI::Range(0.1, 86400.0));
 }
 
@@ -227,29 +229,32 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
   command
       ->add_option("--np,-n", request->np, "Number of ranks (also -np); default: all slots, or 1")
       ->check(CLI::Range(1, 65536));
-  CLI::Option* hosts = command->add_option("-H,--hosts", request->hosts, "HOST[:SLOTS],...");
-  command->add_option("--hostfile", request->hostfile, "File with one host a line")
+  CLI::Option* hosts =
+      command->add_option("-H,--hosts", request->hosts, "Hosts, as HOST[:SLOTS],...");
+  command->add_option("--hostfile", request->hostfile, "File with one host on each line")
       ->excludes(hosts);
   command->add_option("--timeline", request->timeline,
-                      "Trace of all ranks, written here when the job ends");
+                      "Write a trace of all ranks to this file when the job ends");
   command->add_option("--backend", request->backend,
-                      "Data plane: auto, shm, tcp, gloo or mpi; nccl for GPUs");
+                      "Data plane: auto, shm, tcp, gloo, mpi, or nccl (GPU tensors only)");
   command->add_option("--algorithm", request->algorithm,
-                      "Algorithm for all collectives that have it");
+                      "Algorithm of all collectives that have it; default: by size");
   command->add_option("--compression", request->compression,
-                      "What gradients travel as where a call does not say: auto, fp16, int8, ...");
-  command->add_option("--env", request->environment, "NAME or NAME=VALUE for all ranks; may repeat")
+                      "Codec of gradients whose call names none: auto, fp16, int8, ...");
+  command
+      ->add_option("--env", request->environment,
+                   "Environment variable for all ranks, as NAME or NAME=VALUE; may repeat")
       ->expected(1)
       ->take_all();
   command->add_option("--output-dir", request->output_dir,
-                      "Also write each rank's output to a file");
+                      "Folder: also write each rank's output to a file there");
   command->add_flag("--horovod", request->horovod,
-                    "Let Python scripts that import horovod find ronde in its place");
-  command->add_flag("--verbose", request->verbose, "Say what is started where");
+                    "Make `import horovod` in Python scripts import ronde");
+  command->add_flag("--verbose", request->verbose, "Print what is started on which host");
   command->add_option("--metrics-port", request->metrics_port,
-                      "Serve Prometheus metrics: rank r of each host at this port + r");
+                      "Serve Prometheus metrics: local rank r of each host at this port + r");
   command->add_option("--metrics-address", request->metrics_address,
-                      "Address to serve them at; default 127.0.0.1");
+                      "Address that serves metrics; default 127.0.0.1");
   add_remote_options(*command, *request);
   command->callback([request] { run_job(*request); });
   return command;

@@ -11,7 +11,7 @@ class App;
 
 namespace ronde {
 
-/// What the user asked for, as given; the callback of the subcommand checks it and runs the job.
+/// The user's request, as given. The callback of the subcommand checks it and runs the job.
 struct RunRequest {
   int np = 0;
   std::string hosts;
@@ -30,7 +30,7 @@ struct RunRequest {
   std::string network_interface;
   std::string output_dir;
   double start_timeout_seconds = 0;  ///< 0: not given.
-  bool horovod = false;              ///< `import horovod` finds ronde.
+  bool horovod = false;              ///< `import horovod` imports ronde.
   bool verbose = false;
   Arguments command;  ///< Not an option: see take_command().
 };

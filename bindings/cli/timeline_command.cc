@@ -47,16 +47,16 @@ void add_timeline_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("timeline", "Work on the traces of a job");
   command->require_subcommand(1);
   CLI::App* merge_command =
-      command->add_subcommand("merge", "Bring the traces of all ranks onto one clock");
+      command->add_subcommand("merge", "Merge the traces of all ranks onto one clock");
   merge_command->footer(
       "Example:\n  ronde timeline merge trace.rank*.json -o trace.json\n"
-      "The result opens in Perfetto or chrome://tracing. It is compressed where its name ends in\n"
-      ".gz, and in Perfetto's own format where it ends in .pftrace or .pftrace.gz. Where it ends\n"
-      "in a slash it is a folder with a file of each rank, as PyTorch's profiler writes them.\n");
+      "Perfetto and chrome://tracing open the result. The name selects the format: .gz is\n"
+      "compressed, .pftrace and .pftrace.gz are Perfetto's own, and a name that ends in a slash\n"
+      "is a folder with a file for each rank, as PyTorch's profiler writes them.\n");
   auto request = std::make_shared<MergeRequest>();
   merge_command->add_option("TRACE", request->traces, "Chrome traces, one of each rank")
       ->required();
-  merge_command->add_option("-o,--output", request->output, "Where the merged trace goes")
+  merge_command->add_option("-o,--output", request->output, "File for the merged trace")
       ->required();
   merge_command->callback([request] { merge(*request); });
   add_report_command(*command);

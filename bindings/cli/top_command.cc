@@ -22,7 +22,7 @@ namespace ronde {
 namespace {
 
 constexpr const char* kWho = "ronde top";
-constexpr std::uint64_t kTailBytes = std::uint64_t{4} << 20;  // of each trace: the last moments
+constexpr std::uint64_t kTailBytes = std::uint64_t{4} << 20;  // at the end of each trace
 constexpr std::chrono::seconds kLongUnderWay{5};
 
 struct TopRequest {
@@ -31,7 +31,7 @@ struct TopRequest {
   int count = 0;
 };
 
-/// The traces of all ranks where one name, that given to --timeline, stands for them.
+/// The traces of all ranks, if the one given is the name of --timeline.
 std::vector<std::string> rank_traces(const std::vector<std::string>& given) {
   std::vector<std::string> found;
   for (int rank = 0; given.size() == 1; ++rank) {
@@ -42,7 +42,7 @@ std::vector<std::string> rank_traces(const std::vector<std::string>& given) {
   return found.empty() ? given : found;
 }
 
-/// How long ago any of the traces was written to.
+/// The time since the last write to any of the traces.
 std::chrono::nanoseconds silence(const std::vector<std::string>& traces) {
   auto newest = std::filesystem::file_time_type::min();
   std::error_code ignored;
@@ -53,7 +53,7 @@ std::chrono::nanoseconds silence(const std::vector<std::string>& traces) {
                   std::chrono::nanoseconds(std::filesystem::file_time_type::clock::now() - newest));
 }
 
-/// One look at the job. Operations that are young are under way as they should be.
+/// One report of the job. Young operations are normal and left out.
 std::string look(const std::vector<std::string>& traces) {
   auto job = report::load_traces(traces, {}, kTailBytes);
   if (!job.ok()) exit_usage(kWho, job.status());
@@ -90,20 +90,20 @@ void run_top(const TopRequest& request) {
 }  // namespace
 
 void add_top_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("top", "Say live why a running job waits");
+  CLI::App* command = app.add_subcommand("top", "Show live why a running job waits");
   command->footer(
       "Examples:\n  ronde run -np 4 --timeline trace.json -- python train.py\n"
       "  ronde top trace.json            # in another terminal; Ctrl-C ends it\n"
-      "Reads the last moments of the traces that the job writes.\n");
+      "Reads the end of the traces that the job writes.\n");
   auto request = std::make_shared<TopRequest>();
   command
       ->add_option("TRACE", request->traces,
-                   "What --timeline was given, or the traces of the job's ranks")
+                   "The argument of --timeline, or the traces of the job's ranks")
       ->required();
-  command->add_option("-i,--interval", request->interval_seconds, "Seconds between two looks")
+  command->add_option("-i,--interval", request->interval_seconds, "Seconds between two reports")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  command->add_option("-n,--count", request->count, "End after so many looks; 0: never")
+  command->add_option("-n,--count", request->count, "End after this number of reports; 0: never")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command->callback([request] { run_top(*request); });

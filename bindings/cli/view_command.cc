@@ -28,7 +28,7 @@ std::vector<std::string> server_arguments(const ViewRequest& request) {
   return words;
 }
 
-/// Becomes the server.
+/// Replaces this process by the server.
 void run_view(const ViewRequest& request) {
   become_python("ronde timeline view", server_arguments(request),
                 "the viewer is served by Python: use the ronde command of the Python package, or "
@@ -47,7 +47,7 @@ void add_view_command(CLI::App& timeline) {
   auto request = std::make_shared<ViewRequest>();
   command->add_option("TRACE", request->traces, "A merged trace, or one of each rank")->required();
   command->add_option("-o,--output", request->output, "Keep the merged trace here");
-  command->add_option("--port", request->port, "Where to listen; 0 takes a free port")
+  command->add_option("--port", request->port, "Port to listen on; 0: a free one")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   command->add_flag("--no-browser", request->no_browser, "Print the address, open no browser");

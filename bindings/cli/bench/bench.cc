@@ -43,31 +43,37 @@ void add_options(CLI::App& command, BenchRequest& request) {
   bench::OptionTexts& texts = request.texts;
   command.add_option("collective", texts.collective, "allreduce, allgather, broadcast, ...")
       ->capture_default_str();
-  command.add_option("--np", options.np, "Ranks, on this host (also -np)")->capture_default_str();
-  command.add_option("--sizes", texts.sizes, "Bytes of the whole tensor, whole elements")
+  command.add_option("--np", options.np, "Number of ranks, all on this host (also -np)")
+      ->capture_default_str();
+  command.add_option("--sizes", texts.sizes, "Sizes of the whole tensor, in bytes")
       ->default_str("4,1K,64K,1M,16M");
   command.add_option("--tune", options.tune,
-                     "Measure which algorithm is fastest where, over --backend (tcp), and write "
-                     "this file for RONDE_TUNING_FILE");
+                     "Find the fastest algorithms over --backend (tcp), and write this file for "
+                     "RONDE_TUNING_FILE");
   command.add_option("--compression", options.compression,
-                     "What this codec (int8, topk:ratio=0.001, auto, ...) costs and saves: bytes, "
-                     "times, error");
+                     "Measure a codec (int8, topk:ratio=0.001, auto, ...): bytes, times, error");
   command.add_option("--dtype", texts.dtype, "Element type")->capture_default_str();
-  command.add_option("--algorithm", options.algorithm, "Ronde's algorithm; empty: its table's");
-  command.add_option("--backend", options.backend, "Ronde's data plane; empty: auto");
-  command.add_option("--peers", texts.peers, "Other libraries beside Ronde: mpi,gloo");
-  command.add_option("--mode", texts.mode, "both, raw, named, async, many, replay, step")
+  command.add_option("--algorithm", options.algorithm,
+                     "Ronde's algorithm; default: the selector's choice");
+  command.add_option("--backend", options.backend, "Ronde's data plane; default: auto");
+  command.add_option("--peers", texts.peers, "Also measure these libraries: mpi,gloo");
+  command
+      .add_option("--mode", texts.mode,
+                  "What to measure: both, raw, named, async, many, replay, step")
       ->capture_default_str();
-  command.add_option("--repetitions", options.repetitions, "Samples of each, at least 20")
+  command
+      .add_option("--repetitions", options.repetitions, "Samples of each measurement, at least 20")
       ->capture_default_str();
-  command.add_option("--count", options.count, "many: tensors submitted together")
+  command.add_option("--count", options.count, "Mode many: number of tensors submitted together")
       ->capture_default_str();
-  command.add_option("--bytes", texts.bytes, "many: bytes of each")->capture_default_str();
-  command.add_option("--model", options.model, "replay, step: resnet50")->capture_default_str();
+  command.add_option("--bytes", texts.bytes, "Mode many: bytes of each tensor")
+      ->capture_default_str();
+  command.add_option("--model", options.model, "Modes replay and step: the model")
+      ->capture_default_str();
   command.add_option("--timeline", options.timeline,
-                     "many, replay: a trace; says what recording it costs");
-  command.add_flag("--shared", options.shared, "Buffers in memory that the ranks share");
-  command.add_option("--json", options.json, "File for one line of JSON per row");
+                     "Modes many and replay: write a trace, and measure the cost of recording it");
+  command.add_flag("--shared", options.shared, "Use buffers in shared memory");
+  command.add_option("--json", options.json, "Write a line of JSON for each row to this file");
   command.add_flag("--worker", request.worker, "")->group("");  // a rank, started by the above
 }
 
@@ -106,7 +112,7 @@ int start_workers(const bench::Options& options, const Arguments& arguments) {
 
 CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments) {
   auto request = std::make_shared<BenchRequest>();
-  CLI::App* command = app.add_subcommand("bench", "Measures collectives, beside other libraries");
+  CLI::App* command = app.add_subcommand("bench", "Measure collectives, also of other libraries");
   command->footer(kExamples);
   add_options(*command, *request);
   command->callback([request, arguments] {
