@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/core/engine/engine_job.h"
+#include "tests/core/engine/forwarding_channel.h"
 #include "tests/core/engine/noting_executor.h"
 #include "tests/support/run_ranks.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 using test::EngineJob;
 using test::EngineRank;
+using test::ForwardingChannel;
 using test::NotingExecutor;
 using test::run;
 using test::run_ranks;
@@ -44,16 +46,57 @@ class HeldExecutor final : public Executor {
   std::atomic<bool>& held_;
 };
 
-/// Submits to a queue of its own that runs by `executor` what its caller will wait for.
-Result<OperationPtr> submit_to(Engine& engine, std::unique_ptr<Executor> executor,
-                               std::vector<float>& values) {
-  engine.add_set(1, {0}, std::move(executor));
-  // A new background thread looks for work before it first sleeps, and would take this.
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  Submission submission = sum_of("stuck", values);
-  submission.caller_waits = true;  // so that the background thread is not woken for it
-  return engine.submit(1, std::move(submission));
-}
+/// Keeps the background thread asleep. Threads: any.
+struct BackgroundHold {
+  std::atomic<bool> asleep = false;
+  std::atomic<bool> released = false;
+  void release() {
+    released = true;
+    released.notify_all();
+  }
+};
+
+/// Another channel, in which the background thread sleeps until it is released.
+class HoldingChannel final : public ForwardingChannel {
+ public:
+  HoldingChannel(std::unique_ptr<ControlChannel> inner, BackgroundHold& hold)
+      : ForwardingChannel(std::move(inner)), hold_(hold) {}
+  void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept override {
+    if (who == Sleeper::kBackground) {
+      hold_.asleep = true;
+      hold_.asleep.notify_all();
+      hold_.released.wait(false);
+    }
+    ForwardingChannel::wait(who, ticket, deadline);
+  }
+
+ private:
+  BackgroundHold& hold_;
+};
+
+/// A job of one rank in which only callers drive the engine until the hold is released.
+struct CallersJob {
+  explicit CallersJob(Duration far_deadline = std::chrono::seconds(10))
+      : rank(job, std::make_unique<HoldingChannel>(create_local_channel(job.hub, 0), hold), 1 << 16,
+             far_deadline) {
+    hold.asleep.wait(false);
+  }
+  ~CallersJob() { hold.release(); }
+  CallersJob(const CallersJob&) = delete;
+  CallersJob& operator=(const CallersJob&) = delete;
+
+  /// Submits to a queue of its own that runs by `executor` what its caller will wait for.
+  Result<OperationPtr> submit(std::unique_ptr<Executor> executor, std::vector<float>& values) {
+    rank.engine->add_set(1, {0}, std::move(executor));
+    Submission submission = sum_of("stuck", values);
+    submission.caller_waits = true;
+    return rank.engine->submit(1, std::move(submission));
+  }
+
+  EngineJob job{1};
+  BackgroundHold hold;
+  EngineRank rank;
+};
 
 }  // namespace
 
@@ -108,15 +151,15 @@ TEST_CASE("Engine: an interrupt that lands just before a wait ends it, and no ot
 }
 
 TEST_CASE("Engine: a caller stuck in work that it does itself still hears of interrupts") {
-  EngineJob job(1);
-  EngineRank rank(job, 0);
+  CallersJob job;
+  Engine& engine = *job.rank.engine;
   std::vector<float> values(4);
-  const auto operation = submit_to(*rank.engine, std::make_unique<StuckExecutor>(), values);
+  const auto operation = job.submit(std::make_unique<StuckExecutor>(), values);
   REQUIRE(operation.ok());
   WaitOptions options;
   options.interrupt = [] { return Status(Code::kInterrupted, "by the test"); };
-  CHECK(rank.engine->wait(*operation, options).code() == Code::kInterrupted);
-  rank.engine->fail(Status(Code::kAborted, "the end of the test"));  // others may have run it
+  CHECK(engine.wait(*operation, options).code() == Code::kInterrupted);
+  CHECK(engine.job_status().code() == Code::kInterrupted);
 }
 
 TEST_CASE("Engine: a caller with a deadline leaves stuck work to the queue's thread") {
@@ -134,25 +177,24 @@ TEST_CASE("Engine: a caller with a deadline leaves stuck work to the queue's thr
 }
 
 TEST_CASE("Engine: a caller whose deadline is far moves the data itself") {
-  EngineJob job(1);
-  EngineRank rank(job, 0);
+  CallersJob job;
   std::thread::id ran{};
   std::vector<float> values(4);
   WaitOptions options;
   options.deadline = now() + std::chrono::minutes(1);
-  const auto operation = submit_to(*rank.engine, std::make_unique<NotingExecutor>(ran), values);
+  const auto operation = job.submit(std::make_unique<NotingExecutor>(ran), values);
   REQUIRE(operation.ok());
-  REQUIRE(rank.engine->wait(*operation, options).ok());
+  REQUIRE(job.rank.engine->wait(*operation, options).ok());
   CHECK(ran == std::this_thread::get_id());
 }
 
 TEST_CASE("Engine: operations go on after a caller that waited for another's driving has left") {
-  EngineJob job(1);
-  EngineRank rank(job, 0);
+  CallersJob job;
+  EngineRank& rank = job.rank;
   std::atomic<bool> held = true;
   std::vector<float> values(4);
   std::vector<float> others(4);
-  const auto first = submit_to(*rank.engine, std::make_unique<HeldExecutor>(held), values);
+  const auto first = job.submit(std::make_unique<HeldExecutor>(held), values);
   Submission same_bundle = sum_of("other", others);
   same_bundle.caller_waits = true;
   const auto second = rank.engine->submit(1, std::move(same_bundle));
@@ -163,6 +205,7 @@ TEST_CASE("Engine: operations go on after a caller that waited for another's dri
   std::this_thread::sleep_for(settle);
   std::thread waiter([&] { CHECK(rank.engine->wait(*second, {}).ok()); });
   std::this_thread::sleep_for(settle);
+  job.hold.release();
   rank.channel->wake(Sleeper::kBackground);  // it finds the engine driven, and waits too
   std::this_thread::sleep_for(settle);
   held = false;
@@ -174,10 +217,10 @@ TEST_CASE("Engine: operations go on after a caller that waited for another's dri
 }
 
 TEST_CASE("Engine: a far deadline that passes while the caller moves data ends the job") {
-  EngineJob job(1);
-  EngineRank rank(job, 0, 1 << 16, std::chrono::milliseconds(20));
+  CallersJob job(std::chrono::milliseconds(20));
+  EngineRank& rank = job.rank;
   std::vector<float> values(4);
-  const auto operation = submit_to(*rank.engine, std::make_unique<StuckExecutor>(), values);
+  const auto operation = job.submit(std::make_unique<StuckExecutor>(), values);
   REQUIRE(operation.ok());
   WaitOptions options;
   options.deadline = now() + std::chrono::milliseconds(100);
