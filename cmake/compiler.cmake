@@ -34,10 +34,14 @@ set(RONDE_SHADOW_WARNING -Wshadow)
 if(RONDE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(RONDE_SHADOW_WARNING "")
 endif()
+if(RONDE_THREAD_SAFETY AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  message(FATAL_ERROR "RONDE_THREAD_SAFETY=ON needs clang++; this is ${CMAKE_CXX_COMPILER_ID}")
+endif()
 target_compile_options(ronde_compiler INTERFACE
   -Wall -Wextra ${RONDE_SHADOW_WARNING} -Wconversion -Wsign-conversion
   $<$<BOOL:${RONDE_WERROR}>:-Werror>
-  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  $<$<BOOL:${RONDE_THREAD_SAFETY}>:-Werror=thread-safety>)
 target_link_libraries(ronde_compiler INTERFACE Threads::Threads)
 
 if(RONDE_BUILD_FUZZERS)

@@ -13,6 +13,7 @@ option(RONDE_BUILD_CLI "Build the ronde command" ON)
 option(RONDE_BUILD_FUZZERS "Build the libFuzzer targets (clang), and all code for them" OFF)
 option(RONDE_UNITY "Compile several sources at once, which takes less time" ON)
 option(RONDE_WERROR "Treat warnings as errors" OFF)
+option(RONDE_THREAD_SAFETY "Check the annotations of locks, as errors (clang)" OFF)
 set(RONDE_SANITIZE "" CACHE STRING "Sanitizer: address (with undefined), thread, or empty")
 
 # ronde_require(PART found "what is missing"): decides whether an optional part is built.

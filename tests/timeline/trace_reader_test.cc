@@ -76,8 +76,8 @@ TEST_CASE("trace reader: what is no trace is refused with file and byte") {
                                                         {"[{\"a\":1} x]", "byte 9"},
                                                         {"{\"a\":1}", "byte 6"},
                                                         {"{\"traceEvents\": 3}", "byte 16"}}) {
-    CAPTURE(text);
     const std::string message = read(text).status.message();
+    CAPTURE(message);
     CHECK(message.find(byte) != std::string::npos);
     CHECK(message.find("t.json") != std::string::npos);
   }

@@ -16,7 +16,7 @@ TEST_CASE("A compressed allreduce is near the sum, and the same bits on all rank
       job.counts = {3000, 1, 70, 0, 513};
       job.compression = compression;
       job.step();
-      INFO(compression, " of ", ranks, " ranks");
+      INFO(job.compression, " of ", ranks, " ranks");
       for (std::size_t t = 0; t < job.counts.size(); ++t) {
         CHECK(error(job.results[0][t], job.sums(t)) < tolerance);
         for (const auto& other : job.results) CHECK(same_bits(other[t], job.results[0][t]));
