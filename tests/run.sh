@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
-# Sets this machine up where needed, then runs every test: the C++ suite by ctest, the Python suite
-# by pytest. Closes with "N passed, N failed[, N skipped]"; fails when a test did or none ran.
+# Sets this machine up where needed, then runs the tests: the C++ suite by ctest, the Python suite by
+# pytest. --all adds the volumes: the same faults, lives and inputs, drawn many times more. Closes with "N passed, N failed[, N skipped]"; fails when a test did or none ran.
 set -uo pipefail
 usage() {
   cat <<'TEXT'
-usage: bash tests/run.sh [--quick] [--cpp | --python | --gpu]
+usage: bash tests/run.sh [--quick | --all] [--cpp | --python | --gpu]
   --quick   leave out the slow tests (packaging, training)
+  --all     add the volumes, for an hour or more: drawn faults, simulated jobs and connections by the
+            thousand, large counts in every test, and the fuzzers (clang)
   --cpp     only the C++ tests
   --python  only the Python tests
   --gpu     only what needs a GPU; writes docs/measurements/gpu.md; exits with 2 where there is none
 Reports: build/test-results/*.xml, screenshots *.png; C++ output: build/release/Testing/Temporary/LastTest.log
 TEXT
 }
-quick='' cpp=1 pytest=1 gpu=''
+quick='' all='' cpp=1 pytest=1 gpu=''
 for argument in "$@"; do
   case $argument in
     --quick) quick=1 ;;
+    --all) all=1 ;;
     --cpp) pytest='' ;;
     --python) cpp='' ;;
     --gpu) gpu=1 ;;
@@ -39,14 +42,34 @@ cd "$root" || exit 1
 results=$root/build/test-results
 rm -rf "$results" && mkdir -p "$results"
 
+# run_ctest PRESET REPORT [OPTION...]: runs the C++ tests that the preset selects.
+run_ctest() {
+  ctest --preset "$1" "${@:3}" --output-junit "$results/$2.xml" --test-output-size-passed 1000000 \
+    --test-output-size-failed 1000000
+}
+
 run_cpp() {
   say "Building the C++ tests (build/release)"
   cmake --preset release -DRONDE_BUILD_PYTHON=OFF >"$results/configure.log" 2>&1 ||
     { cat "$results/configure.log" >&2; return 1; }
   cmake --build --preset release || return 1
   say "Running the C++ tests"
-  ctest --preset release -j2 --output-junit "$results/cpp.xml" --test-output-size-passed 1000000 \
-    --test-output-size-failed 1000000
+  run_ctest release cpp -j2
+}
+
+# run_volumes: what --all adds to the C++ tests.
+run_volumes() {
+  say "Running the volumes"
+  run_ctest volume volume
+}
+
+# run_fuzzers: each of them for a minute.
+run_fuzzers() {
+  say "Running the fuzzers (build/fuzz)"
+  install_packages clang-14 libclang-rt-14-dev || return 1
+  cmake --preset fuzz >"$results/configure-fuzz.log" 2>&1 ||
+    { cat "$results/configure-fuzz.log" >&2; return 1; }
+  cmake --build --preset fuzz && tests/fuzz/run build/fuzz 60
 }
 
 run_python() {
@@ -63,8 +86,13 @@ if [ -n "$gpu" ]; then
 fi
 
 status=0
+[ -z "$all" ] || export RONDE_TEST_VOLUME=all
 if [ -n "$cpp" ]; then run_cpp || status=1; fi
+if [ -n "$cpp" ] && [ -n "$all" ]; then
+  run_volumes || status=1
+  run_fuzzers || status=1
+fi
 if [ -n "$pytest" ]; then run_python || status=1; fi
-"$venv/bin/python" tests/summary.py ${cpp:+"$results/cpp.xml"} ${pytest:+"$results/python.xml"} ||
+"$venv/bin/python" tests/summary.py ${cpp:+"$results/cpp.xml"} ${cpp:+${all:+"$results/volume.xml"}} ${pytest:+"$results/python.xml"} ||
   status=1
 exit $status

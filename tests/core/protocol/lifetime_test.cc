@@ -3,10 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/volume.h"
+
 namespace ronde {
 
 TEST_CASE("Lifetime: drawn jobs of up to 16 ranks keep the rules") {
-  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::repetitions(150, 4000); ++seed) {
     const Lifetime life = draw_lifetime(seed, false);
     CAPTURE(describe(life));
     CHECK(live(life).empty());

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/core/protocol/simulator.h"
+#include "tests/support/volume.h"
 
 namespace ronde {
 namespace {
@@ -42,6 +43,9 @@ Request request_of(const Simulator& simulator, std::size_t which, std::size_t ve
   request.priority = static_cast<std::int32_t>(which % 3);
   return request;
 }
+
+/// How many worlds each test draws.
+std::size_t worlds() { return test::repetitions(20, 200); }
 
 void check(Simulator& simulator) {
   for (const std::string& violation : simulator.violations()) FAIL_CHECK(violation);
@@ -94,7 +98,7 @@ void plan(Simulator& simulator, const Training& training, Random& random) {
 
 TEST_CASE("Simulation: any submission order on any tree ends in the same order everywhere") {
   Random random(1);
-  for (int world_number = 0; world_number < 60; ++world_number) {
+  for (std::size_t world_number = 0; world_number < worlds(); ++world_number) {
     Simulator simulator(world(random, 12));
     plan(simulator, {}, random);
     simulator.run();
@@ -107,7 +111,7 @@ TEST_CASE("Simulation: any submission order on any tree ends in the same order e
 TEST_CASE("Simulation: what is paced is overtaken, in the same order on all ranks") {
   Random random(11);
   std::size_t overtaken = 0;
-  for (int world_number = 0; world_number < 60; ++world_number) {
+  for (std::size_t world_number = 0; world_number < worlds(); ++world_number) {
     SimulatorOptions options = world(random, 12);
     options.pace = true;
     Simulator simulator(options);
@@ -125,7 +129,7 @@ TEST_CASE("Simulation: what is paced is overtaken, in the same order on all rank
                               simulator.ran(0).end()));
     if (agreed != simulator.ran(0)) ++overtaken;
   }
-  CHECK(overtaken > 40);
+  CHECK(overtaken > worlds() / 2);
 }
 
 TEST_CASE("Simulation: 64 ranks on 8 hosts agree") {
@@ -148,7 +152,7 @@ TEST_CASE("Simulation: 64 ranks on 8 hosts agree") {
 TEST_CASE("Simulation: changing shapes and a small cache evict without a wrong answer") {
   Random random(3);
   std::uint64_t evictions = 0;
-  for (int world_number = 0; world_number < 60; ++world_number) {
+  for (std::size_t world_number = 0; world_number < worlds(); ++world_number) {
     Simulator simulator(world(random, 10));
     plan(simulator, {.steps = 8, .changing = true}, random);
     simulator.run();
@@ -156,12 +160,12 @@ TEST_CASE("Simulation: changing shapes and a small cache evict without a wrong a
     CHECK(count(simulator.log(0), Code::kOk) == 8 * 13);
     evictions += simulator.negotiator(0).stats().evictions;
   }
-  CHECK(evictions > 100);
+  CHECK(evictions > worlds());
 }
 
 TEST_CASE("Simulation: a planted mismatch is one error on all ranks and the job goes on") {
   Random random(4);
-  for (int world_number = 0; world_number < 60; ++world_number) {
+  for (std::size_t world_number = 0; world_number < worlds(); ++world_number) {
     SimulatorOptions options = world(random, 10);
     Simulator simulator(options);
     plan(simulator, {.changing = true, .mismatches = true}, random);
@@ -176,14 +180,14 @@ TEST_CASE("Simulation: a planted mismatch is one error on all ranks and the job 
 TEST_CASE("Simulation: a doubled name is refused, and the first fails everywhere or nowhere") {
   Random random(5);
   std::size_t failed = 0;
-  for (int world_number = 0; world_number < 60; ++world_number) {
+  for (std::size_t world_number = 0; world_number < worlds(); ++world_number) {
     Simulator simulator(world(random, 10));
     plan(simulator, {.doubles = true}, random);
     simulator.run();
     check(simulator);
     failed += count(simulator.log(0), Code::kDuplicateName);
   }
-  CHECK(failed > 200);
+  CHECK(failed > 3 * worlds());
 }
 
 TEST_CASE("Simulation: truncated and stray frames change nothing") {
@@ -200,7 +204,7 @@ TEST_CASE("Simulation: truncated and stray frames change nothing") {
 
 TEST_CASE("Simulation: ranks that join early count as ready for allreduce, and all join together") {
   Random random(7);
-  for (int world_number = 0; world_number < 80; ++world_number) {
+  for (std::size_t world_number = 0; world_number < worlds(); ++world_number) {
     Simulator simulator(world(random, 10));
     std::size_t most = 0;
     for (std::size_t epoch = 0; epoch < 3; ++epoch) {
@@ -232,7 +236,7 @@ TEST_CASE("Simulation: ranks that join early count as ready for allreduce, and a
 
 TEST_CASE("Simulation: a broadcast that meets a joined rank fails on all ranks") {
   Random random(8);
-  for (int world_number = 0; world_number < 40; ++world_number) {
+  for (std::size_t world_number = 0; world_number < worlds(); ++world_number) {
     SimulatorOptions options = world(random, 10);
     options.members.push_back(options.members.back() + 1);
     options.hosts.push_back(0);
@@ -259,7 +263,7 @@ TEST_CASE("Simulation: a broadcast that meets a joined rank fails on all ranks")
 
 TEST_CASE("Simulation: after a death nothing is agreed that the dead rank had not submitted") {
   Random random(9);
-  for (int world_number = 0; world_number < 60; ++world_number) {
+  for (std::size_t world_number = 0; world_number < worlds(); ++world_number) {
     Simulator simulator(world(random, 10));
     plan(simulator, {.changing = true}, random);
     const std::size_t moment = pick(random, 400);
