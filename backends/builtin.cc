@@ -17,11 +17,17 @@ struct Module {
   const char* why;  // why it was not built
 };
 
+struct BackendModule {
+  Module module;
+  Choice choice;
+  DeviceKind memory;
+};
+
 constexpr Module kCuda{"cuda", RONDE_HAVE_CUDA, RONDE_WHY_CUDA};
-constexpr Module kNccl{"nccl", RONDE_HAVE_NCCL, RONDE_WHY_NCCL};
-constexpr Module kModules[] = {
-    {"gloo", RONDE_HAVE_GLOO, RONDE_WHY_GLOO},
-    {"mpi", RONDE_HAVE_MPI, RONDE_WHY_MPI},
+constexpr BackendModule kModules[] = {
+    {{"gloo", RONDE_HAVE_GLOO, RONDE_WHY_GLOO}, Choice::kOnRequest, DeviceKind::kCpu},
+    {{"mpi", RONDE_HAVE_MPI, RONDE_WHY_MPI}, Choice::kOnRequest, DeviceKind::kCpu},
+    {{"nccl", RONDE_HAVE_NCCL, RONDE_WHY_NCCL}, Choice::kAutomatic, DeviceKind::kCuda},
 };
 
 std::string file_of(const Module& module) { return fmt::format("libronde_{}.so", module.name); }
@@ -31,12 +37,13 @@ Status built(const Module& module) {
   return {Code::kUnavailable, fmt::format("not built: {}", module.why)};
 }
 
-void add_module(Registry& registry, const Module& module, const ModuleOptions& options) {
-  const std::string name = module.name;
-  if (module.built) {
-    registry.add(make_module_backend({name, file_of(module), options}), Choice::kOnRequest);
+void add_module(Registry& registry, const BackendModule& backend, const ModuleOptions& options) {
+  const std::string name = backend.module.name;
+  if (backend.module.built) {
+    registry.add(make_module_backend({name, file_of(backend.module), options, backend.memory}),
+                 backend.choice);
   } else {
-    registry.add_missing(name, built(module).message());
+    registry.add_missing(name, built(backend.module).message(), backend.memory);
   }
 }
 
@@ -54,17 +61,12 @@ void register_builtin_backends(Registry& registry, BackendDeps deps) {
   const ModuleOptions options{.network_interface = deps.config.network_interface,
                               .kernels = deps.kernels,
                               .unprotected = deps.unprotected};
-  for (const Module& module : kModules) add_module(registry, module, options);
+  for (const BackendModule& backend : kModules) add_module(registry, backend, options);
 }
 
 Result<std::shared_ptr<Accelerator>> load_builtin_accelerator() {
   RONDE_RETURN_IF_ERROR(built(kCuda));
   return load_accelerator_module(file_of(kCuda));
-}
-
-Result<std::shared_ptr<DevicePlane>> load_builtin_device_plane() {
-  RONDE_RETURN_IF_ERROR(built(kNccl));
-  return load_device_plane_module(file_of(kNccl));
 }
 
 }  // namespace ronde

@@ -6,7 +6,6 @@
 #include "backends/registry.h"
 #include "core/base/config.h"
 #include "core/ports/device_ops.h"
-#include "core/ports/device_plane.h"
 #include "core/ports/reduce_kernels.h"
 
 namespace ronde {
@@ -24,9 +23,8 @@ struct BackendDeps {
 /// remembered with the reason. Cheap: libraries are loaded when first asked about.
 void register_builtin_backends(Registry& registry, BackendDeps deps);
 
-/// Loads what serves tensors in device memory. Blocks: while a library initialises.
+/// Loads what tensors in device memory need. Blocks: while a library initialises.
 /// Errors: kUnavailable saying why this build lacks it, or the linker's words.
 Result<std::shared_ptr<Accelerator>> load_builtin_accelerator();
-Result<std::shared_ptr<DevicePlane>> load_builtin_device_plane();
 
 }  // namespace ronde

@@ -94,14 +94,14 @@ class ModuleBackend final : public Backend {
   explicit ModuleBackend(ModuleSpec spec) : spec_(std::move(spec)) {}
 
   std::string_view name() const noexcept override { return spec_.name; }
-  bool native_first() const noexcept override { return false; }
+  DeviceKind memory() const noexcept override { return spec_.memory; }
 
   Status viable(const GroupSpec& group) override {
     RONDE_ASSIGN_OR_RETURN(Backend * backend, loaded());
     return backend->viable(group);
   }
 
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
     RONDE_ASSIGN_OR_RETURN(Backend * backend, loaded());
     return backend->open(group, exchange);
   }
@@ -129,11 +129,6 @@ Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec) {
 Result<std::shared_ptr<Accelerator>> load_accelerator_module(const std::string& file) {
   RONDE_ASSIGN_OR_RETURN(void* factory, load_factory(file, kAcceleratorCreateSymbol));
   return std::shared_ptr<Accelerator>(reinterpret_cast<AcceleratorCreateFunction*>(factory)());
-}
-
-Result<std::shared_ptr<DevicePlane>> load_device_plane_module(const std::string& file) {
-  RONDE_ASSIGN_OR_RETURN(void* factory, load_factory(file, kDevicePlaneCreateSymbol));
-  return std::shared_ptr<DevicePlane>(reinterpret_cast<DevicePlaneCreateFunction*>(factory)());
 }
 
 std::unique_ptr<Backend> make_module_backend(ModuleSpec spec) {

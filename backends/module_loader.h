@@ -7,7 +7,7 @@
 #include "core/base/status.h"
 #include "core/ports/backend.h"
 #include "core/ports/backend_module.h"
-#include "core/ports/device_module.h"
+#include "core/ports/device_ops.h"
 
 namespace ronde {
 
@@ -16,6 +16,7 @@ struct ModuleSpec {
   std::string name;  ///< The backend's name.
   std::string file;  ///< Such as "libronde_mpi.so"; a path with a slash is taken as it is.
   ModuleOptions options;
+  DeviceKind memory = DeviceKind::kCpu;  ///< As Backend::memory().
 };
 
 /// Loads the module and makes its backend. Looks beside the program or library that this code is
@@ -24,13 +25,11 @@ struct ModuleSpec {
 /// Errors: kUnavailable with the linker's words; kVersionMismatch for a module of another build.
 Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec);
 
-/// Loads the module of an accelerator, or of a device data plane, and makes what it is for.
-/// As load_module.
+/// Loads the module of an accelerator and makes it. As load_module.
 Result<std::shared_ptr<Accelerator>> load_accelerator_module(const std::string& file);
-Result<std::shared_ptr<DevicePlane>> load_device_plane_module(const std::string& file);
 
-/// A backend that stands for the module's and loads it at the first viable() or open(); never
-/// native_first(). Why loading failed is what viable() says.
+/// A backend that stands for the module's and loads it at the first viable() or open(). viable()
+/// says why loading failed.
 std::unique_ptr<Backend> make_module_backend(ModuleSpec spec);
 
 }  // namespace ronde

@@ -9,11 +9,12 @@ namespace ronde {
 
 void Registry::add(std::unique_ptr<Backend> backend, Choice choice) {
   std::string name(backend->name());
-  entries_.push_back({std::move(name), std::move(backend), choice, ""});
+  const DeviceKind memory = backend->memory();
+  entries_.push_back({std::move(name), std::move(backend), choice, memory, ""});
 }
 
-void Registry::add_missing(std::string name, std::string reason) {
-  entries_.push_back({std::move(name), nullptr, Choice::kOnRequest, std::move(reason)});
+void Registry::add_missing(std::string name, std::string reason, DeviceKind memory) {
+  entries_.push_back({std::move(name), nullptr, Choice::kOnRequest, memory, std::move(reason)});
 }
 
 const Registry::Entry* Registry::entry(std::string_view name) const noexcept {
@@ -27,18 +28,36 @@ Backend* Registry::find(std::string_view name) const noexcept {
   return found == nullptr ? nullptr : found->backend.get();
 }
 
-Result<std::vector<Backend*>> Registry::candidates(std::string_view wanted) const {
+Result<std::vector<Backend*>> Registry::candidates(std::string_view wanted,
+                                                   DeviceKind memory) const {
+  const Entry* const named = entry(wanted);
+  if (named == nullptr && wanted != "auto") {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("backend {} is not known; allowed: auto{}", wanted, names()));
+  }
+  const bool host = memory == DeviceKind::kCpu;
+  if (named != nullptr && named->memory != memory && !host) {
+    return Status(Code::kUnavailable, fmt::format("--backend {} was asked for", wanted));
+  }
+  const bool automatic = named == nullptr || named->memory != memory;
   std::vector<Backend*> chosen;
+  std::string missing;
   for (const Entry& each : entries_) {
-    const bool automatic = wanted == "auto" && each.choice == Choice::kAutomatic;
-    if (each.backend && (automatic || each.name == wanted)) chosen.push_back(each.backend.get());
+    if (each.memory != memory || !(automatic || &each == named)) continue;
+    if (!each.backend) {
+      missing +=
+          fmt::format("{}backend {}: {}", missing.empty() ? "" : "; ", each.name, each.missing);
+    } else if (!automatic || each.choice == Choice::kAutomatic) {
+      chosen.push_back(each.backend.get());
+    }
   }
   if (!chosen.empty()) return chosen;
-  if (const Entry* found = entry(wanted); found != nullptr) {
-    return Status(Code::kUnavailable, fmt::format("backend {}: {}", found->name, found->missing));
-  }
-  return Status(Code::kInvalidArgument,
-                fmt::format("backend {} is not known; allowed: auto{}", wanted, names()));
+  return Status(Code::kUnavailable, missing.empty() ? "no backend is there" : missing);
+}
+
+bool Registry::serves(std::string_view name, DeviceKind memory) const noexcept {
+  const Entry* const found = entry(name);
+  return found != nullptr && found->memory == memory;
 }
 
 std::string Registry::names() const {
@@ -47,9 +66,10 @@ std::string Registry::names() const {
   return text;
 }
 
-std::vector<std::string> Registry::describe(const GroupSpec& group) const {
+std::vector<std::string> Registry::describe(const GroupSpec& group, DeviceKind memory) const {
   std::vector<std::string> lines;
   for (const Entry& each : entries_) {
+    if (each.memory != memory) continue;
     const Status usable =
         each.backend ? each.backend->viable(group) : Status(Code::kUnavailable, each.missing);
     const bool asked = each.choice == Choice::kOnRequest;

@@ -1,4 +1,4 @@
-// The data planes of one runtime: those that are there, and why the others are not.
+// The backends of one runtime: those that are there, and why the others are not.
 #pragma once
 
 #include <memory>
@@ -22,23 +22,31 @@ class Registry {
   void add(std::unique_ptr<Backend> backend, Choice choice);
 
   /// Remembers one that this build or machine lacks, and why.
-  void add_missing(std::string name, std::string reason);
+  void add_missing(std::string name, std::string reason, DeviceKind memory = DeviceKind::kCpu);
 
   /// The backend called `name`, or null. The registry owns it.
   [[nodiscard]] Backend* find(std::string_view name) const noexcept;
 
-  /// The backends that `--backend wanted` may use, best first: "auto", or a name.
-  /// Errors: kUnavailable saying why one is missing; kInvalidArgument naming what is allowed.
-  [[nodiscard]] Result<std::vector<Backend*>> candidates(std::string_view wanted) const;
+  /// The backends that `--backend wanted` ("auto", or a name) may use for a kind of memory, best
+  /// first. The name of a backend for devices leaves host memory to the automatic ones.
+  /// Errors: kUnavailable saying why one is missing, or that `wanted` is for host memory only;
+  /// kInvalidArgument naming what is allowed.
+  [[nodiscard]] Result<std::vector<Backend*>> candidates(
+      std::string_view wanted, DeviceKind memory = DeviceKind::kCpu) const;
 
-  /// One line per backend for `group`: "shm: usable", or why not. May load modules.
-  [[nodiscard]] std::vector<std::string> describe(const GroupSpec& group) const;
+  /// Whether `name` is a backend of that memory, there or missing.
+  [[nodiscard]] bool serves(std::string_view name, DeviceKind memory) const noexcept;
+
+  /// One line per backend of that memory for `group`: "shm: usable", or why not. May load modules.
+  [[nodiscard]] std::vector<std::string> describe(const GroupSpec& group,
+                                                  DeviceKind memory = DeviceKind::kCpu) const;
 
  private:
   struct Entry {
     std::string name;
     std::unique_ptr<Backend> backend;  // null where it is missing
     Choice choice = Choice::kOnRequest;
+    DeviceKind memory = DeviceKind::kCpu;
     std::string missing;
   };
 

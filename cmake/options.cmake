@@ -1,11 +1,12 @@
-# What can be switched on and off. AUTO builds a part when its library is found; ON insists on it.
-foreach(part MPI GLOO CUDA NCCL NVTX)
+# ronde_optional(PART): a part that can be switched on and off. AUTO builds it when its library is
+# found; ON insists on it.
+function(ronde_optional part)
   set(RONDE_WITH_${part} AUTO CACHE STRING "Build what needs ${part}: AUTO, ON or OFF")
   set_property(CACHE RONDE_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
   if(NOT RONDE_WITH_${part} MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "RONDE_WITH_${part}=${RONDE_WITH_${part}} is not valid; allowed: AUTO, ON, OFF")
   endif()
-endforeach()
+endfunction()
 option(RONDE_BUILD_TESTS "Build the C++ tests" ON)
 option(RONDE_BUILD_EXAMPLES "Build the C++ examples" ON)
 option(RONDE_BUILD_PYTHON "Build the Python extension module" ON)
@@ -19,6 +20,7 @@ set(RONDE_SANITIZE "" CACHE STRING "Sanitizer: address (with undefined), thread,
 # ronde_require(PART found "what is missing"): decides whether an optional part is built.
 # Sets RONDE_HAVE_<PART> in the caller's scope; stops with a clear text where ON cannot be met.
 function(ronde_require part found missing)
+  ronde_optional(${part})
   set(have OFF)
   if(RONDE_WITH_${part} STREQUAL "OFF")
     set(reason "switched off")

@@ -1,4 +1,5 @@
-// What an algorithm is given: agreed work (core/ports/backend.h) over one flat buffer each way.
+// What an algorithm is given: agreed work (core/ports/communicator.h) over one flat buffer each
+// way.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ struct FlatWork {
   std::span<const std::size_t> chunk_bytes = {};
   std::span<const std::size_t> send_bytes = {};
   std::span<const std::size_t> recv_bytes = {};
-  PhaseObserver* phases = nullptr;  ///< May be told of phases; null: nobody listens.
+  PhaseObserver* phases = nullptr;  ///< Is notified of phases; null: none are reported.
 };
 
 }  // namespace ronde

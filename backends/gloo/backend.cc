@@ -16,21 +16,21 @@ using gloo_backend::GlooCollectives;
 using gloo_backend::GlooTransport;
 using gloo_backend::Mesh;
 
-class GlooGroup final : public BackendGroup {
+class GlooGroup final : public Communicator {
  public:
   GlooGroup(const std::shared_ptr<Mesh>& mesh, std::shared_ptr<AbortToken> abort,
             std::shared_ptr<const ReduceKernels> kernels)
-      : mesh_(mesh), transport_(mesh, std::move(abort)), collectives_(mesh, std::move(kernels)) {}
+      : Communicator({.name = "gloo",
+                      .supports = GlooCollectives::supported(kernels != nullptr),
+                      .polls = false}),  // Gloo's waits cannot be cut into slices
+        mesh_(mesh),
+        transport_(mesh, std::move(abort)),
+        collectives_(mesh, std::move(kernels)) {}
 
-  bool supports(const WorkDesc& desc) const noexcept override {
-    return collectives_.supports(desc);
-  }
-  Status run(const Work& work, const AbortToken& abort) override {
+  Status run(const Work& work, DeviceStream, const AbortToken& abort) override {
     return mesh_->call(abort, [&] { collectives_.run(work); });
   }
   Transport* transport() noexcept override { return &transport_; }
-  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
-  bool polls() const noexcept override { return false; }  // Gloo's waits cannot be sliced
 
  private:
   const std::shared_ptr<Mesh> mesh_;
@@ -43,13 +43,12 @@ class GlooBackend final : public Backend {
   explicit GlooBackend(const ModuleOptions& options) : options_(options) {}
 
   std::string_view name() const noexcept override { return "gloo"; }
-  bool native_first() const noexcept override { return false; }
 
   Status viable(const GroupSpec& group) override { return device_for(group).status(); }
 
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
     RONDE_ASSIGN_OR_RETURN(const auto mesh, Mesh::connect(group, exchange, device_for(group)));
-    return std::unique_ptr<BackendGroup>(
+    return std::unique_ptr<Communicator>(
         std::make_unique<GlooGroup>(mesh, group.abort, options_.kernels));
   }
 

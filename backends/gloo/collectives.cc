@@ -59,20 +59,21 @@ GlooCollectives::GlooCollectives(std::shared_ptr<Mesh> mesh,
                                  std::shared_ptr<const ReduceKernels> kernels)
     : mesh_(std::move(mesh)), kernels_(std::move(kernels)) {}
 
-bool GlooCollectives::supports(const WorkDesc& desc) const noexcept {
-  if (desc.device.kind != DeviceKind::kCpu) return false;
-  switch (desc.kind) {
-    case Collective::kAllreduce:
-    case Collective::kReduce:
-      return kernels_ != nullptr && is_defined(desc.op, desc.dtype);
-    case Collective::kBroadcast:
-    case Collective::kAllgather:
-    case Collective::kAlltoall:
-    case Collective::kBarrier:
-      return true;
-    default:
-      return false;
-  }
+SupportTable GlooCollectives::supported(bool has_kernels) {
+  return SupportTable::of([has_kernels](Collective kind, DType dtype, ReduceOp op) {
+    switch (kind) {
+      case Collective::kAllreduce:
+      case Collective::kReduce:
+        return has_kernels && is_defined(op, dtype);
+      case Collective::kBroadcast:
+      case Collective::kAllgather:
+      case Collective::kAlltoall:
+      case Collective::kBarrier:
+        return true;
+      default:
+        return false;
+    }
+  });
 }
 
 void GlooCollectives::run(const Work& work) {

@@ -19,7 +19,7 @@ class GlooCollectives {
  public:
   GlooCollectives(std::shared_ptr<Mesh> mesh, std::shared_ptr<const ReduceKernels> kernels);
 
-  [[nodiscard]] bool supports(const WorkDesc& desc) const noexcept;
+  [[nodiscard]] static SupportTable supported(bool has_kernels);
 
   /// Blocks. Throws what Gloo throws: call it inside Mesh::call.
   void run(const Work& work);

@@ -9,20 +9,18 @@
 namespace ronde {
 namespace {
 
-class LocalGroup final : public BackendGroup {
+class LocalGroup final : public Communicator {
  public:
   LocalGroup(std::shared_ptr<LocalMailboxes> boxes, const GroupSpec& spec)
-      : transport_(std::move(boxes), spec.rank, spec.abort) {}
+      : Communicator({.name = "local"}), transport_(std::move(boxes), spec.rank, spec.abort) {}
 
-  [[nodiscard]] bool supports(const WorkDesc&) const noexcept override { return false; }
-  Status run(const Work& work, const AbortToken&) override {
+  Status run(const Work& work, DeviceStream, const AbortToken&) override {
     return Status(
         Code::kUnsupported,
         fmt::format("the local data plane only moves messages; {} is done by an algorithm",
                     to_string(work.kind)));
   }
   [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
-  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
 
  private:
   LocalTransport transport_;
@@ -33,9 +31,8 @@ class LocalBackend final : public Backend {
   LocalBackend(std::shared_ptr<LocalHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "local"; }
-  [[nodiscard]] bool native_first() const noexcept override { return false; }
   Status viable(const GroupSpec& group) override;
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override;
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override;
 
  private:
   const std::shared_ptr<LocalHub> hub_;
@@ -51,14 +48,14 @@ Status LocalBackend::viable(const GroupSpec& group) {
   return {};
 }
 
-Result<std::unique_ptr<BackendGroup>> LocalBackend::open(const GroupSpec& group, Exchange&) {
+Result<std::unique_ptr<Communicator>> LocalBackend::open(const GroupSpec& group, Exchange&) {
   RONDE_RETURN_IF_ERROR(viable(group));
   if (group.ranks[static_cast<std::size_t>(group.rank)] != rank_) {
     return Status(Code::kInvalidArgument,
                   fmt::format("position {} of the group is not rank {}", group.rank, rank_));
   }
   RONDE_ASSIGN_OR_RETURN(auto boxes, hub_->enter_group(group.key, group.ranks));
-  return std::unique_ptr<BackendGroup>(std::make_unique<LocalGroup>(std::move(boxes), group));
+  return std::unique_ptr<Communicator>(std::make_unique<LocalGroup>(std::move(boxes), group));
 }
 
 }  // namespace

@@ -15,20 +15,20 @@ namespace {
 
 using mpi::Library;
 
-/// Owns one communicator. After an abort it is left to MPI, which may wait for it for ever.
-class Communicator {
+/// Owns one communicator of MPI. After an abort it is left to MPI, which may wait for it for ever.
+class OwnedComm {
  public:
-  Communicator(MPI_Comm handle, std::shared_ptr<AbortToken> abort)
+  OwnedComm(MPI_Comm handle, std::shared_ptr<AbortToken> abort)
       : handle_(handle), abort_(std::move(abort)) {}
-  ~Communicator() {
+  ~OwnedComm() {
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (finalized != 0 || abort_->aborted()) return;
     const Library::Turn turn;
     MPI_Comm_free(&handle_);
   }
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
+  OwnedComm(const OwnedComm&) = delete;
+  OwnedComm& operator=(const OwnedComm&) = delete;
   [[nodiscard]] MPI_Comm handle() const noexcept { return handle_; }
 
  private:
@@ -36,30 +36,30 @@ class Communicator {
   const std::shared_ptr<AbortToken> abort_;
 };
 
-class MpiGroup final : public BackendGroup {
+class MpiGroup final : public Communicator {
  public:
   MpiGroup(MPI_Comm handle, const GroupSpec& group, const ModuleOptions& options)
-      : communicator_(handle, group.abort),
+      : Communicator({.name = "mpi", .supports = supported_with(options)}),
+        comm_(handle, group.abort),
         unprotected_(options.unprotected),
-        has_kernels_(options.kernels != nullptr),
         transport_(handle, group.rank, group.size()),
         collectives_(handle, options.kernels) {}
 
-  bool supports(const WorkDesc& desc) const noexcept override {
-    return (has_kernels_ || unprotected_) && mpi::supports_natively(desc);
-  }
-  Status run(const Work& work, const AbortToken& abort) override {
+  Status run(const Work& work, DeviceStream, const AbortToken& abort) override {
     if (abort.aborted()) return abort.status();
-    if (unprotected_) return mpi::run_direct(communicator_.handle(), work);
+    if (unprotected_) return mpi::run_direct(comm_.handle(), work);
     return collectives_.run(work, abort);
   }
   Transport* transport() noexcept override { return &transport_; }
-  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
 
  private:
-  Communicator communicator_;
+  /// Without kernels Ronde's own way to run MPI's collectives has no arithmetic.
+  static SupportTable supported_with(const ModuleOptions& options) {
+    return options.kernels != nullptr || options.unprotected ? mpi::supported() : SupportTable();
+  }
+
+  OwnedComm comm_;
   const bool unprotected_;
-  const bool has_kernels_;
   mpi::MpiTransport transport_;
   mpi::MpiCollectives collectives_;
 };
@@ -112,16 +112,15 @@ class MpiBackend final : public Backend {
   explicit MpiBackend(ModuleOptions options) : options_(std::move(options)) {}
 
   std::string_view name() const noexcept override { return "mpi"; }
-  bool native_first() const noexcept override { return false; }
 
   Status viable(const GroupSpec& group) override {
     return Library::instance().viable(group.size());
   }
 
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
     RONDE_ASSIGN_OR_RETURN(const auto world_ranks, agree_world_ranks(group, exchange));
     RONDE_ASSIGN_OR_RETURN(const MPI_Comm handle, create_communicator(world_ranks, group.key));
-    return std::unique_ptr<BackendGroup>(std::make_unique<MpiGroup>(handle, group, options_));
+    return std::unique_ptr<Communicator>(std::make_unique<MpiGroup>(handle, group, options_));
   }
 
  private:

@@ -56,21 +56,21 @@ std::size_t largest(std::span<const std::size_t> values) {
 
 }  // namespace
 
-bool supports_natively(const WorkDesc& desc) noexcept {
-  if (desc.device.kind != DeviceKind::kCpu) return false;
-  switch (desc.kind) {
-    case Collective::kAllreduce:
-    case Collective::kReduce:
-      return type_of(desc.dtype) != MPI_DATATYPE_NULL &&
-             operation_of(desc.op, desc.dtype) != MPI_OP_NULL;
-    case Collective::kBroadcast:
-    case Collective::kAllgather:
-    case Collective::kAlltoall:
-    case Collective::kBarrier:
-      return true;
-    default:
-      return false;
-  }
+SupportTable supported() {
+  return SupportTable::of([](Collective kind, DType dtype, ReduceOp op) {
+    switch (kind) {
+      case Collective::kAllreduce:
+      case Collective::kReduce:
+        return type_of(dtype) != MPI_DATATYPE_NULL && operation_of(op, dtype) != MPI_OP_NULL;
+      case Collective::kBroadcast:
+      case Collective::kAllgather:
+      case Collective::kAlltoall:
+      case Collective::kBarrier:
+        return true;
+      default:
+        return false;
+    }
+  });
 }
 
 MpiCollectives::MpiCollectives(MPI_Comm communicator, std::shared_ptr<const ReduceKernels> kernels)

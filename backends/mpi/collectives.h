@@ -15,7 +15,7 @@
 namespace ronde::mpi {
 
 /// What both ways of calling MPI's collectives can do.
-bool supports_natively(const WorkDesc& desc) noexcept;
+SupportTable supported();
 
 /// Runs Work by MPI's non-blocking collectives on staging memory, so that an abort can leave them
 /// behind. Threads: one at a time.
@@ -24,7 +24,7 @@ class MpiCollectives {
   /// The communicator outlives this.
   MpiCollectives(MPI_Comm communicator, std::shared_ptr<const ReduceKernels> kernels);
 
-  /// Errors: as BackendGroup::run.
+  /// Errors: as Communicator::run.
   Status run(const Work& work, const AbortToken& abort);
 
  private:

@@ -71,10 +71,12 @@ void keep_first(ncclResult_t& first, ncclResult_t next) {
 
 }  // namespace
 
-bool supports(const WorkDesc& desc) noexcept {
-  if (!traits_of(desc.kind).moves_data()) return false;
-  if (!traits_of(desc.kind).reduces) return true;
-  return desc.dtype != DType::kInt16 && !is_float8(desc.dtype) && desc.op <= ReduceOp::kProduct;
+SupportTable supported() {
+  return SupportTable::of([](Collective kind, DType dtype, ReduceOp op) {
+    if (!traits_of(kind).moves_data()) return false;
+    if (!traits_of(kind).reduces) return true;
+    return dtype != DType::kInt16 && !is_float8(dtype) && op <= ReduceOp::kProduct;
+  });
 }
 
 Collectives::Collectives(Communicator& communicator, std::shared_ptr<DeviceOps> device, int rank,

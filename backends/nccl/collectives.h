@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "backends/nccl/communicator.h"
-#include "core/ports/device_plane.h"
+#include "core/ports/communicator.h"
 
 namespace ronde::nccl {
 
-/// True where NCCL can do it. NCCL's reductions lack int16 and the bitwise operations, and have fp8
-/// on some devices only.
-bool supports(const WorkDesc& desc) noexcept;
+/// The work that NCCL can do. Its reductions lack int16 and the bitwise operations, and have fp8 on
+/// some devices only.
+SupportTable supported();
 
 /// Queues agreed work of one segment. Averages of floating types multiply before they add, so that
 /// no sum overflows; each input is then rounded once, each sum as NCCL rounds it.
@@ -22,7 +22,7 @@ class Collectives {
  public:
   Collectives(Communicator& communicator, std::shared_ptr<DeviceOps> device, int rank, int size);
 
-  /// Errors: as DeviceGroup::launch.
+  /// Errors: as Communicator::run.
   Status launch(const Work& work, DeviceStream stream);
 
  private:

@@ -5,7 +5,8 @@
 #include <memory>
 
 #include "core/base/status.h"
-#include "core/ports/device_plane.h"
+#include "core/ports/backend.h"
+#include "core/ports/backend_module.h"
 
 namespace ronde {
 
@@ -13,10 +14,10 @@ namespace nccl {
 struct Api;
 }  // namespace nccl
 
-/// The device data plane "nccl", over the NCCL of this process or machine.
-std::unique_ptr<DevicePlane> create_nccl_plane();
+/// The backend "nccl", over the NCCL of this process or machine.
+std::unique_ptr<Backend> create_nccl_backend(const ModuleOptions& options);
 
 /// The same over other entry points: tests pass a fake NCCL.
-std::unique_ptr<DevicePlane> create_nccl_plane(std::function<Result<nccl::Api>()> load);
+std::unique_ptr<Backend> create_nccl_backend(std::function<Result<nccl::Api>()> load);
 
 }  // namespace ronde

@@ -16,8 +16,8 @@ class RegisteredMemory {
   RegisteredMemory(Communicator& communicator, std::shared_ptr<DeviceOps> device)
       : communicator_(communicator), device_(std::move(device)) {}
 
-  /// As DeviceGroup::allocate; null where this NCCL cannot register memory, or has no room. Memory
-  /// whose registration fails is used all the same, which is slower, and logged once.
+  /// As ronde::Communicator::allocate; null where this NCCL cannot register memory, or has no room.
+  /// Memory whose registration fails is used all the same, which is slower, and logged once.
   std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream);
 
  private:

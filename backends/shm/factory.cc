@@ -167,7 +167,6 @@ class ShmBackend final : public Backend {
       : kernels_(std::move(kernels)), options_(options) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "shm"; }
-  [[nodiscard]] bool native_first() const noexcept override { return true; }
 
   Status viable(const GroupSpec& group) override {
     if (!group.on_one_host()) {
@@ -183,7 +182,7 @@ class ShmBackend final : public Backend {
     return own == nullptr ? nullptr : own->allocate(bytes);
   }
 
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
     Setup setup(group.size());
     std::uint64_t probed = random_nonce();
     Introduction mine = introduce(probed);
@@ -198,7 +197,7 @@ class ShmBackend final : public Backend {
     mine.maps_all = !reach.arenas.empty();
     RONDE_ASSIGN_OR_RETURN(const std::vector<Introduction> seen, agree(exchange, opened, mine));
     restrict(reach, seen);
-    return std::unique_ptr<BackendGroup>(std::make_unique<ShmGroup>(
+    return std::unique_ptr<Communicator>(std::make_unique<ShmGroup>(
         setup.take(), group, spin_limit(group, all), std::move(reach), arena(), kernels_));
   }
 

@@ -37,11 +37,20 @@ Status dispatch(const Context& with, const Work& work) {
 /// How long a peer that lives may take to finish one write into this rank's memory.
 constexpr std::chrono::milliseconds kLastWrites{500};
 
+CommunicatorTraits shm_traits() {
+  return {.name = "shm",
+          .supports = SupportTable::of([](Collective kind, DType dtype, ReduceOp op) {
+            return kind != Collective::kJoin && (!traits_of(kind).reduces || is_defined(op, dtype));
+          }),
+          .native_first = true};
+}
+
 }  // namespace
 
 ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach reach,
                    std::shared_ptr<Arena> arena, std::shared_ptr<const ReduceKernels> kernels)
-    : memory_(std::move(memory)),
+    : Communicator(shm_traits()),
+      memory_(std::move(memory)),
       reach_(std::move(reach)),
       arena_(std::move(arena)),
       kernels_(std::move(kernels)),
@@ -54,12 +63,7 @@ ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach
   scratch_.inputs.resize(static_cast<std::size_t>(group.size()));
 }
 
-bool ShmGroup::supports(const WorkDesc& desc) const noexcept {
-  if (desc.device.kind != DeviceKind::kCpu || desc.kind == Collective::kJoin) return false;
-  return !traits_of(desc.kind).reduces || is_defined(desc.op, desc.dtype);
-}
-
-Status ShmGroup::run(const Work& work, const AbortToken& abort) {
+Status ShmGroup::run(const Work& work, DeviceStream /*stream*/, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(broken_);
   const Stop stop(abort, group_abort_.get());
   broken_ = dispatch({.steps = steps_,
@@ -74,7 +78,7 @@ Status ShmGroup::run(const Work& work, const AbortToken& abort) {
   return broken_;
 }
 
-std::shared_ptr<std::byte> ShmGroup::allocate(std::size_t bytes) {
+std::shared_ptr<std::byte> ShmGroup::allocate(std::size_t bytes, DeviceStream /*stream*/) {
   return arena_ == nullptr ? nullptr : arena_->allocate(bytes);
 }
 

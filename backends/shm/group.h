@@ -11,22 +11,22 @@
 #include "backends/shm/stream.h"
 #include "backends/shm/transport.h"
 #include "core/ports/backend.h"
+#include "core/ports/communicator.h"
 #include "core/ports/reduce_kernels.h"
 
 namespace ronde::shm {
 
-/// The data plane of one rank. Threads: one at a time.
-class ShmGroup final : public BackendGroup {
+/// The communicator of one rank. Threads: one at a time.
+class ShmGroup final : public Communicator {
  public:
   /// `memory` is laid out for `group`; `arena` may be null.
   ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach reach,
            std::shared_ptr<Arena> arena, std::shared_ptr<const ReduceKernels> kernels);
 
-  [[nodiscard]] bool supports(const WorkDesc& desc) const noexcept override;
-  Status run(const Work& work, const AbortToken& abort) override;
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
   [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
   /// From the arena.
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override;
 
  private:
   const Mapping memory_;

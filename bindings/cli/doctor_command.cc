@@ -15,15 +15,17 @@
 #include "bindings/runtime/tuning.h"
 #include "core/base/config.h"
 #include "ops/compression/describe.h"
+#include "ops/hierarchical/communicator.h"
 #include "ops/kernels/factory.h"
+#include "ops/selection/path.h"
 #include "ops/selection/selector.h"
 #include "timeline/nvtx_sink.h"
 
 namespace ronde {
 namespace {
 
-/// A job of two ranks on this host.
-std::vector<std::string> describe_backends(const Config& config) {
+/// Two ranks of this host: what a small job here would ask for.
+std::vector<std::string> describe_backends(const Config& config, DeviceKind memory) {
   Registry registry;
   register_builtin_backends(registry, {.config = config, .kernels = create_kernels(), .tcp = {}});
   const PeerInfo peer{0, own_host_name(), ::getpid()};
@@ -32,7 +34,7 @@ std::vector<std::string> describe_backends(const Config& config) {
   group.ranks = {0, 1};
   group.topology = &topology;
   group.abort = std::make_shared<AbortToken>();
-  return registry.describe(group);
+  return registry.describe(group, memory);
 }
 
 std::string describe_devices(Accelerator& accelerator, int count) {
@@ -51,10 +53,11 @@ std::string describe_cuda() {
   return count.ok() ? describe_devices(**accelerator, *count) : count.status().message();
 }
 
-std::string describe_nccl() {
-  const auto plane = load_builtin_device_plane();
-  const Status usable = plane.ok() ? (*plane)->viable({}) : plane.status();
-  return usable.ok() ? "usable" : usable.message();
+/// The accelerator, and what moves data between its devices.
+std::vector<std::string> describe_gpus(const Config& config) {
+  std::vector<std::string> lines = describe_backends(config, DeviceKind::kCuda);
+  lines.insert(lines.begin(), "cuda: " + describe_cuda());
+  return lines;
 }
 
 std::string describe_nvtx(const Config& config) {
@@ -110,6 +113,7 @@ void print_selection(const Config& config) {
   const std::string title =
       fmt::format("Which algorithm runs, by {} (RONDE_ALGORITHM overrides)", origin);
   print_lines(title.c_str(), describe_selection(tuned));
+  print_lines("Which path work takes, by what is there (the first that fits)", describe_paths());
 }
 
 /// An operation for the selector: "allreduce,16M".
@@ -137,7 +141,48 @@ Result<SelectionQuestion> parse_question(const std::string& text) {
   return SelectionQuestion{kind, bytes};
 }
 
-/// Prints the algorithm that the selector chooses for work over a transport.
+bool is_compressed(const SelectionQuestion& asked, const Config& config) {
+  return asked.kind == Collective::kAllreduce && !config.compression.empty() &&
+         config.compression != "none";
+}
+
+/// The communicators that serve an operation between ranks of one host.
+std::string compose_inside(const SelectionQuestion& asked, const Config& config,
+                           std::string_view algorithm) {
+  const bool shm = config.backend == "auto" || config.backend == "shm" || config.backend == "nccl";
+  const bool overridden = find_algorithm(asked.kind, config.algorithm) != nullptr;
+  const bool native = shm && (!overridden || config.deterministic);
+  const bool compressed = is_compressed(asked, config);
+  return describe_composition(
+      {.facts = static_cast<Facts>(Fact::kTransport) | when(native, Fact::kNative) |
+                when(native, Fact::kPrefersNative) | when(compressed, Fact::kCompressed),
+       .whole = shm ? "shm" : std::string_view(config.backend),
+       .algorithm = native ? std::string_view() : algorithm,
+       .codec = config.compression});
+}
+
+/// The same between hosts that hold one rank each, or several.
+std::string compose_between(const SelectionQuestion& asked, const Config& config,
+                            std::string_view algorithm, bool several) {
+  const bool automatic = config.backend == "auto" || config.backend == "nccl";
+  const bool levels = several && goes_in_levels(asked.kind, config.deterministic) &&
+                      wants_levels({.has_levels = true,
+                                    .has_transport = true,
+                                    .automatic = automatic,
+                                    .deterministic = config.deterministic,
+                                    .algorithm = config.algorithm});
+  const bool compressed = is_compressed(asked, config);
+  return describe_composition({.facts = static_cast<Facts>(Fact::kTransport) |
+                                        when(levels, Fact::kLevels) |
+                                        when(compressed, Fact::kCompressed),
+                               .inside = levels ? "shm" : "",
+                               .whole = automatic ? "tcp" : std::string_view(config.backend),
+                               .algorithm = algorithm,
+                               .codec = config.compression});
+}
+
+/// Prints the algorithm that the selector chooses where work goes over a transport, and the
+/// communicators that serve it, by where the ranks are.
 Status explain_algorithm(const std::string& text, int ranks) {
   RONDE_ASSIGN_OR_RETURN(const SelectionQuestion asked, parse_question(text));
   RONDE_ASSIGN_OR_RETURN(const Config config, config_from(process_environment()));
@@ -146,6 +191,10 @@ Status explain_algorithm(const std::string& text, int ranks) {
       select_algorithm(asked.kind, asked.bytes, ranks, config.algorithm, tuned_rows(config)));
   fmt::print("{} of {} bytes among {} ranks over a transport: {}\n", to_string(asked.kind),
              asked.bytes, ranks, chosen->name);
+  fmt::print("  on one host: {}\n", compose_inside(asked, config, chosen->name));
+  fmt::print("  on hosts of one rank: {}\n", compose_between(asked, config, chosen->name, false));
+  fmt::print("  on hosts of several ranks: {}\n",
+             compose_between(asked, config, chosen->name, true));
   return {};
 }
 
@@ -155,8 +204,9 @@ void examine(bool settings_only) {
   if (settings_only) return print_settings(*config);
   fmt::print("ronde {} on {}, built with {} {}; arithmetic with {}\n", RONDE_VERSION,
              own_host_name(), RONDE_COMPILER, __VERSION__, kernels_target());
-  print_lines("Data planes between ranks of this host, best first", describe_backends(*config));
-  print_lines("Tensors in GPU memory", {"cuda: " + describe_cuda(), "nccl: " + describe_nccl()});
+  print_lines("Data planes between ranks of this host, best first",
+              describe_backends(*config, DeviceKind::kCpu));
+  print_lines("Tensors in GPU memory", describe_gpus(*config));
   print_lines("Data between hosts", describe_network(*config));
   print_lines("NVTX marks for profilers", {describe_nvtx(*config)});
   print_limits();
@@ -216,8 +266,10 @@ void add_doctor_command(CLI::App& app) {
       ->needs(attach)
       ->check(CLI::ExistingDirectory);
   auto choose = std::make_shared<std::string>();
-  CLI::Option* question = command->add_option(
-      "--choose", *choose, "Show the algorithm for one operation, such as allreduce,16M");
+  CLI::Option* question =
+      command->add_option("--choose", *choose,
+                          "Name the algorithm and the communicators for one operation, such as "
+                          "allreduce,16M");
   question->type_name("COLLECTIVE,BYTES");
   auto ranks = std::make_shared<int>(2);
   command->add_option("--ranks", *ranks, "With --choose: the number of ranks (2)")

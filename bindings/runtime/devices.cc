@@ -7,6 +7,7 @@
 
 #include "backends/builtin.h"
 #include "core/base/log.h"
+#include "ops/selection/path.h"
 #include "ops/selection/selector.h"
 
 namespace ronde {
@@ -20,42 +21,51 @@ std::string objection(const std::vector<std::string>& answers, const GroupSpec& 
   return {};
 }
 
-/// Whether a backend of this name may be the device data plane itself.
-bool may_span(const std::string& backend) { return backend == "auto" || backend == "nccl"; }
-
 /// Whether the user asks for two levels, and the group has them.
 bool asks_for_levels(const DeviceRequest& request, const HostLayout& layout) {
   return request.algorithm == kHierarchicalAlgorithm && layout.has_levels();
 }
 
-/// Why this rank cannot use the device data plane at all; ok where it can.
-Status plane_viable(Devices& devices, const DeviceRequest& request, const GroupSpec& group) {
-  if (group.size() == 1) return {Code::kUnavailable, "it is alone"};
-  RONDE_ASSIGN_OR_RETURN(const auto plane, devices.plane());
-  if (may_span(request.backend) || asks_for_levels(request, host_layout(group))) {
-    return plane->viable(group);
-  }
-  return {Code::kUnavailable, fmt::format("--backend {} was asked for", request.backend)};
+/// The backend for devices that the user's choice leads to, over all ranks or inside hosts.
+/// Errors: kUnavailable saying why there is none.
+Result<Backend*> backend_of(const DeviceRequest& request, const GroupSpec& group) {
+  const bool inside = asks_for_levels(request, host_layout(group));
+  auto candidates = request.registry.candidates(request.backend, DeviceKind::kCuda);
+  if (!candidates.ok() && inside)
+    candidates = request.registry.candidates("auto", DeviceKind::kCuda);
+  RONDE_RETURN_IF_ERROR(candidates.status());
+  return candidates->front();
 }
 
-/// What came of opening the device data plane.
+/// Why this rank cannot use a backend for devices at all; ok where it can.
+Status viable(const DeviceRequest& request, const GroupSpec& group) {
+  if (group.size() == 1) return {Code::kUnavailable, "it is alone"};
+  RONDE_ASSIGN_OR_RETURN(Backend * backend, backend_of(request, group));
+  return backend->viable(group);
+}
+
+/// Whether `backend` names a backend for devices, which staging may not replace.
+bool insists_on_devices(const DeviceRequest& request) {
+  return request.backend != "auto" && request.registry.serves(request.backend, DeviceKind::kCuda);
+}
+
+/// The outcome of opening a communicator for devices.
 struct DeviceAttempt {
-  std::unique_ptr<DeviceGroup> opened;  ///< On all ranks or on none.
-  std::string objection;                ///< Of the first rank where it failed; the same on all.
+  std::unique_ptr<Communicator> opened;  ///< On all ranks or on none.
+  std::string objection;                 ///< Of the first rank where it failed; the same on all.
 };
 
 /// What open_device_parts() works with.
 struct Opening {
-  Devices& devices;
   const DeviceRequest& request;
-  const GroupSpec& group;
+  const GroupSpec& group;  ///< On this rank's device.
   Exchange& exchange;
-  std::shared_ptr<DeviceOps> device;
 
-  /// Opens the plane for `members`, to which this rank belongs, and learns whether all ranks could.
+  /// Opens a communicator of `members`, to which this rank belongs, and learns whether all ranks
+  /// could.
   [[nodiscard]] Result<DeviceAttempt> attempt(const GroupSpec& members, Exchange& theirs) const {
-    RONDE_ASSIGN_OR_RETURN(const auto plane, devices.plane());
-    auto opened = plane->open(members, theirs, device);
+    RONDE_ASSIGN_OR_RETURN(Backend * backend, backend_of(request, group));
+    auto opened = backend->open(members, theirs);
     if (group.abort && group.abort->aborted()) return group.abort->status();
     RONDE_ASSIGN_OR_RETURN(const auto answers, exchange.allgather(opened.status().message()));
     DeviceAttempt made{nullptr, objection(answers, group)};
@@ -63,18 +73,20 @@ struct Opening {
     return made;
   }
 
-  /// Fills in what opens; returns what stands in the way of the plane over all ranks, or nothing.
+  /// Fills in what opens; returns why no communicator spans all ranks, or nothing.
   Result<std::string> open(DeviceParts& parts) const {
     std::string reason = fmt::format("--backend {} was asked for", request.backend);
-    if (may_span(request.backend)) {
+    if (request.registry.candidates(request.backend, DeviceKind::kCuda).ok()) {
       RONDE_ASSIGN_OR_RETURN(DeviceAttempt all, attempt(group, exchange));
-      parts.plane = std::move(all.opened);
+      parts.whole = std::move(all.opened);
       reason = std::move(all.objection);
     }
     const HostLayout layout = host_layout(group);
     const bool asked = asks_for_levels(request, layout);
-    const bool instead = !parts.plane && request.backend == "auto" && layout.has_levels();
-    if (!asked && !instead) return reason;
+    const LevelQuestion question{.has_levels = layout.has_levels(),
+                                 .automatic = request.backend == "auto",
+                                 .algorithm = request.algorithm};
+    if (!wants_device_levels(question, parts.whole != nullptr)) return reason;
     const GroupSpec host = group_inside(group, layout);
     const auto inside_exchange = request.inside(host.key, host.ranks);
     RONDE_ASSIGN_OR_RETURN(DeviceAttempt inside, attempt(host, *inside_exchange));
@@ -91,21 +103,13 @@ struct Opening {
 
 }  // namespace
 
-DeviceLibraries builtin_device_libraries() {
-  return {.accelerator = &load_builtin_accelerator, .plane = &load_builtin_device_plane};
-}
+DeviceLibraries builtin_device_libraries() { return {.accelerator = &load_builtin_accelerator}; }
 
 Result<std::shared_ptr<DeviceOps>> Devices::open(int index) {
   const MutexLock lock(mutex_);
   if (!accelerator_) accelerator_.emplace(libraries_.accelerator());
   RONDE_RETURN_IF_ERROR(accelerator_->status());
   return accelerator_->value()->open(index);
-}
-
-Result<std::shared_ptr<DevicePlane>> Devices::plane() {
-  const MutexLock lock(mutex_);
-  if (!plane_) plane_.emplace(libraries_.plane());
-  return *plane_;
 }
 
 std::shared_ptr<LaunchChain> Devices::chain(int index) {
@@ -127,20 +131,23 @@ Result<DeviceParts> open_device_parts(Devices& devices, const DeviceRequest& req
   if (const std::string reason = objection(opened, group); !reason.empty()) {
     return Status(Code::kUnsupported, reason);
   }
-  const Status mine = plane_viable(devices, request, group);
+  GroupSpec on_device = group;
+  on_device.device = std::move(device).value();
+  const Status mine = viable(request, on_device);
   RONDE_ASSIGN_OR_RETURN(const auto viable, exchange.allgather(mine.message()));
   std::string reason = objection(viable, group);
-  DeviceParts parts{.device = std::move(device).value(), .plane = nullptr};
+  DeviceParts parts{.device = on_device.device, .whole = nullptr};
   if (reason.empty()) {
-    const Opening opening{devices, request, group, exchange, parts.device};
+    const Opening opening{request, on_device, exchange};
     RONDE_ASSIGN_OR_RETURN(reason, opening.open(parts));
   }
-  if (parts.plane || parts.inside) {
+  if (parts.whole || parts.inside) {
     parts.chain = devices.chain(request.index);
     return parts;
   }
-  if (request.backend == "nccl" && group.size() > 1) {
-    return Status(Code::kUnsupported, fmt::format("--backend nccl cannot be used: {}", reason));
+  if (insists_on_devices(request) && group.size() > 1) {
+    return Status(Code::kUnsupported,
+                  fmt::format("--backend {} cannot be used: {}", request.backend, reason));
   }
   log(LogLevel::kInfo, "tensors in device memory pass through the host, as {}", reason);
   return parts;

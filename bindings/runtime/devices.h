@@ -9,23 +9,22 @@
 #include <string>
 #include <vector>
 
+#include "backends/registry.h"
 #include "core/base/mutex.h"
 #include "core/base/status.h"
 #include "core/engine/set_queue.h"
 #include "core/ports/backend.h"
 #include "core/ports/device_ops.h"
-#include "core/ports/device_plane.h"
 #include "ops/device/device_parts.h"
 
 namespace ronde {
 
-/// Where accelerator and device data plane come from: the modules of this build, or a test's own.
+/// Where the accelerator comes from: the module of this build, or a test's own.
 struct DeviceLibraries {
   std::function<Result<std::shared_ptr<Accelerator>>()> accelerator;
-  std::function<Result<std::shared_ptr<DevicePlane>>()> plane;
 };
 
-/// The modules of this build.
+/// The module of this build.
 DeviceLibraries builtin_device_libraries();
 
 /// The devices of one runtime. Threads: any.
@@ -35,27 +34,22 @@ class Devices {
 
   /// The device `index`. Errors: kUnavailable saying why this process has none, kInvalidArgument.
   Result<std::shared_ptr<DeviceOps>> open(int index) RONDE_EXCLUDES(mutex_);
-  /// The device data plane. Errors: kUnavailable saying why there is none.
-  Result<std::shared_ptr<DevicePlane>> plane() RONDE_EXCLUDES(mutex_);
   /// What keeps the launches of all sets on the device `index` one after the other.
   std::shared_ptr<LaunchChain> chain(int index) RONDE_EXCLUDES(mutex_);
   /// Whether a set may work on `index`: all its tensors of this rank are on one device.
   bool claim(SetId set, int index) RONDE_EXCLUDES(mutex_);
 
  private:
-  template <typename T>
-  using Loaded = std::optional<Result<std::shared_ptr<T>>>;
-
   const DeviceLibraries libraries_;
   Mutex mutex_;
-  Loaded<Accelerator> accelerator_ RONDE_GUARDED_BY(mutex_);
-  Loaded<DevicePlane> plane_ RONDE_GUARDED_BY(mutex_);
+  std::optional<Result<std::shared_ptr<Accelerator>>> accelerator_ RONDE_GUARDED_BY(mutex_);
   std::map<int, std::shared_ptr<LaunchChain>> chains_ RONDE_GUARDED_BY(mutex_);
   std::map<SetId, int> claimed_ RONDE_GUARDED_BY(mutex_);
 };
 
 /// What a group's first work in device memory is opened with.
 struct DeviceRequest {
+  const Registry& registry;
   int index = 0;          ///< This rank's device.
   std::string backend;    ///< "auto" or a name.
   std::string algorithm;  ///< The user's override, or empty.
@@ -64,12 +58,12 @@ struct DeviceRequest {
 };
 
 /// Opens what `group` needs; the ranks agree on which way its work goes:
-/// - the device data plane over all ranks, where `backend` is "auto" or its name and it opens;
-/// - two levels (see ops/hierarchical_group.h), where the group has them and `algorithm` asks for
-///   them, or `backend` is "auto" and the device data plane opens inside hosts only;
+/// - a backend for devices over all ranks, where `backend` is "auto" or its name and it opens;
+/// - two levels (see ops/hierarchical/device.h), where the group has them and `algorithm` asks for
+///   them, or `backend` is "auto" and the backend for devices opens inside hosts only;
 /// - else through the host.
 /// Collective over the group. Errors: kUnsupported naming a rank and why it cannot, the same on
-/// all, where a rank has no such device or `backend` insists on a plane that cannot be used.
+/// all, where a rank has no such device or `backend` insists on one that cannot be used.
 Result<DeviceParts> open_device_parts(Devices& devices, const DeviceRequest& request,
                                       const GroupSpec& group, Exchange& exchange);
 

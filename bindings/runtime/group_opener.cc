@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/hierarchical/allreduce.h"
 #include "ops/hierarchical/host_layout.h"
-#include "ops/selection/selector.h"
+#include "ops/selection/path.h"
 
 namespace ronde {
 namespace {
@@ -52,9 +51,9 @@ std::vector<std::vector<std::string>> split_all(const std::vector<std::string>& 
   return views;
 }
 
-/// What came of opening one backend.
+/// The outcome of opening one backend.
 struct Attempt {
-  Result<std::unique_ptr<BackendGroup>> plane;
+  Result<std::unique_ptr<Communicator>> communicator;
   std::string objection;  ///< The same on all ranks; empty: it is open on all.
 };
 
@@ -62,9 +61,9 @@ struct Attempt {
 Result<Attempt> attempt(Backend& backend, const GroupSpec& spec, Exchange& exchange) {
   Attempt made{backend.open(spec, exchange), {}};
   if (spec.abort && spec.abort->aborted()) return spec.abort->status();
-  const auto answers =
-      exchange.allgather(made.plane.ok() ? "\n" : line_of(made.plane.status().message()));
-  if (!answers.ok()) return made.plane.ok() ? answers.status() : made.plane.status();
+  const auto answers = exchange.allgather(
+      made.communicator.ok() ? "\n" : line_of(made.communicator.status().message()));
+  if (!answers.ok()) return made.communicator.ok() ? answers.status() : made.communicator.status();
   made.objection = objection(split_all(*answers), 0, spec);
   return made;
 }
@@ -73,53 +72,56 @@ void append_objection(std::string& to, const Backend& backend, const std::string
   to += fmt::format("{}{}: {}", to.empty() ? "" : "; ", backend.name(), reason);
 }
 
-bool wants_levels(const OpenRequest& request, const OpenedGroup& opened, const HostLayout& layout) {
-  if (!layout.has_levels() || opened.plane->transport() == nullptr) return false;
-  // One order of addition for every backend: inside hosts first.
-  return request.deterministic || request.algorithm == kHierarchicalAlgorithm ||
-         (request.algorithm.empty() && request.backend == "auto");
+/// Whether the user leaves the choice for host memory to Ronde; who names a backend for devices
+/// does.
+bool is_automatic(const OpenRequest& request) {
+  return request.backend == "auto" || request.registry.serves(request.backend, DeviceKind::kCuda);
+}
+
+bool opens_in_levels(const OpenRequest& request, const OpenedGroup& opened,
+                     const HostLayout& layout) {
+  return wants_levels({.has_levels = layout.has_levels(),
+                       .has_transport = opened.parts.whole->transport() != nullptr,
+                       .automatic = is_automatic(request),
+                       .deterministic = request.deterministic,
+                       .algorithm = request.algorithm});
 }
 
 }  // namespace
 
-Result<OpenedGroup> open_planes(const OpenRequest& request, const GroupSpec& spec,
-                                Exchange& exchange,
-                                const std::function<std::unique_ptr<Exchange>(
-                                    std::uint64_t key, const std::vector<int>& ranks)>& inside) {
-  RONDE_ASSIGN_OR_RETURN(OpenedGroup between,
-                         open_data_plane(request.registry, request.backend, spec, exchange));
-  if (spec.size() == 1) return between;
-  const HostLayout layout = host_layout(spec);
-  if (!wants_levels(request, between, layout)) return between;
+std::string OpenedGroup::name() const {
+  if (parts.whole == nullptr) return "self";
+  const std::string& whole = parts.whole->traits().name;
+  if (!parts.layout.has_levels()) return whole;
+  return fmt::format("{}, {} inside hosts", whole,
+                     parts.inside == nullptr ? "self" : parts.inside->traits().name);
+}
+
+Result<OpenedGroup> open_group(const OpenRequest& request, const GroupSpec& spec,
+                               Exchange& exchange,
+                               const std::function<std::unique_ptr<Exchange>(
+                                   std::uint64_t key, const std::vector<int>& ranks)>& inside) {
+  RONDE_ASSIGN_OR_RETURN(OpenedGroup opened,
+                         open_communicator(request.registry, request.backend, spec, exchange));
+  if (spec.size() == 1) return opened;
+  HostLayout layout = host_layout(spec);
+  if (!opens_in_levels(request, opened, layout)) return opened;
   const GroupSpec host = group_inside(spec, layout);
   const auto inside_exchange = inside(host.key, host.ranks);
   RONDE_ASSIGN_OR_RETURN(OpenedGroup local,
-                         open_data_plane(request.registry, "auto", host, *inside_exchange));
-  HierarchyOptions options;
-  options.layout = layout;
-  options.kernels = request.kernels;
-  options.deterministic = request.deterministic;
-  options.outer = std::move(between.plane);
-  options.inner.plane = std::move(local.plane);
-  options.inner.plane_name = local.name;
-  options.inner.native_first = local.native_first;
-  options.inner.kernels = request.kernels;
-  options.inner.deterministic = request.deterministic;
-  options.inner.tuned = request.tuned;
-  options.tuned = request.tuned;
-  options.inner.rank = host.rank;
-  options.inner.size = host.size();
-  return OpenedGroup{create_hierarchical_plane(std::move(options)),
-                     fmt::format("{}, {} inside hosts", between.name, local.name), true,
-                     between.passed_over + local.passed_over};
+                         open_communicator(request.registry, "auto", host, *inside_exchange));
+  opened.parts.inside = std::move(local.parts.whole);
+  opened.parts.layout = std::move(layout);
+  opened.passed_over += local.passed_over;
+  return opened;
 }
 
 Result<std::vector<std::string>> EngineExchange::allgather(std::string_view mine) {
   return engine_.exchange(key_, round_++, ranks_, mine, options_);
 }
 
-Result<OpenedGroup> open_data_plane(const Registry& registry, const std::string& wanted,
-                                    const GroupSpec& spec, Exchange& exchange) {
+Result<OpenedGroup> open_communicator(const Registry& registry, const std::string& wanted,
+                                      const GroupSpec& spec, Exchange& exchange) {
   if (spec.size() == 1) return OpenedGroup{};
   auto candidates = registry.candidates(wanted);
   const std::vector<Backend*> list = candidates.ok() ? *candidates : std::vector<Backend*>();
@@ -137,10 +139,9 @@ Result<OpenedGroup> open_data_plane(const Registry& registry, const std::string&
     if (reason.empty()) {
       RONDE_ASSIGN_OR_RETURN(Attempt made, attempt(*list[i], spec, exchange));
       if (made.objection.empty()) {
-        return OpenedGroup{std::move(*made.plane), std::string(list[i]->name()),
-                           list[i]->native_first(), failures};
+        return OpenedGroup{{.whole = std::move(*made.communicator)}, failures};
       }
-      own = made.plane.status();
+      own = made.communicator.status();
       reason = std::move(made.objection);
       append_objection(failures, *list[i], reason);
     }

@@ -1,4 +1,5 @@
-// Opens the data plane of a group: the ranks agree on the best backend that works for all of them.
+// Opens the communicators of a group: the ranks agree on the best backend that works for all of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "backends/registry.h"
 #include "core/engine/engine.h"
 #include "core/ports/backend.h"
+#include "ops/execution/host_communicators.h"
 #include "ops/selection/selector.h"
 
 namespace ronde {
@@ -30,11 +32,11 @@ class EngineExchange final : public Exchange {
   std::uint32_t round_ = 0;
 };
 
-/// A data plane and what is known of it. `plane` is null for a group of one rank.
+/// The communicators of a group for host memory; none for a group of one rank.
 struct OpenedGroup {
-  std::unique_ptr<BackendGroup> plane;
-  std::string name = "self";
-  bool native_first = true;
+  HostParts parts;
+  /// "shm", "tcp, shm inside hosts".
+  [[nodiscard]] std::string name() const;
   std::string passed_over = {};  ///< Better ones that could not be opened, and why; or empty.
 };
 
@@ -43,23 +45,20 @@ struct OpenRequest {
   const Registry& registry;
   std::string backend;    ///< "auto" or a name.
   std::string algorithm;  ///< The user's override, or empty.
-  std::shared_ptr<const ReduceKernels> kernels;
   bool deterministic = false;
-  std::vector<SelectionRow> tuned = {};  ///< As ExecutorOptions has it.
 };
 
-/// As open_data_plane; where the group spans hosts, one of which holds several of its ranks, and
-/// the user chose neither backend nor algorithm (or chose "hierarchical", or deterministic mode), a
-/// plane of two levels: the best one inside this host (over `inside`) under the one between hosts.
-Result<OpenedGroup> open_planes(const OpenRequest& request, const GroupSpec& spec,
-                                Exchange& exchange,
-                                const std::function<std::unique_ptr<Exchange>(
-                                    std::uint64_t key, const std::vector<int>& ranks)>& inside);
+/// As open_communicator; where wants_levels() of ops/selection/path.h says so, also the best one
+/// inside this host, over `inside`.
+Result<OpenedGroup> open_group(const OpenRequest& request, const GroupSpec& spec,
+                               Exchange& exchange,
+                               const std::function<std::unique_ptr<Exchange>(
+                                   std::uint64_t key, const std::vector<int>& ranks)>& inside);
 
 /// Opens `spec` with the first backend of `wanted` ("auto" or a name) that every rank can use and
 /// that opens on every rank. Collective over the group. Errors: kUnavailable naming the rank and
 /// the reason, the same on all; where this rank could not open the last one, that one's own.
-Result<OpenedGroup> open_data_plane(const Registry& registry, const std::string& wanted,
-                                    const GroupSpec& spec, Exchange& exchange);
+Result<OpenedGroup> open_communicator(const Registry& registry, const std::string& wanted,
+                                      const GroupSpec& spec, Exchange& exchange);
 
 }  // namespace ronde

@@ -222,7 +222,7 @@ Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks,
 
 Result<std::shared_ptr<std::byte>> Runtime::allocate(std::size_t bytes) {
   RONDE_RETURN_IF_ERROR(impl_->usable());
-  RONDE_ASSIGN_OR_RETURN(const auto candidates, impl_->registry.candidates(impl_->host_backend()));
+  RONDE_ASSIGN_OR_RETURN(const auto candidates, impl_->registry.candidates(impl_->config.backend));
   for (Backend* backend : candidates) {
     if (auto memory = backend->allocate(bytes)) return memory;
   }

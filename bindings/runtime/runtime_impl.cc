@@ -153,16 +153,14 @@ Result<std::unique_ptr<CollectiveExecutor>> Runtime::Impl::open_executor(
   GroupSpec spec = group_spec(key, ranks);
   spec.deadline = options.deadline;
   EngineExchange exchange(*engine, key, ranks, options);
-  const OpenRequest request{registry, host_backend(), wanted, kernels, config.deterministic, tuned};
+  const OpenRequest request{registry, config.backend, wanted, config.deterministic};
   const auto inside = [&](std::uint64_t inside_key, const std::vector<int>& members) {
     return std::make_unique<EngineExchange>(*engine, inside_key, members, options);
   };
-  RONDE_ASSIGN_OR_RETURN(OpenedGroup opened, open_planes(request, spec, exchange, inside));
+  RONDE_ASSIGN_OR_RETURN(OpenedGroup opened, ronde::open_group(request, spec, exchange, inside));
   say_passed_over(opened);
   ExecutorOptions executor;
-  executor.plane = std::move(opened.plane);
-  executor.plane_name = opened.name;
-  executor.native_first = opened.native_first;
+  executor.host = std::move(opened.parts);
   executor.kernels = kernels;
   executor.algorithm = wanted;
   executor.tuned = tuned;
@@ -188,7 +186,8 @@ Result<DeviceParts> Runtime::Impl::open_device(int index, GroupSpec spec,
   const auto inside = [&](std::uint64_t key, const std::vector<int>& members) {
     return std::make_unique<EngineExchange>(*engine, key ^ kDeviceKeys, members, wait);
   };
-  return open_device_parts(devices, {index, config.backend, algorithm, inside}, spec, agreement);
+  return open_device_parts(devices, {registry, index, config.backend, algorithm, inside}, spec,
+                           agreement);
 }
 
 void Runtime::Impl::say_passed_over(const OpenedGroup& opened) {
@@ -200,7 +199,7 @@ void Runtime::Impl::say_passed_over(const OpenedGroup& opened) {
     if (!passed_over_.insert(opened.passed_over).second) return;
   }
   log(LogLevel::kWarning, "data goes over {}, as the better way could not be opened: {}",
-      opened.name, opened.passed_over);
+      opened.name(), opened.passed_over);
 }
 
 Status Runtime::Impl::agree(const std::string& change, const WaitOptions& options) {
@@ -329,10 +328,6 @@ Status Runtime::Impl::prepare_device(Submission& submission, SetId set) {
     };
   }
   return {};
-}
-
-std::string Runtime::Impl::host_backend() const {
-  return config.backend == "nccl" ? "auto" : config.backend;
 }
 
 std::uint64_t Runtime::Impl::raw_key(const std::vector<int>& ranks) {

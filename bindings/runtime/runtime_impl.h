@@ -76,8 +76,6 @@ class Runtime::Impl {
   /// Makes a submission of tensors in device memory ready for the engine: records what they wait
   /// for, and says where outputs come from. Nothing for others.
   Status prepare_device(Submission& submission, SetId set);
-  /// The backend that serves host memory: `nccl` leaves that to the others.
-  [[nodiscard]] std::string host_backend() const;
   /// The key of the next raw group of `ranks`: counted per list of ranks, so alike on its members.
   std::uint64_t raw_key(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);
   Status start_timeline(const std::string& path, bool mark_cycles) RONDE_EXCLUDES(mutex_);

@@ -1,11 +1,13 @@
-// What a backend in a shared object of its own exports, so that a machine without its library can
-// still run everything else. Modules and loader come from one build: C++ types may cross.
+// What a backend or an accelerator in a shared object of its own exports, so that a machine without
+// its library can still run everything else. Modules and loader come from one build: C++ types may
+// cross.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "core/ports/backend.h"
+#include "core/ports/device_ops.h"
 #include "core/ports/reduce_kernels.h"
 
 namespace ronde {
@@ -30,14 +32,29 @@ inline constexpr const char* kModuleBuildSymbol = "ronde_module_build";
 using ModuleCreateFunction = Backend*(const ModuleOptions& options);
 inline constexpr const char* kModuleCreateSymbol = "ronde_module_create";
 
+/// Exported as "ronde_accelerator_create": makes the accelerator; the caller owns it.
+using AcceleratorCreateFunction = Accelerator*();
+inline constexpr const char* kAcceleratorCreateSymbol = "ronde_accelerator_create";
+
 }  // namespace ronde
 
-/// Defines what a module exports; `create` is its factory.
+/// Defines the mark of the build; part of the macros below.
+#define RONDE_DEFINE_MODULE_BUILD_                                                    \
+  extern "C" __attribute__((visibility("default"))) const char* ronde_module_build(); \
+  const char* ronde_module_build() { return ::ronde::kModuleBuild; }
+
+/// Defines what a backend's module exports; `create` is its factory.
 #define RONDE_DEFINE_MODULE(create)                                                        \
-  extern "C" __attribute__((visibility("default"))) const char* ronde_module_build();      \
-  const char* ronde_module_build() { return ::ronde::kModuleBuild; }                       \
+  RONDE_DEFINE_MODULE_BUILD_                                                               \
   extern "C" __attribute__((visibility("default"))) ::ronde::Backend* ronde_module_create( \
       const ::ronde::ModuleOptions& options);                                              \
   ::ronde::Backend* ronde_module_create(const ::ronde::ModuleOptions& options) {           \
     return create(options).release();                                                      \
   }
+
+/// Defines what an accelerator's module exports; `create` is its factory.
+#define RONDE_DEFINE_ACCELERATOR_MODULE(create)                           \
+  RONDE_DEFINE_MODULE_BUILD_                                              \
+  extern "C" __attribute__((visibility("default"))) ::ronde::Accelerator* \
+  ronde_accelerator_create();                                             \
+  ::ronde::Accelerator* ronde_accelerator_create() { return create().release(); }

@@ -81,10 +81,10 @@ class Executor {
   /// Runs one bundle to its end. Blocks. All ranks of the group call it with the same bundles in
   /// the same order. Sum of sizes, output allocation, algorithm choice, staging happen in here.
   /// Tensors in device memory: it returns once their work is queued, see BundleTensor::complete.
-  /// Errors: as BackendGroup::run; kInvalidArgument and kMismatch where uneven sizes do not fit,
+  /// Errors: as Communicator::run; kInvalidArgument and kMismatch where uneven sizes do not fit,
   /// the same on all ranks and with the group still usable.
   virtual Status execute(const Bundle& bundle, const AbortToken& abort) = 0;
-  /// As BackendGroup::polls().
+  /// As CommunicatorTraits::polls.
   [[nodiscard]] virtual bool polls() const noexcept { return true; }
 };
 

@@ -11,7 +11,7 @@
 
 #include "core/base/abort.h"
 #include "core/base/status.h"
-#include "core/ports/backend.h"
+#include "core/ports/communicator.h"
 #include "core/ports/event_sink.h"
 #include "ops/compression/codec.h"
 #include "ops/compression/residuals.h"

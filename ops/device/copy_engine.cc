@@ -19,8 +19,8 @@ std::shared_ptr<std::byte> heap_memory(std::size_t bytes) {
 }  // namespace
 
 std::shared_ptr<std::byte> HostCopyEngine::allocate(std::size_t bytes) {
-  if (plane_ != nullptr) {
-    if (auto memory = plane_->allocate(bytes)) return memory;
+  if (communicator_ != nullptr) {
+    if (auto memory = communicator_->allocate(bytes, kNoStream)) return memory;
   }
   return heap_memory(bytes);
 }
@@ -35,8 +35,8 @@ void HostCopyEngine::copy(std::byte* to, const std::byte* from, std::size_t byte
 }
 
 std::shared_ptr<std::byte> DeviceCopyEngine::allocate(std::size_t bytes) {
-  if (plane_ != nullptr) {
-    if (auto memory = plane_->allocate(bytes, stream_)) return memory;
+  if (communicator_ != nullptr) {
+    if (auto memory = communicator_->allocate(bytes, stream_)) return memory;
   }
   auto memory = device_->allocate(MemoryKind::kDevice, bytes);
   if (memory.ok()) return std::move(memory).value();

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/ports/backend.h"
+#include "core/ports/communicator.h"
 #include "core/ports/device_ops.h"
-#include "core/ports/device_plane.h"
 
 namespace ronde {
 
@@ -18,31 +17,32 @@ class CopyEngine {
   virtual ~CopyEngine() = default;
   /// Memory for flat buffers, never null. Throws std::bad_alloc.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
-  /// Copies, or is going to; a null `from` counts as zeros, `to` equal to `from` does nothing.
+  /// Copies now, or enqueues the copy until flush(); a null `from` counts as zeros, `to` equal to
+  /// `from` does nothing.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
 };
 
-/// Host memory: the data plane's own where it has a kind that it moves best, else the heap's.
+/// Host memory: the communicator's own where it has a kind that it moves best, else the heap's.
 class HostCopyEngine final : public CopyEngine {
  public:
-  /// `plane` may be null and must outlive this.
-  explicit HostCopyEngine(BackendGroup* plane) : plane_(plane) {}
+  /// `communicator` may be null and must outlive this.
+  explicit HostCopyEngine(Communicator* communicator) : communicator_(communicator) {}
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
 
  private:
-  BackendGroup* const plane_;
+  Communicator* const communicator_;
 };
 
 /// A device's memory. Copies are gathered, and queued together by flush(): one launch for all.
 class DeviceCopyEngine final : public CopyEngine {
  public:
-  /// `plane` may be null and must outlive this.
-  DeviceCopyEngine(std::shared_ptr<DeviceOps> device, DeviceGroup* plane)
-      : device_(std::move(device)), plane_(plane) {}
-  /// The plane's, where it has a kind that it moves best. Where the device has no room it is pinned
-  /// host memory, which the device reaches too; that is slow, and is warned of. What the ranks
-  /// launch stays the same, so that one of them may be short of memory alone.
+  /// `communicator` may be null and must outlive this.
+  DeviceCopyEngine(std::shared_ptr<DeviceOps> device, Communicator* communicator)
+      : device_(std::move(device)), communicator_(communicator) {}
+  /// The communicator's, where it has a kind that it moves best. Without room on the device it is
+  /// pinned host memory, which the device reaches too; a warning says that this is slow. The ranks
+  /// launch the same work all the same, so that one of them may be short of memory alone.
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   /// Says which stream flush() is going to be given, and the memory used on.
@@ -52,7 +52,7 @@ class DeviceCopyEngine final : public CopyEngine {
 
  private:
   const std::shared_ptr<DeviceOps> device_;
-  DeviceGroup* const plane_;
+  Communicator* const communicator_;
   DeviceStream stream_ = nullptr;
   std::vector<DeviceCopy> pending_;
 };

@@ -24,9 +24,12 @@ Work work_of(Collective kind, const Segment& segment) {
 }  // namespace
 
 DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
-                                     int rank, int size)
-    : device_(std::move(device)),
+                                     int rank, int size,
+                                     std::function<void(std::string_view part)> end_part)
+    : CompressedCommunicator("frames", DeviceKind::kCuda),
+      device_(std::move(device)),
       residuals_(residuals),
+      end_part_(std::move(end_part)),
       me_(static_cast<std::size_t>(rank)),
       ranks_(static_cast<std::size_t>(size)),
       copies_(device_, nullptr),
@@ -37,26 +40,26 @@ bool DeviceCompression::supports(const CompressionSpec& spec) const {
          runs_on_devices(spec);
 }
 
-Status DeviceCompression::run(const Work& work, DeviceGroup& group,
-                              const DeviceLaunchContext& context) {
-  const CompressionSpec& spec = work.compression->scheme().spec;
-  Bundled bundle{.work = work,
-                 .group = group,
-                 .context = context,
-                 .code = {*codec_row(spec.kind).device_format, spec.stochastic,
-                          work.compression->codec().block()},
-                 .pieces = pieces_of(work)};
-  bundle.slices = partition(bundle.pieces, *work.compression, ranks_, kSliceElements);
-  RONDE_RETURN_IF_ERROR(residuals_.find(work, context));
+Status DeviceCompression::run(const Work& work, DeviceStream stream, const AbortToken& abort) {
+  const DeviceLaunchContext context{.stream = stream, .abort = abort};
+  const CompressionSpec& spec = bound().scheme().spec;
+  Bundled bundle{
+      .work = work,
+      .compression = bound(),
+      .context = context,
+      .code = {*codec_row(spec.kind).device_format, spec.stochastic, bound().codec().block()},
+      .pieces = pieces_of(work)};
+  bundle.slices = partition(bundle.pieces, bound(), ranks_, kSliceElements);
+  RONDE_RETURN_IF_ERROR(residuals_.find(bound().tensors(), context));
   RONDE_RETURN_IF_ERROR(lay_out(bundle));
   for (const Slice& slice : bundle.slices) {
-    RONDE_RETURN_IF_ERROR(send_parts(bundle, slice));
+    RONDE_RETURN_IF_ERROR(send_chunks(bundle, slice));
     RONDE_RETURN_IF_ERROR(send_sums(bundle, slice));
     RONDE_RETURN_IF_ERROR(decode(bundle, slice));
-    work.compression->facts().wire_bytes += sent_bytes(slice) + (ranks_ - 1) * slice.bytes[me_];
+    bound().facts().wire_bytes += sent_bytes(slice) + (ranks_ - 1) * slice.bytes[me_];
   }
   const Status status = residuals_.commit(work, context);
-  context.end_part("DECOMPRESS");
+  end_part_("DECOMPRESS");
   return status;
 }
 
@@ -88,7 +91,7 @@ Status DeviceCompression::lay_out(Bundled& bundle) {
 void DeviceCompression::add_encode_runs(const Bundled& bundle, const Slice& slice,
                                         std::size_t owner, std::byte* frame,
                                         const std::byte* added) {
-  const CompressedWork& compression = *bundle.work.compression;
+  const CompressedWork& compression = bundle.compression;
   const std::size_t element = size_of(bundle.work.reduction.dtype);
   for (const OwnedRun& run : slice.runs[owner]) {
     const CompressedPiece& piece = bundle.pieces[run.piece];
@@ -124,8 +127,8 @@ Status DeviceCompression::encode(const Bundled& bundle, std::size_t added_frames
   return status;
 }
 
-/// Each owner gets its part of this rank's values.
-Status DeviceCompression::send_parts(const Bundled& bundle, const Slice& slice) {
+/// Each owner gets its chunk of this rank's values.
+Status DeviceCompression::send_chunks(const Bundled& bundle, const Slice& slice) {
   send_bytes_ = slice.bytes;
   recv_bytes_.assign(ranks_, slice.bytes[me_]);
   send_bytes_[me_] = recv_bytes_[me_] = 0;
@@ -135,14 +138,15 @@ Status DeviceCompression::send_parts(const Bundled& bundle, const Slice& slice) 
     frame += send_bytes_[owner];
   }
   RONDE_RETURN_IF_ERROR(encode(bundle, 0, 0));
-  bundle.context.end_part("COMPRESS");
+  end_part_("COMPRESS");
   // `bytes` is the same on all ranks, as how the frames travel is chosen by it.
   const Segment segment{bundle.sent, bundle.received, slice.all_bytes()};
   Work work = work_of(Collective::kAlltoall, segment);
   work.send_bytes = send_bytes_;
   work.recv_bytes = recv_bytes_;
-  RONDE_RETURN_IF_ERROR(bundle.group.launch(work, bundle.context.stream, bundle.context.abort));
-  bundle.context.end_part(bundle.context.name);
+  work.bytes = segment.bytes;
+  RONDE_RETURN_IF_ERROR(carrier_->run(work, bundle.context.stream, bundle.context.abort));
+  end_part_(carrier_name_);
   return {};
 }
 
@@ -152,12 +156,13 @@ Status DeviceCompression::send_sums(const Bundled& bundle, const Slice& slice) {
   for (std::size_t rank = 0; rank < me_; ++rank) mine += slice.bytes[rank];
   add_encode_runs(bundle, slice, me_, mine, bundle.received);
   RONDE_RETURN_IF_ERROR(encode(bundle, ranks_ - 1, slice.bytes[me_]));
-  bundle.context.end_part("ADD");
+  end_part_("ADD");
   const Segment segment{mine, bundle.gathered, slice.all_bytes()};
   Work work = work_of(Collective::kAllgather, segment);
   work.chunk_bytes = slice.bytes;
-  RONDE_RETURN_IF_ERROR(bundle.group.launch(work, bundle.context.stream, bundle.context.abort));
-  bundle.context.end_part(bundle.context.name);
+  work.bytes = segment.bytes;
+  RONDE_RETURN_IF_ERROR(carrier_->run(work, bundle.context.stream, bundle.context.abort));
+  end_part_(carrier_name_);
   return {};
 }
 
@@ -175,7 +180,7 @@ Status DeviceCompression::decode(const Bundled& bundle, const Slice& slice) {
                                 .flag = residuals_.flag(piece.tensor),
                                 .count = run.count});
       }
-      frame += bundle.work.compression->codec().encoded_bytes(run.count);
+      frame += bundle.compression.codec().encoded_bytes(run.count);
     }
   }
   const Status status = device_->codecs()->decode(

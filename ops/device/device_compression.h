@@ -4,13 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
-#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/ports/communicator.h"
 #include "core/ports/device_codecs.h"
-#include "core/ports/device_plane.h"
+#include "ops/communicator/compressed.h"
 #include "ops/compression/codecs/partition.h"
 #include "ops/device/device_residuals.h"
 #include "ops/device/growing_memory.h"
@@ -18,28 +21,34 @@
 namespace ronde {
 
 /// For one group. The frames for the other ranks are made by one launch, travel, are added to this
-/// rank's own part and encoded once more by a second launch, travel, and are decoded by a third;
+/// rank's own chunk and encoded once more by a second launch, travel, and are decoded by a third;
 /// what is left over becomes the residual by a fourth, but for tensors whose result is not finite.
 /// Nothing waits for the device.
 /// Threads: one at a time.
-class DeviceCompression {
+class DeviceCompression final : public CompressedCommunicator {
  public:
-  /// `residuals` outlives it.
+  /// `residuals` outlives it, as what `end_part` is called on does: it is told that a part of the
+  /// work was queued.
   DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals, int rank,
-                    int size);
+                    int size, std::function<void(std::string_view part)> end_part);
 
   /// Whether the device has kernels for it; the same on all ranks.
   [[nodiscard]] bool supports(const CompressionSpec& spec) const;
 
-  /// Queues work of a scheme that is supported; its frames travel over `group`. Throws
-  /// std::bad_alloc where there is no memory at all. Errors: as DeviceGroup::launch.
-  Status run(const Work& work, DeviceGroup& group, const DeviceLaunchContext& context);
+  /// Says what carries the frames of the next runs, and what that part of the work is called.
+  void travel_over(Communicator& carrier, std::string name) {
+    carrier_ = &carrier;
+    carrier_name_ = std::move(name);
+  }
+  /// Queues work of a bound scheme that is supported. Throws std::bad_alloc where there is no
+  /// memory at all. Errors: as the carrier's.
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
 
  private:
   /// One bundle under way.
   struct Bundled {
     const Work& work;
-    DeviceGroup& group;
+    CompressedWork& compression;
     const DeviceLaunchContext& context;
     FrameCode code;
     std::vector<CompressedPiece> pieces;
@@ -54,13 +63,16 @@ class DeviceCompression {
   void add_encode_runs(const Bundled& bundle, const Slice& slice, std::size_t owner,
                        std::byte* frame, const std::byte* added);
   Status encode(const Bundled& bundle, std::size_t added_frames, std::size_t added_stride);
-  Status send_parts(const Bundled& bundle, const Slice& slice);
+  Status send_chunks(const Bundled& bundle, const Slice& slice);
   Status send_sums(const Bundled& bundle, const Slice& slice);
   Status decode(const Bundled& bundle, const Slice& slice);
   [[nodiscard]] std::size_t sent_bytes(const Slice& slice) const;
 
   const std::shared_ptr<DeviceOps> device_;
   DeviceResiduals& residuals_;
+  const std::function<void(std::string_view part)> end_part_;
+  Communicator* carrier_ = nullptr;
+  std::string carrier_name_;
   const std::size_t me_;
   const std::size_t ranks_;
   DeviceCopyEngine copies_;

@@ -1,24 +1,24 @@
-// What a group is given to work with on its device.
+// What a group works with on its device.
 #pragma once
 
 #include <functional>
 #include <memory>
 
 #include "core/base/status.h"
+#include "core/ports/communicator.h"
 #include "core/ports/device_ops.h"
-#include "core/ports/device_plane.h"
 #include "ops/device/launch_chain.h"
 #include "ops/hierarchical/host_layout.h"
 
 namespace ronde {
 
-/// What a group works with on its device.
+/// A device, and the communicators that were opened on it.
 struct DeviceParts {
   std::shared_ptr<DeviceOps> device;
-  std::unique_ptr<DeviceGroup> plane;            ///< Of all ranks; null: what needs it is staged.
+  std::unique_ptr<Communicator> whole;           ///< Of all ranks; null: what needs it is staged.
   std::shared_ptr<LaunchChain> chain = nullptr;  ///< Of all groups on the device; null: it is one.
   /// Of this host's ranks: allreduces go in two levels then. Null: they do not.
-  std::unique_ptr<DeviceGroup> inside = nullptr;
+  std::unique_ptr<Communicator> inside = nullptr;
   HostLayout layout = {};  ///< Where `inside` is there.
 };
 

@@ -7,11 +7,12 @@ namespace ronde {
 DeviceResiduals::DeviceResiduals(std::shared_ptr<DeviceOps> device)
     : device_(std::move(device)), copies_(device_, nullptr) {}
 
-Status DeviceResiduals::find(const Work& work, const DeviceLaunchContext& context) {
+Status DeviceResiduals::find(std::span<const CompressedTensor> tensors,
+                             const DeviceLaunchContext& context) {
   residuals_.clear();
   keeps_ = false;
   left_ = nullptr;
-  for (const CompressedTensor& tensor : work.compression->tensors()) {
+  for (const CompressedTensor& tensor : tensors) {
     float* values = nullptr;
     if (tensor.residual) {
       RONDE_ASSIGN_OR_RETURN(values, bring(*tensor.residual, context));

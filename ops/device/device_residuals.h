@@ -3,13 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "core/base/abort.h"
-#include "core/ports/backend.h"
+#include "core/ports/communicator.h"
 #include "core/ports/device_codecs.h"
 #include "ops/compression/compressed_work.h"
 #include "ops/device/copy_engine.h"
@@ -20,8 +19,6 @@ namespace ronde {
 struct DeviceLaunchContext {
   DeviceStream stream = nullptr;
   const AbortToken& abort;
-  std::function<void(std::string_view part)> end_part;  ///< A part of the work was queued.
-  std::string_view name;                                ///< Of the part in which it travels.
 };
 
 /// Of one bundle after another: find(), place(), commit(). Threads: one at a time.
@@ -29,10 +26,10 @@ class DeviceResiduals {
  public:
   explicit DeviceResiduals(std::shared_ptr<DeviceOps> device);
 
-  /// Brings the residuals of the work's tensors to the device, and forgets the bundle before. One
+  /// Brings the residuals of these tensors to the device, and forgets the bundle before. One
   /// that is kept in bf16, as there was no room for fp32, is not brought: its tensor goes without.
   /// Blocks where there is anything to copy. Throws std::bad_alloc. Errors: the device's.
-  Status find(const Work& work, const DeviceLaunchContext& context);
+  Status find(std::span<const CompressedTensor> tensors, const DeviceLaunchContext& context);
   /// Whether any tensor has one.
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   /// A tensor's; null without.

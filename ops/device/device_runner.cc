@@ -6,42 +6,45 @@
 #include <utility>
 
 #include "ops/device/device_wait.h"
-#include "ops/device/staged_group.h"
+#include "ops/device/staged.h"
 #include "ops/hierarchical/device.h"
 
 namespace ronde {
 namespace {
 
 /// Work with the flat buffers as its only segment.
-Work work_of(const FlatWork& flat, const Segment& segment, Collective kind) {
-  return {.kind = kind,
+Work work_of(const FlatWork& flat, const Segment& segment, const Work& whole) {
+  return {.kind = whole.kind,
           .reduction = flat.reduction,
           .root = flat.root,
           .segments = {&segment, 1},
           .chunk_bytes = flat.chunk_bytes,
           .send_bytes = flat.send_bytes,
-          .recv_bytes = flat.recv_bytes};
+          .recv_bytes = flat.recv_bytes,
+          .bytes = whole.bytes};
 }
 
-std::unique_ptr<DeviceGroup> plane_of(DeviceParts parts, WorkRunner& host) {
-  if (!parts.inside || host.transport() == nullptr) return std::move(parts.plane);
-  return create_hierarchical_group(std::move(parts), host);
+/// Two levels where there are communicators for them, and the host has wires to go between.
+std::unique_ptr<Communicator> own_of(DeviceParts parts, AlgorithmCommunicator& host) {
+  if (!parts.inside || host.transport() == nullptr) return std::move(parts.whole);
+  return create_device_hierarchical(std::move(parts), host);
 }
 
 }  // namespace
 
-DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options, WorkRunner& host)
+DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options, AlgorithmCommunicator& host,
+                             const std::function<void(std::string_view part)>& end_part)
     : device(parts.device),
       chain(parts.chain),
-      plane(plane_of(std::move(parts), host)),
-      copies(device, plane.get()),
+      own(own_of(std::move(parts), host)),
+      copies(device, own.get()),
       buffer(copies, options.rank, options.size),
-      times(device, options.lane),
+      times(device, options.track),
       residuals(device),
-      compression(device, residuals, options.rank, options.size),
-      top(device, residuals) {}
+      compression(device, residuals, options.rank, options.size, end_part),
+      top(device, residuals, end_part) {}
 
-DeviceRunner::DeviceRunner(Options options, WorkRunner& host)
+DeviceRunner::DeviceRunner(Options options, AlgorithmCommunicator& host)
     : options_(std::move(options)), host_(host) {}
 
 DeviceRunner::~DeviceRunner() { tell_times(); }
@@ -49,11 +52,12 @@ DeviceRunner::~DeviceRunner() { tell_times(); }
 Status DeviceRunner::open(int index) {
   if (!options_.open) return {Code::kUnsupported, "only tensors in host memory are supported"};
   RONDE_ASSIGN_OR_RETURN(DeviceParts parts, options_.open(index));
-  auto opened = std::make_unique<Opened>(std::move(parts), options_, host_);
+  const auto mark = [this](std::string_view part) { end_part(part); };
+  auto opened = std::make_unique<Opened>(std::move(parts), options_, host_, mark);
   RONDE_ASSIGN_OR_RETURN(opened->stream, opened->device->open_stream());
   opened->copies.work_on(opened->stream);
   RONDE_ASSIGN_OR_RETURN(opened->staged,
-                         create_staged_group(opened->device, host_, options_.rank, options_.size));
+                         create_staged(opened->device, host_, options_.rank, options_.size));
   opened_ = std::move(opened);
   return {};
 }
@@ -76,9 +80,10 @@ Status DeviceRunner::begin(const Bundle& bundle, const AbortToken& abort) {
   return {};
 }
 
-Status DeviceRunner::run(const Work& work, const AbortToken& abort) {
+Status DeviceRunner::run(const Work& work, CompressedWork* compression, const AbortToken& abort) {
   try {
-    return work.compression == nullptr ? launch(work, abort) : launch_compressed(work, abort);
+    if (compression != nullptr) return launch_compressed(work, *compression, abort);
+    return launch(work, abort);
   } catch (const std::bad_alloc&) {
     return out_of_memory(to_string(work.kind), total_bytes(work));
   }
@@ -93,38 +98,40 @@ Status DeviceRunner::out_of_memory(std::string_view what, std::size_t bytes) con
 Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
   if (work.segments.empty()) return {};
   Opened& on = *opened_;
-  const FlatWork flat = on.buffer.flatten(work, host_.kernels(), abort);
+  const FlatWork flat = on.buffer.flatten(work, *host_.kernels(), abort);
   RONDE_RETURN_IF_ERROR(on.copies.flush(on.stream));
   const bool fused = work.segments.size() > 1;
   if (fused) end_part("PACK");
   RONDE_RETURN_IF_ERROR(join_chain());
   const Segment segment{flat.in, flat.out, flat.bytes};
-  RONDE_RETURN_IF_ERROR(group_->launch(work_of(flat, segment, work.kind), on.stream, abort));
-  end_part(path_);
+  RONDE_RETURN_IF_ERROR(carrier().run(work_of(flat, segment, work), on.stream, abort));
+  end_part(path_name_);
   on.buffer.unflatten(work);
   RONDE_RETURN_IF_ERROR(on.copies.flush(on.stream));
   if (fused) end_part("UNPACK");
   return {};
 }
 
-/// Work for the device data plane comes after that of all other groups so far.
+/// Work for the device's communicator comes after that of all other groups so far.
 Status DeviceRunner::join_chain() {
   Opened& on = *opened_;
-  if (group_ != on.plane.get() || !on.chain) return {};
+  if (!uses_own() || !on.chain) return {};
   launched_ = true;
   return on.chain->join(*on.device, on.stream);
 }
 
-Status DeviceRunner::launch_compressed(const Work& work, const AbortToken& abort) {
-  const DeviceLaunchContext context{.stream = opened_->stream,
-                                    .abort = abort,
-                                    .end_part = [this](std::string_view part) { end_part(part); },
-                                    .name = path_};
-  if (is_sparse(work.compression->scheme().spec.kind)) {
-    return opened_->top.run(work, *host_.transport(), context);
+Status DeviceRunner::launch_compressed(const Work& work, CompressedWork& compression,
+                                       const AbortToken& abort) {
+  Opened& on = *opened_;
+  if (path_ == Path::kLists) {
+    const Binding binding(on.top, compression);
+    on.top.travel_over(*host_.transport(), path_name_);
+    return on.top.run(work, on.stream, abort);
   }
   RONDE_RETURN_IF_ERROR(join_chain());
-  return opened_->compression.run(work, *group_, context);
+  const Binding binding(on.compression, compression);
+  on.compression.travel_over(carrier(), path_name_);
+  return on.compression.run(work, on.stream, abort);
 }
 
 void DeviceRunner::end_part(std::string_view part) {
@@ -138,35 +145,44 @@ void DeviceRunner::tell_times() {
   if (listener_ != nullptr) opened_->times.tell(*listener_);
 }
 
-Status DeviceRunner::choose(const Bundle& bundle, const WorkDesc& desc, const AbortToken& abort) {
-  bool staged = !opened_->plane || !opened_->plane->supports(desc);
-  if (!staged && bundle.turn != nullptr) {
+Facts DeviceRunner::facts_of(Collective kind, DType dtype, ReduceOp op) const {
+  const Communicator* const own = opened_->own.get();
+  return static_cast<Facts>(Fact::kOnDevice) | when(options_.size == 1, Fact::kOneRank) |
+         when(own != nullptr && own->traits().supports.has(kind, dtype, op), Fact::kNative) |
+         when(host_.transport() != nullptr, Fact::kTransport) |
+         when(options_.host_levels, Fact::kLevels);
+}
+
+/// Only work for the device's communicator needs its turn.
+Status DeviceRunner::choose(Facts facts, const Bundle& bundle, const AbortToken& abort) {
+  path_ = select_path(facts);
+  if (uses_own() && bundle.turn != nullptr) {
     RONDE_ASSIGN_OR_RETURN(const bool mine, bundle.turn->wait(abort));
-    staged = !mine;
+    path_ = select_path(facts | when(!mine, Fact::kNoLaunchOrder));
   }
-  group_ = staged ? opened_->staged.get() : opened_->plane.get();
-  path_ = group_->name();
-  if (staged) path_ += path_.empty() ? "host memory" : " through host memory";
+  const std::string_view host = options_.size == 1 ? std::string_view() : host_.traits().name;
+  const std::string_view own = uses_own() ? opened_->own->traits().name : std::string_view();
+  path_name_ = path_name(path_, {.communicator = host, .device = own});
   return {};
 }
 
-Result<bool> DeviceRunner::choose_compressed(const Bundle& bundle, const Work& work,
-                                             std::size_t bytes, const AbortToken& abort) {
-  const CompressionSpec& spec = work.compression->scheme().spec;
-  if (opened_->top.supports(spec)) {
-    if (host_.transport() == nullptr || host_.compresses()) return false;
-    path_ = fmt::format("lists over {}", host_.plane_name());
-    return opened_->top.suits(work);
-  }
-  if (!opened_->compression.supports(spec)) return false;
-  // Frames travel to their owners, and back the way that an allgather of bytes goes.
-  RONDE_RETURN_IF_ERROR(choose(bundle,
-                               {.kind = Collective::kAlltoall,
-                                .dtype = DType::kUint8,
-                                .device = bundle.device,
-                                .bytes = bytes},
-                               abort));
-  return group_ != opened_->staged.get() || !host_.compresses();
+Status DeviceRunner::choose(const Bundle& bundle, const Work& work, const AbortToken& abort) {
+  return choose(facts_of(work.kind, work.reduction.dtype, work.reduction.op), bundle, abort);
+}
+
+/// Frames travel to their owners, and back by the path of an allgather of bytes.
+Result<Path> DeviceRunner::choose_compressed(const Bundle& bundle, const Work& work,
+                                             const CompressedWork& compression,
+                                             const AbortToken& abort) {
+  const CompressionSpec& spec = compression.scheme().spec;
+  const bool lists = opened_->top.supports(spec);
+  const Facts facts = facts_of(Collective::kAlltoall, DType::kUint8, ReduceOp::kSum) |
+                      Fact::kCompressed |
+                      when(!lists && opened_->compression.supports(spec), Fact::kDeviceFrames) |
+                      when(lists, Fact::kDeviceLists) |
+                      when(lists && !opened_->top.suits(work, compression), Fact::kListsAreLonger);
+  RONDE_RETURN_IF_ERROR(choose(facts, bundle, abort));
+  return path_;
 }
 
 Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segment> segments,
@@ -199,6 +215,7 @@ Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segmen
 }
 
 Result<std::span<const Segment>> DeviceRunner::bring_losses(const Work& work,
+                                                            CompressedWork& compression,
                                                             const AbortToken& abort) {
   const std::size_t tensors = work.segments.size();
   const std::size_t element = size_of(work.reduction.dtype);
@@ -215,8 +232,8 @@ Result<std::span<const Segment>> DeviceRunner::bring_losses(const Work& work,
   for (std::size_t i = 0; i < tensors; ++i) {
     const Segment& segment = here[tensors + i];
     if (segment.in == nullptr) continue;
-    work.compression->leave(
-        i, 0, {reinterpret_cast<const float*>(segment.in), segment.bytes / sizeof(float)});
+    compression.leave(i, 0,
+                      {reinterpret_cast<const float*>(segment.in), segment.bytes / sizeof(float)});
   }
   return here.first(tensors);
 }

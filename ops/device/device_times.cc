@@ -22,8 +22,8 @@ bool is_over(const DeviceEvent& event) {
 
 }  // namespace
 
-DeviceTimes::DeviceTimes(std::shared_ptr<DeviceOps> device, std::string lane)
-    : device_(std::move(device)), lane_(std::move(lane)) {}
+DeviceTimes::DeviceTimes(std::shared_ptr<DeviceOps> device, std::string track)
+    : device_(std::move(device)), track_(std::move(track)) {}
 
 /// Whether there is one that is new enough.
 bool DeviceTimes::renew_anchor() {
@@ -97,7 +97,7 @@ void DeviceTimes::tell_run(const Run& run, EventSink& events) {
   for (std::size_t i = 1; i < run.marks.size(); ++i) {
     const std::int64_t start_ns = std::max(told_ns_, clock_.host_ns(device_ns[i]));
     told_ns_ = std::max(start_ns, clock_.host_ns(device_ns[i + 1]));
-    events.span(lane_, run.marks[i].part, {start_ns, told_ns_}, {.bundle = run.bundle});
+    events.span(track_, run.marks[i].part, {start_ns, told_ns_}, {.bundle = run.bundle});
   }
 }
 

@@ -15,12 +15,12 @@
 
 namespace ronde {
 
-/// The lane of one process set's stream. Work whose points cannot be had, or come faster than they
+/// The track of one process set's stream. Work whose points cannot be had, or come faster than they
 /// are told, is left out. Threads: one.
 class DeviceTimes {
  public:
-  /// `lane`: no tensor's, as it has no dot.
-  DeviceTimes(std::shared_ptr<DeviceOps> device, std::string lane);
+  /// `track`: no tensor's, as it has no dot.
+  DeviceTimes(std::shared_ptr<DeviceOps> device, std::string track);
 
   /// The stream's work for `bundle` begins here.
   void begin(DeviceStream stream, std::uint64_t bundle);
@@ -53,7 +53,7 @@ class DeviceTimes {
   void tell_run(const Run& run, EventSink& events);
 
   const std::shared_ptr<DeviceOps> device_;
-  const std::string lane_;
+  const std::string track_;
   std::deque<Run> runs_;
   bool open_ = false;  // the last of them takes further parts
   DeviceClock clock_;

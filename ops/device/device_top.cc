@@ -22,9 +22,12 @@ DeviceTopK::Lists::Lists(std::byte* memory, std::size_t vectors, std::size_t ele
       indices(found + vectors),
       values(reinterpret_cast<float*>(indices + elements)) {}
 
-DeviceTopK::DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals)
-    : device_(std::move(device)),
+DeviceTopK::DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
+                       std::function<void(std::string_view part)> end_part)
+    : CompressedCommunicator("lists", DeviceKind::kCuda),
+      device_(std::move(device)),
       residuals_(residuals),
+      end_part_(std::move(end_part)),
       copies_(device_, nullptr),
       memory_(copies_),
       memory_up_(copies_) {}
@@ -33,8 +36,7 @@ bool DeviceTopK::supports(const CompressionSpec& spec) const {
   return device_->codecs() != nullptr && is_sparse(spec.kind) && runs_on_devices(spec);
 }
 
-bool DeviceTopK::suits(const Work& work) const {
-  const CompressedWork& compression = *work.compression;
+bool DeviceTopK::suits(const Work& work, const CompressedWork& compression) const {
   std::size_t listed = 0, all = 0;
   for (const CompressedPiece& piece : pieces_of(work)) {
     const CompressedTensor& tensor = compression.tensors()[piece.tensor];
@@ -46,27 +48,28 @@ bool DeviceTopK::suits(const Work& work) const {
   return listed < all;
 }
 
-Status DeviceTopK::run(const Work& work, Transport& transport, const DeviceLaunchContext& context) {
-  RONDE_RETURN_IF_ERROR(residuals_.find(work, context));
+Status DeviceTopK::run(const Work& work, DeviceStream stream, const AbortToken& abort) {
+  const DeviceLaunchContext context{.stream = stream, .abort = abort};
+  RONDE_RETURN_IF_ERROR(residuals_.find(bound().tensors(), context));
   list_vectors(work);
   RONDE_RETURN_IF_ERROR(choose(work, context));
-  context.end_part("COMPRESS");
+  end_part_("COMPRESS");
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, device_->record(context.stream));
   RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, context.abort));
-  RONDE_RETURN_IF_ERROR(run_metered(transport, work.compression->facts(), [&](Transport& metered) {
-    return exchange(work, metered, context.abort);
+  RONDE_RETURN_IF_ERROR(run_metered(*carrier_, bound().facts(), [&](Transport& metered) {
+    return exchange(metered, context.abort);
   }));
   RONDE_RETURN_IF_ERROR(bring_up(context));
-  context.end_part(context.name);
+  end_part_(carrier_name_);
   RONDE_RETURN_IF_ERROR(add_kept(context));
   RONDE_RETURN_IF_ERROR(write_sums(work, context));
   RONDE_RETURN_IF_ERROR(residuals_.commit(work, context));
-  context.end_part("DECOMPRESS");
+  end_part_("DECOMPRESS");
   return {};
 }
 
 void DeviceTopK::list_vectors(const Work& work) {
-  const CompressedWork& compression = *work.compression;
+  const CompressedWork& compression = bound();
   vectors_.clear();
   elements_ = 0;
   for (const CompressedPiece& piece : pieces_of(work)) {
@@ -133,11 +136,11 @@ Status DeviceTopK::select(const Work& work, std::byte* scratch,
 }
 
 /// Gives the others what this rank has chosen, and takes the sums.
-Status DeviceTopK::exchange(const Work& work, Transport& transport, const AbortToken& abort) {
-  const CompressedWork& compression = *work.compression;
+Status DeviceTopK::exchange(Transport& transport, const AbortToken& abort) {
+  const CompressedWork& compression = bound();
   const auto ranks = static_cast<std::size_t>(transport.size());
   const auto me = static_cast<std::size_t>(transport.rank());
-  SparseExchange exchange(transport, abort, work.compression->facts());
+  SparseExchange exchange(transport, abort, bound().facts());
   for (std::size_t i = 0; i < vectors_.size(); ++i) {
     const Vector& vector = vectors_[i];
     const Interleave deal(vector.piece.count, ranks,

@@ -5,11 +5,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/ports/transport.h"
+#include "ops/communicator/compressed.h"
 #include "ops/compression/sparse/allreduce.h"
 #include "ops/device/device_residuals.h"
 #include "ops/device/growing_memory.h"
@@ -19,22 +23,29 @@ namespace ronde {
 /// For one group. Whether a rank chooses here or on its host is the same to the others: the bytes
 /// on the wire, the results and the residuals are those of sparse_allreduce().
 /// Threads: one at a time.
-class DeviceTopK {
+class DeviceTopK final : public CompressedCommunicator {
  public:
-  /// `residuals` outlives it.
-  DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals);
+  /// `residuals` outlives it, as what `end_part` is called on does: it is told that a part of the
+  /// work was queued.
+  DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
+             std::function<void(std::string_view part)> end_part);
 
   /// Whether the device has kernels for it; the same on all ranks.
   [[nodiscard]] bool supports(const CompressionSpec& spec) const;
   /// Whether the lists of work that is supported are shorter than its tensors, and all residuals
   /// can be on the device. Each rank asks for itself.
-  [[nodiscard]] bool suits(const Work& work) const;
+  [[nodiscard]] bool suits(const Work& work, const CompressedWork& compression) const;
 
-  /// Does work of a scheme that is supported, whose lists travel over `transport`. Blocks until all
-  /// ranks' lists are here, and queues the rest. Throws std::bad_alloc where there is no memory at
-  /// all. Errors: the transport's, the abort's status, the device's; kInvalidArgument naming a rank
-  /// whose bytes are no lists.
-  Status run(const Work& work, Transport& transport, const DeviceLaunchContext& context);
+  /// Says what carries the lists of the next runs, and what that part of the work is called.
+  void travel_over(Transport& carrier, std::string name) {
+    carrier_ = &carrier;
+    carrier_name_ = std::move(name);
+  }
+  /// Does work of a bound scheme that is supported. Blocks until all ranks' lists are here, and
+  /// queues the rest. Throws std::bad_alloc where there is no memory at all. Errors: the
+  /// transport's, the abort's status, the device's; kInvalidArgument naming a rank whose bytes are
+  /// no lists.
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
 
  private:
   /// A tensor that is not empty.
@@ -63,7 +74,7 @@ class DeviceTopK {
   Status choose(const Work& work, const DeviceLaunchContext& context);
   Status select(const Work& work, std::byte* scratch, const DeviceLaunchContext& context);
   [[nodiscard]] std::size_t scratch_of(const Vector& vector) const;
-  Status exchange(const Work& work, Transport& transport, const AbortToken& abort);
+  Status exchange(Transport& transport, const AbortToken& abort);
   void take(std::vector<Arrived>& to, std::size_t vector, const SparseVector& elements);
   Status bring_up(const DeviceLaunchContext& context);
   Status add_kept(const DeviceLaunchContext& context);
@@ -72,6 +83,9 @@ class DeviceTopK {
 
   const std::shared_ptr<DeviceOps> device_;
   DeviceResiduals& residuals_;
+  const std::function<void(std::string_view part)> end_part_;
+  Transport* carrier_ = nullptr;
+  std::string carrier_name_;
   DeviceCopyEngine copies_;
   GrowingMemory memory_;
   GrowingMemory memory_up_;

@@ -1,4 +1,4 @@
-// Keeps the device data planes of several groups from running side by side on one device: each
+// Keeps the communicators of several groups from running side by side on one device: each
 // group has a stream of its own, and a kernel that waits for other ranks holds what theirs need.
 #pragma once
 

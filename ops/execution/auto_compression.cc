@@ -46,11 +46,11 @@ std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", secon
 }  // namespace
 
 Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, Accuracy accuracy,
-                                           const GroupDoor& door) {
+                                           const GroupProbe& probe) {
   last_ = nullptr;
-  in_memory_ = door.in_memory;
-  if (door.size == 1 || in_memory_ || accuracy == Accuracy::kLossless) return AutoChoice();
-  RONDE_RETURN_IF_ERROR(measure(accuracy, door));
+  in_memory_ = probe.in_memory;
+  if (probe.size == 1 || in_memory_ || accuracy == Accuracy::kLossless) return AutoChoice();
+  RONDE_RETURN_IF_ERROR(measure(accuracy, probe));
   const TensorLoad load = load_of(shapes_of(bundle), size_of(bundle.dtype));
   Known& known = known_[class_of(load, accuracy)];
   known.load = load;
@@ -91,12 +91,12 @@ bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
   return owed;
 }
 
-Status AutoCompression::observe(double seconds, const GroupDoor& door) {
+Status AutoCompression::observe(double seconds, const GroupProbe& probe) {
   if (last_ == nullptr || !last_counts_) return {};
   CostHistory& history = last_->history;
   if (history.settled() && last_->bundles % kObserveEvery != 0) return {};
   const std::int64_t mine = nanoseconds(seconds);
-  RONDE_ASSIGN_OR_RETURN(const auto all, door.exchange({&mine, 1}));
+  RONDE_ASSIGN_OR_RETURN(const auto all, probe.exchange({&mine, 1}));
   // The last to come waits for nobody: its time is the allreduce's own.
   const auto least = static_cast<double>(*std::min_element(all.begin(), all.end())) * 1e-9;
   if (history.observe(last_kind_, least)) drift();
@@ -112,23 +112,23 @@ void AutoCompression::drift() {
   link_.reset();
 }
 
-Status AutoCompression::measure(Accuracy accuracy, const GroupDoor& door) {
+Status AutoCompression::measure(Accuracy accuracy, const GroupProbe& probe) {
   if (!measured_for_ || *measured_for_ < accuracy) {
-    RONDE_RETURN_IF_ERROR(measure_codecs_of(accuracy, door));
+    RONDE_RETURN_IF_ERROR(measure_codecs_of(accuracy, probe));
     measured_for_ = accuracy;
   }
-  return link_ ? Status() : measure_link(door);
+  return link_ ? Status() : measure_link(probe);
 }
 
 /// The slowest rank's costs count. All ranks measure at once, as they will compress at once: those
 /// of one host may have fewer cores than they are.
-Status AutoCompression::measure_codecs_of(Accuracy accuracy, const GroupDoor& door) {
+Status AutoCompression::measure_codecs_of(Accuracy accuracy, const GroupProbe& probe) {
   const std::int64_t nothing = 0;
-  RONDE_RETURN_IF_ERROR(door.exchange({&nothing, 1}).status());  // all are here
+  RONDE_RETURN_IF_ERROR(probe.exchange({&nothing, 1}).status());  // all are here
   const CodecCosts mine = measure_codecs(candidates(accuracy, sizeof(float)));
   std::vector<std::int64_t> words;
   for (const double cost : mine) words.push_back(nanoseconds(1e6 * cost));
-  RONDE_ASSIGN_OR_RETURN(const auto all, door.exchange(words));
+  RONDE_ASSIGN_OR_RETURN(const auto all, probe.exchange(words));
   codecs_ = {};
   for (std::size_t i = 0; i < all.size(); ++i) {
     double& cost = codecs_[i % kCodecKinds];
@@ -138,15 +138,15 @@ Status AutoCompression::measure_codecs_of(Accuracy accuracy, const GroupDoor& do
 }
 
 /// Seconds that a dense allreduce takes the rank that comes last; of short ones the best of some.
-Result<double> AutoCompression::time_dense(std::size_t bytes, const GroupDoor& door) {
+Result<double> AutoCompression::time_dense(std::size_t bytes, const GroupProbe& probe) {
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRepeats; ++i) {
     const std::int64_t nothing = 0;
-    RONDE_RETURN_IF_ERROR(door.exchange({&nothing, 1}).status());  // all are here
+    RONDE_RETURN_IF_ERROR(probe.exchange({&nothing, 1}).status());  // all are here
     const TimePoint begin = now();
-    RONDE_RETURN_IF_ERROR(door.dense(bytes));
+    RONDE_RETURN_IF_ERROR(probe.dense(bytes));
     const std::int64_t mine = to_ns(now() - begin);
-    RONDE_ASSIGN_OR_RETURN(const auto all, door.exchange({&mine, 1}));
+    RONDE_ASSIGN_OR_RETURN(const auto all, probe.exchange({&mine, 1}));
     best = std::min(best, static_cast<double>(*std::min_element(all.begin(), all.end())) * 1e-9);
     if (best >= kVeryLong || (best >= kLongEnough && i + 1 >= kLongRepeats)) break;
   }
@@ -155,11 +155,11 @@ Result<double> AutoCompression::time_dense(std::size_t bytes, const GroupDoor& d
 
 /// Sizes double until one takes long enough: what a link lets pass at once, as shapers do, is then
 /// behind. That one is timed twice: beside the best of several, one slow time would be bandwidth.
-Status AutoCompression::measure_link(const GroupDoor& door) {
-  RONDE_ASSIGN_OR_RETURN(const double latency, time_dense(kSmallBytes, door));
+Status AutoCompression::measure_link(const GroupProbe& probe) {
+  RONDE_ASSIGN_OR_RETURN(const double latency, time_dense(kSmallBytes, probe));
   std::vector<DenseTime> times{{kSmallBytes, latency}};
   for (std::size_t bytes = kFirstBytes; bytes <= kMostBytes; bytes *= 2) {
-    RONDE_ASSIGN_OR_RETURN(const double seconds, time_dense(bytes, door));
+    RONDE_ASSIGN_OR_RETURN(const double seconds, time_dense(bytes, probe));
     times.push_back({bytes, seconds});
     if (seconds >= kLongEnough) break;
   }

@@ -19,7 +19,7 @@
 namespace ronde {
 
 /// How the group moves data, for measuring. All ranks call alike.
-struct GroupDoor {
+struct GroupProbe {
   int size = 1;
   bool in_memory = false;  ///< Ranks share memory, which no codec is faster than.
   /// Runs a dense allreduce of fp32 of that many bytes.
@@ -41,11 +41,11 @@ class AutoCompression {
  public:
   /// The choice for a bundle, the same on all ranks; measures link and codecs at first, which takes
   /// some tens of milliseconds (several hundred on links below 10 Mbit/s).
-  /// `door` is used before it returns only. Errors: the door's.
-  Result<AutoChoice> choose(const Bundle& bundle, Accuracy accuracy, const GroupDoor& door);
+  /// `probe` is used during the call only. Errors: the probe's.
+  Result<AutoChoice> choose(const Bundle& bundle, Accuracy accuracy, const GroupProbe& probe);
   /// Learns what the bundle that was chosen for last took. Now and then that is agreed with all
-  /// ranks. Errors: the door's.
-  Status observe(double seconds, const GroupDoor& door);
+  /// ranks. Errors: the probe's.
+  Status observe(double seconds, const GroupProbe& probe);
   /// What was measured and chosen, for people, one line each; empty before the first choice.
   [[nodiscard]] std::vector<std::string> explain() const;
 
@@ -56,10 +56,10 @@ class AutoCompression {
     Accuracy accuracy = Accuracy::kSafe;
     std::uint64_t bundles = 0;
   };
-  Status measure(Accuracy accuracy, const GroupDoor& door);
-  Status measure_codecs_of(Accuracy accuracy, const GroupDoor& door);
-  Status measure_link(const GroupDoor& door);
-  Result<double> time_dense(std::size_t bytes, const GroupDoor& door);
+  Status measure(Accuracy accuracy, const GroupProbe& probe);
+  Status measure_codecs_of(Accuracy accuracy, const GroupProbe& probe);
+  Status measure_link(const GroupProbe& probe);
+  Result<double> time_dense(std::size_t bytes, const GroupProbe& probe);
   void drift();
   bool settle_debts(const Bundle& bundle, CodecKind kind);
 

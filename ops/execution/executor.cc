@@ -5,27 +5,117 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/clock.h"
+#include "core/base/stopwatch.h"
 #include "core/protocol/several_devices.h"
-#include "ops/execution/extents.h"
-#include "ops/execution/plane_executor.h"
-#include "ops/execution/scaling.h"
+#include "ops/device/device_runner.h"
+#include "ops/execution/auto_compression.h"
+#include "ops/execution/bundle_tracer.h"
+#include "ops/execution/compression_binder.h"
+#include "ops/execution/output_planner.h"
+#include "ops/execution/word_exchange.h"
 #include "ops/selection/selector.h"
 
 namespace ronde {
-
 namespace {
+
+bool is_on_device(const Bundle& bundle) { return bundle.device.kind != DeviceKind::kCpu; }
 
 bool is_auto(const Bundle& bundle) {
   return bundle.compression.starts_with(codec_name(CodecKind::kAuto));
 }
 
-const std::byte* input_of(const BundleTensor& tensor) {
-  return static_cast<const std::byte*>(tensor.in);
+/// An automatic choice with what the user said of residuals.
+Result<std::string> with_residual(const std::string& chosen, const CompressionSpec& asked) {
+  RONDE_ASSIGN_OR_RETURN(CompressionSpec spec, parse_compression(chosen));
+  if (spec.error_feedback) spec.residual = asked.residual;
+  return to_string(spec);
 }
 
-}  // namespace
+HostOptions host_options(ExecutorOptions& options) {
+  return {.kernels = std::move(options.kernels),
+          .tuned = std::move(options.tuned),
+          .algorithm = options.algorithm,
+          .deterministic = options.deterministic,
+          .rank = options.rank,
+          .size = options.size};
+}
 
-Status PlaneExecutor::check(const Bundle& bundle) const {
+/// Runs the works of bundles over the communicators of their memory.
+class BundleExecutor final : public CollectiveExecutor {
+ public:
+  explicit BundleExecutor(ExecutorOptions& options)
+      : deterministic_(options.deterministic),
+        size_(options.size),
+        host_(std::move(options.host), host_options(options)),
+        device_({.open = std::move(options.open_device),
+                 .rank = options.rank,
+                 .size = options.size,
+                 .events = options.events,
+                 .track = PhaseTracks(options.set).device,
+                 .host_levels = host_.levels()},
+                host_.dense()),
+        words_(host_.dense(), options.size),
+        planner_(words_, options.rank, options.size),
+        binder_({.residuals = std::move(options.residuals),
+                 .loss_steps = options.loss_steps,
+                 .set = options.set,
+                 .rank = options.rank}),
+        tracer_(options.events, options.set) {}
+
+  Status execute(const Bundle& bundle, const AbortToken& abort) override;
+  std::string last_path() const override;
+  bool polls() const noexcept override { return host_.dense().traits().polls; }
+  CompressionFacts last_compression() const override { return last_facts_; }
+  std::vector<std::string> explain_compression() const override { return auto_.explain(); }
+
+ private:
+  Status check(const Bundle& bundle) const;
+  Status run(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  Status run_dense(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  Status run_compressed(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  Status compress_on_host(const Bundle& bundle, const Work& work, CompressedWork& compression,
+                          const AbortToken& abort);
+  Status compress_on_device(const Bundle& bundle, Work work, CompressedWork& compression,
+                            const AbortToken& abort);
+  Status compress_staged(const Bundle& bundle, Work work, CompressedWork& compression,
+                         const AbortToken& abort);
+  [[nodiscard]] TracedWork traced(const Bundle& bundle, const Work& work,
+                                  const CompressedWork& compression) const;
+
+  Status run_auto(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  GroupProbe probe(const AbortToken& abort);
+  Status time_dense(std::size_t bytes, const AbortToken& abort);
+  void report_choice(const AutoChoice& choice, std::size_t bytes) const;
+
+  const bool deterministic_;
+  const int size_;
+  HostCommunicators host_;
+  DeviceRunner device_;
+  WordExchange words_;
+  OutputPlanner planner_;
+  CompressionBinder binder_;
+  AutoCompression auto_;
+  BundleTracer tracer_;
+  Route last_route_;  // of what ran last on the host
+  bool last_on_device_ = false;
+  CompressionFacts last_facts_;
+  std::int64_t noting_ns_ = 0;  // what measuring losses took, since set to 0
+};
+
+Status BundleExecutor::execute(const Bundle& bundle, const AbortToken& abort) {
+  if (abort.aborted()) return abort.status();
+  RONDE_RETURN_IF_ERROR(check(bundle));
+  if (is_on_device(bundle)) RONDE_RETURN_IF_ERROR(device_.begin(bundle, abort));
+  RONDE_RETURN_IF_ERROR(planner_.plan(bundle, abort));
+  for (std::size_t i = 0; i < planner_.works(); ++i) {
+    RONDE_RETURN_IF_ERROR(run(bundle, planner_.work(bundle, i), abort));
+  }
+  if (is_on_device(bundle)) RONDE_RETURN_IF_ERROR(device_.end(bundle, abort));
+  return planner_.allocation();
+}
+
+Status BundleExecutor::check(const Bundle& bundle) const {
   if (bundle.device.kind == kSeveralDevices) {
     return {Code::kUnsupported,
             "the tensors are on several devices; a process set works on one device of each rank"};
@@ -44,240 +134,185 @@ Status PlaneExecutor::check(const Bundle& bundle) const {
   return {};
 }
 
-Status PlaneExecutor::execute_kind(const Bundle& bundle, const AbortToken& abort) {
-  const CollectiveTraits& traits = traits_of(bundle.kind);
-  if (traits.has_splits()) return execute_alltoall(bundle, abort);
-  if (traits.shape == ShapeOf::kOutput) return execute_scatter(bundle, abort);
-  if (traits.input.layout == BufferLayout::kOwnChunk) return execute_gathering(bundle, abort);
-  if (traits.input.layout == BufferLayout::kChunks) return execute_reduce_scatter(bundle, abort);
-  return execute_whole(bundle, abort);
+Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortToken& abort) {
+  if (bundle.compression.empty()) return run_dense(bundle, work, abort);
+  if (is_auto(bundle)) return run_auto(bundle, work, abort);
+  return run_compressed(bundle, work, abort);
 }
 
-// allreduce, reduce, broadcast: outputs as large as inputs; and barrier, which has neither.
-Status PlaneExecutor::execute_whole(const Bundle& bundle, const AbortToken& abort) {
-  const bool writes = !traits_of(bundle.kind).output.root_only || is_root(bundle);
-  std::size_t bytes = 0;
-  for (const BundleTensor& tensor : bundle.tensors) {
-    const std::size_t size =
-        static_cast<std::size_t>(element_count(tensor.shape)) * size_of(bundle.dtype);
-    std::byte* out = writes ? output(tensor, tensor.shape) : nullptr;
-    segments_.push_back({input_of(tensor), out, size});
-    bytes += size;
-  }
-  if (bundle.compression.empty()) return run(bundle, work_of(bundle), bytes, abort);
-  if (is_auto(bundle)) return execute_auto(bundle, bytes, abort);
-  return execute_compressed(bundle, bytes, abort);
-}
-
-Status PlaneExecutor::execute_reduce_scatter(const Bundle& bundle, const AbortToken& abort) {
-  std::size_t bytes = 0;
-  for (const BundleTensor& tensor : bundle.tensors) {
-    if (tensor.shape.empty()) {
-      return {Code::kInvalidArgument,
-              fmt::format("reduce_scatter '{}': a tensor without dimensions cannot be scattered",
-                          tensor.name)};
-    }
-    const auto row = static_cast<std::size_t>(row_elements(tensor.shape)) * size_of(bundle.dtype);
-    const std::int64_t rows = tensor.shape[0];
-    for (int rank = 0; rank < size_; ++rank) {
-      part_bytes_.push_back(static_cast<std::size_t>(even_rows(rows, size_, rank)) * row);
-    }
-    const std::size_t size = static_cast<std::size_t>(rows) * row;
-    segments_.push_back(
-        {input_of(tensor), output_rows(tensor, even_rows(rows, size_, rank_)), size});
-    bytes += size;
-  }
-  return run(bundle, work_of(bundle), bytes, abort);
-}
-
-Status PlaneExecutor::execute_scatter(const Bundle& bundle, const AbortToken& abort) {
-  const auto ranks = static_cast<std::size_t>(size_);
-  std::size_t bytes = 0;
-  for (const BundleTensor& tensor : bundle.tensors) {
-    const std::size_t part =
-        static_cast<std::size_t>(element_count(tensor.shape)) * size_of(bundle.dtype);
-    part_bytes_.insert(part_bytes_.end(), ranks, part);
-    segments_.push_back({input_of(tensor), output(tensor, tensor.shape), part * ranks});
-    bytes += part * ranks;
-  }
-  return run(bundle, work_of(bundle), bytes, abort);
-}
-
-// allgather and gather: first extents are exchanged, then the tensors move.
-Status PlaneExecutor::execute_gathering(const Bundle& bundle, const AbortToken& abort) {
-  words_.clear();
-  for (const BundleTensor& tensor : bundle.tensors) words_.push_back(first_extent(tensor.shape));
-  RONDE_RETURN_IF_ERROR(exchange_words(abort));
-  for (std::size_t index = 0; index < bundle.tensors.size(); ++index) add_gathered(bundle, index);
-  const Work work = work_of(bundle);
-  return run(bundle, work, total_bytes(work), abort);
-}
-
-void PlaneExecutor::add_gathered(const Bundle& bundle, std::size_t index) {
-  const BundleTensor& tensor = bundle.tensors[index];
-  const auto row = static_cast<std::size_t>(row_elements(tensor.shape)) * size_of(bundle.dtype);
-  std::int64_t rows = 0;
-  for (std::size_t at = index; at < all_words_.size(); at += bundle.tensors.size()) {
-    part_bytes_.push_back(static_cast<std::size_t>(all_words_[at]) * row);
-    rows += all_words_[at];
-  }
-  const bool writes = !traits_of(bundle.kind).output.root_only || is_root(bundle);
-  segments_.push_back({input_of(tensor), writes ? output_rows(tensor, rows) : nullptr,
-                       static_cast<std::size_t>(rows) * row});
-}
-
-// Splits and verdicts of all tensors are exchanged; only if all are good does anything move.
-Status PlaneExecutor::execute_alltoall(const Bundle& bundle, const AbortToken& abort) {
-  words_.clear();
-  for (const BundleTensor& tensor : bundle.tensors) append_alltoall(tensor, size_, words_);
-  RONDE_RETURN_IF_ERROR(exchange_words(abort));
-  const std::size_t words = alltoall_words(size_);
-  std::vector<std::vector<std::int64_t>> of_tensor(bundle.tensors.size());
-  for (std::size_t index = 0; index < of_tensor.size(); ++index) {
-    for (std::size_t at = index * words; at < all_words_.size(); at += words_.size()) {
-      const auto* begin = all_words_.data() + at;
-      of_tensor[index].insert(of_tensor[index].end(), begin, begin + words);
-    }
-    RONDE_RETURN_IF_ERROR(check_alltoall(bundle.tensors[index].name, size_, of_tensor[index]));
-  }
-  for (std::size_t index = 0; index < of_tensor.size(); ++index) {
-    RONDE_RETURN_IF_ERROR(run_alltoall(bundle, index, of_tensor[index], abort));
-  }
-  return {};
-}
-
-Status PlaneExecutor::run_alltoall(const Bundle& bundle, std::size_t index,
-                                   std::span<const std::int64_t> words, const AbortToken& abort) {
-  const BundleTensor& tensor = bundle.tensors[index];
-  const auto row = static_cast<std::size_t>(row_elements(tensor.shape)) * size_of(bundle.dtype);
-  std::int64_t received = 0;
-  send_bytes_.clear();
-  recv_bytes_.clear();
-  if (tensor.recv_splits != nullptr) tensor.recv_splits->clear();
-  for (int rank = 0; rank < size_; ++rank) {
-    const std::int64_t rows = alltoall_rows(words, size_, rank, rank_);
-    send_bytes_.push_back(static_cast<std::size_t>(alltoall_rows(words, size_, rank_, rank)) * row);
-    recv_bytes_.push_back(static_cast<std::size_t>(rows) * row);
-    if (tensor.recv_splits != nullptr) tensor.recv_splits->push_back(rows);
-    received += rows;
-  }
-  const std::size_t sent = static_cast<std::size_t>(first_extent(tensor.shape)) * row;
-  segments_.assign(1, {input_of(tensor), output_rows(tensor, received), sent});
-  std::int64_t all_rows = 0;
-  for (int rank = 0; rank < size_; ++rank) {
-    all_rows += words[static_cast<std::size_t>(rank) * alltoall_words(size_) + 1];
-  }
-  return run(bundle, work_of(bundle), static_cast<std::size_t>(all_rows) * row, abort);
-}
-
-// Gathers every rank's `words_` (equally many) in `all_words_`, by rank.
-Status PlaneExecutor::exchange_words(const AbortToken& abort) {
-  all_words_.resize(words_.size() * static_cast<std::size_t>(size_));
-  const Segment segment{std::as_bytes(std::span(words_)).data(),
-                        std::as_writable_bytes(std::span(all_words_)).data(),
-                        all_words_.size() * sizeof(std::int64_t)};
-  recv_bytes_.assign(static_cast<std::size_t>(size_), words_.size() * sizeof(std::int64_t));
-  Work work;
-  work.kind = Collective::kAllgather;
-  work.reduction.dtype = DType::kInt64;
-  work.segments = {&segment, 1};
-  work.chunk_bytes = recv_bytes_;
-  WorkDesc desc;
-  desc.kind = work.kind;
-  desc.dtype = DType::kInt64;
-  desc.bytes = segment.bytes;
-  RONDE_ASSIGN_OR_RETURN(const Route route, runner_.route(desc));
-  return runner_.run(work, route, abort);
-}
-
-Work PlaneExecutor::work_of(const Bundle& bundle) const {
-  return {.kind = bundle.kind,
-          .reduction =
-              reduction_for({bundle.dtype, bundle.op, bundle.prescale, bundle.postscale}, size_),
-          .root = bundle.root,
-          .segments = segments_,
-          .chunk_bytes = part_bytes_,
-          .send_bytes = send_bytes_,
-          .recv_bytes = recv_bytes_};
-}
-
-// Runs work of `bytes`, a number on which all ranks agree, between the events of its tensors.
-Status PlaneExecutor::run(const Bundle& bundle, const Work& work, std::size_t bytes,
-                          const AbortToken& abort) {
-  const WorkDesc desc{.kind = bundle.kind,
-                      .dtype = bundle.dtype,
-                      .op = work.reduction.op,
-                      .device = bundle.device,
-                      .bytes = bytes,
-                      .compressed = work.compression != nullptr};
-  last_on_device_ = bundle.device.kind != DeviceKind::kCpu;
-  if (last_on_device_) {  // for compressed work it is chosen already
-    if (!desc.compressed) RONDE_RETURN_IF_ERROR(device_.choose(bundle, desc, abort));
-  } else {
-    RONDE_ASSIGN_OR_RETURN(last_route_, runner_.route(desc));
-  }
-  EventSink* const events = events_ == nullptr ? nullptr : events_->get();
-  if (events == nullptr) return move(work, abort, nullptr);
-  const std::string_view algorithm =
-      work.compression == nullptr ? WorkRunner::algorithm_name(last_route_) : bundle.compression;
-  const EventArgs args{
-      .collective = bundle.kind,
-      .bytes = bytes,
-      .algorithm = last_on_device_ && !desc.compressed ? std::string_view() : algorithm,
-      .backend = last_on_device_ ? device_.path() : runner_.plane_name(),
-      .tensors = static_cast<int>(bundle.tensors.size()),
-      .bundle = bundle.id,
-      .partition = bundle.partition};
-  lanes_.clear();
-  for (const BundleTensor& tensor : bundle.tensors) lanes_.push_back(tensor.name);
-  events->begin_all(lanes_, traits_of(bundle.kind).event(), args);
-  if (work.compression != nullptr && work.compression->scheme().codec != nullptr) {
-    events->counter("compression ratio", work.compression->ratio(work));
-  }
-  Phases phases(*events, phase_lanes_, bytes);
-  Status status = move(work, abort, &phases);
-  const EventArgs end{.pack_ns = phases.pack_ns(), .compression = last_facts_};
-  events->end_all(lanes_, end);
-  return status;
-}
-
-Status PlaneExecutor::move(const Work& work, const AbortToken& abort, Phases* phases) {
+Status BundleExecutor::run_dense(const Bundle& bundle, const Work& work, const AbortToken& abort) {
   last_facts_ = {};
+  last_on_device_ = is_on_device(bundle);
   if (last_on_device_) {
-    RONDE_RETURN_IF_ERROR(device_.run(work, abort));
-  } else {
-    RONDE_RETURN_IF_ERROR(runner_.run(work, last_route_, abort, phases));
+    RONDE_RETURN_IF_ERROR(device_.choose(bundle, work, abort));
+    return tracer_.trace(bundle, {.bytes = work.bytes, .path = device_.path()}, last_facts_,
+                         [&](PhaseObserver*) { return device_.run(work, nullptr, abort); });
   }
-  if (work.compression != nullptr) last_facts_ = work.compression->facts();
+  AlgorithmCommunicator& host = host_.dense();
+  RONDE_ASSIGN_OR_RETURN(last_route_, host.route(work));
+  const TracedWork traced{.bytes = work.bytes,
+                          .algorithm = AlgorithmCommunicator::algorithm_name(last_route_),
+                          .path = host.traits().name};
+  return tracer_.trace(bundle, traced, last_facts_, [&](PhaseObserver* phases) {
+    if (phases == nullptr) return host.run(work, last_route_, abort);
+    Work reported = work;
+    reported.phases = phases;
+    return host.run(reported, last_route_, abort);
+  });
+}
+
+Status BundleExecutor::run_compressed(const Bundle& bundle, const Work& work,
+                                      const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const bool dense, binder_.travels_dense(bundle, words_, abort));
+  if (dense) return run_dense(bundle, work, abort);
+  RONDE_ASSIGN_OR_RETURN(CompressedWork compression, binder_.prepare(bundle));
+  if (!is_on_device(bundle)) return compress_on_host(bundle, work, compression, abort);
+  if (size_ == 1) return run_dense(bundle, work, abort);  // compresses nothing, but its steps count
+  RONDE_ASSIGN_OR_RETURN(const Path path,
+                         device_.choose_compressed(bundle, work, compression, abort));
+  return path == Path::kHostCodecs ? compress_staged(bundle, work, compression, abort)
+                                   : compress_on_device(bundle, work, compression, abort);
+}
+
+TracedWork BundleExecutor::traced(const Bundle& bundle, const Work& work,
+                                  const CompressedWork& compression) const {
+  TracedWork traced{.bytes = work.bytes,
+                    .algorithm = bundle.compression,
+                    .path = last_on_device_ ? std::string_view(device_.path())
+                                            : std::string_view(host_.dense().traits().name)};
+  if (compression.scheme().codec != nullptr) traced.ratio = compression.ratio(work);
+  return traced;
+}
+
+/// Residuals are in host memory meanwhile.
+Status BundleExecutor::compress_on_host(const Bundle& bundle, const Work& work,
+                                        CompressedWork& compression, const AbortToken& abort) {
+  RONDE_RETURN_IF_ERROR(compression.bring_to_host(abort));
+  last_on_device_ = false;
+  RONDE_ASSIGN_OR_RETURN(const Path path, host_.compressed_path(work));
+  last_route_ = {path, nullptr};
+  last_facts_ = {};
+  const Status moved = tracer_.trace(
+      bundle, traced(bundle, work, compression), last_facts_, [&](PhaseObserver* phases) {
+        Work reported = work;
+        reported.phases = phases;
+        RONDE_RETURN_IF_ERROR(host_.run_compressed(reported, compression, abort));
+        last_facts_ = compression.facts();
+        return Status();
+      });
+  if (!moved.ok()) return moved;
+  {
+    const Stopwatch noting(&noting_ns_);
+    binder_.note_losses(bundle, work, compression, tracer_.sink());
+  }
+  compression.commit(work);
   return {};
 }
 
-// Where this tensor's result goes; null where nobody wants it or no memory could be had.
-std::byte* PlaneExecutor::output(const BundleTensor& tensor, const Shape& shape) {
-  if (tensor.out != nullptr) return static_cast<std::byte*>(tensor.out);
-  if (tensor.allocate == nullptr) return nullptr;
-  Result<void*> memory = (*tensor.allocate)(tensor.index, shape);
-  if (memory.ok()) return static_cast<std::byte*>(memory.value());
-  if (allocation_.ok()) allocation_ = memory.status();
-  return nullptr;
+Status BundleExecutor::compress_on_device(const Bundle& bundle, Work work,
+                                          CompressedWork& compression, const AbortToken& abort) {
+  last_on_device_ = true;
+  last_facts_ = {};
+  const Status moved =
+      tracer_.trace(bundle, traced(bundle, work, compression), last_facts_, [&](PhaseObserver*) {
+        RONDE_RETURN_IF_ERROR(device_.run(work, &compression, abort));
+        last_facts_ = compression.facts();
+        return Status();
+      });
+  if (!moved.ok()) return moved;
+  if (!binder_.wants_losses(compression)) return {};
+  RONDE_ASSIGN_OR_RETURN(work.segments, device_.bring_losses(work, compression, abort));
+  binder_.note_losses(bundle, work, compression, tracer_.sink());
+  return {};
 }
 
-std::byte* PlaneExecutor::output_rows(const BundleTensor& tensor, std::int64_t rows) {
-  if (tensor.out != nullptr) return static_cast<std::byte*>(tensor.out);
-  return output(tensor, with_first_extent(tensor.shape, rows));
+/// Where the device has no kernels for it, the CPU's codecs work in pinned memory, with residuals
+/// in host memory.
+Status BundleExecutor::compress_staged(const Bundle& bundle, Work work, CompressedWork& compression,
+                                       const AbortToken& abort) {
+  Bundle on_host = bundle;
+  on_host.device = {};
+  const std::span<const Segment> there = work.segments;
+  RONDE_ASSIGN_OR_RETURN(work.segments, device_.bring_down(there, abort));
+  RONDE_RETURN_IF_ERROR(compress_on_host(on_host, work, compression, abort));
+  return device_.bring_up(there);
 }
+
+Status BundleExecutor::run_auto(const Bundle& bundle, const Work& work, const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(bundle.compression));
+  const bool dense = deterministic_ || is_on_device(bundle);
+  const Accuracy accuracy = dense ? Accuracy::kLossless : spec.accuracy;
+  const GroupProbe group = probe(abort);
+  RONDE_ASSIGN_OR_RETURN(const AutoChoice choice, auto_.choose(bundle, accuracy, group));
+  if (choice.changed) report_choice(choice, work.bytes);
+  noting_ns_ = 0;
+  const TimePoint begin = now();
+  if (choice.compression.empty()) {
+    RONDE_RETURN_IF_ERROR(run_dense(bundle, work, abort));
+  } else {
+    Bundle compressed = bundle;
+    RONDE_ASSIGN_OR_RETURN(compressed.compression, with_residual(choice.compression, spec));
+    RONDE_RETURN_IF_ERROR(run_compressed(compressed, work, abort));
+  }
+  const std::int64_t taken_ns = to_ns(now() - begin) - noting_ns_;
+  return auto_.observe(1e-9 * static_cast<double>(taken_ns), group);
+}
+
+GroupProbe BundleExecutor::probe(const AbortToken& abort) {
+  const auto exchange =
+      [this, &abort](std::span<const std::int64_t> mine) -> Result<std::vector<std::int64_t>> {
+    RONDE_ASSIGN_OR_RETURN(const auto all, words_.allgather(mine, abort));
+    return std::vector<std::int64_t>(all.begin(), all.end());
+  };
+  return {.size = size_,
+          .in_memory = host_.in_memory(),
+          .dense = [this, &abort](std::size_t bytes) { return time_dense(bytes, abort); },
+          .exchange = exchange};
+}
+
+/// A dense allreduce of zeros.
+Status BundleExecutor::time_dense(std::size_t bytes, const AbortToken& abort) {
+  std::vector<std::byte> values(bytes);
+  const Segment segment{values.data(), values.data(), bytes};
+  Work work;
+  work.kind = Collective::kAllreduce;
+  work.segments = {&segment, 1};
+  work.bytes = bytes;
+  return host_.dense().run(work, kNoStream, abort);
+}
+
+void BundleExecutor::report_choice(const AutoChoice& choice, std::size_t bytes) const {
+  EventSink* const events = tracer_.sink();
+  if (events == nullptr) return;
+  events->instant(kMarksLane,
+                  fmt::format("compression auto: {:.3g} MB {}, predicted {:.3g} ms (dense {:.3g})",
+                              static_cast<double>(bytes) * 1e-6,
+                              choice.compression.empty() ? "dense" : choice.compression,
+                              choice.predicted_s * 1e3, choice.dense_s * 1e3));
+}
+
+std::string BundleExecutor::last_path() const {
+  if (last_on_device_) return device_.path();
+  return path_name(last_route_.path,
+                   {.communicator = host_.dense().traits().name,
+                    .algorithm = AlgorithmCommunicator::algorithm_name(last_route_),
+                    .levels = host_.levels()});
+}
+
+}  // namespace
 
 Result<std::unique_ptr<CollectiveExecutor>> create_executor(ExecutorOptions options) {
   RONDE_RETURN_IF_ERROR(check_algorithm(options.algorithm));
   const bool needs_transport =
       options.size > 1 && !options.algorithm.empty() && options.algorithm != kNativeAlgorithm;
-  if (needs_transport && options.plane->transport() == nullptr) {
-    return Status(Code::kUnsupported,
-                  fmt::format("algorithm '{}' needs point-to-point, which {} has not; allowed "
-                              "there: {}",
-                              options.algorithm, options.plane_name, kNativeAlgorithm));
+  if (needs_transport && options.host.whole->transport() == nullptr) {
+    return Status(
+        Code::kUnsupported,
+        fmt::format("algorithm '{}' needs point-to-point, which {} has not; allowed "
+                    "there: {}",
+                    options.algorithm, options.host.whole->traits().name, kNativeAlgorithm));
   }
-  return std::unique_ptr<CollectiveExecutor>(std::make_unique<PlaneExecutor>(options));
+  return std::unique_ptr<CollectiveExecutor>(std::make_unique<BundleExecutor>(options));
 }
 
 }  // namespace ronde

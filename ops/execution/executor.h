@@ -1,4 +1,5 @@
-// Turns agreed bundles into work for a data plane: sizes, outputs, scaling, algorithm, fusion.
+// Runs the agreed bundles of one group: plans their outputs, binds compression, and runs the work
+// over the communicators of its memory.
 #pragma once
 
 #include <memory>
@@ -6,11 +7,12 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/ports/backend.h"
+#include "core/ports/communicator.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "core/ports/reduce_kernels.h"
 #include "ops/device/device_parts.h"
+#include "ops/execution/host_communicators.h"
 #include "ops/selection/selector.h"
 
 namespace ronde {
@@ -19,9 +21,7 @@ class ResidualStore;
 
 /// What an executor works with, for one group.
 struct ExecutorOptions {
-  std::unique_ptr<BackendGroup> plane;  ///< Null only where size is 1.
-  std::string plane_name;               ///< "shm", "tcp", ... as last_path() shows it.
-  bool native_first = false;            ///< As Backend::native_first().
+  HostParts host;  ///< What serves host memory.
   std::shared_ptr<const ReduceKernels> kernels;
   std::vector<SelectionRow> tuned;  ///< Rows that come before the selection table.
   std::string algorithm;            ///< Override, see ops/selector.h; empty lets the table decide.
@@ -38,26 +38,20 @@ struct ExecutorOptions {
 };
 
 /// The executor of ops/. Beyond the contract of Executor:
-/// - The data plane's own collective runs where the plane prefers it (native_first, and no override
-///   but "native"), or has no transport, or the override is "native"; and where supports() says
-///   yes. Everything else is an algorithm of ops/ over the plane's transport.
-/// - Deterministic: reductions over the transport use the algorithm "direct", whatever the override
-///   says. A plane that is native_first does its own as ever: it adds in ascending order of ranks.
-/// - Average, prescale and postscale: see reduction_for() in ops/scaling.h.
-/// - allgather, gather: first extents are exchanged first, so they may differ; a tensor without
-///   dimensions counts as one row.
-/// - alltoall: splits are exchanged first; wrong ones are an error on all ranks, see ops/extents.h.
-/// - reduce_scatter: rank r of n gets rows/n rows and the first rows%n ranks one more.
-/// - Compressed allreduces: see ops/compressor.h; `auto`: ops/auto_compression.h. In deterministic
-///   mode `auto` compresses nothing, as what it chooses depends on time.
-/// - Where an output cannot be allocated on this rank, the rank still takes part and then returns
-///   the allocator's error, so that the group stays usable.
-/// - Tensors in device memory: see DeviceRunner; sizes and splits still meet over the plane.
-/// - Outputs that only the root writes are asked of `allocate` at the root alone.
+/// - Paths are chosen by the tables of ops/selection/path.h and selector.h: a communicator's own
+///   collective, an algorithm over its transport, or through the host for a device.
+/// - Deterministic: reductions over a transport use the algorithm "direct", whatever the override
+///   says. A communicator that is native_first does its own as ever: it adds in ascending order of
+///   ranks.
+/// - Average, prescale and postscale: see reduction_for() in ops/execution/scaling.h.
+/// - Sizes and outputs: see OutputPlanner.
+/// - Compressed allreduces: see CompressionBinder; `auto`: ops/execution/auto_compression.h. In
+///   deterministic mode `auto` compresses nothing, as what it chooses depends on time.
+/// - Tensors in device memory: see DeviceRunner; sizes and splits are exchanged over the host.
 class CollectiveExecutor : public Executor {
  public:
-  /// What ran last: "shm", "ring over tcp", "local" (one rank), empty at first. Threads: as
-  /// execute.
+  /// The path of what ran last: "shm", "ring over tcp", "local" (one rank), empty at first.
+  /// Threads: as execute.
   [[nodiscard]] virtual std::string last_path() const = 0;
   /// What compression made of what ran last; zeros where it was dense. Threads: as execute.
   [[nodiscard]] virtual CompressionFacts last_compression() const = 0;
@@ -68,7 +62,7 @@ class CollectiveExecutor : public Executor {
 
 /// Makes an executor.
 /// Errors: kInvalidArgument for an unknown algorithm, listing what is allowed; kUnsupported where
-/// an algorithm is asked for and the data plane has no point-to-point.
+/// an algorithm is asked for and the communicator has no point-to-point.
 Result<std::unique_ptr<CollectiveExecutor>> create_executor(ExecutorOptions options);
 
 }  // namespace ronde

@@ -1,11 +1,11 @@
-// Turns lists of segments into the flat buffers that algorithms work on, and back. A data plane
-// that gathers and scatters while it works never comes here.
+// Turns lists of segments into the flat buffers that algorithms work on, and back. A
+// communicator that takes segments itself does without.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
-#include "core/ports/backend.h"
+#include "core/ports/communicator.h"
 #include "ops/device/copy_engine.h"
 #include "ops/device/growing_memory.h"
 #include "ops/flat_work.h"

@@ -2,39 +2,34 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "core/base/clock.h"
 
 namespace ronde {
 namespace {
 
-constexpr std::size_t kWorthTelling = std::size_t{4} << 10;
+std::int64_t steady_now_ns() { return to_ns(now()); }
 
-std::int64_t now_ns() { return std::chrono::nanoseconds(now().time_since_epoch()).count(); }
-
-std::string of_set(std::string_view lane, int set) {
-  return set == 0 ? std::string(lane) : fmt::format("{} of set {}", lane, set);
+std::string of_set(std::string_view track, int set) {
+  return set == 0 ? std::string(track) : fmt::format("{} of set {}", track, set);
 }
 
 }  // namespace
 
-PhaseLanes::PhaseLanes(int set)
+PhaseTracks::PhaseTracks(int set)
     : own(of_set("phases", set)),
       device(of_set("gpu", set)),
       beside(of_set("phases between hosts", set)) {}
 
-PhaseObserver* Phases::for_plane() noexcept {
-  return own_.bytes() < kWorthTelling ? nullptr : &own_;
+void Phases::Track::begin(std::string_view phase) {
+  events_.begin(name_, phase, {});
+  if (phase == kPackPhase || phase == kUnpackPhase) packing_since_ns_ = steady_now_ns();
 }
 
-Packing::Packing(Phases* phases, std::string_view name)
-    : phases_(phases),
-      phase_(phases == nullptr ? nullptr : &phases->observer(), name),
-      start_ns_(phases == nullptr ? 0 : now_ns()) {}
-
-Packing::~Packing() {
-  if (phases_ != nullptr) phases_->pack_ns_ += now_ns() - start_ns_;
+void Phases::Track::end() {
+  events_.end(name_, {});
+  if (packing_since_ns_ == 0) return;
+  pack_ns_ += steady_now_ns() - packing_since_ns_;
+  packing_since_ns_ = 0;
 }
 
 }  // namespace ronde

@@ -1,4 +1,4 @@
-// Where the phases of one piece of work are reported: in lanes of the timeline of their own.
+// Where the phases of one piece of work are reported: on tracks of the timeline of their own.
 #pragma once
 
 #include <cstddef>
@@ -11,65 +11,52 @@
 
 namespace ronde {
 
-/// The names of the lanes of one process set; no tensor's lanes, as they have no dot.
-struct PhaseLanes {
-  explicit PhaseLanes(int set);
+/// The phases of copies into and out of a fusion buffer.
+inline constexpr std::string_view kPackPhase = "PACK";
+inline constexpr std::string_view kUnpackPhase = "UNPACK";
+
+/// The names of the tracks of one process set; no tensor's tracks, as they have no dot.
+struct PhaseTracks {
+  explicit PhaseTracks(int set);
   std::string own;     ///< "phases", or "phases of set 3".
   std::string device;  ///< "gpu", ...: what the device did, by its own clock.
   std::string beside;  ///< "phases between hosts", ...: of a second thread.
 };
 
-/// Threads: one, but for the observer's beside(), which is a second thread's.
+/// Reports the phases of one piece of work. Threads: one, but for the observer's beside(), which is
+/// a second thread's.
 class Phases {
  public:
-  /// `events` and `lanes` outlive it. `bytes`: of the work.
-  Phases(EventSink& events, const PhaseLanes& lanes, std::size_t bytes)
-      : beside_(events, lanes.beside, bytes, nullptr), own_(events, lanes.own, bytes, &beside_) {}
+  /// `events` and `tracks` outlive it. `bytes`: of the work.
+  Phases(EventSink& events, const PhaseTracks& tracks, std::size_t bytes)
+      : beside_(events, tracks.beside, bytes, nullptr), own_(events, tracks.own, bytes, &beside_) {}
 
   [[nodiscard]] PhaseObserver& observer() noexcept { return own_; }
-  /// The observer of a data plane's own collective: null where work is so small that telling of it
-  /// would show in what it takes.
-  [[nodiscard]] PhaseObserver* for_plane() noexcept;
-
-  /// Nanoseconds of packing and unpacking so far.
-  [[nodiscard]] std::int64_t pack_ns() const noexcept { return pack_ns_; }
+  /// Nanoseconds in kPackPhase and kUnpackPhase so far.
+  [[nodiscard]] std::int64_t pack_ns() const noexcept { return own_.pack_ns(); }
 
  private:
-  friend class Packing;
-
   class Track final : public PhaseObserver {
    public:
-    Track(EventSink& events, std::string_view lane, std::size_t bytes, PhaseObserver* beside)
-        : events_(events), lane_(lane), bytes_(bytes), beside_(beside) {}
-    void begin(std::string_view phase) override { events_.begin(lane_, phase, {}); }
-    void end() override { events_.end(lane_, {}); }
+    Track(EventSink& events, std::string_view name, std::size_t bytes, PhaseObserver* beside)
+        : events_(events), name_(name), bytes_(bytes), beside_(beside) {}
+    void begin(std::string_view phase) override;
+    void end() override;
     [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
     PhaseObserver& beside() noexcept override { return beside_ == nullptr ? *this : *beside_; }
+    [[nodiscard]] std::int64_t pack_ns() const noexcept { return pack_ns_; }
 
    private:
     EventSink& events_;
-    const std::string_view lane_;
+    const std::string_view name_;
     const std::size_t bytes_;
     PhaseObserver* const beside_;
+    std::int64_t packing_since_ns_ = 0;  // 0: nothing is packed, which has no phases inside
+    std::int64_t pack_ns_ = 0;
   };
 
   Track beside_;
   Track own_;
-  std::int64_t pack_ns_ = 0;
-};
-
-/// A phase of copies into or out of a fusion buffer. Null `phases`: nothing is reported.
-class Packing {
- public:
-  Packing(Phases* phases, std::string_view name);
-  ~Packing();
-  Packing(const Packing&) = delete;
-  Packing& operator=(const Packing&) = delete;
-
- private:
-  Phases* const phases_;
-  const Phase phase_;
-  const std::int64_t start_ns_;
 };
 
 }  // namespace ronde

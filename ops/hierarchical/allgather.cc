@@ -91,7 +91,7 @@ class Allgather {
 
   const Levels& levels_;
   const Work& work_;
-  const HostParts parts_;
+  const HostChunks parts_;
   std::vector<std::size_t> begins_;  // of each host's block
   std::vector<std::size_t> host_bytes_;
   std::byte* all_ = nullptr;

@@ -11,15 +11,16 @@
 #include "ops/device/device_wait.h"
 #include "ops/device/growing_memory.h"
 #include "ops/hierarchical/levels.h"
+#include "ops/hierarchical/slices.h"
 #include "ops/transfer.h"
 
 namespace ronde {
 namespace {
 
-constexpr std::size_t kPartAlignment = 64;
+constexpr std::size_t kChunkAlignment = 64;
 
-/// Factors by level: sums of floating types are multiplied before anything is added, as the device
-/// data plane does it, so that none overflows.
+/// Factors by level: sums of floating types are multiplied before anything is added, as NCCL does
+/// it, so that none overflows.
 struct LevelScaling {
   Scaling inside;
   Scaling between;
@@ -31,163 +32,183 @@ LevelScaling split(const Reduction& reduction) {
   return {{pre, 1.0}, {1.0, post}};
 }
 
-/// "tcp" of "tcp, shm inside hosts": what the host's plane has of levels is not used here.
-std::string_view outer_name(std::string_view plane) { return plane.substr(0, plane.find(',')); }
+/// "tcp" of "tcp, shm inside hosts": levels of the host's communicator are not used here.
+std::string_view outer_name(std::string_view name) { return name.substr(0, name.find(',')); }
 
-/// All pieces go through one stream, in an order that is the same on all ranks of a host. While the
-/// calling thread carries a piece between hosts, the device has the next one to reduce.
-class HierarchicalGroup final : public DeviceGroup {
+/// Allreduces are those of the ranks inside; everything else is the whole group's, where it has
+/// one.
+SupportTable supported_by(const DeviceParts& parts) {
+  return SupportTable::of([&](Collective kind, DType dtype, ReduceOp op) {
+    const Communicator* const by =
+        kind == Collective::kAllreduce ? parts.inside.get() : parts.whole.get();
+    return by != nullptr && by->traits().supports.has(kind, dtype, op);
+  });
+}
+
+/// One slice, in bytes.
+struct DeviceSlice {
+  std::size_t begin = 0;
+  std::size_t bytes = 0;
+  std::vector<std::size_t> chunks;  // by local rank; those beyond the lanes are empty
+  std::size_t own_begin = 0;        // of this rank's chunk
+  std::size_t own_bytes = 0;
+};
+
+/// What allreduces of one rank work with. Views all of it.
+struct DeviceLevels {
+  DeviceOps& device;
+  Communicator& inside;
+  Communicator& between;  ///< Of the lane, in host memory.
+  const HostLayout& layout;
+  HostMemory& pinned;
+  std::size_t slice_bytes;
+};
+
+/// One allreduce of device memory on one rank. All slices go through one stream. While the calling
+/// thread carries a slice between hosts, the device has the next one to reduce.
+class DeviceAllreduce final : public SliceSteps {
  public:
-  HierarchicalGroup(DeviceParts parts, WorkRunner& host, std::size_t piece_bytes)
-      : device_(std::move(parts.device)),
-        inside_(std::move(parts.inside)),
-        whole_(std::move(parts.plane)),
-        layout_(std::move(parts.layout)),
-        piece_bytes_(piece_bytes),
-        host_(host),
-        lane_(*host.transport(), layout_.lane_members(), static_cast<int>(layout_.host)),
-        name_(fmt::format("{} inside hosts, {} between", inside_->name(),
-                          outer_name(host.plane_name()))) {}
-
-  bool supports(const WorkDesc& desc) const noexcept override {
-    if (desc.kind == Collective::kAllreduce) return inside_->supports(desc);
-    return whole_ != nullptr && whole_->supports(desc);
-  }
-  std::string_view name() const noexcept override { return name_; }
-  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
-    return inside_->allocate(bytes, stream);
-  }
-
-  Status launch(const Work& work, DeviceStream stream, const AbortToken& abort) override {
-    if (work.kind != Collective::kAllreduce) return whole_->launch(work, stream, abort);
-    prepare(work);
-    for (std::size_t i = 0; i < std::min(pieces_, kInFlight); ++i) {
-      RONDE_RETURN_IF_ERROR(reduce_inside(work, i, stream, abort));
-    }
-    for (std::size_t i = 0; i < pieces_; ++i) {
-      RONDE_RETURN_IF_ERROR(reduce_between(work, i, stream, abort));
-      RONDE_RETURN_IF_ERROR(gather_inside(work, i, stream, abort));
-      if (i + kInFlight < pieces_) {
-        RONDE_RETURN_IF_ERROR(reduce_inside(work, i + kInFlight, stream, abort));
-      }
-    }
-    return {};
-  }
-
- private:
-  /// One piece, in bytes.
-  struct Piece {
-    std::size_t begin = 0;
-    std::size_t bytes = 0;
-    std::vector<std::size_t> parts;  // by local rank; those beyond the lanes are empty
-    std::size_t own_begin = 0;       // of this rank's part
-    std::size_t own_bytes = 0;
-  };
-
-  void prepare(const Work& work) {
-    element_ = size_of(work.reduction.dtype);
-    count_ = work.segments.front().bytes / element_;
-    const auto lanes = static_cast<std::size_t>(layout_.lanes());
+  DeviceAllreduce(const DeviceLevels& levels, const Work& work, DeviceStream stream,
+                  const AbortToken& abort)
+      : levels_(levels),
+        work_(work),
+        stream_(stream),
+        abort_(abort),
+        scaling_(split(work.reduction)),
+        element_(size_of(work.reduction.dtype)),
+        count_(work.segments.front().bytes / element_) {
+    const auto lanes = static_cast<std::size_t>(levels.layout.lanes());
     lanes_ = count_ * element_ < lanes * kWorthLaneBytes ? 1 : lanes;
-    // Whole parts, so that only the last piece has uneven ones.
-    piece_count_ = std::max<std::size_t>(1, piece_bytes_ / element_ / lanes_) * lanes_;
-    pieces_ = (count_ + piece_count_ - 1) / piece_count_;
-    const std::size_t most = (std::min(count_, piece_count_) / lanes_ + 1) * element_;
-    const std::size_t room = (most + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-    std::byte* const memory = pinned_.at_least(kInFlight * room, *device_);
+    // Whole chunks, so that only the last slice has uneven ones.
+    slice_count_ = std::max<std::size_t>(1, levels.slice_bytes / element_ / lanes_) * lanes_;
+    const std::size_t most = (std::min(count_, slice_count_) / lanes_ + 1) * element_;
+    const std::size_t room = (most + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
+    std::byte* const memory = levels.pinned.at_least(kInFlight * room, levels.device);
     for (std::size_t i = 0; i < kInFlight; ++i) slots_[i] = memory + i * room;
   }
 
-  [[nodiscard]] Piece piece(std::size_t index) const {
-    const std::size_t begin = index * piece_count_;
-    const std::size_t count = std::min(piece_count_, count_ - begin);
-    const auto local = static_cast<std::size_t>(layout_.local);
-    Piece made{begin * element_, count * element_, {}, count * element_, 0};
-    made.parts = lengths_of(even_parts(count, lanes_), element_);
-    made.parts.resize(layout_.hosts[layout_.host].size(), 0);
-    made.own_begin = begins_of(made.parts)[local];
-    made.own_bytes = made.parts[local];
-    return made;
-  }
+  Status run() { return run_slices((count_ + slice_count_ - 1) / slice_count_, *this); }
 
-  /// Queues one piece's reduction, and its way to the host.
-  Status reduce_inside(const Work& work, std::size_t index, DeviceStream stream,
-                       const AbortToken& abort) {
-    const Piece part = piece(index);
-    const Segment& all = work.segments.front();
+  /// Queues one slice's reduction, and the way of this rank's chunk to the host.
+  Status reduce_inside(std::size_t index) override {
+    const DeviceSlice part = slice(index);
+    const Segment& all = work_.segments.front();
     std::byte* const own = all.out + part.begin + part.own_begin;
     const Segment segment{all.in + part.begin, own, part.bytes};
-    const Reduction reduction{work.reduction.dtype, work.reduction.op,
-                              split(work.reduction).inside};
-    RONDE_RETURN_IF_ERROR(
-        launch_inside(Collective::kReduceScatter, reduction, segment, part, stream, abort));
+    const Reduction reduction{work_.reduction.dtype, work_.reduction.op, scaling_.inside};
+    RONDE_RETURN_IF_ERROR(run_inside(Collective::kReduceScatter, reduction, segment, part));
     if (part.own_bytes == 0) return {};
-    RONDE_RETURN_IF_ERROR(device_->copy(slots_[index % kInFlight], own, part.own_bytes, stream));
-    RONDE_ASSIGN_OR_RETURN(arrived_[index % kInFlight], device_->record(stream));
+    RONDE_RETURN_IF_ERROR(
+        levels_.device.copy(slots_[index % kInFlight], own, part.own_bytes, stream_));
+    RONDE_ASSIGN_OR_RETURN(arrived_[index % kInFlight], levels_.device.record(stream_));
     return {};
   }
 
-  /// Carries this rank's part of a piece between hosts, and queues its way back.
-  Status reduce_between(const Work& work, std::size_t index, DeviceStream stream,
-                        const AbortToken& abort) {
-    const Piece part = piece(index);
+  /// Carries this rank's chunk of a slice between hosts, and queues its way back.
+  Status reduce_between(std::size_t index) override {
+    const DeviceSlice part = slice(index);
     if (part.own_bytes == 0) return {};
     std::byte* const slot = slots_[index % kInFlight];
-    RONDE_RETURN_IF_ERROR(wait_on_host(*arrived_[index % kInFlight], abort));
-    FlatWork between{
-        .kernels = host_.kernels(),
-        .abort = abort,
-        .reduction = {work.reduction.dtype, work.reduction.op, split(work.reduction).between}};
-    between.in = between.out = slot;
+    RONDE_RETURN_IF_ERROR(wait_on_host(*arrived_[index % kInFlight], abort_));
+    const Segment segment{slot, slot, part.own_bytes};
+    Work between;
+    between.kind = Collective::kAllreduce;
+    between.reduction = {work_.reduction.dtype, work_.reduction.op, scaling_.between};
+    between.segments = {&segment, 1};
     between.bytes = part.own_bytes;
-    RONDE_RETURN_IF_ERROR(host_.allreduce_among(lane_, between));
-    std::byte* const own = work.segments.front().out + part.begin + part.own_begin;
-    return device_->copy(own, slot, part.own_bytes, stream);
+    RONDE_RETURN_IF_ERROR(levels_.between.run(between, kNoStream, abort_));
+    std::byte* const own = work_.segments.front().out + part.begin + part.own_begin;
+    return levels_.device.copy(own, slot, part.own_bytes, stream_);
   }
 
-  Status gather_inside(const Work& work, std::size_t index, DeviceStream stream,
-                       const AbortToken& abort) {
-    const Piece part = piece(index);
-    std::byte* const out = work.segments.front().out + part.begin;
+  Status gather_inside(std::size_t index) override {
+    const DeviceSlice part = slice(index);
+    std::byte* const out = work_.segments.front().out + part.begin;
     const Segment segment{out + part.own_begin, out, part.bytes};
-    return launch_inside(Collective::kAllgather, {work.reduction.dtype, ReduceOp::kSum, {}},
-                         segment, part, stream, abort);
+    return run_inside(Collective::kAllgather, {work_.reduction.dtype, ReduceOp::kSum, {}}, segment,
+                      part);
   }
 
-  Status launch_inside(Collective kind, const Reduction& reduction, const Segment& segment,
-                       const Piece& part, DeviceStream stream, const AbortToken& abort) {
+ private:
+  [[nodiscard]] DeviceSlice slice(std::size_t index) const {
+    const std::size_t begin = index * slice_count_;
+    const std::size_t count = std::min(slice_count_, count_ - begin);
+    const auto local = static_cast<std::size_t>(levels_.layout.local);
+    DeviceSlice made{begin * element_, count * element_, {}, count * element_, 0};
+    made.chunks = lengths_of(even_parts(count, lanes_), element_);
+    made.chunks.resize(levels_.layout.hosts[levels_.layout.host].size(), 0);
+    made.own_begin = begins_of(made.chunks)[local];
+    made.own_bytes = made.chunks[local];
+    return made;
+  }
+
+  Status run_inside(Collective kind, const Reduction& reduction, const Segment& segment,
+                    const DeviceSlice& part) {
     Work inside;
     inside.kind = kind;
     inside.reduction = reduction;
     inside.segments = {&segment, 1};
-    inside.chunk_bytes = part.parts;
-    return inside_->launch(inside, stream, abort);
+    inside.chunk_bytes = part.chunks;
+    inside.bytes = segment.bytes;
+    return levels_.inside.run(inside, stream_, abort_);
   }
 
-  const std::shared_ptr<DeviceOps> device_;
-  const std::unique_ptr<DeviceGroup> inside_;
-  const std::unique_ptr<DeviceGroup> whole_;
-  const HostLayout layout_;
-  const std::size_t piece_bytes_;
-  WorkRunner& host_;
-  SubTransport lane_;
-  const std::string name_;
-  // Of the work at hand, in elements.
-  std::size_t element_ = 1;
-  std::size_t count_ = 0;
-  std::size_t lanes_ = 1;  // in use
-  std::size_t piece_count_ = 1;
-  std::size_t pieces_ = 0;
-  HostMemory pinned_;
+  const DeviceLevels& levels_;
+  const Work& work_;
+  const DeviceStream stream_;
+  const AbortToken& abort_;
+  const LevelScaling scaling_;
+  const std::size_t element_;
+  const std::size_t count_;      // elements
+  std::size_t lanes_ = 1;        // in use
+  std::size_t slice_count_ = 1;  // elements of a slice
   std::array<std::byte*, kInFlight> slots_{};
   std::array<DeviceEventPtr, kInFlight> arrived_;
 };
 
+class DeviceHierarchical final : public Communicator {
+ public:
+  DeviceHierarchical(DeviceParts parts, AlgorithmCommunicator& host, std::size_t slice_bytes)
+      : Communicator(
+            {.name = fmt::format("{} inside hosts, {} between", parts.inside->traits().name,
+                                 outer_name(host.traits().name)),
+             .supports = supported_by(parts),
+             .memory = DeviceKind::kCuda}),
+        device_(std::move(parts.device)),
+        inside_(std::move(parts.inside)),
+        whole_(std::move(parts.whole)),
+        layout_(std::move(parts.layout)),
+        slice_bytes_(slice_bytes),
+        lane_(*host.transport(), layout_.lane_members(), static_cast<int>(layout_.host)),
+        between_(host.among(lane_)) {}
+
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
+    return inside_->allocate(bytes, stream);
+  }
+
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override {
+    if (work.kind != Collective::kAllreduce) return whole_->run(work, stream, abort);
+    const DeviceLevels levels{*device_, *inside_, *between_, layout_, pinned_, slice_bytes_};
+    return DeviceAllreduce(levels, work, stream, abort).run();
+  }
+
+ private:
+  const std::shared_ptr<DeviceOps> device_;
+  const std::unique_ptr<Communicator> inside_;
+  const std::unique_ptr<Communicator> whole_;
+  const HostLayout layout_;
+  const std::size_t slice_bytes_;
+  SubTransport lane_;
+  const std::unique_ptr<Communicator> between_;
+  HostMemory pinned_;
+};
+
 }  // namespace
 
-std::unique_ptr<DeviceGroup> create_hierarchical_group(DeviceParts parts, WorkRunner& host,
-                                                       std::size_t piece_bytes) {
-  return std::make_unique<HierarchicalGroup>(std::move(parts), host, piece_bytes);
+std::unique_ptr<Communicator> create_device_hierarchical(DeviceParts parts,
+                                                         AlgorithmCommunicator& host,
+                                                         std::size_t slice_bytes) {
+  return std::make_unique<DeviceHierarchical>(std::move(parts), host, slice_bytes);
 }
 
 }  // namespace ronde

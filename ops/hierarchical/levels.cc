@@ -11,25 +11,25 @@ SubTransport leaders_of(const Levels& levels) {
   return {levels.whole, std::move(members), static_cast<int>(levels.layout.host)};
 }
 
-std::size_t HostParts::begin(std::size_t segment, int rank) const {
+std::size_t HostChunks::begin(std::size_t segment, int rank) const {
   std::size_t begin = 0;
   for (int before = 0; before < rank; ++before) begin += bytes(segment, before);
   return begin;
 }
 
-std::size_t HostParts::of_host(std::size_t host, std::size_t segment) const {
+std::size_t HostChunks::of_host(std::size_t host, std::size_t segment) const {
   std::size_t sum = 0;
   for (const int rank : levels_.layout.hosts[host]) sum += bytes(segment, rank);
   return sum;
 }
 
-std::size_t HostParts::of_host(std::size_t host) const {
+std::size_t HostChunks::of_host(std::size_t host) const {
   std::size_t sum = 0;
   for (std::size_t i = 0; i < work_.segments.size(); ++i) sum += of_host(host, i);
   return sum;
 }
 
-std::vector<std::size_t> HostParts::of_mates() const {
+std::vector<std::size_t> HostChunks::of_mates() const {
   std::vector<std::size_t> parts;
   for (std::size_t i = 0; i < work_.segments.size(); ++i) {
     for (const int rank : levels_.layout.hosts[levels_.layout.host]) {
@@ -50,14 +50,9 @@ Status with_wire(WireThread& wire, const AbortToken& abort,
   return !status.ok() && abort.aborted() ? abort.status() : status;
 }
 
-Status run_inside(WorkRunner& inner, const Work& work, const AbortToken& abort) {
-  WorkDesc desc;
-  desc.kind = work.kind;
-  desc.dtype = work.reduction.dtype;
-  desc.op = work.reduction.op;
-  desc.bytes = total_bytes(work);
-  RONDE_ASSIGN_OR_RETURN(const Route route, inner.route(desc));
-  return inner.run(work, route, abort);
+Status run_inside(Communicator& inner, Work work, const AbortToken& abort) {
+  work.bytes = total_bytes(work);
+  return inner.run(work, kNoStream, abort);
 }
 
 Status run_between(const Levels& levels, Collective kind, Transport& leaders,

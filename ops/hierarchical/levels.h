@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/ports/backend.h"
-#include "ops/execution/work_runner.h"
-#include "ops/hierarchical/allreduce.h"
+#include "core/ports/communicator.h"
+#include "ops/flat_work.h"
+#include "ops/hierarchical/host_layout.h"
 #include "ops/hierarchical/wire_thread.h"
 #include "ops/scratch.h"
 #include "ops/selection/selector.h"
@@ -40,8 +40,6 @@ class SubTransport final : public Transport {
   const int rank_;
 };
 
-/// Slices that are under way at the same time.
-inline constexpr std::size_t kInFlight = 2;
 /// Less than this for each lane is left to the first lane: more messages cost more than they save.
 inline constexpr std::size_t kWorthLaneBytes = std::size_t{4} << 10;
 
@@ -49,7 +47,7 @@ inline constexpr std::size_t kWorthLaneBytes = std::size_t{4} << 10;
 struct Levels {
   const HostLayout& layout;
   Transport& whole;
-  WorkRunner& inner;
+  Communicator& inner;  ///< Of this host's ranks; does all work.
   const ReduceKernels& kernels;
   std::span<const SelectionRow> tuned;
   Scratch& scratch;
@@ -62,9 +60,9 @@ struct Levels {
 SubTransport leaders_of(const Levels& levels);
 
 /// The parts of work that has one for each rank, by segment. Views both.
-class HostParts {
+class HostChunks {
  public:
-  HostParts(const Levels& levels, const Work& work) noexcept : levels_(levels), work_(work) {}
+  HostChunks(const Levels& levels, const Work& work) noexcept : levels_(levels), work_(work) {}
 
   [[nodiscard]] std::size_t bytes(std::size_t segment, int rank) const {
     return work_.chunk_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
@@ -88,8 +86,8 @@ class HostParts {
 Status with_wire(WireThread& wire, const AbortToken& abort,
                  const std::function<Status(const AbortToken& wire_abort)>& body);
 
-/// Runs work of the ranks of this host.
-Status run_inside(WorkRunner& inner, const Work& work, const AbortToken& abort);
+/// Runs work of the ranks of this host, whose bytes are those of its segments.
+Status run_inside(Communicator& inner, Work work, const AbortToken& abort);
 
 /// Runs work of one rank of each host. Errors: kAborted where memory runs out.
 Status run_between(const Levels& levels, Collective kind, Transport& leaders, const FlatWork& work);

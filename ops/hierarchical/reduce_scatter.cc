@@ -131,7 +131,7 @@ class ReduceScatter {
 
   const Levels& levels_;
   const Work& work_;
-  const HostParts parts_;
+  const HostChunks parts_;
   const PartialReduction partial_;
   const std::size_t total_;              // elements
   std::vector<std::size_t> host_bytes_;  // of partials

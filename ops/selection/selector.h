@@ -17,10 +17,10 @@
 
 namespace ronde {
 
-/// The override that means the data plane's own collective.
+/// The override that means the communicator's own collective.
 inline constexpr std::string_view kNativeAlgorithm = "native";
 
-/// The override that puts ops/hierarchical/allreduce.h over whichever data plane spans the hosts.
+/// The override that asks for two levels, over the backend that spans the hosts.
 inline constexpr std::string_view kHierarchicalAlgorithm = "hierarchical";
 
 /// The override that deterministic mode stands for: one order of addition for all sizes.

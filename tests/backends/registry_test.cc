@@ -9,22 +9,24 @@ namespace {
 
 class NamedBackend final : public Backend {
  public:
-  NamedBackend(std::string name, Status viable)
-      : name_(std::move(name)), viable_(std::move(viable)) {}
+  NamedBackend(std::string name, Status viable, DeviceKind memory)
+      : name_(std::move(name)), viable_(std::move(viable)), memory_(memory) {}
   std::string_view name() const noexcept override { return name_; }
-  bool native_first() const noexcept override { return false; }
+  DeviceKind memory() const noexcept override { return memory_; }
   Status viable(const GroupSpec&) override { return viable_; }
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec&, Exchange&) override {
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec&, Exchange&) override {
     return Status(Code::kUnsupported, "opens nothing");
   }
 
  private:
   const std::string name_;
   const Status viable_;
+  const DeviceKind memory_;
 };
 
-std::unique_ptr<Backend> named(std::string name, Status viable = {}) {
-  return std::make_unique<NamedBackend>(std::move(name), std::move(viable));
+std::unique_ptr<Backend> named(std::string name, Status viable = {},
+                               DeviceKind memory = DeviceKind::kCpu) {
+  return std::make_unique<NamedBackend>(std::move(name), std::move(viable), memory);
 }
 
 Registry example() {
@@ -51,6 +53,26 @@ TEST_CASE("a name offers that backend alone") {
   REQUIRE(offered.ok());
   REQUIRE(offered.value().size() == 1);
   CHECK(offered.value()[0] == registry.find("special"));
+}
+
+TEST_CASE("devices and hosts have backends of their own") {
+  Registry registry = example();
+  CHECK(registry.candidates("auto", DeviceKind::kCuda).status().code() == Code::kUnavailable);
+  registry.add(named("gpus", {}, DeviceKind::kCuda), Choice::kAutomatic);
+  registry.add_missing("others", "not built", DeviceKind::kCuda);
+  CHECK(registry.candidates("auto", DeviceKind::kCuda).value().size() == 1);
+  CHECK(registry.candidates("gpus", DeviceKind::kCuda).value()[0] == registry.find("gpus"));
+  CHECK(registry.candidates("auto").value().size() == 2);
+  CHECK(registry.candidates("gpus").value().size() == 2);  // leaves host memory to the others
+  CHECK(registry.candidates("others").value().size() == 2);
+  CHECK(registry.candidates("fast", DeviceKind::kCuda).status().message() ==
+        "--backend fast was asked for");
+  CHECK(registry.candidates("others", DeviceKind::kCuda).status().message() ==
+        "backend others: not built");
+  CHECK(registry.serves("gpus", DeviceKind::kCuda));
+  CHECK_FALSE(registry.serves("fast", DeviceKind::kCuda));
+  CHECK(registry.describe(GroupSpec{}, DeviceKind::kCuda) ==
+        std::vector<std::string>{"gpus: usable", "others: not built"});
 }
 
 TEST_CASE("a missing backend is unavailable, with the reason") {

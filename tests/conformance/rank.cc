@@ -15,9 +15,7 @@ std::unique_ptr<CollectiveExecutor> executor_over(ConformanceFixture& fixture, B
   auto plane = backend.open(group, exchange);
   if (!plane.ok()) FAIL("open: " << plane.status().to_string());
   ExecutorOptions options;
-  options.plane = std::move(plane).value();
-  options.plane_name = backend.name();
-  options.native_first = backend.native_first();
+  options.host.whole = std::move(plane).value();
   options.kernels = fixture.kernels();
   options.algorithm = fixture.algorithm();
   options.rank = group.rank;

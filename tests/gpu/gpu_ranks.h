@@ -9,7 +9,7 @@
 
 #include "backends/cuda/factory.h"
 #include "backends/shm/factory.h"
-#include "core/ports/device_plane.h"
+#include "core/ports/communicator.h"
 #include "ops/kernels/factory.h"
 #include "tests/conformance/conformance.h"
 #include "tests/gpu/moved_tensors.h"
@@ -41,9 +41,9 @@ struct GpuFixture : ProcessFixture {
     return accelerator->open(rank % *devices).value();
   }
   /// The communicator of device work; null: device work is staged.
-  virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
-                                                          std::shared_ptr<DeviceOps>) const {
-    return std::unique_ptr<DeviceGroup>();
+  virtual Result<std::unique_ptr<Communicator>> open_plane(const GroupSpec&, Exchange&,
+                                                           std::shared_ptr<DeviceOps>) const {
+    return std::unique_ptr<Communicator>();
   }
   std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                                     Exchange& exchange) const override {

@@ -10,12 +10,14 @@
 namespace ronde::test {
 
 struct NcclGpuFixture : GpuFixture {
-  Result<std::unique_ptr<DeviceGroup>> open_plane(
+  Result<std::unique_ptr<Communicator>> open_plane(
       const GroupSpec& group, Exchange& exchange,
       std::shared_ptr<DeviceOps> device) const override {
-    const auto plane = create_nccl_plane();
-    RONDE_RETURN_IF_ERROR(plane->viable(group));
-    return plane->open(group, exchange, std::move(device));
+    const auto backend = create_nccl_backend(ModuleOptions());
+    RONDE_RETURN_IF_ERROR(backend->viable(group));
+    GroupSpec on_device = group;
+    on_device.device = std::move(device);
+    return backend->open(on_device, exchange);
   }
 };
 

@@ -42,7 +42,7 @@ class Peer {
   const std::string name_;
   const std::shared_ptr<AbortToken> abort_ = std::make_shared<AbortToken>();
   Registry registry_;
-  std::unique_ptr<BackendGroup> group_;
+  std::unique_ptr<Communicator> group_;
 };
 
 /// A named submission of one trial, the `index`-th of its measurement.

@@ -45,18 +45,14 @@ Result<std::unique_ptr<Peer>> Peer::open(const std::string& name, Team& team,
 }
 
 bool Peer::supports(const TrialSpec& spec) const noexcept {
-  return group_->supports({.kind = spec.kind,
-                           .dtype = spec.dtype,
-                           .op = ReduceOp::kSum,
-                           .device = {},
-                           .bytes = spec.bytes});
+  return group_->traits().supports.has(spec.kind, spec.dtype, ReduceOp::kSum);
 }
 
 Contender Peer::contender(Trials& trials) {
   return {name_,
           [this, &trials] {
             for (const auto& trial : trials) {
-              RONDE_RETURN_IF_ERROR(group_->run(trial->work(), *abort_));
+              RONDE_RETURN_IF_ERROR(group_->run(trial->work(), kNoStream, *abort_));
             }
             return Status();
           },

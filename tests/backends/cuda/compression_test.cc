@@ -17,7 +17,7 @@ void check_staged(const CompressedSteps& steps, const std::string& path) {
 }
 
 /// Tensors in device memory on two hosts, without a device data plane.
-using DeviceHosts = OnDevices<HierarchicalFixture>;
+using DeviceHosts = OnDevices<LevelPartsFixture>;
 
 }  // namespace
 
@@ -50,8 +50,8 @@ TEST_CASE("device compression: frames of twelve ranks, some of which own nothing
 
 TEST_CASE(
     "device compression: between hosts of several ranks it is the host's plane that does it") {
-  check_same_bits<DeviceHosts, HierarchicalFixture>({.compression = "int8", .ranks = {3, 4}},
-                                                    "hierarchical");
+  check_same_bits<DeviceHosts, LevelPartsFixture>({.compression = "int8", .ranks = {3, 4}},
+                                                  "local, local inside hosts");
 }
 
 TEST_CASE("device compression: a rank without any memory has a typed error") {

@@ -44,15 +44,15 @@ struct OnDevices : Base {
   using Base::Base;
   [[nodiscard]] virtual int device_of(int rank) const { return rank / 2 % 2; }
   /// What device work runs over; null: staged.
-  virtual Result<std::unique_ptr<DeviceGroup>> open_plane(const GroupSpec&, Exchange&,
-                                                          std::shared_ptr<DeviceOps>) const {
-    return std::unique_ptr<DeviceGroup>();
+  virtual Result<std::unique_ptr<Communicator>> open_plane(const GroupSpec&, Exchange&,
+                                                           std::shared_ptr<DeviceOps>) const {
+    return std::unique_ptr<Communicator>();
   }
   /// All that it runs over.
   virtual Result<DeviceParts> open_parts(const GroupSpec& group, Exchange& exchange,
                                          std::shared_ptr<DeviceOps> device) const {
     RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, device));
-    return DeviceParts{.device = std::move(device), .plane = std::move(plane)};
+    return DeviceParts{.device = std::move(device), .whole = std::move(plane)};
   }
   std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                                     Exchange& exchange) const override {

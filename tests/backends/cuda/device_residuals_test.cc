@@ -17,7 +17,7 @@ struct LeftOver {
   std::shared_ptr<cuda::CudaDevice> device = std::make_shared<cuda::CudaDevice>(0);
   DeviceStream stream = device->open_stream().value();
   AbortToken abort;
-  DeviceLaunchContext context{.stream = stream, .abort = abort, .end_part = {}, .name = {}};
+  DeviceLaunchContext context{.stream = stream, .abort = abort};
   Scheme scheme{*parse_compression("int8")};
   std::vector<float> out = std::vector<float>(5);
   std::vector<Segment> segments;
@@ -39,8 +39,7 @@ struct LeftOver {
     return made;
   }
   Status find(CompressedWork& compression) {
-    work.compression = &compression;
-    RONDE_RETURN_IF_ERROR(residuals.find(work, context));
+    RONDE_RETURN_IF_ERROR(residuals.find(compression.tensors(), context));
     return residuals.place(left.data(), reinterpret_cast<std::byte*>(flags.data()), context);
   }
 };

@@ -177,8 +177,8 @@ TEST_CASE("device top-k: what waits is measured where that is asked for") {
 }
 
 TEST_CASE("device top-k: between hosts of several ranks it is the host's plane that does it") {
-  check_same_bits<OnDevices<HierarchicalFixture>, HierarchicalFixture>(
-      {.compression = "topk:ratio=0.05", .ranks = {3, 4}}, "hierarchical");
+  check_same_bits<OnDevices<LevelPartsFixture>, LevelPartsFixture>(
+      {.compression = "topk:ratio=0.05", .ranks = {3, 4}}, "local, local inside hosts");
 }
 
 TEST_CASE("device top-k: it comes after the caller's stream, and results after it") {

@@ -30,21 +30,20 @@ namespace {
 
 using test::cuda_fake::finish;
 
-/// The fake's devices, without NCCL.
+/// The fake's devices.
 DeviceLibraries libraries() {
   return {.accelerator = []() -> Result<std::shared_ptr<Accelerator>> {
-            return std::shared_ptr<Accelerator>(create_cuda_accelerator("libc.so.6"));
-          },
-          .plane = []() -> Result<std::shared_ptr<DevicePlane>> {
-            return Status(Code::kUnavailable, "NCCL not found");
-          }};
+    return std::shared_ptr<Accelerator>(create_cuda_accelerator("libc.so.6"));
+  }};
 }
 
 /// Runs `body` as both ranks of a job; all must return 0, but for `victim`, which must be killed.
 void run_pair(const std::function<int(Runtime&, int)>& body, int victim = -1) {
   const std::string job = net::unique_job_id();
   const auto codes = net::run_ranks(2, [&](int rank) {
-    auto runtime = Runtime::create(net::rank_config(job, rank, 2), libraries());
+    Config config = net::rank_config(job, rank, 2);
+    config.backend = "shm";  // tensors in device memory are staged
+    auto runtime = Runtime::create(std::move(config), libraries());
     EXPECT(runtime.ok());
     return body(**runtime, rank);
   });

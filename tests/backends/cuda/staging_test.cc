@@ -7,7 +7,7 @@
 
 #include "backends/cuda/device.h"
 #include "core/base/clock.h"
-#include "ops/device/staged_group.h"
+#include "ops/device/staged.h"
 #include "ops/execution/executor.h"
 #include "tests/backends/cuda/device_ranks.h"
 #include "tests/conformance/rank.h"

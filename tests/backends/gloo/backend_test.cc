@@ -15,7 +15,7 @@
 namespace ronde {
 namespace {
 
-std::unique_ptr<BackendGroup> open_group(const test::LocalJob& job, int rank) {
+std::unique_ptr<Communicator> open_group(const test::LocalJob& job, int rank) {
   const ModuleOptions options{
       .network_interface = "", .kernels = test::plain_kernels(), .unprotected = false};
   auto group = create_gloo_backend(options)->open(job.group(rank), *job.exchange(rank));
@@ -122,7 +122,7 @@ TEST_CASE("gloo: allreduce scales and sums over one and several segments") {
         work.kind = Collective::kAllreduce;
         work.reduction.scaling = {.pre = 2.0, .post = 0.5};
         work.segments = segments;
-        REQUIRE(group->run(work, job.abort()).ok());
+        REQUIRE(group->run(work, kNoStream, job.abort()).ok());
         const auto sum_at = [&](std::size_t i) {
           const int ranks_sum = size * (size - 1) / 2;
           return static_cast<float>(size) * static_cast<float>(i + 1) +
@@ -133,7 +133,7 @@ TEST_CASE("gloo: allreduce scales and sums over one and several segments") {
         work.reduction.scaling = {};
         work.segments = std::span(segments).first(1);
         out.assign(count, 0.0F);
-        REQUIRE(group->run(work, job.abort()).ok());
+        REQUIRE(group->run(work, kNoStream, job.abort()).ok());
         CHECK(out == second);
       }
     });
@@ -156,7 +156,7 @@ TEST_CASE("gloo: an abort ends a collective that one rank never joins") {
     Work work;
     work.kind = Collective::kAllreduce;
     work.segments = segments;
-    CHECK(group->run(work, job.abort()).message() == "rank 2 gave up");
+    CHECK(group->run(work, kNoStream, job.abort()).message() == "rank 2 gave up");
   });
 }
 
@@ -181,7 +181,7 @@ TEST_CASE("gloo: an abort ends a collective of Gloo's in the middle of a message
     Work work;
     work.kind = Collective::kBroadcast;
     work.segments = segments;
-    const Status status = group->run(work, job.abort());
+    const Status status = group->run(work, kNoStream, job.abort());
     CHECK((status.message() == "rank 2 gave up" || (status.ok() && mine.back() == 1.0F)));
   });
 }

@@ -13,7 +13,7 @@
 namespace ronde {
 namespace {
 
-std::unique_ptr<BackendGroup> open_group(const test::LocalJob& job, int rank) {
+std::unique_ptr<Communicator> open_group(const test::LocalJob& job, int rank) {
   const auto backend = create_gloo_backend({});
   auto group = backend->open(job.group(rank), *job.exchange(rank));
   REQUIRE_MESSAGE(group.ok(), group.status().to_string());

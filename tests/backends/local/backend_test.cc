@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(5);
 
-std::unique_ptr<BackendGroup> open_group(const std::shared_ptr<LocalHub>& hub,
+std::unique_ptr<Communicator> open_group(const std::shared_ptr<LocalHub>& hub,
                                          const test::LocalJob& job, int rank) {
   const auto backend = create_local_backend(hub, rank);
   CHECK(backend->viable(job.group(rank)).ok());
@@ -29,12 +29,12 @@ TEST_CASE("local backend: offers a transport and nothing natively") {
   const test::LocalJob job(1);
   const auto backend = create_local_backend(hub, 0);
   CHECK(backend->name() == "local");
-  CHECK_FALSE(backend->native_first());
   const auto group = open_group(hub, job, 0);
-  CHECK_FALSE(group->supports({}));
-  CHECK(group->run({}, job.abort()).code() == Code::kUnsupported);
+  CHECK_FALSE(group->traits().native_first);
+  CHECK_FALSE(group->traits().supports.has(Collective::kBarrier, DType::kFloat32));
+  CHECK(group->run({}, kNoStream, job.abort()).code() == Code::kUnsupported);
   CHECK(group->transport()->size() == 1);
-  CHECK(group->allocate(64) == nullptr);
+  CHECK(group->allocate(64, kNoStream) == nullptr);
 }
 
 TEST_CASE("local backend: ranks outside the process and wrong positions are refused") {

@@ -8,9 +8,8 @@ class EchoBackend final : public Backend {
  public:
   explicit EchoBackend(std::string interface) : interface_(std::move(interface)) {}
   std::string_view name() const noexcept override { return "echo"; }
-  bool native_first() const noexcept override { return false; }
   Status viable(const GroupSpec&) override { return {Code::kUnavailable, "uses " + interface_}; }
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec&, Exchange&) override {
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec&, Exchange&) override {
     return Status(Code::kUnsupported, "opens nothing");
   }
 

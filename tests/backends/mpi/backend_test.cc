@@ -19,13 +19,13 @@ struct Opened {
                                     .unprotected = unprotected})),
         spec(test::MpiWorld::instance().group()),
         group(test::MpiWorld::instance().open(*backend, spec)) {}
-  Status run(const Work& work) const { return group->run(work, *spec.abort); }
+  Status run(const Work& work) const { return group->run(work, kNoStream, *spec.abort); }
   [[nodiscard]] int rank() const { return spec.rank; }
   [[nodiscard]] std::size_t size() const { return spec.ranks.size(); }
 
   std::unique_ptr<Backend> backend;
   GroupSpec spec;
-  std::unique_ptr<BackendGroup> group;
+  std::unique_ptr<Communicator> group;
 };
 
 std::vector<float> ramp(std::size_t count, int rank) {

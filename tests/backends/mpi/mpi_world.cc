@@ -53,7 +53,7 @@ GroupSpec MpiWorld::group() {
   return group;
 }
 
-std::unique_ptr<BackendGroup> MpiWorld::open(Backend& backend, const GroupSpec& group) {
+std::unique_ptr<Communicator> MpiWorld::open(Backend& backend, const GroupSpec& group) {
   REQUIRE(backend.viable(group).ok());
   MpiExchange exchange;
   auto opened = backend.open(group, exchange);

@@ -21,7 +21,7 @@ class MpiWorld {
   /// A group of all ranks with a token of its own; the key differs from call to call.
   [[nodiscard]] GroupSpec group();
   /// Opens that group with `backend`.
-  [[nodiscard]] std::unique_ptr<BackendGroup> open(Backend& backend, const GroupSpec& group);
+  [[nodiscard]] std::unique_ptr<Communicator> open(Backend& backend, const GroupSpec& group);
 
  private:
   MpiWorld();

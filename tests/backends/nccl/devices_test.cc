@@ -22,11 +22,8 @@ struct Way {
 
 DeviceLibraries fakes() {
   return {.accelerator = []() -> Result<std::shared_ptr<Accelerator>> {
-            return std::shared_ptr<Accelerator>(create_cuda_accelerator("libc.so.6"));
-          },
-          .plane = []() -> Result<std::shared_ptr<DevicePlane>> {
-            return std::shared_ptr<DevicePlane>(plane_of_double());
-          }};
+    return std::shared_ptr<Accelerator>(create_cuda_accelerator("libc.so.6"));
+  }};
 }
 
 /// What the ranks of two hosts of two are given where NCCL opens for `largest` ranks at most.
@@ -37,16 +34,20 @@ std::vector<Way> ways(const std::string& backend, const std::string& algorithm, 
   std::vector<Way> ways(4);
   run_ranks(4, [&](int r) {
     Devices devices(fakes());
+    Registry registry;
+    registry.add(create_local_backend(hosts.hub, r), Choice::kOnRequest);
+    registry.add(fake_nccl(), Choice::kAutomatic);
     const GroupSpec spec = hosts.job.group(r);
     const auto exchange = hosts.job.exchange(r);
     const auto inside = [&](std::uint64_t, const std::vector<int>&) {
       return hosts.inside(host_layout(spec));
     };
-    auto parts = open_device_parts(devices, {r, backend, algorithm, inside}, spec, *exchange);
+    auto parts =
+        open_device_parts(devices, {registry, r, backend, algorithm, inside}, spec, *exchange);
     Way& way = ways[static_cast<std::size_t>(r)];
     way.status = parts.status();
     if (!parts.ok()) return;
-    way.whole = parts->plane != nullptr;
+    way.whole = parts->whole != nullptr;
     way.inside = parts->inside != nullptr;
     CHECK((parts->chain != nullptr) == (way.whole || way.inside));
     REQUIRE(exchange->allgather("done").ok());
@@ -78,12 +79,12 @@ TEST_CASE("device way: two levels where NCCL does not open across hosts") {
 
 TEST_CASE("device way: two levels where they are asked for") {
   expect(ways("auto", "hierarchical", 8), true, true);
-  expect(ways("tcp", "hierarchical", 8), false, true);
+  expect(ways("local", "hierarchical", 8), false, true);
 }
 
 TEST_CASE(
     "device way: through the host where another backend is asked for, or NCCL does not open") {
-  expect(ways("tcp", "", 8), false, false);
+  expect(ways("local", "", 8), false, false);
   expect(ways("auto", "", 1), false, false);
   expect(ways("auto", "hierarchical", 1), false, false);
 }

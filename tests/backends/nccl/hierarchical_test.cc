@@ -36,7 +36,7 @@ struct LevelsFixture : NcclFixture {
                                  std::shared_ptr<DeviceOps> device) const override {
     RONDE_ASSIGN_OR_RETURN(auto inside, on_hosts->open_inside(group, device));
     return DeviceParts{.device = std::move(device),
-                       .plane = nullptr,
+                       .whole = nullptr,
                        .inside = std::move(inside),
                        .layout = host_layout(group)};
   }
@@ -51,18 +51,16 @@ struct LevelRank {
         device(std::make_shared<cuda::CudaDevice>(rank)),
         backend(create_local_backend(hosts.hub, rank)),
         stream(device->open_stream().value()) {
-    ExecutorOptions options;
-    options.plane = backend->open(spec, *exchange).value();
-    options.plane_name = "local";
-    options.kernels = plain_kernels();
-    options.rank = spec.rank;
-    options.size = spec.size();
-    host = std::make_unique<WorkRunner>(options);
+    host = std::make_unique<AlgorithmCommunicator>(
+        AlgorithmOptions{.inner = backend->open(spec, *exchange).value(),
+                         .kernels = plain_kernels(),
+                         .rank = spec.rank,
+                         .size = spec.size()});
     DeviceParts parts{.device = device,
-                      .plane = nullptr,
+                      .whole = nullptr,
                       .inside = hosts.open_inside(spec, device).value(),
                       .layout = host_layout(spec)};
-    group = create_hierarchical_group(std::move(parts), *host, piece_bytes);
+    group = create_device_hierarchical(std::move(parts), *host, piece_bytes);
   }
 
   template <typename T>
@@ -73,7 +71,7 @@ struct LevelRank {
     work.kind = Collective::kAllreduce;
     work.reduction = reduction;
     work.segments = {&segment, 1};
-    return group->launch(work, stream, *spec.abort);
+    return group->run(work, stream, *spec.abort);
   }
   void finish() { cuda_fake::finish(static_cast<cudaStream_t>(stream)); }
 
@@ -82,8 +80,8 @@ struct LevelRank {
   const std::shared_ptr<cuda::CudaDevice> device;
   const std::unique_ptr<Backend> backend;
   const DeviceStream stream;
-  std::unique_ptr<WorkRunner> host;
-  std::unique_ptr<DeviceGroup> group;
+  std::unique_ptr<AlgorithmCommunicator> host;
+  std::unique_ptr<Communicator> group;
 };
 
 constexpr Reduction kSum{DType::kFloat32, ReduceOp::kSum, {}};
@@ -253,15 +251,12 @@ TEST_CASE("nccl in levels: what NCCL has not is left to others, and the path say
   run_ranks(4, [&](int r) {
     LevelRank rank(hosts, r, 4096);
     const auto has = [&](Collective kind, DType dtype) {
-      WorkDesc desc;
-      desc.kind = kind;
-      desc.dtype = dtype;
-      return rank.group->supports(desc);
+      return rank.group->traits().supports.has(kind, dtype);
     };
     CHECK(has(Collective::kAllreduce, DType::kFloat16));
     CHECK_FALSE(has(Collective::kAllreduce, DType::kInt16));
     CHECK_FALSE(has(Collective::kBroadcast, DType::kFloat32));
-    CHECK(rank.group->name() == "nccl inside hosts, local between");
+    CHECK(rank.group->traits().name == "nccl inside hosts, local between");
     REQUIRE(rank.exchange->allgather("done").ok());
   });
 }

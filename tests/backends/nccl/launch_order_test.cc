@@ -99,13 +99,12 @@ struct RingRank {
     ExecutorOptions options;
     const auto& hub = job.hubs[static_cast<std::size_t>(set)];
     backends.push_back(create_local_backend(hub, at));
-    options.plane = backends.back()->open(spec, *exchange).value();
-    options.plane_name = "local";
+    options.host.whole = backends.back()->open(spec, *exchange).value();
     options.kernels = plain_kernels();
     options.rank = at;
     options.size = spec.size();
     options.open_device = [this, spec, exchange](int) -> Result<DeviceParts> {
-      RONDE_ASSIGN_OR_RETURN(auto plane, plane_of_double()->open(spec, *exchange, device));
+      RONDE_ASSIGN_OR_RETURN(auto plane, open_fake(spec, *exchange, device));
       return DeviceParts{device, std::move(plane), chain};
     };
     auto made = create_executor(std::move(options)).value();

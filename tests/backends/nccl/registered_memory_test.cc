@@ -22,13 +22,13 @@ struct FusingRank {
         backend(create_local_backend(hub, rank)),
         callers(device->open_stream().value()) {
     ExecutorOptions options;
-    options.plane = backend->open(spec, *exchange).value();
+    options.host.whole = backend->open(spec, *exchange).value();
     options.kernels = plain_kernels();
     options.rank = spec.rank;
     options.size = spec.size();
     options.open_device = [this](int) -> Result<DeviceParts> {
-      RONDE_ASSIGN_OR_RETURN(auto plane, plane_of_double()->open(spec, *exchange, device));
-      return DeviceParts{.device = device, .plane = std::move(plane)};
+      RONDE_ASSIGN_OR_RETURN(auto plane, open_fake(spec, *exchange, device));
+      return DeviceParts{.device = device, .whole = std::move(plane)};
     };
     executor = create_executor(std::move(options)).value();
   }
@@ -129,12 +129,13 @@ TEST_CASE("registered memory: an NCCL without it is no error") {
   api.comm_register = nullptr;
   CHECK_FALSE(api.registers());
   const LocalJob job(1);
-  const GroupSpec spec = job.group(0);
+  GroupSpec spec = job.group(0);
   const auto exchange = job.exchange(0);
-  auto device = std::make_shared<cuda::CudaDevice>(0);
+  const auto device = std::make_shared<cuda::CudaDevice>(0);
   const DeviceStream stream = device->open_stream().value();
-  const auto plane = create_nccl_plane([api]() -> Result<nccl::Api> { return api; });
-  const auto group = plane->open(spec, *exchange, device).value();
+  spec.device = device;
+  const auto backend = create_nccl_backend([api]() -> Result<nccl::Api> { return api; });
+  const auto group = backend->open(spec, *exchange).value();
   CHECK(group->allocate(64, stream) == nullptr);
 }
 

@@ -107,7 +107,7 @@ TEST_CASE("more than a thousand segments are one operation") {
 }
 
 /// Floats whose sum depends on the order, reduced in `pieces` operations.
-std::vector<float> reduced_floats(BackendGroup& group, int rank, std::size_t pieces) {
+std::vector<float> reduced_floats(Communicator& group, int rank, std::size_t pieces) {
   constexpr std::size_t kCount = 300'000;
   std::mt19937 random(static_cast<unsigned>(rank));
   std::vector<float> values(kCount);
@@ -116,7 +116,7 @@ std::vector<float> reduced_floats(BackendGroup& group, int rank, std::size_t pie
   for (std::size_t p = 0; p < pieces; ++p) {
     auto* const at = reinterpret_cast<std::byte*>(values.data() + p * each);
     const Segment segment{.in = at, .out = at, .bytes = each * sizeof(float)};
-    REQUIRE(group.run(allreduce_of({&segment, 1}, DType::kFloat32), AbortToken()).ok());
+    REQUIRE(group.run(allreduce_of({&segment, 1}, DType::kFloat32), kNoStream, AbortToken()).ok());
   }
   return values;
 }
@@ -152,8 +152,8 @@ TEST_CASE("an abort ends an operation whose peers never come, and breaks the gro
                             .out = reinterpret_cast<std::byte*>(values.data()),
                             .bytes = count * sizeof(Value)};
       const Work work = allreduce_of({&segment, 1}, DType::kInt32);
-      CHECK(group->run(work, call).code() == Code::kRankFailure);
-      CHECK(group->run(work, AbortToken()).message() == "rank 1 died");
+      CHECK(group->run(work, kNoStream, call).code() == Code::kRankFailure);
+      CHECK(group->run(work, kNoStream, AbortToken()).message() == "rank 1 died");
     });
   }
 }
@@ -164,7 +164,7 @@ TEST_CASE("the abort of the group ends an operation too") {
     const auto group = open_shm(job, rank);
     REQUIRE(group != nullptr);
     if (rank == 1) return job.abort().abort(Status(Code::kAborted, "shutting down"));
-    CHECK(group->run(Work(), AbortToken()).code() == Code::kAborted);
+    CHECK(group->run(Work(), kNoStream, AbortToken()).code() == Code::kAborted);
   });
 }
 
@@ -172,15 +172,16 @@ TEST_CASE("what is supported does not depend on the rank") {
   const LocalJob job(1);
   const auto group = open_shm(job, 0);
   REQUIRE(group != nullptr);
-  const auto supports = [&](Collective kind, ReduceOp op, DeviceKind device) {
-    return group->supports({.kind = kind, .op = op, .device = {.kind = device}, .bytes = 1});
+  const auto supports = [&](Collective kind, ReduceOp op) {
+    return group->traits().supports.has(kind, DType::kFloat32, op);
   };
-  CHECK(supports(Collective::kAllreduce, ReduceOp::kSum, DeviceKind::kCpu));
-  CHECK(supports(Collective::kBarrier, ReduceOp::kSum, DeviceKind::kCpu));
-  CHECK(supports(Collective::kBroadcast, ReduceOp::kBitXor, DeviceKind::kCpu));
-  CHECK_FALSE(supports(Collective::kAllreduce, ReduceOp::kBitXor, DeviceKind::kCpu));
-  CHECK_FALSE(supports(Collective::kAllreduce, ReduceOp::kSum, DeviceKind::kCuda));
-  CHECK_FALSE(supports(Collective::kJoin, ReduceOp::kSum, DeviceKind::kCpu));
+  CHECK(group->traits().memory == DeviceKind::kCpu);
+  CHECK(group->traits().native_first);
+  CHECK(supports(Collective::kAllreduce, ReduceOp::kSum));
+  CHECK(supports(Collective::kBarrier, ReduceOp::kSum));
+  CHECK(supports(Collective::kBroadcast, ReduceOp::kBitXor));
+  CHECK_FALSE(supports(Collective::kAllreduce, ReduceOp::kBitXor));
+  CHECK_FALSE(supports(Collective::kJoin, ReduceOp::kSum));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ Lines told_of(std::size_t count, const ShmOptions& options) {
     PhaseLines observer(segment.bytes);
     Work work = allreduce_of({&segment, 1}, DType::kFloat32);
     work.phases = &observer;
-    CHECK(group->run(work, AbortToken()).ok());
+    CHECK(group->run(work, kNoStream, AbortToken()).ok());
     CHECK(values.back() == 2.0F);
     CHECK(observer.all_ended());
     if (rank == 0) lines = observer.lines;

@@ -57,7 +57,7 @@ class ScalarKernels final : public ReduceKernels {
 };
 
 /// Opens `rank`'s side of the group of all ranks of `job`.
-inline std::unique_ptr<BackendGroup> open_shm(const LocalJob& job, int rank,
+inline std::unique_ptr<Communicator> open_shm(const LocalJob& job, int rank,
                                               const ShmOptions& options = {}) {
   const auto backend = create_shm_backend(std::make_shared<ScalarKernels>(), options);
   const auto exchange = job.exchange(rank);

@@ -169,7 +169,7 @@ Dish cook(std::mt19937& random, int ranks, std::size_t largest) {
   return dish;
 }
 
-void serve(BackendGroup& group, const Dish& dish, int ranks, int rank) {
+void serve(Communicator& group, const Dish& dish, int ranks, int rank) {
   Table table = lay(dish, ranks, rank);
   const Work work{.kind = dish.kind,
                   .reduction = {.dtype = DType::kInt32, .op = ReduceOp::kSum, .scaling = {}},
@@ -178,7 +178,7 @@ void serve(BackendGroup& group, const Dish& dish, int ranks, int rank) {
                   .chunk_bytes = table.chunk_bytes,
                   .send_bytes = table.send_bytes,
                   .recv_bytes = table.recv_bytes};
-  const Status status = group.run(work, AbortToken());
+  const Status status = group.run(work, kNoStream, AbortToken());
   INFO("kind " << std::string(to_string(dish.kind)) << ", rank " << rank << " of " << ranks
                << ", root " << dish.root << ", in place " << dish.in_place << ", absent "
                << dish.absent << ", seed " << dish.seed);

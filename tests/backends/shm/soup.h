@@ -30,6 +30,6 @@ struct Dish {
 Dish cook(std::mt19937& random, int ranks, std::size_t largest);
 
 /// Runs `dish` as `rank` and checks the outputs with doctest.
-void serve(BackendGroup& group, const Dish& dish, int ranks, int rank);
+void serve(Communicator& group, const Dish& dish, int ranks, int rank);
 
 }  // namespace ronde::test

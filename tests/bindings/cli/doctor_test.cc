@@ -23,7 +23,11 @@ TEST_CASE("doctor: it tells version, data planes, limits and which algorithm run
   }
 }
 
-TEST_CASE("doctor: --choose names the algorithm for one operation") {
+TEST_CASE("doctor: --choose names the algorithm and the communicators for one operation") {
+  const std::string large = run_ronde({"doctor", "--choose", "allreduce,16M"}).out;
+  CHECK(contains(large, "on one host: shm\n"));
+  CHECK(contains(large, "on hosts of one rank: tcp.ring\n"));
+  CHECK(contains(large, "on hosts of several ranks: hierarchical(shm, tcp.ring)\n"));
   CHECK(contains(run_ronde({"doctor", "--choose", "allreduce,4K"}).out, "transport: tree"));
   CHECK(contains(run_ronde({"doctor", "--choose", "allreduce,16M"}).out, "transport: ring"));
   CHECK(contains(run_ronde({"doctor", "--choose", "alltoall,64K", "--ranks", "16"}).out,

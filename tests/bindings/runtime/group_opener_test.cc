@@ -13,12 +13,10 @@ namespace {
 using test::LocalJob;
 using test::run_ranks;
 
-class NoGroup final : public BackendGroup {
+class NoGroup final : public Communicator {
  public:
-  [[nodiscard]] bool supports(const WorkDesc&) const noexcept override { return false; }
-  Status run(const Work&, const AbortToken&) override { return {}; }
-  [[nodiscard]] Transport* transport() noexcept override { return nullptr; }
-  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
+  explicit NoGroup(std::string name) : Communicator({.name = std::move(name)}) {}
+  Status run(const Work&, DeviceStream, const AbortToken&) override { return {}; }
 };
 
 /// A backend that some ranks of a group cannot use, or find out only when they open it.
@@ -29,14 +27,13 @@ class PickyBackend final : public Backend {
         unviable_(std::move(unviable)),
         unopenable_(std::move(unopenable)) {}
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
-  [[nodiscard]] bool native_first() const noexcept override { return true; }
   Status viable(const GroupSpec& group) override {
     if (!unviable_.contains(group.rank)) return {};
     return {Code::kUnavailable, "not built"};
   }
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange&) override {
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange&) override {
     if (!unopenable_.contains(group.rank)) {
-      return std::unique_ptr<BackendGroup>(std::make_unique<NoGroup>());
+      return std::unique_ptr<Communicator>(std::make_unique<NoGroup>(name_));
     }
     return Status(Code::kResourceExhausted, "no memory\nat all");
   }
@@ -63,7 +60,7 @@ std::vector<Result<OpenedGroup>> open_all(const std::string& wanted, std::set<in
                  Choice::kAutomatic);
     const auto exchange = job.exchange(rank);
     results[static_cast<std::size_t>(rank)] =
-        open_data_plane(registry, wanted, job.group(rank), *exchange);
+        open_communicator(registry, wanted, job.group(rank), *exchange);
   });
   return results;
 }
@@ -73,12 +70,12 @@ std::vector<Result<OpenedGroup>> open_all(const std::string& wanted, std::set<in
 TEST_CASE("Data planes: the best that opens everywhere is taken, and nothing is said") {
   for (const auto& result : open_all("auto", {}, {})) {
     REQUIRE(result.ok());
-    CHECK(result->name == "first");
+    CHECK(result->name() == "first");
     CHECK(result->passed_over.empty());
   }
   for (const auto& result : open_all("auto", {}, {}, {1})) {
     REQUIRE(result.ok());
-    CHECK(result->name == "second");
+    CHECK(result->name() == "second");
     CHECK(result->passed_over.empty());  // it was known before that it cannot be used
   }
 }
@@ -87,7 +84,7 @@ TEST_CASE("Data planes: where one rank cannot open the best, all take the next a
   for (const std::set<int>& fails : {std::set<int>{0}, std::set<int>{2}, std::set<int>{0, 1, 2}}) {
     for (const auto& result : open_all("auto", fails, {})) {
       REQUIRE(result.ok());
-      CHECK(result->name == "second");
+      CHECK(result->name() == "second");
       CHECK(result->passed_over ==
             "first: rank " + std::to_string(*fails.begin()) + ": no memory at all");
     }

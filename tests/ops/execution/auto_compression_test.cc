@@ -16,7 +16,7 @@ struct Twin {
   int dense_calls = 0;
   int exchanges = 0;
 
-  GroupDoor door() {
+  GroupProbe probe() {
     return {.size = 2,
             .dense =
                 [this](std::size_t bytes) {
@@ -45,7 +45,7 @@ Bundle matrix(std::int64_t rows = 1024, const char* key = "w") {
 }
 
 std::string chosen(AutoCompression& one, Accuracy accuracy, Twin& twin) {
-  return one.choose(matrix(), accuracy, twin.door())->compression;
+  return one.choose(matrix(), accuracy, twin.probe())->compression;
 }
 
 }  // namespace
@@ -68,17 +68,17 @@ TEST_CASE("Where data moves as fast as memory auto is dense") {
   Twin fast;
   AutoCompression one;
   for (const auto accuracy : {Accuracy::kSafe, Accuracy::kAggressive}) {
-    const auto choice = one.choose(matrix(), accuracy, fast.door());
+    const auto choice = one.choose(matrix(), accuracy, fast.probe());
     CHECK(choice->compression.empty());
     CHECK(choice->changed);
-    CHECK_FALSE(one.choose(matrix(), accuracy, fast.door())->changed);
+    CHECK_FALSE(one.choose(matrix(), accuracy, fast.probe())->changed);
   }
 }
 
 TEST_CASE("A group in shared memory measures nothing and is dense") {
   AutoCompression one;
   Twin slow{.byte_s = 80e-9};
-  GroupDoor shared = slow.door();
+  GroupProbe shared = slow.probe();
   shared.in_memory = true;
   CHECK(one.choose(matrix(), Accuracy::kAggressive, shared)->compression.empty());
   CHECK(slow.exchanges == 0);
@@ -94,20 +94,20 @@ TEST_CASE("A group of one measures nothing") {
 TEST_CASE("The link is measured once, and known choices are talked about at first, then seldom") {
   Twin slow{.byte_s = 20e-9};
   AutoCompression one;
-  (void)one.choose(matrix(), Accuracy::kSafe, slow.door());
+  (void)one.choose(matrix(), Accuracy::kSafe, slow.probe());
   const int measured = slow.dense_calls;
   CHECK(measured < 40);
   const int begin = slow.exchanges;
   for (int i = 0; i < 30; ++i) {
-    const auto choice = one.choose(matrix(), Accuracy::kSafe, slow.door());
-    CHECK(one.observe(choice->predicted_s, slow.door()).ok());
+    const auto choice = one.choose(matrix(), Accuracy::kSafe, slow.probe());
+    CHECK(one.observe(choice->predicted_s, slow.probe()).ok());
   }
   CHECK(slow.dense_calls == measured);
   CHECK(slow.exchanges - begin == 30);
   const int before = slow.exchanges;
   for (int i = 0; i < 160; ++i) {
-    const auto choice = one.choose(matrix(), Accuracy::kSafe, slow.door());
-    CHECK(one.observe(choice->predicted_s, slow.door()).ok());
+    const auto choice = one.choose(matrix(), Accuracy::kSafe, slow.probe());
+    CHECK(one.observe(choice->predicted_s, slow.probe()).ok());
   }
   CHECK(slow.exchanges - before == 10);
 }
@@ -116,9 +116,9 @@ TEST_CASE("A link that becomes slower is measured anew, and auto compresses") {
   Twin link;
   AutoCompression one;
   const auto step = [&](double dense_s, double compressed_s) {
-    const auto choice = one.choose(matrix(), Accuracy::kAggressive, link.door());
+    const auto choice = one.choose(matrix(), Accuracy::kAggressive, link.probe());
     const bool dense = choice->compression.empty();
-    CHECK(one.observe(dense ? dense_s : compressed_s, link.door()).ok());
+    CHECK(one.observe(dense ? dense_s : compressed_s, link.probe()).ok());
     return dense;
   };
   for (int i = 0; i < 10; ++i) CHECK(step(1e-6, 1.0));
@@ -131,28 +131,28 @@ TEST_CASE("A link that becomes slower is measured anew, and auto compresses") {
 TEST_CASE("What a lossy choice left over travels before anything that would leave it") {
   Twin link{.byte_s = 80e-9};
   AutoCompression one;
-  const auto lossy = one.choose(matrix(), Accuracy::kAggressive, link.door());
+  const auto lossy = one.choose(matrix(), Accuracy::kAggressive, link.probe());
   REQUIRE(parse_compression(lossy->compression)->error_feedback);
   const auto leaves_it = [](const std::string& compression) {
     return compression.empty() || compression == "fp16" || compression == "bf16";
   };
   bool brought = false;
   for (int i = 0; i < 40 && !brought; ++i) {
-    const auto choice = one.choose(matrix(), Accuracy::kAggressive, link.door());
+    const auto choice = one.choose(matrix(), Accuracy::kAggressive, link.probe());
     REQUIRE_FALSE(leaves_it(choice->compression));
     brought = choice->compression == "topk:ratio=1";
-    if (!brought) CHECK(one.observe(1.0, link.door()).ok());  // slower than all that is untried
+    if (!brought) CHECK(one.observe(1.0, link.probe()).ok());  // slower than all that is untried
   }
   REQUIRE(brought);
-  CHECK(leaves_it(one.choose(matrix(), Accuracy::kAggressive, link.door())->compression));
+  CHECK(leaves_it(one.choose(matrix(), Accuracy::kAggressive, link.probe())->compression));
 }
 
 TEST_CASE("A failure of the group is handed on") {
-  GroupDoor broken{.size = 2,
-                   .dense = [](std::size_t) { return Status(); },
-                   .exchange = [](auto) -> Result<std::vector<std::int64_t>> {
-                     return Status(Code::kAborted, "gone");
-                   }};
+  GroupProbe broken{.size = 2,
+                    .dense = [](std::size_t) { return Status(); },
+                    .exchange = [](auto) -> Result<std::vector<std::int64_t>> {
+                      return Status(Code::kAborted, "gone");
+                    }};
   AutoCompression one;
   CHECK(one.choose(matrix(), Accuracy::kSafe, broken).status().code() == Code::kAborted);
 }

@@ -16,36 +16,34 @@ namespace ronde::test {
 namespace {
 
 // A data plane of two ranks that adds nothing: it notes the work and succeeds.
-class NotingPlane final : public BackendGroup {
+class NotingPlane final : public Communicator {
  public:
   struct Notes {
     int runs = 0;
     Work work;
     Segment segment;
   };
-  NotingPlane(Notes& notes, bool able) : notes_(notes), able_(able) {}
+  NotingPlane(Notes& notes, bool able)
+      : Communicator({.name = "noting",
+                      .supports = SupportTable::of([able](auto...) { return able; }),
+                      .native_first = true}),
+        notes_(notes) {}
 
-  [[nodiscard]] bool supports(const WorkDesc&) const noexcept override { return able_; }
-  Status run(const Work& work, const AbortToken&) override {
+  Status run(const Work& work, DeviceStream, const AbortToken&) override {
     ++notes_.runs;
     notes_.work = work;
     if (!work.segments.empty()) notes_.segment = work.segments[0];
     return {};
   }
-  [[nodiscard]] Transport* transport() noexcept override { return nullptr; }
-  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
 
  private:
   Notes& notes_;
-  const bool able_;
 };
 
 std::unique_ptr<CollectiveExecutor> noting_executor(NotingPlane::Notes& notes, bool able = true,
                                                     const EventGate* events = nullptr) {
   ExecutorOptions options;
-  options.plane = std::make_unique<NotingPlane>(notes, able);
-  options.plane_name = "noting";
-  options.native_first = true;
+  options.host.whole = std::make_unique<NotingPlane>(notes, able);
   options.kernels = plain_kernels();
   options.events = events;
   options.size = 2;
@@ -183,8 +181,7 @@ TEST_CASE("create_executor: an override must be known, and possible") {
   CHECK(create_executor(std::move(options)).status().code() == Code::kInvalidArgument);
   NotingPlane::Notes notes;
   ExecutorOptions no_transport;
-  no_transport.plane = std::make_unique<NotingPlane>(notes, true);
-  no_transport.plane_name = "noting";
+  no_transport.host.whole = std::make_unique<NotingPlane>(notes, true);
   no_transport.algorithm = "ring";
   no_transport.size = 2;
   const Status status = create_executor(std::move(no_transport)).status();
@@ -232,8 +229,7 @@ TEST_CASE("Executor: deterministic mode takes one order of addition, whatever th
   fixture.run(2, [&](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
     for (const char* override_name : {"", "ring", "native", "hierarchical"}) {
       ExecutorOptions options;
-      options.plane = backend.open(group, exchange).value();
-      options.plane_name = "local";
+      options.host.whole = backend.open(group, exchange).value();
       options.kernels = plain_kernels();
       options.algorithm = override_name;
       options.deterministic = true;
@@ -255,8 +251,7 @@ TEST_CASE("Executor: in its warm-up a codec's tensors travel dense, for as long 
   fixture.run(2, [&](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
     for (const std::string codec : {"onebit", "powersgd", "randomk"}) {
       ExecutorOptions options;
-      options.plane = backend.open(group, exchange).value();
-      options.plane_name = "local";
+      options.host.whole = backend.open(group, exchange).value();
       options.kernels = plain_kernels();
       options.residuals = std::make_shared<ResidualStore>();
       options.rank = group.rank;

@@ -14,14 +14,13 @@ namespace ronde::test {
 namespace {
 
 // A data plane that only gives memory, and counts.
-class MemoryPlane final : public BackendGroup {
+class MemoryPlane final : public Communicator {
  public:
-  [[nodiscard]] bool supports(const WorkDesc&) const noexcept override { return false; }
-  Status run(const Work&, const AbortToken&) override {
+  MemoryPlane() : Communicator({.name = "memory"}) {}
+  Status run(const Work&, DeviceStream, const AbortToken&) override {
     return {Code::kUnsupported, "memory only"};
   }
-  [[nodiscard]] Transport* transport() noexcept override { return nullptr; }
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream) override {
     ++allocations;
     return {new std::byte[bytes], std::default_delete<std::byte[]>()};
   }

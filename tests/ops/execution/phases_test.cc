@@ -27,12 +27,12 @@ class Lines final : public EventSink {
 
 }  // namespace
 
-TEST_CASE("phases: each begins and ends in the lane, and packing is added up") {
+TEST_CASE("phases: each begins and ends on the track, and packing is added up") {
   Lines lines;
-  const PhaseLanes lanes(0);
-  Phases phases(lines, lanes, 1000);
+  const PhaseTracks tracks(0);
+  Phases phases(lines, tracks, 1000);
   {
-    const Packing pack(&phases, "PACK");
+    const Phase pack(&phases.observer(), kPackPhase);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   const std::int64_t packed_ns = phases.pack_ns();
@@ -46,25 +46,14 @@ TEST_CASE("phases: each begins and ends in the lane, and packing is added up") {
                                                 "begin phases ring", "end phases"});
 }
 
-TEST_CASE("phases: a second thread of a collective has a lane of its own, in each set") {
+TEST_CASE("phases: a second thread of a collective has a track of its own, in each set") {
   Lines lines;
-  const PhaseLanes lanes(3);
-  Phases phases(lines, lanes, 1000);
+  const PhaseTracks tracks(3);
+  Phases phases(lines, tracks, 1000);
   const Phase own(&phases.observer(), "reduce");
   const Phase beside(&phases.observer().beside(), "wire");
   CHECK(lines.texts == std::vector<std::string>{"begin phases of set 3 reduce",
                                                 "begin phases between hosts of set 3 wire"});
-}
-
-TEST_CASE("phases: while nothing is recorded there are none") {
-  const Packing none(nullptr, "PACK");
-}
-
-TEST_CASE("phases: a data plane is not asked to tell of work of a few microseconds") {
-  Lines lines;
-  const PhaseLanes lanes(0);
-  CHECK(Phases(lines, lanes, 64).for_plane() == nullptr);
-  CHECK(Phases(lines, lanes, 1 << 20).for_plane() != nullptr);
 }
 
 }  // namespace ronde

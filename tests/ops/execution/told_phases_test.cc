@@ -80,7 +80,7 @@ TEST_CASE("phases: what goes on between hosts is told beside what goes on inside
         work.reduction.dtype = DType::kFloat32;
         work.segments = {&segment, 1};
         work.phases = &inside;
-        CHECK((*group)->run(work, AbortToken()).ok());
+        CHECK((*group)->run(work, kNoStream, AbortToken()).ok());
         CHECK(values.back() == kRanks);
         CHECK((inside.all_ended() && wire.all_ended()));
         if (rank != 0) return;

@@ -25,31 +25,33 @@ using Tensors = std::vector<std::size_t>;  // of a bundle
 std::string key_of(std::size_t tensor) { return std::string(1, static_cast<char>('a' + tensor)); }
 
 /// A plane whose messages are counted, with nothing but its transport.
-class CountedPlane final : public BackendGroup {
+class CountedPlane final : public Communicator {
  public:
-  CountedPlane(std::unique_ptr<BackendGroup> inner, WireLog& log, std::size_t& messages)
-      : inner_(std::move(inner)), counting_(*inner_->transport(), log), messages_(messages) {}
+  CountedPlane(std::unique_ptr<Communicator> inner, WireLog& log, std::size_t& messages)
+      : Communicator({.name = "local"}),
+        inner_(std::move(inner)),
+        counting_(*inner_->transport(), log),
+        messages_(messages) {}
   ~CountedPlane() override { messages_ = counting_.traffic().messages; }
   CountedPlane(const CountedPlane&) = delete;
   CountedPlane& operator=(const CountedPlane&) = delete;
 
-  [[nodiscard]] bool supports(const WorkDesc&) const noexcept override { return false; }
-  Status run(const Work&, const AbortToken&) override { return {Code::kUnsupported, "not here"}; }
+  Status run(const Work&, DeviceStream, const AbortToken&) override {
+    return {Code::kUnsupported, "not here"};
+  }
   [[nodiscard]] Transport* transport() noexcept override { return &counting_; }
-  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
 
  private:
-  const std::unique_ptr<BackendGroup> inner_;
+  const std::unique_ptr<Communicator> inner_;
   CountingTransport counting_;
   std::size_t& messages_;
 };
 
-std::unique_ptr<CollectiveExecutor> executor_over(std::unique_ptr<BackendGroup> plane,
+std::unique_ptr<CollectiveExecutor> executor_over(std::unique_ptr<Communicator> plane,
                                                   const GroupSpec& group,
                                                   std::shared_ptr<ResidualStore> residuals) {
   ExecutorOptions options;
-  options.plane = std::move(plane);
-  options.plane_name = "local";
+  options.host.whole = std::move(plane);
   options.kernels = plain_kernels();
   options.residuals = std::move(residuals);
   options.rank = group.rank;

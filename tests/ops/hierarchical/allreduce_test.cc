@@ -12,27 +12,28 @@ namespace ronde::test {
 namespace {
 
 /// Passes everything on; counts the bytes that ranks send over it.
-class CountedPlane final : public BackendGroup {
+class CountedPlane final : public Communicator {
  public:
-  CountedPlane(std::unique_ptr<BackendGroup> inner, std::atomic<std::size_t>& bytes)
-      : inner_(std::move(inner)), transport_(*inner_->transport(), log_), bytes_(bytes) {}
+  CountedPlane(std::unique_ptr<Communicator> inner, std::atomic<std::size_t>& bytes)
+      : Communicator(inner->traits()),
+        inner_(std::move(inner)),
+        transport_(*inner_->transport(), log_),
+        bytes_(bytes) {}
   ~CountedPlane() override { bytes_ += transport_.traffic().bytes; }
-  bool supports(const WorkDesc& desc) const noexcept override { return inner_->supports(desc); }
-  Status run(const Work& work, const AbortToken& abort) override {
-    return inner_->run(work, abort);
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override {
+    return inner_->run(work, stream, abort);
   }
   Transport* transport() noexcept override { return &transport_; }
-  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
 
  private:
-  const std::unique_ptr<BackendGroup> inner_;
+  const std::unique_ptr<Communicator> inner_;
   WireLog log_;
   CountingTransport transport_;
   std::atomic<std::size_t>& bytes_;
 };
 
 /// Gives `count` floats to a collective and checks what comes out.
-void run_once(BackendGroup& plane, const GroupSpec& group, Collective kind, std::size_t count) {
+void run_once(Communicator& plane, const GroupSpec& group, Collective kind, std::size_t count) {
   const auto n = static_cast<std::size_t>(group.size());
   const bool has_parts = kind == Collective::kAllgather || kind == Collective::kReduceScatter;
   const std::size_t all = kind == Collective::kAllgather ? n * count : count;
@@ -46,7 +47,7 @@ void run_once(BackendGroup& plane, const GroupSpec& group, Collective kind, std:
   work.root = group.size() - 1;
   work.segments = {&segment, 1};
   if (has_parts) work.chunk_bytes = parts;
-  CHECK(plane.run(work, *group.abort).ok());
+  CHECK(plane.run(work, kNoStream, *group.abort).ok());
   const auto last = static_cast<float>(n);
   const float sum = last * (last + 1) / 2;
   const bool reduces = kind == Collective::kAllreduce || kind == Collective::kReduceScatter;
@@ -62,7 +63,7 @@ std::size_t bytes_between(const std::vector<int>& host_of_rank, std::size_t coun
   std::atomic<std::size_t> bytes = 0;
   HierarchyTweaks tweaks;
   tweaks.slice_bytes = 64 << 10;
-  tweaks.wrap = [&](std::unique_ptr<BackendGroup> outer) {
+  tweaks.wrap = [&](std::unique_ptr<Communicator> outer) {
     return std::make_unique<CountedPlane>(std::move(outer), bytes);
   };
   run_on_hosts(host_of_rank, tweaks,
@@ -101,7 +102,7 @@ void check_compressed(const char* compression_text, double most) {
   std::atomic<std::size_t> bytes = 0;
   HierarchyTweaks tweaks;
   tweaks.slice_bytes = 64 << 10;
-  tweaks.wrap = [&](std::unique_ptr<BackendGroup> outer) {
+  tweaks.wrap = [&](std::unique_ptr<Communicator> outer) {
     return std::make_unique<CountedPlane>(std::move(outer), bytes);
   };
   const Scheme scheme(*parse_compression(compression_text));
@@ -111,8 +112,15 @@ void check_compressed(const char* compression_text, double most) {
   };
   run_on_hosts(host_of_rank, tweaks,
                [&](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-                 auto plane = backend.open(group, exchange);
-                 REQUIRE((*plane)->compresses());
+                 auto& hierarchical = static_cast<HierarchicalBackend&>(backend);
+                 const auto hierarchy =
+                     std::make_shared<Hierarchy>(hierarchical.options(group, exchange).value());
+                 auto codec = std::make_unique<TransportCompressed>("lane", hierarchy->lane(),
+                                                                    plain_kernels());
+                 TransportCompressed& between = *codec;
+                 HierarchicalCommunicator levels(hierarchy, std::move(codec));
+                 CHECK(levels.traits().lossy);
+                 CHECK_FALSE(levels.traits().supports.has(Collective::kBroadcast, DType::kFloat32));
                  const auto residual = std::make_shared<Residual>(kCount);
                  const auto basis = std::make_shared<Residual>(250 * 2);
                  auto& sums = got[static_cast<std::size_t>(rank)];
@@ -131,8 +139,8 @@ void check_compressed(const char* compression_text, double most) {
                    work.kind = Collective::kAllreduce;
                    work.reduction.scaling.post = 0.25;
                    work.segments = {&segment, 1};
-                   work.compression = &compression;
-                   CHECK((*plane)->run(work, *group.abort).ok());
+                   const Binding binding(between, compression);
+                   CHECK(levels.run(work, kNoStream, *group.abort).ok());
                    compression.commit(work);
                    for (std::size_t i = 0; i < kCount; ++i) sums[i] += values[i];
                  }

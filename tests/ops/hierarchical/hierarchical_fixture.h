@@ -7,20 +7,20 @@
 #include <utility>
 #include <vector>
 
-#include "ops/hierarchical/allreduce.h"
+#include "ops/hierarchical/communicator.h"
 #include "tests/ops/local_fixture.h"
 
 namespace ronde::test {
 
-/// What a test changes of the planes it opens.
+/// What a test changes of the communicators it opens.
 struct HierarchyTweaks {
   bool deterministic = false;
   std::size_t slice_bytes = HierarchyOptions{}.slice_bytes;
   /// Wraps what lies between hosts.
-  std::function<std::unique_ptr<BackendGroup>(std::unique_ptr<BackendGroup>)> wrap;
+  std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> wrap;
 };
 
-/// Opens hierarchical planes. `rounds` holds one for each host, shared by its ranks.
+/// Opens hierarchical communicators. `rounds` holds one for each host, shared by its ranks.
 class HierarchicalBackend final : public Backend {
  public:
   using Rounds = std::vector<std::shared_ptr<ExchangeRounds>>;
@@ -31,10 +31,10 @@ class HierarchicalBackend final : public Backend {
         tweaks_(std::move(tweaks)) {}
 
   std::string_view name() const noexcept override { return "hierarchical"; }
-  bool native_first() const noexcept override { return true; }
   Status viable(const GroupSpec&) override { return {}; }
 
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override {
+  /// What a hierarchy of the group is made of.
+  Result<HierarchyOptions> options(const GroupSpec& group, Exchange& exchange) {
     HierarchyOptions options;
     options.layout = host_layout(group);
     options.kernels = plain_kernels();
@@ -47,13 +47,17 @@ class HierarchicalBackend final : public Backend {
     host.ranks = options.layout.hosts[options.layout.host];  // group ranks are job ranks here
     host.rank = options.layout.local;
     LocalExchange inside(boards_[options.layout.host], host.rank);
-    RONDE_ASSIGN_OR_RETURN(options.inner.plane, local_->open(host, inside));
-    options.inner.plane_name = "local";
+    RONDE_ASSIGN_OR_RETURN(options.inner.inner, local_->open(host, inside));
     options.inner.kernels = options.kernels;
     options.inner.deterministic = tweaks_.deterministic;
     options.inner.rank = host.rank;
     options.inner.size = host.size();
-    return create_hierarchical_plane(std::move(options));
+    return options;
+  }
+
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
+    RONDE_ASSIGN_OR_RETURN(HierarchyOptions made, options(group, exchange));
+    return create_hierarchical(std::move(made));
   }
 
  private:
@@ -94,6 +98,52 @@ class HierarchicalFixture : public ConformanceFixture {
 
  private:
   const HierarchyTweaks tweaks_;
+};
+
+/// The parts of two levels, on their way to an executor that composes them.
+struct LevelParts final : Communicator {
+  explicit LevelParts(HierarchyOptions made)
+      : Communicator({.name = "parts"}), options(std::move(made)) {}
+  Status run(const Work&, DeviceStream, const AbortToken&) override {
+    return {Code::kUnsupported, "nothing is composed yet"};
+  }
+  HierarchyOptions options;
+};
+
+/// Ranks whose executors compose the levels themselves, so that they can compress between hosts.
+class LevelPartsFixture : public HierarchicalFixture {
+ public:
+  void run(int ranks, const RankBody& body) override {
+    HierarchicalFixture::run(
+        ranks, [&](int rank, Backend& levels, const GroupSpec& group, Exchange& exchange) {
+          PartsBackend backend(static_cast<HierarchicalBackend&>(levels));
+          body(rank, backend, group, exchange);
+        });
+  }
+  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                                    Exchange& exchange) const override {
+    HierarchyOptions made = std::move(static_cast<LevelParts&>(*options.host.whole).options);
+    options.host.inside = std::move(made.inner.inner);
+    options.host.layout = std::move(made.layout);
+    options.host.whole = std::move(made.outer);
+    return HierarchicalFixture::make_executor(std::move(options), group, exchange);
+  }
+
+ private:
+  class PartsBackend final : public Backend {
+   public:
+    explicit PartsBackend(HierarchicalBackend& levels) : levels_(levels) {}
+    std::string_view name() const noexcept override { return levels_.name(); }
+    Status viable(const GroupSpec&) override { return {}; }
+    Result<std::unique_ptr<Communicator>> open(const GroupSpec& group,
+                                               Exchange& exchange) override {
+      RONDE_ASSIGN_OR_RETURN(HierarchyOptions made, levels_.options(group, exchange));
+      return std::unique_ptr<Communicator>(std::make_unique<LevelParts>(std::move(made)));
+    }
+
+   private:
+    HierarchicalBackend& levels_;
+  };
 };
 
 }  // namespace ronde::test

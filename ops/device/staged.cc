@@ -1,4 +1,4 @@
-#include "ops/device/staged_group.h"
+#include "ops/device/staged.h"
 
 #include <algorithm>
 #include <limits>
@@ -18,16 +18,20 @@ std::size_t common_bytes(Collective kind, std::size_t bytes) {
   return traits_of(kind).has_splits() ? std::numeric_limits<std::size_t>::max() : bytes;
 }
 
-class StagedGroup final : public DeviceGroup {
+class StagedCommunicator final : public Communicator {
  public:
-  StagedGroup(std::shared_ptr<DeviceOps> device, DeviceStream up, WorkRunner& host, int rank,
-              int size)
-      : device_(std::move(device)), up_(up), host_(host), rank_(rank), size_(size) {}
+  StagedCommunicator(std::shared_ptr<DeviceOps> device, DeviceStream up, Communicator& host,
+                     int rank, int size)
+      : Communicator({.name = host.traits().name,
+                      .supports = SupportTable::of([](auto...) { return true; }),
+                      .memory = DeviceKind::kCuda}),
+        device_(std::move(device)),
+        up_(up),
+        host_(host),
+        rank_(rank),
+        size_(size) {}
 
-  bool supports(const WorkDesc&) const noexcept override { return true; }
-  std::string_view name() const noexcept override { return host_.plane_name(); }
-
-  Status launch(const Work& work, DeviceStream stream, const AbortToken& abort) override {
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override {
     const SideBytes bytes = side_bytes(work, rank_, size_);
     const Segment& segment = work.segments.front();
     const bool element_wise = traits_of(work.kind).element_wise();
@@ -80,18 +84,13 @@ class StagedGroup final : public DeviceGroup {
                        whole.out == nullptr ? nullptr : whole.out + begin, length};
     Work piece = work;
     piece.segments = {&part, 1};
-    RONDE_ASSIGN_OR_RETURN(const Route route,
-                           host_.route({.kind = work.kind,
-                                        .dtype = work.reduction.dtype,
-                                        .op = work.reduction.op,
-                                        .device = {},
-                                        .bytes = common_bytes(work.kind, length)}));
-    return host_.run(piece, route, abort);
+    piece.bytes = common_bytes(work.kind, length);
+    return host_.run(piece, kNoStream, abort);
   }
 
   const std::shared_ptr<DeviceOps> device_;
   const DeviceStream up_;  // beside the stream of the work: copies both ways at the same time
-  WorkRunner& host_;
+  Communicator& host_;
   const int rank_;
   const int size_;
   HostMemory in_;
@@ -101,11 +100,11 @@ class StagedGroup final : public DeviceGroup {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceGroup>> create_staged_group(std::shared_ptr<DeviceOps> device,
-                                                         WorkRunner& host, int rank, int size) {
+Result<std::unique_ptr<Communicator>> create_staged(std::shared_ptr<DeviceOps> device,
+                                                    Communicator& host, int rank, int size) {
   RONDE_ASSIGN_OR_RETURN(const DeviceStream up, device->open_stream());
-  return std::unique_ptr<DeviceGroup>(
-      std::make_unique<StagedGroup>(std::move(device), up, host, rank, size));
+  return std::unique_ptr<Communicator>(
+      std::make_unique<StagedCommunicator>(std::move(device), up, host, rank, size));
 }
 
 }  // namespace ronde

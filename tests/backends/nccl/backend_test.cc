@@ -22,7 +22,7 @@ struct NcclRank {
         stream(device->open_stream().value()) {}
 
   Status open() {
-    auto opened = plane_of_double()->open(spec, *exchange, device);
+    auto opened = open_fake(spec, *exchange, device);
     if (!opened.ok()) return opened.status();
     group = std::move(opened).value();
     return {};
@@ -35,7 +35,7 @@ struct NcclRank {
     Work work;
     work.kind = Collective::kAllreduce;
     work.segments = {&segment, 1};
-    return group->launch(work, stream, *spec.abort);
+    return group->run(work, stream, *spec.abort);
   }
 
   void finish() { cuda_fake::finish(static_cast<cudaStream_t>(stream)); }
@@ -44,7 +44,7 @@ struct NcclRank {
   const std::shared_ptr<cuda::CudaDevice> device;
   const std::unique_ptr<Exchange> exchange;
   const DeviceStream stream;
-  std::unique_ptr<DeviceGroup> group;
+  std::unique_ptr<Communicator> group;
 };
 
 void wait_for_abort(const LocalJob& job) {
@@ -162,12 +162,9 @@ TEST_CASE("nccl: what it lacks is not said to be supported") {
   NcclRank rank(job, 0);
   REQUIRE(rank.open().ok());
   const auto has = [&](Collective kind, DType dtype, ReduceOp op) {
-    WorkDesc desc;
-    desc.kind = kind;
-    desc.dtype = dtype;
-    desc.op = op;
-    return rank.group->supports(desc);
+    return rank.group->traits().supports.has(kind, dtype, op);
   };
+  CHECK(rank.group->traits().memory == DeviceKind::kCuda);
   CHECK(has(Collective::kAllreduce, DType::kBfloat16, ReduceOp::kSum));
   CHECK(has(Collective::kAllgather, DType::kInt16, ReduceOp::kSum));
   CHECK_FALSE(has(Collective::kAllreduce, DType::kInt16, ReduceOp::kSum));

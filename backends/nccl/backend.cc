@@ -14,22 +14,21 @@
 namespace ronde {
 namespace {
 
-class NcclGroup final : public DeviceGroup {
+class NcclGroup final : public Communicator {
  public:
   NcclGroup(std::unique_ptr<nccl::Communicator> communicator, std::shared_ptr<DeviceOps> device,
             int rank, int size)
-      : communicator_(std::move(communicator)),
+      : Communicator({.name = "nccl", .supports = nccl::supported(), .memory = DeviceKind::kCuda}),
+        communicator_(std::move(communicator)),
         device_(std::move(device)),
         collectives_(*communicator_, device_, rank, size),
         memory_(*communicator_, device_) {}
 
-  bool supports(const WorkDesc& desc) const noexcept override { return nccl::supports(desc); }
-  std::string_view name() const noexcept override { return "nccl"; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
     return memory_.allocate(bytes, stream);
   }
 
-  Status launch(const Work& work, DeviceStream stream, const AbortToken& abort) override {
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override {
     if (abort.aborted()) return abort.status();
     RONDE_RETURN_IF_ERROR(collectives_.launch(work, stream));
     RONDE_ASSIGN_OR_RETURN(DeviceEventPtr done, device_->record(stream));
@@ -66,24 +65,24 @@ Result<ncclUniqueId> agree_on_id(const nccl::Api& api, const GroupSpec& group, E
   return id;
 }
 
-class NcclPlane final : public DevicePlane {
+class NcclBackend final : public Backend {
  public:
-  explicit NcclPlane(std::function<Result<nccl::Api>()> load) : load_(std::move(load)) {}
+  explicit NcclBackend(std::function<Result<nccl::Api>()> load) : load_(std::move(load)) {}
 
   std::string_view name() const noexcept override { return "nccl"; }
+  DeviceKind memory() const noexcept override { return DeviceKind::kCuda; }
 
   Status viable(const GroupSpec&) override { return api().status(); }
 
-  Result<std::unique_ptr<DeviceGroup>> open(const GroupSpec& group, Exchange& exchange,
-                                            std::shared_ptr<DeviceOps> device) override {
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
     RONDE_ASSIGN_OR_RETURN(const nccl::Api entry_points, api());
     RONDE_ASSIGN_OR_RETURN(const ncclUniqueId id, agree_on_id(entry_points, group, exchange));
     RONDE_ASSIGN_OR_RETURN(
         auto communicator,
         nccl::Communicator::open(entry_points, {id, group.rank, group.size(), group.deadline},
-                                 device, group.abort));
-    return std::unique_ptr<DeviceGroup>(std::make_unique<NcclGroup>(
-        std::move(communicator), std::move(device), group.rank, group.size()));
+                                 group.device, group.abort));
+    return std::unique_ptr<Communicator>(std::make_unique<NcclGroup>(
+        std::move(communicator), group.device, group.rank, group.size()));
   }
 
  private:
@@ -100,12 +99,12 @@ class NcclPlane final : public DevicePlane {
 
 }  // namespace
 
-std::unique_ptr<DevicePlane> create_nccl_plane() {
-  return create_nccl_plane([] { return nccl::load_api(); });
+std::unique_ptr<Backend> create_nccl_backend(const ModuleOptions&) {
+  return create_nccl_backend([] { return nccl::load_api(); });
 }
 
-std::unique_ptr<DevicePlane> create_nccl_plane(std::function<Result<nccl::Api>()> load) {
-  return std::make_unique<NcclPlane>(std::move(load));
+std::unique_ptr<Backend> create_nccl_backend(std::function<Result<nccl::Api>()> load) {
+  return std::make_unique<NcclBackend>(std::move(load));
 }
 
 }  // namespace ronde

@@ -1,4 +1,4 @@
-#include "ops/execution/compressor.h"
+#include "ops/execution/compression_binder.h"
 
 #include <algorithm>
 #include <utility>
@@ -44,55 +44,60 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-Compressor::Compressor(const ExecutorOptions& options)
-    : residuals_(options.residuals),
-      loss_steps_(options.loss_steps),
-      set_(options.set),
-      rank_(options.rank) {}
+/// A step is counted by each rank; the most counts.
+Result<bool> CompressionBinder::travels_dense(const Bundle& bundle, WordExchange& words,
+                                              const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const WarmUp mine, warm_up(bundle));
+  if (mine.dense_steps == 0) return false;
+  RONDE_ASSIGN_OR_RETURN(const auto all, words.allgather({&mine.passed, 1}, abort));
+  const std::int64_t passed = *std::max_element(all.begin(), all.end());
+  if (passed < 0 || passed >= mine.dense_steps) {
+    end_warm_up(bundle);
+    return false;
+  }
+  RONDE_RETURN_IF_ERROR(pass_step(bundle));
+  return true;
+}
 
-bool Compressor::wants_losses(const CompressedWork& compressed) const {
-  return loss_steps_ != 0 && residuals_ != nullptr &&
+bool CompressionBinder::wants_losses(const CompressedWork& compressed) const {
+  return options_.loss_steps != 0 && options_.residuals != nullptr &&
          std::any_of(compressed.tensors().begin(), compressed.tensors().end(),
                      [&](const CompressedTensor& tensor) {
-                       return tensor.residual && tensor.step % loss_steps_ == 0;
+                       return tensor.residual && tensor.step % options_.loss_steps == 0;
                      });
 }
 
-void Compressor::note_losses(const Bundle& bundle, const Work& work,
-                             const CompressedWork& compressed, EventSink* events) const {
-  if (loss_steps_ == 0 || residuals_ == nullptr) return;
+void CompressionBinder::note_losses(const Bundle& bundle, const Work& work,
+                                    const CompressedWork& compressed, EventSink* events) const {
+  if (options_.loss_steps == 0 || options_.residuals == nullptr) return;
   for (std::size_t i = 0; i < compressed.tensors().size(); ++i) {
-    if (compressed.tensors()[i].step % loss_steps_ != 0) continue;
+    if (compressed.tensors()[i].step % options_.loss_steps != 0) continue;
     const auto loss = compressed.loss(i, work);
     if (!loss) continue;
     const std::string& name = bundle.keys[i];
-    residuals_->note(set_, name, *loss);
+    options_.residuals->note(options_.set, name, *loss);
     if (events == nullptr || loss->result == 0) continue;
     events->counter("compression error of " + name, loss->lost / loss->result);
   }
 }
 
-Result<const Scheme*> Compressor::look_up(const std::string& text) {
+Result<const Scheme*> CompressionBinder::look_up(const std::string& text) {
   const auto found = known_.find(text);
   if (found != known_.end()) return &found->second;
   RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(without_load(text)));
   return &known_.emplace(text, spec).first->second;
 }
 
-Result<CompressionSpec> Compressor::spec_of(const Bundle& bundle) {
-  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
-  return scheme->spec;
-}
-
-std::shared_ptr<Residual> Compressor::residual_of(const Bundle& bundle, std::size_t index,
-                                                  const CompressionSpec& spec) const {
+std::shared_ptr<Residual> CompressionBinder::residual_of(const Bundle& bundle, std::size_t index,
+                                                         const CompressionSpec& spec) const {
   const BundleTensor& tensor = bundle.tensors[index];
   const std::string key = key_of(bundle, index);
-  if (!spec.error_feedback || residuals_ == nullptr || key.empty() || !has_data(tensor)) return {};
-  return residuals_->find(set_, key, count_of(tensor), spec.residual);
+  if (!spec.error_feedback || options_.residuals == nullptr || key.empty() || !has_data(tensor))
+    return {};
+  return options_.residuals->find(options_.set, key, count_of(tensor), spec.residual);
 }
 
-Result<WarmUp> Compressor::warm_up(const Bundle& bundle) {
+Result<WarmUp> CompressionBinder::warm_up(const Bundle& bundle) {
   RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
   const CompressionSpec& spec = scheme->spec;
   WarmUp state;
@@ -107,7 +112,7 @@ Result<WarmUp> Compressor::warm_up(const Bundle& bundle) {
   return state;
 }
 
-bool Compressor::is_warm(const Bundle& bundle) const {
+bool CompressionBinder::is_warm(const Bundle& bundle) const {
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const std::string key = key_of(bundle, i);
     if (key.empty()) continue;  // nothing is kept of it, on any rank
@@ -120,15 +125,15 @@ bool Compressor::is_warm(const Bundle& bundle) const {
   return true;
 }
 
-void Compressor::end_warm_up(const Bundle& bundle) {
+void CompressionBinder::end_warm_up(const Bundle& bundle) {
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const std::string key = key_of(bundle, i);
     if (!key.empty()) warm_[key] = {count_of(bundle.tensors[i]), bundle.compression};
   }
-  if (residuals_ != nullptr) residuals_->end_warm_up(set_);
+  if (options_.residuals != nullptr) options_.residuals->end_warm_up(options_.set);
 }
 
-Status Compressor::pass_step(const Bundle& bundle) {
+Status CompressionBinder::pass_step(const Bundle& bundle) {
   RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const auto residual = residual_of(bundle, i, scheme->spec);
@@ -137,7 +142,7 @@ Status Compressor::pass_step(const Bundle& bundle) {
   return {};
 }
 
-Result<CompressedWork> Compressor::prepare(const Bundle& bundle) {
+Result<CompressedWork> CompressionBinder::prepare(const Bundle& bundle) {
   RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
   std::vector<CompressedTensor> tensors;
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
@@ -147,8 +152,8 @@ Result<CompressedWork> Compressor::prepare(const Bundle& bundle) {
   return CompressedWork(*scheme, std::move(tensors));
 }
 
-CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t index,
-                                            const CompressionSpec& spec) {
+CompressedTensor CompressionBinder::prepare_tensor(const Bundle& bundle, std::size_t index,
+                                                   const CompressionSpec& spec) {
   const BundleTensor& tensor = bundle.tensors[index];
   const std::string key = key_of(bundle, index);
   CompressedTensor prepared;
@@ -156,19 +161,20 @@ CompressedTensor Compressor::prepare_tensor(const Bundle& bundle, std::size_t in
   prepared.residual = residual_of(bundle, index, spec);
   if (prepared.residual) step = prepared.residual->next_step();
   if (prepared.residual && spec.momentum > 0) {
-    prepared.momentum =
-        residuals_->find(set_, key + kMomentum, prepared.residual->count(), spec.residual);
+    prepared.momentum = options_.residuals->find(options_.set, key + kMomentum,
+                                                 prepared.residual->count(), spec.residual);
     if (prepared.momentum) prepared.momentum->next_step();
   }
   if (codec_row(spec.kind).payload == Payload::kFactors) {
     prepared.columns = columns_of(tensor.shape);
-    if (prepared.columns > 0 && residuals_ != nullptr && !key.empty() && has_data(tensor)) {
-      prepared.basis = residuals_->find(set_, key + kBasis, prepared.columns * spec.rank);
+    if (prepared.columns > 0 && options_.residuals != nullptr && !key.empty() && has_data(tensor)) {
+      prepared.basis =
+          options_.residuals->find(options_.set, key + kBasis, prepared.columns * spec.rank);
     }
   }
   prepared.step = step;
   prepared.turn = hash_of(key) >> 32;
-  const std::uint64_t where = mix(hash_of(key), static_cast<std::uint64_t>(rank_));
+  const std::uint64_t where = mix(hash_of(key), static_cast<std::uint64_t>(options_.rank));
   prepared.key = mix(mix(spec.seed, step), where);
   prepared.common_key = mix(mix(spec.seed, step), hash_of(key));
   return prepared;

@@ -1,0 +1,162 @@
+#include "ops/communicator/algorithm.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+#include "ops/communicator/local.h"
+#include "ops/execution/phases.h"
+
+namespace ronde {
+namespace {
+
+/// Native collectives of less are not asked to report phases: that would show in what they take.
+constexpr std::size_t kWorthReporting = std::size_t{4} << 10;
+
+/// The user's override; "hierarchical" is no algorithm: levels are there or not.
+std::string_view override_of(const AlgorithmOptions& options) {
+  return options.algorithm == kHierarchicalAlgorithm ? std::string_view()
+                                                     : std::string_view(options.algorithm);
+}
+
+std::string algorithm_of(const AlgorithmOptions& options) {
+  return std::string(options.deterministic ? kDeterministicAlgorithm : override_of(options));
+}
+
+/// The collectives of `inner` come first: they are its best, asked for, or all that there is.
+bool prefers_native(const AlgorithmOptions& options) {
+  if (options.inner == nullptr) return false;
+  return algorithm_of(options) == kNativeAlgorithm || options.inner->transport() == nullptr ||
+         (options.inner->traits().native_first &&
+          (options.deterministic || override_of(options).empty()));
+}
+
+Facts facts_of(const AlgorithmOptions& options, bool has_transport) {
+  return when(options.size == 1, Fact::kOneRank) |
+         when(prefers_native(options), Fact::kPrefersNative) |
+         when(has_transport, Fact::kTransport);
+}
+
+/// Has no collectives of its own.
+class NoCollectives final : public Communicator {
+ public:
+  NoCollectives() : Communicator({.name = "transport"}) {}
+  Status run(const Work& work, DeviceStream, const AbortToken&) override {
+    return {Code::kUnsupported, fmt::format("{} is done by an algorithm", to_string(work.kind))};
+  }
+};
+
+/// One rank needs none that was opened.
+std::unique_ptr<Communicator> inner_of(AlgorithmOptions& options) {
+  if (options.size == 1) return std::make_unique<LocalCommunicator>(options.kernels);
+  if (options.inner != nullptr) return std::move(options.inner);
+  return std::make_unique<NoCollectives>();
+}
+
+CommunicatorTraits traits_of(const AlgorithmOptions& options) {
+  const Communicator* const inner = options.inner.get();
+  return {.name = inner == nullptr ? "self" : inner->traits().name,
+          .supports = SupportTable::of([](auto...) { return true; }),
+          .native_first = true,
+          .polls = inner == nullptr || inner->traits().polls};
+}
+
+}  // namespace
+
+AlgorithmCommunicator::AlgorithmCommunicator(AlgorithmOptions options)
+    : Communicator(traits_of(options)),
+      transport_(options.inner == nullptr || options.size == 1 ? nullptr
+                                                               : options.inner->transport()),
+      kernels_(options.kernels),
+      algorithm_(algorithm_of(options)),
+      tuned_(std::move(options.tuned)),
+      size_(options.size),
+      fixed_facts_(facts_of(options, transport_ != nullptr)),
+      reports_packing_(true),
+      inner_(inner_of(options)),
+      copies_(inner_.get()),
+      buffer_(copies_, options.rank, options.size) {}
+
+AlgorithmCommunicator::AlgorithmCommunicator(Transport& transport, AlgorithmOptions options)
+    : Communicator(traits_of(options)),
+      transport_(&transport),
+      kernels_(options.kernels),
+      algorithm_(algorithm_of(options)),
+      tuned_(std::move(options.tuned)),
+      size_(options.size),
+      fixed_facts_(facts_of(options, true)),
+      reports_packing_(false),
+      inner_(inner_of(options)),
+      copies_(nullptr),
+      buffer_(copies_, options.rank, options.size) {}
+
+std::unique_ptr<AlgorithmCommunicator> AlgorithmCommunicator::among(Transport& some) const {
+  return std::make_unique<AlgorithmCommunicator>(some, AlgorithmOptions{.kernels = kernels_,
+                                                                        .algorithm = algorithm_,
+                                                                        .tuned = tuned_,
+                                                                        .rank = some.rank(),
+                                                                        .size = some.size()});
+}
+
+Result<Route> AlgorithmCommunicator::route(const Work& work) const {
+  const Path path = select_path(facts(work));
+  if (path == Path::kNative || path == Path::kLocal) return Route{path, nullptr};
+  if (path == Path::kNone) {
+    return Status(Code::kUnsupported,
+                  fmt::format("{} of {} is not supported by {}", to_string(work.kind),
+                              to_string(work.reduction.dtype), traits().name));
+  }
+  RONDE_ASSIGN_OR_RETURN(const Algorithm* algorithm,
+                         select_algorithm(work.kind, work.bytes, size_, algorithm_, tuned_));
+  return Route{Path::kAlgorithm, algorithm};
+}
+
+Status AlgorithmCommunicator::run(const Work& work, DeviceStream /*stream*/,
+                                  const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const Route chosen, route(work));
+  return run(work, chosen, abort);
+}
+
+Status AlgorithmCommunicator::run(const Work& work, const Route& route, const AbortToken& abort) {
+  if (route.path != Path::kAlgorithm) return run_native(work, abort);
+  try {
+    return run_algorithm(work, *route.algorithm, abort);
+  } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
+    return {Code::kAborted, fmt::format("out of memory in {} of {} bytes", to_string(work.kind),
+                                        total_bytes(work))};
+  }
+}
+
+Status AlgorithmCommunicator::run_native(const Work& work, const AbortToken& abort) {
+  if (work.phases == nullptr || work.phases->bytes() >= kWorthReporting) {
+    return inner_->run(work, kNoStream, abort);
+  }
+  Work quiet = work;
+  quiet.phases = nullptr;
+  return inner_->run(quiet, kNoStream, abort);
+}
+
+Status AlgorithmCommunicator::run_algorithm(const Work& work, const Algorithm& algorithm,
+                                            const AbortToken& abort) {
+  PhaseObserver* const parts = reports_packing_ ? work.phases : nullptr;
+  FlatWork flat = [&] {
+    const Phase packing(parts, kPackPhase);
+    return buffer_.flatten(work, *kernels_, abort);
+  }();
+  {
+    flat.phases = work.phases;
+    const Phase moving(parts, algorithm.name);
+    RONDE_RETURN_IF_ERROR(algorithm.run(*transport_, flat, scratch_));
+  }
+  const Phase unpacking(parts, kUnpackPhase);
+  buffer_.unflatten(work);
+  return {};
+}
+
+std::string_view AlgorithmCommunicator::algorithm_name(const Route& route) noexcept {
+  if (route.path == Path::kAlgorithm) return route.algorithm->name;
+  return route.path == Path::kNative ? kNativeAlgorithm : std::string_view{};
+}
+
+}  // namespace ronde

@@ -1,0 +1,91 @@
+// A communicator that can do all work: by the collectives of another where that is best, and by the
+// algorithms of ops/ over its transport everywhere else.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ports/communicator.h"
+#include "ops/execution/fusion_buffer.h"
+#include "ops/scratch.h"
+#include "ops/selection/path.h"
+#include "ops/selection/selector.h"
+
+namespace ronde {
+
+/// What an AlgorithmCommunicator is made of.
+struct AlgorithmOptions {
+  std::unique_ptr<Communicator> inner = nullptr;  ///< Null only where size is 1.
+  std::shared_ptr<const ReduceKernels> kernels;
+  std::string algorithm = {};            ///< The user's override; see selector.h.
+  std::vector<SelectionRow> tuned = {};  ///< Rows that come before the selection table.
+  bool deterministic = false;            ///< Reductions use the algorithm "direct".
+  int rank = 0;
+  int size = 1;
+};
+
+/// How one piece of host work is done.
+struct Route {
+  Path path = Path::kNone;
+  const Algorithm* algorithm = nullptr;  ///< kAlgorithm only.
+};
+
+/// Threads: one at a time.
+class AlgorithmCommunicator final : public Communicator {
+ public:
+  explicit AlgorithmCommunicator(AlgorithmOptions options);
+  /// Over point-to-point alone, which outlives it: some ranks of a group, such as one of each host.
+  AlgorithmCommunicator(Transport& transport, AlgorithmOptions options);
+
+  /// The facts of dense work for the path table. Threads: as run.
+  [[nodiscard]] Facts facts(const Work& work) const noexcept {
+    const bool native =
+        inner_->traits().supports.has(work.kind, work.reduction.dtype, work.reduction.op);
+    return fixed_facts_ | when(native, Fact::kNative);
+  }
+  /// The route of dense work; the same on all ranks.
+  /// Errors: kUnsupported where neither the inner communicator nor an algorithm does it.
+  [[nodiscard]] Result<Route> route(const Work& work) const;
+  /// Does work by the route that is its own. Beyond Communicator::run: kAborted where memory runs
+  /// out midway.
+  Status run(const Work& work, const Route& route, const AbortToken& abort);
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+
+  [[nodiscard]] Transport* transport() noexcept override { return transport_; }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
+    return inner_->allocate(bytes, stream);
+  }
+
+  /// "native", "ring", ...; empty for copies.
+  [[nodiscard]] static std::string_view algorithm_name(const Route& route) noexcept;
+  [[nodiscard]] const std::shared_ptr<const ReduceKernels>& kernels() const noexcept {
+    return kernels_;
+  }
+  /// Whether its own collectives are its best: ranks share memory, or have two levels.
+  [[nodiscard]] bool prefers_native() const noexcept {
+    return (fixed_facts_ & static_cast<Facts>(Fact::kPrefersNative)) != 0;
+  }
+  /// For some ranks of this group, over `some` of its wires, by the same rows. `some` outlives it.
+  [[nodiscard]] std::unique_ptr<AlgorithmCommunicator> among(Transport& some) const;
+
+ private:
+  Status run_native(const Work& work, const AbortToken& abort);
+  Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort);
+
+  Transport* const transport_;
+  const std::shared_ptr<const ReduceKernels> kernels_;
+  const std::string algorithm_;
+  const std::vector<SelectionRow> tuned_;
+  const int size_;
+  const Facts fixed_facts_;  // the same for all work
+  const bool reports_packing_;
+  const std::unique_ptr<Communicator> inner_;
+  HostCopyEngine copies_;
+  FusionBuffer buffer_;  // its memory belongs to the inner communicator: ends first
+  Scratch scratch_;
+};
+
+}  // namespace ronde

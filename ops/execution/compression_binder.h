@@ -1,0 +1,80 @@
+// Binds bundles to their codec, their residuals, and random bits that a replay of the job finds
+// again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/base/status.h"
+#include "core/ports/executor.h"
+#include "ops/compression/compressed_work.h"
+#include "ops/compression/residuals.h"
+#include "ops/execution/word_exchange.h"
+
+namespace ronde {
+
+/// How far a bundle is in its codec's warm-up.
+struct WarmUp {
+  std::int64_t dense_steps = 0;  ///< 0 where there are none, or ranks agreed that they are over.
+  std::int64_t passed = -1;      ///< By that of its tensors which passed the fewest; -1: none keeps
+                                 ///< anything on this rank.
+};
+
+/// For one group. Random bits depend on the codec's seed, the tensor's name, how often it was
+/// compressed, and the rank. Threads: one at a time.
+class CompressionBinder {
+ public:
+  struct Options {
+    std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
+    std::size_t loss_steps = 0;  ///< Every so many steps of a tensor its loss is noted; 0: never.
+    int set = 0;                 ///< The process set, as residuals are kept by it.
+    int rank = 0;
+  };
+  explicit CompressionBinder(Options options) : options_(std::move(options)) {}
+
+  /// What to run a compressible bundle with. Lives no longer than this.
+  /// Errors: kInvalidArgument where the compression is unknown.
+  Result<CompressedWork> prepare(const Bundle& bundle);
+  /// Whether a bundle still travels dense, in which case a step of its tensors is counted. Ranks
+  /// may differ in how many they counted (one had joined, or is new): they ask one another over
+  /// `words`, and the most counts. Once they know that it is over, none asks again. Blocks.
+  /// Errors: as prepare(); those of `words`.
+  Result<bool> travels_dense(const Bundle& bundle, WordExchange& words, const AbortToken& abort);
+  /// Whether note_losses() is to note any.
+  [[nodiscard]] bool wants_losses(const CompressedWork& compressed) const;
+  /// Notes what each tensor has left over where that is asked for, and reports it to `events`,
+  /// which may be null. To be called before commit().
+  void note_losses(const Bundle& bundle, const Work& work, const CompressedWork& compressed,
+                   EventSink* events) const;
+
+ private:
+  /// How far a bundle is in its codec's warm-up. Whether `dense_steps` is 0 is the same on all
+  /// ranks: it follows from the bundle, and from the bundles of end_warm_up().
+  Result<WarmUp> warm_up(const Bundle& bundle);
+  /// All ranks know that the warm-up of a bundle's tensors is over, in whatever bundles they travel
+  /// from now on: until one has another size or codec, or what is kept is loaded anew.
+  void end_warm_up(const Bundle& bundle);
+  Status pass_step(const Bundle& bundle);
+  Result<const Scheme*> look_up(const std::string& text);
+  std::shared_ptr<Residual> residual_of(const Bundle& bundle, std::size_t index,
+                                        const CompressionSpec& spec) const;
+  CompressedTensor prepare_tensor(const Bundle& bundle, std::size_t index,
+                                  const CompressionSpec& spec);
+
+  struct Warm {  // as agreed of a tensor
+    std::size_t count = 0;
+    std::string compression;
+  };
+  bool is_warm(const Bundle& bundle) const;
+
+  const Options options_;
+  std::map<std::string, Scheme> known_;  // by their texts
+  std::map<std::string, Warm> warm_;     // by what is kept of a tensor: the same on all ranks
+  std::uint64_t bundles_ = 0;            // so far
+};
+
+}  // namespace ronde

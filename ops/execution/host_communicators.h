@@ -1,0 +1,61 @@
+// The communicators of one group for host memory: a dense one, and a compressed one where there are
+// wires to compress for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/ports/communicator.h"
+#include "ops/communicator/algorithm.h"
+#include "ops/communicator/compressed.h"
+#include "ops/hierarchical/host_layout.h"
+
+namespace ronde {
+
+/// What they are composed of.
+struct HostParts {
+  std::unique_ptr<Communicator> whole = nullptr;   ///< Of all ranks; null only where size is 1.
+  std::unique_ptr<Communicator> inside = nullptr;  ///< Of this host's; null where it has one.
+  HostLayout layout = {};  ///< Two levels where it has several hosts with several ranks.
+};
+
+/// What they are composed by.
+struct HostOptions {
+  std::shared_ptr<const ReduceKernels> kernels;
+  std::vector<SelectionRow> tuned = {};
+  std::string algorithm = {};
+  bool deterministic = false;
+  int rank = 0;
+  int size = 1;
+};
+
+/// Composes them: compressed(transport), or hierarchical(inside, compressed(between hosts)).
+/// Threads: one at a time.
+class HostCommunicators {
+ public:
+  HostCommunicators(HostParts parts, const HostOptions& options);
+
+  [[nodiscard]] AlgorithmCommunicator& dense() noexcept { return *dense_; }
+  [[nodiscard]] const AlgorithmCommunicator& dense() const noexcept { return *dense_; }
+  /// Whether work goes in two levels.
+  [[nodiscard]] bool levels() const noexcept { return levels_; }
+  /// Whether the ranks share memory, which no codec is faster than.
+  [[nodiscard]] bool in_memory() const noexcept { return in_memory_; }
+  /// The path of a compressed allreduce: kCompressed, or kLocal.
+  /// Errors: kUnsupported where there is no transport.
+  [[nodiscard]] Result<Path> compressed_path(const Work& work) const;
+  /// Runs one by that path. Errors: as Communicator::run.
+  Status run_compressed(const Work& work, CompressedWork& compression, const AbortToken& abort);
+
+ private:
+  void compose_levels(HostParts parts, const HostOptions& options);
+
+  const bool levels_;
+  bool in_memory_ = false;
+  std::unique_ptr<AlgorithmCommunicator> dense_;
+  TransportCompressed* codec_ = nullptr;      // inside compressed_
+  std::unique_ptr<Communicator> compressed_;  // null where there are no wires
+};
+
+}  // namespace ronde

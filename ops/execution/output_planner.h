@@ -1,0 +1,68 @@
+// Turns agreed bundles into work: sizes, extents and outputs of their tensors, as segments.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/abort.h"
+#include "core/base/status.h"
+#include "core/ports/communicator.h"
+#include "core/ports/executor.h"
+#include "ops/execution/word_exchange.h"
+
+namespace ronde {
+
+/// Plans one bundle after another; the vectors' memory is used again. Beyond Executor's contract:
+/// - allgather, gather: first extents are exchanged, so they may differ; a tensor without
+///   dimensions counts as one row.
+/// - alltoall: splits are exchanged; wrong ones are an error on all ranks, see extents.h.
+/// - reduce_scatter: rank r of n gets rows/n rows and the first rows%n ranks one more.
+/// - Outputs that only the root writes are asked of `allocate` at the root alone.
+/// Threads: one at a time.
+class OutputPlanner {
+ public:
+  /// `words` outlives it.
+  OutputPlanner(WordExchange& words, int rank, int size)
+      : words_(words), rank_(rank), size_(size) {}
+
+  /// Plans a bundle. Blocks where ranks have sizes to exchange.
+  /// Errors: kInvalidArgument where sizes do not fit, the same on all ranks; the exchange's.
+  Status plan(const Bundle& bundle, const AbortToken& abort);
+  /// Of the planned bundle: one work for each tensor of an alltoall, else one.
+  [[nodiscard]] std::size_t works() const noexcept { return works_; }
+  /// One of them, valid until the next call of plan() or work().
+  Work work(const Bundle& bundle, std::size_t index);
+  /// The error of the first output of the bundle that could not be allocated. The rank takes part
+  /// without it, so that the group stays usable.
+  [[nodiscard]] const Status& allocation() const noexcept { return allocation_; }
+
+ private:
+  void plan_whole(const Bundle& bundle);
+  Status plan_reduce_scatter(const Bundle& bundle);
+  void plan_scatter(const Bundle& bundle);
+  Status plan_gathering(const Bundle& bundle, const AbortToken& abort);
+  Status plan_alltoall(const Bundle& bundle, const AbortToken& abort);
+  void add_gathered(const Bundle& bundle, std::size_t index, std::span<const std::int64_t> rows);
+  void place_alltoall(const Bundle& bundle, std::size_t index);
+  void add(const Segment& segment);
+
+  [[nodiscard]] bool is_root(const Bundle& bundle) const { return rank_ == bundle.root; }
+  std::byte* output(const BundleTensor& tensor, const Shape& shape);
+  std::byte* output_rows(const BundleTensor& tensor, std::int64_t rows);
+
+  WordExchange& words_;
+  const int rank_;
+  const int size_;
+  // Of the planned bundle.
+  std::size_t works_ = 0;
+  std::size_t bytes_ = 0;  // of the whole operation
+  Status allocation_;
+  std::vector<Segment> segments_;
+  std::vector<std::size_t> chunk_bytes_, send_bytes_, recv_bytes_;
+  std::vector<std::int64_t> mine_;                 // extents or splits of this rank
+  std::vector<std::vector<std::int64_t>> splits_;  // alltoall: by tensor, those of all ranks
+};
+
+}  // namespace ronde

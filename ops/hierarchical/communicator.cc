@@ -1,0 +1,88 @@
+#include "ops/hierarchical/communicator.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "ops/hierarchical/allgather.h"
+#include "ops/hierarchical/allreduce.h"
+#include "ops/hierarchical/broadcast.h"
+#include "ops/hierarchical/reduce_scatter.h"
+
+namespace ronde {
+namespace {
+
+CommunicatorTraits traits_of(const Hierarchy& hierarchy, const Communicator& between) {
+  const bool lossy = between.traits().lossy;
+  return {.name = hierarchy.name(),
+          .supports = SupportTable::of([&](Collective kind, DType, ReduceOp) {
+            return lossy ? kind == Collective::kAllreduce
+                         : goes_in_levels(kind, hierarchy.deterministic());
+          }),
+          .native_first = true,
+          .lossy = lossy,
+          .polls = hierarchy.polls()};
+}
+
+}  // namespace
+
+bool goes_in_levels(Collective kind, bool deterministic) noexcept {
+  return kind == Collective::kAllreduce || kind == Collective::kBroadcast ||
+         kind == Collective::kAllgather || (kind == Collective::kReduceScatter && !deterministic);
+}
+
+Hierarchy::Hierarchy(HierarchyOptions options)
+    : layout_(std::move(options.layout)),
+      kernels_(std::move(options.kernels)),
+      tuned_(std::move(options.tuned)),
+      deterministic_(options.deterministic),
+      slice_bytes_(options.slice_bytes),
+      outer_(std::move(options.outer)),
+      inner_(std::move(options.inner)),
+      name_(fmt::format("{}, {} inside hosts", outer_->traits().name, inner_.traits().name)),
+      lane_(*outer_->transport(), layout_.lane_members(), static_cast<int>(layout_.host)) {}
+
+bool Hierarchy::polls() const noexcept { return inner_.traits().polls && outer_->traits().polls; }
+
+Levels Hierarchy::levels() noexcept {
+  return {layout_,  *outer_->transport(), inner_, *kernels_,   tuned_,
+          scratch_, wire_scratch_,        wire_,  slice_bytes_};
+}
+
+std::unique_ptr<Communicator> Hierarchy::dense_between() {
+  return std::make_unique<AlgorithmCommunicator>(lane_,
+                                                 AlgorithmOptions{.kernels = kernels_,
+                                                                  .tuned = tuned_,
+                                                                  .deterministic = deterministic_,
+                                                                  .rank = lane_.rank(),
+                                                                  .size = lane_.size()});
+}
+
+HierarchicalCommunicator::HierarchicalCommunicator(std::shared_ptr<Hierarchy> hierarchy,
+                                                   std::unique_ptr<Communicator> between)
+    : Communicator(traits_of(*hierarchy, *between)),
+      hierarchy_(std::move(hierarchy)),
+      between_(std::move(between)) {}
+
+Status HierarchicalCommunicator::run(const Work& work, DeviceStream /*stream*/,
+                                     const AbortToken& abort) {
+  const Levels levels = hierarchy_->levels();
+  switch (work.kind) {
+    case Collective::kBroadcast:
+      return hierarchical_broadcast(levels, work, abort);
+    case Collective::kAllgather:
+      return hierarchical_allgather(levels, work, abort);
+    case Collective::kReduceScatter:
+      return hierarchical_reduce_scatter(levels, work, abort);
+    default:
+      return hierarchical_allreduce(levels, *between_, work, abort);
+  }
+}
+
+std::unique_ptr<Communicator> create_hierarchical(HierarchyOptions options) {
+  auto hierarchy = std::make_shared<Hierarchy>(std::move(options));
+  auto between = hierarchy->dense_between();
+  return std::make_unique<HierarchicalCommunicator>(std::move(hierarchy), std::move(between));
+}
+
+}  // namespace ronde

@@ -1,0 +1,88 @@
+// A communicator of two levels for host memory: one inside each host, and one between hosts.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "core/ports/communicator.h"
+#include "ops/communicator/algorithm.h"
+#include "ops/communicator/compressed.h"
+#include "ops/hierarchical/host_layout.h"
+#include "ops/hierarchical/levels.h"
+
+namespace ronde {
+
+/// Whether the collective goes in two levels where there are some. In deterministic mode bits do
+/// not depend on the placement of ranks, so that a reduce_scatter does not.
+bool goes_in_levels(Collective kind, bool deterministic) noexcept;
+
+/// What a hierarchy is made of.
+struct HierarchyOptions {
+  HostLayout layout;
+  AlgorithmOptions inner;               ///< For the ranks of this host, in the layout's order.
+  std::unique_ptr<Communicator> outer;  ///< Of the whole group; has a transport.
+  std::shared_ptr<const ReduceKernels> kernels;
+  std::vector<SelectionRow> tuned = {};  ///< Rows that come before the table, for between hosts.
+  bool deterministic = false;
+  /// While one slice is between hosts, the next is reduced inside them.
+  std::size_t slice_bytes = std::size_t{8} << 20;
+};
+
+/// The levels of one rank, which its dense and its compressed communicator share: one runs at a
+/// time.
+class Hierarchy {
+ public:
+  explicit Hierarchy(HierarchyOptions options);
+
+  /// "tcp, shm inside hosts".
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] Levels levels() noexcept;
+  [[nodiscard]] Communicator& outer() noexcept { return *outer_; }
+  /// The i-th rank of every host, i being this rank's position on its own.
+  [[nodiscard]] Transport& lane() noexcept { return lane_; }
+  [[nodiscard]] bool deterministic() const noexcept { return deterministic_; }
+  [[nodiscard]] bool polls() const noexcept;
+  /// Moves the chunks of dense allreduces between hosts, by the rows of the selection table.
+  [[nodiscard]] std::unique_ptr<Communicator> dense_between();
+
+ private:
+  const HostLayout layout_;
+  const std::shared_ptr<const ReduceKernels> kernels_;
+  const std::vector<SelectionRow> tuned_;
+  const bool deterministic_;
+  const std::size_t slice_bytes_;
+  const std::unique_ptr<Communicator> outer_;
+  AlgorithmCommunicator inner_;
+  const std::string name_;
+  SubTransport lane_;
+  Scratch scratch_;       // of the calling thread
+  Scratch wire_scratch_;  // of the wire thread
+  WireThread wire_;       // last: it uses the rest
+};
+
+/// It does allreduce, broadcast, allgather and (where bits need not be the same whatever the
+/// placement) reduce_scatter by itself; everything else runs over the outer communicator's
+/// transport. Over a lossy `between` it does allreduces alone, which are compressed between hosts
+/// only. Threads: one at a time.
+class HierarchicalCommunicator final : public Communicator {
+ public:
+  /// `between`: among the lane's ranks.
+  HierarchicalCommunicator(std::shared_ptr<Hierarchy> hierarchy,
+                           std::unique_ptr<Communicator> between);
+
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+  [[nodiscard]] Transport* transport() noexcept override { return hierarchy_->outer().transport(); }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
+    return hierarchy_->outer().allocate(bytes, stream);
+  }
+
+ private:
+  const std::shared_ptr<Hierarchy> hierarchy_;
+  const std::unique_ptr<Communicator> between_;
+};
+
+/// The dense communicator of a hierarchy of its own.
+std::unique_ptr<Communicator> create_hierarchical(HierarchyOptions options);
+
+}  // namespace ronde

@@ -1,0 +1,165 @@
+#include "ops/communicator/algorithm.h"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+#include <vector>
+
+#include "ops/hierarchical/levels.h"
+#include "tests/ops/local_fixture.h"
+#include "tests/support/phase_lines.h"
+
+namespace ronde::test {
+namespace {
+
+/// Does allreduces by adding 1, and has the point-to-point of another if it is given one.
+class AddsOne final : public Communicator {
+ public:
+  explicit AddsOne(bool native_first, std::unique_ptr<Communicator> wires = nullptr)
+      : Communicator({.name = "one",
+                      .supports = SupportTable::of([](Collective kind, DType, ReduceOp) {
+                        return kind == Collective::kAllreduce;
+                      }),
+                      .native_first = native_first}),
+        wires_(std::move(wires)) {}
+  Status run(const Work& work, DeviceStream, const AbortToken&) override {
+    observed = work.phases != nullptr;
+    *reinterpret_cast<float*>(work.segments[0].out) += 1;
+    return {};
+  }
+  [[nodiscard]] Transport* transport() noexcept override {
+    return wires_ == nullptr ? nullptr : wires_->transport();
+  }
+  bool observed = false;
+
+ private:
+  const std::unique_ptr<Communicator> wires_;
+};
+
+AlgorithmOptions options_over(std::unique_ptr<Communicator> inner, const GroupSpec& group,
+                              std::string algorithm = {}) {
+  return {.inner = std::move(inner),
+          .kernels = plain_kernels(),
+          .algorithm = std::move(algorithm),
+          .rank = group.rank,
+          .size = group.size()};
+}
+
+/// One allreduce of 1.0 in place, among ranks that are named by `group`.
+float reduced(Communicator& communicator, const GroupSpec& group) {
+  float value = 1;
+  auto* const at = reinterpret_cast<std::byte*>(&value);
+  const Segment segment{at, at, sizeof value};
+  Work work;
+  work.kind = Collective::kAllreduce;
+  work.segments = {&segment, 1};
+  work.bytes = sizeof value;
+  CHECK(communicator.run(work, kNoStream, *group.abort).ok());
+  return value;
+}
+
+Work barrier() { return {}; }
+
+}  // namespace
+
+TEST_CASE("algorithm communicator: native collectives where they are best or asked for") {
+  LocalFixture().run(3, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+    const auto value = [&](bool native_first, const char* algorithm) {
+      auto inner = std::make_unique<AddsOne>(native_first, backend.open(group, exchange).value());
+      AlgorithmCommunicator whole(options_over(std::move(inner), group, algorithm));
+      CHECK(whole.traits().name == "one");
+      const float sum = reduced(whole, group);
+      CHECK(whole.route(barrier())->path == Path::kAlgorithm);  // which it does not do itself
+      CHECK(exchange.allgather("done").ok());
+      return sum;
+    };
+    CHECK(value(true, "") == 2.0F);  // 1 + 1, by AddsOne
+    CHECK(value(false, "native") == 2.0F);
+    CHECK(value(true, "hierarchical") == 2.0F);
+    CHECK(value(false, "") == 3.0F);  // by all ranks
+  });
+}
+
+TEST_CASE("algorithm communicator: the table and the user choose among algorithms") {
+  LocalFixture().run(3, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+    AlgorithmCommunicator by_table(options_over(backend.open(group, exchange).value(), group));
+    Work work;
+    work.kind = Collective::kAllreduce;
+    work.bytes = 16;
+    CHECK(by_table.route(work)->algorithm->name == "tree");
+    work.bytes = std::size_t{1} << 20;
+    CHECK(by_table.route(work)->algorithm->name == "ring");
+    CHECK(reduced(by_table, group) == 3.0F);
+    CHECK(exchange.allgather("done").ok());
+    AlgorithmOptions direct = options_over(backend.open(group, exchange).value(), group, "ring");
+    direct.deterministic = true;
+    AlgorithmCommunicator deterministic(std::move(direct));
+    CHECK(deterministic.route(work)->algorithm->name == "direct");
+    CHECK(reduced(deterministic, group) == 3.0F);
+    CHECK(exchange.allgather("done").ok());
+  });
+}
+
+TEST_CASE("algorithm communicator: one rank copies, even where a communicator was opened for it") {
+  LocalFixture().run(1, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    CHECK(whole.route(barrier())->path == Path::kLocal);
+    CHECK(whole.transport() == nullptr);
+    CHECK(reduced(whole, group) == 1.0F);
+  });
+}
+
+TEST_CASE("algorithm communicator: over the wires of some ranks it serves these") {
+  LocalFixture().run(4, [](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    const std::vector<int> pair = rank < 2 ? std::vector{0, 1} : std::vector{2, 3};
+    SubTransport wires(*whole.transport(), pair, rank % 2);
+    const auto half = whole.among(wires);
+    CHECK(reduced(*half, group) == 2.0F);
+    CHECK(reduced(whole, group) == 4.0F);
+    CHECK(exchange.allgather("done").ok());
+  });
+}
+
+TEST_CASE("algorithm communicator: what can be done neither way is unsupported, by name") {
+  GroupSpec group;
+  group.ranks = {0, 1};
+  AlgorithmCommunicator whole(options_over(std::make_unique<AddsOne>(false), group));
+  const Status status = whole.run(barrier(), kNoStream, AbortToken());
+  CHECK(status.code() == Code::kUnsupported);
+  CHECK(status.message() == "barrier of float32 is not supported by one");
+}
+
+TEST_CASE("algorithm communicator: native collectives of a few bytes report no phases") {
+  GroupSpec group;
+  group.ranks = {0, 1};
+  auto inner = std::make_unique<AddsOne>(true);
+  AddsOne& one = *inner;
+  AlgorithmCommunicator whole(options_over(std::move(inner), group));
+  float value = 0;
+  const Segment segment{nullptr, reinterpret_cast<std::byte*>(&value), sizeof value};
+  Work work;
+  work.kind = Collective::kAllreduce;
+  work.segments = {&segment, 1};
+  PhaseLines few(64), many(1 << 20);
+  work.phases = &few;
+  CHECK(whole.run(work, kNoStream, AbortToken()).ok());
+  CHECK_FALSE(one.observed);
+  work.phases = &many;
+  CHECK(whole.run(work, kNoStream, AbortToken()).ok());
+  CHECK(one.observed);
+}
+
+TEST_CASE("algorithm communicator: packing, the algorithm and unpacking are phases") {
+  LocalFixture().run(2, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
+    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    PhaseLines lines(4);
+    Work work = barrier();
+    work.phases = &lines;
+    CHECK(whole.run(work, kNoStream, *group.abort).ok());
+    CHECK(lines.lines == std::vector<std::string>{"PACK", "dissemination", "UNPACK"});
+    CHECK(exchange.allgather("done").ok());
+  });
+}
+
+}  // namespace ronde::test

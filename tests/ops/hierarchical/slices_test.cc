@@ -1,0 +1,49 @@
+#include "ops/hierarchical/slices.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+namespace ronde {
+namespace {
+
+/// Notes the steps; one of them may fail.
+struct Noted final : SliceSteps {
+  Status note(char step, std::size_t slice) {
+    steps.push_back(step + std::to_string(slice));
+    return steps.back() == fails ? Status(Code::kRankFailure, "gone") : Status();
+  }
+  Status reduce_inside(std::size_t slice) override { return note('r', slice); }
+  Status reduce_between(std::size_t slice) override { return note('b', slice); }
+  Status gather_inside(std::size_t slice) override { return note('g', slice); }
+  std::string fails;
+  std::vector<std::string> steps;
+};
+
+using Steps = std::vector<std::string>;
+
+Steps steps_of(std::size_t slices) {
+  Noted noted;
+  CHECK(run_slices(slices, noted).ok());
+  return noted.steps;
+}
+
+}  // namespace
+
+TEST_CASE("slices: one after another where there is one, and two are under way where there are") {
+  CHECK(steps_of(0).empty());
+  CHECK(steps_of(1) == Steps{"r0", "b0", "g0"});
+  CHECK(steps_of(2) == Steps{"r0", "r1", "b0", "g0", "b1", "g1"});
+  CHECK(steps_of(4) ==
+        Steps{"r0", "r1", "b0", "g0", "r2", "b1", "g1", "r3", "b2", "g2", "b3", "g3"});
+}
+
+TEST_CASE("slices: the first error ends all") {
+  Noted noted;
+  noted.fails = "b1";
+  CHECK(run_slices(4, noted).code() == Code::kRankFailure);
+  CHECK(noted.steps.back() == "b1");
+}
+
+}  // namespace ronde
