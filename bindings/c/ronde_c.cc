@@ -10,6 +10,8 @@
 
 #include "bindings/c/current.h"
 #include "bindings/fates/fates.h"
+#include "bindings/runtime/operations.h"
+#include "bindings/runtime/process_sets.h"
 #include "core/base/mutex.h"
 
 /// A counted reference to a runtime, as C sees it.
@@ -194,7 +196,7 @@ void shut_down(ronde_job* job) {
 
 std::int32_t set_ranks(const ronde_job* job, std::int32_t set, std::int32_t* ranks,
                        std::int32_t capacity, ronde_error* error) {
-  const Result<std::vector<int>> found = job->runtime->process_set_ranks(set);
+  const Result<std::vector<int>> found = job->runtime->process_sets().ranks(set);
   give(found.status(), error);
   if (!found.ok()) return -1;
   const std::size_t count = std::min(found->size(), static_cast<std::size_t>(capacity));
@@ -204,13 +206,14 @@ std::int32_t set_ranks(const ronde_job* job, std::int32_t set, std::int32_t* ran
 
 std::int32_t add_set(ronde_job* job, const std::int32_t* ranks, std::int32_t count,
                      ronde_error* error) {
-  const Result<SetId> set = job->runtime->add_process_set(std::vector<int>(ranks, ranks + count));
+  const Result<SetId> set =
+      job->runtime->process_sets().add(std::vector<int>(ranks, ranks + count));
   give(set.status(), error);
   return set.ok() ? *set : -1;
 }
 
 std::int32_t remove_set(ronde_job* job, std::int32_t set, ronde_error* error) {
-  return give(job->runtime->remove_process_set(set), error);
+  return give(job->runtime->process_sets().remove(set), error);
 }
 
 /// join has a door of its own, as it carries no tensors.
@@ -219,9 +222,9 @@ Status start(ronde_job* job, const ronde_submission& from) {
   RONDE_ASSIGN_OR_RETURN(Submission submission, to_submission(given));
   const std::shared_ptr<Runtime> runtime = job->runtime;  // `done` may release the job
   if (submission.request.kind == Collective::kJoin) {
-    return runtime->join(given.set, std::move(submission.on_done)).status();
+    return runtime->operations().join(given.set, std::move(submission.on_done)).status();
   }
-  return runtime->submit(given.set, std::move(submission)).status();
+  return runtime->operations().submit(given.set, std::move(submission)).status();
 }
 
 std::int32_t submit(ronde_job* job, const ronde_submission* submission, ronde_error* error) {
@@ -236,8 +239,8 @@ constexpr ronde_api kApi{
     shut_down,
     [](const ronde_job* job) -> std::int32_t { return job->runtime->rank(); },
     [](const ronde_job* job) -> std::int32_t { return job->runtime->size(); },
-    [](const ronde_job* job) -> std::int32_t { return job->runtime->local_rank(); },
-    [](const ronde_job* job) -> std::int32_t { return job->runtime->local_size(); },
+    [](const ronde_job* job) -> std::int32_t { return job->runtime->place().local_rank; },
+    [](const ronde_job* job) -> std::int32_t { return job->runtime->place().local_size; },
     set_ranks,
     add_set,
     remove_set,

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "bindings/runtime/group_factory.h"
 #include "bindings/runtime/runtime.h"
 #include "ops/compression/auto/codec_speed.h"
 #include "ops/execution/auto_compression.h"
@@ -85,7 +86,7 @@ Status examine_link(const Config& config) {
   RONDE_ASSIGN_OR_RETURN(const auto runtime, Runtime::create(config));
   std::vector<int> everyone(static_cast<std::size_t>(runtime->size()));
   std::iota(everyone.begin(), everyone.end(), 0);
-  RONDE_ASSIGN_OR_RETURN(const auto group, runtime->open_group(everyone));
+  RONDE_ASSIGN_OR_RETURN(const auto group, runtime->groups().open(everyone));
   for (const Accuracy accuracy : kAccuracies) {
     for (const std::int64_t side : {64, 512, 1024}) {
       RONDE_RETURN_IF_ERROR(try_matrix(*group, accuracy, side));

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "bindings/runtime/raw_group.h"
 #include "bindings/runtime/runtime.h"
 #include "ronde/ronde.h"
 

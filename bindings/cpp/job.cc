@@ -5,8 +5,13 @@
 
 #include "bindings/cpp/errors.h"
 #include "bindings/cpp/group.h"
+#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/operations.h"
+#include "bindings/runtime/process_sets.h"
 #include "bindings/runtime/runtime.h"
+#include "bindings/runtime/timeline.h"
 #include "core/protocol/several_devices.h"
+#include "ops/compression/residuals.h"
 #include "ronde/ronde.h"
 
 namespace ronde {
@@ -29,8 +34,9 @@ class Pending::Impl {
   Status wait(TimePoint deadline) {
     WaitOptions options;
     options.deadline = deadline;
-    Status status = runtime->wait(operation, options);
-    if (status.ok()) status = runtime->order_after(operation, operation->submission().stream);
+    Operations& operations = runtime->operations();
+    Status status = operations.wait(operation, options);
+    if (status.ok()) status = operations.order_after(operation, operation->submission().stream);
     if (operation->done() && received != nullptr) {
       *received = {message.source, message.tag, message.bytes};
       received = nullptr;
@@ -87,13 +93,13 @@ void set_reduction(Request& request, const ReduceOptions& options) {
 
 Pending submit(const std::shared_ptr<Runtime>& runtime, ProcessSet set, Submission submission) {
   return Pending(std::make_shared<Pending::Impl>(
-      runtime, value_or_throw(runtime->submit(set.id, std::move(submission)))));
+      runtime, value_or_throw(runtime->operations().submit(set.id, std::move(submission)))));
 }
 
-void run(Runtime& runtime, ProcessSet set, Submission submission) {
-  const OperationPtr operation = value_or_throw(runtime.run(set.id, std::move(submission)));
+void run(Operations& operations, ProcessSet set, Submission submission) {
+  const OperationPtr operation = value_or_throw(operations.run(set.id, std::move(submission)));
   throw_if_error(operation->status());
-  throw_if_error(runtime.order_after(operation, operation->submission().stream));
+  throw_if_error(operations.order_after(operation, operation->submission().stream));
 }
 
 }  // namespace
@@ -134,8 +140,8 @@ Job::~Job() {
 
 int Job::rank() const noexcept { return impl_->runtime->rank(); }
 int Job::size() const noexcept { return impl_->runtime->size(); }
-int Job::local_rank() const noexcept { return impl_->runtime->local_rank(); }
-int Job::local_size() const noexcept { return impl_->runtime->local_size(); }
+int Job::local_rank() const noexcept { return impl_->runtime->place().local_rank; }
+int Job::local_size() const noexcept { return impl_->runtime->place().local_size; }
 
 Pending Job::allreduce_async(std::string_view name, const Tensor& tensor,
                              const ReduceOptions& options, CallSite site) {
@@ -147,7 +153,7 @@ void Job::allreduce(std::string_view name, const Tensor& tensor, const ReduceOpt
   Submission submission =
       make_submission(Collective::kAllreduce, name, std::span(&tensor, 1), site);
   set_reduction(submission.request, options);
-  run(*impl_->runtime, options.set, std::move(submission));
+  run(impl_->runtime->operations(), options.set, std::move(submission));
 }
 
 Pending Job::grouped_allreduce_async(std::string_view name, std::span<const Tensor> tensors,
@@ -226,47 +232,49 @@ Pending Job::alltoall_async(std::string_view name, const Tensor& tensor,
 }
 
 void Job::barrier(ProcessSet set, CallSite site) {
-  run(*impl_->runtime, set, make_submission(Collective::kBarrier, "", {}, site));
+  run(impl_->runtime->operations(), set, make_submission(Collective::kBarrier, "", {}, site));
 }
 
 Pending Job::join_async(ProcessSet set) {
-  return Pending(std::make_shared<Pending::Impl>(impl_->runtime,
-                                                 value_or_throw(impl_->runtime->join(set.id))));
+  return Pending(std::make_shared<Pending::Impl>(
+      impl_->runtime, value_or_throw(impl_->runtime->operations().join(set.id))));
 }
 
 Pending Job::send_async(int to, std::int64_t tag, std::span<const std::byte> data) {
   return Pending(std::make_shared<Pending::Impl>(
-      impl_->runtime, value_or_throw(impl_->runtime->send(to, tag, data))));
+      impl_->runtime, value_or_throw(impl_->runtime->operations().send(to, tag, data))));
 }
 
 Pending Job::recv_async(int from, std::int64_t tag, std::span<std::byte> data, Received* received) {
   auto pending = std::make_shared<Pending::Impl>(impl_->runtime, nullptr);
-  pending->operation = value_or_throw(impl_->runtime->recv(from, tag, data, &pending->message));
+  pending->operation =
+      value_or_throw(impl_->runtime->operations().recv(from, tag, data, &pending->message));
   pending->received = received;
   return Pending(std::move(pending));
 }
 
 ProcessSet Job::add_process_set(const std::vector<int>& ranks) {
-  return {value_or_throw(impl_->runtime->add_process_set(ranks))};
+  return {value_or_throw(impl_->runtime->process_sets().add(ranks))};
 }
 
 void Job::remove_process_set(ProcessSet set) {
-  throw_if_error(impl_->runtime->remove_process_set(set.id));
+  throw_if_error(impl_->runtime->process_sets().remove(set.id));
 }
 
 Array Job::allocate(DType dtype, const Shape& shape) {
   const std::size_t bytes = static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
-  return {value_or_throw(impl_->runtime->allocate(bytes)), dtype, shape};
+  return {value_or_throw(impl_->runtime->groups().allocate(bytes)), dtype, shape};
 }
 
 Group Job::group(std::vector<int> ranks) {
-  if (ranks.empty()) ranks = value_or_throw(impl_->runtime->process_set_ranks(kGlobalSet));
-  return make_group(value_or_throw(impl_->runtime->open_group(std::move(ranks))), impl_->runtime);
+  if (ranks.empty()) ranks = value_or_throw(impl_->runtime->process_sets().ranks(kGlobalSet));
+  return make_group(value_or_throw(impl_->runtime->groups().open(std::move(ranks))),
+                    impl_->runtime);
 }
 
 std::vector<ResidualState> Job::save_residuals() const {
   std::vector<ResidualState> saved;
-  for (SavedResidual& one : value_or_throw(impl_->runtime->save_residuals())) {
+  for (SavedResidual& one : value_or_throw(impl_->runtime->residuals().save())) {
     saved.push_back({one.set, std::move(one.name), one.steps, std::move(one.values)});
   }
   return saved;
@@ -278,20 +286,20 @@ void Job::load_residuals(std::vector<ResidualState> saved) {
   for (ResidualState& one : saved) {
     given.push_back({one.set, std::move(one.name), one.steps, std::move(one.values)});
   }
-  throw_if_error(impl_->runtime->load_residuals(std::move(given)));
+  throw_if_error(impl_->runtime->residuals().load(std::move(given)));
 }
 
-std::size_t Job::residual_bytes() const { return impl_->runtime->residual_bytes(); }
+std::size_t Job::residual_bytes() const { return impl_->runtime->residuals().bytes(); }
 
 void Job::start_timeline(const std::string& path) {
-  throw_if_error(impl_->runtime->start_timeline(path));
+  throw_if_error(impl_->runtime->timeline().start(path));
 }
-void Job::stop_timeline() { throw_if_error(impl_->runtime->stop_timeline()); }
-void Job::mark(std::string_view name) { impl_->runtime->mark(name); }
-void Job::begin_mark(std::string_view name) { impl_->runtime->begin_mark(name); }
-void Job::end_mark() { impl_->runtime->end_mark(); }
-void Job::mark_step() { impl_->runtime->mark_step(); }
-void Job::mark_pass(std::string_view name) { impl_->runtime->mark_pass(name); }
+void Job::stop_timeline() { throw_if_error(impl_->runtime->timeline().stop()); }
+void Job::mark(std::string_view name) { impl_->runtime->timeline().mark(name); }
+void Job::begin_mark(std::string_view name) { impl_->runtime->timeline().begin_mark(name); }
+void Job::end_mark() { impl_->runtime->timeline().end_mark(); }
+void Job::mark_step() { impl_->runtime->timeline().mark_step(); }
+void Job::mark_pass(std::string_view name) { impl_->runtime->timeline().mark_pass(name); }
 void Job::interrupt() noexcept { impl_->runtime->interrupt(); }
 void Job::shutdown() noexcept { impl_->runtime->shutdown(); }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "bindings/runtime/runtime.h"
+#include "core/engine/engine.h"
 
 namespace ronde::python {
 

@@ -1,5 +1,7 @@
 #include "bindings/python/blocked_wait.h"
 
+#include "bindings/runtime/operations.h"
+
 namespace py = pybind11;
 
 namespace ronde::python {
@@ -31,13 +33,13 @@ Status BlockedWait::wait(const OperationPtr& operation) {
     }
     return {};
   };
-  return runtime_.wait(operation, options);
+  return runtime_.operations().wait(operation, options);
 }
 
 void BlockedWait::declare() {
   if (!submits_alone()) return;
   if (blocked_ == nullptr) blocked_ = std::make_shared<std::atomic<bool>>(true);
-  runtime_.declare_blocked(operations_, blocked_);
+  runtime_.operations().declare_blocked(operations_, blocked_);
 }
 
 }  // namespace ronde::python

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "bindings/python/operation.h"
+#include "bindings/runtime/operations.h"
 
 namespace py = pybind11;
 
@@ -24,8 +25,8 @@ struct Receive {
 
 std::unique_ptr<Handle> send(const RuntimePtr& runtime, int to, std::int64_t tag,
                              const py::tuple& memory, py::object keep) {
-  return std::make_unique<Handle>(runtime, unwrap(runtime->send(to, tag, bytes_of(memory))),
-                                  std::move(keep));
+  return std::make_unique<Handle>(
+      runtime, unwrap(runtime->operations().send(to, tag, bytes_of(memory))), std::move(keep));
 }
 
 std::unique_ptr<Receive> recv(const RuntimePtr& runtime, int from, std::int64_t tag,
@@ -34,7 +35,7 @@ std::unique_ptr<Receive> recv(const RuntimePtr& runtime, int from, std::int64_t 
   // The message is written when the operation ends, so it lives as long as the memory does.
   py::capsule owner(new std::shared_ptr<Message>(message),
                     [](void* pointer) { delete static_cast<std::shared_ptr<Message>*>(pointer); });
-  auto operation = unwrap(runtime->recv(from, tag, bytes_of(memory), message.get()));
+  auto operation = unwrap(runtime->operations().recv(from, tag, bytes_of(memory), message.get()));
   return std::make_unique<Receive>(
       Receive{message, std::make_unique<Handle>(runtime, std::move(operation),
                                                 py::make_tuple(std::move(keep), owner))});

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "bindings/python/blocked_wait.h"
+#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/operations.h"
 
 namespace py = pybind11;
 
@@ -103,7 +105,7 @@ void Handle::wait(double timeout_s, const Together* together) {
       status = BlockedWait(*runtime_, together == nullptr ? alone : together->operations)
                    .wait(operation_);
     } else {
-      status = runtime_->wait(operation_, interruptible(timeout_s));
+      status = runtime_->operations().wait(operation_, interruptible(timeout_s));
     }
   }
   *seen_ = operation_->done();
@@ -111,7 +113,7 @@ void Handle::wait(double timeout_s, const Together* together) {
 }
 
 void Handle::order_after(std::uintptr_t stream) {
-  check(runtime_->order_after(operation_, reinterpret_cast<void*>(stream)));
+  check(runtime_->operations().order_after(operation_, reinterpret_cast<void*>(stream)));
 }
 
 void sweep_dropped() {
@@ -133,7 +135,7 @@ void bind_operation(py::module_& module) {
   module.def(
       "allocate",
       [](Runtime& runtime, std::size_t bytes) {
-        return Buffer{unwrap(runtime.allocate(bytes)), bytes, false};
+        return Buffer{unwrap(runtime.groups().allocate(bytes)), bytes, false};
       },
       py::arg("runtime"), py::arg("bytes"), "Memory that collectives need not copy; zeros.");
   py::class_<Buffer>(module, "Buffer", py::buffer_protocol(),

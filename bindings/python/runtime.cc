@@ -7,6 +7,10 @@
 #include <utility>
 
 #include "bindings/python/operation.h"
+#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/process_sets.h"
+#include "bindings/runtime/timeline.h"
+#include "ops/compression/residuals.h"
 
 namespace py = pybind11;
 
@@ -43,7 +47,7 @@ SetId add_process_set(Runtime& runtime, std::vector<int> ranks) {
   const WaitOptions options = interruptible(-1.0);
   Result<SetId> set = [&] {
     py::gil_scoped_release unlocked;
-    return runtime.add_process_set(std::move(ranks), options);
+    return runtime.process_sets().add(std::move(ranks), options);
   }();
   check_wait(set.status());
   return *set;
@@ -54,7 +58,7 @@ void remove_process_set(Runtime& runtime, SetId set) {
   Status status;
   {
     py::gil_scoped_release unlocked;
-    status = runtime.remove_process_set(set, options);
+    status = runtime.process_sets().remove(set, options);
   }
   check_wait(status);
 }
@@ -67,7 +71,7 @@ SetId open_set(Runtime& runtime, std::vector<int> ranks, std::string name, doubl
                                             std::chrono::duration<double>(stall_error_s))};
   Result<SetId> id = [&] {
     py::gil_scoped_release unlocked;
-    return runtime.open_set(std::move(ranks), set, options);
+    return runtime.process_sets().open(std::move(ranks), set, options);
   }();
   check_wait(id.status());
   return *id;
@@ -78,7 +82,7 @@ void close_set(Runtime& runtime, SetId set, double timeout_s) {
   Status status;
   {
     py::gil_scoped_release unlocked;
-    status = runtime.close_set(set, options);
+    status = runtime.process_sets().close(set, options);
   }
   check_wait(status);
 }
@@ -96,9 +100,9 @@ std::vector<int> ranks_by_host(const Runtime& runtime) {
 }
 
 /// (process set, tensor, steps, values) of each residual.
-py::list save_residuals(const Runtime& runtime) {
+py::list save_residuals(Runtime& runtime) {
   py::list saved;
-  for (const SavedResidual& one : unwrap(runtime.save_residuals())) {
+  for (const SavedResidual& one : unwrap(runtime.residuals().save())) {
     const py::array_t<float> values(static_cast<py::ssize_t>(one.values.size()), one.values.data());
     saved.append(py::make_tuple(one.set, one.name, one.steps, values));
   }
@@ -106,9 +110,9 @@ py::list save_residuals(const Runtime& runtime) {
 }
 
 /// {(process set, tensor): (norm of what waits, norm of the result)}.
-py::dict compression_losses(const Runtime& runtime) {
+py::dict compression_losses(Runtime& runtime) {
   py::dict losses;
-  for (const auto& [key, loss] : runtime.compression_losses()) {
+  for (const auto& [key, loss] : runtime.residuals().losses()) {
     losses[py::make_tuple(key.first, key.second)] = py::make_tuple(loss.lost, loss.result);
   }
   return losses;
@@ -125,23 +129,47 @@ void load_residuals(Runtime& runtime, const py::list& saved) {
                      one[2].cast<std::uint64_t>(),
                      {values.data(), values.data() + values.size()}});
   }
-  check(runtime.load_residuals(std::move(given)));
+  check(runtime.residuals().load(std::move(given)));
+}
+
+void bind_timeline(py::class_<Runtime, RuntimePtr>& binding) {
+  binding
+      .def("start_timeline",
+           [](Runtime& runtime, const std::string& path, bool mark_cycles) {
+             check(runtime.timeline().start(path, mark_cycles));
+           })
+      .def("stop_timeline", [](Runtime& runtime) { check(runtime.timeline().stop()); })
+      .def(
+          "mark", [](Runtime& runtime, std::string_view name) { runtime.timeline().mark(name); },
+          py::arg("name"))
+      .def(
+          "begin_mark",
+          [](Runtime& runtime, std::string_view name) { runtime.timeline().begin_mark(name); },
+          py::arg("name"))
+      .def("end_mark", [](Runtime& runtime) { runtime.timeline().end_mark(); })
+      .def("mark_step", [](Runtime& runtime) { runtime.timeline().mark_step(); })
+      .def(
+          "mark_pass",
+          [](Runtime& runtime, std::string_view name) { runtime.timeline().mark_pass(name); },
+          py::arg("name"));
 }
 
 }  // namespace
 
 void bind_runtime(py::module_& module) {
-  py::class_<Runtime, RuntimePtr>(module, "Runtime", "One membership of this process in a job.")
+  py::class_<Runtime, RuntimePtr> binding(module, "Runtime",
+                                          "One membership of this process in a job.");
+  binding
       .def_static("create", &create, py::arg("settings"),
                   "Joins the job that the environment and `settings` describe. Blocks.")
       .def("shutdown", &shut_down, py::arg("why") = "",
            "Leaves the job; `why` is told to the ranks that still wait for this one.")
       .def("rank", &Runtime::rank)
       .def("size", &Runtime::size)
-      .def("local_rank", &Runtime::local_rank)
-      .def("local_size", &Runtime::local_size)
-      .def("cross_rank", &Runtime::cross_rank)
-      .def("cross_size", &Runtime::cross_size)
+      .def("local_rank", [](const Runtime& runtime) { return runtime.place().local_rank; })
+      .def("local_size", [](const Runtime& runtime) { return runtime.place().local_size; })
+      .def("cross_rank", [](const Runtime& runtime) { return runtime.place().cross_rank; })
+      .def("cross_size", [](const Runtime& runtime) { return runtime.place().cross_size; })
       .def("ranks_by_host", &ranks_by_host)
       .def("add_process_set", &add_process_set, py::arg("ranks"))
       .def("remove_process_set", &remove_process_set, py::arg("set"))
@@ -151,25 +179,17 @@ void bind_runtime(py::module_& module) {
       .def("close_set", &close_set, py::arg("set"), py::arg("timeout"),
            "Leaves a set of open_set(): what is not agreed fails on all its ranks.")
       .def("process_set_ranks",
-           [](const Runtime& runtime, SetId set) { return unwrap(runtime.process_set_ranks(set)); })
-      .def("process_sets", &Runtime::process_sets)
+           [](Runtime& runtime, SetId set) { return unwrap(runtime.process_sets().ranks(set)); })
+      .def("process_sets", [](Runtime& runtime) { return runtime.process_sets().ids(); })
       .def("save_residuals", &save_residuals,
            "(process set, tensor, steps, values) of all that error feedback keeps here.")
       .def("load_residuals", &load_residuals, py::arg("saved"), "The inverse.")
-      .def("residual_bytes", &Runtime::residual_bytes)
+      .def("residual_bytes", [](Runtime& runtime) { return runtime.residuals().bytes(); })
       .def("compression_losses", &compression_losses,
            "{(process set, tensor): (norm of what waits, norm of the result)}.")
-      .def("start_timeline",
-           [](Runtime& runtime, const std::string& path, bool mark_cycles) {
-             check(runtime.start_timeline(path, mark_cycles));
-           })
-      .def("stop_timeline", [](Runtime& runtime) { check(runtime.stop_timeline()); })
-      .def("mark", &Runtime::mark, py::arg("name"))
-      .def("begin_mark", &Runtime::begin_mark, py::arg("name"))
-      .def("end_mark", &Runtime::end_mark)
-      .def("mark_step", &Runtime::mark_step)
-      .def("mark_pass", &Runtime::mark_pass, py::arg("name"))
-      .def("describe_backends", &Runtime::describe_backends);
+      .def("describe_backends",
+           [](Runtime& runtime) { return runtime.groups().describe_backends(); });
+  bind_timeline(binding);
   module.def("abandon", &abandon, py::arg("runtime"),
              "Never ends this runtime in this process: for the child of a fork.");
 }

@@ -8,6 +8,7 @@
 
 #include "bindings/python/names_in_flight.h"
 #include "bindings/python/operation.h"
+#include "bindings/runtime/operations.h"
 #include "core/protocol/several_devices.h"
 
 namespace py = pybind11;
@@ -202,7 +203,7 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                        std::move(site), std::move(compression), std::move(program)});
   submission.caller_waits = wait;
   check(names_in_flight().check(set, submission.request));
-  OperationPtr operation = unwrap(runtime->submit(set, std::move(submission)));
+  OperationPtr operation = unwrap(runtime->operations().submit(set, std::move(submission)));
   auto handle = std::make_unique<Handle>(runtime, std::move(operation), std::move(keep));
   names_in_flight().enter(set, handle->operation(), handle->seen());
   if (wait) handle->wait(timeout_s);
@@ -225,7 +226,8 @@ void bind_submit(py::module_& module) {
   module.def(
       "join",
       [](const RuntimePtr& runtime, SetId set) {
-        return std::make_unique<Handle>(runtime, unwrap(runtime->join(set)), py::none());
+        return std::make_unique<Handle>(runtime, unwrap(runtime->operations().join(set)),
+                                        py::none());
       },
       py::arg("runtime"), py::arg("set"), "Says that this rank has no more data in this set.");
 }

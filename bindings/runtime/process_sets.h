@@ -1,53 +1,76 @@
-// Which ranks each process set has: those that all ranks of the job know of, and those that only
-// their members do.
+// Makes and removes process sets, by calls that all of their ranks make.
 #pragma once
 
-#include <map>
-#include <optional>
+#include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
-#include "core/base/mutex.h"
+#include "bindings/runtime/agreements.h"
+#include "bindings/runtime/group_keys.h"
+#include "bindings/runtime/process_set_table.h"
+#include "bindings/runtime/runtime_state.h"
+#include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/engine/set_queue.h"
+#include "core/engine/engine.h"
+#include "core/ports/executor.h"
 
 namespace ronde {
 
-/// Sets known to their members only have ids from here on.
-inline constexpr SetId kFirstPrivateSet = SetId{1} << 30;
+/// How a private set behaves.
+struct SetOptions {
+  std::string name;         ///< Compared among the members.
+  Duration stall_error{0};  ///< When an operation that some have not submitted fails; zero: never.
+};
 
-/// Threads: any.
+/// Changes the process sets of a job, the same on all their ranks.
+/// Threads: any; calls that must match come in the same order on all ranks.
 class ProcessSets {
  public:
-  /// Starts with the global set of ranks 0 .. size-1.
-  explicit ProcessSets(int size);
+  /// Opens the executor of `ranks` for a set; collective over them.
+  using OpenExecutor = std::function<Result<std::unique_ptr<Executor>>(
+      std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options, SetId set)>;
 
-  /// Checks ranks to be: sorted, distinct, at least one, of the job.
-  Status check_ranks(const std::vector<int>& ranks) const;
-  /// Checks the ranks of a set to be: sorted, distinct, of the job, unlike those of any other set.
-  Status check_new(const std::vector<int>& ranks) const RONDE_EXCLUDES(mutex_);
-  /// Adds a set and names it; ids are never used again.
-  SetId add(std::vector<int> ranks) RONDE_EXCLUDES(mutex_);
-  /// Reserves an id for a set that could not be made, so that the ranks stay in step.
-  void skip() RONDE_EXCLUDES(mutex_);
-  /// The id that add() will give next.
-  [[nodiscard]] SetId next() const RONDE_EXCLUDES(mutex_);
-  /// The least id that this rank has not used for a set known to its members only.
-  [[nodiscard]] SetId next_private() const RONDE_EXCLUDES(mutex_);
-  /// Adds such a set under an id that its members agreed on, at least next_private().
-  void add_private(SetId id, std::vector<int> ranks) RONDE_EXCLUDES(mutex_);
-  void remove(SetId id) RONDE_EXCLUDES(mutex_);
-  /// Errors: kInvalidArgument where there is no such set.
-  [[nodiscard]] Result<std::vector<int>> ranks(SetId id) const RONDE_EXCLUDES(mutex_);
-  /// Ids of the sets that all ranks of the job know of.
-  [[nodiscard]] std::vector<SetId> ids() const RONDE_EXCLUDES(mutex_);
+  /// What it works with. All references outlive it; `engine` until `state` ends.
+  struct Parts {
+    const RuntimeState& state;
+    ProcessSetTable& table;
+    GroupKeys& keys;
+    Engine& engine;
+    int rank = 0;  ///< This rank, of the job.
+    MakeExchange make_exchange;
+    OpenExecutor open_executor;
+  };
+  explicit ProcessSets(Parts parts);
+
+  /// Makes a public set of the job's `ranks`. Collective over all ranks of the job. Blocks.
+  /// Errors: kMismatch where ranks disagree; kInvalidArgument: empty, unknown or double ranks, or
+  /// equal to an existing set (the message names its id).
+  Result<SetId> add(std::vector<int> ranks, const WaitOptions& options = {});
+  /// Removes a public set, except the global one; collective over all ranks of the job. Blocks.
+  Status remove(SetId set, const WaitOptions& options = {});
+  /// Makes a private set. Collective over its `ranks`; calls with the same ranks match in order,
+  /// and any number of such sets may have the same ranks. Blocks.
+  /// Errors: kInvalidArgument: as add(), or without this rank; kMismatch where the names differ;
+  /// kTimeout naming the ranks that did not come.
+  Result<SetId> open(std::vector<int> ranks, const SetOptions& set,
+                     const WaitOptions& options = {});
+  /// Leaves a private set: agreed operations end, all others fail on all members, naming this rank.
+  /// Blocks until nothing of this rank is in flight. Errors: kTimeout; it has left all the same.
+  Status close(SetId set, const WaitOptions& options = {});
+
+  /// Ranks of a set, ascending. Errors: kInvalidArgument where there is none.
+  [[nodiscard]] Result<std::vector<int>> ranks(SetId set) const { return parts_.table.ranks(set); }
+  /// Ids of the public sets.
+  [[nodiscard]] std::vector<SetId> ids() const { return parts_.table.ids(); }
 
  private:
-  const int size_;
-  mutable Mutex mutex_;
-  std::map<SetId, std::vector<int>> sets_ RONDE_GUARDED_BY(mutex_);
-  SetId next_ RONDE_GUARDED_BY(mutex_) = 1;
-  std::map<SetId, std::vector<int>> private_sets_ RONDE_GUARDED_BY(mutex_);
-  SetId next_private_ RONDE_GUARDED_BY(mutex_) = kFirstPrivateSet;
+  Status announce(const std::string& change, const WaitOptions& options);
+  [[nodiscard]] bool is_member(const std::vector<int>& ranks) const;
+
+  const Parts parts_;
+  Agreements agreements_;
+  std::atomic<int> changes_{0};
 };
 
 }  // namespace ronde

@@ -11,7 +11,7 @@
 namespace ronde {
 namespace {
 
-/// What the flight recorder calls a group: it keeps 56 bytes.
+/// The group's name in the flight recorder, which keeps 56 bytes.
 std::string name_of(const std::vector<int>& ranks) {
   constexpr std::size_t kMost = 56;
   std::string name = fmt::format("group of ranks {}", fmt::join(ranks, ","));
@@ -25,8 +25,8 @@ std::int32_t set_of(std::uint64_t key) noexcept {
   return -1 - static_cast<std::int32_t>(key % kMost);
 }
 
-/// The steady clock as of the kernel's last tick, some milliseconds ago at most: a third of the
-/// price of the exact one, of which a small operation would notice two readings.
+/// The steady clock at the kernel's last tick, at most some milliseconds ago. It costs a third of
+/// the exact clock; two exact readings would slow down small operations.
 TimePoint coarse_now() noexcept {
   timespec at{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &at);

@@ -1,19 +1,38 @@
-// Makes raw groups of executors.
+// Raw groups: collectives of some ranks without names or negotiation.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "bindings/runtime/fork_mark.h"
-#include "bindings/runtime/runtime.h"
+#include "bindings/runtime/runtime_state.h"
 #include "core/base/abort.h"
+#include "core/base/status.h"
 #include "core/engine/flight_ring.h"
+#include "core/ports/event_sink.h"
+#include "core/ports/executor.h"
 #include "ops/execution/executor.h"
 
 namespace ronde {
 
-/// What a raw group is made with, beside its executor.
+/// Runs the collectives of one group in the calling thread. Threads: one caller at a time.
+class RawGroup {
+ public:
+  virtual ~RawGroup() = default;
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+  /// Runs one bundle, as Executor::execute. Blocks.
+  virtual Status run(const Bundle& bundle) = 0;
+  /// The path of the last bundle: "shm", "ring over tcp", ... for bench and doctor.
+  [[nodiscard]] virtual std::string last_path() const = 0;
+  /// As CollectiveExecutor::last_compression().
+  [[nodiscard]] virtual CompressionFacts last_compression() const = 0;
+  /// As CollectiveExecutor::explain_compression().
+  [[nodiscard]] virtual std::vector<std::string> explain_compression() const = 0;
+};
+
+/// What a raw group needs beside its executor.
 struct RawGroupOptions {
   std::shared_ptr<AbortToken> abort;
   std::shared_ptr<const ForkMark> mark;
@@ -23,6 +42,7 @@ struct RawGroupOptions {
   std::uint64_t key = 0;                ///< The same on all its ranks, no other group's.
 };
 
+/// Makes a raw group of an executor. It may outlive the runtime.
 std::unique_ptr<RawGroup> make_raw_group(std::unique_ptr<CollectiveExecutor> executor,
                                          RawGroupOptions options);
 

@@ -1,39 +1,218 @@
 #include "bindings/runtime/runtime.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <cstdlib>
+#include <chrono>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "bindings/runtime/raw_group.h"
-#include "bindings/runtime/runtime_impl.h"
+#include "backends/builtin.h"
+#include "backends/net/factory.h"
+#include "backends/registry.h"
+#include "bindings/runtime/clock_comparison.h"
+#include "bindings/runtime/counters.h"
+#include "bindings/runtime/devices.h"
+#include "bindings/runtime/diagnostics.h"
+#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/group_keys.h"
+#include "bindings/runtime/operations.h"
+#include "bindings/runtime/process_set_table.h"
+#include "bindings/runtime/process_sets.h"
+#include "bindings/runtime/rank_place.h"
+#include "bindings/runtime/shared_settings.h"
+#include "bindings/runtime/submission_preparer.h"
+#include "bindings/runtime/timeline.h"
+#include "bindings/runtime/version.h"
+#include "core/base/log.h"
+#include "core/base/setting_names.h"
+#include "core/engine/engine.h"
+#include "ops/compression/residuals.h"
+#include "ops/kernels/factory.h"
 
 namespace ronde {
 namespace {
 
-/// Position of `rank` in `ranks`.
-int position(const std::vector<int>& ranks, int rank) {
-  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+/// Sends this process's log lines to spdlog, with the rank of the runtime made last.
+void install_log_sink(LogLevel level, int rank) {
+  auto logger =
+      std::make_shared<spdlog::logger>("ronde", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern(fmt::format("[%H:%M:%S.%e] ronde {} %l: %v", rank));
+  logger->set_level(spdlog::level::trace);
+  logger->flush_on(spdlog::level::trace);
+  set_log(level, [logger](LogLevel of, std::string_view line) {
+    logger->log(static_cast<spdlog::level::level_enum>(of), "{}", line);
+  });
 }
 
-/// The ranks that have the same local rank as this one, one for each host.
-std::vector<int> cross_ranks(const Topology& topology) {
-  const int local = position(topology.host_ranks(topology.rank), topology.rank);
-  std::vector<int> ranks;
-  for (int r = 0; r < topology.size(); ++r) {
-    if (position(topology.host_ranks(r), r) == local) ranks.push_back(r);
+/// On rank 0 alone: launchers give all ranks the same variables.
+void warn_of_unknown_settings(int rank) {
+  if (rank != 0) return;
+  for (const std::string& sentence : describe_unknown_settings(process_variable_names())) {
+    log(LogLevel::kWarning, "{}", sentence);
   }
-  return ranks;
+}
+
+EngineOptions engine_options(const Config& config, const Topology& topology) {
+  EngineOptions options;
+  options.fusion_threshold_bytes = config.fusion_threshold_bytes;
+  options.partition_bytes = config.partition_bytes;
+  options.inline_bytes = config.inline_bytes;
+  options.cache_capacity = config.cache_capacity;
+  // Where ranks outnumber cores, a spinning rank keeps the rank that it waits for from running.
+  const auto local_ranks = static_cast<unsigned>(rank_place(topology).local_size);
+  const bool crowded = local_ranks > std::thread::hardware_concurrency();
+  options.spin = crowded ? std::chrono::microseconds(0) : config.spin;
+  options.stall_warning = config.stall_warning;
+  options.stall_error = config.stall_error;
+  return options;
 }
 
 }  // namespace
 
-Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Runtime::Parts::Parts(const Config& the_config, DeviceLibraries libraries)
+    : config(the_config),
+      abort(std::make_shared<AbortToken>()),
+      residuals(std::make_shared<ResidualStore>(config.residual_limit_bytes)),
+      registry(std::make_unique<Registry>()),
+      devices(std::make_unique<Devices>(std::move(libraries))),
+      keys(std::make_unique<GroupKeys>()),
+      sets(std::make_unique<ProcessSetTable>(config.size)) {}
+
+Runtime::Parts::~Parts() = default;
+
+Status Runtime::Parts::start() {
+  install_log_sink(config.log_level, config.rank);
+  warn_of_unknown_settings(config.rank);
+  RONDE_ASSIGN_OR_RETURN(JobCompression compression, job_compression(config.compression));
+  config.compression = compression.spec;
+  preparer =
+      std::make_unique<SubmissionPreparer>(std::move(compression), *sets, *residuals, *devices);
+  kernels = create_kernels();
+  RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));
+  channel = std::move(link.channel);
+  topology = channel->topology();
+  make_observers(link.card);
+  start_engine();
+  RONDE_RETURN_IF_ERROR(timeline->begin());
+  RONDE_RETURN_IF_ERROR(start_diagnostics());
+  register_builtin_backends(*registry, {config, kernels, std::move(link.tcp)});
+  return open_global_set();
+}
+
+void Runtime::Parts::make_observers(const NetworkCard& card) {
+  clocks = std::make_unique<ClockComparison>(topology);
+  counters = std::make_unique<CounterSampler>();
+  diagnostics = std::make_unique<Diagnostics>();
+  TimelineSources sources;
+  sources.network_card = card.name;
+  sources.network_megabits = card.megabits;
+  sources.clock_samples = [this] { return clocks->take(); };
+  sources.counters = [this] { return counters->sample(); };
+  timeline = std::make_unique<Timeline>(config, topology, std::move(sources));
+}
+
+void Runtime::Parts::start_engine() {
+  EngineOptions options = engine_options(config, topology);
+  options.channel = channel.get();
+  options.abort = abort;
+  options.events = &timeline->gate();
+  options.on_stall = [this] { diagnostics->on_stall(); };
+  options.on_left_behind = [this] { diagnostics->on_left_behind(); };
+  options.on_clock = [this](auto message) { return clocks->on_message(message); };
+  engine = std::make_unique<Engine>(std::move(options));
+  clocks->start([this](int to, auto make) { engine->send_clock(to, std::move(make)); });
+  counters->start(engine->meter());
+}
+
+Status Runtime::Parts::start_diagnostics() {
+  DiagnosticsSources sources;
+  sources.abort = abort;
+  sources.left_behind = [this] { return engine->left_behind(); };
+  sources.flights = engine->flights().get();
+  sources.meter = &engine->meter();
+  sources.steps = [this] { return timeline->steps(); };
+  sources.on_timeline_signal = [this] { timeline->toggle(); };
+  return diagnostics->start(config, topology, std::move(sources));
+}
+
+Status Runtime::Parts::open_global_set() {
+  WaitOptions wait;
+  wait.deadline = now() + config.start_timeout;
+  RONDE_ASSIGN_OR_RETURN(const std::vector<int> everyone, sets->ranks(kGlobalSet));
+  EngineExchange exchange(*engine, kSettingsKey, everyone, wait);
+  RONDE_ASSIGN_OR_RETURN(auto tuned, agree_on_settings(config, config.rank, exchange));
+  make_groups(std::move(tuned));
+  RONDE_ASSIGN_OR_RETURN(auto executor,
+                         groups->open_executor({.key = kGlobalSet, .ranks = everyone}, wait));
+  engine->add_set(kGlobalSet, everyone, std::move(executor));
+  return {};
+}
+
+void Runtime::Parts::make_groups(std::vector<SelectionRow> tuned) {
+  const MakeExchange make_exchange = [this](std::uint64_t key, const std::vector<int>& ranks,
+                                            const WaitOptions& options) {
+    return std::make_unique<EngineExchange>(*engine, key, ranks, options);
+  };
+  groups = std::make_unique<GroupFactory>(GroupFactory::Parts{.config = config,
+                                                              .topology = topology,
+                                                              .state = state,
+                                                              .registry = *registry,
+                                                              .events = timeline->gate(),
+                                                              .devices = *devices,
+                                                              .keys = *keys,
+                                                              .make_exchange = make_exchange,
+                                                              .abort = abort,
+                                                              .kernels = kernels,
+                                                              .residuals = residuals,
+                                                              .flights = engine->flights(),
+                                                              .tuned = std::move(tuned)});
+  const auto open_executor = [this](std::uint64_t key, const std::vector<int>& ranks,
+                                    const WaitOptions& options,
+                                    SetId set) -> Result<std::unique_ptr<Executor>> {
+    RONDE_ASSIGN_OR_RETURN(
+        auto executor, groups->open_executor({.key = key, .ranks = ranks, .set = set}, options));
+    return std::unique_ptr<Executor>(std::move(executor));
+  };
+  process_sets = std::make_unique<ProcessSets>(ProcessSets::Parts{.state = state,
+                                                                  .table = *sets,
+                                                                  .keys = *keys,
+                                                                  .engine = *engine,
+                                                                  .rank = topology.rank,
+                                                                  .make_exchange = make_exchange,
+                                                                  .open_executor = open_executor});
+  operations = std::make_unique<Operations>(Operations::Parts{.state = state,
+                                                              .preparer = *preparer,
+                                                              .engine = *engine,
+                                                              .devices = *devices,
+                                                              .timeline = *timeline,
+                                                              .callers = diagnostics->callers(),
+                                                              .size = topology.size()});
+}
+
+void Runtime::Parts::stop(std::string_view why) noexcept {
+  if (!state.end()) return;
+  if (engine) {
+    engine->leave(now() + std::chrono::seconds(5), std::string(why));
+    diagnostics->stop();
+    clocks->stop();
+    counters->stop();
+    engine.reset();
+  }
+  if (timeline) {
+    const Status status = timeline->stop();
+    if (!status.ok()) log(LogLevel::kWarning, "the timeline is incomplete: {}", status.message());
+  }
+  if (channel) channel->close();
+}
+
+Runtime::Runtime(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
 Runtime::~Runtime() {
   shutdown();
-  if (impl_->mark->forked()) (void)impl_.release();  // its threads are not here to be ended
+  if (parts_->state.forked()) (void)parts_.release();  // its threads do not exist in this process
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config) {
@@ -41,250 +220,16 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config) {
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, DeviceLibraries libraries) {
-  auto impl = std::make_unique<Impl>(config, std::move(libraries));
-  if (Status status = impl->start(); !status.ok()) {
-    impl->stop();
+  auto parts = std::make_unique<Parts>(config, std::move(libraries));
+  if (Status status = parts->start(); !status.ok()) {
+    parts->stop({});
     return status;
   }
-  return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
+  return std::unique_ptr<Runtime>(new Runtime(std::move(parts)));
 }
-
-const Config& Runtime::config() const noexcept { return impl_->config; }
-const Topology& Runtime::topology() const noexcept { return impl_->topology; }
-int Runtime::rank() const noexcept { return impl_->topology.rank; }
-int Runtime::size() const noexcept { return impl_->topology.size(); }
-int Runtime::local_rank() const noexcept {
-  return position(impl_->topology.host_ranks(rank()), rank());
-}
-int Runtime::local_size() const noexcept {
-  return static_cast<int>(impl_->topology.host_ranks(rank()).size());
-}
-int Runtime::cross_rank() const noexcept { return position(cross_ranks(impl_->topology), rank()); }
-int Runtime::cross_size() const noexcept {
-  return static_cast<int>(cross_ranks(impl_->topology).size());
-}
-
-Result<OperationPtr> Runtime::submit(SetId set, Submission submission) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  RONDE_RETURN_IF_ERROR(impl_->check(submission, set));
-  RONDE_RETURN_IF_ERROR(impl_->settle_compression(submission.request, set));
-  RONDE_RETURN_IF_ERROR(impl_->prepare_device(submission, set));
-  return impl_->engine->submit(set, std::move(submission));
-}
-
-void Runtime::declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked) {
-  if (impl_->usable().ok()) impl_->engine->declare_blocked(operations, std::move(blocked));
-}
-
-Status Runtime::wait(const OperationPtr& operation, const WaitOptions& options) {
-  if (operation->done()) return operation->status();
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  const diagnosis::WaitingCallers::Note waiting(impl_->callers);
-  EventSink* const events = impl_->events.get();
-  if (events == nullptr) return impl_->engine->wait(operation, options);
-  impl_->core_wait.sample(*events);
-  events->begin(kWaitLane, "WAIT", {});
-  Status status = impl_->engine->wait(operation, options);
-  events->end(kWaitLane, {});
-  impl_->core_wait.sample(*events);
-  return status;
-}
-
-Status Runtime::order_after(const OperationPtr& operation, DeviceStream stream) {
-  const auto& completion = operation->completion();
-  if (!completion) return {};
-  RONDE_ASSIGN_OR_RETURN(const auto device,
-                         impl_->devices.open(operation->submission().request.device.index));
-  return device->wait(stream, *completion);
-}
-
-Result<OperationPtr> Runtime::run(SetId set, Submission submission, const WaitOptions& options) {
-  submission.caller_waits = true;
-  RONDE_ASSIGN_OR_RETURN(OperationPtr operation, submit(set, std::move(submission)));
-  RONDE_RETURN_IF_ERROR(wait(operation, options));
-  return operation;
-}
-
-Result<OperationPtr> Runtime::join(SetId set, std::function<void(Operation&)> on_done) {
-  Submission submission;
-  submission.request.kind = Collective::kJoin;
-  submission.on_done = std::move(on_done);
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  return impl_->engine->submit(set, std::move(submission));
-}
-
-Result<SetId> Runtime::add_process_set(std::vector<int> ranks, const WaitOptions& options) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  std::sort(ranks.begin(), ranks.end());
-  RONDE_RETURN_IF_ERROR(impl_->sets.check_new(ranks));
-  const SetId id = impl_->sets.next();
-  RONDE_RETURN_IF_ERROR(impl_->agree(fmt::format("add ranks {}", fmt::join(ranks, ", ")), options));
-  const bool member = std::binary_search(ranks.begin(), ranks.end(), rank());
-  Status mine;
-  std::unique_ptr<CollectiveExecutor> executor;
-  if (member) {
-    auto opened = impl_->open_executor(static_cast<std::uint64_t>(id), ranks, options, id);
-    mine = opened.status();
-    if (opened.ok()) executor = std::move(opened).value();
-  }
-  if (Status status = impl_->share_outcome(mine, options); !status.ok()) {
-    impl_->sets.skip();
-    return status.with_context(fmt::format("process set {} could not be opened", id));
-  }
-  impl_->sets.add(ranks);
-  if (member) impl_->engine->add_set(id, ranks, std::move(executor));
-  return id;
-}
-
-Status Runtime::remove_process_set(SetId set, const WaitOptions& options) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  if (set == kGlobalSet) return {Code::kInvalidArgument, "the global process set stays"};
-  RONDE_RETURN_IF_ERROR(impl_->sets.ranks(set).status());
-  RONDE_RETURN_IF_ERROR(impl_->agree(fmt::format("remove set {}", set), options));
-  impl_->engine->remove_set(set);
-  impl_->sets.remove(set);
-  return {};
-}
-
-Result<SetId> Runtime::open_set(std::vector<int> ranks, const SetOptions& set,
-                                const WaitOptions& options) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  std::sort(ranks.begin(), ranks.end());
-  RONDE_RETURN_IF_ERROR(impl_->sets.check_ranks(ranks));
-  if (!std::binary_search(ranks.begin(), ranks.end(), rank())) {
-    return Status(Code::kInvalidArgument, fmt::format("rank {} is not in the set", rank()));
-  }
-  const std::uint64_t key = impl_->raw_key(ranks);
-  EngineExchange exchange(*impl_->engine, Impl::agreement_key(key), ranks, options);
-  RONDE_ASSIGN_OR_RETURN(const SetId id, impl_->agree_on_id(exchange, ranks, set.name));
-  auto executor = impl_->open_executor(key, ranks, options, id);
-  RONDE_RETURN_IF_ERROR(Impl::first_error(exchange, ranks, executor.status()));
-  impl_->sets.add_private(id, ranks);
-  impl_->engine->add_set(id, std::move(ranks), std::move(executor).value(), set.stall_error);
-  return id;
-}
-
-Status Runtime::close_set(SetId set, const WaitOptions& options) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  if (set < kFirstPrivateSet) {
-    return {Code::kInvalidArgument, fmt::format("set {} was not made by open_set()", set)};
-  }
-  RONDE_RETURN_IF_ERROR(impl_->sets.ranks(set).status());
-  impl_->sets.remove(set);
-  return impl_->engine->leave_set(set, options.deadline);
-}
-
-Result<std::vector<int>> Runtime::process_set_ranks(SetId set) const {
-  return impl_->sets.ranks(set);
-}
-
-std::vector<SetId> Runtime::process_sets() const { return impl_->sets.ids(); }
-
-Result<OperationPtr> Runtime::send(int to, std::int64_t tag, std::span<const std::byte> data) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  if (to < 0 || to >= size()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("cannot send to rank {}; allowed: 0 to {}", to, size() - 1));
-  }
-  return impl_->engine->send(to, tag, data);
-}
-
-Result<OperationPtr> Runtime::recv(int from, std::int64_t tag, std::span<std::byte> data,
-                                   Message* message) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  if (from != kAnySource && (from < 0 || from >= size())) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("cannot receive from rank {}; allowed: 0 to {}, or {} for any", from,
-                              size() - 1, kAnySource));
-  }
-  return impl_->engine->recv(from, tag, data, message);
-}
-
-Result<std::unique_ptr<RawGroup>> Runtime::open_group(std::vector<int> ranks,
-                                                      std::string algorithm) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  std::sort(ranks.begin(), ranks.end());
-  if (!std::binary_search(ranks.begin(), ranks.end(), rank())) {
-    return Status(Code::kInvalidArgument, fmt::format("rank {} is not in the group", rank()));
-  }
-  WaitOptions options;
-  options.deadline = now() + impl_->config.start_timeout;
-  const std::uint64_t key = impl_->raw_key(ranks);
-  RONDE_ASSIGN_OR_RETURN(auto executor,
-                         impl_->open_executor(key, ranks, options, kGlobalSet, algorithm));
-  return make_raw_group(std::move(executor), {.abort = impl_->abort,
-                                              .mark = impl_->mark,
-                                              .flights = impl_->engine->flights(),
-                                              .ranks = ranks,
-                                              .rank = position(ranks, rank()),
-                                              .key = key});
-}
-
-Result<std::shared_ptr<std::byte>> Runtime::allocate(std::size_t bytes) {
-  RONDE_RETURN_IF_ERROR(impl_->usable());
-  RONDE_ASSIGN_OR_RETURN(const auto candidates, impl_->registry.candidates(impl_->config.backend));
-  for (Backend* backend : candidates) {
-    if (auto memory = backend->allocate(bytes)) return memory;
-  }
-  if (auto* plain = static_cast<std::byte*>(std::calloc(std::max<std::size_t>(bytes, 1), 1))) {
-    return std::shared_ptr<std::byte>(plain, &std::free);
-  }
-  return Status(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
-}
-
-Result<std::vector<SavedResidual>> Runtime::save_residuals() const {
-  return impl_->residuals->save();
-}
-Status Runtime::load_residuals(std::vector<SavedResidual> saved) {
-  return impl_->residuals->load(std::move(saved));
-}
-std::size_t Runtime::residual_bytes() const { return impl_->residuals->bytes(); }
-std::map<std::pair<int, std::string>, CompressionLoss> Runtime::compression_losses() const {
-  return impl_->residuals->losses();
-}
-
-Status Runtime::start_timeline(const std::string& path, bool mark_cycles) {
-  return impl_->start_timeline(path, mark_cycles);
-}
-Status Runtime::stop_timeline() { return impl_->stop_timeline(); }
-void Runtime::pause_timeline(bool paused) { impl_->pause_timeline(paused); }
-
-void Runtime::mark(std::string_view name) {
-  if (EventSink* events = impl_->events.get()) events->instant(kMarksLane, name);
-}
-
-void Runtime::begin_mark(std::string_view name) {
-  if (EventSink* events = impl_->events.get()) events->begin(kMarksLane, name, {});
-}
-
-void Runtime::end_mark() {
-  if (EventSink* events = impl_->events.get()) events->end(kMarksLane, {});
-}
-
-void Runtime::mark_step() {
-  const auto steps = impl_->steps.fetch_add(1) + 1;
-  EventSink* events = impl_->events.get();
-  if (events == nullptr) return;
-  impl_->core_wait.sample_step(*events);
-  events->counter(kStepCounter, static_cast<double>(steps));
-}
-
-void Runtime::mark_pass(std::string_view name) {
-  EventSink* events = impl_->events.get();
-  if (events == nullptr) return;
-  events->end(kPassesLane, {});
-  if (!name.empty()) events->begin(kPassesLane, name, {});
-}
-
-void Runtime::shutdown(std::string_view why) noexcept { impl_->stop(why); }
 
 void Runtime::interrupt() noexcept {
-  if (!impl_->stopped) impl_->engine->interrupt();
-}
-
-std::vector<std::string> Runtime::describe_backends() const {
-  const auto everyone = impl_->sets.ranks(kGlobalSet);
-  return impl_->registry.describe(impl_->group_spec(kGlobalSet, *everyone));
+  if (!parts_->state.ended()) parts_->engine->interrupt();
 }
 
 }  // namespace ronde

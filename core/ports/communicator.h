@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/abort.h"
+#include "core/base/collective.h"
 #include "core/base/device.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"

@@ -6,6 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "bindings/runtime/operations.h"
+#include "bindings/runtime/timeline.h"
+
 namespace ronde::bench {
 
 Submission submission_of(const Trial& trial, std::size_t index) {
@@ -32,7 +35,8 @@ Status run_each(RawGroup& group, const Trials& trials) {
 
 Status run_named(Runtime& runtime, const Trials& trials) {
   for (std::size_t i = 0; i < trials.size(); ++i) {
-    RONDE_RETURN_IF_ERROR(runtime.run(kGlobalSet, submission_of(*trials[i], i)).status());
+    RONDE_RETURN_IF_ERROR(
+        runtime.operations().run(kGlobalSet, submission_of(*trials[i], i)).status());
   }
   return {};
 }
@@ -42,10 +46,11 @@ Status run_async(Runtime& runtime, const Trials& trials) {
   operations.reserve(trials.size());
   for (std::size_t i = 0; i < trials.size(); ++i) {
     RONDE_ASSIGN_OR_RETURN(auto operation,
-                           runtime.submit(kGlobalSet, submission_of(*trials[i], i)));
+                           runtime.operations().submit(kGlobalSet, submission_of(*trials[i], i)));
     operations.push_back(std::move(operation));
   }
-  for (const OperationPtr& operation : operations) RONDE_RETURN_IF_ERROR(runtime.wait(operation));
+  for (const OperationPtr& operation : operations)
+    RONDE_RETURN_IF_ERROR(runtime.operations().wait(operation));
   return {};
 }
 
@@ -79,9 +84,9 @@ Contender async_contender(Team& team, Trials& trials, std::string label) {
 Contender recorded_contender(Team& team, const Contender& plain) {
   return {"ronde-timeline",
           [&team, run = plain.run] {
-            team.runtime().pause_timeline(false);
+            team.runtime().timeline().pause(false);
             Status status = run();
-            team.runtime().pause_timeline(true);
+            team.runtime().timeline().pause(true);
             return status;
           },
           [algorithm = plain.algorithm] { return algorithm() + ", recorded"; }};

@@ -10,6 +10,7 @@
 #include "backends/registry.h"
 #include "bindings/cli/bench/team.h"
 #include "bindings/cli/bench/trial.h"
+#include "core/engine/operation.h"
 
 namespace ronde::bench {
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/runtime/operations.h"
 #include "core/base/clock.h"
 
 namespace ronde::bench {
@@ -47,11 +48,12 @@ Status run_step(Runtime& runtime, const Trials& trials, Nanoseconds compute, boo
     accelerator.compute_back_to_back(part(i, 2.0 / 3));
     Submission submission = submission_of(*trials[i], i);
     submission.request.priority = priorities ? static_cast<std::int32_t>(i) : 0;
-    RONDE_ASSIGN_OR_RETURN(auto operation, runtime.submit(kGlobalSet, std::move(submission)));
+    RONDE_ASSIGN_OR_RETURN(auto operation,
+                           runtime.operations().submit(kGlobalSet, std::move(submission)));
     operations.push_back(std::move(operation));
   }
   for (std::size_t i = trials.size(); i-- > 0;) {
-    RONDE_RETURN_IF_ERROR(runtime.wait(operations[i]));
+    RONDE_RETURN_IF_ERROR(runtime.operations().wait(operations[i]));
     accelerator.compute(part(i, 1.0 / 3));
   }
   accelerator.finish();

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "bindings/runtime/group_factory.h"
+
 namespace ronde::bench {
 
 Team::Team(std::unique_ptr<Runtime> runtime, std::unique_ptr<RawGroup> group)
@@ -12,7 +14,7 @@ Result<std::unique_ptr<Team>> Team::join(const Config& config) {
   RONDE_ASSIGN_OR_RETURN(auto runtime, Runtime::create(config));
   std::vector<int> ranks(static_cast<std::size_t>(runtime->size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  RONDE_ASSIGN_OR_RETURN(auto group, runtime->open_group(std::move(ranks)));
+  RONDE_ASSIGN_OR_RETURN(auto group, runtime->groups().open(std::move(ranks)));
   return std::unique_ptr<Team>(new Team(std::move(runtime), std::move(group)));
 }
 

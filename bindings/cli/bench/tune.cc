@@ -12,6 +12,7 @@
 #include "bindings/cli/bench/contender.h"
 #include "bindings/cli/bench/measure.h"
 #include "bindings/cli/bench/report.h"
+#include "bindings/runtime/group_factory.h"
 #include "bindings/runtime/tuning.h"
 
 namespace ronde::bench {
@@ -46,8 +47,8 @@ class Groups {
     if (group == nullptr && member()) {
       std::vector<int> first(static_cast<std::size_t>(ranks_));
       std::iota(first.begin(), first.end(), 0);
-      RONDE_ASSIGN_OR_RETURN(group,
-                             team_.runtime().open_group(std::move(first), std::string(algorithm)));
+      RONDE_ASSIGN_OR_RETURN(
+          group, team_.runtime().groups().open(std::move(first), std::string(algorithm)));
     }
     return group.get();
   }

@@ -16,6 +16,8 @@
 #include "bindings/cli/bench/step.h"
 #include "bindings/cli/bench/team.h"
 #include "bindings/cli/bench/tune.h"
+#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/timeline.h"
 
 namespace ronde::bench {
 namespace {
@@ -40,7 +42,7 @@ TrialSpec trial_spec(Session& session, std::size_t bytes) {
                  .size = session.team->size()};
   if (session.options.shared) {
     spec.allocate = [&runtime = session.team->runtime()](std::size_t size) {
-      return runtime.allocate(size).value();
+      return runtime.groups().allocate(size).value();
     };
   }
   return spec;
@@ -266,8 +268,8 @@ Status run_worker(const Config& config, const Options& options) {
   Session session{.options = options, .team = nullptr, .peers = {}, .report = {}};
   RONDE_ASSIGN_OR_RETURN(session.team, Team::join(config));
   if (!options.timeline.empty()) {
-    RONDE_RETURN_IF_ERROR(session.team->runtime().start_timeline(options.timeline));
-    session.team->runtime().pause_timeline(true);
+    RONDE_RETURN_IF_ERROR(session.team->runtime().timeline().start(options.timeline));
+    session.team->runtime().timeline().pause(true);
   }
   for (const std::string& name : options.peers) {
     RONDE_ASSIGN_OR_RETURN(auto peer, Peer::open(name, *session.team, config));

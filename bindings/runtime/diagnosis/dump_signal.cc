@@ -82,6 +82,18 @@ int free_entry() {
 
 }  // namespace
 
+int dump_signal_number(const Config& config) {
+  if (config.dump_signal == "USR1") return SIGUSR1;
+  const bool wanted =
+      config.dump_signal == "USR2" || (config.dump_signal == "auto" && config.secret_fd >= 0);
+  return wanted ? SIGUSR2 : 0;
+}
+
+int timeline_signal_number(const Config& config) {
+  if (config.timeline_signal == "off") return 0;
+  return config.timeline_signal == "USR1" ? SIGUSR1 : SIGUSR2;
+}
+
 DumpSignal::DumpSignal(int number, Bell& bell, Reason reason) : number_(number) {
   if (number == 0) return;
   const MutexLock lock(install_mutex());

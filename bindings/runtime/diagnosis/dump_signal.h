@@ -2,8 +2,16 @@
 #pragma once
 
 #include "bindings/runtime/diagnosis/bell.h"
+#include "core/base/config.h"
 
 namespace ronde::diagnosis {
+
+/// The signal that asks for dumps; 0 for none. "auto": SIGUSR2 under `ronde run`, which alone
+/// passes a descriptor for the secret.
+int dump_signal_number(const Config& config);
+
+/// The signal that switches the timeline on and off; 0 for none.
+int timeline_signal_number(const Config& config);
 
 /// Lets a signal ring a bell while it lives. The handler is installed only where the signal has
 /// none, and removed with the last of these, unless the user has installed another meanwhile.

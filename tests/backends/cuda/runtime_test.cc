@@ -13,6 +13,8 @@
 
 #include "backends/cuda/factory.h"
 #include "bindings/runtime/devices.h"
+#include "bindings/runtime/operations.h"
+#include "ops/compression/residuals.h"
 #include "tests/backends/net/processes.h"
 #include "tests/support/cuda_fake/cudart_fake.h"
 
@@ -84,15 +86,15 @@ TEST_CASE("device tensors: sums come after the caller's stream and before what i
       // On the default stream, as a framework's kernel would write a gradient.
       EXPECT(cudaMemcpyAsync(data[i].data(), made.data(), 4000, cudaMemcpyDefault, nullptr) ==
              cudaSuccess);
-      auto operation = runtime.submit(
+      auto operation = runtime.operations().submit(
           kGlobalSet, submission_of(Collective::kAllreduce, "w" + std::to_string(i), data[i]));
       EXPECT(operation.ok());
       operations.push_back(*operation);
     }
     for (std::size_t i = 0; i < data.size(); ++i) {
-      EXPECT(runtime.wait(operations[i]).ok());
+      EXPECT(runtime.operations().wait(operations[i]).ok());
       EXPECT(operations[i]->completion() != nullptr);
-      EXPECT(runtime.order_after(operations[i], nullptr).ok());
+      EXPECT(runtime.operations().order_after(operations[i], nullptr).ok());
       EXPECT(cudaMemcpyAsync(seen[i].data(), data[i].data(), 4000, cudaMemcpyDefault, nullptr) ==
              cudaSuccess);
     }
@@ -106,9 +108,9 @@ TEST_CASE("device tensors: an output that the operation allocates is on the devi
   run_pair([](Runtime& runtime, int rank) {
     std::vector<float> data(static_cast<std::size_t>(rank) + 1, static_cast<float>(rank));
     const auto operation =
-        runtime.run(kGlobalSet, submission_of(Collective::kAllgather, "rows", data));
+        runtime.operations().run(kGlobalSet, submission_of(Collective::kAllgather, "rows", data));
     EXPECT(operation.ok());
-    EXPECT(runtime.order_after(*operation, nullptr).ok());
+    EXPECT(runtime.operations().order_after(*operation, nullptr).ok());
     finish(nullptr);
     const OwnedOutput& output = (*operation)->owned_outputs().at(0);
     EXPECT(output.shape == Shape{3});
@@ -123,12 +125,14 @@ TEST_CASE(
   run_pair([](Runtime& runtime, int rank) {
     std::vector<float>& data = lasting(4);
     const Device device = rank == 0 ? Device{} : Device{DeviceKind::kCuda, 0};
-    const auto mixed =
-        runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "mixed", data, device));
+    const auto mixed = runtime.operations().run(
+        kGlobalSet, submission_of(Collective::kAllreduce, "mixed", data, device));
     EXPECT(mixed.status().code() == Code::kMismatch);
     EXPECT(mixed.status().message().find("device cpu") != std::string::npos);
     EXPECT(mixed.status().message().find("device cuda") != std::string::npos);
-    EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "next", data)).ok());
+    EXPECT(runtime.operations()
+               .run(kGlobalSet, submission_of(Collective::kAllreduce, "next", data))
+               .ok());
     return 0;
   });
 }
@@ -136,13 +140,17 @@ TEST_CASE(
 TEST_CASE("device tensors: a second device in one set is an error for all, and the job goes on") {
   run_pair([](Runtime& runtime, int rank) {
     std::vector<float>& data = lasting(4);
-    EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "first", data)).ok());
+    EXPECT(runtime.operations()
+               .run(kGlobalSet, submission_of(Collective::kAllreduce, "first", data))
+               .ok());
     const Device other{DeviceKind::kCuda, rank};
-    const auto mixed =
-        runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "other", data, other));
+    const auto mixed = runtime.operations().run(
+        kGlobalSet, submission_of(Collective::kAllreduce, "other", data, other));
     EXPECT(mixed.status().code() == Code::kMismatch);
     EXPECT(mixed.status().message().find("several devices") != std::string::npos);
-    EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "first", data)).ok());
+    EXPECT(runtime.operations()
+               .run(kGlobalSet, submission_of(Collective::kAllreduce, "first", data))
+               .ok());
     return 0;
   });
 }
@@ -156,20 +164,20 @@ TEST_CASE("device tensors: compressed sums keep residuals that a job saves, load
       }
       Submission submission = submission_of(Collective::kAllreduce, "w", data);
       submission.request.compression = "int8";
-      const auto done = runtime.run(kGlobalSet, std::move(submission));
-      if (!done.ok() || !runtime.order_after(*done, nullptr).ok()) return {};
+      const auto done = runtime.operations().run(kGlobalSet, std::move(submission));
+      if (!done.ok() || !runtime.operations().order_after(*done, nullptr).ok()) return {};
       finish(nullptr);
       return data;
     };
     EXPECT(!step().empty());
-    EXPECT(runtime.residual_bytes() == 12'000);
-    const auto saved = runtime.save_residuals().value();
+    EXPECT(runtime.residuals().bytes() == 12'000);
+    const auto saved = runtime.residuals().save().value();
     EXPECT(saved.size() == 1 && saved[0].name == "w" && saved[0].steps == 1);
     EXPECT(saved[0].values != std::vector<float>(3000));
     const std::vector<float> second = step();
-    EXPECT(runtime.load_residuals({}).ok());
+    EXPECT(runtime.residuals().load({}).ok());
     EXPECT(step() != second);
-    EXPECT(runtime.load_residuals(saved).ok());
+    EXPECT(runtime.residuals().load(saved).ok());
     EXPECT(step() == second);
     return 0;
   });
@@ -179,8 +187,8 @@ TEST_CASE("device tensors: where there is no device the submission says why") {
   run_pair([](Runtime& runtime, int rank) {
     test::cuda_fake::set_device_count(0);
     std::vector<float>& data = lasting(4);
-    const auto none =
-        runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "gradient", data));
+    const auto none = runtime.operations().run(
+        kGlobalSet, submission_of(Collective::kAllreduce, "gradient", data));
     EXPECT(none.status().code() == Code::kUnsupported);
     EXPECT(none.status().message().rfind("\"gradient\" is on cuda:0, which cannot be used here: "
                                          "no CUDA device is visible",
@@ -193,10 +201,12 @@ TEST_CASE("device tensors: a rank that is killed fails the others by name") {
   run_pair(
       [](Runtime& runtime, int rank) {
         std::vector<float>& data = lasting(1 << 20);
-        EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data)).ok());
+        EXPECT(runtime.operations()
+                   .run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data))
+                   .ok());
         if (rank == 1) ::kill(::getpid(), SIGKILL);
-        const auto failed =
-            runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "two", data));
+        const auto failed = runtime.operations().run(
+            kGlobalSet, submission_of(Collective::kAllreduce, "two", data));
         EXPECT(failed.status().code() == Code::kRankFailure);
         EXPECT(failed.status().failed_rank()->rank == 1);
         return 0;
@@ -217,14 +227,14 @@ TEST_CASE("device tensors: top-k of tensors that are not ready yet blocks no sub
         Submission submission =
             submission_of(Collective::kAllreduce, "w" + std::to_string(i), data[i]);
         submission.request.compression = i == 0 ? "topk" : "topk:ratio=0.25";
-        auto operation = runtime.submit(kGlobalSet, std::move(submission));
+        auto operation = runtime.operations().submit(kGlobalSet, std::move(submission));
         EXPECT(operation.ok());
         operations.push_back(*operation);
       }
     }
     for (std::size_t i = 0; i < data.size(); ++i) {
-      EXPECT(runtime.wait(operations[i]).ok());
-      EXPECT(runtime.order_after(operations[i], nullptr).ok());
+      EXPECT(runtime.operations().wait(operations[i]).ok());
+      EXPECT(runtime.operations().order_after(operations[i], nullptr).ok());
     }
     finish(nullptr);
     for (std::size_t i = 0; i < data.size(); ++i) {
@@ -243,7 +253,7 @@ TEST_CASE("device tensors: a rank that is killed fails the others' top-k by name
         const auto reduce = [&] {
           Submission submission = submission_of(Collective::kAllreduce, "w", data);
           submission.request.compression = "topk";
-          return runtime.run(kGlobalSet, std::move(submission));
+          return runtime.operations().run(kGlobalSet, std::move(submission));
         };
         EXPECT(reduce().ok());
         if (rank == 1) ::kill(::getpid(), SIGKILL);
@@ -260,15 +270,23 @@ TEST_CASE(
   const std::string again = net::unique_job_id();
   run_pair([&](Runtime& runtime, int rank) {
     std::vector<float>& data = lasting(4);
-    EXPECT(runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data)).ok());
+    EXPECT(runtime.operations()
+               .run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data))
+               .ok());
     if (rank == 1) test::cuda_fake::fail_next("cudaMemcpyAsync", cudaErrorIllegalAddress);
-    const auto lost = runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "two", data));
+    const auto lost =
+        runtime.operations().run(kGlobalSet, submission_of(Collective::kAllreduce, "two", data));
     EXPECT(!lost.ok());
     EXPECT(lost.status().message().find("cudaMemcpyAsync on cuda:0") != std::string::npos);
-    EXPECT(!runtime.run(kGlobalSet, submission_of(Collective::kAllreduce, "three", data)).ok());
+    EXPECT(!runtime.operations()
+                .run(kGlobalSet, submission_of(Collective::kAllreduce, "three", data))
+                .ok());
     auto next = Runtime::create(net::rank_config(again, rank, 2), libraries());
     EXPECT(next.ok());
-    EXPECT((*next)->run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data)).ok());
+    EXPECT((*next)
+               ->operations()
+               .run(kGlobalSet, submission_of(Collective::kAllreduce, "one", data))
+               .ok());
     return 0;
   });
 }

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "bindings/runtime/runtime.h"
+#include "bindings/runtime/timeline.h"
+#include "ops/compression/residuals.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"
 #include "tests/timeline/scratch.h"
@@ -42,7 +44,7 @@ Status compressed_sum(Runtime& runtime, const std::string& compression, const st
   Submission submission = sum_of(name, values);
   submission.request.tensors[0].shape = {100, static_cast<std::int64_t>(values.size()) / 100};
   submission.request.compression = compression;
-  const auto done = runtime.run(kGlobalSet, std::move(submission));
+  const auto done = runtime.operations().run(kGlobalSet, std::move(submission));
   return done.ok() ? (*done)->status() : done.status();
 }
 
@@ -73,16 +75,16 @@ TEST_CASE("Runtime: what compression loses is measured where that is asked for, 
     config.compression_error_steps = 2;
     auto runtime = Runtime::create(config);
     EXPECT(runtime.ok());
-    EXPECT((*runtime)->start_timeline(scratch.file("t.json")).ok());
+    EXPECT((*runtime)->timeline().start(scratch.file("t.json")).ok());
     for (int step = 0; step < 3; ++step) {
       auto values = waves(rank, 10'000);
       EXPECT(compressed_sum(**runtime, "int4", "w", values).ok());
     }
-    const auto losses = (*runtime)->compression_losses();
+    const auto losses = (*runtime)->residuals().losses();
     EXPECT(losses.size() == 1 && losses.count({kGlobalSet, "w"}) == 1);
     const CompressionLoss loss = losses.at({kGlobalSet, "w"});
     EXPECT(loss.lost > 0 && loss.lost < 0.5 * loss.result);
-    EXPECT((*runtime)->stop_timeline().ok());
+    EXPECT((*runtime)->timeline().stop().ok());
     return 0;
   });
   CHECK(codes == std::vector<int>{0, 0});
@@ -100,11 +102,11 @@ TEST_CASE("Runtime: a compressed sum is rounded and leaves a residual") {
     auto values = waves(rank, 10'000);
     EXPECT(compressed_sum(runtime, "int8", "w", values).ok());
     EXPECT(was_rounded(values));
-    EXPECT(runtime.residual_bytes() == 40'000);
-    const auto saved = runtime.save_residuals().value();
+    EXPECT(runtime.residuals().bytes() == 40'000);
+    const auto saved = runtime.residuals().save().value();
     EXPECT(saved.size() == 1 && saved[0].name == "w" && saved[0].steps == 1);
-    EXPECT(runtime.load_residuals({}).ok());
-    EXPECT(runtime.residual_bytes() == 0);
+    EXPECT(runtime.residuals().load({}).ok());
+    EXPECT(runtime.residuals().bytes() == 0);
     return 0;
   });
 }
@@ -170,7 +172,7 @@ TEST_CASE("Runtime: what is wrong with a compression is said at once") {
   Submission whole = sum_of("i", values);
   whole.request.compression = "int8";
   whole.request.tensors[0].dtype = DType::kInt32;
-  const auto integers = (*alone)->run(kGlobalSet, std::move(whole));
+  const auto integers = (*alone)->operations().run(kGlobalSet, std::move(whole));
   CHECK(integers.status().code() == Code::kInvalidArgument);
   CHECK(integers.status().message().find("int32") != std::string::npos);
   CHECK(compressed_sum(**alone, "int8", "w", values).ok());

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/process_sets.h"
 #include "bindings/runtime/runtime.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"
@@ -122,9 +124,9 @@ int use_after_fork(std::unique_ptr<Runtime>& runtime, RawGroup& group) {
            status.message().find("forked") != std::string::npos;
   };
   RONDE_CHILD_REQUIRE(refused(sum(*runtime, kGlobalSet, "w", values)));
-  RONDE_CHILD_REQUIRE(refused(runtime->add_process_set({0, 1}).status()));
-  RONDE_CHILD_REQUIRE(refused(runtime->open_group({0, 1}).status()));
-  RONDE_CHILD_REQUIRE(refused(runtime->send(1, 0, {}).status()));
+  RONDE_CHILD_REQUIRE(refused(runtime->process_sets().add({0, 1}).status()));
+  RONDE_CHILD_REQUIRE(refused(runtime->groups().open({0, 1}).status()));
+  RONDE_CHILD_REQUIRE(refused(runtime->operations().send(1, 0, {}).status()));
   RONDE_CHILD_REQUIRE(refused(group.run(Bundle{})));
   runtime->shutdown();
   runtime.reset();
@@ -137,7 +139,7 @@ TEST_CASE("Runtime: a forked child gets a clear error at once, and the parent do
           auto created = Runtime::create(rank_config(job, rank, 2));
           RONDE_CHILD_REQUIRE(created.ok());
           std::unique_ptr<Runtime> runtime = std::move(*created);
-          auto group = runtime->open_group({0, 1});
+          auto group = runtime->groups().open({0, 1});
           RONDE_CHILD_REQUIRE(group.ok());
           Processes child;
           child.start([&] { return use_after_fork(runtime, **group); });

@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/process_sets.h"
+#include "bindings/runtime/timeline.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"
 #include "tests/timeline/scratch.h"
@@ -68,12 +71,12 @@ TEST_CASE("Runtime: tensors in shared memory are reduced, and outlive the runtim
   for (const int size : {1, 3}) {
     run_job(size, [&](Runtime& runtime, int rank) {
       constexpr std::size_t kCount = 300'000;
-      auto memory = runtime.allocate(kCount * sizeof(float));
+      auto memory = runtime.groups().allocate(kCount * sizeof(float));
       EXPECT(memory.ok());
       auto* const values = reinterpret_cast<float*>(memory->get());
       EXPECT(values[0] == 0 && values[kCount - 1] == 0);
       std::fill_n(values, kCount, static_cast<float>(rank + 1));
-      auto group = runtime.open_group(runtime.process_set_ranks(kGlobalSet).value());
+      auto group = runtime.groups().open(runtime.process_sets().ranks(kGlobalSet).value());
       EXPECT(group.ok());
       Bundle bundle;
       bundle.kind = Collective::kAllreduce;
@@ -87,7 +90,7 @@ TEST_CASE("Runtime: tensors in shared memory are reduced, and outlive the runtim
       EXPECT(std::count(values, values + kCount, expected) == kCount);
       group->reset();
       runtime.shutdown();
-      EXPECT(runtime.allocate(1).status().code() == Code::kNotInitialized);
+      EXPECT(runtime.groups().allocate(1).status().code() == Code::kNotInitialized);
       EXPECT(values[kCount - 1] == expected);
       return 0;
     });
@@ -113,8 +116,8 @@ TEST_CASE("Runtime: init, shutdown and init again work in one process") {
 
 TEST_CASE("Runtime: process sets are made, used, overlap and are removed") {
   run_job(3, [](Runtime& runtime, int rank) {
-    const auto low = runtime.add_process_set({1, 0});
-    const auto high = runtime.add_process_set({1, 2});
+    const auto low = runtime.process_sets().add({1, 0});
+    const auto high = runtime.process_sets().add({1, 2});
     if (!low.ok()) std::fprintf(stderr, "%s\n", low.status().to_string().c_str());
     if (!high.ok()) std::fprintf(stderr, "%s\n", high.status().to_string().c_str());
     EXPECT(low.ok() && high.ok());
@@ -122,13 +125,13 @@ TEST_CASE("Runtime: process sets are made, used, overlap and are removed") {
     if (rank <= 1) EXPECT(sum(runtime, *low, "w", values).ok());
     if (rank >= 1) EXPECT(sum(runtime, *high, "w", values).ok());
     EXPECT(values[0] == (rank == 0 ? 2.0F : 3.0F));
-    EXPECT(runtime.add_process_set({0, 1}).status().code() == Code::kInvalidArgument);
+    EXPECT(runtime.process_sets().add({0, 1}).status().code() == Code::kInvalidArgument);
     if (rank == 2) {
       EXPECT(sum(runtime, *low, "w", values).code() == Code::kInvalidArgument);
     }
-    EXPECT(runtime.remove_process_set(*low).ok());
-    EXPECT(!runtime.remove_process_set(*low).ok());
-    EXPECT(runtime.process_sets().size() == 2);
+    EXPECT(runtime.process_sets().remove(*low).ok());
+    EXPECT(!runtime.process_sets().remove(*low).ok());
+    EXPECT(runtime.process_sets().ids().size() == 2);
     return 0;
   });
 }
@@ -138,27 +141,29 @@ TEST_CASE("Runtime: sets that only their members know of are opened, used, left 
     std::vector<float> values(100, 1.0F);
     if (rank != 1) {  // rank 1 has no part in it
       for (int round = 0; round < 3; ++round) {
-        const auto first = runtime.open_set({2, 0}, {.name = "first"});
-        const auto second = runtime.open_set({0, 2}, {.name = "second"});  // the same ranks
+        const auto first = runtime.process_sets().open({2, 0}, {.name = "first"});
+        const auto second =
+            runtime.process_sets().open({0, 2}, {.name = "second"});  // the same ranks
         EXPECT(first.ok() && second.ok() && *first != *second);
         EXPECT(sum(runtime, *first, "", values).ok());
         EXPECT(sum(runtime, *second, "", values).ok());
-        EXPECT(runtime.close_set(*second).ok());
-        EXPECT(runtime.close_set(*first).ok());
+        EXPECT(runtime.process_sets().close(*second).ok());
+        EXPECT(runtime.process_sets().close(*first).ok());
         EXPECT(sum(runtime, *first, "", values).code() == Code::kInvalidArgument);
       }
       EXPECT(values[99] == 64.0F);
     }
-    EXPECT(runtime.open_set({0, 1, 2}, {.name = rank == 2 ? "b" : "a"}).status().code() ==
-           Code::kMismatch);
-    EXPECT(!runtime.open_set({(rank + 1) % 3}, {}).ok());  // without this rank
-    EXPECT(!runtime.close_set(kGlobalSet).ok());
-    const auto last =
-        runtime.open_set({0, 1, 2}, {.name = "last", .stall_error = std::chrono::seconds(1)});
+    EXPECT(
+        runtime.process_sets().open({0, 1, 2}, {.name = rank == 2 ? "b" : "a"}).status().code() ==
+        Code::kMismatch);
+    EXPECT(!runtime.process_sets().open({(rank + 1) % 3}, {}).ok());  // without this rank
+    EXPECT(!runtime.process_sets().close(kGlobalSet).ok());
+    const auto last = runtime.process_sets().open(
+        {0, 1, 2}, {.name = "last", .stall_error = std::chrono::seconds(1)});
     EXPECT(last.ok());
     EXPECT(sum(runtime, *last, "", values).ok());
     if (rank == 0) {
-      EXPECT(runtime.close_set(*last).ok());
+      EXPECT(runtime.process_sets().close(*last).ok());
       return 0;
     }
     const Code code = sum(runtime, *last, "", values).code();  // rank 0 left, or does not come
@@ -169,7 +174,7 @@ TEST_CASE("Runtime: sets that only their members know of are opened, used, left 
 
 TEST_CASE("Runtime: ranks that ask for different process sets all get the same error") {
   run_job(2, [](Runtime& runtime, int rank) {
-    const auto set = runtime.add_process_set({rank});
+    const auto set = runtime.process_sets().add({rank});
     EXPECT(set.status().code() == Code::kMismatch);
     std::vector<float> values = {1.0F};
     EXPECT(sum(runtime, kGlobalSet, "after", values).ok());
@@ -180,16 +185,16 @@ TEST_CASE("Runtime: ranks that ask for different process sets all get the same e
 TEST_CASE("Runtime: a timeline has marks, steps, waits, and bundle numbers alike on all ranks") {
   const ScratchFolder scratch;
   run_job(2, [&](Runtime& runtime, int rank) {
-    runtime.mark("before the timeline, so lost");
-    runtime.mark_step();
-    EXPECT(runtime.start_timeline(scratch.file("t.json")).ok());
-    runtime.mark("halfway");
-    runtime.begin_mark("forward");
-    runtime.end_mark();
+    runtime.timeline().mark("before the timeline, so lost");
+    runtime.timeline().mark_step();
+    EXPECT(runtime.timeline().start(scratch.file("t.json")).ok());
+    runtime.timeline().mark("halfway");
+    runtime.timeline().begin_mark("forward");
+    runtime.timeline().end_mark();
     std::vector<float> values(8, 1.0F);
     EXPECT(sum(runtime, kGlobalSet, "w", values).ok());
-    runtime.mark_step();
-    EXPECT(runtime.stop_timeline().ok());
+    runtime.timeline().mark_step();
+    EXPECT(runtime.timeline().stop().ok());
     return 0;
   });
   for (const char* name : {"t.rank0.json", "t.rank1.json"}) {
@@ -205,7 +210,7 @@ TEST_CASE("Runtime: a timeline has marks, steps, waits, and bundle numbers alike
 
 TEST_CASE("Runtime: raw groups sum without names") {
   run_job(2, [](Runtime& runtime, int rank) {
-    auto group = runtime.open_group({0, 1});
+    auto group = runtime.groups().open({0, 1});
     EXPECT(group.ok());
     std::vector<float> values = {static_cast<float>(rank + 1)};
     Bundle bundle;
@@ -229,11 +234,11 @@ Status sum_many(Runtime& runtime, int round) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::string name = fmt::format("{}.{}.{}", std::string(900, 'n'), round, i);
     RONDE_ASSIGN_OR_RETURN(OperationPtr operation,
-                           runtime.submit(kGlobalSet, sum_of(name, values[i])));
+                           runtime.operations().submit(kGlobalSet, sum_of(name, values[i])));
     operations.push_back(std::move(operation));
   }
   for (const OperationPtr& operation : operations) {
-    RONDE_RETURN_IF_ERROR(runtime.wait(operation));
+    RONDE_RETURN_IF_ERROR(runtime.operations().wait(operation));
   }
   return {};
 }
@@ -291,14 +296,16 @@ TEST_CASE("Runtime: wrong roots, devices and counts are refused before anything 
     Submission root = sum_of("w", values);
     root.request.kind = Collective::kBroadcast;
     root.request.root = 5;
-    EXPECT(runtime.submit(kGlobalSet, root).status().code() == Code::kInvalidArgument);
+    EXPECT(runtime.operations().submit(kGlobalSet, root).status().code() == Code::kInvalidArgument);
     Submission device = sum_of("w", values);
     device.request.device.kind = DeviceKind::kCuda;
-    EXPECT(runtime.submit(kGlobalSet, device).status().code() == Code::kUnsupported);
+    EXPECT(runtime.operations().submit(kGlobalSet, device).status().code() == Code::kUnsupported);
     Submission count = sum_of("w", values);
     count.outputs.clear();
-    EXPECT(runtime.submit(kGlobalSet, count).status().code() == Code::kInvalidArgument);
-    EXPECT(runtime.submit(7, sum_of("w", values)).status().code() == Code::kInvalidArgument);
+    EXPECT(runtime.operations().submit(kGlobalSet, count).status().code() ==
+           Code::kInvalidArgument);
+    EXPECT(runtime.operations().submit(7, sum_of("w", values)).status().code() ==
+           Code::kInvalidArgument);
     return 0;
   });
 }

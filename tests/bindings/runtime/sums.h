@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/runtime/operations.h"
 #include "bindings/runtime/runtime.h"
 #include "tests/core/engine/sum_of.h"
 
@@ -14,7 +15,7 @@ using test::sum_of;
 /// Runs it.
 inline Status sum(Runtime& runtime, SetId set, const std::string& name,
                   std::vector<float>& values) {
-  const auto done = runtime.run(set, sum_of(name, values));
+  const auto done = runtime.operations().run(set, sum_of(name, values));
   return done.ok() ? (*done)->status() : done.status();
 }
 

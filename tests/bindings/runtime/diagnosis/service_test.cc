@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "bindings/runtime/group_factory.h"
 #include "core/base/log.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"
@@ -117,7 +118,7 @@ TEST_CASE("Diagnosis: a dump tells in which call of a raw group a rank waits") {
     config.dump_signal = "USR2";
     auto runtime = Runtime::create(config);
     RONDE_CHILD_REQUIRE(runtime.ok());
-    const auto group = (*runtime)->open_group({0, 1});
+    const auto group = (*runtime)->groups().open({0, 1});
     RONDE_CHILD_REQUIRE(group.ok());
     for (int i = 0; i < 6; ++i) RONDE_CHILD_REQUIRE((*group)->run(Bundle{}).ok());
     std::size_t asked = 0;
@@ -151,7 +152,8 @@ TEST_CASE("Diagnosis: a stall and a signal make a rank write, with the stacks of
       RONDE_CHILD_REQUIRE(wait_for([&] { return dumps_of(folder.path(), job, 0).size() >= 2; }));
       return sum(**runtime, kGlobalSet, "late", values).ok() ? 0 : 1;
     }
-    const OperationPtr late = (*runtime)->submit(kGlobalSet, sum_of("late", values)).value();
+    const OperationPtr late =
+        (*runtime)->operations().submit(kGlobalSet, sum_of("late", values)).value();
     WaitOptions options;
     bool sent = false;
     options.interrupt = [&]() -> Status {
@@ -161,7 +163,7 @@ TEST_CASE("Diagnosis: a stall and a signal make a rank write, with the stacks of
       }
       return {};
     };
-    return (*runtime)->wait(late, options).ok() ? 0 : 1;
+    return (*runtime)->operations().wait(late, options).ok() ? 0 : 1;
   });
   CHECK(codes == all_good(2));
   const auto dumps = dumps_of(folder.path(), job, 0);
@@ -175,7 +177,7 @@ TEST_CASE("Diagnosis: a stall and a signal make a rank write, with the stacks of
   bool waits = false;
   for (const std::string& frame : dumps[1].threads[0].frames) {
     waits |= frame.find("Engine::wait") != std::string::npos ||
-             frame.find("Runtime::wait") != std::string::npos;
+             frame.find("Operations::wait") != std::string::npos;
   }
   CHECK(waits);
 }
@@ -218,10 +220,11 @@ TEST_CASE("Diagnosis: without a folder a failure is a line in the log") {
     std::vector<float> values(10, 1.0F);
     std::vector<float> other(10, 1.0F);
     OperationPtr alone;
-    if (rank == 0) alone = (*runtime)->submit(kGlobalSet, sum_of("alone", values)).value();
+    if (rank == 0)
+      alone = (*runtime)->operations().submit(kGlobalSet, sum_of("alone", values)).value();
     RONDE_CHILD_REQUIRE(sum(**runtime, kGlobalSet, "first", other).ok());
     if (rank == 1) ::raise(SIGKILL);
-    RONDE_CHILD_REQUIRE(!(*runtime)->wait(alone, {}).ok());
+    RONDE_CHILD_REQUIRE(!(*runtime)->operations().wait(alone, {}).ok());
     runtime->reset();
     set_log(LogLevel::kWarning, nullptr);
     RONDE_CHILD_REQUIRE(lines.find("just failed: \"alone\"") != std::string::npos);

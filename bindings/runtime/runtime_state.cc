@@ -1,4 +1,4 @@
-#include "bindings/runtime/fork_mark.h"
+#include "bindings/runtime/runtime_state.h"
 
 #include <sys/mman.h>
 
@@ -28,6 +28,13 @@ Status forked_status() {
   return {Code::kNotInitialized,
           "this process was forked after init() and is no member of the job; call init() in "
           "processes that were started for it"};
+}
+
+bool RuntimeState::end() noexcept { return !forked() && !ended_.exchange(true); }
+
+Status RuntimeState::why_unusable() const {
+  if (forked()) return forked_status();
+  return {Code::kNotInitialized, "the runtime has been shut down; call init() again"};
 }
 
 }  // namespace ronde

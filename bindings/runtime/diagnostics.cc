@@ -1,0 +1,95 @@
+#include "bindings/runtime/diagnostics.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "bindings/runtime/diagnosis/dump_signal.h"
+#include "bindings/runtime/metrics/metrics.h"
+#include "bindings/runtime/rank_place.h"
+#include "bindings/runtime/version.h"
+#include "core/base/log.h"
+
+namespace ronde {
+namespace {
+
+Status make_dump_folder(const std::string& folder) {
+  if (folder.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (std::filesystem::is_directory(folder)) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("RONDE_DUMP_DIR={} is no folder and cannot be made one{}{}", folder,
+                      error ? ": " : "", error ? error.message() : "")};
+}
+
+const std::string& host_name(const Topology& topology) {
+  return topology.peers[static_cast<std::size_t>(topology.rank)].host_name;
+}
+
+}  // namespace
+
+Status Diagnostics::start(const Config& config, const Topology& topology,
+                          DiagnosticsSources sources) {
+  RONDE_RETURN_IF_ERROR(make_dump_folder(config.dump_dir));
+  start_service(config, topology, sources);
+  return start_metrics(config, topology, sources);
+}
+
+void Diagnostics::start_service(const Config& config, const Topology& topology,
+                                const DiagnosticsSources& sources) {
+  diagnosis::ServiceOptions options;
+  options.head.job = config.job_id;
+  options.head.rank = topology.rank;
+  options.head.size = topology.size();
+  options.head.host = host_name(topology);
+  options.head.pid = ::getpid();
+  options.folder = config.dump_dir;
+  options.signal = diagnosis::dump_signal_number(config);
+  options.timeline_signal = diagnosis::timeline_signal_number(config);
+  options.stall_interval = config.stall_warning;
+  options.on_timeline = sources.on_timeline_signal;
+  options.abort = sources.abort;
+  options.left_behind = sources.left_behind;
+  options.flights = sources.flights;
+  options.callers = &callers_;
+  options.bell = &bell_;
+  service_ = std::make_unique<diagnosis::Service>(std::move(options));
+}
+
+Status Diagnostics::start_metrics(const Config& config, const Topology& topology,
+                                  const DiagnosticsSources& sources) {
+  if (config.metrics_port == 0) return {};
+  const metrics::RankFacts facts{.version = kVersion,
+                                 .job = config.job_id,
+                                 .host = host_name(topology),
+                                 .rank = topology.rank,
+                                 .size = topology.size()};
+  metrics::ServerOptions options;
+  options.address = config.metrics_address;
+  options.port = config.metrics_port + rank_place(topology).local_rank;
+  options.page = [sources, facts] {
+    const bool broken = !sources.abort->status().ok();
+    return metrics::metrics_text(facts, {.steps = sources.steps(), .broken = broken},
+                                 *sources.meter);
+  };
+  auto server = metrics::Server::start(std::move(options));
+  if (server.ok()) {
+    metrics_ = std::move(server).value();
+    return {};
+  }
+  if (server.status().code() == Code::kInvalidArgument) return server.status();
+  log(LogLevel::kWarning, "{}; the job goes on without", server.status().message());
+  return {};
+}
+
+void Diagnostics::stop() noexcept {
+  service_.reset();
+  metrics_.reset();
+}
+
+}  // namespace ronde

@@ -1,0 +1,59 @@
+// What a rank reports of itself: dumps of what it does, answers to `ronde doctor --job`, metrics.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "bindings/runtime/diagnosis/bell.h"
+#include "bindings/runtime/diagnosis/callers.h"
+#include "bindings/runtime/diagnosis/service.h"
+#include "bindings/runtime/metrics/server.h"
+#include "core/base/abort.h"
+#include "core/base/config.h"
+#include "core/base/status.h"
+#include "core/engine/flight_ring.h"
+#include "core/engine/meter.h"
+#include "core/ports/topology.h"
+
+namespace ronde {
+
+/// Where diagnostics read what they report. All of it is used until Diagnostics::stop().
+struct DiagnosticsSources {
+  std::shared_ptr<const AbortToken> abort;
+  std::function<Status()> left_behind;  ///< Engine::left_behind().
+  const FlightRing* flights = nullptr;
+  const Meter* meter = nullptr;
+  std::function<std::uint64_t()> steps;      ///< Training steps so far.
+  std::function<void()> on_timeline_signal;  ///< Called in the service's thread.
+};
+
+/// Owns the threads that report on this rank. Threads: any; start and stop one after the other.
+class Diagnostics {
+ public:
+  /// Starts the threads: metrics only where a port is set. A port in use is a warning.
+  /// Errors: kInvalidArgument naming the setting.
+  Status start(const Config& config, const Topology& topology, DiagnosticsSources sources);
+  /// Makes a dump that is still due, then ends the threads. Blocks. Idempotent.
+  void stop() noexcept;
+
+  /// Requests a dump, as operations have stalled. Blocks: never.
+  void on_stall() noexcept { bell_.ring(diagnosis::Reason::kStall); }
+  /// Requests a dump, as an operation waited for a rank that died or left. Blocks: never.
+  void on_left_behind() noexcept { bell_.ring(diagnosis::Reason::kFailure); }
+  /// The user's threads that wait; dumps show their stacks.
+  [[nodiscard]] diagnosis::WaitingCallers& callers() noexcept { return callers_; }
+
+ private:
+  void start_service(const Config& config, const Topology& topology,
+                     const DiagnosticsSources& sources);
+  Status start_metrics(const Config& config, const Topology& topology,
+                       const DiagnosticsSources& sources);
+
+  diagnosis::Bell bell_;
+  diagnosis::WaitingCallers callers_;
+  std::unique_ptr<diagnosis::Service> service_;
+  std::unique_ptr<metrics::Server> metrics_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,70 @@
+#include "bindings/runtime/operations.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace ronde {
+
+Result<OperationPtr> Operations::submit(SetId set, Submission submission) {
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  RONDE_RETURN_IF_ERROR(parts_.preparer.prepare(submission, set));
+  return parts_.engine.submit(set, std::move(submission));
+}
+
+Status Operations::wait(const OperationPtr& operation, const WaitOptions& options) {
+  if (operation->done()) return operation->status();
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  const diagnosis::WaitingCallers::Note waiting(parts_.callers);
+  const Timeline::WaitSpan span(parts_.timeline);
+  return parts_.engine.wait(operation, options);
+}
+
+Result<OperationPtr> Operations::run(SetId set, Submission submission, const WaitOptions& options) {
+  submission.caller_waits = true;
+  RONDE_ASSIGN_OR_RETURN(OperationPtr operation, submit(set, std::move(submission)));
+  RONDE_RETURN_IF_ERROR(wait(operation, options));
+  return operation;
+}
+
+void Operations::declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked) {
+  if (parts_.state.usable().ok()) parts_.engine.declare_blocked(operations, std::move(blocked));
+}
+
+Status Operations::order_after(const OperationPtr& operation, DeviceStream stream) {
+  const auto& completion = operation->completion();
+  if (!completion) return {};
+  const int index = operation->submission().request.device.index;
+  RONDE_ASSIGN_OR_RETURN(const auto device, parts_.devices.open(index));
+  return device->wait(stream, *completion);
+}
+
+Result<OperationPtr> Operations::join(SetId set, std::function<void(Operation&)> on_done) {
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  Submission submission;
+  submission.request.kind = Collective::kJoin;
+  submission.on_done = std::move(on_done);
+  return parts_.engine.submit(set, std::move(submission));
+}
+
+Result<OperationPtr> Operations::send(int to, std::int64_t tag, std::span<const std::byte> data) {
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  if (to < 0 || to >= parts_.size) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("cannot send to rank {}; allowed: 0 to {}", to, parts_.size - 1));
+  }
+  return parts_.engine.send(to, tag, data);
+}
+
+Result<OperationPtr> Operations::recv(int from, std::int64_t tag, std::span<std::byte> data,
+                                      Message* message) {
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  if (from != kAnySource && (from < 0 || from >= parts_.size)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("cannot receive from rank {}; allowed: 0 to {}, or {} for any", from,
+                              parts_.size - 1, kAnySource));
+  }
+  return parts_.engine.recv(from, tag, data, message);
+}
+
+}  // namespace ronde

@@ -1,0 +1,67 @@
+// The operations of this rank: submitting them, waiting for them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "bindings/runtime/devices.h"
+#include "bindings/runtime/diagnosis/callers.h"
+#include "bindings/runtime/runtime_state.h"
+#include "bindings/runtime/submission_preparer.h"
+#include "bindings/runtime/timeline.h"
+#include "core/base/status.h"
+#include "core/engine/engine.h"
+#include "core/ports/device_ops.h"
+
+namespace ronde {
+
+/// Starts this rank's operations over the engine, as long as the runtime is usable. Threads: any.
+class Operations {
+ public:
+  /// What it works with. All references outlive it; `engine` until `state` ends.
+  struct Parts {
+    const RuntimeState& state;
+    const SubmissionPreparer& preparer;
+    Engine& engine;
+    Devices& devices;
+    Timeline& timeline;
+    diagnosis::WaitingCallers& callers;
+    int size = 1;  ///< Of the job.
+  };
+  explicit Operations(Parts parts) : parts_(parts) {}
+
+  /// Submits one operation to a set. Blocks: never. Tensors in device memory may still be written
+  /// by work of Submission::stream; they are done when their work is queued, see order_after().
+  /// Errors: kInvalidArgument, kDuplicateName, kNotInitialized, and the job's failure once broken.
+  Result<OperationPtr> submit(SetId set, Submission submission);
+  /// Blocks until `operation` is done and returns its status; drives the engine meanwhile.
+  Status wait(const OperationPtr& operation, const WaitOptions& options = {});
+  /// Submits and waits, without waking any other thread.
+  Result<OperationPtr> run(SetId set, Submission submission, const WaitOptions& options = {});
+
+  /// Declares that this process submits nothing before all of these have ended, as long as
+  /// `blocked` is true. Only where that is certain: ranks that wait for each other by it get
+  /// kMismatch at once, before they stall. Blocks: never.
+  void declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked);
+  /// Orders what `stream` is given from now on after the results of `operation`, which is done
+  /// without error. Nothing for tensors in host memory. Blocks: never.
+  Status order_after(const OperationPtr& operation, DeviceStream stream);
+
+  /// Declares that this rank has no more data in this set; done when all have joined.
+  /// `on_done`: as Submission::on_done.
+  Result<OperationPtr> join(SetId set, std::function<void(Operation&)> on_done = {});
+
+  /// Starts sending to a rank of the job. `data` must stay untouched until done. Blocks: never.
+  Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data);
+  /// Starts receiving from `from` (or kAnySource) the next message with `tag`, at most
+  /// `data.size()` bytes. `message` is filled in when done and must live until then; may be null.
+  Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data,
+                            Message* message);
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,47 @@
+// Checks and completes what a binding submits, before the engine gets it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bindings/runtime/devices.h"
+#include "bindings/runtime/process_set_table.h"
+#include "core/base/status.h"
+#include "core/engine/operation.h"
+#include "ops/compression/residuals.h"
+
+namespace ronde {
+
+/// The job's own compression: of large floating matrices in host memory that name none.
+struct JobCompression {
+  std::string spec;                  ///< In canonical form; empty: none.
+  std::int64_t fewest_elements = 0;  ///< Smaller tensors stay dense.
+};
+
+/// Reads the job's setting. Errors: kInvalidArgument with what is allowed.
+Result<JobCompression> job_compression(const std::string& setting);
+
+/// Makes a submission ready for the engine. Threads: any.
+class SubmissionPreparer {
+ public:
+  /// All references outlive it.
+  SubmissionPreparer(JobCompression compression, const ProcessSetTable& sets,
+                     const ResidualStore& residuals, Devices& devices);
+
+  /// Validates, settles the compression and, in device memory, records what the tensors wait for.
+  /// Blocks: never.
+  /// Errors: kInvalidArgument naming what is wrong, kUnsupported for devices that cannot be used.
+  Status prepare(Submission& submission, SetId set) const;
+
+ private:
+  [[nodiscard]] Status check(const Submission& submission, SetId set) const;
+  Status settle_compression(Request& request, SetId set) const;
+  Status prepare_device(Submission& submission, SetId set) const;
+
+  const JobCompression compression_;
+  const ProcessSetTable& sets_;
+  const ResidualStore& residuals_;
+  Devices& devices_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,131 @@
+#include "bindings/runtime/timeline.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "bindings/runtime/counters.h"
+#include "bindings/runtime/diagnosis/dump_signal.h"
+#include "core/base/log.h"
+
+namespace ronde {
+
+Timeline::Timeline(const Config& config, const Topology& topology, TimelineSources sources)
+    : config_(config), topology_(topology), sources_(std::move(sources)) {
+  if (config_.nvtx) start_nvtx();
+}
+
+void Timeline::start_nvtx() {
+  nvtx_ = create_nvtx_sink();
+  if (nvtx_ == nullptr) log(LogLevel::kWarning, "RONDE_NVTX=1, but {}", nvtx_missing());
+  gate_.set(nvtx_.get());
+}
+
+Status Timeline::begin() {
+  const int number = diagnosis::timeline_signal_number(config_);
+  if (number == 0) return config_.timeline.empty() ? Status() : start(config_.timeline);
+  const std::string setting = fmt::format("RONDE_TIMELINE_SIGNAL={}", config_.timeline_signal);
+  if (config_.timeline.empty()) {
+    return {Code::kInvalidArgument, setting + " needs RONDE_TIMELINE, where the trace is to go"};
+  }
+  if (number != diagnosis::dump_signal_number(config_)) return {};
+  return {Code::kInvalidArgument,
+          setting +
+              " is the signal that asks for dumps; allowed: the other of USR1 and USR2, or "
+              "another RONDE_DUMP_SIGNAL"};
+}
+
+/// `recorder` null: events go to NVTX alone.
+void Timeline::record_to(Recorder* recorder) {
+  if (nvtx_ == nullptr) return gate_.set(recorder);
+  nvtx_->pass_on_to(recorder);
+}
+
+Status Timeline::start(const std::string& path, bool mark_cycles) {
+  const MutexLock lock(mutex_);
+  if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
+  Recorder::Options options;
+  options.job = config_.job_id;
+  options.network_card = sources_.network_card;
+  options.network_megabits = sources_.network_megabits;
+  options.mark_cycles = mark_cycles;
+  options.clock_samples = sources_.clock_samples;
+  options.counters = [this] {
+    const bool counts = sources_.counters && gate_.get() != nullptr;
+    return counts ? sources_.counters() : std::vector<CounterSample>();
+  };
+  options.last_counters = measure_machine;
+  options.fusion_bytes = static_cast<std::int64_t>(config_.fusion_threshold_bytes);
+  options.chunk_bytes = config_.timeline_part_bytes;
+  options.parts = config_.timeline_parts;
+  RONDE_ASSIGN_OR_RETURN(auto recorder,
+                         Recorder::open(path, topology_.rank, topology_, std::move(options)));
+  recorders_.push_back(std::move(recorder));
+  recording_ = true;
+  paused_ = false;
+  record_to(recorders_.back().get());
+  return {};
+}
+
+Status Timeline::stop() {
+  const MutexLock lock(mutex_);
+  if (!recording_) return {};
+  recording_ = false;
+  record_to(nullptr);
+  return recorders_.back()->close();
+}
+
+void Timeline::pause(bool paused) {
+  const MutexLock lock(mutex_);
+  if (!recording_ || paused == paused_) return;
+  paused_ = paused;
+  if (paused) {
+    record_to(nullptr);
+    recorders_.back()->pause();
+  } else {
+    recorders_.back()->resume();
+    record_to(recorders_.back().get());
+  }
+}
+
+void Timeline::toggle() {
+  bool recording = false;
+  bool paused = false;
+  {
+    const MutexLock lock(mutex_);
+    recording = recording_;
+    paused = paused_;
+  }
+  if (recording) return pause(!paused);
+  const Status status = start(config_.timeline);
+  if (!status.ok()) log(LogLevel::kWarning, "{}", status.message());
+}
+
+void Timeline::mark(std::string_view name) {
+  if (EventSink* events = gate_.get()) events->instant(kMarksLane, name);
+}
+
+void Timeline::begin_mark(std::string_view name) {
+  if (EventSink* events = gate_.get()) events->begin(kMarksLane, name, {});
+}
+
+void Timeline::end_mark() {
+  if (EventSink* events = gate_.get()) events->end(kMarksLane, {});
+}
+
+void Timeline::mark_step() {
+  const auto steps = steps_.fetch_add(1) + 1;
+  EventSink* events = gate_.get();
+  if (events == nullptr) return;
+  core_wait_.sample_step(*events);
+  events->counter(kStepCounter, static_cast<double>(steps));
+}
+
+void Timeline::mark_pass(std::string_view name) {
+  EventSink* events = gate_.get();
+  if (events == nullptr) return;
+  events->end(kPassesLane, {});
+  if (!name.empty()) events->begin(kPassesLane, name, {});
+}
+
+}  // namespace ronde

@@ -1,0 +1,108 @@
+// The timeline of one rank: its recorders, NVTX ranges and the user's marks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/config.h"
+#include "core/base/mutex.h"
+#include "core/base/status.h"
+#include "core/ports/event_sink.h"
+#include "core/ports/topology.h"
+#include "timeline/core_wait.h"
+#include "timeline/nvtx_sink.h"
+#include "timeline/recorder.h"
+
+namespace ronde {
+
+/// What a timeline records beside events. Outlives it, as far as the functions refer to anything.
+struct TimelineSources {
+  std::string network_card = {};  ///< As RecordingInfo has them.
+  int network_megabits = 0;
+  std::function<std::vector<ClockSample>()> clock_samples = {};  ///< As Recorder::Options has it.
+  std::function<std::vector<CounterSample>()> counters = {};     ///< Only called while recording.
+};
+
+/// Writes this rank's events to a trace file while it is switched on. Threads: any.
+class Timeline {
+ public:
+  /// Opens NVTX ranges where the setting asks for them. `config` and `topology` outlive it.
+  Timeline(const Config& config, const Topology& topology, TimelineSources sources);
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  /// Starts as the settings say: at once, at a signal (see toggle), or not.
+  /// Errors: kInvalidArgument naming the setting; those of start().
+  Status begin() RONDE_EXCLUDES(mutex_);
+  /// Starts writing to `path`. `mark_cycles`: see Recorder::Options.
+  /// Errors: kInvalidArgument where a timeline is being written; those of Recorder::open().
+  Status start(const std::string& path, bool mark_cycles = false) RONDE_EXCLUDES(mutex_);
+  /// Ends the file. Nothing where none is written. Errors: those of Recorder::close().
+  Status stop() RONDE_EXCLUDES(mutex_);
+  /// Leaves out events until it is called with false. No operation may be under way.
+  /// Nothing where no timeline is written.
+  void pause(bool paused) RONDE_EXCLUDES(mutex_);
+  /// Starts the timeline at the setting's path, else pauses it, else resumes it.
+  void toggle() RONDE_EXCLUDES(mutex_);
+
+  /// Marks one moment. Marks cost one branch while the timeline is off.
+  void mark(std::string_view name);
+  /// Opens a span; spans may nest within one thread.
+  void begin_mark(std::string_view name);
+  /// Closes the span that this thread opened last.
+  void end_mark();
+  /// Marks the end of a training step, once its operations are done.
+  void mark_step();
+  /// Ends the current part of training and begins another ("backward"); empty: begins none.
+  void mark_pass(std::string_view name);
+  /// How often mark_step() was called.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+  /// Where engine and executors find the sink of their events.
+  [[nodiscard]] const EventGate& gate() const noexcept { return gate_; }
+
+  /// Shows that the calling thread waits, while it lives.
+  class WaitSpan {
+   public:
+    explicit WaitSpan(Timeline& timeline) : timeline_(timeline), events_(timeline.gate_.get()) {
+      if (events_ == nullptr) return;
+      timeline_.core_wait_.sample(*events_);
+      events_->begin(kWaitLane, "WAIT", {});
+    }
+    ~WaitSpan() {
+      if (events_ == nullptr) return;
+      events_->end(kWaitLane, {});
+      timeline_.core_wait_.sample(*events_);
+    }
+    WaitSpan(const WaitSpan&) = delete;
+    WaitSpan& operator=(const WaitSpan&) = delete;
+
+   private:
+    Timeline& timeline_;
+    EventSink* const events_;
+  };
+
+ private:
+  void start_nvtx();
+  void record_to(Recorder* recorder) RONDE_REQUIRES(mutex_);
+
+  const Config& config_;
+  const Topology& topology_;
+  const TimelineSources sources_;
+  EventGate gate_;
+  CoreWait core_wait_;
+  std::atomic<std::uint64_t> steps_{0};
+  std::unique_ptr<NvtxSink> nvtx_;  // null: not asked for, or not built
+  Mutex mutex_;
+  // All ever opened: a sink lives as long as the threads that may use it.
+  std::vector<std::unique_ptr<Recorder>> recorders_ RONDE_GUARDED_BY(mutex_);
+  bool recording_ RONDE_GUARDED_BY(mutex_) = false;
+  bool paused_ RONDE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ronde

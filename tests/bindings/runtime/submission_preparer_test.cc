@@ -1,0 +1,102 @@
+#include "bindings/runtime/submission_preparer.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "tests/core/engine/sum_of.h"
+
+namespace ronde {
+namespace {
+
+using test::sum_of;
+
+/// Of a build without devices.
+DeviceLibraries no_devices() {
+  return {.accelerator = []() -> Result<std::shared_ptr<Accelerator>> {
+    return Status(Code::kUnavailable, "built without CUDA");
+  }};
+}
+
+/// A preparer with all that it needs, in a job of two ranks with this setting.
+struct PreparerFixture {
+  explicit PreparerFixture(const std::string& compression = "")
+      : preparer(job_compression(compression).value(), sets, residuals, devices) {}
+  /// How a matrix of 100 rows comes out that names `compression`.
+  std::string settled(std::int64_t columns, const std::string& compression) {
+    Submission submission = sum_of("w", values);
+    submission.request.tensors[0].shape = {100, columns};
+    submission.request.compression = compression;
+    const Status status = preparer.prepare(submission, kGlobalSet);
+    return status.ok() ? submission.request.compression : status.message();
+  }
+
+  std::vector<float> values = std::vector<float>(4);
+  ProcessSetTable sets{2};
+  ResidualStore residuals;
+  Devices devices{no_devices()};
+  SubmissionPreparer preparer;
+};
+
+}  // namespace
+
+TEST_CASE("SubmissionPreparer: wrong roots, counts and devices are refused") {
+  PreparerFixture fixture;
+  Submission good = sum_of("w", fixture.values);
+  CHECK(fixture.preparer.prepare(good, kGlobalSet).ok());
+
+  Submission root = sum_of("w", fixture.values);
+  root.request.kind = Collective::kBroadcast;
+  root.request.root = 5;
+  const Status wrong_root = fixture.preparer.prepare(root, kGlobalSet);
+  CHECK(wrong_root.code() == Code::kInvalidArgument);
+  CHECK(wrong_root.message() == "root rank 5 is not in process set 0; allowed: 0, 1");
+  CHECK(fixture.preparer.prepare(root, 9).message() == "there is no process set with id 9");
+
+  Submission count = sum_of("w", fixture.values);
+  count.outputs.clear();
+  CHECK(fixture.preparer.prepare(count, kGlobalSet).message() ==
+        "1 tensors were described, but 1 inputs and 0 outputs given");
+
+  Submission device = sum_of("w", fixture.values);
+  device.request.device = {DeviceKind::kCuda, 3};
+  const Status no_device = fixture.preparer.prepare(device, kGlobalSet);
+  CHECK(no_device.code() == Code::kUnsupported);
+  CHECK(no_device.message() == "\"w\" is on cuda:3, which cannot be used here: built without CUDA");
+}
+
+TEST_CASE("SubmissionPreparer: equal compressions are written alike, and wrong ones are errors") {
+  PreparerFixture fixture;
+  CHECK(fixture.settled(100, "") == "");
+  CHECK(fixture.settled(100, "none") == "");
+  CHECK(fixture.settled(100, "topk:ratio=0.10") == "topk:ratio=0.1");
+  CHECK(fixture.settled(100, "int8:block=3").find("block=3; allowed") != std::string::npos);
+  Submission integers = sum_of("i", fixture.values);
+  integers.request.compression = "int8";
+  integers.request.tensors[0].dtype = DType::kInt32;
+  const Status status = fixture.preparer.prepare(integers, kGlobalSet);
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.to_string().find("\"i\"") != std::string::npos);
+}
+
+TEST_CASE("SubmissionPreparer: the job's compression is for large matrices that name none") {
+  PreparerFixture fixture("int4");
+  const std::string whole = job_compression("int4")->spec;
+  CHECK(fixture.settled(100, "") == whole);
+  CHECK(fixture.settled(10, "") == "");
+  CHECK(fixture.settled(100, "none") == "");
+  Submission vector = sum_of("bias", fixture.values);
+  vector.request.tensors[0].shape = {1'000'000};
+  CHECK(fixture.preparer.prepare(vector, kGlobalSet).ok());
+  CHECK(vector.request.compression.empty());
+}
+
+TEST_CASE("SubmissionPreparer: a job's compression that does not parse is an error") {
+  CHECK(job_compression("")->spec.empty());
+  CHECK(job_compression("none")->spec.empty());
+  const auto wrong = job_compression("int9");
+  CHECK(wrong.status().code() == Code::kInvalidArgument);
+  CHECK(wrong.status().message().find("'int9'") != std::string::npos);
+}
+
+}  // namespace ronde

@@ -1,0 +1,127 @@
+#include "bindings/runtime/timeline.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/base/clock.h"
+#include "tests/timeline/scratch.h"
+
+namespace ronde {
+namespace {
+
+/// Of a job of one rank.
+struct TimelineFixture {
+  Config config;
+  Topology topology{0, {{0, "alpha", 1}}};
+  const ScratchFolder scratch;
+  [[nodiscard]] std::string path() const { return scratch.file("t.json"); }
+  [[nodiscard]] std::string trace() const { return content_of(scratch.file("t.rank0.json")); }
+};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("Timeline: it holds what happens between start and stop, and not what is paused") {
+  TimelineFixture fixture;
+  Timeline timeline(fixture.config, fixture.topology, {});
+  timeline.mark("before");
+  REQUIRE(timeline.start(fixture.path()).ok());
+  CHECK(timeline.start(fixture.path()).code() == Code::kInvalidArgument);
+  timeline.mark("during");
+  timeline.pause(true);
+  timeline.mark("paused");
+  timeline.pause(true);
+  timeline.pause(false);
+  timeline.mark("resumed");
+  { const Timeline::WaitSpan waiting(timeline); }
+  CHECK(timeline.stop().ok());
+  CHECK(timeline.stop().ok());
+  timeline.mark("after");
+  const std::string trace = fixture.trace();
+  for (const char* there : {"during", "resumed", "WAIT"}) CHECK(has(trace, there));
+  for (const char* absent : {"before", "\"paused\"", "after"}) CHECK_FALSE(has(trace, absent));
+}
+
+TEST_CASE("Timeline: steps are counted always, and shown with marks and passes") {
+  TimelineFixture fixture;
+  Timeline timeline(fixture.config, fixture.topology, {});
+  timeline.mark_step();
+  REQUIRE(timeline.start(fixture.path()).ok());
+  timeline.begin_mark("forward pass");
+  timeline.end_mark();
+  timeline.mark_pass("backward");
+  timeline.mark_pass("");
+  timeline.mark_step();
+  CHECK(timeline.steps() == 2);
+  CHECK(timeline.stop().ok());
+  const std::string trace = fixture.trace();
+  for (const char* part : {"forward pass", "backward", "\"value\":2"}) CHECK(has(trace, part));
+}
+
+TEST_CASE("Timeline: the signal starts it at the setting's path, pauses it and resumes it") {
+  TimelineFixture fixture;
+  fixture.config.timeline = fixture.path();
+  fixture.config.timeline_signal = "USR1";
+  Timeline timeline(fixture.config, fixture.topology, {});
+  REQUIRE(timeline.begin().ok());
+  CHECK(timeline.gate().get() == nullptr);
+  timeline.toggle();
+  CHECK(timeline.gate().get() != nullptr);
+  timeline.toggle();
+  CHECK(timeline.gate().get() == nullptr);
+  timeline.toggle();
+  CHECK(timeline.gate().get() != nullptr);
+  CHECK(timeline.stop().ok());
+  CHECK(timeline.gate().get() == nullptr);
+}
+
+TEST_CASE("Timeline: it begins as the settings say, and names those that contradict") {
+  TimelineFixture fixture;
+  {
+    Timeline off(fixture.config, fixture.topology, {});
+    CHECK(off.begin().ok());
+    CHECK(off.gate().get() == nullptr);
+  }
+  fixture.config.timeline_signal = "USR1";
+  {
+    Timeline nowhere(fixture.config, fixture.topology, {});
+    CHECK(has(nowhere.begin().message(), "RONDE_TIMELINE_SIGNAL=USR1 needs RONDE_TIMELINE"));
+  }
+  fixture.config.timeline = fixture.path();
+  fixture.config.dump_signal = "USR1";
+  {
+    Timeline same(fixture.config, fixture.topology, {});
+    CHECK(has(same.begin().message(), "is the signal that asks for dumps"));
+  }
+  fixture.config.timeline_signal = "off";
+  Timeline at_once(fixture.config, fixture.topology, {});
+  CHECK(at_once.begin().ok());
+  CHECK(at_once.gate().get() != nullptr);
+  CHECK(at_once.stop().ok());
+}
+
+TEST_CASE("Timeline: clock comparisons and counters are asked for and written") {
+  TimelineFixture fixture;
+  std::atomic<int> asked{0};
+  TimelineSources sources;
+  sources.clock_samples = [] { return std::vector<ClockSample>{{1, 2, 3, "other host"}}; };
+  sources.counters = [&] {
+    ++asked;
+    return std::vector<CounterSample>{{"queue length", 7}};
+  };
+  Timeline timeline(fixture.config, fixture.topology, std::move(sources));
+  REQUIRE(timeline.start(fixture.path()).ok());
+  const TimePoint limit = now() + std::chrono::seconds(20);
+  while (asked < 2 && now() < limit) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(timeline.stop().ok());
+  const std::string trace = fixture.trace();
+  CHECK(has(trace, "other host"));
+  CHECK(has(trace, "queue length"));
+}
+
+}  // namespace ronde
