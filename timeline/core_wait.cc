@@ -6,6 +6,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "core/base/os/file_descriptor.h"
 #include "timeline/recording.h"
 
 namespace ronde {
@@ -17,16 +18,11 @@ constexpr std::int64_t kReportEveryNs = 1'000'000;
 class SchedulerFacts {
  public:
   SchedulerFacts() : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
-  ~SchedulerFacts() {
-    if (file_ >= 0) ::close(file_);
-  }
-  SchedulerFacts(const SchedulerFacts&) = delete;
-  SchedulerFacts& operator=(const SchedulerFacts&) = delete;
 
   /// The second number in the file: on a core, ready without a core, times on a core.
   [[nodiscard]] std::optional<std::int64_t> core_wait_ns() const noexcept {
     char text[96];
-    const ssize_t bytes = file_ < 0 ? -1 : ::pread(file_, text, sizeof text, 0);
+    const ssize_t bytes = file_.valid() ? ::pread(file_.get(), text, sizeof text, 0) : -1;
     if (bytes <= 0) return std::nullopt;
     const char* const end = text + bytes;
     const auto gap = std::string_view(text, static_cast<std::size_t>(bytes)).find(' ');
@@ -37,7 +33,7 @@ class SchedulerFacts {
   }
 
  private:
-  const int file_;
+  const FileDescriptor file_;
 };
 
 int this_thread() noexcept {

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <map>
 #include <new>
-#include <system_error>
 #include <utility>
 
 namespace ronde {
@@ -18,8 +17,6 @@ namespace {
 
 constexpr std::string_view kClose = "\n]\n";
 constexpr std::string_view kGzip = ".gz";
-
-std::string errno_text() { return std::generic_category().message(errno); }
 
 }  // namespace
 
@@ -116,53 +113,34 @@ void make_folder_of(const std::string& path) {
 
 Result<TraceFile> TraceFile::open(const std::string& path, std::string_view first) {
   make_folder_of(path);
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return Status(Code::kUnavailable,
-                  fmt::format("cannot write the timeline {}: {}", path, errno_text()));
-  }
-  TraceFile file(fd, path);
+  FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return errno_status(fmt::format("cannot write the timeline {}", path));
+  TraceFile file(std::move(fd), path);
   RONDE_RETURN_IF_ERROR(file.append(fmt::format("[\n{}", first)));
   return file;
 }
 
-TraceFile::TraceFile(int fd, std::string path)
-    : fd_(fd),
+TraceFile::TraceFile(FileDescriptor fd, std::string path)
+    : fd_(std::move(fd)),
       path_(std::move(path)),
       gzip_(names_gzip(path_) ? std::make_unique<Gzip>() : nullptr),
       close_(encoded(kClose)) {}
 
-TraceFile::TraceFile(TraceFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      path_(std::move(other.path_)),
-      gzip_(std::move(other.gzip_)),
-      close_(std::move(other.close_)),
-      end_(other.end_) {}
-
-TraceFile& TraceFile::operator=(TraceFile&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(path_, other.path_);
-  std::swap(gzip_, other.gzip_);
-  std::swap(close_, other.close_);
-  std::swap(end_, other.end_);
-  return *this;
-}
+TraceFile::TraceFile(TraceFile&& other) noexcept = default;
+TraceFile& TraceFile::operator=(TraceFile&& other) noexcept = default;
+TraceFile::~TraceFile() = default;
 
 std::string TraceFile::encoded(std::string_view bytes) {
   return gzip_ ? gzip_->member(bytes) : std::string(bytes);
 }
 
-TraceFile::~TraceFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Status TraceFile::write_at(std::int64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
+    const ssize_t written = ::pwrite(fd_.get(), bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
-      return {Code::kResourceExhausted,
-              fmt::format("cannot write the timeline {}: {}", path_, errno_text())};
+      return errno_status(fmt::format("cannot write the timeline {}", path_),
+                          Code::kResourceExhausted);
     }
     bytes.remove_prefix(static_cast<std::size_t>(written));
     offset += written;
@@ -177,7 +155,7 @@ Status TraceFile::append(std::string_view events) {
   bytes += close_;
   if (Status status = write_at(end_, bytes); !status.ok()) {
     (void)write_at(end_, close_);
-    (void)::ftruncate(fd_, end_ + static_cast<std::int64_t>(close_.size()));
+    (void)::ftruncate(fd_.get(), end_ + static_cast<std::int64_t>(close_.size()));
     return status;
   }
   end_ += added;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde {
@@ -51,11 +52,11 @@ class TraceFile {
  private:
   class Gzip;
 
-  TraceFile(int fd, std::string path);
+  TraceFile(FileDescriptor fd, std::string path);
   std::string encoded(std::string_view bytes);
   Status write_at(std::int64_t offset, std::string_view bytes);
 
-  int fd_;
+  FileDescriptor fd_;
   std::string path_;
   std::unique_ptr<Gzip> gzip_;  ///< Null if the file is not compressed.
   std::string close_;           ///< The closing bracket's line.

@@ -2,30 +2,22 @@
 
 #include <fmt/format.h>
 #include <gloo/transport/tcp/device.h>
-#include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 
 #include <exception>
 
 #include "backends/gloo/sigpipe.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde::gloo_backend {
 namespace {
 
 /// Name of the first interface that is up, is not loopback and has an IPv4 address, or empty.
 std::string first_interface() {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return {};
-  std::string name;
-  for (const ifaddrs* each = all; each != nullptr && name.empty(); each = each->ifa_next) {
-    const bool usable = (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
-    if (usable && each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET) {
-      name = each->ifa_name;
-    }
+  for (const Interface& each : list_interfaces()) {
+    if (each.up && !each.loopback && each.address.family() == AF_INET) return each.name;
   }
-  freeifaddrs(all);
-  return name;
+  return {};
 }
 
 gloo::transport::tcp::attr device_attributes(bool one_host, const std::string& network_interface) {
@@ -46,18 +38,11 @@ gloo::transport::tcp::attr device_attributes(bool one_host, const std::string& n
 /// other ways than for good.
 Status check_host(const std::string& hostname) {
   if (hostname.empty()) return {};
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int code = getaddrinfo(hostname.c_str(), nullptr, &hints, &found);
-  if (code == 0) {
-    freeaddrinfo(found);
-    return {};
-  }
+  const auto found = resolve_host(hostname);
+  if (found.ok()) return {};
   return {Code::kUnavailable,
           fmt::format("Gloo cannot open its device: '{}' is neither an interface nor a host: {}",
-                      hostname, gai_strerror(code))};
+                      hostname, found.status().message())};
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/local/wake_word.h"
 #include "core/base/mutex.h"
+#include "core/base/os/wake_word.h"
 #include "core/base/status.h"
 #include "core/ports/control_channel.h"
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/local/wake_word.h"
 #include "core/base/mutex.h"
+#include "core/base/os/wake_word.h"
 #include "core/base/status.h"
 
 namespace ronde {

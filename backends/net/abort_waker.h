@@ -1,8 +1,8 @@
 // Makes an abort end a wait in poll().
 #pragma once
 
-#include "backends/net/socket.h"
 #include "core/base/abort.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
@@ -30,9 +30,9 @@ class AbortWaker {
   };
 
  private:
-  explicit AbortWaker(Fd fd) noexcept : fd_(std::move(fd)) {}
+  explicit AbortWaker(FileDescriptor fd) noexcept : fd_(std::move(fd)) {}
 
-  Fd fd_;
+  FileDescriptor fd_;
 };
 
 }  // namespace ronde::net

@@ -3,28 +3,10 @@
 namespace ronde::net {
 
 std::uint32_t Doorbell::prepare(Sleeper who) noexcept {
-  const auto index = static_cast<std::size_t>(who);
   prepared_ = true;
-  const std::uint32_t ticket = words_.words[index].load(std::memory_order_seq_cst);
+  const std::uint32_t ticket = word(who).ticket();
   words_.attention.store(1 + static_cast<std::uint32_t>(who), std::memory_order_seq_cst);
   return ticket;
-}
-
-void Doorbell::wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept {
-  const auto index = static_cast<std::size_t>(who);
-  words_.sleepers[index].fetch_add(1, std::memory_order_seq_cst);
-  if (words_.words[index].load(std::memory_order_seq_cst) == ticket) {
-    futex_wait(words_.words[index], ticket, deadline);
-  }
-  words_.sleepers[index].fetch_sub(1, std::memory_order_relaxed);
-}
-
-void Doorbell::wake(Sleeper who) noexcept {
-  const auto index = static_cast<std::size_t>(who);
-  words_.words[index].fetch_add(1, std::memory_order_seq_cst);
-  if (words_.sleepers[index].load(std::memory_order_seq_cst) != 0) {
-    futex_wake_all(words_.words[index]);
-  }
 }
 
 void Doorbell::ring() noexcept {

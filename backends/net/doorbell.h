@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "backends/net/futex.h"
 #include "core/base/clock.h"
+#include "core/base/os/wake_word.h"
 #include "core/ports/control_channel.h"
 
 namespace ronde::net {
@@ -16,11 +16,10 @@ namespace ronde::net {
 /// No wake-up is lost: a peer publishes (a sequentially consistent store), then reads `attention`;
 /// the owner stores `attention`, then looks once more for what was published (sequentially
 /// consistent loads, all of them: a fence would be invisible to ThreadSanitizer). At least one sees
-/// the other. The same holds between `words` and `sleepers`.
+/// the other.
 struct alignas(64) DoorbellWords {
-  FutexWord attention;                ///< 0: somebody polls; 1 + Sleeper: whom to wake.
-  std::array<FutexWord, 2> words;     ///< Counts wake-ups, by Sleeper; what wait() sleeps on.
-  std::array<FutexWord, 2> sleepers;  ///< Threads in wait(), by Sleeper: 0 spares the system call.
+  FutexWord attention;                  ///< 0: somebody polls; 1 + Sleeper: whom to wake.
+  std::array<SharedWakeWord, 2> words;  ///< By Sleeper.
 };
 
 /// Acts on a DoorbellWords. Threads: any, but for mark_polling and prepare (the polling thread).
@@ -42,16 +41,22 @@ class Doorbell {
   std::uint32_t prepare(Sleeper who) noexcept;
 
   /// Sleeps until a wake-up since the ticket was taken, or the deadline.
-  void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept;
+  void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept {
+    word(who).wait(ticket, deadline);
+  }
 
   /// Wakes `who`, or makes its next wait() with an older ticket return.
-  void wake(Sleeper who) noexcept;
+  void wake(Sleeper who) noexcept { word(who).wake(); }
 
   /// Wakes whoever the owner named, once; nothing while it polls. Called by peers that have
   /// published something.
   void ring() noexcept;
 
  private:
+  [[nodiscard]] SharedWakeWord& word(Sleeper who) const noexcept {
+    return words_.words[static_cast<std::size_t>(who)];
+  }
+
   DoorbellWords& words_;
   bool prepared_ = false;  // polling thread only
 };

@@ -20,7 +20,7 @@ constexpr std::size_t kSpareHandshakes = 64;
 
 /// One connection on its way through the handshake.
 struct Gate::Pending {
-  Pending(Fd fd, const Party& party, int rank)
+  Pending(FileDescriptor fd, const Party& party, int rank)
       : socket(std::move(fd)),
         handshake(party, rank < 0 ? Handshake::Role::kListener : Handshake::Role::kDialer, rank),
         deadline(now() + kHandshakeLimit),
@@ -33,7 +33,7 @@ struct Gate::Pending {
   Status write_out();
   [[nodiscard]] bool done() const noexcept { return handshake.wants() == 0 && output.empty(); }
 
-  Fd socket;
+  FileDescriptor socket;
   Handshake handshake;
   TimePoint deadline;
   int dialed_rank;  // -1: accepted
@@ -98,7 +98,7 @@ std::string Gate::last_failure(int rank) const {
   return found == dials_.end() ? std::string() : found->second.failure;
 }
 
-Status Gate::add_pending(Fd socket, int dialed_rank) {
+Status Gate::add_pending(FileDescriptor socket, int dialed_rank) {
   if (pending_.size() >= kSpareHandshakes + static_cast<std::size_t>(party_.size)) {
     // Under a flood the oldest makes room: a rank of the job needs milliseconds, and tries again.
     if (pending_.front().dialed_rank >= 0) fail_dial(pending_.front().dialed_rank, "too busy");
@@ -112,11 +112,12 @@ void Gate::accept_all() {
   if (!acceptable_) return;
   acceptable_ = false;
   for (int i = 0; i < 64; ++i) {
-    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileDescriptor socket(
+        ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) return;
     const auto endpoint = local_endpoint(socket.get());
     const bool local = endpoint.ok() && endpoint->family() == AF_UNIX;
-    if (local && !same_user(socket.get())) continue;
+    if (local && !is_same_user(socket.get())) continue;
     set_no_delay(socket.get());
     const int fd = socket.get();
     if (!add_pending(std::move(socket), -1).ok()) {

@@ -30,7 +30,7 @@ struct GateEvent {
   };
   Kind kind = Kind::kTimeout;
   int rank = -1;
-  Fd socket;
+  FileDescriptor socket;
   Introduction peer;
 };
 
@@ -44,7 +44,7 @@ class Gate {
   Gate& operator=(const Gate&) = delete;
 
   /// Accepts connections from `listener` from now on.
-  void listen(Fd listener) { listener_ = std::move(listener); }
+  void listen(FileDescriptor listener) { listener_ = std::move(listener); }
 
   /// Connects to `rank`, again and again until it is admitted.
   void dial(int rank, const Endpoint& endpoint);
@@ -73,7 +73,7 @@ class Gate {
   using Outcome = Result<std::optional<GateEvent>>;
 
   void accept_all();
-  Status add_pending(Fd socket, int dialed_rank);
+  Status add_pending(FileDescriptor socket, int dialed_rank);
   void start_due_dials();
   void fail_dial(int rank, const std::string& why);
   void expire();
@@ -85,7 +85,7 @@ class Gate {
 
   const Party& party_;
   const std::string greeting_;
-  Fd listener_;
+  FileDescriptor listener_;
   std::list<Pending> pending_;
   std::map<int, Dial> dials_;
   std::map<int, int> watched_;

@@ -1,16 +1,8 @@
 #include "backends/net/host_segment.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <system_error>
 #include <type_traits>
-
-#include "core/base/file_limit.h"
 
 namespace ronde::net {
 namespace {
@@ -31,13 +23,9 @@ std::size_t data_at(std::size_t ranks) noexcept {
   return headers_at(ranks) + to_pages(ranks * ranks * sizeof(RingHeader));
 }
 
-std::size_t segment_bytes(std::size_t ranks) noexcept {
+std::size_t bytes_for(int count) noexcept {
+  const auto ranks = static_cast<std::size_t>(count);
   return data_at(ranks) + ranks * ranks * kRingBytes;
-}
-
-Status exhausted(const char* what) {
-  return {Code::kResourceExhausted,
-          fmt::format("{}: {}", what, std::generic_category().message(errno))};
 }
 
 }  // namespace
@@ -48,36 +36,21 @@ Result<std::unique_ptr<HostSegment>> HostSegment::create(int ranks) {
         Code::kInvalidArgument,
         fmt::format("{} ranks on one host; at most {} are supported", ranks, kMaxLocalRanks));
   }
-  const std::size_t bytes = segment_bytes(static_cast<std::size_t>(ranks));
-  RONDE_RETURN_IF_ERROR(check_file_limit(bytes));
-  Fd fd(::memfd_create("ronde-control", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return exhausted("cannot make shared memory");
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-    return exhausted("cannot size shared memory");
-  }
-  // Nobody can shrink it under a peer's feet, which would be a SIGBUS there.
-  ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor fd, make_memory_file("ronde-control", bytes_for(ranks)));
   return map(std::move(fd), ranks);
 }
 
-Result<std::unique_ptr<HostSegment>> HostSegment::attach(Fd fd, int ranks) {
-  struct stat info {};
-  const auto bytes = static_cast<off_t>(segment_bytes(static_cast<std::size_t>(ranks)));
-  if (::fstat(fd.get(), &info) != 0 || info.st_size != bytes) {
+Result<std::unique_ptr<HostSegment>> HostSegment::attach(FileDescriptor fd, int ranks) {
+  if (!is_memory_file(fd.get(), bytes_for(ranks))) {
     return Status(Code::kInvalidArgument, "the shared memory of this host has the wrong size");
   }
   return map(std::move(fd), ranks);
 }
 
-Result<std::unique_ptr<HostSegment>> HostSegment::map(Fd fd, int ranks) {
-  void* base = ::mmap(nullptr, segment_bytes(static_cast<std::size_t>(ranks)),
-                      PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
-  if (base == MAP_FAILED) return exhausted("cannot map shared memory");
-  return std::unique_ptr<HostSegment>(
-      new HostSegment(std::move(fd), static_cast<std::byte*>(base), ranks));
+Result<std::unique_ptr<HostSegment>> HostSegment::map(FileDescriptor fd, int ranks) {
+  RONDE_ASSIGN_OR_RETURN(Mapping memory, map_memory_file(fd.get(), bytes_for(ranks)));
+  return std::unique_ptr<HostSegment>(new HostSegment(std::move(fd), std::move(memory), ranks));
 }
-
-HostSegment::~HostSegment() { ::munmap(base_, segment_bytes(static_cast<std::size_t>(ranks_))); }
 
 std::size_t HostSegment::pair(int from, int to) const noexcept {
   return static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks_) +
@@ -85,16 +58,16 @@ std::size_t HostSegment::pair(int from, int to) const noexcept {
 }
 
 RankSlot& HostSegment::slot(int rank) const noexcept {
-  return reinterpret_cast<RankSlot*>(base_)[rank];
+  return reinterpret_cast<RankSlot*>(memory_.data())[rank];
 }
 
 RingHeader& HostSegment::ring(int from, int to) const noexcept {
-  std::byte* headers = base_ + headers_at(static_cast<std::size_t>(ranks_));
+  std::byte* headers = memory_.data() + headers_at(static_cast<std::size_t>(ranks_));
   return reinterpret_cast<RingHeader*>(headers)[pair(from, to)];
 }
 
 std::span<std::byte> HostSegment::ring_data(int from, int to) const noexcept {
-  std::byte* data = base_ + data_at(static_cast<std::size_t>(ranks_));
+  std::byte* data = memory_.data() + data_at(static_cast<std::size_t>(ranks_));
   return {data + pair(from, to) * kRingBytes, kRingBytes};
 }
 

@@ -11,7 +11,7 @@
 
 #include "backends/net/doorbell.h"
 #include "backends/net/ring.h"
-#include "backends/net/socket.h"
+#include "core/base/os/memory_file.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
@@ -50,11 +50,7 @@ class HostSegment {
   static Result<std::unique_ptr<HostSegment>> create(int ranks);
 
   /// Maps one that a peer made. Errors: kInvalidArgument where it is not for `ranks` ranks.
-  static Result<std::unique_ptr<HostSegment>> attach(Fd fd, int ranks);
-
-  ~HostSegment();
-  HostSegment(const HostSegment&) = delete;
-  HostSegment& operator=(const HostSegment&) = delete;
+  static Result<std::unique_ptr<HostSegment>> attach(FileDescriptor fd, int ranks);
 
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
   [[nodiscard]] RankSlot& slot(int rank) const noexcept;
@@ -66,13 +62,13 @@ class HostSegment {
   void release_fd() noexcept { fd_.reset(); }
 
  private:
-  HostSegment(Fd fd, std::byte* base, int ranks) noexcept
-      : fd_(std::move(fd)), base_(base), ranks_(ranks) {}
-  static Result<std::unique_ptr<HostSegment>> map(Fd fd, int ranks);
+  HostSegment(FileDescriptor fd, Mapping memory, int ranks) noexcept
+      : fd_(std::move(fd)), memory_(std::move(memory)), ranks_(ranks) {}
+  static Result<std::unique_ptr<HostSegment>> map(FileDescriptor fd, int ranks);
   [[nodiscard]] std::size_t pair(int from, int to) const noexcept;
 
-  Fd fd_;
-  std::byte* base_;
+  FileDescriptor fd_;
+  Mapping memory_;
   int ranks_;
 };
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <fstream>
 
 namespace ronde::net {
@@ -28,11 +27,6 @@ std::string name_space(const char* kind) {
 std::string host_identity() {
   return fmt::format("{} {} {} {} {}", boot_id(), name_space("net"), name_space("ipc"),
                      name_space("pid"), ::geteuid());
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown-host";
 }
 
 }  // namespace ronde::net

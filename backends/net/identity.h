@@ -9,7 +9,4 @@ namespace ronde::net {
 /// namespaces and user.
 std::string host_identity();
 
-/// For people.
-std::string host_name();
-
 }  // namespace ronde::net

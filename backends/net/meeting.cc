@@ -85,7 +85,7 @@ class Assembly {
 
  private:
   struct Guest {
-    Fd socket;
+    FileDescriptor socket;
     Introduction who;
   };
 
@@ -159,7 +159,7 @@ Status shake_hands(int fd, Handshake& handshake, TimePoint deadline) {
 
 /// Reads the greeting and settles on the secret.
 Status read_greeting(int fd, std::optional<Secret>& secret, TimePoint deadline) {
-  if (!same_user(fd)) return {Code::kUnavailable, "another user's process answers there"};
+  if (!is_same_user(fd)) return {Code::kUnavailable, "another user's process answers there"};
   std::array<std::byte, kGreetingBytes> greeting{};
   RONDE_RETURN_IF_ERROR(recv_all(fd, greeting, deadline));
   if (secret) return {};

@@ -47,7 +47,7 @@ struct GuestArgs {
 
 /// An authenticated connection to the host of a meeting.
 struct HostConnection {
-  Fd socket;
+  FileDescriptor socket;
   Introduction host;
   Secret secret;
 };

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backends/net/factory.h"
-#include "backends/net/socket.h"
+#include "core/base/os/endpoint.h"
 
 namespace ronde::net {
 

@@ -92,7 +92,7 @@ Status check_private(int fd, const std::string& path) {
 }
 
 Result<Secret> read_file(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     return Status(Code::kInvalidArgument,
                   fmt::format("RONDE_SECRET_FILE={} cannot be read: {}", path,

@@ -1,9 +1,8 @@
-// Descriptors, addresses and the few socket calls that the meeting of ranks needs. Every socket is
-// non-blocking and closed on exec; whoever waits does so in poll() with a deadline.
+// The socket calls of the rendezvous. Each socket is non-blocking and closed on exec; waits are in
+// poll() with a deadline.
 #pragma once
 
 #include <sys/socket.h>
-#include <sys/types.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -11,56 +10,17 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/os/endpoint.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
 
-/// Owns one descriptor.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) noexcept : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
-  ~Fd() { reset(); }
-
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
-  [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) noexcept;
-
- private:
-  int fd_ = -1;
-};
-
 /// Whether errno says that a call on a non-blocking descriptor would have had to wait.
 inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
-
-/// A Unix or TCP socket address.
-struct Endpoint {
-  sockaddr_storage address{};
-  socklen_t length = 0;
-
-  [[nodiscard]] int family() const noexcept { return address.ss_family; }
-  /// "10.0.0.1:4000", "[::1]:4000" or "@name".
-  [[nodiscard]] std::string text() const;
-  /// Of a TCP address.
-  [[nodiscard]] std::uint16_t port() const;
-  /// The same address with another port; Unix addresses have none.
-  [[nodiscard]] Endpoint with_port(std::uint16_t port) const;
-  /// Whether it means "all interfaces".
-  [[nodiscard]] bool is_wildcard() const;
-};
-
-/// A name in the abstract Unix namespace: gone with its last descriptor, also after SIGKILL.
-Endpoint abstract_endpoint(std::string_view name);
 
 /// Splits and resolves "host:port" or "[v6]:port". Blocks (name service).
 /// Errors: kInvalidArgument where it is malformed, kUnavailable where it does not resolve.
@@ -74,25 +34,19 @@ Result<Endpoint> parse_endpoint(const std::string& text);
 Result<Endpoint> interface_endpoint(const std::string& name_or_address);
 
 /// Listens; never on all interfaces. Errors: kInvalidArgument, kUnavailable.
-Result<Fd> listen_on(const Endpoint& endpoint);
-
-/// The address a socket is bound to.
-Result<Endpoint> local_endpoint(int fd);
+Result<FileDescriptor> listen_on(const Endpoint& endpoint);
 
 /// The address, with port 0, that this host uses to reach `endpoint`; nothing is sent.
 Result<Endpoint> source_towards(const Endpoint& endpoint);
 
 /// Begins to connect; poll for writing, then ask connect_result().
-Result<Fd> start_connect(const Endpoint& endpoint);
+Result<FileDescriptor> start_connect(const Endpoint& endpoint);
 
 /// How a connection attempt ended.
 Status connect_result(int fd);
 
 /// Switches delays off on a TCP socket; nothing on others.
 void set_no_delay(int fd);
-
-/// Whether the process at the other end of a Unix socket belongs to this user.
-bool same_user(int fd);
 
 /// Sleeps until `fd` has one of `events` or the deadline passed; false then.
 bool wait_for(int fd, short events, TimePoint deadline);
@@ -113,6 +67,6 @@ Result<std::string> recv_message(int fd, std::size_t limit, TimePoint deadline);
 
 /// Passes an open descriptor over a Unix socket, with one byte.
 Status send_descriptor(int fd, int passed, TimePoint deadline);
-Result<Fd> recv_descriptor(int fd, TimePoint deadline);
+Result<FileDescriptor> recv_descriptor(int fd, TimePoint deadline);
 
 }  // namespace ronde::net

@@ -38,8 +38,8 @@ PeerNames names_of(const GroupSpec& group) {
 }
 
 /// Sockets by rank of the group, from links by rank of the job.
-std::vector<Fd> by_position(const GroupSpec& group, std::vector<Link> links) {
-  std::vector<Fd> sockets(group.ranks.size());
+std::vector<FileDescriptor> by_position(const GroupSpec& group, std::vector<Link> links) {
+  std::vector<FileDescriptor> sockets(group.ranks.size());
   for (Link& link : links) {
     for (std::size_t i = 0; i < group.ranks.size(); ++i) {
       if (group.ranks[i] == link.rank) sockets[i] = std::move(link.socket);
@@ -50,7 +50,7 @@ std::vector<Fd> by_position(const GroupSpec& group, std::vector<Link> links) {
 
 /// Who listens where; an empty address is that rank's word for "I cannot".
 Result<std::vector<std::string>> agree(const GroupSpec& group, Exchange& exchange,
-                                       const Result<Fd>& listener) {
+                                       const Result<FileDescriptor>& listener) {
   std::string mine;
   if (listener.ok()) {
     const auto bound = local_endpoint(listener.value().get());
@@ -80,7 +80,7 @@ Party TcpBackend::party_for(const GroupSpec& group) const {
   return party;
 }
 
-Result<Fd> TcpBackend::listen_for(const GroupSpec& group) const {
+Result<FileDescriptor> TcpBackend::listen_for(const GroupSpec& group) const {
   if (!group.on_one_host()) return listen_on(args_.local);
   std::string what(as_text(args_.secret.bytes()));
   what += fmt::format("\n{}\n{}\n{}", args_.party.context, group.key, group.rank);
@@ -88,7 +88,7 @@ Result<Fd> TcpBackend::listen_for(const GroupSpec& group) const {
 }
 
 Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, Exchange& exchange) {
-  Result<Fd> listener = listen_for(group);
+  Result<FileDescriptor> listener = listen_for(group);
   if (!group.on_one_host()) {
     log(LogLevel::kInfo, "rank {}: data between hosts goes from {}", group.rank,
         args_.local.text());

@@ -29,7 +29,7 @@ class TcpBackend final : public Backend {
   Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override;
 
  private:
-  [[nodiscard]] Result<Fd> listen_for(const GroupSpec& group) const;
+  [[nodiscard]] Result<FileDescriptor> listen_for(const GroupSpec& group) const;
   [[nodiscard]] Party party_for(const GroupSpec& group) const;
 
   const TcpBackendArgs args_;

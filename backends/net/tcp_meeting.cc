@@ -101,7 +101,7 @@ Result<RemoteJob> meet_across_hosts(const Config& config, Party& party, const Se
   return job;
 }
 
-Result<std::vector<Link>> make_mesh(const MeshArgs& args, Fd listener) {
+Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listener) {
   Gate gate(*args.party);
   gate.listen(std::move(listener));
   if (args.abort_fd >= 0) gate.watch(kAbortWatch, args.abort_fd);

@@ -16,9 +16,9 @@ namespace ronde::net {
 
 /// What a rank takes home from the rendezvous.
 struct RemoteJob {
-  Roster roster;   ///< Of all ranks.
-  Fd listener;     ///< Where this rank accepts links.
-  Endpoint local;  ///< Its address; good for other listeners of this rank with port 0.
+  Roster roster;            ///< Of all ranks.
+  FileDescriptor listener;  ///< Where this rank accepts links.
+  Endpoint local;           ///< Its address; good for other listeners of this rank with port 0.
 };
 
 /// Meets all ranks at config.rendezvous. `party` has keys and the purpose kRendezvous; its
@@ -29,7 +29,7 @@ Result<RemoteJob> meet_across_hosts(const Config& config, Party& party, const Se
 /// One connection to another rank.
 struct Link {
   int rank = -1;
-  Fd socket;
+  FileDescriptor socket;
 };
 
 /// Connects this rank with `peers`: it dials the lower ranks and accepts the higher ones.
@@ -42,6 +42,6 @@ struct MeshArgs {
   TimePoint deadline;
   int abort_fd = -1;
 };
-Result<std::vector<Link>> make_mesh(const MeshArgs& args, Fd listener);
+Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listener);
 
 }  // namespace ronde::net

@@ -55,7 +55,8 @@ std::array<iovec, 2> pieces(std::span<Byte> header, std::span<Byte> data, std::s
 
 }  // namespace
 
-TcpTransport::TcpTransport(int rank, std::vector<Fd> sockets, PeerNames names, AbortWaker waker)
+TcpTransport::TcpTransport(int rank, std::vector<FileDescriptor> sockets, PeerNames names,
+                           AbortWaker waker)
     : rank_(rank), names_(std::move(names)), waker_(std::move(waker)), peers_(sockets.size()) {
   for (std::size_t r = 0; r < sockets.size(); ++r) peers_[r].socket = std::move(sockets[r]);
 }

@@ -25,7 +25,7 @@ using PeerNames = std::vector<FailedRank>;
 class TcpTransport final : public Transport {
  public:
   /// `sockets` and `names` by rank of the group, the own socket invalid.
-  TcpTransport(int rank, std::vector<Fd> sockets, PeerNames names, AbortWaker waker);
+  TcpTransport(int rank, std::vector<FileDescriptor> sockets, PeerNames names, AbortWaker waker);
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(peers_.size()); }
@@ -46,7 +46,7 @@ class TcpTransport final : public Transport {
     std::size_t received = 0;  // header included
   };
   struct Peer {
-    Fd socket;
+    FileDescriptor socket;
     std::deque<Outgoing> sends;
     std::deque<Incoming> receives;
     std::uint64_t posted_sends = 0;

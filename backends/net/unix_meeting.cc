@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::seconds kHostGrace{5};  // the host's clock for the meeting may start later
 
 /// The name may still be held by this job's last membership: tries until the deadline.
-Result<Fd> listen_until(const Endpoint& endpoint, TimePoint deadline) {
+Result<FileDescriptor> listen_until(const Endpoint& endpoint, TimePoint deadline) {
   while (true) {
     auto listener = listen_on(endpoint);
     if (listener.ok() || now() >= deadline) return listener;
@@ -28,7 +28,7 @@ std::size_t position(const std::vector<int>& ranks, int rank) {
 
 Result<LocalJob> host(UnixMeetingArgs& args) {
   const TimePoint deadline = now() + args.timeout;
-  RONDE_ASSIGN_OR_RETURN(Fd listener, listen_until(meeting_point(args), deadline));
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_until(meeting_point(args), deadline));
   const std::optional<Secret> known = args.secret;
   LocalJob job;
   if (known) {

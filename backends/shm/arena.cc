@@ -32,12 +32,12 @@ std::size_t arena_bytes() {
 
 Result<std::shared_ptr<Arena>> Arena::create() {
   const std::size_t bytes = arena_bytes();
-  RONDE_ASSIGN_OR_RETURN(Descriptor memory, create_memory(bytes));
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor memory, create_memory(bytes));
   RONDE_ASSIGN_OR_RETURN(Mapping mapping, map_memory(memory, bytes));
   return std::make_shared<Arena>(std::move(memory), std::move(mapping));
 }
 
-Arena::Arena(Descriptor memory, Mapping mapping)
+Arena::Arena(FileDescriptor memory, Mapping mapping)
     : memory_(std::move(memory)), mapping_(std::move(mapping)), owner_(getpid()) {
   free_.emplace(0, mapping_.bytes());
 }

@@ -19,7 +19,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   /// Makes one. Errors: kUnavailable.
   static Result<std::shared_ptr<Arena>> create();
 
-  Arena(Descriptor memory, Mapping mapping);
+  Arena(FileDescriptor memory, Mapping mapping);
 
   /// Memory of `bytes` zeros on a page border; null where there is none left. It lives as long as
   /// the pointer does, and so does the arena.
@@ -34,7 +34,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   bool take(std::size_t bytes, std::size_t& offset) RONDE_EXCLUDES(mutex_);
   void give_back(std::size_t offset, std::size_t bytes) RONDE_EXCLUDES(mutex_);
 
-  const Descriptor memory_;
+  const FileDescriptor memory_;
   const Mapping mapping_;
   const pid_t owner_;
   Mutex mutex_;

@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "backends/shm/futex.h"
+#include "backends/shm/wait.h"
 
 namespace ronde::shm {
 namespace {

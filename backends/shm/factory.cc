@@ -123,7 +123,7 @@ class Setup {
 
  private:
   Layout layout_;
-  Descriptor memory_;
+  FileDescriptor memory_;
   Mapping mapping_;
 };
 

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <thread>
 
-#include "backends/shm/memory.h"
 #include "core/base/clock.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde::shm {
 namespace {
@@ -17,8 +17,8 @@ constexpr std::chrono::microseconds kPoll{50};
 
 /// A process that died in the middle of a write has left its mark, but writes no more.
 bool is_gone(pid_t pid) noexcept {
-  const Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (process.get() < 0) return errno == ESRCH;
+  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.valid()) return errno == ESRCH;
   pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
   return poll(&ended, 1, 0) == 1;
 }

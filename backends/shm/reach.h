@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/shm/futex.h"
+#include "backends/shm/wait.h"
 #include "core/base/status.h"
 #include "core/ports/backend.h"
 

@@ -63,7 +63,7 @@ Status Steps::await(Ready ready, std::atomic<std::uint32_t>& word,
     if (stop.poll()) return stop.status();
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t before = word.load(std::memory_order_seq_cst);
-    if (!ready()) futex_wait(word, before, kSleepSlice);
+    if (!ready()) futex_wait_for(word, before, kSleepSlice);
     sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
   return {};

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/shm/futex.h"
 #include "backends/shm/layout.h"
+#include "backends/shm/wait.h"
 #include "core/base/status.h"
 
 namespace ronde::shm {

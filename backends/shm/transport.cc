@@ -83,7 +83,7 @@ Status ShmTransport::wait(TransferId id, const AbortToken& abort) {
 void ShmTransport::sleep_unless_progress() {
   bell_.sleeping.store(1, std::memory_order_seq_cst);
   const std::uint32_t rings = bell_.rings.load(std::memory_order_seq_cst);
-  if (!progress()) futex_wait(bell_.rings, rings, kSleepSlice);
+  if (!progress()) futex_wait_for(bell_.rings, rings, kSleepSlice);
   bell_.sleeping.store(0, std::memory_order_relaxed);
 }
 

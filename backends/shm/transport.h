@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "backends/shm/futex.h"
 #include "backends/shm/layout.h"
 #include "backends/shm/ring.h"
+#include "backends/shm/wait.h"
 #include "core/ports/transport.h"
 
 namespace ronde::shm {

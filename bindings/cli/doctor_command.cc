@@ -14,6 +14,7 @@
 #include "bindings/cli/limits.h"
 #include "bindings/runtime/tuning.h"
 #include "core/base/config.h"
+#include "core/base/os/interfaces.h"
 #include "ops/compression/describe.h"
 #include "ops/hierarchical/communicator.h"
 #include "ops/kernels/factory.h"
@@ -28,7 +29,7 @@ namespace {
 std::vector<std::string> describe_backends(const Config& config, DeviceKind memory) {
   Registry registry;
   register_builtin_backends(registry, {.config = config, .kernels = create_kernels(), .tcp = {}});
-  const PeerInfo peer{0, own_host_name(), ::getpid()};
+  const PeerInfo peer{0, host_name(), ::getpid()};
   const Topology topology{0, {peer, peer}};
   GroupSpec group;
   group.ranks = {0, 1};
@@ -84,9 +85,9 @@ std::vector<std::string> describe_network(const Config& config) {
   const std::string& chosen = config.network_interface;
   if (chosen.empty()) {
     return {"by the interface that leads to rank 0's host (RONDE_NETWORK_INTERFACE overrides)",
-            "there are: " + list_interfaces()};
+            "there are: " + describe_interfaces()};
   }
-  const auto address = interface_address(chosen);
+  const auto address = chosen_address(chosen);
   if (!address.ok()) return {address.status().message()};
   return {fmt::format("by {}, from {} (RONDE_NETWORK_INTERFACE)", chosen, *address)};
 }
@@ -203,7 +204,7 @@ void examine(bool settings_only) {
   if (!config.ok()) exit_usage("ronde doctor", config.status());
   if (settings_only) return print_settings(*config);
   fmt::print("ronde {} on {}, built with {} {}; arithmetic with {}\n", RONDE_VERSION,
-             own_host_name(), RONDE_COMPILER, __VERSION__, kernels_target());
+             host_name(), RONDE_COMPILER, __VERSION__, kernels_target());
   print_lines("Data planes between ranks of this host, best first",
               describe_backends(*config, DeviceKind::kCpu));
   print_lines("Tensors in GPU memory", describe_gpus(*config));

@@ -3,21 +3,19 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
-#include "bindings/fd/unique_fd.h"
 #include "bindings/runtime/diagnosis/kernel_view.h"
 #include "bindings/runtime/diagnosis/service.h"
+#include "core/base/os/endpoint.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde {
 namespace {
@@ -31,7 +29,7 @@ constexpr unsigned long kListens = 0x10000;  // a flag in /proc/net/unix
 /// A query of one rank.
 struct Question {
   RankAnswer answer;
-  UniqueFd fd;
+  FileDescriptor fd;
   bool asked = false;
   bool over = false;
   bool foreign = false;
@@ -48,33 +46,21 @@ std::optional<std::string> listening_name(const std::string& line) {
   return (bits & kListens) != 0 ? std::optional(name.substr(1)) : std::nullopt;
 }
 
-UniqueFd knock(const DoorName& who) {
-  const std::string text = who.text();
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, text.data(),
-              std::min(text.size(), sizeof(address.sun_path) - 1));
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const bool connected =
-      fd.open() && ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0;
-  return connected ? std::move(fd) : UniqueFd();
-}
-
-bool owned_by_this_user(int fd) {
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+FileDescriptor knock(const DoorName& who) {
+  const Endpoint endpoint = abstract_endpoint(who.text());
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool connected = fd.valid() && ::connect(fd.get(), endpoint.raw(), endpoint.length) == 0;
+  return connected ? std::move(fd) : FileDescriptor();
 }
 
 /// Connects and sends the query. Tries again if the socket's queue is full.
 void ask(Question& question) {
   question.fd = knock(question.answer.who);
-  if (!question.fd.open()) {
+  if (!question.fd.valid()) {
     question.over = errno != EAGAIN;
     return;
   }
-  question.foreign = !owned_by_this_user(question.fd.get());
+  question.foreign = !is_same_user(question.fd.get());
   question.over = question.foreign;
   const auto word = diagnosis::kDoorWord;
   question.asked =
@@ -120,8 +106,9 @@ RankAnswer concluded(Question& question) {
   if (dumps.ok() && !dumps->empty()) {
     answer.dump = std::move(dumps->back());
   } else {
-    answer.silence = why_silent(
-        {.answer = {.who = answer.who, .text = {}, .dump = {}, .silence = {}}, .fd = UniqueFd()});
+    answer.silence =
+        why_silent({.answer = {.who = answer.who, .text = {}, .dump = {}, .silence = {}},
+                    .fd = FileDescriptor()});
   }
   return answer;
 }

@@ -49,16 +49,16 @@ int inherited_descriptor() {
 
 Status FateFile::open() {
   writing_.reset(::memfd_create(kName, MFD_CLOEXEC));
-  if (writing_.open()) {
+  if (writing_.valid()) {
     reading_.reset(::open(path_of(writing_.get()).c_str(), O_RDONLY | O_CLOEXEC));
   }
-  if (reading_.open()) return {};
+  if (reading_.valid()) return {};
   return errno_status("cannot make a memory file for how ranks end");
 }
 
 void FateFile::add(const Fate& fate) {
   const std::string line = fmt::format("{} {} {}\n", fate.pid, fate.host, fate.text);
-  if (writing_.open()) (void)!::write(writing_.get(), line.data(), line.size());
+  if (writing_.valid()) (void)!::write(writing_.get(), line.data(), line.size());
 }
 
 std::string read_fate(int fd, int pid, std::string_view host) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde {
@@ -31,8 +31,8 @@ class FateFile {
   void add(const Fate& fate);
 
  private:
-  UniqueFd writing_;
-  UniqueFd reading_;
+  FileDescriptor writing_;
+  FileDescriptor reading_;
 };
 
 /// How this process ended, by the file with this descriptor; empty where that says nothing, or is

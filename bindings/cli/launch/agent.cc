@@ -21,6 +21,7 @@
 #include "bindings/cli/launch/network.h"
 #include "bindings/cli/launch/out_queue.h"
 #include "bindings/cli/launch/placement.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde {
 namespace {
@@ -29,7 +30,7 @@ namespace {
 struct Stream {
   int rank = 0;
   int number = 1;
-  UniqueFd fd;
+  FileDescriptor fd;
 };
 
 struct RunningRank {
@@ -43,7 +44,7 @@ ProbedMessage answer(const ProbeMessage& probe) {
   Result<std::string> address = probed.address;
   const char* connection = std::getenv("SSH_CONNECTION");  // NOLINT(concurrency-mt-unsafe)
   if (!probe.interface.empty()) {
-    address = interface_address(probe.interface);
+    address = chosen_address(probe.interface);
   } else if (!probe.towards.empty() && connection != nullptr) {
     const std::string text(connection);  // "client port server port"
     const std::size_t end = text.rfind(' ');
@@ -84,7 +85,7 @@ class Agent {
 
   AgentFrameReader input_;
   OutQueue out_;
-  UniqueFd signals_;
+  FileDescriptor signals_;
   FateFile fates_;
   std::list<Stream> streams_;
   std::vector<RunningRank> running_;
@@ -127,7 +128,7 @@ void Agent::turn() {
     if (index < polled.size() && polled[index++].revents != 0) read_stream(stream);
   }
   if (polled[1].revents != 0) read_signals();
-  streams_.remove_if([](const Stream& stream) { return !stream.fd.open(); });
+  streams_.remove_if([](const Stream& stream) { return !stream.fd.valid(); });
 }
 
 void Agent::read_input() {
@@ -166,7 +167,7 @@ void Agent::start(StartMessage message) {
     const std::string why = std::generic_category().message(errno);
     fmt::print(stderr,
                "ronde run: {}: cannot enter {}: {}; the ranks start in the home directory\n",
-               own_host_name(), message.directory, why);
+               host_name(), message.directory, why);
   }
   const cpu_set_t allowed = allowed_cpus();
   const int threads = omp_threads(CPU_COUNT(&allowed), static_cast<int>(message.ranks.size()));
@@ -175,7 +176,7 @@ void Agent::start(StartMessage message) {
   // NOLINTEND(concurrency-mt-unsafe)
   const std::vector<cpu_set_t> nodes = numa_nodes(allowed);
   if (const Status status = fates_.open(); !status.ok()) {
-    fmt::print(stderr, "ronde run: {}: {}\n", own_host_name(), status.message());
+    fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
   }
   for (std::size_t i = 0; i < message.ranks.size(); ++i) start_rank(message, i, nodes);
   started_ = true;
@@ -187,7 +188,7 @@ void Agent::start_rank(const StartMessage& message, std::size_t index,
   auto out = make_pipe();
   auto err = make_pipe();
   if (!out.ok() || !err.ok()) {
-    send(encode(CannotStartMessage{rank.rank, 126, "too many open files on " + own_host_name()}));
+    send(encode(CannotStartMessage{rank.rank, 126, "too many open files on " + host_name()}));
     return;
   }
   const int count = static_cast<int>(message.ranks.size());
@@ -235,7 +236,7 @@ void Agent::reap() {
 
 /// The ranks of all hosts may ask how this one ended.
 void Agent::tell_fate(pid_t pid, int wait_status) {
-  const Fate fate{pid, own_host_name(), describe_wait_status(wait_status)};
+  const Fate fate{pid, host_name(), describe_wait_status(wait_status)};
   fates_.add(fate);
   send(encode(fate));
 }

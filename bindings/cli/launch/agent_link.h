@@ -10,7 +10,7 @@
 #include "bindings/cli/launch/frame.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/out_queue.h"
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde {
@@ -46,7 +46,7 @@ class AgentLink {
   void send(std::string_view frame) { to_.push(frame); }
   /// Writes what send() queued; when poll() says that input() is writable.
   void write() { (void)to_.write_some(in_.get()); }
-  [[nodiscard]] bool wants_write() const noexcept { return in_.open() && !to_.empty(); }
+  [[nodiscard]] bool wants_write() const noexcept { return in_.valid() && !to_.empty(); }
 
   /// Ends the agent and all its ranks, as the death of the launcher would.
   void close_input() noexcept { in_.reset(); }
@@ -55,13 +55,13 @@ class AgentLink {
   [[nodiscard]] int output() const noexcept { return out_.get(); }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   [[nodiscard]] bool greeted() const noexcept { return greeted_; }
-  [[nodiscard]] bool ended() const noexcept { return !out_.open(); }
+  [[nodiscard]] bool ended() const noexcept { return !out_.valid(); }
 
  private:
   Status take_greeting();
 
-  UniqueFd in_;
-  UniqueFd out_;
+  FileDescriptor in_;
+  FileDescriptor out_;
   OutQueue to_;
   AgentFrameReader frames_;
   std::string before_greeting_;

@@ -23,9 +23,9 @@ namespace ronde {
 namespace {
 
 /// A descriptor from which any number of readers get the secret, from its beginning; no file.
-Result<UniqueFd> secret_descriptor(const std::string& secret) {
-  UniqueFd fd(::memfd_create("ronde-secret", MFD_CLOEXEC));
-  if (!fd.open()) return errno_status("cannot make a memory file for the job's secret");
+Result<FileDescriptor> secret_descriptor(const std::string& secret) {
+  FileDescriptor fd(::memfd_create("ronde-secret", MFD_CLOEXEC));
+  if (!fd.valid()) return errno_status("cannot make a memory file for the job's secret");
   if (::write(fd.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()) ||
       ::lseek(fd.get(), 0, SEEK_SET) != 0) {
     return errno_status("cannot write the job's secret");
@@ -109,7 +109,7 @@ void kill_children_of(const std::string& task) {
 StartedChild start_child(const ChildSpec& spec) {
   auto report = make_pipe();
   if (!report.ok()) return failed(report.status());
-  UniqueFd secret;
+  FileDescriptor secret;
   if (!spec.secret.empty()) {
     auto made = secret_descriptor(spec.secret);
     if (!made.ok()) return failed(made.status());

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bindings/cli/launch/messages.h"
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde {

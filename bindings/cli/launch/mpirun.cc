@@ -9,7 +9,7 @@
 #include <optional>
 #include <system_error>
 
-#include "bindings/cli/launch/network.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde {
 namespace {
@@ -26,7 +26,7 @@ Words host_words(const std::vector<HostRanks>& hosts) {
   Words entries;
   for (const HostRanks& host : hosts) {
     entries.push_back(
-        fmt::format("{}:{}", host.name.empty() ? own_host_name() : host.name, host.ranks));
+        fmt::format("{}:{}", host.name.empty() ? host_name() : host.name, host.ranks));
   }
   return {"-H", fmt::format("{}", fmt::join(entries, ","))};
 }

@@ -25,8 +25,8 @@ Status RankFiles::open(const std::filesystem::path& directory, int ranks) {
   }
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = (directory / fmt::format("rank.{}.txt", rank)).string();
-    UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.open()) return errno_status("cannot write " + path);
+    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file.valid()) return errno_status("cannot write " + path);
     files_[rank] = std::move(file);
   }
   return {};

@@ -8,7 +8,7 @@
 
 #include "bindings/cli/launch/line_printer.h"
 #include "bindings/cli/launch/out_queue.h"
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde {
@@ -49,7 +49,7 @@ class RankFiles {
   std::string append(int rank, std::string_view bytes);
 
  private:
-  std::map<int, UniqueFd> files_;
+  std::map<int, FileDescriptor> files_;
   bool complained_ = false;
 };
 

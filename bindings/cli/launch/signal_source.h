@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde {
 
@@ -23,7 +23,7 @@ class SignalSource {
 
  private:
   sigset_t before_{};
-  UniqueFd fd_;
+  FileDescriptor fd_;
 };
 
 }  // namespace ronde

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde::diagnosis {
 
@@ -15,19 +15,17 @@ enum class Reason : std::uint8_t { kStall = 1, kSignal = 2, kFailure = 4, kTimel
 /// Threads: any, ring() in signal handlers too.
 class Bell {
  public:
-  Bell();
-
   /// Asks for a dump. Blocks: never.
   void ring(Reason reason) noexcept;
   /// Wakes who polls fd(), with nothing to do.
-  void wake() noexcept;
+  void wake() noexcept { notify_event(fd_.get()); }
   /// What has been asked for since the last call, as a set of bits.
   [[nodiscard]] std::uint8_t take() noexcept;
   /// Readable when there is something to take; -1 where the process has no descriptor left.
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
  private:
-  const UniqueFd fd_;
+  const FileDescriptor fd_ = make_event();
   std::atomic<std::uint8_t> reasons_{0};
 };
 

@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <utility>
+
+#include "core/base/os/endpoint.h"
 
 namespace ronde::diagnosis {
 namespace {
@@ -42,12 +41,6 @@ bool take_number(std::string_view& text, int& into) {
   return into >= 0;
 }
 
-bool same_user(int fd) {
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
-}
-
 }  // namespace
 
 std::string DoorName::text() const {
@@ -66,14 +59,9 @@ std::optional<DoorName> DoorName::parse(std::string_view text) {
 }
 
 Result<Door> Door::open(const DoorName& name) {
-  const std::string text = name.text();
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, text.data(),
-              std::min(text.size(), sizeof(address.sun_path) - 1));
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.open() || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+  const Endpoint endpoint = abstract_endpoint(name.text());
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid() || ::bind(fd.get(), endpoint.raw(), endpoint.length) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
     return errno_status("cannot listen for ronde doctor");
   }
@@ -98,13 +86,13 @@ void Door::let_in(TimePoint time) {
   if (open_again_ > time) return;
   int count = 0;
   while (count < kCrowd) {
-    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.open()) {
+    FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) {
       if (errno != EAGAIN && errno != EINTR) open_again_ = time + kShut;  // no descriptors left
       return;
     }
     ++count;
-    if (!same_user(fd.get())) continue;
+    if (!is_same_user(fd.get())) continue;
     make_room();
     visitors_.push_back({.fd = std::move(fd), .deadline = time + kPatience, .reply = nullptr});
   }

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bindings/fd/unique_fd.h"
 #include "core/base/clock.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde::diagnosis {
@@ -55,7 +55,7 @@ class Door {
 
  private:
   struct Visitor {
-    UniqueFd fd;
+    FileDescriptor fd;
     TimePoint deadline;
     std::array<char, kDoorWord.size()> word{};
     std::size_t heard = 0;
@@ -63,13 +63,13 @@ class Door {
     std::size_t sent = 0;
   };
 
-  explicit Door(UniqueFd listener) : listener_(std::move(listener)) {}
+  explicit Door(FileDescriptor listener) : listener_(std::move(listener)) {}
   void let_in(TimePoint time);
   void make_room();
   static bool hear(Visitor& visitor);
   static bool answer(Visitor& visitor);
 
-  UniqueFd listener_;
+  FileDescriptor listener_;
   std::list<Visitor> visitors_;
   TimePoint open_again_{};  // nobody is let in before
 };

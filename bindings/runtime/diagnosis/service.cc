@@ -193,10 +193,10 @@ void Service::tell(const char* reason) {
 void Service::write_file(const Dump& dump) {
   if (++files_written_ > kMostFiles) return;
   const std::string path = dump_path(options_.folder, dump.job, dump.rank);
-  const UniqueFd file(
+  const FileDescriptor file(
       ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   const std::string text = format_dump(dump);
-  if (!file.open() ||
+  if (!file.valid() ||
       ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     log(LogLevel::kWarning, "{}; {}", errno_status("cannot write the dump " + path).message(),
         summarize_dump(dump));

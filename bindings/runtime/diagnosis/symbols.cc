@@ -15,7 +15,7 @@
 #include <span>
 #include <string_view>
 
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde::diagnosis {
 namespace {
@@ -24,9 +24,9 @@ namespace {
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
-    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat facts {};
-    if (!fd.open() || ::fstat(fd.get(), &facts) != 0 || facts.st_size <= 0) return;
+    if (!fd.valid() || ::fstat(fd.get(), &facts) != 0 || facts.st_size <= 0) return;
     const auto size = static_cast<std::size_t>(facts.st_size);
     void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
     if (memory != MAP_FAILED) bytes_ = {static_cast<const std::byte*>(memory), size};

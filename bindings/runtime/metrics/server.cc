@@ -1,6 +1,5 @@
 #include "bindings/runtime/metrics/server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -17,6 +16,7 @@
 #include "bindings/runtime/diagnosis/quiet_thread.h"
 #include "bindings/runtime/metrics/exposition.h"
 #include "bindings/runtime/metrics/http_request.h"
+#include "core/base/os/endpoint.h"
 #include "core/base/thread_name.h"
 
 namespace ronde::metrics {
@@ -32,46 +32,25 @@ constexpr std::chrono::milliseconds kShut{10};
 /// Who asks again so soon gets the same page.
 constexpr std::chrono::milliseconds kSamePage{20};
 
-/// An address for bind().
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-};
-
-Result<SocketAddress> parse_address(const std::string& text, int port) {
-  SocketAddress address;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
-  const auto network_port = htons(static_cast<std::uint16_t>(port));
-  if (::inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = network_port;
-    address.length = sizeof(*v4);
-  } else if (::inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = network_port;
-    address.length = sizeof(*v6);
-  } else {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("RONDE_METRICS_ADDRESS=\"{}\" is not valid; allowed: an IPv4 or IPv6 "
-                              "address as a number, such as 127.0.0.1 or ::1",
-                              text));
-  }
-  return address;
+Result<Endpoint> parse_address(const std::string& text, int port) {
+  const auto address = numeric_host(text);
+  if (address.ok()) return address->with_port(static_cast<std::uint16_t>(port));
+  return Status(Code::kInvalidArgument,
+                fmt::format("RONDE_METRICS_ADDRESS=\"{}\" is not valid; allowed: an IPv4 or IPv6 "
+                            "address as a number, such as 127.0.0.1 or ::1",
+                            text));
 }
 
-Result<UniqueFd> listen_at(const SocketAddress& address, const ServerOptions& options) {
-  const int family = address.storage.ss_family;
+Result<FileDescriptor> listen_at(const Endpoint& address, const ServerOptions& options) {
   const int on = 1;
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.open()) {
+  FileDescriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.valid()) {
     (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (family == AF_INET6) {
+    if (address.family() == AF_INET6) {
       (void)::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
     }
   }
-  if (!fd.open() ||
-      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||
+  if (!fd.valid() || ::bind(fd.get(), address.raw(), address.length) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
     return errno_status(
         fmt::format("cannot serve metrics at {} port {}", options.address, options.port));
@@ -94,8 +73,8 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
                               "65535 for RONDE_METRICS_PORT plus the rank on its host",
                               options.port));
   }
-  RONDE_ASSIGN_OR_RETURN(const SocketAddress address, parse_address(options.address, options.port));
-  RONDE_ASSIGN_OR_RETURN(UniqueFd listener, listen_at(address, options));
+  RONDE_ASSIGN_OR_RETURN(const Endpoint address, parse_address(options.address, options.port));
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_at(address, options));
   std::unique_ptr<Server> server(new Server(std::move(options), std::move(listener)));
   try {
     server->thread_ = diagnosis::start_without_signals([raw = server.get()] { raw->run(); });
@@ -105,7 +84,7 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
   return server;
 }
 
-Server::Server(ServerOptions options, UniqueFd listener)
+Server::Server(ServerOptions options, FileDescriptor listener)
     : options_(std::move(options)), listener_(std::move(listener)) {}
 
 Server::~Server() {
@@ -150,8 +129,8 @@ void Server::turn() {
 void Server::let_in() {
   if (open_again_ > now()) return;
   for (int count = 0; count < kCrowd; ++count) {
-    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.open()) {
+    FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) {
       if (errno != EAGAIN && errno != EINTR) open_again_ = now() + kShut;  // no descriptors left
       return;
     }

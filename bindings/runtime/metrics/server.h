@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "bindings/fd/unique_fd.h"
 #include "bindings/runtime/diagnosis/bell.h"
 #include "core/base/clock.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde::metrics {
@@ -37,7 +37,7 @@ class Server {
 
  private:
   struct Client {
-    UniqueFd fd;
+    FileDescriptor fd;
     TimePoint deadline;
     std::string request = {};
     std::string answer = {};
@@ -45,7 +45,7 @@ class Server {
     bool answered = false;  ///< All is written: only the client's own end is awaited.
   };
 
-  Server(ServerOptions options, UniqueFd listener);
+  Server(ServerOptions options, FileDescriptor listener);
   void run();
   void wait();
   void turn();
@@ -57,7 +57,7 @@ class Server {
   const std::string& page();
 
   const ServerOptions options_;
-  const UniqueFd listener_;
+  const FileDescriptor listener_;
   diagnosis::Bell bell_;
   // Its thread only.
   std::vector<Client> clients_;

@@ -15,17 +15,17 @@ TEST_CASE("a wake-up before the wait ends it at once") {
   const auto ticket = bell.prepare(Sleeper::kCaller);
   bell.wake(Sleeper::kCaller);
   bell.wait(Sleeper::kCaller, ticket, kForever);
-  CHECK(words.sleepers[1].load() == 0);
+  CHECK(words.words[1].sleepers() == 0);
 }
 
 TEST_CASE("a ring wakes the sleeper that was named and no other") {
   DoorbellWords words{};
   Doorbell bell(words);
-  const auto background = words.words[0].load();
+  const auto background = words.words[0].ticket();
   const auto ticket = bell.prepare(Sleeper::kCaller);
   bell.ring();
-  CHECK(words.words[0].load() == background);
-  CHECK(words.words[1].load() != ticket);
+  CHECK(words.words[0].ticket() == background);
+  CHECK(words.words[1].ticket() != ticket);
 }
 
 TEST_CASE("rings while the owner polls do nothing") {
@@ -36,9 +36,9 @@ TEST_CASE("rings while the owner polls do nothing") {
   CHECK(words.attention.load() != 0);
   bell.mark_polling();
   CHECK(words.attention.load() == 0);
-  const auto before = words.words[0].load();
+  const auto before = words.words[0].ticket();
   bell.ring();
-  CHECK(words.words[0].load() == before);
+  CHECK(words.words[0].ticket() == before);
 }
 
 TEST_CASE("a wait ends at its deadline") {

@@ -69,7 +69,8 @@ std::unique_ptr<HostSegment> taken(Result<std::unique_ptr<HostSegment>> made) {
 struct Pair {
   Pair() : Pair(taken(HostSegment::create(2))) {}
   explicit Pair(std::unique_ptr<HostSegment> made)
-      : other(taken(HostSegment::attach(Fd(::dup(made->fd())), 2)), 1), one(std::move(made), 0) {
+      : other(taken(HostSegment::attach(FileDescriptor(::dup(made->fd())), 2)), 1),
+        one(std::move(made), 0) {
     one.begin();
     other.begin();
   }

@@ -10,7 +10,7 @@ namespace ronde::net {
 namespace {
 
 Endpoint loopback() {
-  auto endpoint = interface_endpoint("127.0.0.1");
+  auto endpoint = numeric_host("127.0.0.1");
   REQUIRE(endpoint.ok());
   return *endpoint;
 }
@@ -35,7 +35,7 @@ TEST_CASE("network card: its speed is what the kernel tells") {
 }
 
 TEST_CASE("network card: an address of no card here has none") {
-  auto elsewhere = interface_endpoint("192.0.2.1");
+  auto elsewhere = numeric_host("192.0.2.1");
   REQUIRE(elsewhere.ok());
   CHECK(card_of(*elsewhere).name.empty());
 }

@@ -18,7 +18,7 @@ const std::string kHex = "00112233445566778899aabbccddeeff0123456789abcdefFEDCBA
 /// A file that is removed with it.
 struct File {
   explicit File(const std::string& text, mode_t mode = 0600) {
-    const Fd fd(::mkstemp(path.data()));
+    const FileDescriptor fd(::mkstemp(path.data()));
     REQUIRE(::write(fd.get(), text.data(), text.size()) >= 0);
     REQUIRE(::fchmod(fd.get(), mode) == 0);
   }
@@ -60,7 +60,7 @@ TEST_CASE("what is no secret is refused, naming the setting") {
 
 TEST_CASE("a memfd is read each time and closed on exec") {
   Config config;
-  const Fd fd(::memfd_create("secret", 0));
+  const FileDescriptor fd(::memfd_create("secret", 0));
   REQUIRE(::write(fd.get(), kHex.data(), kHex.size()) == 64);
   config.secret_fd = fd.get();
   for (int i = 0; i < 2; ++i) CHECK(read_secret(config).ok());

@@ -17,7 +17,7 @@ namespace ronde::net {
 namespace {
 
 /// Connects as soon as somebody listens there; an invalid descriptor after 10 s.
-Fd connect_to(const std::string& address) {
+FileDescriptor connect_to(const std::string& address) {
   const Endpoint endpoint = parse_endpoint(address).value();
   const TimePoint limit = now() + std::chrono::seconds(10);
   while (now() < limit) {
@@ -27,14 +27,14 @@ Fd connect_to(const std::string& address) {
     }
     ::usleep(1000);
   }
-  return Fd();
+  return FileDescriptor();
 }
 
 /// Silence, garbage, a truncated hello, much garbage: all at once, and again.
-void pester(const std::string& address, std::vector<Fd>& open) {
+void pester(const std::string& address, std::vector<FileDescriptor>& open) {
   std::mt19937 random(5);
   for (const std::size_t bytes : {0U, 1U, 63U, 64U, 1000U, 100'000U}) {
-    Fd fd = connect_to(address);
+    FileDescriptor fd = connect_to(address);
     std::string garbage(bytes, '\0');
     for (char& c : garbage) c = static_cast<char>(random());
     if (fd.valid()) (void)send_all(fd.get(), as_bytes(garbage), now()).ok();
@@ -60,9 +60,9 @@ TEST_CASE("strangers at the rendezvous do not disturb the meeting") {
   };
   start(0);
   start(1);
-  std::vector<Fd> open;
+  std::vector<FileDescriptor> open;
   for (int i = 0; i < 20; ++i) pester(job.config(0).rendezvous, open);
-  CHECK(std::all_of(open.begin(), open.end(), [](const Fd& fd) { return fd.valid(); }));
+  CHECK(std::all_of(open.begin(), open.end(), [](const FileDescriptor& fd) { return fd.valid(); }));
   start(2);  // the others have waited for it
   CHECK(processes.wait_all() == all_good(3));
 }

@@ -106,8 +106,8 @@ TEST_CASE(
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
   auto waker = AbortWaker::create();
   REQUIRE(waker.ok());
-  std::vector<Fd> sockets(2);
-  sockets[1] = Fd(ends[0]);
+  std::vector<FileDescriptor> sockets(2);
+  sockets[1] = FileDescriptor(ends[0]);
   TcpTransport transport(0, std::move(sockets), {{0, "here", 10}, {1, "here", 11}},
                          std::move(waker).value());
   ::close(ends[1]);  // rank 1 leaves, because it knows already that another rank died

@@ -29,7 +29,7 @@ std::string free_port(const std::string& address) {
 
 std::string write_secret() {
   std::string path = "/tmp/ronde-test-XXXXXX";
-  const Fd fd(::mkstemp(path.data()));
+  const FileDescriptor fd(::mkstemp(path.data()));
   const std::string text = hex(Secret::random()->bytes());
   if (::write(fd.get(), text.data(), text.size()) < 0) return {};
   return path;

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kLong{60'000};
 /// The memory of a group of two.
 struct Two {
   Layout layout{2};
-  Descriptor file;
+  FileDescriptor file;
   Mapping memory;
 
   Two() {

@@ -3,9 +3,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,7 +31,7 @@ TEST_CASE("memory is shared with whoever opens it") {
   CHECK(there->data()[kBytes - 1] == std::byte{42});
 }
 
-std::size_t existing_bytes(const Descriptor& memory) {
+std::size_t existing_bytes(const FileDescriptor& memory) {
   struct stat facts {};
   REQUIRE(fstat(memory.get(), &facts) == 0);
   return static_cast<std::size_t>(facts.st_blocks) * 512;
@@ -88,13 +86,6 @@ TEST_CASE("huge pages change no byte") {
   use_huge_pages(mapping->data(), kBytes);
 }
 
-TEST_CASE("the size cannot change") {
-  auto memory = create_memory(kBytes);
-  REQUIRE(memory.ok());
-  CHECK(ftruncate(memory->get(), 0) != 0);
-  CHECK(ftruncate(memory->get(), 2 * kBytes) != 0);
-}
-
 TEST_CASE("memory that is too large is an error that says so") {
   const auto memory = create_memory(std::size_t{1} << 63);
   REQUIRE_FALSE(memory.ok());
@@ -102,44 +93,16 @@ TEST_CASE("memory that is too large is an error that says so") {
   CHECK(memory.status().message().find("9223372036854775808 bytes") != std::string::npos);
 }
 
-TEST_CASE("a limit of file sizes is an error rather than the end of the process") {
-  const pid_t child = fork();
-  if (child == 0) {
-    const rlimit limit{.rlim_cur = kBytes, .rlim_max = kBytes};
-    const bool limited = setrlimit(RLIMIT_FSIZE, &limit) == 0;
-    const auto refused = create_memory(kBytes + 4096);
-    const bool told = refused.status().message().find("ulimit -f") != std::string::npos;
-    _exit(limited && !refused.ok() && told && create_memory(kBytes).ok() ? 0 : 1);
-  }
-  int status = -1;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
-}
-
 TEST_CASE("what is not such memory is refused") {
   auto memory = create_memory(kBytes);
   REQUIRE(memory.ok());
   CHECK_FALSE(open_memory(getpid(), memory->get(), 2 * kBytes).ok());
   CHECK_FALSE(open_memory(getpid(), 987654, kBytes).ok());
-  const Descriptor unsealed(memfd_create("test", MFD_CLOEXEC));
+  const FileDescriptor unsealed(memfd_create("test", MFD_CLOEXEC));
   REQUIRE(ftruncate(unsealed.get(), static_cast<off_t>(kBytes)) == 0);
   const auto refused = open_memory(getpid(), unsealed.get(), kBytes);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.status().code() == Code::kUnavailable);
-}
-
-TEST_CASE("descriptors and mappings are released once") {
-  int fd = -1;
-  {
-    Descriptor first(dup(0));
-    fd = first.get();
-    Descriptor second(std::move(first));
-    CHECK(second.get() == fd);
-    first = std::move(second);
-    CHECK(fcntl(fd, F_GETFD) >= 0);
-  }
-  CHECK(fcntl(fd, F_GETFD) < 0);
 }
 
 }  // namespace

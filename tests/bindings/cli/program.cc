@@ -63,7 +63,7 @@ bool Program::reap(int options) {
   return ended_;
 }
 
-bool Program::wait_for_text(const UniqueFd& file, const std::string& text) {
+bool Program::wait_for_text(const FileDescriptor& file, const std::string& text) {
   bool found = false;
   (void)wait_for([&] {
     const bool ended = reap(WNOHANG);

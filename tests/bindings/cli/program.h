@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde {
 
@@ -38,10 +38,10 @@ class Program {
 
  private:
   bool reap(int options);
-  bool wait_for_text(const UniqueFd& file, const std::string& text);
+  bool wait_for_text(const FileDescriptor& file, const std::string& text);
 
-  UniqueFd out_;
-  UniqueFd err_;
+  FileDescriptor out_;
+  FileDescriptor err_;
   pid_t pid_ = -1;
   int wait_status_ = 0;
   bool ended_ = false;

@@ -30,7 +30,7 @@ TEST_CASE("fates: who inherits the file cannot write it") {
 }
 
 TEST_CASE("fates: a descriptor that is something else by now says nothing") {
-  const UniqueFd other(::memfd_create("other", MFD_CLOEXEC));
+  const FileDescriptor other(::memfd_create("other", MFD_CLOEXEC));
   const std::string line = "12 a exited with status 3\n";
   REQUIRE(::write(other.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()));
   CHECK(read_fate(other.get(), 12, "a").empty());

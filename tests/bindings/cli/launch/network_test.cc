@@ -2,23 +2,25 @@
 
 #include <doctest/doctest.h>
 
+#include "core/base/os/interfaces.h"
+
 namespace ronde {
 
 TEST_CASE("network: this host is known by its names and addresses") {
   CHECK(is_this_host("localhost"));
   CHECK(is_this_host("127.0.0.1"));
-  CHECK(is_this_host(own_host_name()));
+  CHECK(is_this_host(host_name()));
   CHECK_FALSE(is_this_host("192.0.2.1"));
   CHECK_FALSE(is_this_host("no-such-host.invalid"));
 }
 
 TEST_CASE("network: an interface is found by name and by address") {
-  CHECK(*interface_address("lo") == "127.0.0.1");
-  CHECK(*interface_address("127.0.0.1") == "127.0.0.1");
+  CHECK(*chosen_address("lo") == "127.0.0.1");
+  CHECK(*chosen_address("127.0.0.1") == "127.0.0.1");
 }
 
 TEST_CASE("network: an unknown interface is an error that lists those there are") {
-  const auto address = interface_address("nosuch0");
+  const auto address = chosen_address("nosuch0");
   CHECK(address.status().message().find("nosuch0") != std::string::npos);
   CHECK(address.status().message().find("lo") != std::string::npos);
 }

@@ -2,11 +2,11 @@
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <thread>
+
+#include "core/base/os/endpoint.h"
 
 namespace ronde::diagnosis {
 namespace {
@@ -16,22 +16,18 @@ DoorName name() {
   return {.pid = ::getpid(), .number = 1000 + number++, .rank = 1, .size = 2, .job = "a job"};
 }
 
-UniqueFd visit(const DoorName& door) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string text = door.text();
-  std::memcpy(address.sun_path + 1, text.data(), text.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  const bool in = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) == 0;
-  return in ? std::move(fd) : UniqueFd();
+FileDescriptor visit(const DoorName& door) {
+  const Endpoint endpoint = abstract_endpoint(door.text());
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const bool in = ::connect(fd.get(), endpoint.raw(), endpoint.length) == 0;
+  return in ? std::move(fd) : FileDescriptor();
 }
 
-void say(const UniqueFd& visitor, std::string_view text) {
+void say(const FileDescriptor& visitor, std::string_view text) {
   (void)::send(visitor.get(), text.data(), text.size(), MSG_NOSIGNAL);
 }
 
-std::string heard(const UniqueFd& visitor) {
+std::string heard(const FileDescriptor& visitor) {
   std::string text(100, '\0');
   const ssize_t got = ::recv(visitor.get(), text.data(), text.size(), 0);
   return got < 0 ? "(nothing)" : text.substr(0, static_cast<std::size_t>(got));
@@ -60,7 +56,7 @@ TEST_CASE("DoorName: its text is read back, and others are not") {
 TEST_CASE("Door: who says the word gets the dump, whole or in pieces") {
   const DoorName where = name();
   Door door = Door::open(where).value();
-  const UniqueFd visitor = visit(where);
+  const FileDescriptor visitor = visit(where);
   say(visitor, kDoorWord.substr(0, 5));
   door.turn(now(), dump);
   CHECK(heard(visitor) == "(nothing)");
@@ -73,8 +69,8 @@ TEST_CASE("Door: who says the word gets the dump, whole or in pieces") {
 TEST_CASE("Door: who says anything else, or nothing, gets nothing") {
   const DoorName where = name();
   Door door = Door::open(where).value();
-  const UniqueFd liar = visit(where);
-  const UniqueFd silent = visit(where);
+  const FileDescriptor liar = visit(where);
+  const FileDescriptor silent = visit(where);
   say(liar, "GET / HTTP/1.0\r\n\r\n");
   door.turn(now(), dump);
   CHECK(heard(liar) != "a dump");
@@ -87,10 +83,10 @@ TEST_CASE("Door: a crowd of silent visitors is bounded, and one with the word ge
   const DoorName where = name();
   Door door = Door::open(where).value();
   TimePoint time = now();
-  std::vector<UniqueFd> crowd;
+  std::vector<FileDescriptor> crowd;
   for (int i = 0; i < 100; ++i) {
     crowd.push_back(visit(where));
-    if (!crowd.back().open()) break;  // the queue is full
+    if (!crowd.back().valid()) break;  // the queue is full
   }
   const std::size_t waiting = crowd.size();
   CHECK(waiting < 100);
@@ -98,7 +94,7 @@ TEST_CASE("Door: a crowd of silent visitors is bounded, and one with the word ge
   for (int i = 0; i < 20; ++i) door.turn(time += std::chrono::milliseconds(20), dump);
   door.gather(polled);
   CHECK(polled.size() <= 17);
-  const UniqueFd visitor = visit(where);
+  const FileDescriptor visitor = visit(where);
   say(visitor, kDoorWord);
   door.turn(time += std::chrono::milliseconds(20), dump);
   CHECK(heard(visitor) == "a dump");

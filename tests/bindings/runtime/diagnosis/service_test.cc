@@ -282,8 +282,8 @@ constexpr bool kNeedsDescriptors = false;
 TEST_CASE("Diagnosis: a process without descriptors left can end all the same" *
           doctest::skip(kNeedsDescriptors)) {
   const auto codes = run_ranks(1, [&](int) {
-    std::vector<UniqueFd> all;
-    while (all.empty() || all.back().open()) all.emplace_back(::open("/dev/null", O_RDONLY));
+    std::vector<FileDescriptor> all;
+    while (all.empty() || all.back().valid()) all.emplace_back(::open("/dev/null", O_RDONLY));
     diagnosis::Bell bell;
     RONDE_CHILD_REQUIRE(bell.fd() < 0);
     const FlightRing flights;

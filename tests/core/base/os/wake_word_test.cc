@@ -1,4 +1,4 @@
-#include "backends/local/wake_word.h"
+#include "core/base/os/wake_word.h"
 
 #include <doctest/doctest.h>
 
@@ -7,23 +7,27 @@
 
 namespace ronde {
 
-TEST_CASE("WakeWord: a wake after the ticket ends the wait at once") {
-  WakeWord word;
+TEST_CASE_TEMPLATE("WakeWord: a wake after the ticket ends the wait at once", Word, WakeWord,
+                   SharedWakeWord) {
+  Word word;
   const std::uint32_t ticket = word.ticket();
   word.wake();
   word.wait(ticket, kForever);
   CHECK(word.ticket() != ticket);
+  CHECK(word.sleepers() == 0);
 }
 
-TEST_CASE("WakeWord: a wait without a wake ends at its deadline") {
-  WakeWord word;
+TEST_CASE_TEMPLATE("WakeWord: a wait without a wake ends at its deadline", Word, WakeWord,
+                   SharedWakeWord) {
+  Word word;
   const TimePoint deadline = now() + std::chrono::milliseconds(20);
   while (now() < deadline) word.wait(word.ticket(), deadline);
   CHECK(now() >= deadline);
 }
 
-TEST_CASE("WakeWord: what was written before the wake is seen after the wait") {
-  WakeWord word;
+TEST_CASE_TEMPLATE("WakeWord: what was written before the wake is seen after the wait", Word,
+                   WakeWord, SharedWakeWord) {
+  Word word;
   int value = 0;
   const std::uint32_t ticket = word.ticket();
   std::thread waker([&] {

@@ -1,26 +1,18 @@
-// Waiting between processes: spin for a moment, then sleep in the kernel on a word of shared
-// memory. Whoever changes the word pays for a system call only when somebody sleeps on it.
+// Waiting between processes: spin for a moment, then sleep on a futex in shared memory. The writer
+// of the word needs a system call only if a rank sleeps on it.
 #pragma once
 
 #include <sched.h>
 
-#include <atomic>
 #include <chrono>
-#include <cstdint>
 
 #include "core/base/abort.h"
 #include "core/base/adaptive_yield.h"
 #include "core/base/clock.h"
+#include "core/base/os/futex.h"
 #include "core/base/status.h"
 
 namespace ronde::shm {
-
-/// Sleeps while `word` holds `expected`, until woken or `at_most` has passed. May return early.
-void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
-                std::chrono::microseconds at_most) noexcept;
-
-/// Wakes everybody who sleeps on `word`, in any process.
-void futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept;
 
 /// Tells the core that this is a spin loop.
 inline void cpu_relax() noexcept {

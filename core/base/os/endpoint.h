@@ -1,0 +1,60 @@
+// Socket addresses as values: text, parts, names. Nothing here opens a socket.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace ronde {
+
+/// A Unix or TCP socket address.
+struct Endpoint {
+  sockaddr_storage address{};
+  socklen_t length = 0;
+
+  [[nodiscard]] int family() const noexcept { return address.ss_family; }
+  /// For the system's calls.
+  [[nodiscard]] const sockaddr* raw() const noexcept {
+    return reinterpret_cast<const sockaddr*>(&address);
+  }
+  /// "10.0.0.1" or "::1"; empty for Unix addresses. Keeps errno, as text() does.
+  [[nodiscard]] std::string host() const;
+  /// "10.0.0.1:4000", "[::1]:4000" or "@name".
+  [[nodiscard]] std::string text() const;
+  /// Of a TCP address.
+  [[nodiscard]] std::uint16_t port() const noexcept;
+  /// The same address with another port; Unix addresses have none.
+  [[nodiscard]] Endpoint with_port(std::uint16_t port) const noexcept;
+  /// Whether it means all interfaces.
+  [[nodiscard]] bool is_wildcard() const noexcept;
+  /// Whether it is an IPv6 address that only one link knows.
+  [[nodiscard]] bool is_link_local() const noexcept;
+  /// Whether both are the same IP address, with any ports.
+  [[nodiscard]] bool same_host(const Endpoint& other) const noexcept;
+};
+
+/// Copies a system's address.
+Endpoint make_endpoint(const sockaddr* address, socklen_t length) noexcept;
+
+/// A name in the abstract Unix namespace: it ends with its last descriptor, also after SIGKILL.
+Endpoint abstract_endpoint(std::string_view name) noexcept;
+
+/// All addresses of a host's name or number, with port 0. Blocks (name service).
+/// Errors: kUnavailable with the reason.
+Result<std::vector<Endpoint>> resolve_host(const std::string& host);
+
+/// The address that `number` writes, with port 0; no name service. Errors: kUnavailable.
+Result<Endpoint> numeric_host(const std::string& number);
+
+/// The address that a socket is bound to. Errors: kUnavailable.
+Result<Endpoint> local_endpoint(int socket);
+
+/// Whether the process at the other end of a Unix socket belongs to this user.
+bool is_same_user(int socket) noexcept;
+
+}  // namespace ronde

@@ -1,0 +1,73 @@
+#include "core/base/os/futex.h"
+
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+#include <thread>
+
+namespace ronde {
+namespace {
+
+constexpr std::chrono::milliseconds kShort{20};
+
+TEST_CASE("futex: another value ends the wait at once") {
+  const FutexWord word{1};
+  futex_wait(word, 0, kForever);
+  futex_wait_for(word, 0, std::chrono::hours(1));
+}
+
+TEST_CASE("futex: a wait ends at its deadline or limit") {
+  const FutexWord word{0};
+  const TimePoint start = now();
+  while (now() < start + kShort) futex_wait(word, 0, start + kShort);
+  while (now() < start + 2 * kShort) futex_wait_for(word, 0, kShort);
+  futex_wait(word, 0, start);  // has passed
+  CHECK(now() >= start + 2 * kShort);
+}
+
+TEST_CASE("futex: a wake-up ends a wait, in either scope") {
+  for (const FutexScope scope : {FutexScope::kProcess, FutexScope::kShared}) {
+    FutexWord word{0};
+    std::thread waker([&] {
+      std::this_thread::sleep_for(kShort);
+      word.store(1);
+      futex_wake_all(word, scope);
+    });
+    while (word.load() == 0) futex_wait(word, 0, kForever, scope);
+    waker.join();
+  }
+}
+
+TEST_CASE("futex: a shared word wakes another process") {
+  void* const memory =
+      ::mmap(nullptr, sizeof(FutexWord), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  auto& word = *new (memory) FutexWord(0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    while (word.load() == 0) futex_wait(word, 0, kForever);
+    ::_exit(7);
+  }
+  std::this_thread::sleep_for(kShort);
+  word.store(1);
+  futex_wake_all(word);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 7);
+  ::munmap(memory, sizeof(FutexWord));
+}
+
+TEST_CASE("futex: errno stays, for signal handlers") {
+  const FutexWord word{1};
+  errno = EDOM;
+  futex_wait(word, 0, kForever);  // EAGAIN
+  futex_wake_all(word);
+  CHECK(errno == EDOM);
+}
+
+}  // namespace
+}  // namespace ronde
