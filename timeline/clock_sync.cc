@@ -2,16 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/wire_codec.h"
 #include "timeline/trace_format.h"
 
 namespace ronde {
 namespace {
 
-constexpr std::size_t kBootBytes = 40;
 constexpr std::size_t kMostSamples = 1024;  // if nobody collects them
 constexpr std::string_view kEventName = "\"name\":\"clock\"";
 
@@ -23,14 +22,12 @@ struct Message {
   std::int64_t asked_ns = 0;     // t1
   std::int64_t came_ns = 0;      // t2
   std::int64_t answered_ns = 0;  // t3
-  char boot[kBootBytes] = {};    // of the answering host
-};
+  std::string boot;              // of the answering host
 
-std::vector<std::byte> bytes_of(const Message& message) {
-  std::vector<std::byte> bytes(sizeof message);
-  std::memcpy(bytes.data(), &message, sizeof message);
-  return bytes;
-}
+  static void fields(auto& wire, auto& self) {
+    wire(self.kind, self.asked_ns, self.came_ns, self.answered_ns, self.boot);
+  }
+};
 
 }  // namespace
 
@@ -40,30 +37,29 @@ ClockSync::ClockSync(std::string boot_id, Clock clock)
 std::vector<std::byte> ClockSync::request() const {
   Message message;
   message.asked_ns = clock_();
-  return bytes_of(message);
+  return encode_wire(message);
 }
 
 std::optional<std::vector<std::byte>> ClockSync::on_message(std::span<const std::byte> bytes) {
   const std::int64_t came_ns = clock_();
-  Message message;
-  if (bytes.size() != sizeof message) return std::nullopt;
-  std::memcpy(&message, bytes.data(), sizeof message);
+  auto read = decode_wire<Message>(bytes, "clock message");
+  if (!read.ok()) return std::nullopt;
+  Message& message = *read;
   if (message.kind == Kind::kRequest) {
     message.kind = Kind::kAnswer;
     message.came_ns = came_ns;
-    boot_id_.copy(message.boot, kBootBytes - 1);
+    message.boot = boot_id_;
     message.answered_ns = clock_();
-    return bytes_of(message);
+    return encode_wire(message);
   }
   if (message.kind != Kind::kAnswer) return std::nullopt;
-  message.boot[kBootBytes - 1] = '\0';
   ClockSample sample;
   const std::int64_t away = came_ns - message.asked_ns;
   const std::int64_t there = message.answered_ns - message.came_ns;
   sample.local_ns = message.asked_ns + away / 2;
   sample.offset_ns = message.came_ns + there / 2 - sample.local_ns;
   sample.error_ns = (away - there + 1) / 2;
-  sample.reference = message.boot;
+  sample.reference = std::move(message.boot);
   MutexLock lock(mutex_);
   if (samples_.size() < kMostSamples) samples_.push_back(std::move(sample));
   return std::nullopt;

@@ -3,62 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <vector>
 
-#include "backends/net/wire.h"
 #include "core/base/bytes.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde::net {
 namespace {
 
-constexpr std::string_view kMagic = "RONDE\r\n\x1a";
+constexpr std::array<char, 8> kMagic = {'R', 'O', 'N', 'D', 'E', '\r', '\n', '\x1a'};
 constexpr std::uint16_t kProtocol = 1;
+constexpr std::size_t kTailAt = kHelloBytes - sizeof(Digest);
 
-// Layout of a hello. A listener's proof takes the place of the dialer's job hash.
-constexpr std::size_t kProtocolAt = 8;
-constexpr std::size_t kPurposeAt = 10;
-constexpr std::size_t kRankAt = 12;
-constexpr std::size_t kNonceAt = 16;
-constexpr std::size_t kTailAt = 32;
-static_assert(kMagic.size() == kProtocolAt && kTailAt + sizeof(Digest) == kHelloBytes);
+/// The first bytes of a connection. The protocol comes before all that may change with it.
+struct HelloFields {
+  std::array<char, 8> magic = kMagic;
+  std::uint16_t protocol = kProtocol;
+  Purpose purpose = Purpose::kHost;
+  std::uint32_t rank = 0;
+  std::array<std::byte, 16> nonce{};
+  Digest tail{};  ///< A dialer's job as a hash; a listener's proof.
 
-void put(std::span<std::byte> out, std::size_t at, std::uint64_t value, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; ++i) {
-    out[at + i] = static_cast<std::byte>(static_cast<unsigned char>(value >> (8 * i)));
+  static void fields(auto& wire, auto& self) {
+    wire(self.magic, self.protocol, self.purpose, self.rank, self.nonce, self.tail);
   }
-}
-
-std::uint32_t get(std::span<const std::byte> in, std::size_t at, std::size_t bytes) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < bytes; ++i)
-    value |= std::to_integer<std::uint32_t>(in[at + i]) << (8 * i);
-  return value;
-}
+};
+static_assert(sizeof(HelloFields) == kHelloBytes);
 
 Status refuse(std::string_view why) { return {Code::kInvalidArgument, std::string(why)}; }
-
-std::string encode(const Introduction& intro) {
-  return WireWriter()
-      .text(intro.version)
-      .text(intro.host_name)
-      .text(intro.host_identity)
-      .text(intro.address)
-      .number(static_cast<std::uint32_t>(intro.pid))
-      .take();
-}
-
-Result<Introduction> decode(std::string_view bytes) {
-  WireReader reader(bytes);
-  Introduction intro;
-  intro.version = reader.text();
-  intro.host_name = reader.text();
-  intro.host_identity = reader.text();
-  intro.address = reader.text();
-  intro.pid = static_cast<int>(reader.number());
-  if (!reader.finished()) return refuse("a malformed introduction");
-  return intro;
-}
 
 }  // namespace
 
@@ -72,22 +43,20 @@ Result<Keys> Keys::derive(const Secret& secret) {
 Handshake::Handshake(const Party& party, Role role, int expected_rank)
     : party_(party), role_(role), expected_rank_(expected_rank) {}
 
-Handshake::Hello Handshake::make_hello() const {
+Handshake::Hello Handshake::make_hello(const Digest& tail) const {
+  const auto bytes = encode_wire(HelloFields{.purpose = party_.purpose,
+                                             .rank = static_cast<std::uint32_t>(party_.rank),
+                                             .nonce = nonce_,
+                                             .tail = tail});
   Hello hello{};
-  std::memcpy(hello.data(), kMagic.data(), kMagic.size());
-  put(hello, kProtocolAt, kProtocol, 2);
-  put(hello, kPurposeAt, static_cast<std::uint16_t>(party_.purpose), 2);
-  put(hello, kRankAt, static_cast<std::uint32_t>(party_.rank), 4);
-  std::copy(nonce_.begin(), nonce_.end(), hello.begin() + kNonceAt);
+  std::copy(bytes.begin(), bytes.end(), hello.begin());
   return hello;
 }
 
 Status Handshake::start() {
   RONDE_RETURN_IF_ERROR(random_bytes(nonce_));
   if (role_ == Role::kListener) return {};
-  dialer_hello_ = make_hello();
-  const Digest job = digest(as_bytes(party_.context));
-  std::copy(job.begin(), job.end(), dialer_hello_.begin() + kTailAt);
+  dialer_hello_ = make_hello(digest(as_bytes(party_.context)));
   output_ += as_text(dialer_hello_);
   return {};
 }
@@ -127,14 +96,12 @@ Status Handshake::consume(std::span<const std::byte> bytes) {
 }
 
 Status Handshake::check_hello(const Hello& hello) {
-  if (std::memcmp(hello.data(), kMagic.data(), kMagic.size()) != 0) return refuse("no Ronde peer");
-  if (get(hello, kProtocolAt, 2) != kProtocol) return refuse("another protocol");
-  if (get(hello, kPurposeAt, 2) != static_cast<std::uint16_t>(party_.purpose)) {
-    return refuse("another purpose");
-  }
-  const std::uint32_t rank = get(hello, kRankAt, 4);
-  peer_rank_ = static_cast<int>(rank);
-  if (rank >= static_cast<std::uint32_t>(party_.size) || peer_rank_ == party_.rank) {
+  RONDE_ASSIGN_OR_RETURN(const auto theirs, decode_wire<HelloFields>(hello, "hello"));
+  if (theirs.magic != kMagic) return refuse("no Ronde peer");
+  if (theirs.protocol != kProtocol) return refuse("another protocol");
+  if (theirs.purpose != party_.purpose) return refuse("another purpose");
+  peer_rank_ = static_cast<int>(theirs.rank);
+  if (theirs.rank >= static_cast<std::uint32_t>(party_.size) || peer_rank_ == party_.rank) {
     return refuse("an impossible rank");
   }
   if (expected_rank_ >= 0 && peer_rank_ != expected_rank_) return refuse("an unexpected rank");
@@ -154,9 +121,8 @@ Status Handshake::on_hello(std::span<const std::byte> bytes) {
     return {};
   }
   if (!equal(tail, digest(as_bytes(party_.context)))) return refuse("another job");
-  listener_hello_ = make_hello();
-  const Digest mine = listener_proof();
-  std::copy(mine.begin(), mine.end(), listener_hello_.begin() + kTailAt);
+  listener_hello_ = make_hello({});
+  listener_hello_ = make_hello(listener_proof());
   output_ += as_text(listener_hello_);
   expect(Step::kProof, sizeof(Digest));
   return {};
@@ -169,20 +135,22 @@ Status Handshake::on_proof(std::span<const std::byte> bytes) {
 }
 
 Status Handshake::on_length(std::span<const std::byte> bytes) {
-  const std::size_t length = get(bytes, 0, 4);
+  RONDE_ASSIGN_OR_RETURN(const auto length, decode_wire<std::uint32_t>(bytes, "length"));
   if (length == 0 || length > kMaxIntroductionBytes) return refuse("an oversized introduction");
   expect(Step::kIntroduction, length);
   return {};
 }
 
 Status Handshake::on_introduction(std::span<const std::byte> bytes) {
-  RONDE_ASSIGN_OR_RETURN(peer_, decode(as_text(bytes)));
+  RONDE_ASSIGN_OR_RETURN(peer_, decode_wire<Introduction>(bytes, "introduction"));
   if (role_ == Role::kListener) put_introduction();
   expect(Step::kDone, 0);
   return compare_versions();
 }
 
-void Handshake::put_introduction() { output_ += WireWriter().text(encode(party_.self)).take(); }
+void Handshake::put_introduction() {
+  output_ += encode_wire<std::string>(encode_wire<std::string>(party_.self));
+}
 
 Status Handshake::compare_versions() const {
   if (peer_.version == party_.self.version) return {};

@@ -35,6 +35,10 @@ struct Introduction {
   std::string host_identity;  ///< Equal for ranks that can share memory and Unix sockets.
   std::string address;        ///< Where it listens for links; empty where it does not.
   int pid = 0;
+
+  static void fields(auto& wire, auto& self) {
+    wire(self.version, self.host_name, self.host_identity, self.address, self.pid);
+  }
 };
 
 /// Keys of one job.
@@ -87,7 +91,7 @@ class Handshake {
   enum class Step : std::uint8_t { kHello, kProof, kLength, kIntroduction, kDone };
   using Hello = std::array<std::byte, kHelloBytes>;
 
-  [[nodiscard]] Hello make_hello() const;
+  [[nodiscard]] Hello make_hello(const Digest& tail) const;
   [[nodiscard]] Digest dialer_proof() const;
   [[nodiscard]] Digest listener_proof() const;
   void expect(Step step, std::size_t bytes) noexcept;

@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "backends/net/wire.h"
 #include "core/base/bytes.h"
 #include "core/base/log.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde::net {
 namespace {
@@ -21,36 +21,19 @@ constexpr std::chrono::microseconds kFirstRetry{100};
 constexpr std::chrono::milliseconds kLongestRetry{20};
 constexpr std::chrono::milliseconds kLongestLocalRetry{2};  // nobody listens yet: a cheap call
 
-std::string encode_verdict(const Status& status, const Roster& roster) {
-  WireWriter writer;
-  writer.number(static_cast<std::uint32_t>(status.code())).text(status.message());
-  writer.number(static_cast<std::uint32_t>(roster.size()));
-  for (const auto& [rank, who] : roster) {
-    writer.number(static_cast<std::uint32_t>(rank)).text(who.version).text(who.host_name);
-    writer.text(who.host_identity).text(who.address).number(static_cast<std::uint32_t>(who.pid));
-  }
-  return writer.take();
-}
+/// What all guests learn: the roster, or the error that the host returns.
+struct Verdict {
+  Status status;
+  Roster roster;
+
+  static void fields(auto& wire, auto& self) { wire(self.status, self.roster); }
+};
 
 Result<Roster> decode_verdict(std::string_view bytes) {
-  WireReader reader(bytes);
-  const auto code = static_cast<Code>(reader.number());
-  std::string message = reader.text();
-  const std::uint32_t count = reader.number();
-  Roster roster;
-  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
-    Introduction& who = roster[static_cast<int>(reader.number())];
-    who.version = reader.text();
-    who.host_name = reader.text();
-    who.host_identity = reader.text();
-    who.address = reader.text();
-    who.pid = static_cast<int>(reader.number());
-  }
-  if (!reader.finished() || code > Code::kInternal) {
-    return Status(Code::kInternal, "the host of the meeting sent a malformed verdict");
-  }
-  if (code != Code::kOk) return Status(code, std::move(message));
-  return roster;
+  auto verdict = decode_wire<Verdict>(as_bytes(bytes), "verdict");
+  if (!verdict.ok()) return Status(Code::kInternal, verdict.status().message());
+  RONDE_RETURN_IF_ERROR(verdict->status);
+  return std::move(verdict->roster);
 }
 
 /// The host's view of those that have come.
@@ -144,6 +127,13 @@ class Assembly {
   std::map<int, Guest> guests_;
 };
 
+struct Greeting {
+  bool hands_over = false;
+  std::array<std::byte, Secret::kBytes> secret{};
+
+  static void fields(auto& wire, auto& self) { wire(self.hands_over, self.secret); }
+};
+
 /// Runs one handshake, blocking.
 Status shake_hands(int fd, Handshake& handshake, TimePoint deadline) {
   RONDE_RETURN_IF_ERROR(handshake.start());
@@ -163,12 +153,13 @@ Status read_greeting(int fd, std::optional<Secret>& secret, TimePoint deadline) 
   std::array<std::byte, kGreetingBytes> greeting{};
   RONDE_RETURN_IF_ERROR(recv_all(fd, greeting, deadline));
   if (secret) return {};
-  if (greeting[0] != std::byte{1}) {
+  RONDE_ASSIGN_OR_RETURN(const auto read, decode_wire<Greeting>(greeting, "greeting"));
+  if (!read.hands_over) {
     return {Code::kInvalidArgument,
             "the other ranks have a secret but this one has none: set RONDE_SECRET_FILE (or "
             "RONDE_SECRET_FD) alike on all ranks"};
   }
-  secret = Secret(std::span(greeting).subspan<1>());
+  secret = Secret(read.secret);
   return {};
 }
 
@@ -197,23 +188,20 @@ std::string describe(int rank, const Introduction& who) {
 }
 
 std::string make_greeting(const std::optional<Secret>& handed_over) {
-  std::string greeting(kGreetingBytes, '\0');
-  if (!handed_over) return greeting;
-  greeting[0] = 1;
-  const std::string_view bytes = as_text(handed_over->bytes());
-  std::copy(bytes.begin(), bytes.end(), greeting.begin() + 1);
-  return greeting;
+  Greeting greeting{.hands_over = handed_over.has_value(), .secret = {}};
+  if (handed_over) std::ranges::copy(handed_over->bytes(), greeting.secret.begin());
+  return encode_wire<std::string>(greeting);
 }
 
 Result<Roster> host_meeting(const HostArgs& args) {
   Assembly assembly(args);
   const Status status = assembly.gather();
   if (!status.ok()) {
-    assembly.tell_all(encode_verdict(status, {}));
+    assembly.tell_all(encode_wire<std::string>(Verdict{status, {}}));
     return status;
   }
   Roster roster = assembly.roster();
-  assembly.tell_all(encode_verdict(status, roster));
+  assembly.tell_all(encode_wire<std::string>(Verdict{status, roster}));
   return roster;
 }
 

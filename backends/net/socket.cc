@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/base/bytes.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde::net {
 namespace {
@@ -108,17 +108,13 @@ Status recv_all(int fd, std::span<std::byte> bytes, TimePoint deadline) {
 }
 
 Status send_message(int fd, std::string_view text, TimePoint deadline) {
-  const std::uint32_t length = htonl(static_cast<std::uint32_t>(text.size()));
-  std::string whole(reinterpret_cast<const char*>(&length), sizeof(length));
-  whole += text;
-  return send_all(fd, as_bytes(whole), deadline);
+  return send_all(fd, encode_wire(text), deadline);
 }
 
 Result<std::string> recv_message(int fd, std::size_t limit, TimePoint deadline) {
-  std::uint32_t length = 0;
-  RONDE_RETURN_IF_ERROR(
-      recv_all(fd, std::as_writable_bytes(std::span<std::uint32_t>(&length, 1)), deadline));
-  length = ntohl(length);
+  std::array<std::byte, sizeof(std::uint32_t)> head{};
+  RONDE_RETURN_IF_ERROR(recv_all(fd, head, deadline));
+  RONDE_ASSIGN_OR_RETURN(const auto length, decode_wire<std::uint32_t>(head, "length"));
   if (length > limit) {
     return Status(
         Code::kInvalidArgument,

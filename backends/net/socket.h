@@ -60,7 +60,7 @@ Status send_all(int fd, std::span<const std::byte> bytes, TimePoint deadline);
 /// Receives exactly that many. Errors: kTimeout, kUnavailable (closed).
 Status recv_all(int fd, std::span<std::byte> bytes, TimePoint deadline);
 
-/// One message: 4 bytes of length, then the text.
+/// One message: a text of the wire codec, which is its length and its bytes.
 Status send_message(int fd, std::string_view text, TimePoint deadline);
 /// Errors: as recv_all; kInvalidArgument where it announces more than `limit` bytes.
 Result<std::string> recv_message(int fd, std::size_t limit, TimePoint deadline);

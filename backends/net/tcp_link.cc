@@ -12,28 +12,37 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/wire_codec.h"
 #include "core/ports/control_channel.h"
 
 namespace ronde::net {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 8;
 constexpr unsigned kLostProbes = 2;
 
+/// Comes before the bytes of each message.
+struct LinkHeader {
+  std::uint32_t length = 0;
+  LinkMessage kind{};
+  std::array<std::uint8_t, 3> reserved{};  ///< Keeps frames aligned as FlatBuffers wants them.
+
+  static void fields(auto& wire, auto& self) { wire(self.length, self.kind, self.reserved); }
+};
+constexpr std::size_t kHeaderBytes = 8;
+static_assert(sizeof(LinkHeader) == kHeaderBytes);
+
 std::vector<std::byte> encode(LinkMessage kind, std::span<const std::byte> bytes) {
-  std::vector<std::byte> message(kHeaderBytes + bytes.size());
-  for (std::size_t i = 0; i < 4; ++i) {
-    message[i] = static_cast<std::byte>((bytes.size() >> (8 * i)) & 255);
-  }
-  message[4] = static_cast<std::byte>(kind);
-  std::copy(bytes.begin(), bytes.end(), message.begin() + kHeaderBytes);
-  return message;
+  WireWriter writer(kHeaderBytes + bytes.size());
+  writer(LinkHeader{.length = static_cast<std::uint32_t>(bytes.size()), .kind = kind});
+  writer.raw(bytes);
+  return writer.take();
 }
 
-std::size_t decode_length(std::span<const std::byte> header) {
-  std::size_t length = 0;
-  for (std::size_t i = 0; i < 4; ++i) length |= std::to_integer<std::size_t>(header[i]) << (8 * i);
-  return length;
+LinkHeader decode_header(std::span<const std::byte> bytes) {
+  WireReader reader(bytes, "header");
+  LinkHeader header;
+  reader(header);
+  return header;
 }
 
 Loss loss_of(const asio::error_code& error) {
@@ -139,13 +148,12 @@ bool TcpLink::take_messages() {
   std::size_t needed = kReadBytes;
   while (input_used_ - done >= kHeaderBytes) {
     const auto rest = std::span<const std::byte>(input_).subspan(done, input_used_ - done);
-    const std::size_t length = decode_length(rest);
+    const auto [length, kind, reserved] = decode_header(rest);
     if (length > kMaxFrameBytes) return end(Loss::kClosed), false;
     if (rest.size() < kHeaderBytes + length) {
       needed = std::max(needed, kHeaderBytes + length);
       break;
     }
-    const auto kind = static_cast<LinkMessage>(rest[4]);
     if (!take_message(kind, rest.subspan(kHeaderBytes, length))) return false;
     done += kHeaderBytes + length;
   }

@@ -19,7 +19,7 @@
 
 namespace ronde::net {
 
-/// What a message on a link is. On the wire: length (4 bytes), kind (1), zeros (3), the bytes.
+/// The kind of a message on a link.
 enum class LinkMessage : std::uint8_t {
   kFrame = 1,
   kHeartbeat = 2,

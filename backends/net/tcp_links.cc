@@ -13,9 +13,8 @@
 #include <utility>
 
 #include "backends/net/tcp_link.h"
-#include "backends/net/wire.h"
-#include "core/base/bytes.h"
 #include "core/base/thread_name.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde::net {
 namespace {
@@ -153,10 +152,10 @@ void TcpLinks::Impl::on_message(int from, LinkMessage kind, std::span<const std:
     hooks_.frame_arrived();
     return;
   }
-  WireReader reader(as_text(bytes));
-  const int dead = static_cast<int>(reader.number());
+  const auto read = decode_wire<int>(bytes, "loss");
   const bool died = kind == LinkMessage::kDied;
-  if ((!died && kind != LinkMessage::kFrozen) || !reader.finished()) return;
+  if ((!died && kind != LinkMessage::kFrozen) || !read.ok()) return;
+  const int dead = *read;
   const Loss how = died ? Loss::kDied : Loss::kFrozen;
   put({dead, how, {}});
   hooks_.rank_lost(dead, how);
@@ -227,8 +226,7 @@ void TcpLinks::send(int to, std::span<const std::byte> frame) {
 
 void TcpLinks::tell_lost(int rank, Loss how) {
   const LinkMessage kind = how == Loss::kDied ? LinkMessage::kDied : LinkMessage::kFrozen;
-  const std::string message = WireWriter().number(static_cast<std::uint32_t>(rank)).take();
-  impl_->tell_all(kind, as_bytes(message));
+  impl_->tell_all(kind, encode_wire(rank));
 }
 
 bool TcpLinks::poll_slowly(const LinkEvents& events) { return impl_->deliver(events); }

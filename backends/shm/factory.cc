@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <string>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "backends/shm/memory.h"
 #include "backends/shm/reach.h"
 #include "core/base/mutex.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde {
 namespace shm {
@@ -34,8 +34,8 @@ constexpr SpinLimit kSpin{50};
 constexpr double kMostCopyCost = 2.5;
 constexpr int kMaxRanks = 256;  // rings grow with the square: 150 MB in all at this number
 
-/// What a rank tells the others; exchanged as bytes, since all run the same build on one host.
-struct Introduction {
+/// What a rank tells the others, which run the same build on the same host.
+struct Offer {
   std::uint64_t nonce = 0;
   pid_t pid = 0;
   int fd = -1;
@@ -49,37 +49,32 @@ struct Introduction {
   bool sees_all = false;  ///< Reads and writes the memory of all ranks,
   bool maps_all = false;  ///< and has mapped the arenas of all.
   cpu_set_t cores{};
-  char error[200] = {};  ///< Empty where all went well.
+  std::string error;  ///< Empty where all went well.
+
+  static void fields(auto& wire, auto& self) {
+    wire(self.nonce, self.pid, self.fd, self.arena_fd, self.arena, self.arena_bytes);
+    wire.object(self.probe);
+    wire(self.probed_value, self.always, self.pays, self.sees_all, self.maps_all);
+    wire.object(self.cores);
+    wire(self.error);
+  }
 };
 
-std::string pack(const Introduction& mine) {
-  return {reinterpret_cast<const char*>(&mine), sizeof mine};
-}
-
-Result<Introduction> unpack(const std::string& bytes) {
-  Introduction theirs;
-  if (bytes.size() != sizeof theirs) {
-    return Status(Code::kUnavailable, "shared memory: a peer announced it in another format");
-  }
-  std::memcpy(&theirs, bytes.data(), sizeof theirs);
-  theirs.error[sizeof theirs.error - 1] = '\0';
-  return theirs;
-}
-
-/// Exchanges announcements; fails where any rank announces an error, the same on all ranks.
-Result<std::vector<Introduction>> agree(Exchange& exchange, const Status& status,
-                                        Introduction mine) {
-  const std::string& message = status.message();
-  message.copy(mine.error, sizeof mine.error - 1);
-  RONDE_ASSIGN_OR_RETURN(const std::vector<std::string> all, exchange.allgather(pack(mine)));
-  std::vector<Introduction> announced;
+/// Exchanges offers; fails where any rank has an error, the same on all ranks.
+Result<std::vector<Offer>> agree(Exchange& exchange, const Status& status, Offer mine) {
+  mine.error = status.message();
+  RONDE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                         exchange.allgather(encode_wire<std::string>(mine)));
+  std::vector<Offer> offers;
   for (const std::string& bytes : all) {
-    RONDE_ASSIGN_OR_RETURN(announced.emplace_back(), unpack(bytes));
-    if (announced.back().error[0] == '\0') continue;
-    return Status(Code::kUnavailable, fmt::format("rank {} of the group: {}", announced.size() - 1,
-                                                  announced.back().error));
+    auto theirs = decode_wire<Offer>(as_bytes(bytes), "offer of shared memory");
+    if (!theirs.ok()) return Status(Code::kUnavailable, theirs.status().message());
+    offers.push_back(std::move(*theirs));
+    if (offers.back().error.empty()) continue;
+    return Status(Code::kUnavailable,
+                  fmt::format("rank {} of the group: {}", offers.size() - 1, offers.back().error));
   }
-  return announced;
+  return offers;
 }
 
 std::uint64_t random_nonce() {
@@ -93,7 +88,7 @@ class Setup {
   explicit Setup(int ranks) : layout_(ranks) {}
 
   /// Rank 0: makes the memory and fills in where it is.
-  Status create(Introduction& mine) {
+  Status create(Offer& mine) {
     RONDE_ASSIGN_OR_RETURN(memory_, create_memory(layout_.total_bytes()));
     RONDE_RETURN_IF_ERROR(reserve_memory(memory_, 0, layout_.common_bytes()));
     RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
@@ -103,8 +98,8 @@ class Setup {
     return {};
   }
 
-  /// The others: opens what rank 0 announced.
-  Status open(const Introduction& creator) {
+  /// The others: opens what rank 0 offers.
+  Status open(const Offer& creator) {
     RONDE_ASSIGN_OR_RETURN(memory_, open_memory(creator.pid, creator.fd, layout_.total_bytes()));
     RONDE_ASSIGN_OR_RETURN(mapping_, map_memory(memory_, layout_.total_bytes()));
     if (layout_.header(mapping_.data()).nonce == creator.nonce) return {};
@@ -129,10 +124,10 @@ class Setup {
 
 /// Spinning pays only where every rank of this host can have a core of its own. Ranks that are
 /// bound to different cores count themselves; otherwise all ranks of the host share what is there.
-SpinLimit spin_limit(const GroupSpec& group, const std::vector<Introduction>& all) {
+SpinLimit spin_limit(const GroupSpec& group, const std::vector<Offer>& all) {
   cpu_set_t together = all.front().cores;
   bool alike = true;
-  for (const Introduction& each : all) {
+  for (const Offer& each : all) {
     alike = alike && CPU_EQUAL(&each.cores, &all.front().cores);
     CPU_OR(&together, &together, &each.cores);
   }
@@ -141,16 +136,16 @@ SpinLimit spin_limit(const GroupSpec& group, const std::vector<Introduction>& al
   return ranks <= CPU_COUNT(&together) ? kSpin : SpinLimit::zero();
 }
 
-bool sees(const Introduction& theirs) {
+bool sees(const Offer& theirs) {
   std::uint64_t value = 0;
   return theirs.probe != nullptr && can_read(theirs.pid, theirs.probe, &value, sizeof value) &&
          value == theirs.probed_value && can_write(theirs.pid, &value, theirs.probe, sizeof value);
 }
 
 /// Maps the arenas of all ranks; empty where one has none or hides it.
-std::vector<std::shared_ptr<ArenaView>> view_arenas(const std::vector<Introduction>& all) {
+std::vector<std::shared_ptr<ArenaView>> view_arenas(const std::vector<Offer>& all) {
   std::vector<std::shared_ptr<ArenaView>> views;
-  for (const Introduction& each : all) {
+  for (const Offer& each : all) {
     if (each.arena_fd < 0) return {};
     const auto memory = open_memory(each.pid, each.arena_fd, each.arena_bytes);
     if (!memory.ok()) return {};
@@ -185,17 +180,17 @@ class ShmBackend final : public Backend {
   Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
     Setup setup(group.size());
     std::uint64_t probed = random_nonce();
-    Introduction mine = introduce(probed);
+    Offer mine = offer(probed);
     const Status created = group.rank == 0 ? setup.create(mine) : Status();
-    RONDE_ASSIGN_OR_RETURN(const std::vector<Introduction> all, agree(exchange, created, mine));
+    RONDE_ASSIGN_OR_RETURN(const std::vector<Offer> all, agree(exchange, created, mine));
     Status opened = group.rank == 0 ? Status() : setup.open(all.front());
     if (opened.ok()) opened = setup.reserve(group.rank);
     Reach reach;
-    for (const Introduction& each : all) reach.pids.push_back(each.pid);
+    for (const Offer& each : all) reach.pids.push_back(each.pid);
     reach.arenas = view_arenas(all);
     mine.sees_all = std::all_of(all.begin(), all.end(), sees);
     mine.maps_all = !reach.arenas.empty();
-    RONDE_ASSIGN_OR_RETURN(const std::vector<Introduction> seen, agree(exchange, opened, mine));
+    RONDE_ASSIGN_OR_RETURN(const std::vector<Offer> seen, agree(exchange, opened, mine));
     restrict(reach, seen);
     return std::unique_ptr<Communicator>(std::make_unique<ShmGroup>(
         setup.take(), group, spin_limit(group, all), std::move(reach), arena(), kernels_));
@@ -203,8 +198,8 @@ class ShmBackend final : public Backend {
 
  private:
   /// What this rank offers; `probed` is read by the others until they have agreed once more.
-  Introduction introduce(std::uint64_t& probed) {
-    Introduction mine;
+  Offer offer(std::uint64_t& probed) {
+    Offer mine;
     mine.pid = getpid();
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);
     mine.always = options_.single_copy == SingleCopy::kAlways;
@@ -222,14 +217,14 @@ class ShmBackend final : public Backend {
   }
 
   /// Keeps what works for all ranks.
-  static void restrict(Reach& reach, const std::vector<Introduction>& all) {
-    const auto all_have = [&](bool Introduction::*what) {
+  static void restrict(Reach& reach, const std::vector<Offer>& all) {
+    const auto all_have = [&](bool Offer::*what) {
       return std::all_of(all.begin(), all.end(), [&](const auto& each) { return each.*what; });
     };
-    reach.by_kernel = all_have(&Introduction::sees_all);
-    reach.always = all_have(&Introduction::always);
-    reach.kernel_pays = all_have(&Introduction::pays);
-    if (!all_have(&Introduction::maps_all)) reach.arenas.clear();
+    reach.by_kernel = all_have(&Offer::sees_all);
+    reach.always = all_have(&Offer::always);
+    reach.kernel_pays = all_have(&Offer::pays);
+    if (!all_have(&Offer::maps_all)) reach.arenas.clear();
   }
 
   /// This process's arena, made when first asked for; null where that is impossible or unwanted.

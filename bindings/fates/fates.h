@@ -18,6 +18,8 @@ struct Fate {
   int pid = 0;
   std::string host;
   std::string text;  ///< "was killed by signal 9 (Killed)".
+
+  static void fields(auto& wire, auto& self) { wire(self.pid, self.host, self.text); }
 };
 
 /// The agent's end. Threads: one.

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "bindings/runtime/tuning.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde {
 namespace {
@@ -13,43 +16,47 @@ namespace {
 constexpr std::array<std::string_view, 5> kShared = {
     "RONDE_ALGORITHM", "RONDE_DETERMINISTIC", "RONDE_FUSION_THRESHOLD", "RONDE_PARTITION_BYTES",
     "RONDE_CACHE_CAPACITY"};
-constexpr char kGood = '+';
-constexpr char kBad = '-';
-constexpr char kEnd = '\0';  // of a value: environment variables contain none
 
-/// Rank 0's tuning, or why there is none.
-std::string tuning_of(const Config& config) {
-  if (config.tuning_file.empty()) return {kGood};
+/// What a rank brings.
+struct SharedSettings {
+  std::vector<std::string> values;  ///< By kShared.
+  std::string tuning;               ///< Rank 0's file; empty: none.
+  Status tuning_error;              ///< Why rank 0 has none.
+
+  static void fields(auto& wire, auto& self) { wire(self.values, self.tuning, self.tuning_error); }
+};
+
+void read_tuning_into(SharedSettings& settings, const Config& config) {
+  if (config.tuning_file.empty()) return;
   auto text = read_tuning(config.tuning_file);
-  if (!text.ok()) return kBad + text.status().message();
-  const auto rows = parse_tuning(*text, config.tuning_file);
-  return rows.ok() ? kGood + *text : kBad + rows.status().message();
+  settings.tuning_error = text.status();
+  if (!text.ok()) return;
+  settings.tuning_error = parse_tuning(*text, config.tuning_file).status();
+  if (settings.tuning_error.ok()) settings.tuning = std::move(*text);
 }
 
-std::string pack(const Config& config, int rank) {
-  std::string packed;
-  for (const std::string_view name : kShared) packed += setting_value(config, name) + kEnd;
-  return packed + (rank == 0 ? tuning_of(config) : std::string{kGood});
-}
-
-/// Takes a value off the front.
-std::string_view next_value(std::string_view& packed) {
-  const std::size_t end = std::min(packed.find(kEnd), packed.size());
-  const std::string_view value = packed.substr(0, end);
-  packed.remove_prefix(std::min(end + 1, packed.size()));
-  return value;
-}
-
-Status compare(const std::vector<std::string>& all) {
-  std::vector<std::string_view> rest(all.begin(), all.end());
+SharedSettings settings_of(const Config& config, int rank) {
+  SharedSettings settings;
   for (const std::string_view name : kShared) {
-    const std::string_view first = next_value(rest[0]);
-    for (std::size_t rank = 1; rank < rest.size(); ++rank) {
-      const std::string_view value = next_value(rest[rank]);
+    settings.values.emplace_back(setting_value(config, name));
+  }
+  if (rank == 0) read_tuning_into(settings, config);
+  return settings;
+}
+
+Status compare(const std::vector<SharedSettings>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].values.size() == kShared.size()) continue;
+    return {Code::kMismatch, fmt::format("rank {} has other settings", rank)};
+  }
+  for (std::size_t i = 0; i < kShared.size(); ++i) {
+    const std::string& first = all[0].values[i];
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      const std::string& value = all[rank].values[i];
       if (value == first) continue;
       return {Code::kMismatch, fmt::format("{}: rank 0 has \"{}\", rank {} has \"{}\"; it must be "
                                            "the same on all ranks",
-                                           name, first, rank, value)};
+                                           kShared[i], first, rank, value)};
     }
   }
   return {};
@@ -59,15 +66,17 @@ Status compare(const std::vector<std::string>& all) {
 
 Result<std::vector<SelectionRow>> agree_on_settings(const Config& config, int rank,
                                                     Exchange& exchange) {
-  RONDE_ASSIGN_OR_RETURN(const auto all, exchange.allgather(pack(config, rank)));
-  RONDE_RETURN_IF_ERROR(compare(all));
-  std::string_view tuning = all[0];
-  for (std::size_t i = 0; i < kShared.size(); ++i) next_value(tuning);
-  if (tuning.empty() || tuning.front() != kGood) {
-    return Status(Code::kInvalidArgument, std::string(tuning.substr(tuning.empty() ? 0 : 1)));
+  RONDE_ASSIGN_OR_RETURN(const auto answers,
+                         exchange.allgather(encode_wire<std::string>(settings_of(config, rank))));
+  std::vector<SharedSettings> all;
+  for (const std::string& answer : answers) {
+    RONDE_ASSIGN_OR_RETURN(all.emplace_back(),
+                           decode_wire<SharedSettings>(as_bytes(answer), "list of settings"));
   }
-  if (tuning.size() == 1) return std::vector<SelectionRow>();
-  return parse_tuning(tuning.substr(1), "of rank 0");
+  RONDE_RETURN_IF_ERROR(compare(all));
+  RONDE_RETURN_IF_ERROR(all[0].tuning_error);
+  if (all[0].tuning.empty()) return std::vector<SelectionRow>();
+  return parse_tuning(all[0].tuning, "of rank 0");
 }
 
 }  // namespace ronde

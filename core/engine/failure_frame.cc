@@ -1,52 +1,34 @@
 #include "core/engine/failure_frame.h"
 
-#include <cstdint>
-#include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 
-#include "core/base/bytes.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde {
 namespace {
 
-constexpr std::size_t kMaxMessageBytes = 4096;
+constexpr std::size_t kMaxTextBytes = 4096;
 
-/// What stands before host and message.
-struct Head {
-  std::int32_t code = 0;
-  std::int32_t rank = -1;
-  std::int32_t pid = 0;
-  std::uint32_t host_bytes = 0;
-};
+std::string shortened(const std::string& text) { return text.substr(0, kMaxTextBytes); }
 
 }  // namespace
 
 std::vector<std::byte> make_failure(const Status& status) {
-  const FailedRank who = status.failed_rank().value_or(FailedRank{});
-  const std::string host = who.host.substr(0, kMaxMessageBytes);
-  const std::string text = host + status.message().substr(0, kMaxMessageBytes);
-  const Head head{static_cast<std::int32_t>(status.code()), who.rank, who.pid,
-                  static_cast<std::uint32_t>(host.size())};
-  std::vector<std::byte> payload(sizeof head + text.size());
-  std::memcpy(payload.data(), &head, sizeof head);
-  if (!text.empty()) std::memcpy(payload.data() + sizeof head, text.data(), text.size());
-  return payload;
+  Status sent(status.code(), shortened(status.message()));
+  const std::optional<FailedRank>& who = status.failed_rank();
+  if (who) sent = sent.about({who->rank, shortened(who->host), who->pid});
+  return encode_wire(sent);
 }
 
 Status read_failure(std::span<const std::byte> payload, Status& failure) {
-  Head head;
-  if (payload.size() < sizeof head) return {Code::kInvalidArgument, "a failure is too short"};
-  std::memcpy(&head, payload.data(), sizeof head);
-  const auto text = as_text(payload.subspan(sizeof head));
-  const bool known = head.code > 0 && head.code <= static_cast<std::int32_t>(Code::kInternal);
-  if (!known || head.host_bytes > text.size()) {
-    return {Code::kInvalidArgument, "a failure makes no sense"};
-  }
-  failure = Status(static_cast<Code>(head.code), std::string(text.substr(head.host_bytes)));
-  if (head.rank >= 0) {
-    const std::string host(text.substr(0, head.host_bytes));
-    failure = failure.about({head.rank, host, head.pid});
-  }
+  WireReader reader(payload, "failure");
+  Status read;
+  reader(read);
+  reader.require(!read.ok(), "it is no error");
+  RONDE_RETURN_IF_ERROR(reader.finish());
+  failure = std::move(read);
   return {};
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
+
+#include "core/base/wire_codec.h"
 
 namespace ronde {
 
@@ -21,34 +23,33 @@ enum class EnginePart : std::uint32_t {
                      ///< work needs its place in the order of launches.
 };
 
-/// What stands before the payload.
+/// Comes before the payload.
 struct FrameHeader {
   EnginePart kind = EnginePart::kNegotiation;
-  std::uint32_t reserved = 0;
+  std::uint32_t reserved = 0;  ///< Keeps the payload aligned as FlatBuffers wants it.
   std::uint64_t id = 0;
+
+  static void fields(auto& wire, auto& self) { wire(self.kind, self.reserved, self.id); }
 };
 static_assert(sizeof(FrameHeader) == 16);
 
 /// Header and payload in one buffer, which is reused from call to call.
 inline std::span<const std::byte> make_frame(std::vector<std::byte>& buffer, FrameHeader header,
                                              std::span<const std::byte> payload) {
-  buffer.resize(sizeof header + payload.size());
-  std::memcpy(buffer.data(), &header, sizeof header);
-  if (!payload.empty()) {
-    std::memcpy(buffer.data() + sizeof header, payload.data(), payload.size());
-  }
+  WireWriter writer(std::move(buffer));
+  writer(header);
+  writer.raw(payload);
+  buffer = writer.take();
   return buffer;
 }
 
 /// The header of a frame; nothing where it is too short or its kind unknown.
 inline std::optional<FrameHeader> read_header(std::span<const std::byte> frame) {
+  WireReader reader(frame, "frame");
   FrameHeader header;
-  if (frame.size() < sizeof header) return std::nullopt;
-  std::memcpy(&header, frame.data(), sizeof header);
-  if (header.kind < EnginePart::kNegotiation || header.kind > EnginePart::kLaunch) {
-    return std::nullopt;
-  }
-  return header;
+  reader(header);
+  const bool known = header.kind >= EnginePart::kNegotiation && header.kind <= EnginePart::kLaunch;
+  return reader.ok() && known ? std::optional(header) : std::nullopt;
 }
 
 }  // namespace ronde

@@ -1,27 +1,26 @@
 #include "core/engine/key_value_exchange.h"
 
-#include <cstring>
-
 #include "core/base/bytes.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde {
 
 Status KeyValueExchange::on_frame(int from, std::uint64_t key, std::span<const std::byte> payload) {
+  WireReader reader(payload, "exchange frame");
   std::uint32_t round = 0;
-  if (payload.size() < sizeof round) {
-    return {Code::kInvalidArgument, "an exchange frame is too short"};
-  }
-  std::memcpy(&round, payload.data(), sizeof round);
+  reader(round);
+  const auto value = as_text(reader.rest());
+  RONDE_RETURN_IF_ERROR(reader.finish());
   MutexLock lock(mutex_);
-  values_[{key, round, from}] = as_text(payload.subspan(sizeof round));
+  values_[{key, round, from}] = value;
   return {};
 }
 
 std::vector<std::byte> KeyValueExchange::make_payload(std::uint32_t round, std::string_view value) {
-  std::vector<std::byte> payload(sizeof round + value.size());
-  std::memcpy(payload.data(), &round, sizeof round);
-  if (!value.empty()) std::memcpy(payload.data() + sizeof round, value.data(), value.size());
-  return payload;
+  WireWriter writer(sizeof round + value.size());
+  writer(round);
+  writer.raw(as_bytes(value));
+  return writer.take();
 }
 
 std::vector<int> KeyValueExchange::missing(std::uint64_t key, std::uint32_t round,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/wire_codec.h"
+
 namespace ronde {
 namespace {
 
@@ -21,18 +23,21 @@ enum class Part : std::uint32_t {
 
 struct PointToPoint::Header {
   Part part = Part::kWhole;
-  std::uint32_t reserved = 0;
   std::uint64_t id = 0;
   std::int64_t tag = 0;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
+
+  static void fields(auto& wire, auto& self) {
+    wire(self.part, self.id, self.tag, self.bytes, self.offset);
+  }
 };
 
 void PointToPoint::emit(int to, const Header& header, std::span<const std::byte> data) {
-  OutFrame frame{to, std::vector<std::byte>(sizeof header + data.size())};
-  std::memcpy(frame.bytes.data(), &header, sizeof header);
-  if (!data.empty()) std::memcpy(frame.bytes.data() + sizeof header, data.data(), data.size());
-  frames_.push_back(std::move(frame));
+  WireWriter writer(sizeof header + data.size());
+  writer(header);
+  writer.raw(data);
+  frames_.push_back({to, writer.take()});
 }
 
 void PointToPoint::send(int to, std::int64_t tag, std::span<const std::byte> data,
@@ -42,11 +47,11 @@ void PointToPoint::send(int to, std::int64_t tag, std::span<const std::byte> dat
     arrive({rank_, tag, id, data.size(), true, {data.begin(), data.end()}});
     finished_.push_back({std::move(operation), {}});
   } else if (data.size() <= eager_bytes_) {
-    emit(to, {Part::kWhole, 0, id, tag, data.size(), 0}, data);
+    emit(to, {Part::kWhole, id, tag, data.size(), 0}, data);
     finished_.push_back({std::move(operation), {}});
   } else {
     sending_.emplace(id, Send{to, data, std::move(operation)});
-    emit(to, {Part::kAnnounce, 0, id, tag, data.size(), 0});
+    emit(to, {Part::kAnnounce, id, tag, data.size(), 0});
   }
 }
 
@@ -107,15 +112,15 @@ void PointToPoint::finish_receive(Receive& receive, int source) {
 }
 
 void PointToPoint::ask(int from, std::uint64_t id, std::size_t offset) {
-  emit(from, {Part::kAsk, 0, id, 0, 0, offset});
+  emit(from, {Part::kAsk, id, 0, 0, offset});
 }
 
 Status PointToPoint::on_frame(int from, std::span<const std::byte> payload) {
+  WireReader reader(payload, "message frame");
   Header header;
-  if (payload.size() < sizeof header)
-    return {Code::kInvalidArgument, "a message frame is too short"};
-  std::memcpy(&header, payload.data(), sizeof header);
-  const auto data = payload.subspan(sizeof header);
+  reader(header);
+  const auto data = reader.rest();
+  RONDE_RETURN_IF_ERROR(reader.finish());
   switch (header.part) {
     case Part::kWhole:
       arrive({from, header.tag, header.id, data.size(), true, {data.begin(), data.end()}});
@@ -143,7 +148,7 @@ Status PointToPoint::on_ask(int from, const Header& header) {
     return {};
   }
   const std::size_t length = std::min(kChunkBytes, send.data.size() - header.offset);
-  emit(from, {Part::kData, 0, header.id, 0, length, header.offset},
+  emit(from, {Part::kData, header.id, 0, length, header.offset},
        send.data.subspan(header.offset, length));
   return {};
 }

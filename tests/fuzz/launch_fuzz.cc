@@ -17,13 +17,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!frame.ok()) return 0;
       if (!frame->has_value()) break;
       const std::string& payload = (*frame)->payload;
-      (void)ronde::decode_probe(payload).ok();
-      (void)ronde::decode_probed(payload).ok();
-      (void)ronde::decode_start(payload).ok();
-      (void)ronde::decode_output(payload).ok();
-      (void)ronde::decode_rank(payload).ok();
-      (void)ronde::decode_cannot_start(payload).ok();
-      (void)ronde::decode_signal(payload).ok();
+      (void)ronde::decode<ronde::ProbeMessage>(payload).ok();
+      (void)ronde::decode<ronde::ProbedMessage>(payload).ok();
+      (void)ronde::decode<ronde::StartMessage>(payload).ok();
+      (void)ronde::decode<ronde::OutputMessage>(payload).ok();
+      (void)ronde::decode<ronde::RankMessage>(payload).ok();
+      (void)ronde::decode<ronde::CannotStartMessage>(payload).ok();
+      (void)ronde::decode<ronde::SignalMessage>(payload).ok();
+      (void)ronde::decode<ronde::Fate>(payload).ok();
     }
   }
   return 0;

@@ -145,15 +145,17 @@ void Agent::read_input() {
 
 void Agent::handle(const Frame& frame) {
   if (frame.type == FrameType::kProbe) {
-    if (const auto probe = decode_probe(frame.payload); probe.ok()) send(encode(answer(*probe)));
+    if (const auto probe = decode<ProbeMessage>(frame.payload); probe.ok())
+      send(encode(answer(*probe)));
   } else if (frame.type == FrameType::kStart) {
-    if (auto start_message = decode_start(frame.payload); start_message.ok()) {
+    if (auto start_message = decode<StartMessage>(frame.payload); start_message.ok()) {
       start(std::move(start_message).value());
     }
   } else if (frame.type == FrameType::kSignal) {
-    if (const auto signal = decode_signal(frame.payload); signal.ok()) signal_ranks(*signal);
+    if (const auto signal = decode<SignalMessage>(frame.payload); signal.ok())
+      signal_ranks(signal->signal);
   } else if (frame.type == FrameType::kFate) {
-    if (const auto fate = decode_fate(frame.payload); fate.ok()) fates_.add(*fate);
+    if (const auto fate = decode<Fate>(frame.payload); fate.ok()) fates_.add(*fate);
   }
 }
 
@@ -209,7 +211,7 @@ void Agent::start_rank(const StartMessage& message, std::size_t index,
   streams_.push_back({rank.rank, 1, std::move(out->read)});
   streams_.push_back({rank.rank, 2, std::move(err->read)});
   running_.push_back({rank.rank, child.pid});
-  send(encode_started({rank.rank, child.pid, 0}));
+  send(encode(RankMessage{rank.rank, child.pid, 0}, FrameType::kStarted));
 }
 
 void Agent::read_signals() {
@@ -227,7 +229,7 @@ void Agent::reap() {
       if (running_[i].pid != pid) continue;
       drain(running_[i].rank);
       tell_fate(pid, wait_status);
-      send(encode_exited({running_[i].rank, pid, wait_status}));
+      send(encode(RankMessage{running_[i].rank, pid, wait_status}, FrameType::kExited));
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       break;
     }

@@ -58,7 +58,7 @@ class Launcher {
   // Ending.
   void fail(int exit_status, const std::string& text);
   void stop(int signal);
-  void signal_all(int signal) { send_to_all(hosts_, encode_signal(signal)); }
+  void signal_all(int signal) { send_to_all(hosts_, encode(SignalMessage{signal})); }
   void cut_off();
   [[nodiscard]] bool finished() const;
 
@@ -258,12 +258,12 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
     return send_to_all(hosts_, encode_frame(frame.type, frame.payload), &host);
   }
   if (frame.type == FrameType::kCannotStart) {
-    if (const auto message = decode_cannot_start(frame.payload); message.ok()) {
+    if (const auto message = decode<CannotStartMessage>(frame.payload); message.ok()) {
       on_cannot_start(host, *message);
     }
     return;
   }
-  const auto message = decode_rank(frame.payload);
+  const auto message = decode<RankMessage>(frame.payload);
   if (!message.ok()) return;
   if (frame.type == FrameType::kExited) return on_exited(host, *message);
   say_if_verbose(
@@ -271,7 +271,7 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
 }
 
 void Launcher::on_probed(const Frame& frame) {
-  const auto message = decode_probed(frame.payload);
+  const auto message = decode<ProbedMessage>(frame.payload);
   if (!message.ok() || !message->error.empty()) {
     fail(1, message.ok() ? message->error : message.status().message());
     return cut_off();
@@ -280,7 +280,7 @@ void Launcher::on_probed(const Frame& frame) {
 }
 
 void Launcher::on_output(const Frame& frame) {
-  const auto message = decode_output(frame.payload);
+  const auto message = decode<OutputMessage>(frame.payload);
   if (!message.ok()) return;
   if (options_.through_mpirun) return on_tagged_output(message->stream, message->bytes);
   pass_on(message->rank, message->stream, message->bytes);

@@ -1,12 +1,15 @@
-// What launcher and agents tell one another, as structs; frame.h carries them.
+// The messages between launcher and agents. Each is the payload of a frame (frame.h), in the wire
+// codec; the agent's greeting says its version before the first frame.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bindings/cli/launch/frame.h"
 #include "bindings/fates/fates.h"
 #include "core/base/status.h"
+#include "core/base/wire_codec.h"
 
 namespace ronde {
 
@@ -21,6 +24,9 @@ using EnvironmentList = std::vector<std::string>;
 struct ProbeMessage {
   std::string interface;  ///< Name or address; empty: the address ssh came to, or `towards`.
   std::vector<std::string> towards;  ///< Names of the other hosts; empty where there are none.
+
+  static constexpr FrameType kFrame = FrameType::kProbe;
+  static void fields(auto& wire, auto& self) { wire(self.interface, self.towards); }
 };
 
 /// The answer; `error` says why not.
@@ -29,12 +35,19 @@ struct ProbedMessage {
   std::string address;
   int rendezvous_port = 0;
   int master_port = 0;
+
+  static constexpr FrameType kFrame = FrameType::kProbed;
+  static void fields(auto& wire, auto& self) {
+    wire(self.error, self.address, self.rendezvous_port, self.master_port);
+  }
 };
 
 /// One rank to start.
 struct RankStart {
   int rank = 0;
   EnvironmentList environment;
+
+  static void fields(auto& wire, auto& self) { wire(self.rank, self.environment); }
 };
 
 /// Everything an agent needs to start its ranks.
@@ -44,6 +57,11 @@ struct StartMessage {
   std::string secret;           ///< Handed to each rank by a descriptor; never by its environment.
   EnvironmentList environment;  ///< Added to the agent's own, for all its ranks.
   std::vector<RankStart> ranks;
+
+  static constexpr FrameType kFrame = FrameType::kStart;
+  static void fields(auto& wire, auto& self) {
+    wire(self.directory, self.command, self.secret, self.environment, self.ranks);
+  }
 };
 
 /// A piece of a rank's output; stream 1 or 2.
@@ -51,6 +69,9 @@ struct OutputMessage {
   int rank = 0;
   int stream = 1;
   std::string bytes;
+
+  static constexpr FrameType kFrame = FrameType::kOutput;
+  static void fields(auto& wire, auto& self) { wire(self.rank, self.stream, self.bytes); }
 };
 
 /// A rank began (`wait_status` 0) or ended.
@@ -58,6 +79,8 @@ struct RankMessage {
   int rank = 0;
   int pid = 0;
   int wait_status = 0;
+
+  static void fields(auto& wire, auto& self) { wire(self.rank, self.pid, self.wait_status); }
 };
 
 /// A command that could not be run at all; `exit_status` is 126 or 127 as in a shell.
@@ -65,26 +88,32 @@ struct CannotStartMessage {
   int rank = 0;
   int exit_status = 127;
   std::string text;
+
+  static constexpr FrameType kFrame = FrameType::kCannotStart;
+  static void fields(auto& wire, auto& self) { wire(self.rank, self.exit_status, self.text); }
 };
 
-/// Each message as the bytes of a frame, and back. Errors: kInvalidArgument where it is malformed.
-std::string encode(const ProbeMessage& message);
-std::string encode(const ProbedMessage& message);
-std::string encode(const StartMessage& message);
-std::string encode(const OutputMessage& message);
-std::string encode_started(const RankMessage& message);
-std::string encode_exited(const RankMessage& message);
-std::string encode(const CannotStartMessage& message);
-std::string encode(const Fate& fate);
-std::string encode_signal(int signal);
+/// Asks an agent to send a signal to its ranks.
+struct SignalMessage {
+  int signal = 0;
 
-Result<ProbeMessage> decode_probe(std::string_view payload);
-Result<ProbedMessage> decode_probed(std::string_view payload);
-Result<StartMessage> decode_start(std::string_view payload);
-Result<OutputMessage> decode_output(std::string_view payload);
-Result<RankMessage> decode_rank(std::string_view payload);
-Result<CannotStartMessage> decode_cannot_start(std::string_view payload);
-Result<Fate> decode_fate(std::string_view payload);
-Result<int> decode_signal(std::string_view payload);
+  static constexpr FrameType kFrame = FrameType::kSignal;
+  static void fields(auto& wire, auto& self) { wire(self.signal); }
+};
+
+/// A message as the bytes of a frame.
+template <typename Message>
+std::string encode(const Message& message, FrameType type = Message::kFrame) {
+  return encode_frame(type, encode_wire<std::string>(message));
+}
+inline std::string encode(const Fate& fate) {
+  return encode_frame(FrameType::kFate, encode_wire<std::string>(fate));
+}
+
+/// A frame's payload as a message. Errors: kInvalidArgument where it is malformed.
+template <typename Message>
+Result<Message> decode(std::string_view payload) {
+  return decode_wire<Message>(as_bytes(payload), "message of the launcher");
+}
 
 }  // namespace ronde

@@ -1,0 +1,110 @@
+// Learns within a fraction of a millisecond that a rank of this host died.
+//
+// Each rank's watch thread holds a robust futex in the host segment: the `owner` word holds its
+// thread id, and the thread's robust list (set_robust_list(2)) names the word. When the process
+// ends in any way, the kernel, before it frees any memory, sets FUTEX_OWNER_DIED in the word and
+// wakes one that waits on it. The ranks of a host watch in a ring: each waits on the word of the
+// next present rank. Who finds a death marks it in the segment, rouses all other watch threads and
+// sleepers, and watches the one after. A rank that leaves on purpose says so before it gives its
+// word back.
+//
+// Whoever does not run dies of nothing: each watch thread also counts up a beat, and looks at the
+// beats of all ranks of the host. Who is silent is suspected at once where the kernel says that it
+// is stopped, else after four seconds, and marked as frozen after the freeze timeout, for good.
+//
+// To rouse a watch thread, FUTEX_WAITERS is cleared in the word it waits on, then the word is
+// woken: a thread about to sleep finds the word changed, so no wake-up is lost.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "backends/net/channel/host_segment.h"
+#include "backends/net/channel/silence_watch.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// The rank of another host that `rank` of this one has said it cannot reach; -1: none.
+[[nodiscard]] int cut_off(const HostSegment& segment, int rank) noexcept;
+
+/// Tells all ranks of the segment that somebody's presence changed, or found a cut, and wakes their
+/// sleepers.
+void announce_news(const HostSegment& segment) noexcept;
+
+/// What the watch thread tells.
+struct WatchHooks {
+  /// Once for each rank that died or was given up, perhaps this one. `found_here`: this rank was
+  /// the first to know. May be empty.
+  std::function<void(int rank, Presence how, bool found_here)> on_loss;
+  /// A rank of this host cannot reach `rank` of the job, on another one. Comes before the loss of
+  /// the rank that says so. May be empty.
+  std::function<void(int rank)> on_cut;
+  /// A rank is suspected, or is back, after so long. May be empty.
+  std::function<void(int rank, Silence what, Duration silence)> on_silence;
+  Duration freeze_timeout{0};  ///< Silence after which a rank is given up; zero: never.
+};
+
+/// The watch of one rank: a thread from start() to stop().
+class DeathWatch {
+ public:
+  /// `segment` outlives this.
+  DeathWatch(const HostSegment& segment, int rank) noexcept;
+  ~DeathWatch();
+  DeathWatch(const DeathWatch&) = delete;
+  DeathWatch& operator=(const DeathWatch&) = delete;
+
+  /// Takes this rank's word: from now on its death shows. Blocks until the thread has it.
+  /// Errors: kUnsupported where the kernel has no robust futexes.
+  Status start();
+
+  /// Begins to watch the others; only once all of them have started.
+  void begin_watching(WatchHooks hooks);
+
+  /// Tells the ranks of this host that `rank` of the job, on another one, cannot be reached: what
+  /// they find out later, or take this rank's leaving for. Threads: one.
+  void tell_cut(int rank) const noexcept;
+
+  /// Gives the word back and ends the thread. Idempotent; does nothing in a forked child.
+  void stop() noexcept;
+
+ private:
+  enum class State : std::uint32_t { kStarting, kHolding, kWatching, kFailed };
+
+  void run() noexcept;
+  void set_state(State state) noexcept;
+  void await_watching() noexcept;
+  [[nodiscard]] int next_present(int after) const noexcept;
+  void watch(int rank) noexcept;
+  void watch_once(int rank) noexcept;
+  void found_lost(int rank, Presence how) noexcept;
+  void look_for_losses() noexcept;
+  void look_for_cuts() noexcept;
+  void beat() noexcept;
+  void look_for_silence(int rank) noexcept;
+  [[nodiscard]] bool is_stopped(int rank) const noexcept;
+  void rouse_all() const noexcept;
+  void report(int rank, Presence how, bool found_here) noexcept;
+
+  const HostSegment& segment_;
+  const int rank_;
+  const pid_t process_;
+  FutexWord state_{static_cast<std::uint32_t>(State::kStarting)};
+  std::atomic<bool> stopping_{false};
+  // Set before the state says kWatching; then the watch thread's.
+  WatchHooks hooks_;
+  std::unique_ptr<SilenceWatch> silence_;
+  TimePoint next_beat_{};
+  std::vector<bool> reported_;
+  std::vector<bool> cut_reported_;
+  std::uint32_t seen_news_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace ronde::net

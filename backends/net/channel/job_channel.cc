@@ -1,0 +1,207 @@
+#include "backends/net/channel/job_channel.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/base/log.h"
+
+namespace ronde::net {
+namespace {
+
+std::vector<int> positions(const Topology& topology, const std::vector<int>& local) {
+  std::vector<int> result(static_cast<std::size_t>(topology.size()), -1);
+  for (std::size_t i = 0; i < local.size(); ++i) {
+    result[static_cast<std::size_t>(local[i])] = static_cast<int>(i);
+  }
+  return result;
+}
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+Loss loss_of(Presence how) noexcept {
+  switch (how) {
+    case Presence::kLeft:
+      return Loss::kLeft;
+    case Presence::kFrozen:
+      return Loss::kFrozen;
+    default:
+      return Loss::kDied;
+  }
+}
+
+std::string name_of(const Topology& topology, int rank) {
+  const PeerInfo& peer = topology.peers[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} (pid {} on {})", rank, peer.pid, peer.host_name);
+}
+
+}  // namespace
+
+JobChannel::JobChannel(JobChannelArgs args)
+    : topology_(std::move(args.topology)),
+      local_ranks_(topology_.host_ranks(topology_.rank)),
+      position_(positions(topology_, local_ranks_)),
+      local_(std::move(args.local)),
+      local_events_{[this](int from, std::span<const std::byte> frame) {
+                      sink_->on_frame(local_ranks_[static_cast<std::size_t>(from)], frame);
+                    },
+                    [this](int rank, Presence how) {
+                      lose(local_ranks_[static_cast<std::size_t>(rank)], loss_of(how));
+                    },
+                    [this](int rank) { lose(rank, Loss::kUnreachable); }},
+      link_events_{[this](int from, std::span<const std::byte> frame) {
+                     if (!is_lost(from)) sink_->on_frame(from, frame);
+                   },
+                   [this](int rank, Loss how) { lose(rank, how); }},
+      limits_(args.limits),
+      abort_(std::move(args.abort)),
+      lost_(static_cast<std::size_t>(topology_.size())) {
+  if (!args.links.empty()) {
+    Doorbell& doorbell = local_->doorbell();
+    const auto rank_lost = [this, &doorbell](int rank, Loss how) {
+      // Before this rank can fail and leave: the others would take that for the cause.
+      if (how == Loss::kUnreachable) local_->tell_cut(rank);
+      abort(rank, how);
+      doorbell.wake(Sleeper::kBackground);
+      doorbell.wake(Sleeper::kCaller);
+    };
+    const auto silent = [this](int rank, Silence what, Duration silence) {
+      on_silence(rank, what, silence);
+    };
+    links_ =
+        std::make_unique<TcpLinks>(std::move(args.links), limits_,
+                                   LinkHooks{[&doorbell] { doorbell.ring(); }, rank_lost, silent});
+  }
+  local_->begin_watching(watch_hooks());
+}
+
+WatchHooks JobChannel::watch_hooks() {
+  WatchHooks hooks;
+  hooks.on_loss = [this](int position, Presence how, bool found_here) {
+    const int rank = local_ranks_[static_cast<std::size_t>(position)];
+    abort(rank, loss_of(how));
+    // Its own connections to other hosts close only once the kernel has freed its memory.
+    if (found_here && links_ != nullptr) links_->notify_lost(rank, loss_of(how));
+  };
+  hooks.on_cut = [this](int rank) { abort(rank, Loss::kUnreachable); };
+  hooks.on_silence = [this](int position, Silence what, Duration silence) {
+    on_silence(local_ranks_[static_cast<std::size_t>(position)], what, silence);
+  };
+  hooks.freeze_timeout = limits_.freeze;
+  return hooks;
+}
+
+/// Called in a thread of the channel, as the driving thread may be waiting for the silent rank.
+void JobChannel::on_silence(int rank, Silence what, Duration silence) {
+  const std::string who = name_of(topology_, rank);
+  if (what == Silence::kBack) {
+    log(LogLevel::kWarning, "{} runs again after {:.1f} s", who, seconds(silence));
+    return;
+  }
+  const std::string then =
+      limits_.freeze > Duration::zero()
+          ? fmt::format("it is given up after {:.3g} s", seconds(limits_.freeze))
+          : std::string("it is waited for");
+  const bool local = topology_.same_host(rank, topology_.rank);
+  log(LogLevel::kWarning, "{} is {}: nothing was heard of it for {:.1f} s; {}", who,
+      local ? "frozen" : "frozen, or the network is cut", seconds(silence), then);
+}
+
+JobChannel::~JobChannel() { close(); }
+
+bool JobChannel::is_rank(int rank) const noexcept { return rank >= 0 && rank < topology_.size(); }
+
+bool JobChannel::is_peer(int rank) const noexcept {
+  return is_rank(rank) && rank != topology_.rank;
+}
+
+bool JobChannel::is_lost(int rank) const noexcept {
+  return !lost_[static_cast<std::size_t>(rank)].ok();
+}
+
+Status JobChannel::describe_loss(int rank, Loss how) const {
+  const PeerInfo& peer = topology_.peers[static_cast<std::size_t>(rank)];
+  const auto what = [&]() -> std::string {
+    switch (how) {
+      case Loss::kLeft:
+        return "has left the job";
+      case Loss::kDied:
+        return "died";
+      case Loss::kClosed:
+        return "died or was cut off: its connection closed";
+      case Loss::kFrozen:
+        return fmt::format("was frozen for {:.3g} s and is given up (RONDE_FREEZE_TIMEOUT_SECONDS)",
+                           seconds(limits_.freeze));
+      case Loss::kUnreachable:
+        break;
+    }
+    return fmt::format("cannot be reached: host {} has acknowledged nothing for {:.3g} s",
+                       peer.host_name, seconds(limits_.link));
+  }();
+  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(topology_, rank), what))
+      .about({rank, peer.host_name, peer.pid});
+}
+
+void JobChannel::lose(int rank, Loss how) {
+  if (!is_rank(rank) || is_lost(rank)) return;
+  const Status reason = describe_loss(rank, how);
+  lost_[static_cast<std::size_t>(rank)] = reason;
+  if (how == Loss::kLeft) {
+    sink_->on_peer_left(rank, reason);
+  } else {
+    sink_->on_peer_lost(rank, reason);
+  }
+}
+
+/// Threads: any.
+void JobChannel::abort(int rank, Loss how) const {
+  if (abort_ != nullptr && how != Loss::kLeft && is_rank(rank)) {
+    abort_->abort(describe_loss(rank, how));
+  }
+}
+
+Status JobChannel::send(int to, std::span<const std::byte> frame) {
+  if (!is_peer(to)) {
+    return {Code::kInvalidArgument, fmt::format("no frames can be sent to rank {}", to)};
+  }
+  if (frame.size() > kMaxFrameBytes) {
+    return {Code::kInvalidArgument, fmt::format("a frame of {} bytes; at most {} are allowed",
+                                                frame.size(), kMaxFrameBytes)};
+  }
+  if (closed_.load(std::memory_order_relaxed)) return {Code::kAborted, "the channel is closed"};
+  RONDE_RETURN_IF_ERROR(lost_[static_cast<std::size_t>(to)]);
+  const int position = position_[static_cast<std::size_t>(to)];
+  if (position >= 0) {
+    local_->send(position, frame);
+  } else {
+    links_->send(to, frame);
+  }
+  return {};
+}
+
+bool JobChannel::poll(ChannelSink& sink) {
+  if (closed_.load(std::memory_order_relaxed)) return false;
+  sink_ = &sink;
+  bool delivered = local_->poll(local_events_);
+  if (links_ != nullptr) delivered = links_->poll(link_events_) || delivered;
+  return delivered;
+}
+
+std::uint32_t JobChannel::prepare_wait(Sleeper who) noexcept {
+  return local_->doorbell().prepare(who);
+}
+
+void JobChannel::wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept {
+  if (closed_.load(std::memory_order_seq_cst)) return;
+  local_->doorbell().wait(who, ticket, deadline);
+}
+
+void JobChannel::close() noexcept {
+  if (closed_.exchange(true, std::memory_order_seq_cst)) return;
+  local_->close();
+  if (links_ != nullptr) links_->close();
+  wake(Sleeper::kBackground);
+  wake(Sleeper::kCaller);
+}
+
+}  // namespace ronde::net

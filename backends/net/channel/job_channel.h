@@ -1,0 +1,66 @@
+// The control channel of a job: routes frames to ranks of this host through shared memory and to
+// others over TCP, and tells of a lost rank once, whoever found out.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/net/channel/host_channel.h"
+#include "backends/net/channel/tcp_links.h"
+#include "core/base/abort.h"
+#include "core/ports/control_channel.h"
+#include "core/ports/topology.h"
+
+namespace ronde::net {
+
+/// What a channel is made of.
+struct JobChannelArgs {
+  Topology topology;
+  std::unique_ptr<HostChannel> local;   ///< Of the ranks that `topology` puts on this host.
+  std::vector<Link> links{};            ///< To all other ranks.
+  LossLimits limits{};                  ///< When silent ranks are given up.
+  std::shared_ptr<AbortToken> abort{};  ///< Aborted as soon as a rank is lost; may be null.
+};
+
+class JobChannel final : public ControlChannel {
+ public:
+  explicit JobChannel(JobChannelArgs args);
+  ~JobChannel() override;
+
+  [[nodiscard]] const Topology& topology() const noexcept override { return topology_; }
+  Status send(int to, std::span<const std::byte> frame) override;
+  bool poll(ChannelSink& sink) override;
+  bool kick() noexcept override { return local_->kick(); }
+  std::uint32_t prepare_wait(Sleeper who) noexcept override;
+  void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept override;
+  void wake(Sleeper who) noexcept override { local_->doorbell().wake(who); }
+  void close() noexcept override;
+
+ private:
+  [[nodiscard]] bool is_rank(int rank) const noexcept;
+  [[nodiscard]] bool is_peer(int rank) const noexcept;
+  [[nodiscard]] bool is_lost(int rank) const noexcept;
+  void lose(int rank, Loss how);
+  void abort(int rank, Loss how) const;
+  [[nodiscard]] WatchHooks watch_hooks();
+  void on_silence(int rank, Silence what, Duration silence);
+  [[nodiscard]] Status describe_loss(int rank, Loss how) const;
+
+  const Topology topology_;
+  const std::vector<int> local_ranks_;  // job ranks by position on this host
+  std::vector<int> position_;           // by job rank; -1: on another host
+  const std::unique_ptr<HostChannel> local_;
+  const HostEvents local_events_;
+  const LinkEvents link_events_;
+  const LossLimits limits_;
+  const std::shared_ptr<AbortToken> abort_;
+  std::unique_ptr<TcpLinks> links_;  // null where all ranks are on this host
+  std::atomic<bool> closed_{false};
+  // Polling thread only.
+  ChannelSink* sink_ = nullptr;  // during poll
+  std::vector<Status> lost_;     // by job rank: ok while not lost
+};
+
+}  // namespace ronde::net

@@ -1,0 +1,119 @@
+// Two ranks prove to each other that they belong to one job, before anything else is read.
+//
+//   dialer                                  listener
+//   hello: 64 bytes, fresh nonce    ->
+//                                   <-      hello: 64 bytes, fresh nonce, proof over both hellos
+//   proof over both hellos          ->
+//   introduction                    ->
+//                                   <-      introduction
+//
+// A proof is an HMAC-SHA256 under a key that HKDF makes of the job's secret for this direction. The
+// hellos name protocol version, purpose, rank and the job (as a hash), so a proof is good for one
+// connection only. The introduction carries the Ronde version. Nothing is encrypted.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backends/net/rendezvous/secret.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// The purpose of a connection; both ends must agree.
+enum class Purpose : std::uint16_t { kHost = 1, kRendezvous = 2, kLink = 3, kData = 4 };
+
+/// The facts that a rank sends once it is authenticated.
+struct Introduction {
+  std::string version;
+  std::string host_name;
+  std::string host_identity;  ///< Equal for ranks that can share memory and Unix sockets.
+  std::string address;        ///< Where it listens for links; empty where it does not.
+  int pid = 0;
+
+  static void fields(auto& wire, auto& self) {
+    wire(self.version, self.host_name, self.host_identity, self.address, self.pid);
+  }
+};
+
+/// Keys of one job.
+struct Keys {
+  Secret dialer;
+  Secret listener;
+  /// Errors: as Secret::derive.
+  static Result<Keys> derive(const Secret& secret);
+};
+
+/// One end of a handshake.
+struct Party {
+  Purpose purpose = Purpose::kHost;
+  int rank = 0;
+  int size = 1;
+  std::string context;  ///< Job id, and for data also the group: only its hash is sent.
+  Keys keys;
+  Introduction self;
+};
+
+inline constexpr std::size_t kHelloBytes = 64;
+inline constexpr std::size_t kMaxIntroductionBytes = 4096;
+
+/// The state of one handshake: bytes in, bytes out; no sockets, no clock.
+class Handshake {
+ public:
+  enum class Role : std::uint8_t { kDialer, kListener };
+
+  /// `party` outlives it. A dialer says which rank it expects, a listener takes any other.
+  Handshake(const Party& party, Role role, int expected_rank = -1);
+
+  /// Draws the nonce; a dialer's first bytes are then in take_output(). Errors: kUnavailable.
+  Status start();
+
+  /// The number of bytes it wants next; 0 when done.
+  [[nodiscard]] std::size_t wants() const noexcept { return wants_; }
+
+  /// Takes exactly wants() bytes. Errors: kInvalidArgument: close the connection without an answer;
+  /// kVersionMismatch naming ranks, hosts and versions: send take_output() before.
+  Status consume(std::span<const std::byte> bytes);
+
+  /// Bytes to send now.
+  [[nodiscard]] std::string take_output() { return std::exchange(output_, {}); }
+
+  /// The peer; once wants() is 0, or on a version mismatch.
+  [[nodiscard]] int peer_rank() const noexcept { return peer_rank_; }
+  [[nodiscard]] const Introduction& peer() const noexcept { return peer_; }
+
+ private:
+  enum class Step : std::uint8_t { kHello, kProof, kLength, kIntroduction, kDone };
+  using Hello = std::array<std::byte, kHelloBytes>;
+
+  [[nodiscard]] Hello make_hello(const Digest& tail) const;
+  [[nodiscard]] Digest dialer_proof() const;
+  [[nodiscard]] Digest listener_proof() const;
+  void expect(Step step, std::size_t bytes) noexcept;
+  Status on_hello(std::span<const std::byte> bytes);
+  Status check_hello(const Hello& hello);
+  Status on_proof(std::span<const std::byte> bytes);
+  Status on_length(std::span<const std::byte> bytes);
+  Status on_introduction(std::span<const std::byte> bytes);
+  [[nodiscard]] Status compare_versions() const;
+  void put_introduction();
+
+  const Party& party_;
+  const Role role_;
+  const int expected_rank_;
+  Step step_ = Step::kHello;
+  std::size_t wants_ = kHelloBytes;
+  std::array<std::byte, 16> nonce_{};
+  Hello dialer_hello_{};
+  Hello listener_hello_{};
+  std::string output_;
+  int peer_rank_ = -1;
+  Introduction peer_;
+};
+
+}  // namespace ronde::net

@@ -1,0 +1,244 @@
+#include "backends/net/rendezvous/rendezvous.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <thread>
+
+#include "core/base/bytes.h"
+#include "core/base/log.h"
+#include "core/base/wire_codec.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr std::chrono::seconds kVerdictLimit{2};  // for a guest to receive the verdict
+constexpr std::chrono::microseconds kFirstRetry{100};
+constexpr std::chrono::milliseconds kLongestRetry{20};
+constexpr std::chrono::milliseconds kLongestLocalRetry{2};  // nobody listens yet: a cheap call
+
+/// What all guests learn: the roster, or the error that the host returns.
+struct Verdict {
+  Status status;
+  Roster roster;
+
+  static void fields(auto& wire, auto& self) { wire(self.status, self.roster); }
+};
+
+Result<Roster> decode_verdict(std::string_view bytes) {
+  auto verdict = decode_wire<Verdict>(as_bytes(bytes), "verdict");
+  if (!verdict.ok()) return Status(Code::kInternal, verdict.status().message());
+  RONDE_RETURN_IF_ERROR(verdict->status);
+  return std::move(verdict->roster);
+}
+
+/// The guests that are connected, as the host sees them.
+class Assembly {
+ public:
+  explicit Assembly(const HostArgs& args)
+      : args_(args), missing_(args.guests.begin(), args.guests.end()) {}
+
+  Status gather() {
+    while (!missing_.empty()) {
+      auto event = args_.connector->next(args_.deadline);
+      if (!event.ok()) return event.status();
+      RONDE_RETURN_IF_ERROR(handle(std::move(*event)));
+    }
+    return {};
+  }
+
+  /// Best effort: a guest that does not receive it finds the connection closed.
+  void send_all_guests(const std::string& verdict) const {
+    const TimePoint deadline = now() + kVerdictLimit;
+    for (const auto& [rank, guest] : guests_) {
+      (void)send_message(guest.socket.get(), verdict, deadline).ok();
+    }
+  }
+
+  [[nodiscard]] Roster roster() const {
+    Roster roster;
+    roster[args_.party->rank] = args_.party->self;
+    for (const auto& [rank, guest] : guests_) roster[rank] = guest.who;
+    return roster;
+  }
+
+ private:
+  struct Guest {
+    FileDescriptor socket;
+    Introduction who;
+  };
+
+  Status handle(ConnectorEvent event) {
+    switch (event.kind) {
+      case ConnectorEvent::Kind::kAdmitted:
+        return seat(std::move(event));
+      case ConnectorEvent::Kind::kReadable:
+        return on_readable(event.rank);
+      case ConnectorEvent::Kind::kTimeout:
+        break;
+    }
+    return {
+        Code::kTimeout,
+        fmt::format("{} of {} ranks did not come in time: rank{} {}", missing_.size(),
+                    args_.party->size, missing_.size() == 1 ? "" : "s", fmt::join(missing_, ", "))};
+  }
+
+  Status seat(ConnectorEvent event) {
+    const auto [it, fresh] =
+        guests_.try_emplace(event.rank, Guest{std::move(event.socket), event.peer});
+    if (!fresh) {
+      return {Code::kInvalidArgument,
+              fmt::format("two processes say they are rank {}: pid {} on {} and pid {} on {}",
+                          event.rank, it->second.who.pid, it->second.who.host_name, event.peer.pid,
+                          event.peer.host_name)};
+    }
+    if (std::find(args_.guests.begin(), args_.guests.end(), event.rank) == args_.guests.end()) {
+      return {Code::kInvalidArgument,
+              fmt::format("{} does not belong here", describe(event.rank, event.peer))};
+    }
+    args_.connector->watch(event.rank, it->second.socket.get());
+    if (args_.passed_fd < 0) {
+      missing_.erase(event.rank);
+      return {};
+    }
+    return send_descriptor(it->second.socket.get(), args_.passed_fd, now() + kHandshakeLimit);
+  }
+
+  /// A guest has acknowledged, or is gone.
+  Status on_readable(int rank) {
+    const Guest& guest = guests_.at(rank);
+    std::array<std::byte, 1> byte{};
+    if (args_.passed_fd >= 0 && missing_.contains(rank) &&
+        recv_all(guest.socket.get(), byte, now()).ok()) {
+      missing_.erase(rank);
+      return {};
+    }
+    return Status(Code::kRankFailure,
+                  fmt::format("{} went away during the rendezvous", describe(rank, guest.who)))
+        .about({rank, guest.who.host_name, guest.who.pid});
+  }
+
+  const HostArgs& args_;
+  std::set<int> missing_;
+  std::map<int, Guest> guests_;
+};
+
+struct Greeting {
+  bool hands_over = false;
+  std::array<std::byte, Secret::kBytes> secret{};
+
+  static void fields(auto& wire, auto& self) { wire(self.hands_over, self.secret); }
+};
+
+/// Runs one handshake, blocking.
+Status shake_hands(int fd, Handshake& handshake, TimePoint deadline) {
+  RONDE_RETURN_IF_ERROR(handshake.start());
+  std::vector<std::byte> input;
+  while (true) {
+    RONDE_RETURN_IF_ERROR(send_all(fd, as_bytes(handshake.take_output()), deadline));
+    if (handshake.wants() == 0) return {};
+    input.resize(handshake.wants());
+    RONDE_RETURN_IF_ERROR(recv_all(fd, input, deadline));
+    RONDE_RETURN_IF_ERROR(handshake.consume(input));
+  }
+}
+
+/// Reads the greeting and settles on the secret.
+Status read_greeting(int fd, std::optional<Secret>& secret, TimePoint deadline) {
+  if (!is_same_user(fd)) return {Code::kUnavailable, "another user's process answers there"};
+  std::array<std::byte, kGreetingBytes> greeting{};
+  RONDE_RETURN_IF_ERROR(recv_all(fd, greeting, deadline));
+  if (secret) return {};
+  RONDE_ASSIGN_OR_RETURN(const auto read, decode_wire<Greeting>(greeting, "greeting"));
+  if (!read.hands_over) {
+    return {Code::kInvalidArgument,
+            "the other ranks have a secret but this one has none: set RONDE_SECRET_FILE (or "
+            "RONDE_SECRET_FD) alike on all ranks"};
+  }
+  secret = Secret(read.secret);
+  return {};
+}
+
+Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpoint) {
+  auto socket = start_connect(endpoint);
+  if (!socket.ok()) return socket.status();
+  const TimePoint deadline = std::min(args.deadline, now() + kHandshakeLimit);
+  if (!wait_for(socket->get(), POLLOUT, deadline)) return Status(Code::kTimeout, "no answer");
+  RONDE_RETURN_IF_ERROR(connect_result(socket->get()));
+  std::optional<Secret> secret = args.secret;
+  if (args.greeted) RONDE_RETURN_IF_ERROR(read_greeting(socket->get(), secret, deadline));
+  RONDE_ASSIGN_OR_RETURN(args.party->keys, Keys::derive(*secret));
+  Handshake handshake(*args.party, Handshake::Role::kDialer, args.host_rank);
+  RONDE_RETURN_IF_ERROR(shake_hands(socket->get(), handshake, deadline));
+  return HostConnection{std::move(*socket), handshake.peer(), *secret};
+}
+
+bool hopeless(Code code) {
+  return code == Code::kVersionMismatch || code == Code::kInvalidArgument;
+}
+
+}  // namespace
+
+std::string describe(int rank, const Introduction& who) {
+  return fmt::format("rank {} (pid {} on {})", rank, who.pid, who.host_name);
+}
+
+std::string make_greeting(const std::optional<Secret>& handed_over) {
+  Greeting greeting{.hands_over = handed_over.has_value(), .secret = {}};
+  if (handed_over) std::ranges::copy(handed_over->bytes(), greeting.secret.begin());
+  return encode_wire<std::string>(greeting);
+}
+
+Result<Roster> host_rendezvous(const HostArgs& args) {
+  Assembly assembly(args);
+  const Status status = assembly.gather();
+  if (!status.ok()) {
+    assembly.send_all_guests(encode_wire<std::string>(Verdict{status, {}}));
+    return status;
+  }
+  Roster roster = assembly.roster();
+  assembly.send_all_guests(encode_wire<std::string>(Verdict{status, roster}));
+  return roster;
+}
+
+Result<HostConnection> reach_host(const GuestArgs& args) {
+  Duration pause = kFirstRetry;
+  std::string failure = "no address";
+  for (std::size_t attempt = 0;; ++attempt) {
+    const Endpoint& endpoint = args.endpoints[attempt % args.endpoints.size()];
+    auto connection = try_to_reach(args, endpoint);
+    if (connection.ok() || hopeless(connection.status().code())) return connection;
+    failure = fmt::format("{}: {}", endpoint.text(), connection.status().message());
+    if (now() + pause >= args.deadline) break;
+    std::this_thread::sleep_for(pause);
+    pause = std::min<Duration>(2 * pause, args.greeted ? kLongestLocalRetry : kLongestRetry);
+  }
+  return Status(Code::kTimeout, fmt::format("rank {} could not reach rank {} at {}",
+                                            args.party->rank, args.host_rank, failure));
+}
+
+void acknowledge(int socket) {
+  const Status sent = send_all(socket, as_bytes("A"), now() + kVerdictLimit);
+  if (!sent.ok()) log(LogLevel::kDebug, "control channel: {}", sent.message());
+}
+
+Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std::string_view why) {
+  return Status(Code::kRankFailure, fmt::format("{} went away during the rendezvous: {}",
+                                                describe(args.host_rank, connection.host), why))
+      .about({args.host_rank, connection.host.host_name, connection.host.pid});
+}
+
+Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,
+                             TimePoint deadline) {
+  const std::size_t limit =
+      (std::size_t{64} << 10) + static_cast<std::size_t>(args.party->size) * kMaxIntroductionBytes;
+  auto bytes = recv_message(connection.socket.get(), limit, deadline);
+  if (bytes.ok()) return decode_verdict(*bytes);
+  return host_is_gone(connection, args, bytes.status().message());
+}
+
+}  // namespace ronde::net

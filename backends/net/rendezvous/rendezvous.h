@@ -1,0 +1,77 @@
+// The common part of the rendezvous over Unix sockets and over TCP: one rank hosts, the others are
+// guests. All of them learn the same roster, or the same error.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/net/rendezvous/connector.h"
+#include "backends/net/rendezvous/handshake.h"
+#include "backends/net/rendezvous/socket.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// The ranks that are connected with the host.
+using Roster = std::map<int, Introduction>;
+
+/// The arguments of the host.
+struct HostArgs {
+  const Party* party = nullptr;
+  Connector* connector = nullptr;  ///< Already listening.
+  std::vector<int> guests;         ///< Ranks to wait for.
+  int passed_fd = -1;              ///< Given to each guest, which then acknowledges; -1: nothing.
+  TimePoint deadline;
+};
+
+/// Waits until all guests have come (and acknowledged), then sends all the roster.
+/// Errors, also sent to those that have come: kTimeout naming the missing ranks, kVersionMismatch,
+/// kRankFailure where a guest went away, kInvalidArgument where a rank came twice.
+Result<Roster> host_rendezvous(const HostArgs& args);
+
+/// The arguments of a guest.
+struct GuestArgs {
+  Party* party = nullptr;
+  int host_rank = 0;
+  std::vector<Endpoint> endpoints;  ///< Tried in turn, again and again.
+  /// Over Unix sockets the host first sends a greeting, which may hold the job's secret.
+  bool greeted = false;
+  std::optional<Secret> secret;  ///< Unknown: taken from the greeting.
+  TimePoint deadline;
+};
+
+/// An authenticated connection to the host.
+struct HostConnection {
+  FileDescriptor socket;
+  Introduction host;
+  Secret secret;
+};
+
+/// Errors: kTimeout naming rank, address and reason, kVersionMismatch,
+/// kInvalidArgument where host and guest hold different secrets.
+Result<HostConnection> reach_host(const GuestArgs& args);
+
+/// Tells the host that the descriptor it passed is in use. If the host is gone, await_verdict()
+/// returns why.
+void acknowledge(int socket);
+
+/// The error that the host has gone away meanwhile: kRankFailure.
+Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std::string_view why);
+
+/// Waits for the host's verdict. Errors: the host's; kRankFailure where it goes away.
+Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,
+                             TimePoint deadline);
+
+/// The greeting over Unix sockets: whether it hands over a secret, and the secret.
+std::string make_greeting(const std::optional<Secret>& handed_over);
+inline constexpr std::size_t kGreetingBytes = 1 + Secret::kBytes;
+
+/// "rank 3 (pid 17 on node1)".
+std::string describe(int rank, const Introduction& who);
+
+}  // namespace ronde::net

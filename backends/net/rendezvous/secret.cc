@@ -1,0 +1,182 @@
+#include "backends/net/rendezvous/secret.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
+#include <openssl/rand.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+
+#include "backends/net/rendezvous/socket.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr std::size_t kHexChars = 2 * Secret::kBytes;
+
+const unsigned char* raw(std::span<const std::byte> bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+Result<Secret> parse_secret(std::string_view text, std::string_view source) {
+  std::array<std::byte, Secret::kBytes> bytes{};
+  bool good = text.size() >= kHexChars;
+  for (std::size_t i = 0; good && i < bytes.size(); ++i) {
+    const int high = hex_digit(text[2 * i]);
+    const int low = hex_digit(text[2 * i + 1]);
+    good = high >= 0 && low >= 0;
+    bytes[i] = static_cast<std::byte>(high * 16 + low);
+  }
+  if (!good) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} does not hold a secret; it must start with {} hexadecimal digits",
+                              source, kHexChars));
+  }
+  return Secret(bytes);
+}
+
+/// Up to kHexChars characters; from the start where the descriptor can seek.
+std::string read_text(int fd, bool seekable) {
+  std::string text(kHexChars, '\0');
+  std::size_t used = 0;
+  while (used < kHexChars) {
+    const ssize_t got =
+        seekable ? ::pread(fd, text.data() + used, kHexChars - used, static_cast<off_t>(used))
+                 : ::read(fd, text.data() + used, kHexChars - used);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    used += static_cast<std::size_t>(got);
+  }
+  text.resize(used);
+  return text;
+}
+
+Result<Secret> read_descriptor(int fd) {
+  const bool seekable = ::lseek(fd, 0, SEEK_CUR) >= 0;
+  const std::string text = read_text(fd, seekable);
+  if (seekable) {
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  } else {
+    ::close(fd);
+  }
+  return parse_secret(text, fmt::format("the descriptor RONDE_SECRET_FD={}", fd));
+}
+
+Status check_private(int fd, const std::string& path) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    return {Code::kInvalidArgument, fmt::format("RONDE_SECRET_FILE={} is not a file", path)};
+  }
+  if (info.st_uid == ::geteuid() && (info.st_mode & 077) == 0) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("RONDE_SECRET_FILE={} must belong to this user and be closed to others "
+                      "(chmod 600); its mode is {:o} and its owner {}",
+                      path, info.st_mode & 07777, info.st_uid)};
+}
+
+Result<Secret> read_file(const std::string& path) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("RONDE_SECRET_FILE={} cannot be read: {}", path,
+                              std::generic_category().message(errno)));
+  }
+  RONDE_RETURN_IF_ERROR(check_private(fd.get(), path));
+  return parse_secret(read_text(fd.get(), true), fmt::format("RONDE_SECRET_FILE={}", path));
+}
+
+}  // namespace
+
+Secret::Secret(std::span<const std::byte, kBytes> bytes) {
+  std::copy(bytes.begin(), bytes.end(), bytes_.begin());
+}
+
+Secret::~Secret() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+
+Result<Secret> Secret::random() {
+  Secret secret;
+  RONDE_RETURN_IF_ERROR(random_bytes(secret.bytes_));
+  return secret;
+}
+
+Result<Secret> Secret::derive(std::string_view purpose) const {
+  const std::unique_ptr<EVP_KDF, void (*)(EVP_KDF*)> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr),
+                                                         EVP_KDF_free);
+  const std::unique_ptr<EVP_KDF_CTX, void (*)(EVP_KDF_CTX*)> context(
+      kdf ? EVP_KDF_CTX_new(kdf.get()) : nullptr, EVP_KDF_CTX_free);
+  std::string info(purpose);  // OSSL_PARAM wants pointers to mutable memory
+  std::string name = "SHA256";
+  Secret key = *this;
+  const std::array<OSSL_PARAM, 4> parameters = {
+      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, name.data(), 0),
+      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, key.bytes_.data(), kBytes),
+      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info.data(), info.size()),
+      OSSL_PARAM_construct_end()};
+  Secret derived;
+  if (!context ||
+      EVP_KDF_derive(context.get(), reinterpret_cast<unsigned char*>(derived.bytes_.data()), kBytes,
+                     parameters.data()) <= 0) {
+    return Status(Code::kUnavailable, "OpenSSL offers no HKDF-SHA256");
+  }
+  return derived;
+}
+
+Result<std::optional<Secret>> read_secret(const Config& config) {
+  if (config.secret_fd < 0 && config.secret_file.empty()) return std::optional<Secret>();
+  auto secret =
+      config.secret_fd >= 0 ? read_descriptor(config.secret_fd) : read_file(config.secret_file);
+  if (!secret.ok()) return secret.status();
+  return std::optional<Secret>(*secret);
+}
+
+Digest proof(const Secret& key, std::span<const std::byte> message) {
+  Digest out{};
+  unsigned int length = out.size();
+  HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(Secret::kBytes), raw(message),
+       message.size(), reinterpret_cast<unsigned char*>(out.data()), &length);
+  return out;
+}
+
+Digest digest(std::span<const std::byte> message) {
+  Digest out{};
+  unsigned int length = out.size();
+  EVP_Digest(raw(message), message.size(), reinterpret_cast<unsigned char*>(out.data()), &length,
+             EVP_sha256(), nullptr);
+  return out;
+}
+
+bool equal(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+Status random_bytes(std::span<std::byte> out) {
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), static_cast<int>(out.size())) == 1) {
+    return {};
+  }
+  return {Code::kUnavailable, "the system gives no randomness"};
+}
+
+std::string hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte b : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(b));
+  return text;
+}
+
+}  // namespace ronde::net

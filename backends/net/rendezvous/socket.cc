@@ -1,0 +1,176 @@
+#include "backends/net/rendezvous/socket.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "core/base/wire_codec.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr int kBacklog = 1024;
+
+}  // namespace
+
+Result<FileDescriptor> listen_on(const Endpoint& endpoint) {
+  if (endpoint.is_wildcard()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("refusing to listen on all interfaces ({})", endpoint.text()));
+  }
+  FileDescriptor fd(::socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int yes = 1;
+  if (fd.valid() && endpoint.family() != AF_UNIX) {
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  }
+  if (!fd.valid() || ::bind(fd.get(), endpoint.raw(), endpoint.length) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
+    return errno_status(fmt::format("cannot listen on {}", endpoint.text()));
+  }
+  return fd;
+}
+
+Result<Endpoint> source_towards(const Endpoint& endpoint) {
+  const FileDescriptor fd(::socket(endpoint.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || ::connect(fd.get(), endpoint.raw(), endpoint.length) != 0) {
+    return errno_status(fmt::format("no way to {}", endpoint.text()));
+  }
+  RONDE_ASSIGN_OR_RETURN(const Endpoint source, local_endpoint(fd.get()));
+  return source.with_port(0);
+}
+
+Result<FileDescriptor> start_connect(const Endpoint& endpoint) {
+  FileDescriptor fd(::socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return errno_status("cannot make a socket");
+  if (::connect(fd.get(), endpoint.raw(), endpoint.length) != 0 && errno != EINPROGRESS) {
+    return errno_status(fmt::format("cannot connect to {}", endpoint.text()));
+  }
+  set_no_delay(fd.get());
+  return fd;
+}
+
+Status connect_result(int fd) {
+  int error = 0;
+  socklen_t length = sizeof(error);
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  if (error == 0) return {};
+  errno = error;
+  return errno_status("cannot connect");
+}
+
+void set_no_delay(int fd) {
+  const int yes = 1;  // fails on Unix sockets, which have no delay to switch off
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
+int poll_timeout_ms(TimePoint deadline) {
+  if (deadline == kForever) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
+}
+
+bool wait_for(int fd, short events, TimePoint deadline) {
+  pollfd entry{fd, events, 0};
+  while (true) {
+    const int ready = ::poll(&entry, 1, poll_timeout_ms(deadline));
+    if (ready > 0) return true;
+    if (ready == 0 && now() >= deadline) return false;
+  }
+}
+
+Status send_all(int fd, std::span<const std::byte> bytes, TimePoint deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    if (sent >= 0 || errno == EINTR) continue;
+    if (!would_block(errno)) return errno_status("connection lost");
+    if (!wait_for(fd, POLLOUT, deadline)) return {Code::kTimeout, "the peer does not read"};
+  }
+  return {};
+}
+
+Status recv_all(int fd, std::span<std::byte> bytes, TimePoint deadline) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
+    if (got == 0) return {Code::kUnavailable, "the peer closed the connection"};
+    if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
+    if (got > 0 || errno == EINTR) continue;
+    if (!would_block(errno)) return errno_status("connection lost");
+    if (!wait_for(fd, POLLIN, deadline)) return {Code::kTimeout, "the peer does not answer"};
+  }
+  return {};
+}
+
+Status send_message(int fd, std::string_view text, TimePoint deadline) {
+  return send_all(fd, encode_wire(text), deadline);
+}
+
+Result<std::string> recv_message(int fd, std::size_t limit, TimePoint deadline) {
+  std::array<std::byte, sizeof(std::uint32_t)> head{};
+  RONDE_RETURN_IF_ERROR(recv_all(fd, head, deadline));
+  RONDE_ASSIGN_OR_RETURN(const auto length, decode_wire<std::uint32_t>(head, "length"));
+  if (length > limit) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("a message of {} bytes was announced; at most {} are allowed", length, limit));
+  }
+  std::string text(length, '\0');
+  RONDE_RETURN_IF_ERROR(
+      recv_all(fd, std::as_writable_bytes(std::span<char>(text.data(), text.size())), deadline));
+  return text;
+}
+
+Status send_descriptor(int fd, int passed, TimePoint deadline) {
+  char byte = 'F';
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &passed, sizeof(int));
+  while (::sendmsg(fd, &message, MSG_NOSIGNAL) < 0) {
+    if (errno == EINTR) continue;
+    if (!would_block(errno)) return errno_status("connection lost");
+    if (!wait_for(fd, POLLOUT, deadline)) return {Code::kTimeout, "the peer does not read"};
+  }
+  return {};
+}
+
+Result<FileDescriptor> recv_descriptor(int fd, TimePoint deadline) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t got = 0;
+  while ((got = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC)) < 0) {
+    if (errno == EINTR) continue;
+    if (!would_block(errno)) return errno_status("connection lost");
+    if (!wait_for(fd, POLLIN, deadline)) return Status(Code::kTimeout, "the peer does not answer");
+  }
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (got == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof(int))) {
+    return Status(Code::kUnavailable, "the peer closed the connection or passed no descriptor");
+  }
+  int passed = -1;
+  std::memcpy(&passed, CMSG_DATA(header), sizeof(int));
+  return FileDescriptor(passed);
+}
+
+}  // namespace ronde::net

@@ -1,0 +1,72 @@
+// The socket calls of the rendezvous. Each socket is non-blocking and closed on exec; waits are in
+// poll() with a deadline.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/os/endpoint.h"
+#include "core/base/os/file_descriptor.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// True for the errno of a call that would have blocked.
+inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+
+/// Splits and resolves "host:port" or "[v6]:port". Blocks (name service).
+/// Errors: kInvalidArgument where it is malformed, kUnavailable where it does not resolve.
+Result<std::vector<Endpoint>> resolve(const std::string& host_and_port);
+
+/// Reads what Endpoint::text wrote, without a name service.
+Result<Endpoint> parse_endpoint(const std::string& text);
+
+/// The address of an interface, given by its name or by the address itself; port 0.
+/// Errors: kInvalidArgument naming what is there.
+Result<Endpoint> interface_endpoint(const std::string& name_or_address);
+
+/// Listens; never on all interfaces. Errors: kInvalidArgument, kUnavailable.
+Result<FileDescriptor> listen_on(const Endpoint& endpoint);
+
+/// The address, with port 0, that this host uses to reach `endpoint`; nothing is sent.
+Result<Endpoint> source_towards(const Endpoint& endpoint);
+
+/// Begins to connect; poll for writing, then ask connect_result().
+Result<FileDescriptor> start_connect(const Endpoint& endpoint);
+
+/// How a connection attempt ended.
+Status connect_result(int fd);
+
+/// Switches delays off on a TCP socket; nothing on others.
+void set_no_delay(int fd);
+
+/// Sleeps until `fd` has one of `events` or the deadline passed; false then.
+bool wait_for(int fd, short events, TimePoint deadline);
+
+/// poll()'s timeout until `deadline`, rounded up; -1 for kForever.
+int poll_timeout_ms(TimePoint deadline);
+
+/// Sends all or fails. Errors: kTimeout, kUnavailable.
+Status send_all(int fd, std::span<const std::byte> bytes, TimePoint deadline);
+
+/// Receives exactly that many. Errors: kTimeout, kUnavailable (closed).
+Status recv_all(int fd, std::span<std::byte> bytes, TimePoint deadline);
+
+/// One message: a text of the wire codec, which is its length and its bytes.
+Status send_message(int fd, std::string_view text, TimePoint deadline);
+/// Errors: as recv_all; kInvalidArgument where it announces more than `limit` bytes.
+Result<std::string> recv_message(int fd, std::size_t limit, TimePoint deadline);
+
+/// Passes an open descriptor over a Unix socket, with one byte.
+Status send_descriptor(int fd, int passed, TimePoint deadline);
+Result<FileDescriptor> recv_descriptor(int fd, TimePoint deadline);
+
+}  // namespace ronde::net

@@ -1,0 +1,47 @@
+// The rendezvous of ranks on several hosts: rank 0 listens, the others connect to it, and all learn
+// the address of each rank. Then one connection links each pair of ranks on different hosts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/net/rendezvous/handshake.h"
+#include "backends/net/rendezvous/rendezvous.h"
+#include "backends/net/rendezvous/secret.h"
+#include "backends/net/rendezvous/socket.h"
+#include "core/base/config.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// The result of the rendezvous.
+struct RemoteJob {
+  Roster roster;            ///< Of all ranks.
+  FileDescriptor listener;  ///< Where this rank accepts links.
+  Endpoint local;           ///< Its address; good for other listeners of this rank with port 0.
+};
+
+/// Connects all ranks at config.rendezvous. `party` has keys and the purpose kRendezvous; its
+/// introduction's address is filled in. Blocks. Errors: as host_rendezvous and reach_host;
+/// kInvalidArgument naming RONDE_RENDEZVOUS or RONDE_NETWORK_INTERFACE.
+Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party, const Secret& secret);
+
+/// One connection to another rank.
+struct Link {
+  int rank = -1;
+  FileDescriptor socket;
+};
+
+/// Connects this rank with `peers`: it dials the lower ranks and accepts the higher ones.
+/// `abort_fd`, where not -1, ends it when it becomes readable. Blocks. Takes the listener.
+/// Errors: kTimeout naming ranks and the last failure; kAborted.
+struct MeshArgs {
+  const Party* party = nullptr;
+  std::vector<int> peers;              ///< Ranks, without this one.
+  std::vector<std::string> addresses;  ///< By position in `peers`; of lower ranks at least.
+  TimePoint deadline;
+  int abort_fd = -1;
+};
+Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listener);
+
+}  // namespace ronde::net

@@ -1,0 +1,43 @@
+// The rendezvous of ranks on one host, on an abstract Unix socket of the lowest of them. It gives
+// them a shared segment in which each holds a slot; they may then watch each other.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/net/channel/host_channel.h"
+#include "backends/net/rendezvous/handshake.h"
+#include "backends/net/rendezvous/rendezvous.h"
+#include "backends/net/rendezvous/secret.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// The arguments of a rank.
+struct UnixRendezvousArgs {
+  Party party;             ///< Without keys; `context` is the job id.
+  std::vector<int> ranks;  ///< The job's ranks of this host, ascending.
+  /// Without one the host makes a secret and hands it to processes of the same user.
+  std::optional<Secret> secret;
+  Duration timeout{};
+};
+
+/// The result.
+struct LocalJob {
+  std::unique_ptr<HostChannel> channel;
+  Roster roster;  ///< Of this host.
+  Secret secret;
+};
+
+/// The address of the socket. It can be guessed only if the secret is known or there is none.
+Endpoint rendezvous_endpoint(const UnixRendezvousArgs& args);
+
+/// Blocks until all are connected. Errors: as host_rendezvous and reach_host.
+Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args);
+
+/// A segment and channel for a rank that is alone on its host: no sockets.
+Result<std::unique_ptr<HostChannel>> channel_for_one();
+
+}  // namespace ronde::net

@@ -1,0 +1,48 @@
+// Reduces what the ranks of a group have staged in their banks.
+#pragma once
+
+#include <cstddef>
+
+#include "backends/shm/collectives/stream.h"
+#include "core/ports/backend.h"
+#include "core/ports/reduce_kernels.h"
+
+namespace ronde::shm {
+
+/// Allreduce and reduce of large tensors, see collectives.h. Errors: the abort's status.
+Status two_shot(const Context& with, const Work& work);
+
+/// The inputs of one reduction: every rank's bytes, in ascending order of ranks.
+class Combiner {
+ public:
+  /// `streaming`: outputs are written past the caches.
+  Combiner(const Context& with, const Work& work, bool streaming)
+      : with_(with),
+        what_(work.reduction),
+        element_(size_of(work.reduction.dtype)),
+        streaming_(streaming) {}
+
+  /// Reduces what was staged at `offset` of the other ranks' banks of `step`, and this rank's own
+  /// input `mine`, to `out`, which may be one of them.
+  void reduce(Step step, std::size_t offset, const std::byte* mine, std::byte* out,
+              std::size_t bytes) const {
+    auto& inputs = with_.scratch.inputs;
+    for (int r = 0; r < with_.steps.ranks(); ++r) {
+      inputs[static_cast<std::size_t>(r)] = with_.steps.bank(r, step) + offset;
+    }
+    inputs[static_cast<std::size_t>(with_.steps.rank())] = mine;
+    if (streaming_) {
+      with_.kernels.reduce_streaming(what_, inputs, out, bytes / element_);
+    } else {
+      with_.kernels.reduce(what_, inputs, out, bytes / element_);
+    }
+  }
+
+ private:
+  const Context& with_;
+  const Reduction& what_;
+  const std::size_t element_;
+  const bool streaming_;
+};
+
+}  // namespace ronde::shm

@@ -1,0 +1,99 @@
+// Collectives that read the other ranks' buffers where they lie: through the kernel, or directly
+// where they are in an arena. One step tells all ranks the addresses; a last one keeps every
+// buffer alive until all have read it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/shm/collectives/stream.h"
+#include "backends/shm/memory/arena.h"
+#include "backends/shm/memory/reach.h"
+#include "core/base/status.h"
+#include "core/ports/backend.h"
+
+namespace ronde::shm {
+
+/// How the ranks of a group reach each other's memory; the same on all of them.
+struct Reach {
+  bool by_kernel = false;                          ///< process_vm_readv works between all,
+  bool kernel_pays = false;                        ///< and is about as fast as memcpy.
+  bool always = false;                             ///< Small tensors too; for tests.
+  std::vector<pid_t> pids;                         ///< By rank.
+  std::vector<std::shared_ptr<ArenaView>> arenas;  ///< By rank, this one's too; empty: none.
+
+  [[nodiscard]] bool any() const noexcept { return by_kernel || !arenas.empty(); }
+};
+
+/// Where one rank's segments are, as this rank can use them.
+struct Place {
+  std::vector<Segment> segments;
+  bool in_mapped = false;   ///< Inputs may be dereferenced here,
+  bool out_mapped = false;  ///< and outputs; otherwise they are the peer's own addresses.
+  bool by_kernel = false;   ///< The kernel reads and writes all of them.
+  bool in_place = true;     ///< Each output is where its input is.
+
+  [[nodiscard]] bool reached() const noexcept { return by_kernel || (in_mapped && out_mapped); }
+};
+
+/// The segments of all ranks.
+class Places {
+ public:
+  /// Tells all ranks of this one's `segments` (null addresses allowed, as none is read) and learns
+  /// of theirs. One step. Errors: the abort's status.
+  /// `by_kernel`, the same on all ranks: whether to use the kernel where arenas are not enough.
+  static Result<Places> exchange(const Context& with, std::span<const Segment> segments,
+                                 bool by_kernel);
+
+  /// Whether every rank can reach the inputs and outputs of all.
+  [[nodiscard]] bool usable() const noexcept;
+  [[nodiscard]] const Place& of(std::size_t rank) const noexcept { return places_[rank]; }
+
+  /// Moves the inputs of all ranks on by so many bytes of each segment.
+  void advance_inputs(std::span<const std::size_t> bytes) noexcept;
+
+ private:
+  std::vector<Place> places_;
+};
+
+/// Whether the kernel's copies are faster than staging where tensors are not in arenas: each moves
+/// its bytes once, but looks up every page, and on some processors at a fraction of memcpy's speed
+/// (see kernel_pays). Measured so between two ranks, as long as the tensors fit into the last-level
+/// cache. The same on all ranks.
+bool favours_kernel(const Context& with, std::size_t bytes);
+
+/// Whether a collective of `count` segments and this size goes here, where that can be.
+bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
+
+/// One step of all ranks, with nothing in it. Errors: the abort's status.
+Status synchronise(const Context& with);
+
+/// Allreduce where goes_direct; by two_shot where some buffers cannot be reached.
+/// Errors: the abort's status; kRankFailure.
+Status direct_allreduce(const Context& with, const Work& work);
+
+/// Brings the parts of the others, as split() has left them in the scratch memory, to this rank's
+/// outputs where it `reads` any. False, on all ranks and with nothing done, where some inputs
+/// cannot be reached. Errors: the abort's status; kRankFailure.
+Result<bool> direct_gather(const Context& with, const Work& work, const Copier& copier, bool reads);
+
+/// Brings the root's inputs to the others' outputs. Result and errors as direct_gather.
+Result<bool> direct_broadcast(const Context& with, const Work& work, const Copier& copier);
+
+/// Reduces this rank's part, as split() has left it in the scratch memory, straight from all ranks'
+/// inputs. Result and errors as direct_gather.
+Result<bool> direct_reduce_scatter(const Context& with, const Work& work);
+
+/// What an alltoall moves, by rank.
+struct Parcels {
+  std::size_t largest = 0;        ///< That any rank sends to another.
+  std::vector<Segment> sent;      ///< `in`: what goes to that rank. Nothing to this rank itself.
+  std::vector<Segment> received;  ///< `out`: where that rank's belongs.
+};
+
+/// Brings what the other ranks send to where it belongs. Result and errors as direct_gather.
+Result<bool> direct_alltoall(const Context& with, const Parcels& parcels, const Copier& copier);
+
+}  // namespace ronde::shm

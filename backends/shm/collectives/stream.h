@@ -1,0 +1,122 @@
+// The shape that all collectives share: chunk after chunk, written to this rank's bank in one step
+// and read from the others' banks in the next, so that ranks rarely wait for each other.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "backends/shm/collectives/cursor.h"
+#include "backends/shm/memory/streaming.h"
+#include "backends/shm/sync/steps.h"
+#include "core/ports/backend.h"
+#include "core/ports/phase_steps.h"
+#include "core/ports/reduce_kernels.h"
+
+namespace ronde::shm {
+
+/// Memory that calls reuse, so that small operations allocate nothing.
+struct Scratch {
+  std::vector<std::vector<Segment>> parts;  ///< By rank: the pieces of that rank's part.
+  std::vector<Cursor> cursors;              ///< By rank.
+  std::vector<const void*> inputs;          ///< By rank.
+  std::vector<std::byte> copy;              ///< Of an input that the output would overwrite.
+  std::vector<std::byte> staging;           ///< Blocks of other ranks' inputs.
+};
+
+class WritePermission;
+struct Reach;
+
+/// The tools of a collective.
+struct Context {
+  Steps& steps;
+  const Reach& reach;
+  WritePermission& permission;
+  const ReduceKernels& kernels;
+  Scratch& scratch;
+  const Stop& stop;
+  PhaseObserver* phases = nullptr;  ///< As Work::phases.
+};
+
+/// Bytes of a collective that bear telling of one stretch of its chunks: a millisecond or so.
+inline constexpr std::size_t kStretchBytes = std::size_t{8} << 20;
+inline constexpr std::string_view kStagePhase = "stage";
+inline constexpr std::string_view kWaitPhase = "wait for ranks";
+
+/// The observer of the phases of a collective that has no chunks; null if it is small.
+inline PhaseObserver* observer_of_large(const Context& with) noexcept {
+  const bool large = with.phases != nullptr && with.phases->bytes() >= kStretchBytes / 2;
+  return large ? with.phases : nullptr;
+}
+
+/// Whose banks a rank reads: a rank, or one of these.
+inline constexpr int kEverybody = -1;
+inline constexpr int kNobody = -2;
+
+/// Whether the outputs of a tensor of `bytes` are written past the caches.
+inline bool streams(const Context& with, std::size_t bytes) noexcept {
+  return outgrows_caches(with.steps.ranks(), bytes);
+}
+
+/// Slices begin on cache lines.
+inline constexpr std::size_t kAlign = 64;
+
+/// A stream of bytes cut into equal chunks.
+struct Chunks {
+  std::size_t size = 0;   ///< Bytes of each, a multiple of kAlign.
+  std::size_t count = 0;  ///< How many cover the longest stream.
+};
+
+/// The fewest chunks of at most `limit` bytes (at least kAlign) that cover `bytes`.
+inline Chunks cut(std::size_t bytes, std::size_t limit) noexcept {
+  const std::size_t most = limit / kAlign * kAlign;
+  const std::size_t count = (bytes + most - 1) / most;
+  const std::size_t even = count == 0 ? 0 : (bytes + count - 1) / count;
+  return {.size = (even + kAlign - 1) / kAlign * kAlign, .count = count};
+}
+
+/// Waits until the ranks that this one reads have arrived at `step`.
+inline Status wait_for_sources(Steps& steps, int sources, Step step, const Stop& stop) {
+  if (sources == kNobody) return {};
+  return sources == kEverybody ? steps.wait_all(step, stop) : steps.wait(sources, step, stop);
+}
+
+/// Runs `count` steps: Status write(k, bank) fills this rank's bank; read(k, step) reads the banks
+/// of `sources`. Chunk k + 1 is written before chunk k is read. `count` is the same on all ranks.
+/// Tells of the chunks through `told`.
+template <typename Write, typename Read>
+Status stream(const Context& with, PhaseSteps& told, std::size_t count, int sources, Write write,
+              Read read) {
+  Steps& steps = with.steps;
+  for (std::size_t k = 0; k <= count; ++k) {
+    const Step before = steps.current() - 1;
+    if (k < count) {
+      told.next();
+      RONDE_RETURN_IF_ERROR(steps.begin(with.stop));
+      RONDE_RETURN_IF_ERROR(write(k, steps.bank(steps.rank(), steps.current())));
+      steps.arrive();
+    }
+    if (k == 0) continue;
+    {
+      const Phase waiting(told.detail(), kWaitPhase);
+      RONDE_RETURN_IF_ERROR(wait_for_sources(steps, sources, before, with.stop));
+    }
+    const Phase reading(told.detail(), "deliver");
+    read(k - 1, before);
+  }
+  return {};
+}
+
+/// Likewise, where writing is nothing but staging.
+template <typename Write, typename Read>
+Status stream(const Context& with, std::size_t count, int sources, Write write, Read read) {
+  PhaseSteps told(with.phases, "chunk", count, kStretchBytes);
+  const auto stage = [&](std::size_t k, std::byte* bank) {
+    const Phase staging(told.detail(), kStagePhase);
+    return write(k, bank);
+  };
+  return stream(with, told, count, sources, stage, read);
+}
+
+}  // namespace ronde::shm

@@ -1,0 +1,193 @@
+// Allreduce and reduce of large tensors. What costs most between two cores is a cache line that one
+// has to take from the other, so every byte changes sides as rarely as can be: of two ranks, one
+// reduces into the very lines that the other has staged for it, reads back and stages in again.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "backends/shm/collectives/collectives.h"
+#include "backends/shm/collectives/combiner.h"
+
+namespace ronde::shm {
+namespace {
+
+/// Reductions are done in blocks of this size, which stay in the L1 cache.
+constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
+
+/// What two ranks stage in a round; with small rounds it is still in the other's L2 cache when it
+/// is wanted. More ranks wait for each other too often then.
+constexpr std::size_t kRoundOfTwo = std::size_t{128} << 10;
+
+/// Asks for the cache lines of `bytes` at `from`, to be read.
+void prefetch_to_read(const std::byte* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += kAlign) __builtin_prefetch(from + i, 0, 2);
+}
+
+/// Asks for them to be written: they come in one trip, where reading first takes two.
+void prefetch_to_write(std::byte* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += kAlign) {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(from[i]));
+#else
+    __builtin_prefetch(from + i, 1, 3);
+#endif
+  }
+}
+
+/// In place, the output's lines have just been read and are still in the cache.
+bool streams_outputs(const Context& with, const Work& work) {
+  const auto in_place = [](const Segment& segment) { return segment.in == segment.out; };
+  return streams(with, total_bytes(work)) &&
+         std::none_of(work.segments.begin(), work.segments.end(), in_place);
+}
+
+/// One two-shot reduction. Round k consists of n slices; rank r owns slice r. In step k of the
+/// group a rank stages the slices of round k and reduces its own of round k - 1 into a bank of
+/// step k - 1, from which the others copy it.
+class TwoShot {
+ public:
+  TwoShot(const Context& with, const Work& work)
+      : with_(with),
+        ranks_(static_cast<std::size_t>(with.steps.ranks())),
+        me_(static_cast<std::size_t>(with.steps.rank())),
+        only_reader_(ranks_ == 2 || work.kind == Collective::kReduce),
+        copier_(streams_outputs(with, work)),
+        combiner_(with, work, false),
+        staging_(work.segments),
+        own_(work.segments),
+        delivery_(work.segments),
+        chunks_(cut(total_bytes(work), round_bytes(with.steps) - ranks_ * kAlign)),
+        rounds_(chunks_.count),
+        slice_((chunks_.size / ranks_ + kAlign) / kAlign * kAlign),
+        told_(with.phases, "round", rounds_ + 1, kStretchBytes) {
+    for (int r = 0; r < with.steps.ranks(); ++r) add_reader(work, r);
+  }
+
+  Status run() {
+    const auto write = [&](std::size_t k, std::byte* bank) {
+      if (k < rounds_) stage(k, bank);
+      if (k > 0) RONDE_RETURN_IF_ERROR(wait_for_round());
+      if (k > 0) reduce_own(k - 1);
+      return Status();
+    };
+    const auto read = [&](std::size_t k, Step step) {
+      if (k > 0 && deliver_) copy_results(k - 1, step - 1);
+    };
+    // Results lie in their owner's bank of the step before, and are copied after the next arrival.
+    if (!only_reader_) with_.steps.read_late(static_cast<Step>(rounds_ + 1));
+    return stream(with_, told_, rounds_ + 1, kEverybody, write, read);
+  }
+
+ private:
+  void add_reader(const Work& work, int rank) {
+    if (work.kind == Collective::kReduce && rank != work.root) return;
+    if (rank == with_.steps.rank()) {
+      deliver_ = true;
+    } else {
+      readers_.push_back(rank);
+    }
+  }
+
+  static std::size_t round_bytes(const Steps& steps) {
+    return steps.ranks() == 2 ? std::min(steps.bank_bytes(), kRoundOfTwo) : steps.bank_bytes();
+  }
+
+  [[nodiscard]] std::size_t position(std::size_t round, std::size_t owner) const {
+    return (round * ranks_ + owner) * slice_;
+  }
+
+  void stage(std::size_t round, std::byte* bank) {
+    const Phase phase(told_.detail(), kStagePhase);
+    for (std::size_t owner = 0; owner < ranks_; ++owner) {
+      if (owner == me_) continue;
+      staging_.seek(position(round, owner));
+      copier_.copy_in(staging_, slice_, bank + owner * slice_);
+    }
+  }
+
+  Status wait_for_round() {
+    const Phase phase(told_.detail(), kWaitPhase);
+    return with_.steps.wait_all(with_.steps.current() - 1, with_.stop);
+  }
+
+  void reduce_own(std::size_t round) {
+    const Phase phase(told_.detail(), "reduce");
+    const Step staged = with_.steps.current() - 1;
+    std::size_t offset = me_ * slice_;
+    own_.seek(position(round, me_));
+    prefetch(staged, offset);
+    for (std::size_t done = 0; done < slice_; done += kBlockBytes) {
+      own_.take(std::min(kBlockBytes, slice_ - done), [&](const Segment& piece) {
+        if (piece.in != nullptr) prefetch_to_read(piece.in + kBlockBytes, piece.bytes);
+        reduce_piece(staged, offset, piece);
+        offset += piece.bytes;
+      });
+      prefetch(staged, me_ * slice_ + done + kBlockBytes);
+    }
+  }
+
+  /// Asks for what is staged for the block at `offset`, where results are written into it.
+  void prefetch(Step staged, std::size_t offset) {
+    if (!only_reader_) return;
+    const std::size_t end = (me_ + 1) * slice_;
+    const std::size_t bytes = std::min(kBlockBytes, end - std::min(offset, end));
+    for (const int r : readers_) {
+      prefetch_to_write(with_.steps.bank(r, staged) + offset, bytes);
+    }
+  }
+
+  void reduce_piece(Step staged, std::size_t offset, const Segment& piece) {
+    const std::byte* mine = piece.in;
+    if (mine == nullptr) {  // no rank reads this rank's own slot
+      std::byte* zeros = with_.steps.bank(with_.steps.rank(), staged) + offset;
+      mine = static_cast<std::byte*>(std::memset(zeros, 0, piece.bytes));
+    }
+    std::byte* const result =
+        readers_.empty() ? piece.out : with_.steps.bank(holder(me_), staged) + offset;
+    if (result == nullptr) return;
+    combiner_.reduce(staged, offset, mine, result, piece.bytes);
+    if (!deliver_ || piece.out == nullptr || piece.out == result) return;
+    copier_.write(result, piece.out, piece.bytes);
+  }
+
+  /// In whose bank the results of `owner` are: that of its only reader, or its own.
+  [[nodiscard]] int holder(std::size_t owner) const {
+    if (owner != me_) return only_reader_ ? with_.steps.rank() : static_cast<int>(owner);
+    return only_reader_ ? readers_.front() : with_.steps.rank();
+  }
+
+  void copy_results(std::size_t round, Step staged) {
+    for (std::size_t owner = 0; owner < ranks_; ++owner) {
+      if (owner == me_) continue;
+      delivery_.seek(position(round, owner));
+      const std::byte* const bank = with_.steps.bank(holder(owner), staged);
+      copier_.copy_out(bank + owner * slice_, slice_, delivery_);
+    }
+  }
+
+  const Context& with_;
+  const std::size_t ranks_;
+  const std::size_t me_;
+  const bool only_reader_;  ///< Each result has one reader besides the rank that reduces it, in
+                            ///< whose bank it is left.
+  bool deliver_ = false;
+  std::vector<int> readers_;  ///< Other ranks that need the results.
+  const Copier copier_;
+  const Combiner combiner_;
+  Cursor staging_;
+  Cursor own_;
+  Cursor delivery_;
+  const Chunks chunks_;
+  const std::size_t rounds_;
+  const std::size_t slice_;
+  PhaseSteps told_;
+};
+
+}  // namespace
+
+Status two_shot(const Context& with, const Work& work) {
+  const Phase phase(with.phases, "two-shot");
+  return TwoShot(with, work).run();
+}
+
+}  // namespace ronde::shm

@@ -1,0 +1,72 @@
+#include "backends/shm/memory/layout.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ronde::shm {
+namespace {
+
+constexpr std::size_t kBankBytes = std::size_t{512} << 10;
+constexpr std::size_t kBankBudget = std::size_t{64} << 20;
+constexpr std::size_t kRingBudget = std::size_t{8} << 20;
+constexpr std::size_t kSmallestRing = std::size_t{1} << 10;
+constexpr std::size_t kLargestRing = std::size_t{256} << 10;
+
+std::size_t page_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+template <typename T>
+T& at(std::byte* base, std::size_t offset) {
+  return *reinterpret_cast<T*>(base + offset);
+}
+
+}  // namespace
+
+Layout::Layout(int ranks) noexcept
+    : ranks_(static_cast<std::size_t>(ranks)),
+      bank_bytes_(std::min(kBankBytes, kBankBudget / kBanks / ranks_ / kPage * kPage)),
+      // Not a multiple of the page: equal offsets in different banks would alias in the L1 cache.
+      bank_stride_(bank_bytes_ + 5 * kLine),
+      ring_bytes_(
+          std::clamp(std::bit_floor(kRingBudget / (ranks_ * ranks_)), kSmallestRing, kLargestRing)),
+      bells_(sizeof(Header) + ranks_ * sizeof(Flag)),
+      ring_controls_(bells_ + ranks_ * sizeof(Bell)),
+      banks_(page_up(ring_controls_ + ranks_ * ranks_ * sizeof(RingControl))),
+      rings_(page_up(banks_ + ranks_ * kBanks * bank_stride_)),
+      total_(page_up(rings_ + ranks_ * (ranks_ - 1) * ring_bytes_)) {}
+
+std::array<Stretch, 2> Layout::written_by(int rank) const noexcept {
+  const auto place = static_cast<std::size_t>(rank);
+  const std::size_t banks = kBanks * bank_stride_;
+  const std::size_t rings = (ranks_ - 1) * ring_bytes_;
+  return {Stretch{banks_ + place * banks, banks}, Stretch{rings_ + place * rings, rings}};
+}
+
+std::size_t Layout::pair(int from, int to) const noexcept {
+  const auto column = static_cast<std::size_t>(to - (to > from ? 1 : 0));
+  return static_cast<std::size_t>(from) * (ranks_ - 1) + column;
+}
+
+Header& Layout::header(std::byte* base) const noexcept { return at<Header>(base, 0); }
+
+Flag& Layout::flag(std::byte* base, int rank) const noexcept {
+  return at<Flag>(base, sizeof(Header) + static_cast<std::size_t>(rank) * sizeof(Flag));
+}
+
+Bell& Layout::bell(std::byte* base, int rank) const noexcept {
+  return at<Bell>(base, bells_ + static_cast<std::size_t>(rank) * sizeof(Bell));
+}
+
+RingControl& Layout::ring_control(std::byte* base, int from, int to) const noexcept {
+  return at<RingControl>(base, ring_controls_ + pair(from, to) * sizeof(RingControl));
+}
+
+std::byte* Layout::ring_data(std::byte* base, int from, int to) const noexcept {
+  return base + rings_ + pair(from, to) * ring_bytes_;
+}
+
+std::byte* Layout::bank(std::byte* base, int rank, std::uint32_t step) const noexcept {
+  const std::size_t index = static_cast<std::size_t>(rank) * kBanks + step % kBanks;
+  return base + banks_ + index * bank_stride_;
+}
+
+}  // namespace ronde::shm

@@ -1,0 +1,94 @@
+// What lies where in a group's shared memory. Every rank computes the same layout from the number
+// of ranks alone.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace ronde::shm {
+
+/// Two cache lines: the adjacent-line prefetcher would couple neighbours otherwise.
+inline constexpr std::size_t kLine = 128;
+
+/// Of memory as it is mapped, in bytes.
+inline constexpr std::size_t kPage = 4096;
+
+/// Steps whose data is kept at the same time; see steps.h.
+inline constexpr std::uint32_t kBanks = 4;
+
+/// First bytes of the memory.
+struct alignas(kLine) Header {
+  std::uint64_t nonce;  ///< Proves that the right memory was opened.
+  /// Where ranks sleep that wait for all: changed, and the sleepers woken, by the last to arrive.
+  alignas(kLine) std::atomic<std::uint32_t> completions;
+  std::atomic<std::uint32_t> sleepers;
+};
+
+/// A rank's progress through the group's steps. Written by its rank, but for `sleepers`.
+struct alignas(kLine) Flag {
+  std::atomic<std::uint32_t> arrived;                    ///< Steps arrived at so far, modulo 2^32.
+  std::atomic<std::uint32_t> sleepers;                   ///< Ranks that sleep on `arrived` alone.
+  std::atomic<std::uint64_t> note[kBanks];               ///< One number for the others, per bank.
+  alignas(kLine) std::atomic<std::uint32_t> writing_to;  ///< 1 + the rank it writes to, or 0.
+  std::atomic<std::uint32_t> revoked;                    ///< Its own must not be written any more.
+};
+
+/// Wakes a rank that waits in its transport.
+struct alignas(kLine) Bell {
+  std::atomic<std::uint32_t> rings;
+  std::atomic<std::uint32_t> sleeping;
+};
+
+/// Positions of the byte ring from one rank to another, in bytes since the start.
+struct RingControl {
+  alignas(kLine) std::atomic<std::uint64_t> written;
+  alignas(kLine) std::atomic<std::uint64_t> read;
+};
+
+/// Part of the memory.
+struct Stretch {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+/// Offsets into the memory of a group of `ranks`.
+class Layout {
+ public:
+  explicit Layout(int ranks) noexcept;
+
+  /// Bytes of one bank; each rank has kBanks of them.
+  [[nodiscard]] std::size_t bank_bytes() const noexcept { return bank_bytes_; }
+  /// Capacity of one ring, a power of two.
+  [[nodiscard]] std::size_t ring_bytes() const noexcept { return ring_bytes_; }
+  [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
+
+  /// The first bytes, which all ranks write.
+  [[nodiscard]] std::size_t common_bytes() const noexcept { return banks_; }
+  /// What a rank writes: its banks, and the rings from it. All ranks' and the common are
+  /// everything.
+  [[nodiscard]] std::array<Stretch, 2> written_by(int rank) const noexcept;
+
+  [[nodiscard]] Header& header(std::byte* base) const noexcept;
+  [[nodiscard]] Flag& flag(std::byte* base, int rank) const noexcept;
+  [[nodiscard]] Bell& bell(std::byte* base, int rank) const noexcept;
+  [[nodiscard]] RingControl& ring_control(std::byte* base, int from, int to) const noexcept;
+  [[nodiscard]] std::byte* ring_data(std::byte* base, int from, int to) const noexcept;
+  [[nodiscard]] std::byte* bank(std::byte* base, int rank, std::uint32_t step) const noexcept;
+
+ private:
+  [[nodiscard]] std::size_t pair(int from, int to) const noexcept;
+
+  std::size_t ranks_;
+  std::size_t bank_bytes_;
+  std::size_t bank_stride_;
+  std::size_t ring_bytes_;
+  std::size_t bells_;
+  std::size_t ring_controls_;
+  std::size_t banks_;
+  std::size_t rings_;
+  std::size_t total_;
+};
+
+}  // namespace ronde::shm

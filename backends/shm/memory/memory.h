@@ -1,0 +1,36 @@
+// The memory of shared-memory groups: reserved before use, and mapped in huge pages.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+#include "core/base/os/memory_file.h"
+#include "core/base/status.h"
+
+namespace ronde::shm {
+
+/// What the kernel can map as one.
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+/// As make_memory_file(). Errors: kUnavailable, so that another data plane is tried.
+Result<FileDescriptor> create_memory(std::size_t bytes);
+
+/// Makes this part of a memory exist, so that no later access can fail; near the core that this
+/// thread runs on where the machine has several NUMA nodes. Errors: kUnavailable.
+Status reserve_memory(const FileDescriptor& memory, std::size_t offset, std::size_t bytes);
+
+/// Opens what process `pid` holds as descriptor `fd`.
+/// Errors: kUnavailable where that is hidden from us or is not such memory of `bytes`.
+Result<FileDescriptor> open_memory(pid_t pid, int fd, std::size_t bytes);
+
+/// Maps all of it for reading and writing, from a huge page's border on where it has that size.
+/// Errors: kUnavailable.
+Result<Mapping> map_memory(const FileDescriptor& memory, std::size_t bytes);
+
+/// Asks the kernel to back the whole huge pages of a mapping, all of which exist, as such: fewer
+/// page faults and fewer misses of the TLB in every process that maps them. Where that cannot be
+/// (Linux before 6.1, no huge pages left) nothing changes. `data` is on a huge page's border.
+void use_huge_pages(std::byte* data, std::size_t bytes) noexcept;
+
+}  // namespace ronde::shm

@@ -1,0 +1,82 @@
+#include "backends/shm/sync/steps.h"
+
+namespace ronde::shm {
+
+Steps::Steps(const Layout& layout, std::byte* base, int ranks, int rank, SpinLimit spin)
+    : layout_(layout),
+      base_(base),
+      rank_(rank),
+      awaiter_(spin),
+      header_(layout_.header(base)),
+      seen_(static_cast<std::size_t>(ranks)) {
+  for (int r = 0; r < ranks; ++r) flags_.push_back(&layout_.flag(base_, r));
+}
+
+Status Steps::begin(const Stop& stop) {
+  if (stop.aborted()) return stop.status();
+  const bool late = static_cast<std::int32_t>(late_until_ - step_) > 0;
+  return wait_all(step_ - (late ? 1 : 2), stop);
+}
+
+void Steps::set_note(std::uint64_t value) noexcept {
+  flags_[static_cast<std::size_t>(rank_)]->note[step_ % kBanks].store(value,
+                                                                      std::memory_order_relaxed);
+}
+
+std::uint64_t Steps::note(int rank, Step step) const noexcept {
+  return flags_[static_cast<std::size_t>(rank)]->note[step % kBanks].load(
+      std::memory_order_relaxed);
+}
+
+void Steps::arrive() noexcept {
+  Flag& mine = *flags_[static_cast<std::size_t>(rank_)];
+  const Step arrived = step_++;
+  streaming_fence();  // banks may have been written past the caches
+  seen_[static_cast<std::size_t>(rank_)] = step_;
+  // Sequentially consistent on both sides: either we see the sleeper or it sees the new value.
+  mine.arrived.store(step_, std::memory_order_seq_cst);
+  if (mine.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(mine.arrived);
+  if (header_.sleepers.load(std::memory_order_seq_cst) == 0 || !all_have_arrived(arrived)) return;
+  header_.completions.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(header_.completions);
+}
+
+bool Steps::has_arrived(std::size_t rank, Step step) noexcept {
+  const auto reached = [&] { return static_cast<std::int32_t>(seen_[rank] - (step + 1)) >= 0; };
+  if (reached()) return true;
+  seen_[rank] = flags_[rank]->arrived.load(std::memory_order_seq_cst);
+  return reached();
+}
+
+bool Steps::all_have_arrived(Step step) noexcept {
+  for (std::size_t r = 0; r < seen_.size(); ++r) {
+    if (!has_arrived(r, step)) return false;
+  }
+  return true;
+}
+
+template <typename Ready>
+Status Steps::await(Ready ready, std::atomic<std::uint32_t>& word,
+                    std::atomic<std::uint32_t>& sleepers, const Stop& stop) {
+  if (awaiter_.becomes(ready, stop)) return {};
+  while (!ready()) {
+    if (stop.poll()) return stop.status();
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t before = word.load(std::memory_order_seq_cst);
+    if (!ready()) futex_wait_for(word, before, kSleepSlice);
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+  return {};
+}
+
+Status Steps::wait(int rank, Step step, const Stop& stop) {
+  const auto r = static_cast<std::size_t>(rank);
+  Flag& flag = *flags_[r];
+  return await([&] { return has_arrived(r, step); }, flag.arrived, flag.sleepers, stop);
+}
+
+Status Steps::wait_all(Step step, const Stop& stop) {
+  return await([&] { return all_have_arrived(step); }, header_.completions, header_.sleepers, stop);
+}
+
+}  // namespace ronde::shm

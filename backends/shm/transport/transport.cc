@@ -1,0 +1,158 @@
+#include "backends/shm/transport/transport.h"
+
+#include <fmt/format.h>
+
+namespace ronde::shm {
+namespace {
+
+constexpr std::size_t kLength = sizeof(std::uint64_t);
+constexpr int kSend = 0;
+constexpr int kRecv = 1;
+
+/// The n-th transfer of a direction with a peer: 47 bits of n, 16 of peer, 1 of direction.
+TransferId make_id(int peer, int direction, std::uint64_t n) {
+  return n << 17 | static_cast<std::uint64_t>(peer) << 1 | static_cast<std::uint64_t>(direction);
+}
+
+/// Wakes a rank that sleeps in its transport.
+void ring_bell(Bell& bell) {
+  if (bell.sleeping.load(std::memory_order_seq_cst) == 0) return;
+  bell.rings.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(bell.rings);
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(const Layout& layout, std::byte* base, int ranks, int rank,
+                           SpinLimit spin, const AbortToken* group_abort)
+    : rank_(rank), awaiter_(spin), group_abort_(group_abort), bell_(layout.bell(base, rank)) {
+  const auto ring = [&](int from, int to) {
+    if (from == to) return Ring(layout.ring_control(base, 0, 0), nullptr, 0);
+    return Ring(layout.ring_control(base, from, to), layout.ring_data(base, from, to),
+                layout.ring_bytes());
+  };
+  for (int r = 0; r < ranks; ++r) {
+    peers_.push_back({.to = ring(rank, r),
+                      .from = ring(r, rank),
+                      .bell = &layout.bell(base, r),
+                      .sends = {},
+                      .recvs = {}});
+  }
+}
+
+Status ShmTransport::check_peer(int rank) const {
+  if (rank >= 0 && rank < size() && rank != rank_) return broken_;
+  return Status(Code::kInvalidArgument,
+                fmt::format("rank {} is no peer of rank {} in a group of {}", rank, rank_, size()));
+}
+
+Result<TransferId> ShmTransport::send(int to, std::span<const std::byte> data) {
+  RONDE_RETURN_IF_ERROR(check_peer(to));
+  Peer& peer = peers_[static_cast<std::size_t>(to)];
+  peer.sends.push_back({.data = data, .length = data.size()});
+  progress_sends(peer);
+  return make_id(to, kSend, peer.posted[kSend]++);
+}
+
+Result<TransferId> ShmTransport::recv(int from, std::span<std::byte> data) {
+  RONDE_RETURN_IF_ERROR(check_peer(from));
+  Peer& peer = peers_[static_cast<std::size_t>(from)];
+  peer.recvs.push_back({.data = data});
+  return make_id(from, kRecv, peer.posted[kRecv]++);
+}
+
+bool ShmTransport::is_done(TransferId id) const noexcept {
+  const Peer& peer = peers_[(id >> 1) & 0xffffU];
+  return peer.done[id & 1U] > id >> 17;
+}
+
+Status ShmTransport::wait(TransferId id, const AbortToken& abort) {
+  const Stop stop(abort, group_abort_);
+  const auto settled = [&] {
+    if (is_done(id)) return true;
+    progress();
+    return is_done(id) || !broken_.ok();
+  };
+  while (!awaiter_.becomes(settled, stop)) {
+    if (stop.poll()) return broken_ = stop.status();
+    sleep_unless_progress();
+  }
+  return is_done(id) ? Status() : broken_;
+}
+
+void ShmTransport::sleep_unless_progress() {
+  bell_.sleeping.store(1, std::memory_order_seq_cst);
+  const std::uint32_t rings = bell_.rings.load(std::memory_order_seq_cst);
+  if (!progress()) futex_wait_for(bell_.rings, rings, kSleepSlice);
+  bell_.sleeping.store(0, std::memory_order_relaxed);
+}
+
+bool ShmTransport::progress() {
+  bool moved = false;
+  for (Peer& peer : peers_) {
+    if (!peer.sends.empty()) moved |= progress_sends(peer);
+    if (!peer.recvs.empty()) moved |= progress_recvs(peer);
+  }
+  return moved;
+}
+
+bool ShmTransport::progress_sends(Peer& peer) {
+  bool moved = false;
+  while (!peer.sends.empty()) {
+    Outgoing& message = peer.sends.front();
+    if (!push(peer.to, message)) break;
+    moved = true;
+    if (message.moved < kLength + message.data.size()) continue;
+    peer.sends.pop_front();
+    ++peer.done[kSend];
+  }
+  if (moved) ring_bell(*peer.bell);
+  return moved;
+}
+
+bool ShmTransport::progress_recvs(Peer& peer) {
+  bool moved = false;
+  while (!peer.recvs.empty() && broken_.ok()) {
+    Incoming& message = peer.recvs.front();
+    if (!pop(peer.from, message)) break;
+    moved = true;
+    if (message.moved < kLength + message.data.size()) continue;
+    peer.recvs.pop_front();
+    ++peer.done[kRecv];
+  }
+  if (moved) ring_bell(*peer.bell);
+  return moved;
+}
+
+bool ShmTransport::push(Ring& ring, Outgoing& message) {
+  const std::size_t before = message.moved;
+  if (message.moved < kLength) {
+    const auto* length = reinterpret_cast<const std::byte*>(&message.length);
+    message.moved += ring.push(length + message.moved, kLength - message.moved);
+  }
+  if (message.moved >= kLength) {
+    const auto rest = message.data.subspan(message.moved - kLength);
+    message.moved += ring.push(rest.data(), rest.size());
+  }
+  return message.moved > before;
+}
+
+bool ShmTransport::pop(Ring& ring, Incoming& message) {
+  const std::size_t before = message.moved;
+  if (message.moved < kLength) {
+    auto* length = reinterpret_cast<std::byte*>(&message.length);
+    message.moved += ring.pop(length + message.moved, kLength - message.moved);
+    if (message.moved < kLength) return message.moved > before;
+    if (message.length != message.data.size()) {
+      broken_ = Status(Code::kMismatch,
+                       fmt::format("rank {} expects a message of {} bytes, its peer sent {}", rank_,
+                                   message.data.size(), message.length));
+      return true;
+    }
+  }
+  const auto rest = message.data.subspan(message.moved - kLength);
+  message.moved += ring.pop(rest.data(), rest.size());
+  return message.moved > before;
+}
+
+}  // namespace ronde::shm

@@ -1,0 +1,77 @@
+// The socket at which a rank answers `ronde doctor --job`: an abstract Unix socket of this host.
+// Only this user gets an answer. Input is not parsed, but compared with one fixed request. Clients
+// that come in crowds wait.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/os/file_descriptor.h"
+#include "core/base/status.h"
+
+namespace ronde::diagnosis {
+
+/// The only request. The answer is a dump (timeline/dump.h), then the connection is closed.
+inline constexpr std::string_view kDiagnosticsRequest = "ronde-doctor-1\r\n";
+/// How the names of these sockets begin, after the zero byte.
+inline constexpr std::string_view kDiagnosticsPrefix = "ronde-doctor/";
+
+/// The address of a rank's socket.
+struct DiagnosticsAddress {
+  int pid = 0;
+  int number = 0;  ///< Tells the runtimes of one process apart.
+  int rank = 0;
+  int size = 1;
+  std::string job;  ///< Its first 40 bytes; others than letters, digits and -_. become "_".
+
+  /// "ronde-doctor/PID/NUMBER/RANK/SIZE/JOB".
+  [[nodiscard]] std::string text() const;
+  /// Reads text() back; nothing where it is another name.
+  static std::optional<DiagnosticsAddress> parse(std::string_view text);
+};
+
+/// Listens and answers. Threads: one.
+class DiagnosticsSocket {
+ public:
+  /// Listens. Errors: kUnavailable.
+  static Result<DiagnosticsSocket> open(const DiagnosticsAddress& name);
+
+  /// Appends what to poll for.
+  void gather(std::vector<pollfd>& into) const;
+  /// When turn() has something to do at the latest, whatever poll() says.
+  [[nodiscard]] TimePoint next_turn() const;
+  /// Accepts clients, reads their requests and answers with what `make` gives. Blocks: never.
+  void turn(TimePoint time, const std::function<std::shared_ptr<const std::string>()>& make);
+
+ private:
+  struct Client {
+    FileDescriptor fd;
+    TimePoint deadline;
+    std::array<char, kDiagnosticsRequest.size()> request{};
+    std::size_t received = 0;
+    std::shared_ptr<const std::string> reply;  // null until the request is complete
+    std::size_t sent = 0;
+  };
+
+  explicit DiagnosticsSocket(FileDescriptor listener) : listener_(std::move(listener)) {}
+  void accept(TimePoint time);
+  void make_room();
+  static bool receive(Client& client);
+  static bool answer(Client& client);
+
+  FileDescriptor listener_;
+  std::list<Client> clients_;
+  TimePoint accept_again_{};  // no client is accepted before
+};
+
+}  // namespace ronde::diagnosis

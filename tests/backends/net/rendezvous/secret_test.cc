@@ -1,0 +1,106 @@
+// Where the secret comes from, and the known answers of what is made of it.
+#include "backends/net/rendezvous/secret.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/net/rendezvous/socket.h"
+#include "core/base/bytes.h"
+
+namespace ronde::net {
+namespace {
+
+const std::string kHex = "00112233445566778899aabbccddeeff0123456789abcdefFEDCBA9876543210";
+
+/// A file that is removed with it.
+struct File {
+  explicit File(const std::string& text, mode_t mode = 0600) {
+    const FileDescriptor fd(::mkstemp(path.data()));
+    REQUIRE(::write(fd.get(), text.data(), text.size()) >= 0);
+    REQUIRE(::fchmod(fd.get(), mode) == 0);
+  }
+  ~File() { ::unlink(path.c_str()); }
+  std::string path = "/tmp/ronde-test-XXXXXX";
+};
+
+Result<std::optional<Secret>> from_file(const std::string& path) {
+  Config config;
+  config.secret_file = path;
+  return read_secret(config);
+}
+
+TEST_CASE("a secret is read from a private file") {
+  const File file(kHex + "\n");
+  const auto secret = from_file(file.path);
+  REQUIRE(secret.ok());
+  CHECK(hex(secret.value()->bytes()).substr(0, 32) == kHex.substr(0, 32));
+}
+
+TEST_CASE("a file that others may read is refused") {
+  for (const mode_t mode : {0640U, 0604U, 0660U}) {
+    const File file(kHex, mode);
+    CHECK(from_file(file.path).status().message().find("chmod 600") != std::string::npos);
+  }
+}
+
+TEST_CASE("what is no secret is refused, naming the setting") {
+  for (const std::string& text : {std::string(), kHex.substr(1), "x" + kHex.substr(1)}) {
+    const File file(text);
+    const Status status = from_file(file.path).status();
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(status.message().find("RONDE_SECRET_FILE") != std::string::npos);
+    CHECK(status.message().find("aabb") == std::string::npos);  // never shown
+  }
+  CHECK(from_file("/nonexistent/secret").status().code() == Code::kInvalidArgument);
+  CHECK(from_file("/tmp").status().code() == Code::kInvalidArgument);
+}
+
+TEST_CASE("a memfd is read each time and closed on exec") {
+  Config config;
+  const FileDescriptor fd(::memfd_create("secret", 0));
+  REQUIRE(::write(fd.get(), kHex.data(), kHex.size()) == 64);
+  config.secret_fd = fd.get();
+  for (int i = 0; i < 2; ++i) CHECK(read_secret(config).ok());
+  CHECK((::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+TEST_CASE("a pipe is read once and closed") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(::write(ends[1], kHex.data(), kHex.size()) == 64);
+  ::close(ends[1]);
+  Config config;
+  config.secret_fd = ends[0];
+  CHECK(read_secret(config).ok());
+  CHECK(::fcntl(ends[0], F_GETFD) == -1);
+}
+
+TEST_CASE("without a setting there is no secret") {
+  const auto secret = read_secret(Config{});
+  REQUIRE(secret.ok());
+  CHECK_FALSE(secret.value().has_value());
+}
+
+TEST_CASE("SHA-256 and HMAC-SHA256 give the published answers") {
+  CHECK(hex(digest(as_bytes("abc"))) ==
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  // RFC 4231, case 1, with its 20-byte key padded by zeros as HMAC itself does.
+  std::array<std::byte, 32> key{};
+  std::fill(key.begin(), key.begin() + 20, std::byte{0x0b});
+  CHECK(hex(proof(Secret(key), as_bytes("Hi There"))) ==
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+}
+
+TEST_CASE("keys for two purposes differ, for one they agree") {
+  const Secret secret = Secret::random().value();
+  CHECK(hex(secret.derive("a")->bytes()) == hex(secret.derive("a")->bytes()));
+  CHECK(hex(secret.derive("a")->bytes()) != hex(secret.derive("b")->bytes()));
+  CHECK(hex(secret.derive("a")->bytes()) != hex(secret.bytes()));
+  CHECK(hex(Secret::random()->bytes()) != hex(secret.bytes()));
+}
+
+}  // namespace
+}  // namespace ronde::net

@@ -1,0 +1,32 @@
+// The conformance suite over Ronde's own connections: inside a host over Unix sockets, between
+// hosts over TCP.
+#include "tests/conformance/conformance.h"
+
+#include "tests/backends/net/transport/tcp_ranks.h"
+#include "tests/support/local_exchange.h"
+#include "tests/support/plain_kernels.h"
+#include "tests/support/run_ranks.h"
+
+namespace ronde::test {
+namespace {
+
+template <net::Wires wires>
+struct Fixture : ConformanceFixture {
+  void run(int ranks, const RankBody& body) override {
+    const LocalJob job(ranks, net::hosts_for(wires, ranks));
+    run_ranks(ranks, [&](int rank) {
+      const auto backend = net::tcp_backend(wires, rank, ranks);
+      const auto exchange = job.exchange(rank);
+      body(rank, *backend, job.group(rank), *exchange);
+    });
+  }
+};
+using UnixFixture = Fixture<net::Wires::kUnix>;
+using TcpFixture = Fixture<net::Wires::kTcp>;
+
+}  // namespace
+
+RONDE_CONFORMANCE("tcp, one host", UnixFixture)
+RONDE_CONFORMANCE("tcp, between hosts", TcpFixture)
+
+}  // namespace ronde::test

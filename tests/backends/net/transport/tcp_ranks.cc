@@ -1,0 +1,49 @@
+#include "tests/backends/net/transport/tcp_ranks.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <numeric>
+
+#include "backends/net/transport/tcp_backend.h"
+#include "tests/support/run_ranks.h"
+
+namespace ronde::net {
+
+std::vector<int> hosts_for(Wires wires, int ranks) {
+  if (wires == Wires::kUnix) return {};
+  std::vector<int> hosts(static_cast<std::size_t>(ranks));
+  std::iota(hosts.begin(), hosts.end(), 0);
+  return hosts;
+}
+
+std::unique_ptr<Backend> tcp_backend(Wires wires, int rank, int ranks, int secret_seed,
+                                     std::chrono::milliseconds timeout) {
+  TcpBackendArgs args;
+  std::array<std::byte, Secret::kBytes> bytes{};
+  bytes[0] = static_cast<std::byte>(secret_seed);
+  args.secret = Secret(bytes);
+  args.party.rank = rank;
+  args.party.size = ranks;
+  args.party.context = "test";
+  args.party.keys = Keys::derive(args.secret).value();
+  args.party.self = {"1", "local", "local", "", ::getpid()};
+  if (wires == Wires::kTcp) args.local = interface_endpoint("127.0.0.1").value();
+  if (wires == Wires::kTcp6) args.local = interface_endpoint("::1").value();
+  args.timeout = timeout;
+  return std::make_unique<TcpBackend>(std::move(args));
+}
+
+void with_transports(Wires wires, int ranks,
+                     const std::function<void(int rank, Transport&, AbortToken&)>& body) {
+  const test::LocalJob job(ranks, hosts_for(wires, ranks));
+  test::run_ranks(ranks, [&](int rank) {
+    const auto backend = tcp_backend(wires, rank, ranks);
+    const auto exchange = job.exchange(rank);
+    auto group = backend->open(job.group(rank), *exchange);
+    REQUIRE_MESSAGE(group.ok(), group.status().to_string());
+    body(rank, *(*group)->transport(), job.abort());
+  });
+}
+
+}  // namespace ronde::net

@@ -1,0 +1,27 @@
+// A tcp backend for each rank of a group of threads, without joining a job: inside a pretended
+// host over Unix sockets, between pretended hosts over the loopback interface.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/ports/backend.h"
+#include "tests/support/local_exchange.h"
+
+namespace ronde::net {
+
+enum class Wires { kUnix, kTcp, kTcp6 };
+
+/// Hosts for ronde::test::LocalJob, so that a group of `ranks` uses these wires.
+std::vector<int> hosts_for(Wires wires, int ranks);
+
+/// The backend of one rank. `secret_seed` tells apart jobs that must not let each other in.
+std::unique_ptr<Backend> tcp_backend(Wires wires, int rank, int ranks, int secret_seed = 1,
+                                     std::chrono::milliseconds timeout = std::chrono::seconds(30));
+
+/// Opens a group of `ranks` threads and calls `body` in each.
+void with_transports(Wires wires, int ranks,
+                     const std::function<void(int rank, Transport&, AbortToken&)>& body);
+
+}  // namespace ronde::net
