@@ -1,4 +1,5 @@
-// Perfetto's trace format: a stream of protobuf packets.
+// Perfetto's trace format: a stream of protobuf packets. Few fields are needed, so they are written
+// here, without protobuf's compiler and library.
 #pragma once
 
 #include <cstdint>

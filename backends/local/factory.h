@@ -16,7 +16,7 @@ namespace ronde {
 std::shared_ptr<LocalHub> create_local_hub(int size, const std::vector<int>& host_of_rank = {});
 
 /// The control channel of `rank`; at most one for each rank. As strict as the channels between
-/// processes: a frame sent wakes nobody before kick(). Destroying it closes it.
+/// processes: a frame wakes no rank before kick(). Destroying it closes it.
 std::unique_ptr<ControlChannel> create_local_channel(std::shared_ptr<LocalHub> hub, int rank);
 
 /// The data plane of `rank`: a transport that copies once, from the sender's memory into the

@@ -1,4 +1,4 @@
-// LocalHub: who is there, who has died, and which groups are being opened.
+// LocalHub: the ranks that are present or dead, and the groups that are being opened.
 #include "backends/local/hub.h"
 
 #include <fmt/format.h>
@@ -73,7 +73,7 @@ void LocalHub::break_groups_of(int rank, const Status& reason) {
 Result<std::shared_ptr<LocalMailboxes>> LocalHub::enter_group(std::uint64_t key,
                                                               const std::vector<int>& ranks) {
   MutexLock lock(mutex_);
-  auto [place, is_new] = meetings_.try_emplace(key);
+  auto [place, is_new] = openings_.try_emplace(key);
   if (is_new) {
     place->second = {.boxes = std::make_shared<LocalMailboxes>(ranks),
                      .missing = static_cast<int>(ranks.size())};
@@ -88,7 +88,7 @@ Result<std::shared_ptr<LocalMailboxes>> LocalHub::enter_group(std::uint64_t key,
   for (const auto& [rank, reason] : dead_) {
     if (contains(ranks, rank)) boxes->fail(reason);
   }
-  if (--place->second.missing == 0) meetings_.erase(place);
+  if (--place->second.missing == 0) openings_.erase(place);
   return boxes;
 }
 

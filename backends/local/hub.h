@@ -1,4 +1,4 @@
-// The place where the ranks of a local job meet: threads of one process, on as many pretended
+// Connects the ranks of a local job: threads of one process, on as many pretended
 // hosts as a test wants.
 #pragma once
 
@@ -36,14 +36,14 @@ class LocalHub {
 
   LocalInbox& inbox(int rank) noexcept { return *inboxes_[static_cast<std::size_t>(rank)]; }
 
-  /// The meeting place of group `key`; the first to come makes it. Blocks: never.
-  /// Errors: kMismatch where ranks disagree about who is in the group.
+  /// The mailboxes of group `key`; the first rank to ask makes them. Blocks: never.
+  /// Errors: kMismatch where ranks disagree about the members of the group.
   Result<std::shared_ptr<LocalMailboxes>> enter_group(std::uint64_t key,
                                                       const std::vector<int>& ranks)
       RONDE_EXCLUDES(mutex_);
 
  private:
-  struct Meeting {
+  struct Opening {
     std::shared_ptr<LocalMailboxes> boxes;
     int missing = 0;
   };
@@ -53,7 +53,7 @@ class LocalHub {
   std::vector<PeerInfo> peers_;                       // const after construction
   std::vector<std::unique_ptr<LocalInbox>> inboxes_;  // const after construction
   Mutex mutex_;
-  std::map<std::uint64_t, Meeting> meetings_ RONDE_GUARDED_BY(mutex_);  // not yet complete
+  std::map<std::uint64_t, Opening> openings_ RONDE_GUARDED_BY(mutex_);  // not yet complete
   std::vector<std::weak_ptr<LocalMailboxes>> groups_ RONDE_GUARDED_BY(mutex_);
   std::map<int, Status> dead_ RONDE_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// LocalInbox: frames never wake by themselves; kick() does, and only who has said it will sleep.
+// LocalInbox: frames never wake a thread; kick() does, if the thread has announced to sleep.
 #include "backends/local/inbox.h"
 
 #include <utility>

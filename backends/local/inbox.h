@@ -1,4 +1,4 @@
-// What one rank of a local job finds when it polls, and the rules of who wakes whom.
+// The events that one rank of a local job polls for, and the rules of waking it.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ class LocalInbox {
   /// owner polls again and need not be woken.
   std::deque<InboxItem> take() RONDE_EXCLUDES(mutex_);
 
-  /// Names who is woken from now on; returns the ticket for wait().
+  /// Names the thread to wake from now on; returns the ticket for wait().
   std::uint32_t prepare_wait(Sleeper who) RONDE_EXCLUDES(mutex_);
   void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept;
   /// Safe in signal handlers.

@@ -1,4 +1,4 @@
-// Where the ranks of one local group meet: a queue of posted sends for each ordered pair.
+// The posted sends of one local group: a queue for each ordered pair of ranks.
 #pragma once
 
 #include <cstddef>
@@ -45,10 +45,10 @@ class LocalMailboxes {
 
   [[nodiscard]] bool done(const PostedSend& send) const RONDE_EXCLUDES(mutex_);
 
-  /// Gives up a send. Returns once nobody reads its data.
+  /// Cancels a send. Returns once no rank reads its data.
   void withdraw(const PostedSendPtr& send) RONDE_EXCLUDES(mutex_);
 
-  /// Says that `rank` takes part no more; whoever waits for it gets an error.
+  /// Marks `rank` as gone; ranks that wait for it get an error.
   void leave(int rank) RONDE_EXCLUDES(mutex_);
 
   /// Breaks the group for all of its ranks; the first reason stays.

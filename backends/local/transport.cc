@@ -1,4 +1,4 @@
-// LocalTransport: whoever waits copies what has come for it, so no progress thread is needed.
+// LocalTransport: a waiting rank copies what has arrived for it, so no progress thread is needed.
 #include "backends/local/transport.h"
 
 #include <fmt/format.h>

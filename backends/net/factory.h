@@ -1,4 +1,4 @@
-// The door of this folder: joins a job over Unix sockets, shared memory and TCP.
+// The entry of this folder: connects the ranks of a job by Unix sockets, shared memory and TCP.
 #pragma once
 
 #include <memory>
@@ -18,20 +18,21 @@ struct NetworkCard {
   int megabits = 0;  ///< A second, as it claims; 0: it does not tell.
 };
 
-/// What a process holds of the job it has joined.
+/// What a process holds of the job that it is connected to.
 struct JobLink {
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Backend> tcp;  ///< Ronde's own data plane between hosts; see Backend::name.
   NetworkCard card = {};
 };
 
-/// Joins the job that `config` describes: rank, size, job_id, rendezvous, secret_file or secret_fd,
-/// network_interface, start_timeout, link_timeout. `version` must be the same on all ranks.
-/// `abort`, where not null, is aborted from threads of the channel as soon as a rank is lost.
-/// A job of one rank opens no socket. Blocks until all ranks have met, start_timeout at most.
-/// Errors: kTimeout naming the missing ranks; kVersionMismatch naming ranks, hosts and versions;
-/// kRankFailure where a rank went away meanwhile; kInvalidArgument naming a setting; kUnavailable.
-Result<JobLink> join_job(const Config& config, const std::string& version,
-                         std::shared_ptr<AbortToken> abort = nullptr);
+/// Connects this rank with the job that `config` describes: rank, size, job_id, rendezvous,
+/// secret_file or secret_fd, network_interface, start_timeout, link_timeout. `version` must be the
+/// same on all ranks. `abort`, where not null, is aborted from threads of the channel as soon as a
+/// rank is lost. A job of one rank opens no socket. Blocks until all ranks are connected,
+/// start_timeout at most. Errors: kTimeout naming the missing ranks; kVersionMismatch naming ranks,
+/// hosts and versions; kRankFailure where a rank went away meanwhile; kInvalidArgument naming a
+/// setting; kUnavailable.
+Result<JobLink> connect_job(const Config& config, const std::string& version,
+                            std::shared_ptr<AbortToken> abort = nullptr);
 
 }  // namespace ronde

@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "backends/shm/arena.h"
-#include "backends/shm/copy_cost.h"
-#include "backends/shm/direct.h"
+#include "backends/shm/collectives/direct.h"
 #include "backends/shm/group.h"
-#include "backends/shm/layout.h"
-#include "backends/shm/memory.h"
-#include "backends/shm/reach.h"
+#include "backends/shm/memory/arena.h"
+#include "backends/shm/memory/copy_cost.h"
+#include "backends/shm/memory/layout.h"
+#include "backends/shm/memory/memory.h"
+#include "backends/shm/memory/reach.h"
 #include "core/base/mutex.h"
 #include "core/base/wire_codec.h"
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "backends/shm/collectives.h"
+#include "backends/shm/collectives/collectives.h"
 
 namespace ronde::shm {
 namespace {
@@ -56,7 +56,7 @@ ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach
       kernels_(std::move(kernels)),
       group_abort_(group.abort),
       steps_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin),
-      gate_(Layout(group.size()), memory_.data(), group.rank),
+      permission_(Layout(group.size()), memory_.data(), group.rank),
       transport_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin,
                  group_abort_.get()) {
   scratch_.parts.resize(static_cast<std::size_t>(group.size()));
@@ -68,13 +68,13 @@ Status ShmGroup::run(const Work& work, DeviceStream /*stream*/, const AbortToken
   const Stop stop(abort, group_abort_.get());
   broken_ = dispatch({.steps = steps_,
                       .reach = reach_,
-                      .gate = gate_,
+                      .permission = permission_,
                       .kernels = *kernels_,
                       .scratch = scratch_,
                       .stop = stop,
                       .phases = work.phases},
                      work);
-  if (!broken_.ok()) gate_.shut(reach_.pids, kLastWrites);
+  if (!broken_.ok()) permission_.revoke(reach_.pids, kLastWrites);
   return broken_;
 }
 

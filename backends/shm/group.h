@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <memory>
 
-#include "backends/shm/direct.h"
-#include "backends/shm/gate.h"
-#include "backends/shm/memory.h"
-#include "backends/shm/steps.h"
-#include "backends/shm/stream.h"
-#include "backends/shm/transport.h"
+#include "backends/shm/collectives/direct.h"
+#include "backends/shm/collectives/stream.h"
+#include "backends/shm/memory/memory.h"
+#include "backends/shm/sync/steps.h"
+#include "backends/shm/sync/write_permission.h"
+#include "backends/shm/transport/transport.h"
 #include "core/ports/backend.h"
 #include "core/ports/communicator.h"
 #include "core/ports/reduce_kernels.h"
@@ -35,7 +35,7 @@ class ShmGroup final : public Communicator {
   const std::shared_ptr<const ReduceKernels> kernels_;
   const std::shared_ptr<AbortToken> group_abort_;
   Steps steps_;
-  Gate gate_;
+  WritePermission permission_;
   ShmTransport transport_;
   Scratch scratch_;
   Status broken_;

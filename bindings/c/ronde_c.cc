@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bindings/c/current.h"
-#include "bindings/fates/fates.h"
+#include "bindings/exit_log/exit_log.h"
 #include "bindings/runtime/operations.h"
 #include "bindings/runtime/process_sets.h"
 #include "core/base/mutex.h"
@@ -56,7 +56,7 @@ ronde_error to_c(const Status& status) {
   error.rank = failed.rank;
   error.pid = failed.pid;
   copy_text(error.host, sizeof error.host, failed.host);
-  copy_text(error.text, sizeof error.text, with_fate(status).message());
+  copy_text(error.text, sizeof error.text, with_exit(status).message());
   return error;
 }
 

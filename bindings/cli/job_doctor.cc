@@ -20,7 +20,7 @@
 namespace ronde {
 namespace {
 
-using diagnosis::DoorName;
+using diagnosis::DiagnosticsAddress;
 
 constexpr std::chrono::seconds kPatience{3};
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
@@ -46,7 +46,7 @@ std::optional<std::string> listening_name(const std::string& line) {
   return (bits & kListens) != 0 ? std::optional(name.substr(1)) : std::nullopt;
 }
 
-FileDescriptor knock(const DoorName& who) {
+FileDescriptor connect_to(const DiagnosticsAddress& who) {
   const Endpoint endpoint = abstract_endpoint(who.text());
   FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool connected = fd.valid() && ::connect(fd.get(), endpoint.raw(), endpoint.length) == 0;
@@ -55,16 +55,16 @@ FileDescriptor knock(const DoorName& who) {
 
 /// Connects and sends the query. Tries again if the socket's queue is full.
 void ask(Question& question) {
-  question.fd = knock(question.answer.who);
+  question.fd = connect_to(question.answer.who);
   if (!question.fd.valid()) {
     question.over = errno != EAGAIN;
     return;
   }
   question.foreign = !is_same_user(question.fd.get());
   question.over = question.foreign;
-  const auto word = diagnosis::kDoorWord;
-  question.asked =
-      ::send(question.fd.get(), word.data(), word.size(), MSG_NOSIGNAL) == ssize_t(word.size());
+  const auto request = diagnosis::kDiagnosticsRequest;
+  question.asked = ::send(question.fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
+                   ssize_t(request.size());
 }
 
 void hear(Question& question) {
@@ -113,26 +113,26 @@ RankAnswer concluded(Question& question) {
   return answer;
 }
 
-std::string job_name(const DoorName& door) {
-  return door.job.empty() ? fmt::format("pid {}", door.pid) : door.job;
+std::string job_name(const DiagnosticsAddress& rank) {
+  return rank.job.empty() ? fmt::format("pid {}", rank.pid) : rank.job;
 }
 
-bool is_meant(const DoorName& door, const std::string& job) {
-  return job.empty() || fmt::to_string(door.pid) == job ||
-         (!door.job.empty() && door.job.rfind(job, 0) == 0);
+bool is_meant(const DiagnosticsAddress& rank, const std::string& job) {
+  return job.empty() || fmt::to_string(rank.pid) == job ||
+         (!rank.job.empty() && rank.job.rfind(job, 0) == 0);
 }
 
-/// Jobs by name, each with its ranks' diagnostics sockets.
-std::vector<std::vector<DoorName>> grouped(const std::vector<DoorName>& doors) {
-  std::vector<std::vector<DoorName>> jobs;
-  for (const DoorName& door : doors) {
-    if (jobs.empty() || job_name(jobs.back().front()) != job_name(door)) jobs.emplace_back();
-    jobs.back().push_back(door);
+/// Jobs by name, each with its ranks.
+std::vector<std::vector<DiagnosticsAddress>> grouped(const std::vector<DiagnosticsAddress>& ranks) {
+  std::vector<std::vector<DiagnosticsAddress>> jobs;
+  for (const DiagnosticsAddress& rank : ranks) {
+    if (jobs.empty() || job_name(jobs.back().front()) != job_name(rank)) jobs.emplace_back();
+    jobs.back().push_back(rank);
   }
   return jobs;
 }
 
-std::string list_jobs(const std::vector<std::vector<DoorName>>& jobs) {
+std::string list_jobs(const std::vector<std::vector<DiagnosticsAddress>>& jobs) {
   std::string text;
   for (const auto& job : jobs) {
     text +=
@@ -155,23 +155,25 @@ Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& fo
 
 }  // namespace
 
-std::vector<DoorName> find_doors() {
-  std::vector<DoorName> doors;
+std::vector<DiagnosticsAddress> find_ranks() {
+  std::vector<DiagnosticsAddress> ranks;
   std::ifstream file("/proc/net/unix");
   for (std::string line; std::getline(file, line);) {
     const auto name = listening_name(line);
     if (!name) continue;
-    if (auto door = DoorName::parse(*name)) doors.push_back(std::move(*door));
+    if (auto rank = DiagnosticsAddress::parse(*name)) ranks.push_back(std::move(*rank));
   }
-  std::sort(doors.begin(), doors.end(), [](const DoorName& a, const DoorName& b) {
-    return std::tuple(job_name(a), a.rank, a.pid) < std::tuple(job_name(b), b.rank, b.pid);
-  });
-  return doors;
+  std::sort(
+      ranks.begin(), ranks.end(), [](const DiagnosticsAddress& a, const DiagnosticsAddress& b) {
+        return std::tuple(job_name(a), a.rank, a.pid) < std::tuple(job_name(b), b.rank, b.pid);
+      });
+  return ranks;
 }
 
-std::vector<RankAnswer> ask_ranks(const std::vector<DoorName>& doors, TimePoint deadline) {
-  std::vector<Question> questions(doors.size());
-  for (std::size_t i = 0; i < doors.size(); ++i) questions[i].answer.who = doors[i];
+std::vector<RankAnswer> ask_ranks(const std::vector<DiagnosticsAddress>& ranks,
+                                  TimePoint deadline) {
+  std::vector<Question> questions(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) questions[i].answer.who = ranks[i];
   while (now() < deadline && turn(questions)) {
   }
   std::vector<RankAnswer> answers;
@@ -182,9 +184,9 @@ std::vector<RankAnswer> ask_ranks(const std::vector<DoorName>& doors, TimePoint 
 }
 
 Status examine_job(const std::string& job, const std::string& folder) {
-  std::vector<DoorName> doors = find_doors();
-  std::erase_if(doors, [&](const DoorName& door) { return !is_meant(door, job); });
-  const auto jobs = grouped(doors);
+  std::vector<DiagnosticsAddress> ranks = find_ranks();
+  std::erase_if(ranks, [&](const DiagnosticsAddress& rank) { return !is_meant(rank, job); });
+  const auto jobs = grouped(ranks);
   if (jobs.empty()) {
     return {Code::kUnavailable, job.empty() ? std::string("no job of this user runs on this host")
                                             : fmt::format("no job \"{}\" runs on this host", job)};

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/runtime/diagnosis/door.h"
+#include "bindings/runtime/diagnosis/diagnostics_socket.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "timeline/dump.h"
@@ -14,18 +14,18 @@ namespace ronde {
 
 /// One rank's answer.
 struct RankAnswer {
-  diagnosis::DoorName who;
+  diagnosis::DiagnosticsAddress who;
   std::string text;          ///< The dump as received; empty if there is none.
   std::optional<Dump> dump;  ///< The dump, parsed.
   std::string silence;       ///< The reason why there is no dump.
 };
 
-/// The doors of this host's network namespace, of all users, by job and rank.
-std::vector<diagnosis::DoorName> find_doors();
+/// The ranks with a socket in this host's network namespace, of all users, by job and rank.
+std::vector<diagnosis::DiagnosticsAddress> find_ranks();
 
 /// Queries all ranks at once, without those of other users. Ranks that do not answer by `deadline`
 /// are described by /proc. Blocks: until `deadline` at most.
-std::vector<RankAnswer> ask_ranks(const std::vector<diagnosis::DoorName>& doors,
+std::vector<RankAnswer> ask_ranks(const std::vector<diagnosis::DiagnosticsAddress>& ranks,
                                   TimePoint deadline);
 
 /// The text of one job's answers.

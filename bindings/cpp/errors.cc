@@ -1,13 +1,13 @@
 #include "bindings/cpp/errors.h"
 
-#include "bindings/fates/fates.h"
+#include "bindings/exit_log/exit_log.h"
 #include "ronde/error.h"
 
 namespace ronde {
 
 void throw_if_error(const Status& status) {
   if (status.ok()) return;
-  const std::string text = with_fate(status).message();
+  const std::string text = with_exit(status).message();
   switch (status.code()) {
     case Code::kRankFailure:
       throw RankFailure(text, status.failed_rank().value_or(FailedRank{}));

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "bindings/fates/fates.h"
+#include "bindings/exit_log/exit_log.h"
 #include "bindings/python/bind.h"
 
 namespace py = pybind11;
@@ -24,7 +24,7 @@ void raise(const Status& status) {
   const FailedRank failed = status.failed_rank().value_or(FailedRank());
   const py::object error =
       py::module_::import("ronde._errors")
-          .attr("make")(static_cast<int>(status.code()), with_fate(status).message(),
+          .attr("make")(static_cast<int>(status.code()), with_exit(status).message(),
                         status.origin(), failed.rank, failed.host, failed.pid);
   PyErr_SetObject(py::type::handle_of(error).ptr(), error.ptr());
   throw py::error_already_set();

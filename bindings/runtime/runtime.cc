@@ -91,7 +91,7 @@ Status Runtime::Parts::start() {
   preparer =
       std::make_unique<SubmissionPreparer>(std::move(compression), *sets, *residuals, *devices);
   kernels = create_kernels();
-  RONDE_ASSIGN_OR_RETURN(JobLink link, join_job(config, kVersion, abort));
+  RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, kVersion, abort));
   channel = std::move(link.channel);
   topology = channel->topology();
   make_observers(link.card);

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "RONDE_";
 /// Between Ronde's programs, and no settings of a job.
-constexpr std::array<std::string_view, 2> kOthers = {"RONDE_FATES_FD", "RONDE_PYTHON"};
+constexpr std::array<std::string_view, 3> kOthers = {"RONDE_EXIT_LOG_FD", "RONDE_FATES_FD",
+                                                     "RONDE_PYTHON"};
 constexpr std::array<std::string_view, 2> kOfTests = {"RONDE_TEST_", "RONDE_CHAOS_"};
 
 bool is_known(std::string_view name) {

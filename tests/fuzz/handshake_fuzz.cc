@@ -1,8 +1,8 @@
-// A stranger, or a rank gone mad, at either end of the handshake. A first byte of 1 lets the bytes
-// come from one who knows the secret, so that what follows the proof is reached as well.
+// An unauthenticated peer, or a faulty rank, at either end of the handshake. A first byte of 1
+// makes it a peer that knows the secret, so that what follows the proof is reached too.
 #include <cstdlib>
 
-#include "backends/net/handshake.h"
+#include "backends/net/rendezvous/handshake.h"
 #include "core/base/bytes.h"
 #include "tests/fuzz/input.h"
 
@@ -20,14 +20,14 @@ ronde::net::Party party_of(int rank) {
   return party;
 }
 
-/// Feeds what is left of the input; a stranger must never get to the end.
-void feed(Handshake& handshake, ronde::FuzzInput& input, bool stranger) {
+/// Feeds what is left of the input; an unauthenticated peer must never get to the end.
+void feed(Handshake& handshake, ronde::FuzzInput& input, bool unauthenticated) {
   while (handshake.wants() != 0) {
     const auto bytes = input.bytes(handshake.wants());
     if (bytes.size() < handshake.wants() || !handshake.consume(bytes).ok()) return;
     (void)handshake.take_output();
   }
-  if (stranger) std::abort();
+  if (unauthenticated) std::abort();
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)ronde::decode<ronde::RankMessage>(payload).ok();
       (void)ronde::decode<ronde::CannotStartMessage>(payload).ok();
       (void)ronde::decode<ronde::SignalMessage>(payload).ok();
-      (void)ronde::decode<ronde::Fate>(payload).ok();
+      (void)ronde::decode<ronde::ProcessExit>(payload).ok();
     }
   }
   return 0;

@@ -13,16 +13,15 @@
 namespace ronde::net {
 namespace {
 
-class TcpGroup final : public BackendGroup {
+class TcpGroup final : public Communicator {
  public:
-  explicit TcpGroup(TcpTransport transport) : transport_(std::move(transport)) {}
+  explicit TcpGroup(TcpTransport transport)
+      : Communicator({.name = "tcp"}), transport_(std::move(transport)) {}
 
-  [[nodiscard]] bool supports(const WorkDesc&) const noexcept override { return false; }
-  Status run(const Work&, const AbortToken&) override {
+  Status run(const Work&, DeviceStream, const AbortToken&) override {
     return {Code::kUnsupported, "tcp carries messages; it has no collectives of its own"};
   }
   [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
-  std::shared_ptr<std::byte> allocate(std::size_t) override { return nullptr; }
 
  private:
   TcpTransport transport_;
@@ -87,7 +86,7 @@ Result<FileDescriptor> TcpBackend::listen_for(const GroupSpec& group) const {
   return listen_on(abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40)));
 }
 
-Result<std::unique_ptr<BackendGroup>> TcpBackend::open(const GroupSpec& group, Exchange& exchange) {
+Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, Exchange& exchange) {
   Result<FileDescriptor> listener = listen_for(group);
   if (!group.on_one_host()) {
     log(LogLevel::kInfo, "rank {}: data between hosts goes from {}", group.rank,
@@ -113,7 +112,7 @@ Result<std::unique_ptr<BackendGroup>> TcpBackend::open(const GroupSpec& group, E
   }();
   if (group.abort->aborted()) return group.abort->status();
   if (!links.ok()) return links.status();
-  return std::unique_ptr<BackendGroup>(std::make_unique<TcpGroup>(TcpTransport(
+  return std::unique_ptr<Communicator>(std::make_unique<TcpGroup>(TcpTransport(
       group.rank, by_position(group, std::move(*links)), names_of(group), std::move(waker))));
 }
 

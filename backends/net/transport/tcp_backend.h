@@ -25,9 +25,8 @@ class TcpBackend final : public Backend {
   explicit TcpBackend(TcpBackendArgs args) : args_(std::move(args)) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "tcp"; }
-  [[nodiscard]] bool native_first() const noexcept override { return false; }
   Status viable(const GroupSpec& group) override;
-  Result<std::unique_ptr<BackendGroup>> open(const GroupSpec& group, Exchange& exchange) override;
+  Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override;
 
  private:
   [[nodiscard]] Result<FileDescriptor> listen_for(const GroupSpec& group) const;

@@ -241,7 +241,7 @@ Status broadcast(const Context& with, const Work& work) {
 Status gather_parts(const Context& with, const Work& work) {
   const Phase phase(with.phases, "gather");
   const auto me = static_cast<std::size_t>(with.steps.rank());
-  const bool reads = work.kind == Collective::kAllgather || with.steps.rank() == work.root;
+  const bool reads = !traits_of(work.kind).output.root_only || with.steps.rank() == work.root;
   split(work, with.steps.rank(), Extent::kPart, reads ? Extent::kWhole : Extent::kNone,
         with.scratch);
   if (reads) settle_own_part(work, with.scratch.parts[me]);

@@ -62,7 +62,7 @@ void set_aside(const Work& work, int me, Scratch& scratch) {
 }  // namespace
 
 Status reduce_onto(const Context& with, const Work& work) {
-  const bool deliver = work.kind != Collective::kReduce || work.root == with.steps.rank();
+  const bool deliver = !traits_of(work.kind).output.root_only || work.root == with.steps.rank();
   const std::size_t limit = with.steps.crowded() ? kOneShotBytesCrowded : kOneShotBytes;
   if (total_bytes(work) <= limit) return one_shot(with, work, deliver);
   if (work.kind == Collective::kAllreduce &&

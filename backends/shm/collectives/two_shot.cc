@@ -50,7 +50,7 @@ class TwoShot {
       : with_(with),
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
         me_(static_cast<std::size_t>(with.steps.rank())),
-        only_reader_(ranks_ == 2 || work.kind == Collective::kReduce),
+        only_reader_(ranks_ == 2 || traits_of(work.kind).output.root_only),
         copier_(streams_outputs(with, work)),
         combiner_(with, work, false),
         staging_(work.segments),
@@ -80,7 +80,7 @@ class TwoShot {
 
  private:
   void add_reader(const Work& work, int rank) {
-    if (work.kind == Collective::kReduce && rank != work.root) return;
+    if (traits_of(work.kind).output.root_only && rank != work.root) return;
     if (rank == with_.steps.rank()) {
       deliver_ = true;
     } else {

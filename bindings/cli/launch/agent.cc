@@ -67,7 +67,7 @@ class Agent {
 
  private:
   void take_signals();
-  void tell_fate(pid_t pid, int wait_status);
+  void log_exit(pid_t pid, int wait_status);
   void send(std::string frame) { out_.push(frame); }
   void turn();
   void read_input();
@@ -86,7 +86,7 @@ class Agent {
   AgentFrameReader input_;
   OutQueue out_;
   FileDescriptor signals_;
-  FateFile fates_;
+  ExitLog exit_log_;
   std::list<Stream> streams_;
   std::vector<RunningRank> running_;
   bool started_ = false;
@@ -154,8 +154,8 @@ void Agent::handle(const Frame& frame) {
   } else if (frame.type == FrameType::kSignal) {
     if (const auto signal = decode<SignalMessage>(frame.payload); signal.ok())
       signal_ranks(signal->signal);
-  } else if (frame.type == FrameType::kFate) {
-    if (const auto fate = decode<Fate>(frame.payload); fate.ok()) fates_.add(*fate);
+  } else if (frame.type == FrameType::kProcessExit) {
+    if (const auto ended = decode<ProcessExit>(frame.payload); ended.ok()) exit_log_.add(*ended);
   }
 }
 
@@ -177,7 +177,7 @@ void Agent::start(StartMessage message) {
   ::setenv("PYTHONUNBUFFERED", "1", 0);
   // NOLINTEND(concurrency-mt-unsafe)
   const std::vector<cpu_set_t> nodes = numa_nodes(allowed);
-  if (const Status status = fates_.open(); !status.ok()) {
+  if (const Status status = exit_log_.open(); !status.ok()) {
     fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
   }
   for (std::size_t i = 0; i < message.ranks.size(); ++i) start_rank(message, i, nodes);
@@ -197,7 +197,7 @@ void Agent::start_rank(const StartMessage& message, std::size_t index,
   const StartedChild child = start_child({.command = message.command,
                                           .environment = rank.environment,
                                           .secret = message.secret,
-                                          .fates = fates_.reading(),
+                                          .exit_log = exit_log_.reading(),
                                           .cpus = cpus_for(static_cast<int>(index), count, nodes),
                                           .death_signal = SIGKILL,
                                           .output = out->write.get(),
@@ -228,7 +228,7 @@ void Agent::reap() {
     for (std::size_t i = 0; i < running_.size(); ++i) {
       if (running_[i].pid != pid) continue;
       drain(running_[i].rank);
-      tell_fate(pid, wait_status);
+      log_exit(pid, wait_status);
       send(encode(RankMessage{running_[i].rank, pid, wait_status}, FrameType::kExited));
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       break;
@@ -236,11 +236,11 @@ void Agent::reap() {
   }
 }
 
-/// The ranks of all hosts may ask how this one ended.
-void Agent::tell_fate(pid_t pid, int wait_status) {
-  const Fate fate{pid, host_name(), describe_wait_status(wait_status)};
-  fates_.add(fate);
-  send(encode(fate));
+/// The ranks of all hosts can read how this one ended.
+void Agent::log_exit(pid_t pid, int wait_status) {
+  const ProcessExit ended{pid, host_name(), describe_wait_status(wait_status)};
+  exit_log_.add(ended);
+  send(encode(ended));
 }
 
 void Agent::read_stream(Stream& stream) {

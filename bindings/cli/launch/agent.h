@@ -1,6 +1,6 @@
-// The process that starts and watches the ranks of one host. It is told what to do on standard
-// input, reports on standard output, and when its input ends it kills all that it has started: so
-// neither a killed launcher nor a broken ssh connection leaves anything behind.
+// The process that starts and watches the ranks of one host. It reads messages from standard input
+// and writes reports to standard output. At the end of its input it kills all that it has started:
+// neither a killed launcher nor a broken ssh connection leaves processes behind.
 #pragma once
 
 namespace ronde {

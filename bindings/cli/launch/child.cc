@@ -17,7 +17,7 @@
 #include <memory>
 #include <system_error>
 
-#include "bindings/fates/fates.h"
+#include "bindings/exit_log/exit_log.h"
 
 namespace ronde {
 namespace {
@@ -73,7 +73,7 @@ void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t paren
   place(spec.error, STDERR_FILENO, false);
   if (spec.cpus) ::sched_setaffinity(0, sizeof(cpu_set_t), &*spec.cpus);
   hand_over(secret_fd, "RONDE_SECRET_FD");
-  hand_over(spec.fates, kFatesVariable);
+  hand_over(spec.exit_log, kExitLogVariable);
   for (const std::string& entry : spec.environment) {
     const std::size_t equals = entry.find('=');
     set_variable(entry.substr(0, equals), entry.substr(equals + 1));

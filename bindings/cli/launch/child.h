@@ -19,7 +19,7 @@ struct ChildSpec {
   std::vector<std::string> command;  ///< Searched in PATH of this process.
   EnvironmentList environment;       ///< Replaces the same names of this process's.
   std::string secret;                ///< Not empty: given as RONDE_SECRET_FD.
-  int fates = -1;                    ///< Given as RONDE_FATES_FD, or -1.
+  int exit_log = -1;                 ///< Given as RONDE_EXIT_LOG_FD, or -1.
   std::optional<cpu_set_t> cpus;     ///< Where it may run.
   int death_signal = 0;              ///< Sent by the kernel when this thread ends.
   int input = -1;                    ///< Standard input, or -1 for /dev/null.
@@ -49,9 +49,9 @@ std::string describe_wait_status(int wait_status);
 /// As a shell reports it: the exit status, or 128 + signal.
 int exit_status_of(int wait_status);
 
-/// Whether, of two ranks that failed within moments, the one seen later explains it better: who was
-/// killed is the cause, and who exits tells of it; and who chose a status is, where the other has
-/// 1, as any exception gives it, the error that tells of the first one too.
+/// Of two ranks that failed within moments: true if the later one is the likelier cause. A killed
+/// rank is likelier than one that exits, and a status above 1 likelier than 1, which any exception
+/// gives.
 bool is_likelier_cause(int wait_status, int first);
 
 /// Kills every process that descends from this one, as far as they are its children by now: those

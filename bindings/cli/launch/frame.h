@@ -20,7 +20,7 @@ enum class FrameType : std::uint8_t {
   kOutput = 6,
   kExited = 7,
   kCannotStart = 8,
-  kFate = 9,  ///< Both ways: the launcher passes it on to the other agents.
+  kProcessExit = 9,  ///< Both ways: the launcher sends it on to the other agents.
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;

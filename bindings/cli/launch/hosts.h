@@ -1,4 +1,4 @@
-// Which hosts a job runs on: -H, --hostfile, and how ranks are laid out on them.
+// The hosts of a job (-H, --hostfile), and the ranks on each of them.
 #pragma once
 
 #include <string>

@@ -73,12 +73,13 @@ EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_
           fmt::format("HOROVOD_CROSS_SIZE={}", hosts_with(hosts, hosts.size(), local_rank))};
 }
 
-EnvironmentList job_environment(const std::string& job_id, const Meeting& meeting,
+EnvironmentList job_environment(const std::string& job_id, const Rendezvous& rendezvous,
                                 bool several_hosts) {
-  EnvironmentList list = {"RONDE_JOB_ID=" + job_id, "MASTER_ADDR=" + meeting.address,
-                          fmt::format("MASTER_PORT={}", meeting.master_port)};
+  EnvironmentList list = {"RONDE_JOB_ID=" + job_id, "MASTER_ADDR=" + rendezvous.address,
+                          fmt::format("MASTER_PORT={}", rendezvous.master_port)};
   if (several_hosts) {
-    list.push_back("RONDE_RENDEZVOUS=" + join_host_port(meeting.address, meeting.rendezvous_port));
+    list.push_back("RONDE_RENDEZVOUS=" +
+                   join_host_port(rendezvous.address, rendezvous.rendezvous_port));
   }
   return list;
 }

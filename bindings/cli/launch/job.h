@@ -1,4 +1,4 @@
-// What the ranks of a job are told by their environment, and the job's secrets.
+// The environment of the ranks of a job, and the job's secrets.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace ronde {
 /// `bytes` random bytes from the kernel, in hexadecimal.
 std::string random_hex(std::size_t bytes);
 
-/// Where the ranks meet, as the host of rank 0 said.
-struct Meeting {
+/// The address and ports of the rendezvous, as the host of rank 0 reported them.
+struct Rendezvous {
   std::string address;
   int rendezvous_port = 0;
   int master_port = 0;
@@ -25,7 +25,7 @@ EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_
                                  int local_rank);
 
 /// The variables that all ranks share. RONDE_RENDEZVOUS is there for several hosts only.
-EnvironmentList job_environment(const std::string& job_id, const Meeting& meeting,
+EnvironmentList job_environment(const std::string& job_id, const Rendezvous& rendezvous,
                                 bool several_hosts);
 
 /// The variables of this process that ranks on other hosts get too: where programs and libraries

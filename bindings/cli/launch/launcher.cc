@@ -36,9 +36,9 @@ class Launcher {
  private:
   // Starting.
   Status start_agents();
-  void ask_for_meeting();
-  void start_ranks(const Meeting& meeting);
-  void start_mpirun(const Meeting& meeting);
+  void probe_rendezvous();
+  void start_ranks(const Rendezvous& rendezvous);
+  void start_mpirun(const Rendezvous& rendezvous);
   // The event loop.
   void turn();
   void poll_once(std::vector<pollfd>& polled);
@@ -82,7 +82,7 @@ class Launcher {
   TimePoint kill_deadline_ = kForever;  ///< Everybody gets SIGKILL.
   TimePoint cut_deadline_ = kForever;   ///< Agents that do not answer are given up.
   TimePoint partial_deadline_ = kForever;
-  TimePoint uneven_deadline_ = kForever;  ///< Who still runs is told, once.
+  TimePoint uneven_deadline_ = kForever;  ///< The ranks that still run are listed then, once.
   bool uneven_seen_ = false;
   bool probe_sent_ = false;
   int exit_status_ = 0;
@@ -107,7 +107,7 @@ Status Launcher::start_agents() {
   return {};
 }
 
-void Launcher::ask_for_meeting() {
+void Launcher::probe_rendezvous() {
   if (probe_sent_ || exit_status_ != 0) return;
   for (const Host& host : hosts_) {
     if (!host.link.greeted()) return;
@@ -121,27 +121,27 @@ void Launcher::ask_for_meeting() {
   probe_sent_ = true;
 }
 
-/// mpirun makes ranks of its processes by itself; all that they lack is where to meet.
-void Launcher::start_mpirun(const Meeting& meeting) {
+/// mpirun makes ranks of its processes by itself; they lack only the rendezvous.
+void Launcher::start_mpirun(const Rendezvous& rendezvous) {
   StartMessage start;
   start.directory = std::filesystem::current_path().string();
   start.command = options_.command;
-  EnvironmentList list = {"MASTER_ADDR=" + meeting.address,
-                          fmt::format("MASTER_PORT={}", meeting.master_port)};
+  EnvironmentList list = {"MASTER_ADDR=" + rendezvous.address,
+                          fmt::format("MASTER_PORT={}", rendezvous.master_port)};
   list.insert(list.end(), options_.environment.begin(), options_.environment.end());
   start.ranks.push_back({0, std::move(list)});
   say_if_verbose(fmt::format("{}", fmt::join(options_.command, " ")));
   hosts_.front().link.send(encode(start));
 }
 
-void Launcher::start_ranks(const Meeting& meeting) {
+void Launcher::start_ranks(const Rendezvous& rendezvous) {
   start_deadline_ = kForever;
-  if (options_.through_mpirun) return start_mpirun(meeting);
+  if (options_.through_mpirun) return start_mpirun(rendezvous);
   StartMessage start;
   start.directory = std::filesystem::current_path().string();
   start.command = options_.command;
   start.secret = random_hex(32);
-  const EnvironmentList shared = job_environment(random_hex(8), meeting, hosts_.size() > 1);
+  const EnvironmentList shared = job_environment(random_hex(8), rendezvous, hosts_.size() > 1);
   for (std::size_t index = 0; index < hosts_.size(); ++index) {
     start.ranks.clear();
     start.environment.clear();
@@ -191,7 +191,7 @@ void Launcher::turn() {
     if (polled[4 + 2 * i].revents != 0) hosts_[i].link.write();
     if (polled[3 + 2 * i].revents != 0) read_agent(hosts_[i]);
   }
-  ask_for_meeting();
+  probe_rendezvous();
   on_deadlines();
 }
 
@@ -254,7 +254,7 @@ void Launcher::read_agent(Host& host) {
 void Launcher::on_frame(Host& host, const Frame& frame) {
   if (frame.type == FrameType::kProbed) return on_probed(frame);
   if (frame.type == FrameType::kOutput) return on_output(frame);
-  if (frame.type == FrameType::kFate) {
+  if (frame.type == FrameType::kProcessExit) {
     return send_to_all(hosts_, encode_frame(frame.type, frame.payload), &host);
   }
   if (frame.type == FrameType::kCannotStart) {
@@ -309,7 +309,7 @@ void Launcher::on_exited(Host& host, const RankMessage& message) {
     if (first) uneven_deadline_ = now() + kUnevenEndDelay;
     return;
   }
-  // Who ends last may have been first to fail: all are told until they are asked to end.
+  // The rank that ends last may have failed first: all are listed until they are asked to end.
   const bool asked_to_end = exit_status_ != 0 && term_deadline_ == kForever;
   if (asked_to_end || ++failed_ranks_ > kMostFailedTold) return;
   const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bindings/cli/launch/frame.h"
-#include "bindings/fates/fates.h"
+#include "bindings/exit_log/exit_log.h"
 #include "core/base/status.h"
 #include "core/base/wire_codec.h"
 
@@ -20,7 +20,7 @@ inline constexpr std::string_view kAgentGreeting = "RONDE-AGENT ";
 /// "NAME=value", as in execve.
 using EnvironmentList = std::vector<std::string>;
 
-/// Asks the host of rank 0 where the others can meet it.
+/// Asks the host of rank 0 for an address that the others can connect to.
 struct ProbeMessage {
   std::string interface;  ///< Name or address; empty: the address ssh came to, or `towards`.
   std::vector<std::string> towards;  ///< Names of the other hosts; empty where there are none.
@@ -106,8 +106,8 @@ template <typename Message>
 std::string encode(const Message& message, FrameType type = Message::kFrame) {
   return encode_frame(type, encode_wire<std::string>(message));
 }
-inline std::string encode(const Fate& fate) {
-  return encode_frame(FrameType::kFate, encode_wire<std::string>(fate));
+inline std::string encode(const ProcessExit& ended) {
+  return encode_frame(FrameType::kProcessExit, encode_wire<std::string>(ended));
 }
 
 /// A frame's payload as a message. Errors: kInvalidArgument where it is malformed.

@@ -1,4 +1,4 @@
-// Bytes waiting to be written to a descriptor that may not take them now.
+// Bytes to be written to a descriptor once it takes them.
 #pragma once
 
 #include <cstddef>

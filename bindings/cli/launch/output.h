@@ -1,4 +1,4 @@
-// Where the output of all ranks goes: two prefixed streams, and a file for each rank on request.
+// The output of all ranks: two prefixed streams, and a file for each rank on request.
 #pragma once
 
 #include <filesystem>

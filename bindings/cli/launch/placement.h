@@ -1,4 +1,4 @@
-// Where on a host each rank computes: cores and OpenMP threads.
+// The cores and OpenMP threads of each rank on a host.
 #pragma once
 
 #include <sched.h>

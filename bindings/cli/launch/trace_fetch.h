@@ -1,4 +1,4 @@
-// Brings files that ranks on other hosts have written to this one, when the job is over.
+// Copies files that ranks on other hosts have written to this one, after the job.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/fates/fates.h"
+#include "bindings/exit_log/exit_log.h"
 #include "bindings/runtime/diagnosis/kernel_view.h"
 #include "bindings/runtime/diagnosis/quiet_thread.h"
 #include "bindings/runtime/diagnosis/stacks.h"
@@ -40,7 +40,7 @@ std::int64_t wall_clock_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-DoorName door_name(const Dump& head) {
+DiagnosticsAddress diagnostics_address(const Dump& head) {
   static std::atomic<int> count{0};
   return {.pid = head.pid,
           .number = count.fetch_add(1),
@@ -76,7 +76,7 @@ int poll_ms(TimePoint until) {
 }  // namespace
 
 std::string dump_path(const std::string& folder, const std::string& job, int rank) {
-  const DoorName cleaned = {.job = job};
+  const DiagnosticsAddress cleaned = {.job = job};
   const std::string text = cleaned.text();
   const std::string name = text.substr(text.rfind('/') + 1);
   return fmt::format("{}/ronde-dump.{}rank{}.jsonl", folder, name.empty() ? "" : name + ".", rank);
@@ -87,11 +87,11 @@ Service::Service(ServiceOptions options)
       listening_(options_.abort->listen([bell = options_.bell] { bell->ring(Reason::kFailure); })),
       signal_(options_.signal, *options_.bell),
       timeline_signal_(options_.timeline_signal, *options_.bell, Reason::kTimeline) {
-  auto door = Door::open(door_name(options_.head));
-  if (door.ok()) {
-    door_ = std::move(door).value();
+  auto socket = DiagnosticsSocket::open(diagnostics_address(options_.head));
+  if (socket.ok()) {
+    socket_ = std::move(socket).value();
   } else {
-    log(LogLevel::kInfo, "{}", door.status().message());
+    log(LogLevel::kInfo, "{}", socket.status().message());
   }
   try {
     thread_ = start_without_signals([this] { run(); });
@@ -112,7 +112,7 @@ void Service::run() {
   while (!stop_.load()) {
     wait();
     serve_bell();
-    if (door_) door_->turn(now(), [this] { return reply(); });
+    if (socket_) socket_->turn(now(), [this] { return reply(); });
   }
   serve_bell();
 }
@@ -121,9 +121,9 @@ void Service::wait() {
   std::vector<pollfd> polled = {{options_.bell->fd(), POLLIN, 0}};
   TimePoint until = failure_due_;
   if (polled.front().fd < 0) until = std::min(until, now() + kWithoutBell);
-  if (door_) {
-    door_->gather(polled);
-    until = std::min(until, door_->next_turn());
+  if (socket_) {
+    socket_->gather(polled);
+    until = std::min(until, socket_->next_turn());
   }
   (void)::poll(polled.data(), polled.size(), poll_ms(until));
 }
@@ -155,7 +155,7 @@ Dump Service::outline(const char* reason) const {
   dump.reason = reason;
   Status broken = options_.abort->status();
   if (broken.ok() && options_.left_behind) broken = options_.left_behind();
-  dump.failure = with_fate(broken).message();
+  dump.failure = with_exit(broken).message();
   if (broken.failed_rank()) dump.failed_rank = broken.failed_rank()->rank;
   dump.epoch_ns = wall_clock_ns();
   dump.steady_ns = ns_of(now());

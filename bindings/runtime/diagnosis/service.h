@@ -13,7 +13,7 @@
 
 #include "bindings/runtime/diagnosis/bell.h"
 #include "bindings/runtime/diagnosis/callers.h"
-#include "bindings/runtime/diagnosis/door.h"
+#include "bindings/runtime/diagnosis/diagnostics_socket.h"
 #include "bindings/runtime/diagnosis/dump_signal.h"
 #include "core/base/abort.h"
 #include "core/engine/flight_ring.h"
@@ -61,7 +61,7 @@ class Service {
   const DumpSignal signal_;
   const DumpSignal timeline_signal_;
   // Its thread only.
-  std::optional<Door> door_;
+  std::optional<DiagnosticsSocket> socket_;
   std::shared_ptr<const std::string> last_reply_;
   TimePoint replied_{};
   TimePoint failure_due_ = kForever;  // kForever: nothing is owed

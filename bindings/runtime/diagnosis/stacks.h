@@ -1,4 +1,5 @@
-// Stacks of this process's own threads, taken by a signal to each of them.
+// Stacks of this process's own threads, taken by a signal to each of them. Written here: libraries
+// that unwind other threads stop the process, or need a second one.
 #pragma once
 
 #include <span>

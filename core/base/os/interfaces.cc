@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 #include <memory>
+#include <utility>
 
 namespace ronde {
 namespace {
@@ -45,6 +47,19 @@ std::optional<Endpoint> interface_address(const std::string& name) {
     if (!found) found = each.address;
   }
   return found;
+}
+
+std::optional<Interface> interface_with(const Endpoint& address) {
+  for (Interface& each : list_interfaces()) {
+    if (each.address.same_host(address)) return std::move(each);
+  }
+  return std::nullopt;
+}
+
+int interface_megabits(const std::string& name, const std::string& folder) {
+  std::ifstream file(folder + "/" + name + "/speed");
+  int megabits = 0;
+  return file >> megabits && megabits > 0 ? megabits : 0;
 }
 
 std::string host_name() {

@@ -24,6 +24,13 @@ std::vector<Interface> list_interfaces();
 /// one link knows.
 std::optional<Endpoint> interface_address(const std::string& name);
 
+/// The interface that has this address, with any port.
+std::optional<Interface> interface_with(const Endpoint& address);
+
+/// The speed that an interface claims, in Mbit/s; 0 where it tells none, as virtual ones.
+/// `folder`: /sys/class/net but for tests.
+int interface_megabits(const std::string& name, const std::string& folder = "/sys/class/net");
+
 /// This host's name, for people.
 std::string host_name();
 

@@ -6,9 +6,9 @@
 
 #include <random>
 
-#include "backends/net/join.h"
-#include "backends/net/secret.h"
-#include "backends/net/socket.h"
+#include "backends/net/connect_ranks.h"
+#include "backends/net/rendezvous/secret.h"
+#include "backends/net/rendezvous/socket.h"
 #include "core/base/bytes.h"
 #include "tests/backends/net/processes.h"
 
@@ -71,10 +71,10 @@ Config TestJob::config(int rank) const {
   return config;
 }
 
-Result<JobLink> TestJob::join(const Config& config, const std::string& version,
-                              std::shared_ptr<AbortToken> abort) const {
+Result<JobLink> TestJob::connect(const Config& config, const std::string& version,
+                                 std::shared_ptr<AbortToken> abort) const {
   const std::string host = fmt::format("node{}", host_of(config.rank));
-  return net::join(config, {version, host, host + id_, std::move(abort)});
+  return net::connect_ranks(config, {version, host, host + id_, std::move(abort)});
 }
 
 }  // namespace ronde::net

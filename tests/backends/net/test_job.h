@@ -1,4 +1,5 @@
-// A job for tests: on one host, or on pretended hosts that meet over the loopback interface.
+// A job for tests: on one host, or on pretended hosts that are connected over the loopback
+// interface.
 #pragma once
 
 #include <string>
@@ -26,9 +27,9 @@ class TestJob {
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] int host_of(int rank) const noexcept;
   [[nodiscard]] Config config(int rank) const;
-  [[nodiscard]] Result<JobLink> join(int rank) const { return join(config(rank)); }
-  [[nodiscard]] Result<JobLink> join(const Config& config, const std::string& version = "1",
-                                     std::shared_ptr<AbortToken> abort = nullptr) const;
+  [[nodiscard]] Result<JobLink> connect(int rank) const { return connect(config(rank)); }
+  [[nodiscard]] Result<JobLink> connect(const Config& config, const std::string& version = "1",
+                                        std::shared_ptr<AbortToken> abort = nullptr) const;
 
  private:
   const int size_;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/shm/memory.h"
+#include "backends/shm/memory/memory.h"
 #include "tests/backends/shm/shm_fixture.h"
 #include "tests/backends/shm/soup.h"
 #include "tests/support/run_ranks.h"

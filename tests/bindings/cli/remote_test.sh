@@ -119,7 +119,7 @@ check "a failure on the other host ends the job with its status" [ $? = 9 ]
 check "the failing rank is named with its host" has "rank 1 (pid [0-9]* on $B) exited with status 9" err
 check "the interface chosen gives the address" has "\[1\] 1 $A:[0-9]* two words" out
 
-start s -H $A:1,$B:1 sh -c 'echo pid=$$; [ $RANK = 1 ] && kill -9 $$; f=/proc/self/fd/$RONDE_FATES_FD
+start s -H $A:1,$B:1 sh -c 'echo pid=$$; [ $RANK = 1 ] && kill -9 $$; f=/proc/self/fd/$RONDE_EXIT_LOG_FD
 until grep . $f; do sleep 0.01; done; sleep 1000' > "$scratch/out" 2> "$scratch/err"
 check "a rank killed far away is told by its signal" [ $? = 137 ]
 check "the other host's ranks can read how it ended" has "^\[0\] [0-9]* .* was killed by signal 9" out

@@ -12,7 +12,7 @@
 #include <functional>
 #include <string>
 
-#include "bindings/fd/unique_fd.h"
+#include "core/base/os/file_descriptor.h"
 #include "bindings/runtime/diagnosis/dump_signal.h"
 #include "core/base/log.h"
 #include "tests/timeline/scratch.h"
@@ -45,8 +45,8 @@ bool wait_for(const std::function<bool()>& done) {
 }
 
 /// A port of this host that nobody listens at now, bound to `holder` until that closes.
-int hold_port(UniqueFd& holder) {
-  holder = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+int hold_port(FileDescriptor& holder) {
+  holder = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -93,7 +93,7 @@ TEST_CASE("Diagnostics: settings that cannot be are named") {
 
 TEST_CASE("Diagnostics: a port of the metrics that is taken costs a warning, not the job") {
   Fixture fixture;
-  UniqueFd holder;
+  FileDescriptor holder;
   fixture.config.metrics_port = hold_port(holder);
   std::string lines;
   set_log(LogLevel::kWarning, [&](LogLevel, std::string_view line) { lines += line; });

@@ -156,12 +156,12 @@ TEST_CASE("the tcp backend carries messages and offers no collectives") {
   const test::LocalJob job(1);
   const auto backend = tcp_backend(Wires::kUnix, 0, 1);
   CHECK(backend->name() == "tcp");
-  CHECK(!backend->native_first());
   CHECK(backend->viable(job.group(0)).ok());
   auto group = backend->open(job.group(0), *job.exchange(0));
   REQUIRE(group.ok());
-  CHECK(!(*group)->supports({}));
-  CHECK((*group)->run({}, job.abort()).code() == Code::kUnsupported);
+  CHECK_FALSE((*group)->traits().native_first);
+  CHECK_FALSE((*group)->traits().supports.has(Collective::kBarrier, DType::kFloat32));
+  CHECK((*group)->run({}, kNoStream, job.abort()).code() == Code::kUnsupported);
   CHECK((*group)->transport()->size() == 1);
   const test::LocalJob far(2, {0, 1});
   CHECK(!backend->viable(far.group(0)).ok());

@@ -41,15 +41,15 @@ struct Tensors {
   std::vector<std::shared_ptr<std::byte>> owners;
   std::vector<Segment> segments;
 
-  void add(BackendGroup& group, bool shared, std::size_t bytes, bool in_place) {
+  void add(Communicator& group, bool shared, std::size_t bytes, bool in_place) {
     std::byte* const in = memory(group, shared, bytes);
     segments.push_back(
         {.in = in, .out = in_place ? in : memory(group, shared, bytes), .bytes = bytes});
   }
 
  private:
-  std::byte* memory(BackendGroup& group, bool shared, std::size_t bytes) {
-    owners.push_back(shared ? group.allocate(bytes)
+  std::byte* memory(Communicator& group, bool shared, std::size_t bytes) {
+    owners.push_back(shared ? group.allocate(bytes, kNoStream)
                             : std::shared_ptr<std::byte>(new std::byte[bytes],
                                                          std::default_delete<std::byte[]>()));
     REQUIRE(owners.back() != nullptr);
@@ -86,7 +86,8 @@ std::string reduced(const LocalJob& job, int rank, const ShmOptions& options, in
     tensors.add(*group, rank >= first_shared, count * sizeof(float), in_place);
   }
   fill(tensors, rank);
-  REQUIRE(group->run(allreduce_of(tensors.segments, DType::kFloat32), AbortToken()).ok());
+  REQUIRE(
+      group->run(allreduce_of(tensors.segments, DType::kFloat32), kNoStream, AbortToken()).ok());
   return result_of(tensors);
 }
 
@@ -144,7 +145,7 @@ std::string moved(const LocalJob& job, int rank, const ShmOptions& options, Coll
   work.kind = kind;
   work.chunk_bytes = work.send_bytes = sends;
   work.recv_bytes = receives;
-  REQUIRE(group->run(work, AbortToken()).ok());
+  REQUIRE(group->run(work, kNoStream, AbortToken()).ok());
   return {reinterpret_cast<const char*>(segment.out), out_bytes};
 }
 
@@ -187,7 +188,7 @@ std::string spread(const LocalJob& job, int rank, const ShmOptions& options, int
   Work work = allreduce_of(tensors.segments, DType::kFloat32);
   work.kind = Collective::kBroadcast;
   work.root = 1;
-  REQUIRE(group->run(work, AbortToken()).ok());
+  REQUIRE(group->run(work, kNoStream, AbortToken()).ok());
   return result_of(tensors);
 }
 
@@ -221,8 +222,8 @@ TEST_CASE("one rank that forbids single copy or arenas decides for all") {
 
 TEST_CASE("without arenas there is no shared memory for tensors") {
   const LocalJob job(1);
-  CHECK(open_shm(job, 0, kStaged)->allocate(100) == nullptr);
-  CHECK(open_shm(job, 0)->allocate(100) != nullptr);
+  CHECK(open_shm(job, 0, kStaged)->allocate(100, kNoStream) == nullptr);
+  CHECK(open_shm(job, 0)->allocate(100, kNoStream) != nullptr);
 }
 
 TEST_CASE("an abort ends a reduction by single copy whose peers never come") {
@@ -235,7 +236,7 @@ TEST_CASE("an abort ends a reduction by single copy whose peers never come") {
     Values values(1'000'000);
     auto* const at = reinterpret_cast<std::byte*>(values.data());
     const Segment segment{.in = at, .out = at, .bytes = values.size() * sizeof(Value)};
-    const Status status = group->run(allreduce_of({&segment, 1}, DType::kInt32), call);
+    const Status status = group->run(allreduce_of({&segment, 1}, DType::kInt32), kNoStream, call);
     CHECK(status.message() == "rank 1 died");
   });
 }

@@ -99,7 +99,7 @@ TEST_CASE("collectives and messages may alternate") {
     REQUIRE(group != nullptr);
     for (int i = 0; i < 20; ++i) {
       exchange_all(*group->transport(), {3});
-      REQUIRE(group->run(Work(), AbortToken()).ok());
+      REQUIRE(group->run(Work(), kNoStream, AbortToken()).ok());
     }
   });
 }

@@ -41,7 +41,7 @@ TEST_CASE("messages: every message cut short is refused") {
   CHECK_FALSE(decode<RankMessage>("").ok());
   CHECK_FALSE(decode<CannotStartMessage>("").ok());
   CHECK_FALSE(decode<SignalMessage>("").ok());
-  CHECK_FALSE(decode<Fate>("").ok());
+  CHECK_FALSE(decode<ProcessExit>("").ok());
 }
 
 TEST_CASE("messages: reports of an agent come back as they were sent") {
@@ -57,10 +57,11 @@ TEST_CASE("messages: reports of an agent come back as they were sent") {
       decode<ProbedMessage>(frame_of(encode(ProbedMessage{"", "::1", 1, 2})).payload);
   CHECK(probed->address == "::1");
   CHECK(probed->master_port == 2);
-  const auto fate = decode<Fate>(frame_of(encode(Fate{7, "h", "exited with status 1"})).payload);
-  CHECK(fate->pid == 7);
-  CHECK(fate->host == "h");
-  CHECK(fate->text == "exited with status 1");
+  const auto ended =
+      decode<ProcessExit>(frame_of(encode(ProcessExit{7, "h", "exited with status 1"})).payload);
+  CHECK(ended->pid == 7);
+  CHECK(ended->host == "h");
+  CHECK(ended->text == "exited with status 1");
 }
 
 }  // namespace ronde
