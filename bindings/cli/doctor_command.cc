@@ -203,8 +203,8 @@ void examine(bool settings_only) {
   const auto config = config_from(process_environment());
   if (!config.ok()) exit_usage("ronde doctor", config.status());
   if (settings_only) return print_settings(*config);
-  fmt::print("ronde {} on {}, built with {} {}; arithmetic with {}\n", RONDE_VERSION,
-             host_name(), RONDE_COMPILER, __VERSION__, kernels_target());
+  fmt::print("ronde {} on {}, built with {} {}; arithmetic with {}\n", RONDE_VERSION, host_name(),
+             RONDE_COMPILER, __VERSION__, kernels_target());
   print_lines("Data planes between ranks of this host, best first",
               describe_backends(*config, DeviceKind::kCpu));
   print_lines("Tensors in GPU memory", describe_gpus(*config));

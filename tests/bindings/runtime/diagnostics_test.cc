@@ -12,9 +12,9 @@
 #include <functional>
 #include <string>
 
-#include "core/base/os/file_descriptor.h"
 #include "bindings/runtime/diagnosis/dump_signal.h"
 #include "core/base/log.h"
+#include "core/base/os/file_descriptor.h"
 #include "tests/timeline/scratch.h"
 
 namespace ronde {
