@@ -3,6 +3,7 @@
 
 #include "bindings/cli/limits.h"
 #include "core/base/config.h"
+#include "ops/compression/describe.h"
 #include "tests/bindings/cli/program.h"
 #include "tests/support/contains.h"
 
@@ -76,6 +77,15 @@ TEST_CASE("doctor: --compression tells what codecs cost, what auto would choose,
     CAPTURE(part);
     CHECK(contains(report.out, part));
   }
+}
+
+TEST_CASE("doctor: --codecs lists the codecs in the form that is asked for") {
+  const Finished text = run_ronde({"doctor", "--codecs"});
+  CHECK(text.status == 0);
+  CHECK(contains(text.out, codecs_as_text()));
+  CHECK(run_ronde({"doctor", "--codecs", "markdown"}).out == codecs_as_markdown());
+  CHECK(run_ronde({"doctor", "--codecs", "stub"}).out == python_stub());
+  CHECK(contains(run_ronde({"doctor", "--codecs", "html"}).err, "text,markdown,stub"));
 }
 
 TEST_CASE("doctor: a setting that does not parse is named") {
