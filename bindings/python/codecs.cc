@@ -54,6 +54,18 @@ void bind_codecs(py::module_& module) {
       "The registry of codecs: of each its name, what its class is called and documented as, the "
       "type that it casts to, its arguments in order, and its keys in the order of texts.");
   module.def(
+      "compressible_dtypes",
+      [] {
+        py::list names;
+        for (const DTypeTraits& row : kDTypes) {
+          const Status status =
+              check_compressible(Collective::kAllreduce, row.value, ReduceOp::kSum);
+          if (status.ok()) names.append(row.name);
+        }
+        return names;
+      },
+      "Names of the element types that can be compressed.");
+  module.def(
       "check_compression", [](const std::string& text) { read(text); },
       "Raises InvalidArgumentError, with what is allowed, for what names no codec.");
   module.def(

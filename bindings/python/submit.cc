@@ -1,4 +1,4 @@
-// Binds submit(): one door for every collective and element type.
+// Binds submit(), for every collective and element type, and the numbers that it takes.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -62,15 +62,13 @@ std::optional<DType> dtype_of(const py::dtype& dtype) {
   }
 }
 
-constexpr const char* kAllowedTypes =
-    "allowed: uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, bool, "
-    "float8_e4m3fn, float8_e5m2";
+std::string allowed_types() { return "allowed: " + names_in(kDTypes); }
 
 View view_of_array(const py::array& array) {
   const auto dtype = dtype_of(array.dtype());
   if (!dtype || array.dtype().byteorder() == '>') {
     raise({Code::kInvalidArgument, "element type " + py::str(array.dtype()).cast<std::string>() +
-                                       " is not supported; " + kAllowedTypes});
+                                       " is not supported; " + allowed_types()});
   }
   if ((array.flags() & py::array::c_style) == 0) {
     raise({Code::kInvalidArgument, "the array is not C-contiguous"});
@@ -100,7 +98,7 @@ View view_of(py::handle object) {
   const auto tuple = py::reinterpret_borrow<py::tuple>(object);
   const auto address = tuple[0].cast<std::uintptr_t>();
   const auto code = tuple[2].cast<int>();
-  if (code < 0 || code >= kDTypeCount) raise({Code::kInvalidArgument, kAllowedTypes});
+  if (code < 0 || code >= kDTypeCount) raise({Code::kInvalidArgument, allowed_types()});
   View view{reinterpret_cast<void*>(address),
             {static_cast<DType>(code), extents_of(tuple[1])},
             {},
@@ -210,6 +208,14 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
   return handle;
 }
 
+/// The names and numbers of one of the core's tables, in its order.
+template <typename Table>
+py::dict numbers_of(const Table& table) {
+  py::dict numbers;
+  for (const auto& row : table) numbers[py::str(row.name)] = static_cast<int>(row.value);
+  return numbers;
+}
+
 }  // namespace
 
 void bind_submit(py::module_& module) {
@@ -223,6 +229,12 @@ void bind_submit(py::module_& module) {
       "Submits one collective. Tensors are C-contiguous NumPy arrays or (address, shape, "
       "dtype code), with (..., device, stream) in CUDA memory; an output of None is allocated by "
       "the operation. `timeout`: seconds to wait.");
+  module.def(
+      "collectives", [] { return numbers_of(kCollectives); }, "Collectives: name and number.");
+  module.def(
+      "reduce_ops", [] { return numbers_of(kReduceOps); }, "Reduce operations: name and number.");
+  module.def(
+      "dtypes", [] { return numbers_of(kDTypes); }, "Element types: name and number.");
   module.def(
       "join",
       [](const RuntimePtr& runtime, SetId set) {

@@ -1,17 +1,23 @@
 #include "bindings/cli/bench/bench.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "bindings/cli/bench/options.h"
 #include "bindings/cli/bench/spawn.h"
 #include "bindings/cli/bench/worker.h"
 #include "bindings/cli/exit.h"
+#include "core/base/collective.h"
+#include "core/base/dtype.h"
 
 namespace ronde {
 namespace {
@@ -27,9 +33,27 @@ constexpr const char* kExamples =
     "All take turns (A B C A B C); the slowest rank counts; sums are checked, and a wrong one is "
     "an\n"
     "error. Small operations are timed in bursts of up to 16. Bandwidths are in 10^9 bytes per "
-    "second;\nbus = alg x 2(n-1)/n for allreduce, (n-1)/n for allgather, reduce_scatter and "
-    "alltoall.\nThe last column is memcpy's time (all ranks at once, as many bytes) over this "
-    "one's.\n";
+    "second;\n";
+constexpr const char* kRoofline =
+    "The last column is memcpy's time (all ranks at once, as many bytes) over this one's.\n";
+
+/// The collectives for which `fact` holds.
+template <typename Fact>
+std::string names_with(Fact fact) {
+  std::vector<std::string_view> names;
+  for (const CollectiveTraits& row : kCollectives) {
+    if (fact(row)) names.push_back(row.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string footer() {
+  const auto with = [](BusFactor bus) {
+    return names_with([bus](const CollectiveTraits& row) { return row.bus == bus; });
+  };
+  return fmt::format("{}bus = alg x 2(n-1)/n for {}, (n-1)/n for {}.\n{}", kExamples,
+                     with(BusFactor::kOthersTwice), with(BusFactor::kOthers), kRoofline);
+}
 
 /// What the command line fills in.
 struct BenchRequest {
@@ -41,8 +65,8 @@ struct BenchRequest {
 void add_options(CLI::App& command, BenchRequest& request) {
   bench::Options& options = request.options;
   bench::OptionTexts& texts = request.texts;
-  command.add_option("collective", texts.collective, "allreduce, allgather, broadcast, ...")
-      ->capture_default_str();
+  const auto measured = [](const CollectiveTraits& row) { return row.value != Collective::kJoin; };
+  command.add_option("collective", texts.collective, names_with(measured))->capture_default_str();
   command.add_option("--np", options.np, "Number of ranks, all on this host (also -np)")
       ->capture_default_str();
   command.add_option("--sizes", texts.sizes, "Sizes of the whole tensor, in bytes")
@@ -52,7 +76,8 @@ void add_options(CLI::App& command, BenchRequest& request) {
                      "RONDE_TUNING_FILE");
   command.add_option("--compression", options.compression,
                      "Measure a codec (int8, topk:ratio=0.001, auto, ...): bytes, times, error");
-  command.add_option("--dtype", texts.dtype, "Element type")->capture_default_str();
+  command.add_option("--dtype", texts.dtype, "Element type: " + names_in(kDTypes))
+      ->capture_default_str();
   command.add_option("--algorithm", options.algorithm,
                      "Ronde's algorithm; default: the selector's choice");
   command.add_option("--backend", options.backend, "Ronde's data plane; default: auto");
@@ -113,7 +138,7 @@ int start_workers(const bench::Options& options, const Arguments& arguments) {
 CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments) {
   auto request = std::make_shared<BenchRequest>();
   CLI::App* command = app.add_subcommand("bench", "Measure collectives, also of other libraries");
-  command->footer(kExamples);
+  command->footer(footer());
   add_options(*command, *request);
   command->callback([request, arguments] {
     const auto options = bench::complete(request->options, request->texts);

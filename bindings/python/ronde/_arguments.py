@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from ronde import _core
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, rank
 
-_NAMES = "Average, Sum, Min, Max, Product, BitAnd, BitOr or BitXor"
-_COUNT = 8  # of them
+
+def _public(name: str) -> str:
+    """The package's name of the core's reduce operation: "Sum", "BitAnd"."""
+    return "Bit" + name[3:].capitalize() if name.startswith("bit") else name.capitalize()
+
+
+def _listed(names: list[str]) -> str:
+    """The names as errors list them, the default first."""
+    names.sort(key=lambda name: name != "Average")
+    return " or ".join([", ".join(names[:-1]), names[-1]])
+
+
+_OPS = _core.reduce_ops()
+_NAMES = _listed([_public(name) for name in _OPS])
 
 
 def check_reduce_op(op: object) -> None:
     """Raises TypeError or InvalidArgumentError if `op` is no reduce operation."""
     if not isinstance(op, int) or isinstance(op, bool):
         raise TypeError(f"op must be {_NAMES}, not {op!r}")
-    if not 0 <= op < _COUNT:
+    if op not in _OPS.values():
         raise InvalidArgumentError(f"op={op}; allowed: {_NAMES}")
 
 

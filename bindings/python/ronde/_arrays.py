@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from ronde import _core
 from ronde._errors import InvalidArgumentError, UnsupportedError
 
-# The core's element types in its order: NumPy's name (it has none of _NOT_OF_NUMPY itself), and
-# DLPack's kind and bits.
-_TYPES = {
+# DLPack's kind and bits of the core's element types, which have NumPy's names. NumPy itself has
+# none of _NOT_OF_NUMPY.
+_DLPACK = {
     "uint8": (1, 8),
     "int8": (0, 8),
     "int16": (0, 16),
@@ -33,9 +34,9 @@ _TYPES = {
     "float8_e4m3fn": (10, 8),
     "float8_e5m2": (12, 8),
 }
-_NAMES = tuple(_TYPES)
 _NOT_OF_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
-_DLPACK_TYPES = tuple(_TYPES.values())
+_NAMES = tuple(_core.dtypes())  # by the core's numbers
+_DLPACK_TYPES = tuple(_DLPACK[name] for name in _NAMES)
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's kinds of devices
 _LEGACY_STREAM = 1  # as both protocols call CUDA's default stream
 _DEVICE_ORDINAL = 9  # the driver's number of the pointer attribute

@@ -20,13 +20,26 @@ from ronde._job import ProcessSet, registered_sets, runtime
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Reduce operations by the core's numbers.
-SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
+_ops = _core.reduce_ops()
+SUM = _ops["sum"]
+AVERAGE = _ops["average"]
+MIN = _ops["min"]
+MAX = _ops["max"]
+PRODUCT = _ops["product"]
+BIT_AND = _ops["bitand"]
+BIT_OR = _ops["bitor"]
+BIT_XOR = _ops["bitxor"]
 
-# Collectives, by the core's numbers.
-(ALLREDUCE, ALLGATHER, BROADCAST, REDUCE_SCATTER, ALLTOALL, REDUCE, GATHER, SCATTER, BARRIER) = (
-    range(9)
-)
+_kinds = _core.collectives()
+ALLREDUCE = _kinds["allreduce"]
+ALLGATHER = _kinds["allgather"]
+BROADCAST = _kinds["broadcast"]
+REDUCE_SCATTER = _kinds["reduce_scatter"]
+ALLTOALL = _kinds["alltoall"]
+REDUCE = _kinds["reduce"]
+GATHER = _kinds["gather"]
+SCATTER = _kinds["scatter"]
+BARRIER = _kinds["barrier"]
 ANY_SOURCE = -1
 
 

@@ -11,7 +11,7 @@ from ronde import _core
 from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 
-_FLOATING = ("float16", "bfloat16", "float32", "float64")
+_FLOATING = tuple(_core.compressible_dtypes())
 
 
 @dataclasses.dataclass(frozen=True)

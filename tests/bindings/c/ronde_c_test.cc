@@ -4,13 +4,19 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <cstddef>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "bindings/c/current.h"
+#include "core/base/collective.h"
+#include "core/base/dtype.h"
 #include "tests/backends/net/processes.h"
 
 extern "C" std::size_t submission_bytes_in_c(void);
@@ -22,6 +28,28 @@ using net::all_good;
 using net::rank_config;
 using net::run_ranks;
 using net::unique_job_id;
+
+/// "bitand" as the header has it: RONDE_BIT_AND.
+std::string enumerator_of(std::string_view name) {
+  std::string text = "RONDE_";
+  if (name.starts_with("bit")) {
+    text += "BIT_";
+    name.remove_prefix(3);
+  }
+  for (const char c : name) text += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// One of the core's tables as an enumeration of the header.
+template <typename Table>
+std::string enumeration_of(const std::string& type, const Table& table) {
+  std::string text = "typedef enum " + type + " {";
+  for (const auto& row : table) {
+    if (text.back() != '{') text += ',';
+    text += "\n  " + enumerator_of(row.name) + " = " + std::to_string(static_cast<int>(row.value));
+  }
+  return text + "\n} " + type + ";\n";
+}
 
 /// What an operation's callbacks leave behind.
 struct Ending {
@@ -289,6 +317,18 @@ TEST_CASE("C API: a set without this rank is a bad argument, not a job that is o
     if (rank == 0) ending.wait();
     return 0;
   });
+}
+
+TEST_CASE("C API: the header has the core's enumerations") {
+  std::ifstream file(RONDE_C_HEADER);
+  const std::string header{std::istreambuf_iterator<char>(file), {}};
+  const auto holds = [&](const std::string& enumeration) {
+    INFO("ronde_c.h needs:\n", enumeration);
+    CHECK(header.find(enumeration) != std::string::npos);
+  };
+  holds(enumeration_of("ronde_collective", kCollectives));
+  holds(enumeration_of("ronde_op", kReduceOps));
+  holds(enumeration_of("ronde_dtype", kDTypes));
 }
 
 TEST_CASE("C API: process sets are made, asked and removed") {

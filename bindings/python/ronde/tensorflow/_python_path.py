@@ -20,18 +20,7 @@ from ronde.tensorflow._errors import both_kinds, mark
 from ronde.tensorflow._program import Texts
 
 # The core's element type codes, by NumPy's names; bfloat16 is NumPy's through ml_dtypes.
-_CODES = {
-    "uint8": 0,
-    "int8": 1,
-    "int16": 2,
-    "int32": 3,
-    "int64": 4,
-    "float16": 5,
-    "bfloat16": 6,
-    "float32": 7,
-    "float64": 8,
-    "bool": 9,
-}
+_CODES = _core.dtypes()
 
 
 class _Adapter:

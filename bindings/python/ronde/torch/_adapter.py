@@ -7,30 +7,19 @@ from typing import Any
 
 import torch
 
+from ronde import _core
 from ronde._collectives import AVERAGE, SUM, Collectives
 from ronde._errors import InvalidArgumentError
 
-# The core's element type codes.
+# The core's element type codes. PyTorch has the 8-bit floating types from 2.1 on.
 _CODES = {
-    torch.uint8: 0,
-    torch.int8: 1,
-    torch.int16: 2,
-    torch.int32: 3,
-    torch.int64: 4,
-    torch.float16: 5,
-    torch.bfloat16: 6,
-    torch.float32: 7,
-    torch.float64: 8,
-    torch.bool: 9,
+    getattr(torch, name): code for name, code in _core.dtypes().items() if hasattr(torch, name)
 }
-for _name, _code in (("float8_e4m3fn", 10), ("float8_e5m2", 11)):
-    if hasattr(torch, _name):  # from PyTorch 2.1 on
-        _CODES[getattr(torch, _name)] = _code
 _FLOATING = {dtype: code for dtype, code in _CODES.items() if dtype.is_floating_point}
 _STRIDED = torch.strided
 _USUAL = {torch.Tensor, torch.nn.Parameter}
 # Complex numbers travel as pairs: the last dimension of their view is (real, imaginary).
-_PAIRS = {torch.complex64: 7, torch.complex128: 8}
+_PAIRS = {torch.complex64: _CODES[torch.float32], torch.complex128: _CODES[torch.float64]}
 
 
 def _check_place(tensor: torch.Tensor) -> None:

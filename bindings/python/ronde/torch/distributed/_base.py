@@ -261,14 +261,4 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         return Joined(works, self._keeper)
 
 
-_NAMES = (
-    "allreduce",
-    "allgather",
-    "broadcast",
-    "reduce_scatter",
-    "alltoall",
-    "reduce",
-    "gather",
-    "scatter",
-    "barrier",
-)
+_NAMES = tuple(_core.collectives())
