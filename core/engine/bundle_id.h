@@ -1,9 +1,9 @@
-// What a bundle's number is made of, for those who make it and those who read it in traces.
+// The parts of a bundle's id. The engine makes it, and readers of traces take it apart.
 #pragma once
 
 namespace ronde {
 
-/// The count of a process set's bundles, below the set's id; JSON's numbers are exact to 53 bits.
+/// Bits of the count of a set's bundles. The set's id is above them. JSON is exact to 53 bits.
 inline constexpr int kBundleBits = 40;
 
 }  // namespace ronde

@@ -65,8 +65,7 @@ class Driver {
   /// Blocks until `done`, which is called with the role's mutex held and so must not take it.
   /// Errors: kTimeout, kInterrupted, or that of the interrupt check.
   Status wait_until(const Predicate& done, const WaitOptions& options);
-  /// Makes all current waits return kInterrupted; where there is none, the next that has to wait: a
-  /// signal may land just before. Safe in signal handlers.
+  /// See Engine::interrupt.
   void interrupt() noexcept;
   /// Whether help() is likely to end an operation.
   [[nodiscard]] bool should_help() noexcept { return inline_driving_.wanted(); }

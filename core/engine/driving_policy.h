@@ -1,4 +1,4 @@
-// Two decisions of the driving role that learn from how the last ones turned out.
+// Two decisions of the driver. They learn from the results of earlier ones.
 #pragma once
 
 #include <algorithm>

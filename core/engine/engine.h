@@ -44,10 +44,10 @@ struct EngineOptions {
   std::size_t partition_bytes = 0;  ///< As SetQueueOptions has it.
   std::size_t inline_bytes = 0;
   std::size_t cache_capacity = 0;
-  /// How long a waiting caller spins before it sleeps; 0 (ranks outnumber cores): it yields.
+  /// How long a waiting caller spins before it sleeps. 0, if ranks outnumber cores: it yields.
   std::chrono::microseconds spin{0};
-  /// A caller whose deadline is nearer leaves data to the queue's thread; others move it
-  /// themselves.
+  /// A waiting caller whose deadline is nearer leaves bundles to the queue's thread. Others run
+  /// small ones themselves.
   Duration far_deadline = std::chrono::seconds(10);
   Duration stall_warning{0};
   Duration stall_error{0};
@@ -57,11 +57,11 @@ struct EngineOptions {
   /// Called when an operation has ended because of a rank that died or left, once for each such
   /// rank in turn; quick. Threads: any.
   std::function<void()> on_left_behind;
-  /// Takes what send_clock() of another rank sent, and may give an answer. Called while driving.
+  /// Takes what send_clock() of another rank sent, and may return an answer. Called while driving.
   ClockHandler on_clock;
 };
 
-/// Threads: any, but for construction and destruction.
+/// Runs the submitted operations of one rank. Threads: any, but for construction and destruction.
 class Engine {
  public:
   /// Starts the background thread.
@@ -84,8 +84,8 @@ class Engine {
   /// Blocks until the operation is done and returns its status; drives meanwhile.
   Status wait(const OperationPtr& operation, const WaitOptions& options);
 
-  /// Says that this rank submits nothing before all of these have ended, as long as `blocked` is
-  /// true: see Negotiator::declare_blocked. Blocks: never.
+  /// This rank submits nothing before all of these have ended, as long as `blocked` is true: see
+  /// Negotiator::declare_blocked. Blocks: never.
   void declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked);
 
   /// Starts a send or receive; memory must stay until done. Blocks: never.
@@ -93,7 +93,7 @@ class Engine {
   Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data,
                             Message* message);
 
-  /// Sends `to` what `make` gives when it is sent. Nothing where that rank is gone. Blocks: never.
+  /// Sends the result of `make`, called when it is sent, to rank `to`. Blocks: never.
   void send_clock(int to, std::function<std::vector<std::byte>()> make);
 
   /// Gives every rank of `ranks` (this one included) the values of all. Blocks. Calls with one key
@@ -105,22 +105,22 @@ class Engine {
   /// Leaves one set as leave() does all, and then forgets it. Errors: kTimeout where something is
   /// still in flight at the deadline; the set has been left all the same.
   Status leave_set(SetId id, TimePoint deadline);
-  /// Leaves all sets: what this rank has agreed to is finished, what is not agreed fails on all
-  /// ranks naming this one, and saying `why` where it is not empty. Blocks until then, at most
-  /// until `deadline`.
+  /// Leaves all sets. Agreed operations are finished. All others fail on all ranks with an error
+  /// that names this rank, and `why` if it is not empty. Blocks until then, at most until
+  /// `deadline`.
   void leave(TimePoint deadline, std::string why = {});
   /// Declares the job broken.
   void fail(const Status& reason) { membership_.fail(reason); }
-  /// Makes all current waits return kInterrupted; where there is none, the next that has to wait: a
-  /// signal may land just before. Safe in signal handlers.
+  /// Makes all current waits return kInterrupted, or if there is none, the next wait: a signal may
+  /// come just before it. Safe in signal handlers.
   void interrupt() noexcept { driver_.interrupt(); }
 
   /// Ok, or why the job is broken.
   [[nodiscard]] Status job_status() const { return membership_.job_status(); }
-  /// Of the last operation that has ended because of a rank that died or left; Ok where none has.
+  /// The error of the last operation that ended as a rank died or left; ok if none has.
   /// Threads: any.
   [[nodiscard]] Status left_behind() const { return membership_.left_behind(); }
-  /// What became of this rank's last operations. Threads: any.
+  /// The flight recorder. Threads: any.
   [[nodiscard]] const std::shared_ptr<FlightRing>& flights() const noexcept { return flights_; }
   /// Totals of this rank. Threads: any.
   [[nodiscard]] const Meter& meter() const noexcept { return meter_; }

@@ -1,6 +1,6 @@
-// The flight recorder: what became of the last few thousand operations of this rank. Always on:
-// an operation costs four clock readings and a few stores, and the memory is fixed. Read while the
-// job runs, by whoever wants to know what it waits for.
+// The flight recorder: the stages that the last few thousand operations of this rank have reached.
+// Always on: an operation costs four clock readings and a few stores. The memory is fixed. Readers
+// see it while the job runs.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace ronde {
 
-/// What an operation has reached.
+/// The stages of an operation.
 enum class FlightStage : std::uint8_t { kSubmitted, kAgreed, kStarted, kDone };
 inline constexpr std::size_t kFlightStages = 4;
 
@@ -26,7 +26,7 @@ inline constexpr std::size_t kFlightStages = 4;
 inline constexpr int kSendFlight = kCollectiveCount;
 inline constexpr int kRecvFlight = kCollectiveCount + 1;
 
-/// What is known of an operation when it is submitted.
+/// An operation as it is submitted.
 struct FlightPlan {
   std::string_view name = {};  ///< Its first 56 bytes are kept.
   int kind = 0;                ///< A Collective, kSendFlight or kRecvFlight.
@@ -53,7 +53,7 @@ struct Flight {
   [[nodiscard]] bool done() const { return at(FlightStage::kDone) != 0; }
 };
 
-/// Where an operation's record is, and what was known of it then.
+/// The place of an operation's record, and the values that its end needs.
 struct FlightTicket {
   std::uint64_t number = 0;  ///< 0: it has none.
   std::uint32_t slot = 0;
@@ -62,8 +62,8 @@ struct FlightTicket {
   std::int64_t submitted_ns = 0;  ///< Steady clock.
 };
 
-/// Many writers, any readers, no locks. What is still under way is kept longer than what is done:
-/// a new operation passes over it, as it is what somebody will ask for.
+/// Records the last operations of this rank: many writers, any readers, no locks. A new operation
+/// overwrites one that is done rather than one that is under way.
 class FlightRing {
  public:
   static constexpr std::size_t kSlots = 4096;
@@ -76,13 +76,12 @@ class FlightRing {
 
   /// Records a submission, now. Threads: any. Blocks: never.
   FlightTicket begin(const FlightPlan& plan) noexcept;
-  /// A record of its own, rewritten by each operation, for one who runs them by turns and too fast
-  /// for records all over the ring. Its number is 0 where all seats are taken: then nothing is
-  /// recorded. Threads: any.
+  /// A record that one caller's operations share in turn, as they come too fast for a record each.
+  /// Its number is 0 if all seats are taken; then nothing is recorded. Threads: any.
   FlightTicket take_seat(std::string_view name, std::int32_t set) noexcept;
-  /// As begin(), in a seat, which knows name and set. Threads: its owner.
+  /// As begin(), in a seat, which has name and set. Threads: its owner.
   FlightTicket begin_in(const FlightTicket& seat, const FlightPlan& plan, TimePoint when) noexcept;
-  /// Gives it back; what is recorded there stays until somebody else takes it. Threads: its owner.
+  /// Gives a seat back; its record stays until another caller takes the seat. Threads: its owner.
   void leave_seat(const FlightTicket& seat) noexcept;
   /// Records that a stage was reached for the first time (an operation may run in pieces); nothing
   /// where the record has been overwritten. Threads: any.

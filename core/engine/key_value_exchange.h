@@ -1,4 +1,4 @@
-// Small values that the ranks of a group exchange while it is set up, over the control channel.
+// Small values that ranks exchange over the control channel while a group is set up.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
-// In which order the sets of one process launch their work in device memory. Sets that share
-// devices and launch in unlike orders wait for each other for ever, so all launches of a job have
-// one order: that of the global set's batches, into which the coordinator of every other set has
-// its work entered (Engine::order_launch).
+// The order in which the sets of one process launch their work in device memory. Sets that share
+// devices and launch in different orders can wait for each other for ever. So all launches of a job
+// have one order, that of the global set's batches: see launch_coordinator.h.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ class LaunchOrder {
 
   /// Places a turn behind all that were placed.
   void place(Turn& turn) RONDE_EXCLUDES(mutex_);
-  /// Says that it will never have a place.
+  /// Ends its wait: it will never have a place.
   void refuse(Turn& turn) RONDE_EXCLUDES(mutex_);
 
  private:
@@ -51,7 +50,7 @@ class LaunchOrder {
   std::set<std::uint64_t> under_way_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// The turns of one set: its bundles, and their places in the order, come one without the other.
+/// Matches the bundles of one set with their places in the order; either may come first.
 /// Threads: one.
 class QueueTurns {
  public:

@@ -1,5 +1,4 @@
-// Totals of what this rank has done since it joined, for whoever asks while the job runs. Always
-// on; an operation costs a few additions.
+// Totals of this rank since it joined. They are always counted; an operation costs a few additions.
 #pragma once
 
 #include <array>
@@ -51,14 +50,14 @@ class DurationHistogram {
   Tally sum_ns_;
 };
 
-/// What is counted of the operations of one kind (a Collective, kSendFlight or kRecvFlight).
+/// The counts of the operations of one kind (a Collective, kSendFlight or kRecvFlight).
 struct KindMeter {
   Tally submitted;
   Tally submitted_bytes;
   Tally ended;
   Tally ended_bytes;
   DurationHistogram latency;  ///< From submission to the end, of those that ended well.
-  DurationHistogram lead;     ///< From submission to agreement: how long the others took to come.
+  DurationHistogram lead;     ///< From submission to agreement: the wait for other ranks.
   std::array<Tally, kMeterCodes> failed;  ///< By code; the first stays 0.
 };
 
@@ -79,13 +78,13 @@ struct EndedBundle {
   std::int64_t duration_ns = 0;
 };
 
-/// Threads: any.
+/// Counts the operations and bundles of this rank. Threads: any.
 class Meter {
  public:
   void submitted(int kind, std::uint64_t bytes) noexcept;
   void ended(const EndedOperation& operation) noexcept;
   void ended(const EndedBundle& bundle) noexcept;
-  /// What a queue's negotiation has done since `before`, which becomes `after`.
+  /// Adds what a queue's negotiation did since `before`, and sets `before` to `after`.
   void negotiated(NegotiatorStats& before, const NegotiatorStats& after) noexcept;
   void warned(std::uint64_t stalls) noexcept { stall_warnings_.add(stalls); }
 

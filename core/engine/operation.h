@@ -1,4 +1,4 @@
-// One submitted operation: what the user gave, and the state a waiter looks at.
+// One submitted operation: its request, its memory and its state.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ namespace ronde {
 
 class Operation;
 
-/// What a caller submits: the request, and where the data is. Memory must stay valid and
-/// untouched until the operation is done.
+/// A request with this rank's memory, which must stay valid and untouched until the operation is
+/// done.
 struct Submission {
   Request request;
   std::vector<const void*> inputs;  ///< One per tensor; null for no elements, or where not root.
@@ -30,20 +30,20 @@ struct Submission {
   /// Gives memory for null outputs. Empty: the operation allocates, see Operation::owned_outputs.
   OutputAllocator allocate;
   std::vector<std::int64_t> splits;  ///< alltoall: rows for each member; empty means even.
-  /// Called once when done, in whichever thread finishes; before waiters see it. What is "only once
-  /// done()" may be read in it. Must not block. May be empty.
+  /// Called once when done, before waiters see it, in the thread that finishes the operation. It
+  /// may call members that are "only once done()". Must not block. May be empty.
   std::function<void(Operation&)> on_done;
-  /// Tensors in device memory: the stream whose work so far must come first; the point after which
-  /// they may be used (null: now), which the runtime records on it; and where outputs that the
-  /// operation allocates come from.
+  /// Tensors in device memory: the stream whose earlier work must come first; the event after which
+  /// they may be used (null: now), which the runtime records on that stream; and the allocator of
+  /// outputs.
   void* stream = nullptr;
   std::shared_ptr<DeviceEvent> ready;
   std::function<Result<std::shared_ptr<std::byte>>(std::size_t bytes)> device_memory;
   /// The caller will wait at once: the background coordinator need not be woken.
   bool caller_waits = false;
-  /// How long submit() may drive, so that the operation ends without a thread being woken: for
-  /// small ones whose caller cannot wait. Only where nothing else of this rank is outstanding. What
-  /// all ranks have agreed to meanwhile it finishes, however long that takes.
+  /// How long submit() may drive the engine, so that a small operation ends without waking a
+  /// thread. For callers that cannot wait. submit() drives only if nothing else of this rank is
+  /// outstanding. It finishes work that all ranks agreed on meanwhile, even if that takes longer.
   Duration help{0};
 };
 
@@ -66,7 +66,7 @@ class Operation {
   [[nodiscard]] const Status& status() const noexcept { return status_; }
   /// Outputs that the caller gave no memory for, by tensor. Only once done() without error.
   [[nodiscard]] std::vector<OwnedOutput>& owned_outputs() noexcept { return owned_; }
-  /// Tensors in device memory: the point after which the results are there; null where they are
+  /// Tensors in device memory: the event after which the results are there; null if they are there
   /// already. Only once done() without error.
   [[nodiscard]] const std::shared_ptr<DeviceEvent>& completion() const noexcept {
     return completion_;
@@ -85,17 +85,17 @@ class Operation {
   /// Its record; set before the operation is queued.
   [[nodiscard]] FlightTicket flight() const noexcept { return flight_; }
   void set_flight(FlightTicket flight) noexcept { flight_ = flight; }
-  /// When all ranks had submitted it, by the steady clock; 0: they have not. In one thread before
-  /// another executes it.
+  /// When all ranks had submitted it, on the steady clock; 0: they have not. Set before the
+  /// operation is executed.
   [[nodiscard]] std::int64_t agreed_ns() const noexcept { return agreed_ns_; }
   void set_agreed(TimePoint when) noexcept { agreed_ns_ = to_ns(when); }
 
   /// One of its tensors as the executor wants it. Valid while the operation lives.
   [[nodiscard]] BundleTensor bundle_tensor(std::size_t index);
-  /// Says that tensors run in so many more pieces than there are tensors. Before any has run.
+  /// The tensors run in so many more pieces than there are tensors. Call before any has run.
   void add_pieces(std::size_t more) noexcept { unfinished_tensors_ += more; }
-  /// An allocator that gives, for a piece `offset` bytes into a tensor, its place in an output that
-  /// is allocated whole when the first piece asks. Threads: the executing one. Lives as this does.
+  /// An allocator for a piece that begins `offset` bytes into a tensor. The whole output is
+  /// allocated with the first piece. Threads: the executing one. Valid while the operation lives.
   [[nodiscard]] OutputAllocator piece_allocator(std::size_t offset);
   /// Notes the end of one tensor or piece; true when it was the last. Threads: the executing one.
   bool tensor_finished(const Status& status);
@@ -135,7 +135,7 @@ class Operation {
   std::atomic<bool> done_{false};
 };
 
-/// What the meter counts of an operation that ends.
+/// An operation that ends, as the meter counts it.
 EndedOperation ended_operation(const Operation& operation, Code code, TimePoint when) noexcept;
 
 using OperationPtr = std::shared_ptr<Operation>;

@@ -52,7 +52,7 @@ class Cutter {
     }
   }
 
-  /// How much of what is left of a tensor goes into the open partition.
+  /// The bytes of a tensor's rest that go into the open partition.
   [[nodiscard]] std::size_t piece_bytes(std::size_t left) const noexcept {
     const std::size_t cut = (room_ + kCutAlign - 1) / kCutAlign * kCutAlign;
     return std::min(left, cut);

@@ -17,10 +17,10 @@
 
 namespace ronde {
 
-/// Receive from whichever rank.
+/// Receive from any rank.
 inline constexpr int kAnySource = -1;
 
-/// What a receive got; written when it is done.
+/// The message that a receive got; written when it is done.
 struct Message {
   int source = -1;
   std::int64_t tag = 0;

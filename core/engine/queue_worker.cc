@@ -18,8 +18,8 @@ QueueWorker::~QueueWorker() {
 }
 
 void QueueWorker::run_or_queue(ReadyBundle ready, bool may_run_here) {
-  // Work on devices may first have to agree with other ranks, which the driving thread cannot wait
-  // for.
+  // Device work may have to agree with other ranks first. The driving thread must not wait for
+  // that.
   const bool on_host = ready.bundle.device.kind == DeviceKind::kCpu;
   if (may_run_here && on_host && options_.executor->polls() && !busy()) {
     execute(ready);  // nobody else queues: this is the driving thread

@@ -1,5 +1,5 @@
-// Runs the agreed bundles of one queue in their order: small ones in the thread that drives the
-// engine, where nothing stands before them, the rest in a thread of the queue's own.
+// The threads that run agreed bundles of one queue. The driving thread runs small ones if no other
+// is queued. The queue's own thread runs the rest.
 #pragma once
 
 #include <deque>
@@ -29,7 +29,7 @@ struct QueueWorkerOptions {
   std::function<void()> paced_ended = {};
 };
 
-/// The executing half of a queue. Threads: run_or_queue from the driving thread only.
+/// Executes the bundles of one queue in order. Threads: run_or_queue from the driving thread only.
 class QueueWorker {
  public:
   explicit QueueWorker(QueueWorkerOptions options);
@@ -38,9 +38,8 @@ class QueueWorker {
   QueueWorker(const QueueWorker&) = delete;
   QueueWorker& operator=(const QueueWorker&) = delete;
 
-  /// Executes the bundle now where `may_run_here` and nothing of this queue stands before it;
-  /// otherwise hands it to the queue's thread, which is started on first use.
-  /// Blocks: for the bundle's duration where it runs here.
+  /// Executes the bundle now if `may_run_here` and no other is queued or runs. Otherwise hands it
+  /// to the queue's thread, which starts on first use. Blocks: while the bundle runs here.
   void run_or_queue(ReadyBundle ready, bool may_run_here) RONDE_EXCLUDES(mutex_);
 
   /// Whether anything is queued or running in the queue's thread. Threads: any.

@@ -166,7 +166,7 @@ std::vector<OperationPtr> SetQueue::take_operations(const Batch& batch) {
   return operations;
 }
 
-/// All at once, and before any of them is told to have ended: its name may be used again then.
+/// Before any of them ends: its name may be used again then.
 void SetQueue::end_negotiation_events(std::span<const OperationPtr> operations,
                                       TimePoint when) const {
   EventSink* const events = sink();

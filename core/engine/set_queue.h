@@ -37,17 +37,17 @@ struct SetQueueOptions {
   Meter* meter = nullptr;              ///< Outlives it.
   LaunchOrder* launches = nullptr;     ///< Of this process. Outlives it.
   DrivingRole* role = nullptr;         ///< Told of each operation that ended. Outlives it.
-  /// A step of the driving thread is due, to let more partitions go; any thread.
+  /// The driving thread must take a step, to release more partitions; any thread.
   std::function<void()> on_paced;
   /// Called when an operation has ended because of a rank that died or left; quick.
   std::function<void(const Status&)> on_left_behind;
-  /// The coordinator of any set but the global one has work in device memory that needs its place
+  /// This rank coordinates the set, which is not the global one. Its next device work needs a place
   /// in the order of launches. Driving thread.
   std::function<void()> on_device_work;
   /// The global set: the next device work of a set has its place now, see order_launch(). Driving
   /// thread.
   std::function<void(std::uint64_t)> on_launch;
-  /// The data plane failed so that the job cannot go on; any thread.
+  /// The data plane failed, so the job cannot go on; any thread.
   std::function<void(const Status&)> on_broken;
 };
 
@@ -70,12 +70,12 @@ class SetQueue {
   /// Appends frames to send.
   void take_frames(std::vector<OutFrame>& out);
   void take_warnings(std::vector<std::string>& out);
-  /// Takes over what has been agreed; true where there is now work for run_agreed(). Frames may
-  /// have to be sent after it: the coordinator lets paced bundles go here.
+  /// Takes over the batches agreed since the last call; true if run_agreed() has work. The
+  /// coordinator releases paced bundles here, so frames may have to be sent after it.
   bool collect_agreed();
-  /// Runs or queues all collected bundles in order. `alone` says that no other queue of this
-  /// process has anything outstanding: only then may a bundle run in this thread, as a cycle of
-  /// sets whose only driving threads wait for each other would never end.
+  /// Runs or queues all collected bundles in order. `alone`: no other queue of this process has
+  /// operations outstanding. Only then may a bundle run in this thread: driving threads that wait
+  /// for each other in a cycle of sets would never end.
   void run_agreed(bool alone);
 
   /// The global set's coordinator: enters the next device work of `set` into the order of launches.
@@ -84,10 +84,10 @@ class SetQueue {
   void place_launch() { bundles_.place_launch(); }
   void end_launches() { bundles_.end_launches(); }
 
-  /// Says that this rank leaves the set: what is not agreed yet fails on all ranks.
+  /// This rank leaves the set: operations that are not agreed yet fail on all ranks.
   void leave(TimePoint now, std::string_view why);
-  /// Fails every operation that is not agreed yet. Agreed work ends by the abort, which must have
-  /// been given before: what was not let go yet is handed to the executor in no agreed order.
+  /// Fails every operation that is not agreed yet. Agreed work ends by the abort, which must come
+  /// first: the order of bundles that were not released is not agreed.
   void fail_pending(const Status& reason);
 
   [[nodiscard]] SetId id() const noexcept { return options_.id; }

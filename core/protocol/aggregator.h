@@ -1,5 +1,5 @@
-// Gathers what the sources of one tree node (the rank itself and its children) have reported, and
-// says which operations the whole subtree is ready for. At the root that is: all ranks are ready.
+// The reports of one tree node's sources: the rank itself and its children. An operation is
+// complete once the whole subtree has reported it. At the root this means that all ranks are ready.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ronde {
 
-/// Operations whose subtree is complete, in the order in which that happened.
+/// Operations that became complete, in that order.
 struct Completed {
   std::vector<std::int32_t> order;  ///< As in BatchFrame: a slot, or -1 - index of a report.
   std::vector<Report> reports;
@@ -22,15 +22,17 @@ struct Completed {
   void clear();
 };
 
-/// What became of a notice about a doubled name.
+/// The result of a notice that a name was submitted twice.
 enum class NoticeResult : std::uint8_t {
-  kStale,      ///< The operation it is about has been agreed: nothing to do.
+  kStale,      ///< The operation was agreed before: nothing to do.
   kAttached,   ///< The operation will fail once it is complete.
-  kForwarded,  ///< The operation is complete here already: whoever it was passed to must be told.
+  kForwarded,  ///< The operation is complete here: the parent must get the notice.
 };
 
-/// Bits are and-ed 64 at a time; all else goes through a table of entries. A named operation has
-/// either bits or an entry: where both arrive, the bits are expanded into the entry.
+/// Counts which sources of one subtree are ready for each operation.
+///
+/// Cached named operations are bits, combined 64 at a time. All others are entries of a table. If
+/// both arrive for one operation, its bits become an entry.
 /// Threads: one at a time.
 class Aggregator {
  public:
@@ -40,12 +42,12 @@ class Aggregator {
   /// A source is ready for these cached named operations. Each bit is in the cache.
   void add_words(int source, std::size_t first_word, std::span<const std::uint64_t> words);
   void add_bit(int source, int slot);
-  /// A source is ready for this operation; said twice, it counts once.
+  /// A source is ready for this operation. A second report changes nothing.
   void add_report(int source, Report report);
   /// A name was submitted twice within a source's subtree.
   NoticeResult add_notice(int source, const Notice& notice);
 
-  /// A whole source has joined: from now on it counts as ready for every allreduce.
+  /// All ranks of a source have joined: it now counts as ready for every allreduce.
   void join(int source, int last_rank);
   [[nodiscard]] bool joined(int source) const { return joined_[index(source)]; }
   [[nodiscard]] bool all_joined() const noexcept { return joined_count_ == ranks_.size(); }
@@ -57,7 +59,7 @@ class Aggregator {
   /// The operation was agreed or has failed: forgets it.
   void resolve_slot(int slot);
   void resolve(const OpKey& key);
-  /// The slot gets another use: what it stood for goes on as an entry.
+  /// The slot gets another use: its operation becomes an entry.
   void release_slot(int slot);
 
   /// Whether any source has reported the operation of this slot.
@@ -67,7 +69,7 @@ class Aggregator {
   /// Whether this source has reported the operation.
   [[nodiscard]] bool has(int source, const OpKey& key) const;
 
-  /// What became complete; the taker clears it.
+  /// The operations that became complete. The caller clears it.
   Completed& completed() noexcept { return completed_; }
 
  private:

@@ -1,4 +1,4 @@
-// Makes batches from what all ranks have submitted and applies them. The root makes them; every
+// Batches: the operations that all ranks agree to run, in one order. The root makes them. Every
 // rank, the root included, applies the same batches in the same order.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ronde {
 
-/// Counts that show which path the negotiation takes; for tests, doctor and metrics.
+/// Counts of the negotiation, for tests, doctor and metrics.
 struct NegotiatorStats {
   std::uint64_t cached_agreements = 0;
   std::uint64_t full_agreements = 0;
@@ -33,11 +33,11 @@ class Batcher {
 
   // The root.
 
-  /// Makes batches of all that is complete, if the set is not closed.
+  /// Makes batches of all complete operations, unless the set is closed.
   void agree();
-  /// Fails an operation in the batch in the making.
+  /// Adds a failed operation to the next batch.
   void fail(BatchItem failure) { append(std::move(failure)); }
-  /// Ends the batch in the making, if anything is in it.
+  /// Sends the next batch, unless it is empty.
   void close_batch();
   /// Closes the set with a last batch.
   void close_set(int leaver, std::string_view why);
@@ -58,11 +58,11 @@ class Batcher {
   /// Whether a batch gives slots of the cache to other requests.
   [[nodiscard]] static bool changes_cache(const BatchFrame& batch) noexcept;
 
-  /// Appends what was agreed since the last call.
+  /// Appends the batches agreed since the last call.
   void take(std::vector<Batch>& out);
   /// The last batch applied.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
-  /// Not ok: a rank has left, and nothing is agreed any more.
+  /// The error of a rank that has left, after which nothing is agreed; ok where none has.
   [[nodiscard]] const Status& closed() const noexcept { return closed_; }
   [[nodiscard]] const NegotiatorStats& stats() const noexcept { return stats_; }
 
@@ -90,10 +90,10 @@ class Batcher {
   const Send send_;
   NegotiatorStats stats_;
   std::uint64_t sequence_ = 0;
-  BatchFrame building_;  // the batch in the making
+  BatchFrame building_;  // the next batch
   std::size_t building_bytes_ = 0;
-  Batch built_;      // its meaning on this rank
-  Completed ready_;  // reused: what it is made from
+  Batch built_;      // the same, as this rank reads it
+  Completed ready_;  // reused: the operations it is made from
   std::vector<Batch> batches_;
   Status closed_;
 };

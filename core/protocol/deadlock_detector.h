@@ -1,11 +1,13 @@
-// Finds ranks that wait for each other. A rank whose operation blocks it (see BlocksUntilDone), or
-// that declares itself blocked, has the root ask about that operation. Every rank answers which
-// operation blocks it, and some others that do; the root asks about those too, until one query has
-// shown all of them. Then all operations of a cycle fail together, so that no rank goes on while
-// another still waits. The answers stay true: a rank that has not submitted an operation by its
-// answer does not submit it before the operation that it named has ended, so nothing in a cycle
-// ends. A rank that is blocked only later closes another cycle, with operations that the others
-// have submitted since: then its operation fails alone, and theirs end once it goes on.
+// Deadlocks: ranks that wait for each other.
+//
+// A rank is blocked by an operation of its own (see BlocksUntilDone) or declares itself blocked. It
+// has the root ask all ranks about that operation. Each rank answers which operation blocks it, and
+// names some others that do. The root asks about those too, until one query covers all of them.
+// Then all operations of a cycle fail together, so no rank goes on while another still waits.
+//
+// The answers stay true. A rank that lacks an operation submits it only after the operation that it
+// named has ended. So no operation of a cycle ends. A rank that is blocked later closes another
+// cycle with newer operations. Then its operation fails alone, and the others end once it goes on.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +23,8 @@ namespace ronde {
 /// Detects cycles of blocked ranks from the answers to stall queries. Threads: one at a time.
 class DeadlockDetector {
  public:
-  /// `watch`: after which an operation that blocks its rank is checked; zero: never. `own` outlives
-  /// it.
+  /// `watch`: how long an operation may block its rank before a check; zero: for ever. `own`
+  /// outlives it.
   DeadlockDetector(int rank, Duration watch, const OwnOperations& own)
       : rank_(rank), watch_(watch), own_(own) {}
 
@@ -34,22 +36,22 @@ class DeadlockDetector {
     deadline_ = std::min(deadline_, now + watch_);
   }
   [[nodiscard]] TimePoint next_deadline() const noexcept { return deadline_; }
-  /// The oldest of the operations that are due for a check; none before next_deadline().
+  /// The oldest operation that is due for a check; none before next_deadline().
   std::vector<Overdue> on_time(TimePoint now);
-  /// As Negotiator::declare_blocked; gives the operations to ask about.
+  /// As Negotiator::declare_blocked. Returns the operations to ask about.
   std::vector<Overdue> declare_blocked(std::span<const std::uint64_t> tickets,
                                        const BlockedFlag& blocked);
-  /// Adds to facts about operations that this rank lacks which operation blocks it.
+  /// Names the operation that blocks this rank in the facts about operations that it lacks.
   void complete_facts(std::vector<StallFact>& facts, const std::vector<OpKey>& asked) const;
 
   // The root.
 
   /// A query about these operations has begun.
   void query_began(const std::vector<OpKey>& keys) { asked_ = keys; }
-  /// What follows from the answers.
+  /// The result of a query.
   struct Finding {
-    std::vector<OpKey> ask;           ///< Not empty: all is judged after a query about these.
-    std::vector<BatchItem> failures;  ///< Their facts are taken out.
+    std::vector<OpKey> ask;           ///< Not empty: judge after a query about these.
+    std::vector<BatchItem> failures;  ///< Operations to fail. Their facts are removed.
   };
   Finding examine(std::vector<StallFact>& facts, TimePoint now);
 
@@ -58,10 +60,10 @@ class DeadlockDetector {
   [[nodiscard]] bool blocks(const OwnOperation& operation, const OpKey& key) const;
   [[nodiscard]] BlockedRank blocked_here(const OpKey& lacking,
                                          const std::vector<OpKey>& asked) const;
-  /// Operations to ask about in a further query; none where all have been asked about.
+  /// Operations to ask about in another query; none if all were in the last one.
   std::vector<OpKey> further(const std::vector<StallFact>& facts);
-  /// Fails operations that never end. Where some have waited since the last cycle was broken, only
-  /// those: their ranks can then submit what the others went on to.
+  /// Fails operations that never end. If some have waited since before the last cycle was broken,
+  /// only those fail: their ranks can then submit what the others wait for.
   std::vector<BatchItem> break_cycles(std::vector<StallFact>& facts, TimePoint now);
 
   const int rank_;

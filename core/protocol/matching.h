@@ -1,6 +1,6 @@
-// Matches what ranks submit. Submissions of this rank and reports of its children meet here; what
-// the whole subtree has submitted goes into the tick for the parent, or, at the root, to the
-// batcher. A bit means "the request that this slot held in the last batch I acknowledged".
+// Submissions of this rank and reports of its children. An operation that the whole subtree has
+// submitted goes into the tick for the parent, or at the root to the batcher. A bit stands for the
+// request that its slot held in the last batch that the sender acknowledged.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace ronde {
 
-/// Knows which operations the ranks of one subtree have submitted. Threads: one at a time.
+/// Matches the operations that the ranks of one subtree submit. Threads: one at a time.
 class Matching {
  public:
   /// `members`: the job's ranks in the set, ascending. All references outlive it.
@@ -35,13 +35,13 @@ class Matching {
   void apply_reports(TickFrame& tick, int source);
   /// The whole subtree of a child has joined.
   void apply_join(int source, int last_joined) { aggregator_.join(source, last_joined); }
-  /// Not at the root: puts what has become complete into the draft.
+  /// Not at the root: puts the complete operations into the draft.
   void report_completed();
 
   /// The operation is agreed. Moves this rank's ticket and request to `into`; false where this rank
   /// has not submitted it.
   bool take(const OpKey& key, Agreed& into);
-  /// Likewise for a named operation that the slot stands for.
+  /// As above, for the named operation of a slot.
   bool take_slot(int slot, Agreed& into);
   /// Call before the cache gives the slot to another request.
   void vacate_slot(int slot);
@@ -50,12 +50,12 @@ class Matching {
   void fail_early(const OpKey& key, const Status& status, std::uint64_t sequence, bool owed);
   /// All ranks have joined. Returns the ticket of this rank's join.
   std::uint64_t end_join();
-  /// Takes all operations out, the join last.
+  /// Removes all operations, the join last.
   std::vector<Agreed> take_all();
-  /// Batch `sequence` was applied: forgets what no child can refer to any more.
+  /// Batch `sequence` was applied: forgets all that no child can refer to any more.
   void forget_acked(std::uint64_t sequence);
 
-  /// What has become complete; the taker clears it.
+  /// The operations that became complete. The caller clears it.
   Completed& completed() noexcept { return aggregator_.completed(); }
   [[nodiscard]] bool all_joined() const noexcept { return aggregator_.all_joined(); }
   [[nodiscard]] int last_joined() const noexcept { return aggregator_.last_joined(); }
@@ -71,7 +71,7 @@ class Matching {
   /// Whether this rank has submitted the operation or takes part with zeros.
   [[nodiscard]] bool takes_part(const OpKey& key) const;
   [[nodiscard]] bool is_member(int rank) const;
-  /// What this rank knows about operations that wait: its own, or that it lacks them.
+  /// This rank's facts about operations that wait: its own, or that it lacks them.
   [[nodiscard]] std::vector<StallFact> own_facts(const std::vector<OpKey>& keys,
                                                  TimePoint now) const;
   [[nodiscard]] std::vector<std::string> describe_pending() const;

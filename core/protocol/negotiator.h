@@ -1,6 +1,6 @@
-// One rank's part in the negotiation of one process set: a pure state machine. Values in (own
-// submissions, frames of other ranks, the time), values out (frames to send, agreed batches).
-// The same class runs in production and, with thousands of instances, in the simulator.
+// One rank's part in the negotiation of one process set: a pure state machine. Submissions, frames
+// of other ranks and the time go in. Frames to send and agreed batches come out. The simulator runs
+// thousands of instances of it.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,7 @@ struct OutFrame {
   std::vector<std::byte> bytes;
 };
 
+/// Wires the parts that agree on the operations of one process set.
 /// Threads: one at a time. Never blocks, sleeps, reads clocks or draws random numbers.
 class Negotiator {
  public:

@@ -1,4 +1,4 @@
-// What identifies one operation inside a process set: its name, or its place among the unnamed
+// The identity of one operation inside a process set: its name, or its number among the unnamed
 // ones.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace ronde {
 /// Requests are shared between cache, reports and frames; they never change once shared.
 using RequestPtr = std::shared_ptr<const Request>;
 
-/// A name, or, where it is empty, the ordinal (from 1) among the unnamed operations.
+/// A name, or if it is empty the ordinal (from 1) among the unnamed operations.
 struct OpKey {
   std::string name;
   std::uint64_t ordinal = 0;

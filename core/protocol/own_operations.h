@@ -19,10 +19,10 @@ struct OwnOperation {
   Request request;
   TimePoint submitted;
   TimePoint noted;        ///< When its lateness was last reported; `submitted` at first.
-  bool given_up = false;  ///< Its failure for lateness was asked for.
+  bool given_up = false;  ///< This rank has asked the root to fail it for lateness.
 };
 
-/// Threads: one at a time.
+/// Keeps this rank's operations that are in flight. Threads: one at a time.
 class OwnOperations {
  public:
   /// Enters a named operation whose request the slot holds.
@@ -41,7 +41,7 @@ class OwnOperations {
   bool take(int slot, Agreed& into);
   bool take(const OpKey& key, Agreed& into);
 
-  /// From now on the operation of this slot is found by its name: the slot gets another use.
+  /// The slot gets another use: its operation is found by name from now on.
   void leave_slot(int slot);
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }

@@ -1,5 +1,4 @@
-// What one rank asks for, and what all ranks agreed on: the values that go into and come out of the
-// negotiation. Pure data.
+// The values that go into the negotiation (a rank's requests) and come out of it (agreed batches).
 #pragma once
 
 #include <atomic>
@@ -28,8 +27,8 @@ struct TensorMeta {
   bool operator==(const TensorMeta&) const = default;
 };
 
-/// What a rank cannot submit to any set before one of its operations has ended. Set only where it
-/// is certain: two ranks that block each other fail both operations.
+/// The operations that a rank cannot submit to any set before one of its own has ended. Set it only
+/// if that is certain: when two ranks block each other, both operations fail.
 enum class BlocksUntilDone : std::uint8_t {
   kNothing,
   kUnnamed,     ///< Nothing without a name.
@@ -37,12 +36,12 @@ enum class BlocksUntilDone : std::uint8_t {
 };
 inline constexpr int kBlocksUntilDoneCount = 3;
 
-/// One named (or unnamed) operation as a rank submits it. A grouped submission is one request with
-/// several tensors: that is what makes it all or none.
+/// One operation as a rank submits it. A grouped submission is one request with several tensors, so
+/// all of them run or none.
 ///
-/// Ranks must agree on everything but `call_site`, and but for extents that may differ by nature:
-/// allgather, gather: the first extent of each tensor; alltoall: the first extent (splits are
-/// exchanged when the work runs). scatter: `shape` is that of each rank's output.
+/// Ranks must agree on all fields but `call_site`, `priority`, `blocks` and `waits`. Some extents
+/// may differ: the first one of each tensor in allgather, gather and alltoall. scatter: `shape` is
+/// that of each rank's output.
 struct Request {
   std::string name;  ///< Empty: the k-th unnamed operation meets the k-th of the other ranks.
   Collective kind = Collective::kAllreduce;
@@ -56,15 +55,15 @@ struct Request {
   /// Higher runs sooner; need not agree, see Agreed::priority.
   std::int32_t priority = 0;
   std::string call_site;  ///< "file:line" of the user's code, for errors; may be empty.
-  /// What else the rank will submit together with it, as it would say it: ranks that run compiled
-  /// programs must agree on it. Empty: not known, which fits any other.
+  /// The other operations that the rank's compiled program submits with it, as text. Ranks must
+  /// agree on it. Empty: not known, which fits any other.
   std::string program;
   BlocksUntilDone blocks = BlocksUntilDone::kNothing;  ///< Stays on its rank.
-  /// False once the rank no longer waits for it: it blocks nothing then. Null: always waits.
+  /// False once the rank no longer waits for it, so that it blocks nothing. Null: the rank waits.
   std::shared_ptr<const std::atomic<bool>> waits;
 };
 
-/// The most that a request may ask for; called before it enters the negotiation.
+/// Checks the limits of a request before it enters the negotiation.
 /// Errors: kInvalidArgument naming the field, the value and what is allowed.
 Status validate(const Request& request);
 
@@ -74,13 +73,13 @@ struct Agreed {
   Request request;           ///< As agreed: of this rank where it submitted, else a representative.
   Status status;             ///< An error, the same on all ranks, or ok.
   int last_joined = -1;      ///< kJoin: the rank that joined last.
-  /// The same on all ranks: what the coordinator's own request says, or where it has joined, what
-  /// the operation was first agreed with. Among those ready together higher comes first.
+  /// That of the coordinator's request, or if it has joined, that of the first agreement. The same
+  /// on all ranks. Of operations ready together, higher comes first.
   std::int32_t priority = 0;
 };
 
-/// Operations that became ready together: one frame of the coordinator, so the same on all ranks.
-/// Fusion never crosses a batch.
+/// Operations that became ready together. The coordinator sends them in one frame, so they are the
+/// same on all ranks. Fusion stays within a batch.
 struct Batch {
   std::vector<Agreed> items;
   /// So many more paced bundles may run, the items' own among them: see run_order.h.

@@ -1,5 +1,4 @@
-// Requests that were agreed on before, by slot: a known operation travels as one bit. Only batches
-// change it, so it is the same on every rank that has processed the same batches.
+// Requests that were agreed on before. Each has a slot, so that it travels as one bit.
 #pragma once
 
 #include <cstddef>
@@ -14,31 +13,32 @@
 
 namespace ronde {
 
-/// Where the bit of a slot is among words.
+/// The place of a slot's bit among words.
 inline std::size_t word_of(int slot) noexcept { return static_cast<std::size_t>(slot) / 64; }
 inline std::uint64_t mask_of(int slot) noexcept { return std::uint64_t{1} << (slot % 64); }
 
-/// Threads: one at a time.
+/// Caches agreed requests by slot. Only batches change it, so it is the same on all ranks that have
+/// applied the same batches. Threads: one at a time.
 class ResponseCache {
  public:
   explicit ResponseCache(std::size_t capacity);
 
   /// The slot of a named operation, or -1.
   [[nodiscard]] int find(const std::string& name) const;
-  /// A slot that holds an unnamed operation of this signature and call site, or -1. The call site
-  /// counts, as an error that names this operation must name the right one.
+  /// A slot that holds an unnamed operation of this signature and call site, or -1. Errors name the
+  /// call site, so it must be the same.
   [[nodiscard]] int find_unnamed(const Request& request) const;
 
-  /// What the slot holds now; null where it holds nothing, however large `slot` is.
+  /// The content of a slot; null if it is empty or beyond the last one.
   [[nodiscard]] const RequestPtr& at(int slot) const noexcept;
-  /// What the slot held for a rank that has processed batches up to `acked` and no further.
+  /// The content of a slot on a rank that has applied all batches up to `acked`.
   [[nodiscard]] RequestPtr at(int slot, std::uint64_t acked) const;
 
   /// Sequence of the batch that last changed a slot.
   [[nodiscard]] std::uint64_t last_change() const noexcept { return last_change_; }
   /// Whether former contents are remembered.
   [[nodiscard]] bool has_former() const noexcept { return !former_.empty(); }
-  /// Forgets former contents that no rank behind `acked` can refer to any more.
+  /// Forgets former contents: all ranks have applied batch `acked`.
   void forget_before(std::uint64_t acked);
 
   /// Chooses a slot for a request that is not cached, or -1: its name's own, else a free one, else

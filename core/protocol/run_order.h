@@ -1,7 +1,8 @@
-// In which order agreed bundles run: by priority, then as agreed, and large ones paced, so that
-// what is agreed later and is more urgent overtakes what has not been let go yet. All ranks must
-// run the same bundles in the same order, so it depends on nothing but the sequence of calls, which
-// is that of the coordinator's batches.
+// The order in which agreed bundles run: by priority, then as agreed. Large bundles are paced: they
+// wait until the coordinator releases them, and more urgent bundles agreed later overtake them.
+//
+// All ranks must run the same bundles in the same order. So the order depends only on the sequence
+// of calls, which is that of the coordinator's batches.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +13,17 @@
 
 namespace ronde {
 
-/// Threads: one at a time.
+/// Orders bundles of type `Work`. Threads: one at a time.
 template <typename Work>
 class RunOrder {
  public:
-  /// Enters a bundle. A paced one waits for its turn and for a release; any other for its turn.
+  /// Enters a bundle. All bundles wait for their turn; a paced one also waits for a release.
   void add(Work work, std::int32_t priority, bool paced) {
     waiting_.emplace(Key{-std::int64_t{priority}, ++added_}, Entry{std::move(work), paced});
     paced_ += paced ? 1 : 0;
   }
-  /// Lets so many more paced bundles go. What is not needed is lost: the coordinator releases only
-  /// what it sees waiting.
+  /// Lets so many more paced bundles go. A count that is not used up is lost: the coordinator
+  /// releases only bundles that wait.
   void release(std::uint32_t bundles) noexcept { released_ = bundles; }
   /// From now on nothing is paced: no more releases will come.
   void open() noexcept { open_ = true; }

@@ -1,4 +1,4 @@
-// What ranks must agree on about one operation, and how a disagreement reads.
+// The fields of a request that ranks must agree on, and the texts of their disagreements.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace ronde {
 
-/// Whether two submissions of one operation fit together: all that must agree does. Names are not
-/// compared; nor are call sites, priorities and extents that may differ by nature.
+/// Whether two submissions of one operation agree. It compares neither names, call sites and
+/// priorities nor extents that may differ.
 bool same_signature(const Request& a, const Request& b) noexcept;
 
-/// Whether a cached request can be named in place of another: not where only one of the two knows
-/// its program, as what fits both need not fit a third.
+/// Whether a cached request can stand for another one. Both must know their program or neither: a
+/// third request that fits one of them need not fit the other.
 bool stands_for(const Request& cached, const Request& request) noexcept;
 
 /// Equal for requests of the same signature.

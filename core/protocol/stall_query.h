@@ -1,5 +1,5 @@
-// One question about overdue operations on its way through a subtree: down to every rank, and the
-// answers, joined, up again.
+// One query about overdue operations. It travels down a subtree to every rank; the answers are
+// joined on their way up.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace ronde {
 
 inline constexpr std::size_t kKeysPerQuery = 32;  ///< Far below a frame's limit.
 
-/// As facts count time.
+/// Milliseconds, as in StallFact.
 inline std::uint64_t to_ms(Duration duration) noexcept {
   return static_cast<std::uint64_t>(to_ns(duration) / 1'000'000);
 }
@@ -22,10 +22,9 @@ inline std::uint64_t to_ms(Duration duration) noexcept {
 /// Threads: one at a time.
 class StallQuery {
  public:
-  /// Starts with what this rank knows; `children` answers are awaited.
+  /// Starts with the facts of this rank. `children` answers must follow.
   void begin(std::uint64_t id, std::vector<StallFact> own, std::size_t children);
-  /// Takes in the facts of child number `child`, from which an answer is awaited; facts about other
-  /// keys are ignored.
+  /// Takes in the answer of child number `child`, which owes one. Ignores facts about other keys.
   void answer(std::size_t child, const std::vector<StallFact>& facts);
   /// Whether this child still owes an answer to query `id`.
   [[nodiscard]] bool expects(std::size_t child, std::uint64_t id) const;
@@ -33,7 +32,7 @@ class StallQuery {
   [[nodiscard]] bool active() const noexcept { return id_ != 0; }
   [[nodiscard]] bool complete() const noexcept { return active() && awaited_ == 0; }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
-  /// The operation is no longer overdue: leaves it out.
+  /// The operation is no longer overdue: removes it.
   void drop(const OpKey& key);
   /// Ends the query and returns all facts, missing ranks ascending.
   std::vector<StallFact> finish();
@@ -48,8 +47,8 @@ class StallQuery {
 /// `allreduce "w" has waited 60 s for ranks 1, 3`.
 std::string stall_text(const StallFact& fact);
 
-/// Those of the facts whose operations never end, for certain: each lacks a rank that submits it
-/// only after another of them has ended. The facts are of one query, so that all hold together.
+/// The facts whose operations certainly never end. Each operation lacks a rank that submits it only
+/// after another of them has ended. All facts are of one query, so they hold together.
 std::vector<const StallFact*> endless(const std::vector<StallFact>& facts);
 /// `allreduce "w" on rank 0 (a.py:1) and barrier "b" on rank 1 (a.py:2) wait for each other: ...`,
 /// of the cycle that keeps this operation, one of endless(), from ending.

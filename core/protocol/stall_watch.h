@@ -1,5 +1,5 @@
-// Finds operations that wait for too long. Each rank watches its own and reports those that are
-// overdue to the root, which asks all ranks who lacks them and then warns or gives them up.
+// Stalls: operations that wait for too long. Each rank reports its overdue operations to the root.
+// The root asks all ranks which of them lack those operations. Then it warns, or fails them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace ronde {
 
-/// What the root does about the facts of one query.
+/// The root's decision about the facts of one query.
 struct StallVerdict {
   std::vector<BatchItem> failures;
   std::vector<std::string> warnings;
@@ -40,7 +40,7 @@ class StallWatch {
   void note(const Overdue& overdue, TimePoint now);
   /// Enters an operation for the next query.
   void ask_about(const OpKey& key);
-  /// The next query, where one is due and none is on its way.
+  /// The next query, if one is due and none is under way.
   std::optional<QueryFrame> next_query();
   /// Judges operations by how long they have waited.
   [[nodiscard]] StallVerdict judge(const std::vector<StallFact>& facts) const;

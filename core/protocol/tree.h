@@ -1,4 +1,4 @@
-// Along which links the frames of one process set travel: a pure function of members and hosts.
+// The links along which frames of one process set travel. They depend on members and hosts alone.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,8 @@ struct TreePlace {
   [[nodiscard]] bool is_root() const noexcept { return parent < 0; }
 };
 
-/// Inside a host all members hang under its lowest member; these leaders form a binary tree whose
+/// The place of `rank`. On a host, all members are children of its lowest one. These leaders form a
+/// binary tree whose
 /// root is the lowest member of all. `hosts` holds the host index of each member; `members` is
 /// ascending and contains `rank`.
 TreePlace place_in_tree(int rank, const std::vector<int>& members, const std::vector<int>& hosts);

@@ -1,6 +1,5 @@
-// Frames as bytes (FlatBuffers, see wire.fbs). Every frame is verified before it is read, and every
-// value is checked for its range; what depends on the receiver's state is checked by the
-// negotiator.
+// Frames as bytes (FlatBuffers, see wire.fbs). The reader verifies every frame and checks the range
+// of every value. The negotiator checks what depends on its state.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +14,18 @@
 
 namespace ronde {
 
-/// The most that a frame may have: that of the control channel.
+/// The largest frame, which is that of the control channel.
 inline constexpr std::size_t kMaxNegotiationFrameBytes = std::size_t{1} << 20;
-/// The most that wire_bytes() of a valid request may be.
+/// The largest wire_bytes() of a valid request.
 inline constexpr std::size_t kMaxRequestBytes = std::size_t{384} << 10;
 
-/// At least what the request takes in a frame.
+/// An upper bound of the bytes that the request takes in a frame.
 std::size_t wire_bytes(const Request& request) noexcept;
 
-/// Which frame FrameReader::read found.
+/// The kind of a frame.
 enum class FrameKind : std::uint8_t { kTick, kBatch, kQuery, kWarning };
 
-/// Decodes frames. Keeps what it decoded last, so that memory is used again.
+/// Decodes frames. Keeps the last one, so that its memory is reused.
 class FrameReader {
  public:
   FrameReader();
@@ -48,7 +47,7 @@ class FrameReader {
 /// Receives each encoded frame; the bytes are valid during the call.
 using FrameSink = std::function<void(std::span<const std::byte>)>;
 
-/// Encodes frames, splitting what does not fit into one.
+/// Encodes frames. Splits what does not fit into one.
 class FrameWriter {
  public:
   FrameWriter();
@@ -66,7 +65,7 @@ class FrameWriter {
   std::unique_ptr<Builder> builder_;
 };
 
-/// At least what the item takes in a frame.
+/// An upper bound of the bytes that the item takes in a frame.
 std::size_t wire_bytes(const BatchItem& item) noexcept;
 
 }  // namespace ronde
