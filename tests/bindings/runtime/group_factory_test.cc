@@ -98,6 +98,7 @@ TEST_CASE("GroupFactory: --backend nccl leaves host memory to the best of the ot
   const auto hub = create_local_hub(2);
   run_ranks(2, [&](int number) {
     FactoryRank rank(job, hub, number);
+    rank.registry.add_missing("nccl", "not built here", DeviceKind::kCuda);
     rank.config.backend = "nccl";
     auto group = rank.factory.open({0, 1});
     REQUIRE(group.ok());
