@@ -57,7 +57,11 @@ class WireWriter {
   /// Appends bytes without their number. The reader knows it, or takes rest().
   void raw(std::span<const std::byte> bytes) {
     const auto* data = reinterpret_cast<const typename Buffer::value_type*>(bytes.data());
-    bytes_.insert(bytes_.end(), data, data + bytes.size());
+    if constexpr (requires { bytes_.append(data, bytes.size()); }) {
+      bytes_.append(data, bytes.size());
+    } else {
+      bytes_.insert(bytes_.end(), data, data + bytes.size());
+    }
   }
   /// Appends a value as it lies in memory: for facts that ranks of one host exchange.
   template <typename T>
