@@ -20,7 +20,7 @@ TABLES = ("core/base/collective.h", "core/base/dtype.h")
 EXEMPT = (
     "bindings/tensorflow/ops.cc",
     "bindings/python/ronde/tensorflow/_library.py",
-    "ops/hierarchical/allreduce.cc",
+    "ops/hierarchical/communicator.cc",
     "ops/selection/selector.cc",
 )
 EVENT = re.compile(r'"(?:NEGOTIATE_)?[A-Z]{4,}"')
