@@ -64,7 +64,7 @@ struct SharedKernel {
 }  // namespace
 
 TEST_CASE("launch: each thread of each block runs once, with a copy of the arguments") {
-  std::vector<std::uint32_t> cells(5 * kThreads);
+  std::vector<std::uint32_t> cells(std::size_t{5} * kThreads);
   {
     const cuda_fake::Hold hold(nullptr);
     Cells table{cells.data()};
