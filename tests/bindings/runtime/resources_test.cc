@@ -28,6 +28,9 @@ using net::unique_job_id;
 /// Sanitizers keep freed memory for a while on purpose; the release build counts it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kMemoryIsGivenBack = false;
+#elif defined(__has_feature)
+constexpr bool kMemoryIsGivenBack =
+    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
 #else
 constexpr bool kMemoryIsGivenBack = true;
 #endif

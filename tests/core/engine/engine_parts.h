@@ -1,6 +1,7 @@
 // The parts of an engine over a channel without ranks behind it. Tests drive them by hand.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,14 +14,14 @@ namespace ronde::test {
 /// Counts bundles and does nothing.
 class CountingExecutor final : public Executor {
  public:
-  explicit CountingExecutor(int& executed) : executed_(executed) {}
+  explicit CountingExecutor(std::atomic<int>& executed) : executed_(executed) {}
   Status execute(const Bundle&, const AbortToken&) override {
     ++executed_;
     return {};
   }
 
  private:
-  int& executed_;
+  std::atomic<int>& executed_;
 };
 
 /// Rank 0 of two, unless told otherwise. Its thread is the driving thread.
@@ -71,7 +72,7 @@ struct EngineParts {
   FlightRing flights;
   Meter meter;
   LaunchOrder launch_order;
-  int executed = 0;
+  std::atomic<int> executed = 0;
   std::vector<Status> send_errors;
   int left_behind = 0;
   int stalls = 0;
