@@ -114,11 +114,7 @@ Result<Route> AlgorithmCommunicator::route(const Work& work) const {
 
 Status AlgorithmCommunicator::run(const Work& work, DeviceStream /*stream*/,
                                   const AbortToken& abort) {
-  RONDE_ASSIGN_OR_RETURN(const Route chosen, route(work));
-  return run(work, chosen, abort);
-}
-
-Status AlgorithmCommunicator::run(const Work& work, const Route& route, const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const Route route, this->route(work));
   if (route.path != Path::kAlgorithm) return run_native(work, abort);
   try {
     return run_algorithm(work, *route.algorithm, abort);

@@ -49,9 +49,7 @@ class AlgorithmCommunicator final : public Communicator {
   /// The route of dense work; the same on all ranks.
   /// Errors: kUnsupported where neither the inner communicator nor an algorithm does it.
   [[nodiscard]] Result<Route> route(const Work& work) const;
-  /// Does work by the route that is its own. Beyond Communicator::run: kAborted where memory runs
-  /// out midway.
-  Status run(const Work& work, const Route& route, const AbortToken& abort);
+  /// Beyond Communicator::run: kAborted where memory runs out midway.
   Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
 
   [[nodiscard]] Transport* transport() noexcept override { return transport_; }

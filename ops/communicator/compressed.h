@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/ports/communicator.h"
 #include "core/ports/transport.h"
@@ -14,19 +15,22 @@
 
 namespace ronde {
 
-/// What all of them share: the bound bundle. Supports allreduce alone. Threads: one at a time.
+/// What all of them share: the bound bundle. Threads: one at a time.
 class CompressedCommunicator : public Communicator {
  public:
-  CompressedCommunicator(std::string name, DeviceKind memory);
-
-  /// Compresses by `work` until the next call; null: nothing may be run. What run() leaves over of
-  /// it stays valid until then.
+  /// Compresses by `work` until the next call; null: not at all. What run() leaves over of it stays
+  /// valid until then.
   void bind(CompressedWork* work) noexcept {
     bound_ = work;
     runs_ = 0;
   }
 
  protected:
+  using Communicator::Communicator;
+  /// Supports allreduces of floating types alone.
+  CompressedCommunicator(std::string name, DeviceKind memory);
+
+  [[nodiscard]] bool is_bound() const noexcept { return bound_ != nullptr; }
   [[nodiscard]] CompressedWork& bound() const noexcept { return *bound_; }
   /// The number of the run that begins, from 0, since the last bind().
   std::size_t begin_run() noexcept { return runs_++; }
@@ -36,19 +40,21 @@ class CompressedCommunicator : public Communicator {
   std::size_t runs_ = 0;
 };
 
-/// Binds for as long as it lives.
+/// Binds until it is destroyed.
 class Binding {
  public:
   Binding(CompressedCommunicator& communicator, CompressedWork& work) noexcept
-      : communicator_(communicator) {
-    communicator_.bind(&work);
+      : communicator_(&communicator) {
+    communicator.bind(&work);
   }
-  ~Binding() { communicator_.bind(nullptr); }
-  Binding(const Binding&) = delete;
-  Binding& operator=(const Binding&) = delete;
+  ~Binding() {
+    if (communicator_ != nullptr) communicator_->bind(nullptr);
+  }
+  Binding(Binding&& other) noexcept : communicator_(std::exchange(other.communicator_, nullptr)) {}
+  Binding& operator=(Binding&&) = delete;
 
  private:
-  CompressedCommunicator& communicator_;
+  CompressedCommunicator* communicator_;
 };
 
 /// Host memory, by the CPU's codecs over point-to-point: a group's, or that of one rank of each

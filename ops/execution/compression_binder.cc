@@ -45,17 +45,17 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 }  // namespace
 
 /// A step is counted by each rank; the most counts.
-Result<bool> CompressionBinder::travels_dense(const Bundle& bundle, WordExchange& words,
-                                              const AbortToken& abort) {
-  RONDE_ASSIGN_OR_RETURN(const WarmUp mine, warm_up(bundle));
+Result<bool> CompressionBinder::travels_dense(const Bundle& bundle, const std::string& compression,
+                                              WordExchange& words, const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const WarmUp mine, warm_up(bundle, compression));
   if (mine.dense_steps == 0) return false;
   RONDE_ASSIGN_OR_RETURN(const auto all, words.allgather({&mine.passed, 1}, abort));
   const std::int64_t passed = *std::max_element(all.begin(), all.end());
   if (passed < 0 || passed >= mine.dense_steps) {
-    end_warm_up(bundle);
+    end_warm_up(bundle, compression);
     return false;
   }
-  RONDE_RETURN_IF_ERROR(pass_step(bundle));
+  RONDE_RETURN_IF_ERROR(pass_step(bundle, compression));
   return true;
 }
 
@@ -97,11 +97,11 @@ std::shared_ptr<Residual> CompressionBinder::residual_of(const Bundle& bundle, s
   return options_.residuals->find(options_.set, key, count_of(tensor), spec.residual);
 }
 
-Result<WarmUp> CompressionBinder::warm_up(const Bundle& bundle) {
-  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+Result<WarmUp> CompressionBinder::warm_up(const Bundle& bundle, const std::string& compression) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(compression));
   const CompressionSpec& spec = scheme->spec;
   WarmUp state;
-  if (!begins_dense(spec) || is_warm(bundle)) return state;
+  if (!begins_dense(spec) || is_warm(bundle, compression)) return state;
   state.dense_steps = static_cast<std::int64_t>(spec.warmup);
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const auto residual = residual_of(bundle, i, spec);
@@ -112,29 +112,29 @@ Result<WarmUp> CompressionBinder::warm_up(const Bundle& bundle) {
   return state;
 }
 
-bool CompressionBinder::is_warm(const Bundle& bundle) const {
+bool CompressionBinder::is_warm(const Bundle& bundle, const std::string& compression) const {
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const std::string key = key_of(bundle, i);
     if (key.empty()) continue;  // nothing is kept of it, on any rank
     const auto found = warm_.find(key);
     if (found == warm_.end() || found->second.count != count_of(bundle.tensors[i]) ||
-        found->second.compression != bundle.compression) {
+        found->second.compression != compression) {
       return false;
     }
   }
   return true;
 }
 
-void CompressionBinder::end_warm_up(const Bundle& bundle) {
+void CompressionBinder::end_warm_up(const Bundle& bundle, const std::string& compression) {
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const std::string key = key_of(bundle, i);
-    if (!key.empty()) warm_[key] = {count_of(bundle.tensors[i]), bundle.compression};
+    if (!key.empty()) warm_[key] = {count_of(bundle.tensors[i]), compression};
   }
   if (options_.residuals != nullptr) options_.residuals->end_warm_up(options_.set);
 }
 
-Status CompressionBinder::pass_step(const Bundle& bundle) {
-  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+Status CompressionBinder::pass_step(const Bundle& bundle, const std::string& compression) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(compression));
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const auto residual = residual_of(bundle, i, scheme->spec);
     if (residual) residual->next_step();
@@ -142,8 +142,9 @@ Status CompressionBinder::pass_step(const Bundle& bundle) {
   return {};
 }
 
-Result<CompressedWork> CompressionBinder::prepare(const Bundle& bundle) {
-  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(bundle.compression));
+Result<CompressedWork> CompressionBinder::prepare(const Bundle& bundle,
+                                                  const std::string& compression) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(compression));
   std::vector<CompressedTensor> tensors;
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     tensors.push_back(prepare_tensor(bundle, i, scheme->spec));

@@ -36,14 +36,15 @@ class CompressionBinder {
   };
   explicit CompressionBinder(Options options) : options_(std::move(options)) {}
 
-  /// What to run a compressible bundle with. Lives no longer than this.
+  /// The codec and residuals of a bundle for `compression`. Lives no longer than this.
   /// Errors: kInvalidArgument where the compression is unknown.
-  Result<CompressedWork> prepare(const Bundle& bundle);
-  /// Whether a bundle still travels dense, in which case a step of its tensors is counted. Ranks
-  /// may differ in how many they counted (one had joined, or is new): they ask one another over
-  /// `words`, and the most counts. Once they know that it is over, none asks again. Blocks.
+  Result<CompressedWork> prepare(const Bundle& bundle, const std::string& compression);
+  /// Whether a bundle still travels dense; if so, a step of its tensors is counted. Ranks may have
+  /// counted different steps (one had joined, or is new): they exchange them over `words`, and the
+  /// most counts. Once a warm-up has ended, they exchange nothing. Blocks.
   /// Errors: as prepare(); those of `words`.
-  Result<bool> travels_dense(const Bundle& bundle, WordExchange& words, const AbortToken& abort);
+  Result<bool> travels_dense(const Bundle& bundle, const std::string& compression,
+                             WordExchange& words, const AbortToken& abort);
   /// Whether note_losses() is to note any.
   [[nodiscard]] bool wants_losses(const CompressedWork& compressed) const;
   /// Notes what each tensor has left over where that is asked for, and reports it to `events`,
@@ -54,11 +55,11 @@ class CompressionBinder {
  private:
   /// How far a bundle is in its codec's warm-up. Whether `dense_steps` is 0 is the same on all
   /// ranks: it follows from the bundle, and from the bundles of end_warm_up().
-  Result<WarmUp> warm_up(const Bundle& bundle);
+  Result<WarmUp> warm_up(const Bundle& bundle, const std::string& compression);
   /// All ranks know that the warm-up of a bundle's tensors is over, in whatever bundles they travel
   /// from now on: until one has another size or codec, or what is kept is loaded anew.
-  void end_warm_up(const Bundle& bundle);
-  Status pass_step(const Bundle& bundle);
+  void end_warm_up(const Bundle& bundle, const std::string& compression);
+  Status pass_step(const Bundle& bundle, const std::string& compression);
   Result<const Scheme*> look_up(const std::string& text);
   std::shared_ptr<Residual> residual_of(const Bundle& bundle, std::size_t index,
                                         const CompressionSpec& spec) const;
@@ -69,7 +70,7 @@ class CompressionBinder {
     std::size_t count = 0;
     std::string compression;
   };
-  bool is_warm(const Bundle& bundle) const;
+  bool is_warm(const Bundle& bundle, const std::string& compression) const;
 
   const Options options_;
   std::map<std::string, Scheme> known_;  // by their texts

@@ -1,5 +1,4 @@
-// Runs the agreed bundles of one group: plans their outputs, binds compression, and runs the work
-// over the communicators of its memory.
+// Runs the agreed bundles of one group, each work by the communicator that serves it.
 #pragma once
 
 #include <memory>
@@ -29,7 +28,7 @@ struct ExecutorOptions {
   bool deterministic = false;
   const EventGate* events = nullptr;         ///< Outlives the executor; may be null.
   std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
-  /// Each how many steps of a tensor the norm of what compression leaves over is noted; 0 never.
+  /// Note the norm of a tensor's residual every N of its steps (0: never).
   std::size_t loss_steps = 0;
   int set = 0;               ///< The process set, as residuals are kept by it.
   DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
@@ -38,25 +37,19 @@ struct ExecutorOptions {
 };
 
 /// The executor of ops/. Beyond the contract of Executor:
-/// - Paths are chosen by the tables of ops/selection/path.h and selector.h: a communicator's own
-///   collective, an algorithm over its transport, or through the host for a device.
+/// - Outputs and their sizes: OutputPlanner. Communicators: WorkBinder.
+/// - Average, prescale and postscale: reduction_for() in ops/execution/scaling.h.
 /// - Deterministic: reductions over a transport use the algorithm "direct", whatever the override
-///   says. A communicator that is native_first does its own as ever: it adds in ascending order of
-///   ranks.
-/// - Average, prescale and postscale: see reduction_for() in ops/execution/scaling.h.
-/// - Sizes and outputs: see OutputPlanner.
-/// - Compressed allreduces: see CompressionBinder; `auto`: ops/execution/auto_compression.h. In
-///   deterministic mode `auto` compresses nothing, as what it chooses depends on time.
-/// - Tensors in device memory: see DeviceRunner; sizes and splits are exchanged over the host.
+///   says. A communicator that is native_first adds in ascending order of ranks anyway.
 class CollectiveExecutor : public Executor {
  public:
-  /// The path of what ran last: "shm", "ring over tcp", "local" (one rank), empty at first.
+  /// The path of the last work: "shm", "ring over tcp", "local" (one rank), empty at first.
   /// Threads: as execute.
   [[nodiscard]] virtual std::string last_path() const = 0;
-  /// What compression made of what ran last; zeros where it was dense. Threads: as execute.
+  /// Bytes and times of the last work's compression; zeros if dense. Threads: as execute.
   [[nodiscard]] virtual CompressionFacts last_compression() const = 0;
-  /// What `auto` compression has measured and chosen, for people; empty before it was asked for.
-  /// Threads: as execute.
+  /// Measurements and choices of `auto`, as lines for people; empty before the first. Threads: as
+  /// execute.
   [[nodiscard]] virtual std::vector<std::string> explain_compression() const = 0;
 };
 

@@ -67,11 +67,4 @@ Result<Path> HostCommunicators::compressed_path(const Work& work) const {
                             to_string(work.reduction.dtype), dense_->traits().name));
 }
 
-Status HostCommunicators::run_compressed(const Work& work, CompressedWork& compression,
-                                         const AbortToken& abort) {
-  if (compressed_ == nullptr) return dense_->run(work, kNoStream, abort);
-  const Binding binding(*codec_, compression);
-  return compressed_->run(work, kNoStream, abort);
-}
-
 }  // namespace ronde

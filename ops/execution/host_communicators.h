@@ -45,8 +45,12 @@ class HostCommunicators {
   /// The path of a compressed allreduce: kCompressed, or kLocal.
   /// Errors: kUnsupported where there is no transport.
   [[nodiscard]] Result<Path> compressed_path(const Work& work) const;
-  /// Runs one by that path. Errors: as Communicator::run.
-  Status run_compressed(const Work& work, CompressedWork& compression, const AbortToken& abort);
+  /// What runs it once codec() is bound.
+  [[nodiscard]] Communicator& compressed() noexcept {
+    return compressed_ == nullptr ? *dense_ : *compressed_;
+  }
+  /// Where bundles bind their codec; null where nothing is compressed.
+  [[nodiscard]] CompressedCommunicator* codec() noexcept { return codec_; }
 
  private:
   void compose_levels(HostParts parts, const HostOptions& options);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <vector>
 
 #include "tests/ops/hierarchical/hierarchical_fixture.h"
@@ -24,7 +25,9 @@ float compressed_sum(HostCommunicators& host, const GroupSpec& group) {
   work.kind = Collective::kAllreduce;
   work.segments = {&segment, 1};
   work.bytes = segment.bytes;
-  CHECK(host.run_compressed(work, compression, *group.abort).ok());
+  std::optional<Binding> binding;
+  if (host.codec() != nullptr) binding.emplace(*host.codec(), compression);
+  CHECK(host.compressed().run(work, kNoStream, *group.abort).ok());
   return values[200];
 }
 

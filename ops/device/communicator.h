@@ -1,5 +1,4 @@
-// Runs agreed work on tensors in device memory: in stream order, fused on the device, by the path
-// that the selector chooses.
+// The communicator of a group for device memory, by the path that the selector chooses.
 #pragma once
 
 #include <functional>
@@ -18,33 +17,35 @@
 #include "ops/device/device_parts.h"
 #include "ops/device/device_times.h"
 #include "ops/device/device_top.h"
-#include "ops/device/growing_memory.h"
+#include "ops/device/host_copy.h"
 #include "ops/execution/fusion_buffer.h"
 #include "ops/selection/path.h"
 
 namespace ronde {
 
+/// Queues work on a stream of its own: by the device's communicator, by the device's codecs while a
+/// bundle is bound, or through the host. Opens the device at the first bundle.
+/// Calls for a bundle: begin(), then choose() and run() for each work, then end().
 /// Threads: one at a time.
-class DeviceRunner {
+class DeviceCommunicator final : public CompressedCommunicator {
  public:
   struct Options {
     DeviceOpener open;  ///< May be empty: kUnsupported.
     int rank = 0;
     int size = 1;
-    const EventGate* events = nullptr;  ///< Is told when the device did what; may be null.
-    std::string track;                  ///< On which track.
+    const EventGate* events = nullptr;  ///< Gets the device's times; may be null.
+    std::string track;                  ///< The timeline's track for them.
     bool host_levels = false;           ///< The host's communicator has two levels.
   };
 
-  /// `host` runs what is staged, and outlives this, as the events do.
-  DeviceRunner(Options options, AlgorithmCommunicator& host);
-  /// Tells of what has ended by now.
-  ~DeviceRunner();
-  DeviceRunner(const DeviceRunner&) = delete;
-  DeviceRunner& operator=(const DeviceRunner&) = delete;
+  /// `host` runs what is staged. It outlives this, as the events do.
+  DeviceCommunicator(Options options, AlgorithmCommunicator& host);
+  /// Reports the times of what has ended.
+  ~DeviceCommunicator() override;
+  DeviceCommunicator(const DeviceCommunicator&) = delete;
+  DeviceCommunicator& operator=(const DeviceCommunicator&) = delete;
 
-  /// Opens the device at first, in the bundle's turn; what is run from now on comes after all that
-  /// the tensors wait for.
+  /// Opens the device at first, in the bundle's turn. The stream waits for the tensors' events.
   Status begin(const Bundle& bundle, const AbortToken& abort);
   /// Chooses the path of dense work of the bundle; the same on all ranks. Work for the device's
   /// communicator waits for the bundle's turn, and is staged where that never comes.
@@ -53,22 +54,28 @@ class DeviceRunner {
   /// same on all ranks, but for top-k, where each decides by what it is to send.
   Result<Path> choose_compressed(const Bundle& bundle, const Work& work,
                                  const CompressedWork& compression, const AbortToken& abort);
-  /// Queues one work of the bundle, by the path last chosen; `compression` is null for dense work.
-  Status run(const Work& work, CompressedWork* compression, const AbortToken& abort);
-  /// Brings the inputs of such segments to the host: the same segments there, in place, valid until
-  /// the next call. Blocks until they are there.
+  /// Queues one work of the bundle, by the path last chosen. Unlike Communicator::run it takes any
+  /// number of segments.
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+  /// As HostCopy has them, on this group's stream.
   Result<std::span<const Segment>> bring_down(std::span<const Segment> segments,
-                                              const AbortToken& abort);
-  /// Queues the way back of what the last bring_down() gave, to where `segments` want it.
-  Status bring_up(std::span<const Segment> segments);
-  /// Brings the results of compressed work that ran last, and what it left over, to the host, and
-  /// notes it in `compression`: the segments there, as those of bring_down().
+                                              const AbortToken& abort) {
+    return host_copy_.bring_down({*opened_->device, opened_->stream}, segments, abort);
+  }
+  Status bring_up(std::span<const Segment> segments) {
+    if (segments.empty()) return {};
+    return host_copy_.bring_up({*opened_->device, opened_->stream}, segments);
+  }
+  /// Copies results and residuals of the compressed work that ran last to the host. Notes the
+  /// residuals in `compression`, returns the results as bring_down() does.
   Result<std::span<const Segment>> bring_losses(const Work& work, CompressedWork& compression,
                                                 const AbortToken& abort);
   /// Hands out the point after which the results are there; waits for it where nobody takes it.
   Status end(const Bundle& bundle, const AbortToken& abort);
 
-  /// "nccl", "shm through host memory": what was chosen last.
+  /// The stream of the group's work. Call after begin().
+  [[nodiscard]] DeviceStream stream() const noexcept { return opened_->stream; }
+  /// The path last chosen: "nccl", "shm through host memory".
   [[nodiscard]] const std::string& path() const noexcept { return path_name_; }
 
  private:
@@ -98,10 +105,8 @@ class DeviceRunner {
     return uses_own() ? *opened_->own : *opened_->staged;
   }
   Status launch(const Work& work, const AbortToken& abort);
-  Status launch_compressed(const Work& work, CompressedWork& compression, const AbortToken& abort);
+  Status launch_compressed(const Work& work, const AbortToken& abort);
   Status join_chain();
-  [[nodiscard]] Status out_of_memory(std::string_view what, std::size_t bytes) const;
-
   void end_part(std::string_view part);
   void tell_times();
 
@@ -112,8 +117,7 @@ class DeviceRunner {
   EventSink* listener_ = nullptr;  // of the bundle under way; null: nothing is recorded
   Path path_ = Path::kNone;        // as last chosen
   std::string path_name_;
-  HostMemory host_memory_;        // of what is brought down
-  std::vector<Segment> on_host_;  // reused
+  HostCopy host_copy_;
 };
 
 }  // namespace ronde

@@ -1,4 +1,4 @@
-#include "ops/device/device_runner.h"
+#include "ops/device/communicator.h"
 
 #include <fmt/format.h>
 
@@ -32,8 +32,9 @@ std::unique_ptr<Communicator> own_of(DeviceParts parts, AlgorithmCommunicator& h
 
 }  // namespace
 
-DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options, AlgorithmCommunicator& host,
-                             const std::function<void(std::string_view part)>& end_part)
+DeviceCommunicator::Opened::Opened(DeviceParts parts, const Options& options,
+                                   AlgorithmCommunicator& host,
+                                   const std::function<void(std::string_view part)>& end_part)
     : device(parts.device),
       chain(parts.chain),
       own(own_of(std::move(parts), host)),
@@ -44,12 +45,16 @@ DeviceRunner::Opened::Opened(DeviceParts parts, const Options& options, Algorith
       compression(device, residuals, options.rank, options.size, end_part),
       top(device, residuals, end_part) {}
 
-DeviceRunner::DeviceRunner(Options options, AlgorithmCommunicator& host)
-    : options_(std::move(options)), host_(host) {}
+DeviceCommunicator::DeviceCommunicator(Options options, AlgorithmCommunicator& host)
+    : CompressedCommunicator({.name = "device",
+                              .supports = SupportTable::of([](auto...) { return true; }),
+                              .memory = DeviceKind::kCuda}),
+      options_(std::move(options)),
+      host_(host) {}
 
-DeviceRunner::~DeviceRunner() { tell_times(); }
+DeviceCommunicator::~DeviceCommunicator() { tell_times(); }
 
-Status DeviceRunner::open(int index) {
+Status DeviceCommunicator::open(int index) {
   if (!options_.open) return {Code::kUnsupported, "only tensors in host memory are supported"};
   RONDE_ASSIGN_OR_RETURN(DeviceParts parts, options_.open(index));
   const auto mark = [this](std::string_view part) { end_part(part); };
@@ -62,7 +67,7 @@ Status DeviceRunner::open(int index) {
   return {};
 }
 
-Status DeviceRunner::begin(const Bundle& bundle, const AbortToken& abort) {
+Status DeviceCommunicator::begin(const Bundle& bundle, const AbortToken& abort) {
   launched_ = false;
   if (!opened_) {
     // Communicators are made in the order of launches too: it may wait for the device's work.
@@ -80,22 +85,15 @@ Status DeviceRunner::begin(const Bundle& bundle, const AbortToken& abort) {
   return {};
 }
 
-Status DeviceRunner::run(const Work& work, CompressedWork* compression, const AbortToken& abort) {
+Status DeviceCommunicator::run(const Work& work, DeviceStream /*stream*/, const AbortToken& abort) {
   try {
-    if (compression != nullptr) return launch_compressed(work, *compression, abort);
-    return launch(work, abort);
+    return is_bound() ? launch_compressed(work, abort) : launch(work, abort);
   } catch (const std::bad_alloc&) {
-    return out_of_memory(to_string(work.kind), total_bytes(work));
+    return out_of_memory(*opened_->device, to_string(work.kind), total_bytes(work));
   }
 }
 
-/// Other ranks wait for this one: the group is broken.
-Status DeviceRunner::out_of_memory(std::string_view what, std::size_t bytes) const {
-  return {Code::kAborted, fmt::format("out of memory in {} of {} bytes on cuda:{}", what, bytes,
-                                      opened_->device->index())};
-}
-
-Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
+Status DeviceCommunicator::launch(const Work& work, const AbortToken& abort) {
   if (work.segments.empty()) return {};
   Opened& on = *opened_;
   const FlatWork flat = on.buffer.flatten(work, *host_.kernels(), abort);
@@ -113,39 +111,38 @@ Status DeviceRunner::launch(const Work& work, const AbortToken& abort) {
 }
 
 /// Work for the device's communicator comes after that of all other groups so far.
-Status DeviceRunner::join_chain() {
+Status DeviceCommunicator::join_chain() {
   Opened& on = *opened_;
   if (!uses_own() || !on.chain) return {};
   launched_ = true;
   return on.chain->join(*on.device, on.stream);
 }
 
-Status DeviceRunner::launch_compressed(const Work& work, CompressedWork& compression,
-                                       const AbortToken& abort) {
+Status DeviceCommunicator::launch_compressed(const Work& work, const AbortToken& abort) {
   Opened& on = *opened_;
   if (path_ == Path::kLists) {
-    const Binding binding(on.top, compression);
+    const Binding binding(on.top, bound());
     on.top.travel_over(*host_.transport(), path_name_);
     return on.top.run(work, on.stream, abort);
   }
   RONDE_RETURN_IF_ERROR(join_chain());
-  const Binding binding(on.compression, compression);
+  const Binding binding(on.compression, bound());
   on.compression.travel_over(carrier(), path_name_);
   return on.compression.run(work, on.stream, abort);
 }
 
-void DeviceRunner::end_part(std::string_view part) {
+void DeviceCommunicator::end_part(std::string_view part) {
   if (listener_ != nullptr) opened_->times.end_part(opened_->stream, part);
 }
 
-void DeviceRunner::tell_times() {
+void DeviceCommunicator::tell_times() {
   if (!opened_ || options_.events == nullptr) return;
   EventSink* const before = std::exchange(listener_, options_.events->get());
   if (listener_ != before) opened_->times.forget();  // it was begun for another recording
   if (listener_ != nullptr) opened_->times.tell(*listener_);
 }
 
-Facts DeviceRunner::facts_of(Collective kind, DType dtype, ReduceOp op) const {
+Facts DeviceCommunicator::facts_of(Collective kind, DType dtype, ReduceOp op) const {
   const Communicator* const own = opened_->own.get();
   return static_cast<Facts>(Fact::kOnDevice) | when(options_.size == 1, Fact::kOneRank) |
          when(own != nullptr && own->traits().supports.has(kind, dtype, op), Fact::kNative) |
@@ -154,7 +151,7 @@ Facts DeviceRunner::facts_of(Collective kind, DType dtype, ReduceOp op) const {
 }
 
 /// Only work for the device's communicator needs its turn.
-Status DeviceRunner::choose(Facts facts, const Bundle& bundle, const AbortToken& abort) {
+Status DeviceCommunicator::choose(Facts facts, const Bundle& bundle, const AbortToken& abort) {
   path_ = select_path(facts);
   if (uses_own() && bundle.turn != nullptr) {
     RONDE_ASSIGN_OR_RETURN(const bool mine, bundle.turn->wait(abort));
@@ -166,14 +163,14 @@ Status DeviceRunner::choose(Facts facts, const Bundle& bundle, const AbortToken&
   return {};
 }
 
-Status DeviceRunner::choose(const Bundle& bundle, const Work& work, const AbortToken& abort) {
+Status DeviceCommunicator::choose(const Bundle& bundle, const Work& work, const AbortToken& abort) {
   return choose(facts_of(work.kind, work.reduction.dtype, work.reduction.op), bundle, abort);
 }
 
 /// Frames travel to their owners, and back by the path of an allgather of bytes.
-Result<Path> DeviceRunner::choose_compressed(const Bundle& bundle, const Work& work,
-                                             const CompressedWork& compression,
-                                             const AbortToken& abort) {
+Result<Path> DeviceCommunicator::choose_compressed(const Bundle& bundle, const Work& work,
+                                                   const CompressedWork& compression,
+                                                   const AbortToken& abort) {
   const CompressionSpec& spec = compression.scheme().spec;
   const bool lists = opened_->top.supports(spec);
   const Facts facts = facts_of(Collective::kAlltoall, DType::kUint8, ReduceOp::kSum) |
@@ -185,38 +182,9 @@ Result<Path> DeviceRunner::choose_compressed(const Bundle& bundle, const Work& w
   return path_;
 }
 
-Result<std::span<const Segment>> DeviceRunner::bring_down(std::span<const Segment> segments,
-                                                          const AbortToken& abort) {
-  constexpr std::size_t kSegmentAlignment = 64;
-  const auto room = [](std::size_t bytes) {
-    return (bytes + kSegmentAlignment - 1) / kSegmentAlignment * kSegmentAlignment;
-  };
-  Opened& on = *opened_;
-  std::size_t all = 0;
-  for (const Segment& segment : segments) all += room(segment.bytes);
-  std::byte* at = nullptr;
-  try {
-    at = host_memory_.at_least(all, *on.device);
-  } catch (const std::bad_alloc&) {
-    return out_of_memory("bringing down", all);
-  }
-  on_host_.clear();
-  for (const Segment& segment : segments) {
-    if (segment.in != nullptr) {
-      RONDE_RETURN_IF_ERROR(on.device->copy(at, segment.in, segment.bytes, on.stream));
-    }
-    on_host_.push_back({segment.in == nullptr ? nullptr : at, segment.out == nullptr ? nullptr : at,
-                        segment.bytes});
-    at += room(segment.bytes);
-  }
-  RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, on.device->record(on.stream));
-  RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, abort));
-  return std::span<const Segment>(on_host_);
-}
-
-Result<std::span<const Segment>> DeviceRunner::bring_losses(const Work& work,
-                                                            CompressedWork& compression,
-                                                            const AbortToken& abort) {
+Result<std::span<const Segment>> DeviceCommunicator::bring_losses(const Work& work,
+                                                                  CompressedWork& compression,
+                                                                  const AbortToken& abort) {
   const std::size_t tensors = work.segments.size();
   const std::size_t element = size_of(work.reduction.dtype);
   const std::vector<const float*> left = opened_->residuals.left_over(work);
@@ -238,16 +206,7 @@ Result<std::span<const Segment>> DeviceRunner::bring_losses(const Work& work,
   return here.first(tensors);
 }
 
-Status DeviceRunner::bring_up(std::span<const Segment> segments) {
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    const auto& [in, out, bytes] = on_host_[i];
-    if (out == nullptr) continue;
-    RONDE_RETURN_IF_ERROR(opened_->device->copy(segments[i].out, out, bytes, opened_->stream));
-  }
-  return {};
-}
-
-Status DeviceRunner::end(const Bundle& bundle, const AbortToken& abort) {
+Status DeviceCommunicator::end(const Bundle& bundle, const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, opened_->device->record(opened_->stream));
   if (launched_) opened_->chain->extend(opened_->stream, done);
   bool taken = false;
