@@ -7,7 +7,7 @@
 
 #include "core/base/abort.h"
 #include "core/base/dtype.h"
-#include "core/ports/phase_observer.h"
+#include "core/ports/phases.h"
 #include "core/ports/reduce_kernels.h"
 
 namespace ronde {

@@ -13,7 +13,7 @@
 #include "backends/cuda/element.h"
 #include "backends/cuda/table.h"
 #include "core/base/dtype.h"
-#include "core/base/frame_format.h"
+#include "core/ports/device_codecs.h"
 
 namespace ronde::cuda {
 

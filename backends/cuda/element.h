@@ -6,9 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/base/float8.h"
-#include "core/base/half.h"
-#include "core/base/round_to_odd.h"
+#include "core/base/small_float.h"
 
 #if defined(__CUDACC__)
 #define RONDE_HOST_DEVICE __host__ __device__

@@ -1,13 +1,19 @@
+#include <fmt/format.h>
+#include <gloo/transport/tcp/device.h>
+#include <net/if.h>
+
 #include <array>
+#include <exception>
 #include <optional>
 #include <utility>
 
 #include "backends/gloo/collectives.h"
-#include "backends/gloo/device.h"
 #include "backends/gloo/factory.h"
 #include "backends/gloo/mesh.h"
+#include "backends/gloo/sigpipe.h"
 #include "backends/gloo/transport.h"
 #include "core/base/mutex.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde {
 namespace {
@@ -15,6 +21,7 @@ namespace {
 using gloo_backend::GlooCollectives;
 using gloo_backend::GlooTransport;
 using gloo_backend::Mesh;
+using gloo_backend::SigpipeBlock;
 
 class GlooGroup final : public Communicator {
  public:
@@ -38,6 +45,54 @@ class GlooGroup final : public Communicator {
   GlooCollectives collectives_;
 };
 
+/// Name of the first interface that is up, is not loopback and has an IPv4 address, or empty.
+std::string first_interface() {
+  for (const Interface& each : list_interfaces()) {
+    if (each.up && !each.loopback && each.address.family() == AF_INET) return each.name;
+  }
+  return {};
+}
+
+gloo::transport::tcp::attr device_attributes(bool one_host, const std::string& network_interface) {
+  gloo::transport::tcp::attr attributes;
+  attributes.ai_family = AF_UNSPEC;
+  const std::string wanted = network_interface.empty() ? first_interface() : network_interface;
+  if (one_host) {
+    attributes.hostname = "127.0.0.1";
+  } else if (if_nametoindex(wanted.c_str()) != 0) {
+    attributes.iface = wanted;
+  } else {
+    attributes.hostname = wanted;
+  }
+  return attributes;
+}
+
+/// Whether a host has an address. Gloo goes on with none, and crashes, where the resolver fails in
+/// other ways than for good.
+Status check_host(const std::string& hostname) {
+  if (hostname.empty()) return {};
+  const auto found = resolve_host(hostname);
+  if (found.ok()) return {};
+  return {Code::kUnavailable,
+          fmt::format("Gloo cannot open its device: '{}' is neither an interface nor a host: {}",
+                      hostname, found.status().message())};
+}
+
+/// Opens Gloo's device: the interface that its sockets are bound to, and its I/O thread. It serves
+/// groups inside this host, or else `network_interface` (an interface's name or an address; empty
+/// takes the first interface that is up and not loopback). Errors: kUnavailable with Gloo's words.
+Result<std::shared_ptr<gloo::transport::Device>> open_device(bool one_host,
+                                                             const std::string& network_interface) {
+  const SigpipeBlock no_signal;  // the device's thread inherits it
+  try {
+    const auto attributes = device_attributes(one_host, network_interface);
+    RONDE_RETURN_IF_ERROR(check_host(attributes.hostname));
+    return gloo::transport::tcp::CreateDevice(attributes);
+  } catch (const std::exception& error) {
+    return Status(Code::kUnavailable, fmt::format("Gloo cannot open its device: {}", error.what()));
+  }
+}
+
 class GlooBackend final : public Backend {
  public:
   explicit GlooBackend(const ModuleOptions& options) : options_(options) {}
@@ -60,7 +115,7 @@ class GlooBackend final : public Backend {
     const bool one_host = group.on_one_host();
     const MutexLock lock(mutex_);
     std::optional<Device>& device = devices_[one_host ? 0 : 1];
-    if (!device) device.emplace(gloo_backend::open_device(one_host, options_.network_interface));
+    if (!device) device.emplace(open_device(one_host, options_.network_interface));
     return *device;
   }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/mutex.h"
-#include "core/base/os/wake_word.h"
+#include "core/base/os/futex.h"
 #include "core/base/status.h"
 #include "core/ports/control_channel.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/mutex.h"
-#include "core/base/os/wake_word.h"
+#include "core/base/os/futex.h"
 #include "core/base/status.h"
 
 namespace ronde {

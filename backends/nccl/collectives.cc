@@ -5,7 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 
 namespace ronde::nccl {
 namespace {

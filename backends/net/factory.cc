@@ -4,13 +4,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <utility>
 
-#include "backends/net/connect_ranks.h"
+#include "backends/net/channel/job_channel.h"
+#include "backends/net/rendezvous/tcp_rendezvous.h"
+#include "backends/net/rendezvous/unix_rendezvous.h"
+#include "backends/net/transport/tcp_backend.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde {
+namespace net {
 namespace {
 
 std::string boot_id() {
@@ -33,11 +39,155 @@ std::string host_identity() {
                      name_space("pid"), ::geteuid());
 }
 
+Status check(const Config& config) {
+  if (config.size < 1 || config.rank < 0 || config.rank >= config.size) {
+    return {Code::kInvalidArgument,
+            fmt::format("RONDE_RANK={} is not within RONDE_SIZE={}", config.rank, config.size)};
+  }
+  if (config.size > 1 && config.job_id.empty()) {
+    return {Code::kInvalidArgument, "RONDE_JOB_ID must be set, alike on all ranks"};
+  }
+  return {};
+}
+
+Topology topology_of(int rank, const Roster& roster) {
+  Topology topology{rank, {}};
+  std::map<std::string, int> hosts;
+  for (const auto& [r, who] : roster) {
+    const auto [host, fresh] = hosts.try_emplace(who.host_identity, hosts.size());
+    topology.peers.push_back({host->second, who.host_name, who.pid});
+  }
+  return topology;
+}
+
+Introduction introduce(const ConnectOptions& options) {
+  return {options.version, options.host_name, options.host_identity, {}, ::getpid()};
+}
+
+Party party_of(const Config& config, const ConnectOptions& options, Purpose purpose) {
+  return {purpose, config.rank, config.size, config.job_id, {}, introduce(options)};
+}
+
+std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, const Secret& secret,
+                                    const Endpoint& local) {
+  return std::make_unique<TcpBackend>(TcpBackendArgs{
+      .party = party, .secret = secret, .local = local, .timeout = config.start_timeout});
+}
+
+LossLimits limits_of(const Config& config) {
+  return {.link = config.link_timeout, .freeze = config.freeze_timeout};
+}
+
+NetworkCard card_of(const Endpoint& local) {
+  const auto found = interface_with(local);
+  if (!found) return {};
+  return {.name = found->name, .megabits = interface_megabits(found->name)};
+}
+
+Result<JobLink> connect_alone(const Config& config, const ConnectOptions& options) {
+  JobLink link;
+  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one());
+  const Party party = party_of(config, options, Purpose::kData);
+  link.channel =
+      std::make_unique<JobChannel>(JobChannelArgs{.topology = topology_of(0, {{0, party.self}}),
+                                                  .local = std::move(local),
+                                                  .abort = options.abort});
+  link.tcp = data_plane(config, party, Secret(), Endpoint());
+  return link;
+}
+
+Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& options) {
+  UnixRendezvousArgs args;
+  args.party = party_of(config, options, Purpose::kHost);
+  args.ranks.resize(static_cast<std::size_t>(config.size));
+  std::iota(args.ranks.begin(), args.ranks.end(), 0);
+  args.timeout = config.start_timeout;
+  RONDE_ASSIGN_OR_RETURN(args.secret, read_secret(config));
+  RONDE_ASSIGN_OR_RETURN(LocalJob job, rendezvous_on_host(std::move(args)));
+  Party party = party_of(config, options, Purpose::kData);
+  RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(job.secret));
+  JobLink link;
+  link.channel =
+      std::make_unique<JobChannel>(JobChannelArgs{.topology = topology_of(config.rank, job.roster),
+                                                  .local = std::move(job.channel),
+                                                  .limits = limits_of(config),
+                                                  .abort = options.abort});
+  link.tcp = data_plane(config, party, job.secret, Endpoint());
+  return link;
+}
+
+/// What is left of the time to start, and never so little that a healthy step fails.
+Duration time_left(TimePoint deadline) {
+  return std::max<Duration>(deadline - now(), std::chrono::seconds(2));
+}
+
+Result<std::unique_ptr<HostChannel>> connect_local_ranks(const Config& config,
+                                                         const ConnectOptions& options,
+                                                         const Topology& topology,
+                                                         const Secret& secret, TimePoint deadline) {
+  UnixRendezvousArgs args;
+  args.ranks = topology.host_ranks(config.rank);
+  if (args.ranks.size() == 1) return channel_for_one();
+  args.party = party_of(config, options, Purpose::kHost);
+  args.secret = secret;
+  args.timeout = time_left(deadline);
+  RONDE_ASSIGN_OR_RETURN(LocalJob job, rendezvous_on_host(std::move(args)));
+  return std::move(job.channel);
+}
+
+Result<std::vector<Link>> link_hosts(const Party& party, const Topology& topology, RemoteJob& job,
+                                     TimePoint deadline) {
+  MeshArgs mesh{.party = &party, .peers = {}, .addresses = {}, .deadline = {}};
+  for (const auto& [rank, who] : job.roster) {
+    if (topology.same_host(rank, topology.rank)) continue;
+    mesh.peers.push_back(rank);
+    mesh.addresses.push_back(who.address);
+  }
+  mesh.deadline = now() + time_left(deadline);
+  return make_mesh(mesh, std::move(job.listener));
+}
+
+Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions& options) {
+  const TimePoint deadline = now() + config.start_timeout;
+  RONDE_ASSIGN_OR_RETURN(const std::optional<Secret> secret, read_secret(config));
+  if (!secret) {
+    return Status(Code::kInvalidArgument,
+                  "a job with RONDE_RENDEZVOUS needs a secret: put 64 hexadecimal digits into a "
+                  "0600 file, alike on all hosts, and set RONDE_SECRET_FILE to its path");
+  }
+  Party party = party_of(config, options, Purpose::kRendezvous);
+  RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(*secret));
+  RONDE_ASSIGN_OR_RETURN(RemoteJob job, rendezvous_across_hosts(config, party, *secret));
+  Topology topology = topology_of(config.rank, job.roster);
+  auto local = connect_local_ranks(config, options, topology, *secret, deadline);
+  if (!local.ok()) return local.status();
+  party.purpose = Purpose::kLink;
+  RONDE_ASSIGN_OR_RETURN(std::vector<Link> links, link_hosts(party, topology, job, deadline));
+  JobLink link;
+  link.channel = std::make_unique<JobChannel>(JobChannelArgs{.topology = std::move(topology),
+                                                             .local = std::move(*local),
+                                                             .links = std::move(links),
+                                                             .limits = limits_of(config),
+                                                             .abort = options.abort});
+  link.tcp = data_plane(config, party, *secret, job.local);
+  if (link.channel->topology().host_count() > 1) link.card = card_of(job.local);
+  return link;
+}
+
 }  // namespace
+
+Result<JobLink> connect_ranks(const Config& config, const ConnectOptions& options) {
+  RONDE_RETURN_IF_ERROR(check(config));
+  if (config.size == 1) return connect_alone(config, options);
+  return config.rendezvous.empty() ? connect_on_one_host(config, options)
+                                   : connect_across_hosts(config, options);
+}
+
+}  // namespace net
 
 Result<JobLink> connect_job(const Config& config, const std::string& version,
                             std::shared_ptr<AbortToken> abort) {
-  return net::connect_ranks(config, {version, host_name(), host_identity(), std::move(abort)});
+  return net::connect_ranks(config, {version, host_name(), net::host_identity(), std::move(abort)});
 }
 
 }  // namespace ronde

@@ -35,4 +35,19 @@ struct JobLink {
 Result<JobLink> connect_job(const Config& config, const std::string& version,
                             std::shared_ptr<AbortToken> abort = nullptr);
 
+namespace net {
+
+/// The facts of this process that the other ranks learn.
+struct ConnectOptions {
+  std::string version;
+  std::string host_name;
+  /// Ranks with different identities are connected by TCP, even on one machine.
+  std::string host_identity;
+  std::shared_ptr<AbortToken> abort;  ///< May be null.
+};
+
+/// connect_job() with what tests may replace.
+Result<JobLink> connect_ranks(const Config& config, const ConnectOptions& options);
+
+}  // namespace net
 }  // namespace ronde

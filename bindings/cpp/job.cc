@@ -10,7 +10,7 @@
 #include "bindings/runtime/process_sets.h"
 #include "bindings/runtime/runtime.h"
 #include "bindings/runtime/timeline.h"
-#include "core/protocol/several_devices.h"
+#include "core/protocol/request.h"
 #include "ops/compression/residuals.h"
 #include "ronde/ronde.h"
 

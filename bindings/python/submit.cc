@@ -9,7 +9,7 @@
 #include "bindings/python/names_in_flight.h"
 #include "bindings/python/operation.h"
 #include "bindings/runtime/operations.h"
-#include "core/protocol/several_devices.h"
+#include "core/protocol/request.h"
 
 namespace py = pybind11;
 

@@ -6,7 +6,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
-#include "core/engine/meter.h"
+#include "core/engine/records/meter.h"
 #include "timeline/recorder.h"
 
 namespace ronde {

@@ -12,7 +12,7 @@
 #include "backends/registry.h"
 #include "core/base/mutex.h"
 #include "core/base/status.h"
-#include "core/engine/set_queue.h"
+#include "core/engine/queues/set_queue.h"
 #include "core/ports/backend.h"
 #include "core/ports/device_ops.h"
 #include "ops/device/device_parts.h"

@@ -12,8 +12,8 @@
 #include "core/base/abort.h"
 #include "core/base/config.h"
 #include "core/base/status.h"
-#include "core/engine/flight_ring.h"
-#include "core/engine/meter.h"
+#include "core/engine/records/flight_ring.h"
+#include "core/engine/records/meter.h"
 #include "core/ports/topology.h"
 
 namespace ronde {

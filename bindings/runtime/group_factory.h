@@ -17,7 +17,7 @@
 #include "core/base/config.h"
 #include "core/base/mutex.h"
 #include "core/base/status.h"
-#include "core/engine/flight_ring.h"
+#include "core/engine/records/flight_ring.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/reduce_kernels.h"
 #include "core/ports/topology.h"

@@ -8,7 +8,7 @@
 
 #include "core/base/mutex.h"
 #include "core/base/status.h"
-#include "core/engine/set_queue.h"
+#include "core/engine/queues/set_queue.h"
 
 namespace ronde {
 

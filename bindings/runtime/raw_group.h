@@ -9,7 +9,7 @@
 #include "bindings/runtime/runtime_state.h"
 #include "core/base/abort.h"
 #include "core/base/status.h"
-#include "core/engine/flight_ring.h"
+#include "core/engine/records/flight_ring.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "ops/execution/executor.h"

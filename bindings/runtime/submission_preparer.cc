@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/protocol/several_devices.h"
+#include "core/protocol/request.h"
 #include "ops/compression/spec.h"
 
 namespace ronde {

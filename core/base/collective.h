@@ -189,9 +189,13 @@ constexpr const CollectiveTraits& traits_of(Collective kind) noexcept {
 }
 
 /// The name in the table; "?" for an unknown value.
-std::string_view to_string(Collective kind) noexcept;
+constexpr std::string_view to_string(Collective kind) noexcept {
+  return name_in(kCollectives, kind);
+}
 
 /// The inverse of to_string. Errors: kInvalidArgument naming the value and what is allowed.
-Result<Collective> parse_collective(std::string_view text);
+inline Result<Collective> parse_collective(std::string_view text) {
+  return parse_in(kCollectives, text, "collective");
+}
 
 }  // namespace ronde

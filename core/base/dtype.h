@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "core/base/enum_table.h"
-#include "core/base/export.h"
 #include "core/base/status.h"
 
 namespace ronde {
@@ -24,7 +23,7 @@ enum class DType : std::uint8_t {
   kFloat32 = 7,
   kFloat64 = 8,
   kBool = 9,
-  kFloat8E4m3 = 10,  ///< OCP's E4M3 without infinities ("fn"); see core/base/float8.h.
+  kFloat8E4m3 = 10,  ///< OCP's E4M3 without infinities ("fn"); see core/base/small_float.h.
   kFloat8E5m2 = 11,
 };
 
@@ -113,11 +112,13 @@ constexpr bool is_defined(ReduceOp op, DType dtype) noexcept {
 }
 
 /// The name in the table; "?" for an unknown value.
-RONDE_API std::string_view to_string(DType dtype) noexcept;
-RONDE_API std::string_view to_string(ReduceOp op) noexcept;
+constexpr std::string_view to_string(DType dtype) noexcept { return name_in(kDTypes, dtype); }
+constexpr std::string_view to_string(ReduceOp op) noexcept { return name_in(kReduceOps, op); }
 
 /// The inverse of to_string. Errors: kInvalidArgument naming the value and what is allowed.
-RONDE_API Result<DType> parse_dtype(std::string_view text);
-RONDE_API Result<ReduceOp> parse_reduce_op(std::string_view text);
+inline Result<DType> parse_dtype(std::string_view text) { return parse_in(kDTypes, text, "dtype"); }
+inline Result<ReduceOp> parse_reduce_op(std::string_view text) {
+  return parse_in(kReduceOps, text, "reduce operation");
+}
 
 }  // namespace ronde

@@ -12,8 +12,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/engine/flight_ring.h"
-#include "core/engine/meter.h"
+#include "core/engine/records/flight_ring.h"
+#include "core/engine/records/meter.h"
 #include "core/ports/executor.h"
 #include "core/protocol/request.h"
 

@@ -1,6 +1,7 @@
 // A library or mechanism that can carry data, and what it opens communicators for.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,8 +12,8 @@
 #include "core/base/abort.h"
 #include "core/base/clock.h"
 #include "core/base/collective.h"
-#include "core/base/device.h"
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 #include "core/ports/communicator.h"
 #include "core/ports/device_ops.h"
 #include "core/ports/topology.h"
@@ -41,7 +42,10 @@ struct GroupSpec {
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks.size()); }
   /// True where all ranks of the group run on this host.
-  [[nodiscard]] bool on_one_host() const;
+  [[nodiscard]] bool on_one_host() const {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](int r) { return topology->same_host(ranks.front(), r); });
+  }
 };
 
 /// A library or mechanism that can carry data. Threads: any.

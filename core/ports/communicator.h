@@ -12,11 +12,11 @@
 
 #include "core/base/abort.h"
 #include "core/base/collective.h"
-#include "core/base/device.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 #include "core/ports/device_ops.h"
-#include "core/ports/phase_observer.h"
+#include "core/ports/phases.h"
 #include "core/ports/reduce_kernels.h"
 #include "core/ports/transport.h"
 
@@ -71,7 +71,11 @@ struct Work {
 };
 
 /// Sum of the segments' bytes.
-std::size_t total_bytes(const Work& work) noexcept;
+inline std::size_t total_bytes(const Work& work) noexcept {
+  std::size_t sum = 0;
+  for (const Segment& segment : work.segments) sum += segment.bytes;
+  return sum;
+}
 
 /// Which work a communicator does itself, by collective, type and operation. Threads: any.
 class SupportTable {

@@ -8,11 +8,20 @@
 #include <span>
 
 #include "core/base/dtype.h"
-#include "core/base/frame_format.h"
 #include "core/base/status.h"
 #include "core/ports/device_ops.h"
 
 namespace ronde {
+
+/// Formats that round each value by itself or within its block.
+enum class FrameFormat : std::uint8_t { kFp16, kBf16, kInt8, kInt4, kOnebit };
+
+/// How values become a frame.
+struct FrameCode {
+  FrameFormat format = FrameFormat::kFp16;
+  bool stochastic = false;  ///< int8 and int4: rounding; else to nearest even.
+  std::size_t block = 0;    ///< Elements that share a scale or means, a multiple of 64.
+};
 
 /// One run of values on its way into a frame: factor * values + residual + what the added frames
 /// stand for, added in that order in fp32.

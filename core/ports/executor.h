@@ -12,10 +12,9 @@
 
 #include "core/base/abort.h"
 #include "core/base/collective.h"
-#include "core/base/device.h"
 #include "core/base/dtype.h"
-#include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 
 namespace ronde {
 
@@ -53,6 +52,10 @@ struct BundleTensor {
   std::shared_ptr<DeviceEvent>* complete = nullptr;
 };
 
+/// Bits of the count of a set's bundles in Bundle::id. The set's id is above them. JSON is exact to
+/// 53 bits.
+inline constexpr int kBundleBits = 40;
+
 /// Tensors that are moved as one operation: all of one kind, dtype, op, root and scale.
 struct Bundle {
   std::uint64_t id = 0;  ///< For the timeline: the same on all ranks; 0 where there is no set.
@@ -72,7 +75,13 @@ struct Bundle {
 };
 
 /// Bytes this rank puts into the bundle.
-std::size_t input_bytes(const Bundle& bundle) noexcept;
+inline std::size_t input_bytes(const Bundle& bundle) noexcept {
+  std::size_t sum = 0;
+  for (const BundleTensor& tensor : bundle.tensors) {
+    sum += static_cast<std::size_t>(element_count(tensor.shape)) * size_of(bundle.dtype);
+  }
+  return sum;
+}
 
 /// Executes the bundles of one group (process set). Threads: one at a time.
 class Executor {

@@ -1,6 +1,7 @@
 // Who takes part in a job and on which host each rank runs.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,19 @@ struct Topology {
     return peers[static_cast<std::size_t>(a)].host_index ==
            peers[static_cast<std::size_t>(b)].host_index;
   }
-  /// Ranks on the same host as `rank`, ascending; `rank` included.
-  [[nodiscard]] std::vector<int> host_ranks(int rank) const;
-  [[nodiscard]] int host_count() const;
+  /// Ranks on the same host as `of`, ascending; `of` included.
+  [[nodiscard]] std::vector<int> host_ranks(int of) const {
+    std::vector<int> ranks;
+    for (int r = 0; r < size(); ++r) {
+      if (same_host(of, r)) ranks.push_back(r);
+    }
+    return ranks;
+  }
+  [[nodiscard]] int host_count() const {
+    int highest = -1;
+    for (const PeerInfo& peer : peers) highest = std::max(highest, peer.host_index);
+    return highest + 1;
+  }
 };
 
 }  // namespace ronde

@@ -8,7 +8,7 @@
 
 #include "core/base/collective.h"
 #include "core/base/status.h"
-#include "core/protocol/operation_key.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/protocol/operation_key.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 

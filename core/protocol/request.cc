@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/protocol/several_devices.h"
 #include "core/protocol/wire.h"
 
 namespace ronde {

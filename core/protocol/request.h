@@ -2,16 +2,17 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/collective.h"
-#include "core/base/device.h"
 #include "core/base/dtype.h"
-#include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 
 namespace ronde {
 
@@ -19,6 +20,10 @@ inline constexpr std::size_t kMaxNameBytes = 1024;
 
 /// True while a rank is blocked: it submits nothing. Any of its threads may clear it.
 using BlockedFlag = std::shared_ptr<const std::atomic<bool>>;
+
+/// The device kind of a request whose tensors are on several devices of its rank: an error for all
+/// ranks. Travels on the wire, as the kinds of core/base/tensor.h.
+inline constexpr auto kSeveralDevices = static_cast<DeviceKind>(2);
 
 /// Element type and shape of one tensor of a request.
 struct TensorMeta {
@@ -87,5 +92,25 @@ struct Batch {
   /// After those, the next work in device memory of these sets, as order_launch() named them.
   std::vector<std::uint64_t> launches;
 };
+
+/// Requests are shared between cache, reports and frames; they never change once shared.
+using RequestPtr = std::shared_ptr<const Request>;
+
+/// The identity of an operation in its process set: its name, or if that is empty its ordinal (from
+/// 1) among the unnamed operations.
+struct OpKey {
+  std::string name;
+  std::uint64_t ordinal = 0;
+  bool operator==(const OpKey&) const = default;
+};
+
+struct OpKeyHash {
+  std::size_t operator()(const OpKey& key) const noexcept {
+    return std::hash<std::string>{}(key.name) ^ (key.ordinal * 0x9E3779B97F4A7C15ULL);
+  }
+};
+
+/// `allreduce "w"`, or `allreduce (unnamed, number 3)`.
+std::string label(Collective kind, const OpKey& key);
 
 }  // namespace ronde

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/protocol/operation_key.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 

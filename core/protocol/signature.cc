@@ -5,8 +5,7 @@
 #include <functional>
 #include <string_view>
 
-#include "core/protocol/operation_key.h"
-#include "core/protocol/several_devices.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 namespace {

@@ -1,6 +1,6 @@
 #include "ops/allgather/ring.h"
 
-#include "core/ports/phase_steps.h"
+#include "core/ports/phases.h"
 #include "ops/transfer.h"
 
 namespace ronde {

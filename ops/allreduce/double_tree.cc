@@ -5,7 +5,7 @@
 #include <bit>
 #include <optional>
 
-#include "core/ports/phase_steps.h"
+#include "core/ports/phases.h"
 #include "ops/partial.h"
 #include "ops/transfer.h"
 

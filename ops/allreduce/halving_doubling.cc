@@ -3,7 +3,7 @@
 #include <bit>
 #include <vector>
 
-#include "core/ports/phase_steps.h"
+#include "core/ports/phases.h"
 #include "ops/partial.h"
 #include "ops/transfer.h"
 

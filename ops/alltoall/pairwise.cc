@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "core/ports/phase_steps.h"
+#include "core/ports/phases.h"
 #include "ops/transfer.h"
 
 namespace ronde {

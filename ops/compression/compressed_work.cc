@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 
 namespace ronde {
 namespace {

@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/base/frame_format.h"
+#include "core/ports/device_codecs.h"
 #include "ops/compression/parameter.h"
 #include "ops/compression/spec.h"
 

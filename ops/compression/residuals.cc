@@ -8,8 +8,8 @@
 #include <new>
 #include <utility>
 
-#include "core/base/half.h"
 #include "core/base/log.h"
+#include "core/base/small_float.h"
 #include "ops/device/device_wait.h"
 
 namespace ronde {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/several_devices.h"
+#include "core/protocol/request.h"
 #include "ops/compression/registry.h"
 #include "ops/execution/bundle_tracer.h"
 #include "ops/execution/output_planner.h"

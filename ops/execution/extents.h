@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 #include "core/ports/executor.h"
 
 namespace ronde {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/ports/event_sink.h"
-#include "core/ports/phase_observer.h"
+#include "core/ports/phases.h"
 
 namespace ronde {
 

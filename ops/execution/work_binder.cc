@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/base/stopwatch.h"
+#include "core/base/clock.h"
 
 namespace ronde {
 namespace {

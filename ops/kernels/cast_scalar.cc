@@ -4,9 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "core/base/float8.h"
-#include "core/base/half.h"
-#include "core/base/round_to_odd.h"
+#include "core/base/small_float.h"
 #include "ops/kernels/entries.h"
 #include "ops/kernels/scalar.h"
 

@@ -1,11 +1,10 @@
 // The 8-bit floating types: every value has its fp32 in a table, everything is computed there, and
 // the result is rounded once. One element at a time: such tensors are a quarter of fp32's bytes.
-#include "core/base/float8.h"
-
 #include <array>
 #include <cmath>
 #include <cstdint>
 
+#include "core/base/small_float.h"
 #include "ops/kernels/entries.h"
 
 namespace ronde::kernels {

@@ -128,7 +128,8 @@ HWY_INLINE hn::Vec<DU16> fp32_to_float16(F32 v) {
   return hn::BitCast(DU16(), hn::DemoteTo(DF16(), v));
 }
 
-#else  // core/base/half.h, lane by lane; Highway's own conversions do without infinity and NaN
+#else  // core/base/small_float.h, lane by lane; Highway's own conversions do without infinity and
+       // NaN
 
 HWY_INLINE F32 float16_to_fp32(hn::Vec<DU16> half) {
   const U32 bits = hn::PromoteTo(DU32(), half);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/ports/phase_steps.h"
+#include "core/ports/phases.h"
 namespace ronde {
 
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "core/ports/phase_steps.h"
+#include "core/ports/phases.h"
 #include "ops/partial.h"
 
 namespace ronde {

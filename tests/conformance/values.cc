@@ -6,8 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/base/float8.h"
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 
 namespace ronde::test {
 namespace {

@@ -1,10 +1,9 @@
 // What the engine reads of a peer's frame: header, failure, exchanged value, tagged message.
 #include <array>
 
-#include "core/engine/failure_frame.h"
-#include "core/engine/frame.h"
-#include "core/engine/key_value_exchange.h"
-#include "core/engine/point_to_point.h"
+#include "core/engine/peers/frame.h"
+#include "core/engine/peers/key_value_exchange.h"
+#include "core/engine/peers/point_to_point.h"
 #include "tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

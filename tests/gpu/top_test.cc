@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/cuda/kernels.h"
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 #include "core/ports/device_codecs.h"
 #include "ops/compression/sparse/select.h"
 #include "tests/gpu/gpu_memory.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 #include "tests/support/plain_kernels.h"
 
 namespace ronde::test {

@@ -5,8 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "core/base/float8.h"
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 
 namespace ronde::test {
 namespace {

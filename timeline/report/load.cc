@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/engine/bundle_id.h"
+#include "core/ports/executor.h"
 #include "timeline/arrivals.h"
 #include "timeline/flows.h"
 #include "timeline/job_clock.h"

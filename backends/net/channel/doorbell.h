@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/base/clock.h"
-#include "core/base/os/wake_word.h"
+#include "core/base/os/futex.h"
 #include "core/ports/control_channel.h"
 
 namespace ronde::net {

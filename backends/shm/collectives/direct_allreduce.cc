@@ -3,7 +3,7 @@
 // is read and written by its owner alone, so ranks wait for each other only at both ends.
 #include "backends/shm/collectives/combiner.h"
 #include "backends/shm/collectives/direct.h"
-#include "backends/shm/collectives/own_part.h"
+#include "backends/shm/collectives/own_chunk.h"
 #include "backends/shm/memory/layout.h"
 #include "backends/shm/sync/write_permission.h"
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "backends/shm/collectives/direct.h"
-#include "backends/shm/collectives/own_part.h"
+#include "backends/shm/collectives/own_chunk.h"
 
 namespace ronde::shm {
 namespace {

@@ -4,9 +4,9 @@
 #include <numeric>
 #include <span>
 
+#include "backends/shm/collectives/chunks.h"
 #include "backends/shm/collectives/collectives.h"
 #include "backends/shm/collectives/direct.h"
-#include "backends/shm/collectives/parts.h"
 
 namespace ronde::shm {
 namespace {

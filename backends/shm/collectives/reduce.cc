@@ -2,10 +2,10 @@
 #include <cstring>
 #include <span>
 
+#include "backends/shm/collectives/chunks.h"
 #include "backends/shm/collectives/collectives.h"
 #include "backends/shm/collectives/combiner.h"
 #include "backends/shm/collectives/direct.h"
-#include "backends/shm/collectives/parts.h"
 
 namespace ronde::shm {
 namespace {

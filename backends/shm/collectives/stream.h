@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "backends/shm/collectives/cursor.h"
-#include "backends/shm/memory/streaming.h"
+#include "backends/shm/memory/costs.h"
 #include "backends/shm/sync/steps.h"
 #include "core/ports/backend.h"
-#include "core/ports/phase_steps.h"
+#include "core/ports/phases.h"
 #include "core/ports/reduce_kernels.h"
 
 namespace ronde::shm {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/shape.h"
+#include "core/base/tensor.h"
 
 namespace ronde::bench {
 

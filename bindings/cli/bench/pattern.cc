@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/float8.h"
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 
 namespace ronde::bench {
 namespace {

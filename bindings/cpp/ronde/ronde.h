@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/device.h"
 #include "core/base/dtype.h"
 #include "core/base/export.h"
+#include "core/base/tensor.h"
 #include "ronde/error.h"
 #include "ronde/tensor.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/dtype.h"
-#include "core/base/shape.h"
+#include "core/base/tensor.h"
 
 namespace ronde {
 

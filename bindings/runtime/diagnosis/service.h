@@ -16,7 +16,7 @@
 #include "bindings/runtime/diagnosis/diagnostics_socket.h"
 #include "bindings/runtime/diagnosis/dump_signal.h"
 #include "core/base/abort.h"
-#include "core/engine/flight_ring.h"
+#include "core/engine/records/flight_ring.h"
 #include "timeline/dump.h"
 
 namespace ronde::diagnosis {

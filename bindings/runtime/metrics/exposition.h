@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/meter.h"
+#include "core/engine/records/meter.h"
 
 namespace ronde::metrics {
 

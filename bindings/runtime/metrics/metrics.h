@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/engine/meter.h"
+#include "core/engine/records/meter.h"
 
 namespace ronde::metrics {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/shape.h"
+#include "core/base/tensor.h"
 #include "ops/compression/registry.h"
 
 namespace ronde {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/stopwatch.h"
+#include "core/base/clock.h"
 #include "ops/compression/codecs/partition.h"
 
 namespace ronde {

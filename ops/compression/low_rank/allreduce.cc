@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/base/stopwatch.h"
+#include "core/base/clock.h"
 #include "ops/allreduce/direct.h"
 #include "ops/compression/low_rank/factors.h"
 

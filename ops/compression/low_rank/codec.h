@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "core/base/shape.h"
+#include "core/base/tensor.h"
 #include "ops/compression/registry.h"
 
 namespace ronde {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/stopwatch.h"
+#include "core/base/clock.h"
 #include "ops/compression/sparse/momentum.h"
 #include "ops/compression/sparse/select.h"
 

@@ -5,7 +5,7 @@
 #include <bit>
 #include <utility>
 
-#include "core/base/stopwatch.h"
+#include "core/base/clock.h"
 #include "ops/compression/sparse/select.h"
 #include "ops/transfer.h"
 

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "backends/net/connect_ranks.h"
+#include "backends/net/factory.h"
 #include "backends/net/rendezvous/secret.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/bytes.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/progress.h"
+#include "core/engine/driving/progress.h"
 #include "tests/core/engine/fake_channel.h"
 
 namespace ronde::test {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/engine/queues/run_order.h"
 #include "core/protocol/negotiator.h"
-#include "core/protocol/run_order.h"
 
 namespace ronde {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ports/phase_steps.h"
+#include "core/ports/phases.h"
 #include "ops/selection/selector.h"
 #include "tests/ops/hierarchical/hierarchical_fixture.h"
 #include "tests/support/phase_lines.h"

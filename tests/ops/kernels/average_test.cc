@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 #include "tests/ops/kernels/targets.h"
 
 namespace ronde {

@@ -1,6 +1,4 @@
 // Every pattern of the 16-bit floating types, on every instruction set.
-#include "core/base/half.h"
-
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -8,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/base/small_float.h"
 #include "tests/ops/kernels/reference.h"
 #include "tests/ops/kernels/targets.h"
 
@@ -103,19 +102,21 @@ void check_accumulation(DType dtype, float (*widen)(std::uint16_t), std::size_t 
 
 }  // namespace
 
-TEST_CASE("cast: all 65,536 float16 patterns widen as core/base/half.h says") {
+TEST_CASE("cast: all 65,536 float16 patterns widen as core/base/small_float.h says") {
   check_widening(DType::kFloat16, float16_to_float);
 }
 
-TEST_CASE("cast: all 65,536 bfloat16 patterns widen as core/base/half.h says") {
+TEST_CASE("cast: all 65,536 bfloat16 patterns widen as core/base/small_float.h says") {
   check_widening(DType::kBfloat16, bfloat16_to_float);
 }
 
-TEST_CASE("cast: fp32 is rounded to float16 as core/base/half.h says, ties and NaN included") {
+TEST_CASE(
+    "cast: fp32 is rounded to float16 as core/base/small_float.h says, ties and NaN included") {
   check_narrowing(DType::kFloat16, float16_to_float, float_to_float16);
 }
 
-TEST_CASE("cast: fp32 is rounded to bfloat16 as core/base/half.h says, ties and NaN included") {
+TEST_CASE(
+    "cast: fp32 is rounded to bfloat16 as core/base/small_float.h says, ties and NaN included") {
   check_narrowing(DType::kBfloat16, bfloat16_to_float, float_to_bfloat16);
 }
 

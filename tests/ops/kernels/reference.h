@@ -10,8 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/base/float8.h"
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 #include "core/ports/reduce_kernels.h"
 #include "ops/kernels/scalar.h"
 

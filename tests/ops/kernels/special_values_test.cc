@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 #include "tests/ops/kernels/targets.h"
 
 namespace ronde {

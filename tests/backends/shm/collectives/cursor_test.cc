@@ -9,13 +9,13 @@
 namespace ronde::shm {
 namespace {
 
-struct Bytes {
+struct Stream {
   std::array<std::byte, 30> in{};
   std::array<std::byte, 30> out{};
   std::vector<Segment> segments;
 
   /// Segments of 0, 10, 0, 1, 19 bytes over `in` and `out`.
-  Bytes() {
+  Stream() {
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::byte>(i + 1);
     std::size_t at = 0;
     for (const std::size_t size : std::initializer_list<std::size_t>{0, 10, 0, 1, 19}) {
@@ -32,7 +32,7 @@ std::vector<std::size_t> pieces(Cursor& cursor, std::size_t bytes) {
 }
 
 TEST_CASE("a cursor cuts what it takes at the segments' borders") {
-  const Bytes bytes;
+  const Stream bytes;
   Cursor cursor(bytes.segments);
   CHECK(pieces(cursor, 4) == std::vector<std::size_t>{4});
   CHECK(pieces(cursor, 8) == std::vector<std::size_t>{6, 1, 1});
@@ -42,7 +42,7 @@ TEST_CASE("a cursor cuts what it takes at the segments' borders") {
 }
 
 TEST_CASE("seek skips bytes over borders and stops at the end") {
-  const Bytes bytes;
+  const Stream bytes;
   Cursor cursor(bytes.segments);
   cursor.seek(10);
   cursor.seek(10);
@@ -55,7 +55,7 @@ TEST_CASE("seek skips bytes over borders and stops at the end") {
 
 TEST_CASE("what is copied in and out again is the same") {
   for (const std::size_t step : std::initializer_list<std::size_t>{1, 3, 7, 30, 64}) {
-    Bytes bytes;
+    Stream bytes;
     Cursor from(bytes.segments);
     Cursor to(bytes.segments);
     const Copier copier(true);
@@ -82,7 +82,7 @@ TEST_CASE("no input is zeros and no output is left out") {
 }
 
 TEST_CASE("copy_through fills bank and output") {
-  Bytes bytes;
+  Stream bytes;
   Cursor cursor(bytes.segments);
   std::array<std::byte, 30> bank{};
   Copier(false).copy_through(cursor, 30, bank.data());

@@ -1,6 +1,6 @@
 #include "ops/compression/codecs/half.h"
 
-#include "core/base/half.h"
+#include "core/base/small_float.h"
 #include "tests/ops/compression/codecs.h"
 
 namespace ronde::test {

@@ -1,0 +1,190 @@
+#include "core/engine/driving/driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/thread_name.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ronde {
+namespace {
+
+/// How often a waiting caller checks for interrupts.
+constexpr auto kInterruptSlice = std::chrono::milliseconds(50);
+/// A peer that does not poll is woken when it has not answered for so long.
+constexpr auto kKickAfter = std::chrono::microseconds(8);
+/// How long the background thread lets tasks gather. A caller that submits many at once, or waits
+/// at once, would otherwise lose its core to a thread that does less well.
+constexpr auto kGather = std::chrono::microseconds(50);
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace
+
+Driver::Driver(const Parts& parts, const Options& options)
+    : parts_(parts), options_(options), background_([this] { background_main(); }) {}
+
+void Driver::stop() {
+  if (!background_.joinable()) return;
+  parts_.role.stop();
+  background_.join();
+  while (callers_inside_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+  while (parts_.progress.step()) {  // ends what late callers left
+  }
+}
+
+Status Driver::wait_until(const Predicate& done, const WaitOptions& options) {
+  const Inside inside = enter();
+  const std::uint64_t ignored = interrupts_.ignored(options);
+  Status status;
+  if (interrupts_.any_beyond(ignored) && !done()) status = interrupts_.check(options, ignored);
+  bool drove = true;
+  while (status.ok() && !done()) {
+    const TimePoint until = std::min(options.deadline, now() + kInterruptSlice);
+    drove = parts_.role.try_take();
+    if (drove) {
+      drive_for(done, options, ignored, until);
+      release_role();
+    } else {
+      parts_.role.wait_for_driver(done, until);
+    }
+    if (done()) break;
+    status = interrupts_.check(options, ignored);
+    if (status.ok() && now() >= options.deadline) {
+      status = {Code::kTimeout, "the wait's deadline has passed"};
+    }
+  }
+  if (!drove) parts_.role.pass_on();
+  return status;
+}
+
+/// Drives for one caller. Data that it moves itself cannot be left half moved: if a peer keeps it
+/// from finishing until the caller is interrupted or its deadline passes, the job fails.
+void Driver::drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t ignored,
+                       TimePoint until) {
+  TimePoint next = now() + kInterruptSlice;
+  const WaitCheck check(parts_.abort, [&] {
+    if (now() < next) return;
+    next = now() + kInterruptSlice;
+    const bool late = now() >= options.deadline;
+    if (late || !interrupts_.check(options, ignored).ok()) give_up(late);
+  });
+  // A caller with a near deadline must be able to leave the work behind.
+  parts_.progress.set_may_run(options.deadline - now() >= options_.far_deadline);
+  drive(done, until, WhenIdle::kSleep);
+  parts_.progress.set_may_run(false);  // no check runs while the role is released
+}
+
+void Driver::give_up(bool late) {
+  const int rank = parts_.channel.topology().rank;
+  parts_.membership.fail(
+      Status(late ? Code::kTimeout : Code::kInterrupted,
+             fmt::format("rank {} {} while data moved", rank,
+                         late ? "came to the end of its wait" : "was interrupted"))
+          .about({.rank = rank, .host = {}, .pid = 0}));
+}
+
+void Driver::help(const Operation& operation, TimePoint until) {
+  if (!parts_.role.try_take()) {
+    parts_.role.wake_sleeper();  // the driver may have looked for tasks for the last time
+    return;
+  }
+  parts_.progress.set_may_run(true);
+  drive([&] { return operation.done(); }, until, WhenIdle::kLeave);
+  parts_.progress.set_may_run(false);
+  inline_driving_.learn(operation.done());
+  release_role();
+}
+
+void Driver::release_role() {
+  parts_.channel.prepare_wait(Sleeper::kBackground);
+  do {  // what came before peers knew whom to wake
+  } while (parts_.progress.step());
+  parts_.channel.kick();
+  // Operations that ended since the last step have no deadline any more.
+  parts_.role.release(parts_.progress.update_deadline() < background_deadline_);
+}
+
+void Driver::drive(const Predicate& done, TimePoint until, WhenIdle when_idle) {
+  TimePoint idle_since = now();
+  bool kicked = false;
+  yields_.begin(idle_since);
+  while (!done()) {
+    if (parts_.progress.step()) {
+      idle_since = now();
+      kicked = false;
+      yields_.begin(idle_since);
+      continue;
+    }
+    const TimePoint time = now();
+    if (time >= until) return;
+    if (!kicked && time - idle_since >= kKickAfter) {
+      parts_.channel.kick();
+      kicked = true;
+    }
+    if (rest(time - idle_since)) continue;
+    if (when_idle == WhenIdle::kLeave) return;
+    sleep_as_caller(done, until);
+    idle_since = now() - options_.spin;  // asleep once, it sleeps again unless something comes
+  }
+}
+
+/// Spins for a moment or lets others run; false where a caller idle for so long should sleep.
+bool Driver::rest(Duration idle) {
+  if (parts_.queues.executing()) return false;
+  if (options_.spin.count() == 0) return yields_.yield();
+  if (idle >= options_.spin) return false;
+  pause();
+  return true;
+}
+
+void Driver::sleep_as_caller(const Predicate& done, TimePoint until) {
+  parts_.channel.kick();
+  const std::uint32_t ticket = parts_.channel.prepare_wait(Sleeper::kCaller);
+  if (!parts_.role.may_sleep(Sleeper::kCaller) || parts_.progress.step() || done()) return;
+  parts_.channel.wait(Sleeper::kCaller, ticket, std::min(until, parts_.progress.next_deadline()));
+}
+
+void Driver::background_main() {
+  name_this_thread("ronde-engine");
+  while (parts_.role.take_in_background()) background_turn();
+}
+
+/// Takes steps until there is nothing to do, gives the role up and sleeps.
+void Driver::background_turn() {
+  parts_.progress.set_may_run(true);  // nobody waits in this thread
+  while (parts_.progress.step()) {
+  }
+  const std::uint32_t ticket = parts_.channel.prepare_wait(Sleeper::kBackground);
+  const bool sleep = parts_.role.may_sleep(Sleeper::kBackground) && !parts_.progress.step();
+  const TimePoint deadline = parts_.progress.next_deadline();
+  background_deadline_ = deadline;
+  parts_.channel.kick();
+  parts_.role.release_in_background();
+  if (!sleep) return;
+  parts_.channel.wait(Sleeper::kBackground, ticket, deadline);
+  gather_tasks();
+}
+
+void Driver::gather_tasks() {
+  const std::size_t waiting = parts_.role.tasks();
+  if (waiting == 0 || !batching_.wanted(waiting)) return;
+  std::this_thread::sleep_for(kGather);
+  batching_.learn(parts_.role.tasks());
+}
+
+void Driver::interrupt() noexcept {
+  interrupts_.raise();
+  parts_.channel.wake(Sleeper::kCaller);
+}
+
+}  // namespace ronde

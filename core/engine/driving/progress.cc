@@ -1,0 +1,47 @@
+#include "core/engine/driving/progress.h"
+
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+
+namespace ronde {
+
+bool Progress::step() {
+  bool progressed = parts_.intake.run();
+  progressed |= parts_.channel.poll(parts_.router);
+  progressed |= parts_.queues.come_due();
+  if (!progressed) return false;
+  flush();
+  run_agreed();
+  return true;
+}
+
+void Progress::flush() {
+  std::vector<std::string> warnings;
+  parts_.queues.send_negotiations(parts_.outbox);
+  parts_.queues.take_warnings(warnings);
+  parts_.queues.update_deadline();
+  parts_.messages.flush();
+  for (const std::string& warning : warnings) log(LogLevel::kWarning, "{}", warning);
+  if (!warnings.empty() && on_stall_) on_stall_();
+}
+
+void Progress::run_agreed() {
+  if (!collect_agreed()) return;
+  parts_.queues.send_negotiations(parts_.outbox);  // the coordinator let paced bundles go
+  // Peers must know of the whole agreement before this thread may be busy with it.
+  const bool told = parts_.channel.kick();
+  parts_.queues.run_agreed(may_run_ && told);
+}
+
+bool Progress::collect_agreed() {
+  bool any = false;
+  do {
+    any |= parts_.queues.collect_agreed();
+  } while (parts_.launches.take_ordered());
+  parts_.launches.end_if_closed();
+  return any;
+}
+
+}  // namespace ronde

@@ -1,0 +1,78 @@
+// Ranks that take part in the job no longer: this one or others leave, die or fail.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/abort.h"
+#include "core/base/mutex.h"
+#include "core/engine/driving/driving_role.h"
+#include "core/engine/driving/intake.h"
+#include "core/engine/peers/messages.h"
+#include "core/engine/peers/outbox.h"
+#include "core/engine/queues/queues.h"
+
+namespace ronde {
+
+/// Ends what depends on a rank that leaves, dies or fails.
+/// Threads: any, unless a member says otherwise.
+class Membership {
+ public:
+  /// What the membership uses. All outlive it.
+  struct Parts {
+    const Topology& topology;
+    AbortToken& abort;
+    DrivingRole& role;
+    Intake& intake;
+    Outbox& outbox;
+    Queues& queues;
+    Messages& messages;
+  };
+
+  /// `on_left_behind`: see EngineOptions::on_left_behind; may be empty.
+  Membership(const Parts& parts, std::function<void()> on_left_behind)
+      : parts_(parts), on_left_behind_(std::move(on_left_behind)) {}
+
+  /// Ok, or why the job is broken.
+  [[nodiscard]] Status job_status() const { return parts_.abort.status(); }
+  /// Declares the job broken: all waits end, and all operations once the driving thread sees it.
+  void fail(const Status& reason);
+  /// As fail(), at once. Tells the other ranks, unless they know. Threads: the driving thread.
+  void fail_now(const Status& reason);
+  /// Another rank says that the job is broken. Errors: kInvalidArgument where the payload is
+  /// malformed. Threads: the driving thread.
+  Status on_failure_frame(std::span<const std::byte> payload);
+  /// Another rank has left on purpose. Threads: the driving thread.
+  void on_left(int rank, const Status& reason) RONDE_EXCLUDES(mutex_);
+
+  /// Starts to leave the sets of `queues`; see Engine::leave. Becomes true once the queues know.
+  std::shared_ptr<const std::atomic<bool>> leave(std::vector<SetQueuePtr> queues, std::string why);
+
+  /// Why no answer can come from these ranks: the job's failure, or the reason of the first that
+  /// has left. Ok where all take part.
+  [[nodiscard]] Status failure_of(std::span<const int> ranks) const RONDE_EXCLUDES(mutex_);
+  /// Notes that an operation has ended as a rank died or left.
+  void note_left_behind(const Status& why) RONDE_EXCLUDES(mutex_);
+  /// The last error that note_left_behind() got, or ok.
+  [[nodiscard]] Status left_behind() const RONDE_EXCLUDES(mutex_);
+
+ private:
+  void tell_failure(const Status& reason);
+
+  // Const after construction.
+  const Parts parts_;
+  const std::function<void()> on_left_behind_;
+  // Driving thread only.
+  bool others_know_failure_ = false;
+  // Guarded. Predicates of waits take this mutex.
+  mutable Mutex mutex_;
+  std::map<int, Status> left_ RONDE_GUARDED_BY(mutex_);
+  Status left_behind_ RONDE_GUARDED_BY(mutex_);
+};
+
+}  // namespace ronde

@@ -1,0 +1,90 @@
+#include "core/engine/queues/bundle_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/engine/queues/partition.h"
+#include "core/ports/executor.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::uint64_t kPacedInFlight = 2;  // one runs, and the next is there when it ends
+
+}  // namespace
+
+BundleQueue::BundleQueue(BundleQueueOptions options)
+    : options_(std::move(options)),
+      turns_(*options_.launches),
+      worker_(worker_options(std::move(options_.worker))) {}
+
+QueueWorkerOptions BundleQueue::worker_options(QueueWorkerOptions options) {
+  options.paced_ended = [this] {
+    paced_ended_.fetch_add(1, std::memory_order_acq_rel);
+    if (options_.coordinates) options_.on_paced();
+  };
+  return options;
+}
+
+void BundleQueue::add(ReadyBundle whole) {
+  // Nothing that follows could overtake a bundle that is not worth a second partition.
+  const std::size_t bytes = agreed_bytes(whole.bundle);
+  const bool paced = options_.partition_bytes > 0 && bytes > options_.partition_bytes / 2;
+  for (ReadyBundle& part : cut_bundle(std::move(whole), options_.partition_bytes)) {
+    part.bundle.id = (static_cast<std::uint64_t>(options_.id) << kBundleBits) | ++bundles_;
+    part.paced = paced;
+    if (paced || !order_.empty()) {
+      const std::int32_t priority = part.priority;
+      order_.add(std::move(part), priority, paced);
+    } else {
+      hand_over(std::move(part));
+    }
+  }
+}
+
+void BundleQueue::release(std::uint32_t bundles) {
+  order_.release(bundles);
+  release_next();
+}
+
+void BundleQueue::open() {
+  order_.open();
+  release_next();
+}
+
+void BundleQueue::release_next() {
+  while (auto ready = order_.next()) hand_over(std::move(*ready));
+}
+
+std::uint32_t BundleQueue::pace() {
+  if (order_.paced() == 0) return 0;
+  const std::uint64_t in_flight = paced_released_ - paced_ended_.load(std::memory_order_acquire);
+  if (in_flight >= kPacedInFlight) return 0;
+  const auto more = std::min<std::uint64_t>(kPacedInFlight - in_flight, order_.paced());
+  paced_released_ += more;
+  return static_cast<std::uint32_t>(more);
+}
+
+/// Gives device work its turn, whose place the job's order of launches decides.
+void BundleQueue::hand_over(ReadyBundle ready) {
+  if (ready.bundle.device.kind != DeviceKind::kCpu && options_.members > 1) {
+    if (options_.id == kGlobalSet) {
+      turns_.place_next();
+    } else if (options_.coordinates && !worker_.aborted()) {
+      options_.on_device_work();
+    }
+    ready.turn = turns_.take();
+    ready.bundle.turn = ready.turn.get();
+  }
+  released_.push_back(std::move(ready));
+}
+
+void BundleQueue::run(bool alone) {
+  for (ReadyBundle& ready : released_) {
+    const bool small = input_bytes(ready.bundle) <= options_.inline_bytes;
+    worker_.run_or_queue(std::move(ready), alone && small);
+  }
+  released_.clear();
+}
+
+}  // namespace ronde

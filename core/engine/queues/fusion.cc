@@ -1,0 +1,157 @@
+// First fit over the bundles that are still open, in the order of the batch.
+#include "core/engine/queues/fusion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "core/base/collective.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kOpenBundles = 8;  // per class; older ones are full enough to be left alone
+
+bool is_moved(const Agreed& item) noexcept {
+  return item.status.ok() && traits_of(item.request.kind).moves_data();
+}
+
+/// Bytes that are the same on all ranks.
+std::size_t counted_bytes(Collective kind, const TensorMeta& tensor) noexcept {
+  const std::size_t skip = traits_of(kind).has_free_first_extent() && !tensor.shape.empty() ? 1 : 0;
+  return std::accumulate(tensor.shape.begin() + static_cast<std::ptrdiff_t>(skip),
+                         tensor.shape.end(), size_of(tensor.dtype),
+                         [](std::size_t bytes, std::int64_t extent) {
+                           return bytes * static_cast<std::size_t>(extent);
+                         });
+}
+
+bool same_class(const Request& a, DType a_dtype, const Request& b, DType b_dtype) noexcept {
+  return a.kind == b.kind && a_dtype == b_dtype && a.device.kind == b.device.kind &&
+         (!traits_of(a.kind).reduces ||
+          (a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale)) &&
+         (!traits_of(a.kind).rooted() || a.root == b.root) && a.compression == b.compression;
+}
+
+/// The request's root as a rank of the group; 0 where the kind has none.
+int group_root(const Request& request, std::span<const int> members) {
+  const auto found = std::find(members.begin(), members.end(), request.root);
+  return found == members.end() ? 0 : static_cast<int>(found - members.begin());
+}
+
+Bundle bundle_like(const Request& request, DType dtype, std::span<const int> members) {
+  Bundle bundle;
+  bundle.kind = request.kind;
+  bundle.dtype = dtype;
+  bundle.op = request.op;
+  bundle.root = group_root(request, members);
+  bundle.prescale = request.prescale;
+  bundle.postscale = request.postscale;
+  bundle.device = request.device;
+  bundle.compression = request.compression;
+  return bundle;
+}
+
+/// What the residual of one tensor of a request is kept by: stable from step to step.
+std::string residual_key(const Request& request, std::size_t tensor) {
+  if (request.name.empty() || request.tensors.size() == 1) return request.name;
+  return fmt::format("{}[{}]", request.name, tensor);
+}
+
+/// A tensor of an operation that this rank, having joined, did not submit.
+BundleTensor absent_tensor(const TensorMeta& meta) {
+  BundleTensor tensor;
+  tensor.shape = meta.shape;
+  return tensor;
+}
+
+/// Bundles that move the same kind of thing and may still grow.
+struct FusionClass {
+  const Request* request = nullptr;
+  DType dtype = DType::kFloat32;
+  std::vector<std::size_t> open;   // indices of bundles, oldest first
+  std::vector<std::size_t> bytes;  // of each open bundle
+};
+
+class Fuser {
+ public:
+  Fuser(const Batch& batch, std::span<const OperationPtr> operations, std::span<const int> members,
+        std::size_t threshold_bytes)
+      : batch_(batch), operations_(operations), members_(members), threshold_(threshold_bytes) {}
+
+  std::vector<ReadyBundle> fuse() {
+    for (std::size_t item = 0; item < batch_.items.size(); ++item) {
+      if (!is_moved(batch_.items[item])) continue;
+      const std::size_t tensors = batch_.items[item].request.tensors.size();
+      for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
+        append(bundles_[bundle_for(batch_.items[item].request, tensor)], item, tensor);
+      }
+    }
+    return std::move(bundles_);
+  }
+
+ private:
+  /// The bundle that a tensor goes into.
+  std::size_t bundle_for(const Request& request, std::size_t tensor) {
+    const TensorMeta& meta = request.tensors[tensor];
+    if (!traits_of(request.kind).fuses) return add_bundle(request, meta.dtype);
+    FusionClass& found = class_of(request, meta.dtype);
+    const std::size_t bytes = counted_bytes(request.kind, meta);
+    for (std::size_t i = 0; i < found.open.size(); ++i) {
+      if (found.bytes[i] > threshold_ || bytes > threshold_ - found.bytes[i]) continue;
+      found.bytes[i] += bytes;
+      return found.open[i];
+    }
+    if (found.open.size() == kOpenBundles) {
+      found.open.erase(found.open.begin());
+      found.bytes.erase(found.bytes.begin());
+    }
+    found.open.push_back(add_bundle(request, meta.dtype));
+    found.bytes.push_back(bytes);
+    return found.open.back();
+  }
+
+  FusionClass& class_of(const Request& request, DType dtype) {
+    for (FusionClass& known : classes_) {
+      if (same_class(*known.request, known.dtype, request, dtype)) return known;
+    }
+    return classes_.emplace_back(FusionClass{&request, dtype, {}, {}});
+  }
+
+  std::size_t add_bundle(const Request& request, DType dtype) {
+    bundles_.emplace_back().bundle = bundle_like(request, dtype, members_);
+    return bundles_.size() - 1;
+  }
+
+  void append(ReadyBundle& ready, std::size_t item, std::size_t tensor) {
+    const Agreed& agreed = batch_.items[item];
+    const OperationPtr& operation = operations_[item];
+    if (ready.operations.empty()) ready.priority = agreed.priority;
+    ready.operations.push_back(operation);
+    ready.priorities.push_back(agreed.priority);
+    if (!ready.bundle.compression.empty()) {
+      ready.bundle.keys.push_back(residual_key(agreed.request, tensor));
+    }
+    ready.bundle.tensors.push_back(operation ? operation->bundle_tensor(tensor)
+                                             : absent_tensor(agreed.request.tensors[tensor]));
+  }
+
+  const Batch& batch_;
+  const std::span<const OperationPtr> operations_;
+  const std::span<const int> members_;
+  const std::size_t threshold_;
+  std::vector<FusionClass> classes_;
+  std::vector<ReadyBundle> bundles_;
+};
+
+}  // namespace
+
+std::vector<ReadyBundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
+                              std::span<const int> members, std::size_t threshold_bytes) {
+  return Fuser(batch, operations, members, threshold_bytes).fuse();
+}
+
+}  // namespace ronde

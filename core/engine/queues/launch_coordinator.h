@@ -1,0 +1,49 @@
+// One order of launches for all process sets of a job: see launch_order.h for its reason.
+//
+// The order is that of the global set's batches. The coordinator of another set asks rank 0 to
+// enter that set's next device work there.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/engine/peers/outbox.h"
+#include "core/engine/queues/queues.h"
+
+namespace ronde {
+
+/// Gives the device work of each process set its place in the job's order of launches.
+/// Threads: the driving thread.
+class LaunchCoordinator {
+ public:
+  /// `queues` and `outbox` outlive the coordinator.
+  LaunchCoordinator(int rank, Queues& queues, Outbox& outbox)
+      : rank_(rank), queues_(queues), outbox_(outbox) {}
+
+  /// Asks rank 0 for the place of the next device work of a set that this rank coordinates.
+  void ask(SetId id);
+  /// Rank 0: the coordinator of a set asks for a place.
+  void order(int coordinator, SetId id);
+  /// The global set's next place is that of `set`, as order() named it.
+  void place(std::uint64_t set);
+
+  /// A queue was started. Other ranks may have asked for places before this rank had the global
+  /// set.
+  void on_started(SetQueue& queue);
+  /// Whether rank 0 entered places since the last call: the global set has agreed work then.
+  [[nodiscard]] bool take_ordered() noexcept;
+  /// Gives no more places once a rank has left the global set.
+  void end_if_closed();
+
+ private:
+  void order_early();
+
+  const int rank_;
+  Queues& queues_;
+  Outbox& outbox_;
+  std::vector<std::uint64_t> early_;  // rank 0: asked for before it has the global set
+  bool ordered_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace ronde

@@ -1,0 +1,23 @@
+// Cuts a large bundle into partitions that run one after the other. Urgent work then waits for one
+// partition only.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/engine/queues/fusion.h"
+
+namespace ronde {
+
+/// Bytes of the bundle that ranks agree on; 0 where its kind has uneven sizes.
+std::size_t agreed_bytes(const Bundle& bundle) noexcept;
+
+/// Cuts a bundle into partitions of about equal size, at most `partition_bytes` (0: no limit) plus
+/// the alignment of cuts. Cuts depend on the shapes alone, so all ranks cut alike. A tensor that is
+/// cut is flattened. Counts the pieces in their operations.
+///
+/// Returns `whole` as it is if it is small enough, of a kind that cannot be cut, or compressed, as
+/// error feedback works on whole tensors.
+std::vector<ReadyBundle> cut_bundle(ReadyBundle whole, std::size_t partition_bytes);
+
+}  // namespace ronde

@@ -1,0 +1,113 @@
+#include "core/engine/queues/queues.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ronde {
+
+void Queues::add(const SetQueuePtr& queue) {
+  MutexLock lock(mutex_);
+  known_[queue->id()] = queue;
+}
+
+SetQueuePtr Queues::remove(SetId id) {
+  MutexLock lock(mutex_);
+  auto node = known_.extract(id);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+SetQueuePtr Queues::find(SetId id) const {
+  MutexLock lock(mutex_);
+  const auto found = known_.find(id);
+  return found == known_.end() ? nullptr : found->second;
+}
+
+std::vector<SetQueuePtr> Queues::all() const {
+  MutexLock lock(mutex_);
+  std::vector<SetQueuePtr> queues;
+  for (const auto& [id, queue] : known_) queues.push_back(queue);
+  return queues;
+}
+
+bool Queues::idle() const {
+  MutexLock lock(mutex_);
+  return std::all_of(known_.begin(), known_.end(),
+                     [](const auto& entry) { return entry.second->outstanding() == 0; });
+}
+
+void Queues::clear() {
+  std::unordered_map<SetId, SetQueuePtr> known;
+  {
+    MutexLock lock(mutex_);
+    known.swap(known_);
+  }
+  known.clear();
+  driven_.clear();
+}
+
+SetQueue* Queues::driven(SetId id) const {
+  const auto found = std::find_if(driven_.begin(), driven_.end(),
+                                  [&](const SetQueuePtr& queue) { return queue->id() == id; });
+  return found == driven_.end() ? nullptr : found->get();
+}
+
+bool Queues::come_due() {
+  if (next_deadline_ == kForever) return false;
+  const TimePoint time = now();
+  if (time < next_deadline_) return false;
+  for (const SetQueuePtr& queue : driven_) queue->on_time(time);
+  return true;
+}
+
+void Queues::update_deadline() {
+  next_deadline_ = kForever;
+  for (const SetQueuePtr& queue : driven_) {
+    next_deadline_ = std::min(next_deadline_, queue->next_deadline());
+  }
+}
+
+void Queues::send_negotiations(Outbox& outbox) {
+  for (const SetQueuePtr& queue : driven_) {
+    queue->take_frames(outbox.frames());
+    outbox.send(EnginePart::kNegotiation, static_cast<std::uint64_t>(queue->id()));
+  }
+}
+
+void Queues::take_warnings(std::vector<std::string>& out) {
+  for (const SetQueuePtr& queue : driven_) queue->take_warnings(out);
+}
+
+bool Queues::collect_agreed() {
+  bool any = false;
+  for (const SetQueuePtr& queue : driven_) any |= queue->collect_agreed();
+  return any;
+}
+
+void Queues::run_agreed(bool may_run_here) {
+  for (const SetQueuePtr& queue : driven_) queue->run_agreed(may_run_here && alone(*queue));
+}
+
+bool Queues::alone(const SetQueue& queue) const {
+  return std::all_of(driven_.begin(), driven_.end(), [&](const SetQueuePtr& other) {
+    return other.get() == &queue || other->outstanding() == 0;
+  });
+}
+
+bool Queues::executing() const {
+  return std::any_of(driven_.begin(), driven_.end(),
+                     [](const SetQueuePtr& queue) { return queue->executing(); });
+}
+
+void Queues::fail_pending(const Status& reason) {
+  for (const SetQueuePtr& queue : driven_) queue->fail_pending(reason);
+}
+
+std::vector<std::string> Queues::describe_pending() const {
+  std::vector<std::string> lines;
+  for (const SetQueuePtr& queue : driven_) {
+    for (std::string& line : queue->describe_pending()) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace ronde

@@ -1,0 +1,203 @@
+#include "core/engine/queues/set_queue.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/engine/queues/fusion.h"
+
+namespace ronde {
+namespace {
+
+/// Whether a failed execution leaves the group unusable; see Executor::execute.
+bool breaks_group(Code code) {
+  return code != Code::kOk && code != Code::kInvalidArgument && code != Code::kMismatch &&
+         code != Code::kUnsupported && code != Code::kResourceExhausted;
+}
+
+}  // namespace
+
+SetQueue::SetQueue(SetQueueOptions options)
+    : options_(std::move(options)),
+      negotiator_(options_.negotiation),
+      bundles_(bundle_options(options_)) {}
+
+BundleQueueOptions SetQueue::bundle_options(SetQueueOptions& options) {
+  return {.id = options.id,
+          .members = options.negotiation.members.size(),
+          .coordinates = negotiator_.coordinates(),
+          .partition_bytes = options.partition_bytes,
+          .inline_bytes = options.inline_bytes,
+          .launches = options.launches,
+          .on_device_work = options.on_device_work,
+          .on_paced = options.on_paced,
+          .worker = {.executor = std::move(options.executor),
+                     .abort = options.abort,
+                     .flights = options.flights,
+                     .meter = options.meter,
+                     .finish = [this](const OperationPtr& operation, const Status& status,
+                                      TimePoint when) {
+                       if (breaks_group(status.code())) options_.on_broken(status);
+                       finish(operation, status, when);
+                     }}};
+}
+
+void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
+  const Request& request = operation->submission().request;
+  if (EventSink* events = sink()) {
+    operation->make_label();
+    events->begin(
+        operation->label(), operation->negotiation_event(),
+        {.collective = request.kind, .bytes = operation->input_bytes(), .at_ns = to_ns(now)});
+  }
+  const Status status = request.kind == Collective::kJoin
+                            ? negotiator_.join(operation->ticket(), now)
+                            : negotiator_.submit(request, operation->ticket(), now);
+  if (status.ok()) {
+    unagreed_.emplace(operation->ticket(), operation);
+  } else {
+    end_negotiation_events({&operation, 1}, now);
+    finish(operation, status);
+  }
+}
+
+Status SetQueue::on_frame(int from, std::span<const std::byte> payload, TimePoint now) {
+  return negotiator_.on_frame(from, payload, now);
+}
+
+void SetQueue::declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                               TimePoint now) {
+  negotiator_.declare_blocked(tickets, blocked, now);
+}
+void SetQueue::on_time(TimePoint now) { negotiator_.on_time(now); }
+TimePoint SetQueue::next_deadline() const { return negotiator_.next_deadline(); }
+void SetQueue::take_frames(std::vector<OutFrame>& out) { negotiator_.take_frames(out); }
+void SetQueue::take_warnings(std::vector<std::string>& out) {
+  const std::size_t before = out.size();
+  negotiator_.take_warnings(out);
+  if (out.size() > before) options_.meter->warned(out.size() - before);
+}
+
+bool SetQueue::collect_agreed() {
+  do {
+    negotiator_.take_batches(batches_);
+    if (!batches_.empty()) options_.meter->negotiated(metered_, negotiator_.stats());
+    for (Batch& batch : batches_) collect_batch(batch);
+    batches_.clear();
+  } while (pace());
+  if (negotiator_.closed()) {
+    bundles_.open();
+    closed_.store(true, std::memory_order_release);
+  }
+  return bundles_.has_work();
+}
+
+/// The coordinator lets more paced bundles run, on all ranks; true where it did.
+bool SetQueue::pace() {
+  if (!negotiator_.coordinates() || negotiator_.closed()) return false;
+  const std::uint32_t more = bundles_.pace();
+  if (more > 0) negotiator_.release(more);
+  return more > 0;
+}
+
+void SetQueue::collect_batch(Batch& batch) {
+  const TimePoint agreed = now();
+  std::vector<OperationPtr> operations = take_operations(batch);
+  for (const OperationPtr& operation : operations) {
+    if (!operation) continue;
+    options_.flights->reach(operation->flight(), FlightStage::kAgreed, agreed);
+    operation->set_agreed(agreed);
+  }
+  end_negotiation_events(operations, agreed);
+  finish_without_work(batch, operations);
+  for (ReadyBundle& ready : fuse(batch, operations, members(), options_.fusion_threshold_bytes)) {
+    bundles_.add(std::move(ready));
+  }
+  bundles_.release(batch.released);
+  for (const std::uint64_t set : batch.launches) options_.on_launch(set);
+}
+
+/// Ends the operations of a batch that failed or move no data.
+void SetQueue::finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations) {
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const Agreed& item = batch.items[i];
+    OperationPtr& operation = operations[i];
+    const bool moves_data = traits_of(item.request.kind).moves_data();
+    if (operation && (!item.status.ok() || !moves_data)) {
+      operation->set_last_joined(item.last_joined);
+      finish(operation, item.status);
+      operation.reset();
+    }
+  }
+}
+
+void SetQueue::run_agreed(bool alone) { bundles_.run(alone); }
+
+void SetQueue::leave(TimePoint now, std::string_view why) { negotiator_.leave(now, why); }
+
+void SetQueue::fail_pending(const Status& reason) {
+  bundles_.open();
+  bundles_.run(false);
+  std::vector<OperationPtr> failed;
+  for (auto& [ticket, operation] : unagreed_) failed.push_back(operation);
+  unagreed_.clear();
+  end_negotiation_events(failed, now());
+  for (const OperationPtr& operation : failed) finish(operation, reason);
+}
+
+std::vector<std::string> SetQueue::describe_pending() const {
+  return negotiator_.describe_pending();
+}
+
+OperationPtr SetQueue::take_operation(std::uint64_t ticket) {
+  if (ticket == 0) return nullptr;
+  const auto found = unagreed_.find(ticket);
+  if (found == unagreed_.end()) return nullptr;  // failed meanwhile
+  OperationPtr operation = std::move(found->second);
+  unagreed_.erase(found);
+  return operation;
+}
+
+/// In the order of the batch; null where this rank submitted nothing.
+std::vector<OperationPtr> SetQueue::take_operations(const Batch& batch) {
+  std::vector<OperationPtr> operations;
+  operations.reserve(batch.items.size());
+  for (const Agreed& item : batch.items) operations.push_back(take_operation(item.ticket));
+  return operations;
+}
+
+/// Before any of them ends: its name may be used again then.
+void SetQueue::end_negotiation_events(std::span<const OperationPtr> operations,
+                                      TimePoint when) const {
+  EventSink* const events = sink();
+  if (events == nullptr) return;
+  std::vector<std::string_view> tracks;
+  tracks.reserve(operations.size());
+  for (const OperationPtr& operation : operations) {
+    if (operation && !operation->label().empty()) tracks.push_back(operation->label());
+  }
+  events->end_all(tracks, {.at_ns = to_ns(when)});
+}
+
+void SetQueue::finish(const OperationPtr& operation, const Status& status, TimePoint when) {
+  options_.flights->end(operation->flight(), status.code(), when);
+  options_.meter->ended(ended_operation(*operation, status.code(), when));
+  // Counted out first: who sees it done may rely on the queue being idle.
+  outstanding_.fetch_sub(1, std::memory_order_acq_rel);
+  const Status told = located(status);
+  operation->finish(told);
+  options_.role->notify_callers();
+  if (told.code() == Code::kRankFailure) options_.on_left_behind(told);
+}
+
+/// The same failure with the host and pid of the rank it names: the protocol knows ranks alone.
+Status SetQueue::located(const Status& status) const {
+  const auto& who = status.failed_rank();
+  if (options_.topology == nullptr || !who || who->pid != 0) return status;
+  const PeerInfo& peer = options_.topology->peers[static_cast<std::size_t>(who->rank)];
+  const std::string text =
+      fmt::format("{} (pid {} on {})", status.message(), peer.pid, peer.host_name);
+  return Status(status.code(), text).about({who->rank, peer.host_name, peer.pid});
+}
+
+}  // namespace ronde

@@ -1,0 +1,139 @@
+// One process set of this rank: the negotiation of its operations, and the queue of its agreed
+// work. No queue waits for another one.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/engine/driving/driving_role.h"
+#include "core/engine/operation.h"
+#include "core/engine/queues/bundle_queue.h"
+#include "core/engine/queues/launch_order.h"
+#include "core/engine/records/meter.h"
+#include "core/ports/event_sink.h"
+#include "core/ports/topology.h"
+#include "core/protocol/negotiator.h"
+
+namespace ronde {
+
+struct SetQueueOptions {
+  SetId id = kGlobalSet;
+  NegotiatorOptions negotiation;
+  std::size_t fusion_threshold_bytes = 0;
+  std::size_t partition_bytes = 0;  ///< Larger bundles are cut; 0: never. The same on all ranks.
+  std::size_t inline_bytes = 0;
+  std::unique_ptr<Executor> executor;
+  std::shared_ptr<AbortToken> abort;
+  const Topology* topology = nullptr;  ///< Outlives it; may be null.
+  const EventGate* events = nullptr;   ///< Outlives it; may be null.
+  FlightRing* flights = nullptr;       ///< Outlives it.
+  Meter* meter = nullptr;              ///< Outlives it.
+  LaunchOrder* launches = nullptr;     ///< Of this process. Outlives it.
+  DrivingRole* role = nullptr;         ///< Told of each operation that ended. Outlives it.
+  /// The driving thread must take a step, to release more partitions; any thread.
+  std::function<void()> on_paced;
+  /// Called when an operation has ended because of a rank that died or left; quick.
+  std::function<void(const Status&)> on_left_behind;
+  /// This rank coordinates the set, which is not the global one. Its next device work needs a place
+  /// in the order of launches. Driving thread.
+  std::function<void()> on_device_work;
+  /// The global set: the next device work of a set has its place now, see order_launch(). Driving
+  /// thread.
+  std::function<void(std::uint64_t)> on_launch;
+  /// The data plane failed, so the job cannot go on; any thread.
+  std::function<void(const Status&)> on_broken;
+};
+
+/// Brings the operations of one process set from submission to their end.
+/// Threads: the driving thread, unless a member says otherwise.
+class SetQueue {
+ public:
+  explicit SetQueue(SetQueueOptions options);
+
+  /// Enters one operation of this rank.
+  void submit(const OperationPtr& operation, TimePoint now);
+  /// Takes in a frame of a member's queue.
+  Status on_frame(int from, std::span<const std::byte> payload, TimePoint now);
+  /// As Negotiator::declare_blocked; tickets of other queues are ignored.
+  void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                       TimePoint now);
+  void on_time(TimePoint now);
+  [[nodiscard]] TimePoint next_deadline() const;
+
+  /// Appends frames to send.
+  void take_frames(std::vector<OutFrame>& out);
+  void take_warnings(std::vector<std::string>& out);
+  /// Takes over the batches agreed since the last call; true if run_agreed() has work. The
+  /// coordinator releases paced bundles here, so frames may have to be sent after it.
+  bool collect_agreed();
+  /// Runs or queues all collected bundles in order. `alone`: no other queue of this process has
+  /// operations outstanding. Only then may a bundle run in this thread: driving threads that wait
+  /// for each other in a cycle of sets would never end.
+  void run_agreed(bool alone);
+
+  /// The global set's coordinator: enters the next device work of `set` into the order of launches.
+  void order_launch(std::uint64_t set) { negotiator_.order_launch(set); }
+  /// Any other set: see BundleQueue.
+  void place_launch() { bundles_.place_launch(); }
+  void end_launches() { bundles_.end_launches(); }
+
+  /// This rank leaves the set: operations that are not agreed yet fail on all ranks.
+  void leave(TimePoint now, std::string_view why);
+  /// Fails every operation that is not agreed yet. Agreed work ends by the abort, which must come
+  /// first: the order of bundles that were not released is not agreed.
+  void fail_pending(const Status& reason);
+
+  [[nodiscard]] SetId id() const noexcept { return options_.id; }
+  [[nodiscard]] const std::vector<int>& members() const noexcept {
+    return options_.negotiation.members;
+  }
+  /// Whether the queue's own thread has work. Threads: any.
+  [[nodiscard]] bool executing() const { return bundles_.executing(); }
+  /// Whether a rank has left the set, so that nothing is agreed any more. Threads: any.
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  /// Operations submitted and not finished. Threads: any.
+  [[nodiscard]] int outstanding() const noexcept {
+    return outstanding_.load(std::memory_order_acquire);
+  }
+  /// Counts an operation in before it is queued for the driving thread. Threads: any.
+  void count_in() noexcept { outstanding_.fetch_add(1, std::memory_order_acq_rel); }
+  [[nodiscard]] std::vector<std::string> describe_pending() const;
+  /// Ends an operation of this queue, in any thread.
+  void finish(const OperationPtr& operation, const Status& status, TimePoint when = now());
+
+ private:
+  BundleQueueOptions bundle_options(SetQueueOptions& options);
+  void collect_batch(Batch& batch);
+  void finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations);
+  [[nodiscard]] bool pace();
+  OperationPtr take_operation(std::uint64_t ticket);
+  [[nodiscard]] EventSink* sink() const noexcept {
+    return options_.events == nullptr ? nullptr : options_.events->get();
+  }
+  [[nodiscard]] Status located(const Status& status) const;
+  void end_negotiation_events(std::span<const OperationPtr> operations, TimePoint when) const;
+  std::vector<OperationPtr> take_operations(const Batch& batch);
+
+  // Const after construction.
+  SetQueueOptions options_;
+  // Driving thread only.
+  Negotiator negotiator_;
+  std::unordered_map<std::uint64_t, OperationPtr> unagreed_;
+  std::vector<Batch> batches_;  // reused
+  NegotiatorStats metered_;
+  // Any thread.
+  std::atomic<int> outstanding_{0};
+  std::atomic<bool> closed_{false};
+  BundleQueue bundles_;  // last: ends before what it uses
+};
+
+using SetQueuePtr = std::shared_ptr<SetQueue>;
+
+}  // namespace ronde

@@ -1,0 +1,180 @@
+#include "core/engine/queues/fusion.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "tests/core/protocol/harness.h"
+
+namespace ronde {
+namespace {
+
+/// A batch with this rank's operations.
+struct AgreedBatch {
+  explicit AgreedBatch(std::vector<Request> requests) {
+    for (Request& request : requests) {
+      Submission submission;
+      submission.request = request;
+      submission.inputs.resize(request.tensors.size());
+      submission.outputs.resize(request.tensors.size());
+      operations.push_back(std::make_shared<Operation>(std::move(submission), 1));
+      batch.items.emplace_back();
+      batch.items.back().request = std::move(request);
+    }
+  }
+  std::vector<ReadyBundle> fuse(std::size_t threshold) const {
+    return ronde::fuse(batch, operations, std::vector{0, 1, 4}, threshold);
+  }
+  std::size_t item_of(const OperationPtr& operation) const {
+    return static_cast<std::size_t>(std::find(operations.begin(), operations.end(), operation) -
+                                    operations.begin());
+  }
+  Batch batch;
+  std::vector<OperationPtr> operations;
+};
+
+AgreedBatch batch_of(std::vector<Request> requests) { return AgreedBatch(std::move(requests)); }
+
+/// The bundles as lists of item indices.
+std::vector<std::vector<std::size_t>> items_of(const AgreedBatch& batch, std::size_t threshold) {
+  std::vector<std::vector<std::size_t>> plan;
+  for (const ReadyBundle& ready : batch.fuse(threshold)) {
+    plan.emplace_back();
+    for (const OperationPtr& operation : ready.operations) {
+      plan.back().push_back(batch.item_of(operation));
+    }
+  }
+  return plan;
+}
+
+using Plan = std::vector<std::vector<std::size_t>>;
+
+}  // namespace
+
+TEST_CASE("Fusion: operations alike share a bundle up to the threshold") {
+  const AgreedBatch batch =
+      batch_of({allreduce("a", {4}), allreduce("b", {4}), allreduce("c", {4})});
+  CHECK(items_of(batch, 48) == Plan{{0, 1, 2}});
+  CHECK(items_of(batch, 47) == Plan{{0, 1}, {2}});
+  CHECK(items_of(batch, 0) == Plan{{0}, {1}, {2}});
+}
+
+TEST_CASE("Fusion: looks ahead past what does not fit") {
+  Request other = allreduce("b", {4});
+  other.tensors[0].dtype = DType::kInt32;
+  CHECK(items_of(batch_of({allreduce("a", {4}), other, allreduce("c", {4})}), 1000) ==
+        Plan{{0, 2}, {1}});
+  CHECK(items_of(batch_of({allreduce("a", {4}), allreduce("b", {9}), allreduce("c", {4})}), 40) ==
+        Plan{{0, 2}, {1}});
+}
+
+TEST_CASE("Fusion: whatever must be equal keeps operations apart") {
+  const auto apart = [](Collective kind, auto change) {
+    Request changed = request_for(kind, "b");
+    change(changed);
+    return items_of(batch_of({request_for(kind, "a"), changed}), 1000).size() == 2;
+  };
+  CHECK_FALSE(apart(Collective::kAllreduce, [](Request&) {}));
+  CHECK(apart(Collective::kAllreduce, [](Request& r) { r.op = ReduceOp::kMax; }));
+  CHECK(apart(Collective::kAllreduce, [](Request& r) { r.prescale = 2; }));
+  CHECK(apart(Collective::kAllreduce, [](Request& r) { r.postscale = 2; }));
+  CHECK(apart(Collective::kAllreduce, [](Request& r) { r.compression = "fp16"; }));
+  CHECK(apart(Collective::kAllreduce, [](Request& r) { r.device.kind = DeviceKind::kCuda; }));
+  CHECK(apart(Collective::kAllreduce, [](Request& r) { r.kind = Collective::kReduce; }));
+  CHECK(apart(Collective::kBroadcast, [](Request& r) { r.root = 1; }));
+  CHECK(apart(Collective::kGather, [](Request&) {}));
+  CHECK(apart(Collective::kAlltoall, [](Request&) {}));
+  CHECK_FALSE(apart(Collective::kReduceScatter, [](Request&) {}));
+}
+
+TEST_CASE("Fusion: allgather counts one row, which all ranks know") {
+  const auto plan = [](std::int64_t rows) {
+    return items_of(batch_of({request_for(Collective::kAllgather, "a", {rows, 4}),
+                              request_for(Collective::kAllgather, "b", {rows, 4})}),
+                    32);
+  };
+  CHECK(plan(1) == Plan{{0, 1}});
+  CHECK(plan(1000) == plan(1));
+}
+
+TEST_CASE("Fusion: joins, barriers and failures get no bundle, every other tensor exactly one") {
+  std::vector<Request> requests;
+  for (int i = 0; i < 200; ++i) {
+    requests.push_back(request_for(static_cast<Collective>(i % 9), "t", {i % 7, 5}));
+    if (i % 3 == 0 && i % 9 != 4 && i % 9 != 8)
+      requests.back().tensors.push_back({DType::kInt8, {i}});
+  }
+  requests.emplace_back().kind = Collective::kJoin;
+  AgreedBatch agreed = batch_of(requests);
+  Batch& batch = agreed.batch;
+  batch.items[17].status = Status(Code::kMismatch, "planted");
+  struct Entry {
+    std::size_t item;
+    std::size_t tensor;
+  };
+  std::vector<Entry> entries;
+  for (const ReadyBundle& ready : agreed.fuse(300)) {
+    CHECK_FALSE(ready.operations.empty());
+    REQUIRE(ready.operations.size() == ready.bundle.tensors.size());
+    for (std::size_t i = 0; i < ready.operations.size(); ++i) {
+      entries.push_back({agreed.item_of(ready.operations[i]), ready.bundle.tensors[i].index});
+    }
+  }
+  std::size_t expected = 0;
+  for (std::size_t item = 0; item < batch.items.size(); ++item) {
+    const Request& request = batch.items[item].request;
+    const bool moved = batch.items[item].status.ok() && request.kind != Collective::kBarrier;
+    expected += moved ? request.tensors.size() : 0;
+    for (std::size_t tensor = 0; tensor < request.tensors.size(); ++tensor) {
+      CHECK(std::count_if(entries.begin(), entries.end(), [&](const Entry& entry) {
+              return entry.item == item && entry.tensor == tensor;
+            }) == (moved ? 1 : 0));
+    }
+  }
+  CHECK(entries.size() == expected);
+}
+
+TEST_CASE("Fusion: a bundle says what its operations agreed on, the root as a rank of the set") {
+  Request request = request_for(Collective::kBroadcast, "a");
+  request.root = 4;
+  request.compression = "fp16";
+  const auto bundles = batch_of({request}).fuse(1000);
+  REQUIRE(bundles.size() == 1);
+  CHECK(bundles[0].bundle.kind == Collective::kBroadcast);
+  CHECK(bundles[0].bundle.dtype == DType::kFloat32);
+  CHECK(bundles[0].bundle.root == 2);
+  CHECK(bundles[0].bundle.compression == "fp16");
+  CHECK(bundles[0].bundle.keys == std::vector<std::string>{"a"});
+}
+
+TEST_CASE("Fusion: tensors of one operation keep residuals of their own") {
+  Request request = allreduce("a");
+  request.tensors.push_back(request.tensors.front());
+  request.compression = "fp16";
+  const auto bundles = batch_of({request}).fuse(1000);
+  REQUIRE(bundles.size() == 1);
+  CHECK(bundles[0].bundle.keys == std::vector<std::string>{"a[0]", "a[1]"});
+}
+
+TEST_CASE("Fusion: a bundle has its first item's priority; each tensor keeps its own") {
+  AgreedBatch agreed = batch_of({allreduce("a"), allreduce("b")});
+  agreed.batch.items[0].priority = 7;
+  agreed.batch.items[1].priority = 3;
+  const auto bundles = agreed.fuse(1000);
+  REQUIRE(bundles.size() == 1);
+  CHECK(bundles[0].priority == 7);
+  CHECK(bundles[0].priorities == std::vector<std::int32_t>{7, 3});
+}
+
+TEST_CASE("Fusion: a rank that has joined takes part without memory") {
+  AgreedBatch agreed = batch_of({allreduce("a", {4})});
+  agreed.operations[0] = nullptr;
+  const auto bundles = agreed.fuse(1000);
+  REQUIRE(bundles.size() == 1);
+  CHECK(bundles[0].operations[0] == nullptr);
+  CHECK(bundles[0].bundle.tensors[0].in == nullptr);
+  CHECK(bundles[0].bundle.tensors[0].shape == Shape{4});
+}
+
+}  // namespace ronde

@@ -1,0 +1,89 @@
+#include "core/engine/queues/queue_worker.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace ronde {
+namespace {
+
+/// Notes in which thread each bundle (told by its root) ran, and waits while `hold` is set.
+class NotingExecutor final : public Executor {
+ public:
+  struct Notes {
+    std::atomic<bool> hold{false};
+    std::vector<std::pair<int, std::thread::id>> ran;
+  };
+  explicit NotingExecutor(Notes& notes) : notes_(notes) {}
+  Status execute(const Bundle& bundle, const AbortToken&) override {
+    while (notes_.hold) std::this_thread::yield();
+    notes_.ran.emplace_back(bundle.root, std::this_thread::get_id());
+    return {};
+  }
+
+ private:
+  Notes& notes_;
+};
+
+ReadyBundle numbered(int number) {
+  ReadyBundle ready;
+  ready.bundle.root = number;
+  Submission submission;
+  submission.request.tensors.resize(1);
+  ready.operations = {std::make_shared<Operation>(std::move(submission), 1)};
+  return ready;
+}
+
+QueueWorkerOptions options(
+    NotingExecutor::Notes& notes, std::shared_ptr<AbortToken> abort,
+    FinishOperation finish = [](const auto&...) {}) {
+  static FlightRing flights;
+  return {.executor = std::make_unique<NotingExecutor>(notes),
+          .abort = std::move(abort),
+          .flights = &flights,
+          .finish = std::move(finish)};
+}
+
+}  // namespace
+
+TEST_CASE("QueueWorker: a bundle runs here where it may and nothing stands before it") {
+  NotingExecutor::Notes notes;
+  {
+    QueueWorker worker(options(notes, std::make_shared<AbortToken>()));
+    worker.run_or_queue(numbered(1), true);
+    worker.run_or_queue(numbered(2), false);
+  }
+  REQUIRE(notes.ran.size() == 2);
+  CHECK(notes.ran[0].second == std::this_thread::get_id());
+  CHECK(notes.ran[1].second != std::this_thread::get_id());
+}
+
+TEST_CASE("QueueWorker: order is kept, whichever thread executes") {
+  NotingExecutor::Notes notes;
+  {
+    QueueWorker worker(options(notes, std::make_shared<AbortToken>()));
+    notes.hold = true;
+    worker.run_or_queue(numbered(1), false);
+    worker.run_or_queue(numbered(2), true);  // must not overtake
+    CHECK(worker.busy());
+    notes.hold = false;
+  }
+  REQUIRE(notes.ran.size() == 2);
+  CHECK(notes.ran[0].first == 1);
+  CHECK(notes.ran[1].first == 2);
+}
+
+TEST_CASE("QueueWorker: aborted work ends with the abort's reason and is not executed") {
+  NotingExecutor::Notes notes;
+  auto abort = std::make_shared<AbortToken>();
+  abort->abort(Status(Code::kRankFailure, "rank 1 died"));
+  Status seen;
+  QueueWorker worker(options(
+      notes, abort, [&](const OperationPtr&, const Status& status, TimePoint) { seen = status; }));
+  worker.run_or_queue(numbered(1), true);
+  CHECK(seen.message() == "rank 1 died");
+  CHECK(notes.ran.empty());
+}
+
+}  // namespace ronde
