@@ -44,7 +44,6 @@ Engine::Engine(EngineOptions options)
                  .router = router_,
                  .outbox = outbox_,
                  .queues = queues_,
-                 .messages = messages_,
                  .launches = launches_},
                 options_.on_stall),
       driver_({.channel = channel_,
@@ -151,7 +150,7 @@ void Engine::declare_blocked(std::span<const OperationPtr> operations, BlockedFl
   // After all submissions so far: they do not count as still to come.
   intake_.post([this, tickets = std::move(tickets), blocked = std::move(blocked)] {
     for (const SetQueuePtr& queue : queues_.driven()) {
-      queue->declare_blocked(tickets, blocked, now());
+      queue->negotiator().declare_blocked(tickets, blocked, now());
     }
   });
 }

@@ -116,7 +116,7 @@ class Engine {
   void interrupt() noexcept { driver_.interrupt(); }
 
   /// Ok, or why the job is broken.
-  [[nodiscard]] Status job_status() const { return membership_.job_status(); }
+  [[nodiscard]] Status job_status() const { return options_.abort->status(); }
   /// The error of the last operation that ended as a rank died or left; ok if none has.
   /// Threads: any.
   [[nodiscard]] Status left_behind() const { return membership_.left_behind(); }

@@ -1,10 +1,10 @@
-// Runs agreed bundles. The engine owns the order; the executor (ops/) owns algorithm and data
-// plane.
+// Runs agreed bundles. The engine decides the order. The executor (ops/) chooses how each one runs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +19,7 @@
 namespace ronde {
 
 class DeviceEvent;
+class Operation;
 
 /// A bundle's place in the one order in which a job launches its work in device memory. Threads:
 /// any.
@@ -56,7 +57,7 @@ struct BundleTensor {
 /// 53 bits.
 inline constexpr int kBundleBits = 40;
 
-/// Tensors that are moved as one operation: all of one kind, dtype, op, root and scale.
+/// Agreed operations that are moved as one: all of one kind, dtype, op, root and scale.
 struct Bundle {
   std::uint64_t id = 0;  ///< For the timeline: the same on all ranks; 0 where there is no set.
   Collective kind = Collective::kBarrier;
@@ -69,18 +70,34 @@ struct Bundle {
   int partition = 0;  ///< From 1 where it is one of several that were one bundle; for the timeline.
   std::vector<BundleTensor> tensors;
   std::string compression;        ///< As agreed, see ops/compression/spec.h; empty means none.
-  LaunchTurn* turn = nullptr;     ///< In device memory: null where no other group has the device.
   std::vector<std::string> keys;  ///< With compression: what each tensor's residual is kept by;
                                   ///< empty for tensors without a name.
+  /// In device memory: null where no other group has the device. Over with the execution.
+  std::shared_ptr<LaunchTurn> turn;
+
+  // For the engine alone.
+
+  /// The operation of each tensor; null where this rank has joined.
+  std::vector<std::shared_ptr<Operation>> operations;
+  std::vector<std::int32_t> priorities;   ///< Of each tensor, as agreed; descending.
+  std::int32_t priority = 0;              ///< The highest of them.
+  bool paced = false;                     ///< The coordinator lets it go; see BundleQueue.
+  std::list<OutputAllocator> allocators;  ///< Of pieces without memory; the tensors point here.
 };
 
-/// Bytes this rank puts into the bundle.
+/// Bytes this rank puts into the bundle, or by one tensor of it.
+inline std::size_t input_bytes(const BundleTensor& tensor, DType dtype) noexcept {
+  return static_cast<std::size_t>(element_count(tensor.shape)) * size_of(dtype);
+}
 inline std::size_t input_bytes(const Bundle& bundle) noexcept {
   std::size_t sum = 0;
-  for (const BundleTensor& tensor : bundle.tensors) {
-    sum += static_cast<std::size_t>(element_count(tensor.shape)) * size_of(bundle.dtype);
-  }
+  for (const BundleTensor& tensor : bundle.tensors) sum += input_bytes(tensor, bundle.dtype);
   return sum;
+}
+
+/// Bytes of the bundle that ranks agree on; 0 where its kind has uneven sizes.
+inline std::size_t agreed_bytes(const Bundle& bundle) noexcept {
+  return traits_of(bundle.kind).shape == ShapeOf::kTensor ? input_bytes(bundle) : 0;
 }
 
 /// Executes the bundles of one group (process set). Threads: one at a time.

@@ -31,10 +31,6 @@ void prioritise(Batch& batch, std::size_t known, std::int32_t priority) {
 
 }  // namespace
 
-Batcher::Batcher(const TreePlace& place, ResponseCache& cache, Matching& matching,
-                 StallWatch& stalls, Send send)
-    : place_(place), cache_(cache), matching_(matching), stalls_(stalls), send_(std::move(send)) {}
-
 Status Batcher::check(const BatchFrame& batch) const {
   if (batch.sequence != sequence_ + 1) {
     return bad_batch(fmt::format("number {} follows {}", batch.sequence, sequence_));
@@ -49,7 +45,7 @@ Status Batcher::check(const BatchFrame& batch) const {
     if (cached == nullptr || cached->name.empty()) {
       return bad_batch(fmt::format("slot {} holds no named request", entry));
     }
-    if (matching_.own().find(entry) == nullptr && !matching_.takes_part({cached->name, 0})) {
+    if (own_.find(entry) == nullptr && !matching_.takes_part({cached->name, 0})) {
       return bad_batch(fmt::format("\"{}\" was not submitted here", cached->name));
     }
   }
@@ -111,9 +107,9 @@ void Batcher::apply_entry(const BatchFrame& batch, std::size_t index, Batch& out
 
 void Batcher::agree() {
   if (!place_.is_root() || !closed_.ok()) return;
-  const bool joins = matching_.all_joined();
-  if (matching_.completed().order.empty() && !joins) return close_batch();
-  std::swap(ready_, matching_.completed());
+  const bool joins = aggregator_.all_joined();
+  if (aggregator_.completed().order.empty() && !joins) return close_batch();
+  std::swap(ready_, aggregator_.completed());
   sort_by_priority(ready_);
   built_.items.reserve(ready_.order.size());
   for (const std::int32_t entry : ready_.order) {
@@ -127,7 +123,7 @@ void Batcher::agree() {
   ready_.clear();
   if (joins) {
     BatchItem item;
-    item.last_joined = matching_.last_joined();
+    item.last_joined = aggregator_.last_joined();
     append(std::move(item));
   }
   close_batch();
@@ -135,7 +131,7 @@ void Batcher::agree() {
 
 std::int32_t Batcher::priority_of(const Completed& ready, std::int32_t entry) const {
   if (entry >= 0) {
-    const OwnOperation* own = matching_.own().find(entry);
+    const OwnOperation* own = own_.find(entry);
     return own == nullptr ? cache_.at(entry)->priority : own->request.priority;
   }
   const Report& report = ready.reports[static_cast<std::size_t>(-1 - entry)];
@@ -168,7 +164,7 @@ BatchItem Batcher::decide(const Report& report) const {
     item.slot = known;
     return item;
   }
-  item.slot = cache_.choose(request, [&](int slot) { return !matching_.is_pending(slot); });
+  item.slot = cache_.choose(request, [&](int slot) { return !aggregator_.is_pending(slot); });
   item.request = report.request;
   return item;
 }

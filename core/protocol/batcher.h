@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/protocol/matching.h"
@@ -28,8 +29,15 @@ class Batcher {
   using Send = std::function<void(const BatchFrame&)>;
 
   /// All references outlive it.
-  Batcher(const TreePlace& place, ResponseCache& cache, Matching& matching, StallWatch& stalls,
-          Send send);
+  Batcher(const TreePlace& place, NegotiationState& state, Matching& matching, StallWatch& stalls,
+          Send send)
+      : place_(place),
+        cache_(state.cache),
+        own_(state.own),
+        aggregator_(state.aggregator),
+        matching_(matching),
+        stalls_(stalls),
+        send_(std::move(send)) {}
 
   // The root.
 
@@ -85,6 +93,8 @@ class Batcher {
 
   const TreePlace& place_;
   ResponseCache& cache_;
+  const OwnOperations& own_;
+  Aggregator& aggregator_;
   Matching& matching_;
   StallWatch& stalls_;
   const Send send_;

@@ -34,15 +34,8 @@ void for_each_slot(const TickFrame& tick, const Visit& visit) {
 
 }  // namespace
 
-Matching::Matching(int rank, const std::vector<int>& members, const TreePlace& place,
-                   ResponseCache& cache, TickDraft& draft)
-    : rank_(rank),
-      members_(members),
-      place_(place),
-      cache_(cache),
-      draft_(draft),
-      aggregator_(source_ranks(rank, place), cache),
-      acked_(place.children.size() + 1, 0) {}
+NegotiationState::NegotiationState(int rank, const TreePlace& place, std::size_t cache_capacity)
+    : cache(cache_capacity), aggregator(source_ranks(rank, place), cache) {}
 
 Status Matching::submit(const Request& request, std::uint64_t ticket, TimePoint now) {
   if (join_ticket_ != 0) {

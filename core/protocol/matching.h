@@ -17,12 +17,31 @@
 
 namespace ronde {
 
+/// What the parts of one rank's negotiation share.
+struct NegotiationState {
+  /// `rank` is the job's; `place` is its place in the tree.
+  NegotiationState(int rank, const TreePlace& place, std::size_t cache_capacity);
+
+  ResponseCache cache;
+  OwnOperations own;      ///< This rank's operations that are in flight.
+  Aggregator aggregator;  ///< Which sources of the subtree are ready.
+  TickDraft draft;        ///< For the parent.
+};
+
 /// Matches the operations that the ranks of one subtree submit. Threads: one at a time.
 class Matching {
  public:
   /// `members`: the job's ranks in the set, ascending. All references outlive it.
-  Matching(int rank, const std::vector<int>& members, const TreePlace& place, ResponseCache& cache,
-           TickDraft& draft);
+  Matching(int rank, const std::vector<int>& members, const TreePlace& place,
+           NegotiationState& state)
+      : rank_(rank),
+        members_(members),
+        place_(place),
+        cache_(state.cache),
+        own_(state.own),
+        aggregator_(state.aggregator),
+        draft_(state.draft),
+        acked_(place.children.size() + 1, 0) {}
 
   /// As Negotiator::submit and Negotiator::join.
   Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
@@ -33,8 +52,6 @@ class Matching {
   [[nodiscard]] Status check_tick(const TickFrame& tick, int source, std::uint64_t sequence) const;
   /// Takes over the bits, reports and notices of a tick that was checked.
   void apply_reports(TickFrame& tick, int source);
-  /// The whole subtree of a child has joined.
-  void apply_join(int source, int last_joined) { aggregator_.join(source, last_joined); }
   /// Not at the root: puts the complete operations into the draft.
   void report_completed();
 
@@ -55,16 +72,6 @@ class Matching {
   /// Batch `sequence` was applied: forgets all that no child can refer to any more.
   void forget_acked(std::uint64_t sequence);
 
-  /// The operations that became complete. The caller clears it.
-  Completed& completed() noexcept { return aggregator_.completed(); }
-  [[nodiscard]] bool all_joined() const noexcept { return aggregator_.all_joined(); }
-  [[nodiscard]] int last_joined() const noexcept { return aggregator_.last_joined(); }
-  [[nodiscard]] bool is_complete(const OpKey& key) const { return aggregator_.is_complete(key); }
-  /// Whether any rank of the subtree has reported the operation of this slot.
-  [[nodiscard]] bool is_pending(int slot) const { return aggregator_.is_pending(slot); }
-
-  [[nodiscard]] OwnOperations& own() noexcept { return own_; }
-  [[nodiscard]] const OwnOperations& own() const noexcept { return own_; }
   /// This rank's operation, by name or number; null where it is not in flight.
   [[nodiscard]] const OwnOperation* own_in_flight(const OpKey& key) const;
   [[nodiscard]] bool has_joined() const noexcept { return join_ticket_ != 0; }
@@ -92,9 +99,9 @@ class Matching {
   const std::vector<int>& members_;
   const TreePlace& place_;
   ResponseCache& cache_;
+  OwnOperations& own_;
+  Aggregator& aggregator_;
   TickDraft& draft_;
-  OwnOperations own_;
-  Aggregator aggregator_;
   std::vector<std::uint64_t> acked_;  // by source: the last batch it has processed
   std::uint64_t unnamed_ = 0;         // this rank's unnamed submissions since the last join
   std::uint64_t join_ticket_ = 0;     // not 0: this rank has joined

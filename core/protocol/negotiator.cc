@@ -12,17 +12,17 @@ namespace ronde {
 Negotiator::Negotiator(NegotiatorOptions options)
     : options_(std::move(options)),
       place_(place_in_tree(options_.rank, options_.members, options_.hosts)),
-      cache_(options_.cache_capacity),
-      matching_(options_.rank, options_.members, place_, cache_, draft_),
-      stalls_(options_.stall_warning, options_.stall_error, matching_.own()),
-      deadlocks_(options_.rank, options_.cycle_watch, matching_.own()),
-      batcher_(place_, cache_, matching_, stalls_,
+      state_(options_.rank, place_, options_.cache_capacity),
+      matching_(options_.rank, options_.members, place_, state_),
+      stalls_(options_.stall_warning, options_.stall_error, state_.own),
+      deadlocks_(options_.rank, options_.cycle_watch, state_.own),
+      batcher_(place_, state_, matching_, stalls_,
                [this](const BatchFrame& batch) { send_down(batch); }) {}
 
 Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoint now) {
   if (closed()) return batcher_.closed();
   RONDE_RETURN_IF_ERROR(matching_.submit(request, ticket, now));
-  stalls_.submitted(now, matching_.own().size() == 1);
+  stalls_.submitted(now, state_.own.size() == 1);
   deadlocks_.submitted(request, now);
   return {};
 }
@@ -47,9 +47,9 @@ void Negotiator::note_leaver(int rank, std::string_view why) {
   if (closed()) return;
   if (place_.is_root()) {
     batcher_.close_set(rank, why);
-  } else if (draft_.frame.leaver < 0) {
-    draft_.open().leaver = rank;
-    draft_.open().farewell = why;
+  } else if (state_.draft.frame.leaver < 0) {
+    state_.draft.open().leaver = rank;
+    state_.draft.open().farewell = why;
   }
 }
 
@@ -109,7 +109,7 @@ Status Negotiator::check_tick(const TickFrame& tick, int source) const {
 void Negotiator::apply_tick(TickFrame& tick, int source, TimePoint now) {
   matching_.apply_reports(tick, source);
   for (const Overdue& overdue : tick.overdue) note_overdue(overdue, now);
-  if (tick.last_joined >= 0) matching_.apply_join(source, tick.last_joined);
+  if (tick.last_joined >= 0) state_.aggregator.join(source, tick.last_joined);
   if (tick.leaver >= 0) note_leaver(tick.leaver, tick.farewell);
   matching_.report_completed();
   if (tick.query != 0) {
@@ -125,13 +125,13 @@ void Negotiator::on_time(TimePoint now) {
 }
 
 TimePoint Negotiator::next_deadline() const {
-  if (matching_.own().size() == 0) return kForever;
+  if (state_.own.size() == 0) return kForever;
   return std::min(stalls_.next_deadline(), deadlocks_.next_deadline());
 }
 
 void Negotiator::note_overdue(const Overdue& overdue, TimePoint now) {
   if (!place_.is_root()) {
-    draft_.open().overdue.push_back(overdue);
+    state_.draft.open().overdue.push_back(overdue);
     return;
   }
   stalls_.note(overdue, now);
@@ -162,13 +162,13 @@ void Negotiator::after_answer(TimePoint now) {
     start_query(now);
     return;
   }
-  draft_.open().query = id;
-  draft_.open().facts = std::move(facts);
+  state_.draft.open().query = id;
+  state_.draft.open().facts = std::move(facts);
 }
 
 void Negotiator::judge(std::vector<StallFact> facts, TimePoint now) {
   std::erase_if(facts, [&](const StallFact& fact) {  // its last reports came before the answers
-    return fact.kind < 0 || fact.missing.empty() || matching_.is_complete(fact.key);
+    return fact.kind < 0 || fact.missing.empty() || state_.aggregator.is_complete(fact.key);
   });
   batcher_.agree();
   DeadlockDetector::Finding found = deadlocks_.examine(facts, now);
@@ -203,7 +203,7 @@ void Negotiator::take_warnings(std::vector<std::string>& out) {
 }
 
 std::size_t Negotiator::pending() const {
-  return matching_.own().size() + (matching_.has_joined() ? 1 : 0);
+  return state_.own.size() + (matching_.has_joined() ? 1 : 0);
 }
 
 NegotiatorStats Negotiator::stats() const noexcept {
@@ -213,8 +213,8 @@ NegotiatorStats Negotiator::stats() const noexcept {
 }
 
 void Negotiator::flush_tick() {
-  if (draft_.is_empty) return;
-  TickFrame& tick = draft_.frame;
+  if (state_.draft.is_empty) return;
+  TickFrame& tick = state_.draft.frame;
   const auto first = std::find_if(tick.words.begin(), tick.words.end(),
                                   [](std::uint64_t word) { return word != 0; });
   tick.first_word = static_cast<std::uint32_t>(first - tick.words.begin());
@@ -225,7 +225,7 @@ void Negotiator::flush_tick() {
     frames_.push_back({place_.parent, {bytes.begin(), bytes.end()}});
   });
   tick.clear();
-  draft_.is_empty = true;
+  state_.draft.is_empty = true;
 }
 
 template <typename Frame>

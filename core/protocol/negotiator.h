@@ -131,8 +131,7 @@ class Negotiator {
 
   const NegotiatorOptions options_;
   const TreePlace place_;
-  ResponseCache cache_;
-  TickDraft draft_;
+  NegotiationState state_;
   Matching matching_;
   StallWatch stalls_;
   DeadlockDetector deadlocks_;

@@ -22,7 +22,6 @@ void Progress::flush() {
   parts_.queues.send_negotiations(parts_.outbox);
   parts_.queues.take_warnings(warnings);
   parts_.queues.update_deadline();
-  parts_.messages.flush();
   for (const std::string& warning : warnings) log(LogLevel::kWarning, "{}", warning);
   if (!warnings.empty() && on_stall_) on_stall_();
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/engine/driving/intake.h"
-#include "core/engine/peers/messages.h"
 #include "core/engine/peers/outbox.h"
 #include "core/engine/peers/router.h"
 #include "core/engine/queues/launch_coordinator.h"
@@ -24,7 +23,6 @@ class Progress {
     Router& router;
     Outbox& outbox;
     Queues& queues;
-    Messages& messages;
     LaunchCoordinator& launches;
   };
 

@@ -50,7 +50,7 @@ std::shared_ptr<const std::atomic<bool>> Membership::leave(std::vector<SetQueueP
                                                            std::string why) {
   auto left = std::make_shared<std::atomic<bool>>(false);
   parts_.intake.post([this, queues = std::move(queues), left, why = std::move(why)] {
-    for (const SetQueuePtr& queue : queues) queue->leave(now(), why);
+    for (const SetQueuePtr& queue : queues) queue->negotiator().leave(now(), why);
     left->store(true);
     parts_.role.notify_callers();
   });

@@ -4,8 +4,10 @@ namespace ronde {
 
 OperationPtr Messages::send(int to, std::int64_t tag, std::span<const std::byte> data) {
   auto operation = parts_.intake.make_message(kSendFlight, data.size());
-  parts_.intake.post(
-      [this, to, tag, data, operation] { matching_.send(to, tag, data, operation); });
+  parts_.intake.post([this, to, tag, data, operation] {
+    matching_.send(to, tag, data, operation);
+    flush();
+  });
   return operation;
 }
 
@@ -14,14 +16,23 @@ OperationPtr Messages::recv(int from, std::int64_t tag, std::span<std::byte> dat
   auto operation = parts_.intake.make_message(kRecvFlight, data.size());
   parts_.intake.post([this, from, tag, data, message, operation] {
     matching_.recv(from, tag, data, message, operation);
+    flush();
   });
   return operation;
 }
 
 Status Messages::on_frame(int from, std::span<const std::byte> payload) {
-  return matching_.on_frame(from, payload);
+  const Status status = matching_.on_frame(from, payload);
+  flush();
+  return status;
 }
 
+void Messages::on_left(int rank, const Status& reason) {
+  matching_.on_left(rank, reason);
+  flush();
+}
+
+/// Sends frames and ends the operations that are done.
 void Messages::flush() {
   if (!matching_.has_output()) return;
   matching_.take_frames(parts_.outbox.frames());

@@ -39,13 +39,12 @@ class Messages {
   /// Takes in the payload of a frame. Errors: kInvalidArgument where it is malformed.
   Status on_frame(int from, std::span<const std::byte> payload);
   /// Fails the messages that need `rank`, which has left.
-  void on_left(int rank, const Status& reason) { matching_.on_left(rank, reason); }
-  /// Sends frames and ends the operations that are done.
-  void flush();
+  void on_left(int rank, const Status& reason);
   /// Ends all operations with `reason`.
   void fail_all(const Status& reason);
 
  private:
+  void flush();
   void finish_done();
 
   const Parts parts_;

@@ -39,7 +39,7 @@ Status Router::route(int from, std::span<const std::byte> frame) {
 
 Status Router::route_negotiation(int from, SetId id, std::span<const std::byte> payload) {
   if (SetQueue* const queue = parts_.queues.driven(id)) {
-    return queue->on_frame(from, payload, now());
+    return queue->negotiator().on_frame(from, payload, now());
   }
   // The sender has added the set before this rank has.
   if (!stopped_.contains(id)) {
@@ -60,7 +60,7 @@ void Router::on_started(SetQueue& queue) {
   const auto early = early_.extract(queue.id());
   if (early.empty()) return;
   for (const auto& [from, payload] : early.mapped()) {
-    const Status status = queue.on_frame(from, payload, now());
+    const Status status = queue.negotiator().on_frame(from, payload, now());
     if (!status.ok()) parts_.membership.fail_now(status);
   }
 }

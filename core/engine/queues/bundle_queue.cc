@@ -26,20 +26,21 @@ QueueWorkerOptions BundleQueue::worker_options(QueueWorkerOptions options) {
   return options;
 }
 
-void BundleQueue::add(ReadyBundle whole) {
+void BundleQueue::add(Bundle whole) {
+  const std::size_t limit = options_.partition_bytes;
+  const std::size_t bytes = agreed_bytes(whole);
   // Nothing that follows could overtake a bundle that is not worth a second partition.
-  const std::size_t bytes = agreed_bytes(whole.bundle);
-  const bool paced = options_.partition_bytes > 0 && bytes > options_.partition_bytes / 2;
-  for (ReadyBundle& part : cut_bundle(std::move(whole), options_.partition_bytes)) {
-    part.bundle.id = (static_cast<std::uint64_t>(options_.id) << kBundleBits) | ++bundles_;
-    part.paced = paced;
-    if (paced || !order_.empty()) {
-      const std::int32_t priority = part.priority;
-      order_.add(std::move(part), priority, paced);
-    } else {
-      hand_over(std::move(part));
-    }
-  }
+  whole.paced = limit > 0 && bytes > limit / 2;
+  if (limit == 0 || bytes <= limit) return put(std::move(whole));
+  for (Bundle& part : cut_bundle(std::move(whole), limit)) put(std::move(part));
+}
+
+void BundleQueue::put(Bundle bundle) {
+  bundle.id = (static_cast<std::uint64_t>(options_.id) << kBundleBits) | ++bundles_;
+  if (!bundle.paced && order_.empty()) return hand_over(std::move(bundle));
+  const std::int32_t priority = bundle.priority;
+  const bool paced = bundle.paced;
+  order_.add(std::move(bundle), priority, paced);
 }
 
 void BundleQueue::release(std::uint32_t bundles) {
@@ -53,7 +54,7 @@ void BundleQueue::open() {
 }
 
 void BundleQueue::release_next() {
-  while (auto ready = order_.next()) hand_over(std::move(*ready));
+  while (auto bundle = order_.next()) hand_over(std::move(*bundle));
 }
 
 std::uint32_t BundleQueue::pace() {
@@ -66,23 +67,22 @@ std::uint32_t BundleQueue::pace() {
 }
 
 /// Gives device work its turn, whose place the job's order of launches decides.
-void BundleQueue::hand_over(ReadyBundle ready) {
-  if (ready.bundle.device.kind != DeviceKind::kCpu && options_.members > 1) {
+void BundleQueue::hand_over(Bundle bundle) {
+  if (bundle.device.kind != DeviceKind::kCpu && options_.members > 1) {
     if (options_.id == kGlobalSet) {
       turns_.place_next();
     } else if (options_.coordinates && !worker_.aborted()) {
       options_.on_device_work();
     }
-    ready.turn = turns_.take();
-    ready.bundle.turn = ready.turn.get();
+    bundle.turn = turns_.take();
   }
-  released_.push_back(std::move(ready));
+  released_.push_back(std::move(bundle));
 }
 
 void BundleQueue::run(bool alone) {
-  for (ReadyBundle& ready : released_) {
-    const bool small = input_bytes(ready.bundle) <= options_.inline_bytes;
-    worker_.run_or_queue(std::move(ready), alone && small);
+  for (Bundle& bundle : released_) {
+    const bool small = input_bytes(bundle) <= options_.inline_bytes;
+    worker_.run_or_queue(std::move(bundle), alone && small);
   }
   released_.clear();
 }

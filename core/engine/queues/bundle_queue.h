@@ -42,7 +42,7 @@ class BundleQueue {
   explicit BundleQueue(BundleQueueOptions options);
 
   /// Takes over a bundle, in the agreed order.
-  void add(ReadyBundle whole);
+  void add(Bundle whole);
   /// The coordinator lets so many more paced bundles run. Call after the batch's add()s.
   void release(std::uint32_t bundles);
   /// The set is closed, so nothing is paced any more.
@@ -64,15 +64,16 @@ class BundleQueue {
   void end_launches() { turns_.close(); }
 
  private:
+  void put(Bundle bundle);
   void release_next();
-  void hand_over(ReadyBundle ready);
+  void hand_over(Bundle bundle);
   QueueWorkerOptions worker_options(QueueWorkerOptions options);
 
   // Const after construction.
   BundleQueueOptions options_;
   // Driving thread only.
-  RunOrder<ReadyBundle> order_;        // agreed, and not released yet
-  std::vector<ReadyBundle> released_;  // for run()
+  RunOrder<Bundle> order_;        // agreed, and not released yet
+  std::vector<Bundle> released_;  // for run()
   QueueTurns turns_;
   std::uint64_t bundles_ = 0;         // so far; all ranks count alike
   std::uint64_t paced_released_ = 0;  // coordinator: so far

@@ -82,7 +82,7 @@ class Fuser {
         std::size_t threshold_bytes)
       : batch_(batch), operations_(operations), members_(members), threshold_(threshold_bytes) {}
 
-  std::vector<ReadyBundle> fuse() {
+  std::vector<Bundle> fuse() {
     for (std::size_t item = 0; item < batch_.items.size(); ++item) {
       if (!is_moved(batch_.items[item])) continue;
       const std::size_t tensors = batch_.items[item].request.tensors.size();
@@ -122,21 +122,21 @@ class Fuser {
   }
 
   std::size_t add_bundle(const Request& request, DType dtype) {
-    bundles_.emplace_back().bundle = bundle_like(request, dtype, members_);
+    bundles_.push_back(bundle_like(request, dtype, members_));
     return bundles_.size() - 1;
   }
 
-  void append(ReadyBundle& ready, std::size_t item, std::size_t tensor) {
+  void append(Bundle& bundle, std::size_t item, std::size_t tensor) {
     const Agreed& agreed = batch_.items[item];
     const OperationPtr& operation = operations_[item];
-    if (ready.operations.empty()) ready.priority = agreed.priority;
-    ready.operations.push_back(operation);
-    ready.priorities.push_back(agreed.priority);
-    if (!ready.bundle.compression.empty()) {
-      ready.bundle.keys.push_back(residual_key(agreed.request, tensor));
+    if (bundle.operations.empty()) bundle.priority = agreed.priority;
+    bundle.operations.push_back(operation);
+    bundle.priorities.push_back(agreed.priority);
+    if (!bundle.compression.empty()) {
+      bundle.keys.push_back(residual_key(agreed.request, tensor));
     }
-    ready.bundle.tensors.push_back(operation ? operation->bundle_tensor(tensor)
-                                             : absent_tensor(agreed.request.tensors[tensor]));
+    bundle.tensors.push_back(operation ? operation->bundle_tensor(tensor)
+                                       : absent_tensor(agreed.request.tensors[tensor]));
   }
 
   const Batch& batch_;
@@ -144,13 +144,13 @@ class Fuser {
   const std::span<const int> members_;
   const std::size_t threshold_;
   std::vector<FusionClass> classes_;
-  std::vector<ReadyBundle> bundles_;
+  std::vector<Bundle> bundles_;
 };
 
 }  // namespace
 
-std::vector<ReadyBundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
-                              std::span<const int> members, std::size_t threshold_bytes) {
+std::vector<Bundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
+                         std::span<const int> members, std::size_t threshold_bytes) {
   return Fuser(batch, operations, members, threshold_bytes).fuse();
 }
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <list>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,18 +10,6 @@
 #include "core/protocol/request.h"
 
 namespace ronde {
-
-/// A bundle with this rank's operations; `operations[i]` is the one that tensor i belongs to, null
-/// where this rank has joined.
-struct ReadyBundle {
-  Bundle bundle;
-  std::vector<OperationPtr> operations;
-  std::vector<std::int32_t> priorities;   ///< Of each tensor, as agreed; descending.
-  std::int32_t priority = 0;              ///< The highest of them.
-  std::shared_ptr<LaunchTurn> turn;       ///< Of work in device memory; over with the execution.
-  bool paced = false;                     ///< The coordinator lets it go; see BundleQueue.
-  std::list<OutputAllocator> allocators;  ///< Of pieces without memory; the tensors point here.
-};
 
 /// Fuses one batch into bundles, which run in the order returned.
 ///
@@ -36,7 +22,7 @@ struct ReadyBundle {
 /// Joins, barriers and failed items get no bundle. Each tensor of any other item is in exactly one
 /// bundle. Only fields that agree across ranks count: an allgather counts the bytes of one row, as
 /// the first extents differ between ranks.
-std::vector<ReadyBundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
-                              std::span<const int> members, std::size_t threshold_bytes);
+std::vector<Bundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
+                         std::span<const int> members, std::size_t threshold_bytes);
 
 }  // namespace ronde

@@ -1,7 +1,5 @@
 #include "core/engine/queues/launch_coordinator.h"
 
-#include <utility>
-
 namespace ronde {
 namespace {
 
@@ -27,7 +25,7 @@ void LaunchCoordinator::order(int coordinator, SetId id) {
 void LaunchCoordinator::order_early() {
   SetQueue* const global = queues_.driven(kGlobalSet);
   if (global == nullptr || early_.empty()) return;
-  for (const std::uint64_t set : early_) global->order_launch(set);
+  for (const std::uint64_t set : early_) global->negotiator().order_launch(set);
   early_.clear();
   ordered_ = true;
 }
@@ -43,11 +41,7 @@ void LaunchCoordinator::on_started(SetQueue& queue) {
   order_early();
 }
 
-bool LaunchCoordinator::take_ordered() noexcept { return std::exchange(ordered_, false); }
-
-void LaunchCoordinator::end_if_closed() {
-  const SetQueue* const global = ended_ ? nullptr : queues_.driven(kGlobalSet);
-  if (global == nullptr || !global->closed()) return;
+void LaunchCoordinator::end() {
   ended_ = true;
   for (const SetQueuePtr& queue : queues_.driven()) {
     if (queue->id() != kGlobalSet) queue->end_launches();

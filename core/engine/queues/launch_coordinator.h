@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/engine/peers/outbox.h"
@@ -31,12 +32,16 @@ class LaunchCoordinator {
   /// set.
   void on_started(SetQueue& queue);
   /// Whether rank 0 entered places since the last call: the global set has agreed work then.
-  [[nodiscard]] bool take_ordered() noexcept;
+  [[nodiscard]] bool take_ordered() noexcept { return std::exchange(ordered_, false); }
   /// Gives no more places once a rank has left the global set.
-  void end_if_closed();
+  void end_if_closed() {
+    const SetQueue* const global = ended_ ? nullptr : queues_.driven(kGlobalSet);
+    if (global != nullptr && global->closed()) end();
+  }
 
  private:
   void order_early();
+  void end();
 
   const int rank_;
   Queues& queues_;

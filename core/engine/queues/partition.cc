@@ -8,35 +8,33 @@ namespace {
 
 constexpr std::size_t kCutAlign = 4096;  // of cuts within a tensor: whole pages, whole elements
 
-std::size_t bytes_of(const BundleTensor& tensor, DType dtype) noexcept {
-  return static_cast<std::size_t>(element_count(tensor.shape)) * size_of(dtype);
-}
-
 /// Fills partitions from the front of the bundle.
 class Cutter {
  public:
-  Cutter(ReadyBundle whole, std::size_t target_bytes)
-      : whole_(std::move(whole)), target_(target_bytes) {}
+  Cutter(Bundle whole, std::size_t target_bytes)
+      : tensors_(std::exchange(whole.tensors, {})),
+        operations_(std::exchange(whole.operations, {})),
+        priorities_(std::exchange(whole.priorities, {})),
+        like_(std::move(whole)),
+        target_(target_bytes) {}
 
-  std::vector<ReadyBundle> cut() {
+  std::vector<Bundle> cut() {
     open();
-    for (std::size_t i = 0; i < whole_.operations.size(); ++i) add(i);
+    for (std::size_t i = 0; i < operations_.size(); ++i) add(i);
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      parts_[i].bundle.partition = static_cast<int>(i) + 1;
+      parts_[i].partition = static_cast<int>(i) + 1;
     }
     return std::move(parts_);
   }
 
  private:
   void open() {
-    ReadyBundle& part = parts_.emplace_back();
-    part.bundle = whole_.bundle;
-    part.bundle.tensors.clear();
+    parts_.push_back(like_);
     room_ = target_;
   }
 
   void add(std::size_t index) {
-    const std::size_t bytes = bytes_of(whole_.bundle.tensors[index], whole_.bundle.dtype);
+    const std::size_t bytes = input_bytes(tensors_[index], like_.dtype);
     std::size_t pieces = 0;
     std::size_t offset = 0;
     do {
@@ -47,7 +45,7 @@ class Cutter {
       offset += piece;
       ++pieces;
     } while (offset < bytes);
-    if (const OperationPtr& operation = whole_.operations[index]) {
+    if (const OperationPtr& operation = operations_[index]) {
       operation->add_pieces(pieces - 1);
     }
   }
@@ -59,11 +57,11 @@ class Cutter {
   }
 
   void append(std::size_t index, std::size_t offset, std::size_t bytes, bool is_whole) {
-    ReadyBundle& part = parts_.back();
-    const OperationPtr& operation = whole_.operations[index];
-    BundleTensor tensor = whole_.bundle.tensors[index];
+    Bundle& part = parts_.back();
+    const OperationPtr& operation = operations_[index];
+    BundleTensor tensor = tensors_[index];
     if (!is_whole) {
-      tensor.shape = {static_cast<std::int64_t>(bytes / size_of(whole_.bundle.dtype))};
+      tensor.shape = {static_cast<std::int64_t>(bytes / size_of(like_.dtype))};
       if (tensor.in != nullptr) tensor.in = static_cast<const std::byte*>(tensor.in) + offset;
       if (tensor.out != nullptr) {
         tensor.out = static_cast<std::byte*>(tensor.out) + offset;
@@ -71,30 +69,26 @@ class Cutter {
         tensor.allocate = &part.allocators.emplace_back(operation->piece_allocator(offset));
       }
     }
-    if (part.operations.empty()) part.priority = whole_.priorities[index];
+    if (part.operations.empty()) part.priority = priorities_[index];
     part.operations.push_back(operation);
-    part.bundle.tensors.push_back(std::move(tensor));
+    part.tensors.push_back(std::move(tensor));
   }
 
-  const ReadyBundle whole_;
+  const std::vector<BundleTensor> tensors_;
+  const std::vector<OperationPtr> operations_;
+  const std::vector<std::int32_t> priorities_;
+  const Bundle like_;  // without tensors
   const std::size_t target_;
   std::size_t room_ = 0;
-  std::vector<ReadyBundle> parts_;
+  std::vector<Bundle> parts_;
 };
 
 }  // namespace
 
-std::size_t agreed_bytes(const Bundle& bundle) noexcept {
-  if (traits_of(bundle.kind).shape != ShapeOf::kTensor) return 0;
-  std::size_t sum = 0;
-  for (const BundleTensor& tensor : bundle.tensors) sum += bytes_of(tensor, bundle.dtype);
-  return sum;
-}
-
-std::vector<ReadyBundle> cut_bundle(ReadyBundle whole, std::size_t partition_bytes) {
-  const std::size_t bytes = agreed_bytes(whole.bundle);
-  std::vector<ReadyBundle> parts;
-  const bool can = traits_of(whole.bundle.kind).element_wise() && whole.bundle.compression.empty();
+std::vector<Bundle> cut_bundle(Bundle whole, std::size_t partition_bytes) {
+  const std::size_t bytes = agreed_bytes(whole);
+  std::vector<Bundle> parts;
+  const bool can = traits_of(whole.kind).element_wise() && whole.compression.empty();
   if (partition_bytes == 0 || bytes <= partition_bytes || !can) {
     parts.push_back(std::move(whole));
     return parts;

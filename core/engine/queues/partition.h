@@ -9,15 +9,12 @@
 
 namespace ronde {
 
-/// Bytes of the bundle that ranks agree on; 0 where its kind has uneven sizes.
-std::size_t agreed_bytes(const Bundle& bundle) noexcept;
-
 /// Cuts a bundle into partitions of about equal size, at most `partition_bytes` (0: no limit) plus
 /// the alignment of cuts. Cuts depend on the shapes alone, so all ranks cut alike. A tensor that is
 /// cut is flattened. Counts the pieces in their operations.
 ///
 /// Returns `whole` as it is if it is small enough, of a kind that cannot be cut, or compressed, as
 /// error feedback works on whole tensors.
-std::vector<ReadyBundle> cut_bundle(ReadyBundle whole, std::size_t partition_bytes);
+std::vector<Bundle> cut_bundle(Bundle whole, std::size_t partition_bytes);
 
 }  // namespace ronde

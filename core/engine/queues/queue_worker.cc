@@ -17,17 +17,17 @@ QueueWorker::~QueueWorker() {
   if (thread_.joinable()) thread_.join();
 }
 
-void QueueWorker::run_or_queue(ReadyBundle ready, bool may_run_here) {
+void QueueWorker::run_or_queue(Bundle bundle, bool may_run_here) {
   // Device work may have to agree with other ranks first. The driving thread must not wait for
   // that.
-  const bool on_host = ready.bundle.device.kind == DeviceKind::kCpu;
+  const bool on_host = bundle.device.kind == DeviceKind::kCpu;
   if (may_run_here && on_host && options_.executor->polls() && !busy()) {
-    execute(ready);  // nobody else queues: this is the driving thread
+    execute(bundle);  // nobody else queues: this is the driving thread
     return;
   }
   MutexLock lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { thread_main(); });
-  queue_.push_back(std::move(ready));
+  queue_.push_back(std::move(bundle));
   changed_.notify_all();
 }
 
@@ -36,29 +36,29 @@ bool QueueWorker::busy() const {
   return running_ || !queue_.empty();
 }
 
-void QueueWorker::execute(ReadyBundle& ready) {
-  const TimePoint started = note_started(ready);
+void QueueWorker::execute(Bundle& bundle) {
+  const TimePoint started = note_started(bundle);
   const AbortToken& abort = *options_.abort;
   const Status status =
-      abort.aborted() ? abort.status() : options_.executor->execute(ready.bundle, abort);
-  ready.turn.reset();
+      abort.aborted() ? abort.status() : options_.executor->execute(bundle, abort);
+  bundle.turn.reset();
   const TimePoint ended = now();
   if (options_.meter != nullptr && status.ok()) {
-    options_.meter->ended(EndedBundle{.tensors = ready.operations.size(),
-                                      .bytes = input_bytes(ready.bundle),
+    options_.meter->ended(EndedBundle{.tensors = bundle.operations.size(),
+                                      .bytes = input_bytes(bundle),
                                       .duration_ns = to_ns(ended - started)});
   }
-  for (const OperationPtr& operation : ready.operations) {
+  for (const OperationPtr& operation : bundle.operations) {
     if (operation && operation->tensor_finished(status)) {
       options_.finish(operation, operation->tensors_status(), ended);
     }
   }
-  if (ready.paced && options_.paced_ended) options_.paced_ended();
+  if (bundle.paced && options_.paced_ended) options_.paced_ended();
 }
 
-TimePoint QueueWorker::note_started(const ReadyBundle& ready) {
+TimePoint QueueWorker::note_started(const Bundle& bundle) {
   const TimePoint started = now();
-  for (const OperationPtr& operation : ready.operations) {
+  for (const OperationPtr& operation : bundle.operations) {
     if (operation) options_.flights->reach(operation->flight(), FlightStage::kStarted, started);
   }
   return started;
@@ -67,17 +67,17 @@ TimePoint QueueWorker::note_started(const ReadyBundle& ready) {
 void QueueWorker::thread_main() {
   name_this_thread("ronde-queue");
   for (;;) {
-    ReadyBundle ready;
+    Bundle bundle;
     {
       MutexLock lock(mutex_);
       running_ = false;
       while (queue_.empty() && !stop_) changed_.wait(mutex_);
       if (queue_.empty()) return;
-      ready = std::move(queue_.front());
+      bundle = std::move(queue_.front());
       queue_.pop_front();
       running_ = true;
     }
-    execute(ready);
+    execute(bundle);
   }
 }
 

@@ -40,7 +40,7 @@ class QueueWorker {
 
   /// Executes the bundle now if `may_run_here` and no other is queued or runs. Otherwise hands it
   /// to the queue's thread, which starts on first use. Blocks: while the bundle runs here.
-  void run_or_queue(ReadyBundle ready, bool may_run_here) RONDE_EXCLUDES(mutex_);
+  void run_or_queue(Bundle bundle, bool may_run_here) RONDE_EXCLUDES(mutex_);
 
   /// Whether anything is queued or running in the queue's thread. Threads: any.
   [[nodiscard]] bool busy() const RONDE_EXCLUDES(mutex_);
@@ -48,8 +48,8 @@ class QueueWorker {
   [[nodiscard]] bool aborted() const noexcept { return options_.abort->aborted(); }
 
  private:
-  void execute(ReadyBundle& ready);
-  [[nodiscard]] TimePoint note_started(const ReadyBundle& ready);
+  void execute(Bundle& bundle);
+  [[nodiscard]] TimePoint note_started(const Bundle& bundle);
   void thread_main() RONDE_EXCLUDES(mutex_);
 
   // Const after construction.
@@ -59,7 +59,7 @@ class QueueWorker {
   // Guarded.
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<ReadyBundle> queue_ RONDE_GUARDED_BY(mutex_);
+  std::deque<Bundle> queue_ RONDE_GUARDED_BY(mutex_);
   bool running_ RONDE_GUARDED_BY(mutex_) = false;
   bool stop_ RONDE_GUARDED_BY(mutex_) = false;
 };

@@ -55,20 +55,20 @@ bool Queues::come_due() {
   if (next_deadline_ == kForever) return false;
   const TimePoint time = now();
   if (time < next_deadline_) return false;
-  for (const SetQueuePtr& queue : driven_) queue->on_time(time);
+  for (const SetQueuePtr& queue : driven_) queue->negotiator().on_time(time);
   return true;
 }
 
 void Queues::update_deadline() {
   next_deadline_ = kForever;
   for (const SetQueuePtr& queue : driven_) {
-    next_deadline_ = std::min(next_deadline_, queue->next_deadline());
+    next_deadline_ = std::min(next_deadline_, queue->negotiator().next_deadline());
   }
 }
 
 void Queues::send_negotiations(Outbox& outbox) {
   for (const SetQueuePtr& queue : driven_) {
-    queue->take_frames(outbox.frames());
+    queue->negotiator().take_frames(outbox.frames());
     outbox.send(EnginePart::kNegotiation, static_cast<std::uint64_t>(queue->id()));
   }
 }
@@ -105,7 +105,8 @@ void Queues::fail_pending(const Status& reason) {
 std::vector<std::string> Queues::describe_pending() const {
   std::vector<std::string> lines;
   for (const SetQueuePtr& queue : driven_) {
-    for (std::string& line : queue->describe_pending()) lines.push_back(std::move(line));
+    for (std::string& line : queue->negotiator().describe_pending())
+      lines.push_back(std::move(line));
   }
   return lines;
 }

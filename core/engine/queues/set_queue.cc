@@ -61,17 +61,6 @@ void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
   }
 }
 
-Status SetQueue::on_frame(int from, std::span<const std::byte> payload, TimePoint now) {
-  return negotiator_.on_frame(from, payload, now);
-}
-
-void SetQueue::declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
-                               TimePoint now) {
-  negotiator_.declare_blocked(tickets, blocked, now);
-}
-void SetQueue::on_time(TimePoint now) { negotiator_.on_time(now); }
-TimePoint SetQueue::next_deadline() const { return negotiator_.next_deadline(); }
-void SetQueue::take_frames(std::vector<OutFrame>& out) { negotiator_.take_frames(out); }
 void SetQueue::take_warnings(std::vector<std::string>& out) {
   const std::size_t before = out.size();
   negotiator_.take_warnings(out);
@@ -110,8 +99,8 @@ void SetQueue::collect_batch(Batch& batch) {
   }
   end_negotiation_events(operations, agreed);
   finish_without_work(batch, operations);
-  for (ReadyBundle& ready : fuse(batch, operations, members(), options_.fusion_threshold_bytes)) {
-    bundles_.add(std::move(ready));
+  for (Bundle& bundle : fuse(batch, operations, members(), options_.fusion_threshold_bytes)) {
+    bundles_.add(std::move(bundle));
   }
   bundles_.release(batch.released);
   for (const std::uint64_t set : batch.launches) options_.on_launch(set);
@@ -133,8 +122,6 @@ void SetQueue::finish_without_work(const Batch& batch, std::vector<OperationPtr>
 
 void SetQueue::run_agreed(bool alone) { bundles_.run(alone); }
 
-void SetQueue::leave(TimePoint now, std::string_view why) { negotiator_.leave(now, why); }
-
 void SetQueue::fail_pending(const Status& reason) {
   bundles_.open();
   bundles_.run(false);
@@ -143,10 +130,6 @@ void SetQueue::fail_pending(const Status& reason) {
   unagreed_.clear();
   end_negotiation_events(failed, now());
   for (const OperationPtr& operation : failed) finish(operation, reason);
-}
-
-std::vector<std::string> SetQueue::describe_pending() const {
-  return negotiator_.describe_pending();
 }
 
 OperationPtr SetQueue::take_operation(std::uint64_t ticket) {

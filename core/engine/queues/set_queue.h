@@ -59,16 +59,9 @@ class SetQueue {
 
   /// Enters one operation of this rank.
   void submit(const OperationPtr& operation, TimePoint now);
-  /// Takes in a frame of a member's queue.
-  Status on_frame(int from, std::span<const std::byte> payload, TimePoint now);
-  /// As Negotiator::declare_blocked; tickets of other queues are ignored.
-  void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
-                       TimePoint now);
-  void on_time(TimePoint now);
-  [[nodiscard]] TimePoint next_deadline() const;
-
-  /// Appends frames to send.
-  void take_frames(std::vector<OutFrame>& out);
+  /// The set's negotiation. Frames, deadlines and notices of this rank go there directly.
+  [[nodiscard]] Negotiator& negotiator() noexcept { return negotiator_; }
+  /// As Negotiator::take_warnings, and counts them.
   void take_warnings(std::vector<std::string>& out);
   /// Takes over the batches agreed since the last call; true if run_agreed() has work. The
   /// coordinator releases paced bundles here, so frames may have to be sent after it.
@@ -78,14 +71,10 @@ class SetQueue {
   /// for each other in a cycle of sets would never end.
   void run_agreed(bool alone);
 
-  /// The global set's coordinator: enters the next device work of `set` into the order of launches.
-  void order_launch(std::uint64_t set) { negotiator_.order_launch(set); }
   /// Any other set: see BundleQueue.
   void place_launch() { bundles_.place_launch(); }
   void end_launches() { bundles_.end_launches(); }
 
-  /// This rank leaves the set: operations that are not agreed yet fail on all ranks.
-  void leave(TimePoint now, std::string_view why);
   /// Fails every operation that is not agreed yet. Agreed work ends by the abort, which must come
   /// first: the order of bundles that were not released is not agreed.
   void fail_pending(const Status& reason);
@@ -104,7 +93,6 @@ class SetQueue {
   }
   /// Counts an operation in before it is queued for the driving thread. Threads: any.
   void count_in() noexcept { outstanding_.fetch_add(1, std::memory_order_acq_rel); }
-  [[nodiscard]] std::vector<std::string> describe_pending() const;
   /// Ends an operation of this queue, in any thread.
   void finish(const OperationPtr& operation, const Status& status, TimePoint when = now());
 

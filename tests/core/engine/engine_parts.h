@@ -109,7 +109,6 @@ struct EngineParts {
                      .router = router,
                      .outbox = outbox,
                      .queues = queues,
-                     .messages = messages,
                      .launches = launches},
                     [this] { ++stalls; }};
 };

@@ -11,11 +11,10 @@ namespace {
 struct BatchingRoot {
   const std::vector<int> members{0};
   const TreePlace place{};
-  ResponseCache cache{4};
-  TickDraft draft;
-  Matching matching{0, members, place, cache, draft};
-  StallWatch stalls{Duration(0), Duration(0), matching.own()};
-  Batcher batcher{place, cache, matching, stalls, [](const BatchFrame&) {}};
+  NegotiationState state{0, place, 4};
+  Matching matching{0, members, place, state};
+  StallWatch stalls{Duration(0), Duration(0), state.own};
+  Batcher batcher{place, state, matching, stalls, [](const BatchFrame&) {}};
 
   std::vector<Agreed> run(const std::vector<std::string>& names) {
     for (const std::string& name : names) {

@@ -25,21 +25,20 @@ Report report_of(int rank) {
 struct MatchingNode {
   const std::vector<int> members{0, 1, 2};
   const TreePlace place{0, {2}};
-  ResponseCache cache{4};
-  TickDraft draft;
-  Matching matching{1, members, place, cache, draft};
+  NegotiationState state{1, place, 4};
+  Matching matching{1, members, place, state};
 };
 
 TEST_CASE("Matching: an operation is reported once the whole subtree has submitted it") {
   MatchingNode node;
   CHECK(node.matching.submit(request_named("w"), 7, {}).ok());
-  CHECK(node.draft.is_empty);
+  CHECK(node.state.draft.is_empty);
   TickFrame tick;
   tick.reports.push_back(report_of(2));
   REQUIRE(node.matching.check_tick(tick, 1, 0).ok());
   node.matching.apply_reports(tick, 1);
   node.matching.report_completed();
-  REQUIRE(node.draft.frame.reports.size() == 1);
+  REQUIRE(node.state.draft.frame.reports.size() == 1);
   Agreed agreed;
   CHECK(node.matching.take({"w", 0}, agreed));
   CHECK(agreed.ticket == 7);

@@ -20,7 +20,6 @@ TEST_CASE_FIXTURE(MessagesFixture, "Messages: a short send is done once its fram
   const auto operation = messages.send(1, 5, data);
   CHECK_FALSE(operation->done());
   CHECK(intake.run());
-  messages.flush();
   CHECK(operation->done());
   CHECK(kinds_sent_to(1) == std::vector{EnginePart::kMessage});
   CHECK(meter.kind(kSendFlight).ended_bytes.get() == 2);
@@ -32,7 +31,6 @@ TEST_CASE_FIXTURE(MessagesFixture, "Messages: a receive ends with the message an
   const auto receive = messages.recv(kAnySource, 5, got, &message);
   const auto send = messages.send(0, 5, data);  // to itself
   CHECK(intake.run());
-  messages.flush();
   REQUIRE(receive->done());
   CHECK(receive->status().ok());
   CHECK(got == data);
@@ -41,10 +39,11 @@ TEST_CASE_FIXTURE(MessagesFixture, "Messages: a receive ends with the message an
 }
 
 TEST_CASE_FIXTURE(MessagesFixture, "Messages: the end of one wakes a caller that sleeps") {
-  const auto operation = messages.send(1, 5, data);
+  const auto receive = messages.recv(1, 5, got, nullptr);
   CHECK(intake.run());
   REQUIRE(role.may_sleep(Sleeper::kCaller));
-  messages.flush();
+  messages.on_left(1, Status(Code::kRankFailure, "rank 1 has left"));
+  CHECK(receive->done());
   CHECK(channel.wakes(Sleeper::kCaller) == 1);
 }
 
@@ -52,7 +51,6 @@ TEST_CASE_FIXTURE(MessagesFixture, "Messages: what needs a rank that left fails 
   const auto receive = messages.recv(1, 5, got, nullptr);
   CHECK(intake.run());
   messages.on_left(1, Status(Code::kRankFailure, "rank 1 has left"));
-  messages.flush();
   REQUIRE(receive->done());
   CHECK(receive->status().message() == "rank 1 has left");
 }

@@ -43,10 +43,10 @@ struct BundleQueueFixture {
                                       .finish = [](const auto&...) {}}});
   }
   /// A bundle of one float32 tensor, of a rank that has joined.
-  static ReadyBundle ready(std::int64_t count, std::int32_t priority = 0) {
-    ReadyBundle ready;
-    ready.bundle.kind = Collective::kAllreduce;
-    ready.bundle.tensors.emplace_back().shape = {count};
+  static Bundle ready(std::int64_t count, std::int32_t priority = 0) {
+    Bundle ready;
+    ready.kind = Collective::kAllreduce;
+    ready.tensors.emplace_back().shape = {count};
     ready.operations = {nullptr};
     ready.priorities = {priority};
     ready.priority = priority;
@@ -121,8 +121,8 @@ TEST_CASE_FIXTURE(BundleQueueFixture, "BundleQueue: nothing is paced once the se
 
 TEST_CASE_FIXTURE(BundleQueueFixture,
                   "BundleQueue: the coordinator asks for the place of device work") {
-  ReadyBundle on_device = ready(1);
-  on_device.bundle.device.kind = DeviceKind::kCuda;
+  Bundle on_device = ready(1);
+  on_device.device.kind = DeviceKind::kCuda;
   SUBCASE("coordinator") {
     make_queue(true)->add(std::move(on_device));
     CHECK(device_work == 1);
@@ -141,8 +141,8 @@ TEST_CASE_FIXTURE(BundleQueueFixture,
 TEST_CASE_FIXTURE(BundleQueueFixture,
                   "BundleQueue: device work has a turn, refused after the end") {
   const auto queue = make_queue(true);
-  ReadyBundle on_device = ready(1);
-  on_device.bundle.device.kind = DeviceKind::kCuda;
+  Bundle on_device = ready(1);
+  on_device.device.kind = DeviceKind::kCuda;
   queue->end_launches();
   queue->add(std::move(on_device));
   queue->run(false);

@@ -23,7 +23,7 @@ struct AgreedBatch {
       batch.items.back().request = std::move(request);
     }
   }
-  std::vector<ReadyBundle> fuse(std::size_t threshold) const {
+  std::vector<Bundle> fuse(std::size_t threshold) const {
     return ronde::fuse(batch, operations, std::vector{0, 1, 4}, threshold);
   }
   std::size_t item_of(const OperationPtr& operation) const {
@@ -39,7 +39,7 @@ AgreedBatch batch_of(std::vector<Request> requests) { return AgreedBatch(std::mo
 /// The bundles as lists of item indices.
 std::vector<std::vector<std::size_t>> items_of(const AgreedBatch& batch, std::size_t threshold) {
   std::vector<std::vector<std::size_t>> plan;
-  for (const ReadyBundle& ready : batch.fuse(threshold)) {
+  for (const Bundle& ready : batch.fuse(threshold)) {
     plan.emplace_back();
     for (const OperationPtr& operation : ready.operations) {
       plan.back().push_back(batch.item_of(operation));
@@ -114,11 +114,11 @@ TEST_CASE("Fusion: joins, barriers and failures get no bundle, every other tenso
     std::size_t tensor;
   };
   std::vector<Entry> entries;
-  for (const ReadyBundle& ready : agreed.fuse(300)) {
+  for (const Bundle& ready : agreed.fuse(300)) {
     CHECK_FALSE(ready.operations.empty());
-    REQUIRE(ready.operations.size() == ready.bundle.tensors.size());
+    REQUIRE(ready.operations.size() == ready.tensors.size());
     for (std::size_t i = 0; i < ready.operations.size(); ++i) {
-      entries.push_back({agreed.item_of(ready.operations[i]), ready.bundle.tensors[i].index});
+      entries.push_back({agreed.item_of(ready.operations[i]), ready.tensors[i].index});
     }
   }
   std::size_t expected = 0;
@@ -141,11 +141,11 @@ TEST_CASE("Fusion: a bundle says what its operations agreed on, the root as a ra
   request.compression = "fp16";
   const auto bundles = batch_of({request}).fuse(1000);
   REQUIRE(bundles.size() == 1);
-  CHECK(bundles[0].bundle.kind == Collective::kBroadcast);
-  CHECK(bundles[0].bundle.dtype == DType::kFloat32);
-  CHECK(bundles[0].bundle.root == 2);
-  CHECK(bundles[0].bundle.compression == "fp16");
-  CHECK(bundles[0].bundle.keys == std::vector<std::string>{"a"});
+  CHECK(bundles[0].kind == Collective::kBroadcast);
+  CHECK(bundles[0].dtype == DType::kFloat32);
+  CHECK(bundles[0].root == 2);
+  CHECK(bundles[0].compression == "fp16");
+  CHECK(bundles[0].keys == std::vector<std::string>{"a"});
 }
 
 TEST_CASE("Fusion: tensors of one operation keep residuals of their own") {
@@ -154,7 +154,7 @@ TEST_CASE("Fusion: tensors of one operation keep residuals of their own") {
   request.compression = "fp16";
   const auto bundles = batch_of({request}).fuse(1000);
   REQUIRE(bundles.size() == 1);
-  CHECK(bundles[0].bundle.keys == std::vector<std::string>{"a[0]", "a[1]"});
+  CHECK(bundles[0].keys == std::vector<std::string>{"a[0]", "a[1]"});
 }
 
 TEST_CASE("Fusion: a bundle has its first item's priority; each tensor keeps its own") {
@@ -173,8 +173,8 @@ TEST_CASE("Fusion: a rank that has joined takes part without memory") {
   const auto bundles = agreed.fuse(1000);
   REQUIRE(bundles.size() == 1);
   CHECK(bundles[0].operations[0] == nullptr);
-  CHECK(bundles[0].bundle.tensors[0].in == nullptr);
-  CHECK(bundles[0].bundle.tensors[0].shape == Shape{4});
+  CHECK(bundles[0].tensors[0].in == nullptr);
+  CHECK(bundles[0].tensors[0].shape == Shape{4});
 }
 
 }  // namespace ronde

@@ -13,7 +13,7 @@ struct Whole {
   explicit Whole(std::vector<std::int64_t> counts, Collective kind = Collective::kAllreduce,
                  bool with_outputs = true)
       : data(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0L))) {
-    ready.bundle.kind = kind;
+    ready.kind = kind;
     float* at = data.data();
     for (const std::int64_t count : counts) {
       Submission submission;
@@ -25,21 +25,21 @@ struct Whole {
       operations.push_back(std::make_shared<Operation>(std::move(submission), 1));
       ready.operations.push_back(operations.back());
       ready.priorities.push_back(-static_cast<std::int32_t>(ready.priorities.size()));
-      ready.bundle.tensors.push_back(operations.back()->bundle_tensor(0));
+      ready.tensors.push_back(operations.back()->bundle_tensor(0));
     }
   }
   std::vector<float> data;
   std::vector<OperationPtr> operations;
-  ReadyBundle ready;
+  Bundle ready;
 };
 
-std::size_t bytes_of(const ReadyBundle& part) { return agreed_bytes(part.bundle); }
+std::size_t bytes_of(const Bundle& part) { return agreed_bytes(part); }
 
 /// Every byte of the whole exactly once, in order.
-void check_covers(const std::vector<ReadyBundle>& parts, const std::vector<float>& data) {
+void check_covers(const std::vector<Bundle>& parts, const std::vector<float>& data) {
   const auto* next = reinterpret_cast<const std::byte*>(data.data());
-  for (const ReadyBundle& part : parts) {
-    for (const BundleTensor& tensor : part.bundle.tensors) {
+  for (const Bundle& part : parts) {
+    for (const BundleTensor& tensor : part.tensors) {
       CHECK(tensor.in == next);
       CHECK(tensor.out == next);
       next += static_cast<std::size_t>(element_count(tensor.shape)) * sizeof(float);
@@ -58,7 +58,7 @@ TEST_CASE("Partition: a large tensor is cut into pieces of equal size that cover
   for (std::size_t i = 0; i < parts.size(); ++i) {
     CHECK(bytes_of(parts[i]) <= (128 << 10));
     CHECK(bytes_of(parts[i]) + 3 * 4096 >= 100'000);
-    CHECK(parts[i].bundle.partition == static_cast<int>(i) + 1);
+    CHECK(parts[i].partition == static_cast<int>(i) + 1);
   }
 }
 
@@ -77,15 +77,15 @@ TEST_CASE("Partition: an operation ends with the last of its pieces, and keeps t
 
 TEST_CASE("Partition: fused tensors keep their order and whole ones their shape") {
   Whole whole({1000, 0, 50'000, 3, 20'000});
-  whole.ready.bundle.tensors[0].shape = {10, 100};
+  whole.ready.tensors[0].shape = {10, 100};
   const auto parts = cut_bundle(std::move(whole.ready), 64 << 10);
   REQUIRE(parts.size() == 5);
   check_covers(parts, whole.data);
-  CHECK(parts[0].bundle.tensors[0].shape == Shape{10, 100});
+  CHECK(parts[0].tensors[0].shape == Shape{10, 100});
   CHECK(parts[0].priority == 0);
   CHECK(parts[4].priority == -4);
   std::size_t pieces = 0;
-  for (const ReadyBundle& part : parts) pieces += part.operations.size();
+  for (const Bundle& part : parts) pieces += part.operations.size();
   CHECK(pieces > 5);
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("Partition: what is small, cannot be cut or has no limit stays whole")
   CHECK(cut_bundle(Whole({100'000}, Collective::kReduceScatter).ready, 4096).size() == 1);
   CHECK(cut_bundle(Whole({100'000}, Collective::kBroadcast).ready, 200'000).size() == 2);
   Whole compressed({100'000});
-  compressed.ready.bundle.compression = "int8";
+  compressed.ready.compression = "int8";
   CHECK(cut_bundle(compressed.ready, 4096).size() == 1);
 }
 
@@ -107,8 +107,8 @@ TEST_CASE("Partition: an output without memory is allocated once, whole") {
   REQUIRE(parts.size() == 4);
   std::size_t offset = 0;
   const std::byte* base = nullptr;
-  for (const ReadyBundle& part : parts) {
-    const BundleTensor& tensor = part.bundle.tensors[0];
+  for (const Bundle& part : parts) {
+    const BundleTensor& tensor = part.tensors[0];
     const auto memory = (*tensor.allocate)(tensor.index, tensor.shape);
     REQUIRE(memory.ok());
     if (base == nullptr) base = static_cast<const std::byte*>(*memory);
@@ -123,12 +123,12 @@ TEST_CASE("Partition: an output without memory is allocated once, whole") {
 TEST_CASE("Partition: a rank that has joined cuts as the others do") {
   Whole whole({100'000});
   whole.ready.operations[0] = nullptr;
-  BundleTensor& tensor = whole.ready.bundle.tensors[0];
+  BundleTensor& tensor = whole.ready.tensors[0];
   tensor = {};
   tensor.shape = {1000, 100};
   const auto parts = cut_bundle(std::move(whole.ready), 128 << 10);
   REQUIRE(parts.size() == 4);
-  CHECK(parts[3].bundle.tensors[0].in == nullptr);
+  CHECK(parts[3].tensors[0].in == nullptr);
 }
 
 }  // namespace ronde

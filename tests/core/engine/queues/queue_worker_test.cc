@@ -26,9 +26,9 @@ class NotingExecutor final : public Executor {
   Notes& notes_;
 };
 
-ReadyBundle numbered(int number) {
-  ReadyBundle ready;
-  ready.bundle.root = number;
+Bundle numbered(int number) {
+  Bundle ready;
+  ready.root = number;
   Submission submission;
   submission.request.tensors.resize(1);
   ready.operations = {std::make_shared<Operation>(std::move(submission), 1)};
