@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "backends/module_loader.h"
@@ -11,62 +13,89 @@
 namespace ronde {
 namespace {
 
+/// A shared object of this build, or the reason why it was not built.
 struct Module {
+  bool built = false;
+  const char* why = "";
+};
+constexpr Module kCuda{RONDE_HAVE_CUDA, RONDE_WHY_CUDA};
+
+std::unique_ptr<Backend> make_shm(BackendDeps& deps) {
+  ShmOptions options;
+  if (deps.config.single_copy == "always") options.single_copy = SingleCopy::kAlways;
+  if (deps.config.single_copy == "never") options.single_copy = SingleCopy::kNever;
+  return create_shm_backend(deps.kernels, options);
+}
+
+std::unique_ptr<Backend> take_tcp(BackendDeps& deps) { return std::move(deps.tcp); }
+
+/// All that registers a backend: `--backend`, settings and `ronde doctor` read the name here.
+struct BackendRow {
   const char* name;
-  bool built;
-  const char* why;  // why it was not built
-};
-
-struct BackendModule {
-  Module module;
   Choice choice;
-  DeviceKind memory;
+  DeviceKind memory = DeviceKind::kCpu;
+  Module module = {};  ///< Where `make` is null: libronde_<name>.so makes the backend.
+  std::unique_ptr<Backend> (*make)(BackendDeps&) = nullptr;
 };
 
-constexpr Module kCuda{"cuda", RONDE_HAVE_CUDA, RONDE_WHY_CUDA};
-constexpr BackendModule kModules[] = {
-    {{"gloo", RONDE_HAVE_GLOO, RONDE_WHY_GLOO}, Choice::kOnRequest, DeviceKind::kCpu},
-    {{"mpi", RONDE_HAVE_MPI, RONDE_WHY_MPI}, Choice::kOnRequest, DeviceKind::kCpu},
-    {{"nccl", RONDE_HAVE_NCCL, RONDE_WHY_NCCL}, Choice::kAutomatic, DeviceKind::kCuda},
+/// In the order in which `auto` prefers them.
+constexpr BackendRow kBackends[] = {
+    {.name = "shm", .choice = Choice::kAutomatic, .make = make_shm},
+    {.name = "tcp", .choice = Choice::kAutomatic, .make = take_tcp},
+    {.name = "gloo", .choice = Choice::kOnRequest, .module = {RONDE_HAVE_GLOO, RONDE_WHY_GLOO}},
+    {.name = "mpi", .choice = Choice::kOnRequest, .module = {RONDE_HAVE_MPI, RONDE_WHY_MPI}},
+    {.name = "nccl",
+     .choice = Choice::kAutomatic,
+     .memory = DeviceKind::kCuda,
+     .module = {RONDE_HAVE_NCCL, RONDE_WHY_NCCL}},
 };
 
-std::string file_of(const Module& module) { return fmt::format("libronde_{}.so", module.name); }
+std::string file_of(std::string_view module) { return fmt::format("libronde_{}.so", module); }
 
 Status built(const Module& module) {
   if (module.built) return {};
   return {Code::kUnavailable, fmt::format("not built: {}", module.why)};
 }
 
-void add_module(Registry& registry, const BackendModule& backend, const ModuleOptions& options) {
-  const std::string name = backend.module.name;
-  if (backend.module.built) {
-    registry.add(make_module_backend({name, file_of(backend.module), options, backend.memory}),
-                 backend.choice);
-  } else {
-    registry.add_missing(name, built(backend.module).message(), backend.memory);
-  }
-}
-
-ShmOptions shm_options(const Config& config) {
-  if (config.single_copy == "always") return {.single_copy = SingleCopy::kAlways};
-  if (config.single_copy == "never") return {.single_copy = SingleCopy::kNever};
-  return {};
+void add_module(Registry& registry, const BackendRow& row, const BackendDeps& deps) {
+  const Status status = built(row.module);
+  if (!status.ok()) return registry.add_missing(row.name, status.message(), row.memory);
+  const ModuleOptions options{.network_interface = deps.config.network_interface,
+                              .kernels = deps.kernels,
+                              .unprotected = deps.unprotected};
+  registry.add(make_module_backend({row.name, file_of(row.name), options, row.memory}), row.choice);
 }
 
 }  // namespace
 
+std::string backend_names() {
+  std::string names = "auto";
+  for (const BackendRow& row : kBackends) names += fmt::format(", {}", row.name);
+  return names;
+}
+
+Status check_backend(std::string_view name) {
+  const auto is_named = [&](const BackendRow& row) { return row.name == name; };
+  if (name == "auto" || std::any_of(std::begin(kBackends), std::end(kBackends), is_named)) {
+    return {};
+  }
+  return {Code::kInvalidArgument,
+          fmt::format("RONDE_BACKEND=\"{}\" is not valid; allowed: {}", name, backend_names())};
+}
+
 void register_builtin_backends(Registry& registry, BackendDeps deps) {
-  registry.add(create_shm_backend(deps.kernels, shm_options(deps.config)), Choice::kAutomatic);
-  if (deps.tcp) registry.add(std::move(deps.tcp), Choice::kAutomatic);
-  const ModuleOptions options{.network_interface = deps.config.network_interface,
-                              .kernels = deps.kernels,
-                              .unprotected = deps.unprotected};
-  for (const BackendModule& backend : kModules) add_module(registry, backend, options);
+  for (const BackendRow& row : kBackends) {
+    if (row.make == nullptr) {
+      add_module(registry, row, deps);
+    } else if (auto backend = row.make(deps)) {
+      registry.add(std::move(backend), row.choice);
+    }
+  }
 }
 
 Result<std::shared_ptr<Accelerator>> load_builtin_accelerator() {
   RONDE_RETURN_IF_ERROR(built(kCuda));
-  return load_accelerator_module(file_of(kCuda));
+  return load_accelerator_module(file_of("cuda"));
 }
 
 }  // namespace ronde

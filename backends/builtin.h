@@ -2,9 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "backends/registry.h"
 #include "core/base/config.h"
+#include "core/base/status.h"
 #include "core/ports/device_ops.h"
 #include "core/ports/reduce_kernels.h"
 
@@ -18,6 +21,13 @@ struct BackendDeps {
   /// Gloo and MPI as their own programs would call them, where abort may not reach: for bench.
   bool unprotected = false;
 };
+
+/// What `--backend` and RONDE_BACKEND take: "auto, shm, ...".
+std::string backend_names();
+
+/// Ok for names in backend_names(), also of backends that this build lacks.
+/// Errors: kInvalidArgument naming the setting, the value and what is allowed.
+Status check_backend(std::string_view name);
 
 /// Adds every backend, in the order in which `auto` prefers them; those that this build lacks are
 /// remembered with the reason. Cheap: libraries are loaded when first asked about.

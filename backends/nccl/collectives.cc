@@ -1,5 +1,7 @@
 #include "backends/nccl/collectives.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -73,7 +75,7 @@ void keep_first(ncclResult_t& first, ncclResult_t next) {
 
 SupportTable supported() {
   return SupportTable::of([](Collective kind, DType dtype, ReduceOp op) {
-    if (!traits_of(kind).moves_data()) return false;
+    if (!Collectives::has(kind)) return false;
     if (!traits_of(kind).reduces) return true;
     return dtype != DType::kInt16 && !is_float8(dtype) && op <= ReduceOp::kProduct;
   });
@@ -87,22 +89,32 @@ Collectives::Collectives(Communicator& communicator, std::shared_ptr<DeviceOps> 
       rank_(rank),
       size_(size) {}
 
+Collectives::Step Collectives::step_of(Collective kind) noexcept {
+  switch (kind) {
+    case Collective::kAllreduce:
+    case Collective::kReduce:
+    case Collective::kReduceScatter:
+      return &Collectives::reduce;
+    case Collective::kAllgather:
+      return &Collectives::allgather;
+    case Collective::kBroadcast:
+      return &Collectives::broadcast;
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAlltoall:
+      return &Collectives::exchange;
+    default:
+      return nullptr;
+  }
+}
+
 Status Collectives::launch(const Work& work, DeviceStream stream) {
   RONDE_RETURN_IF_ERROR(device_->make_current());
   const Segment& segment = work.segments.front();
   const Buffers buffers{segment.in, segment.out, static_cast<cudaStream_t>(stream)};
-  switch (work.kind) {
-    case Collective::kAllgather:
-      return allgather(work, buffers);
-    case Collective::kBroadcast:
-      return broadcast(work, buffers);
-    case Collective::kGather:
-    case Collective::kScatter:
-    case Collective::kAlltoall:
-      return exchange(work, buffers);
-    default:
-      return reduce(work, buffers);
-  }
+  const Step step = step_of(work.kind);
+  if (step != nullptr) return (this->*step)(work, buffers);
+  return {Code::kUnsupported, fmt::format("nccl does no {}", to_string(work.kind))};
 }
 
 Collectives::Factors Collectives::factors_of(const Reduction& reduction) {
@@ -119,7 +131,8 @@ std::size_t Collectives::output_bytes(const Work& work) const {
   return work.kind == Collective::kReduce && rank_ != work.root ? 0 : work.segments[0].bytes;
 }
 
-Status Collectives::reduce(const Work& work, Buffers buffers) {
+Status Collectives::reduce(const Work& work, const Buffers& given) {
+  Buffers buffers = given;
   const Factors factors = factors_of(work.reduction);
   const DType dtype = work.reduction.dtype;
   const std::size_t bytes = work.segments[0].bytes;

@@ -22,6 +22,9 @@ class Collectives {
  public:
   Collectives(Communicator& communicator, std::shared_ptr<DeviceOps> device, int rank, int size);
 
+  /// True for collectives that calls of NCCL do.
+  static bool has(Collective kind) noexcept { return step_of(kind) != nullptr; }
+
   /// Errors: as Communicator::run.
   Status launch(const Work& work, DeviceStream stream);
 
@@ -37,9 +40,11 @@ class Collectives {
     std::byte* out;
     cudaStream_t stream;
   };
+  using Step = Status (Collectives::*)(const Work&, const Buffers&);
+  static Step step_of(Collective kind) noexcept;  ///< Null: NCCL has no call for it.
   static Factors factors_of(const Reduction& reduction);
 
-  Status reduce(const Work& work, Buffers buffers);
+  Status reduce(const Work& work, const Buffers& given);
   Status reduce_scaled(const Work& work, const Buffers& buffers, double inside);
   Status reduce_scatter(const Work& work, const Buffers& buffers, ncclRedOp_t op);
   Status allgather(const Work& work, const Buffers& buffers);

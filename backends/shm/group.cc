@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "backends/shm/collectives/collectives.h"
@@ -9,27 +11,28 @@
 namespace ronde::shm {
 namespace {
 
+/// A collective that shared memory does itself. An algorithm does those without a row.
+struct Native {
+  Collective kind;
+  Status (*run)(const Context&, const Work&);
+};
+
+constexpr Native kNatives[] = {
+    {Collective::kAllreduce, reduce_onto},  {Collective::kBroadcast, broadcast},
+    {Collective::kAllgather, gather_parts}, {Collective::kReduceScatter, reduce_scatter},
+    {Collective::kAlltoall, alltoall},      {Collective::kReduce, reduce_onto},
+    {Collective::kGather, gather_parts},    {Collective::kScatter, scatter},
+    {Collective::kBarrier, barrier},
+};
+
+const Native* native_of(Collective kind) {
+  const auto* found = std::find_if(std::begin(kNatives), std::end(kNatives),
+                                   [&](const Native& row) { return row.kind == kind; });
+  return found == std::end(kNatives) ? nullptr : found;
+}
+
 Status dispatch(const Context& with, const Work& work) {
-  switch (work.kind) {
-    case Collective::kAllreduce:
-    case Collective::kReduce:
-      return reduce_onto(with, work);
-    case Collective::kReduceScatter:
-      return reduce_scatter(with, work);
-    case Collective::kBroadcast:
-      return broadcast(with, work);
-    case Collective::kAllgather:
-    case Collective::kGather:
-      return gather_parts(with, work);
-    case Collective::kScatter:
-      return scatter(with, work);
-    case Collective::kAlltoall:
-      return alltoall(with, work);
-    case Collective::kBarrier:
-      return barrier(with);
-    case Collective::kJoin:
-      break;
-  }
+  if (const Native* native = native_of(work.kind)) return native->run(with, work);
   return Status(Code::kUnsupported,
                 fmt::format("shared memory moves no data for {}", to_string(work.kind)));
 }
@@ -40,7 +43,8 @@ constexpr std::chrono::milliseconds kLastWrites{500};
 CommunicatorTraits shm_traits() {
   return {.name = "shm",
           .supports = SupportTable::of([](Collective kind, DType dtype, ReduceOp op) {
-            return kind != Collective::kJoin && (!traits_of(kind).reduces || is_defined(op, dtype));
+            return native_of(kind) != nullptr &&
+                   (!traits_of(kind).reduces || is_defined(op, dtype));
           }),
           .native_first = true};
 }

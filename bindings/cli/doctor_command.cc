@@ -25,6 +25,13 @@
 namespace ronde {
 namespace {
 
+/// The settings of the environment. Errors: of a setting that is not valid.
+Result<Config> checked_config() {
+  RONDE_ASSIGN_OR_RETURN(Config config, config_from(process_environment()));
+  RONDE_RETURN_IF_ERROR(check_backend(config.backend));
+  return config;
+}
+
 /// Two ranks of this host: what a small job here would ask for.
 std::vector<std::string> describe_backends(const Config& config, DeviceKind memory) {
   Registry registry;
@@ -186,7 +193,7 @@ std::string compose_between(const SelectionQuestion& asked, const Config& config
 /// communicators that serve it, by where the ranks are.
 Status explain_algorithm(const std::string& text, int ranks) {
   RONDE_ASSIGN_OR_RETURN(const SelectionQuestion asked, parse_question(text));
-  RONDE_ASSIGN_OR_RETURN(const Config config, config_from(process_environment()));
+  RONDE_ASSIGN_OR_RETURN(const Config config, checked_config());
   RONDE_ASSIGN_OR_RETURN(
       const Algorithm* chosen,
       select_algorithm(asked.kind, asked.bytes, ranks, config.algorithm, tuned_rows(config)));
@@ -200,7 +207,7 @@ Status explain_algorithm(const std::string& text, int ranks) {
 }
 
 void examine(bool settings_only) {
-  const auto config = config_from(process_environment());
+  const auto config = checked_config();
   if (!config.ok()) exit_usage("ronde doctor", config.status());
   if (settings_only) return print_settings(*config);
   fmt::print("ronde {} on {}, built with {} {}; arithmetic with {}\n", RONDE_VERSION, host_name(),
@@ -215,7 +222,7 @@ void examine(bool settings_only) {
 }
 
 void examine_codecs() {
-  const auto config = config_from(process_environment());
+  const auto config = checked_config();
   const Status status = config.ok() ? examine_compression(*config) : config.status();
   if (!status.ok()) exit_usage("ronde doctor --compression", status);
 }

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "backends/builtin.h"
 #include "bindings/cli/exit.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/launcher.h"
@@ -104,6 +105,7 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
       {"RONDE_METRICS_ADDRESS", request.metrics_address},
       {"RONDE_NETWORK_INTERFACE", request.network_interface},
       {"RONDE_TIMELINE", timeline}};
+  if (!request.backend.empty()) RONDE_RETURN_IF_ERROR(check_backend(request.backend));
   RONDE_RETURN_IF_ERROR(check_algorithm(request.algorithm));
   if (!request.compression.empty() && request.compression != "none") {
     RONDE_RETURN_IF_ERROR(parse_compression(request.compression).status());
@@ -235,8 +237,7 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
       ->excludes(hosts);
   command->add_option("--timeline", request->timeline,
                       "Write a trace of all ranks to this file when the job ends");
-  command->add_option("--backend", request->backend,
-                      "Data plane: auto, shm, tcp, gloo, mpi, or nccl (GPU tensors only)");
+  command->add_option("--backend", request->backend, "Data plane: " + backend_names());
   command->add_option("--algorithm", request->algorithm,
                       "Algorithm of all collectives that have it; default: by size");
   command->add_option("--compression", request->compression,

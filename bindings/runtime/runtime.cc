@@ -86,6 +86,7 @@ Runtime::Parts::~Parts() = default;
 Status Runtime::Parts::start() {
   install_log_sink(config.log_level, config.rank);
   warn_of_unknown_settings(config.rank);
+  RONDE_RETURN_IF_ERROR(check_backend(config.backend));
   RONDE_ASSIGN_OR_RETURN(JobCompression compression, job_compression(config.compression));
   config.compression = compression.spec;
   preparer =

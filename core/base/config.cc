@@ -185,9 +185,8 @@ std::vector<Setting> job_settings() {
 /// How data moves.
 std::vector<Setting> data_settings() {
   return {
-      one_of({"RONDE_BACKEND", "", "name",
-              "data plane: auto, shm, tcp, gloo, mpi, nccl (GPU tensors only)"},
-             &Config::backend, {"auto", "shm", "tcp", "gloo", "mpi", "nccl"}),
+      text({"RONDE_BACKEND", "", "name", "data plane: auto, or one that `ronde doctor` lists"},
+           &Config::backend),
       text({"RONDE_ALGORITHM", "", "name",
             "algorithm of all collectives that have it; empty: by size"},
            &Config::algorithm),

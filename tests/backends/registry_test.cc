@@ -111,6 +111,27 @@ TEST_CASE("the built-in list prefers shm, then tcp, and auto never takes gloo or
   }
 }
 
+TEST_CASE("a backend may be asked for by the names of the table, and by no other") {
+  CHECK(backend_names() == "auto, shm, tcp, gloo, mpi, nccl");
+  for (const char* name : {"auto", "shm", "tcp", "gloo", "mpi", "nccl"}) {
+    CHECK(check_backend(name).ok());
+  }
+  const Status refused = check_backend("carrier-pigeon");
+  CHECK(refused.code() == Code::kInvalidArgument);
+  CHECK(refused.message() ==
+        "RONDE_BACKEND=\"carrier-pigeon\" is not valid; allowed: auto, shm, tcp, gloo, mpi, nccl");
+}
+
+TEST_CASE("a backend has the name of its row") {
+  Registry registry;
+  const Config config;
+  register_builtin_backends(registry, {.config = config, .kernels = nullptr, .tcp = named("tcp")});
+  for (const char* name : {"shm", "tcp"}) {
+    REQUIRE(registry.find(name) != nullptr);
+    CHECK(registry.find(name)->name() == name);
+  }
+}
+
 TEST_CASE("modules that were built can be loaded and answer") {
   Registry registry;
   const Config config;

@@ -32,6 +32,6 @@ Status scatter(const Context& with, const Work& work);
 Status alltoall(const Context& with, const Work& work);
 
 /// One step. Errors: the abort's status.
-Status barrier(const Context& with);
+Status barrier(const Context& with, const Work& work);
 
 }  // namespace ronde::shm

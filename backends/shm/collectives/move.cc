@@ -299,7 +299,7 @@ Status alltoall(const Context& with, const Work& work) {
   return done;
 }
 
-Status barrier(const Context& with) {
+Status barrier(const Context& with, const Work& /*work*/) {
   return stream(
       with, 1, kEverybody, [](std::size_t, std::byte*) { return Status(); },
       [](std::size_t, Step) {});
