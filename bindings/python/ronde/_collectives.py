@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ronde import _core
-from ronde._adapter import Adapter
 from ronde._arguments import explained, left_out
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
-from ronde._job import ProcessSet, registered_sets, runtime
+from ronde._job import ProcessSet, global_process_set, registered_sets, runtime
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,11 +62,57 @@ def set_id(process_set: ProcessSet) -> int:
     return identifier
 
 
+class Call(NamedTuple):
+    """What one call of a collective has besides its tensors.
+
+    name: operations of the same name match; without one, the k-th unnamed of each rank match.
+    scale: factors before and after a reduction. root: a rank of the job. priority: of operations
+    that are ready together, the highest runs first. site: the "file:line" that errors name; the
+    caller's by default. compression: a codec of the core, "none", or empty for the job's setting.
+    """
+
+    name: str | None
+    process_set: ProcessSet
+    op: int = SUM
+    scale: tuple[float, float] = (1.0, 1.0)
+    root: int = -1
+    priority: int = 0
+    site: str = ""
+    compression: str = ""
+
+
+class Adapter(Protocol[T]):
+    """Access to one framework's tensors."""
+
+    def contiguous(self, tensor: T) -> T:
+        """The tensor itself where its memory can be used in place, else a contiguous copy."""
+
+    def view(self, tensor: T) -> Any:
+        """A contiguous tensor's memory, shape and element type, as the core takes them."""
+
+    def memory(self, tensor: T) -> tuple[int, int]:
+        """Address and bytes of a contiguous tensor."""
+
+    def empty_like(self, tensor: T) -> T:
+        """A new contiguous tensor of the same shape and element type."""
+
+    def adopt(self, buffer: Any, shape: Sequence[int], like: T) -> T:
+        """A tensor over `buffer` (None: no elements), without a copy."""
+
+    def assign(self, target: T, source: T) -> None:
+        """Copies all elements of `source` into `target`."""
+
+    def settle(self, tensors: Sequence[T | None]) -> Callable[[Any], None] | None:
+        """A function that orders later use of these tensors after an operation's results.
+
+        None for tensors in host memory: there is nothing to do.
+        """
+
+
 class Collectives(Generic[T]):
     """The collectives over one adapter.
 
     `wait`: the operation is complete when the call returns, which costs less than waiting later.
-    `name`: operations of the same name meet; without one, the k-th unnamed of each rank meet.
     Errors are those of the package; InvalidArgumentError arises before anything is sent.
     """
 
@@ -87,17 +132,11 @@ class Collectives(Generic[T]):
         inputs: Sequence[T | None],
         outputs: Sequence[T | None],
         finish: Callable[[Any], R],
-        name: str | None,
-        process_set: ProcessSet,
-        op: int = SUM,
-        root: int = -1,
-        scale: tuple[float, float] = (1.0, 1.0),
+        call: Call,
         splits: Sequence[int] = (),
-        site: str = "",
-        priority: int = 0,
-        compression: str = "",
         views: list[Any] | None = None,
     ) -> Handle[R]:
+        name, process_set, op, scale, root, priority, site, compression = call
         view = self._adapter.view
         in_place = outputs is inputs
         settle = self._adapter.settle(inputs if in_place else [*inputs, *outputs])
@@ -167,45 +206,14 @@ class Collectives(Generic[T]):
         buffer, shape = operation.output(index)
         return self._adapter.adopt(buffer, shape, like)
 
-    def _adopt_all(self, given: Sequence[T]) -> Callable[[Any], list[T]]:
-        return lambda operation: [self._adopt(operation, i, t) for i, t in enumerate(given)]
-
     def allreduce(
-        self,
-        wait: bool,
-        tensors: Sequence[T],
-        outputs: Sequence[T] | None,
-        name: str | None,
-        op: int,
-        scale: tuple[float, float],
-        process_set: ProcessSet,
-        site: str = "",
-        priority: int = 0,
-        compression: str = "",
+        self, wait: bool, tensors: Sequence[T], outputs: Sequence[T] | None, call: Call
     ) -> Handle[list[T]]:
-        """Combines each tensor over all ranks; several are one operation, all or none.
-
-        site: the "file:line" that errors name; the caller's by default. priority: of operations
-        that are ready together, the highest runs first. compression: a codec of the core, "none",
-        or empty for the job's setting.
-        """
+        """Combines each tensor over all ranks; several are one operation, all or none."""
         if not tensors:
             raise InvalidArgumentError("no tensors given")
         given, written, complete = self._in_and_out(tensors, outputs)
-        return self._start(
-            ALLREDUCE,
-            wait,
-            given,
-            written,
-            lambda _: complete(),
-            name,
-            process_set,
-            op,
-            scale=scale,
-            site=site,
-            priority=priority,
-            compression=compression,
-        )
+        return self._start(ALLREDUCE, wait, given, written, lambda _: complete(), call)
 
     def reduce_one(
         self,
@@ -235,155 +243,80 @@ class Collectives(Generic[T]):
         return Handle(operation, finish)
 
     def reduce_in_place(
-        self,
-        tensors: list[T],
-        name: str,
-        op: int,
-        scale: tuple[float, float],
-        process_set: ProcessSet,
-        site: str,
-        priority: int,
-        compression: str = "",
-        views: list[Any] | None = None,
+        self, tensors: list[T], call: Call, views: list[Any] | None = None
     ) -> Handle[list[T]]:
         """Starts allreduce() in place of tensors that are known to be valid and contiguous.
 
         For many small tensors: a check costs as much as the submission. views: the results of the
         adapter's view(), if known.
         """
-        return self._start(
-            ALLREDUCE,
-            False,
-            tensors,
-            tensors,
-            _kept,
-            name,
-            process_set,
-            op,
-            -1,
-            scale,
-            (),
-            site,
-            priority,
-            compression,
-            views,
-        )
+        return self._start(ALLREDUCE, False, tensors, tensors, _kept, call, views=views)
 
-    def allgather(
-        self, wait: bool, tensors: Sequence[T], name: str | None, process_set: ProcessSet
-    ) -> Handle[list[T]]:
+    def allgather(self, wait: bool, tensors: Sequence[T], call: Call) -> Handle[list[T]]:
         """Joins the ranks' tensors along the first dimension, which may differ between ranks."""
+        return self._start_allocating(ALLGATHER, wait, tensors, call)
+
+    def reduce_scatter(self, wait: bool, tensors: Sequence[T], call: Call) -> Handle[list[T]]:
+        """Combines over all ranks; returns this rank's chunk of rows. The first get one more."""
+        return self._start_allocating(REDUCE_SCATTER, wait, tensors, call)
+
+    def _start_allocating(
+        self, kind: int, wait: bool, tensors: Sequence[T], call: Call
+    ) -> Handle[list[T]]:
+        """Starts a collective that allocates its outputs."""
         given = [self._adapter.contiguous(t) for t in tensors]
-        outputs = [None] * len(given)
-        finish = self._adopt_all(given)
-        return self._start(ALLGATHER, wait, given, outputs, finish, name, process_set)
+
+        def finish(operation: Any) -> list[T]:
+            return [self._adopt(operation, i, t) for i, t in enumerate(given)]
+
+        return self._start(kind, wait, given, [None] * len(given), finish, call)
 
     def broadcast(
-        self,
-        wait: bool,
-        tensors: Sequence[T],
-        outputs: Sequence[T] | None,
-        root: int,
-        name: str | None,
-        process_set: ProcessSet,
+        self, wait: bool, tensors: Sequence[T], outputs: Sequence[T] | None, call: Call
     ) -> Handle[list[T]]:
-        """Gives every rank the root's tensors. `root` is a rank of the job."""
+        """Gives every rank the tensors of the call's root."""
         given, written, complete = self._in_and_out(tensors, outputs)
-        return self._start(
-            BROADCAST, wait, given, written, lambda _: complete(), name, process_set, root=root
-        )
-
-    def reduce_scatter(
-        self,
-        wait: bool,
-        tensors: Sequence[T],
-        name: str | None,
-        op: int,
-        scale: tuple[float, float],
-        process_set: ProcessSet,
-    ) -> Handle[list[T]]:
-        """Combines over all ranks; returns this rank's chunk of rows. The first get one more."""
-        given = [self._adapter.contiguous(t) for t in tensors]
-        outputs = [None] * len(given)
-        finish = self._adopt_all(given)
-        return self._start(
-            REDUCE_SCATTER, wait, given, outputs, finish, name, process_set, op, scale=scale
-        )
+        return self._start(BROADCAST, wait, given, written, lambda _: complete(), call)
 
     def alltoall(
-        self,
-        wait: bool,
-        tensor: T,
-        splits: Sequence[int] | None,
-        name: str | None,
-        process_set: ProcessSet,
+        self, wait: bool, tensor: T, splits: Sequence[int] | None, call: Call
     ) -> Handle[tuple[T, list[int]]]:
         """Sends splits[r] rows to member r, by default equal chunks; returns (rows, counts)."""
         given = self._adapter.contiguous(tensor)
-        return self._start(
-            ALLTOALL,
-            wait,
-            [given],
-            [None],
-            lambda operation: (self._adopt(operation, 0, given), operation.recv_splits),
-            name,
-            process_set,
-            splits=() if splits is None else splits,
-        )
 
-    def reduce(
-        self,
-        wait: bool,
-        tensor: T,
-        root: int,
-        name: str | None,
-        op: int,
-        scale: tuple[float, float],
-        process_set: ProcessSet,
-    ) -> Handle[T | None]:
+        def finish(operation: Any) -> tuple[T, list[int]]:
+            return self._adopt(operation, 0, given), operation.recv_splits
+
+        sent = () if splits is None else splits
+        return self._start(ALLTOALL, wait, [given], [None], finish, call, sent)
+
+    def reduce(self, wait: bool, tensor: T, call: Call) -> Handle[T | None]:
         """As allreduce, but only the root gets the result; the others get None."""
         given = self._adapter.contiguous(tensor)
-        output = self._adapter.empty_like(given) if _is(root) else None
-        return self._start(
-            REDUCE, wait, [given], [output], lambda _: output, name, process_set, op, root, scale
-        )
+        output = self._adapter.empty_like(given) if _is(call.root) else None
+        return self._start(REDUCE, wait, [given], [output], lambda _: output, call)
 
-    def gather(
-        self, wait: bool, tensor: T, root: int, name: str | None, process_set: ProcessSet
-    ) -> Handle[T | None]:
+    def gather(self, wait: bool, tensor: T, call: Call) -> Handle[T | None]:
         """As allgather, but only the root gets the result; the others get None."""
         given = self._adapter.contiguous(tensor)
-        at_root = _is(root)
-        return self._start(
-            GATHER,
-            wait,
-            [given],
-            [None],
-            lambda op: self._adopt(op, 0, given) if at_root else None,
-            name,
-            process_set,
-            root=root,
-        )
+        at_root = _is(call.root)
 
-    def scatter(
-        self,
-        wait: bool,
-        tensor: T | None,
-        output: T,
-        root: int,
-        name: str | None,
-        process_set: ProcessSet,
-    ) -> Handle[T]:
+        def finish(operation: Any) -> T | None:
+            return self._adopt(operation, 0, given) if at_root else None
+
+        return self._start(GATHER, wait, [given], [None], finish, call)
+
+    def scatter(self, wait: bool, tensor: T | None, output: T, call: Call) -> Handle[T]:
         """Fills `output` with this rank's chunk of the root's tensor, in order of rank."""
-        given = self._adapter.contiguous(tensor) if tensor is not None and _is(root) else None
+        given = None
+        if tensor is not None and _is(call.root):
+            given = self._adapter.contiguous(tensor)
         _, written, complete = self._in_and_out([output], [output])
-        return self._start(
-            SCATTER, wait, [given], written, lambda _: complete()[0], name, process_set, root=root
-        )
+        return self._start(SCATTER, wait, [given], written, lambda _: complete()[0], call)
 
-    def barrier(self, wait: bool, process_set: ProcessSet, name: str = "") -> Handle[None]:
+    def barrier(self, wait: bool, call: Call) -> Handle[None]:
         """Completes when all ranks of the set have called it."""
-        return self._start(BARRIER, wait, [], [], lambda _: None, name, process_set)
+        return self._start(BARRIER, wait, [], [], lambda _: None, call)
 
     def send(self, tensor: T, to: int, tag: int) -> Handle[None]:
         """Sends a tensor's bytes to a rank of the job."""
@@ -399,7 +332,7 @@ class Collectives(Generic[T]):
         return Handle(operation, lambda done: (complete()[0], done.source))
 
 
-def join(process_set: ProcessSet) -> int:
+def join(process_set: ProcessSet = global_process_set) -> int:
     """Joins: this rank has no more data. Returns the rank that joined last, once all have."""
     operation = _core.join(runtime(), set_id(process_set))
     operation.wait()

@@ -14,10 +14,11 @@ from typing import Any
 
 from ronde import _core
 from ronde._codec_classes import Codecs
+from ronde._codec_factory import casts, class_named
 from ronde._codecs import CastCompressor, NamedCompressor, NoneCompressor, wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._job import runtime
-from ronde._rules import Rule, Trained, by_rules, is_ruled, make_rule, patterns
+from ronde._rules import Trained, by_rules, is_ruled, make_rule, patterns
 
 
 @cache
@@ -99,7 +100,7 @@ def for_gradient(one: Trained, compression: Any, is_momentum: bool = False) -> A
 
 
 def save_state(to_tensor: Callable[[Any], Any]) -> dict[str, Any]:
-    """What compression has left over of every tensor on this rank; arrays become tensors."""
+    """The residuals of all tensors on this rank; arrays become tensors."""
     residuals = {
         (process_set, name): (steps, to_tensor(values))
         for process_set, name, steps, values in runtime().save_residuals()
@@ -108,7 +109,11 @@ def save_state(to_tensor: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def load_state(state: dict[str, Any]) -> None:
-    """Takes save_state() back. Raises InvalidArgumentError for what is no such state."""
+    """Replaces all residuals by those of state_dict(). No operation may be under way.
+
+    A tensor that has another size by then begins anew, with a warning. Raises InvalidArgumentError
+    for any other object.
+    """
     if state.get("version") != 1 or not isinstance(state.get("residuals"), dict):
         raise InvalidArgumentError("not a state of Compression.state_dict()")
     runtime().load_residuals(
@@ -120,57 +125,43 @@ def load_state(state: dict[str, Any]) -> None:
 
 
 class AnyCompression(Codecs):
-    """The compressors that are the same for all frameworks, and what error feedback keeps."""
+    """The compressors that all frameworks share, and the residuals of error feedback."""
 
     none = NoneCompressor
+    rule = staticmethod(make_rule)
+    load_state_dict = staticmethod(load_state)
 
-    @staticmethod
-    def rule(
-        name: str = "*",
-        *,
-        use: Any,
-        min_elements: int = 0,
-        max_elements: int | None = None,
-        dtype: Any = None,
-        dims: int | Iterable[int] | None = None,
-    ) -> Rule:
-        """One of a list of rules that `compression` can be: the first that fits a tensor counts.
+    _to_tensor: Callable[[Any], Any]  # makes a framework's tensor of an array
 
-        name: a pattern of its name, as of fnmatch. min_elements, max_elements: how many it has,
-        both included. dtype: float16, bfloat16, float32 or float64, as the framework's type or by
-        name, or several. dims: how many dimensions it has, or several such numbers. use: what it
-        travels as, whatever its dimensions and size, and with no warm-up but the one that is given.
-        Raises InvalidArgumentError for values that are not allowed.
+    @classmethod
+    def state_dict(cls) -> dict[str, Any]:
+        """The residuals of all tensors on this rank, for a checkpoint.
+
+        Each rank has its own. No operation may be under way.
         """
-        return make_rule(
-            name,
-            use=use,
-            min_elements=min_elements,
-            max_elements=max_elements,
-            dtype=dtype,
-            dims=dims,
-        )
-
-    @staticmethod
-    def load_state_dict(state: dict[str, Any]) -> None:
-        """Takes state_dict() back, in place of all that is kept. No operation may be under way.
-
-        Raises InvalidArgumentError for what is no such state. A tensor that has another size by
-        then begins anew, with a warning.
-        """
-        load_state(state)
+        return save_state(cls._to_tensor)
 
     @staticmethod
     def errors() -> dict[tuple[int, str], tuple[float, float]]:
-        """By (process set, tensor): the norm of what compression left over, and of the result.
+        """By (process set, tensor): the norms of the residual and of the result on this rank.
 
-        Of this rank, and of the last step that was measured: RONDE_COMPRESSION_ERROR says each how
-        many steps of a tensor, and without it nothing is.
+        They are of the last measured step. RONDE_COMPRESSION_ERROR=N measures every N steps of a
+        tensor; without it there are none.
         """
         losses: dict[tuple[int, str], tuple[float, float]] = runtime().compression_losses()
         return losses
 
     @staticmethod
     def memory() -> int:
-        """Bytes that error feedback takes on this rank; RONDE_RESIDUAL_LIMIT bounds them."""
+        """Bytes of all residuals on this rank; RONDE_RESIDUAL_LIMIT bounds them."""
         return runtime().residual_bytes()
+
+
+def add_casts(compression: type, cast: type[CastCompressor], types: Any) -> Callable[[str], Any]:
+    """Adds the casts of a framework to its Compression. types: its types by name.
+
+    Returns the __getattr__ of its module: codecs' classes by their own names, "FP16Compressor".
+    """
+    for name, kind in casts(cast, types).items():
+        setattr(compression, name, kind)
+    return lambda name: class_named(name, compression)

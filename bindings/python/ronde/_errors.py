@@ -96,24 +96,8 @@ class InternalError(Error):
     """A bug in Ronde."""
 
 
-# By the core's error code; 0 means success.
-CODES: tuple[type[Error], ...] = (
-    Error,
-    InvalidArgumentError,
-    MismatchError,
-    DuplicateNameError,
-    RankFailure,
-    StalledError,
-    TimeoutError,
-    AbortedError,
-    InterruptedError,
-    NotInitializedError,
-    UnsupportedError,
-    ResourceExhaustedError,
-    VersionMismatchError,
-    UnavailableError,
-    InternalError,
-)
+# By the core's error code, in the order of the classes above; 0 means success.
+CODES: tuple[type[Error], ...] = (Error, *Error.__subclasses__())
 
 
 def make(code: int, message: str, origin: str, rank: int, host: str, pid: int) -> Error:

@@ -53,6 +53,12 @@ def trainable(source: Any) -> list[Any]:
     return [source]
 
 
+def check_passes(passes: int) -> None:
+    """Raises InvalidArgumentError for a number of backward passes that is not allowed."""
+    if passes < 1:
+        raise InvalidArgumentError(f"backward_passes_per_step={passes}; allowed: from 1")
+
+
 @dataclasses.dataclass
 class GradientOptions:
     """How gradients are sent: DistributedOptimizer's arguments of these names."""
@@ -76,13 +82,13 @@ class GradientOptions:
             raise InvalidArgumentError(
                 "gradient_predivide_factor not supported with op other than Average"
             )
-        self._groups = self.num_groups if self.groups is None else self.groups
-        if isinstance(self._groups, int) and self._groups < 0:
+        self.wanted_groups = self.num_groups if self.groups is None else self.groups
+        if self.num_groups < 0 or (isinstance(self.groups, int) and self.groups < 0):
             raise InvalidArgumentError("groups and num_groups must not be negative")
-        if not isinstance(self._groups, (int, list, tuple)):
+        if not isinstance(self.wanted_groups, (int, list, tuple)):
             raise InvalidArgumentError(
-                "groups is a number or a list of lists of variables, "
-                f"not {type(self._groups).__name__}"
+                "groups: a non-negative whole number or lists of parameters are needed, not "
+                f"{self.wanted_groups!r}"
             )
 
     @property

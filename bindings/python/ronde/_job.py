@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ronde import _core, _last_words
+from ronde import _core, _exit_message
 from ronde._errors import InvalidArgumentError, NotInitializedError
 
 __all__ = [
@@ -183,7 +183,7 @@ def init(
     if not _job.hooks_set:
         _job.hooks_set = True
         atexit.register(shutdown)
-        _last_words.listen()
+        _exit_message.record_uncaught()
         os.register_at_fork(after_in_child=_forget_after_fork)
     global_process_set.ranks = list(range(size()))
     if trace:
@@ -211,7 +211,7 @@ def shutdown() -> None:
     registered_sets.clear()
     global_process_set.ranks = []
     _core.set_current(None)
-    leaving.shutdown(_last_words.spoken())
+    leaving.shutdown(_exit_message.exit_message())
 
 
 def is_initialized() -> bool:
@@ -341,22 +341,22 @@ def _has_module(name: str) -> bool:
     return (_PACKAGE / f"libronde_{name}.so").exists()
 
 
-def mpi_built() -> bool:
-    """True if the MPI backend was built."""
+def mpi_built(verbose: bool = False) -> bool:
+    """True if the MPI backend was built. All such functions take Horovod's `verbose`."""
     return _has_module("mpi")
 
 
-def gloo_built() -> bool:
+def gloo_built(verbose: bool = False) -> bool:
     """True if the Gloo backend was built."""
     return _has_module("gloo")
 
 
-def nccl_built() -> int:
+def nccl_built(verbose: bool = False) -> int:
     """0: this build has no NCCL backend."""
     return int(_has_module("nccl"))
 
 
-def cuda_built() -> bool:
+def cuda_built(verbose: bool = False) -> bool:
     """True if the CUDA backend was built."""
     return _has_module("cuda")
 
@@ -366,12 +366,12 @@ def rocm_built() -> bool:
     return False
 
 
-def ddl_built() -> bool:
+def ddl_built(verbose: bool = False) -> bool:
     """Always False."""
     return False
 
 
-def ccl_built() -> bool:
+def ccl_built(verbose: bool = False) -> bool:
     """Always False."""
     return False
 

@@ -7,8 +7,8 @@ they must not change until the operation has ended. Arrays that offer DLPack or
 `out` results are NumPy arrays, or DeviceArrays in CUDA memory. Every function raises subclasses of
 `ronde.Error`; each `x_async` returns a Handle whose wait() returns the result of `x`.
 
-Common arguments: `name` makes operations of the same name meet (without it the k-th unnamed one of
-each rank meet); `prescale_factor` and `postscale_factor` multiply inputs and outputs; `process_set`
+Common arguments: operations of the same `name` match (without it the k-th unnamed one of each rank
+match); `prescale_factor` and `postscale_factor` multiply inputs and outputs; `process_set`
 limits the operation to some ranks.
 """
 
@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ronde import _collectives, _core
 from ronde._arrays import DeviceArray, adapted, writable
-from ronde._collectives import ANY_SOURCE, AVERAGE
+from ronde._collectives import ANY_SOURCE, AVERAGE, Call
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first
@@ -177,8 +177,8 @@ def _allreduce(
     op: Sum, Average, Min, Max, Product, or on integers BitAnd, BitOr, BitXor. out: where to put the
     result (may be `array` itself); a new array by default. All ranks get the same result.
     """
-    scale = (prescale_factor, postscale_factor)
-    return first(_ops.allreduce(wait, [array], _one(out), name, op, scale, process_set))
+    call = Call(name, process_set, op, (prescale_factor, postscale_factor))
+    return first(_ops.allreduce(wait, [array], _one(out), call))
 
 
 allreduce, allreduce_async = forms(_allreduce)
@@ -195,9 +195,9 @@ def _grouped_allreduce(
     out: Sequence[AnyArray] | None = None,
 ) -> Handle[list[Array]]:
     """allreduce() of several arrays as one operation: all or none. Returns a list."""
-    scale = (prescale_factor, postscale_factor)
+    call = Call(name, process_set, op, (prescale_factor, postscale_factor))
     outputs = out if out is None or out is arrays else [writable(array) for array in out]
-    return _ops.allreduce(wait, arrays, outputs, name, op, scale, process_set)
+    return _ops.allreduce(wait, arrays, outputs, call)
 
 
 grouped_allreduce, grouped_allreduce_async = forms(_grouped_allreduce)
@@ -213,7 +213,7 @@ def _allgather(
 
     First extents may differ between ranks; the others must agree.
     """
-    return first(_ops.allgather(wait, [array], name, process_set))
+    return first(_ops.allgather(wait, [array], Call(name, process_set)))
 
 
 allgather, allgather_async = forms(_allgather)
@@ -231,7 +231,8 @@ def _broadcast(
 
     Every rank passes an array of the same shape and dtype. out: as for allreduce().
     """
-    return first(_ops.broadcast(wait, [array], _one(out), root_rank, name, process_set))
+    call = Call(name, process_set, root=root_rank)
+    return first(_ops.broadcast(wait, [array], _one(out), call))
 
 
 broadcast, broadcast_async = forms(_broadcast)
@@ -250,8 +251,8 @@ def _reduce_scatter(
 
     If the rows do not divide evenly, the first ranks get one more each.
     """
-    scale = (prescale_factor, postscale_factor)
-    return first(_ops.reduce_scatter(wait, [array], name, op, scale, process_set))
+    call = Call(name, process_set, op, (prescale_factor, postscale_factor))
+    return first(_ops.reduce_scatter(wait, [array], call))
 
 
 reduce_scatter, reduce_scatter_async = forms(_reduce_scatter)
@@ -268,7 +269,7 @@ def _alltoall(
 
     Returns (the received rows in order of sender, the number from each).
     """
-    return _ops.alltoall(wait, array, splits, name, process_set)
+    return _ops.alltoall(wait, array, splits, Call(name, process_set))
 
 
 alltoall, alltoall_async = forms(_alltoall)
@@ -285,8 +286,8 @@ def _reduce(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Array | None]:
     """As allreduce(), but only `root_rank` gets the result; the others get None."""
-    scale = (prescale_factor, postscale_factor)
-    return _ops.reduce(wait, array, root_rank, name, op, scale, process_set)
+    call = Call(name, process_set, op, (prescale_factor, postscale_factor), root_rank)
+    return _ops.reduce(wait, array, call)
 
 
 reduce, reduce_async = forms(_reduce)
@@ -300,7 +301,7 @@ def _gather(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Array | None]:
     """As allgather(), but only `root_rank` gets the result; the others get None."""
-    return _ops.gather(wait, array, root_rank, name, process_set)
+    return _ops.gather(wait, array, Call(name, process_set, root=root_rank))
 
 
 gather, gather_async = forms(_gather)
@@ -318,7 +319,7 @@ def _scatter(
 
     `array`, needed at the root only, has one chunk of out's shape for each rank, in order of rank.
     """
-    return _ops.scatter(wait, array, writable(out), root_rank, name, process_set)
+    return _ops.scatter(wait, array, writable(out), Call(name, process_set, root=root_rank))
 
 
 scatter, scatter_async = forms(_scatter)
@@ -349,7 +350,7 @@ def recv(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns once all ranks of the set have called it."""
-    _ops.barrier(True, process_set).wait()
+    _ops.barrier(True, Call(None, process_set)).wait()
 
 
 def join(process_set: ProcessSet = global_process_set) -> int:

@@ -67,7 +67,14 @@ def make_rule(
     dtype: Any = None,
     dims: int | Iterable[int] | None = None,
 ) -> Rule:
-    """Makes a rule of a user's arguments. Raises InvalidArgumentError with the wrong one."""
+    """A rule of a list that `compression` can be: the first rule that fits a tensor applies.
+
+    name: a pattern of its name, as of fnmatch. min_elements, max_elements: limits of its number of
+    elements, both included. dtype: float16, bfloat16, float32 or float64, by name or as the
+    framework's type, or several. dims: its number of dimensions, or several. use: its codec. The
+    codec then applies to any size, and warms up only if its own warm-up is given.
+    Raises InvalidArgumentError for values that are not allowed.
+    """
     if not isinstance(name, str):
         raise InvalidArgumentError(f"rule: name={name!r}; allowed: a pattern, as of fnmatch")
     _check_count("min_elements", min_elements)

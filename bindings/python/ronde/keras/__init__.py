@@ -11,22 +11,16 @@ from typing import Any as _Any
 
 import keras as _keras
 
-from ronde import _core, _job, _numpy
-from ronde._collectives import AVERAGE as Average
-from ronde._collectives import MAX as Max
-from ronde._collectives import MIN as Min
-from ronde._collectives import PRODUCT as Product
-from ronde._collectives import SUM as Sum
+from ronde import _core, _horovod, _numpy
 from ronde._collectives import join as _join
 from ronde._core import __version__
-from ronde._errors import Error as HorovodInternalError
-from ronde._job import *
+from ronde._horovod import *
 from ronde._objects import allgather_object, broadcast_object
 from ronde.keras import _backend, _compile, _values, _variables_call, callbacks
+from ronde.keras._backend import broadcast_variables
 from ronde.keras._load import load_model
 from ronde.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from ronde.keras._values import *
-from ronde.keras._variables import broadcast_variables
 
 if _backend.name() == "tensorflow":
     _importlib.import_module("ronde.tensorflow")  # so that model.fit() raises Ronde's errors
@@ -43,19 +37,13 @@ _core.skip_frames_of(_os.path.dirname(_os.path.abspath(_keras.__file__)))
 
 def join() -> int:
     """Joins: this rank has no more data. Blocks until all have joined; returns the last."""
-    return _join(_job.global_process_set)
+    return _join()
 
 
 __all__ = [
-    "Average",
     "Compression",
     "DistributedOptimizer",
-    "HorovodInternalError",
-    "Max",
-    "Min",
     "PartialDistributedOptimizer",
-    "Product",
-    "Sum",
     "__version__",
     "allgather_object",
     "barrier",
@@ -65,5 +53,5 @@ __all__ = [
     "join",
     "load_model",
 ]
-__all__ += _job.__all__
+__all__ += _horovod.__all__
 __all__ += _values.__all__

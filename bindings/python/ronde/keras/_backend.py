@@ -1,12 +1,15 @@
-"""The classes for Keras' backend."""
+"""The parts of Ronde for Keras' backend."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from ronde._errors import UnsupportedError
+from ronde._job import ProcessSet, global_process_set
 
 
 def name() -> str:
@@ -19,19 +22,24 @@ def name() -> str:
     return backend
 
 
+def _module(of_tensorflow: str, of_torch: str) -> Any:
+    """The module for the backend. The other framework may not be installed."""
+    return importlib.import_module(of_tensorflow if name() == "tensorflow" else of_torch)
+
+
 def options_class() -> Any:
     """The class that averages gradients."""
-    if name() == "tensorflow":
-        from ronde.tensorflow._gradients import Options
-    else:
-        from ronde.keras._gradients_torch import Options  # type: ignore[assignment]
-    return Options
+    return _module("ronde.tensorflow._gradients", "ronde.keras._torch").Options
 
 
 def compression_class() -> Any:
     """Compression, for tensors of the backend."""
-    if name() == "tensorflow":
-        from ronde.tensorflow.compression import Compression
-    else:
-        from ronde.torch.compression import Compression  # type: ignore[assignment]
-    return Compression
+    return _module("ronde.tensorflow.compression", "ronde.torch.compression").Compression
+
+
+def broadcast_variables(
+    variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
+    """Gives every rank the root's values, in place. Errors: as ronde.tensorflow's."""
+    functions = _module("ronde.tensorflow.functions", "ronde.keras._torch")
+    functions.broadcast_variables(variables, root_rank, process_set)

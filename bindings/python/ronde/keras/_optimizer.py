@@ -9,6 +9,7 @@ import keras
 
 from ronde._collectives import AVERAGE as Average
 from ronde._errors import InvalidArgumentError
+from ronde._gradients import check_passes
 from ronde._job import ProcessSet, global_process_set
 from ronde.keras import _backend
 
@@ -133,10 +134,7 @@ def DistributedOptimizer(
         )
     if is_distributed(optimizer):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
-    if backward_passes_per_step < 1:
-        raise InvalidArgumentError(
-            f"backward_passes_per_step={backward_passes_per_step}; allowed: from 1"
-        )
+    check_passes(backward_passes_per_step)
     options = _backend.options_class()(
         compression or _backend.compression_class().none,
         sparse_as_dense,

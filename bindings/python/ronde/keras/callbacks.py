@@ -12,7 +12,7 @@ from ronde import _numpy
 from ronde._collectives import MIN
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step, rank, size
-from ronde.keras._variables import broadcast_variables
+from ronde.keras._backend import broadcast_variables
 
 __all__ = [
     "BestModelCheckpoint",

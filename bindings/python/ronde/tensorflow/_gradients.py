@@ -78,26 +78,26 @@ class Options(GradientOptions):
         dense = [i for i in shared if not isinstance(gradients[i], tf.IndexedSlices)]
         if not dense:
             return sparse
-        if isinstance(self._groups, int):
-            if self._groups == 0:
+        if isinstance(self.wanted_groups, int):
+            if self.wanted_groups == 0:
                 # A kernel of its own for each, so that each leaves when it is ready; in eager mode
                 # they are all ready, and one costs less. It comes first: it tells ranks that lack
                 # the gradient of some variable.
                 if tf.executing_eagerly():
                     return [dense, *sparse]
                 return sparse + in_runs(dense, lambda i: _size(gradients[i]))
-            width = -(-len(dense) // self._groups)
+            width = -(-len(dense) // self.wanted_groups)
             return sparse + [dense[i : i + width] for i in range(0, len(dense), width)]
-        return sparse + _listed_parts(self._groups, dense, variables)
+        return sparse + _listed_parts(self.wanted_groups, dense, variables)
 
     def _names(
         self, part: list[int], number: int, grouped: bool, sparse: bool
     ) -> tuple[list[str], list[int]]:
         """The names and priorities of part number `number`."""
         # The next forward pass needs these first.
-        if tf.executing_eagerly() and self._groups == 0 and not sparse:
+        if tf.executing_eagerly() and self.wanted_groups == 0 and not sparse:
             return [f"gradients.{number}"], [-part[0]]
-        if self._groups != 0 or grouped:
+        if self.wanted_groups != 0 or grouped:
             return [f"gradient.{_ranges(part)}"], [-min(part)]
         return [f"gradient.{i}" for i in part], [-i for i in part]
 

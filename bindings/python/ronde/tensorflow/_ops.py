@@ -39,7 +39,7 @@ def _with_gradient(
     return list(call(*tensors))
 
 
-def _part(
+def _attributes(
     kernels: Any, kind: str, names: Sequence[str], set: int, program: str = ""
 ) -> dict[str, Any]:
     """The attributes of all operations. program: its program's number in eager mode."""
@@ -47,19 +47,32 @@ def _part(
         kernels.threads.look()
     texts = _python_path.programs if kernels is None else kernels.programs
     number = _program.note(texts, kind, names, set, program)
-    return {"names": names, "set": set, "program": number}
+    return {"names": names, "set": set, "program": number, "site": call_site()}
 
 
-def _reduction(names: Sequence[str], op: int, scale: tuple[float, float], set: int) -> Any:
+def _reduction(op: int, scale: tuple[float, float]) -> dict[str, Any]:
     """The attributes of all operations that combine elements."""
-    return {
-        "names": names,
-        "op": op,
-        "prescale": repr(float(scale[0])),
-        "postscale": repr(float(scale[1])),
-        "set": set,
-        "site": call_site(),
-    }
+    before, after = map(float, scale)
+    return {"op": op, "prescale": repr(before), "postscale": repr(after)}
+
+
+def _run(
+    kind: str,
+    tensors: Tensors,
+    backward: Callable[[Tensors], Tensors],
+    names: Sequence[str],
+    set: int,
+    program: str = "",
+    **attributes: Any,
+) -> list[Any]:
+    """Runs operations of one kind by kernels, or by the Python path with `backward`."""
+    _names.check_compilable()
+    kernels = library()
+    attributes |= _attributes(kernels, kind, names, set, program)
+    if kernels is not None:
+        return list(getattr(kernels, f"ronde_{kind}")(tensors=list(tensors), **attributes))
+    on_arrays = getattr(_python_path, kind)
+    return _with_gradient(lambda given: on_arrays(given, **attributes), tensors, backward)
 
 
 def allreduce(
@@ -77,18 +90,12 @@ def allreduce(
     wire: a codec of the core. priorities: one for each name; of operations that are ready together
     the highest runs first. program: a text on which ranks must agree too, in eager mode.
     """
-    _names.check_compilable()
-    attributes = _reduction(names, op, scale, set)
-    attributes |= {"compression": wire, "priorities": list(priorities)}
-    kernels = library()
-    attributes |= _part(kernels, "allreduce", names, set, program)
-    if kernels is not None:
-        return list(kernels.ronde_allreduce(tensors=list(tensors), **attributes))
-    return _with_gradient(
-        lambda given: _python_path.allreduce(given, **attributes),
-        tensors,
-        lambda gradients: _allreduce_back(gradients, names, op, scale, set, wire),
-    )
+
+    def backward(gradients: Tensors) -> list[Any]:
+        return _allreduce_back(gradients, names, op, scale, set, wire)
+
+    attributes = {"compression": wire, "priorities": list(priorities), **_reduction(op, scale)}
+    return _run("allreduce", tensors, backward, names, set, program, **attributes)
 
 
 def _back_names(names: Sequence[str], set: int) -> list[str]:
@@ -110,16 +117,11 @@ def _allreduce_back(
 
 def allgather(tensors: Tensors, names: Sequence[str], set: int) -> list[Any]:
     """Joins each tensor of all ranks along the first dimension."""
-    _names.check_compilable()
-    kernels = library()
-    part = _part(kernels, "allgather", names, set)
-    if kernels is not None:
-        return list(kernels.ronde_allgather(tensors=list(tensors), **part, site=call_site()))
-    return _with_gradient(
-        lambda given: _python_path.allgather(given, **part, site=call_site()),
-        tensors,
-        lambda gradients: _allgather_back(tensors, gradients, names, set),
-    )
+
+    def backward(gradients: Tensors) -> list[Any]:
+        return _allgather_back(tensors, gradients, names, set)
+
+    return _run("allgather", tensors, backward, names, set)
 
 
 def _allgather_back(
@@ -136,18 +138,11 @@ def _allgather_back(
 
 def broadcast(tensors: Tensors, names: Sequence[str], root: int, set: int) -> list[Any]:
     """Gives every rank the root's tensors."""
-    _names.check_compilable()
-    kernels = library()
-    part = _part(kernels, "broadcast", names, set)
-    if kernels is not None:
-        return list(
-            kernels.ronde_broadcast(tensors=list(tensors), **part, root=root, site=call_site())
-        )
-    return _with_gradient(
-        lambda given: _python_path.broadcast(given, **part, root=root, site=call_site()),
-        tensors,
-        lambda gradients: _broadcast_back(gradients, names, root, set),
-    )
+
+    def backward(gradients: Tensors) -> list[Any]:
+        return _broadcast_back(gradients, names, root, set)
+
+    return _run("broadcast", tensors, backward, names, set, root=root)
 
 
 def _broadcast_back(gradients: Tensors, names: Sequence[str], root: int, set: int) -> list[Any]:
@@ -162,17 +157,11 @@ def reducescatter(
     tensors: Tensors, names: Sequence[str], op: int, scale: tuple[float, float], set: int
 ) -> list[Any]:
     """Combines each tensor over all ranks; this rank gets its chunk of the rows."""
-    _names.check_compilable()
-    attributes = _reduction(names, op, scale, set)
-    kernels = library()
-    attributes |= _part(kernels, "reducescatter", names, set)
-    if kernels is not None:
-        return list(kernels.ronde_reducescatter(tensors=list(tensors), **attributes))
-    return _with_gradient(
-        lambda given: _python_path.reducescatter(given, **attributes),
-        tensors,
-        lambda gradients: _reducescatter_back(gradients, names, op, scale, set),
-    )
+
+    def backward(gradients: Tensors) -> list[Any]:
+        return _reducescatter_back(gradients, names, op, scale, set)
+
+    return _run("reducescatter", tensors, backward, names, set, **_reduction(op, scale))
 
 
 def _reducescatter_back(
@@ -189,14 +178,14 @@ def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
     """Sends splits[r] (int64; none: equal chunks) rows to member r; returns (rows, counts)."""
     _names.check_compilable()
     kernels = library()
-    part = _part(kernels, "alltoall", [name], set)
+    attributes = _attributes(kernels, "alltoall", [name], set)
     if kernels is not None:
-        result = kernels.ronde_alltoall(tensor=tensor, splits=splits, **part, site=call_site())
+        result = kernels.ronde_alltoall(tensor=tensor, splits=splits, **attributes)
         return result.result, result.received_splits
     found: list[Any] = []
 
     def run(given: Tensors) -> list[Any]:
-        found[:] = _python_path.alltoall(given[0], splits, **part, site=call_site())
+        found[:] = _python_path.alltoall(given[0], splits, **attributes)
         return found
 
     rows, received = _with_gradient(
@@ -215,7 +204,7 @@ def barrier(set: int) -> None:
     name = "" if tf.executing_eagerly() else _names.in_graph("barrier", set)
     kernels = library()
     barrier_of = _python_path.barrier if kernels is None else kernels.ronde_barrier
-    barrier_of(**_part(kernels, "barrier", [name], set), site=call_site())
+    barrier_of(**_attributes(kernels, "barrier", [name], set))
 
 
 def join(set: int) -> Any:
@@ -233,39 +222,43 @@ def query(what: str, set: int, name: str | None) -> Any:
     return kernels.ronde_query(what=what, set=set, name=name)
 
 
-def _decode(names: Sequence[Any]) -> list[str]:
-    return [name.decode() if isinstance(name, bytes) else name for name in names]
+def _decoded(value: Any) -> Any:
+    """An attribute of a graph's operation. Its texts are bytes."""
+    if isinstance(value, list):
+        return [_decoded(one) for one in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
-def _scale(op: Any) -> tuple[float, float]:
-    return float(op.get_attr("prescale")), float(op.get_attr("postscale"))
+def _of(op: Any, *names: str) -> list[Any]:
+    """The attributes of these names. "scale" stands for both factors."""
+    scale = ("prescale", "postscale")
+    return [
+        tuple(float(op.get_attr(factor)) for factor in scale)
+        if name == "scale"
+        else _decoded(op.get_attr(name))
+        for name in names
+    ]
 
 
 def _allreduce_gradient(op: Any, *gradients: Any) -> Any:
-    names = _decode(op.get_attr("names"))
-    (wire,) = _decode([op.get_attr("compression")])
-    of_op, members = op.get_attr("op"), op.get_attr("set")
-    return _allreduce_back(gradients, names, of_op, _scale(op), members, wire)
+    return _allreduce_back(gradients, *_of(op, "names", "op", "scale", "set", "compression"))
 
 
 def _allgather_gradient(op: Any, *gradients: Any) -> Any:
-    names = _decode(op.get_attr("names"))
-    return _allgather_back(op.inputs, gradients, names, op.get_attr("set"))
+    return _allgather_back(op.inputs, gradients, *_of(op, "names", "set"))
 
 
 def _broadcast_gradient(op: Any, *gradients: Any) -> Any:
-    names = _decode(op.get_attr("names"))
-    return _broadcast_back(gradients, names, op.get_attr("root"), op.get_attr("set"))
+    return _broadcast_back(gradients, *_of(op, "names", "root", "set"))
 
 
 def _reducescatter_gradient(op: Any, *gradients: Any) -> Any:
-    names = _decode(op.get_attr("names"))
-    return _reducescatter_back(gradients, names, op.get_attr("op"), _scale(op), op.get_attr("set"))
+    return _reducescatter_back(gradients, *_of(op, "names", "op", "scale", "set"))
 
 
 def _alltoall_gradient(op: Any, gradient: Any, _received: Any) -> Any:
-    (name,) = _decode(op.get_attr("names"))
-    return _alltoall_back(gradient, op.outputs[1], name, op.get_attr("set")), None
+    (name,), members = _of(op, "names", "set")
+    return _alltoall_back(gradient, op.outputs[1], name, members), None
 
 
 tf.RegisterGradient("RondeAllreduce")(_allreduce_gradient)

@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from ronde import _collectives, _core
-from ronde._collectives import Collectives
+from ronde._collectives import Call, Collectives
 from ronde._errors import Error
+from ronde._handle import Handle
 from ronde._job import ProcessSet, rank, runtime
 from ronde.tensorflow._errors import both_kinds, mark
 from ronde.tensorflow._program import Texts
@@ -93,17 +94,31 @@ def _call(
     return list(results)
 
 
-def _each(
-    names: Sequence[str], start: Callable[..., Any], *details: Sequence[Any]
-) -> Callable[[list[Any]], list[Any]]:
-    """Starts one operation for all arrays, or one for each name, then waits for all.
+def _rows_unknown(tensor: tf.Tensor) -> tf.TensorShape:
+    shape = tensor.shape
+    return tf.TensorShape([None]).concatenate(shape[1:]) if shape.rank else tf.TensorShape(None)
 
-    details: further arguments of `start`, one for each name.
+
+def _run(
+    start: Callable[..., Handle[list[Any]]],
+    tensors: Sequence[tf.Tensor],
+    shapes: Sequence[tf.TensorShape],
+    names: Sequence[str],
+    set: int,
+    program: int,
+    details: Sequence[Any] = (),
+) -> list[tf.Tensor]:
+    """Starts one operation for all tensors, or one for each name, then waits for all.
+
+    Calls start(collectives, arrays, call). details: a further argument of it for each name.
     """
 
     def work(arrays: list[Any]) -> list[Any]:
         parts = [arrays] if len(names) == 1 else [[array] for array in arrays]
-        handles = [start(*arguments) for arguments in zip(parts, names, *details)]
+        of, members = _collectives_of(program, set), _members(set)
+        calls = [(of, part, Call(name, members)) for part, name in zip(parts, names)]
+        more = zip(details) if details else [()] * len(calls)
+        handles = [start(*call, *detail) for call, detail in zip(calls, more)]
         results, failed = [], None
         for handle in handles:
             try:
@@ -114,12 +129,7 @@ def _each(
             raise failed
         return results
 
-    return work
-
-
-def _rows_unknown(tensor: tf.Tensor) -> tf.TensorShape:
-    shape = tensor.shape
-    return tf.TensorShape([None]).concatenate(shape[1:]) if shape.rank else tf.TensorShape(None)
+    return _call(work, tensors, [t.dtype for t in tensors], shapes)
 
 
 def allreduce(
@@ -136,38 +146,31 @@ def allreduce(
 ) -> list[tf.Tensor]:
     """As the graph op RondeAllreduce."""
     scale = (float(prescale), float(postscale))
-    work = _each(
-        names,
-        lambda arrays, name, priority: _collectives_of(program, set).allreduce(
-            False, arrays, None, name, op, scale, _members(set), site, priority, compression
-        ),
-        priorities or [0] * len(names),
-    )
-    return _call(work, tensors, [t.dtype for t in tensors], [t.shape for t in tensors])
+
+    def start(of: Any, arrays: Any, call: Call, priority: int = 0) -> Handle[list[Any]]:
+        call = Call(call.name, call.process_set, op, scale, -1, priority, site, compression)
+        return of.allreduce(False, arrays, None, call)  # type: ignore[no-any-return]
+
+    return _run(start, tensors, [t.shape for t in tensors], names, set, program, priorities)
 
 
 def allgather(tensors: Any, names: Any, set: int, program: int, site: str) -> list[tf.Tensor]:
     """As the graph op RondeAllgather."""
-    work = _each(
-        names,
-        lambda arrays, name: _collectives_of(program, set).allgather(
-            False, arrays, name, _members(set)
-        ),
-    )
-    return _call(work, tensors, [t.dtype for t in tensors], [_rows_unknown(t) for t in tensors])
+    shapes = [_rows_unknown(t) for t in tensors]
+    return _run(
+        lambda of, arrays, call: of.allgather(False, arrays, call),
+        tensors, shapes, names, set, program,
+    )  # fmt: skip
 
 
 def broadcast(
     tensors: Any, names: Any, root: int, set: int, program: int, site: str
 ) -> list[tf.Tensor]:
     """As the graph op RondeBroadcast."""
-    work = _each(
-        names,
-        lambda arrays, name: _collectives_of(program, set).broadcast(
-            False, arrays, None, root, name, _members(set)
-        ),
-    )
-    return _call(work, tensors, [t.dtype for t in tensors], [t.shape for t in tensors])
+    return _run(
+        lambda of, arrays, call: of.broadcast(False, arrays, None, call._replace(root=root)),
+        tensors, [t.shape for t in tensors], names, set, program,
+    )  # fmt: skip
 
 
 def reducescatter(
@@ -181,14 +184,13 @@ def reducescatter(
     program: int,
 ) -> list[tf.Tensor]:
     """As the graph op RondeReducescatter."""
-    scale = (float(prescale), float(postscale))
-    work = _each(
-        names,
-        lambda arrays, name: _collectives_of(program, set).reduce_scatter(
-            False, arrays, name, op, scale, _members(set)
+    scale, shapes = (float(prescale), float(postscale)), [_rows_unknown(t) for t in tensors]
+    return _run(
+        lambda of, arrays, call: of.reduce_scatter(
+            False, arrays, call._replace(op=op, scale=scale)
         ),
-    )
-    return _call(work, tensors, [t.dtype for t in tensors], [_rows_unknown(t) for t in tensors])
+        tensors, shapes, names, set, program,
+    )  # fmt: skip
 
 
 def alltoall(
@@ -197,11 +199,9 @@ def alltoall(
     """As the graph op RondeAlltoall."""
 
     def work(arrays: list[Any]) -> list[Any]:
-        rows, received = (
-            _collectives_of(program, set)
-            .alltoall(True, arrays[0], arrays[1].tolist(), names[0], _members(set))
-            .wait()
-        )
+        call, splits = Call(names[0], _members(set)), arrays[1].tolist()
+        handle = _collectives_of(program, set).alltoall(True, arrays[0], splits, call)
+        rows, received = handle.wait()
         return [rows, np.array(received, np.int64)]
 
     shapes = [_rows_unknown(tensor), tf.TensorShape([None])]
@@ -212,7 +212,7 @@ def barrier(names: Any, set: int, program: int, site: str) -> None:
     """As the graph op RondeBarrier."""
 
     def work(_: list[Any]) -> list[Any]:
-        _collectives_of(program, set).barrier(True, _members(set), names[0]).wait()
+        _collectives_of(program, set).barrier(True, Call(names[0], _members(set))).wait()
         return [np.int32(0)]
 
     _call(work, [], [tf.int32], [tf.TensorShape([])])

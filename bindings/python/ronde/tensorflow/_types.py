@@ -32,25 +32,24 @@ def _dense(value: Any) -> Any:
 
 def _tensors(values: Sequence[Any]) -> list[Any]:
     """The values as dense tensors. Raises InvalidArgumentError if one cannot be dense."""
-    found = []
-    for value in values:
-        tensor = _dense(value)
-        if tensor.dtype not in TYPES and tensor.dtype not in CARRIED:
-            allowed = ", ".join(t.name for t in (*TYPES, *CARRIED))
-            raise InvalidArgumentError(f"{tensor.dtype.name} is not supported; allowed: {allowed}")
-        found.append(tensor)
+    found = [_dense(value) for value in values]
     if not found:
         raise InvalidArgumentError("no tensors given")
+    _check(found, (*TYPES, *CARRIED), "is not supported")
     return found
+
+
+def _check(tensors: Sequence[Any], allowed: Sequence[Any], problem: str) -> None:
+    for tensor in tensors:
+        if tensor.dtype not in allowed:
+            names = ", ".join(kind.name for kind in allowed)
+            raise InvalidArgumentError(f"{tensor.dtype.name} {problem}; allowed: {names}")
 
 
 def numbers(values: Sequence[Any]) -> list[Any]:
     """As _tensors, for types that can be reduced."""
     found = _tensors(values)
-    for tensor in found:
-        if tensor.dtype not in TYPES:
-            allowed = ", ".join(t.name for t in TYPES)
-            raise InvalidArgumentError(f"{tensor.dtype.name} cannot be reduced; allowed: {allowed}")
+    _check(found, TYPES, "cannot be reduced")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Gradient compression: what tensors travel as.
+"""Gradient compression: the form in which tensors are sent.
 
 As in ronde.torch: codecs of Ronde (`Compression.fp16`, `.bf16`, `.int8`, `.int4`, `.onebit`,
 `.topk`, `.randomk`, `.powersgd`) work in the allreduce; others are classes with Horovod's
@@ -11,10 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde import _compression
-from ronde._codec_factory import casts, class_named
 from ronde._codecs import CastCompressor, Compressor, NoneCompressor
-from ronde._compression import AnyCompression
+from ronde._compression import AnyCompression, add_casts
 
 __all__ = ["Compression", "Compressor", "NoneCompressor"]
 
@@ -27,26 +25,14 @@ class _TensorFlowCast(CastCompressor):
 
     @staticmethod
     def rounds(tensor: Any) -> bool:
-        """Whether the tensor is of floating-point numbers."""
+        """True for floating-point tensors."""
         return bool(tensor.dtype.is_floating)
 
 
 class Compression(AnyCompression):
-    """The compressors there are, and what error feedback keeps."""
+    """The compressors, and the residuals of error feedback."""
 
-    @staticmethod
-    def state_dict() -> dict[str, Any]:
-        """What compression has left over of every tensor on this rank, for a checkpoint.
-
-        Each rank has its own. No operation may be under way.
-        """
-        return _compression.save_state(tf.constant)
+    _to_tensor = staticmethod(tf.constant)
 
 
-for _name, _class in casts(_TensorFlowCast, tf).items():
-    setattr(Compression, _name, _class)
-
-
-def __getattr__(name: str) -> Any:
-    """FP16Compressor, Int8Compressor, ...: the codecs' classes by their own names."""
-    return class_named(name, Compression)
+__getattr__ = add_casts(Compression, _TensorFlowCast, tf)

@@ -21,18 +21,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde import _job
+from ronde import _horovod
 from ronde._codecs import NoneCompressor
-from ronde._collectives import AVERAGE as Average
-from ronde._collectives import MAX as Max
-from ronde._collectives import MIN as Min
-from ronde._collectives import PRODUCT as Product
-from ronde._collectives import SUM as Sum
 from ronde._collectives import reduce_op, set_id
 from ronde._compression import for_values, resolved, wire_for
-from ronde._errors import Error as HorovodInternalError
 from ronde._errors import InvalidArgumentError
-from ronde._job import *
+from ronde._horovod import *
+from ronde._horovod import Average, Sum
 from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked_one
 from ronde.tensorflow import _names, _ops
@@ -41,12 +36,6 @@ from ronde.tensorflow._types import carried, numbers
 from ronde.tensorflow.compression import Compression
 
 __all__ = [
-    "Average",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "Product",
-    "Sum",
     "allgather",
     "allreduce",
     "alltoall",
@@ -378,4 +367,4 @@ def process_set_included_op(process_set_id: int = 0, name: str | None = None) ->
     return _ops.query("included", process_set_id, name)
 
 
-__all__ += _job.__all__
+__all__ += _horovod.__all__

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import AVERAGE
+from ronde._collectives import AVERAGE, Call
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first, mapped
@@ -49,7 +49,7 @@ def _grouped_allgather(
         mine = [g.narrow(0, b, n) for g, b, n in zip(averaged, before, rows)]
         return [g.reshape(t.shape) for g, t in zip(mine, tensors)]
 
-    handle = collectives.allgather(wait, tensors, name, process_set)
+    handle = collectives.allgather(wait, tensors, Call(name, process_set))
     return attached(handle, tensors, backward) if wait else handle
 
 
@@ -86,7 +86,7 @@ def _broadcast(
         averaged = grouped_allreduce(gradients, op=AVERAGE, process_set=process_set)
         return averaged if rank() == root_rank else [torch.zeros_like(g) for g in averaged]
 
-    handle = collectives.broadcast(wait, [tensor], None, root_rank, name, process_set)
+    handle = collectives.broadcast(wait, [tensor], None, Call(name, process_set, root=root_rank))
     return first(attached(handle, [tensor], backward) if wait else handle)
 
 
@@ -99,7 +99,8 @@ def _broadcast_(
 ) -> Handle[Tensor]:
     """As broadcast(), in place. Returns `tensor`."""
     check_in_place([tensor])
-    return first(collectives.broadcast(wait, [tensor], [tensor], root_rank, name, process_set))
+    call = Call(name, process_set, root=root_rank)
+    return first(collectives.broadcast(wait, [tensor], [tensor], call))
 
 
 broadcast, broadcast_async = forms(_broadcast)
@@ -141,7 +142,7 @@ def _alltoall(
         return rows
 
     return mapped(
-        collectives.alltoall(wait, tensor, _row_counts(splits), name, process_set), finish
+        collectives.alltoall(wait, tensor, _row_counts(splits), Call(name, process_set)), finish
     )
 
 

@@ -6,32 +6,26 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ronde._collectives import AVERAGE
+from ronde._collectives import AVERAGE, Call
 from ronde._handle import Handle, mapped
-from ronde._job import ProcessSet
 
 
 def _is_integer(tensor: torch.Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool)
 
 
-Scale = tuple[float, float]  # before and after the sum
-
-
 def reduced(
-    start: Callable[[Scale], Handle[list[torch.Tensor]]],
+    start: Callable[[Call], Handle[list[torch.Tensor]]],
     tensors: Sequence[torch.Tensor],
-    op: int,
-    scale: Scale,
-    process_set: ProcessSet,
+    call: Call,
 ) -> Handle[list[torch.Tensor]]:
-    """Calls start(scale). An average of tensors with integers is divided here.
+    """Calls start(call). An average of tensors with integers is divided here.
 
     Ranks still agree on an average. The scale makes it a sum.
     """
-    if op != AVERAGE or not any(map(_is_integer, tensors)):
-        return start(scale)
-    size = process_set.size() or 1
+    if call.op != AVERAGE or not any(map(_is_integer, tensors)):
+        return start(call)
+    size = call.process_set.size() or 1
 
     def divided(sums: list[torch.Tensor]) -> list[torch.Tensor]:
         with torch.no_grad():
@@ -42,4 +36,5 @@ def reduced(
                     total.div_(size)
         return sums
 
-    return mapped(start((scale[0], scale[1] * size)), divided)
+    before, after = call.scale
+    return mapped(start(call._replace(scale=(before, after * size))), divided)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import AVERAGE, SUM
+from ronde._collectives import AVERAGE, SUM, Call
 from ronde._compression import for_values
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle, mapped
@@ -67,4 +67,4 @@ def sparse_allreduce_async(
         return sparse(places.t(), values.to(source.dtype), source.shape).coalesce()
 
     # One operation, so that a rank that submits a dense tensor by this name gets an error.
-    return mapped(collectives.allgather(False, parts, name, process_set), assemble)
+    return mapped(collectives.allgather(False, parts, Call(name, process_set)), assemble)

@@ -13,9 +13,9 @@ import torch
 
 from ronde import _numpy
 from ronde._errors import InvalidArgumentError, MismatchError
-from ronde._job import rank, size
+from ronde._job import ProcessSet, global_process_set, rank, size
 from ronde._objects import allgather_object, broadcast_object
-from ronde.torch.mpi_ops import broadcast_async_, synchronize
+from ronde.torch.mpi_ops import broadcast_async_
 
 __all__ = [
     "allgather_object",
@@ -40,13 +40,20 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
     named = _named_tensors(params)
     with _one_thread:
         _check_alike(named, root_rank)
-        with torch.no_grad():
-            handles = [
-                broadcast_async_(tensor, root_rank, name and f"parameter.{name}")
-                for name, tensor in named
-            ]
-        for handle in handles:
-            synchronize(handle)
+        pairs = [(name and f"parameter.{name}", tensor) for name, tensor in named]
+        broadcast_tensors(pairs, root_rank)
+
+
+def broadcast_tensors(
+    named: Iterable[tuple[str | None, torch.Tensor]],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+) -> None:
+    """Gives every rank the root's tensors, in place, as operations of these names."""
+    with torch.no_grad():
+        handles = [broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in named]
+    for handle in handles:
+        handle.wait()
 
 
 def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -> None:
@@ -147,7 +154,6 @@ def broadcast_optimizer_state(
     )
     if not at_root:
         state = _replace(structure, _EmptyTensor, make)
-    for handle in [broadcast_async_(tensor, root_rank) for tensor in tensors]:
-        synchronize(handle)
+    broadcast_tensors([(None, tensor) for tensor in tensors], root_rank)
     if not at_root:
         optimizer.load_state_dict(state)

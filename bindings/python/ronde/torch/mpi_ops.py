@@ -15,14 +15,8 @@ Average by default; `prescale_factor` and `postscale_factor` multiply inputs and
 
 from __future__ import annotations
 
-from ronde import _collectives, _job
-from ronde._collectives import AVERAGE as Average
-from ronde._collectives import MAX as Max
-from ronde._collectives import MIN as Min
-from ronde._collectives import PRODUCT as Product
-from ronde._collectives import SUM as Sum
-from ronde._errors import Error as HorovodInternalError
-from ronde._job import *
+from ronde import _collectives, _horovod
+from ronde._horovod import *
 from ronde._numpy import barrier, poll, synchronize
 from ronde.torch import _allreduce, _exchange, _reducescatter, _sparse
 from ronde.torch._allreduce import *
@@ -38,22 +32,16 @@ def join(device: int = -1) -> int:
     scripts and has no effect on CPU tensors.
     """
     del device
-    return _collectives.join(_job.global_process_set)
+    return _collectives.join()
 
 
 __all__ = [
-    "Average",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "Product",
-    "Sum",
     "barrier",
     "join",
     "poll",
     "synchronize",
 ]
-__all__ += _job.__all__
+__all__ += _horovod.__all__
 __all__ += _allreduce.__all__
 __all__ += _exchange.__all__
 __all__ += _reducescatter.__all__

@@ -13,6 +13,7 @@ import torch
 
 from ronde import _core
 from ronde._codecs import wire_of
+from ronde._collectives import Call
 from ronde._compression import for_gradient, warn_of_idle
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
@@ -119,8 +120,15 @@ class OneBitAdam(torch.optim.Optimizer):
                 chosen = for_gradient(one, self._compression, is_momentum=True)
                 self._wires[parameter] = wire_of(chosen)
             name, wire = f"{name}.momentum", self._wires[parameter]
-        where = (name, Average, (1.0, 1.0), self._process_set, self._call_site, priority)
-        return collectives.reduce_in_place([given], *where, wire)
+        call = Call(
+            name,
+            self._process_set,
+            Average,
+            priority=priority,
+            site=self._call_site,
+            compression=wire,
+        )
+        return collectives.reduce_in_place([given], call)
 
     def _state_of(self, parameter: Parameter) -> dict[str, Any]:
         state: dict[str, Any] = self.state[parameter]

@@ -10,15 +10,14 @@ from typing import Any
 import torch
 
 from ronde import _core
-from ronde._arguments import check_reduce_op
 from ronde._codecs import wire_of
 from ronde._collectives import AVERAGE as Average
-from ronde._collectives import set_id
+from ronde._collectives import Call, set_id
 from ronde._compression import warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
+from ronde._gradients import GradientOptions, check_passes
 from ronde._handle import together
 from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step
-from ronde._rules import checked
 from ronde.torch._adapter import check_tensors, collectives
 from ronde.torch._flat import FlatBucket, flatten_plain
 from ronde.torch._gradients import (
@@ -45,29 +44,21 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
     def _distribute(
         self,
         named_parameters: Iterable[tuple[str, Parameter]] | None,
-        compression: Any,
         backward_passes_per_step: int,
-        op: int,
-        gradient_predivide_factor: float,
-        groups: Sequence[Sequence[Parameter]] | int | None,
-        sparse_as_dense: bool,
-        process_set: ProcessSet,
         flat_gradients: bool,
+        options: GradientOptions,
     ) -> None:
         self._parameter_names = parameter_names(list(self._parameters()), named_parameters)
-        warn_of_idle(compression, self._parameter_names.values())
-        self._compression = compression
-        self._op = op
-        self._scale = (
-            (1.0 / gradient_predivide_factor, gradient_predivide_factor)
-            if op == Average
-            else (1.0, 1.0)
-        )
-        self._sparse_as_dense = sparse_as_dense
+        warn_of_idle(options.compression, self._parameter_names.values())
+        self._compression = options.compression
+        self._op = options.op
+        factor = options.gradient_predivide_factor  # 1 unless op is Average
+        self._scale = (1.0 / factor, factor)
+        self._sparse_as_dense = options.sparse_as_dense
         # The one optimizer of torch that takes no dense gradients.
-        self._sparse_again = sparse_as_dense and isinstance(self, torch.optim.SparseAdam)
+        self._sparse_again = self._sparse_as_dense and isinstance(self, torch.optim.SparseAdam)
         self._flat_gradients = flat_gradients
-        self.process_set = process_set
+        self.process_set = process_set = options.process_set
         self._should_synchronize = True
         self._synchronized = False
         self._call_site = _core.call_site()
@@ -82,7 +73,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._under_way = False
         self._in_backward = False
         self._in_flight = {}
-        self._train([p for p in self._parameters() if p.requires_grad], groups)
+        self._train([p for p in self._parameters() if p.requires_grad], options.wanted_groups)
         leave_over(self, self._buckets)
 
     def _parameters(self) -> Iterator[Parameter]:
@@ -136,8 +127,7 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Averages over ranks after this many backward passes; gradients accumulate until then."""
-        if passes < 1:
-            raise InvalidArgumentError(f"backward_passes_per_step={passes}; allowed: from 1")
+        check_passes(passes)
         self.backward_passes_per_step = passes
         for gradient in self._gradients.values():
             gradient.passes_left = passes
@@ -185,22 +175,16 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
                 tensors[0], bucket.name, self._op, self.process_set, bucket.compression
             )
             return
-        where = (
-            bucket.name,
-            self._op,
-            self._scale,
-            self.process_set,
-            self._call_site,
-            bucket.priority,
-        )
         wire = wire_of(bucket.compression)
+        where = (bucket.priority, self._call_site, wire)
+        call = Call(bucket.name, self.process_set, self._op, self._scale, -1, *where)
         if wire or bucket.compression is Compression.none:
-            bucket.handle = collectives.reduce_in_place(tensors, *where, wire, views)
+            bucket.handle = collectives.reduce_in_place(tensors, call, views)
             return
         pairs = [bucket.compression.compress(tensor) for tensor in tensors]
         sent = [tensor for tensor, _ in pairs]
         bucket.contexts = [context for _, context in pairs]
-        bucket.handle = collectives.allreduce(False, sent, sent, *where)
+        bucket.handle = collectives.allreduce(False, sent, sent, call)
 
     def synchronize(self) -> None:
         """Waits until all gradients are averaged over ranks; step() does so by itself.
@@ -369,32 +353,14 @@ def DistributedOptimizer(
     Raises InvalidArgumentError (a ValueError) for bad names, groups, compressions; TypeError: op.
     """
     check_optimizer(optimizer, _DistributedOptimizer)
-    check_reduce_op(op)
-    checked(compression)
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise InvalidArgumentError(
-            "gradient_predivide_factor not supported with op other than Average"
-        )
-    if backward_passes_per_step < 1:
-        raise InvalidArgumentError(
-            f"backward_passes_per_step={backward_passes_per_step}; allowed: from 1"
-        )
-    if num_groups < 0 or (isinstance(groups, int) and groups < 0):
-        raise InvalidArgumentError("groups and num_groups must not be negative")
+    options = GradientOptions(
+        compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
+    )
+    check_passes(backward_passes_per_step)
     base = type(optimizer)
     made: Any = type(base.__name__, (_DistributedOptimizer, base), {"__module__": base.__module__})
     wrapped = made.__new__(made)
     # Share parameter groups and state, so that existing schedulers see changes.
     wrapped.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
-    wrapped._distribute(
-        named_parameters,
-        compression,
-        backward_passes_per_step,
-        op,
-        gradient_predivide_factor,
-        groups if groups is not None else num_groups,
-        sparse_as_dense,
-        process_set,
-        flat_gradients,
-    )
+    wrapped._distribute(named_parameters, backward_passes_per_step, flat_gradients, options)
     return wrapped

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ronde._collectives import SUM
+from ronde._collectives import SUM, Call
 from ronde._errors import InvalidArgumentError
 from ronde._job import global_process_set, is_initialized, size
 from ronde.torch._adapter import collectives
@@ -84,7 +84,7 @@ def _joint_statistics(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, floa
     mean = _sums(x) / max(here, 1)
     spread = _sums((x - _per_channel(mean, x)) ** 2)
     mine = torch.stack([mean, spread, torch.full_like(mean, here)]).unsqueeze(0)
-    (every,) = collectives.allgather(True, [mine], None, global_process_set).wait()
+    (every,) = collectives.allgather(True, [mine], Call(None, global_process_set)).wait()
     means, spreads, counts = every.unbind(1)
     total = counts.sum(0)
     count = float(total[0])
@@ -122,9 +122,8 @@ class _Normalize(torch.autograd.Function):
         normal = (x - _per_channel(mean, x)) * _per_channel(scale, x)
         own = torch.stack([_sums(back), _sums(back * normal)])
         # Statistics depend on all ranks' inputs, so a gradient needs those of all ranks.
-        (both,) = collectives.allreduce(
-            True, [own], None, None, SUM, (1.0, 1.0), global_process_set
-        ).wait()
+        call = Call(None, global_process_set, SUM)
+        (both,) = collectives.allreduce(True, [own], None, call).wait()
         shift, slope = (_per_channel(part / ctx.count, x) for part in both)
         factor = scale if weight is None else scale * weight.to(scale.dtype)
         to_input = (back - shift - normal * slope) * _per_channel(factor, x)

@@ -24,14 +24,8 @@ from ronde._errors import (
     NotInitializedError,
     TimeoutError,
 )
-from ronde.torch.distributed import _meeting
-from ronde.torch.distributed._work import (
-    FutureKeeper,
-    Joined,
-    Tensors,
-    Work,
-    name_in_callback,
-)
+from ronde.torch.distributed import _membership
+from ronde.torch.distributed._work import FutureKeeper, Joined, Tensors, Work, name_in_callback
 
 # A local wait lasts longer than the group's limit by this, as the latter names missing ranks.
 _MARGIN_S = 5.0
@@ -80,13 +74,11 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         """Torch's store, with a prefix of this group's own."""
         return self._store
 
-    def getBackendName(self) -> str:
-        """The name it is registered under."""
-        return "ronde"
-
     def name(self) -> str:
         """The name it is registered under."""
         return "ronde"
+
+    getBackendName = name
 
     def size(self) -> int:
         """Number of ranks."""
@@ -104,8 +96,6 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         """Sets torch's unique name of the group."""
         self._name = name
 
-    _set_group_name = setGroupName
-
     def getGroupDesc(self) -> str:
         """The user's description of the group."""
         return self._description
@@ -114,17 +104,8 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         """Sets the user's description of the group."""
         self._description = description
 
-    _set_group_desc = setGroupDesc
-
-    @property
-    def group_name(self) -> str:
-        """Torch's unique name of the group."""
-        return self._name
-
-    @property
-    def group_desc(self) -> str:
-        """The user's description of the group."""
-        return self._description
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -165,7 +146,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         except TimeoutError:
             pass  # the group is left in any case
         finally:
-            _meeting.leave()
+            _membership.leave()
 
     def abort(self) -> None:
         """As shutdown(), without waiting: pending operations fail on all ranks."""

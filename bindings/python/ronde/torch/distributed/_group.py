@@ -17,7 +17,7 @@ import torch.distributed as dist
 from ronde import _collectives as kinds
 from ronde._errors import InvalidArgumentError, MismatchError, UnsupportedError
 from ronde.torch._adapter import plain_view
-from ronde.torch.distributed import _meeting, _sparse
+from ronde.torch.distributed import _membership, _sparse
 from ronde.torch.distributed._messages import MessageGroup
 from ronde.torch.distributed._tensors import (
     Tensor,
@@ -105,9 +105,7 @@ class RondeProcessGroup(MessageGroup):
     ) -> Work:
         """Copies rank r's input_tensors[i] to output_tensors[i][r]; all ranks have equal shapes."""
         used = [dense(tensor) for tensor in input_tensors]
-        spaces = [self._space(parts, tensor) for parts, tensor in zip(output_tensors, used)]
-        results = [part for parts in output_tensors for part in parts]
-        return self._gather(used, spaces, results, opts, _unpacking(spaces, output_tensors))
+        return self._gather_parts(used, output_tensors, opts)
 
     def allgather_coalesced(
         self, output_lists: list[Tensors], input_list: Tensors, opts: Any = _ALLGATHER
@@ -139,10 +137,7 @@ class RondeProcessGroup(MessageGroup):
         used = [dense(tensor) for tensor in input_tensors]
         if opts.rootRank != self._rank:
             return self._gather(used, None, input_tensors, opts, None, opts.rootRank)
-        spaces = [self._space(parts, tensor) for parts, tensor in zip(output_tensors, used)]
-        results = [part for parts in output_tensors for part in parts]
-        finish = _unpacking(spaces, output_tensors)
-        return self._gather(used, spaces, results, opts, finish, opts.rootRank)
+        return self._gather_parts(used, output_tensors, opts, opts.rootRank)
 
     def scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any = _SCATTER
@@ -242,9 +237,14 @@ class RondeProcessGroup(MessageGroup):
         for rank, part in enumerate(parts):
             check_like(f"the tensor for rank {rank}", part, like)
 
-    def _space(self, parts: Tensors, like: Tensor) -> Tensor:
-        self._check_parts(parts, like)
-        return space_for(parts)
+    def _gather_parts(
+        self, used: Tensors, outputs: list[Tensors], opts: Any, root: int = -1
+    ) -> Work:
+        for parts, tensor in zip(outputs, used):
+            self._check_parts(parts, tensor)
+        spaces = [space_for(parts) for parts, _ in zip(outputs, used)]
+        results = [part for parts in outputs for part in parts]
+        return self._gather(used, spaces, results, opts, _unpacking(spaces, outputs), root)
 
     def _gather(
         self,
@@ -368,9 +368,9 @@ def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:
                 f"new_group: the ranks {ranks} are not ascending, which the backend ronde needs"
             )
     size = dist.get_world_size() if dist.is_initialized() else len(ranks)
-    _meeting.enter(options.store, rank, size, options.timeout)
+    _membership.enter(options.store, rank, size, options.timeout)
     try:
         return RondeProcessGroup(options, ranks)
     except BaseException:
-        _meeting.leave()
+        _membership.leave()
         raise

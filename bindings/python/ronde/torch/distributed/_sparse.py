@@ -8,7 +8,8 @@ import torch
 
 from ronde import _collectives as kinds
 from ronde._errors import InvalidArgumentError
-from ronde.torch.distributed._tensors import Tensor, summable, view
+from ronde.torch._adapter import collectives
+from ronde.torch.distributed._tensors import summable, view
 from ronde.torch.distributed._work import Tensors, Work
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def allreduce(group: GroupBase, tensors: Tensors, opts: Any, op: int) -> Work:
     parts = group.size() if op == kinds.AVERAGE else 1
 
     def finish(operation: Any) -> None:
-        indices = _output(operation, 0, places).t()
-        entries = _output(operation, 1, values)
+        indices = collectives._adopt(operation, 0, places).t()
+        entries = collectives._adopt(operation, 1, values)
         if target.is_complex():
             entries = torch.view_as_complex(entries)
         total = torch.sparse_coo_tensor(indices, entries / parts, target.shape).coalesce()
@@ -37,10 +38,3 @@ def allreduce(group: GroupBase, tensors: Tensors, opts: Any, op: int) -> Work:
     inputs = [view(places), view(values)]
     keep = (places, values)
     return group._start(kinds.ALLGATHER, inputs, [None, None], keep, tensors, opts, finish)
-
-
-def _output(operation: Any, index: int, like: Tensor) -> Tensor:
-    buffer, shape = operation.output(index)
-    if buffer is None:
-        return torch.empty(tuple(shape), dtype=like.dtype)
-    return torch.frombuffer(buffer, dtype=like.dtype).reshape(tuple(shape))

@@ -9,13 +9,21 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ronde._job import ccl_built as _ccl_built
-from ronde._job import cuda_built as _cuda_built
-from ronde._job import ddl_built as _ddl_built
-from ronde._job import gloo_built as _gloo_built
-from ronde._job import mpi_built as _mpi_built
-from ronde._job import nccl_built as _nccl_built
+from ronde._job import ccl_built, cuda_built, ddl_built, gloo_built, mpi_built, nccl_built
 
+__all__ = [
+    "ccl_built",
+    "ddl_built",
+    "env",
+    "extension_available",
+    "gloo_built",
+    "gpu_available",
+    "is_iterable",
+    "mpi_built",
+    "nccl_built",
+    "num_rank_is_power_2",
+    "split_list",
+]
 _cache = functools.cache
 
 
@@ -39,7 +47,7 @@ def _set(variables: dict[str, str | None]) -> None:
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether there is a ronde package for this framework ("torch", ...), and the framework."""
+    """True if there is a ronde package for this framework ("torch", ...), and the framework."""
     found = [importlib.util.find_spec(name) for name in (f"ronde.{ext_base_name}", ext_base_name)]
     if verbose:
         print(f"ronde.{ext_base_name}: {found[0]}; {ext_base_name}: {found[1]}")
@@ -47,33 +55,8 @@ def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether tensors on GPUs can be used."""
-    return _cuda_built() and extension_available(ext_base_name, verbose)
-
-
-def mpi_built(verbose: bool = False) -> bool:
-    """Whether the MPI backend was built."""
-    return _mpi_built()
-
-
-def gloo_built(verbose: bool = False) -> bool:
-    """Whether the Gloo backend was built."""
-    return _gloo_built()
-
-
-def nccl_built(verbose: bool = False) -> bool:
-    """Whether the NCCL backend was built."""
-    return bool(_nccl_built())
-
-
-def ddl_built(verbose: bool = False) -> bool:
-    """Always False."""
-    return _ddl_built()
-
-
-def ccl_built(verbose: bool = False) -> bool:
-    """Always False."""
-    return _ccl_built()
+    """True if tensors on GPUs can be used."""
+    return cuda_built() and extension_available(ext_base_name, verbose)
 
 
 def split_list(values: list[Any], parts: int) -> list[list[Any]]:
@@ -84,10 +67,10 @@ def split_list(values: list[Any], parts: int) -> list[list[Any]]:
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether a number of ranks is a power of two."""
+    """True if a number of ranks is a power of two."""
     return num_rank > 0 and num_rank & (num_rank - 1) == 0
 
 
 def is_iterable(value: Any) -> bool:
-    """Whether a value can be iterated over."""
+    """True if a value can be iterated over."""
     return isinstance(value, Iterable)

@@ -1,31 +1,33 @@
 """This process's exit message: the exception that ends it, for the other ranks."""
 
+from __future__ import annotations
+
 import sys
 import traceback
 from types import TracebackType
 
 _MOST_BYTES = 400
-_words = ""
+_message = ""
 
 
-def listen() -> None:
-    """From now on an exception that nobody catches is kept, before whoever prints it does so."""
+def record_uncaught() -> None:
+    """From now on keeps the text of an exception that nothing catches, before it is printed."""
     earlier = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        global _words
-        _words = _told(error, trace)
+        global _message
+        _message = _described(error, trace)
         earlier(kind, error, trace)
 
     sys.excepthook = hook
 
 
-def spoken() -> str:
-    """What has ended this process, such as "ValueError: no data (train.py:33)"; else nothing."""
-    return _words
+def exit_message() -> str:
+    """The exception that ends this process: "ValueError: no data (train.py:33)"; empty if none."""
+    return _message
 
 
-def _told(error: BaseException, trace: TracebackType | None) -> str:
+def _described(error: BaseException, trace: TracebackType | None) -> str:
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     frames = traceback.extract_tb(trace)
     if frames:

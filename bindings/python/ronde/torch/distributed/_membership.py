@@ -20,11 +20,11 @@ class _Membership:
     """This module's membership in the job: if it joined, and the number of groups that use it."""
 
     joined_here = False
-    joins = 0
+    rendezvous = 0
     groups = 0
 
 
-_membership = _Membership()
+_state = _Membership()
 
 
 def enter(store: Store, rank: int, size: int, timeout: timedelta) -> None:
@@ -35,20 +35,20 @@ def enter(store: Store, rank: int, size: int, timeout: timedelta) -> None:
     """
     if not _job.is_initialized():
         _job.init(settings=_settings(store, rank, size, timeout))
-        _membership.joined_here = True
+        _state.joined_here = True
     if (_job.rank(), _job.size()) != (rank, size):
         raise InvalidArgumentError(
             f"torch.distributed calls this process rank {rank} of {size}, but in the Ronde job it "
             f"is rank {_job.rank()} of {_job.size()}; start both with the same ranks"
         )
-    _membership.groups += 1
+    _state.groups += 1
 
 
 def leave() -> None:
     """Leaves the job with the last group, if enter() joined it."""
-    _membership.groups -= 1
-    if _membership.groups == 0 and _membership.joined_here:
-        _membership.joined_here = False
+    _state.groups -= 1
+    if _state.groups == 0 and _state.joined_here:
+        _state.joined_here = False
         _job.shutdown()
 
 
@@ -58,8 +58,8 @@ def _settings(store: Store, rank: int, size: int, timeout: timedelta) -> dict[st
         settings["RONDE_START_TIMEOUT_MS"] = int(timeout.total_seconds() * 1000)
     if "RONDE_SIZE" in os.environ and _core.launched_job()[:2] == (rank, size):
         return settings  # `ronde run` started it: the environment has all settings
-    _membership.joins += 1
-    key = f"ronde/{_membership.joins}"  # the store may live longer than a job
+    _state.rendezvous += 1
+    key = f"ronde/{_state.rendezvous}"  # the store may live longer than a job
     if rank == 0:
         store.set(f"{key}/host", _host())
         store.set(f"{key}/job", f"torch-{uuid.uuid4().hex}")

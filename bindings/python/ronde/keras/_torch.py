@@ -1,4 +1,4 @@
-"""Averages gradients over ranks, for Keras on PyTorch."""
+"""Averages gradients and broadcasts variables, for Keras on PyTorch."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ronde._codecs import wire_of
+from ronde._collectives import Call
 from ronde._compression import for_gradient
 from ronde._errors import UnsupportedError
 from ronde._gradients import GradientOptions
+from ronde._job import ProcessSet, global_process_set
 from ronde._rules import Trained
 from ronde.torch._adapter import collectives
+from ronde.torch.functions import broadcast_tensors
 
 
 class Options(GradientOptions):
@@ -19,7 +22,7 @@ class Options(GradientOptions):
     def __post_init__(self) -> None:
         """Raises InvalidArgumentError and UnsupportedError for values that are not allowed."""
         super().__post_init__()
-        if self._groups:
+        if self.wanted_groups:
             raise UnsupportedError("groups of gradients need Keras's TensorFlow backend")
 
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
@@ -54,9 +57,16 @@ class Options(GradientOptions):
         wire = wire_of(compression)
         sent, context = (gradient, None) if wire else compression.compress(gradient)
         op, scale = self.op_and_scale()
-        handle = collectives.allreduce(
-            False, [sent], None, name, op, scale, self.process_set, "", -place, wire
-        )
+        call = Call(name, self.process_set, op, scale, -1, -place, "", wire)
+        handle = collectives.allreduce(False, [sent], None, call)
         if wire:
             return handle, lambda results: results[0]
         return handle, lambda results: compression.decompress(results[0], context)
+
+
+def broadcast_variables(
+    variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
+    """Gives every rank the root's values, in place."""
+    named = [(f"keras.{i}", variable.value.data) for i, variable in enumerate(variables)]
+    broadcast_tensors(named, root_rank, process_set)
