@@ -57,16 +57,21 @@ void run_once(Communicator& plane, const GroupSpec& group, Collective kind, std:
   CHECK(out[wanted - 1] == (reduces ? sum : last));
 }
 
-/// Bytes that all ranks sent between hosts in one collective to which each gives `count` floats.
-std::size_t bytes_between(const std::vector<int>& host_of_rank, std::size_t count,
-                          Collective kind = Collective::kAllreduce) {
-  std::atomic<std::size_t> bytes = 0;
+/// Adds to `bytes` what ranks send between hosts.
+HierarchyTweaks counting(std::atomic<std::size_t>& bytes) {
   HierarchyTweaks tweaks;
   tweaks.slice_bytes = 64 << 10;
   tweaks.wrap = [&](std::unique_ptr<Communicator> outer) {
     return std::make_unique<CountedPlane>(std::move(outer), bytes);
   };
-  run_on_hosts(host_of_rank, tweaks,
+  return tweaks;
+}
+
+/// Bytes that all ranks sent between hosts in one collective to which each gives `count` floats.
+std::size_t bytes_between(const std::vector<int>& host_of_rank, std::size_t count,
+                          Collective kind = Collective::kAllreduce) {
+  std::atomic<std::size_t> bytes = 0;
+  run_on_hosts(host_of_rank, counting(bytes),
                [&](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
                  auto plane = backend.open(group, exchange);
                  REQUIRE(plane.ok());
@@ -88,75 +93,93 @@ struct Deterministic : HierarchicalFixture {
       : HierarchicalFixture({.deterministic = true, .slice_bytes = 16384, .wrap = {}}) {}
 };
 
-}  // namespace
+constexpr std::size_t kCompressedCount = 50'000;
+constexpr std::size_t kColumns = 250;
+constexpr int kSteps = 3;
 
-namespace {
+float value_of(int rank, int step, std::size_t i) {
+  return std::sin(static_cast<float>(i) * static_cast<float>(rank + 1) + static_cast<float>(step));
+}
 
-/// Sums of four ranks on two hosts: `most` bytes may travel between these in a step.
+/// One rank's average allreduces, compressed between hosts: their sums, and the residual.
+class CompressedSteps {
+ public:
+  CompressedSteps(const Scheme& scheme, int rank) : scheme_(scheme), rank_(rank) {}
+
+  void run(Backend& backend, const GroupSpec& group, Exchange& exchange) {
+    auto& hierarchical = static_cast<HierarchicalBackend&>(backend);
+    const auto hierarchy =
+        std::make_shared<Hierarchy>(hierarchical.options(group, exchange).value());
+    auto codec = std::make_unique<TransportCompressed>("lane", hierarchy->lane(), plain_kernels());
+    TransportCompressed& between = *codec;
+    HierarchicalCommunicator levels(hierarchy, std::move(codec));
+    CHECK(levels.traits().lossy);
+    CHECK_FALSE(levels.traits().supports.has(Collective::kBroadcast, DType::kFloat32));
+    for (int step = 0; step < kSteps; ++step) run_step(levels, between, group, step);
+  }
+
+  [[nodiscard]] const std::vector<double>& sums() const { return sums_; }
+  [[nodiscard]] std::vector<float> residual() const { return residual_->values().value(); }
+
+ private:
+  void run_step(Communicator& levels, TransportCompressed& between, const GroupSpec& group,
+                int step) {
+    std::vector<float> values(kCompressedCount);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_of(rank_, step, i);
+    auto* data = reinterpret_cast<std::byte*>(values.data());
+    const Segment segment{data, data, values.size() * sizeof(float)};
+    std::vector<CompressedTensor> tensors(1);
+    tensors[0].residual = residual_;
+    tensors[0].basis = basis_;
+    tensors[0].columns = kColumns;
+    CompressedWork compression(scheme_, tensors);
+    Work work;
+    work.kind = Collective::kAllreduce;
+    work.reduction.scaling.post = 0.25;
+    work.segments = {&segment, 1};
+    const Binding binding(between, compression);
+    CHECK(levels.run(work, kNoStream, *group.abort).ok());
+    compression.commit(work);
+    for (std::size_t i = 0; i < values.size(); ++i) sums_[i] += values[i];
+  }
+
+  const Scheme& scheme_;
+  const int rank_;
+  const std::shared_ptr<Residual> residual_ = std::make_shared<Residual>(kCompressedCount);
+  const std::shared_ptr<Residual> basis_ = std::make_shared<Residual>(kColumns * 2);
+  std::vector<double> sums_ = std::vector<double>(kCompressedCount);
+};
+
+/// Sums and residuals together are all that the four ranks gave.
+void check_nothing_is_lost(const std::vector<CompressedSteps>& ranks) {
+  std::vector<double> kept = ranks[0].sums();
+  std::vector<double> given(kept.size());
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto left = ranks[static_cast<std::size_t>(rank)].residual();
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      kept[i] += left[i];
+      for (int step = 0; step < kSteps; ++step) given[i] += double{value_of(rank, step, i)} / 4;
+    }
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    REQUIRE(kept[i] == doctest::Approx(given[i]).epsilon(1e-4).scale(1));
+  }
+}
+
+/// Sums of four ranks on two hosts: at most `most` bytes are sent between the hosts in a step.
 void check_compressed(const char* compression_text, double most) {
   INFO(compression_text);
-  constexpr std::size_t kCount = 50'000;
-  constexpr int kSteps = 3;
-  const std::vector<int> host_of_rank{0, 0, 1, 1};
-  std::vector<std::vector<double>> got(4), left(4);
-  std::atomic<std::size_t> bytes = 0;
-  HierarchyTweaks tweaks;
-  tweaks.slice_bytes = 64 << 10;
-  tweaks.wrap = [&](std::unique_ptr<Communicator> outer) {
-    return std::make_unique<CountedPlane>(std::move(outer), bytes);
-  };
   const Scheme scheme(*parse_compression(compression_text));
-  const auto value = [](int rank, int step, std::size_t i) {
-    return std::sin(static_cast<float>(i) * static_cast<float>(rank + 1) +
-                    static_cast<float>(step));
-  };
-  run_on_hosts(host_of_rank, tweaks,
+  std::vector<CompressedSteps> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.emplace_back(scheme, rank);
+  std::atomic<std::size_t> bytes = 0;
+  run_on_hosts({0, 0, 1, 1}, counting(bytes),
                [&](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-                 auto& hierarchical = static_cast<HierarchicalBackend&>(backend);
-                 const auto hierarchy =
-                     std::make_shared<Hierarchy>(hierarchical.options(group, exchange).value());
-                 auto codec = std::make_unique<TransportCompressed>("lane", hierarchy->lane(),
-                                                                    plain_kernels());
-                 TransportCompressed& between = *codec;
-                 HierarchicalCommunicator levels(hierarchy, std::move(codec));
-                 CHECK(levels.traits().lossy);
-                 CHECK_FALSE(levels.traits().supports.has(Collective::kBroadcast, DType::kFloat32));
-                 const auto residual = std::make_shared<Residual>(kCount);
-                 const auto basis = std::make_shared<Residual>(250 * 2);
-                 auto& sums = got[static_cast<std::size_t>(rank)];
-                 sums.assign(kCount, 0);
-                 for (int step = 0; step < kSteps; ++step) {
-                   std::vector<float> values(kCount);
-                   for (std::size_t i = 0; i < kCount; ++i) values[i] = value(rank, step, i);
-                   auto* data = reinterpret_cast<std::byte*>(values.data());
-                   const Segment segment{data, data, kCount * 4};
-                   std::vector<CompressedTensor> tensors(1);
-                   tensors[0].residual = residual;
-                   tensors[0].basis = basis;
-                   tensors[0].columns = 250;
-                   CompressedWork compression(scheme, tensors);
-                   Work work;
-                   work.kind = Collective::kAllreduce;
-                   work.reduction.scaling.post = 0.25;
-                   work.segments = {&segment, 1};
-                   const Binding binding(between, compression);
-                   CHECK(levels.run(work, kNoStream, *group.abort).ok());
-                   compression.commit(work);
-                   for (std::size_t i = 0; i < kCount; ++i) sums[i] += values[i];
-                 }
-                 const auto rest = residual->values().value();
-                 left[static_cast<std::size_t>(rank)].assign(rest.begin(), rest.end());
+                 ranks[static_cast<std::size_t>(rank)].run(backend, group, exchange);
                });
-  CHECK(got[1] == got[0]);
-  CHECK(got[3] == got[0]);
-  for (std::size_t i = 0; i < kCount; ++i) {
-    double given = 0, kept = got[0][i];
-    for (int rank = 0; rank < 4; ++rank) {
-      for (int step = 0; step < kSteps; ++step) given += double{value(rank, step, i)} / 4;
-      kept += left[static_cast<std::size_t>(rank)][i];
-    }
-    REQUIRE(kept == doctest::Approx(given).epsilon(1e-4).scale(1));
-  }
+  CHECK(ranks[1].sums() == ranks[0].sums());
+  CHECK(ranks[3].sums() == ranks[0].sums());
+  check_nothing_is_lost(ranks);
   CHECK(static_cast<double>(bytes) <= most * kSteps);
 }
 
