@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable
 
-from driver import deaths, disputes, network, strangers, surroundings
+from driver import deaths, disputes, flood, network, surroundings
 from driver.case import Case
 from driver.sandbox import Sandbox
 
@@ -41,7 +41,7 @@ KINDS: dict[str, Fault] = {
         disputes.small_shm,
         disputes.full_disk,
         network.cut,
-        strangers.flood,
+        flood.flood,
         surroundings.clock_jump,
         surroundings.cgroup,
         surroundings.slow_link,

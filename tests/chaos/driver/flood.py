@@ -1,4 +1,4 @@
-"""Strangers at every socket that a job listens on: nobody gets in, and the job does not notice."""
+"""Floods every listening socket of a job with unauthenticated peers; the job must not notice."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ def listeners() -> list[object]:
 
 
 class Flood(threading.Thread):
-    """Knocks at all listening sockets until told to stop."""
+    """Connects to all listening sockets until `over` is set."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(daemon=True)
         self.random = random.Random(seed)
         self.open: deque[socket.socket] = deque()
-        self.heard = b""
+        self.received = b""
         self.count = 0
         self.over = False
 
     def run(self) -> None:
         while not self.over:
-            doors = listeners()
-            if not doors:
+            addresses = listeners()
+            if not addresses:
                 time.sleep(0.001)
-            for door in doors * 30:
+            for address in addresses * 30:
                 with contextlib.suppress(OSError):
-                    self._knock(door)
+                    self._connect(address)
         while self.open:
             self.open.popleft().close()
 
-    def _knock(self, door: object) -> None:
-        family = socket.AF_UNIX if isinstance(door, str) else socket.AF_INET
-        stranger = socket.socket(family, socket.SOCK_STREAM)
-        stranger.settimeout(0.05)
-        self.open.append(stranger)
-        if len(self.open) > HELD_OPEN:  # the others stay, silent or half-way
+    def _connect(self, address: object) -> None:
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        peer = socket.socket(family, socket.SOCK_STREAM)
+        peer.settimeout(0.05)
+        self.open.append(peer)
+        if len(self.open) > HELD_OPEN:  # the others stay open, silent or within a message
             self.open.popleft().close()
-        stranger.connect(door)  # type: ignore[arg-type]
+        peer.connect(address)  # type: ignore[arg-type]
         self.count += 1
-        stranger.sendall(self._say(stranger))
+        peer.sendall(self._message(peer))
 
-    def _say(self, stranger: socket.socket) -> bytes:
+    def _message(self, peer: socket.socket) -> bytes:
         draw = self.random
         choice = draw.randrange(5)
         if choice == 0:
@@ -76,15 +76,15 @@ class Flood(threading.Thread):
             return draw.randbytes(64 + draw.randrange(5000))
         if choice == 3:
             return bytes(200_000)
-        with contextlib.suppress(OSError):  # its own words, said back to it on another connection
-            stranger.setblocking(False)
-            self.heard = stranger.recv(4096) or self.heard
-            stranger.settimeout(0.05)
-        return self.heard or draw.randbytes(64)
+        with contextlib.suppress(OSError):  # reflects what another connection has received
+            peer.setblocking(False)
+            self.received = peer.recv(4096) or self.received
+            peer.settimeout(0.05)
+        return self.received or draw.randbytes(64)
 
 
 def resident_kib(pid: int) -> int:
-    """Memory that a process holds."""
+    """Resident memory of a process."""
     with contextlib.suppress(OSError, IndexError):
         text = Path(f"/proc/{pid}/status").read_text()
         return int(text.split("VmRSS:")[1].split()[0])
@@ -97,20 +97,20 @@ def flood(case: Case) -> None:
         case.facts["skipped"] = "no namespaces here"
         return
     job = case.make_job(sizes=(2, 3, 4), planes=("shm", "tcp", "hosts"))
-    knocking = Flood(case.seed)
+    flooding = Flood(case.seed)
     arguments = ["steps", f"seed={case.seed}", "elements=1000", "run_ms=700"]
     late = job.size - 1
     case.start_ranks(list(range(late)), arguments)
     job.wait_for("start", list(range(late)))
     before = resident_kib(job.processes[0].pid)
-    knocking.start()
+    flooding.start()
     time.sleep(0.7)
     _require_no_growth(case, job, before)
     case.start_ranks([late], arguments)
     job.wait_for("done", list(range(job.size)))
-    knocking.over = True
-    knocking.join()
-    case.facts["strangers"] = knocking.count
+    flooding.over = True
+    flooding.join()
+    case.facts["unauthenticated_peers"] = flooding.count
     job.require_codes(job.finish(), {})
 
 
@@ -118,4 +118,4 @@ def _require_no_growth(case: Case, job: Job, before: int) -> None:
     growth = resident_kib(job.processes[0].pid) - before
     case.facts["growth_kib"] = growth
     if growth > MAX_GROWTH_KIB:
-        job.complain(f"rank 0 grew by {growth} KiB under strangers")
+        job.complain(f"rank 0 grew by {growth} KiB under unauthenticated peers")
