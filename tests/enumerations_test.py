@@ -53,7 +53,7 @@ def lists_too_many(words: list[str]) -> bool:
 
 
 def in_text(text: str) -> bool:
-    """Whether the text lists names, as "allreduce, allgather, ..." does."""
+    """True if the text lists names, as "allreduce, allgather, ..." does."""
     runs = re.findall(r"\w+(?:(?:, | or | and |/|\|)\w+)+", text)
     return any(lists_too_many(re.findall(r"\w+", run)) for run in runs)
 

@@ -1,4 +1,4 @@
-"""Who may include whom: reads every #include and holds it against the rules of the house.
+"""Checks every #include against the layering rules.
 
 core uses the standard library and fmt; ops, timeline and each backend use core, never one another;
 bindings use backends only through registry.h and builtin.h; a third-party header appears only in
@@ -59,14 +59,14 @@ def own_include_error(path: str, header: str) -> str | None:
     if here in ("tests", "examples") or here == there or there == "core":
         return None
     if here == "bindings":
-        # The control channel is no backend: the runtime opens it by its own door.
-        doors = ("backends/registry.h", "backends/builtin.h", "backends/net/factory.h")
-        if there.startswith("backends") and header not in doors:
+        # The control channel is no backend: the runtime opens it by its factory.
+        entries = ("backends/registry.h", "backends/builtin.h", "backends/net/factory.h")
+        if there.startswith("backends") and header not in entries:
             return "bindings reach backends only through registry.h and builtin.h"
         return None
     if (here, there) == ("backends/nccl", "backends/cuda"):
         return None
-    # The list of backends names each one's door.
+    # The list of backends includes each factory.
     if here == "backends" and header.endswith("/factory.h"):
         return None
     return f"{here} may not include {there}"

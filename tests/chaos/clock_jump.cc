@@ -1,6 +1,6 @@
 // Preloaded into a worker: its wall clock jumps while it runs. RONDE_CHAOS_CLOCK_JUMP="AFTER_MS
 // SECONDS". The steady clock is left alone, and what the kernel does by itself with the wall clock
-// does not jump: whoever computes a deadline by the wall clock waits for that much too long or not
+// does not jump: a deadline by the wall clock then is that much too late or too early
 // at all, and is found by it.
 #include <sys/syscall.h>
 #include <sys/time.h>

@@ -1,4 +1,4 @@
-// What a worker tells the driver: one JSON line per event on standard output.
+// A worker's reports to the driver: one JSON line per event on standard output.
 #pragma once
 
 #include <nlohmann/json.hpp>

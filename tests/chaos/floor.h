@@ -1,4 +1,4 @@
-// How soon processes of a host can know that one of them has died, whoever tells them: the floor
+// How soon processes of a host can know that one of them has died, by any means: the floor
 // that Ronde's own times are held against.
 #pragma once
 

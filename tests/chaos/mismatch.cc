@@ -55,7 +55,7 @@ bool has_root(Kind kind) {
          kind == Kind::kScatter;
 }
 
-/// Whether the operation may be compressed.
+/// True if the operation may be compressed.
 bool compresses(const Idea& idea) {
   return idea.kind == Kind::kAllreduce && idea.dtype == DType::kFloat32 &&
          (idea.op == ReduceOp::kSum || idea.op == ReduceOp::kAverage);

@@ -13,7 +13,7 @@ namespace {
 struct Running {
   std::string what;
   Pending pending;
-  /// What is wrong with the result; empty where nothing is.
+  /// The error in the result; empty if it is right.
   std::function<std::string(const Pending&)> wrong;
 };
 

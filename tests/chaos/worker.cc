@@ -64,7 +64,7 @@ void midway(int step) {
   if (falls && argument("fault_step") == step) fall(argument("fault"));
 }
 
-/// Whether any rank wants to end; asked of all after each step, so that all end at the same one.
+/// True if any rank wants to end. All ranks ask after each step, so all end at the same one.
 bool agreed_to_end(Job& job, std::chrono::steady_clock::time_point end) {
   std::vector<std::int32_t> over{std::chrono::steady_clock::now() >= end ? 1 : 0};
   job.allreduce("over", tensor(over), {.op = ReduceOp::kMax});
@@ -83,7 +83,7 @@ void take_steps(Job& job) {
   }
 }
 
-/// The survivors of `lost` meet again as a smaller job, in the same processes.
+/// The survivors of `lost` form a smaller job, in the same processes.
 void recover(int lost, int rank, int size) {
   const int smaller = rank - (rank > lost ? 1 : 0);
   // NOLINTBEGIN(concurrency-mt-unsafe): no job, and so no other thread, until init()

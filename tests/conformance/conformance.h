@@ -34,7 +34,7 @@ class ConformanceFixture {
   /// ExecutorOptions::algorithm: tests an algorithm other than the default one.
   [[nodiscard]] virtual std::string algorithm() const { return {}; }
 
-  /// Whether every rank must hold the same bits (all but a library's own collectives).
+  /// True if every rank must have the same bits (not for a library's own collectives).
   [[nodiscard]] virtual bool same_bits() const { return true; }
 
   /// Makes a rank's executor; a fixture may put tensors elsewhere, or open a device.

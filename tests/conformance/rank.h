@@ -15,7 +15,7 @@
 
 namespace ronde::test {
 
-/// Whether the result goes to the input's memory.
+/// True if the result goes to the input's memory.
 enum class Place { kIn, kOut };
 
 /// Threads: the rank's own.
@@ -74,7 +74,7 @@ class Outputs {
   void serve(BundleTensor& tensor, std::size_t index);
   [[nodiscard]] const Bytes& bytes(std::size_t index) const { return made_.at(index).bytes; }
   [[nodiscard]] const Shape& shape(std::size_t index) const { return made_.at(index).shape; }
-  /// Whether output `index` was asked for.
+  /// True if output `index` was allocated.
   [[nodiscard]] bool asked(std::size_t index) const { return made_.at(index).asked; }
 
  private:

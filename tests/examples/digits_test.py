@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(ranks: int, *command: str) -> str:
-    """What a job of `ranks` ranks printed; it must succeed."""
+    """The output of a job of `ranks` ranks, which must succeed."""
     job = subprocess.run(
         [str(RONDE), "run", "-np", str(ranks), *command],
         capture_output=True,

@@ -1,4 +1,5 @@
-// What the engine reads of a peer's frame: header, failure, exchanged value, tagged message.
+// The parts of a peer's frame that the engine reads: header, failure, exchanged value, tagged
+// message.
 #include <array>
 
 #include "core/engine/peers/frame.h"

@@ -33,7 +33,7 @@ def made(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def everyone(count: int, dtype: torch.dtype) -> torch.Tensor:
-    """What the ranks hold together, one row each, exact."""
+    """The exact inputs of all ranks, one row each."""
     rows = [made(r, count, torch.float64).cpu() for r in range(hvd.size())]
     return torch.stack(rows) if rows else torch.empty(0)
 

@@ -1,4 +1,4 @@
-// What is told of a device's streams, kept for a test.
+// Keeps the reported spans of a device's streams for a test.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 
 namespace ronde::test {
 
-/// Keeps the spans of the device's lane.
+/// Keeps the spans of the device's track.
 class DeviceSpans final : public EventSink {
  public:
   struct Told {

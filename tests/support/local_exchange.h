@@ -1,4 +1,4 @@
-// What a backend is opened with, for tests whose ranks are threads: a group and an Exchange.
+// The arguments of Backend::open for ranks that are threads: a group and an Exchange.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@ class PhaseLines final : public PhaseObserver {
   std::vector<std::string> open_;
 };
 
-/// Whether one of the lines has this part.
+/// True if one of the lines has this part.
 inline bool has(const std::vector<std::string>& lines, std::string_view part) {
   return std::any_of(lines.begin(), lines.end(),
                      [&](const std::string& line) { return line.find(part) != std::string::npos; });

@@ -14,7 +14,7 @@
 namespace ronde::test {
 namespace {
 
-/// What a hanging run_ranks writes to standard error before it ends its process.
+/// The text that a hanging run_ranks writes to standard error before it ends its process.
 struct LastWords {
   std::string text;
   int signal = 0;

@@ -6,7 +6,7 @@
 
 namespace ronde::test {
 
-/// Whether `tests/run.sh --all` runs the tests.
+/// True if `tests/run.sh --all` runs the tests.
 inline bool runs_volumes() {
   return std::getenv("RONDE_TEST_VOLUME") != nullptr;  // NOLINT(concurrency-mt-unsafe): never set
 }

@@ -91,7 +91,7 @@ TEST_CASE("job clock: minutes off and drifting by 100 ppm, hosts agree to 50 us"
       CAPTURE(seed);
       CAPTURE(at);
       CHECK(std::abs(told - at) <= 50'000);
-      // What the fastest message causes is seen after it, in both directions.
+      // An effect of the fastest message is later than the message, in both directions.
       CHECK(told > at - kFastest);
       CHECK(told < at + kFastest);
     }

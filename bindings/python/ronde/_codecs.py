@@ -1,4 +1,4 @@
-"""What compressors are, whatever the framework: Horovod's two functions, and a codec's text.
+"""Compressors of all frameworks: Horovod's two functions, and the text of a codec.
 
 A codec is used as a class (all defaults) or as an instance; both have `wire`, the text that is
 negotiated. Errors in values arise where a codec is used, and name the value.
@@ -13,7 +13,7 @@ from ronde._errors import InvalidArgumentError
 
 
 def wire_of(compression: Any) -> str:
-    """What the core is to compress with; empty for compressors that work by themselves."""
+    """The text of the core's codec; empty for compressors that work by themselves."""
     if isinstance(compression, str):
         return "" if compression == "none" else compression
     return str(getattr(compression, "wire", ""))
@@ -24,7 +24,7 @@ class Compressor:
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Returns the tensor to send, and what decompress() needs to know."""
+        """Returns the tensor to send, and the context that decompress() needs."""
         raise NotImplementedError
 
     @staticmethod
@@ -60,7 +60,7 @@ class CastCompressor(Compressor):
 
     @staticmethod
     def rounds(tensor: Any) -> bool:
-        """Whether the tensor is of floating-point numbers; others stay as they are."""
+        """True for floating-point tensors; others stay as they are."""
         raise NotImplementedError
 
     @classmethod

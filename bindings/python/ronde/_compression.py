@@ -50,7 +50,7 @@ def resolved(compression: Any) -> Any:
 
 
 def is_cast(compression: Any) -> bool:
-    """Whether it is one of the casts, which allgathers can use too."""
+    """True for the casts, which allgathers can use too."""
     kind = compression if isinstance(compression, type) else type(compression)
     return issubclass(kind, CastCompressor)
 
@@ -62,7 +62,7 @@ def wire_for(compression: Any, is_floating: bool) -> str:
 
 
 def for_values(compression: Any) -> Any:
-    """What is done to values that travel by allgather: casts, no codecs of allreduces."""
+    """The compression of values that an allgather sends: a cast, or none."""
     compression = resolved(compression)
     return compression if not wire_of(compression) or is_cast(compression) else NoneCompressor
 

@@ -117,7 +117,7 @@ def _only_one(name: str | None, names: str | Sequence[str] | None) -> str | None
     chosen = dict.fromkeys([*([name] if name else []), *several])
     if len(chosen) > 1:
         raise InvalidArgumentError(
-            f"network interfaces {', '.join(chosen)}: ranks meet on one; give only that"
+            f"network interfaces {', '.join(chosen)}: ranks use one; give only that"
         )
     return next(iter(chosen), None)
 

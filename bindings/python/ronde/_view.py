@@ -138,9 +138,7 @@ def one_trace(traces: list[str], output: str | None) -> Iterator[Path]:
 
 
 def can_open_browser() -> bool:
-    """Whether there is a screen for a browser: without one, webbrowser may start one that takes
-    over the terminal.
-    """
+    """True if a browser has a screen. Without one webbrowser may start one in the terminal."""
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     return sys.platform == "darwin" or any(os.environ.get(name) for name in screens)
 

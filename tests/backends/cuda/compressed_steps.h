@@ -24,7 +24,7 @@
 
 namespace ronde::test {
 
-/// What is done, step after step, on groups of 2, 3 and 4 ranks.
+/// The steps of groups of 2, 3 and 4 ranks.
 struct CompressedSteps {
   std::string compression;
   DType dtype = DType::kFloat32;

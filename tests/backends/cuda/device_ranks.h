@@ -65,7 +65,7 @@ struct OnDevices : Base {
   }
 };
 
-/// What is staged moves over the local backend.
+/// Staged work uses the local backend.
 using DeviceFixture = OnDevices<LocalFixture>;
 
 }  // namespace ronde::test

@@ -27,7 +27,7 @@ constexpr std::uint32_t kNobodys = 0xcdcdcdcdU;
 // Around a row, a chunk, a tile, what one thread scans, and beyond the CPU's own sampling.
 constexpr std::size_t kCounts[] = {1, 2, 31, 33, 255, 2047, 2048, 2049, 5000, 20'011, 600'000};
 
-/// What is chosen and what is left.
+/// The selected elements, and the residual.
 struct Chosen {
   SparseVector vector;
   Floats left;

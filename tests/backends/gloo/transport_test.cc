@@ -121,7 +121,7 @@ TEST_CASE("gloo transport: sending to a peer that is gone is an error, not a sig
   });
 }
 
-/// Whether the first byte has come; other threads write.
+/// True if the first byte has arrived; other threads write.
 bool begun(const std::string& text) {
   return __atomic_load_n(text.data(), __ATOMIC_RELAXED) == 'x';
 }

@@ -1,4 +1,4 @@
-// What the MPI backend says in a process that no mpirun has started.
+// The MPI backend's error in a process that mpirun has not started.
 #include <doctest/doctest.h>
 
 #include "backends/mpi/factory.h"

@@ -8,7 +8,7 @@
 namespace ronde::test {
 
 /// All ranks that mpirun started. MPI is initialised at the level that RONDE_TEST_MPI_LEVEL asks
-/// for ("nobody" leaves it to the backend), and finalised by whoever initialised it.
+/// for ("nobody" leaves it to the backend), and finalised by the side that initialised it.
 class MpiWorld {
  public:
   /// The one of this process.
@@ -16,7 +16,7 @@ class MpiWorld {
 
   [[nodiscard]] int rank() const noexcept { return topology_.rank; }
   [[nodiscard]] int size() const noexcept { return topology_.size(); }
-  /// Whether the test, not the backend, initialised MPI and ends it.
+  /// True if the test, not the backend, initialised MPI and ends it.
   [[nodiscard]] bool finalizes() const noexcept { return finalizes_; }
   /// A group of all ranks with a token of its own; the key differs from call to call.
   [[nodiscard]] GroupSpec group();

@@ -1,4 +1,4 @@
-// What the timeline is told of compressed allreduces in device memory.
+// Timeline events of compressed allreduces in device memory.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 namespace ronde::test {
 namespace {
 
-/// What a rank was given, and why not.
+/// A rank's communicator, or the reason why it has none.
 struct Way {
   bool whole = false;
   bool inside = false;
@@ -26,7 +26,7 @@ DeviceLibraries fakes() {
   }};
 }
 
-/// What the ranks of two hosts of two are given where NCCL opens for `largest` ranks at most.
+/// The communicators of two hosts of two ranks, if NCCL opens for `largest` ranks at most.
 std::vector<Way> ways(const std::string& backend, const std::string& algorithm, int largest) {
   cuda_fake::set_device_count(8);
   cuda_fake::set_nccl_largest(largest);

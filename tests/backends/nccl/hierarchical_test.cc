@@ -194,7 +194,7 @@ TEST_CASE("nccl in levels: while one piece is between hosts, the next is reduced
 
 TEST_CASE("nccl in levels: a death is everybody's, in whichever phase it comes") {
   const EightDevices devices;
-  // Who never comes: a rank of one's own host, or a whole other host; and rank 1 alone.
+  // The missing ranks: one of the same host, a whole other host, or rank 1 alone.
   for (const std::vector<int>& missing : {std::vector<int>{1}, {2, 3}, {1, 2, 3}}) {
     const JobOnHosts hosts({0, 0, 1, 1});
     std::atomic<int> launched = 0;
@@ -221,7 +221,8 @@ TEST_CASE("nccl in levels: a death is everybody's, in whichever phase it comes")
 
 TEST_CASE("nccl in levels: a device that is lost in any phase names the call and ends all ranks") {
   const EightDevices devices;
-  // Two copies of each rank, down and up; whoever fails tells the others, as the engine does.
+  // Two copies of each rank, down and up; a rank that fails notifies the others, as the engine
+  // does.
   for (int copies = 0; copies < 8; ++copies) {
     const JobOnHosts hosts({0, 0, 1, 1});
     cuda_fake::fail_next("cudaMemcpyAsync", cudaErrorDeviceUninitialized, copies);

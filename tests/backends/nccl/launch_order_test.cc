@@ -39,7 +39,7 @@ bool is_member(SetId set, int rank) {
   return std::find(members.begin(), members.end(), rank) != members.end();
 }
 
-/// What the ranks of one test share.
+/// State that the ranks of one test share.
 struct RingJob {
   RingJob() {
     cuda_fake::set_device_count(kRanks);

@@ -1,4 +1,4 @@
-// What the channel's tests need of a rank: collects frames and losses, sleeps as the engine does.
+// A rank for the channel's tests: collects frames and losses, sleeps as the engine does.
 #pragma once
 
 #include <cstddef>

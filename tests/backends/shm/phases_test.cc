@@ -1,4 +1,4 @@
-// What the collectives of shared memory tell of their phases.
+// The phases that the collectives of shared memory report.
 #include <doctest/doctest.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ Lines told_of(std::size_t count, const ShmOptions& options) {
   return lines;
 }
 
-/// Whether the kernel lets a process read another one's memory; here it is the same one.
+/// True if the kernel lets a process read another one's memory; here it is the same one.
 bool kernel_copies() {
   char from = 1;
   char to = 0;

@@ -1,4 +1,4 @@
-// What the tests of the shared-memory data plane share: plain kernels, and groups of threads.
+// Helpers of the shared-memory data plane's tests: plain kernels, and groups of threads.
 #pragma once
 
 #include <cstddef>

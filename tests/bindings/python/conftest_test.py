@@ -1,4 +1,4 @@
-"""What the other tests rely on: that a case's failure says what went wrong."""
+"""The failure of a case shows its cause: the other tests rely on it."""
 
 import os
 import subprocess

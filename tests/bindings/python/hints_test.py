@@ -40,7 +40,7 @@ print(json.dumps(sorted(sent)[len(sent) // 2]))
 
 
 def step_bytes(hosts, folder, settings):
-    """What a rank sends in the middle step of the job with these settings."""
+    """The bytes that a rank sends in the middle step of the job with these settings."""
     folder.mkdir()
     return json.loads(run_ranks(hosts, JOB.format(settings=settings), folder)[0])
 

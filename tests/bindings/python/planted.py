@@ -111,7 +111,7 @@ def verdict_of(traces: list[Path], folder: Path) -> str:
 
 
 def judge(plan: Plan, verdict: str) -> bool:
-    """Whether the verdict is right: the planted cause is told, and nobody else is blamed."""
+    """True if the verdict names the planted cause, and no other rank."""
     blamed = re.findall(r"Rank (\d+) \([^)]*\) holds the others up", verdict)
     blamed += re.findall(r"\d\. Rank (\d+) \(", verdict)
     if plan.kind == "rank":

@@ -1,4 +1,4 @@
-"""What a rank's timeline holds besides spans, in parts, and switched by a signal; on real jobs."""
+"""Timelines of real jobs: counters and marks, files in parts, and recording by a signal."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import ronde
 
 
 def problem_of(error):
-    """What a person wants to read first, then where it happened."""
+    """The error's cause comes first, then its place."""
     said = "".join(traceback.format_exception_only(type(error), error))
     return f"{said}\n{''.join(traceback.format_exception(type(error), error, error.__traceback__))}"
 

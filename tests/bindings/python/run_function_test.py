@@ -83,7 +83,7 @@ def test_every_name_of_horovods_run_is_known(tmp_path):
         ronde.run(os.getpid, np=2, hostfile=str(hostfile))
     with pytest.raises(ValueError, match="cannot read the hostfile"):
         ronde.run(os.getpid, np=2, hostfile=str(tmp_path / "none"))
-    with pytest.raises(ValueError, match="ranks meet on one"):
+    with pytest.raises(ValueError, match="ranks use one"):
         ronde.run(os.getpid, np=2, network_interfaces="lo,eth7")
     with pytest.raises(ValueError, match="chooses mpirun's arguments itself"):
         ronde.run(os.getpid, np=2, mpi_args="--oversubscribe")

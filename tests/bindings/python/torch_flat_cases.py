@@ -23,7 +23,7 @@ def flat(model, **options):
 
 
 def in_place(buckets):
-    """Whether every gradient is a view of its bucket's buffer."""
+    """True if every gradient is a view of its bucket's buffer."""
     return all(
         gradient.parameter.grad is view
         for bucket in buckets
@@ -50,7 +50,7 @@ def case_flat_gradients_train_as_others_do():
             model = layers()
             optimizer = flat(model, **options)
             flattened = [b for b in optimizer._buckets if isinstance(b, FlatBucket)]
-            # What a codec compresses keeps its own memory; biases travel as they are.
+            # Compressed gradients keep their own memory; biases are sent as they are.
             assert flattened
             assert "compression" in options or len(flattened) == len(optimizer._buckets)
             result = trained(optimizer, model, **how)

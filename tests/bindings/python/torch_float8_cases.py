@@ -12,7 +12,7 @@ TYPES = [getattr(torch, name) for name in NAMES if hasattr(torch, name)]
 
 
 def pairs(dtype):
-    """What two ranks hold so that every value meets every other."""
+    """The inputs of two ranks, which combine every value with every other."""
     values = torch.arange(256, dtype=torch.uint8)
     return values.repeat_interleave(256).view(dtype), values.repeat(256).view(dtype)
 
@@ -24,7 +24,7 @@ def held(dtype, rest):
 
 
 def same(got, wanted):
-    """Whether the values are the same, any NaN being as good as another."""
+    """True if the values are the same; all NaNs are equal."""
     a, b = got.float(), wanted.float()
     return bool(((a == b) | (a.isnan() & b.isnan())).all())
 

@@ -56,7 +56,7 @@ std::vector<float> waves(int rank, std::size_t count) {
   return values;
 }
 
-/// Whether a sum of waves() was rounded on its way.
+/// True if a sum of waves() was rounded.
 bool was_rounded(const std::vector<float>& sum) {
   const auto a = waves(0, sum.size()), b = waves(1, sum.size());
   for (std::size_t i = 0; i < sum.size(); ++i) {

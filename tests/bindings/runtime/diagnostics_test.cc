@@ -20,7 +20,7 @@
 namespace ronde {
 namespace {
 
-/// What the diagnostics of a job of one rank need.
+/// The parts that the diagnostics of a job of one rank need.
 struct Fixture {
   [[nodiscard]] DiagnosticsSources sources() {
     return {.abort = abort,

@@ -20,7 +20,7 @@ using test::run_ranks;
 using test::sum_of;
 using test::ThreadExecutor;
 
-/// Where the executors of all sets meet, by key.
+/// State that the executors of all sets share, by key.
 struct Places {
   std::shared_ptr<MeetingPlace> of(std::uint64_t key, std::size_t size) {
     const std::lock_guard lock(mutex);

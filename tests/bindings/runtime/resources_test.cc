@@ -1,4 +1,4 @@
-// What a runtime takes, and gives back: descriptors, threads, memory; and what a forked child gets.
+// A runtime returns its descriptors, threads and memory; a forked child gets none.
 #include <doctest/doctest.h>
 #include <malloc.h>
 #include <unistd.h>

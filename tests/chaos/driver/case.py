@@ -57,7 +57,7 @@ class Case:
         job.environment["RONDE_NETWORK_INTERFACE"] = "lo"
 
     def give_secret(self, job: Job) -> None:
-        """Lets the job's ranks meet across hosts."""
+        """Lets the job's ranks connect across hosts."""
         secret = Path(f"/tmp/ronde-chaos-secret-{os.getpid()}")
         secret.write_text("0123456789abcdef" * 4)
         secret.chmod(0o600)

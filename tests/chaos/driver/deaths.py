@@ -62,7 +62,7 @@ def kill(case: Case) -> None:
 
 
 def kill_early(case: Case) -> None:
-    """SIGKILL while ranks start and meet: the others fail by name, at once or at the timeout."""
+    """SIGKILL during the rendezvous: the others fail by name, at once or at the timeout."""
     job = case.make_job(planes=("shm", "tcp", "gloo", "hosts"))
     job.environment["RONDE_START_TIMEOUT_MS"] = "3000"
     victim = case.random.randrange(job.size)
@@ -81,7 +81,7 @@ def kill_early(case: Case) -> None:
 
 
 def _names(message: str, victim: int) -> bool:
-    """Who starts after rank 0 has given up finds rank 0 gone, and cannot know more."""
+    """A rank that starts after rank 0 has given up only learns that rank 0 is gone."""
     gone = "could not reach rank 0" in message
     return gone or re.search(rf"ranks? ([0-9, ]*, )?{victim}\b", message) is not None
 

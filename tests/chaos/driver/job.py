@@ -161,7 +161,7 @@ class Job:
         return False
 
     def _ended(self) -> bool:
-        """Whether all processes have ended and all they said has been read."""
+        """True if all processes have ended and all their output has been read."""
         return all(p.poll() is not None for p in self.processes) and not any(
             reader.is_alive() for reader in self._readers
         )
@@ -190,7 +190,7 @@ class Job:
         return at
 
     def finish(self, seconds: float = 30) -> list[int | None]:
-        """Waits for all to end. Who does not hangs: its stacks are shown, and it is killed."""
+        """Waits for all to end. Prints the stacks of a process that hangs, and kills it."""
         deadline = time.monotonic() + seconds
         codes: list[int | None] = []
         for process in self.processes:

@@ -76,7 +76,7 @@ def play(case: Case, sandbox: Sandbox) -> dict[str, Any]:
 
 
 def _leftovers(sandbox: Sandbox) -> list[str]:
-    """What is still there a second after all ranks have ended."""
+    """The leftovers a second after all ranks have ended."""
     deadline = time.monotonic() + 1
     while (found := sandbox.leftovers()) and time.monotonic() < deadline:
         time.sleep(0.02)

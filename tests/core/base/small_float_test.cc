@@ -48,7 +48,7 @@ TEST_CASE("half: rounding is to nearest even, overflow is infinity") {
 
 namespace {
 
-/// What a type's bits are, from its definition.
+/// The value of a type's bits, by its definition.
 struct Format {
   int mantissa_bits;
   int bias;

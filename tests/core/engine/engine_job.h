@@ -15,7 +15,7 @@
 
 namespace ronde::test {
 
-/// What the ranks of one test share.
+/// State that the ranks of one test share.
 struct EngineJob {
   explicit EngineJob(int ranks, std::vector<int> hosts = {})
       : size(ranks),

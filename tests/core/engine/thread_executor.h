@@ -1,4 +1,4 @@
-// A fake for the executor of ops/: ranks as threads meet in shared memory and sum float32
+// A fake for the executor of ops/: ranks are threads that share memory and sum float32
 // tensors.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ronde::test {
 
-/// Where the executors of one set meet. Every n-th bundle of one rank meets the n-th of the others.
+/// State that the executors of one set share. The n-th bundles of all ranks match.
 class MeetingPlace {
  public:
   explicit MeetingPlace(int size) : size_(size) {}

@@ -14,7 +14,7 @@ using Lines = std::vector<std::string>;
 
 constexpr std::size_t kStretch = 1000;
 
-/// What is told of so many steps of a collective of `bytes`, with a detail where one is wanted.
+/// The reports of so many steps of a collective of `bytes`, with an optional detail.
 Lines told_of(std::size_t steps, std::size_t bytes) {
   PhaseLines observer(bytes);
   {

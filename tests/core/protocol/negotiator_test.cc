@@ -28,7 +28,7 @@ Agreed meet(TestJob& job, const Request& first, const Request& second) {
   return agreed;
 }
 
-/// What the ranks of a warm job say when rank 1's submission is changed by `change`.
+/// The result on all ranks of a warm job if `change` alters rank 1's submission.
 std::string mismatch(Request request, const std::function<void(Request&)>& change) {
   TestJob job(2);
   CHECK(meet(job, request, request).status.ok());

@@ -68,9 +68,9 @@ class Simulator {
 
   /// What went against the rules; must stay empty.
   [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
-  /// Whether all members have done all they planned and nothing is in flight.
+  /// True if all members have ended their plans and nothing is in flight.
   [[nodiscard]] bool finished() const;
-  /// What the member saw agreed, in its order.
+  /// The agreed operations, in the member's order.
   [[nodiscard]] const std::vector<Seen>& log(std::size_t member) const {
     return ranks_[member].log;
   }

@@ -42,7 +42,7 @@ std::vector<float> summed(AlgorithmFunction algorithm, std::size_t begin, std::s
   return result;
 }
 
-// Whether the sum of a whole tensor has the same bits as the sums of its three pieces.
+// True if the sum of a whole tensor has the same bits as the sums of its three pieces.
 bool indifferent_to_cuts(AlgorithmFunction algorithm) {
   const std::vector<float> whole = summed(algorithm, 0, 1000);
   std::vector<float> pieces;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kCount = 1000;
 
-/// What a rank gives: multiples of 1/4, which 8 bits do not hold exactly.
+/// A rank's input: multiples of 1/4, which 8 bits do not hold exactly.
 std::vector<float> values_of(int rank) {
   std::vector<float> values(kCount);
   for (std::size_t i = 0; i < kCount; ++i) {

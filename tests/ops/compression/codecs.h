@@ -1,4 +1,4 @@
-// What the tests of all codecs share.
+// Helpers of the tests of all codecs.
 #pragma once
 
 #include <doctest/doctest.h>

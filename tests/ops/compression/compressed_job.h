@@ -72,7 +72,7 @@ struct Job {
     compressed.commit(agreed);
   }
 
-  /// What the executor would prepare.
+  /// The work as the executor prepares it.
   void prepare(std::size_t me, unsigned number, const CompressionSpec& spec,
                std::vector<CompressedTensor>& tensors) {
     for (std::size_t t = 0; t < tensors.size(); ++t) {

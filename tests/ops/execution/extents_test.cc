@@ -9,7 +9,7 @@ namespace {
 
 using Splits = std::vector<std::int64_t>;
 
-// What the group finds when rank 0 gives these splits and the other ranks are blameless.
+// The group's status if rank 0 gives these splits and the other ranks valid ones.
 Status verdict(const Shape& shape, const Splits& splits, int size = 3) {
   std::vector<std::int64_t> words;
   BundleTensor tensor;

@@ -1,4 +1,4 @@
-// What the algorithms tell of their phases.
+// The phases that the algorithms report.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -94,12 +94,12 @@ struct Given {
   bool joined;
 };
 
-/// What all ranks of a job have seen, as each of them can tell.
+/// The steps that all ranks of a job have seen, as each rank knows them.
 struct Seen {
   std::array<std::array<std::int64_t, kTensors>, kRanks> steps{};
   std::array<bool, kTensors> warm{};
 
-  /// Whether a bundle is to be dense; counts the step.
+  /// True if a bundle must be dense; counts the step.
   bool step(const Tensors& tensors, std::size_t joined) {
     const bool known =
         std::all_of(tensors.begin(), tensors.end(), [&](std::size_t t) { return warm[t]; });

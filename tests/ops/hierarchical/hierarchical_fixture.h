@@ -12,7 +12,7 @@
 
 namespace ronde::test {
 
-/// What a test changes of the communicators it opens.
+/// A test's changes of the communicators that it opens.
 struct HierarchyTweaks {
   bool deterministic = false;
   std::size_t slice_bytes = HierarchyOptions{}.slice_bytes;
@@ -33,7 +33,7 @@ class HierarchicalBackend final : public Backend {
   std::string_view name() const noexcept override { return "hierarchical"; }
   Status viable(const GroupSpec&) override { return {}; }
 
-  /// What a hierarchy of the group is made of.
+  /// The options of a hierarchy of the group.
   Result<HierarchyOptions> options(const GroupSpec& group, Exchange& exchange) {
     HierarchyOptions options;
     options.layout = host_layout(group);

@@ -1,4 +1,4 @@
-// What the kernels must compute, written one element at a time and in the plainest way.
+// The results that the kernels must compute, in plain code for one element at a time.
 #pragma once
 
 #include <cmath>

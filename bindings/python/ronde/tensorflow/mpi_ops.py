@@ -6,10 +6,10 @@ move data take unsigned integers and complex numbers too. All can be differentia
 a collective is a collective, so all ranks must compute it. Errors derive from
 ronde.Error (a RuntimeError) and from the tf.errors class of the same meaning.
 
-Common arguments: `name` makes operations of the same name meet; without it, inside a function, the
-place in the traced function does, and in eager mode the k-th unnamed operation of each rank meets
-the k-th of the others. `op` is Sum, Average, Min, Max or Product, and None means what `average`
-says: Average by default. `prescale_factor` and `postscale_factor` multiply inputs and outputs.
+Common arguments: operations of the same `name` match. Without it the place in the traced function
+matches them; in eager mode the k-th unnamed operation of each rank matches the k-th of the others.
+`op` is Sum, Average, Min, Max or Product, and None means the operation that `average` selects:
+Average by default. `prescale_factor` and `postscale_factor` multiply inputs and outputs.
 `process_set` limits the operation to some ranks. `device_dense`, `device_sparse` and
 `ignore_name_scope` are accepted for Horovod scripts and have no effect.
 """

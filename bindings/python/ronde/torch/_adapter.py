@@ -99,7 +99,7 @@ def plain_view(tensor: torch.Tensor) -> Any:
 
 
 def view_of_like(tensor: torch.Tensor) -> tuple[tuple[int, ...], int] | None:
-    """What the views of contiguous tensors like this one share: all but the address.
+    """The shape and code of the views of contiguous tensors like this one.
 
     None for complex numbers and other devices.
     """

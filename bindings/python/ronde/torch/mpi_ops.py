@@ -7,8 +7,8 @@ ones are used in place. `x` blocks and can be differentiated; `x_` works in plac
 then. Errors derive from HorovodInternalError (a RuntimeError). Errors for wrong arguments and
 duplicate names are ValueErrors too.
 
-Common arguments: `name` makes operations of the same name meet (without it the k-th unnamed one of
-each rank meet); `op` is Sum, Average, Min, Max or Product, and None means what `average` says:
+Common arguments: operations of the same `name` match (without it the k-th unnamed one of each rank
+match); `op` is Sum, Average, Min, Max or Product, and None means what `average` says:
 Average by default; `prescale_factor` and `postscale_factor` multiply inputs and outputs;
 `process_set` limits the operation to some ranks.
 """

@@ -1,4 +1,4 @@
-// Who gets through the handshake, and who does not.
+// The peers that the handshake accepts, and those that it refuses.
 #include "backends/net/rendezvous/handshake.h"
 
 #include <doctest/doctest.h>

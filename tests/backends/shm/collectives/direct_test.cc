@@ -175,7 +175,7 @@ TEST_CASE("alltoall and reduce_scatter give the same bits whichever way they go"
   }
 }
 
-/// What a broadcast of uneven segments from rank 1 brings to `rank`.
+/// The result of a broadcast of uneven segments from rank 1 at `rank`.
 std::string spread(const LocalJob& job, int rank, const ShmOptions& options, int first_shared,
                    bool in_place) {
   const auto group = open_shm(job, rank, options);

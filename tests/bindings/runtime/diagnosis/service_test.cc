@@ -71,7 +71,7 @@ DumpOperation pending_in(const Dump& dump) {
   return {};
 }
 
-/// Whether somebody waits in the seventh call of the group of both ranks.
+/// True if a rank waits in the seventh call of the group of both ranks.
 bool waits_in_call_7(const Dump& dump) {
   const DumpOperation operation = pending_in(dump);
   return operation.name == "group of ranks 0,1" && operation.kind == "barrier" &&

@@ -1,4 +1,4 @@
-// Submissions that their caller works on for a moment: that they end, whoever ends them.
+// Submissions that their caller drives for a moment end, also if another thread ends them.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -26,7 +26,7 @@ using test::run;
 using test::run_ranks;
 using test::sum_of;
 
-/// What the background thread does with its channel, seen from outside.
+/// The calls of the background thread on its channel.
 struct Background {
   std::atomic<bool> asleep = false;
   /// Called once it is armed, where the thread has looked for tasks for the last time before it

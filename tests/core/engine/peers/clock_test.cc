@@ -24,7 +24,7 @@ HostClock clock_of(int rank) {
   return {.boot_id = "host2", .offset_ns = -200'000'000'000, .drift_ppm = -100};
 }
 
-/// What the trace of a rank that starts at `start_ns` says of clocks.
+/// The clock samples in the trace of a rank that starts at `start_ns`.
 TraceClock compare(const std::shared_ptr<LocalHub>& hub, int rank, std::int64_t start_ns) {
   const HostClock host = clock_of(rank);
   ClockSync sync(host.boot_id, [&] { return host.of(steady_ns()); });
@@ -70,7 +70,7 @@ TEST_CASE("Engine: clocks that are minutes apart and drift are put on one by wha
     }
     for (std::int64_t at = 300'000'000; at <= 900'000'000; at += 100'000'000) {
       const std::int64_t local = host.of(start_ns + at) - host.of(start_ns);
-      // What is between two comparisons is off by no more than they are; beyond, drift adds to it.
+      // Between two comparisons the error is at most theirs; outside of them drift adds to it.
       CHECK(std::abs(clock.time_of(rank, local) - clock.time_of(0, at)) <=
             2 * clock.error_ns() + 100'000);
     }

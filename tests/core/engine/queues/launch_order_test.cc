@@ -8,7 +8,7 @@
 namespace ronde {
 namespace {
 
-/// Whether a turn's wait returns, and what.
+/// The result of a turn's wait, if it returns.
 std::future<Result<bool>> waiting(LaunchOrder::TurnPtr turn, const AbortToken& abort) {
   return std::async(std::launch::async,
                     [turn = std::move(turn), &abort] { return turn->wait(abort); });

@@ -1,4 +1,4 @@
-// What the engine tells the timeline of negotiations: one event for all that is agreed together.
+// Timeline events of negotiations: one event for all operations that are agreed together.
 #include <doctest/doctest.h>
 
 #include <latch>

@@ -76,7 +76,7 @@ struct Exchanges {
     return seen;
   }
 
-  /// What all ranks see, by rank.
+  /// The results of all ranks, by rank.
   [[nodiscard]] std::vector<Outcome> run_all(int ranks) const {
     std::vector<Outcome> seen(static_cast<std::size_t>(ranks), Outcome(counts.size()));
     count_traffic(ranks, [&](Transport& transport, Scratch&) {

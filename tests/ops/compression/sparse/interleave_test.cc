@@ -1,4 +1,4 @@
-// Who owns which elements of a sparse allreduce.
+// The owners of the elements of a sparse allreduce.
 #include "ops/compression/sparse/interleave.h"
 
 #include <doctest/doctest.h>

@@ -128,7 +128,7 @@ class Work(dist.Work):
             self._ended = True
 
     def is_completed(self) -> bool:
-        """Whether it has ended, well or not; never blocks."""
+        """True if it has ended, with or without an error; never blocks."""
         return self._ended or bool(self._operation.done())
 
     def is_success(self) -> bool:
