@@ -60,8 +60,8 @@ def run(
     mpirun. use_gloo, disable_cache, ssh_port, ssh_identity_file: accepted for Horovod scripts, no
     effect. mpi_args and Horovod's names for elastic jobs are an error.
 
-    Raises Error with the traceback of the first rank that failed, and InvalidArgumentError (a
-    ValueError) for other hosts and functions that cannot be pickled.
+    Raises Error with the traceback of the first rank that failed. Raises InvalidArgumentError (a
+    ValueError) for other hosts, and functions that cannot be pickled.
     """
     del use_gloo, disable_cache, ssh_port, ssh_identity_file
     _check_elastic(elastic)

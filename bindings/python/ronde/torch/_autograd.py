@@ -1,6 +1,6 @@
 """Lets gradients flow through collectives: each one's backward is a collective too.
 
-Data-parallel training averages the ranks' losses, so the gradient of allgather and broadcast is the
+Data-parallel training averages the ranks' losses. So the gradient of allgather and broadcast is the
 average of the ranks' gradients, as in Horovod.
 """
 
@@ -21,12 +21,12 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, backward: Backward, results: Any, *inputs: Any) -> Any:
-        ctx.way_back = backward
+        ctx.function = backward
         return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return (None, None, *ctx.way_back(gradients))
+        return (None, None, *ctx.function(gradients))
 
 
 def attach(

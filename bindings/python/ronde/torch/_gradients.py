@@ -253,8 +253,8 @@ def hook(
     """Counts accumulated gradients.
 
     It calls on_bucket(owner, bucket) for a bucket's first gradient and for its last. It calls
-    on_gradient(owner, gradient) for gradients that are not the last of their step (more passes
-    follow, or one pass too many came), and with `each` for all. Neither keeps the owner alive.
+    on_gradient(owner, gradient) if more passes follow in this step or one pass is too many, and
+    with `each` for all gradients. Neither keeps the owner alive.
     Returns an object that the hook lives as long as.
     """
     reference = weakref.ref(owner)

@@ -5,8 +5,8 @@
 
 DDP, FSDP, DTensor and all other users of torch.distributed then run over Ronde. The job
 may be started by torchrun, by `ronde run` or by torch.multiprocessing.spawn. Errors are Ronde's
-typed ones: MismatchError names both calls where ranks disagree, RankFailure the rank that died,
-StalledError the ranks that did not call an operation within the group's timeout.
+typed ones. MismatchError names both calls if ranks disagree. RankFailure names the rank that died.
+StalledError names the ranks that did not call an operation within the group's timeout.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 from ronde import _core, _job
 from ronde._collectives import ANY_SOURCE
-from ronde._errors import Error, InvalidArgumentError, MismatchError
+from ronde._errors import InvalidArgumentError, MismatchError
 from ronde.torch.distributed._base import GroupBase
 from ronde.torch.distributed._tensors import Tensor, dense, elements, restore
 from ronde.torch.distributed._work import FutureKeeper, Tensors, Work
@@ -20,17 +20,9 @@ _OWN_TAG = 1 << 31
 class Message(Work):
     """A message in flight."""
 
-    def __init__(
-        self,
-        operation: Any,
-        results: Tensors,
-        finish: Callable[[Any], None] | None,
-        limit_s: float,
-        explain: Callable[[Error], Error],
-        ranks: list[int],
-    ) -> None:
-        """As Work; `ranks` are the group's. Its future waits for no other operation."""
-        super().__init__(operation, results, finish, limit_s, explain, FutureKeeper())
+    def __init__(self, ranks: list[int], *arguments: Any) -> None:
+        """ranks: the group's. arguments: Work's. Its future waits for no other operation."""
+        super().__init__(*arguments, FutureKeeper())
         self._ranks = ranks
 
     def source_rank(self) -> int:
@@ -99,7 +91,7 @@ class MessageGroup(GroupBase):
     ) -> Work:
         limit_s = self._limit(timedelta(0))
         explain = self._explain(call)
-        return self._started(Message(operation, results, finish, limit_s, explain, self._ranks))
+        return self._started(Message(self._ranks, operation, results, finish, limit_s, explain))
 
 
 def _only(tensors: Tensors) -> Tensor:

@@ -289,9 +289,9 @@ class FutureKeeper:
     """Completes the futures of one group's operations.
 
     Futures of operations started in backward complete when it ends. Their errors are raised there
-    with their types: C++ code (DDP) would turn a future's error into a RuntimeError. A thread,
-    which starts with the first such future, completes the others, those that callbacks wait for,
-    and those that still wait after a moment.
+    with their types: C++ code (DDP) would turn a future's error into a RuntimeError. A thread
+    starts with the first such future. It completes the other futures, those with callbacks, and
+    those that are not complete after a moment.
     """
 
     def __init__(self) -> None:
