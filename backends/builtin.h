@@ -1,4 +1,4 @@
-// Which backends this build has: the one list of them.
+// The one list of the backends of this build.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace ronde {
 
-/// What the backends are made from.
+/// The arguments of the backends.
 struct BackendDeps {
   const Config& config;
   std::shared_ptr<const ReduceKernels> kernels;
-  std::unique_ptr<Backend> tcp;  ///< Ready made: it stands on the control channel. May be null.
-  /// Gloo and MPI as their own programs would call them, where abort may not reach: for bench.
+  std::unique_ptr<Backend> tcp;  ///< Already made, over the control channel. May be null.
+  /// Gloo and MPI as their own programs call them, where an abort may not reach: for bench.
   bool unprotected = false;
 };
 

@@ -24,9 +24,8 @@ std::filesystem::path own_path() {
   return std::filesystem::canonical(is_path ? info.dli_fname : "/proc/self/exe", error);
 }
 
-/// The folders in which the dynamic linker looks for what that program or library needs, RUNPATH
-/// among them. dlopen() itself looks on behalf of its caller, which is a sanitizer's where one
-/// intercepts it.
+/// The folders in which the dynamic linker looks for libraries of that program or library, RUNPATH
+/// among them. A sanitizer may intercept dlopen(), which then looks in the sanitizer's folders.
 std::vector<std::filesystem::path> linker_folders() {
   void* self = dlopen(own_path().c_str(), RTLD_NOLOAD | RTLD_LAZY);
   if (self == nullptr) self = dlopen(nullptr, RTLD_LAZY);  // the program itself

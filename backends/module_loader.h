@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-/// Where a module is and how its backend is made.
+/// The file of a module and the arguments of its backend.
 struct ModuleSpec {
   std::string name;  ///< The backend's name.
   std::string file;  ///< Such as "libronde_mpi.so"; a path with a slash is taken as it is.
@@ -28,8 +28,8 @@ Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec);
 /// Loads the module of an accelerator and makes it. As load_module.
 Result<std::shared_ptr<Accelerator>> load_accelerator_module(const std::string& file);
 
-/// A backend that stands for the module's and loads it at the first viable() or open(). viable()
-/// says why loading failed.
+/// A proxy of the module's backend. It loads the module at the first viable() or open(). viable()
+/// returns why loading failed.
 std::unique_ptr<Backend> make_module_backend(ModuleSpec spec);
 
 }  // namespace ronde

@@ -1,4 +1,4 @@
-// The backends of one runtime: those that are there, and why the others are not.
+// The backends of one runtime: those that are available, and the reasons why others are not.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-/// Whether `--backend auto` may pick it, or only its name does.
+/// Whether `--backend auto` may select it, or only its name.
 enum class Choice : std::uint8_t { kAutomatic, kOnRequest };
 
 /// Holds backends in order of preference: the order in which they were added.
@@ -21,7 +21,7 @@ class Registry {
   /// Adds a backend; names must differ.
   void add(std::unique_ptr<Backend> backend, Choice choice);
 
-  /// Remembers one that this build or machine lacks, and why.
+  /// Adds the reason why this build or machine lacks a backend.
   void add_missing(std::string name, std::string reason, DeviceKind memory = DeviceKind::kCpu);
 
   /// The backend called `name`, or null. The registry owns it.

@@ -77,8 +77,9 @@ RONDE_HOST_DEVICE inline void copy_tile(const Table& table, std::size_t tile, un
   }
 }
 
-/// Calls `visit.template operator()<From, To>()` for a pair of types that has a kernel: each type
-/// to itself, and float32 and float64 from and to the 16-bit floating types. False for others.
+/// Calls `visit.template operator()<From, To>()` for a pair of types that has a kernel. These are
+/// each type to itself, and float32 and float64 from and to the 16-bit floating types. False for
+/// others.
 template <typename Visit>
 bool visit_types(DType from, DType to, Visit visit) {
   const auto pair = [&]<typename From, typename To>(DType a, DType b) {

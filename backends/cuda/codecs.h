@@ -213,8 +213,8 @@ RONDE_HOST_DEVICE inline std::uint32_t gather_block(const Table& table, std::siz
   return largest;
 }
 
-/// The scale of a block with this largest magnitude: 0 where it is too small to divide by, NaN
-/// where a value is not finite.
+/// The scale of a block with this largest magnitude. 0: it is too small to divide by. NaN: a value
+/// is not finite.
 RONDE_HOST_DEVICE inline float scale_of(std::uint32_t largest, float steps) {
   if (largest >= 0x7f800000U) return std::bit_cast<float>(0x7fc00000U);
   const float scale = std::bit_cast<float>(largest) / steps;

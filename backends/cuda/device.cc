@@ -32,7 +32,7 @@ class CudaEvent final : public DeviceEvent {
     float ms = 0;
     const cudaEvent_t from = static_cast<const CudaEvent&>(earlier).handle();
     const cudaError_t code = cudaEventElapsedTime(&ms, from, handle_);
-    if (code != cudaSuccess) (void)cudaGetLastError();  // the timeline lacks a time, no more
+    if (code != cudaSuccess) (void)cudaGetLastError();  // only the timeline lacks a time
     RONDE_RETURN_IF_ERROR(status_of(code, "cudaEventElapsedTime", device_));
     return static_cast<std::int64_t>(std::llround(static_cast<double>(ms) * 1e6));
   }

@@ -1,5 +1,5 @@
-// How a kernel is launched. The sources of kernels (*.cu) choose kernels, grids and arguments; nvcc
-// compiles them for the devices, and the host compiler compiles them for the tests.
+// How a kernel is launched. The sources of kernels (*.cu) choose kernels, grids and arguments. nvcc
+// compiles them for the devices, and the host compiler for the tests.
 #pragma once
 
 #include <cuda_runtime_api.h>

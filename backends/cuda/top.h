@@ -1,9 +1,9 @@
 // Selects the k largest elements of a vector on the device: those that
 // ops/compression/sparse/select.h selects. Three histograms of the digits of the magnitudes, the
-// highest digit first, give the threshold: the smallest selected magnitude. top_list.h then writes
-// the list, in ascending order. The host waits for no step. Selected elements become zeros in the
-// vector and the others stay, so error feedback needs no pass of its own. Source: Alabi et al.,
-// "Fast k-Selection Algorithms for Graphics Processing Units", 2012 (radix select).
+// highest digit first, give the threshold. It is the smallest selected magnitude. Then top_list.h
+// writes the list, in ascending order. The host waits for no step. Selected elements become zeros
+// in the vector and the others stay, so error feedback needs no pass of its own. Source: Alabi et
+// al., "Fast k-Selection Algorithms for Graphics Processing Units", 2012 (radix select).
 #pragma once
 
 #include <bit>
@@ -172,8 +172,8 @@ RONDE_HOST_DEVICE inline Tally joined(const Tally& a, const Tally& b) {
   return {a.above + b.above, a.equal + b.equal};
 }
 
-/// One step of an inclusive scan over the threads. After steps with the distances 1, 2, 4 to
-/// kThreads / 2, `to` has the sum of a thread's input and those of all threads before it.
+/// One step of an inclusive scan over the threads. The distances are 1, 2, 4 to kThreads / 2. After
+/// the last step, `to` has the sum of the inputs of a thread and all before it.
 template <typename Sum>
 RONDE_HOST_DEVICE inline void scan_step(const Sum* from, Sum* to, unsigned thread,
                                         unsigned distance) {

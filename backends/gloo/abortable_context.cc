@@ -40,7 +40,7 @@ class AbortableBuffer final : public UnboundBuffer {
   }
 
  private:
-  /// Gloo's collectives take an ended wait for a finished one.
+  /// Throws, as Gloo's collectives take an ended wait for a finished one.
   static bool whole(bool finished) {
     if (!finished) throw gloo::IoException("the wait was ended");
     return true;
@@ -95,7 +95,7 @@ void AbortableContext::set_timeout(milliseconds timeout) {
 }
 
 void AbortableContext::break_all() noexcept {
-  // The one way in Gloo's interface to fail all connections: let one operation time out.
+  // Gloo's interface has one call that fails all connections: an operation that times out.
   try {
     inner_->createUnboundBuffer(nullptr, 0)->waitRecv(nullptr, milliseconds(1));
   } catch (const std::exception&) {  // it says that it timed out

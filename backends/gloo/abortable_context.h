@@ -1,8 +1,8 @@
 // Waits of Gloo that end when a connection breaks in the middle of a message.
 //
-// A pair of Gloo's that fails tells the operations in its queues; the buffer that it is just
-// reading into or writing from is in none of them, and its wait would go on for ever. So this
-// context knows all buffers, and ends their waits itself.
+// A Gloo pair that fails ends the operations in its queues. The buffer that it reads into or writes
+// from at that moment is in none of them, so its wait would never end. So this context keeps all
+// buffers, and ends their waits itself.
 #pragma once
 
 #include <gloo/transport/context.h>

@@ -20,8 +20,8 @@ namespace {
 // Below this Gloo's halving and doubling has fewer steps to pay for than its ring.
 constexpr std::size_t kBcubeBytes = std::size_t{64} << 10;
 
-/// Calls `body` with a null pointer to an integer as wide as `dtype`: Gloo's options take element
-/// types, of which only the width matters when the reduce function is ours.
+/// Calls `body` with a null pointer to an integer as wide as `dtype`. Gloo's options take element
+/// types. Only the width matters, as Ronde reduces.
 template <typename Body>
 void with_width(DType dtype, Body body) {
   switch (size_of(dtype)) {

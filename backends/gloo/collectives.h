@@ -34,8 +34,8 @@ class GlooCollectives {
   void alltoall(const Work& work);
   void barrier();
 
-  /// Runs `move` on one segment from input to output, or on all in scratch memory where they are
-  /// several, must be scaled first or have no output here. Applies both scale factors.
+  /// Runs `move` on one segment from input to output. It runs on scratch memory if there are
+  /// several, or they must be scaled first or have no output here. Applies both scale factors.
   void reduce_with(const Work& work, bool keeps_output, const Move& move);
   void scale(DType dtype, double factor, std::span<std::byte> data) const;
   /// `in`, or a copy of it in scratch memory where it lies inside the output.

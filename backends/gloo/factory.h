@@ -9,8 +9,8 @@
 namespace ronde {
 
 /// A backend called "gloo". Groups inside one host use the loopback interface; others the one that
-/// `options` names, or this host's first that is not loopback. Gloo's sockets accept whoever
-/// connects first, so `auto` must never pick it.
+/// `options` names, or this host's first that is not loopback. Gloo's sockets accept
+/// unauthenticated peers, so `auto` must never select it.
 std::unique_ptr<Backend> create_gloo_backend(const ModuleOptions& options);
 
 }  // namespace ronde

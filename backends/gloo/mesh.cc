@@ -18,12 +18,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Gloo waits so many times its timeout for a connection, and knows no other end of that wait.
+// Gloo waits this many times its timeout for a connection, and offers no other end of that wait.
 constexpr int kConnectFactor = 5;
 constexpr milliseconds kConnectTimeout{6000};
 // Waits end by abort, not by time; Gloo overflows on much longer ones.
 constexpr std::chrono::hours kNoTimeout{24 * 30};
-// When a connection breaks, the control channel is about to say who died: better than our guess.
+// When a connection breaks, the control channel soon reports which rank died. That is the better
+// error.
 constexpr milliseconds kGrace{250};
 
 /// Calls a function on abort, for a scope.
@@ -46,7 +47,7 @@ milliseconds connect_timeout(TimePoint deadline) {
   return std::clamp(left, milliseconds(1), kConnectTimeout);
 }
 
-/// "ok" or the error's text: what ranks tell each other after a step.
+/// "ok" or the error's text, which ranks exchange after a step.
 std::string verdict(const Status& status) { return status.ok() ? "" : status.message(); }
 
 Status first_failure(const GroupSpec& group, const std::vector<std::string>& verdicts) {

@@ -1,4 +1,5 @@
-// All connections of one group. Gloo throws, and its waits know no abort token: here both end.
+// All connections of one group. Gloo throws, and its waits take no abort token. This class returns
+// errors, and ends waits on an abort.
 #pragma once
 
 #include <gloo/context.h>
@@ -30,9 +31,9 @@ class Mesh final : public gloo::Context {
 
   explicit Mesh(const GroupSpec& group);
 
-  /// Calls `body`, which may throw and may block in Gloo's waits; an abort makes those throw.
-  /// After an error all connections are broken and Gloo touches no memory of `body` any more.
-  /// Errors: the abort's status; kRankFailure, about `peer` (rank in the group) where not -1.
+  /// Calls `body`, which may throw and may block in Gloo's waits. An abort makes those throw. After
+  /// an error all connections are broken and Gloo touches no memory of `body` any more. Errors: the
+  /// abort's status; kRankFailure, about `peer` (rank in the group) where not -1.
   Status call(const AbortToken& abort, const std::function<void()>& body, int peer = -1);
 
  private:

@@ -6,8 +6,8 @@
 
 namespace ronde::gloo_backend {
 
-/// Keeps SIGPIPE from this thread, and from threads started meanwhile, for a scope; swallows one
-/// that came. Threads: made and destroyed by one.
+/// Blocks SIGPIPE in this thread for a scope. Threads started meanwhile inherit that. A signal that
+/// came is dropped. Threads: made and destroyed by one.
 class SigpipeBlock {
  public:
   SigpipeBlock() noexcept {
@@ -16,7 +16,7 @@ class SigpipeBlock {
     pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
   }
   ~SigpipeBlock() {
-    if (sigismember(&before_, SIGPIPE) != 0) return;  // whoever blocked it deals with it
+    if (sigismember(&before_, SIGPIPE) != 0) return;  // the thread that blocked it handles it
     const timespec no_time{};
     sigtimedwait(&pipe_, nullptr, &no_time);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -20,8 +20,8 @@ std::shared_ptr<LocalHub> create_local_hub(int size, const std::vector<int>& hos
 std::unique_ptr<ControlChannel> create_local_channel(std::shared_ptr<LocalHub> hub, int rank);
 
 /// The data plane of `rank`: a transport that copies once, from the sender's memory into the
-/// receiver's. A send is done only when its receiver has copied it, so algorithms that count on
-/// buffering are found out.
+/// receiver's. A send is done only when its receiver has copied it, which exposes algorithms that
+/// rely on buffering.
 std::unique_ptr<Backend> create_local_backend(std::shared_ptr<LocalHub> hub, int rank);
 
 }  // namespace ronde

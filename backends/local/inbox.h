@@ -1,4 +1,4 @@
-// The events that one rank of a local job polls for, and the rules of waking it.
+// The events that one rank of a local job polls for, and when they wake it.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct InboxItem {
 /// Frames and losses on their way to one rank, in order. Threads: any.
 class LocalInbox {
  public:
-  /// Queues a frame, without waking anybody. Dropped where `from` is gone or the inbox closed.
+  /// Queues a frame and wakes no thread. Dropped if `from` is gone or the inbox closed.
   void deliver(int from, std::span<const std::byte> frame) RONDE_EXCLUDES(mutex_);
 
   /// Queues the end of a rank (kLost or kLeft), the first one only, and wakes all sleepers.
@@ -40,8 +40,8 @@ class LocalInbox {
   /// Wakes the thread that prepare_wait() named, where there is something to read.
   void wake_if_unread() RONDE_EXCLUDES(mutex_);
 
-  /// Everything that has come. From the second call after prepare_wait() on it also says that the
-  /// owner polls again and need not be woken.
+  /// Everything that has come. From the second call after prepare_wait() on it also marks the owner
+  /// as polling, so that it need not be woken.
   std::deque<InboxItem> take() RONDE_EXCLUDES(mutex_);
 
   /// Names the thread to wake from now on; returns the ticket for wait().
@@ -54,7 +54,7 @@ class LocalInbox {
   void close() RONDE_EXCLUDES(mutex_);
 
  private:
-  /// Where the owner stands between polling and sleeping.
+  /// The owner's state between polling and sleeping.
   enum class Phase : std::uint8_t { kPolling, kLastLook, kSleeping };
 
   mutable Mutex mutex_;

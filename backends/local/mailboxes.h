@@ -40,7 +40,7 @@ class LocalMailboxes {
   /// The oldest send of this pair, now in state kCopying; null where there is none.
   PostedSendPtr take(int from, int to) RONDE_EXCLUDES(mutex_);
 
-  /// Says that the receiver has read the data.
+  /// The receiver has read the data.
   void finish(PostedSend& send) RONDE_EXCLUDES(mutex_);
 
   [[nodiscard]] bool done(const PostedSend& send) const RONDE_EXCLUDES(mutex_);
@@ -54,7 +54,7 @@ class LocalMailboxes {
   /// Breaks the group for all of its ranks; the first reason stays.
   void fail(const Status& reason) RONDE_EXCLUDES(mutex_);
 
-  /// Why nothing more will come from or reach `peer`; ok where it may.
+  /// The reason why nothing more can come from or reach `peer`; ok if it may.
   [[nodiscard]] Status obstacle(int peer) const RONDE_EXCLUDES(mutex_);
 
   /// Changes whenever something has happened that `rank` may wait for.

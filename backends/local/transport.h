@@ -33,7 +33,7 @@ class LocalTransport final : public Transport {
     TransferId id = 0;
     std::span<std::byte> data;
   };
-  /// What wait() knows of a transfer: a send has its record, a receive is done or not.
+  /// The state of a transfer: a send has its record, a receive is done or not.
   struct Transfer {
     int peer = 0;
     PostedSendPtr send;

@@ -15,7 +15,7 @@ namespace {
 
 using mpi::Library;
 
-/// Owns one communicator of MPI. After an abort it is left to MPI, which may wait for it for ever.
+/// Owns one communicator of MPI. After an abort it is not freed, as MPI may wait for ever then.
 class OwnedComm {
  public:
   OwnedComm(MPI_Comm handle, std::shared_ptr<AbortToken> abort)
@@ -53,7 +53,7 @@ class MpiGroup final : public Communicator {
   Transport* transport() noexcept override { return &transport_; }
 
  private:
-  /// Without kernels Ronde's own way to run MPI's collectives has no arithmetic.
+  /// Without kernels MPI's collectives on staging memory have no arithmetic.
   static SupportTable supported_with(const ModuleOptions& options) {
     return options.kernels != nullptr || options.unprotected ? mpi::supported() : SupportTable();
   }
@@ -64,7 +64,7 @@ class MpiGroup final : public Communicator {
   mpi::MpiCollectives collectives_;
 };
 
-/// Tells the group this process's rank in MPI's world, or why it has none; returns all of theirs.
+/// Exchanges this process's rank in MPI's world, or why it has none, with those of the group.
 Result<std::vector<int>> agree_world_ranks(const GroupSpec& group, Exchange& exchange) {
   const Status started = Library::instance().start();
   int mine = -1;
@@ -91,7 +91,7 @@ Result<std::vector<int>> agree_world_ranks(const GroupSpec& group, Exchange& exc
   return ranks;
 }
 
-/// Blocks in MPI until all ranks have come: no abort reaches it there.
+/// Blocks in MPI until all ranks have come. An abort cannot end it.
 Result<MPI_Comm> create_communicator(const std::vector<int>& world_ranks, std::uint64_t key) {
   const Library::Turn turn;
   MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;

@@ -15,7 +15,7 @@ namespace {
 // MPI counts in int; staging memory should not grow with the tensor.
 constexpr std::size_t kPieceBytes = std::size_t{32} << 20;
 
-/// What moves in one round of a collective of uneven parts: at most `limit` bytes of each.
+/// The bytes of one round of a collective with uneven chunks: at most `limit` of each.
 struct Round {
   Round(std::span<const std::size_t> parts, std::size_t done, std::size_t limit) {
     std::size_t position = 0;

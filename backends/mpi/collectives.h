@@ -14,7 +14,7 @@
 
 namespace ronde::mpi {
 
-/// What both ways of calling MPI's collectives can do.
+/// The work that MPI's collectives can do, blocking or not.
 SupportTable supported();
 
 /// Runs Work by MPI's non-blocking collectives on staging memory, so that an abort can leave them

@@ -8,10 +8,10 @@
 
 namespace ronde {
 
-/// A backend called "mpi". Uses MPI as the program has initialised it, at whichever thread level;
-/// otherwise initialises it when the first group is opened and finalises it as the process exits.
-/// Below MPI_THREAD_MULTIPLE its calls take turns under one lock, but the program's own calls must
-/// not run while operations of Ronde are in flight.
+/// A backend called "mpi". Uses MPI as the program has initialised it, at any thread level.
+/// Otherwise it initialises MPI with the first group and finalises it as the process exits. Below
+/// MPI_THREAD_MULTIPLE its calls take turns under one lock, but the program's own calls must not
+/// run while operations of Ronde are in flight.
 std::unique_ptr<Backend> create_mpi_backend(const ModuleOptions& options);
 
 }  // namespace ronde

@@ -1,4 +1,4 @@
-// The one MPI of this process: whether it runs, who ends it, and whose turn it is to call it.
+// The one MPI of this process: its start, its end, and turns to call it.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace ronde::mpi {
 
-/// MPI itself is global to a process, initialised and finalised once: so is this object, which
-/// lives until the process ends. Threads: any.
+/// Owns the use of MPI in this process. MPI is global to a process, so this object lives until the
+/// process ends. Threads: any.
 class Library {
  public:
   static Library& instance();
@@ -19,11 +19,11 @@ class Library {
   /// Whether MPI could serve `ranks` ranks: ok, or why not. Never initialises it.
   Status viable(int ranks);
 
-  /// Initialises MPI unless somebody has. Errors: kUnavailable.
+  /// Initialises MPI unless the program has. Errors: kUnavailable.
   Status start() RONDE_EXCLUDES(mutex_);
 
-  /// Keeps memory that MPI may still write to or read from, until the process ends; MPI is not
-  /// finalised then, as that would wait for messages which never come.
+  /// Keeps memory that MPI may still access until the process ends. MPI is not finalised then, as
+  /// that would wait for messages that never come.
   void abandon(std::unique_ptr<std::byte[]> memory) RONDE_EXCLUDES(mutex_);
 
   /// Takes turns calling MPI where its thread level demands it, for a scope.

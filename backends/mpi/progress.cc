@@ -10,7 +10,7 @@
 namespace ronde::mpi {
 namespace {
 
-// Tests before a wait gives its core away, and before it sleeps. MPI cannot be slept for: it moves
+// Tests before a wait yields its core, and before it sleeps. MPI wakes no thread: it makes progress
 // only while it is called.
 constexpr int kSpins = 200;
 constexpr int kYields = 5000;

@@ -13,7 +13,7 @@
 
 namespace ronde::mpi {
 
-/// Memory of ours that stands in for the user's, as MPI cannot be told to let go of memory.
+/// Staging memory in place of the user's, as MPI cannot be made to release memory.
 class Staging {
  public:
   Staging() = default;
@@ -27,7 +27,7 @@ class Staging {
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Makes it at least `bytes` long; what was in it is lost.
   void reserve(std::size_t bytes);
-  /// Leaves the memory to MPI for ever.
+  /// Never frees the memory: MPI may still use it.
   void abandon();
 
  private:

@@ -1,4 +1,4 @@
-// Ronde's element types and reduce operations in MPI's words.
+// MPI's names of Ronde's element types and reduce operations.
 #pragma once
 
 #include <mpi.h>
@@ -10,8 +10,8 @@ namespace ronde::mpi {
 /// MPI's type, or MPI_DATATYPE_NULL for the 16-bit floating types, which it lacks.
 MPI_Datatype type_of(DType dtype) noexcept;
 
-/// MPI's operation, or MPI_OP_NULL where its result may differ from Ronde's in more than rounding
-/// (the minimum and maximum of NaN) or it is not defined.
+/// MPI's operation, or MPI_OP_NULL if it is not defined. Also MPI_OP_NULL if its result may differ
+/// by more than rounding: minimum and maximum treat NaN otherwise.
 MPI_Op operation_of(ReduceOp op, DType dtype) noexcept;
 
 }  // namespace ronde::mpi

@@ -16,8 +16,8 @@ namespace ronde::nccl {
 SupportTable supported();
 
 /// Queues agreed work of one segment. Averages of floating types multiply before they add, so that
-/// no sum overflows; each input is then rounded once, each sum as NCCL rounds it.
-/// Threads: one at a time.
+/// no sum overflows. Each product is rounded once, each sum as NCCL rounds it. Threads: one at a
+/// time.
 class Collectives {
  public:
   Collectives(Communicator& communicator, std::shared_ptr<DeviceOps> device, int rank, int size);
@@ -29,7 +29,7 @@ class Collectives {
   Status launch(const Work& work, DeviceStream stream);
 
  private:
-  /// A reduction's factors, by who applies them.
+  /// A reduction's factors, by the part that applies them.
   struct Factors {
     double inside = 1.0;  ///< NCCL, to each input of a floating sum.
     double before = 1.0;  ///< A kernel of Ronde.

@@ -10,7 +10,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
-/// Sets function pointers by their names, and remembers missing names.
+/// Sets function pointers by their names; keeps the missing names.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}

@@ -116,7 +116,7 @@ Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& 
   return link;
 }
 
-/// What is left of the time to start, and never so little that a healthy step fails.
+/// The rest of the time to start, but always enough for a healthy step.
 Duration time_left(TimePoint deadline) {
   return std::max<Duration>(deadline - now(), std::chrono::seconds(2));
 }

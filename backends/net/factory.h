@@ -12,13 +12,13 @@
 
 namespace ronde {
 
-/// What carries data between hosts.
+/// The network card that carries data between hosts.
 struct NetworkCard {
   std::string name;  ///< "eth0"; empty in a job of one host.
-  int megabits = 0;  ///< A second, as it claims; 0: it does not tell.
+  int megabits = 0;  ///< Per second, as it reports; 0: unknown.
 };
 
-/// What a process holds of the job that it is connected to.
+/// A process's connection to its job.
 struct JobLink {
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Backend> tcp;  ///< Ronde's own data plane between hosts; see Backend::name.

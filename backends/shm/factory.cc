@@ -1,6 +1,6 @@
-// Opens groups: rank 0 makes the memory, the others find it through /proc, each reserves what it
-// will write, and all agree on whether that worked, so that either every rank has this data plane
-// or none.
+// Opens groups. Rank 0 makes the memory, and the others find it through /proc. Each rank reserves
+// the pages that it writes. All agree on whether that worked, so that every rank has this data
+// plane or none.
 #include "backends/shm/factory.h"
 
 #include <fmt/format.h>
@@ -28,13 +28,13 @@ namespace shm {
 namespace {
 
 constexpr SpinLimit kSpin{50};
-/// Staging moves bytes twice and synchronises more: measured, the kernel's copies win where one of
-/// them costs less than this many of memcpy (Xeon with AVX-512), and lose above (4 on an EPYC
-/// 7003).
+/// Staging moves bytes twice and synchronises more. By measurement the kernel's copies are faster
+/// if one costs less than this many of memcpy. The Xeon with AVX-512 is below it, the EPYC 7003 (4)
+/// above.
 constexpr double kMostCopyCost = 2.5;
 constexpr int kMaxRanks = 256;  // rings grow with the square: 150 MB in all at this number
 
-/// What a rank tells the others, which run the same build on the same host.
+/// The offer of a rank to the others, which run the same build on the same host.
 struct Offer {
   std::uint64_t nonce = 0;
   pid_t pid = 0;
@@ -106,7 +106,7 @@ class Setup {
     return Status(Code::kUnavailable, "shared memory: another group's, in another pid namespace");
   }
 
-  /// Makes what this rank writes exist, on the NUMA node it runs on.
+  /// Reserves the pages that this rank writes, on the NUMA node where it runs.
   Status reserve(int rank) {
     for (const Stretch& own : layout_.written_by(rank)) {
       RONDE_RETURN_IF_ERROR(reserve_memory(memory_, own.offset, own.bytes));
@@ -122,8 +122,8 @@ class Setup {
   Mapping mapping_;
 };
 
-/// Spinning pays only where every rank of this host can have a core of its own. Ranks that are
-/// bound to different cores count themselves; otherwise all ranks of the host share what is there.
+/// Spinning pays only if every rank of this host can have a core of its own. Ranks that are bound
+/// to different cores count themselves. Otherwise all ranks of the host share the cores.
 SpinLimit spin_limit(const GroupSpec& group, const std::vector<Offer>& all) {
   cpu_set_t together = all.front().cores;
   bool alike = true;
@@ -197,7 +197,7 @@ class ShmBackend final : public Backend {
   }
 
  private:
-  /// What this rank offers; `probed` is read by the others until they have agreed once more.
+  /// This rank's offer. The others read `probed` until all have agreed once more.
   Offer offer(std::uint64_t& probed) {
     Offer mine;
     mine.pid = getpid();
@@ -216,7 +216,7 @@ class ShmBackend final : public Backend {
     return mine;
   }
 
-  /// Keeps what works for all ranks.
+  /// Keeps the ways of access that work for all ranks.
   static void restrict(Reach& reach, const std::vector<Offer>& all) {
     const auto all_have = [&](bool Offer::*what) {
       return std::all_of(all.begin(), all.end(), [&](const auto& each) { return each.*what; });

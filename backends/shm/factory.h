@@ -1,5 +1,5 @@
-// The door of the shared-memory data plane: ranks of one host that reduce and copy through memory
-// they share.
+// The factory of the shared-memory data plane: ranks of one host reduce and copy through memory
+// that they share.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ronde {
 
-/// When data is copied by the kernel from the peer's own memory.
+/// When the kernel copies data from the peer's own memory.
 enum class SingleCopy : std::uint8_t {
   kAuto,    ///< Where that is possible and faster.
   kAlways,  ///< Where it is possible.

@@ -18,10 +18,10 @@ struct Native {
 };
 
 constexpr Native kNatives[] = {
-    {Collective::kAllreduce, reduce_onto},  {Collective::kBroadcast, broadcast},
-    {Collective::kAllgather, gather_parts}, {Collective::kReduceScatter, reduce_scatter},
-    {Collective::kAlltoall, alltoall},      {Collective::kReduce, reduce_onto},
-    {Collective::kGather, gather_parts},    {Collective::kScatter, scatter},
+    {Collective::kAllreduce, reduce_onto},   {Collective::kBroadcast, broadcast},
+    {Collective::kAllgather, gather_chunks}, {Collective::kReduceScatter, reduce_scatter},
+    {Collective::kAlltoall, alltoall},       {Collective::kReduce, reduce_onto},
+    {Collective::kGather, gather_chunks},    {Collective::kScatter, scatter},
     {Collective::kBarrier, barrier},
 };
 
@@ -63,7 +63,7 @@ ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach
       permission_(Layout(group.size()), memory_.data(), group.rank),
       transport_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin,
                  group_abort_.get()) {
-  scratch_.parts.resize(static_cast<std::size_t>(group.size()));
+  scratch_.chunks.resize(static_cast<std::size_t>(group.size()));
   scratch_.inputs.resize(static_cast<std::size_t>(group.size()));
 }
 

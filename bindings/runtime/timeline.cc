@@ -102,15 +102,15 @@ void Timeline::toggle() {
 }
 
 void Timeline::mark(std::string_view name) {
-  if (EventSink* events = gate_.get()) events->instant(kMarksLane, name);
+  if (EventSink* events = gate_.get()) events->instant(kMarksTrack, name);
 }
 
 void Timeline::begin_mark(std::string_view name) {
-  if (EventSink* events = gate_.get()) events->begin(kMarksLane, name, {});
+  if (EventSink* events = gate_.get()) events->begin(kMarksTrack, name, {});
 }
 
 void Timeline::end_mark() {
-  if (EventSink* events = gate_.get()) events->end(kMarksLane, {});
+  if (EventSink* events = gate_.get()) events->end(kMarksTrack, {});
 }
 
 void Timeline::mark_step() {
@@ -124,8 +124,8 @@ void Timeline::mark_step() {
 void Timeline::mark_pass(std::string_view name) {
   EventSink* events = gate_.get();
   if (events == nullptr) return;
-  events->end(kPassesLane, {});
-  if (!name.empty()) events->begin(kPassesLane, name, {});
+  events->end(kPassesTrack, {});
+  if (!name.empty()) events->begin(kPassesTrack, name, {});
 }
 
 }  // namespace ronde

@@ -72,11 +72,11 @@ class Timeline {
     explicit WaitSpan(Timeline& timeline) : timeline_(timeline), events_(timeline.gate_.get()) {
       if (events_ == nullptr) return;
       timeline_.core_wait_.sample(*events_);
-      events_->begin(kWaitLane, "WAIT", {});
+      events_->begin(kWaitTrack, "WAIT", {});
     }
     ~WaitSpan() {
       if (events_ == nullptr) return;
-      events_->end(kWaitLane, {});
+      events_->end(kWaitTrack, {});
       timeline_.core_wait_.sample(*events_);
     }
     WaitSpan(const WaitSpan&) = delete;

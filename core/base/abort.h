@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-/// Says whether a group of ranks has been declared broken, and why. The first reason stays.
+/// Holds the reason why a group of ranks is broken; ok at first. The first reason stays.
 /// Threads: all members may be called from any thread.
 class AbortToken {
  public:
@@ -51,8 +51,8 @@ class AbortToken {
   mutable int next_id_ RONDE_GUARDED_BY(mutex_) = 0;
 };
 
-/// Calls `check` from poll() while it lives, in the thread that made it, so that a caller stuck
-/// inside a data plane still hears of its user's signals. One at a time for a token.
+/// Calls `check` from poll() while it lives, in the thread that made it. A caller that blocks
+/// inside a data plane can then still be interrupted. One at a time for a token.
 class WaitCheck {
  public:
   WaitCheck(const AbortToken& token, std::function<void()> check);

@@ -1,14 +1,13 @@
-// Waiting where ranks outnumber cores: giving the core to whoever else wants it costs a microsecond
-// where that is a peer, which is less than sleeping and being woken, and milliseconds where it is
-// another program. So it is done only as long as it proves cheap.
+// Waiting where ranks outnumber cores. Yielding the core to a peer takes about a microsecond, less
+// than a sleep with a wake-up. Yielding it to another program takes milliseconds. So waits yield
+// only as long as that proves cheap.
 #pragma once
 
 #include "core/base/clock.h"
 
 namespace ronde {
 
-/// Decides, wait after wait, whether to yield before sleeping in the kernel. Threads: one at a
-/// time.
+/// Decides for each wait whether to yield before it sleeps in the kernel. Threads: one at a time.
 class AdaptiveYield {
  public:
   /// Starts a wait at `time`.
@@ -17,10 +16,10 @@ class AdaptiveYield {
   /// Whether yield() would let others run.
   [[nodiscard]] bool is_left() const noexcept { return left_ > 0; }
 
-  /// Lets other threads run once; false, and no more than that, where the wait should sleep now.
+  /// Lets other threads run once. False if the wait should sleep now; then it has not yielded.
   bool yield() noexcept;
 
-  /// What yield() learns from: the core was away between two times. Public for tests.
+  /// Takes the times between which yield() gave the core away. Public for tests.
   void note(TimePoint left, TimePoint returned) noexcept;
 
  private:

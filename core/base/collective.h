@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-/// What is done collectively. Values travel on the wire and never change.
+/// A collective. Values travel on the wire and never change.
 enum class Collective : std::uint8_t {
   kAllreduce = 0,
   kAllgather = 1,
@@ -56,7 +56,7 @@ enum class BusFactor : std::uint8_t {
   kOthersTwice,  ///< 2(n-1)/n
 };
 
-/// What holds for a collective, whatever carries it out.
+/// The facts of a collective, on all data planes.
 struct CollectiveTraits {
   Collective value;
   std::string_view name;         ///< The field's: "reduce_scatter".

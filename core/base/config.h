@@ -14,7 +14,7 @@
 
 namespace ronde {
 
-/// All knobs, with their defaults. The table in config.cc says which variable sets which field.
+/// All settings with their defaults. The table in config.cc names each field's variable.
 struct Config {
   // The job, as its launcher describes it.
   int rank = 0;
@@ -49,17 +49,17 @@ struct Config {
   std::chrono::seconds stall_warning{60};
   std::chrono::seconds stall_error{0};  ///< 0 means never.
 
-  // What can be seen.
+  // Observation.
   LogLevel log_level = LogLevel::kWarning;
   bool nvtx = false;     ///< Events go to NVTX too, whether or not a timeline is written.
   std::string timeline;  ///< Path; rank r writes PATH with .rank<r> before the extension.
-  std::size_t timeline_part_bytes = 0;  ///< A trace goes on in a new file from there; 0: never.
-  int timeline_parts = 8;               ///< So many files of a trace are kept, the newest.
+  std::size_t timeline_part_bytes = 0;  ///< A trace continues in a new file from there; 0: never.
+  int timeline_parts = 8;               ///< This many newest files of a trace are kept.
   /// "USR1" or "USR2" starts and stops the timeline; "off". Not the one that asks for dumps.
   std::string timeline_signal = "off";
   int metrics_port = 0;  ///< Rank r of a host listens at this + r; 0: none does.
   std::string metrics_address = "127.0.0.1";  ///< Where, as a number.
-  std::string dump_dir;  ///< Where a rank that fails, stalls or is asked writes what it was doing.
+  std::string dump_dir;  ///< Folder for dumps of ranks that fail, stall or get the signal.
   /// "USR1" or "USR2" asks for a dump; "off"; "auto": USR2 under `ronde run`.
   std::string dump_signal = "auto";
 };

@@ -27,7 +27,7 @@ enum class DType : std::uint8_t {
   kFloat8E5m2 = 11,
 };
 
-/// What holds for an element type.
+/// The facts of an element type.
 struct DTypeTraits {
   DType value;
   std::string_view name;  ///< The field's: "float32".
@@ -64,7 +64,7 @@ enum class ReduceOp : std::uint8_t {
   kBitXor = 7,
 };
 
-/// What holds for a reduce operation.
+/// The facts of a reduce operation.
 struct ReduceOpTraits {
   ReduceOp value;
   std::string_view name;

@@ -14,7 +14,7 @@ namespace ronde {
 namespace {
 
 constexpr std::string_view kPrefix = "RONDE_";
-/// Between Ronde's programs, and no settings of a job.
+/// Used between Ronde's programs; not settings of a job.
 constexpr std::array<std::string_view, 3> kOthers = {"RONDE_EXIT_LOG_FD", "RONDE_FATES_FD",
                                                      "RONDE_PYTHON"};
 constexpr std::array<std::string_view, 2> kOfTests = {"RONDE_TEST_", "RONDE_CHAOS_"};
@@ -28,7 +28,7 @@ bool is_known(std::string_view name) {
                      [name](const SettingInfo& info) { return info.name == name; });
 }
 
-/// Letters to insert, remove or replace to make one of the other (Levenshtein, 1966).
+/// The edit distance: letters to insert, remove or replace (Levenshtein, 1966).
 std::size_t distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -43,7 +43,7 @@ std::size_t distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-/// The setting with the name most like this one, where it is like it at all.
+/// The setting with the most similar name; empty if none is similar.
 std::string_view meant_by(std::string_view name) {
   const std::size_t like = (name.size() - kPrefix.size()) / 3;  // letters
   const auto infos = setting_infos();

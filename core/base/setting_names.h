@@ -1,4 +1,4 @@
-// Variables that look like settings and are none: most often a name that was mistyped.
+// Environment variables that look like settings but are none, mostly mistyped names.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@ namespace ronde {
 /// The names of this process's environment variables.
 std::vector<std::string> process_variable_names();
 
-/// One sentence for each name that begins with RONDE_ and is no setting, with the setting that was
-/// perhaps meant. Names that begin with RONDE_TEST_ or RONDE_CHAOS_ are left to tests.
+/// One sentence for each name that begins with RONDE_ and is no setting. It names the most similar
+/// setting, if any. Names that begin with RONDE_TEST_ or RONDE_CHAOS_ belong to tests.
 std::vector<std::string> describe_unknown_settings(std::span<const std::string> names);
 
 }  // namespace ronde

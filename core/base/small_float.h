@@ -89,8 +89,8 @@ constexpr std::uint8_t float_to_float8_e5m2(float value) noexcept {
   return static_cast<std::uint8_t>(sign | (rounded >> 21));
 }
 
-/// fp32 with its last bit set wherever it is not exact ("rounded to odd"): rounding that again to a
-/// 16-bit type gives what rounding `value` once would.
+/// fp32 with its last bit set if it is not exact ("rounded to odd"). Rounding that to a 16-bit type
+/// gives the same as rounding `value` once.
 constexpr float round_to_odd(double value) noexcept {
   const float nearest = static_cast<float>(value);
   const double back = static_cast<double>(nearest);

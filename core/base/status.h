@@ -1,5 +1,5 @@
 // The one error type of Ronde. Results cross threads and ranks, so an error is a value that can be
-// copied; it becomes an exception only at the edges (the C++ API and Python).
+// copied. It becomes an exception only at the edges (the C++ API and Python).
 #pragma once
 
 #include <cassert>

@@ -1,11 +1,11 @@
-// Names for Ronde's own threads, so that debuggers, top and `ronde doctor --job` can tell them.
+// Names of Ronde's own threads, for debuggers, top and `ronde doctor --job`.
 #pragma once
 
 #include <pthread.h>
 
 namespace ronde {
 
-/// What the names of all threads that Ronde starts begin with.
+/// The prefix of the names of all threads that Ronde starts.
 inline constexpr const char* kThreadPrefix = "ronde-";
 
 /// Names the calling thread: "ronde-" and a word, 15 bytes at most.

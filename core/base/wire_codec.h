@@ -112,8 +112,8 @@ class WireWriter {
   Buffer bytes_;
 };
 
-/// Takes values in the order in which they were written. Bytes from a faulty peer are safe: after a
-/// value that does not fit, all values are zero or empty, and status() names what was malformed.
+/// Takes values in the order in which they were written. Bytes from a faulty peer are safe. After a
+/// value that does not fit, all values are zero or empty, and status() names the fault.
 class WireReader {
  public:
   /// `what` is the message's name in errors. Both outlive the reader.

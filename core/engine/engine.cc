@@ -78,7 +78,7 @@ SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
   SetQueueOptions queue;
   queue.id = id;
   queue.fusion_threshold_bytes = options_.fusion_threshold_bytes;
-  // A rank alone has nobody to wait for.
+  // A rank alone waits for no other.
   queue.partition_bytes = members.size() == 1 ? 0 : options_.partition_bytes;
   queue.negotiation = negotiation_options(std::move(members));
   queue.inline_bytes = options_.inline_bytes;

@@ -1,4 +1,4 @@
-// The engine of one rank: submitted operations in, agreed work executed, waiters told.
+// The engine of one rank: it takes operations, executes agreed work and wakes callers that wait.
 //
 // It has the public calls and wires the parts that do the work. One thread at a time drives it: see
 // driver.h.

@@ -110,7 +110,7 @@ EndedOperation ended_operation(const Operation& operation, Code code, TimePoint 
 }
 
 void Operation::make_label() {
-  label_ = tensor_lane(submission_.request.kind, submission_.request.name);
+  label_ = tensor_track(submission_.request.kind, submission_.request.name);
 }
 
 }  // namespace ronde

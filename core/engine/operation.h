@@ -21,8 +21,8 @@ namespace ronde {
 
 class Operation;
 
-/// A request with this rank's memory, which must stay valid and untouched until the operation is
-/// done.
+/// The arguments of Engine::submit: a request with this rank's memory, which must stay valid and
+/// untouched until the operation is done. An Operation adds the state that the engine changes.
 struct Submission {
   Request request;
   std::vector<const void*> inputs;  ///< One per tensor; null for no elements, or where not root.
@@ -33,8 +33,8 @@ struct Submission {
   /// Called once when done, before waiters see it, in the thread that finishes the operation. It
   /// may call members that are "only once done()". Must not block. May be empty.
   std::function<void(Operation&)> on_done;
-  /// Tensors in device memory: the stream whose earlier work must come first; the event after which
-  /// they may be used (null: now), which the runtime records on that stream; and the allocator of
+  /// Tensors in device memory. `stream`: its earlier work comes first. `ready`: the runtime records
+  /// it on that stream; the tensors may be used after it (null: now). `device_memory` allocates
   /// outputs.
   void* stream = nullptr;
   std::shared_ptr<DeviceEvent> ready;
@@ -53,7 +53,7 @@ struct OwnedOutput {
   Shape shape;
 };
 
-/// State of one submitted operation, shared between its caller and the engine.
+/// One submitted operation with its state, shared between its caller and the engine.
 class Operation {
  public:
   Operation(Submission&& submission, std::uint64_t ticket);

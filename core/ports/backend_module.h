@@ -1,5 +1,5 @@
-// What a backend or an accelerator in a shared object of its own exports, so that a machine without
-// its library can still run everything else. Modules and loader come from one build: C++ types may
+// The exports of a backend or an accelerator in a shared object of its own. A machine without its
+// library can still run everything else. Modules and loader come from one build, so C++ types may
 // cross.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ronde {
 
-/// What a module's backend is made from.
+/// The arguments of a module's backend.
 struct ModuleOptions {
   std::string network_interface;  ///< Interface name or address to use between hosts; may be empty.
   std::shared_ptr<const ReduceKernels> kernels{};

@@ -1,5 +1,5 @@
-// Agreed work, and what moves the bytes of it: a communicator among fixed ranks, for tensors in
-// host memory or in a device's.
+// Agreed work, and the communicator that moves its bytes among fixed ranks. Tensors are in host
+// memory or in a device's.
 #pragma once
 
 #include <array>
@@ -113,7 +113,7 @@ class SupportTable {
   std::array<std::array<std::uint8_t, kDTypeCount>, kCollectiveCount> ops_{};
 };
 
-/// What is known of a communicator: the same on all its ranks.
+/// The facts of a communicator, the same on all its ranks.
 struct CommunicatorTraits {
   std::string name;                      ///< As paths and timelines show it: "shm", "nccl".
   SupportTable supports = {};            ///< What run() does itself.
@@ -121,8 +121,9 @@ struct CommunicatorTraits {
   /// run() is what it does best (shared memory). Otherwise the algorithms of ops/ use transport()
   /// unless the user asks for "native" (Gloo, MPI, TCP).
   bool native_first = false;
-  /// Reductions are approximate: what is not delivered is kept, in units of the result, and comes
-  /// later. The factors of such a reduction are applied here, not around run().
+  /// Reductions are approximate. Values that are not delivered stay in the residual, in units of
+  /// the result, and are sent later. The communicator applies the factors of such a reduction
+  /// itself.
   bool lossy = false;
   /// All waits call AbortToken::poll(): a caller that runs work itself still learns of signals.
   bool polls = true;
@@ -141,12 +142,12 @@ class Communicator {
 
   [[nodiscard]] const CommunicatorTraits& traits() const noexcept { return traits_; }
 
-  /// Does the work, which traits().supports.
-  /// Host memory (kNoStream): blocks until this rank's outputs are complete and its inputs may be
-  /// changed. Device memory: queues work of exactly one segment; it reads and writes in the order
-  /// of `stream`, and the call does not wait for the device, though it may wait for other ranks.
-  /// Errors: the abort's status within milliseconds; kRankFailure; kUnavailable naming a device's
-  /// call. After an error outputs are undefined and the communicator is broken.
+  /// Does the work, which traits().supports. Host memory (kNoStream): blocks until this rank's
+  /// outputs are complete and its inputs may be changed. Device memory: queues work of exactly one
+  /// segment, which reads and writes in the order of `stream`. The call does not wait for the
+  /// device, but may wait for other ranks. Errors: the abort's status within milliseconds;
+  /// kRankFailure; kUnavailable naming a device's call. After an error outputs are undefined and
+  /// the communicator is broken.
   virtual Status run(const Work& work, DeviceStream stream, const AbortToken& abort) = 0;
 
   /// Point-to-point for the algorithms in ops/, or null where there is none.

@@ -13,9 +13,9 @@ namespace ronde {
 
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{1} << 20;
 
-/// Which thread of this process looks after incoming frames when none is polling.
+/// The thread of this process that a frame wakes when none is polling.
 enum class Sleeper : std::uint8_t {
-  kBackground,  ///< The background coordinator: the default while nobody waits.
+  kBackground,  ///< The background thread: the default while no caller waits.
   kCaller,      ///< A caller that waits for its operation and has stopped spinning.
 };
 
@@ -38,9 +38,9 @@ class ChannelSink {
 /// thread polls, peers' frames cost no system call. When it stops it names, by prepare_wait(), the
 /// thread that peers are to wake from then on.
 ///
-/// A channel is made with the job's AbortToken, which a thread of its own aborts as soon as a rank
-/// is lost (not when one leaves): the polling thread may be inside a collective that waits for the
-/// dead.
+/// A channel is made with the job's AbortToken. A thread of the channel aborts it as soon as a rank
+/// is lost, not when one leaves. The polling thread may be inside a collective that waits for that
+/// rank.
 class ControlChannel {
  public:
   virtual ~ControlChannel() = default;
@@ -58,18 +58,18 @@ class ControlChannel {
   virtual bool poll(ChannelSink& sink) = 0;
 
   /// Wakes those peers that sleep with frames of ours unread. Call it before sleeping, before
-  /// giving up the polling role, and after spinning for long; not before spinning, so that peers
-  /// about to poll anyway cost no system call. False where frames wait for room, which later polls
-  /// send: whoever stops polling for others' work then may wait for ranks that wait for them.
-  /// Threads: polling thread only.
+  /// giving up the polling role, and after spinning for long. Do not call it before spinning, so
+  /// that peers that poll soon cost no system call. False if frames remain unsent until later
+  /// polls. Blocking then can deadlock. Threads: polling thread only.
   virtual bool kick() noexcept = 0;
 
-  /// Names who is to be woken from now on and returns a ticket for wait(). Poll once more between
-  /// this and wait(): a frame that came before would wake nobody. Threads: polling thread only.
+  /// Names the thread to wake from now on and returns a ticket for wait(). Poll once more between
+  /// this and wait(): a frame that came before wakes no thread. Threads: polling thread only.
   virtual std::uint32_t prepare_wait(Sleeper who) noexcept = 0;
 
-  /// Sleeps in the kernel until a frame for `who` or a wake(who) came after the ticket was taken,
-  /// a peer was lost, or the deadline passed. May return early. Threads: one per Sleeper.
+  /// Sleeps in the kernel until a frame for `who` or a wake(who) came after the ticket was taken.
+  /// Also ends when a peer is lost or the deadline passes. May return early. Threads: one per
+  /// Sleeper.
   virtual void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept = 0;
 
   /// Ends the current or next wait of `who`. Threads: any; safe in signal handlers.

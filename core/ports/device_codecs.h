@@ -1,6 +1,5 @@
-// Compression in device memory: frames of ops/compression's codecs, bit for bit, for many runs of
-// values in one launch, and what top-k chooses. Everything is queued on a stream and nothing waits
-// for it here.
+// Compression in device memory: the frames of ops/compression's codecs, bit for bit, and top-k. One
+// launch takes many runs of values. All work is queued on a stream, and no call waits for it.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +22,8 @@ struct FrameCode {
   std::size_t block = 0;    ///< Elements that share a scale or means, a multiple of 64.
 };
 
-/// One run of values on its way into a frame: factor * values + residual + what the added frames
-/// stand for, added in that order in fp32.
+/// One run of values to encode: factor * values + residual + the values of the added frames, added
+/// in that order in fp32.
 struct EncodeRun {
   const void* values = nullptr;      ///< Null counts as zeros.
   const float* residual = nullptr;   ///< Null counts as zeros.
@@ -46,7 +45,7 @@ struct EncodeWork {
   std::span<const EncodeRun> runs;  ///< Read during the call only.
 };
 
-/// One frame on its way back.
+/// One frame to decode.
 struct DecodeRun {
   const std::byte* frame = nullptr;
   void* out = nullptr;            ///< Null is not written.
@@ -82,7 +81,7 @@ struct SelectWork {
   std::span<const SelectRun> runs;  ///< Read during the call only.
 };
 
-/// Some elements of a vector on their way to their places.
+/// Some elements to scatter into a vector.
 struct ScatterRun {
   const std::uint32_t* indices = nullptr;  ///< Each is there once.
   const float* values = nullptr;

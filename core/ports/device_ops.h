@@ -1,5 +1,5 @@
-// Work on the memory of one accelerator: all that fusion, staging and completion need of it, so
-// that none of them sees CUDA. Everything is queued on a stream and nothing waits for it here.
+// Work on the memory of one accelerator, as fusion, staging and completion need it. None of them
+// sees CUDA. All work is queued on a stream, and no call waits for it.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class DeviceEvent {
 };
 using DeviceEventPtr = std::shared_ptr<DeviceEvent>;
 
-/// What an event is for: order is cheaper to tell than time.
+/// The use of an event: order is cheaper to record than time.
 enum class EventUse : std::uint8_t { kOrder, kTime };
 
 /// Which memory allocate() gives.
@@ -87,7 +87,7 @@ class DeviceOps {
   virtual Result<DeviceEventPtr> record(DeviceStream stream, EventUse use) = 0;
   Result<DeviceEventPtr> record(DeviceStream stream) { return record(stream, EventUse::kOrder); }
 
-  /// What `stream` is given from now on runs after `event`, one of this accelerator's library.
+  /// Later work of `stream` runs after `event`, an event of this accelerator's library.
   virtual Status wait(DeviceStream stream, const DeviceEvent& event) = 0;
 
   /// Its kernels of compression, which live as long as this; null where there are none. The answer
@@ -103,7 +103,7 @@ class Accelerator {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// How many devices this process can use. Errors: kUnavailable saying why there are none.
   virtual Result<int> count() = 0;
-  /// What `index` is, for people: "NVIDIA H200, 141 GB, sm_90".
+  /// Describes device `index` for people: "NVIDIA H200, 141 GB, sm_90".
   virtual Result<std::string> describe(int index) = 0;
   /// The device `index`. Errors: kInvalidArgument naming the devices that are there.
   virtual Result<std::shared_ptr<DeviceOps>> open(int index) = 0;

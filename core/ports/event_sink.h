@@ -12,7 +12,7 @@
 
 namespace ronde {
 
-/// What compression made of an operation on this rank.
+/// The measurements of a compressed operation on this rank.
 struct CompressionFacts {
   std::uint64_t wire_bytes = 0;  ///< That this rank sent.
   std::int64_t compress_ns = 0;  ///< With all that is neither of the others.
@@ -31,28 +31,28 @@ struct EventArgs {
   int partition = 0;         ///< Bundle::partition.
   std::int64_t pack_ns = 0;  ///< Spent on copies into and out of a fusion buffer.
   CompressionFacts compression = {};
-  /// When it was, by the steady clock; 0: now. Whoever knows it spares a look at the clock.
+  /// The time by the steady clock; 0: now. A known time saves a reading of the clock.
   std::int64_t at_ns = 0;
 };
 
-/// The counter that says how many training steps this rank has finished.
+/// The counter of training steps that this rank has finished.
 inline constexpr std::string_view kStepCounter = "step";
 /// The counter of the milliseconds in which the training thread was ready to run and had no core.
 inline constexpr std::string_view kCoreWaitCounter = "ready without a core in ms";
-/// The lane of the user's marks and that of the threads which wait for operations. Lanes of tensors
-/// contain a dot.
-inline constexpr std::string_view kMarksLane = "marks";
-inline constexpr std::string_view kWaitLane = "waiting";
-/// The lane of what a binding says of training: forward, backward, update.
-inline constexpr std::string_view kPassesLane = "passes";
+/// The track of the user's marks and that of the threads which wait for operations. Tracks of
+/// tensors contain a dot.
+inline constexpr std::string_view kMarksTrack = "marks";
+inline constexpr std::string_view kWaitTrack = "waiting";
+/// The track of a binding's training phases: forward, backward, update.
+inline constexpr std::string_view kPassesTrack = "passes";
 
-/// The lane of an operation's tensors, "allreduce.layer1/weight": all unnamed ones of a kind have
-/// one lane.
-inline std::string tensor_lane(Collective kind, std::string_view name) {
-  std::string lane(to_string(kind));
-  lane += '.';
-  lane += name.empty() ? "unnamed" : name;
-  return lane;
+/// The track of an operation's tensors, "allreduce.layer1/weight": all unnamed ones of a kind have
+/// one track.
+inline std::string tensor_track(Collective kind, std::string_view name) {
+  std::string track(to_string(kind));
+  track += '.';
+  track += name.empty() ? "unnamed" : name;
+  return track;
 }
 
 /// From when to when, on the steady clock.
@@ -65,29 +65,29 @@ struct TimeSpan {
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  /// Opens a span called `event` on the lane of tensor `lane`.
-  virtual void begin(std::string_view lane, std::string_view event, const EventArgs& args) = 0;
-  /// Closes the innermost open span of the lane.
-  virtual void end(std::string_view lane, const EventArgs& args) = 0;
-  /// Opens a span on each of the lanes at one moment: the tensors of a bundle. Costs little more
-  /// than on one lane where the sink is made for it.
-  virtual void begin_all(std::span<const std::string_view> lanes, std::string_view event,
+  /// Opens a span called `event` on the track of tensor `track`.
+  virtual void begin(std::string_view track, std::string_view event, const EventArgs& args) = 0;
+  /// Closes the innermost open span of the track.
+  virtual void end(std::string_view track, const EventArgs& args) = 0;
+  /// Opens a span on each of the tracks at one moment: the tensors of a bundle. Costs little more
+  /// than on one track where the sink is made for it.
+  virtual void begin_all(std::span<const std::string_view> tracks, std::string_view event,
                          const EventArgs& args) {
-    for (const std::string_view lane : lanes) begin(lane, event, args);
+    for (const std::string_view track : tracks) begin(track, event, args);
   }
-  /// Closes the innermost open span of each of the lanes. As begin_all.
-  virtual void end_all(std::span<const std::string_view> lanes, const EventArgs& args) {
-    for (const std::string_view lane : lanes) end(lane, args);
+  /// Closes the innermost open span of each of the tracks. As begin_all.
+  virtual void end_all(std::span<const std::string_view> tracks, const EventArgs& args) {
+    for (const std::string_view track : tracks) end(track, args);
   }
-  /// A span that is over: device work, of which one hears later. Spans of a lane come in order.
-  virtual void span(std::string_view lane, std::string_view event, TimeSpan times,
+  /// A span that is over: device work is reported late. Spans of a track come in order.
+  virtual void span(std::string_view track, std::string_view event, TimeSpan times,
                     const EventArgs& args) = 0;
-  virtual void instant(std::string_view lane, std::string_view event) = 0;
+  virtual void instant(std::string_view track, std::string_view event) = 0;
   virtual void counter(std::string_view name, double value) = 0;
 };
 
-/// Where the sink is found while the timeline is on: it is switched on and off in a running job.
-/// Threads: any. A sink that was ever set lives as long as the runtime.
+/// Holds the sink while the timeline is on. The timeline can be switched in a running job. Threads:
+/// any. A sink that was ever set lives as long as the runtime.
 class EventGate {
  public:
   /// The sink, or null while the timeline is off.

@@ -26,14 +26,14 @@ class Operation;
 class LaunchTurn {
  public:
   virtual ~LaunchTurn() = default;
-  /// Blocks until all that comes before it in this process has been launched. False where there
-  /// will be no turn: a rank has left, and no order is agreed any more. The answer is the same on
-  /// all ranks of the group. Errors: the abort's status.
+  /// Blocks until all earlier work of this process has been launched. False if there will be no
+  /// turn: a rank has left, and no order is agreed any more. The answer is the same on all ranks of
+  /// the group. Errors: the abort's status.
   virtual Result<bool> wait(const AbortToken& abort) = 0;
 };
 
 /// Gives memory for output number `index` of an operation, whose size is known only when it runs.
-/// Called in whichever thread executes; the memory must be of `shape` and the operation's dtype.
+/// Called in the executing thread; the memory must be of `shape` and the operation's dtype.
 using OutputAllocator = std::function<Result<void*>(std::size_t index, const Shape& shape)>;
 
 /// One tensor of a bundle as this rank holds it. A rank that has joined has `in` and `out` null and
@@ -47,8 +47,8 @@ struct BundleTensor {
   std::vector<std::int64_t>* recv_splits = nullptr;  ///< alltoall: written where not null.
   const OutputAllocator* allocate = nullptr;
   std::size_t index = 0;  ///< Passed to `allocate`.
-  /// In device memory only: after which point `in` may be read and `out` written (null: now), and
-  /// where to leave the point after which the result is there.
+  /// In device memory only. `ready`: the point after which `in` may be read and `out` written
+  /// (null: now). `complete` gets the point after which the result is there.
   const DeviceEvent* ready = nullptr;
   std::shared_ptr<DeviceEvent>* complete = nullptr;
 };

@@ -48,9 +48,9 @@ class Phase {
 /// Bytes of a collective between processes that bear one stretch: a millisecond or so.
 inline constexpr std::size_t kWireStretchBytes = std::size_t{1} << 20;
 
-/// Tells an observer of `steps` steps as "NAME 5-8 of 64": consecutive steps make a stretch, one
-/// for each `stretch_bytes` of the collective (rounded; none where it is smaller) and kMost at
-/// most. Threads: one.
+/// Reports `steps` steps to an observer as "NAME 5-8 of 64". Consecutive steps make a stretch, one
+/// for each `stretch_bytes` of the collective (rounded; none for smaller ones) and kMost at most.
+/// Threads: one.
 class PhaseSteps {
  public:
   static constexpr std::size_t kMost = 16;

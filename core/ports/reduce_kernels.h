@@ -17,7 +17,7 @@ struct Scaling {
   double post = 1.0;  ///< On the combined value.
 };
 
-/// What is computed for each element.
+/// The computation for each element.
 struct Reduction {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  ///< kAverage is not seen here: it is a sum with a Scaling.
@@ -44,8 +44,8 @@ class ReduceKernels {
                                 void* out, std::size_t count) const noexcept = 0;
 
   /// out[i] = partial[i] op pre*input[i] in fp32 without rounding to `what.dtype` (8- and 16-bit
-  /// floating types only): for reductions that pass through several ranks and must round once.
-  /// `out` may equal `partial`. `post` is not applied.
+  /// floating types only): for reductions over several ranks that must round once. `out` may equal
+  /// `partial`. `post` is not applied.
   virtual void accumulate_fp32(const Reduction& what, const float* partial, const void* input,
                                float* out, std::size_t count) const noexcept = 0;
 

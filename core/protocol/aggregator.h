@@ -53,7 +53,7 @@ class Aggregator {
   [[nodiscard]] bool all_joined() const noexcept { return joined_count_ == ranks_.size(); }
   /// The rank that joined last, as far as this node knows.
   [[nodiscard]] int last_joined() const noexcept { return last_joined_; }
-  /// A join was agreed: nobody has joined any more.
+  /// A join was agreed: from now on no rank counts as joined.
   void leave_join();
 
   /// The operation was agreed or has failed: forgets it.

@@ -11,7 +11,7 @@
 namespace ronde {
 namespace {
 
-// Where a batch is cut: the largest item that may come on top still fits.
+// A batch is cut at this size. The largest item still fits on top.
 constexpr std::size_t kCutBytes = kMaxNegotiationFrameBytes - kMaxRequestBytes - (64 << 10);
 
 Status bad_batch(std::string_view what) {
@@ -23,8 +23,8 @@ OpKey key_of(const BatchItem& item) {
   return {request != nullptr ? request->name : item.name, item.ordinal};
 }
 
-/// Gives what an entry has added behind the first `known` items its priority: one item, or of an
-/// early leaver none to many.
+/// Gives the items behind the first `known` ones their entry's priority. An entry adds one item;
+/// that of a rank that leaves adds any number.
 void prioritise(Batch& batch, std::size_t known, std::int32_t priority) {
   for (std::size_t i = known; i < batch.items.size(); ++i) batch.items[i].priority = priority;
 }
@@ -59,7 +59,7 @@ Status Batcher::check_item(const BatchItem& item, std::size_t& slots) const {
                : bad_batch("a join agreed without this rank");
   }
   if (item.leaver >= 0) {
-    return matching_.is_member(item.leaver) ? Status() : bad_batch("a stranger left");
+    return matching_.is_member(item.leaver) ? Status() : bad_batch("a rank outside the set left");
   }
   if (item.code != Code::kOk) return {};
   if (!matching_.takes_part(key_of(item))) return bad_batch("an operation not submitted here");

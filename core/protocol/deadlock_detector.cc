@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMostFurther = 8;         // queries in a row: of ranks in a ring, each knows the next
 constexpr std::size_t kMostOthers = 8;  // in each answer
-constexpr std::size_t kMaxSiteBytes = 160;  // the end of it, where the line is
+constexpr std::size_t kMaxSiteBytes = 160;  // the last ones, with the line number
 
 std::string end_of(const std::string& site) {
   return site.size() <= kMaxSiteBytes ? site : site.substr(site.size() - kMaxSiteBytes);

@@ -16,7 +16,7 @@ namespace ronde {
 struct Report {
   std::uint64_t ordinal = 0;  ///< Unnamed operations: from 1.
   int slot = -1;              ///< Unnamed operations: where `request` is cached, if it is.
-  int rank = -1;              ///< Who submitted `request`.
+  int rank = -1;              ///< The rank that submitted `request`.
   RequestPtr request;         ///< On the wire null where `slot` stands for it.
   Code code = Code::kOk;      ///< A problem seen in the subtree.
   std::string message;        ///< Of the problem.
@@ -30,8 +30,8 @@ struct Notice {
   std::string message;
 };
 
-/// "An operation of mine has waited for too long"; `fatal` where it should fail for that, `asks`
-/// where it waits for so long only that somebody may be waiting for this rank.
+/// "An operation of mine has waited for too long." `fatal`: it should fail for that. `asks`: it has
+/// waited just long enough that another rank may be waiting for this one.
 struct Overdue {
   OpKey key;
   bool fatal = false;
@@ -47,7 +47,7 @@ struct BlockedRank {
   std::vector<OpKey> others;  ///< Some others that block the rank, not asked about.
 };
 
-/// What one subtree knows about an operation that has waited for too long.
+/// One subtree's knowledge of an operation that has waited for too long.
 struct StallFact {
   OpKey key;
   int kind = -1;             ///< A Collective; -1 where no rank of the subtree has submitted it.
@@ -69,7 +69,7 @@ struct TickFrame {
   std::vector<StallFact> facts;
   int last_joined = -1;  ///< Not negative: the whole subtree has joined, this rank last.
   int leaver = -1;       ///< Not negative: this rank leaves the set.
-  std::string farewell;  ///< Why it leaves, where it says so.
+  std::string farewell;  ///< Why it leaves; may be empty.
 
   void clear();
 };
@@ -94,7 +94,7 @@ struct BatchItem {
   std::string name;                          ///< Failed items.
   Collective kind = Collective::kAllreduce;  ///< Failed items.
   Code code = Code::kOk;
-  std::string message;  ///< Failed items; closed: why the rank leaves, where it says so.
+  std::string message;  ///< Failed items; closed: why the rank leaves, or empty.
   bool early = false;   ///< Failed items: not all ranks have submitted it.
   int last_joined = -1;
   int leaver = -1;

@@ -118,7 +118,7 @@ Status Matching::check_tick(const TickFrame& tick, int source, std::uint64_t seq
   }
   RONDE_RETURN_IF_ERROR(check_bits(tick));
   for (const Report& report : tick.reports) {
-    if (!is_member(report.rank)) return out_of_protocol("a report of a stranger");
+    if (!is_member(report.rank)) return out_of_protocol("a report of a rank outside the set");
     if (report.slot < 0) continue;
     const RequestPtr cached = cache_.at(report.slot, tick.acked);
     if (cached == nullptr || !cached->name.empty() || report.ordinal == 0) {
@@ -126,7 +126,7 @@ Status Matching::check_tick(const TickFrame& tick, int source, std::uint64_t seq
     }
   }
   if (tick.last_joined >= 0 && (!is_member(tick.last_joined) || aggregator_.joined(source))) {
-    return out_of_protocol("a join of a stranger, or a second one");
+    return out_of_protocol("a join of a rank outside the set, or a second one");
   }
   return {};
 }

@@ -1,6 +1,6 @@
-// Submissions of this rank and reports of its children. An operation that the whole subtree has
-// submitted goes into the tick for the parent, or at the root to the batcher. A bit stands for the
-// request that its slot held in the last batch that the sender acknowledged.
+// Submissions of this rank, matched with the reports of its children. An operation that the whole
+// subtree has submitted goes into the tick for the parent, or at the root to the batcher. A bit
+// stands for the request that its slot held in the last batch that the sender acknowledged.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace ronde {
 
-/// What the parts of one rank's negotiation share.
+/// The state that the parts of one rank's negotiation share.
 struct NegotiationState {
   /// `rank` is the job's; `place` is its place in the tree.
   NegotiationState(int rank, const TreePlace& place, std::size_t cache_capacity);
@@ -107,8 +107,9 @@ class Matching {
   std::uint64_t join_ticket_ = 0;     // not 0: this rank has joined
   bool reported_join_ = false;        // the parent knows that this subtree has joined
 
-  // Operations that failed before all had submitted them: the batch that said so, for reports that
-  // crossed it; and the error for this rank when it submits them after all.
+  // Operations that failed before all ranks had submitted them. `failed_`: the batch of the
+  // failure, for reports that crossed it. `owed_`: the error for this rank when it submits them
+  // after all.
   std::unordered_map<OpKey, std::uint64_t, OpKeyHash> failed_;
   std::unordered_map<OpKey, Status, OpKeyHash> owed_;
 };

@@ -93,15 +93,15 @@ Status Negotiator::check_tick(const TickFrame& tick, int source) const {
   RONDE_RETURN_IF_ERROR(matching_.check_tick(tick, source, batcher_.sequence()));
   if (tick.query != 0 &&
       !stalls_.query().expects(static_cast<std::size_t>(source) - 1, tick.query)) {
-    return out_of_protocol("an answer nobody asked for");
+    return out_of_protocol("an answer without a query");
   }
   for (const StallFact& fact : tick.facts) {
     if (fact.blocked.rank >= 0 && !matching_.is_member(fact.blocked.rank)) {
-      return out_of_protocol("an operation of a stranger");
+      return out_of_protocol("an operation of a rank outside the set");
     }
   }
   if (tick.leaver >= 0 && !matching_.is_member(tick.leaver)) {
-    return out_of_protocol("a stranger leaves");
+    return out_of_protocol("a rank outside the set leaves");
   }
   return {};
 }

@@ -20,7 +20,7 @@
 
 namespace ronde {
 
-/// Who negotiates, and how.
+/// The members of a negotiation and its limits.
 struct NegotiatorOptions {
   int rank = 0;              ///< This process, as rank of the job.
   std::vector<int> members;  ///< The job's ranks in the set, ascending; contains `rank`.
@@ -49,42 +49,40 @@ class Negotiator {
   Negotiator& operator=(const Negotiator&) = delete;
 
   /// Enters one operation of this rank; it will come out of take_batches() with `ticket` (not 0),
-  /// agreed or failed. A valid Request only.
-  /// Errors: kDuplicateName where the name is in flight on this rank; then the operation in flight
-  /// fails on all ranks with an error naming this rank and both call sites, unless it was agreed
-  /// already. kStalled where the others have given this very operation up because this rank was
-  /// late: the error they got; said once, the next submission is a new operation.
-  /// kInvalidArgument after join(), until all have joined.
+  /// agreed or failed. A valid Request only. Errors: kDuplicateName: the name is in flight on this
+  /// rank. The operation in flight then fails on all ranks, unless it is agreed, with an error
+  /// naming this rank and both call sites. kStalled: the others have given up this operation
+  /// because this rank was late. It is reported once; the next submission is a new operation.
+  /// kInvalidArgument: after join(), until all have joined.
   Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
 
-  /// Says that this rank has no more data: it counts as ready for every allreduce, with zeros,
-  /// until all have joined; then a kJoin item comes out with `ticket` (not 0). Any other kind that
-  /// is submitted meanwhile fails on all ranks, naming a rank that has joined.
-  /// Errors: kInvalidArgument where this rank has joined already.
+  /// Reports that this rank has no more data. It counts as ready for every allreduce, with zeros,
+  /// until all have joined. Then a kJoin item comes out with `ticket` (not 0). Any other kind that
+  /// is submitted meanwhile fails on all ranks, naming a rank that has joined. Errors:
+  /// kInvalidArgument where this rank has joined already.
   Status join(std::uint64_t ticket, TimePoint now);
 
-  /// Says that this rank submits nothing to any set, whatever else of it ends, before all of these
-  /// operations have ended, as long as `blocked` is true. Only where that is certain: where
-  /// ranks wait for each other by it, their operations fail with kMismatch on all of them.
+  /// Reports that this rank submits nothing to any set before all of these operations have ended,
+  /// as long as `blocked` is true. Call it only if that is certain. Operations of ranks that block
+  /// each other fail with kMismatch on all of them.
   void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
                        TimePoint now);
 
-  /// Says that this rank takes part in nothing any more. What was agreed before stays agreed; every
-  /// other operation of the set, pending or submitted later on any rank, comes out failed with
-  /// kRankFailure "rank N has left the job", with `why` where it is not empty (its first 512
-  /// bytes). Frames must still be taken and sent afterwards.
+  /// Ends this rank's part in the set. Earlier agreements hold. Every other operation of the set,
+  /// pending or submitted later on any rank, fails with kRankFailure "rank N has left the job" and
+  /// the first 512 bytes of `why`. Frames must still be taken and sent afterwards.
   void leave(TimePoint now, std::string_view why = {});
   /// Whether a rank has left, and this rank knows.
   [[nodiscard]] bool closed() const noexcept { return !batcher_.closed().ok(); }
 
   /// Whether this rank is the coordinator: the one that makes batches.
   [[nodiscard]] bool coordinates() const noexcept { return place_.is_root(); }
-  /// Lets all ranks run `bundles` more of those that wait to be paced, by a batch of their own or
-  /// with what has just been agreed. Coordinator only; does nothing once the set is closed.
+  /// Lets all ranks run `bundles` more paced bundles, by a batch of their own or with the next
+  /// agreement. Coordinator only; does nothing once the set is closed.
   void release(std::uint32_t bundles) { batcher_.release(bundles); }
 
-  /// Tells all ranks, in the agreed order, that the next device work of another set comes now;
-  /// `set` is whatever names it there. Coordinator only; does nothing once the set is closed.
+  /// Notifies all ranks, in the agreed order, that the next device work of another set comes now;
+  /// `set` is that set's name for them. Coordinator only; does nothing once the set is closed.
   void order_launch(std::uint64_t set) { batcher_.order_launch(set); }
 
   /// Takes in one frame that another member's negotiator of this set sent.

@@ -72,7 +72,8 @@ struct Request {
 /// Errors: kInvalidArgument naming the field, the value and what is allowed.
 Status validate(const Request& request);
 
-/// One operation that all ranks of a set agreed on, in the order in which all ranks run it.
+/// One operation that all ranks of a set agreed on. It is no Operation, as the negotiation knows
+/// requests and tickets alone: the simulator runs it without memory.
 struct Agreed {
   std::uint64_t ticket = 0;  ///< As given to submit(); 0 where this rank has joined.
   Request request;           ///< As agreed: of this rank where it submitted, else a representative.
@@ -87,7 +88,7 @@ struct Agreed {
 /// same on all ranks. Fusion stays within a batch.
 struct Batch {
   std::vector<Agreed> items;
-  /// So many more paced bundles may run, the items' own among them: see run_order.h.
+  /// This many more paced bundles may run, those of the items included: see RunOrder.
   std::uint32_t released = 0;
   /// After those, the next work in device memory of these sets, as order_launch() named them.
   std::vector<std::uint64_t> launches;

@@ -41,8 +41,8 @@ class ResponseCache {
   /// Forgets former contents: all ranks have applied batch `acked`.
   void forget_before(std::uint64_t acked);
 
-  /// Chooses a slot for a request that is not cached, or -1: its name's own, else a free one, else
-  /// the least recently used one that `evictable` allows.
+  /// Chooses a slot for a request that is not cached, or -1. It takes its name's slot, else a free
+  /// one, else the least recently used one that `evictable` allows.
   [[nodiscard]] int choose(const Request& request,
                            const std::function<bool(int slot)>& evictable) const;
   /// Puts a request into a slot as part of batch `sequence`; the slot is at most slot_count().

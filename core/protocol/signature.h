@@ -25,9 +25,9 @@ struct Submitted {
   const Request& request;
 };
 
-/// Where two submissions differ first, with both ranks, values and call sites, such as
-/// `rank 0 submitted shape [2] (a.py:1), rank 1 submitted shape [3] (a.py:1)`; the lower rank
-/// first. Empty where they do not differ.
+/// The first difference of two submissions, with both ranks, values and call sites, such as `rank 0
+/// submitted shape [2] (a.py:1), rank 1 submitted shape [3] (a.py:1)`; the lower rank first. Empty
+/// where they do not differ.
 std::string explain_difference(const Submitted& a, const Submitted& b);
 
 }  // namespace ronde

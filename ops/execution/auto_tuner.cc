@@ -65,7 +65,7 @@ Status AutoTuner::run_zeros(std::size_t bytes, const AbortToken& abort) {
 void AutoTuner::report(const AutoChoice& choice, std::size_t bytes) const {
   EventSink* const events = options_.events == nullptr ? nullptr : options_.events->get();
   if (events == nullptr) return;
-  events->instant(kMarksLane,
+  events->instant(kMarksTrack,
                   fmt::format("compression auto: {:.3g} MB {}, predicted {:.3g} ms (dense {:.3g})",
                               static_cast<double>(bytes) * 1e-6,
                               choice.compression.empty() ? "dense" : choice.compression,

@@ -27,7 +27,7 @@ Key key_of(const OperationSpan& span, const std::set<std::uint32_t>& unnamed) {
 /// The numbers of the lanes that unnamed operations share.
 std::set<std::uint32_t> unnamed_lanes(const Names& names) {
   std::set<std::string> lanes;
-  for (const CollectiveTraits& row : kCollectives) lanes.insert(tensor_lane(row.value, {}));
+  for (const CollectiveTraits& row : kCollectives) lanes.insert(tensor_track(row.value, {}));
   std::set<std::uint32_t> numbers;
   for (std::uint32_t number = 0; number < names.size(); ++number) {
     if (lanes.contains(names.text_of(number))) numbers.insert(number);

@@ -27,9 +27,9 @@ void RankLoader::name_lane(const TraceEvent& event) {
   Lane& lane = lanes_[event.tid];
   lane.name = job_.names.number_of(event.given_name);
   if (event.given_name.find('.') == std::string_view::npos) lane.kind = LaneKind::kOther;
-  if (event.given_name == kMarksLane) lane.kind = LaneKind::kMarks;
-  if (event.given_name == kPassesLane) lane.kind = LaneKind::kPasses;
-  if (event.given_name == kWaitLane) lane.kind = LaneKind::kWaits;
+  if (event.given_name == kMarksTrack) lane.kind = LaneKind::kMarks;
+  if (event.given_name == kPassesTrack) lane.kind = LaneKind::kPasses;
+  if (event.given_name == kWaitTrack) lane.kind = LaneKind::kWaits;
 }
 
 void RankLoader::take_counter(const TraceEvent& event) {

@@ -196,7 +196,7 @@ void DeathWatch::watch_once(int rank) noexcept {
   FutexWord& owner = segment_.slot(rank).life.owner;
   std::uint32_t value = owner.load(std::memory_order_seq_cst);
   if ((value & FUTEX_OWNER_DIED) != 0) return found_lost(rank, Presence::kDied);
-  if ((value & FUTEX_TID_MASK) == 0) return;  // given back: it left before it did so
+  if ((value & FUTEX_TID_MASK) == 0) return;  // released: the rank has left
   if ((value & FUTEX_WAITERS) == 0) {
     // Without this bit the kernel wakes no thread. Look at everything again.
     owner.compare_exchange_strong(value, value | FUTEX_WAITERS);
@@ -248,7 +248,7 @@ void DeathWatch::found_lost(int rank, Presence how) noexcept {
       expected, static_cast<std::uint32_t>(how));
   if (!first) return;
   look_for_cuts();
-  report(rank, how, true);  // the others are roused next; our own process hears of it right away
+  report(rank, how, true);  // the others are woken next; this process is notified at once
   announce_news(segment_);
   rouse_all();
 }
@@ -261,7 +261,7 @@ void DeathWatch::look_for_losses() noexcept {
   for (int r = 0; r < segment_.ranks(); ++r) {
     const Presence presence = presence_of(segment_.slot(r));
     if (!lost(presence)) continue;
-    look_for_cuts();  // once more: what it said came before its end
+    look_for_cuts();  // once more: it reported them before its end
     report(r, presence, false);
   }
 }

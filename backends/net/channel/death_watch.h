@@ -1,19 +1,19 @@
 // Learns within a fraction of a millisecond that a rank of this host died.
 //
-// Each rank's watch thread holds a robust futex in the host segment: the `owner` word holds its
+// Each rank's watch thread holds a robust futex in the host segment. The `owner` word holds its
 // thread id, and the thread's robust list (set_robust_list(2)) names the word. When the process
-// ends in any way, the kernel, before it frees any memory, sets FUTEX_OWNER_DIED in the word and
-// wakes one that waits on it. The ranks of a host watch in a ring: each waits on the word of the
-// next present rank. Who finds a death marks it in the segment, rouses all other watch threads and
-// sleepers, and watches the one after. A rank that leaves on purpose says so before it gives its
-// word back.
+// ends in any way, the kernel sets FUTEX_OWNER_DIED in the word and wakes one waiter. It does so
+// before it frees memory. The ranks of a host watch in a ring: each waits on the word of the next
+// present rank. The rank that finds a death marks it in the segment, wakes all other watch threads
+// and sleepers, and watches the next rank. A rank that leaves on purpose marks that before it
+// releases its word.
 //
-// Whoever does not run dies of nothing: each watch thread also counts up a beat, and looks at the
-// beats of all ranks of the host. Who is silent is suspected at once where the kernel says that it
-// is stopped, else after four seconds, and marked as frozen after the freeze timeout, for good.
+// A frozen process does not end. So each watch thread also counts up a beat, and reads the beats of
+// all ranks of the host. A silent rank is suspected at once if the kernel reports it as stopped,
+// else after four seconds. After the freeze timeout it is marked as frozen for good.
 //
-// To rouse a watch thread, FUTEX_WAITERS is cleared in the word it waits on, then the word is
-// woken: a thread about to sleep finds the word changed, so no wake-up is lost.
+// To wake a watch thread, FUTEX_WAITERS is cleared in the word it waits on, then the word is woken.
+// A thread about to sleep finds the word changed, so no wake-up is lost.
 #pragma once
 
 #include <sys/types.h>
@@ -31,22 +31,21 @@
 
 namespace ronde::net {
 
-/// The rank of another host that `rank` of this one has said it cannot reach; -1: none.
+/// The rank of another host that `rank` of this one has reported as unreachable; -1: none.
 [[nodiscard]] int cut_off(const HostSegment& segment, int rank) noexcept;
 
-/// Tells all ranks of the segment that somebody's presence changed, or found a cut, and wakes their
-/// sleepers.
+/// Notifies all ranks of the segment of a changed presence or a cut, and wakes their sleepers.
 void announce_news(const HostSegment& segment) noexcept;
 
-/// What the watch thread tells.
+/// The events of the watch thread.
 struct WatchHooks {
   /// Once for each rank that died or was given up, perhaps this one. `found_here`: this rank was
   /// the first to know. May be empty.
   std::function<void(int rank, Presence how, bool found_here)> on_loss;
   /// A rank of this host cannot reach `rank` of the job, on another one. Comes before the loss of
-  /// the rank that says so. May be empty.
+  /// the rank that reports it. May be empty.
   std::function<void(int rank)> on_cut;
-  /// A rank is suspected, or is back, after so long. May be empty.
+  /// A rank is suspected, or runs again, after this silence. May be empty.
   std::function<void(int rank, Silence what, Duration silence)> on_silence;
   Duration freeze_timeout{0};  ///< Silence after which a rank is given up; zero: never.
 };
@@ -67,8 +66,8 @@ class DeathWatch {
   /// Begins to watch the others; only once all of them have started.
   void begin_watching(WatchHooks hooks);
 
-  /// Tells the ranks of this host that `rank` of the job, on another one, cannot be reached: what
-  /// they find out later, or take this rank's leaving for. Threads: one.
+  /// Notifies the ranks of this host that `rank` of the job, on another one, cannot be reached.
+  /// Otherwise they may take this rank's departure for the cause. Threads: one.
   void tell_cut(int rank) const noexcept;
 
   /// Gives the word back and ends the thread. Idempotent; does nothing in a forked child.

@@ -1,4 +1,4 @@
-// Tells a process that there is something to poll, and lets it sleep until then.
+// Wakes a process that has something to poll, and lets it sleep until then.
 #pragma once
 
 #include <array>
@@ -13,10 +13,9 @@ namespace ronde::net {
 
 /// The words of one process's doorbell, in memory that its peers share. Zeros are a good start.
 ///
-/// No wake-up is lost: a peer publishes (a sequentially consistent store), then reads `attention`;
-/// the owner stores `attention`, then looks once more for what was published (sequentially
-/// consistent loads, all of them: a fence would be invisible to ThreadSanitizer). At least one sees
-/// the other.
+/// No wake-up is lost. A peer publishes, then reads `attention`. The owner stores `attention`, then
+/// looks once more for published data. All are sequentially consistent, without a fence, as
+/// ThreadSanitizer sees none. At least one sees the other.
 struct alignas(64) DoorbellWords {
   FutexWord attention;                  ///< 0: the owner polls; else 1 + the Sleeper to wake.
   std::array<SharedWakeWord, 2> words;  ///< By Sleeper.

@@ -120,7 +120,7 @@ bool HostChannel::report_news(const HostEvents& events) {
   for (int r = 0; r < segment_->ranks(); ++r) {
     Peer& peer = peers_[static_cast<std::size_t>(r)];
     if (peer.gone || presence(r) == Presence::kPresent) continue;
-    report_cuts(events);               // once more: what it said came before its presence changed
+    report_cuts(events);               // once more: its reports came before its presence changed
     if (r != rank_) drain(r, events);  // all it sent came before its presence changed
     if (!peer.gone) lose(r, presence(r), events);
     delivered = true;

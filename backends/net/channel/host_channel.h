@@ -21,16 +21,16 @@
 
 namespace ronde::net {
 
-/// What HostChannel::poll found.
+/// The events of HostChannel::poll.
 struct HostEvents {
   std::function<void(int from, std::span<const std::byte>)> on_frame;
-  /// Once per rank, after its last frame; for this rank where the others have given it up.
+  /// Once per rank, after its last frame; for this rank if the others have given it up.
   std::function<void(int rank, Presence how)> on_gone;
-  /// A peer cannot reach `rank` of the job, on another host; before that peer is told to be gone.
+  /// A peer cannot reach `rank` of the job, on another host. Comes before that peer's on_gone.
   std::function<void(int rank)> on_cut;
 };
 
-/// Threads: as ControlChannel.
+/// Exchanges frames between the ranks of one host. Threads: as ControlChannel.
 class HostChannel {
  public:
   HostChannel(std::unique_ptr<HostSegment> segment, int rank);
@@ -66,8 +66,8 @@ class HostChannel {
 
   [[nodiscard]] Doorbell& doorbell() noexcept { return doorbell_; }
 
-  /// Sends what is queued (as long as the peers read, 2 s at most), says that this rank leaves, and
-  /// ends the watch. Idempotent; does nothing in a forked child.
+  /// Sends what is queued (as long as the peers read, 2 s at most), announces that this rank
+  /// leaves, and ends the watch. Idempotent; does nothing in a forked child.
   void close() noexcept;
 
  private:
@@ -75,7 +75,7 @@ class HostChannel {
     RingSender sender;
     RingReceiver receiver;
     bool gone = false;  // reported
-    bool cut = false;   // what it cannot reach is reported
+    bool cut = false;   // the rank that it cannot reach is reported
   };
   using Bits = std::array<std::uint64_t, kMaxLocalRanks / 64>;
 
@@ -107,7 +107,7 @@ class HostChannel {
   Doorbell doorbell_;
   DeathWatch watch_;
   std::vector<Peer> peers_;
-  Bits unkicked_{};                  // peers told of something since their last kick
+  Bits unkicked_{};                  // peers with news since their last kick
   std::uint64_t blocked_count_ = 0;  // peers with queued frames
   std::uint32_t seen_news_ = 0;
   bool closed_ = false;

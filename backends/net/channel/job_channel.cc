@@ -59,7 +59,7 @@ JobChannel::JobChannel(JobChannelArgs args)
   if (!args.links.empty()) {
     Doorbell& doorbell = local_->doorbell();
     const auto rank_lost = [this, &doorbell](int rank, Loss how) {
-      // Before this rank can fail and leave: the others would take that for the cause.
+      // Before this rank can fail and leave. The others would take its departure for the cause.
       if (how == Loss::kUnreachable) local_->tell_cut(rank);
       abort(rank, how);
       doorbell.wake(Sleeper::kBackground);

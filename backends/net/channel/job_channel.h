@@ -1,5 +1,5 @@
-// The control channel of a job: routes frames to ranks of this host through shared memory and to
-// others over TCP, and tells of a lost rank once, whoever found out.
+// The control channel of a job. It routes frames to ranks of this host through shared memory and to
+// others over TCP. It reports a lost rank once, from whichever source.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace ronde::net {
 
-/// What a channel is made of.
+/// The parts of a channel.
 struct JobChannelArgs {
   Topology topology;
   std::unique_ptr<HostChannel> local;   ///< Of the ranks that `topology` puts on this host.
@@ -24,6 +24,7 @@ struct JobChannelArgs {
   std::shared_ptr<AbortToken> abort{};  ///< Aborted as soon as a rank is lost; may be null.
 };
 
+/// The control channel to all ranks of the job. Threads: as ControlChannel.
 class JobChannel final : public ControlChannel {
  public:
   explicit JobChannel(JobChannelArgs args);

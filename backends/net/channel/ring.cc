@@ -81,7 +81,7 @@ bool RingSender::flush_once() {
 bool RingSender::flush() {
   bool any = flush_once();
   if (queue_.empty()) return any;
-  // Ask to be told, then look again: the receiver may have made room in between.
+  // Request a notification, then look again: the receiver may have made room in between.
   header_.sender_blocked.store(1, std::memory_order_seq_cst);
   return flush_once() || any;
 }

@@ -18,7 +18,7 @@ namespace ronde::net {
 struct RingHeader {
   alignas(64) std::atomic<std::uint64_t> tail;  ///< Written by the sender.
   alignas(64) std::atomic<std::uint64_t> head;  ///< Written by the receiver.
-  std::atomic<std::uint32_t> sender_blocked;    ///< 1: tell the sender when there is room.
+  std::atomic<std::uint32_t> sender_blocked;    ///< 1: notify the sender when there is room.
 };
 
 /// A frame is an 8-byte header (length, zero) and its bytes, padded to 8: so frames start aligned

@@ -1,5 +1,5 @@
-// Judges how long peers have shown no sign of life. A sign is any number that changes: a beat in
-// shared memory, a count of what was heard. Values in, values out: no clock, no threads.
+// Judges how long peers have shown no sign of life. A sign is a number that changes: a beat in
+// shared memory, or a count of input. It has no clock and no threads.
 #pragma once
 
 #include <chrono>
@@ -13,27 +13,27 @@ namespace ronde::net {
 
 /// How often signs are given and looked at.
 inline constexpr std::chrono::milliseconds kBeatInterval{200};
-/// Silence after which a rank is suspected that has nothing to excuse it.
+/// Silence after which a rank is suspected that has the processor time to run.
 inline constexpr std::chrono::milliseconds kSuspectAfter{600};
 /// Silence after which a rank is suspected that may only be short of processor time.
 inline constexpr std::chrono::seconds kSuspectBusyAfter{4};
 
-/// What became of a peer at this look.
+/// The state of a peer at this look.
 enum class Silence : std::uint8_t {
   kNone,       ///< Nothing new.
-  kSuspected,  ///< It has been silent for long; said once.
+  kSuspected,  ///< It has been silent for long; reported once.
   kBack,       ///< It was suspected and is heard again.
-  kGivenUp,    ///< It has been silent for too long; said once.
+  kGivenUp,    ///< It has been silent for too long; reported once.
 };
 
-/// Threads: one at a time.
+/// Measures the silence of peers. Threads: one at a time.
 class SilenceWatch {
  public:
   /// `give_up` zero: never.
   SilenceWatch(std::size_t peers, Duration interval, Duration give_up);
 
-  /// Begins a look at the peers. Where we ourselves did not run since the last one (a stopped
-  /// process, a suspended machine), the peers are not to blame for it.
+  /// Begins a look at the peers. Time in which this process itself did not run (it was stopped, or
+  /// the machine suspended) does not count as their silence.
   void look(TimePoint time);
   /// The sign of one peer at this look, and when silence is suspicious. The first one only starts
   /// the watch.

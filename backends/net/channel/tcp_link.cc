@@ -75,8 +75,8 @@ TcpLink::TcpLink(asio::io_context& io, Link link, const LinkSink& sink)
 std::uint64_t TcpLink::acknowledged() noexcept {
   const TcpProgress is = tcp_progress(fd_);
   const TcpProgress was = std::exchange(progress_, is);
-  // A frozen peer's host acknowledges what fits its buffer, then says that the buffer is full. What
-  // else comes from the peer proves nothing where only our own direction is cut.
+  // A frozen peer's host acknowledges what fits its buffer, then reports the buffer as full. Other
+  // input from the peer proves nothing if only our own direction is cut.
   const bool full = is.full_us != was.full_us && is.lost_probes <= kLostProbes;
   if (!is.waiting || is.acknowledged_bytes != was.acknowledged_bytes || full) ++acknowledged_;
   return acknowledged_;

@@ -1,10 +1,10 @@
 // Frames between ranks of different hosts, over one authenticated TCP connection per pair. One
-// thread of the process reads, and writes what could not be written at once.
+// thread of the process reads, and writes the bytes that sockets did not take at once.
 //
 // Each side sends a heartbeat every beat interval (less often where there are many links), the only
-// timer here. A link is lost when its socket closes without a goodbye; when the peer's host has not
-// acknowledged what was sent for the link timeout: the network is cut; or when the host does so,
-// but the peer itself is silent for the freeze timeout: it is frozen.
+// timer here. A link is lost when its socket closes without a goodbye. It is cut when the peer's
+// host acknowledges nothing for the link timeout. The peer is frozen when its host acknowledges but
+// the peer is silent for the freeze timeout.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Apart, as the kernel's header and the C library's cannot be read together.
+// A file of its own, as the kernel's header and the C library's cannot be included together.
 #include "backends/net/channel/tcp_progress.h"
 
 #include <linux/sockios.h>

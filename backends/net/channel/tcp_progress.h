@@ -1,4 +1,4 @@
-// What the kernel knows of the other end of a TCP connection.
+// The kernel's knowledge of the other end of a TCP connection.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@ namespace ronde::net {
 /// As it is now.
 struct TcpProgress {
   bool waiting = false;                  ///< Something was written and is not acknowledged.
-  std::uint64_t acknowledged_bytes = 0;  ///< Ever.
-  std::uint64_t full_us = 0;             ///< How long the peer's buffer has been full, ever.
-  unsigned lost_probes = 0;  ///< Questions whether it still is, in a row without answer.
+  std::uint64_t acknowledged_bytes = 0;  ///< Since the connection began.
+  std::uint64_t full_us = 0;             ///< How long the peer's buffer has been full in all.
+  unsigned lost_probes = 0;              ///< Probes of a full buffer in a row without an answer.
 };
 
 /// Zeros where `fd` is no TCP connection.

@@ -1,6 +1,6 @@
-// Makes authenticated connections between ranks: runs many handshakes at once, on connections that
-// it accepts and on ones that it dials, in one poll loop of the calling thread. An unauthenticated
-// peer costs one bounded entry for two seconds at most.
+// Makes authenticated connections between ranks. It runs many handshakes at once, on accepted and
+// dialed connections, in one poll loop of the calling thread. An unauthenticated peer costs one
+// bounded entry for two seconds at most.
 #pragma once
 
 #include <chrono>

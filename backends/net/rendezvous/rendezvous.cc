@@ -19,9 +19,9 @@ namespace {
 constexpr std::chrono::seconds kVerdictLimit{2};  // for a guest to receive the verdict
 constexpr std::chrono::microseconds kFirstRetry{100};
 constexpr std::chrono::milliseconds kLongestRetry{20};
-constexpr std::chrono::milliseconds kLongestLocalRetry{2};  // nobody listens yet: a cheap call
+constexpr std::chrono::milliseconds kLongestLocalRetry{2};  // no rank listens yet: a cheap call
 
-/// What all guests learn: the roster, or the error that the host returns.
+/// The answer to all guests: the roster, or the error that the host returns.
 struct Verdict {
   Status status;
   Roster roster;

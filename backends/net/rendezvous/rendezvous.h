@@ -29,9 +29,9 @@ struct HostArgs {
   TimePoint deadline;
 };
 
-/// Waits until all guests have come (and acknowledged), then sends all the roster.
-/// Errors, also sent to those that have come: kTimeout naming the missing ranks, kVersionMismatch,
-/// kRankFailure where a guest went away, kInvalidArgument where a rank came twice.
+/// Waits until all guests have come (and acknowledged), then sends all the roster. The guests that
+/// have come get the error too. Errors: kTimeout naming the missing ranks; kVersionMismatch;
+/// kRankFailure if a guest went away; kInvalidArgument if a rank came twice.
 Result<Roster> host_rendezvous(const HostArgs& args);
 
 /// The arguments of a guest.
@@ -56,7 +56,7 @@ struct HostConnection {
 /// kInvalidArgument where host and guest hold different secrets.
 Result<HostConnection> reach_host(const GuestArgs& args);
 
-/// Tells the host that the descriptor it passed is in use. If the host is gone, await_verdict()
+/// Notifies the host that the descriptor it passed is in use. If the host is gone, await_verdict()
 /// returns why.
 void acknowledge(int socket);
 

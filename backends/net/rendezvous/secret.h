@@ -38,10 +38,10 @@ class Secret {
 
 using Digest = std::array<std::byte, 32>;
 
-/// Reads the secret that `config` names, if any.
-/// A descriptor of a regular file or memfd is read from its start and kept (closed on exec), so
-/// that a process may connect again; any other, such as a pipe, is read once and closed.
-/// Errors: kInvalidArgument naming the fault of the file and what is required.
+/// Reads the secret that `config` names, if any. A descriptor of a regular file or memfd is read
+/// from its start and kept (closed on exec), so that a process may connect again. Any other, such
+/// as a pipe, is read once and closed. Errors: kInvalidArgument naming the fault of the file and
+/// what is required.
 Result<std::optional<Secret>> read_secret(const Config& config);
 
 /// HMAC-SHA256.

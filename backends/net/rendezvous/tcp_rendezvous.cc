@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::seconds kGrace{5};  // rank 0's timeout may start later
 constexpr int kAbortWatch = -1;
 
-/// Where rank 0 listens: the rendezvous, on the chosen interface where one is set.
+/// The address on which rank 0 listens: the rendezvous, on the chosen interface if one is set.
 Result<Endpoint> rendezvous_point(const Config& config, const std::vector<Endpoint>& resolved) {
   if (config.network_interface.empty()) return resolved.front();
   RONDE_ASSIGN_OR_RETURN(const Endpoint chosen, interface_endpoint(config.network_interface));
@@ -118,7 +118,7 @@ Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listene
                                 describe_missing(connector, missing)));
     }
     if (event->kind == ConnectorEvent::Kind::kReadable) return Status(Code::kAborted, "aborted");
-    // A peer that gave up on its first connection connects again: the last one counts.
+    // A peer that gave up its first connection connects again: the last one counts.
     std::erase_if(links, [&](const Link& link) { return link.rank == event->rank; });
     missing.erase(event->rank);
     links.push_back({event->rank, std::move(event->socket)});

@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::size_t kTurnBytes = std::size_t{4} << 20;  // then the other direction has its turn
 constexpr int kSleepSliceMs = 50;
-// When a connection breaks, the control channel is about to say who died: perhaps not the peer, who
-// may only have heard of it first and gone.
+// When a connection breaks, the control channel soon reports which rank died. It need not be the
+// peer, which may only have left because of it.
 constexpr std::chrono::milliseconds kVerdictGrace{250};
 
 // An id names direction, peer and the transfer's number between the two.

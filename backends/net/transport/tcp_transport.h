@@ -1,6 +1,6 @@
 // Point-to-point over one connected stream socket per peer. Each message is 8 bytes of length and
-// the data. All posted transfers move on whenever somebody waits, in both directions, so two ranks
-// that send to each other at once do not block each other.
+// the data. All posted transfers move on during any wait, in both directions. So two ranks that
+// send to each other do not block each other.
 #pragma once
 
 #include <array>

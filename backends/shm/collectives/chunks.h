@@ -1,5 +1,4 @@
-// Which bytes of the segments belong to which rank, for the collectives that cut tensors into
-// parts.
+// The chunk of each rank in the segments, for the collectives that cut tensors into chunks.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +8,18 @@
 
 namespace ronde::shm {
 
-/// What an address of a segment points to.
+/// The memory behind an address of a segment.
 enum class Extent {
   kNone,   ///< Nothing: the address is ignored.
-  kPart,   ///< This rank's part.
-  kWhole,  ///< The whole tensor, part after part.
+  kChunk,  ///< This rank's chunk.
+  kWhole,  ///< The whole tensor, chunk after chunk.
 };
 
-/// Fills scratch.parts: for each rank the pieces of its part, with the input and output addresses
-/// that this rank (`me`) has for them, null where it has none. Starts scratch.cursors on them.
+/// Fills scratch.chunks: for each rank the pieces of its chunk. The addresses are those of this
+/// rank (`me`), null if it has none. Starts scratch.cursors on them.
 void split(const Work& work, int me, Extent in, Extent out, Scratch& scratch);
 
-/// Bytes of the longest part, all segments together.
-std::size_t longest_part(const Scratch& scratch) noexcept;
+/// Bytes of the longest chunk, all segments together.
+std::size_t longest_chunk(const Scratch& scratch) noexcept;
 
 }  // namespace ronde::shm

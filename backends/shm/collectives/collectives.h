@@ -1,5 +1,5 @@
-// The collectives of the shared-memory data plane, one function per kind of work. n is the number
-// of ranks, S the bytes of the whole tensor; every function reads the segments where they lie.
+// The collectives of the shared-memory data plane, one function per kind of work. Every function
+// reads the segments in place. n is the number of ranks, S the bytes of the whole tensor.
 #pragma once
 
 #include "backends/shm/collectives/stream.h"
@@ -8,24 +8,24 @@
 
 namespace ronde::shm {
 
-/// Allreduce and reduce. Every element is reduced by one call over the ranks in ascending order,
-/// so all ranks hold the same bits, whichever way it is computed:
-/// - one-shot (small): all stage S, all reduce S; one synchronisation per bank of data;
+/// Allreduce and reduce. Every element is reduced by one call over the ranks in ascending order, so
+/// all ranks hold the same bits on either path:
+/// - one-shot (small): all stage S, all reduce S; one synchronisation per slot of data;
 /// - two-shot: each rank stages the others' slices, reduces its own, copies the others' results;
 ///   one synchronisation per round of n slices, and the last.
 /// Errors: the abort's status.
 Status reduce_onto(const Context& with, const Work& work);
 
-/// Each rank stages the others' parts and reduces its own. Errors: the abort's status.
+/// Each rank stages the others' chunks and reduces its own. Errors: the abort's status.
 Status reduce_scatter(const Context& with, const Work& work);
 
 /// The root stages, the others copy out. Errors: the abort's status.
 Status broadcast(const Context& with, const Work& work);
 
-/// Allgather and gather: each rank stages its part. Errors: the abort's status.
-Status gather_parts(const Context& with, const Work& work);
+/// Allgather and gather: each rank stages its chunk. Errors: the abort's status.
+Status gather_chunks(const Context& with, const Work& work);
 
-/// The root stages all parts but its own. Errors: the abort's status.
+/// The root stages all chunks but its own. Errors: the abort's status.
 Status scatter(const Context& with, const Work& work);
 
 /// Each rank stages a slice for every other. Errors: the abort's status.

@@ -1,4 +1,4 @@
-// Reduces what the ranks of a group have staged in their banks.
+// Reduces what the ranks of a group have staged in their slots.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ class Combiner {
         element_(size_of(work.reduction.dtype)),
         streaming_(streaming) {}
 
-  /// Reduces what was staged at `offset` of the other ranks' banks of `step`, and this rank's own
-  /// input `mine`, to `out`, which may be one of them.
+  /// Reduces the bytes at `offset` of the other ranks' slots of `step`, and this rank's input
+  /// `mine`, to `out`. `out` may be one of the inputs.
   void reduce(Step step, std::size_t offset, const std::byte* mine, std::byte* out,
               std::size_t bytes) const {
     auto& inputs = with_.scratch.inputs;
     for (int r = 0; r < with_.steps.ranks(); ++r) {
-      inputs[static_cast<std::size_t>(r)] = with_.steps.bank(r, step) + offset;
+      inputs[static_cast<std::size_t>(r)] = with_.steps.slot(r, step) + offset;
     }
     inputs[static_cast<std::size_t>(with_.steps.rank())] = mine;
     if (streaming_) {

@@ -74,43 +74,43 @@ void Cursor::advance(std::size_t size) noexcept {
   within_ = 0;
 }
 
-void Copier::stage(const std::byte* from, std::byte* bank, std::size_t bytes) const {
+void Copier::stage(const std::byte* from, std::byte* slot, std::size_t bytes) const {
   if (bytes < kSmallestStream) {
-    std::memcpy(bank, from, bytes);
+    std::memcpy(slot, from, bytes);
   } else {
-    copy_from_memory(bank, from, bytes);
+    copy_from_memory(slot, from, bytes);
   }
 }
 
-void Copier::fill(std::byte* bank, const Segment& piece) const {
+void Copier::fill(std::byte* slot, const Segment& piece) const {
   if (piece.in == nullptr) {
-    std::memset(bank, 0, piece.bytes);
+    std::memset(slot, 0, piece.bytes);
   } else {
-    stage(piece.in, bank, piece.bytes);
+    stage(piece.in, slot, piece.bytes);
   }
 }
 
-void Copier::copy_in(Cursor& from, std::size_t bytes, std::byte* bank) const {
+void Copier::copy_in(Cursor& from, std::size_t bytes, std::byte* slot) const {
   from.take(bytes, [&](const Segment& piece) {
-    fill(bank, piece);
-    bank += piece.bytes;
+    fill(slot, piece);
+    slot += piece.bytes;
   });
 }
 
-void Copier::copy_through(Cursor& from, std::size_t bytes, std::byte* bank) const {
+void Copier::copy_through(Cursor& from, std::size_t bytes, std::byte* slot) const {
   from.take(bytes, [&](const Segment& piece) {
-    fill(bank, piece);
+    fill(slot, piece);
     if (piece.out != nullptr && piece.out != piece.in) {
-      write(piece.in == nullptr ? bank : piece.in, piece.out, piece.bytes);
+      write(piece.in == nullptr ? slot : piece.in, piece.out, piece.bytes);
     }
-    bank += piece.bytes;
+    slot += piece.bytes;
   });
 }
 
-void Copier::copy_out(const std::byte* bank, std::size_t bytes, Cursor& to) const {
+void Copier::copy_out(const std::byte* slot, std::size_t bytes, Cursor& to) const {
   to.take(bytes, [&](const Segment& piece) {
-    if (piece.out != nullptr) write(bank, piece.out, piece.bytes);
-    bank += piece.bytes;
+    if (piece.out != nullptr) write(slot, piece.out, piece.bytes);
+    slot += piece.bytes;
   });
 }
 

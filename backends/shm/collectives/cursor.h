@@ -1,5 +1,5 @@
-// Walks the bytes of a list of segments as if they were one buffer, and moves them between user
-// memory and banks. This is what makes a fusion copy unnecessary.
+// Walks the bytes of a list of segments as one buffer, and moves them between user memory and
+// slots. So fused operations need no copy into one buffer.
 #pragma once
 
 #include <algorithm>
@@ -46,36 +46,36 @@ class Cursor {
   std::size_t passed_ = 0;  ///< Bytes of all segments that are behind us.
 };
 
-/// Copies between user memory and banks.
+/// Copies between user memory and slots.
 class Copier {
  public:
   /// `streaming`: outputs are written past the caches.
   explicit Copier(bool streaming) noexcept : streaming_(streaming) {}
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
-  /// Makes what was written past the caches visible to other threads.
+  /// Makes writes past the caches visible to other threads.
   ~Copier();
 
-  /// Next `bytes` of the inputs to `bank`; zeros where there is no input.
-  void copy_in(Cursor& from, std::size_t bytes, std::byte* bank) const;
+  /// Next `bytes` of the inputs to `slot`; zeros where there is no input.
+  void copy_in(Cursor& from, std::size_t bytes, std::byte* slot) const;
 
   /// As copy_in, and each piece to its own output as well where it has another.
-  void copy_through(Cursor& from, std::size_t bytes, std::byte* bank) const;
+  void copy_through(Cursor& from, std::size_t bytes, std::byte* slot) const;
 
-  /// `bytes` at `bank` to the next outputs, where there are any.
-  void copy_out(const std::byte* bank, std::size_t bytes, Cursor& to) const;
+  /// `bytes` at `slot` to the next outputs, where there are any.
+  void copy_out(const std::byte* slot, std::size_t bytes, Cursor& to) const;
 
   /// Does what the destructor does, now.
   void fence() const noexcept;
 
-  /// One contiguous copy to a bank.
-  void stage(const std::byte* from, std::byte* bank, std::size_t bytes) const;
+  /// One contiguous copy to a slot.
+  void stage(const std::byte* from, std::byte* slot, std::size_t bytes) const;
 
   /// One contiguous copy to user memory.
   void write(const std::byte* from, std::byte* out, std::size_t bytes) const;
 
  private:
-  void fill(std::byte* bank, const Segment& piece) const;
+  void fill(std::byte* slot, const Segment& piece) const;
 
   const bool streaming_;
 };

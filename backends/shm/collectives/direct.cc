@@ -9,20 +9,20 @@ namespace {
 /// Smaller tensors are not worth the step that tells the addresses.
 constexpr std::size_t kDirectBytes = std::size_t{256} << 10;
 
-/// How a rank's segments are told to the others, at the start of its bank.
+/// A rank's announcement of its segments, at the start of its slot.
 struct Address {
   const std::byte* in;
   std::byte* out;
 };
 struct Announcement {
-  std::uint32_t complete;   ///< There is an address wherever there are bytes.
+  std::uint32_t complete;   ///< Every segment with bytes has an address.
   std::uint32_t by_kernel;  ///< The kernel reaches all of them.
   Address addresses[];
 };
 
 void announce(const Context& with, std::span<const Segment> segments, bool by_kernel) {
-  std::byte* const bank = with.steps.bank(with.steps.rank(), with.steps.current());
-  auto* const told = reinterpret_cast<Announcement*>(bank);
+  std::byte* const slot = with.steps.slot(with.steps.rank(), with.steps.current());
+  auto* const told = reinterpret_cast<Announcement*>(slot);
   const auto complete = [](const Segment& s) {
     return s.bytes == 0 || (s.in != nullptr && s.out != nullptr);
   };
@@ -49,8 +49,8 @@ bool map_all(const ArenaView* arena, std::vector<Segment>& segments, Byte* Segme
 
 Place read_place(const Context& with, std::size_t rank, Step step,
                  std::span<const Segment> segments) {
-  const std::byte* const bank = with.steps.bank(static_cast<int>(rank), step);
-  const auto* const told = reinterpret_cast<const Announcement*>(bank);
+  const std::byte* const slot = with.steps.slot(static_cast<int>(rank), step);
+  const auto* const told = reinterpret_cast<const Announcement*>(slot);
   Place place;
   place.by_kernel = told->by_kernel != 0;
   for (std::size_t s = 0; s < segments.size(); ++s) {
@@ -106,7 +106,7 @@ bool favours_kernel(const Context& with, std::size_t bytes) {
 }
 
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {
-  const std::size_t room = with.steps.bank_bytes() / sizeof(Address);
+  const std::size_t room = with.steps.slot_bytes() / sizeof(Address);
   const bool enough = bytes >= kDirectBytes || with.reach.always;
   return enough && with.reach.any() && count + 1 < room;
 }

@@ -1,6 +1,6 @@
-// Collectives that read the other ranks' buffers where they lie: through the kernel, or directly
-// where they are in an arena. One step tells all ranks the addresses; a last one keeps every
-// buffer alive until all have read it.
+// Collectives that read the other ranks' buffers in place: through the kernel, or directly if they
+// are in an arena. One step announces the addresses to all ranks. A last one keeps every buffer
+// alive until all have read it.
 #pragma once
 
 #include <cstddef>
@@ -41,9 +41,9 @@ struct Place {
 /// The segments of all ranks.
 class Places {
  public:
-  /// Tells all ranks of this one's `segments` (null addresses allowed, as none is read) and learns
-  /// of theirs. One step. Errors: the abort's status.
-  /// `by_kernel`, the same on all ranks: whether to use the kernel where arenas are not enough.
+  /// Announces this rank's `segments` to all ranks and receives theirs. Null addresses are allowed:
+  /// they are not read. One step. Errors: the abort's status. `by_kernel`, the same on all ranks:
+  /// whether to use the kernel where arenas are not enough.
   static Result<Places> exchange(const Context& with, std::span<const Segment> segments,
                                  bool by_kernel);
 
@@ -58,13 +58,13 @@ class Places {
   std::vector<Place> places_;
 };
 
-/// Whether the kernel's copies are faster than staging where tensors are not in arenas: each moves
-/// its bytes once, but looks up every page, and on some processors at a fraction of memcpy's speed
-/// (see kernel_pays). Measured so between two ranks, as long as the tensors fit into the last-level
-/// cache. The same on all ranks.
+/// Whether the kernel's copies are faster than staging for tensors outside arenas. Each moves its
+/// bytes once but looks up every page, on some processors at a fraction of memcpy's speed (see
+/// kernel_pays). Measured between two ranks, as long as the tensors fit into the last-level cache.
+/// The same on all ranks.
 bool favours_kernel(const Context& with, std::size_t bytes);
 
-/// Whether a collective of `count` segments and this size goes here, where that can be.
+/// Whether a collective of `count` segments and this size takes this path, if it is possible.
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
 
 /// One step of all ranks, with nothing in it. Errors: the abort's status.
@@ -74,26 +74,26 @@ Status synchronise(const Context& with);
 /// Errors: the abort's status; kRankFailure.
 Status direct_allreduce(const Context& with, const Work& work);
 
-/// Brings the parts of the others, as split() has left them in the scratch memory, to this rank's
-/// outputs where it `reads` any. False, on all ranks and with nothing done, where some inputs
-/// cannot be reached. Errors: the abort's status; kRankFailure.
+/// Copies the others' chunks, as split() has left them in the scratch memory, to this rank's
+/// outputs if it `reads` any. False, on all ranks and with nothing done, if some inputs cannot be
+/// reached. Errors: the abort's status; kRankFailure.
 Result<bool> direct_gather(const Context& with, const Work& work, const Copier& copier, bool reads);
 
-/// Brings the root's inputs to the others' outputs. Result and errors as direct_gather.
+/// Copies the root's inputs to the others' outputs. Result and errors as direct_gather.
 Result<bool> direct_broadcast(const Context& with, const Work& work, const Copier& copier);
 
-/// Reduces this rank's part, as split() has left it in the scratch memory, straight from all ranks'
-/// inputs. Result and errors as direct_gather.
+/// Reduces this rank's chunk, as split() has left it in the scratch memory, straight from all
+/// ranks' inputs. Result and errors as direct_gather.
 Result<bool> direct_reduce_scatter(const Context& with, const Work& work);
 
-/// What an alltoall moves, by rank.
+/// The bytes that an alltoall moves, by rank.
 struct Parcels {
   std::size_t largest = 0;        ///< That any rank sends to another.
   std::vector<Segment> sent;      ///< `in`: what goes to that rank. Nothing to this rank itself.
   std::vector<Segment> received;  ///< `out`: where that rank's belongs.
 };
 
-/// Brings what the other ranks send to where it belongs. Result and errors as direct_gather.
+/// Copies the other ranks' sends to their places in the output. Result and errors as direct_gather.
 Result<bool> direct_alltoall(const Context& with, const Parcels& parcels, const Copier& copier);
 
 }  // namespace ronde::shm

@@ -1,6 +1,7 @@
-// Allreduce without staging: each rank owns a part of the tensor, reads it from all ranks' inputs,
-// reduces it block by block, and writes each result to all outputs while it is in the cache. A part
-// is read and written by its owner alone, so ranks wait for each other only at both ends.
+// Allreduce without staging. Each rank owns a chunk of the tensor. It reads the chunk from all
+// ranks' inputs and reduces it block by block. It writes each result to all outputs while it is in
+// the cache. Only its owner reads and writes a chunk, so ranks wait for each other only at both
+// ends.
 #include "backends/shm/collectives/combiner.h"
 #include "backends/shm/collectives/direct.h"
 #include "backends/shm/collectives/own_chunk.h"
@@ -19,7 +20,7 @@ class DirectAllreduce {
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
         me_(static_cast<std::size_t>(with.steps.rank())),
         copier_(streams(with, total_bytes(work))),
-        part_((total_bytes(work) / ranks_ + kPage) / kPage * kPage) {}
+        chunk_((total_bytes(work) / ranks_ + kPage) / kPage * kPage) {}
 
   Status run() {
     PhaseObserver* const observer = observer_of_large(with_);
@@ -35,9 +36,9 @@ class DirectAllreduce {
  private:
   Status reduce_own() {
     Cursor own(work_.segments);
-    own.seek(me_ * part_);
+    own.seek(me_ * chunk_);
     // Own results stay in the cache, from where they are written to the others.
-    OwnPart part(with_, work_.reduction, places_, {.own = own, .bytes = part_});
+    OwnChunk part(with_, work_.reduction, places_, {.own = own, .bytes = chunk_});
     return part.run([&](const Cursor& at, std::size_t bytes) { return push(at, bytes); });
   }
 
@@ -73,7 +74,7 @@ class DirectAllreduce {
   const std::size_t ranks_;
   const std::size_t me_;
   const Copier copier_;
-  const std::size_t part_;
+  const std::size_t chunk_;
 };
 
 /// Below and above, two ranks that reduce are faster through shared memory.

@@ -1,5 +1,5 @@
-// Broadcast without staging: the others read the root's memory, and a root that has nothing else to
-// do writes to theirs meanwhile.
+// Broadcast without staging: the others read the root's memory. A root without a copy of its own to
+// make writes to theirs meanwhile.
 #include <span>
 #include <vector>
 
@@ -10,8 +10,7 @@
 namespace ronde::shm {
 namespace {
 
-/// What a rank announces for a broadcast: the root what it reads, and what it writes of its own;
-/// the others where the data belongs.
+/// A rank's announcement for a broadcast: the root's inputs and own outputs; the others' outputs.
 std::vector<Segment> ends_of(std::span<const Segment> segments, bool root) {
   std::vector<Segment> ends(segments.begin(), segments.end());
   for (Segment& piece : ends) {
@@ -21,8 +20,8 @@ std::vector<Segment> ends_of(std::span<const Segment> segments, bool root) {
   return ends;
 }
 
-/// A broadcast in which the root, where it has no copy of its own to make, takes an equal share of
-/// the others' copies: it writes the last bytes of each.
+/// One broadcast. A root without a copy of its own takes an equal share of the others' copies. It
+/// writes the last bytes of each.
 class SharedBroadcast {
  public:
   SharedBroadcast(const Context& with, const Work& work, const Places& places, const Copier& copier)
@@ -35,7 +34,7 @@ class SharedBroadcast {
         total_(total_bytes(work)),
         free_(places.of(root_).in_place) {}
 
-  /// The root's part.
+  /// The root's work.
   [[nodiscard]] Status push() const {
     for (std::size_t i = 1; i < ranks_; ++i) {
       const std::size_t to = (root_ + i) % ranks_;
@@ -65,7 +64,7 @@ class SharedBroadcast {
   }
 
  private:
-  /// How much `rank` reads itself.
+  /// The bytes that `rank` reads itself.
   [[nodiscard]] std::size_t own_bytes(std::size_t rank) const {
     if (!free_ || !places_.of(rank).reached()) return total_;
     return (total_ / ranks_ * (ranks_ - 1) + kPage - 1) / kPage * kPage;

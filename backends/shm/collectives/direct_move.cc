@@ -1,5 +1,5 @@
-// Collectives that move values, by reading the peers' inputs where they lie. Each
-// ends with a step, so that no input changes before all have read it.
+// Collectives that move values by reading the peers' inputs in place. Each ends with a step, so
+// that no input changes before all have read it.
 #include <span>
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace ronde::shm {
 namespace {
 
-/// Copies what a peer has at `from` to `piece.out`.
+/// Copies a peer's bytes at `from` to `piece.out`.
 Status copy_piece(const Place& place, Pull& pull, const Copier& copier, const std::byte* from,
                   const Segment& piece) {
   if (!place.in_mapped) return pull.add(from, piece.out, piece.bytes);
@@ -16,7 +16,7 @@ Status copy_piece(const Place& place, Pull& pull, const Copier& copier, const st
   return {};
 }
 
-/// Copies to the outputs of `pieces` what rank `from` has in its segments, from each one's start.
+/// Copies the segments of rank `from`, from each one's start, to the outputs of `pieces`.
 Status take_from(const Context& with, const Places& places, std::size_t from,
                  std::span<const Segment> pieces, const Copier& copier) {
   const Place& place = places.of(from);
@@ -28,7 +28,7 @@ Status take_from(const Context& with, const Places& places, std::size_t from,
   return pull.finish();
 }
 
-/// What a rank announces that only its inputs are read of; nothing where it is no source.
+/// The announcement of a rank of which only inputs are read; empty if it is no source.
 std::vector<Segment> inputs_of(std::span<const Segment> pieces, bool source) {
   std::vector<Segment> inputs(pieces.begin(), pieces.end());
   for (Segment& piece : inputs) {
@@ -48,7 +48,7 @@ bool favours_kernel_exchange(const Context& with, std::size_t bytes) {
 Result<bool> direct_gather(const Context& with, const Work& work, const Copier& copier,
                            bool reads) {
   const auto me = static_cast<std::size_t>(with.steps.rank());
-  const auto& parts = with.scratch.parts;
+  const auto& parts = with.scratch.chunks;
   RONDE_ASSIGN_OR_RETURN(
       const Places places,
       Places::exchange(with, inputs_of(parts[me], true), favours_kernel(with, total_bytes(work))));

@@ -11,11 +11,11 @@
 namespace ronde::shm {
 namespace {
 
-constexpr std::size_t kSmallestChunk = std::size_t{64} << 10;
+constexpr std::size_t kSmallestSlice = std::size_t{64} << 10;
 
-/// Puts this rank's part where it belongs in the output, where it lies elsewhere in the output's
-/// own range: other parts would overwrite it before it is staged.
-void settle_own_part(const Work& work, std::vector<Segment>& own) {
+/// Moves this rank's chunk to its place in the output if it lies elsewhere in the output's range.
+/// Other chunks would overwrite it before it is staged.
+void settle_own_chunk(const Work& work, std::vector<Segment>& own) {
   for (std::size_t s = 0; s < own.size(); ++s) {
     Segment& piece = own[s];
     const std::byte* out = work.segments[s].out;
@@ -26,8 +26,8 @@ void settle_own_part(const Work& work, std::vector<Segment>& own) {
   }
 }
 
-/// Copies this rank's own part from input to output, which may overlap.
-void move_own_part(const std::vector<Segment>& own) {
+/// Copies this rank's own chunk from input to output, which may overlap.
+void move_own_chunk(const std::vector<Segment>& own) {
   for (const Segment& piece : own) {
     if (piece.bytes == 0 || piece.out == nullptr) continue;
     if (piece.in == nullptr) {
@@ -38,11 +38,11 @@ void move_own_part(const std::vector<Segment>& own) {
   }
 }
 
-/// Bytes of a chunk where one rank writes what others read: small enough that they take part at the
-/// same time.
+/// Bytes of a slice if one rank writes and others read: small enough that they work at the same
+/// time.
 std::size_t pipelined(const Context& with, std::size_t bytes) {
-  return std::clamp(bytes / 8, std::min(kSmallestChunk, with.steps.bank_bytes()),
-                    with.steps.bank_bytes());
+  return std::clamp(bytes / 8, std::min(kSmallestSlice, with.steps.slot_bytes()),
+                    with.steps.slot_bytes());
 }
 
 /// Copies each input to its own output, where it has another.
@@ -54,7 +54,7 @@ void write_through(std::span<const Segment> segments, const Copier& copier) {
   }
 }
 
-/// What an alltoall sends to and receives from each rank.
+/// The bytes that an alltoall sends to and receives from each rank.
 class Exchange {
  public:
   Exchange(const Context& with, const Work& work)
@@ -62,8 +62,8 @@ class Exchange {
         ranks_(static_cast<std::size_t>(with.steps.ranks())),
         me_(static_cast<std::size_t>(with.steps.rank())),
         segment_(work.segments.front()),
-        slice_(with.steps.bank_bytes() / ranks_ / kAlign * kAlign),
-        first_(std::min(slice_, kSmallestChunk)),
+        slice_(with.steps.slot_bytes() / ranks_ / kAlign * kAlign),
+        first_(std::min(slice_, kSmallestSlice)),
         copier_(streams(with, sum(work.recv_bytes))),
         sends_(offsets(work.send_bytes)),
         receives_(offsets(work.recv_bytes)) {
@@ -72,21 +72,21 @@ class Exchange {
 
   Status run() {
     std::uint64_t largest = 0;
-    RONDE_RETURN_IF_ERROR(chunks(0, 1, [&](Step step) { largest = largest_of_all(step); }));
+    RONDE_RETURN_IF_ERROR(slices(0, 1, [&](Step step) { largest = largest_of_all(step); }));
     RONDE_RETURN_IF_ERROR(move_rest(largest));
-    move_own();  // last: what the others have written is fetched while it is in their caches
+    move_own();  // last: the others' writes are fetched while they are in their caches
     return {};
   }
 
  private:
-  /// What the first chunk has not brought.
+  /// Moves the bytes after the first slice.
   Status move_rest(std::uint64_t largest) {
     if (largest <= first_) return {};
     if (goes_direct(with_, ranks_ * largest, ranks_)) {
       RONDE_ASSIGN_OR_RETURN(const bool done, direct_alltoall(with_, rest(largest), copier_));
       if (done) return {};
     }
-    return chunks(1, (largest + slice_ - 1) / slice_, [](Step) {});
+    return slices(1, (largest + slice_ - 1) / slice_, [](Step) {});
   }
 
   static std::size_t sum(std::span<const std::size_t> sizes) {
@@ -99,11 +99,11 @@ class Exchange {
     return at;
   }
 
-  /// Where chunk `k` begins in what one rank sends to another. The first one tells all ranks how
-  /// much there is, and brings what is small; the rest comes in the ones after it.
+  /// The offset of slice `k` in the bytes that one rank sends to another. The first slice tells all
+  /// ranks the sizes and carries small messages. Later ones carry the rest.
   [[nodiscard]] std::size_t start(std::size_t k) const { return k == 0 ? 0 : (k - 1) * slice_; }
 
-  /// Bytes of chunk `k` of what lies between two offsets.
+  /// Bytes of slice `k` between two offsets.
   [[nodiscard]] std::size_t size(const std::vector<std::size_t>& at, std::size_t r,
                                  std::size_t k) const {
     const std::size_t all = at[r + 1] - at[r];
@@ -111,8 +111,8 @@ class Exchange {
     return std::min(slice_, all - std::min(all, start(k)));
   }
 
-  /// What the first chunk has not brought. In place, received bytes would arrive where others still
-  /// read: only what the kernel copies is worth another copy before.
+  /// Moves the bytes after the first slice. In place, received bytes would arrive where others
+  /// still read: another copy before pays only for the kernel's copies.
   Parcels rest(std::uint64_t largest) {
     if (in_place() && with_.reach.always) set_aside();
     Parcels parcels{.largest = largest, .sent = {}, .received = {}};
@@ -163,9 +163,9 @@ class Exchange {
   }
 
   template <typename Also>
-  Status chunks(std::size_t first, std::size_t count, Also also) {
-    const auto write = [&](std::size_t k, std::byte* bank) {
-      send(first + k, bank);
+  Status slices(std::size_t first, std::size_t count, Also also) {
+    const auto write = [&](std::size_t k, std::byte* slot) {
+      send(first + k, slot);
       return Status();
     };
     const auto read = [&](std::size_t k, Step step) {
@@ -175,15 +175,15 @@ class Exchange {
     return stream(with_, count, kEverybody, write, read);
   }
 
-  void send(std::size_t k, std::byte* bank) {
+  void send(std::size_t k, std::byte* slot) {
     if (k == 0) with_.steps.set_note(largest_send());
     for (std::size_t r = 0; r < ranks_; ++r) {
       const std::size_t bytes = size(sends_, r, k);
       if (r == me_ || bytes == 0) continue;
       if (segment_.in == nullptr) {
-        std::memset(bank + r * slice_, 0, bytes);
+        std::memset(slot + r * slice_, 0, bytes);
       } else {
-        copier_.stage(segment_.in + sends_[r] + start(k), bank + r * slice_, bytes);
+        copier_.stage(segment_.in + sends_[r] + start(k), slot + r * slice_, bytes);
       }
     }
   }
@@ -192,8 +192,8 @@ class Exchange {
     for (std::size_t r = 0; r < ranks_; ++r) {
       const std::size_t bytes = size(receives_, r, k);
       if (r == me_ || bytes == 0 || segment_.out == nullptr) continue;
-      const std::byte* bank = with_.steps.bank(static_cast<int>(r), step);
-      copier_.write(bank + me_ * slice_, segment_.out + receives_[r] + start(k), bytes);
+      const std::byte* slot = with_.steps.slot(static_cast<int>(r), step);
+      copier_.write(slot + me_ * slice_, segment_.out + receives_[r] + start(k), bytes);
     }
   }
 
@@ -201,7 +201,7 @@ class Exchange {
     if (segment_.out == nullptr) return;
     const std::byte* in = segment_.in == nullptr ? nullptr : segment_.in + sends_[me_];
     const std::size_t bytes = receives_[me_ + 1] - receives_[me_];
-    move_own_part({{.in = in, .out = segment_.out + receives_[me_], .bytes = bytes}});
+    move_own_chunk({{.in = in, .out = segment_.out + receives_[me_], .bytes = bytes}});
   }
 
   const Context& with_;
@@ -220,7 +220,7 @@ class Exchange {
 Status broadcast(const Context& with, const Work& work) {
   const Phase phase(with.phases, "broadcast");
   const bool root = with.steps.rank() == work.root;
-  const Chunks chunks = cut(total_bytes(work), pipelined(with, total_bytes(work)));
+  const Slices slices = cut(total_bytes(work), pipelined(with, total_bytes(work)));
   const Copier copier(streams(with, total_bytes(work)));
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
     RONDE_ASSIGN_OR_RETURN(const bool done, direct_broadcast(with, work, copier));
@@ -228,43 +228,43 @@ Status broadcast(const Context& with, const Work& work) {
     if (done) return {};
   }
   Cursor cursor(work.segments);
-  const auto write = [&](std::size_t, std::byte* bank) {
-    if (root) copier.copy_through(cursor, chunks.size, bank);
+  const auto write = [&](std::size_t, std::byte* slot) {
+    if (root) copier.copy_through(cursor, slices.size, slot);
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
-    if (!root) copier.copy_out(with.steps.bank(work.root, step), chunks.size, cursor);
+    if (!root) copier.copy_out(with.steps.slot(work.root, step), slices.size, cursor);
   };
-  return stream(with, chunks.count, root ? kNobody : work.root, write, read);
+  return stream(with, slices.count, root ? kNobody : work.root, write, read);
 }
 
-Status gather_parts(const Context& with, const Work& work) {
+Status gather_chunks(const Context& with, const Work& work) {
   const Phase phase(with.phases, "gather");
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const bool reads = !traits_of(work.kind).output.root_only || with.steps.rank() == work.root;
-  split(work, with.steps.rank(), Extent::kPart, reads ? Extent::kWhole : Extent::kNone,
+  split(work, with.steps.rank(), Extent::kChunk, reads ? Extent::kWhole : Extent::kNone,
         with.scratch);
-  if (reads) settle_own_part(work, with.scratch.parts[me]);
-  const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes());
+  if (reads) settle_own_chunk(work, with.scratch.chunks[me]);
+  const Slices slices = cut(longest_chunk(with.scratch), with.steps.slot_bytes());
   const Copier copier(streams(with, total_bytes(work)));
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
     RONDE_ASSIGN_OR_RETURN(const bool done, direct_gather(with, work, copier, reads));
-    if (done && reads) write_through(with.scratch.parts[me], copier);
+    if (done && reads) write_through(with.scratch.chunks[me], copier);
     if (done) return {};
   }
-  const auto write = [&](std::size_t, std::byte* bank) {
-    copier.copy_through(with.scratch.cursors[me], chunks.size, bank);
+  const auto write = [&](std::size_t, std::byte* slot) {
+    copier.copy_through(with.scratch.cursors[me], slices.size, slot);
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
     if (!reads) return;
     for (std::size_t r = 0; r < with.scratch.cursors.size(); ++r) {
       if (r == me) continue;
-      const std::byte* bank = with.steps.bank(static_cast<int>(r), step);
-      copier.copy_out(bank, chunks.size, with.scratch.cursors[r]);
+      const std::byte* slot = with.steps.slot(static_cast<int>(r), step);
+      copier.copy_out(slot, slices.size, with.scratch.cursors[r]);
     }
   };
-  return stream(with, chunks.count, reads ? kEverybody : kNobody, write, read);
+  return stream(with, slices.count, reads ? kEverybody : kNobody, write, read);
 }
 
 Status scatter(const Context& with, const Work& work) {
@@ -272,23 +272,23 @@ Status scatter(const Context& with, const Work& work) {
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const auto ranks = static_cast<std::size_t>(with.steps.ranks());
   const bool root = with.steps.rank() == work.root;
-  split(work, with.steps.rank(), root ? Extent::kWhole : Extent::kNone, Extent::kPart,
+  split(work, with.steps.rank(), root ? Extent::kWhole : Extent::kNone, Extent::kChunk,
         with.scratch);
-  const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes() / ranks);
+  const Slices slices = cut(longest_chunk(with.scratch), with.steps.slot_bytes() / ranks);
   const Copier copier(streams(with, total_bytes(work)));
-  const auto write = [&](std::size_t, std::byte* bank) {
+  const auto write = [&](std::size_t, std::byte* slot) {
     for (std::size_t r = 0; root && r < ranks; ++r) {
-      if (r != me) copier.copy_in(with.scratch.cursors[r], chunks.size, bank + r * chunks.size);
+      if (r != me) copier.copy_in(with.scratch.cursors[r], slices.size, slot + r * slices.size);
     }
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
     if (root) return;
-    const std::byte* bank = with.steps.bank(work.root, step);
-    copier.copy_out(bank + me * chunks.size, chunks.size, with.scratch.cursors[me]);
+    const std::byte* slot = with.steps.slot(work.root, step);
+    copier.copy_out(slot + me * slices.size, slices.size, with.scratch.cursors[me]);
   };
-  RONDE_RETURN_IF_ERROR(stream(with, chunks.count, root ? kNobody : work.root, write, read));
-  if (root) move_own_part(with.scratch.parts[me]);
+  RONDE_RETURN_IF_ERROR(stream(with, slices.count, root ? kNobody : work.root, write, read));
+  if (root) move_own_chunk(with.scratch.chunks[me]);
   return {};
 }
 

@@ -6,17 +6,17 @@
 namespace ronde::shm {
 namespace {
 
-/// Peers' inputs are brought in by blocks of this size, which stay in the L2 cache. Smaller ones
-/// cost more system calls.
+/// Peers' inputs are copied by blocks of this size, which stay in the L2 cache. Smaller ones cost
+/// more system calls.
 constexpr std::size_t kStagedBlockBytes = std::size_t{128} << 10;
 constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
-/// Blocks of what can be read in place stay in the L1 cache until they are written to all outputs.
+/// Blocks that are read in place stay in the L1 cache until they are written to all outputs.
 constexpr std::size_t kMappedBlockBytes = std::size_t{16} << 10;
 
 }  // namespace
 
-OwnPart::OwnPart(const Context& with, const Reduction& what, const Places& places,
-                 const Share& share)
+OwnChunk::OwnChunk(const Context& with, const Reduction& what, const Places& places,
+                   const Share& share)
     : with_(with),
       what_(what),
       places_(places),
@@ -35,18 +35,18 @@ OwnPart::OwnPart(const Context& with, const Reduction& what, const Places& place
   if (pulls_) with.scratch.staging.resize(ranks_ * stride() + kAlign);
 }
 
-std::byte* OwnPart::staged(std::size_t rank) const {
+std::byte* OwnChunk::staged(std::size_t rank) const {
   return with_.scratch.staging.data() + shift_ + rank * stride();
 }
 
-void OwnPart::align() {
+void OwnChunk::align() {
   const auto place = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
   const std::uintptr_t base = place(with_.scratch.staging.data());
   Cursor next = own_;
   next.take(1, [&](const Segment& piece) { shift_ = (place(piece.out) - base) % kAlign; });
 }
 
-Status OwnPart::stage(std::size_t bytes) {
+Status OwnChunk::stage(std::size_t bytes) {
   if (pulls_) align();
   for (std::size_t r = 0; pulls_ && r < ranks_; ++r) {
     if (r != me_ && !places_.of(r).in_mapped) RONDE_RETURN_IF_ERROR(stage_from(r, bytes));
@@ -54,7 +54,7 @@ Status OwnPart::stage(std::size_t bytes) {
   return {};
 }
 
-Status OwnPart::stage_from(std::size_t rank, std::size_t bytes) {
+Status OwnChunk::stage_from(std::size_t rank, std::size_t bytes) {
   Pull pull(with_.reach.pids[rank], with_.stop);
   Cursor cursor = own_;
   std::byte* to = staged(rank);
@@ -68,14 +68,14 @@ Status OwnPart::stage_from(std::size_t rank, std::size_t bytes) {
   return pull.finish();
 }
 
-const std::byte* OwnPart::input(std::size_t rank, const Segment& piece, std::size_t offset) const {
+const std::byte* OwnChunk::input(std::size_t rank, const Segment& piece, std::size_t offset) const {
   if (rank == me_) return piece.in;
   const Place& place = places_.of(rank);
   if (!place.in_mapped) return staged(rank) + offset;
   return place.segments[own_.segment()].in + own_.within();
 }
 
-void OwnPart::reduce_piece(const Segment& piece, std::size_t offset) {
+void OwnChunk::reduce_piece(const Segment& piece, std::size_t offset) {
   if (piece.out == nullptr) return;
   auto& inputs = with_.scratch.inputs;
   for (std::size_t r = 0; r < ranks_; ++r) inputs[r] = input(r, piece, offset);

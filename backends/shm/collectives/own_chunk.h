@@ -1,5 +1,5 @@
-// One rank's share of a reduction, read from all ranks' inputs where they lie: directly where they
-// are in arenas, by blocks through the kernel where not.
+// One rank's chunk of a reduction, read from all ranks' inputs in place. Inputs in arenas are read
+// directly, others by blocks through the kernel.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace ronde::shm {
 
-/// What one rank reduces.
+/// The bytes that one rank reduces.
 struct Share {
   Cursor own;  ///< At its first byte; where that lies in a segment, it lies in all ranks'.
   std::size_t bytes = 0;
@@ -21,11 +21,11 @@ struct Share {
 };
 
 /// Reduces a share in ascending order of ranks, block after block.
-class OwnPart {
+class OwnChunk {
  public:
-  OwnPart(const Context& with, const Reduction& what, const Places& places, const Share& share);
+  OwnChunk(const Context& with, const Reduction& what, const Places& places, const Share& share);
 
-  /// Calls Status after(at, bytes) for each block of the part once its outputs hold the results;
+  /// Calls Status after(at, bytes) for each block of the chunk once its outputs hold the results;
   /// `at` is a cursor at the block. Errors: after's; the abort's status; kRankFailure.
   template <typename After>
   Status run(After after) {
@@ -47,12 +47,12 @@ class OwnPart {
  private:
   [[nodiscard]] std::byte* staged(std::size_t rank) const;
   [[nodiscard]] std::size_t stride() const { return (block_ + kAlign) / kAlign * kAlign; }
-  /// Lets staged blocks begin where the next output does in its cache line: neither the kernel's
-  /// copies nor the reduction's loads and stores cross lines then.
+  /// Lets staged blocks begin where the next output does in its cache line. Then no copy, load or
+  /// store crosses lines.
   void align();
   [[nodiscard]] const std::byte* input(std::size_t rank, const Segment& piece,
                                        std::size_t offset) const;
-  /// Brings in the next block of the inputs that cannot be read in place.
+  /// Copies the next block of the inputs that cannot be read in place.
   Status stage(std::size_t bytes);
   Status stage_from(std::size_t rank, std::size_t bytes);
   void reduce_piece(const Segment& piece, std::size_t offset);

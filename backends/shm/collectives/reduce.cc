@@ -10,32 +10,32 @@
 namespace ronde::shm {
 namespace {
 
-/// Above this a reduction is shared between the ranks (two-shot). Its second synchronisation costs
-/// more where ranks have to take turns on the cores.
+/// Larger reductions are shared between the ranks (two-shot). Their second synchronisation costs
+/// more if ranks have to take turns on the cores.
 constexpr std::size_t kOneShotBytes = std::size_t{8} << 10;
 constexpr std::size_t kOneShotBytesCrowded = std::size_t{64} << 10;
 
 Status one_shot(const Context& with, const Work& work, bool deliver) {
   const Phase phase(with.phases, "one-shot");
-  const Chunks chunks = cut(total_bytes(work), with.steps.bank_bytes());
+  const Slices slices = cut(total_bytes(work), with.steps.slot_bytes());
   const Copier copier(false);
   const Combiner combiner(with, work, false);
   Cursor in(work.segments);
   Cursor out(work.segments);
-  const auto write = [&](std::size_t, std::byte* bank) {
-    copier.copy_in(in, chunks.size, bank);
+  const auto write = [&](std::size_t, std::byte* slot) {
+    copier.copy_in(in, slices.size, slot);
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
     if (!deliver) return;
     std::size_t offset = 0;
-    out.take(chunks.size, [&](const Segment& piece) {
-      const std::byte* const mine = with.steps.bank(with.steps.rank(), step) + offset;
+    out.take(slices.size, [&](const Segment& piece) {
+      const std::byte* const mine = with.steps.slot(with.steps.rank(), step) + offset;
       if (piece.out != nullptr) combiner.reduce(step, offset, mine, piece.out, piece.bytes);
       offset += piece.bytes;
     });
   };
-  return stream(with, chunks.count, deliver ? kEverybody : kNobody, write, read);
+  return stream(with, slices.count, deliver ? kEverybody : kNobody, write, read);
 }
 
 bool overlap(const Segment& whole, std::size_t out_bytes) {
@@ -43,10 +43,10 @@ bool overlap(const Segment& whole, std::size_t out_bytes) {
   return whole.out < whole.in + whole.bytes && whole.in < whole.out + out_bytes;
 }
 
-/// Moves the inputs that this rank's output would overwrite to `scratch.copy`, and the addresses
-/// in `scratch.parts` with them.
+/// Moves the inputs that this rank's output would overwrite to `scratch.copy`, and the addresses in
+/// `scratch.chunks` with them.
 void set_aside(const Work& work, int me, Scratch& scratch) {
-  const std::size_t ranks = scratch.parts.size();
+  const std::size_t ranks = scratch.chunks.size();
   std::size_t needed = 0;
   for (const Segment& segment : work.segments) needed += segment.bytes;
   for (std::size_t s = 0; s < work.segments.size(); ++s) {
@@ -55,7 +55,7 @@ void set_aside(const Work& work, int me, Scratch& scratch) {
     if (scratch.copy.empty()) scratch.copy.reserve(needed);
     const std::byte* copy = scratch.copy.data() + scratch.copy.size();
     scratch.copy.insert(scratch.copy.end(), segment.in, segment.in + segment.bytes);
-    for (auto& pieces : scratch.parts) pieces[s].in = copy + (pieces[s].in - segment.in);
+    for (auto& pieces : scratch.chunks) pieces[s].in = copy + (pieces[s].in - segment.in);
   }
 }
 
@@ -74,33 +74,33 @@ Status reduce_onto(const Context& with, const Work& work) {
 
 namespace {
 
-/// Each rank stages the others' parts, and reduces its own.
+/// Each rank stages the others' chunks, and reduces its own.
 Status staged_reduce_scatter(const Context& with, const Work& work) {
   const auto me = static_cast<std::size_t>(with.steps.rank());
   const auto ranks = static_cast<std::size_t>(with.steps.ranks());
-  const Chunks chunks = cut(longest_part(with.scratch), with.steps.bank_bytes() / ranks);
+  const Slices slices = cut(longest_chunk(with.scratch), with.steps.slot_bytes() / ranks);
   const Copier copier(streams(with, total_bytes(work)));
   const Combiner combiner(with, work, streams(with, total_bytes(work)));
-  const auto write = [&](std::size_t, std::byte* bank) {
+  const auto write = [&](std::size_t, std::byte* slot) {
     for (std::size_t r = 0; r < ranks; ++r) {
-      if (r != me) copier.copy_in(with.scratch.cursors[r], chunks.size, bank + r * chunks.size);
+      if (r != me) copier.copy_in(with.scratch.cursors[r], slices.size, slot + r * slices.size);
     }
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
-    std::size_t offset = me * chunks.size;
-    with.scratch.cursors[me].take(chunks.size, [&](const Segment& piece) {
-      std::byte* zeros = with.steps.bank(with.steps.rank(), step) + offset;
+    std::size_t offset = me * slices.size;
+    with.scratch.cursors[me].take(slices.size, [&](const Segment& piece) {
+      std::byte* zeros = with.steps.slot(with.steps.rank(), step) + offset;
       if (piece.in == nullptr) std::memset(zeros, 0, piece.bytes);
       const std::byte* mine = piece.in == nullptr ? zeros : piece.in;
       if (piece.out != nullptr) combiner.reduce(step, offset, mine, piece.out, piece.bytes);
       offset += piece.bytes;
     });
   };
-  return stream(with, chunks.count, kEverybody, write, read);
+  return stream(with, slices.count, kEverybody, write, read);
 }
 
-Status reduce_parts(const Context& with, const Work& work) {
+Status reduce_chunks(const Context& with, const Work& work) {
   if (goes_direct(with, total_bytes(work), work.segments.size())) {
     RONDE_ASSIGN_OR_RETURN(const bool done, direct_reduce_scatter(with, work));
     if (done) return {};
@@ -112,9 +112,9 @@ Status reduce_parts(const Context& with, const Work& work) {
 
 Status reduce_scatter(const Context& with, const Work& work) {
   const Phase phase(with.phases, "reduce-scatter");
-  split(work, with.steps.rank(), Extent::kWhole, Extent::kPart, with.scratch);
+  split(work, with.steps.rank(), Extent::kWhole, Extent::kChunk, with.scratch);
   set_aside(work, with.steps.rank(), with.scratch);
-  const Status done = reduce_parts(with, work);
+  const Status done = reduce_chunks(with, work);
   with.scratch.copy = {};
   return done;
 }

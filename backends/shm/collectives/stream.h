@@ -1,5 +1,5 @@
-// The shape that all collectives share: chunk after chunk, written to this rank's bank in one step
-// and read from the others' banks in the next, so that ranks rarely wait for each other.
+// The loop of all collectives. Each slice is written to this rank's slot in one step and read from
+// the others' slots in the next. So ranks rarely wait for each other.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@ namespace ronde::shm {
 
 /// Memory that calls reuse, so that small operations allocate nothing.
 struct Scratch {
-  std::vector<std::vector<Segment>> parts;  ///< By rank: the pieces of that rank's part.
-  std::vector<Cursor> cursors;              ///< By rank.
-  std::vector<const void*> inputs;          ///< By rank.
-  std::vector<std::byte> copy;              ///< Of an input that the output would overwrite.
-  std::vector<std::byte> staging;           ///< Blocks of other ranks' inputs.
+  std::vector<std::vector<Segment>> chunks;  ///< By rank: the pieces of that rank's chunk.
+  std::vector<Cursor> cursors;               ///< By rank.
+  std::vector<const void*> inputs;           ///< By rank.
+  std::vector<std::byte> copy;               ///< Of an input that the output would overwrite.
+  std::vector<std::byte> staging;            ///< Blocks of other ranks' inputs.
 };
 
 class WritePermission;
@@ -39,18 +39,18 @@ struct Context {
   PhaseObserver* phases = nullptr;  ///< As Work::phases.
 };
 
-/// Bytes of a collective that bear telling of one stretch of its chunks: a millisecond or so.
+/// Bytes of a collective for each reported stretch of its slices: about a millisecond.
 inline constexpr std::size_t kStretchBytes = std::size_t{8} << 20;
 inline constexpr std::string_view kStagePhase = "stage";
 inline constexpr std::string_view kWaitPhase = "wait for ranks";
 
-/// The observer of the phases of a collective that has no chunks; null if it is small.
+/// The observer of the phases of a collective that has no slices; null if it is small.
 inline PhaseObserver* observer_of_large(const Context& with) noexcept {
   const bool large = with.phases != nullptr && with.phases->bytes() >= kStretchBytes / 2;
   return large ? with.phases : nullptr;
 }
 
-/// Whose banks a rank reads: a rank, or one of these.
+/// The rank whose slots are read, or one of these.
 inline constexpr int kEverybody = -1;
 inline constexpr int kNobody = -2;
 
@@ -62,14 +62,14 @@ inline bool streams(const Context& with, std::size_t bytes) noexcept {
 /// Slices begin on cache lines.
 inline constexpr std::size_t kAlign = 64;
 
-/// A stream of bytes cut into equal chunks.
-struct Chunks {
+/// A stream of bytes cut into equal slices.
+struct Slices {
   std::size_t size = 0;   ///< Bytes of each, a multiple of kAlign.
   std::size_t count = 0;  ///< How many cover the longest stream.
 };
 
-/// The fewest chunks of at most `limit` bytes (at least kAlign) that cover `bytes`.
-inline Chunks cut(std::size_t bytes, std::size_t limit) noexcept {
+/// The fewest slices of at most `limit` bytes (at least kAlign) that cover `bytes`.
+inline Slices cut(std::size_t bytes, std::size_t limit) noexcept {
   const std::size_t most = limit / kAlign * kAlign;
   const std::size_t count = (bytes + most - 1) / most;
   const std::size_t even = count == 0 ? 0 : (bytes + count - 1) / count;
@@ -82,9 +82,9 @@ inline Status wait_for_sources(Steps& steps, int sources, Step step, const Stop&
   return sources == kEverybody ? steps.wait_all(step, stop) : steps.wait(sources, step, stop);
 }
 
-/// Runs `count` steps: Status write(k, bank) fills this rank's bank; read(k, step) reads the banks
-/// of `sources`. Chunk k + 1 is written before chunk k is read. `count` is the same on all ranks.
-/// Tells of the chunks through `told`.
+/// Runs `count` steps: Status write(k, slot) fills this rank's slot; read(k, step) reads the slots
+/// of `sources`. Slice k + 1 is written before slice k is read. `count` is the same on all ranks.
+/// Reports the slices to `told`.
 template <typename Write, typename Read>
 Status stream(const Context& with, PhaseSteps& told, std::size_t count, int sources, Write write,
               Read read) {
@@ -94,7 +94,7 @@ Status stream(const Context& with, PhaseSteps& told, std::size_t count, int sour
     if (k < count) {
       told.next();
       RONDE_RETURN_IF_ERROR(steps.begin(with.stop));
-      RONDE_RETURN_IF_ERROR(write(k, steps.bank(steps.rank(), steps.current())));
+      RONDE_RETURN_IF_ERROR(write(k, steps.slot(steps.rank(), steps.current())));
       steps.arrive();
     }
     if (k == 0) continue;
@@ -108,13 +108,13 @@ Status stream(const Context& with, PhaseSteps& told, std::size_t count, int sour
   return {};
 }
 
-/// Likewise, where writing is nothing but staging.
+/// Likewise, if writing only stages.
 template <typename Write, typename Read>
 Status stream(const Context& with, std::size_t count, int sources, Write write, Read read) {
   PhaseSteps told(with.phases, "chunk", count, kStretchBytes);
-  const auto stage = [&](std::size_t k, std::byte* bank) {
+  const auto stage = [&](std::size_t k, std::byte* slot) {
     const Phase staging(told.detail(), kStagePhase);
-    return write(k, bank);
+    return write(k, slot);
   };
   return stream(with, told, count, sources, stage, read);
 }

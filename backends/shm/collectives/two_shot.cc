@@ -1,6 +1,6 @@
-// Allreduce and reduce of large tensors. What costs most between two cores is a cache line that one
-// has to take from the other, so every byte changes sides as rarely as can be: of two ranks, one
-// reduces into the very lines that the other has staged for it, reads back and stages in again.
+// Allreduce and reduce of large tensors. The transfer of a cache line between two cores costs most,
+// so every line changes its core as rarely as possible. Of two ranks, one reduces into the lines
+// that the other has staged for it, reads them back and stages into them again.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -14,8 +14,8 @@ namespace {
 /// Reductions are done in blocks of this size, which stay in the L1 cache.
 constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
 
-/// What two ranks stage in a round; with small rounds it is still in the other's L2 cache when it
-/// is wanted. More ranks wait for each other too often then.
+/// Bytes that two ranks stage in a round. After a small round they are still in the other's L2
+/// cache. With more ranks small rounds cost too many waits.
 constexpr std::size_t kRoundOfTwo = std::size_t{128} << 10;
 
 /// Asks for the cache lines of `bytes` at `from`, to be read.
@@ -42,8 +42,8 @@ bool streams_outputs(const Context& with, const Work& work) {
 }
 
 /// One two-shot reduction. Round k consists of n slices; rank r owns slice r. In step k of the
-/// group a rank stages the slices of round k and reduces its own of round k - 1 into a bank of
-/// step k - 1, from which the others copy it.
+/// group a rank stages the slices of round k. It also reduces its own slice of round k - 1 into a
+/// slot of step k - 1, from which the others copy it.
 class TwoShot {
  public:
   TwoShot(const Context& with, const Work& work)
@@ -56,16 +56,16 @@ class TwoShot {
         staging_(work.segments),
         own_(work.segments),
         delivery_(work.segments),
-        chunks_(cut(total_bytes(work), round_bytes(with.steps) - ranks_ * kAlign)),
-        rounds_(chunks_.count),
-        slice_((chunks_.size / ranks_ + kAlign) / kAlign * kAlign),
+        cut_(cut(total_bytes(work), round_bytes(with.steps) - ranks_ * kAlign)),
+        rounds_(cut_.count),
+        slice_((cut_.size / ranks_ + kAlign) / kAlign * kAlign),
         told_(with.phases, "round", rounds_ + 1, kStretchBytes) {
     for (int r = 0; r < with.steps.ranks(); ++r) add_reader(work, r);
   }
 
   Status run() {
-    const auto write = [&](std::size_t k, std::byte* bank) {
-      if (k < rounds_) stage(k, bank);
+    const auto write = [&](std::size_t k, std::byte* slot) {
+      if (k < rounds_) stage(k, slot);
       if (k > 0) RONDE_RETURN_IF_ERROR(wait_for_round());
       if (k > 0) reduce_own(k - 1);
       return Status();
@@ -73,7 +73,7 @@ class TwoShot {
     const auto read = [&](std::size_t k, Step step) {
       if (k > 0 && deliver_) copy_results(k - 1, step - 1);
     };
-    // Results lie in their owner's bank of the step before, and are copied after the next arrival.
+    // Results lie in their owner's slot of the step before, and are copied after the next arrival.
     if (!only_reader_) with_.steps.read_late(static_cast<Step>(rounds_ + 1));
     return stream(with_, told_, rounds_ + 1, kEverybody, write, read);
   }
@@ -89,19 +89,19 @@ class TwoShot {
   }
 
   static std::size_t round_bytes(const Steps& steps) {
-    return steps.ranks() == 2 ? std::min(steps.bank_bytes(), kRoundOfTwo) : steps.bank_bytes();
+    return steps.ranks() == 2 ? std::min(steps.slot_bytes(), kRoundOfTwo) : steps.slot_bytes();
   }
 
   [[nodiscard]] std::size_t position(std::size_t round, std::size_t owner) const {
     return (round * ranks_ + owner) * slice_;
   }
 
-  void stage(std::size_t round, std::byte* bank) {
+  void stage(std::size_t round, std::byte* slot) {
     const Phase phase(told_.detail(), kStagePhase);
     for (std::size_t owner = 0; owner < ranks_; ++owner) {
       if (owner == me_) continue;
       staging_.seek(position(round, owner));
-      copier_.copy_in(staging_, slice_, bank + owner * slice_);
+      copier_.copy_in(staging_, slice_, slot + owner * slice_);
     }
   }
 
@@ -132,25 +132,25 @@ class TwoShot {
     const std::size_t end = (me_ + 1) * slice_;
     const std::size_t bytes = std::min(kBlockBytes, end - std::min(offset, end));
     for (const int r : readers_) {
-      prefetch_to_write(with_.steps.bank(r, staged) + offset, bytes);
+      prefetch_to_write(with_.steps.slot(r, staged) + offset, bytes);
     }
   }
 
   void reduce_piece(Step staged, std::size_t offset, const Segment& piece) {
     const std::byte* mine = piece.in;
     if (mine == nullptr) {  // no rank reads this rank's own slot
-      std::byte* zeros = with_.steps.bank(with_.steps.rank(), staged) + offset;
+      std::byte* zeros = with_.steps.slot(with_.steps.rank(), staged) + offset;
       mine = static_cast<std::byte*>(std::memset(zeros, 0, piece.bytes));
     }
     std::byte* const result =
-        readers_.empty() ? piece.out : with_.steps.bank(holder(me_), staged) + offset;
+        readers_.empty() ? piece.out : with_.steps.slot(holder(me_), staged) + offset;
     if (result == nullptr) return;
     combiner_.reduce(staged, offset, mine, result, piece.bytes);
     if (!deliver_ || piece.out == nullptr || piece.out == result) return;
     copier_.write(result, piece.out, piece.bytes);
   }
 
-  /// In whose bank the results of `owner` are: that of its only reader, or its own.
+  /// In whose slot the results of `owner` are: that of its only reader, or its own.
   [[nodiscard]] int holder(std::size_t owner) const {
     if (owner != me_) return only_reader_ ? with_.steps.rank() : static_cast<int>(owner);
     return only_reader_ ? readers_.front() : with_.steps.rank();
@@ -160,8 +160,8 @@ class TwoShot {
     for (std::size_t owner = 0; owner < ranks_; ++owner) {
       if (owner == me_) continue;
       delivery_.seek(position(round, owner));
-      const std::byte* const bank = with_.steps.bank(holder(owner), staged);
-      copier_.copy_out(bank + owner * slice_, slice_, delivery_);
+      const std::byte* const slot = with_.steps.slot(holder(owner), staged);
+      copier_.copy_out(slot + owner * slice_, slice_, delivery_);
     }
   }
 
@@ -169,7 +169,7 @@ class TwoShot {
   const std::size_t ranks_;
   const std::size_t me_;
   const bool only_reader_;  ///< Each result has one reader besides the rank that reduces it, in
-                            ///< whose bank it is left.
+                            ///< whose slot it is left.
   bool deliver_ = false;
   std::vector<int> readers_;  ///< Other ranks that need the results.
   const Copier copier_;
@@ -177,7 +177,7 @@ class TwoShot {
   Cursor staging_;
   Cursor own_;
   Cursor delivery_;
-  const Chunks chunks_;
+  const Slices cut_;
   const std::size_t rounds_;
   const std::size_t slice_;
   PhaseSteps told_;

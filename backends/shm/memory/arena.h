@@ -1,5 +1,5 @@
-// Memory of one process that all ranks of its groups can see: tensors in it are reduced and copied
-// where they lie. Its size is address space alone; memory is taken as it is handed out.
+// Memory of one process that all ranks of its groups can see. Tensors in it are reduced and copied
+// in place. Its size is address space alone; memory is taken as it is handed out.
 #pragma once
 
 #include <cstddef>
@@ -44,11 +44,11 @@ class Arena : public std::enable_shared_from_this<Arena> {
 /// An arena as another process sees it.
 class ArenaView {
  public:
-  /// Where the owner has it, and where this process has it.
+  /// Its address in the owner, and in this process.
   ArenaView(std::uintptr_t theirs, Mapping mapping) noexcept
       : theirs_(theirs), mapping_(std::move(mapping)) {}
 
-  /// What lies at the owner's `address`; null where that is not in the arena.
+  /// This process's address of the owner's `address`; null if that is not in the arena.
   [[nodiscard]] std::byte* at(const std::byte* address) const noexcept {
     const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - theirs_;
     return offset < mapping_.bytes() ? mapping_.data() + offset : nullptr;

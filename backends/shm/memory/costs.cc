@@ -14,8 +14,8 @@
 namespace ronde::shm {
 namespace {
 
-/// What each rank copies of the smallest allreduce between two that goes by the kernel, and the
-/// times it is tried: the best counts, as others may take the core meanwhile.
+/// The bytes that each rank copies in the smallest allreduce between two that uses the kernel. The
+/// best of several tries counts, as others may take the core meanwhile.
 constexpr std::size_t kBytes = std::size_t{256} << 10;
 constexpr int kTries = 4;
 
@@ -45,11 +45,11 @@ double measure() {
          static_cast<double>(std::max<Duration::rep>(by_memcpy.count(), 1));
 }
 
-/// Where the system does not tell.
+/// If the system reports none.
 constexpr long kUsualCache = 32L << 20;
 
-/// Inputs, outputs and what other programs keep there share the cache: measured, streaming pays
-/// from a fifth of it on.
+/// Inputs, outputs and other programs share the cache. By measurement streaming pays from a fifth
+/// of it on.
 constexpr std::size_t kShare = 5;
 
 std::size_t last_level_cache() noexcept {

@@ -1,4 +1,4 @@
-// What copies cost on this machine: those by the kernel, and those that pass the caches. Some
+// The costs of copies on this machine: those by the kernel, and those past the caches. Some
 // processors lose several times as much in the kernel's copies as in a copy of their own.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace ronde::shm {
 
-/// The time of a copy by process_vm_readv in the last-level cache, by memcpy's; infinite where the
-/// kernel refuses. Measured once for this process, in about half a millisecond. Threads: any.
+/// The time of a copy by process_vm_readv in the last-level cache, divided by memcpy's; infinite if
+/// the kernel refuses. Measured once for this process, in about half a millisecond. Threads: any.
 double kernel_copy_cost();
 
 /// Whether tensors of `bytes` on each of so many ranks outgrow the last-level cache. Then writing

@@ -6,8 +6,8 @@
 namespace ronde::shm {
 namespace {
 
-constexpr std::size_t kBankBytes = std::size_t{512} << 10;
-constexpr std::size_t kBankBudget = std::size_t{64} << 20;
+constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
+constexpr std::size_t kSlotBudget = std::size_t{64} << 20;
 constexpr std::size_t kRingBudget = std::size_t{8} << 20;
 constexpr std::size_t kSmallestRing = std::size_t{1} << 10;
 constexpr std::size_t kLargestRing = std::size_t{256} << 10;
@@ -23,22 +23,22 @@ T& at(std::byte* base, std::size_t offset) {
 
 Layout::Layout(int ranks) noexcept
     : ranks_(static_cast<std::size_t>(ranks)),
-      bank_bytes_(std::min(kBankBytes, kBankBudget / kBanks / ranks_ / kPage * kPage)),
-      // Not a multiple of the page: equal offsets in different banks would alias in the L1 cache.
-      bank_stride_(bank_bytes_ + 5 * kLine),
+      slot_bytes_(std::min(kSlotBytes, kSlotBudget / kSlots / ranks_ / kPage * kPage)),
+      // Not a multiple of the page: equal offsets in different slots would alias in the L1 cache.
+      slot_stride_(slot_bytes_ + 5 * kLine),
       ring_bytes_(
           std::clamp(std::bit_floor(kRingBudget / (ranks_ * ranks_)), kSmallestRing, kLargestRing)),
       bells_(sizeof(Header) + ranks_ * sizeof(Flag)),
       ring_controls_(bells_ + ranks_ * sizeof(Bell)),
-      banks_(page_up(ring_controls_ + ranks_ * ranks_ * sizeof(RingControl))),
-      rings_(page_up(banks_ + ranks_ * kBanks * bank_stride_)),
+      slots_(page_up(ring_controls_ + ranks_ * ranks_ * sizeof(RingControl))),
+      rings_(page_up(slots_ + ranks_ * kSlots * slot_stride_)),
       total_(page_up(rings_ + ranks_ * (ranks_ - 1) * ring_bytes_)) {}
 
 std::array<Stretch, 2> Layout::written_by(int rank) const noexcept {
   const auto place = static_cast<std::size_t>(rank);
-  const std::size_t banks = kBanks * bank_stride_;
+  const std::size_t slots = kSlots * slot_stride_;
   const std::size_t rings = (ranks_ - 1) * ring_bytes_;
-  return {Stretch{banks_ + place * banks, banks}, Stretch{rings_ + place * rings, rings}};
+  return {Stretch{slots_ + place * slots, slots}, Stretch{rings_ + place * rings, rings}};
 }
 
 std::size_t Layout::pair(int from, int to) const noexcept {
@@ -64,9 +64,9 @@ std::byte* Layout::ring_data(std::byte* base, int from, int to) const noexcept {
   return base + rings_ + pair(from, to) * ring_bytes_;
 }
 
-std::byte* Layout::bank(std::byte* base, int rank, std::uint32_t step) const noexcept {
-  const std::size_t index = static_cast<std::size_t>(rank) * kBanks + step % kBanks;
-  return base + banks_ + index * bank_stride_;
+std::byte* Layout::slot(std::byte* base, int rank, std::uint32_t step) const noexcept {
+  const std::size_t index = static_cast<std::size_t>(rank) * kSlots + step % kSlots;
+  return base + slots_ + index * slot_stride_;
 }
 
 }  // namespace ronde::shm

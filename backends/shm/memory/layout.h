@@ -1,5 +1,5 @@
-// What lies where in a group's shared memory. Every rank computes the same layout from the number
-// of ranks alone.
+// The layout of a group's shared memory. Every rank computes the same layout from the number of
+// ranks alone.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ inline constexpr std::size_t kLine = 128;
 inline constexpr std::size_t kPage = 4096;
 
 /// Steps whose data is kept at the same time; see steps.h.
-inline constexpr std::uint32_t kBanks = 4;
+inline constexpr std::uint32_t kSlots = 4;
 
 /// First bytes of the memory.
 struct alignas(kLine) Header {
   std::uint64_t nonce;  ///< Proves that the right memory was opened.
-  /// Where ranks sleep that wait for all: changed, and the sleepers woken, by the last to arrive.
+  /// The word on which ranks wait for all. The last to arrive changes it and wakes the sleepers.
   alignas(kLine) std::atomic<std::uint32_t> completions;
   std::atomic<std::uint32_t> sleepers;
 };
@@ -30,7 +30,7 @@ struct alignas(kLine) Header {
 struct alignas(kLine) Flag {
   std::atomic<std::uint32_t> arrived;                    ///< Steps arrived at so far, modulo 2^32.
   std::atomic<std::uint32_t> sleepers;                   ///< Ranks that sleep on `arrived` alone.
-  std::atomic<std::uint64_t> note[kBanks];               ///< One number for the others, per bank.
+  std::atomic<std::uint64_t> note[kSlots];               ///< One number for the others, per slot.
   alignas(kLine) std::atomic<std::uint32_t> writing_to;  ///< 1 + the rank it writes to, or 0.
   std::atomic<std::uint32_t> revoked;                    ///< Its own must not be written any more.
 };
@@ -58,16 +58,16 @@ class Layout {
  public:
   explicit Layout(int ranks) noexcept;
 
-  /// Bytes of one bank; each rank has kBanks of them.
-  [[nodiscard]] std::size_t bank_bytes() const noexcept { return bank_bytes_; }
+  /// Bytes of one slot; each rank has kSlots of them.
+  [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
   /// Capacity of one ring, a power of two.
   [[nodiscard]] std::size_t ring_bytes() const noexcept { return ring_bytes_; }
   [[nodiscard]] std::size_t total_bytes() const noexcept { return total_; }
 
   /// The first bytes, which all ranks write.
-  [[nodiscard]] std::size_t common_bytes() const noexcept { return banks_; }
-  /// What a rank writes: its banks, and the rings from it. All ranks' and the common are
-  /// everything.
+  [[nodiscard]] std::size_t common_bytes() const noexcept { return slots_; }
+  /// The part that a rank writes: its slots, and the rings from it. The common part and those of
+  /// all ranks are the whole memory.
   [[nodiscard]] std::array<Stretch, 2> written_by(int rank) const noexcept;
 
   [[nodiscard]] Header& header(std::byte* base) const noexcept;
@@ -75,18 +75,18 @@ class Layout {
   [[nodiscard]] Bell& bell(std::byte* base, int rank) const noexcept;
   [[nodiscard]] RingControl& ring_control(std::byte* base, int from, int to) const noexcept;
   [[nodiscard]] std::byte* ring_data(std::byte* base, int from, int to) const noexcept;
-  [[nodiscard]] std::byte* bank(std::byte* base, int rank, std::uint32_t step) const noexcept;
+  [[nodiscard]] std::byte* slot(std::byte* base, int rank, std::uint32_t step) const noexcept;
 
  private:
   [[nodiscard]] std::size_t pair(int from, int to) const noexcept;
 
   std::size_t ranks_;
-  std::size_t bank_bytes_;
-  std::size_t bank_stride_;
+  std::size_t slot_bytes_;
+  std::size_t slot_stride_;
   std::size_t ring_bytes_;
   std::size_t bells_;
   std::size_t ring_controls_;
-  std::size_t banks_;
+  std::size_t slots_;
   std::size_t rings_;
   std::size_t total_;
 };

@@ -61,7 +61,7 @@ Result<Mapping> map_memory(const FileDescriptor& memory, std::size_t bytes) {
   const std::size_t end = (skipped + bytes + kPage - 1) / kPage * kPage;
   if (skipped > 0) munmap(start, skipped);
   if (room > end) munmap(start + end, room - end);
-  madvise(data, bytes, MADV_HUGEPAGE);  // a wish: most kernels refuse it for shared memory
+  madvise(data, bytes, MADV_HUGEPAGE);  // best effort: most kernels refuse it for shared memory
   return Mapping(static_cast<std::byte*>(data), bytes);
 }
 

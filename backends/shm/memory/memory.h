@@ -10,14 +10,14 @@
 
 namespace ronde::shm {
 
-/// What the kernel can map as one.
+/// Bytes of a huge page.
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 /// As make_memory_file(). Errors: kUnavailable, so that another data plane is tried.
 Result<FileDescriptor> create_memory(std::size_t bytes);
 
-/// Makes this part of a memory exist, so that no later access can fail; near the core that this
-/// thread runs on where the machine has several NUMA nodes. Errors: kUnavailable.
+/// Makes this part of a memory exist, so that no later access can fail. On a machine with several
+/// NUMA nodes it lies near this thread's core. Errors: kUnavailable.
 Status reserve_memory(const FileDescriptor& memory, std::size_t offset, std::size_t bytes);
 
 /// Opens what process `pid` holds as descriptor `fd`.
@@ -28,9 +28,9 @@ Result<FileDescriptor> open_memory(pid_t pid, int fd, std::size_t bytes);
 /// Errors: kUnavailable.
 Result<Mapping> map_memory(const FileDescriptor& memory, std::size_t bytes);
 
-/// Asks the kernel to back the whole huge pages of a mapping, all of which exist, as such: fewer
-/// page faults and fewer misses of the TLB in every process that maps them. Where that cannot be
-/// (Linux before 6.1, no huge pages left) nothing changes. `data` is on a huge page's border.
+/// Asks the kernel for huge pages in a mapping whose memory exists. They save page faults and TLB
+/// misses in every process that maps it. If that is impossible (Linux before 6.1, no huge pages
+/// left), nothing changes. `data` is on a huge page's border.
 void use_huge_pages(std::byte* data, std::size_t bytes) noexcept;
 
 }  // namespace ronde::shm

@@ -13,7 +13,8 @@
 namespace ronde::shm {
 namespace {
 
-/// How long a peer whose memory is gone has to be declared dead, and how often that is looked for.
+/// How long the death watch has to report a peer whose memory is gone, and how often that is
+/// checked.
 constexpr std::chrono::seconds kVerdictLimit{5};
 constexpr std::chrono::milliseconds kVerdictPoll{1};
 

@@ -1,5 +1,5 @@
-// Reading and writing the memory of the other ranks of a group where it lies, without a copy in
-// between: the kernel copies from process to process (process_vm_readv, process_vm_writev).
+// Reads and writes the other ranks' memory without a copy in between: the kernel copies from
+// process to process (process_vm_readv, process_vm_writev).
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +27,8 @@ bool can_write(pid_t pid, const void* from, void* to, std::size_t bytes) noexcep
 /// cannot be. Null addresses cannot either.
 bool is_reachable(std::span<const Segment> segments) noexcept;
 
-/// The error of a rank whose peer does not answer as before: the abort's status, once the death
-/// watch has had time to report it, or else `otherwise`. Blocks.
+/// The error of a rank whose peer does not answer as before. It is the abort's status, once the
+/// death watch has had time to report it, or else `otherwise`. Blocks.
 Status verdict(const Stop& stop, Status otherwise);
 
 /// Copies between this rank's memory and one peer's, gathered into few system calls.
@@ -52,7 +52,7 @@ class PeerCopy {
 
  private:
   static constexpr std::size_t kPieces = 64;
-  /// Between two calls an abort is seen.
+  /// Checks for an abort between two calls.
   static constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 
   Status copy();

@@ -19,19 +19,19 @@ Status Steps::begin(const Stop& stop) {
 }
 
 void Steps::set_note(std::uint64_t value) noexcept {
-  flags_[static_cast<std::size_t>(rank_)]->note[step_ % kBanks].store(value,
+  flags_[static_cast<std::size_t>(rank_)]->note[step_ % kSlots].store(value,
                                                                       std::memory_order_relaxed);
 }
 
 std::uint64_t Steps::note(int rank, Step step) const noexcept {
-  return flags_[static_cast<std::size_t>(rank)]->note[step % kBanks].load(
+  return flags_[static_cast<std::size_t>(rank)]->note[step % kSlots].load(
       std::memory_order_relaxed);
 }
 
 void Steps::arrive() noexcept {
   Flag& mine = *flags_[static_cast<std::size_t>(rank_)];
   const Step arrived = step_++;
-  streaming_fence();  // banks may have been written past the caches
+  streaming_fence();  // slots may have been written past the caches
   seen_[static_cast<std::size_t>(rank_)] = step_;
   // Sequentially consistent on both sides: either we see the sleeper or it sees the new value.
   mine.arrived.store(step_, std::memory_order_seq_cst);

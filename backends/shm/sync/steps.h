@@ -1,12 +1,12 @@
-// The one synchronisation of all collectives: steps that every rank of the group goes through.
+// The synchronisation of all collectives: steps that every rank of the group takes.
 //
-// In step s a rank writes into its own bank s % kBanks, arrives (which publishes the bank), and
-// reads other ranks' banks of step s once those have arrived. Two rules make banks reusable
-// without any further flag:
-//   - a rank that arrives at step s has finished reading all banks of steps <= s - 2;
+// In step s a rank writes into its own slot s % kSlots and arrives, which publishes the slot. It
+// reads other ranks' slots of step s once those have arrived. Two rules make slots reusable without
+// any further flag:
+//   - a rank that arrives at step s has finished reading all slots of steps <= s - 2;
 //   - a rank writes for step s only after all ranks have arrived at step s - 2, hence are done
-//     with step s - 4, which used the same bank.
-// A collective that reads a bank one step later than that says so by read_late().
+//     with step s - 4, which used the same slot.
+// A collective that reads a slot one step later declares it by read_late().
 #pragma once
 
 #include <cstddef>
@@ -30,29 +30,29 @@ class Steps {
 
   [[nodiscard]] int ranks() const noexcept { return static_cast<int>(seen_.size()); }
   [[nodiscard]] int rank() const noexcept { return rank_; }
-  [[nodiscard]] std::size_t bank_bytes() const noexcept { return layout_.bank_bytes(); }
+  [[nodiscard]] std::size_t slot_bytes() const noexcept { return layout_.slot_bytes(); }
   /// Whether ranks outnumber cores, the same on all ranks.
   [[nodiscard]] bool crowded() const noexcept { return awaiter_.crowded(); }
   /// The step that is being written.
   [[nodiscard]] Step current() const noexcept { return step_; }
 
-  /// Waits until this rank's bank of the current step may be written. Errors: the abort's status.
+  /// Waits until this rank's slot of the current step may be written. Errors: the abort's status.
   Status begin(const Stop& stop);
 
-  /// In the next `steps` steps ranks read others' banks one step later than the first rule has it:
-  /// until two steps after them begin() waits for one step more. The same on all ranks.
+  /// In the next `steps` steps ranks read others' slots one step later than the first rule says.
+  /// Until two steps after them begin() waits for one step more. The same on all ranks.
   void read_late(Step steps) noexcept { late_until_ = step_ + steps + 2; }
 
-  /// `rank`'s bank of `step`; own banks may be written between begin() and arrive().
-  [[nodiscard]] std::byte* bank(int rank, Step step) const noexcept {
-    return layout_.bank(base_, rank, step);
+  /// `rank`'s slot of `step`; own slots may be written between begin() and arrive().
+  [[nodiscard]] std::byte* slot(int rank, Step step) const noexcept {
+    return layout_.slot(base_, rank, step);
   }
 
-  /// Leaves a number for the others in the current step. Published by arrive().
+  /// Sets a number for the others in the current step. Published by arrive().
   void set_note(std::uint64_t value) noexcept;
   [[nodiscard]] std::uint64_t note(int rank, Step step) const noexcept;
 
-  /// Publishes the current step's bank and goes on to the next step.
+  /// Publishes the current step's slot and goes on to the next step.
   void arrive() noexcept;
 
   /// Blocks until `rank` (wait_all: every rank) has arrived at `step`.

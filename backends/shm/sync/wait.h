@@ -14,7 +14,7 @@
 
 namespace ronde::shm {
 
-/// Tells the core that this is a spin loop.
+/// Hints to the core that this is a spin loop.
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -33,7 +33,7 @@ inline void streaming_fence() noexcept {
 /// A sleep never lasts longer, so that an abort is seen within it.
 inline constexpr std::chrono::microseconds kSleepSlice{2000};
 
-/// What can end a wait early: the call's token or the group's own (which may be null).
+/// The tokens that end a wait early: the call's or the group's own (which may be null).
 class Stop {
  public:
   Stop(const AbortToken& call, const AbortToken* group) noexcept : call_(call), group_(group) {}
@@ -55,12 +55,12 @@ class Stop {
   const AbortToken* group_;
 };
 
-/// How long a wait spins before it sleeps; zero where the host's ranks outnumber its cores: it lets
-/// others run instead.
+/// How long a wait spins before it sleeps. Zero if the host's ranks outnumber its cores: it yields
+/// instead.
 using SpinLimit = std::chrono::microseconds;
 
-/// Spins until `ready()`, at most `limit`; says whether it became ready. Now and then it lets
-/// another thread run, since the scheduler may have put two ranks on one core.
+/// Spins until `ready()`, at most `limit`; true if it became ready. It sometimes yields, as the
+/// scheduler may have put two ranks on one core.
 template <typename Ready>
 bool spin_until(Ready ready, SpinLimit limit, const Stop& stop) {
   const TimePoint deadline = now() + limit;
@@ -74,7 +74,7 @@ bool spin_until(Ready ready, SpinLimit limit, const Stop& stop) {
   return ready();
 }
 
-/// What precedes the sleep of a wait; says whether it became ready. Threads: one at a time.
+/// Spins or yields before a wait sleeps; true if it became ready. Threads: one at a time.
 class Awaiter {
  public:
   explicit Awaiter(SpinLimit spin) noexcept : spin_(spin) {}

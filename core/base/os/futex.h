@@ -1,5 +1,5 @@
-// The kernel's futex calls, and a word that counts wake-ups. Callers avoid the calls where nobody
-// sleeps.
+// The kernel's futex calls, and a word that counts wake-ups. Callers avoid the calls while no
+// thread sleeps.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace ronde {
 using FutexWord = std::atomic<std::uint32_t>;
 static_assert(FutexWord::is_always_lock_free && sizeof(FutexWord) == 4);
 
-/// Who may sleep on a word: threads of this process, or also those of other processes.
+/// The threads that may sleep on a word: those of this process, or of other processes too.
 enum class FutexScope : std::uint8_t { kProcess, kShared };
 
 /// Sleeps while `word` holds `expected`, until a wake-up or the deadline. May return early.

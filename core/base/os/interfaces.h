@@ -17,17 +17,17 @@ struct Interface {
   bool loopback = false;
 };
 
-/// Each IP address of each interface, in the kernel's order. Empty where the kernel tells none.
+/// Each IP address of each interface, in the kernel's order. Empty if the kernel reports none.
 std::vector<Interface> list_interfaces();
 
-/// The address of the interface `name` for traffic between hosts: IPv4 before IPv6, none that only
-/// one link knows.
+/// The address of the interface `name` for traffic between hosts: IPv4 before IPv6, no link-local
+/// one.
 std::optional<Endpoint> interface_address(const std::string& name);
 
 /// The interface that has this address, with any port.
 std::optional<Interface> interface_with(const Endpoint& address);
 
-/// The speed that an interface claims, in Mbit/s; 0 where it tells none, as virtual ones.
+/// The speed that an interface reports, in Mbit/s; 0 if it reports none, as virtual ones do.
 /// `folder`: /sys/class/net but for tests.
 int interface_megabits(const std::string& name, const std::string& folder = "/sys/class/net");
 

@@ -18,8 +18,8 @@ namespace {
 constexpr auto kInterruptSlice = std::chrono::milliseconds(50);
 /// A peer that does not poll is woken when it has not answered for so long.
 constexpr auto kKickAfter = std::chrono::microseconds(8);
-/// How long the background thread lets tasks gather. A caller that submits many at once, or waits
-/// at once, would otherwise lose its core to a thread that does less well.
+/// How long the background thread lets tasks gather. Otherwise it takes the core from a caller that
+/// submits more, or that comes to wait and does the work itself.
 constexpr auto kGather = std::chrono::microseconds(50);
 
 void pause() noexcept {
@@ -67,8 +67,8 @@ Status Driver::wait_until(const Predicate& done, const WaitOptions& options) {
   return status;
 }
 
-/// Drives for one caller. Data that it moves itself cannot be left half moved: if a peer keeps it
-/// from finishing until the caller is interrupted or its deadline passes, the job fails.
+/// Drives for one caller. A collective that it runs itself cannot be left half done. If a peer
+/// delays it until the caller is interrupted or its deadline passes, the job fails.
 void Driver::drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t ignored,
                        TimePoint until) {
   TimePoint next = now() + kInterruptSlice;
@@ -107,7 +107,7 @@ void Driver::help(const Operation& operation, TimePoint until) {
 
 void Driver::release_role() {
   parts_.channel.prepare_wait(Sleeper::kBackground);
-  do {  // what came before peers knew whom to wake
+  do {  // takes frames that came before peers knew which thread to wake
   } while (parts_.progress.step());
   parts_.channel.kick();
   // Operations that ended since the last step have no deadline any more.
@@ -161,7 +161,7 @@ void Driver::background_main() {
 
 /// Takes steps until there is nothing to do, gives the role up and sleeps.
 void Driver::background_turn() {
-  parts_.progress.set_may_run(true);  // nobody waits in this thread
+  parts_.progress.set_may_run(true);  // no caller waits in this thread
   while (parts_.progress.step()) {
   }
   const std::uint32_t ticket = parts_.channel.prepare_wait(Sleeper::kBackground);

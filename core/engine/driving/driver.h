@@ -1,5 +1,5 @@
-// The threads that drive the engine: a caller that waits takes the driving role and takes all steps
-// itself; a background thread takes it when tasks or frames come and nobody waits.
+// The threads that drive the engine. A caller that waits takes the driving role and all steps. A
+// background thread takes the role when tasks or frames come while no caller waits.
 #pragma once
 
 #include <atomic>

@@ -9,12 +9,12 @@ namespace ronde {
 
 /// Decides whether the background thread waits for more submissions before it takes them on.
 /// Waiting pays when more follow at once, or when their caller comes to wait and does the work
-/// itself. It only delays submissions that come one at a time while nobody waits, as a framework's
-/// graph makes them. Threads: one at a time.
+/// itself. It only delays submissions that come one at a time while no caller waits, as from a
+/// framework's graph. Threads: one at a time.
 class BatchingPolicy {
  public:
-  /// Whether to wait, with `waiting` submissions at hand: yes if it paid the last time or there are
-  /// several, and once in eight times to find out.
+  /// Whether to wait, with `waiting` submissions at hand. True if it paid the last time or there
+  /// are several, and every eighth time as a trial.
   [[nodiscard]] bool wanted(std::size_t waiting) noexcept {
     constexpr unsigned kSkipped = 8;
     return pays_ || waiting > 1 || ++skipped_ % kSkipped == 0;

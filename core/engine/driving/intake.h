@@ -1,4 +1,4 @@
-// The way from any thread to the driving one: operations to submit, and calls to make.
+// Tasks for the driving thread from any thread: operations to submit, and calls to make.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Ranks that take part in the job no longer: this one or others leave, die or fail.
+// The end of a rank's part in the job: this rank or others leave, die or fail.
 #pragma once
 
 #include <atomic>

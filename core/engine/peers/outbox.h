@@ -1,4 +1,4 @@
-// Frames on their way from this rank's engine to the engines of other ranks.
+// Frames from this rank's engine to the engines of other ranks.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +28,15 @@ class Outbox {
   std::vector<OutFrame>& frames() noexcept { return frames_; }
   /// Sends all frames added since the last call. Blocks: never.
   void send(EnginePart kind, std::uint64_t id) {
-    if (!frames_.empty()) send_all(kind, id);
+    for (const OutFrame& frame : frames_) {
+      const Status status =
+          channel_.send(frame.to, make_frame(buffer_, {.kind = kind, .id = id}, frame.bytes));
+      if (!status.ok() && status.code() != Code::kRankFailure) on_error_(status);
+    }
+    frames_.clear();
   }
 
  private:
-  void send_all(EnginePart kind, std::uint64_t id);
-
   ControlChannel& channel_;
   const std::function<void(const Status&)> on_error_;
   std::vector<OutFrame> frames_;

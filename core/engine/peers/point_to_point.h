@@ -1,5 +1,5 @@
-// Tagged messages between two ranks, matched like MPI's: short ones travel at once, long ones are
-// pulled by the receiver once it has posted its buffer. A state machine without threads or waits.
+// Tagged messages between two ranks, matched like MPI's. Short ones are sent at once. The receiver
+// pulls long ones once it has posted its buffer. A state machine without threads or waits.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What arrives from other ranks, on its way to the part of the engine that it is for.
+// Frames from other ranks, and the parts of the engine that they are for.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // The agreed work of one process set, from its agreement to its execution.
 //
 // Large bundles are cut into partitions, and ordered by priority. Those that were cut are paced:
-// the coordinator lets a few run at a time, so that urgent work agreed later can overtake the rest.
+// the coordinator lets a few run at a time. So urgent work agreed later can overtake the rest.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ class BundleQueue {
 
   /// Takes over a bundle, in the agreed order.
   void add(Bundle whole);
-  /// The coordinator lets so many more paced bundles run. Call after the batch's add()s.
+  /// The coordinator lets this many more paced bundles run. Call after the batch's add()s.
   void release(std::uint32_t bundles);
   /// The set is closed, so nothing is paced any more.
   void open();

@@ -1,4 +1,4 @@
-// One order of launches for all process sets of a job: see launch_order.h for its reason.
+// One order of launches for all process sets of a job; launch_order.h gives the reason.
 //
 // The order is that of the global set's batches. The coordinator of another set asks rank 0 to
 // enter that set's next device work there.

@@ -13,8 +13,8 @@ namespace ronde {
 /// the alignment of cuts. Cuts depend on the shapes alone, so all ranks cut alike. A tensor that is
 /// cut is flattened. Counts the pieces in their operations.
 ///
-/// Returns `whole` as it is if it is small enough, of a kind that cannot be cut, or compressed, as
-/// error feedback works on whole tensors.
+/// Returns `whole` as it is if it is small enough, or of a kind that cannot be cut. Compressed
+/// bundles stay whole too, as error feedback works on whole tensors.
 std::vector<Bundle> cut_bundle(Bundle whole, std::size_t partition_bytes);
 
 }  // namespace ronde

@@ -22,7 +22,7 @@ void QueueWorker::run_or_queue(Bundle bundle, bool may_run_here) {
   // that.
   const bool on_host = bundle.device.kind == DeviceKind::kCpu;
   if (may_run_here && on_host && options_.executor->polls() && !busy()) {
-    execute(bundle);  // nobody else queues: this is the driving thread
+    execute(bundle);  // only this thread queues: it drives
     return;
   }
   MutexLock lock(mutex_);

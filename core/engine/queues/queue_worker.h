@@ -16,7 +16,7 @@
 
 namespace ronde {
 
-/// Called with each operation that has finished, how and when. In whichever thread executed.
+/// Called with each operation that has finished, its status and time, in the executing thread.
 using FinishOperation = std::function<void(const OperationPtr&, const Status&, TimePoint)>;
 
 struct QueueWorkerOptions {
@@ -25,7 +25,7 @@ struct QueueWorkerOptions {
   FlightRing* flights = nullptr;  ///< Outlives it.
   Meter* meter = nullptr;         ///< Outlives it; may be null.
   FinishOperation finish;
-  /// Called after each paced bundle, in whichever thread executed. May be empty.
+  /// Called after each paced bundle, in the executing thread. May be empty.
   std::function<void()> paced_ended = {};
 };
 

@@ -27,7 +27,7 @@ class Queues {
   [[nodiscard]] std::vector<SetQueuePtr> all() const RONDE_EXCLUDES(mutex_);
   /// Whether no operation of any set is outstanding. Threads: any.
   [[nodiscard]] bool idle() const RONDE_EXCLUDES(mutex_);
-  /// Destroys all queues, which ends their threads. Blocks. Threads: any, once nobody drives.
+  /// Destroys all queues, which ends their threads. Blocks. Threads: any, once no thread drives.
   void clear() RONDE_EXCLUDES(mutex_);
 
   /// Starts to work on a queue.
@@ -39,7 +39,7 @@ class Queues {
   /// The started queue of a set, or null.
   [[nodiscard]] SetQueue* driven(SetId id) const;
 
-  /// Tells the queues that their time has come; false where no deadline has passed.
+  /// Lets deadlines of the queues come due; false if none has passed.
   bool come_due();
   /// Looks up the next deadline of all queues.
   void update_deadline();

@@ -22,7 +22,7 @@ class RunOrder {
     waiting_.emplace(Key{-std::int64_t{priority}, ++added_}, Entry{std::move(work), paced});
     paced_ += paced ? 1 : 0;
   }
-  /// Lets so many more paced bundles go. A count that is not used up is lost: the coordinator
+  /// Lets this many more paced bundles go. A count that is not used up is lost: the coordinator
   /// releases only bundles that wait.
   void release(std::uint32_t bundles) noexcept { released_ = bundles; }
   /// From now on nothing is paced: no more releases will come.

@@ -81,7 +81,7 @@ bool SetQueue::collect_agreed() {
   return bundles_.has_work();
 }
 
-/// The coordinator lets more paced bundles run, on all ranks; true where it did.
+/// The coordinator lets more paced bundles run on all ranks; true if it did.
 bool SetQueue::pace() {
   if (!negotiator_.coordinates() || negotiator_.closed()) return false;
   const std::uint32_t more = bundles_.pace();
@@ -165,7 +165,7 @@ void SetQueue::end_negotiation_events(std::span<const OperationPtr> operations,
 void SetQueue::finish(const OperationPtr& operation, const Status& status, TimePoint when) {
   options_.flights->end(operation->flight(), status.code(), when);
   options_.meter->ended(ended_operation(*operation, status.code(), when));
-  // Counted out first: who sees it done may rely on the queue being idle.
+  // Counted out first: a thread that sees it done may rely on the queue being idle.
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
   const Status told = located(status);
   operation->finish(told);

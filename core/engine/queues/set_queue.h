@@ -1,4 +1,4 @@
-// One process set of this rank: the negotiation of its operations, and the queue of its agreed
+// One process set of this rank, from the negotiation of its operations to the queue of its agreed
 // work. No queue waits for another one.
 #pragma once
 
@@ -36,7 +36,7 @@ struct SetQueueOptions {
   FlightRing* flights = nullptr;       ///< Outlives it.
   Meter* meter = nullptr;              ///< Outlives it.
   LaunchOrder* launches = nullptr;     ///< Of this process. Outlives it.
-  DrivingRole* role = nullptr;         ///< Told of each operation that ended. Outlives it.
+  DrivingRole* role = nullptr;         ///< Notified of each operation that ended. Outlives it.
   /// The driving thread must take a step, to release more partitions; any thread.
   std::function<void()> on_paced;
   /// Called when an operation has ended because of a rank that died or left; quick.

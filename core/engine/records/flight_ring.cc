@@ -23,8 +23,8 @@ std::string_view beginning(std::string_view name) noexcept {
 
 }  // namespace
 
-/// All fields are atomic, as readers do not stop writers. `number` is 0 while the rest is written;
-/// a reader that finds it the same before and after has read one record: so the rest is stored with
+/// All fields are atomic, as readers do not stop writers. `number` is 0 while the rest is written.
+/// A reader that finds it the same before and after has read one record. So the rest is stored with
 /// release (never before the 0) and loaded with acquire (never after the second look).
 struct alignas(64) FlightRing::Slot {
   std::atomic<std::uint64_t> number;

@@ -9,7 +9,7 @@ std::uint64_t difference(std::uint64_t more, std::uint64_t less) noexcept {
   return more > less ? more - less : 0;
 }
 
-/// The difference of two counts over `all` kinds. Ends are read first, so it is never too small.
+/// Begun less ended over `all` kinds. Ends are read first, so the result is never too small.
 template <typename Kinds>
 std::uint64_t under_way(const Kinds& all, Tally KindMeter::*ended, Tally KindMeter::*begun) {
   std::uint64_t ends = 0;

@@ -103,12 +103,12 @@ class Job {
       ended = start + plan_.wire_us + plan_.pack_us;
       write_bundle(b, submit, agreed, start, ended);
       for (std::size_t r = 0; r < ranks() && plan_.one_by_one; ++r) {
-        writers_[r].span(submit[r], ended, kWaitLane, "WAIT");
+        writers_[r].span(submit[r], ended, kWaitTrack, "WAIT");
         blocked[r] += ended - submit[r];
       }
     }
     for (std::size_t r = 0; r < ranks(); ++r) {
-      if (!plan_.one_by_one) writers_[r].span(submitted[r].back(), ended, kWaitLane, "WAIT");
+      if (!plan_.one_by_one) writers_[r].span(submitted[r].back(), ended, kWaitTrack, "WAIT");
       if (plan_.step_marks) mark(r, ended, step);
       now_[r] = ended;
     }

@@ -59,10 +59,10 @@ TEST_CASE("what is copied in and out again is the same") {
     Cursor from(bytes.segments);
     Cursor to(bytes.segments);
     const Copier copier(true);
-    std::array<std::byte, 64> bank{};
+    std::array<std::byte, 64> slot{};
     for (std::size_t done = 0; done < bytes.in.size(); done += step) {
-      copier.copy_in(from, step, bank.data());
-      copier.copy_out(bank.data(), step, to);
+      copier.copy_in(from, step, slot.data());
+      copier.copy_out(slot.data(), step, to);
     }
     CHECK(bytes.in == bytes.out);
   }
@@ -70,23 +70,23 @@ TEST_CASE("what is copied in and out again is the same") {
 
 TEST_CASE("no input is zeros and no output is left out") {
   const Copier copier(false);
-  std::array<std::byte, 8> bank{};
-  bank.fill(std::byte{7});
+  std::array<std::byte, 8> slot{};
+  slot.fill(std::byte{7});
   const Segment nowhere{.in = nullptr, .out = nullptr, .bytes = 4};
   Cursor from({&nowhere, 1});
-  copier.copy_in(from, 4, bank.data());
-  CHECK(bank == std::array<std::byte, 8>{
+  copier.copy_in(from, 4, slot.data());
+  CHECK(slot == std::array<std::byte, 8>{
                     {{}, {}, {}, {}, std::byte{7}, std::byte{7}, std::byte{7}, std::byte{7}}});
   Cursor to({&nowhere, 1});
-  copier.copy_out(bank.data(), 4, to);
+  copier.copy_out(slot.data(), 4, to);
 }
 
-TEST_CASE("copy_through fills bank and output") {
+TEST_CASE("copy_through fills slot and output") {
   Stream bytes;
   Cursor cursor(bytes.segments);
-  std::array<std::byte, 30> bank{};
-  Copier(false).copy_through(cursor, 30, bank.data());
-  CHECK(bank == bytes.in);
+  std::array<std::byte, 30> slot{};
+  Copier(false).copy_through(cursor, 30, slot.data());
+  CHECK(slot == bytes.in);
   CHECK(bytes.out == bytes.in);
 }
 
@@ -97,9 +97,9 @@ TEST_CASE("large pieces are streamed with the same bytes") {
   const Copier copier(true);
   copier.write(in.data(), out.data(), in.size());
   CHECK(in == out);
-  std::vector<std::byte> bank(in.size());
-  copier.stage(in.data(), bank.data(), in.size());
-  CHECK(in == bank);
+  std::vector<std::byte> slot(in.size());
+  copier.stage(in.data(), slot.data(), in.size());
+  CHECK(in == slot);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class Memory {
   Mapping mapping_;
 };
 
-/// Every rank writes (step, rank) into its bank and checks what it reads from the others.
+/// Every rank writes (step, rank) into its slot and checks what it reads from the others.
 void exchange_steps(const Memory& memory, int ranks, int rank, SpinLimit spin, Step count) {
   const AbortToken abort;
   const Stop stop(abort, nullptr);
@@ -38,13 +38,13 @@ void exchange_steps(const Memory& memory, int ranks, int rank, SpinLimit spin, S
   for (Step step = 0; step < count; ++step) {
     REQUIRE(steps.begin(stop).ok());
     const std::uint64_t mine = std::uint64_t{step} << 32 | static_cast<std::uint64_t>(rank);
-    std::memcpy(steps.bank(rank, step), &mine, sizeof mine);
+    std::memcpy(steps.slot(rank, step), &mine, sizeof mine);
     steps.set_note(mine);
     steps.arrive();
     REQUIRE(steps.wait_all(step, stop).ok());
     for (int r = 0; r < ranks; ++r) {
       std::uint64_t theirs = 0;
-      std::memcpy(&theirs, steps.bank(r, step), sizeof theirs);
+      std::memcpy(&theirs, steps.slot(r, step), sizeof theirs);
       REQUIRE(theirs == (std::uint64_t{step} << 32 | static_cast<std::uint64_t>(r)));
       REQUIRE(steps.note(r, step) == theirs);
     }
@@ -87,7 +87,7 @@ TEST_CASE("a wrong sum: a fast rank overwrote results that a slow one had yet to
   CHECK(begins());  // from here on two steps are enough again
 }
 
-TEST_CASE("a writer waits until its bank has been read two steps behind") {
+TEST_CASE("a writer waits until its slot has been read two steps behind") {
   const Memory memory(2);
   const AbortToken abort;
   AbortToken given_up;
@@ -136,23 +136,23 @@ TEST_CASE("an abort ends a wait that sleeps") {
   }
 }
 
-TEST_CASE("banks of different ranks and steps do not overlap") {
+TEST_CASE("slots of different ranks and steps do not overlap") {
   for (const int ranks : {1, 2, 7, 64, 256}) {
     const Layout layout(ranks);
     std::byte origin{};  // nothing is read or written there
     std::byte* const base = &origin;
     std::vector<std::size_t> starts;
     for (int r = 0; r < ranks; ++r) {
-      for (Step s = 0; s < kBanks; ++s) {
-        starts.push_back(static_cast<std::size_t>(layout.bank(base, r, s) - base));
+      for (Step s = 0; s < kSlots; ++s) {
+        starts.push_back(static_cast<std::size_t>(layout.slot(base, r, s) - base));
       }
     }
-    CHECK(layout.bank(base, 0, 0) == layout.bank(base, 0, kBanks));
+    CHECK(layout.slot(base, 0, 0) == layout.slot(base, 0, kSlots));
     for (std::size_t i = 1; i < starts.size(); ++i) {
-      CHECK(starts[i] >= starts[i - 1] + layout.bank_bytes());
+      CHECK(starts[i] >= starts[i - 1] + layout.slot_bytes());
     }
-    CHECK(starts.back() + layout.bank_bytes() <= layout.total_bytes());
-    CHECK(layout.bank_bytes() >= static_cast<std::size_t>(ranks) * 4 * kLine / 2);
+    CHECK(starts.back() + layout.slot_bytes() <= layout.total_bytes());
+    CHECK(layout.slot_bytes() >= static_cast<std::size_t>(ranks) * 4 * kLine / 2);
     CHECK(layout.total_bytes() <= std::size_t{150'000} << 10);
   }
 }
