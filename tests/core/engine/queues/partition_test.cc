@@ -57,7 +57,7 @@ TEST_CASE("Partition: a large tensor is cut into pieces of equal size that cover
   check_covers(parts, whole.data);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     CHECK(bytes_of(parts[i]) <= (128 << 10));
-    CHECK(bytes_of(parts[i]) + 3 * 4096 >= 100'000);
+    CHECK(bytes_of(parts[i]) + std::size_t{3} * 4096 >= 100'000);
     CHECK(parts[i].partition == static_cast<int>(i) + 1);
   }
 }
