@@ -10,8 +10,8 @@
 
 #include "bindings/c/current.h"
 #include "bindings/exit_log/exit_log.h"
+#include "bindings/runtime/groups/process_sets.h"
 #include "bindings/runtime/operations.h"
-#include "bindings/runtime/process_sets.h"
 #include "core/base/mutex.h"
 
 // The header's enumerations have all values of the core's; a test compares the names.

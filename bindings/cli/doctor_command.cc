@@ -1,5 +1,3 @@
-#include "bindings/cli/doctor_command.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,11 +5,10 @@
 #include <memory>
 
 #include "backends/builtin.h"
-#include "bindings/cli/compression_doctor.h"
-#include "bindings/cli/exit.h"
-#include "bindings/cli/job_doctor.h"
-#include "bindings/cli/launch/network.h"
-#include "bindings/cli/limits.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/commands.h"
+#include "bindings/cli/doctor.h"
+#include "bindings/cli/launch/this_host.h"
 #include "bindings/runtime/tuning.h"
 #include "core/base/config.h"
 #include "core/base/os/interfaces.h"
@@ -20,7 +17,7 @@
 #include "ops/kernels/factory.h"
 #include "ops/selection/path.h"
 #include "ops/selection/selector.h"
-#include "timeline/nvtx_sink.h"
+#include "timeline/recording/nvtx_sink.h"
 
 namespace ronde {
 namespace {

@@ -1,10 +1,10 @@
-#include "bindings/cli/horovodrun.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
 #include <filesystem>
+
+#include "bindings/cli/commands.h"
 
 namespace ronde {
 namespace {

@@ -4,17 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "bindings/cli/arguments.h"
-#include "bindings/cli/bench/bench.h"
-#include "bindings/cli/build_command.h"
-#include "bindings/cli/doctor_command.h"
-#include "bindings/cli/exit.h"
-#include "bindings/cli/horovodrun.h"
-#include "bindings/cli/launch/agent.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/commands.h"
+#include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
-#include "bindings/cli/run_command.h"
-#include "bindings/cli/timeline_command.h"
-#include "bindings/cli/top_command.h"
 
 namespace {
 

@@ -1,5 +1,3 @@
-#include "bindings/cli/run_command.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,18 +8,17 @@
 #include <sstream>
 
 #include "backends/builtin.h"
-#include "bindings/cli/exit.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/commands.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
-#include "bindings/cli/launch/network.h"
-#include "bindings/cli/launch/placement.h"
-#include "bindings/cli/launch/trace_fetch.h"
-#include "bindings/cli/timeline_command.h"
+#include "bindings/cli/launch/ssh.h"
+#include "bindings/cli/launch/this_host.h"
 #include "core/base/config.h"
 #include "ops/compression/spec.h"
 #include "ops/selection/selector.h"
-#include "timeline/trace_file.h"
+#include "timeline/recording/trace_file.h"
 
 namespace ronde {
 namespace {

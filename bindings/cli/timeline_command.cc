@@ -1,22 +1,142 @@
-#include "bindings/cli/timeline_command.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
-#include "bindings/cli/exit.h"
-#include "bindings/cli/progress.h"
-#include "bindings/cli/report_command.h"
-#include "bindings/cli/view_command.h"
-#include "timeline/merge.h"
-#include "timeline/trace_file.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/commands.h"
+#include "timeline/merging/merge.h"
+#include "timeline/recording/trace_file.h"
+#include "timeline/report/diff.h"
+#include "timeline/report/faults.h"
+#include "timeline/report/job_trace.h"
+#include "timeline/report/reports.h"
 
 namespace ronde {
+namespace {
+
+struct ReportRequest {
+  std::vector<std::string> traces;
+  std::string output = "timeline-report.html";
+};
+
+Status write_page(const std::string& path, const std::string& page) {
+  std::ofstream file(path, std::ios::binary);
+  file << page;
+  file.close();
+  if (file) return {};
+  return {Code::kUnavailable, fmt::format("cannot write the page {}", path)};
+}
+
+report::JobTrace load(const char* who, const std::vector<std::string>& traces) {
+  auto job = report::load_traces(traces, shown_progress());
+  if (!job.ok()) exit_usage(who, job.status());
+  return std::move(job).value();
+}
+
+constexpr const char* kReport = "ronde timeline report";
+
+/// The input of a report.
+struct Inputs {
+  std::vector<std::string> traces;
+  report::JobDumps dumps;  ///< May be empty.
+};
+
+Inputs read_inputs(std::vector<std::string> paths) {
+  Inputs inputs;
+  auto files = report::take_dumps(paths);
+  if (!files.ok()) exit_usage(kReport, files.status());
+  inputs.traces = std::move(paths);
+  if (files->empty()) return inputs;
+  auto dumps = report::load_dumps(*files);
+  if (!dumps.ok()) exit_usage(kReport, dumps.status());
+  inputs.dumps = std::move(dumps).value();
+  return inputs;
+}
+
+void run_report(const ReportRequest& request) {
+  const Inputs inputs = read_inputs(request.traces);
+  std::vector<report::Finding> findings;
+  std::string text;
+  if (!inputs.dumps.empty()) {
+    findings = report::find_faults(inputs.dumps);
+    text = report::fault_report(inputs.dumps, findings);
+  }
+  std::string page;
+  if (inputs.traces.empty()) {
+    page = report::text_page("Ronde: why the job failed", text);
+  } else {
+    const report::JobTrace job = load(kReport, inputs.traces);
+    const report::Analysis analysis = report::analyze(job);
+    const auto causes = report::find_causes(job, analysis);
+    if (!text.empty()) text += '\n';
+    text += report::text_report(job, analysis, causes);
+    findings.insert(findings.end(), causes.begin(), causes.end());
+    page = report::html_page(job, analysis, findings, text);
+  }
+  fmt::print("{}", text);
+  if (const Status status = write_page(request.output, page); !status.ok()) {
+    exit_usage(kReport, status);
+  }
+  fmt::print("\nThe same {}: {}\n", inputs.traces.empty() ? "as a page" : "with pictures",
+             request.output);
+}
+
+struct DiffRequest {
+  std::string before;
+  std::string after;
+};
+
+void run_diff(const DiffRequest& request) {
+  constexpr const char* kWho = "ronde timeline diff";
+  const report::JobTrace before = load(kWho, {request.before});
+  const report::JobTrace after = load(kWho, {request.after});
+  const report::Analysis old_steps = report::analyze(before);
+  const report::Analysis new_steps = report::analyze(after);
+  if (!old_steps.by_steps || !new_steps.by_steps) {
+    exit_usage(kWho, {Code::kInvalidArgument,
+                      fmt::format("{}: no steps are marked, so there is nothing to compare; mark "
+                                  "them with ronde.mark_step()",
+                                  old_steps.by_steps ? request.after : request.before)});
+  }
+  fmt::print("{}", report::text_of(report::compare({before, old_steps}, {after, new_steps})));
+}
+
+}  // namespace
+
+void add_diff_command(CLI::App& timeline) {
+  CLI::App* command = timeline.add_subcommand("diff", "Show what became slower between two runs");
+  command->footer("Example:\n  ronde timeline diff monday.json tuesday.json\n");
+  auto request = std::make_shared<DiffRequest>();
+  command->add_option("BEFORE", request->before, "Merged trace of the first run")->required();
+  command->add_option("AFTER", request->after, "Merged trace of the second run")->required();
+  command->callback([request] { run_diff(*request); });
+}
+
+void add_report_command(CLI::App& timeline) {
+  CLI::App* command =
+      timeline.add_subcommand("report", "Show why training waits: late ranks, slow operations");
+  command->footer(
+      "Examples:\n  ronde timeline report trace.json\n"
+      "  ronde timeline report trace.rank*.json -o report.html\n"
+      "  ronde timeline report dumps/ trace.json      (a job that failed: RONDE_DUMP_DIR=dumps)\n"
+      "Prints a text and writes an HTML page, which needs no network.\n");
+  auto request = std::make_shared<ReportRequest>();
+  command
+      ->add_option("TRACE", request->traces,
+                   "A merged trace, or one of each rank; dumps of a failed job, or their folder")
+      ->required();
+  command->add_option("-o,--output", request->output, "File for the page")->capture_default_str();
+  command->callback([request] { run_report(*request); });
+}
+
 namespace {
 
 struct MergeRequest {

@@ -1,5 +1,3 @@
-#include "bindings/cli/top_command.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,10 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "bindings/cli/exit.h"
-#include "timeline/report/load.h"
-#include "timeline/report/text_report.h"
-#include "timeline/trace_file.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/commands.h"
+#include "timeline/recording/trace_file.h"
+#include "timeline/report/job_trace.h"
+#include "timeline/report/reports.h"
 
 namespace ronde {
 namespace {

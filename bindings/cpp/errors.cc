@@ -1,5 +1,4 @@
-#include "bindings/cpp/errors.h"
-
+#include "bindings/cpp/internal.h"
 #include "bindings/exit_log/exit_log.h"
 #include "ronde/error.h"
 

@@ -1,9 +1,7 @@
-#include "bindings/cpp/group.h"
-
 #include <new>
 #include <utility>
 
-#include "bindings/cpp/errors.h"
+#include "bindings/cpp/internal.h"
 
 namespace ronde {
 namespace {

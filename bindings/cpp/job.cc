@@ -3,11 +3,10 @@
 
 #include <utility>
 
-#include "bindings/cpp/errors.h"
-#include "bindings/cpp/group.h"
-#include "bindings/runtime/group_factory.h"
+#include "bindings/cpp/internal.h"
+#include "bindings/runtime/groups/group_factory.h"
+#include "bindings/runtime/groups/process_sets.h"
 #include "bindings/runtime/operations.h"
-#include "bindings/runtime/process_sets.h"
 #include "bindings/runtime/runtime.h"
 #include "bindings/runtime/timeline.h"
 #include "core/protocol/request.h"

@@ -45,8 +45,6 @@ void bind_operation(pybind11::module_& module);
 void bind_submit(pybind11::module_& module);
 void bind_messages(pybind11::module_& module);
 void bind_call_site(pybind11::module_& module);
-void bind_settings(pybind11::module_& module);
 void bind_codecs(pybind11::module_& module);
-void bind_c_api(pybind11::module_& module);
 
 }  // namespace ronde::python

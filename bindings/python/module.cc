@@ -1,15 +1,69 @@
 // The extension module `ronde._core`. It links no framework: tensors come as addresses.
+#include <string>
+
+#include "bindings/c/current.h"
+#include "bindings/c/ronde_c.h"
 #include "bindings/python/bind.h"
+
+namespace py = pybind11;
+
+namespace ronde::python {
+namespace {
+
+bool handed_out = false;  // c_api() was called; guarded by the GIL
+
+/// Binds the table of settings, and the job that the environment describes.
+void bind_settings(py::module_& module) {
+  module.def(
+      "settings",
+      [] {
+        py::list rows;
+        for (const SettingInfo& info : setting_infos()) {
+          rows.append(py::make_tuple(info.name, info.horovod, info.unit, info.meaning,
+                                     setting_value(Config(), info.name)));
+        }
+        return rows;
+      },
+      "Rows (name, Horovod's name, unit, meaning, default) of every setting.");
+  module.def(
+      "launched_job",
+      [] {
+        const Config config = unwrap(config_from(process_environment()));
+        return py::make_tuple(config.rank, config.size, config.job_id);
+      },
+      "(rank, size, job id) as this process's launcher describes them.");
+}
+
+/// Lets plug-ins that frameworks load use this process's one Ronde, by the address of its C API.
+void bind_c_api(py::module_& module) {
+  module.def(
+      "c_api",
+      [] {
+        handed_out = true;
+        return reinterpret_cast<std::uintptr_t>(ronde_c_api(RONDE_C_VERSION));
+      },
+      "Address of the C API's table of functions (ronde_c.h).");
+  module.def(
+      "c_api_given", [] { return handed_out; }, "Whether anybody has asked for c_api().");
+  module.def(
+      "set_current", [](const RuntimePtr& runtime) { set_current_runtime(runtime); },
+      py::arg("runtime").none(true),
+      "Makes this the job that the C API finds; None: there is none.");
+}
+
+}  // namespace
+}  // namespace ronde::python
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The C++ core of ronde. Use the package `ronde` instead.";
   module.attr("__version__") = RONDE_PYTHON_VERSION;
-  ronde::python::bind_operation(module);
-  ronde::python::bind_runtime(module);
-  ronde::python::bind_submit(module);
-  ronde::python::bind_messages(module);
-  ronde::python::bind_call_site(module);
-  ronde::python::bind_settings(module);
-  ronde::python::bind_codecs(module);
-  ronde::python::bind_c_api(module);
+  using namespace ronde::python;
+  bind_operation(module);
+  bind_runtime(module);
+  bind_submit(module);
+  bind_messages(module);
+  bind_call_site(module);
+  bind_settings(module);
+  bind_codecs(module);
+  bind_c_api(module);
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bindings/python/blocked_wait.h"
-#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/operations.h"
 
 namespace py = pybind11;

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "bindings/python/operation.h"
-#include "bindings/runtime/group_factory.h"
-#include "bindings/runtime/process_sets.h"
+#include "bindings/runtime/groups/group_factory.h"
+#include "bindings/runtime/groups/process_sets.h"
 #include "bindings/runtime/timeline.h"
 #include "ops/compression/residuals.h"
 

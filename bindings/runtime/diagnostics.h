@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "bindings/runtime/diagnosis/bell.h"
 #include "bindings/runtime/diagnosis/callers.h"
 #include "bindings/runtime/diagnosis/service.h"
+#include "bindings/runtime/diagnosis/service_thread.h"
 #include "bindings/runtime/metrics/server.h"
 #include "core/base/abort.h"
 #include "core/base/config.h"

@@ -6,8 +6,8 @@
 #include <memory>
 #include <span>
 
-#include "bindings/runtime/devices.h"
 #include "bindings/runtime/diagnosis/callers.h"
+#include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/runtime_state.h"
 #include "bindings/runtime/submission_preparer.h"
 #include "bindings/runtime/timeline.h"

@@ -1,6 +1,7 @@
 // Where a rank stands among the ranks of its host, and among the hosts.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "core/ports/topology.h"
@@ -8,7 +9,9 @@
 namespace ronde {
 
 /// Position of `rank` in `ranks`; their number where it is not among them.
-int position(const std::vector<int>& ranks, int rank);
+inline int position(const std::vector<int>& ranks, int rank) {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
 
 /// The places that Horovod's users ask for.
 struct RankPlace {
@@ -19,6 +22,18 @@ struct RankPlace {
 };
 
 /// The place of `topology.rank`.
-RankPlace rank_place(const Topology& topology);
+inline RankPlace rank_place(const Topology& topology) {
+  const std::vector<int> here = topology.host_ranks(topology.rank);
+  RankPlace place;
+  place.local_rank = position(here, topology.rank);
+  place.local_size = static_cast<int>(here.size());
+  std::vector<int> cross;
+  for (int r = 0; r < topology.size(); ++r) {
+    if (position(topology.host_ranks(r), r) == place.local_rank) cross.push_back(r);
+  }
+  place.cross_rank = position(cross, topology.rank);
+  place.cross_size = static_cast<int>(cross.size());
+  return place;
+}
 
 }  // namespace ronde

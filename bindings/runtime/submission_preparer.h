@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "bindings/runtime/devices.h"
-#include "bindings/runtime/process_set_table.h"
+#include "bindings/runtime/groups/devices.h"
+#include "bindings/runtime/groups/process_set_table.h"
 #include "core/base/status.h"
 #include "core/engine/operation.h"
 #include "ops/compression/residuals.h"

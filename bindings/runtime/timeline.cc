@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "bindings/runtime/counters.h"
 #include "bindings/runtime/diagnosis/dump_signal.h"
+#include "bindings/runtime/timeline_sources.h"
 #include "core/base/log.h"
 
 namespace ronde {

@@ -14,9 +14,9 @@
 #include "core/base/status.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/topology.h"
-#include "timeline/core_wait.h"
-#include "timeline/nvtx_sink.h"
-#include "timeline/recorder.h"
+#include "timeline/recording/machine_probe.h"
+#include "timeline/recording/nvtx_sink.h"
+#include "timeline/recording/recorder.h"
 
 namespace ronde {
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "job.h"
-#include "program.h"
 
 namespace ronde::tensorflow {
 

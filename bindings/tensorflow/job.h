@@ -1,7 +1,9 @@
-// The process's job, as the kernels reach it: by the C API's table, given once by ronde.tensorflow.
+// The process's job and the programs that TensorFlow has traced, as ronde.tensorflow gives them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ronde_c.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -22,5 +24,12 @@ absl::Status not_initialized();
 /// As TensorFlow has it; the text begins with what lets ronde.tensorflow raise Ronde's exception:
 /// "[ronde.error CODE RANK PID HOST BYTES] ", BYTES being the length of the text that follows.
 absl::Status to_status(const ronde_error& error);
+
+/// The number of no program: in eager mode, where nothing is said.
+constexpr std::int64_t kEagerProgram = -1;
+
+/// The collectives of program number `number` in a process set, in words; empty where nothing is
+/// known of it, as of one that another process traced and saved. Threads: any.
+std::string program_text(std::int64_t number, std::int32_t set);
 
 }  // namespace ronde::tensorflow

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "timeline/trace_reader.h"
+#include "timeline/reading/trace_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const int fd = ::memfd_create("trace", 0);

@@ -5,9 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "timeline/report/infer_steps.h"
 #include "timeline/report/statistics.h"
-#include "timeline/report/sweep.h"
+#include "timeline/report/steps.h"
 
 namespace ronde::report {
 namespace {

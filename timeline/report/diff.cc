@@ -14,8 +14,8 @@
 namespace ronde::report {
 namespace {
 
-constexpr double kChance = 0.01;
-constexpr double kWorthShare = 0.01;
+constexpr double kRunChance = 0.01;
+constexpr double kNotedShare = 0.01;
 constexpr std::size_t kMostTensors = 12;
 
 /// For each step the mean of `part` over ranks.
@@ -109,7 +109,7 @@ std::vector<std::string> notes_of(const JobTrace& before, const JobTrace& after)
 }  // namespace
 
 bool Difference::counts(double step_ns) const noexcept {
-  return p < kChance && std::abs(after_ns - before_ns) > kWorthShare * step_ns;
+  return p < kRunChance && std::abs(after_ns - before_ns) > kNotedShare * step_ns;
 }
 
 Diff compare(const Run& before, const Run& after) {

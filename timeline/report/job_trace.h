@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "core/base/collective.h"
-#include "timeline/recording.h"
+#include "core/base/status.h"
+#include "timeline/reading/trace_reader.h"
+#include "timeline/recording/trace_head.h"
 
 namespace ronde::report {
 
@@ -130,5 +132,13 @@ struct JobTrace {
   /// The number of `path`. New paths get a new number.
   std::uint32_t number_of(const Path& path);
 };
+
+/// Reads `paths`: one trace of each rank, or one merged trace. Truncated traces are read as far as
+/// they go, with a note. If `tail_bytes` is not 0, reads only that many last bytes of uncompressed
+/// traces, and the names in that many first bytes. Memory: see JobTrace. Errors: kInvalidArgument
+/// naming the file, and the byte if it is malformed: no trace of Ronde, several jobs, one rank
+/// twice, a merged trace among others; kUnavailable if a file cannot be read.
+Result<JobTrace> load_traces(const std::vector<std::string>& paths,
+                             const ReadProgress& progress = {}, std::uint64_t tail_bytes = 0);
 
 }  // namespace ronde::report

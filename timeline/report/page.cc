@@ -1,5 +1,3 @@
-#include "timeline/report/page.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +6,9 @@
 #include <utility>
 
 #include "timeline/report/assets.h"
+#include "timeline/report/reports.h"
 #include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
-#include "timeline/report/tables.h"
 #include "timeline/report/what_if.h"
 
 namespace ronde::report {
@@ -18,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostRows = 200;
+constexpr std::size_t kMostPageRows = 200;
 constexpr std::size_t kMostBars = 400;      // in the chart over time; more steps share a bar
 constexpr std::size_t kMostSpans = 24'000;  // in all shown steps
 constexpr std::size_t kBuckets = 24;
@@ -103,7 +101,7 @@ Json what_ifs_of(const JobTrace& job, const Analysis& analysis) {
 
 Json tensors_of(const JobTrace& job) {
   Json list = Json::array();
-  for (const TensorRow& row : costliest_tensors(job, kMostRows)) {
+  for (const TensorRow& row : costliest_tensors(job, kMostPageRows)) {
     const auto count = static_cast<double>(row.cost.count);
     list.push_back({row.name, row.cost.count, static_cast<double>(row.cost.bytes) / count,
                     us(row.cost.negotiation_ns) / count, us(row.cost.execution_ns) / count});
@@ -113,7 +111,7 @@ Json tensors_of(const JobTrace& job) {
 
 Json bundles_of(const JobTrace& job, const Analysis& analysis) {
   Json list = Json::array();
-  for (const Bundle* bundle : costliest_bundles(analysis, kMostRows)) {
+  for (const Bundle* bundle : costliest_bundles(analysis, kMostPageRows)) {
     list.push_back({name_of(*bundle, job), bundle->span->tensors, bundle->span->bytes,
                     us(bundle->skew_ns()), job.ranks[bundle->last].info.rank,
                     us(bundle->moving_ns())});

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/ports/event_sink.h"
-#include "timeline/memory_probe.h"
-#include "timeline/trace_format.h"
+#include "timeline/recording/machine_probe.h"
+#include "timeline/recording/trace_format.h"
 
 namespace ronde::report {
 namespace {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "timeline/report/event_parser.h"
+#include "timeline/reading/event_parser.h"
 #include "timeline/report/job_trace.h"
 
 namespace ronde::report {

@@ -1,5 +1,3 @@
-#include "timeline/report/straggler.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
+#include "timeline/report/verdict.h"
 
 namespace ronde::report {
 namespace {

@@ -1,4 +1,4 @@
-// Averages of an analysis, and texts for figures.
+// Averages and tables of an analysis, and texts for figures.
 #pragma once
 
 #include <array>
@@ -61,5 +61,27 @@ std::string_view unit_of(const Analysis& analysis) noexcept;
 
 /// "40 steps", "40 windows of time".
 std::string units_text(const Analysis& analysis);
+
+/// A tensor's operations on all ranks.
+struct TensorRow {
+  std::string name;
+  TensorCost cost;
+};
+
+/// The `most` tensors with the longest execution and negotiation.
+std::vector<TensorRow> costliest_tensors(const JobTrace& job, std::size_t most);
+
+/// The `most` bundles with the longest moving time.
+std::vector<const Bundle*> costliest_bundles(const Analysis& analysis, std::size_t most);
+
+/// "allreduce.w and 29 more".
+std::string name_of(const Bundle& bundle, const JobTrace& job);
+
+/// A step to show, and the reason: the slowest, the one that waits most, ...
+struct ChosenStep {
+  std::size_t index = 0;
+  std::string why;
+};
+std::vector<ChosenStep> chosen_steps(const Analysis& analysis);
 
 }  // namespace ronde::report

@@ -1,19 +1,17 @@
-#include "timeline/report/text_report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 
+#include "timeline/report/reports.h"
 #include "timeline/report/summary.h"
-#include "timeline/report/tables.h"
 #include "timeline/report/what_if.h"
 
 namespace ronde::report {
 namespace {
 
 constexpr std::size_t kMostRanks = 16;
-constexpr std::size_t kMostRows = 12;
+constexpr std::size_t kMostTextRows = 12;
 constexpr double kWorthTelling = 0.01;  // of a step
 
 template <typename... Args>
@@ -130,7 +128,7 @@ void add_what_ifs(std::string& out, const JobTrace& job, const Analysis& analysi
 }
 
 void add_tensors(std::string& out, const JobTrace& job) {
-  const auto rows = costliest_tensors(job, kMostRows);
+  const auto rows = costliest_tensors(job, kMostTextRows);
   if (rows.empty()) return;
   line(out,
        "\nCostliest tensors (mean of an operation, whole trace)\n  {:>8} {:>9} {:>12} {:>10}  {}",

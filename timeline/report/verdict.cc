@@ -11,7 +11,6 @@
 #include <set>
 #include <utility>
 
-#include "timeline/report/straggler.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/what_if.h"
 

@@ -10,13 +10,13 @@
 #include <string_view>
 
 #include "timeline/report/statistics.h"
-#include "timeline/report/straggler.h"
 #include "timeline/report/summary.h"
+#include "timeline/report/verdict.h"
 
 namespace ronde::report {
 namespace {
 
-constexpr double kWorthShare = 0.01;  // of a step
+constexpr double kWorthSaving = 0.01;  // of a step
 constexpr double kMegabyte = 1e6;
 constexpr double kTwice = 2;      // standard errors on either side
 constexpr double kPrecise = 0.2;  // of a saving: narrower ranges are shown as one figure
@@ -263,7 +263,7 @@ std::vector<WhatIf> what_ifs(const JobTrace& job, const Analysis& analysis) {
   if (analysis.steps.empty()) return list;
   add_measured(job, analysis, list);
   if (const WayCost* way = costliest_way(analysis)) Model(*way, job, analysis).add_all(list);
-  double least_ns = kWorthShare * means_of(analysis).step_ns;
+  double least_ns = kWorthSaving * means_of(analysis).step_ns;
   if (analysis.by_steps) least_ns = std::max(least_ns, step_noise_ns(analysis));
   std::erase_if(list, [=](const WhatIf& change) { return !is_worth_telling(change, least_ns); });
   std::stable_sort(list.begin(), list.end(),

@@ -1,5 +1,3 @@
-#include "bindings/cli/bench/bench.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,9 +11,9 @@
 #include <vector>
 
 #include "bindings/cli/bench/options.h"
-#include "bindings/cli/bench/spawn.h"
 #include "bindings/cli/bench/worker.h"
-#include "bindings/cli/exit.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/commands.h"
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
 

@@ -1,5 +1,3 @@
-#include "bindings/cli/bench/compression.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "bindings/cli/bench/measure.h"
+#include "bindings/cli/bench/worker.h"
 
 namespace ronde::bench {
 namespace {

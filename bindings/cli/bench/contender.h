@@ -2,6 +2,7 @@
 // libraries, and memcpy as the limit.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -66,5 +67,13 @@ Contender recorded_contender(Team& team, const Contender& plain);
 
 /// Copies as many bytes as the trials move, into their outputs.
 Contender memcpy_contender(Trials& trials);
+
+/// One step on this rank. Backward: for each gradient (the trials, last layer first) some
+/// computing, then it is submitted. Then the next forward, first layer first: each layer waits for
+/// its own gradient and computes. Computing is slept through, as on an accelerator; each layer's
+/// part is that of its bytes, backward has two thirds. `compute` is for all of it. `priorities`:
+/// what forward needs first is the most urgent, else all are alike.
+Contender step_contender(Team& team, Trials& trials, std::chrono::nanoseconds compute,
+                         bool priorities);
 
 }  // namespace ronde::bench

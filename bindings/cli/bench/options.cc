@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 
-#include "bindings/cli/bench/models.h"
 #include "ops/compression/spec.h"
 
 namespace ronde::bench {
@@ -127,6 +127,21 @@ Result<Options> complete(Options options, const OptionTexts& texts) {
   options.peers = split_list(texts.peers);
   RONDE_RETURN_IF_ERROR(check(options));
   return options;
+}
+
+namespace {
+
+// Each line of the data is one parameter: {extents}, outermost first.
+constexpr std::initializer_list<std::initializer_list<std::int64_t>> kResnet50 = {
+#include "bindings/cli/bench/resnet50.inc"
+};
+
+}  // namespace
+
+std::vector<Shape> model_shapes(std::string_view model) {
+  std::vector<Shape> shapes;
+  if (model == "resnet50") shapes.assign(kResnet50.begin(), kResnet50.end());
+  return shapes;
 }
 
 }  // namespace ronde::bench

@@ -1,5 +1,3 @@
-#include "bindings/cli/bench/spawn.h"
-
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,8 +9,9 @@
 #include <cstdio>
 #include <thread>
 
-#include "bindings/cli/launch/child.h"
+#include "bindings/cli/bench/worker.h"
 #include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/process.h"
 
 namespace ronde::bench {
 namespace {

@@ -1,11 +1,10 @@
-#include "bindings/cli/bench/step.h"
-
 #include <algorithm>
 #include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "bindings/cli/bench/contender.h"
 #include "bindings/runtime/operations.h"
 #include "core/base/clock.h"
 

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/groups/group_factory.h"
 
 namespace ronde::bench {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "bindings/runtime/raw_group.h"
+#include "bindings/runtime/groups/raw_group.h"
 #include "bindings/runtime/runtime.h"
 #include "core/base/status.h"
 

@@ -1,5 +1,3 @@
-#include "bindings/cli/bench/tune.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,7 +10,8 @@
 #include "bindings/cli/bench/contender.h"
 #include "bindings/cli/bench/measure.h"
 #include "bindings/cli/bench/report.h"
-#include "bindings/runtime/group_factory.h"
+#include "bindings/cli/bench/worker.h"
+#include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/tuning.h"
 
 namespace ronde::bench {

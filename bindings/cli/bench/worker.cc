@@ -8,15 +8,12 @@
 #include <optional>
 #include <utility>
 
-#include "bindings/cli/bench/compression.h"
 #include "bindings/cli/bench/contender.h"
 #include "bindings/cli/bench/measure.h"
-#include "bindings/cli/bench/models.h"
+#include "bindings/cli/bench/options.h"
 #include "bindings/cli/bench/report.h"
-#include "bindings/cli/bench/step.h"
 #include "bindings/cli/bench/team.h"
-#include "bindings/cli/bench/tune.h"
-#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/timeline.h"
 
 namespace ronde::bench {

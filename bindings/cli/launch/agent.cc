@@ -1,5 +1,3 @@
-#include "bindings/cli/launch/agent.h"
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,12 +13,11 @@
 #include <system_error>
 #include <vector>
 
-#include "bindings/cli/launch/child.h"
-#include "bindings/cli/launch/frame.h"
+#include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/network.h"
-#include "bindings/cli/launch/out_queue.h"
-#include "bindings/cli/launch/placement.h"
+#include "bindings/cli/launch/output.h"
+#include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/this_host.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde {

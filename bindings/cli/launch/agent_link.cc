@@ -1,35 +1,16 @@
 #include "bindings/cli/launch/agent_link.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
+#include <sys/wait.h>
 
-#include "bindings/cli/launch/child.h"
+#include <algorithm>
+
 #include "bindings/cli/launch/messages.h"
+#include "bindings/cli/launch/process.h"
 
 namespace ronde {
-
-std::string shell_quoted(const std::string& word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-std::vector<std::string> remote_command(const SshOptions& ssh, const std::string& host,
-                                        const std::string& text) {
-  std::vector<std::string> command = {"ssh",           "-T", "-o",
-                                      "BatchMode=yes", "-o", "ServerAliveInterval=5"};
-  for (const std::string& option : ssh.options) {
-    command.insert(command.end(), {"-o", option});
-  }
-  if (ssh.port != 0) command.insert(command.end(), {"-p", fmt::to_string(ssh.port)});
-  if (!ssh.identity_file.empty()) command.insert(command.end(), {"-i", ssh.identity_file});
-  command.insert(command.end(), {"--", host, text});
-  return command;
-}
-
-std::vector<std::string> ssh_command(const SshOptions& ssh, const std::string& host) {
-  return remote_command(ssh, host, shell_quoted(ssh.remote_program) + " run-agent");
-}
 
 Status AgentLink::start(const std::vector<std::string>& command) {
   RONDE_ASSIGN_OR_RETURN(Pipe in, make_pipe());
@@ -86,6 +67,49 @@ Status AgentLink::read(const std::function<void(const Frame&)>& on_frame) {
     on_frame(*frame);
   }
   return {};
+}
+
+namespace {
+
+constexpr std::size_t kMostNamed = 8;
+
+}  // namespace
+
+std::string name_ranks(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
+  const bool all = ranks.size() <= kMostNamed;
+  const auto listed =
+      ranks.begin() + static_cast<std::ptrdiff_t>(all ? ranks.size() - 1 : kMostNamed / 2);
+  const std::string last =
+      all ? std::to_string(ranks.back()) : fmt::format("{} more", ranks.end() - listed);
+  return fmt::format("ranks {} and {}", fmt::join(ranks.begin(), listed, ", "), last);
+}
+
+void send_to_all(std::vector<Host>& hosts, const std::string& frame, const Host* but) {
+  for (Host& host : hosts) {
+    if (&host != but) host.link.send(frame);
+  }
+}
+
+void reap_agents(const std::vector<Host>& hosts) {
+  for (const Host& host : hosts) {
+    if (host.link.pid() > 0) ::waitpid(host.link.pid(), nullptr, 0);
+  }
+}
+
+std::string still_running(const std::vector<Host>& hosts) {
+  std::vector<int> running;
+  std::vector<int> ended;
+  for (const Host& host : hosts) {
+    for (int i = 0; i < host.ranks->ranks; ++i) {
+      const int rank = host.ranks->first_rank + i;
+      (host.unfinished.contains(rank) ? running : ended).push_back(rank);
+    }
+  }
+  if (running.empty() || ended.empty()) return {};
+  return fmt::format("{} {} ended, {} still {}", name_ranks(ended),
+                     ended.size() == 1 ? "has" : "have", name_ranks(running),
+                     running.size() == 1 ? "runs" : "run");
 }
 
 }  // namespace ronde

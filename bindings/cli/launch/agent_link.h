@@ -1,37 +1,20 @@
-// The launcher's end of one agent: starts it here or by ssh, and exchanges frames with it.
+// The launcher's end of the agents: one link for each host of the job.
 #pragma once
 
 #include <sys/types.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/frame.h"
 #include "bindings/cli/launch/hosts.h"
-#include "bindings/cli/launch/out_queue.h"
+#include "bindings/cli/launch/messages.h"
+#include "bindings/cli/launch/output.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde {
-
-/// How other hosts are reached.
-struct SshOptions {
-  int port = 0;                      ///< 0: ssh's own choice.
-  std::string identity_file;         ///< Empty: ssh's own choice.
-  std::vector<std::string> options;  ///< "Key=Value", given to ssh as -o.
-  std::string remote_program;        ///< Path of the `ronde` program there.
-};
-
-/// A word as a login shell reads it back.
-std::string shell_quoted(const std::string& word);
-
-/// The command that has the login shell of `host` run `text`, as argv.
-std::vector<std::string> remote_command(const SshOptions& ssh, const std::string& host,
-                                        const std::string& text);
-
-/// The command that starts an agent on `host` by ssh, as argv.
-std::vector<std::string> ssh_command(const SshOptions& ssh, const std::string& host);
 
 /// One agent. Threads: one.
 class AgentLink {
@@ -68,5 +51,26 @@ class AgentLink {
   pid_t pid_ = -1;
   bool greeted_ = false;
 };
+
+/// One host, its agent, and those of its ranks that have not ended.
+struct Host {
+  const HostRanks* ranks = nullptr;
+  AgentLink link;
+  std::set<int> unfinished;
+
+  [[nodiscard]] std::string name() const { return ranks->name.empty() ? "this host" : ranks->name; }
+};
+
+/// Sends a frame to all agents, or to all but one.
+void send_to_all(std::vector<Host>& hosts, const std::string& frame, const Host* but = nullptr);
+
+/// Waits for the agents, which have ended or are told to.
+void reap_agents(const std::vector<Host>& hosts);
+
+/// "rank 1 has ended, ranks 0, 2 and 3 still run"; empty where all or none have ended.
+std::string still_running(const std::vector<Host>& hosts);
+
+/// "rank 0", "ranks 0, 2 and 3", "ranks 0, 1, 2, 3 and 60 more".
+std::string name_ranks(const std::vector<int>& ranks);
 
 }  // namespace ronde

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "bindings/cli/launch/network.h"
+#include "bindings/cli/launch/this_host.h"
 
 namespace ronde {
 namespace {

@@ -12,13 +12,12 @@
 #include <optional>
 #include <utility>
 
-#include "bindings/cli/launch/child.h"
+#include "bindings/cli/launch/agent_link.h"
 #include "bindings/cli/launch/job.h"
-#include "bindings/cli/launch/job_hosts.h"
 #include "bindings/cli/launch/mpirun.h"
-#include "bindings/cli/launch/network.h"
 #include "bindings/cli/launch/output.h"
-#include "bindings/cli/launch/signal_source.h"
+#include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/this_host.h"
 #include "core/base/clock.h"
 
 namespace ronde {

@@ -1,14 +1,13 @@
-// Runs one job: starts an agent on each host, passes output and signals on, and ends with the
-// status of the first rank that failed.
+// Runs one job: a launcher on this host, an agent on each host.
 #pragma once
 
 #include <chrono>
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/agent_link.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/messages.h"
+#include "bindings/cli/launch/ssh.h"
 
 namespace ronde {
 
@@ -35,5 +34,9 @@ struct LaunchOptions {
 /// Writes to standard output and error. Takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and
 /// SIGCHLD meanwhile. Threads: call from the only one.
 int launch(const LaunchOptions& options);
+
+/// Serves one launcher from standard input and output until the ranks have ended. Returns this
+/// process's exit status.
+int run_agent();
 
 }  // namespace ronde

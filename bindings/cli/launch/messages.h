@@ -1,17 +1,53 @@
-// The messages between launcher and agents. Each is the payload of a frame (frame.h), in the wire
-// codec; the agent's greeting says its version before the first frame.
+// The messages between launcher and agents: each is the payload of a frame, in the wire codec. The
+// agent's greeting says its version before the first frame.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "bindings/cli/launch/frame.h"
 #include "bindings/exit_log/exit_log.h"
 #include "core/base/status.h"
 #include "core/base/wire_codec.h"
 
 namespace ronde {
+
+/// The kind of a frame. Launcher to agent: probe, start, signal; the rest the other way.
+enum class FrameType : std::uint8_t {
+  kProbe = 1,
+  kProbed = 2,
+  kStart = 3,
+  kSignal = 4,
+  kStarted = 5,
+  kOutput = 6,
+  kExited = 7,
+  kCannotStart = 8,
+  kProcessExit = 9,  ///< Both ways: the launcher sends it on to the other agents.
+};
+
+inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
+
+/// One whole frame.
+struct Frame {
+  FrameType type = FrameType::kProbe;
+  std::string payload;
+};
+
+/// A frame as bytes: the type, and the payload as a text of the wire codec.
+std::string encode_frame(FrameType type, std::string_view payload);
+
+/// Cuts a stream of bytes into frames.
+class AgentFrameReader {
+ public:
+  void feed(std::string_view bytes) { buffer_.append(bytes); }
+  /// The next whole frame, or nothing yet. Errors: kInvalidArgument where the length is absurd.
+  Result<std::optional<Frame>> next();
+
+ private:
+  std::string buffer_;
+};
 
 /// The first line of an agent, followed by its version and a newline. What a remote shell prints
 /// before it is skipped.

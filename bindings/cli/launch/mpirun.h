@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bindings/cli/launch/agent_link.h"
 #include "bindings/cli/launch/hosts.h"
+#include "bindings/cli/launch/ssh.h"
 
 namespace ronde {
 

@@ -4,10 +4,83 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
 namespace ronde {
+
+bool OutQueue::write_some(int fd) {
+  constexpr std::size_t kPiece = 4096;
+  const std::size_t count = std::min(kPiece, buffer_.size() - begin_);
+  const ssize_t written = ::write(fd, buffer_.data() + begin_, count);
+  if (written < 0) return errno == EAGAIN || errno == EINTR;
+  begin_ += static_cast<std::size_t>(written);
+  if (begin_ == buffer_.size()) {
+    drop();
+  } else if (begin_ > kFullBytes) {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+  }
+  return true;
+}
+
+void OutQueue::drop() noexcept {
+  buffer_.clear();
+  begin_ = 0;
+}
+
+std::string LinePrinter::end_foreign_line(int rank) {
+  if (open_rank_ == kNobody || open_rank_ == rank) return {};
+  open_rank_ = kNobody;
+  return "\n";
+}
+
+std::string LinePrinter::begin_line(int rank) {
+  if (open_rank_ == rank) return {};
+  return end_foreign_line(rank) + fmt::format("[{}] ", rank);
+}
+
+std::string LinePrinter::feed(int rank, std::string_view bytes) {
+  Stream& stream = streams_[rank];
+  std::string out;
+  for (const char c : bytes) {
+    const bool ends_return = c == '\n' && stream.after_return && stream.pending.empty();
+    const bool empty_return = c == '\r' && stream.pending.empty();
+    stream.after_return = c == '\r';
+    if (c != '\n' && c != '\r') {
+      stream.pending += c;
+      continue;
+    }
+    out += ends_return || empty_return ? end_foreign_line(rank) : begin_line(rank);
+    out += stream.pending + c;
+    stream.pending.clear();
+    open_rank_ = kNobody;
+  }
+  return out;
+}
+
+std::string LinePrinter::own_line(std::string_view text) {
+  return end_foreign_line(kNobody) + fmt::format("{}\n", text);
+}
+
+bool LinePrinter::has_partial() const noexcept {
+  for (const auto& [rank, stream] : streams_) {
+    if (!stream.pending.empty()) return true;
+  }
+  return false;
+}
+
+std::string LinePrinter::flush_partial() {
+  std::string out;
+  for (auto& [rank, stream] : streams_) {
+    if (stream.pending.empty()) continue;
+    out += begin_line(rank) + stream.pending;
+    open_rank_ = rank;
+    stream.pending.clear();
+  }
+  return out;
+}
 
 bool Destination::write() {
   if (queue_.write_some(fd_)) return true;

@@ -1,17 +1,63 @@
 // The output of all ranks: two prefixed streams, and a file for each rank on request.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
 
-#include "bindings/cli/launch/line_printer.h"
-#include "bindings/cli/launch/out_queue.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde {
+
+/// Buffers output so that an event loop never blocks in write. Threads: one.
+class OutQueue {
+ public:
+  /// Above this, callers should stop reading what they would push.
+  static constexpr std::size_t kFullBytes = std::size_t{1} << 20;
+
+  void push(std::string_view bytes) { buffer_.append(bytes); }
+  /// Writes one piece; call it when poll() says that `fd` is writable. At most 4096 bytes, which a
+  /// pipe that is writable takes without blocking, even where it is not O_NONBLOCK. False where
+  /// the reader is gone.
+  bool write_some(int fd);
+  void drop() noexcept;
+  [[nodiscard]] bool empty() const noexcept { return begin_ == buffer_.size(); }
+  [[nodiscard]] bool full() const noexcept { return buffer_.size() - begin_ >= kFullBytes; }
+
+ private:
+  std::string buffer_;
+  std::size_t begin_ = 0;
+};
+
+/// Merges the streams of all ranks that go to one destination. A line is passed on when it ends in
+/// '\n' or '\r'; what stays unfinished (a prompt, a progress bar that ends without either) is
+/// passed on by flush_partial(). Threads: one.
+class LinePrinter {
+ public:
+  /// Takes in bytes of `rank` and returns what is to be written now.
+  std::string feed(int rank, std::string_view bytes);
+  /// A line of the launcher's own, as a line to itself.
+  std::string own_line(std::string_view text);
+  /// What is unfinished, written as far as it has come.
+  std::string flush_partial();
+  [[nodiscard]] bool has_partial() const noexcept;
+
+ private:
+  struct Stream {
+    std::string pending;
+    bool after_return = false;  ///< The last piece ended in '\r': a '\n' now ends the same line.
+  };
+  static constexpr int kNobody = -1;
+
+  std::string begin_line(int rank);
+  std::string end_foreign_line(int rank);
+
+  std::map<int, Stream> streams_;
+  int open_rank_ = kNobody;  ///< Whose unfinished line the destination shows.
+};
 
 /// Standard output or standard error of the launcher. Threads: one.
 class Destination {

@@ -1,7 +1,7 @@
 // The signals that ask a process for dumps of all its runtimes, and for their timelines.
 #pragma once
 
-#include "bindings/runtime/diagnosis/bell.h"
+#include "bindings/runtime/diagnosis/service_thread.h"
 #include "core/base/config.h"
 
 namespace ronde::diagnosis {

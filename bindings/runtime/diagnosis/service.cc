@@ -14,7 +14,7 @@
 
 #include "bindings/exit_log/exit_log.h"
 #include "bindings/runtime/diagnosis/kernel_view.h"
-#include "bindings/runtime/diagnosis/quiet_thread.h"
+#include "bindings/runtime/diagnosis/service_thread.h"
 #include "bindings/runtime/diagnosis/stacks.h"
 #include "core/base/log.h"
 #include "core/base/thread_name.h"

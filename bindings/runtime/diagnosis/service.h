@@ -11,10 +11,10 @@
 #include <string>
 #include <thread>
 
-#include "bindings/runtime/diagnosis/bell.h"
 #include "bindings/runtime/diagnosis/callers.h"
 #include "bindings/runtime/diagnosis/diagnostics_socket.h"
 #include "bindings/runtime/diagnosis/dump_signal.h"
+#include "bindings/runtime/diagnosis/service_thread.h"
 #include "core/base/abort.h"
 #include "core/engine/records/flight_ring.h"
 #include "timeline/dump.h"

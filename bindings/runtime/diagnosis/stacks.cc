@@ -1,22 +1,142 @@
 #include "bindings/runtime/diagnosis/stacks.h"
 
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
 #include <execinfo.h>
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <thread>
 
 #include "bindings/runtime/diagnosis/kernel_view.h"
-#include "bindings/runtime/diagnosis/symbols.h"
 #include "core/base/mutex.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde::diagnosis {
+namespace {
+
+/// A file's bytes for as long as it lives.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat facts {};
+    if (!fd.valid() || ::fstat(fd.get(), &facts) != 0 || facts.st_size <= 0) return;
+    const auto size = static_cast<std::size_t>(facts.st_size);
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (memory != MAP_FAILED) bytes_ = {static_cast<const std::byte*>(memory), size};
+  }
+  ~MappedFile() {
+    if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  /// `count` objects at an offset; empty where the file does not have them.
+  template <typename T>
+  [[nodiscard]] std::vector<T> objects(std::uint64_t offset, std::uint64_t count) const {
+    const std::uint64_t most = bytes_.size() / sizeof(T);
+    if (count > most || offset > bytes_.size() - count * sizeof(T)) return {};
+    std::vector<T> found(count);
+    if (count > 0) std::memcpy(found.data(), bytes_.data() + offset, count * sizeof(T));
+    return found;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
+  return status == 0 && text ? text.get() : name;
+}
+
+std::string base_name(std::string_view path) {
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+/// Where the file's addresses begin in memory: those of programs at fixed places are absolute.
+std::uint64_t load_base(const MappedFile& file, const void* base) {
+  const auto header = file.objects<Elf64_Ehdr>(0, 1);
+  const bool fixed = !header.empty() && header[0].e_type == ET_EXEC;
+  return fixed ? 0 : reinterpret_cast<std::uintptr_t>(base);
+}
+
+}  // namespace
+
+SymbolFinder::Table SymbolFinder::read_table(const std::string& path) {
+  const MappedFile file(path);
+  const auto header = file.objects<Elf64_Ehdr>(0, 1);
+  if (header.empty() || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0 ||
+      header[0].e_ident[EI_CLASS] != ELFCLASS64) {
+    return {};
+  }
+  const auto sections = file.objects<Elf64_Shdr>(header[0].e_shoff, header[0].e_shnum);
+  Table table;
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) continue;
+    const auto symbols =
+        file.objects<Elf64_Sym>(section.sh_offset, section.sh_size / sizeof(Elf64_Sym));
+    const Elf64_Shdr& names = sections[section.sh_link];
+    auto texts = file.objects<char>(names.sh_offset, names.sh_size);
+    texts.push_back('\0');
+    for (const Elf64_Sym& symbol : symbols) {
+      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_value == 0) continue;
+      if (symbol.st_name >= texts.size()) continue;
+      table.push_back({symbol.st_value, symbol.st_value + symbol.st_size, &texts[symbol.st_name]});
+    }
+  }
+  std::sort(table.begin(), table.end(),
+            [](const Symbol& a, const Symbol& b) { return a.begin < b.begin; });
+  return table;
+}
+
+const SymbolFinder::Table& SymbolFinder::table_of(const std::string& path) {
+  const auto known = tables_.find(path);
+  if (known != tables_.end()) return known->second;
+  return tables_.emplace(path, read_table(path)).first->second;
+}
+
+std::string SymbolFinder::describe(const void* address) {
+  Dl_info info{};
+  if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
+    return fmt::format("{}", address);
+  }
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  const std::string file = base_name(info.dli_fname);
+  if (info.dli_sname != nullptr) {
+    const auto offset = at - reinterpret_cast<std::uintptr_t>(info.dli_saddr);
+    return fmt::format("{}+{:#x} ({})", demangled(info.dli_sname), offset, file);
+  }
+  const std::uint64_t place = at - load_base(MappedFile(info.dli_fname), info.dli_fbase);
+  const Table& table = table_of(info.dli_fname);
+  auto next = std::upper_bound(
+      table.begin(), table.end(), place,
+      [](std::uint64_t value, const Symbol& symbol) { return value < symbol.begin; });
+  if (next == table.begin() || place >= std::prev(next)->end) {
+    return fmt::format("{}+{:#x}", file, place);
+  }
+  const Symbol& symbol = *std::prev(next);
+  return fmt::format("{}+{:#x} ({})", demangled(symbol.name.c_str()), place - symbol.begin, file);
+}
+
 namespace {
 
 constexpr int kMostFrames = 48;

@@ -1,12 +1,44 @@
-// The metrics of one rank, from what its engine has counted. docs/metrics.md lists them.
+// The metrics of one rank as Prometheus reads them. docs/metrics.md lists them.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/engine/records/meter.h"
 
 namespace ronde::metrics {
+
+/// What a client is told that the text is.
+inline constexpr std::string_view kContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Names and values, in the order in which they are written.
+using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
+
+/// Writes families one after the other; the samples of one follow its head.
+/// Source: prometheus.io, "Exposition formats". Threads: one.
+class Exposition {
+ public:
+  /// `common`: labels of every sample.
+  explicit Exposition(Labels common) : common_(std::move(common)) {}
+
+  /// Begins a family. `type`: "counter", "gauge" or "histogram".
+  void family(std::string_view name, std::string_view type, std::string_view help);
+  void sample(std::uint64_t value, const Labels& labels = {});
+  void histogram(const DurationHistogram& durations, const Labels& labels = {});
+
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  void begin_sample(std::string_view suffix, const Labels& labels, std::string_view bound = {});
+  void append_labels(const Labels& labels);
+
+  const Labels common_;
+  std::string name_;
+  std::string text_;
+};
 
 /// Who tells.
 struct RankFacts {

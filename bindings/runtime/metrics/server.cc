@@ -13,9 +13,9 @@
 #include <system_error>
 #include <utility>
 
-#include "bindings/runtime/diagnosis/quiet_thread.h"
-#include "bindings/runtime/metrics/exposition.h"
+#include "bindings/runtime/diagnosis/service_thread.h"
 #include "bindings/runtime/metrics/http_request.h"
+#include "bindings/runtime/metrics/metrics.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/thread_name.h"
 

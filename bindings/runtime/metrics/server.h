@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "bindings/runtime/diagnosis/bell.h"
+#include "bindings/runtime/diagnosis/service_thread.h"
 #include "core/base/clock.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backends/cuda/factory.h"
-#include "bindings/runtime/devices.h"
+#include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/operations.h"
 #include "ops/compression/residuals.h"
 #include "tests/backends/net/processes.h"

@@ -1,5 +1,5 @@
 // Which way work in device memory goes: all ranks agree, whatever of NCCL opens.
-#include "bindings/runtime/devices.h"
+#include "bindings/runtime/groups/devices.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,8 @@
 // `ronde doctor`.
+#include "bindings/cli/doctor.h"
+
 #include <doctest/doctest.h>
 
-#include "bindings/cli/limits.h"
 #include "core/base/config.h"
 #include "ops/compression/describe.h"
 #include "tests/bindings/cli/program.h"

@@ -8,7 +8,7 @@
 
 #include <cstdlib>
 
-#include "bindings/cli/launch/child.h"
+#include "bindings/cli/launch/process.h"
 
 namespace ronde {
 namespace {

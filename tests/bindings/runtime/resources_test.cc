@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "bindings/runtime/group_factory.h"
-#include "bindings/runtime/process_sets.h"
+#include "bindings/runtime/groups/group_factory.h"
+#include "bindings/runtime/groups/process_sets.h"
 #include "bindings/runtime/runtime.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"

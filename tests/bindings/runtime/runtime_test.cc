@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/runtime/group_factory.h"
-#include "bindings/runtime/process_sets.h"
+#include "bindings/runtime/groups/group_factory.h"
+#include "bindings/runtime/groups/process_sets.h"
 #include "bindings/runtime/timeline.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <functional>
 
-#include "bindings/runtime/shared_settings.h"
+#include "bindings/runtime/groups/agreements.h"
 #include "tests/support/local_exchange.h"
 #include "tests/support/run_ranks.h"
 

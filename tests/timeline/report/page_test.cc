@@ -1,10 +1,8 @@
-#include "timeline/report/page.h"
-
 #include <doctest/doctest.h>
 
 #include "tests/timeline/read_json.h"
 #include "tests/timeline/report/synthetic.h"
-#include "timeline/report/text_report.h"
+#include "timeline/report/reports.h"
 
 namespace ronde::report {
 namespace {

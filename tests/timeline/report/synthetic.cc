@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/ports/event_sink.h"
-#include "timeline/report/load.h"
-#include "timeline/trace_format.h"
+#include "timeline/recording/trace_format.h"
+#include "timeline/report/job_trace.h"
 
 namespace ronde::report {
 namespace {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/timeline/report/synthetic.h"
-#include "timeline/report/load.h"
+#include "timeline/report/job_trace.h"
 
 namespace ronde::report {
 namespace {

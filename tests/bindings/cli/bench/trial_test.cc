@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bindings/cli/bench/models.h"
-#include "bindings/cli/bench/pattern.h"
+#include "bindings/cli/bench/options.h"
 
 namespace ronde::bench {
 namespace {

@@ -1,6 +1,6 @@
-#include "bindings/cli/bench/tune.h"
-
 #include <doctest/doctest.h>
+
+#include "bindings/cli/bench/worker.h"
 
 namespace ronde::bench {
 

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "bindings/runtime/group_factory.h"
+#include "bindings/runtime/groups/group_factory.h"
 #include "core/base/log.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"

@@ -9,8 +9,8 @@
 #include "backends/local/hub.h"
 #include "core/engine/engine.h"
 #include "tests/support/run_ranks.h"
-#include "timeline/job_clock.h"
-#include "timeline/recording.h"
+#include "timeline/reading/job_clock.h"
+#include "timeline/recording/trace_head.h"
 
 namespace ronde {
 namespace {

@@ -1,0 +1,78 @@
+#include "bindings/cli/command_line.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+namespace ronde {
+namespace {
+
+/// True for an option that takes its value from the next word.
+bool takes_next(const CLI::App& app, const std::string& word) {
+  if (word.find('=') != std::string::npos) return false;
+  if (word.size() > 2 && word[1] != '-') return false;  // -Hvalue
+  const CLI::Option* option = app.get_option_no_throw(word);
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+}  // namespace
+
+void rename_np(Arguments& arguments) {
+  for (std::string& word : arguments) {
+    if (word == "-np") word = "--np";
+    if (word == "--") return;
+  }
+}
+
+Arguments take_command(const CLI::App& app, Arguments& arguments) {
+  auto begin = arguments.begin();
+  while (begin != arguments.end() && begin->size() > 1 && begin->front() == '-' && *begin != "--") {
+    begin += takes_next(app, *begin) && begin + 1 != arguments.end() ? 2 : 1;
+  }
+  const bool marked = begin != arguments.end() && *begin == "--";
+  Arguments command(marked ? begin + 1 : begin, arguments.end());
+  arguments.erase(begin, arguments.end());
+  return command;
+}
+
+void exit_with(int status) { throw CLI::RuntimeError(status); }
+
+void exit_usage(std::string_view command, const Status& status) {
+  fmt::print(stderr, "{}: {}\nRun {} --help for what is allowed.\n", command, status.message(),
+             command);
+  exit_with(kUsageStatus);
+}
+
+namespace {
+
+void show(std::uint64_t done, std::uint64_t total) {
+  const std::uint64_t percent = total == 0 ? 100 : 100 * done / total;
+  fmt::print(stderr, "\rReading {} MB of traces: {} %{}", total >> 20, percent,
+             done >= total ? "\n" : "");
+}
+
+}  // namespace
+
+std::function<void(std::uint64_t done, std::uint64_t total)> shown_progress() {
+  if (::isatty(STDERR_FILENO) == 0) return {};
+  return show;
+}
+
+void become_python(std::string_view command, std::vector<std::string> arguments,
+                   std::string_view otherwise) {
+  const char* const python = std::getenv("RONDE_PYTHON");  // NOLINT(concurrency-mt-unsafe)
+  if (python == nullptr) exit_usage(command, {Code::kUnavailable, std::string(otherwise)});
+  arguments.insert(arguments.begin(), python);
+  std::vector<char*> words;
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  words.push_back(nullptr);
+  ::execv(words.front(), words.data());
+  exit_usage(command, {Code::kUnavailable, fmt::format("cannot run {}: {}", python,
+                                                       std::generic_category().message(errno))});
+}
+
+}  // namespace ronde

@@ -1,0 +1,44 @@
+// What the commands share: splitting of their arguments, their ends, progress, Python.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ronde {
+
+using Arguments = std::vector<std::string>;
+
+/// Reads "-np" as one option. The usual rules read it as -n with the value "p".
+void rename_np(Arguments& arguments);
+
+/// Cuts the command to run off `arguments` and returns it: it begins after the first "--", or at
+/// the first word that is neither an option of `app` nor an option's value.
+Arguments take_command(const CLI::App& app, Arguments& arguments);
+
+/// Exit status for invalid command lines and inputs.
+inline constexpr int kUsageStatus = 2;
+
+/// Ends the program with `status`, by an exception that main() turns into it.
+[[noreturn]] void exit_with(int status);
+
+/// Prints what is wrong with the arguments of `command`, and ends with kUsageStatus.
+[[noreturn]] void exit_usage(std::string_view command, const Status& status);
+
+/// Shows read and total bytes on one line of stderr; empty if stderr is no terminal.
+std::function<void(std::uint64_t done, std::uint64_t total)> shown_progress();
+
+/// Replaces this process by the Python that started the package's `ronde` command, with these
+/// arguments. Without one, ends as exit_usage() does; `otherwise`: the advice to print then.
+[[noreturn]] void become_python(std::string_view command, std::vector<std::string> arguments,
+                                std::string_view otherwise);
+
+}  // namespace ronde

@@ -1,0 +1,81 @@
+// The commands of `ronde`. Each function adds one to the command line.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bindings/cli/command_line.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ronde {
+
+/// The user's request, as given. The callback of the subcommand checks it and runs the job.
+struct RunRequest {
+  int np = 0;
+  std::string hosts;
+  std::string hostfile;
+  std::string timeline;
+  std::string backend;
+  std::string algorithm;
+  std::string compression;
+  std::string metrics_port;
+  std::string metrics_address;
+  std::vector<std::string> environment;
+  int ssh_port = 0;
+  std::string ssh_identity_file;
+  std::vector<std::string> ssh_options;
+  std::string remote_program;
+  std::string network_interface;
+  std::string output_dir;
+  double start_timeout_seconds = 0;  ///< 0: not given.
+  bool horovod = false;              ///< `import horovod` imports ronde.
+  bool verbose = false;
+  Arguments command;  ///< Not an option: see take_command().
+};
+
+/// Adds the subcommand. Its callback ends by throwing CLI::RuntimeError with the job's exit status.
+CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request);
+
+/// Checks the request, runs the job, and ends by throwing CLI::RuntimeError as above.
+void run_job(const RunRequest& request);
+
+/// True if this program was started as horovodrun.
+bool is_horovodrun(const char* program);
+
+/// Adds horovodrun's usual flags. Flags without an effect are accepted with a note.
+void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request);
+
+/// Adds the subcommand and its own: merge, report, diff, view.
+void add_timeline_command(CLI::App& app);
+
+/// Removes the traces of an earlier job with this --timeline.
+void forget_traces(const std::string& timeline, int ranks);
+
+/// Merges the traces that a job's ranks wrote for --timeline. Prints the result, and ranks without
+/// a trace, on standard error.
+void merge_job_traces(const std::string& timeline, int ranks);
+
+/// Adds the subcommands to `timeline`.
+void add_report_command(CLI::App& timeline);
+void add_diff_command(CLI::App& timeline);
+
+/// Adds the subcommand to `timeline`. The server is the Python package's: it runs in the
+/// interpreter that started this program.
+void add_view_command(CLI::App& timeline);
+
+/// Adds the subcommand. It reads and changes nothing.
+void add_top_command(CLI::App& app);
+
+/// Adds the subcommand.
+void add_doctor_command(CLI::App& app);
+
+void add_build_command(CLI::App& app);
+
+/// Adds the subcommand. `arguments` are those of this program without its name: its ranks are
+/// started with them. The callback ends by throwing CLI::RuntimeError with the exit status.
+CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments);
+
+}  // namespace ronde

@@ -1,0 +1,60 @@
+// What `ronde doctor` examines: the machine, codecs and links, a running job.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/runtime/diagnosis/diagnostics_socket.h"
+#include "core/base/clock.h"
+#include "core/base/config.h"
+#include "core/base/status.h"
+#include "timeline/dump.h"
+
+namespace ronde {
+
+/// One fact, such as "open files: 1024 (may be raised to 4096)". `bites`: too low for a usual job;
+/// the text then has a remedy.
+struct Limit {
+  std::string text;
+  bool bites = false;
+};
+
+/// Shared memory, open files, locked memory, reading of peers' memory, cores.
+std::vector<Limit> machine_limits();
+
+/// Bytes with a unit: "64 KiB", "1.5 GiB".
+std::string bytes_text(std::uint64_t bytes);
+
+/// Prints the speed of encoding and decoding on one core, and the choices for links of common
+/// speeds. In a job (`ronde run ... -- ronde doctor --compression`) all ranks measure their link
+/// too, by allreduces of several sizes, and rank 0 prints the choices.
+/// Errors: the job's.
+Status examine_compression(const Config& config);
+
+/// One rank's answer.
+struct RankAnswer {
+  diagnosis::DiagnosticsAddress who;
+  std::string text;          ///< The dump as received; empty if there is none.
+  std::optional<Dump> dump;  ///< The dump, parsed.
+  std::string silence;       ///< The reason why there is no dump.
+};
+
+/// The ranks with a socket in this host's network namespace, of all users, by job and rank.
+std::vector<diagnosis::DiagnosticsAddress> find_ranks();
+
+/// Queries all ranks at once, without those of other users. Ranks that do not answer by `deadline`
+/// are described by /proc. Blocks: until `deadline` at most.
+std::vector<RankAnswer> ask_ranks(const std::vector<diagnosis::DiagnosticsAddress>& ranks,
+                                  TimePoint deadline);
+
+/// The text of one job's answers.
+std::string describe_job(const std::vector<RankAnswer>& answers);
+
+/// Prints the state of the job's ranks. `job`: the beginning of its id, or a rank's pid; empty if
+/// only one job runs. `folder`: also writes each rank's dump there; may be empty.
+/// Errors: kUnavailable if no job runs, kInvalidArgument with a list of those that do.
+Status examine_job(const std::string& job, const std::string& folder);
+
+}  // namespace ronde

@@ -1,0 +1,269 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "bindings/cli/doctor.h"
+#include "bindings/runtime/diagnosis/kernel_view.h"
+#include "bindings/runtime/diagnosis/service.h"
+#include "core/base/os/endpoint.h"
+#include "core/base/os/file_descriptor.h"
+#include "timeline/dump.h"
+
+namespace ronde {
+namespace {
+
+/// The ranks that `awaited` waits for: "rank 1, rank 2 (frozen)". Empty if unknown.
+std::string missing_ranks(const Awaited& awaited, const std::vector<RankAnswer>& answers) {
+  const DumpOperation& operation = *awaited.operation;
+  if (operation.name.empty() || operation.agreed_ns != 0) return {};
+  std::vector<std::string> missing;
+  for (const RankAnswer& answer : answers) {
+    if (!answer.dump) {
+      missing.push_back(fmt::format("rank {}, which says nothing", answer.who.rank));
+    } else if (takes_part(*answer.dump, operation.set) && !has_submitted(*answer.dump, awaited)) {
+      missing.push_back(fmt::format("rank {}", answer.who.rank));
+    }
+  }
+  return fmt::format("{}", fmt::join(missing, ", "));
+}
+
+void append_pending(std::string& text, const Dump& dump, const std::vector<RankAnswer>& answers) {
+  bool any = false;
+  for (const DumpOperation& operation : dump.operations) {
+    if (operation.done()) continue;
+    any = true;
+    text += "  pending: " + describe_pending_operation(operation, dump.steady_ns);
+    const std::string missing = missing_ranks({&dump, &operation}, answers);
+    text += missing.empty() ? "\n" : fmt::format("; missing: {}\n", missing);
+  }
+  if (!any) text += "  pending: nothing\n";
+}
+
+void append_threads(std::string& text, const Dump& dump) {
+  for (const DumpThread& thread : dump.threads) {
+    text += fmt::format("  thread {} \"{}\": {}\n", thread.tid, thread.name, thread.state);
+    for (const std::string& frame : thread.frames) text += fmt::format("      {}\n", frame);
+  }
+}
+
+std::string describe_rank(const RankAnswer& answer, const std::vector<RankAnswer>& answers) {
+  if (!answer.dump) {
+    return fmt::format("rank {}, pid {}: {}\n", answer.who.rank, answer.who.pid, answer.silence);
+  }
+  const Dump& dump = *answer.dump;
+  std::string text =
+      fmt::format("rank {}, pid {} on {}: {}\n", dump.rank, dump.pid, dump.host,
+                  dump.failure.empty() ? "works" : "the job is broken: " + dump.failure);
+  append_pending(text, dump, answers);
+  text += fmt::format("  last finished: {}\n", describe_last_finished(dump));
+  append_threads(text, dump);
+  return text;
+}
+
+}  // namespace
+
+std::string describe_job(const std::vector<RankAnswer>& answers) {
+  if (answers.empty()) return {};
+  const int size = answers.front().who.size;
+  std::string text = fmt::format(
+      "job {}: {} ranks\n",
+      answers.front().who.job.empty() ? "without a name" : answers.front().who.job, size);
+  for (const RankAnswer& answer : answers) text += describe_rank(answer, answers);
+  const auto here = static_cast<int>(answers.size());
+  if (here < size) text += fmt::format("on other hosts, to be asked there: {}\n", size - here);
+  return text;
+}
+
+namespace {
+
+using diagnosis::DiagnosticsAddress;
+
+constexpr std::chrono::seconds kPatience{3};
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr unsigned long kListens = 0x10000;  // a flag in /proc/net/unix
+
+/// A query of one rank.
+struct Question {
+  RankAnswer answer;
+  FileDescriptor fd;
+  bool asked = false;
+  bool over = false;
+  bool foreign = false;
+};
+
+/// The abstract name at the end of a line of /proc/net/unix, if the socket listens.
+std::optional<std::string> listening_name(const std::string& line) {
+  std::istringstream fields(line);
+  std::string slot, references, protocol, flags, type, state, inode, name;
+  fields >> slot >> references >> protocol >> flags >> type >> state >> inode >> name;
+  if (name.empty() || name[0] != '@') return std::nullopt;
+  unsigned long bits = 0;
+  std::from_chars(flags.data(), flags.data() + flags.size(), bits, 16);
+  return (bits & kListens) != 0 ? std::optional(name.substr(1)) : std::nullopt;
+}
+
+FileDescriptor connect_to(const DiagnosticsAddress& who) {
+  const Endpoint endpoint = abstract_endpoint(who.text());
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool connected = fd.valid() && ::connect(fd.get(), endpoint.raw(), endpoint.length) == 0;
+  return connected ? std::move(fd) : FileDescriptor();
+}
+
+/// Connects and sends the query. Tries again if the socket's queue is full.
+void ask(Question& question) {
+  question.fd = connect_to(question.answer.who);
+  if (!question.fd.valid()) {
+    question.over = errno != EAGAIN;
+    return;
+  }
+  question.foreign = !is_same_user(question.fd.get());
+  question.over = question.foreign;
+  const auto request = diagnosis::kDiagnosticsRequest;
+  question.asked = ::send(question.fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
+                   ssize_t(request.size());
+}
+
+void hear(Question& question) {
+  std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  const ssize_t got = ::recv(question.fd.get(), buffer.data(), buffer.size(), 0);
+  if (got > 0) question.answer.text.append(buffer.data(), static_cast<std::size_t>(got));
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  question.over = got <= 0 || question.answer.text.size() > kMostBytes;
+}
+
+/// Reads answers that have arrived; true if some are still missing.
+bool turn(std::vector<Question>& questions) {
+  std::vector<pollfd> polled;
+  bool queued = false;
+  for (Question& question : questions) {
+    if (!question.over && !question.asked) ask(question);
+    if (!question.over && question.asked) polled.push_back({question.fd.get(), POLLIN, 0});
+    queued |= !question.over && !question.asked;
+  }
+  if (polled.empty() && !queued) return false;
+  constexpr int kWaitMs = 20;
+  (void)::poll(polled.data(), polled.size(), kWaitMs);
+  for (Question& question : questions) {
+    if (!question.over && question.asked) hear(question);
+  }
+  return true;
+}
+
+std::string why_silent(const Question& question) {
+  const int pid = question.answer.who.pid;
+  const std::string state = diagnosis::thread_state(pid, pid);
+  if (diagnosis::is_stopped(pid)) return fmt::format("is frozen: {}", state);
+  return fmt::format("does not answer; its main thread: {}", state);
+}
+
+RankAnswer concluded(Question& question) {
+  RankAnswer answer = std::move(question.answer);
+  auto dumps = read_dumps(answer.text);
+  if (dumps.ok() && !dumps->empty()) {
+    answer.dump = std::move(dumps->back());
+  } else {
+    answer.silence =
+        why_silent({.answer = {.who = answer.who, .text = {}, .dump = {}, .silence = {}},
+                    .fd = FileDescriptor()});
+  }
+  return answer;
+}
+
+std::string job_name(const DiagnosticsAddress& rank) {
+  return rank.job.empty() ? fmt::format("pid {}", rank.pid) : rank.job;
+}
+
+bool is_meant(const DiagnosticsAddress& rank, const std::string& job) {
+  return job.empty() || fmt::to_string(rank.pid) == job ||
+         (!rank.job.empty() && rank.job.rfind(job, 0) == 0);
+}
+
+/// Jobs by name, each with its ranks.
+std::vector<std::vector<DiagnosticsAddress>> grouped(const std::vector<DiagnosticsAddress>& ranks) {
+  std::vector<std::vector<DiagnosticsAddress>> jobs;
+  for (const DiagnosticsAddress& rank : ranks) {
+    if (jobs.empty() || job_name(jobs.back().front()) != job_name(rank)) jobs.emplace_back();
+    jobs.back().push_back(rank);
+  }
+  return jobs;
+}
+
+std::string list_jobs(const std::vector<std::vector<DiagnosticsAddress>>& jobs) {
+  std::string text;
+  for (const auto& job : jobs) {
+    text +=
+        fmt::format("\n  {}: {} of {} ranks here, pid {}: {}", job_name(job.front()), job.size(),
+                    job.front().size, job.front().pid, diagnosis::command_of(job.front().pid));
+  }
+  return text;
+}
+
+Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& folder) {
+  for (const RankAnswer& answer : answers) {
+    if (!answer.dump) continue;
+    const std::string path = diagnosis::dump_path(folder, answer.dump->job, answer.dump->rank);
+    std::ofstream file(path, std::ios::app);
+    if (!(file << answer.text).flush()) return {Code::kUnavailable, "cannot write " + path};
+    fmt::print("wrote {}\n", path);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<DiagnosticsAddress> find_ranks() {
+  std::vector<DiagnosticsAddress> ranks;
+  std::ifstream file("/proc/net/unix");
+  for (std::string line; std::getline(file, line);) {
+    const auto name = listening_name(line);
+    if (!name) continue;
+    if (auto rank = DiagnosticsAddress::parse(*name)) ranks.push_back(std::move(*rank));
+  }
+  std::sort(
+      ranks.begin(), ranks.end(), [](const DiagnosticsAddress& a, const DiagnosticsAddress& b) {
+        return std::tuple(job_name(a), a.rank, a.pid) < std::tuple(job_name(b), b.rank, b.pid);
+      });
+  return ranks;
+}
+
+std::vector<RankAnswer> ask_ranks(const std::vector<DiagnosticsAddress>& ranks,
+                                  TimePoint deadline) {
+  std::vector<Question> questions(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) questions[i].answer.who = ranks[i];
+  while (now() < deadline && turn(questions)) {
+  }
+  std::vector<RankAnswer> answers;
+  for (Question& question : questions) {
+    if (!question.foreign) answers.push_back(concluded(question));
+  }
+  return answers;
+}
+
+Status examine_job(const std::string& job, const std::string& folder) {
+  std::vector<DiagnosticsAddress> ranks = find_ranks();
+  std::erase_if(ranks, [&](const DiagnosticsAddress& rank) { return !is_meant(rank, job); });
+  const auto jobs = grouped(ranks);
+  if (jobs.empty()) {
+    return {Code::kUnavailable, job.empty() ? std::string("no job of this user runs on this host")
+                                            : fmt::format("no job \"{}\" runs on this host", job)};
+  }
+  if (jobs.size() > 1) {
+    return {Code::kInvalidArgument,
+            fmt::format("several jobs run here; say which:{}", list_jobs(jobs))};
+  }
+  const auto answers = ask_ranks(jobs.front(), now() + kPatience);
+  if (answers.empty()) return {Code::kUnavailable, "the job belongs to another user"};
+  fmt::print("{}", describe_job(answers));
+  return folder.empty() ? Status() : write_dumps(answers, folder);
+}
+
+}  // namespace ronde

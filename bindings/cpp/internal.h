@@ -1,0 +1,27 @@
+// What the sources of the C++ API share: Status as exceptions, the public Group of a raw one.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "bindings/runtime/groups/raw_group.h"
+#include "bindings/runtime/runtime.h"
+#include "core/base/status.h"
+#include "ronde/ronde.h"
+
+namespace ronde {
+
+/// Throws the exception type of the status's code; returns when ok.
+void throw_if_error(const Status& status);
+
+/// The value, or the exception.
+template <typename T>
+T value_or_throw(Result<T> result) {
+  throw_if_error(result.status());
+  return std::move(result).value();
+}
+
+/// The group keeps `runtime` alive.
+Group make_group(std::unique_ptr<RawGroup> group, std::shared_ptr<Runtime> runtime);
+
+}  // namespace ronde

@@ -1,0 +1,63 @@
+// What a thread that serves others needs: a bell that wakes it, and no signals.
+#pragma once
+
+#include <signal.h>
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <utility>
+
+#include "core/base/os/file_descriptor.h"
+
+namespace ronde::diagnosis {
+
+/// Why a dump is wanted, or the timeline is to be switched on or off.
+enum class Reason : std::uint8_t { kStall = 1, kSignal = 2, kFailure = 4, kTimeline = 8 };
+
+/// Threads: any, ring() in signal handlers too.
+class Bell {
+ public:
+  /// Asks for a dump. Blocks: never.
+  void ring(Reason reason) noexcept {
+    reasons_.fetch_or(static_cast<std::uint8_t>(reason), std::memory_order_release);
+    wake();
+  }
+  /// Wakes who polls fd(), with nothing to do.
+  void wake() noexcept { notify_event(fd_.get()); }
+  /// What has been asked for since the last call, as a set of bits.
+  [[nodiscard]] std::uint8_t take() noexcept {
+    clear_event(fd_.get());
+    return reasons_.exchange(0, std::memory_order_acquire);
+  }
+  /// Readable when there is something to take; -1 where the process has no descriptor left.
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+ private:
+  const FileDescriptor fd_ = make_event();
+  std::atomic<std::uint8_t> reasons_{0};
+};
+
+/// Gives the thread its signal mask back.
+class SignalMask {
+ public:
+  explicit SignalMask(const sigset_t& mask) : mask_(mask) {}
+  ~SignalMask() { pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
+  SignalMask(const SignalMask&) = delete;
+  SignalMask& operator=(const SignalMask&) = delete;
+
+ private:
+  const sigset_t mask_;
+};
+
+/// Starts a thread that runs `body` with all signals blocked. Errors: std::system_error.
+std::thread start_without_signals(auto body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalMask restored(before);
+  return std::thread(std::move(body));
+}
+
+}  // namespace ronde::diagnosis

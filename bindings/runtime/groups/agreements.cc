@@ -1,0 +1,142 @@
+#include "bindings/runtime/groups/agreements.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bindings/runtime/tuning.h"
+#include "core/base/wire_codec.h"
+
+namespace ronde {
+
+std::uint64_t GroupKeys::next(const std::vector<int>& ranks) {
+  const MutexLock lock(mutex_);
+  const int count = counts_[ranks]++;
+  const std::string text = fmt::format("{}#{}", fmt::join(ranks, ","), count);
+  return kGroupKeys | (std::hash<std::string>()(text) >> 3);
+}
+
+std::unique_ptr<Exchange> Agreements::next_exchange(const WaitOptions& options) {
+  return make_(job_key(rounds_.fetch_add(1)), everyone_, options);
+}
+
+Status Agreements::agree(const std::string& change, const WaitOptions& options) {
+  RONDE_ASSIGN_OR_RETURN(const auto changes, next_exchange(options)->allgather(change));
+  for (std::size_t r = 1; r < changes.size(); ++r) {
+    if (changes[r] != changes[0]) {
+      return {Code::kMismatch, fmt::format("process sets: rank 0 asked to {}, rank {} to {}",
+                                           changes[0], r, changes[r])};
+    }
+  }
+  return {};
+}
+
+Status Agreements::share_outcome(const Status& mine, const WaitOptions& options) {
+  return first_error(*next_exchange(options), everyone_, mine);
+}
+
+Status first_error(Exchange& exchange, const std::vector<int>& ranks, const Status& mine) {
+  RONDE_ASSIGN_OR_RETURN(const auto outcomes, exchange.allgather(mine.message()));
+  if (!mine.ok()) return mine;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!outcomes[i].empty()) {
+      return {Code::kUnavailable, fmt::format("rank {}: {}", ranks[i], outcomes[i])};
+    }
+  }
+  return {};
+}
+
+Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
+                          const std::string& name, SetId least) {
+  RONDE_ASSIGN_OR_RETURN(const auto names, exchange.allgather(name));
+  RONDE_ASSIGN_OR_RETURN(const auto ids, exchange.allgather(fmt::to_string(least)));
+  SetId id = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (names[i] != names[0]) {
+      return Status(Code::kMismatch,
+                    fmt::format("rank {} opens the set \"{}\", rank {} the set \"{}\"", ranks[0],
+                                names[0], ranks[i], names[i]));
+    }
+    SetId theirs = 0;
+    std::from_chars(ids[i].data(), ids[i].data() + ids[i].size(), theirs);
+    id = std::max(id, theirs);
+  }
+  return id;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kShared = {
+    "RONDE_ALGORITHM", "RONDE_DETERMINISTIC", "RONDE_FUSION_THRESHOLD", "RONDE_PARTITION_BYTES",
+    "RONDE_CACHE_CAPACITY"};
+
+/// What a rank brings.
+struct SharedSettings {
+  std::vector<std::string> values;  ///< By kShared.
+  std::string tuning;               ///< Rank 0's file; empty: none.
+  Status tuning_error;              ///< Why rank 0 has none.
+
+  static void fields(auto& wire, auto& self) { wire(self.values, self.tuning, self.tuning_error); }
+};
+
+void read_tuning_into(SharedSettings& settings, const Config& config) {
+  if (config.tuning_file.empty()) return;
+  auto text = read_tuning(config.tuning_file);
+  settings.tuning_error = text.status();
+  if (!text.ok()) return;
+  settings.tuning_error = parse_tuning(*text, config.tuning_file).status();
+  if (settings.tuning_error.ok()) settings.tuning = std::move(*text);
+}
+
+SharedSettings settings_of(const Config& config, int rank) {
+  SharedSettings settings;
+  for (const std::string_view name : kShared) {
+    settings.values.emplace_back(setting_value(config, name));
+  }
+  if (rank == 0) read_tuning_into(settings, config);
+  return settings;
+}
+
+Status compare(const std::vector<SharedSettings>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].values.size() == kShared.size()) continue;
+    return {Code::kMismatch, fmt::format("rank {} has other settings", rank)};
+  }
+  for (std::size_t i = 0; i < kShared.size(); ++i) {
+    const std::string& first = all[0].values[i];
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      const std::string& value = all[rank].values[i];
+      if (value == first) continue;
+      return {Code::kMismatch, fmt::format("{}: rank 0 has \"{}\", rank {} has \"{}\"; it must be "
+                                           "the same on all ranks",
+                                           kShared[i], first, rank, value)};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<SelectionRow>> agree_on_settings(const Config& config, int rank,
+                                                    Exchange& exchange) {
+  RONDE_ASSIGN_OR_RETURN(const auto answers,
+                         exchange.allgather(encode_wire<std::string>(settings_of(config, rank))));
+  std::vector<SharedSettings> all;
+  for (const std::string& answer : answers) {
+    RONDE_ASSIGN_OR_RETURN(all.emplace_back(),
+                           decode_wire<SharedSettings>(as_bytes(answer), "list of settings"));
+  }
+  RONDE_RETURN_IF_ERROR(compare(all));
+  RONDE_RETURN_IF_ERROR(all[0].tuning_error);
+  if (all[0].tuning.empty()) return std::vector<SelectionRow>();
+  return parse_tuning(all[0].tuning, "of rank 0");
+}
+
+}  // namespace ronde

@@ -1,0 +1,92 @@
+// What ranks agree on before they act: keys of exchanges, values, outcomes, ids, settings.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/config.h"
+#include "core/base/mutex.h"
+#include "core/base/status.h"
+#include "core/engine/engine.h"
+#include "core/ports/backend.h"
+#include "ops/selection/selector.h"
+
+namespace ronde {
+
+/// The exchange of settings when the job starts.
+inline constexpr std::uint64_t kSettingsKey = std::uint64_t{1} << 60;
+inline constexpr std::uint64_t kAgreementKeys = std::uint64_t{1} << 62;
+inline constexpr std::uint64_t kGroupKeys = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t kDeviceKeys = 0x6465'7669'6365;  // unlike the id of any set
+
+/// Exchange number `round` between all ranks of the job.
+constexpr std::uint64_t job_key(std::uint64_t round) noexcept { return kAgreementKeys | round; }
+
+/// The exchange that comes before the group of `group_key` is opened.
+constexpr std::uint64_t agreement_key(std::uint64_t group_key) noexcept {
+  return group_key | kAgreementKeys;
+}
+
+/// The exchange that opens devices for the group of `group_key`.
+constexpr std::uint64_t device_key(std::uint64_t group_key) noexcept {
+  return group_key ^ kDeviceKeys;
+}
+
+/// Counts the groups of the same ranks, so that all members use the same key. Threads: any.
+class GroupKeys {
+ public:
+  /// The key of the next group of `ranks`. All members call it equally often.
+  std::uint64_t next(const std::vector<int>& ranks) RONDE_EXCLUDES(mutex_);
+
+ private:
+  Mutex mutex_;
+  std::map<std::vector<int>, int> counts_ RONDE_GUARDED_BY(mutex_);
+};
+
+/// Makes an exchange of `ranks` under a key that they use for nothing else.
+using MakeExchange = std::function<std::unique_ptr<Exchange>(
+    std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options)>;
+
+/// Exchanges values between all ranks of a job. Calls match in order. Threads: any.
+class Agreements {
+ public:
+  /// `everyone`: all ranks of the job, ascending.
+  Agreements(MakeExchange make, std::vector<int> everyone)
+      : make_(std::move(make)), everyone_(std::move(everyone)) {}
+
+  /// Waits until all ranks ask for the same change of the process sets ("add ranks 0, 1").
+  /// Errors: kMismatch naming two ranks with what they ask for.
+  Status agree(const std::string& change, const WaitOptions& options);
+  /// Returns the first error of any rank; this rank's own where it has one.
+  Status share_outcome(const Status& mine, const WaitOptions& options);
+
+ private:
+  std::unique_ptr<Exchange> next_exchange(const WaitOptions& options);
+
+  const MakeExchange make_;
+  const std::vector<int> everyone_;
+  std::atomic<std::uint64_t> rounds_{0};
+};
+
+/// Gives all of `ranks`, the members of `exchange`, the first error of any; a rank with an error
+/// gets its own. Others' errors are kUnavailable naming the rank.
+Status first_error(Exchange& exchange, const std::vector<int>& ranks, const Status& mine);
+
+/// Agrees with `ranks`, the members of `exchange`, on the largest `least` of any.
+/// Errors: kMismatch where their names for the set differ.
+Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
+                          const std::string& name, SetId least);
+
+/// Compares this rank's settings with those of all ranks of `exchange`, and takes over the rows of
+/// rank 0's tuning file (nobody else's is read). Collective.
+/// Errors: kMismatch naming the setting, two ranks and both values; kInvalidArgument where rank 0
+/// cannot read its tuning file. The same on all ranks.
+Result<std::vector<SelectionRow>> agree_on_settings(const Config& config, int rank,
+                                                    Exchange& exchange);
+
+}  // namespace ronde

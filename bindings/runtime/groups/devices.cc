@@ -1,0 +1,156 @@
+#include "bindings/runtime/groups/devices.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "backends/builtin.h"
+#include "core/base/log.h"
+#include "ops/selection/path.h"
+#include "ops/selection/selector.h"
+
+namespace ronde {
+namespace {
+
+/// The first objection, naming its rank; empty where there is none.
+std::string objection(const std::vector<std::string>& answers, const GroupSpec& group) {
+  for (std::size_t r = 0; r < answers.size(); ++r) {
+    if (!answers[r].empty()) return fmt::format("rank {}: {}", group.ranks[r], answers[r]);
+  }
+  return {};
+}
+
+/// Whether the user asks for two levels, and the group has them.
+bool asks_for_levels(const DeviceRequest& request, const HostLayout& layout) {
+  return request.algorithm == kHierarchicalAlgorithm && layout.has_levels();
+}
+
+/// The backend for devices that the user's choice leads to, over all ranks or inside hosts.
+/// Errors: kUnavailable saying why there is none.
+Result<Backend*> backend_of(const DeviceRequest& request, const GroupSpec& group) {
+  const bool inside = asks_for_levels(request, host_layout(group));
+  auto candidates = request.registry.candidates(request.backend, DeviceKind::kCuda);
+  if (!candidates.ok() && inside)
+    candidates = request.registry.candidates("auto", DeviceKind::kCuda);
+  RONDE_RETURN_IF_ERROR(candidates.status());
+  return candidates->front();
+}
+
+/// Why this rank cannot use a backend for devices at all; ok where it can.
+Status viable(const DeviceRequest& request, const GroupSpec& group) {
+  if (group.size() == 1) return {Code::kUnavailable, "it is alone"};
+  RONDE_ASSIGN_OR_RETURN(Backend * backend, backend_of(request, group));
+  return backend->viable(group);
+}
+
+/// Whether `backend` names a backend for devices, which staging may not replace.
+bool insists_on_devices(const DeviceRequest& request) {
+  return request.backend != "auto" && request.registry.serves(request.backend, DeviceKind::kCuda);
+}
+
+/// The outcome of opening a communicator for devices.
+struct DeviceAttempt {
+  std::unique_ptr<Communicator> opened;  ///< On all ranks or on none.
+  std::string objection;                 ///< Of the first rank where it failed; the same on all.
+};
+
+/// What open_device_parts() works with.
+struct Opening {
+  const DeviceRequest& request;
+  const GroupSpec& group;  ///< On this rank's device.
+  Exchange& exchange;
+
+  /// Opens a communicator of `members`, to which this rank belongs, and learns whether all ranks
+  /// could.
+  [[nodiscard]] Result<DeviceAttempt> attempt(const GroupSpec& members, Exchange& theirs) const {
+    RONDE_ASSIGN_OR_RETURN(Backend * backend, backend_of(request, group));
+    auto opened = backend->open(members, theirs);
+    if (group.abort && group.abort->aborted()) return group.abort->status();
+    RONDE_ASSIGN_OR_RETURN(const auto answers, exchange.allgather(opened.status().message()));
+    DeviceAttempt made{nullptr, objection(answers, group)};
+    if (made.objection.empty()) made.opened = std::move(opened).value();
+    return made;
+  }
+
+  /// Fills in what opens; returns why no communicator spans all ranks, or nothing.
+  Result<std::string> open(DeviceParts& parts) const {
+    std::string reason = fmt::format("--backend {} was asked for", request.backend);
+    if (request.registry.candidates(request.backend, DeviceKind::kCuda).ok()) {
+      RONDE_ASSIGN_OR_RETURN(DeviceAttempt all, attempt(group, exchange));
+      parts.whole = std::move(all.opened);
+      reason = std::move(all.objection);
+    }
+    const HostLayout layout = host_layout(group);
+    const bool asked = asks_for_levels(request, layout);
+    const LevelQuestion question{.has_levels = layout.has_levels(),
+                                 .automatic = request.backend == "auto",
+                                 .algorithm = request.algorithm};
+    if (!wants_device_levels(question, parts.whole != nullptr)) return reason;
+    const GroupSpec host = group_inside(group, layout);
+    const auto inside_exchange = request.inside(host.key, host.ranks);
+    RONDE_ASSIGN_OR_RETURN(DeviceAttempt inside, attempt(host, *inside_exchange));
+    parts.inside = std::move(inside.opened);
+    parts.layout = layout;
+    if (parts.inside) {
+      log(LogLevel::kInfo, "allreduces in device memory go in two levels{}{}", asked ? "" : ", as ",
+          asked ? "" : reason);
+      reason.clear();
+    }
+    return reason;
+  }
+};
+
+}  // namespace
+
+DeviceLibraries builtin_device_libraries() { return {.accelerator = &load_builtin_accelerator}; }
+
+Result<std::shared_ptr<DeviceOps>> Devices::open(int index) {
+  const MutexLock lock(mutex_);
+  if (!accelerator_) accelerator_.emplace(libraries_.accelerator());
+  RONDE_RETURN_IF_ERROR(accelerator_->status());
+  return accelerator_->value()->open(index);
+}
+
+std::shared_ptr<LaunchChain> Devices::chain(int index) {
+  const MutexLock lock(mutex_);
+  std::shared_ptr<LaunchChain>& chain = chains_[index];
+  if (!chain) chain = std::make_shared<LaunchChain>();
+  return chain;
+}
+
+bool Devices::claim(SetId set, int index) {
+  const MutexLock lock(mutex_);
+  return claimed_.emplace(set, index).first->second == index;
+}
+
+Result<DeviceParts> open_device_parts(Devices& devices, const DeviceRequest& request,
+                                      const GroupSpec& group, Exchange& exchange) {
+  auto device = devices.open(request.index);
+  RONDE_ASSIGN_OR_RETURN(const auto opened, exchange.allgather(device.status().message()));
+  if (const std::string reason = objection(opened, group); !reason.empty()) {
+    return Status(Code::kUnsupported, reason);
+  }
+  GroupSpec on_device = group;
+  on_device.device = std::move(device).value();
+  const Status mine = viable(request, on_device);
+  RONDE_ASSIGN_OR_RETURN(const auto viable, exchange.allgather(mine.message()));
+  std::string reason = objection(viable, group);
+  DeviceParts parts{.device = on_device.device, .whole = nullptr};
+  if (reason.empty()) {
+    const Opening opening{request, on_device, exchange};
+    RONDE_ASSIGN_OR_RETURN(reason, opening.open(parts));
+  }
+  if (parts.whole || parts.inside) {
+    parts.chain = devices.chain(request.index);
+    return parts;
+  }
+  if (insists_on_devices(request) && group.size() > 1) {
+    return Status(Code::kUnsupported,
+                  fmt::format("--backend {} cannot be used: {}", request.backend, reason));
+  }
+  log(LogLevel::kInfo, "tensors in device memory pass through the host, as {}", reason);
+  return parts;
+}
+
+}  // namespace ronde

@@ -1,0 +1,83 @@
+// Opens what runs the collectives of given ranks: executors, raw groups, memory that they share.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/registry.h"
+#include "bindings/runtime/groups/agreements.h"
+#include "bindings/runtime/groups/devices.h"
+#include "bindings/runtime/groups/group_opener.h"
+#include "bindings/runtime/groups/raw_group.h"
+#include "bindings/runtime/runtime_state.h"
+#include "core/base/config.h"
+#include "core/base/mutex.h"
+#include "core/base/status.h"
+#include "core/engine/records/flight_ring.h"
+#include "core/ports/event_sink.h"
+#include "core/ports/reduce_kernels.h"
+#include "core/ports/topology.h"
+#include "ops/compression/residuals.h"
+#include "ops/execution/executor.h"
+
+namespace ronde {
+
+/// Which executor to open.
+struct GroupRequest {
+  std::uint64_t key = 0;       ///< The same on all its ranks, no other group's.
+  std::vector<int> ranks;      ///< Of the job, ascending.
+  SetId set = kGlobalSet;      ///< By which residuals are kept.
+  std::string algorithm = {};  ///< In place of the setting; empty: the setting's.
+};
+
+/// Opens the data planes of groups of ranks. Threads: any.
+class GroupFactory {
+ public:
+  /// What it works with. All references outlive it and the executors.
+  struct Parts {
+    const Config& config;
+    const Topology& topology;
+    const RuntimeState& state;
+    const Registry& registry;
+    const EventGate& events;
+    Devices& devices;
+    GroupKeys& keys;
+    MakeExchange make_exchange;
+    std::shared_ptr<AbortToken> abort;
+    std::shared_ptr<const ReduceKernels> kernels;
+    std::shared_ptr<ResidualStore> residuals;
+    std::shared_ptr<FlightRing> flights;
+    std::vector<SelectionRow> tuned = {};  ///< Rows of rank 0's tuning file.
+  };
+  explicit GroupFactory(Parts parts) : parts_(std::move(parts)) {}
+
+  /// Opens data plane and executor of a group. Collective over its ranks. Blocks.
+  Result<std::unique_ptr<CollectiveExecutor>> open_executor(const GroupRequest& request,
+                                                            const WaitOptions& options)
+      RONDE_EXCLUDES(mutex_);
+  /// Opens a raw group of the job's `ranks`. Collective over them. Blocks.
+  /// `algorithm`: as GroupRequest has it.
+  Result<std::unique_ptr<RawGroup>> open(std::vector<int> ranks, std::string algorithm = {});
+  /// Memory for a tensor, all zeros. Where the data plane has memory that the ranks of this host
+  /// share, collectives need no copy of it. It may outlive the runtime.
+  /// Errors: kResourceExhausted, kNotInitialized.
+  Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes);
+  /// One line per backend for doctor: "usable", or why not.
+  [[nodiscard]] std::vector<std::string> describe_backends() const;
+
+ private:
+  [[nodiscard]] GroupSpec group_spec(std::uint64_t key, const std::vector<int>& ranks) const;
+  [[nodiscard]] ExecutorOptions executor_options(OpenedGroup opened, const GroupSpec& spec,
+                                                 const std::string& algorithm);
+  Result<DeviceParts> open_device(int index, GroupSpec spec, const std::string& algorithm);
+  void warn_of_fallback(const OpenedGroup& opened) RONDE_EXCLUDES(mutex_);
+
+  const Parts parts_;
+  Mutex mutex_;
+  std::set<std::string> warned_ RONDE_GUARDED_BY(mutex_);
+};
+
+}  // namespace ronde

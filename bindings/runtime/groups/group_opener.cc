@@ -1,0 +1,156 @@
+#include "bindings/runtime/groups/group_opener.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/hierarchical/host_layout.h"
+#include "ops/selection/path.h"
+
+namespace ronde {
+namespace {
+
+/// One line that holds `text`.
+std::string line_of(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text + '\n';
+}
+
+/// One rank's view of the candidates: a line for each, empty where it is viable.
+std::string viability(const std::vector<Backend*>& candidates, const GroupSpec& spec) {
+  std::string lines;
+  for (Backend* backend : candidates) lines += line_of(backend->viable(spec).message());
+  return lines;
+}
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t start = 0;
+  for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', start)) {
+    lines.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return lines;
+}
+
+/// Why a candidate cannot serve some rank, or empty.
+std::string objection(const std::vector<std::vector<std::string>>& views, std::size_t candidate,
+                      const GroupSpec& spec) {
+  for (std::size_t r = 0; r < views.size(); ++r) {
+    const std::string reason =
+        candidate < views[r].size() ? views[r][candidate] : std::string("not known to this rank");
+    if (!reason.empty()) return fmt::format("rank {}: {}", spec.ranks[r], reason);
+  }
+  return {};
+}
+
+std::vector<std::vector<std::string>> split_all(const std::vector<std::string>& answers) {
+  std::vector<std::vector<std::string>> views;
+  for (const std::string& answer : answers) views.push_back(split_lines(answer));
+  return views;
+}
+
+/// The outcome of opening one backend.
+struct Attempt {
+  Result<std::unique_ptr<Communicator>> communicator;
+  std::string objection;  ///< The same on all ranks; empty: it is open on all.
+};
+
+/// Opens, and learns whether the others could.
+Result<Attempt> attempt(Backend& backend, const GroupSpec& spec, Exchange& exchange) {
+  Attempt made{backend.open(spec, exchange), {}};
+  if (spec.abort && spec.abort->aborted()) return spec.abort->status();
+  const auto answers = exchange.allgather(
+      made.communicator.ok() ? "\n" : line_of(made.communicator.status().message()));
+  if (!answers.ok()) return made.communicator.ok() ? answers.status() : made.communicator.status();
+  made.objection = objection(split_all(*answers), 0, spec);
+  return made;
+}
+
+void append_objection(std::string& to, const Backend& backend, const std::string& reason) {
+  to += fmt::format("{}{}: {}", to.empty() ? "" : "; ", backend.name(), reason);
+}
+
+/// Whether the user leaves the choice for host memory to Ronde; who names a backend for devices
+/// does.
+bool is_automatic(const OpenRequest& request) {
+  return request.backend == "auto" || request.registry.serves(request.backend, DeviceKind::kCuda);
+}
+
+bool opens_in_levels(const OpenRequest& request, const OpenedGroup& opened,
+                     const HostLayout& layout) {
+  return wants_levels({.has_levels = layout.has_levels(),
+                       .has_transport = opened.parts.whole->transport() != nullptr,
+                       .automatic = is_automatic(request),
+                       .deterministic = request.deterministic,
+                       .algorithm = request.algorithm});
+}
+
+}  // namespace
+
+std::string OpenedGroup::name() const {
+  if (parts.whole == nullptr) return "self";
+  const std::string& whole = parts.whole->traits().name;
+  if (!parts.layout.has_levels()) return whole;
+  return fmt::format("{}, {} inside hosts", whole,
+                     parts.inside == nullptr ? "self" : parts.inside->traits().name);
+}
+
+Result<OpenedGroup> open_group(const OpenRequest& request, const GroupSpec& spec,
+                               Exchange& exchange,
+                               const std::function<std::unique_ptr<Exchange>(
+                                   std::uint64_t key, const std::vector<int>& ranks)>& inside) {
+  RONDE_ASSIGN_OR_RETURN(OpenedGroup opened,
+                         open_communicator(request.registry, request.backend, spec, exchange));
+  if (spec.size() == 1) return opened;
+  HostLayout layout = host_layout(spec);
+  if (!opens_in_levels(request, opened, layout)) return opened;
+  const GroupSpec host = group_inside(spec, layout);
+  const auto inside_exchange = inside(host.key, host.ranks);
+  RONDE_ASSIGN_OR_RETURN(OpenedGroup local,
+                         open_communicator(request.registry, "auto", host, *inside_exchange));
+  opened.parts.inside = std::move(local.parts.whole);
+  opened.parts.layout = std::move(layout);
+  opened.passed_over += local.passed_over;
+  return opened;
+}
+
+Result<std::vector<std::string>> EngineExchange::allgather(std::string_view mine) {
+  return engine_.exchange(key_, round_++, ranks_, mine, options_);
+}
+
+Result<OpenedGroup> open_communicator(const Registry& registry, const std::string& wanted,
+                                      const GroupSpec& spec, Exchange& exchange) {
+  if (spec.size() == 1) return OpenedGroup{};
+  auto candidates = registry.candidates(wanted);
+  const std::vector<Backend*> list = candidates.ok() ? *candidates : std::vector<Backend*>();
+  // A rank without candidates takes part all the same, so that the others learn of it.
+  const std::string mine =
+      candidates.ok() ? viability(list, spec) : candidates.status().message() + '\n';
+  RONDE_ASSIGN_OR_RETURN(const auto answers, exchange.allgather(mine));
+  RONDE_RETURN_IF_ERROR(candidates.status());
+  const auto views = split_all(answers);
+  std::string objections;
+  std::string failures;
+  Status own;  // of the last that could not be opened
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    std::string reason = objection(views, i, spec);
+    if (reason.empty()) {
+      RONDE_ASSIGN_OR_RETURN(Attempt made, attempt(*list[i], spec, exchange));
+      if (made.objection.empty()) {
+        return OpenedGroup{{.whole = std::move(*made.communicator)}, failures};
+      }
+      own = made.communicator.status();
+      reason = std::move(made.objection);
+      append_objection(failures, *list[i], reason);
+    }
+    append_objection(objections, *list[i], reason);
+  }
+  if (!own.ok()) return own;
+  return Status(
+      Code::kUnavailable,
+      fmt::format("no data plane for --backend {} works on all ranks ({})", wanted, objections));
+}
+
+}  // namespace ronde

@@ -1,0 +1,92 @@
+#include "bindings/runtime/groups/process_sets.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ronde {
+
+ProcessSets::ProcessSets(Parts parts)
+    : parts_(std::move(parts)),
+      agreements_(parts_.make_exchange, parts_.table.ranks(kGlobalSet).value()) {}
+
+bool ProcessSets::is_member(const std::vector<int>& ranks) const {
+  return std::binary_search(ranks.begin(), ranks.end(), parts_.rank);
+}
+
+/// Waits until all ranks of the job ask for the same change.
+Status ProcessSets::announce(const std::string& change, const WaitOptions& options) {
+  Submission barrier;  // its name shows in the warning of a rank that does not come
+  barrier.request.name = fmt::format("process set change #{}", changes_.fetch_add(1));
+  barrier.request.kind = Collective::kBarrier;
+  barrier.caller_waits = true;
+  RONDE_ASSIGN_OR_RETURN(const OperationPtr operation,
+                         parts_.engine.submit(kGlobalSet, std::move(barrier)));
+  RONDE_RETURN_IF_ERROR(parts_.engine.wait(operation, options));
+  return agreements_.agree(change, options);
+}
+
+Result<SetId> ProcessSets::add(std::vector<int> ranks, const WaitOptions& options) {
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  std::sort(ranks.begin(), ranks.end());
+  RONDE_RETURN_IF_ERROR(parts_.table.check_new(ranks));
+  const SetId id = parts_.table.next();
+  RONDE_RETURN_IF_ERROR(announce(fmt::format("add ranks {}", fmt::join(ranks, ", ")), options));
+  Status mine;
+  std::unique_ptr<Executor> executor;
+  if (is_member(ranks)) {
+    auto opened = parts_.open_executor(static_cast<std::uint64_t>(id), ranks, options, id);
+    mine = opened.status();
+    if (opened.ok()) executor = std::move(opened).value();
+  }
+  if (Status status = agreements_.share_outcome(mine, options); !status.ok()) {
+    parts_.table.skip();
+    return status.with_context(fmt::format("process set {} could not be opened", id));
+  }
+  parts_.table.add(ranks);
+  if (executor) parts_.engine.add_set(id, std::move(ranks), std::move(executor));
+  return id;
+}
+
+Status ProcessSets::remove(SetId set, const WaitOptions& options) {
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  if (set == kGlobalSet) return {Code::kInvalidArgument, "the global process set stays"};
+  RONDE_RETURN_IF_ERROR(parts_.table.ranks(set).status());
+  RONDE_RETURN_IF_ERROR(announce(fmt::format("remove set {}", set), options));
+  parts_.engine.remove_set(set);
+  parts_.table.remove(set);
+  return {};
+}
+
+Result<SetId> ProcessSets::open(std::vector<int> ranks, const SetOptions& set,
+                                const WaitOptions& options) {
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  std::sort(ranks.begin(), ranks.end());
+  RONDE_RETURN_IF_ERROR(parts_.table.check_ranks(ranks));
+  if (!is_member(ranks)) {
+    return Status(Code::kInvalidArgument, fmt::format("rank {} is not in the set", parts_.rank));
+  }
+  const std::uint64_t key = parts_.keys.next(ranks);
+  const auto exchange = parts_.make_exchange(agreement_key(key), ranks, options);
+  RONDE_ASSIGN_OR_RETURN(const SetId id,
+                         agree_on_id(*exchange, ranks, set.name, parts_.table.next_private()));
+  auto executor = parts_.open_executor(key, ranks, options, id);
+  RONDE_RETURN_IF_ERROR(first_error(*exchange, ranks, executor.status()));
+  parts_.table.add_private(id, ranks);
+  parts_.engine.add_set(id, std::move(ranks), std::move(executor).value(), set.stall_error);
+  return id;
+}
+
+Status ProcessSets::close(SetId set, const WaitOptions& options) {
+  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  if (set < kFirstPrivateSet) {
+    return {Code::kInvalidArgument, fmt::format("set {} was not made by open_set()", set)};
+  }
+  RONDE_RETURN_IF_ERROR(parts_.table.ranks(set).status());
+  parts_.table.remove(set);
+  return parts_.engine.leave_set(set, options.deadline);
+}
+
+}  // namespace ronde

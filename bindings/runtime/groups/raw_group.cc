@@ -1,0 +1,83 @@
+#include "bindings/runtime/groups/raw_group.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <time.h>
+
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace ronde {
+namespace {
+
+/// The group's name in the flight recorder, which keeps 56 bytes.
+std::string name_of(const std::vector<int>& ranks) {
+  constexpr std::size_t kMost = 56;
+  std::string name = fmt::format("group of ranks {}", fmt::join(ranks, ","));
+  if (name.size() > kMost) name.replace(kMost - 3, std::string::npos, "...");
+  return name;
+}
+
+/// Below zero, where no process set is: the group's place in the flight recorder.
+std::int32_t set_of(std::uint64_t key) noexcept {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
+  return -1 - static_cast<std::int32_t>(key % kMost);
+}
+
+/// The steady clock at the kernel's last tick, at most some milliseconds ago. It costs a third of
+/// the exact clock; two exact readings would slow down small operations.
+TimePoint coarse_now() noexcept {
+  timespec at{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &at);
+  return TimePoint(std::chrono::seconds(at.tv_sec) + std::chrono::nanoseconds(at.tv_nsec));
+}
+
+class RawGroupImpl final : public RawGroup {
+ public:
+  RawGroupImpl(std::unique_ptr<CollectiveExecutor> executor, RawGroupOptions options)
+      : executor_(std::move(executor)),
+        options_(std::move(options)),
+        seat_(options_.flights->take_seat(name_of(options_.ranks), set_of(options_.key))) {}
+  ~RawGroupImpl() override { options_.flights->leave_seat(seat_); }
+  RawGroupImpl(const RawGroupImpl&) = delete;
+  RawGroupImpl& operator=(const RawGroupImpl&) = delete;
+
+  [[nodiscard]] int rank() const noexcept override { return options_.rank; }
+  [[nodiscard]] int size() const noexcept override {
+    return static_cast<int>(options_.ranks.size());
+  }
+  Status run(const Bundle& bundle) override {
+    if (options_.abort->aborted()) return options_.abort->status();
+    if (options_.mark->forked()) return forked_status();
+    const FlightTicket flight = options_.flights->begin_in(
+        seat_,
+        {.kind = static_cast<int>(bundle.kind), .bytes = input_bytes(bundle), .call = ++calls_},
+        coarse_now());
+    Status status = executor_->execute(bundle, *options_.abort);
+    options_.flights->end(flight, status.code(), coarse_now());
+    return status;
+  }
+  [[nodiscard]] std::string last_path() const override { return executor_->last_path(); }
+  [[nodiscard]] CompressionFacts last_compression() const override {
+    return executor_->last_compression();
+  }
+  [[nodiscard]] std::vector<std::string> explain_compression() const override {
+    return executor_->explain_compression();
+  }
+
+ private:
+  const std::unique_ptr<CollectiveExecutor> executor_;
+  const RawGroupOptions options_;
+  const FlightTicket seat_;
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RawGroup> make_raw_group(std::unique_ptr<CollectiveExecutor> executor,
+                                         RawGroupOptions options) {
+  return std::make_unique<RawGroupImpl>(std::move(executor), std::move(options));
+}
+
+}  // namespace ronde

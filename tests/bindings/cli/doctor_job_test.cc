@@ -1,0 +1,118 @@
+// `ronde doctor --job`, with ranks that are processes.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "bindings/cli/doctor.h"
+#include "tests/backends/net/processes.h"
+#include "tests/bindings/cli/program.h"
+#include "tests/bindings/runtime/sums.h"
+#include "tests/support/contains.h"
+
+namespace ronde {
+namespace {
+
+using test::contains;
+
+/// Two ranks of which the second never submits "stuck".
+class StuckJob {
+ public:
+  StuckJob() {
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks_.start([this, rank] { return run(rank); });
+    }
+  }
+  [[nodiscard]] const std::string& id() const { return id_; }
+  [[nodiscard]] pid_t pid(int rank) const { return ranks_.pid(static_cast<std::size_t>(rank)); }
+  /// Waits until rank 0 is stuck; what doctor said last where it never is.
+  [[nodiscard]] std::string wait() const {
+    const TimePoint deadline = now() + std::chrono::seconds(20);
+    Finished told;
+    while (now() < deadline) {
+      told = run_ronde({"doctor", "--job", id_});
+      if (contains(told.out, "\"stuck\"")) return {};
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return fmt::format("status {}\n{}{}", told.status, told.out, told.err);
+  }
+
+ private:
+  [[nodiscard]] int run(int rank) const {
+    auto runtime = Runtime::create(net::rank_config(id_, rank, 2));
+    RONDE_CHILD_REQUIRE(runtime.ok());
+    std::vector<float> values(10, 1.0F);
+    RONDE_CHILD_REQUIRE(sum(**runtime, kGlobalSet, "first", values).ok());
+    if (rank == 0) return sum(**runtime, kGlobalSet, "stuck", values).ok() ? 0 : 1;
+    for (;;) ::pause();  // one would end when doctor asks for this thread's stack
+  }
+
+  const std::string id_ = net::unique_job_id();
+  net::Processes ranks_;
+};
+
+}  // namespace
+
+TEST_CASE("doctor --job: it says what each rank waits for, who is missing and where threads are") {
+  const StuckJob job;
+  REQUIRE(job.wait() == "");
+  const Finished told = run_ronde({"doctor", "--job", job.id()});
+  CAPTURE(told.out);
+  CHECK(told.status == 0);
+  CHECK(contains(told.out, fmt::format("rank 0, pid {}", job.pid(0))));
+  CHECK(contains(told.out, "pending: \"stuck\" (allreduce, 40 bytes)"));
+  CHECK(contains(told.out, "waiting for other ranks; missing: rank 1\n"));
+  CHECK(contains(told.out, "last finished: allreduce \"first\""));
+  CHECK(contains(told.out, "\"ronde-engine\""));
+  CHECK(contains(told.out, "Engine::wait"));
+}
+
+TEST_CASE("doctor --job: a frozen rank is told as the kernel sees it, soon") {
+  const StuckJob job;
+  REQUIRE(job.wait() == "");
+  ::kill(job.pid(1), SIGSTOP);
+  const TimePoint before = now();
+  const Finished told = run_ronde({"doctor", "--job", fmt::to_string(job.pid(1))});
+  CHECK(now() - before < std::chrono::seconds(20));
+  ::kill(job.pid(1), SIGCONT);
+  CAPTURE(told.out);
+  CHECK(contains(told.out, fmt::format("rank 1, pid {}: is frozen: T (stopped)", job.pid(1))));
+}
+
+TEST_CASE("doctor --job: several jobs are listed; one that does not run is named") {
+  const StuckJob one;
+  const StuckJob other;
+  REQUIRE(one.wait() == "");
+  REQUIRE(other.wait() == "");
+  const Finished told = run_ronde({"doctor", "--job"});
+  CHECK(told.status == 2);
+  for (const StuckJob* job : {&one, &other}) CHECK(contains(told.err, job->id()));
+  CHECK(contains(run_ronde({"doctor", "--job", "no such"}).err, "no job \"no such\" runs"));
+}
+
+TEST_CASE("doctor --job: ranks on other hosts and other sets are not blamed") {
+  RankAnswer mine;
+  mine.who = {.pid = 1, .number = 0, .rank = 0, .size = 3, .job = "j"};
+  mine.dump.emplace();
+  mine.dump->operations.push_back({.number = 1,
+                                   .name = "t",
+                                   .kind = "allreduce",
+                                   .set = 5,
+                                   .bytes = 4,
+                                   .submitted_ns = 1,
+                                   .agreed_ns = 0,
+                                   .started_ns = 0,
+                                   .done_ns = 0,
+                                   .status = {}});
+  RankAnswer other = mine;
+  other.who.rank = 1;
+  other.dump->operations.clear();
+  const std::string text = describe_job({mine, other});
+  CHECK_FALSE(contains(text, "missing"));
+  CHECK(contains(text, "on other hosts, to be asked there: 1\n"));
+}
+
+}  // namespace ronde

@@ -1,0 +1,148 @@
+// Changes of process sets, with ranks that are threads.
+#include "bindings/runtime/groups/process_sets.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <mutex>
+
+#include "bindings/runtime/groups/group_opener.h"
+#include "tests/core/engine/engine_job.h"
+#include "tests/support/run_ranks.h"
+
+namespace ronde {
+namespace {
+
+using test::EngineJob;
+using test::EngineRank;
+using test::MeetingPlace;
+using test::run_ranks;
+using test::sum_of;
+using test::ThreadExecutor;
+
+/// State that the executors of all sets share, by key.
+struct Places {
+  std::shared_ptr<MeetingPlace> of(std::uint64_t key, std::size_t size) {
+    const std::lock_guard lock(mutex);
+    auto& place = places[key];
+    if (!place) place = std::make_shared<MeetingPlace>(static_cast<int>(size));
+    return place;
+  }
+  std::mutex mutex;
+  std::map<std::uint64_t, std::shared_ptr<MeetingPlace>> places;
+};
+
+/// One rank with what changes its process sets. Opening fails where `fails` says so.
+struct Rank {
+  Rank(const EngineJob& job, Places& places, int number)
+      : engine(job, number), table(job.size), sets(parts(places, number)) {}
+
+  ProcessSets::Parts parts(Places& places, int number) {
+    return {.state = state,
+            .table = table,
+            .keys = keys,
+            .engine = *engine.engine,
+            .rank = number,
+            .make_exchange =
+                [this](std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& wait) {
+                  return std::make_unique<EngineExchange>(*engine.engine, key, ranks, wait);
+                },
+            .open_executor = [this, &places](std::uint64_t key, const std::vector<int>& ranks,
+                                             const WaitOptions&,
+                                             SetId) -> Result<std::unique_ptr<Executor>> {
+              if (fails) return Status(Code::kUnavailable, "no way");
+              return std::unique_ptr<Executor>(
+                  std::make_unique<ThreadExecutor>(places.of(key, ranks.size())));
+            }};
+  }
+  Status sum(SetId set, std::vector<float>& values) {
+    return test::run(*engine.engine, set, sum_of("w", values));
+  }
+
+  EngineRank engine;
+  RuntimeState state;
+  ProcessSetTable table;
+  GroupKeys keys;
+  bool fails = false;
+  ProcessSets sets;
+};
+
+/// Runs `body` as every rank of a job of three.
+void run_job(const std::function<void(Rank&, int)>& body) {
+  const EngineJob job(3);
+  Places places;
+  run_ranks(3, [&](int number) {
+    Rank rank(job, places, number);
+    body(rank, number);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("ProcessSets: a public set is known to all, used by its members, and removed") {
+  run_job([](Rank& rank, int number) {
+    const auto set = rank.sets.add({2, 0});
+    REQUIRE(set.ok());
+    CHECK(rank.sets.ranks(*set).value() == std::vector<int>{0, 2});
+    std::vector<float> values = {1.0F};
+    const Status status = rank.sum(*set, values);
+    CHECK(status.code() == (number == 1 ? Code::kInvalidArgument : Code::kOk));
+    CHECK(values[0] == (number == 1 ? 1.0F : 2.0F));
+    CHECK(rank.sets.add({0, 2}).status().code() == Code::kInvalidArgument);
+    CHECK(rank.sets.remove(*set).ok());
+    CHECK(rank.sets.remove(*set).code() == Code::kInvalidArgument);
+    CHECK(rank.sets.remove(kGlobalSet).code() == Code::kInvalidArgument);
+    CHECK(rank.sets.ids() == std::vector<SetId>{kGlobalSet});
+  });
+}
+
+TEST_CASE("ProcessSets: ranks that ask for different sets get the same error and go on") {
+  run_job([](Rank& rank, int number) {
+    CHECK(rank.sets.add({number}).status().code() == Code::kMismatch);
+    CHECK(rank.sets.add({0, 1}).ok());
+  });
+}
+
+TEST_CASE("ProcessSets: a set that one member cannot open is no set, and its id is used up") {
+  run_job([](Rank& rank, int number) {
+    rank.fails = number == 1;
+    const auto set = rank.sets.add({0, 1});
+    CHECK(set.status().code() == Code::kUnavailable);
+    CHECK(set.status().message().find("process set 1 could not be opened") != std::string::npos);
+    rank.fails = false;
+    CHECK(rank.sets.add({0, 1}).value() == 2);
+  });
+}
+
+TEST_CASE("ProcessSets: a private set is its members' own, and is left one by one") {
+  run_job([](Rank& rank, int number) {
+    if (number == 1) return;
+    const auto set = rank.sets.open({2, 0}, {.name = "pair"});
+    REQUIRE(set.ok());
+    CHECK(*set >= kFirstPrivateSet);
+    CHECK(rank.sets.ids() == std::vector<SetId>{kGlobalSet});
+    std::vector<float> values = {1.0F};
+    CHECK(rank.sum(*set, values).ok());
+    CHECK(values[0] == 2.0F);
+    CHECK(rank.sets.open({2, 0}, {.name = number == 0 ? "a" : "b"}).status().code() ==
+          Code::kMismatch);
+    CHECK(rank.sets.open({1}, {}).status().code() == Code::kInvalidArgument);
+    CHECK(rank.sets.close(kGlobalSet).code() == Code::kInvalidArgument);
+    CHECK(rank.sets.close(*set).ok());
+    CHECK(rank.sets.close(*set).code() == Code::kInvalidArgument);
+  });
+}
+
+TEST_CASE("ProcessSets: nothing changes after the end of the runtime") {
+  const EngineJob job(1);
+  Places places;
+  Rank rank(job, places, 0);
+  REQUIRE(rank.state.end());
+  CHECK(rank.sets.add({0}).status().code() == Code::kNotInitialized);
+  CHECK(rank.sets.remove(1).code() == Code::kNotInitialized);
+  CHECK(rank.sets.open({0}, {}).status().code() == Code::kNotInitialized);
+  CHECK(rank.sets.close(kFirstPrivateSet).code() == Code::kNotInitialized);
+  CHECK(rank.sets.ids() == std::vector<SetId>{kGlobalSet});
+}
+
+}  // namespace ronde

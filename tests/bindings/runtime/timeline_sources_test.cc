@@ -1,0 +1,83 @@
+#include "bindings/runtime/timeline_sources.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace ronde {
+namespace {
+
+/// Rank `rank` of four on two hosts.
+Topology on_two_hosts(int rank) {
+  return {rank, {{0, "a", 1}, {0, "a", 2}, {1, "b", 3}, {1, "b", 4}}};
+}
+
+}  // namespace
+
+TEST_CASE("ClockComparison: the first rank of another host compares with rank 0") {
+  ClockComparison reference(on_two_hosts(0));
+  ClockComparison mine(on_two_hosts(2));
+  mine.start([&](int to, const std::function<std::vector<std::byte>()>& make) {
+    CHECK(to == 0);
+    const auto reply = reference.on_message(make());
+    REQUIRE(reply.has_value());
+    CHECK_FALSE(mine.on_message(*reply).has_value());
+  });
+  const auto samples = mine.take();
+  REQUIRE(samples.size() == 1);
+  CHECK(samples[0].error_ns >= 0);
+  CHECK_FALSE(samples[0].reference.empty());
+  CHECK(mine.take().empty());  // the next is not due yet
+}
+
+TEST_CASE("ClockComparison: other ranks send nothing, and none does before start or after stop") {
+  for (const int rank : {0, 1, 3}) {
+    CAPTURE(rank);
+    ClockComparison silent(on_two_hosts(rank));
+    silent.start([](int, auto) { FAIL("no rank but 2 compares"); });
+    CHECK(silent.take().empty());
+  }
+  ClockComparison mine(on_two_hosts(2));
+  CHECK(mine.take().empty());
+  mine.start([](int, auto) { FAIL("stopped"); });
+  mine.stop();
+  CHECK(mine.take().empty());
+}
+
+TEST_CASE("CounterSampler: it tells what is in flight and how fast, while it may read the meter") {
+  Meter meter;
+  CounterSampler sampler;
+  CHECK(sampler.sample().empty());
+  sampler.start(meter);
+  meter.submitted(0, 100);
+  meter.ended(EndedBundle{.tensors = 1, .bytes = 5'000'000, .duration_ns = 1});
+  const auto counters = sampler.sample();
+  REQUIRE(counters.size() == 3);
+  CHECK(counters[0].name == "queue length");
+  CHECK(counters[0].value == 1);
+  CHECK(counters[1].name == "bytes in flight");
+  CHECK(counters[1].value == 100);
+  CHECK(counters[2].name == "throughput in MB/s");
+  CHECK(sampler.sample().empty());  // too soon
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  meter.ended(EndedBundle{.tensors = 1, .bytes = 5'000'000, .duration_ns = 1});
+  const auto later = sampler.sample();
+  REQUIRE(later.size() == 3);
+  CHECK(later[2].value > 0);
+  sampler.stop();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  CHECK(sampler.sample().empty());
+}
+
+TEST_CASE("CounterSampler: a machine's own speed is measured") {
+  const auto counters = measure_machine();
+  REQUIRE_FALSE(counters.empty());
+  for (const CounterSample& counter : counters) {
+    CAPTURE(std::string(counter.name));
+    CHECK(counter.value > 0);
+  }
+}
+
+}  // namespace ronde

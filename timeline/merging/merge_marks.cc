@@ -1,0 +1,115 @@
+#include "timeline/merging/merge_marks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "timeline/merging/trace_output.h"
+
+namespace ronde {
+namespace {
+
+bool is_start(const report::TraceEvent& event) { return event.phase == 'B' && event.bundle != 0; }
+
+}  // namespace
+
+bool is_flow(const report::TraceEvent& event) noexcept {
+  return (event.phase == 's' || event.phase == 'f') && event.name == kFlowName;
+}
+
+void Flows::survey(const report::TraceEvent& event, std::int64_t time_ns) {
+  if (event.pid != rank_) submitted_.clear();
+  rank_ = event.pid;
+  if (event.submits()) submitted_[event.tid] = time_ns;
+  if (!is_start(event)) return;
+  Bundle& bundle = bundles_[event.bundle];
+  if (bundle.rank != event.pid) ++bundle.others;
+  bundle.rank = event.pid;
+  const auto submission = submitted_.find(event.tid);
+  if (submission == submitted_.end()) return;
+  const Place place{submission->second, event.pid, event.tid};
+  bundle.last = bundle.last ? std::max(*bundle.last, place) : place;
+}
+
+void Flows::end_survey() {
+  std::uint64_t next = 1;
+  for (auto& [number, bundle] : bundles_) {
+    bundle.rank = -1;
+    --bundle.others;
+    if (!bundle.last) continue;
+    bundle.next_arrow = next;
+    next += bundle.others;
+    by_submission_.emplace(*bundle.last, ArrowRow{bundle.next_arrow, bundle.others});
+  }
+}
+
+const std::vector<std::uint64_t>& Flows::leaving(const report::TraceEvent& event,
+                                                 std::int64_t time_ns) {
+  leaving_.clear();
+  if (!event.submits()) return leaving_;
+  const auto [from, to] = by_submission_.equal_range({time_ns, event.pid, event.tid});
+  for (auto bundle = from; bundle != to; ++bundle) {
+    const auto [first, count] = bundle->second;
+    for (std::uint64_t i = 0; i < count; ++i) leaving_.push_back(first + i);
+  }
+  return leaving_;
+}
+
+std::optional<Arrow> Flows::arriving(const report::TraceEvent& event, std::int64_t time_ns) {
+  if (!is_start(event)) return std::nullopt;
+  const auto found = bundles_.find(event.bundle);
+  if (found == bundles_.end() || !found->second.last) return std::nullopt;
+  Bundle& bundle = found->second;
+  const Place& last = *bundle.last;
+  const bool drawn = event.pid == last.rank || event.pid == bundle.rank;
+  if (drawn || time_ns < last.time_ns || bundle.others == 0) return std::nullopt;
+  bundle.rank = event.pid;
+  --bundle.others;
+  return Arrow{bundle.next_arrow++, last.rank, last.lane, last.time_ns};
+}
+
+bool is_arrival(const report::TraceEvent& event) noexcept {
+  return event.phase == 'i' && event.arrived.has_value();
+}
+
+void Arrivals::name_lane(const report::TraceEvent& event) {
+  if (first_ < 0) first_ = event.pid;
+  if (event.pid == first_) {
+    first_lanes_[std::string(event.given_name)] = event.tid;
+    return;
+  }
+  if (event.pid != current_) {
+    current_ = event.pid;
+    lanes_.clear();
+  }
+  const auto found = first_lanes_.find(std::string(event.given_name));
+  if (found != first_lanes_.end()) lanes_[event.tid] = found->second;
+}
+
+void Arrivals::take(const report::TraceEvent& event, std::int64_t time_ns, TraceOutput& output) {
+  if (event.phase == 'M') {
+    if (event.name == "thread_name") name_lane(event);
+    return;
+  }
+  if (event.pid != current_ || !event.submits()) return;
+  const auto lane = lanes_.find(event.tid);
+  if (lane == lanes_.end()) return;
+  name_ = fmt::format("rank {} ready", event.pid);
+  text_.clear();
+  fmt::format_to(std::back_inserter(text_),
+                 "{{\"ph\":\"i\",\"pid\":{},\"tid\":{},\"ts\":0,\"name\":\"{}\",\"s\":\"t\","
+                 "\"args\":{{\"arrived\":{}}}}}",
+                 first_, lane->second, name_, event.pid);
+  const report::TraceEvent mark{.phase = 'i',
+                                .pid = first_,
+                                .tid = lane->second,
+                                .time_ns = time_ns,
+                                .timed = true,
+                                .name = name_,
+                                .arrived = event.pid};
+  output.add({text_, mark, time_ns});
+}
+
+}  // namespace ronde

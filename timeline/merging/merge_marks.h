@@ -1,0 +1,99 @@
+// Events that a merge adds: arrows from submissions to bundles, marks of other ranks.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "timeline/reading/event_parser.h"
+
+namespace ronde {
+
+class TraceOutput;
+
+/// The name of arrows in Chrome's format.
+inline constexpr std::string_view kFlowName = "bundle";
+
+/// Whether a merge added the event.
+bool is_flow(const report::TraceEvent& event) noexcept;
+
+/// An arrow and the place where it begins.
+struct Arrow {
+  std::uint64_t number = 0;  ///< Unique.
+  std::int64_t rank = 0;
+  std::int64_t lane = 0;
+  std::int64_t time_ns = 0;
+};
+
+/// Joins the last submission of a bundle, over all ranks and tensors, to its start on each other
+/// rank. Reads all traces twice, rank after rank: the first reading finds the last submission.
+/// Threads: one. Memory: about 200 bytes for each bundle.
+class Flows {
+ public:
+  /// First reading: takes one event.
+  void survey(const report::TraceEvent& event, std::int64_t time_ns);
+  /// Ends the first reading.
+  void end_survey();
+
+  /// Second reading: the numbers of the arrows that begin at the event. Valid until the next call.
+  const std::vector<std::uint64_t>& leaving(const report::TraceEvent& event, std::int64_t time_ns);
+  /// Second reading: the arrow that ends at the event, if any. Arrows that would go back in time,
+  /// due to inexact clocks, are left out.
+  std::optional<Arrow> arriving(const report::TraceEvent& event, std::int64_t time_ns);
+
+ private:
+  /// Where a tensor was submitted. Later places compare greater.
+  struct Place {
+    std::int64_t time_ns;
+    std::int64_t rank;
+    std::int64_t lane;
+    // NOLINTNEXTLINE(modernize-use-nullptr): what the operator expands to
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+  struct Bundle {
+    std::optional<Place> last;  ///< The last submission of its tensors; none if the traces lack it.
+    std::int64_t rank = -1;     ///< The rank met last in this reading: ranks have several tensors.
+    std::uint64_t others = 0;   ///< Ranks that get an arrow. In the first reading one more.
+    std::uint64_t next_arrow = 0;
+  };
+  /// Consecutive numbers of arrows.
+  struct ArrowRow {
+    std::uint64_t first;
+    std::uint64_t count;
+  };
+
+  std::int64_t rank_ = -1;                                    ///< The rank of `submitted_`.
+  std::unordered_map<std::int64_t, std::int64_t> submitted_;  ///< Latest time, by lane.
+  std::unordered_map<std::uint64_t, Bundle> bundles_;
+  std::multimap<Place, ArrowRow> by_submission_;
+  std::vector<std::uint64_t> leaving_;  ///< Reused.
+};
+
+/// Whether a merge added the event. Such events belong to no rank's recording.
+bool is_arrival(const report::TraceEvent& event) noexcept;
+
+/// Adds a mark "rank 3 ready" to the first rank's lane of an operation when rank 3 submits it, as
+/// Horovod's timeline does. Skips lanes that the first rank lacks. Threads: one. Memory: the name
+/// of each lane of a rank.
+class Arrivals {
+ public:
+  /// Takes the next event of the traces, one rank after the other. Adds a mark to `output` if due.
+  void take(const report::TraceEvent& event, std::int64_t time_ns, TraceOutput& output);
+
+ private:
+  void name_lane(const report::TraceEvent& event);
+
+  std::int64_t first_ = -1;    ///< The first rank; -1 before any lane was named.
+  std::int64_t current_ = -1;  ///< The rank of `lanes_`.
+  std::unordered_map<std::string, std::int64_t> first_lanes_;  ///< Their numbers, by name.
+  std::unordered_map<std::int64_t, std::int64_t> lanes_;  ///< The first rank's number of each lane.
+  std::string text_;                                      ///< Reused, like name_.
+  std::string name_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,190 @@
+#include "timeline/merging/perfetto_output.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ronde {
+namespace {
+
+// Fields of perfetto.protos, by message.
+namespace trace {
+constexpr std::uint32_t kPacket = 1;
+}
+namespace packet {
+constexpr std::uint32_t kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kFlags = 13, kTrack = 60;
+}
+namespace track {
+constexpr std::uint32_t kId = 1, kName = 2, kParent = 5, kCounter = 8;
+}
+namespace track_event {
+constexpr std::uint32_t kAnnotation = 4, kType = 9, kTrackId = 11, kName = 23, kReal = 44,
+                        kFlow = 47;
+}
+namespace annotation {
+constexpr std::uint32_t kNumber = 3, kText = 6, kName = 10;
+}
+constexpr std::uint64_t kBegin = 1, kEnd = 2, kInstant = 3, kCounter = 4;
+constexpr std::uint64_t kFirstOfSequence = 1;
+
+constexpr std::uint32_t kWireVarint = 0, kWire64 = 1, kWireBytes = 2;
+
+/// Track numbers: lanes use their thread's number, the rank 0, counters count from kFirstCounter.
+constexpr int kTrackBits = 32;
+constexpr std::uint64_t kFirstCounter = std::uint64_t{1} << (kTrackBits - 1);
+
+std::uint64_t rank_track(std::int64_t rank) {
+  return (static_cast<std::uint64_t>(rank) + 1) << kTrackBits;
+}
+
+/// Lane 0 is the rank itself: its marks concern the whole rank.
+std::uint64_t lane_track(const report::TraceEvent& event) {
+  if (event.tid == 0) return rank_track(event.pid);
+  return rank_track(event.pid) + 1 + static_cast<std::uint64_t>(event.tid);
+}
+
+/// A debug annotation: a name and one value.
+template <typename Put>
+void annotate(std::string& out, std::string& part, std::string_view name, Put put) {
+  part.clear();
+  ProtoWriter writer(part);
+  writer.bytes(annotation::kName, name);
+  put(writer);
+  ProtoWriter(out).bytes(track_event::kAnnotation, part);
+}
+
+void annotate(std::string& out, std::string& part, std::string_view name, std::uint64_t value) {
+  if (value == 0) return;
+  annotate(out, part, name, [&](ProtoWriter& to) { to.number(annotation::kNumber, value); });
+}
+
+void annotate(std::string& out, std::string& part, std::string_view name, std::string_view value) {
+  if (value.empty()) return;
+  annotate(out, part, name, [&](ProtoWriter& to) { to.bytes(annotation::kText, value); });
+}
+
+/// Facts of compression, named as in the JSON trace.
+void annotate(std::string& out, std::string& part, const CompressionFacts& facts) {
+  annotate(out, part, "wire_bytes", facts.wire_bytes);
+  annotate(out, part, "compress_ns", static_cast<std::uint64_t>(facts.compress_ns));
+  annotate(out, part, "wire_ns", static_cast<std::uint64_t>(facts.wire_ns));
+  annotate(out, part, "decompress_ns", static_cast<std::uint64_t>(facts.decompress_ns));
+}
+
+}  // namespace
+
+void ProtoWriter::varint(std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out_ += static_cast<char>(value | 0x80);
+  out_ += static_cast<char>(value);
+}
+
+void ProtoWriter::number(std::uint32_t field, std::uint64_t value) {
+  varint((field << 3) | kWireVarint);
+  varint(value);
+}
+
+void ProtoWriter::fixed(std::uint32_t field, std::uint64_t value) {
+  varint((field << 3) | kWire64);
+  for (int shift = 0; shift < 64; shift += 8) out_ += static_cast<char>(value >> shift);
+}
+
+void ProtoWriter::bytes(std::uint32_t field, std::string_view value) {
+  varint((field << 3) | kWireBytes);
+  varint(value.size());
+  out_ += value;
+}
+
+void PerfettoOutput::write_packet() {
+  ProtoWriter writer(packet_);
+  writer.number(packet::kSequence, 1);
+  if (!any_) writer.number(packet::kFlags, kFirstOfSequence);
+  any_ = true;
+  part_.clear();
+  ProtoWriter(part_).bytes(trace::kPacket, packet_);
+  file_.write(part_);
+  packet_.clear();
+}
+
+void PerfettoOutput::add_track(std::uint64_t id, std::uint64_t parent, std::string_view name,
+                               bool counter) {
+  body_.clear();
+  ProtoWriter writer(body_);
+  writer.number(track::kId, id);
+  writer.bytes(track::kName, name);
+  if (parent != 0) writer.number(track::kParent, parent);
+  if (counter) writer.bytes(track::kCounter, {});
+  ProtoWriter(packet_).bytes(packet::kTrack, body_);
+  write_packet();
+}
+
+/// Readers join events of the same number in time order.
+void PerfettoOutput::append_arrows(const MergedEvent& merged) {
+  ProtoWriter writer(body_);
+  for (const std::uint64_t arrow : flows_.leaving(merged.event, merged.time_ns)) {
+    writer.fixed(track_event::kFlow, arrow);
+  }
+  if (const auto arrow = flows_.arriving(merged.event, merged.time_ns)) {
+    writer.fixed(track_event::kFlow, arrow->number);
+  }
+}
+
+void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
+                                const MergedEvent& merged) {
+  const report::TraceEvent& event = merged.event;
+  body_.clear();
+  ProtoWriter writer(body_);
+  writer.number(track_event::kType, type);
+  writer.number(track_event::kTrackId, track);
+  if (type == kCounter) {
+    writer.fixed(track_event::kReal, std::bit_cast<std::uint64_t>(event.value));
+  } else {
+    if (!event.name.empty()) writer.bytes(track_event::kName, event.name);
+    append_arrows(merged);
+    if (event.collective) annotate(body_, part_, "collective", to_string(*event.collective));
+    annotate(body_, part_, "bytes", event.bytes);
+    annotate(body_, part_, "tensors", event.tensors);
+    annotate(body_, part_, "bundle", event.bundle);
+    annotate(body_, part_, "pack_ns", static_cast<std::uint64_t>(event.pack_ns));
+    annotate(body_, part_, event.compression);
+    annotate(body_, part_, "algorithm", event.algorithm);
+    annotate(body_, part_, "backend", event.backend);
+  }
+  ProtoWriter packet(packet_);
+  packet.number(packet::kTimestamp,
+                static_cast<std::uint64_t>(std::max<std::int64_t>(0, merged.time_ns)));
+  packet.bytes(packet::kTrackEvent, body_);
+  write_packet();
+}
+
+void PerfettoOutput::add_counter(const MergedEvent& merged) {
+  const report::TraceEvent& event = merged.event;
+  const auto key = std::make_pair(event.pid, std::string(event.name));
+  const auto [known, added] = counters_.try_emplace(
+      key, rank_track(event.pid) + kFirstCounter + static_cast<std::uint64_t>(counters_.size()));
+  if (added) add_track(known->second, rank_track(event.pid), event.name, true);
+  add_packet(kCounter, known->second, merged);
+}
+
+void PerfettoOutput::add(const MergedEvent& merged) {
+  const report::TraceEvent& event = merged.event;
+  switch (event.phase) {
+    case 'M':
+      if (event.name == "process_name")
+        add_track(rank_track(event.pid), 0, event.given_name, false);
+      if (event.name == "thread_name") {
+        add_track(lane_track(event), rank_track(event.pid), event.given_name, false);
+      }
+      return;
+    case 'B':
+      return add_packet(kBegin, lane_track(event), merged);
+    case 'E':
+      return add_packet(kEnd, lane_track(event), merged);
+    case 'i':
+      return add_packet(kInstant, lane_track(event), merged);
+    case 'C':
+      return add_counter(merged);
+    default:
+      return;
+  }
+}
+
+}  // namespace ronde

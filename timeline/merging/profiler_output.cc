@@ -1,0 +1,126 @@
+#include "timeline/merging/profiler_output.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string_view>
+
+#include "timeline/recording/trace_format.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::string_view kStep = "step";
+
+void add_member(std::string& args, std::string_view name, std::uint64_t value) {
+  if (value == 0) return;
+  fmt::format_to(std::back_inserter(args), "{}\"{}\":{}", args.empty() ? "" : ",", name, value);
+}
+
+void add_member(std::string& args, std::string_view name, std::string_view value) {
+  if (value.empty()) return;
+  fmt::format_to(std::back_inserter(args), "{}\"{}\":{}", args.empty() ? "" : ",", name,
+                 json_text(value));
+}
+
+std::string args_of(const report::TraceEvent& event) {
+  std::string args;
+  if (event.collective) add_member(args, "collective", to_string(*event.collective));
+  add_member(args, "bytes", event.bytes);
+  add_member(args, "tensors", event.tensors);
+  add_member(args, "bundle", event.bundle);
+  add_member(args, "algorithm", event.algorithm);
+  add_member(args, "backend", event.backend);
+  return args;
+}
+
+void append_span(std::string& out, std::string_view category, std::string_view name,
+                 const report::TraceEvent& event, std::int64_t start_ns, std::int64_t end_ns) {
+  fmt::format_to(std::back_inserter(out),
+                 "{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":",
+                 category, name, event.pid, event.tid);
+  append_micros(out, start_ns);
+  out += ",\"dur\":";
+  append_micros(out, end_ns - start_ns);
+}
+
+}  // namespace
+
+void ProfilerOutput::begin_rank(std::int64_t rank) {
+  end_rank();
+  rank_ = rank;
+  auto file = OutFile::create(fmt::format("{}rank{}.pt.trace.json", folder_, rank));
+  if (!file.ok()) {
+    if (status_.ok()) status_ = file.status();
+    return;
+  }
+  file_.emplace(std::move(file).value());
+  // The space is needed: readers search for this text.
+  file_->write(fmt::format("{{\"distributedInfo\":{{\"rank\": {}}},\"traceEvents\":[", rank));
+}
+
+void ProfilerOutput::end_rank() {
+  if (file_) {
+    file_->write("\n]}\n");
+    Status finished = file_->finish();
+    if (status_.ok()) status_ = std::move(finished);
+  }
+  file_.reset();
+  open_.clear();
+  step_ns_ = -1;
+  any_ = false;
+}
+
+void ProfilerOutput::write_line() {
+  if (!file_) return;
+  file_->write(any_ ? ",\n" : "\n");
+  file_->write(line_);
+  any_ = true;
+}
+
+void ProfilerOutput::end_span(const MergedEvent& end) {
+  std::vector<OpenSpan>& spans = open_[end.event.tid];
+  if (spans.empty()) return;
+  OpenSpan span = std::move(spans.back());
+  spans.pop_back();
+  add_member(span.args, "wire_bytes", end.event.compression.wire_bytes);
+  line_.clear();
+  append_span(line_, "cpu_op", span.name, end.event, span.start_ns, end.time_ns);
+  fmt::format_to(std::back_inserter(line_), ",\"args\":{{{}}}}}", span.args);
+  write_line();
+}
+
+void ProfilerOutput::end_step(const MergedEvent& mark) {
+  if (step_ns_ >= 0) {
+    line_.clear();
+    append_span(line_, "user_annotation", fmt::format("\"ProfilerStep#{:.0f}\"", mark.event.value),
+                mark.event, step_ns_, mark.time_ns);
+    line_ += '}';
+    write_line();
+  }
+  step_ns_ = mark.time_ns;
+}
+
+void ProfilerOutput::add(const MergedEvent& merged) {
+  const report::TraceEvent& event = merged.event;
+  if (event.phase == 'i') return;  // marks that a merge adds are of another rank
+  if (event.pid != rank_) begin_rank(event.pid);
+  if (event.phase == 'B') {
+    open_[event.tid].push_back({merged.time_ns, json_text(event.name), args_of(event)});
+  } else if (event.phase == 'E') {
+    end_span(merged);
+  } else if (event.phase == 'C' && event.name == kStep) {
+    end_step(merged);
+  } else if (event.phase == 'M' &&
+             event.name != "recording") {  // readers would take it for a trace of Ronde
+    line_ = merged.text;
+    write_line();
+  }
+}
+
+Status ProfilerOutput::finish() {
+  end_rank();
+  return status_;
+}
+
+}  // namespace ronde

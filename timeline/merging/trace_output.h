@@ -1,0 +1,74 @@
+// Output of a merge: the events of all ranks, as Chrome's JSON or Perfetto's protobuf.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+#include "timeline/merging/merge_marks.h"
+#include "timeline/reading/event_parser.h"
+
+namespace ronde {
+
+/// Threads: one.
+class OutFile {
+ public:
+  /// Errors: kUnavailable naming the file.
+  static Result<OutFile> create(const std::string& path);
+  /// Removes an unfinished file.
+  ~OutFile();
+  OutFile(OutFile&&) noexcept;
+  OutFile& operator=(OutFile&&) = delete;
+
+  /// Appends. finish() reports errors.
+  void write(std::string_view bytes);
+  /// Gives the file its name. Errors: kUnavailable naming the file and why.
+  Status finish();
+
+ private:
+  struct Draft;
+  explicit OutFile(std::unique_ptr<Draft> draft);
+
+  std::unique_ptr<Draft> draft_;
+};
+
+/// An event on the job's clock.
+struct MergedEvent {
+  std::string_view text;            ///< The JSON object, as in its trace.
+  const report::TraceEvent& event;  ///< The same, parsed; its time is not on the job's clock.
+  std::int64_t time_ns = 0;         ///< On the job's clock, if the event has a time.
+};
+
+/// Writes merged events in one format. Threads: one.
+class TraceOutput {
+ public:
+  virtual ~TraceOutput() = default;
+  virtual void add(const MergedEvent& event) = 0;
+  /// Completes the file. Errors: kUnavailable naming it and why.
+  virtual Status finish() = 0;
+};
+
+/// Opens the output that `path` names, with the arrows of `flows`, which must outlive it. Errors:
+/// kUnavailable naming it.
+Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path, Flows& flows);
+
+/// Chrome's format, JSON array form: the original events with new times, plus arrows.
+class JsonOutput : public TraceOutput {
+ public:
+  JsonOutput(OutFile file, Flows& flows) : file_(std::move(file)), flows_(flows) {}
+  void add(const MergedEvent& event) override;
+  Status finish() override;
+
+ private:
+  void append_arrow(const Arrow& arrow, const MergedEvent& event);
+
+  OutFile file_;
+  Flows& flows_;
+  std::string line_;  ///< Reused.
+  bool any_ = false;
+};
+
+}  // namespace ronde

@@ -1,0 +1,81 @@
+// One clock for the traces of a job: exact inside a host, by comparisons of clocks between hosts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "timeline/recording/clock_sync.h"
+#include "timeline/recording/trace_head.h"
+
+namespace ronde {
+
+/// The facts of a trace about its clocks.
+struct TraceClock {
+  RecordingInfo info;
+  std::vector<ClockSample> samples;
+};
+
+/// Puts the times of all traces on one clock. Recordings of one boot of a host share its steady
+/// clock. A host that was compared with another follows that host's clock: in each stretch of a few
+/// seconds the fastest message of either direction counts. Between stretches the offset changes
+/// linearly, which removes drift. Hosts without comparisons are aligned by their wall clocks.
+/// Threads: any.
+class JobClock {
+ public:
+  explicit JobClock(const std::vector<TraceClock>& traces);
+
+  /// Converts `ns` of trace `trace` to nanoseconds since the earliest recording's start.
+  [[nodiscard]] std::int64_t time_of(std::size_t trace, std::int64_t ns) const;
+  /// Largest possible error of a host's clock against the one it follows, while they were compared.
+  /// Includes the messages' durations and the drift between them. 0 without comparisons.
+  [[nodiscard]] std::int64_t error_ns() const noexcept { return error_ns_; }
+
+ private:
+  struct Knot {
+    std::int64_t local_ns;
+    std::int64_t offset_ns;
+    std::int64_t error_ns;
+    std::int64_t end_ns;  ///< End of its stretch.
+  };
+  struct Host {
+    std::vector<ClockSample> samples;
+    std::vector<Knot> knots;      ///< Empty without comparisons.
+    std::int64_t to_wall_ns = 0;  ///< From its steady clock, or from the clock that it follows.
+  };
+  struct Trace {
+    const Host* host = nullptr;  ///< Null if the trace has only a wall clock.
+    std::int64_t start_ns = 0;   ///< Steady clock, or wall clock.
+  };
+
+  void collect(const std::vector<TraceClock>& traces);
+  void follow(const std::string& boot, Host& host);
+  static std::vector<Knot> knots_of(std::vector<ClockSample>& samples);
+  static std::vector<Knot> refined(const std::vector<Knot>& knots,
+                                   const std::vector<ClockSample>& samples);
+  static double reach_of(const std::vector<Knot>& knots, std::size_t at,
+                         const std::vector<ClockSample>& samples);
+  static std::int64_t error_of(const std::vector<Knot>& knots,
+                               const std::vector<ClockSample>& samples);
+  static std::int64_t offset_at(const std::vector<Knot>& knots, std::int64_t local_ns);
+  [[nodiscard]] std::int64_t wall_of(std::size_t trace, std::int64_t ns) const;
+
+  std::map<std::string, Host> hosts_;  ///< By boot id.
+  std::vector<Trace> traces_;
+  std::int64_t first_ns_ = 0;
+  std::int64_t error_ns_ = 0;
+};
+
+/// Indices of the traces, by rank and part.
+std::vector<std::size_t> reading_order(const std::vector<TraceClock>& traces);
+/// Whether `next` is a later part of the same recording as `info`.
+bool goes_on(const RecordingInfo& info, const RecordingInfo& next);
+
+/// Reads the comparisons of clocks from `paths`, the files of `traces`, if these have several
+/// hosts. Errors: as TraceReader.
+Status read_clock_samples(const std::vector<std::string>& paths, std::vector<TraceClock>& traces);
+
+}  // namespace ronde

@@ -1,0 +1,101 @@
+#include "timeline/recording/clock_sync.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/wire_codec.h"
+#include "timeline/recording/trace_format.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kMostSamples = 1024;  // if nobody collects them
+constexpr std::string_view kEventName = "\"name\":\"clock\"";
+
+enum class Kind : std::int64_t { kRequest = 1, kAnswer = 2 };
+
+/// The message on the wire.
+struct Message {
+  Kind kind = Kind::kRequest;
+  std::int64_t asked_ns = 0;     // t1
+  std::int64_t came_ns = 0;      // t2
+  std::int64_t answered_ns = 0;  // t3
+  std::string boot;              // of the answering host
+
+  static void fields(auto& wire, auto& self) {
+    wire(self.kind, self.asked_ns, self.came_ns, self.answered_ns, self.boot);
+  }
+};
+
+}  // namespace
+
+ClockSync::ClockSync(std::string boot_id, Clock clock)
+    : boot_id_(std::move(boot_id)), clock_(std::move(clock)) {}
+
+std::vector<std::byte> ClockSync::request() const {
+  Message message;
+  message.asked_ns = clock_();
+  return encode_wire(message);
+}
+
+std::optional<std::vector<std::byte>> ClockSync::on_message(std::span<const std::byte> bytes) {
+  const std::int64_t came_ns = clock_();
+  auto read = decode_wire<Message>(bytes, "clock message");
+  if (!read.ok()) return std::nullopt;
+  Message& message = *read;
+  if (message.kind == Kind::kRequest) {
+    message.kind = Kind::kAnswer;
+    message.came_ns = came_ns;
+    message.boot = boot_id_;
+    message.answered_ns = clock_();
+    return encode_wire(message);
+  }
+  if (message.kind != Kind::kAnswer) return std::nullopt;
+  ClockSample sample;
+  const std::int64_t away = came_ns - message.asked_ns;
+  const std::int64_t there = message.answered_ns - message.came_ns;
+  sample.local_ns = message.asked_ns + away / 2;
+  sample.offset_ns = message.came_ns + there / 2 - sample.local_ns;
+  sample.error_ns = (away - there + 1) / 2;
+  sample.reference = std::move(message.boot);
+  MutexLock lock(mutex_);
+  if (samples_.size() < kMostSamples) samples_.push_back(std::move(sample));
+  return std::nullopt;
+}
+
+std::vector<ClockSample> ClockSync::take() {
+  MutexLock lock(mutex_);
+  return std::exchange(samples_, {});
+}
+
+std::string format_clock_sample(int rank, const ClockSample& sample) {
+  return fmt::format(
+      ",\n{{{},\"ph\":\"M\",\"pid\":{},\"args\":{{\"steady_ns\":{},\"offset_ns\":{},\"error_ns\":{}"
+      ","
+      "\"reference\":{}}}}}",
+      kEventName, rank, sample.local_ns, sample.offset_ns, sample.error_ns,
+      json_text(sample.reference));
+}
+
+std::optional<ClockSample> parse_clock_sample(std::string_view event) {
+  if (event.find(kEventName) == std::string_view::npos) return std::nullopt;
+  const auto parsed = nlohmann::json::parse(event, nullptr, false);
+  if (!parsed.is_object() || parsed.value("ph", nlohmann::json()) != "M") return std::nullopt;
+  const auto args = parsed.value("args", nlohmann::json::object());
+  ClockSample sample;
+  for (const auto& [key, value] : {std::pair{"steady_ns", &sample.local_ns},
+                                   {"offset_ns", &sample.offset_ns},
+                                   {"error_ns", &sample.error_ns}}) {
+    if (!args.is_object() || !args.contains(key) || !args[key].is_number_integer()) {
+      return std::nullopt;
+    }
+    *value = args[key].get<std::int64_t>();
+  }
+  if (!args.contains("reference") || !args["reference"].is_string()) return std::nullopt;
+  sample.reference = args["reference"].get<std::string>();
+  return sample;
+}
+
+}  // namespace ronde

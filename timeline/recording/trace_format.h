@@ -1,0 +1,78 @@
+// Events as lines of Chrome's trace format (JSON array form).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "timeline/recording/event_ring.h"
+#include "timeline/recording/trace_head.h"
+
+namespace ronde {
+
+/// Appends nanoseconds as microseconds with three decimals.
+void append_micros(std::string& out, std::int64_t ns);
+
+/// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+std::string json_text(std::string_view text);
+
+/// The mark where a recording pauses. Pending operations are not recorded from there on.
+inline constexpr std::string_view kPauseMark = "recording paused";
+/// The mark where a recording resumes.
+inline constexpr std::string_view kResumeMark = "recording goes on";
+
+/// Formats the events of one rank. Each tensor gets a lane (Chrome's thread) on first sight.
+/// Threads: one.
+class TraceFormatter {
+ public:
+  explicit TraceFormatter(const RecordingInfo& info, HostClock clock = {})
+      : rank_(info.rank), start_ns_(info.steady_start_ns), clock_(std::move(clock)) {}
+
+  /// Appends ",\n" and the event's line for each of its lanes. A new lane's name precedes it. Ends
+  /// without a begin are left out.
+  void append(std::string& out, const Event& event);
+  /// Appends the names of all lanes, for a file that continues another.
+  void append_lanes(std::string& out) const;
+  /// Ends all open spans at `time_ns` and appends kPauseMark.
+  void append_pause(std::string& out, std::int64_t time_ns);
+  /// Appends a mark with the number of events lost until `time_ns`.
+  void append_dropped(std::string& out, std::uint64_t dropped, std::int64_t time_ns) const;
+
+ private:
+  struct Lane {
+    int id = 0;
+    int open_spans = 0;
+  };
+
+  /// Finds texts in maps without building strings.
+  struct TextHash {
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
+    std::size_t operator()(std::string_view text) const noexcept {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+  template <typename Value>
+  using ByText = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
+
+  Lane& lane_of(std::string& out, std::string_view name);
+  void append_name(std::string& out, const Lane& lane, std::string_view name) const;
+  void append_mark(std::string& out, std::string_view text, std::int64_t time_ns,
+                   std::string_view args = {}) const;
+  const std::string& quoted(std::string_view text);
+  void append_args(std::string& out, const Event& event);
+  void append_line(std::string& out, EventKind kind, int lane) const;
+  void append_on(std::string& out, EventKind kind, std::string_view lane);
+  void write_facts(const Event& event);
+
+  const int rank_;
+  const std::int64_t start_ns_;  ///< By clock_.
+  const HostClock clock_;
+  ByText<Lane> lanes_;
+  ByText<std::string> quoted_;
+  std::string facts_;  ///< The current event's line, from its time on.
+};
+
+}  // namespace ronde
