@@ -21,7 +21,7 @@ class PartialReduction {
   [[nodiscard]] std::size_t element() const noexcept { return size_of(what_.dtype); }
   /// The type of a partial's elements.
   [[nodiscard]] DType dtype() const noexcept { return plain_.dtype; }
-  /// Whether an input is already a partial, bit for bit, so that load() is a copy.
+  /// True if an input is a partial, bit for bit: load() then is a copy.
   [[nodiscard]] bool raw_is_partial() const noexcept { return raw_; }
 
   /// partial = pre * in

@@ -43,27 +43,27 @@ Status Posted::wait() {
   return {};
 }
 
-std::vector<Part> even_parts(std::size_t count, std::size_t parts) {
-  std::vector<Part> all;
-  for (std::size_t index = 0; index < parts; ++index) {
-    all.push_back(even_part(count, parts, index));
+std::vector<Chunk> even_chunks(std::size_t count, std::size_t chunks) {
+  std::vector<Chunk> all;
+  for (std::size_t index = 0; index < chunks; ++index) {
+    all.push_back(even_chunk(count, chunks, index));
   }
   return all;
 }
 
-std::vector<Part> parts_of(std::span<const std::size_t> lengths_bytes, std::size_t element) {
-  std::vector<Part> parts;
+std::vector<Chunk> chunks_of(std::span<const std::size_t> lengths_bytes, std::size_t element) {
+  std::vector<Chunk> chunks;
   std::size_t begin = 0;
   for (const std::size_t bytes : lengths_bytes) {
-    parts.push_back({begin, bytes / element});
+    chunks.push_back({begin, bytes / element});
     begin += bytes / element;
   }
-  return parts;
+  return chunks;
 }
 
-std::vector<std::size_t> lengths_of(std::span<const Part> parts, std::size_t element) {
+std::vector<std::size_t> lengths_of(std::span<const Chunk> chunks, std::size_t element) {
   std::vector<std::size_t> lengths;
-  for (const Part& part : parts) lengths.push_back(part.count * element);
+  for (const Chunk& chunk : chunks) lengths.push_back(chunk.count * element);
   return lengths;
 }
 
@@ -80,6 +80,21 @@ std::vector<std::size_t> begins_of(std::span<const std::size_t> lengths) {
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (bytes != 0 && to != from) std::memmove(to, from, bytes);
+}
+
+void Scratch::Free::operator()(std::byte* memory) const noexcept {
+  ::operator delete (memory, std::align_val_t{64});
+}
+
+std::byte* Scratch::block(std::size_t index, std::size_t bytes) {
+  Block& block = blocks_.at(index);
+  if (block.bytes < bytes) {
+    block.memory.reset();
+    block.bytes = 0;
+    block.memory.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})));
+    block.bytes = bytes;
+  }
+  return block.memory.get();
 }
 
 }  // namespace ronde

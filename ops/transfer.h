@@ -1,7 +1,9 @@
-// Sends and receives that are waited for, and the arithmetic of parts: what all algorithms share.
+// What all algorithms share: blocking transfers, the arithmetic of chunks, and scratch memory.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -51,33 +53,54 @@ class Posted {
 constexpr int wrap(int value, int size) noexcept { return (value + size) % size; }
 
 /// A run of elements.
-struct Part {
+struct Chunk {
   std::size_t begin = 0;
   std::size_t count = 0;
 };
 
-/// Part `index` when `count` elements are divided into `parts` as evenly as can be; the first ones
-/// are longer.
-constexpr Part even_part(std::size_t count, std::size_t parts, std::size_t index) noexcept {
-  const std::size_t base = count / parts;
-  const std::size_t longer = count % parts;
+/// Chunk `index` when `count` elements are divided into `chunks` as evenly as can be; the first
+/// ones are longer.
+constexpr Chunk even_chunk(std::size_t count, std::size_t chunks, std::size_t index) noexcept {
+  const std::size_t base = count / chunks;
+  const std::size_t longer = count % chunks;
   const std::size_t before = index < longer ? index : longer;
   return {index * base + before, base + (index < longer ? 1 : 0)};
 }
 
-/// All parts of an even division, by index.
-std::vector<Part> even_parts(std::size_t count, std::size_t parts);
+/// All chunks of an even division, by index.
+std::vector<Chunk> even_chunks(std::size_t count, std::size_t chunks);
 
-/// Consecutive parts of these lengths, in elements of `element` bytes.
-std::vector<Part> parts_of(std::span<const std::size_t> lengths_bytes, std::size_t element);
+/// Consecutive chunks of these lengths, in elements of `element` bytes.
+std::vector<Chunk> chunks_of(std::span<const std::size_t> lengths_bytes, std::size_t element);
 
-/// Bytes of each part.
-std::vector<std::size_t> lengths_of(std::span<const Part> parts, std::size_t element);
+/// Bytes of each chunk.
+std::vector<std::size_t> lengths_of(std::span<const Chunk> chunks, std::size_t element);
 
-/// Where each of consecutive parts of these lengths begins.
+/// The beginnings of consecutive chunks of these lengths.
 std::vector<std::size_t> begins_of(std::span<const std::size_t> lengths);
 
 /// memmove that takes null for no bytes and does nothing in place.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
+/// A few independent blocks of heap memory, aligned to a cache line. They grow and stay.
+/// Threads: one at a time.
+class Scratch {
+ public:
+  static constexpr std::size_t kBlocks = 3;
+
+  /// At least `bytes` of block `index` (below kBlocks); contents are unspecified. Valid until the
+  /// next call for the same block. Owns: the scratch.
+  std::byte* block(std::size_t index, std::size_t bytes);
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const noexcept;
+  };
+  struct Block {
+    std::unique_ptr<std::byte, Free> memory;
+    std::size_t bytes = 0;
+  };
+  std::array<Block, kBlocks> blocks_;
+};
 
 }  // namespace ronde

@@ -1,7 +1,7 @@
 // Compression on the device: fp16, bf16, int8 and int4. Frames have the bits of ops/compression's
-// (half.h, int8.h, int4.h there define the formats; sign.h here encodes onebit). Encoding adds the
-// residual and writes the new one in the same pass, so error feedback needs no kernel of its own.
-// One launch takes hundreds of runs. A block of threads encodes one block of values.
+// (half.cc, int8.cc, int4.cc there define the formats; sign.h here encodes onebit). Encoding adds
+// the residual and writes the new one in the same pass, so error feedback needs no kernel of its
+// own. One launch takes hundreds of runs. A block of threads encodes one block of values.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// onebit on the device. Frames have the bits of ops/compression/codecs/onebit.h. Sixteen threads
+// onebit on the device. Frames have the bits of ops/compression/codecs/onebit.cc. Sixteen threads
 // encode one block, because the CPU's codec adds sixteen sums side by side: the same numbers are
 // added in the same order. Each sum is one operation, so the compiler can fuse nothing.
 #pragma once

@@ -1,16 +1,14 @@
-#include "ops/allgather/bruck.h"
-
 #include <algorithm>
 
-#include "ops/transfer.h"
+#include "ops/algorithms.h"
 
 namespace ronde {
 
 namespace {
 
 // Parts in the order in which a rank collects them: its own first, then those of the ranks above.
-std::vector<std::size_t> rotated(std::span<const std::size_t> parts, int first) {
-  std::vector<std::size_t> lengths(parts.begin(), parts.end());
+std::vector<std::size_t> rotated(std::span<const std::size_t> chunks, int first) {
+  std::vector<std::size_t> lengths(chunks.begin(), chunks.end());
   std::rotate(lengths.begin(), lengths.begin() + first, lengths.end());
   lengths.push_back(0);
   return lengths;
@@ -38,7 +36,7 @@ Status bruck_allgather(Transport& transport, const FlatWork& work, Scratch& scra
                                    work.abort));
   }
   const std::size_t wrapped = begins[count - static_cast<std::size_t>(me)];
-  const std::size_t front = work.bytes - wrapped;  // parts of ranks below this one come first
+  const std::size_t front = work.bytes - wrapped;  // chunks of ranks below this one come first
   copy_bytes(work.out + front, collected, wrapped);
   copy_bytes(work.out, collected + wrapped, front);
   return {};

@@ -1,7 +1,5 @@
-#include "ops/allgather/ring.h"
-
 #include "core/ports/phases.h"
-#include "ops/transfer.h"
+#include "ops/algorithms.h"
 
 namespace ronde {
 
@@ -9,19 +7,19 @@ Status ring_allgather(Transport& transport, const FlatWork& work, Scratch& /*scr
   const int me = transport.rank();
   const int size = transport.size();
   const std::vector<std::size_t> begins = begins_of(work.chunk_bytes);
-  const auto part = [&](int rank) {
+  const auto chunk = [&](int rank) {
     const auto index = static_cast<std::size_t>(wrap(rank, size));
     return std::span(work.out + begins[index], work.chunk_bytes[index]);
   };
-  copy_bytes(part(me).data(), work.in, part(me).size());
-  PhaseSteps told(work.phases, "allgather step", static_cast<std::size_t>(size - 1));
+  copy_bytes(chunk(me).data(), work.in, chunk(me).size());
+  PhaseSteps steps(work.phases, "allgather step", static_cast<std::size_t>(size - 1));
   for (int step = 0; step + 1 < size; ++step) {
-    told.next();
+    steps.next();
     RONDE_RETURN_IF_ERROR(exchange(transport,
                                    {.to = (me + 1) % size,
-                                    .data = part(me - step),
+                                    .data = chunk(me - step),
                                     .from = wrap(me - 1, size),
-                                    .into = part(me - step - 1)},
+                                    .into = chunk(me - step - 1)},
                                    work.abort));
   }
   return {};

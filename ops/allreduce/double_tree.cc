@@ -1,20 +1,18 @@
-#include "ops/allreduce/double_tree.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <optional>
 
 #include "core/ports/phases.h"
+#include "ops/algorithms.h"
 #include "ops/partial.h"
-#include "ops/transfer.h"
 
 namespace ronde {
 
 namespace {
 
 constexpr std::size_t kTrees = 2;
-constexpr std::size_t kPieceBytes = std::size_t{128} << 10;
+constexpr std::size_t kTreePieceBytes = std::size_t{128} << 10;
 
 /// The place above `place` in the first tree, -1 above the root: odd places are leaves, and those
 /// with k zero bits at the end stand on level k, between the places that they join.
@@ -54,8 +52,8 @@ class DoubleTree {
         sends_(transport, work.abort),
         places_{place_of(0), place_of(1)} {
     const std::size_t count = work.bytes / partial_.element();
-    halves_ = {even_part(count, kTrees, 0), even_part(count, kTrees, 1)};
-    piece_ = std::max<std::size_t>(kPieceBytes / partial_.width(), 1);
+    halves_ = {even_chunk(count, kTrees, 0), even_chunk(count, kTrees, 1)};
+    piece_ = std::max<std::size_t>(kTreePieceBytes / partial_.width(), 1);
     pieces_ = (halves_[0].count + piece_ - 1) / piece_;
     sums_ = scratch.block(0, count * partial_.width());
     arrivals_ = scratch.block(1, kTrees * kTrees * piece_ * partial_.width());
@@ -65,9 +63,9 @@ class DoubleTree {
   Status run() {
     const std::size_t deepest = deepest_of(transport_.size());
     const std::size_t rounds = pieces_ + 2 * deepest;
-    PhaseSteps told(work_.phases, "round", rounds);
+    PhaseSteps steps(work_.phases, "round", rounds);
     for (std::size_t round = 0; round < rounds; ++round) {
-      told.next();
+      steps.next();
       for (std::size_t t = 0; t < kTrees; ++t) {
         const std::size_t depth = places_[t].depth;
         going_up_[t] = piece_at(t, round, deepest - depth);
@@ -79,11 +77,11 @@ class DoubleTree {
   }
 
  private:
-  /// What is at work in a round: elements of one half, none where there is nothing to do.
+  /// The elements of one half that a round moves; none if it moves nothing.
   struct Piece {
     std::size_t index = 0;
-    Part part;
-    [[nodiscard]] bool any() const noexcept { return part.count > 0; }
+    Chunk chunk;
+    [[nodiscard]] bool any() const noexcept { return chunk.count > 0; }
   };
 
   struct Arriving {
@@ -98,7 +96,7 @@ class DoubleTree {
 
   [[nodiscard]] Piece piece_at(std::size_t tree, std::size_t round, std::size_t later) const {
     if (round < later || round - later >= pieces_) return {};
-    const Part& half = halves_[tree];
+    const Chunk& half = halves_[tree];
     const std::size_t skipped = std::min(half.count, (round - later) * piece_);
     return {round - later, {half.begin + skipped, std::min(piece_, half.count - skipped)}};
   }
@@ -118,7 +116,7 @@ class DoubleTree {
       if (!going_up_[t].any()) continue;
       for (const int child : places_[t].children) {
         std::byte* const sum = arrivals_ + children_sums_.size() * piece_ * partial_.width();
-        const std::size_t bytes = going_up_[t].part.count * partial_.width();
+        const std::size_t bytes = going_up_[t].chunk.count * partial_.width();
         RONDE_ASSIGN_OR_RETURN(const TransferId id, transport_.recv(child, {sum, bytes}));
         children_sums_.push_back({t, sum, id});
       }
@@ -138,25 +136,25 @@ class DoubleTree {
   Status send_up(std::size_t tree) {
     const Piece& piece = going_up_[tree];
     if (!piece.any()) return {};
-    std::byte* const sum = sums_ + piece.part.begin * partial_.width();
-    const std::byte* mine = work_.in + piece.part.begin * partial_.element();
+    std::byte* const sum = sums_ + piece.chunk.begin * partial_.width();
+    const std::byte* mine = work_.in + piece.chunk.begin * partial_.element();
     if (!partial_.raw_is_partial()) {
-      partial_.load(mine, sum, piece.part.count);
+      partial_.load(mine, sum, piece.chunk.count);
       mine = sum;
     }
     for (const Arriving& child : children_sums_) {
       if (child.tree != tree) continue;
       RONDE_RETURN_IF_ERROR(transport_.wait(child.id, work_.abort));
-      partial_.merge(mine, child.sum, sum, piece.part.count);
+      partial_.merge(mine, child.sum, sum, piece.chunk.count);
       mine = sum;
     }
     if (places_[tree].parent < 0) {
-      partial_.finish(mine, result_of(piece).data(), piece.part.count);
+      partial_.finish(mine, result_of(piece).data(), piece.chunk.count);
       return {};
     }
     RONDE_ASSIGN_OR_RETURN(
         sent_up(tree, piece),
-        transport_.send(places_[tree].parent, {mine, piece.part.count * partial_.width()}));
+        transport_.send(places_[tree].parent, {mine, piece.chunk.count * partial_.width()}));
     return {};
   }
 
@@ -171,8 +169,8 @@ class DoubleTree {
   }
 
   [[nodiscard]] std::span<std::byte> result_of(const Piece& piece) const {
-    return {work_.out + piece.part.begin * partial_.element(),
-            piece.part.count * partial_.element()};
+    return {work_.out + piece.chunk.begin * partial_.element(),
+            piece.chunk.count * partial_.element()};
   }
 
   TransferId& sent_up(std::size_t tree, const Piece& piece) {
@@ -184,8 +182,8 @@ class DoubleTree {
   const PartialReduction partial_;
   Posted sends_;
   const std::array<DoubleTreePlace, kTrees> places_;
-  std::array<Part, kTrees> halves_{};  // the tree's own
-  std::size_t piece_ = 0;              // in elements
+  std::array<Chunk, kTrees> halves_{};  // the tree's own
+  std::size_t piece_ = 0;               // in elements
   std::size_t pieces_ = 0;
   std::byte* sums_ = nullptr;
   std::byte* arrivals_ = nullptr;

@@ -1,11 +1,9 @@
-#include "ops/allreduce/halving_doubling.h"
-
 #include <bit>
 #include <vector>
 
 #include "core/ports/phases.h"
+#include "ops/algorithms.h"
 #include "ops/partial.h"
-#include "ops/transfer.h"
 
 namespace ronde {
 
@@ -14,18 +12,18 @@ namespace {
 // One step: what both partners hold before it, and the halves that they hold after it.
 struct Split {
   int partner = 0;
-  Part keep;
-  Part give;
+  Chunk keep;
+  Chunk give;
 };
 
 // The steps of `rank` from the whole tensor down to its own piece: the partner at half of the
 // ranks' distance first. The lower rank keeps the lower half.
 std::vector<Split> splits_of(int rank, int ranks, std::size_t count) {
   std::vector<Split> splits;
-  Part whole{0, count};
+  Chunk whole{0, count};
   for (int distance = ranks / 2; distance > 0; distance /= 2) {
-    const Part low{whole.begin, whole.count - whole.count / 2};
-    const Part high{whole.begin + low.count, whole.count / 2};
+    const Chunk low{whole.begin, whole.count - whole.count / 2};
+    const Chunk high{whole.begin + low.count, whole.count / 2};
     const bool lower = (rank & distance) == 0;
     splits.push_back({rank ^ distance, lower ? low : high, lower ? high : low});
     whole = splits.back().keep;
@@ -58,8 +56,8 @@ class HalvingDoubling {
  private:
   std::size_t bytes_of(std::size_t count) const { return count * partial_.width(); }
 
-  std::span<std::byte> result(const Part& part) const {
-    return {work_.out + part.begin * partial_.element(), part.count * partial_.element()};
+  std::span<std::byte> result(const Chunk& chunk) const {
+    return {work_.out + chunk.begin * partial_.element(), chunk.count * partial_.element()};
   }
 
   // A rank beyond the power of two: its input goes to `inner`, which sends the result.
@@ -81,11 +79,11 @@ class HalvingDoubling {
 
   Status halve_and_double(const std::vector<Split>& splits) {
     RONDE_RETURN_IF_ERROR(halve_all(splits));
-    const Part own = splits.empty() ? Part{0, count_} : splits.back().keep;
+    const Chunk own = splits.empty() ? Chunk{0, count_} : splits.back().keep;
     partial_.finish(sum_ + bytes_of(own.begin), result(own).data(), own.count);
-    PhaseSteps told(work_.phases, "doubling step", splits.size());
+    PhaseSteps steps(work_.phases, "doubling step", splits.size());
     for (auto split = splits.rbegin(); split != splits.rend(); ++split) {
-      told.next();
+      steps.next();
       const Exchanged halves{split->partner, result(split->keep), split->partner,
                              result(split->give)};
       RONDE_RETURN_IF_ERROR(exchange(transport_, halves, work_.abort));
@@ -94,9 +92,9 @@ class HalvingDoubling {
   }
 
   Status halve_all(const std::vector<Split>& splits) {
-    PhaseSteps told(work_.phases, "halving step", splits.size());
+    PhaseSteps steps(work_.phases, "halving step", splits.size());
     for (const Split& split : splits) {
-      told.next();
+      steps.next();
       RONDE_RETURN_IF_ERROR(halve(split));
     }
     return {};

@@ -1,10 +1,8 @@
-#include "ops/alltoall/bruck.h"
-
 #include <cstdint>
 #include <vector>
 
 #include "core/ports/phases.h"
-#include "ops/transfer.h"
+#include "ops/algorithms.h"
 
 namespace ronde {
 

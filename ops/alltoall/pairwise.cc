@@ -1,9 +1,7 @@
-#include "ops/alltoall/pairwise.h"
-
 #include <numeric>
 
 #include "core/ports/phases.h"
-#include "ops/transfer.h"
+#include "ops/algorithms.h"
 
 namespace ronde {
 
@@ -29,9 +27,9 @@ Status pairwise_alltoall(Transport& transport, const FlatWork& work, Scratch& sc
   const std::vector<std::size_t> out_begins = begins_of(work.recv_bytes);
   const auto own = static_cast<std::size_t>(me);
   copy_bytes(work.out + out_begins[own], in + in_begins[own], work.send_bytes[own]);
-  PhaseSteps told(work.phases, "exchange step", static_cast<std::size_t>(size - 1));
+  PhaseSteps steps(work.phases, "exchange step", static_cast<std::size_t>(size - 1));
   for (int step = 1; step < size; ++step) {
-    told.next();
+    steps.next();
     const auto to = static_cast<std::size_t>((me + step) % size);
     const auto from = static_cast<std::size_t>(wrap(me - step, size));
     RONDE_RETURN_IF_ERROR(exchange(transport,

@@ -1,6 +1,4 @@
-#include "ops/barrier/dissemination.h"
-
-#include "ops/transfer.h"
+#include "ops/algorithms.h"
 
 namespace ronde {
 

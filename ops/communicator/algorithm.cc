@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ops/communicator/local.h"
-#include "ops/execution/phases.h"
+#include "ops/execution/bundle_tracer.h"
 
 namespace ronde {
 namespace {

@@ -1,5 +1,5 @@
-// A communicator that can do all work: by the collectives of another where that is best, and by the
-// algorithms of ops/ over its transport everywhere else.
+// A communicator for all work of the host: by the collectives of another where they are best, else
+// by the algorithms of ops/ over its transport.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 #include "core/ports/communicator.h"
 #include "ops/execution/fusion_buffer.h"
-#include "ops/scratch.h"
 #include "ops/selection/path.h"
 #include "ops/selection/selector.h"
+#include "ops/transfer.h"
 
 namespace ronde {
 
-/// What an AlgorithmCommunicator is made of.
+/// The parts of an AlgorithmCommunicator.
 struct AlgorithmOptions {
   std::unique_ptr<Communicator> inner = nullptr;  ///< Null only where size is 1.
   std::shared_ptr<const ReduceKernels> kernels;
@@ -62,7 +62,7 @@ class AlgorithmCommunicator final : public Communicator {
   [[nodiscard]] const std::shared_ptr<const ReduceKernels>& kernels() const noexcept {
     return kernels_;
   }
-  /// Whether its own collectives are its best: ranks share memory, or have two levels.
+  /// True if the inner collectives are best: ranks share memory, or have two levels.
   [[nodiscard]] bool prefers_native() const noexcept {
     return (fixed_facts_ & static_cast<Facts>(Fact::kPrefersNative)) != 0;
   }

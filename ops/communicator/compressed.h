@@ -11,11 +11,11 @@
 #include "core/ports/communicator.h"
 #include "core/ports/transport.h"
 #include "ops/compression/compressed_work.h"
-#include "ops/scratch.h"
+#include "ops/transfer.h"
 
 namespace ronde {
 
-/// What all of them share: the bound bundle. Threads: one at a time.
+/// The bound bundle of a communicator that compresses. Threads: one at a time.
 class CompressedCommunicator : public Communicator {
  public:
   /// Compresses by `work` until the next call; null: not at all. What run() leaves over of it stays

@@ -3,14 +3,35 @@
 #include <algorithm>
 #include <array>
 
-#include "ops/compression/codecs/quantised_allreduce.h"
-#include "ops/compression/low_rank/allreduce.h"
-#include "ops/compression/metered.h"
+#include "core/base/clock.h"
 #include "ops/compression/registry.h"
-#include "ops/compression/sparse/allreduce.h"
 
 namespace ronde {
 namespace {
+
+/// Counts bytes that are sent and the time of waits.
+class MeteredTransport final : public Transport {
+ public:
+  MeteredTransport(Transport& inner, CompressionFacts& facts) : inner_(inner), facts_(facts) {}
+
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  Result<TransferId> send(int to, std::span<const std::byte> data) override {
+    facts_.wire_bytes += data.size();
+    return inner_.send(to, data);
+  }
+  Result<TransferId> recv(int from, std::span<std::byte> data) override {
+    return inner_.recv(from, data);
+  }
+  Status wait(TransferId id, const AbortToken& abort) override {
+    const Stopwatch waiting(&facts_.wire_ns);
+    return inner_.wait(id, abort);
+  }
+
+ private:
+  Transport& inner_;
+  CompressionFacts& facts_;
+};
 
 Status run_scheme(Transport& transport, const CompressedAllreduce& work, Scratch& scratch) {
   const Payload payload = codec_row(work.compression.scheme().spec.kind).payload;
@@ -48,6 +69,19 @@ void load_piece(const CompressedAllreduce& work, const CompressedPiece& piece, s
   }
   const Reduction scale{DType::kFloat32, ReduceOp::kSum, {work.factor, 1.0}};
   work.kernels.reduce(scale, std::array{from}, values.data(), values.size());
+}
+
+Status run_metered(Transport& transport, CompressionFacts& facts,
+                   const std::function<Status(Transport&)>& body) {
+  const std::int64_t others = facts.wire_ns + facts.decompress_ns;
+  std::int64_t all = 0;
+  MeteredTransport metered(transport, facts);
+  const Status status = [&] {
+    const Stopwatch running(&all);
+    return body(metered);
+  }();
+  facts.compress_ns += all - (facts.wire_ns + facts.decompress_ns - others);
+  return status;
 }
 
 Status compressed_allreduce(Transport& transport, const CompressedAllreduce& work,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -9,7 +10,7 @@
 #include "core/ports/reduce_kernels.h"
 #include "core/ports/transport.h"
 #include "ops/compression/compressed_work.h"
-#include "ops/scratch.h"
+#include "ops/transfer.h"
 
 namespace ronde {
 
@@ -49,5 +50,42 @@ void load_piece(const CompressedAllreduce& work, const CompressedPiece& piece, s
 /// quantised_allreduce(). All ranks end with the same bits.
 Status compressed_allreduce(Transport& transport, const CompressedAllreduce& work,
                             Scratch& scratch);
+
+/// Allreduce of encoded values. Each rank owns a chunk: it gets the chunk's frames from all others,
+/// adds in fp32, encodes the sum and sends it to all. Values are rounded twice, whatever the number
+/// of ranks, and all ranks decode the same bytes.
+/// partition() says who owns which elements. A rank sends (n-1)/n of the encoded bytes twice, in
+/// two rounds of messages; several cuts are under way at a time. The loss of encoding a sum joins
+/// the owner's residual. Source: Markov et al., "CGX", 2021 (scatter-reduce-allgather); Tang et
+/// al., "1-bit Adam", 2021.
+Status quantised_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
+
+/// Allreduce of the elements that topk and randomk select. sparse/exchange.h says how they travel.
+/// With k = ratio * count chosen elements of a piece, a rank sends at most k of them to their
+/// owners. An owner passes on at most its share of 2k sums; the other sums join its residual. So at
+/// most 6k words of index or value leave or reach a rank, whatever the number of ranks. A tensor
+/// whose residual cannot be kept travels dense. An owner that gets such values, or so many that all
+/// its sums fit, passes all sums on. randomk: ranks at the same step draw the same elements and
+/// send no indices. Without error feedback values are scaled so that the result is right on
+/// average. Source: Li and Hoefler, "Near-Optimal Sparse Allreduce", PPoPP 2022 (Ok-Topk).
+Status sparse_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
+
+/// PowerSGD: allreduce of matrices as products of two thin matrices.
+/// A piece of a tensor of shape (d0, d1, ...) is a matrix M of its whole rows of d1 * ... elements.
+/// Three kinds of elements travel as they are, in fp32: matrices whose factors would have more than
+/// half their elements, elements outside whole rows, and tensors of one dimension.
+/// Two sums over ranks, in the order of ranks: P = M Q, and, with P made orthonormal, Q' = M^T P.
+/// The result is P Q'^T on all ranks. The next step begins with Q', which is kept with the
+/// residuals. Ranks may begin with different Q, after a join or from different checkpoints. The
+/// first sum shows it, and all begin again from the seed. The residual is M - P (M^T P)^T of the
+/// rank's own M. Format of the first sum: fp32[9] votes, then of each piece P column by column and
+/// the elements that travel as they are. Of the second: Q' column by column. Both are fp32 and go
+/// by direct_allreduce(). Source: Vogels et al., "PowerSGD", NeurIPS 2019.
+Status low_rank_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
+
+/// Runs `body` over `transport`; adds its bytes and its waiting to `facts`. The rest of the time
+/// counts as compression, less the decompression that `body` notes. Returns the body's status.
+Status run_metered(Transport& transport, CompressionFacts& facts,
+                   const std::function<Status(Transport&)>& body);
 
 }  // namespace ronde

@@ -8,7 +8,7 @@
 namespace ronde {
 namespace {
 
-/// Whether no exponent has all its bits set. Without a branch, so that compilers vectorise it.
+/// True if no exponent has all its bits set. Has no branch, so that compilers vectorise it.
 template <typename Bits>
 bool exponents_below(Bits infinity, const void* values, std::size_t count) {
   const auto* bits = static_cast<const Bits*>(values);

@@ -90,7 +90,7 @@ class CompressedWork {
 /// The Euclidean norm of elements of a floating type.
 double norm_of(DType dtype, const void* values, std::size_t count) noexcept;
 
-/// Whether all elements of a floating type are finite.
+/// True if all elements of a floating type are finite.
 bool all_finite(DType dtype, const void* values, std::size_t count) noexcept;
 
 }  // namespace ronde

@@ -43,7 +43,7 @@ std::string python_class(const CodecRow& row) {
   return text + "    ) -> None: ...\n\n";
 }
 
-/// What is said of a codec besides its parameters.
+/// Notes on a codec besides its parameters.
 std::vector<std::string> notes_on(const CodecRow& row) {
   std::vector<std::string> notes;
   if (row.auto_place) {

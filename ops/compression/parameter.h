@@ -38,7 +38,7 @@ struct Words {
   /// The place of the spec's word.
   std::size_t (*get)(const CompressionSpec& spec) = nullptr;
   void (*set)(CompressionSpec& spec, std::size_t place) = nullptr;
-  int on = -1;  ///< Of a switch: the place of the word that stands for true; else -1.
+  int on = -1;  ///< The index of a switch's word for true; else -1.
 };
 
 /// Words that stand for `kValues` of a member, in the same order. A bool's are those of a switch.
@@ -76,7 +76,7 @@ struct CodecParameter {
   bool read(std::string_view value, CompressionSpec& spec) const;
   /// The value as read() takes it.
   [[nodiscard]] std::string write(const CompressionSpec& spec) const;
-  /// Which values read() takes: "above 0, up to 1".
+  /// The values that read() takes: "above 0, up to 1".
   [[nodiscard]] std::string allowed() const;
 };
 

@@ -5,11 +5,6 @@
 
 #include "ops/compression/auto/cost_model.h"
 #include "ops/compression/codec.h"
-#include "ops/compression/codecs/half.h"
-#include "ops/compression/codecs/int4.h"
-#include "ops/compression/codecs/int8.h"
-#include "ops/compression/codecs/onebit.h"
-#include "ops/compression/low_rank/codec.h"
 #include "ops/compression/sparse/codecs.h"
 
 namespace ronde {
@@ -21,7 +16,7 @@ constexpr std::array<const CodecRow*, kCodecKinds> kRows{
     &kTopkCodec, &kRandomkCodec, &kPowersgdCodec, &kAutoCodec,
 };
 
-/// Whether `auto` may choose a codec of a class.
+/// True if `auto` may choose a codec for a class.
 bool may_choose(Accuracy accuracy, const CodecRow& row) {
   return row.auto_place && row.auto_place->accuracy <= accuracy;
 }

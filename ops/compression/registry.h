@@ -1,6 +1,5 @@
-// The registry of codecs. One row says all that texts, Python, `ronde doctor`, the documents and
-// the library ask about a codec. Each codec defines its row beside its code; registry.cc lists
-// them.
+// The registry of codecs. Texts, Python, `ronde doctor`, the documents and the library read a
+// codec's row. Each codec defines its row beside its code; registry.cc lists them.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +20,9 @@ class Codec;
 /// How the values of a codec travel.
 enum class Payload : std::uint8_t {
   kNone,     ///< auto: another row is chosen.
-  kFrames,   ///< All elements, rounded: codecs/quantised_allreduce.h.
-  kList,     ///< Chosen elements: sparse/allreduce.h.
-  kFactors,  ///< Two thin matrices: low_rank/allreduce.h.
+  kFrames,   ///< All elements, rounded: quantised_allreduce().
+  kList,     ///< Selected elements: sparse_allreduce().
+  kFactors,  ///< Two thin matrices: low_rank_allreduce().
 };
 
 /// How a warm-up begins.
@@ -38,7 +37,7 @@ struct AutoPlace {
   int loss = 0;                               ///< Less lossy codecs are tried first.
 };
 
-/// What a prediction knows about tensors.
+/// The tensors of a prediction.
 struct WireLoad {
   std::size_t width = 4;  ///< Bytes of an element.
   double low_rank = 1;    ///< Share of the elements that travel by powersgd of the default rank.
@@ -46,10 +45,10 @@ struct WireLoad {
 
 /// One codec. Threads: any; constant.
 struct CodecRow {
-  std::string_view name = {};     ///< In texts: "topk".
-  std::string_view title = {};    ///< In names of Python's classes: "TopK".
-  std::string_view summary = {};  ///< A sentence without its full stop.
-  CompressionSpec defaults = {};  ///< What the name stands for without parameters.
+  std::string_view name = {};                       ///< In texts: "topk".
+  std::string_view title = {};                      ///< In names of Python's classes: "TopK".
+  std::string_view summary = {};                    ///< A sentence without its full stop.
+  CompressionSpec defaults = {};                    ///< The spec of the name without parameters.
   std::span<const CodecParameter> parameters = {};  ///< In the order in which texts write them.
   /// Why values that are allowed each do not go together; empty if they do. Null: all do.
   std::string_view (*conflict)(const CompressionSpec& spec) = nullptr;
@@ -66,12 +65,27 @@ struct CodecRow {
   double (*wire_share)(const CompressionSpec& spec, const WireLoad& load) = nullptr;
   std::optional<AutoPlace> auto_place = {};  ///< Empty: `auto` never chooses it.
 
-  std::optional<FrameFormat> device_format = {};  ///< Of the frames that devices make.
-  /// Whether devices have kernels that choose the elements to send. Null: they have none.
+  std::optional<FrameFormat> device_format = {};  ///< The format of devices' frames.
+  /// True if devices have kernels that select elements. Null: they have none.
   bool (*device_selects)(const CompressionSpec& spec) = nullptr;
   /// Makes the codec; null for payloads other than frames.
   std::unique_ptr<const Codec> (*make_host)(const CompressionSpec& spec) = nullptr;
 };
+
+// Defined in codecs/, sparse/, low_rank/ and auto/.
+extern const CodecRow kFp16Codec;
+extern const CodecRow kBf16Codec;
+extern const CodecRow kInt8Codec;
+extern const CodecRow kInt4Codec;
+extern const CodecRow kOnebitCodec;
+/// The elements of largest magnitude. Source: Lin et al., "Deep Gradient Compression", ICLR 2018.
+extern const CodecRow kTopkCodec;
+/// Elements drawn at random, the same ones on all ranks. It learns too slowly for `auto`.
+extern const CodecRow kRandomkCodec;
+/// Matrices as products of two thin ones. Source: Vogels et al., "PowerSGD", NeurIPS 2019.
+extern const CodecRow kPowersgdCodec;
+/// Chooses among the other codecs.
+extern const CodecRow kAutoCodec;
 
 /// All codecs, in the order of CodecKind. Threads: any.
 std::span<const CodecRow* const> codec_rows() noexcept;
@@ -79,7 +93,7 @@ std::span<const CodecRow* const> codec_rows() noexcept;
 /// The row of a kind. Threads: any.
 const CodecRow& codec_row(CodecKind kind) noexcept;
 
-/// Whether devices have kernels for a compression. Residuals of bf16 stay on the host.
+/// True if devices have kernels for a compression. Residuals of bf16 stay on the host.
 [[nodiscard]] bool runs_on_devices(const CompressionSpec& spec) noexcept;
 
 }  // namespace ronde

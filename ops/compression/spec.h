@@ -72,7 +72,7 @@ inline constexpr std::size_t kMaxRank = 64;
 /// Errors: kInvalidArgument with the value and what is allowed.
 Result<CompressionSpec> parse_compression(std::string_view text);
 
-/// What gradients travel as in a training that names `text`. Like parse_compression, but codecs
+/// The compression of gradients in a training that names `text`. Like parse_compression, but codecs
 /// that send little begin with their warm-up unless `warmup` is given: a model changes fast at
 /// first, and elements that wait would come too late. Errors: as parse_compression.
 Result<CompressionSpec> training_compression(std::string_view text);
@@ -94,13 +94,13 @@ std::string_view codec_name(CodecKind kind) noexcept;
 /// The spec that a kind's name stands for without parameters.
 CompressionSpec default_spec(CodecKind kind) noexcept;
 
-/// Whether tensors travel dense in the first steps.
+/// True if tensors travel dense in the first steps.
 [[nodiscard]] bool begins_dense(const CompressionSpec& spec) noexcept;
 
-/// Whether some elements of a tensor travel: see sparse/allreduce.h.
+/// True if selected elements of a tensor travel: see sparse/exchange.h.
 [[nodiscard]] bool is_sparse(CodecKind kind) noexcept;
 
-/// Whether an allreduce sends a small part of what it is given, or may choose to.
+/// True if an allreduce sends a small share of its elements, or may choose to.
 [[nodiscard]] bool sends_little(const CompressionSpec& spec) noexcept;
 
 /// Elements of the smallest tensor that is compressed by default. Codecs that send little harm

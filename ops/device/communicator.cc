@@ -34,7 +34,7 @@ std::unique_ptr<Communicator> own_of(DeviceParts parts, AlgorithmCommunicator& h
 
 DeviceCommunicator::Opened::Opened(DeviceParts parts, const Options& options,
                                    AlgorithmCommunicator& host,
-                                   const std::function<void(std::string_view part)>& end_part)
+                                   const std::function<void(std::string_view phase)>& end_phase)
     : device(parts.device),
       chain(parts.chain),
       own(own_of(std::move(parts), host)),
@@ -42,8 +42,8 @@ DeviceCommunicator::Opened::Opened(DeviceParts parts, const Options& options,
       buffer(copies, options.rank, options.size),
       times(device, options.track),
       residuals(device),
-      compression(device, residuals, options.rank, options.size, end_part),
-      top(device, residuals, end_part) {}
+      compression(device, residuals, options.rank, options.size, end_phase),
+      top(device, residuals, end_phase) {}
 
 DeviceCommunicator::DeviceCommunicator(Options options, AlgorithmCommunicator& host)
     : CompressedCommunicator({.name = "device",
@@ -52,12 +52,12 @@ DeviceCommunicator::DeviceCommunicator(Options options, AlgorithmCommunicator& h
       options_(std::move(options)),
       host_(host) {}
 
-DeviceCommunicator::~DeviceCommunicator() { tell_times(); }
+DeviceCommunicator::~DeviceCommunicator() { report_times(); }
 
 Status DeviceCommunicator::open(int index) {
   if (!options_.open) return {Code::kUnsupported, "only tensors in host memory are supported"};
   RONDE_ASSIGN_OR_RETURN(DeviceParts parts, options_.open(index));
-  const auto mark = [this](std::string_view part) { end_part(part); };
+  const auto mark = [this](std::string_view phase) { end_phase(phase); };
   auto opened = std::make_unique<Opened>(std::move(parts), options_, host_, mark);
   RONDE_ASSIGN_OR_RETURN(opened->stream, opened->device->open_stream());
   opened->copies.work_on(opened->stream);
@@ -80,7 +80,7 @@ Status DeviceCommunicator::begin(const Bundle& bundle, const AbortToken& abort) 
     last = tensor.ready;
     RONDE_RETURN_IF_ERROR(opened_->device->wait(opened_->stream, *last));
   }
-  tell_times();
+  report_times();
   if (listener_ != nullptr) opened_->times.begin(opened_->stream, bundle.id);
   return {};
 }
@@ -99,14 +99,14 @@ Status DeviceCommunicator::launch(const Work& work, const AbortToken& abort) {
   const FlatWork flat = on.buffer.flatten(work, *host_.kernels(), abort);
   RONDE_RETURN_IF_ERROR(on.copies.flush(on.stream));
   const bool fused = work.segments.size() > 1;
-  if (fused) end_part("PACK");
+  if (fused) end_phase("PACK");
   RONDE_RETURN_IF_ERROR(join_chain());
   const Segment segment{flat.in, flat.out, flat.bytes};
   RONDE_RETURN_IF_ERROR(carrier().run(work_of(flat, segment, work), on.stream, abort));
-  end_part(path_name_);
+  end_phase(path_name_);
   on.buffer.unflatten(work);
   RONDE_RETURN_IF_ERROR(on.copies.flush(on.stream));
-  if (fused) end_part("UNPACK");
+  if (fused) end_phase("UNPACK");
   return {};
 }
 
@@ -131,15 +131,15 @@ Status DeviceCommunicator::launch_compressed(const Work& work, const AbortToken&
   return on.compression.run(work, on.stream, abort);
 }
 
-void DeviceCommunicator::end_part(std::string_view part) {
-  if (listener_ != nullptr) opened_->times.end_part(opened_->stream, part);
+void DeviceCommunicator::end_phase(std::string_view phase) {
+  if (listener_ != nullptr) opened_->times.end_phase(opened_->stream, phase);
 }
 
-void DeviceCommunicator::tell_times() {
+void DeviceCommunicator::report_times() {
   if (!opened_ || options_.events == nullptr) return;
   EventSink* const before = std::exchange(listener_, options_.events->get());
   if (listener_ != before) opened_->times.forget();  // it was begun for another recording
-  if (listener_ != nullptr) opened_->times.tell(*listener_);
+  if (listener_ != nullptr) opened_->times.report(*listener_);
 }
 
 Facts DeviceCommunicator::facts_of(Collective kind, DType dtype, ReduceOp op) const {

@@ -12,12 +12,12 @@
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "ops/communicator/algorithm.h"
-#include "ops/device/copy_engine.h"
 #include "ops/device/device_compression.h"
 #include "ops/device/device_parts.h"
 #include "ops/device/device_times.h"
 #include "ops/device/device_top.h"
 #include "ops/device/host_copy.h"
+#include "ops/device/memory.h"
 #include "ops/execution/fusion_buffer.h"
 #include "ops/selection/path.h"
 
@@ -48,10 +48,10 @@ class DeviceCommunicator final : public CompressedCommunicator {
   /// Opens the device at first, in the bundle's turn. The stream waits for the tensors' events.
   Status begin(const Bundle& bundle, const AbortToken& abort);
   /// Chooses the path of dense work of the bundle; the same on all ranks. Work for the device's
-  /// communicator waits for the bundle's turn, and is staged where that never comes.
+  /// communicator waits for the bundle's turn, and is staged if there will be no turn.
   Status choose(const Bundle& bundle, const Work& work, const AbortToken& abort);
-  /// As choose(), for a compressed allreduce. kHostCodecs: the caller brings it to the host. The
-  /// same on all ranks, but for top-k, where each decides by what it is to send.
+  /// As choose(), for a compressed allreduce. kHostCodecs: the caller copies it to the host. The
+  /// same on all ranks, except top-k: each rank decides by the bytes that it would send.
   Result<Path> choose_compressed(const Bundle& bundle, const Work& work,
                                  const CompressedWork& compression, const AbortToken& abort);
   /// Queues one work of the bundle, by the path last chosen. Unlike Communicator::run it takes any
@@ -70,7 +70,7 @@ class DeviceCommunicator final : public CompressedCommunicator {
   /// residuals in `compression`, returns the results as bring_down() does.
   Result<std::span<const Segment>> bring_losses(const Work& work, CompressedWork& compression,
                                                 const AbortToken& abort);
-  /// Hands out the point after which the results are there; waits for it where nobody takes it.
+  /// Hands out the event after which the results are complete; waits for it if no tensor takes it.
   Status end(const Bundle& bundle, const AbortToken& abort);
 
   /// The stream of the group's work. Call after begin().
@@ -79,10 +79,10 @@ class DeviceCommunicator final : public CompressedCommunicator {
   [[nodiscard]] const std::string& path() const noexcept { return path_name_; }
 
  private:
-  /// What there is once it has been opened.
+  /// The state of an opened device.
   struct Opened {
     Opened(DeviceParts parts, const Options& options, AlgorithmCommunicator& host,
-           const std::function<void(std::string_view part)>& end_part);
+           const std::function<void(std::string_view phase)>& end_phase);
     const std::shared_ptr<DeviceOps> device;
     const std::shared_ptr<LaunchChain> chain;
     const std::unique_ptr<Communicator> own;  // of the device; null: everything is staged
@@ -107,8 +107,8 @@ class DeviceCommunicator final : public CompressedCommunicator {
   Status launch(const Work& work, const AbortToken& abort);
   Status launch_compressed(const Work& work, const AbortToken& abort);
   Status join_chain();
-  void end_part(std::string_view part);
-  void tell_times();
+  void end_phase(std::string_view phase);
+  void report_times();
 
   const Options options_;
   AlgorithmCommunicator& host_;

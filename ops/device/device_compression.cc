@@ -12,7 +12,7 @@ namespace {
 // A slice's frames are in memory several times over.
 constexpr std::size_t kSliceElements = std::size_t{1} << 24;
 
-/// Frames of bytes on their way.
+/// A collective of frames.
 Work work_of(Collective kind, const Segment& segment) {
   Work work;
   work.kind = kind;
@@ -25,11 +25,11 @@ Work work_of(Collective kind, const Segment& segment) {
 
 DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
                                      int rank, int size,
-                                     std::function<void(std::string_view part)> end_part)
+                                     std::function<void(std::string_view phase)> end_phase)
     : CompressedCommunicator("frames", DeviceKind::kCuda),
       device_(std::move(device)),
       residuals_(residuals),
-      end_part_(std::move(end_part)),
+      end_phase_(std::move(end_phase)),
       me_(static_cast<std::size_t>(rank)),
       ranks_(static_cast<std::size_t>(size)),
       copies_(device_, nullptr),
@@ -59,7 +59,7 @@ Status DeviceCompression::run(const Work& work, DeviceStream stream, const Abort
     bound().facts().wire_bytes += sent_bytes(slice) + (ranks_ - 1) * slice.bytes[me_];
   }
   const Status status = residuals_.commit(work, context);
-  end_part_("DECOMPRESS");
+  end_phase_("DECOMPRESS");
   return status;
 }
 
@@ -87,7 +87,8 @@ Status DeviceCompression::lay_out(Bundled& bundle) {
   return residuals_.place(bundle.left, at, bundle.context);
 }
 
-/// What `owner` owns, into frames one after the other; `added` are those of its first run.
+/// Adds runs that encode the elements of `owner` into consecutive frames. `added`: received frames
+/// of its first run.
 void DeviceCompression::add_encode_runs(const Bundled& bundle, const Slice& slice,
                                         std::size_t owner, std::byte* frame,
                                         const std::byte* added) {
@@ -127,7 +128,7 @@ Status DeviceCompression::encode(const Bundled& bundle, std::size_t added_frames
   return status;
 }
 
-/// Each owner gets its chunk of this rank's values.
+/// Sends each owner its chunk of this rank's values.
 Status DeviceCompression::send_chunks(const Bundled& bundle, const Slice& slice) {
   send_bytes_ = slice.bytes;
   recv_bytes_.assign(ranks_, slice.bytes[me_]);
@@ -138,7 +139,7 @@ Status DeviceCompression::send_chunks(const Bundled& bundle, const Slice& slice)
     frame += send_bytes_[owner];
   }
   RONDE_RETURN_IF_ERROR(encode(bundle, 0, 0));
-  end_part_("COMPRESS");
+  end_phase_("COMPRESS");
   // `bytes` is the same on all ranks, as how the frames travel is chosen by it.
   const Segment segment{bundle.sent, bundle.received, slice.all_bytes()};
   Work work = work_of(Collective::kAlltoall, segment);
@@ -146,23 +147,23 @@ Status DeviceCompression::send_chunks(const Bundled& bundle, const Slice& slice)
   work.recv_bytes = recv_bytes_;
   work.bytes = segment.bytes;
   RONDE_RETURN_IF_ERROR(carrier_->run(work, bundle.context.stream, bundle.context.abort));
-  end_part_(carrier_name_);
+  end_phase_(carrier_name_);
   return {};
 }
 
-/// All get the sum of what this rank owns.
+/// Sends all ranks the sum of this rank's own chunk.
 Status DeviceCompression::send_sums(const Bundled& bundle, const Slice& slice) {
   std::byte* mine = bundle.gathered;
   for (std::size_t rank = 0; rank < me_; ++rank) mine += slice.bytes[rank];
   add_encode_runs(bundle, slice, me_, mine, bundle.received);
   RONDE_RETURN_IF_ERROR(encode(bundle, ranks_ - 1, slice.bytes[me_]));
-  end_part_("ADD");
+  end_phase_("ADD");
   const Segment segment{mine, bundle.gathered, slice.all_bytes()};
   Work work = work_of(Collective::kAllgather, segment);
   work.chunk_bytes = slice.bytes;
   work.bytes = segment.bytes;
   RONDE_RETURN_IF_ERROR(carrier_->run(work, bundle.context.stream, bundle.context.abort));
-  end_part_(carrier_name_);
+  end_phase_(carrier_name_);
   return {};
 }
 

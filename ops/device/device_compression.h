@@ -1,4 +1,4 @@
-// Compressed allreduces of tensors in device memory: what quantised_allreduce.h does, with values,
+// Compressed allreduces of tensors in device memory: as quantised_allreduce(), with values,
 // frames and residuals on the device and the same bits on the wire.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "ops/communicator/compressed.h"
 #include "ops/compression/codecs/partition.h"
 #include "ops/device/device_residuals.h"
-#include "ops/device/growing_memory.h"
+#include "ops/device/memory.h"
 
 namespace ronde {
 
@@ -27,15 +27,14 @@ namespace ronde {
 /// Threads: one at a time.
 class DeviceCompression final : public CompressedCommunicator {
  public:
-  /// `residuals` outlives it, as what `end_part` is called on does: it is told that a part of the
-  /// work was queued.
+  /// `residuals` outlives it. `end_phase` is called when a phase of the work has been queued.
   DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals, int rank,
-                    int size, std::function<void(std::string_view part)> end_part);
+                    int size, std::function<void(std::string_view phase)> end_phase);
 
-  /// Whether the device has kernels for it; the same on all ranks.
+  /// True if the device has kernels for it; the same on all ranks.
   [[nodiscard]] bool supports(const CompressionSpec& spec) const;
 
-  /// Says what carries the frames of the next runs, and what that part of the work is called.
+  /// Sets the communicator for the frames of the next runs, and the name of that phase.
   void travel_over(Communicator& carrier, std::string name) {
     carrier_ = &carrier;
     carrier_name_ = std::move(name);
@@ -45,7 +44,7 @@ class DeviceCompression final : public CompressedCommunicator {
   Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
 
  private:
-  /// One bundle under way.
+  /// The current bundle.
   struct Bundled {
     const Work& work;
     CompressedWork& compression;
@@ -53,7 +52,7 @@ class DeviceCompression final : public CompressedCommunicator {
     FrameCode code;
     std::vector<CompressedPiece> pieces;
     std::vector<Slice> slices = {};
-    // Memory of the slice under way.
+    // Memory of the current slice.
     std::byte* sent = nullptr;
     std::byte* received = nullptr;
     std::byte* gathered = nullptr;
@@ -70,7 +69,7 @@ class DeviceCompression final : public CompressedCommunicator {
 
   const std::shared_ptr<DeviceOps> device_;
   DeviceResiduals& residuals_;
-  const std::function<void(std::string_view part)> end_part_;
+  const std::function<void(std::string_view phase)> end_phase_;
   Communicator* carrier_ = nullptr;
   std::string carrier_name_;
   const std::size_t me_;

@@ -1,4 +1,4 @@
-// What compression leaves over of tensors in device memory, and the residuals that it becomes.
+// The residuals of tensors in device memory.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include "core/ports/communicator.h"
 #include "core/ports/device_codecs.h"
 #include "ops/compression/compressed_work.h"
-#include "ops/device/copy_engine.h"
+#include "ops/device/memory.h"
 
 namespace ronde {
 
@@ -21,33 +21,32 @@ struct DeviceLaunchContext {
   const AbortToken& abort;
 };
 
-/// Of one bundle after another: find(), place(), commit(). Threads: one at a time.
+/// Calls for a bundle: find(), place(), commit(). Threads: one at a time.
 class DeviceResiduals {
  public:
   explicit DeviceResiduals(std::shared_ptr<DeviceOps> device);
 
-  /// Brings the residuals of these tensors to the device, and forgets the bundle before. One
-  /// that is kept in bf16, as there was no room for fp32, is not brought: its tensor goes without.
-  /// Blocks where there is anything to copy. Throws std::bad_alloc. Errors: the device's.
+  /// Moves the residuals of these tensors to the device, and forgets the bundle before. A residual
+  /// in bf16, for want of room, stays: its tensor is compressed without. Blocks where there is
+  /// anything to copy. Throws std::bad_alloc. Errors: the device's.
   Status find(std::span<const CompressedTensor> tensors, const DeviceLaunchContext& context);
-  /// Whether any tensor has one.
+  /// True if any tensor has a residual.
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   /// A tensor's; null without.
   [[nodiscard]] float* of(std::size_t tensor) const { return residuals_[tensor]; }
   /// Bytes of all flags; none where nothing is kept.
   [[nodiscard]] std::size_t flag_bytes() const noexcept;
-  /// Says where what is left over of all elements is going to be, and where the flags, which become
-  /// zero.
+  /// Sets the memory for the losses of all elements, and for the flags, which become zero.
   Status place(float* left, std::byte* flags, const DeviceLaunchContext& context);
   /// Becomes 1 where a tensor's result is not finite; null where it keeps nothing.
   [[nodiscard]] std::uint32_t* flag(std::size_t tensor) const {
     return of(tensor) == nullptr ? nullptr : flags_ + tensor;
   }
-  /// Queues what is left over to become the residuals, but of tensors whose flag is set, and of
-  /// those without a result here.
+  /// Queues copies of the losses to the residuals, except of tensors whose flag is set or that have
+  /// no result here.
   Status commit(const Work& work, const DeviceLaunchContext& context);
-  /// What was left over of each tensor of the last work; null where nothing is kept. In device
-  /// memory, in the order of that work's stream, until the next find().
+  /// The losses of each tensor of the last work; null if it keeps no residual. In device memory, in
+  /// the order of that work's stream, until the next find().
   [[nodiscard]] std::vector<const float*> left_over(const Work& work) const;
 
  private:

@@ -1,7 +1,8 @@
-// What a device did when, for the timeline: points in its stream around the parts of a bundle, told
-// once they are reached. Nothing waits for them.
+// The times of a device's work, for the timeline: events in its stream around the phases of a
+// bundle, reported once they are reached. Nothing waits for them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -11,12 +12,33 @@
 
 #include "core/ports/device_ops.h"
 #include "core/ports/event_sink.h"
-#include "ops/device/device_clock.h"
 
 namespace ronde {
 
-/// The track of one process set's stream. Work whose points cannot be had, or come faster than they
-/// are told, is left out. Threads: one.
+/// Maps a device's time to the host's. An event is reached after it was queued and before it is
+/// seen. So the host is ahead by at least the largest recent difference, and by just that if one of
+/// the events was queued on an idle stream. Threads: one.
+class DeviceClock {
+ public:
+  /// A point at `device_ns`, queued at `queued_ns` and seen to be reached by `seen_ns`.
+  void take(std::int64_t device_ns, std::int64_t queued_ns, std::int64_t seen_ns);
+  /// The host's time of a point; one was taken before.
+  [[nodiscard]] std::int64_t host_ns(std::int64_t device_ns) const;
+  /// Forgets all points: the device's time begins anew.
+  void clear() noexcept { bounds_.clear(); }
+
+ private:
+  /// Bounds of the host's time less the device's, by one event.
+  struct Bounds {
+    std::int64_t device_ns = 0;
+    std::int64_t least_ns = 0;
+    std::int64_t most_ns = 0;
+  };
+  std::deque<Bounds> bounds_;  // of the last points: the clocks drift apart
+};
+
+/// The track of one process set's stream. Work whose events fail, or come
+/// faster than they are reported, is left out. Threads: one.
 class DeviceTimes {
  public:
   /// `track`: no tensor's, as it has no dot.
@@ -24,20 +46,20 @@ class DeviceTimes {
 
   /// The stream's work for `bundle` begins here.
   void begin(DeviceStream stream, std::uint64_t bundle);
-  /// What it was given since the last point is called `part`.
-  void end_part(DeviceStream stream, std::string_view part);
-  /// Tells of the bundles that have ended by now.
-  void tell(EventSink& events);
-  /// Tells of nothing that was begun so far.
+  /// Names the work that the stream was given since the last event.
+  void end_phase(DeviceStream stream, std::string_view phase);
+  /// Reports the bundles that have ended.
+  void report(EventSink& events);
+  /// Drops what was begun so far.
   void forget() noexcept {
     runs_.clear();
     open_ = false;
   }
 
  private:
-  /// A point, and what ends there.
+  /// An event, and the phase that ends there.
   struct Mark {
-    std::string part = {};
+    std::string phase = {};
     DeviceEventPtr event = {};
     std::int64_t queued_ns = 0;
   };
@@ -47,21 +69,21 @@ class DeviceTimes {
     std::vector<Mark> marks = {};
   };
   [[nodiscard]] bool renew_anchor();
-  void add_mark(DeviceStream stream, std::string_view part);
+  void add_mark(DeviceStream stream, std::string_view phase);
   [[nodiscard]] static bool has_ended(const Run& run);
   [[nodiscard]] bool read(const Run& run, std::vector<std::int64_t>& device_ns);
-  void tell_run(const Run& run, EventSink& events);
+  void report_run(const Run& run, EventSink& events);
 
   const std::shared_ptr<DeviceOps> device_;
   const std::string track_;
   std::deque<Run> runs_;
-  bool open_ = false;  // the last of them takes further parts
+  bool open_ = false;  // the last run takes further phases
   DeviceClock clock_;
-  DeviceStream idle_ = nullptr;      // has nothing to do but anchors
+  DeviceStream idle_ = nullptr;      // for anchors alone
   Mark anchor_;                      // the newest
   DeviceEventPtr last_anchor_;       // that was read
   std::int64_t last_anchor_ns_ = 0;  // by the device's clock
-  std::int64_t told_ns_ = 0;         // until when, by the host's clock
+  std::int64_t reported_ns_ = 0;     // until when, by the host's clock
 };
 
 }  // namespace ronde

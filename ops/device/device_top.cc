@@ -3,7 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "ops/compression/metered.h"
 #include "ops/device/device_wait.h"
 
 namespace ronde {
@@ -23,11 +22,11 @@ DeviceTopK::Lists::Lists(std::byte* memory, std::size_t vectors, std::size_t ele
       values(reinterpret_cast<float*>(indices + elements)) {}
 
 DeviceTopK::DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
-                       std::function<void(std::string_view part)> end_part)
+                       std::function<void(std::string_view phase)> end_phase)
     : CompressedCommunicator("lists", DeviceKind::kCuda),
       device_(std::move(device)),
       residuals_(residuals),
-      end_part_(std::move(end_part)),
+      end_phase_(std::move(end_phase)),
       copies_(device_, nullptr),
       memory_(copies_),
       memory_up_(copies_) {}
@@ -53,18 +52,18 @@ Status DeviceTopK::run(const Work& work, DeviceStream stream, const AbortToken& 
   RONDE_RETURN_IF_ERROR(residuals_.find(bound().tensors(), context));
   list_vectors(work);
   RONDE_RETURN_IF_ERROR(choose(work, context));
-  end_part_("COMPRESS");
+  end_phase_("COMPRESS");
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, device_->record(context.stream));
   RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, context.abort));
   RONDE_RETURN_IF_ERROR(run_metered(*carrier_, bound().facts(), [&](Transport& metered) {
     return exchange(metered, context.abort);
   }));
   RONDE_RETURN_IF_ERROR(bring_up(context));
-  end_part_(carrier_name_);
+  end_phase_(carrier_name_);
   RONDE_RETURN_IF_ERROR(add_kept(context));
   RONDE_RETURN_IF_ERROR(write_sums(work, context));
   RONDE_RETURN_IF_ERROR(residuals_.commit(work, context));
-  end_part_("DECOMPRESS");
+  end_phase_("DECOMPRESS");
   return {};
 }
 
@@ -82,7 +81,7 @@ void DeviceTopK::list_vectors(const Work& work) {
   }
 }
 
-/// Queues the choice, and the way of its lists to the host.
+/// Queues the selection, then the copy of its lists to the host.
 Status DeviceTopK::choose(const Work& work, const DeviceLaunchContext& context) {
   std::size_t all = 0, scratch = 0;
   for (const Vector& vector : vectors_) {
@@ -188,7 +187,7 @@ ScatterRun DeviceTopK::run_of(const Arrived& arrived) const {
           .count = arrived.count};
 }
 
-/// What this rank owns and does not pass on waits for the next step.
+/// Own sums that this rank does not pass on stay in the residual.
 Status DeviceTopK::add_kept(const DeviceLaunchContext& context) {
   runs_.clear();
   for (const Arrived& kept : kept_) {

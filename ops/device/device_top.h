@@ -1,6 +1,6 @@
-// Compressed allreduces by top-k of tensors in device memory: the device adds what was left over,
-// chooses, and puts the sums in their places; only lists of chosen elements pass through the host,
-// which exchanges them as it does those of tensors in its own memory.
+// Compressed allreduces by top-k of tensors in device memory: the device adds residuals, selects
+// elements and writes the sums. Only lists of selected elements pass through the host, which
+// exchanges them as those of tensors in host memory.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +14,29 @@
 
 #include "core/ports/transport.h"
 #include "ops/communicator/compressed.h"
-#include "ops/compression/sparse/allreduce.h"
+#include "ops/compression/compressed_allreduce.h"
+#include "ops/compression/sparse/codecs.h"
 #include "ops/device/device_residuals.h"
-#include "ops/device/growing_memory.h"
+#include "ops/device/memory.h"
 
 namespace ronde {
 
-/// For one group. Whether a rank chooses here or on its host is the same to the others: the bytes
-/// on the wire, the results and the residuals are those of sparse_allreduce().
+/// For one group. Bytes on the wire, results and residuals are those of sparse_allreduce(),
+/// so that other ranks may select on their hosts.
 /// Threads: one at a time.
 class DeviceTopK final : public CompressedCommunicator {
  public:
-  /// `residuals` outlives it, as what `end_part` is called on does: it is told that a part of the
-  /// work was queued.
+  /// `residuals` outlives it. `end_phase` is called when a phase of the work has been queued.
   DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
-             std::function<void(std::string_view part)> end_part);
+             std::function<void(std::string_view phase)> end_phase);
 
-  /// Whether the device has kernels for it; the same on all ranks.
+  /// True if the device has kernels for it; the same on all ranks.
   [[nodiscard]] bool supports(const CompressionSpec& spec) const;
-  /// Whether the lists of work that is supported are shorter than its tensors, and all residuals
-  /// can be on the device. Each rank asks for itself.
+  /// True if the lists of supported work are shorter than its tensors, and all residuals can be on
+  /// the device. Ranks may differ.
   [[nodiscard]] bool suits(const Work& work, const CompressedWork& compression) const;
 
-  /// Says what carries the lists of the next runs, and what that part of the work is called.
+  /// Sets the transport for the lists of the next runs, and the name of that phase.
   void travel_over(Transport& carrier, std::string name) {
     carrier_ = &carrier;
     carrier_name_ = std::move(name);
@@ -53,7 +53,7 @@ class DeviceTopK final : public CompressedCommunicator {
     CompressedPiece piece;
     SparseShare share;
     std::size_t most = 0;   ///< Chosen of it.
-    std::size_t begin = 0;  ///< Of its list.
+    std::size_t begin = 0;  ///< Offset of its list.
     float* left = nullptr;
   };
   /// The lists of all tensors, in one block: how long each is, then indices, then values.
@@ -83,7 +83,7 @@ class DeviceTopK final : public CompressedCommunicator {
 
   const std::shared_ptr<DeviceOps> device_;
   DeviceResiduals& residuals_;
-  const std::function<void(std::string_view part)> end_part_;
+  const std::function<void(std::string_view phase)> end_phase_;
   Transport* carrier_ = nullptr;
   std::string carrier_name_;
   DeviceCopyEngine copies_;
@@ -91,7 +91,7 @@ class DeviceTopK final : public CompressedCommunicator {
   GrowingMemory memory_up_;
   HostMemory host_down_;
   HostMemory host_up_;
-  // Of the work at hand.
+  // State of the current work.
   std::vector<Vector> vectors_;
   std::size_t elements_ = 0;            // of all of their lists
   Lists chosen_;                        // on the host

@@ -9,7 +9,7 @@
 #include "core/base/abort.h"
 #include "core/ports/communicator.h"
 #include "core/ports/device_ops.h"
-#include "ops/device/growing_memory.h"
+#include "ops/device/memory.h"
 
 namespace ronde {
 

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "ops/device/device_wait.h"
-#include "ops/device/growing_memory.h"
+#include "ops/device/memory.h"
 #include "ops/execution/fusion_buffer.h"
 
 namespace ronde {
 namespace {
 
-/// What all ranks choose the algorithm by. Each sends another number of bytes in an alltoall, on
-/// which they have not agreed here.
+/// The bytes by which all ranks choose the algorithm. In an alltoall ranks send different numbers
+/// of bytes, on which they have not agreed here.
 std::size_t common_bytes(Collective kind, std::size_t bytes) {
   return traits_of(kind).has_splits() ? std::numeric_limits<std::size_t>::max() : bytes;
 }

@@ -75,8 +75,8 @@ Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, Accuracy accura
   return choice;
 }
 
-/// Notes of which tensors something may be left over; true where a bundle that would leave it where
-/// it is, dense or of 16 bits, has to bring it.
+/// Notes the tensors that may have a residual. True if a bundle that would leave residuals behind,
+/// dense or of 16 bits, has to send them.
 bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
   const bool lossy = kind != kDense && default_spec(kind).error_feedback;
   bool owed = false;

@@ -1,5 +1,5 @@
-// "auto": which compression each bundle gets, if any. Measures the link and the codecs once, learns
-// from what choices turn out to take, and agrees with all ranks of its group on every number.
+// The choice of `auto` for each bundle: by costs of link and codecs, which it measures once, and by
+// the times of earlier choices. All ranks of the group agree on every number.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,12 @@ struct GroupProbe {
   std::function<Result<std::vector<std::int64_t>>(std::span<const std::int64_t> mine)> exchange;
 };
 
-/// What was chosen for a bundle.
+/// The choice for a bundle.
 struct AutoChoice {
   std::string compression;  ///< As CompressionSpec writes it; empty: none.
   double predicted_s = 0;
-  double dense_s = 0;    ///< What is expected of a dense allreduce.
-  bool changed = false;  ///< Not what the last bundle like this one got.
+  double dense_s = 0;    ///< Prediction for a dense allreduce.
+  bool changed = false;  ///< The last bundle like this one got another.
 };
 
 /// For one group. Threads: one at a time.
@@ -43,10 +43,10 @@ class AutoCompression {
   /// some tens of milliseconds (several hundred on links below 10 Mbit/s).
   /// `probe` is used during the call only. Errors: the probe's.
   Result<AutoChoice> choose(const Bundle& bundle, Accuracy accuracy, const GroupProbe& probe);
-  /// Learns what the bundle that was chosen for last took. Now and then that is agreed with all
-  /// ranks. Errors: the probe's.
+  /// Learns the time of the bundle that was chosen for last. At intervals, ranks agree on it.
+  /// Errors: the probe's.
   Status observe(double seconds, const GroupProbe& probe);
-  /// What was measured and chosen, for people, one line each; empty before the first choice.
+  /// Measurements and choices as lines for people; empty before the first choice.
   [[nodiscard]] std::vector<std::string> explain() const;
 
  private:

@@ -28,7 +28,7 @@ class AutoTuner {
   AutoTuner(Options options, HostCommunicators& host, WordExchange& words)
       : options_(options), host_(host), words_(words) {}
 
-  /// What to compress a bundle by; empty: dense. A bundle that is not `auto` keeps what it says.
+  /// The compression of a bundle; empty: dense. A bundle that is not `auto` keeps what it says.
   /// `auto` in device memory is dense. Blocks where ranks measure or agree.
   /// Errors: kInvalidArgument where the compression does not parse; those of the measurements.
   Result<std::string> choose(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);

@@ -19,7 +19,7 @@ std::size_t columns_of(const Shape& shape) {
   return static_cast<std::size_t>(element_count(shape) / shape[0]);
 }
 
-/// What is kept of a tensor is kept by this; empty where nothing is.
+/// The key of a tensor's residual; empty if it keeps none.
 std::string key_of(const Bundle& bundle, std::size_t index) {
   return index < bundle.keys.size() ? bundle.keys[index] : std::string();
 }
@@ -44,7 +44,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-/// A step is counted by each rank; the most counts.
+/// Each rank counts steps; the largest count decides.
 Result<bool> CompressionBinder::travels_dense(const Bundle& bundle, const std::string& compression,
                                               WordExchange& words, const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(const WarmUp mine, warm_up(bundle, compression));

@@ -1,5 +1,4 @@
-// Binds bundles to their codec, their residuals, and random bits that a replay of the job finds
-// again.
+// Binds bundles to their codec, their residuals and reproducible random bits.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +29,7 @@ class CompressionBinder {
  public:
   struct Options {
     std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
-    std::size_t loss_steps = 0;  ///< Every so many steps of a tensor its loss is noted; 0: never.
+    std::size_t loss_steps = 0;  ///< Note a tensor's loss every N of its steps (0: never).
     int set = 0;                 ///< The process set, as residuals are kept by it.
     int rank = 0;
   };
@@ -39,16 +38,16 @@ class CompressionBinder {
   /// The codec and residuals of a bundle for `compression`. Lives no longer than this.
   /// Errors: kInvalidArgument where the compression is unknown.
   Result<CompressedWork> prepare(const Bundle& bundle, const std::string& compression);
-  /// Whether a bundle still travels dense; if so, a step of its tensors is counted. Ranks may have
+  /// True if a bundle still travels dense; then a step of its tensors is counted. Ranks may have
   /// counted different steps (one had joined, or is new): they exchange them over `words`, and the
   /// most counts. Once a warm-up has ended, they exchange nothing. Blocks.
   /// Errors: as prepare(); those of `words`.
   Result<bool> travels_dense(const Bundle& bundle, const std::string& compression,
                              WordExchange& words, const AbortToken& abort);
-  /// Whether note_losses() is to note any.
+  /// True if note_losses() is to note any.
   [[nodiscard]] bool wants_losses(const CompressedWork& compressed) const;
-  /// Notes what each tensor has left over where that is asked for, and reports it to `events`,
-  /// which may be null. To be called before commit().
+  /// Notes the loss of each tensor whose step is due, and reports it to `events`, which may be
+  /// null. Call before commit().
   void note_losses(const Bundle& bundle, const Work& work, const CompressedWork& compressed,
                    EventSink* events) const;
 
@@ -56,8 +55,8 @@ class CompressionBinder {
   /// How far a bundle is in its codec's warm-up. Whether `dense_steps` is 0 is the same on all
   /// ranks: it follows from the bundle, and from the bundles of end_warm_up().
   Result<WarmUp> warm_up(const Bundle& bundle, const std::string& compression);
-  /// All ranks know that the warm-up of a bundle's tensors is over, in whatever bundles they travel
-  /// from now on: until one has another size or codec, or what is kept is loaded anew.
+  /// Records on all ranks that the warm-up of a bundle's tensors is over, in all later bundles:
+  /// until one has another size or codec, or residuals are loaded.
   void end_warm_up(const Bundle& bundle, const std::string& compression);
   Status pass_step(const Bundle& bundle, const std::string& compression);
   Result<const Scheme*> look_up(const std::string& text);

@@ -18,12 +18,12 @@ namespace ronde {
 
 class ResidualStore;
 
-/// What an executor works with, for one group.
+/// The parts and settings of an executor.
 struct ExecutorOptions {
-  HostParts host;  ///< What serves host memory.
+  HostParts host;  ///< For host memory.
   std::shared_ptr<const ReduceKernels> kernels;
   std::vector<SelectionRow> tuned;  ///< Rows that come before the selection table.
-  std::string algorithm;            ///< Override, see ops/selector.h; empty lets the table decide.
+  std::string algorithm;            ///< Override, see selector.h; empty: the table decides.
   /// Reductions give the same bits however tensors are fused, cut and ordered (Config has it too).
   bool deterministic = false;
   const EventGate* events = nullptr;         ///< Outlives the executor; may be null.
@@ -38,7 +38,7 @@ struct ExecutorOptions {
 
 /// The executor of ops/. Beyond the contract of Executor:
 /// - Outputs and their sizes: OutputPlanner. Communicators: WorkBinder.
-/// - Average, prescale and postscale: reduction_for() in ops/execution/scaling.h.
+/// - Average, prescale and postscale: reduction_for() in ops/execution/output_planner.h.
 /// - Deterministic: reductions over a transport use the algorithm "direct", whatever the override
 ///   says. A communicator that is native_first adds in ascending order of ranks anyway.
 class CollectiveExecutor : public Executor {

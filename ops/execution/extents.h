@@ -1,5 +1,5 @@
-// What ranks tell each other before an operation whose sizes only each rank knows: first extents of
-// allgather and gather, splits of alltoall. Pure functions over the words that travel.
+// The sizes that ranks exchange before an operation: first extents of allgather and gather, splits
+// of alltoall. Pure functions over the exchanged words.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ std::int64_t row_elements(const Shape& shape) noexcept;
 /// `shape` with another first extent; one dimension where it had none.
 Shape with_first_extent(const Shape& shape, std::int64_t extent);
 
-/// Rows of part `index` when `rows` are divided among `size` ranks: the first have one more.
+/// Rows of rank `index` if `rows` are divided among `size` ranks: the first have one more.
 std::int64_t even_rows(std::int64_t rows, int size, int index) noexcept;
 
 /// Number of words with which a rank describes its side of one alltoall among `size` ranks.
@@ -32,9 +32,9 @@ std::size_t alltoall_words(int size) noexcept;
 /// Appends those words: whether and how the splits are wrong, and the rows for each rank.
 void append_alltoall(const BundleTensor& tensor, int size, std::vector<std::int64_t>& words);
 
-/// Checks what all ranks said of one alltoall; `words` holds alltoall_words() of each rank, by
-/// rank. Gives the same answer on every rank.
-/// Errors: kInvalidArgument naming the tensor, the first rank at fault and what it gave.
+/// Checks all ranks' words of one alltoall; `words` holds alltoall_words() of each rank, by rank.
+/// Gives the same answer on every rank. Errors: kInvalidArgument naming the tensor, the first rank
+/// at fault and what it gave.
 Status check_alltoall(std::string_view name, int size, std::span<const std::int64_t> words);
 
 /// Rows that `from` sends to `to`, in words that were checked.

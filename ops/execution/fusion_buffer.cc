@@ -62,7 +62,7 @@ void for_pieces(const Work& work, BufferLayout layout, std::size_t rank, std::si
   }
 }
 
-// What one side of the work amounts to.
+// The flat input, or output, of the work.
 struct Side {
   BufferLayout layout = BufferLayout::kNone;
   std::size_t bytes = 0;

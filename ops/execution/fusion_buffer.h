@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "core/ports/communicator.h"
-#include "ops/device/copy_engine.h"
-#include "ops/device/growing_memory.h"
-#include "ops/flat_work.h"
+#include "ops/algorithms.h"
+#include "ops/device/memory.h"
 
 namespace ronde {
 
@@ -35,7 +34,7 @@ class FusionBuffer {
   /// broadcast this is a copy from `in` to `out`.
   void unflatten(const Work& work);
 
-  /// Whether the last flatten() copied.
+  /// True if the last flatten() copied.
   [[nodiscard]] bool packed() const noexcept { return packed_; }
 
  private:

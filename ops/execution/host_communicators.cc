@@ -53,7 +53,7 @@ void HostCommunicators::compose_levels(HostParts parts, const HostOptions& optio
   dense_ = std::make_unique<AlgorithmCommunicator>(dense_options(
       std::make_unique<HierarchicalCommunicator>(hierarchy, hierarchy->dense_between()), options));
   auto codec =
-      std::make_unique<TransportCompressed>(hierarchy->name(), hierarchy->lane(), options.kernels);
+      std::make_unique<TransportCompressed>(hierarchy->name(), hierarchy->peers(), options.kernels);
   codec_ = codec.get();
   compressed_ = std::make_unique<HierarchicalCommunicator>(hierarchy, std::move(codec));
 }

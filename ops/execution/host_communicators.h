@@ -13,14 +13,14 @@
 
 namespace ronde {
 
-/// What they are composed of.
+/// The parts that they are composed of.
 struct HostParts {
-  std::unique_ptr<Communicator> whole = nullptr;   ///< Of all ranks; null only where size is 1.
-  std::unique_ptr<Communicator> inside = nullptr;  ///< Of this host's; null where it has one.
+  std::unique_ptr<Communicator> whole = nullptr;   ///< Among all ranks; null only if size is 1.
+  std::unique_ptr<Communicator> inside = nullptr;  ///< Among this host's ranks; null if it has one.
   HostLayout layout = {};  ///< Two levels where it has several hosts with several ranks.
 };
 
-/// What they are composed by.
+/// The settings that they are composed by.
 struct HostOptions {
   std::shared_ptr<const ReduceKernels> kernels;
   std::vector<SelectionRow> tuned = {};
@@ -38,18 +38,18 @@ class HostCommunicators {
 
   [[nodiscard]] AlgorithmCommunicator& dense() noexcept { return *dense_; }
   [[nodiscard]] const AlgorithmCommunicator& dense() const noexcept { return *dense_; }
-  /// Whether work goes in two levels.
+  /// True if work uses two levels.
   [[nodiscard]] bool levels() const noexcept { return levels_; }
-  /// Whether the ranks share memory, which no codec is faster than.
+  /// True if the ranks share memory: no codec is faster.
   [[nodiscard]] bool in_memory() const noexcept { return in_memory_; }
   /// The path of a compressed allreduce: kCompressed, or kLocal.
   /// Errors: kUnsupported where there is no transport.
   [[nodiscard]] Result<Path> compressed_path(const Work& work) const;
-  /// What runs it once codec() is bound.
+  /// Runs compressed allreduces once codec() is bound.
   [[nodiscard]] Communicator& compressed() noexcept {
     return compressed_ == nullptr ? *dense_ : *compressed_;
   }
-  /// Where bundles bind their codec; null where nothing is compressed.
+  /// Bundles bind their codec here; null if nothing is compressed.
   [[nodiscard]] CompressedCommunicator* codec() noexcept { return codec_; }
 
  private:

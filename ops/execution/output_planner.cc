@@ -3,10 +3,27 @@
 #include <fmt/format.h>
 
 #include "ops/execution/extents.h"
-#include "ops/execution/scaling.h"
 
 namespace ronde {
 namespace {
+
+// value / divisor, rounded away from zero where it is not exact.
+double quotient_away_from_zero(double value, double divisor) {
+  const double quotient = value / divisor;
+  const double missing = std::fma(-quotient, divisor, value);
+  if (missing == 0.0 || std::signbit(missing) != std::signbit(value)) return quotient;
+  return std::nextafter(quotient, std::copysign(std::numeric_limits<double>::infinity(), value));
+}
+
+Scaling average_scaling(const ReductionRequest& request, int ranks) {
+  const double size = ranks;
+  if (is_narrow_floating(request.dtype)) {
+    const double power = std::bit_ceil(static_cast<unsigned>(ranks));
+    return {request.prescale / power, request.postscale * power / size};
+  }
+  if (is_floating(request.dtype)) return {request.prescale, request.postscale / size};
+  return {request.prescale, quotient_away_from_zero(request.postscale, size)};
+}
 
 const std::byte* input_of(const BundleTensor& tensor) {
   return static_cast<const std::byte*>(tensor.in);
@@ -21,6 +38,13 @@ std::size_t row_bytes(const Bundle& bundle, const BundleTensor& tensor) {
 }
 
 }  // namespace
+
+Reduction reduction_for(const ReductionRequest& request, int ranks) noexcept {
+  if (request.op != ReduceOp::kAverage) {
+    return {request.dtype, request.op, {request.prescale, request.postscale}};
+  }
+  return {request.dtype, ReduceOp::kSum, average_scaling(request, ranks)};
+}
 
 Status OutputPlanner::plan(const Bundle& bundle, const AbortToken& abort) {
   segments_.clear();
@@ -158,7 +182,7 @@ void OutputPlanner::place_alltoall(const Bundle& bundle, std::size_t index) {
   bytes_ = static_cast<std::size_t>(all) * row;
 }
 
-/// Where this tensor's result goes; null where it is not wanted here or could not be allocated.
+/// The memory for a tensor's result; null if this rank wants none or it could not be allocated.
 std::byte* OutputPlanner::output(const BundleTensor& tensor, const Shape& shape) {
   if (tensor.out != nullptr) return static_cast<std::byte*>(tensor.out);
   if (tensor.allocate == nullptr) return nullptr;

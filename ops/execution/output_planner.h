@@ -14,6 +14,28 @@
 
 namespace ronde {
 
+/// How one reduction is asked for.
+struct ReductionRequest {
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+};
+
+/// The reduction that `ranks` ranks compute for a request; kAverage becomes a sum, divided:
+/// - float32, float64: the sum is multiplied by postscale / ranks, or divided by ranks where that
+/// is
+///   the same (see divisor_of() in ops/kernels/scalar.h).
+/// - 8- and 16-bit floating types: inputs are multiplied by 2^-k, k = ceil(log2 ranks), and the sum
+/// by
+///   postscale * 2^k / ranks, all in fp32 with one rounding: no average overflows whose value can
+///   be represented.
+/// - integers, as Horovod: every input times prescale, and the sum times postscale / ranks, each
+///   computed in fp64 and truncated towards zero. The factor postscale / ranks is rounded away
+///   from zero, so that the average of equal values is that value (49 ranks holding 1 give 1).
+/// - bool: "or"; factors are ignored.
+Reduction reduction_for(const ReductionRequest& request, int ranks) noexcept;
+
 /// Plans one bundle after another; the vectors' memory is used again. Beyond Executor's contract:
 /// - allgather, gather: first extents are exchanged, so they may differ; a tensor without
 ///   dimensions counts as one row.
@@ -30,7 +52,7 @@ class OutputPlanner {
   /// Plans a bundle. Blocks where ranks have sizes to exchange.
   /// Errors: kInvalidArgument where sizes do not fit, the same on all ranks; the exchange's.
   Status plan(const Bundle& bundle, const AbortToken& abort);
-  /// Of the planned bundle: one work for each tensor of an alltoall, else one.
+  /// Works of the planned bundle: one for each tensor of an alltoall, else one.
   [[nodiscard]] std::size_t works() const noexcept { return works_; }
   /// One of them, valid until the next call of plan() or work().
   Work work(const Bundle& bundle, std::size_t index);
@@ -55,7 +77,7 @@ class OutputPlanner {
   WordExchange& words_;
   const int rank_;
   const int size_;
-  // Of the planned bundle.
+  // The planned bundle.
   std::size_t works_ = 0;
   std::size_t bytes_ = 0;  // of the whole operation
   Status allocation_;

@@ -21,7 +21,21 @@ class WordExchange {
   /// Gives every rank the words of all, by rank; each has equally many. Valid until the next call.
   /// Blocks. Errors: as Communicator::run.
   Result<std::span<const std::int64_t>> allgather(std::span<const std::int64_t> mine,
-                                                  const AbortToken& abort);
+                                                  const AbortToken& abort) {
+    all_.resize(mine.size() * size_);
+    chunk_bytes_.assign(size_, mine.size_bytes());
+    const Segment segment{std::as_bytes(mine).data(),
+                          std::as_writable_bytes(std::span(all_)).data(),
+                          all_.size() * sizeof(std::int64_t)};
+    Work work;
+    work.kind = Collective::kAllgather;
+    work.reduction.dtype = DType::kInt64;
+    work.segments = {&segment, 1};
+    work.chunk_bytes = chunk_bytes_;
+    work.bytes = segment.bytes;
+    RONDE_RETURN_IF_ERROR(host_.run(work, kNoStream, abort));
+    return std::span<const std::int64_t>(all_);
+  }
 
  private:
   Communicator& host_;

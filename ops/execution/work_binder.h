@@ -64,7 +64,7 @@ class WorkBinder {
   /// Hands out the event after which a bundle's results in device memory are complete.
   Status end(const Bundle& bundle, const AbortToken& abort);
 
-  /// What ranks exchange beside their tensors.
+  /// The exchange of numbers among the ranks.
   [[nodiscard]] WordExchange& words() noexcept { return words_; }
   /// As CommunicatorTraits::polls, of host memory.
   [[nodiscard]] bool polls() const noexcept { return host_.dense().traits().polls; }

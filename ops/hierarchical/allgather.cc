@@ -1,8 +1,7 @@
-#include "ops/hierarchical/allgather.h"
-
 #include <vector>
 
-#include "ops/flat_work.h"
+#include "ops/algorithms.h"
+#include "ops/hierarchical/collectives.h"
 
 namespace ronde {
 namespace {
@@ -12,11 +11,11 @@ namespace {
 class Allgather {
  public:
   Allgather(const Levels& levels, const Work& work)
-      : levels_(levels), work_(work), parts_(levels, work) {
+      : levels_(levels), work_(work), chunks_(levels, work) {
     std::size_t begin = 0;
     for (std::size_t host = 0; host < levels_.layout.hosts.size(); ++host) {
       begins_.push_back(begin);
-      host_bytes_.push_back(parts_.of_host(host));
+      host_bytes_.push_back(chunks_.of_host(host));
       begin += host_bytes_.back();
     }
     if (leads()) all_ = levels.scratch.block(0, begin);
@@ -35,10 +34,10 @@ class Allgather {
     const Phase phase(work_.phases, "gather inside hosts");
     const std::size_t host = levels_.layout.host;
     std::vector<Segment> segments;
-    const std::vector<std::size_t> parts = parts_.of_mates();
+    const std::vector<std::size_t> chunks = chunks_.of_this_host();
     std::byte* to = leads() ? all_ + begins_[host] : nullptr;
     for (std::size_t i = 0; i < work_.segments.size(); ++i) {
-      const std::size_t bytes = parts_.of_host(host, i);
+      const std::size_t bytes = chunks_.of_host(host, i);
       segments.push_back({work_.segments[i].in, to, bytes});
       if (to != nullptr) to += bytes;
     }
@@ -46,7 +45,7 @@ class Allgather {
     gather.kind = Collective::kGather;
     gather.reduction.dtype = work_.reduction.dtype;
     gather.segments = segments;
-    gather.chunk_bytes = parts;
+    gather.chunk_bytes = chunks;
     return run_inside(levels_.inner, gather, abort);
   }
 
@@ -55,12 +54,14 @@ class Allgather {
     PhaseObserver* const phases = beside(work_.phases);
     const Phase phase(phases, "between hosts");
     SubTransport leaders = leaders_of(levels_);
-    FlatWork flat{.kernels = levels_.kernels, .abort = abort, .reduction = work_.reduction};
-    flat.in = all_ + begins_[levels_.layout.host];
-    flat.out = all_;
-    flat.bytes = begins_.back() + host_bytes_.back();
-    flat.chunk_bytes = host_bytes_;
-    flat.phases = phases;
+    const FlatWork flat{.kernels = levels_.kernels,
+                        .abort = abort,
+                        .reduction = work_.reduction,
+                        .in = all_ + begins_[levels_.layout.host],
+                        .out = all_,
+                        .bytes = begins_.back() + host_bytes_.back(),
+                        .chunk_bytes = host_bytes_,
+                        .phases = phases};
     return run_between(levels_, Collective::kAllgather, leaders, flat);
   }
 
@@ -71,8 +72,8 @@ class Allgather {
     for (const auto& ranks : levels_.layout.hosts) {
       for (std::size_t i = 0; i < work_.segments.size(); ++i) {
         for (const int rank : ranks) {
-          segments.push_back({from, place(i, rank), parts_.bytes(i, rank)});
-          if (from != nullptr) from += parts_.bytes(i, rank);
+          segments.push_back({from, place(i, rank), chunks_.bytes(i, rank)});
+          if (from != nullptr) from += chunks_.bytes(i, rank);
         }
       }
     }
@@ -83,15 +84,15 @@ class Allgather {
     return run_inside(levels_.inner, broadcast, abort);
   }
 
-  /// Where a rank's part of a segment belongs on this one.
+  /// Where a rank's chunk of a segment belongs on this one.
   [[nodiscard]] std::byte* place(std::size_t segment, int rank) const {
     std::byte* const out = work_.segments[segment].out;
-    return out == nullptr ? nullptr : out + parts_.begin(segment, rank);
+    return out == nullptr ? nullptr : out + chunks_.begin(segment, rank);
   }
 
   const Levels& levels_;
   const Work& work_;
-  const HostChunks parts_;
+  const HostChunks chunks_;
   std::vector<std::size_t> begins_;  // of each host's block
   std::vector<std::size_t> host_bytes_;
   std::byte* all_ = nullptr;

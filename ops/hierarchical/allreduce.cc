@@ -1,11 +1,10 @@
-#include "ops/hierarchical/allreduce.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "ops/hierarchical/collectives.h"
 #include "ops/hierarchical/slices.h"
 #include "ops/partial.h"
 #include "ops/transfer.h"
@@ -13,37 +12,7 @@
 namespace ronde {
 namespace {
 
-/// The run of one segment that lies in a slice. `begin` counts elements from the slice's beginning.
-struct Piece {
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  std::size_t begin = 0;
-  std::size_t count = 0;
-  std::size_t segment = 0;
-  std::size_t skipped = 0;  // elements of the segment before it
-};
-
-std::vector<Piece> pieces_in(std::span<const Segment> segments, const Part& slice,
-                             std::size_t element) {
-  std::vector<Piece> pieces;
-  std::size_t at = 0;
-  for (std::size_t index = 0; index < segments.size(); ++index) {
-    const Segment& segment = segments[index];
-    const std::size_t count = segment.bytes / element;
-    const std::size_t begin = std::max(at, slice.begin);
-    const std::size_t end = std::min(at + count, slice.begin + slice.count);
-    if (begin < end) {
-      const std::size_t skip = (begin - at) * element;
-      pieces.push_back({segment.in == nullptr ? nullptr : segment.in + skip,
-                        segment.out == nullptr ? nullptr : segment.out + skip, begin - slice.begin,
-                        end - begin, index, begin - at});
-    }
-    at += count;
-  }
-  return pieces;
-}
-
-std::size_t overlap(const Piece& piece, const Part& chunk) {
+std::size_t overlap(const SlicePiece& piece, const Chunk& chunk) {
   const std::size_t begin = std::max(piece.begin, chunk.begin);
   const std::size_t end = std::min(piece.begin + piece.count, chunk.begin + chunk.count);
   return begin < end ? end - begin : 0;
@@ -51,8 +20,8 @@ std::size_t overlap(const Piece& piece, const Part& chunk) {
 
 /// One slice, and where this rank keeps its own chunk of it.
 struct HostSlice {
-  std::vector<Piece> pieces;
-  std::vector<Part> chunks;  // by local rank; those beyond the lanes are empty
+  std::vector<SlicePiece> pieces;
+  std::vector<Chunk> chunks;  // by local rank; empty beyond the carriers
   std::byte* partial = nullptr;
   std::byte* result = nullptr;
 };
@@ -78,8 +47,9 @@ class Allreduce final : public SliceSteps {
         total_(total_bytes(work) / element_),
         slices_(std::max<std::size_t>(
             1, (total_ * width_ + levels.slice_bytes / 2) / levels.slice_bytes)) {
-    const auto lanes = std::max<std::size_t>(1, static_cast<std::size_t>(levels.layout.lanes()));
-    lanes_ = total_ / slices_ * width_ < lanes * kWorthLaneBytes ? 1 : lanes;
+    const auto carriers =
+        std::max<std::size_t>(1, static_cast<std::size_t>(levels.layout.fewest_ranks()));
+    carriers_ = total_ / slices_ * width_ < carriers * kWorthSplittingBytes ? 1 : carriers;
   }
 
   Status run(const AbortToken& abort, const AbortToken& wire_abort) {
@@ -113,7 +83,7 @@ class Allreduce final : public SliceSteps {
   Status gather_inside(const HostSlice& slice);
   std::vector<Segment> stage(const HostSlice& slice);
 
-  [[nodiscard]] const Part& own_chunk(const HostSlice& slice) const {
+  [[nodiscard]] const Chunk& own_chunk(const HostSlice& slice) const {
     return slice.chunks[static_cast<std::size_t>(levels_.layout.local)];
   }
   [[nodiscard]] std::vector<std::size_t> chunk_bytes(const HostSlice& slice,
@@ -125,22 +95,22 @@ class Allreduce final : public SliceSteps {
   const Work work_;
   const PartialReduction partial_;
   const std::size_t element_;
-  const std::size_t width_;  // bytes of an element on its way
+  const std::size_t width_;  // bytes of an element between hosts
   const std::size_t total_;  // elements
   const std::size_t slices_;
-  std::size_t lanes_ = 1;                    // in use
+  std::size_t carriers_ = 1;                 // local ranks that carry a chunk
   std::array<HostSlice, kInFlight> flying_;  // in use by the wire thread until it is drained
   const AbortToken* abort_ = nullptr;
   const AbortToken* wire_abort_ = nullptr;
 };
 
 HostSlice Allreduce::slice(std::size_t index) {
-  const Part whole = even_part(total_, slices_, index);
+  const Chunk whole = even_chunk(total_, slices_, index);
   HostSlice made;
   made.pieces = pieces_in(work_.segments, whole, element_);
-  made.chunks = even_parts(whole.count, lanes_);
+  made.chunks = even_chunks(whole.count, carriers_);
   made.chunks.resize(levels_.layout.hosts[levels_.layout.host].size(), {whole.count, 0});
-  const std::size_t room = (total_ / slices_ / lanes_ + 2) * width_;
+  const std::size_t room = (total_ / slices_ / carriers_ + 2) * width_;
   std::byte* memory = levels_.scratch.block(0, 2 * kInFlight * room) + index % kInFlight * 2 * room;
   made.partial = memory;
   made.result = memory + room;
@@ -149,8 +119,8 @@ HostSlice Allreduce::slice(std::size_t index) {
 
 std::vector<std::size_t> Allreduce::chunk_bytes(const HostSlice& slice, std::size_t width) const {
   std::vector<std::size_t> bytes;
-  for (const Piece& piece : slice.pieces) {
-    for (const Part& chunk : slice.chunks) bytes.push_back(overlap(piece, chunk) * width);
+  for (const SlicePiece& piece : slice.pieces) {
+    for (const Chunk& chunk : slice.chunks) bytes.push_back(overlap(piece, chunk) * width);
   }
   return bytes;
 }
@@ -158,9 +128,9 @@ std::vector<std::size_t> Allreduce::chunk_bytes(const HostSlice& slice, std::siz
 /// The slice as partials in memory of our own: one segment.
 std::vector<Segment> Allreduce::stage(const HostSlice& slice) {
   std::size_t count = 0;
-  for (const Piece& piece : slice.pieces) count += piece.count;
+  for (const SlicePiece& piece : slice.pieces) count += piece.count;
   std::byte* staged = levels_.scratch.block(1, count * width_);
-  for (const Piece& piece : slice.pieces) {
+  for (const SlicePiece& piece : slice.pieces) {
     std::byte* to = staged + piece.begin * width_;
     if (piece.in == nullptr) {
       std::memset(to, 0, piece.count * width_);
@@ -177,7 +147,7 @@ Status Allreduce::reduce_inside(const HostSlice& slice) {
   std::vector<std::size_t> bytes;
   if (partial_.raw_is_partial()) {
     std::byte* to = slice.partial;
-    for (const Piece& piece : slice.pieces) {
+    for (const SlicePiece& piece : slice.pieces) {
       segments.push_back({piece.in, to, piece.count * width_});
       to += overlap(piece, own_chunk(slice)) * width_;
     }
@@ -215,12 +185,12 @@ Status Allreduce::reduce_between(const HostSlice& slice, const AbortToken& abort
 /// Each piece is a segment, so that what is left over finds its tensor. Partials that are wider
 /// than the tensors are rounded here.
 Status Allreduce::carry_lossy(const HostSlice& slice, const AbortToken& abort) {
-  const Part& own = own_chunk(slice);
+  const Chunk& own = own_chunk(slice);
   const bool wide = width_ != element_;
   std::vector<Segment> segments;
   std::vector<SegmentOrigin> origins;
   std::size_t done = 0;
-  for (const Piece& piece : slice.pieces) {
+  for (const SlicePiece& piece : slice.pieces) {
     const std::size_t count = overlap(piece, own);
     if (count == 0) continue;
     const std::size_t before = std::max(piece.begin, own.begin) - piece.begin;
@@ -244,7 +214,7 @@ Status Allreduce::gather_inside(const HostSlice& slice) {
   const Phase phase(work_.phases, "gather inside hosts");
   std::vector<Segment> segments;
   const std::byte* from = slice.result;
-  for (const Piece& piece : slice.pieces) {
+  for (const SlicePiece& piece : slice.pieces) {
     segments.push_back({from, piece.out, piece.count * element_});
     from += overlap(piece, own_chunk(slice)) * element_;
   }

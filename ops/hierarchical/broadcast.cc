@@ -1,39 +1,13 @@
-#include "ops/hierarchical/broadcast.h"
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "ops/flat_work.h"
+#include "ops/algorithms.h"
+#include "ops/hierarchical/collectives.h"
 #include "ops/transfer.h"
 
 namespace ronde {
 namespace {
-
-/// The part of one segment that lies in a slice; `begin` counts from the slice's beginning.
-struct BroadcastPiece {
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  std::size_t begin = 0;
-  std::size_t bytes = 0;
-};
-
-std::vector<BroadcastPiece> pieces_in(std::span<const Segment> segments, const Part& slice) {
-  std::vector<BroadcastPiece> pieces;
-  std::size_t at = 0;
-  for (const Segment& segment : segments) {
-    const std::size_t begin = std::max(at, slice.begin);
-    const std::size_t end = std::min(at + segment.bytes, slice.begin + slice.count);
-    if (begin < end) {
-      const std::size_t skip = begin - at;
-      pieces.push_back({segment.in == nullptr ? nullptr : segment.in + skip,
-                        segment.out == nullptr ? nullptr : segment.out + skip, begin - slice.begin,
-                        end - begin});
-    }
-    at += segment.bytes;
-  }
-  return pieces;
-}
 
 /// One broadcast on one rank.
 class Broadcast {
@@ -78,7 +52,7 @@ class Broadcast {
 
   [[nodiscard]] bool leads() const noexcept { return levels_.layout.local == leader_; }
   [[nodiscard]] bool is_root() const noexcept { return levels_.whole.rank() == work_.root; }
-  [[nodiscard]] Part part(std::size_t index) const { return even_part(total_, slices_, index); }
+  [[nodiscard]] Chunk slice(std::size_t index) const { return even_chunk(total_, slices_, index); }
   [[nodiscard]] std::byte* staging(std::size_t index) const noexcept {
     return staging_ + index % 2 * room_;
   }
@@ -94,25 +68,28 @@ class Broadcast {
     const Phase phase(phases, "between hosts");
     std::byte* const memory = staging(index);
     if (is_root()) {
-      for (const BroadcastPiece& piece : pieces_in(work_.segments, part(index))) {
-        std::memcpy(memory + piece.begin, piece.in, piece.bytes);
+      for (const SlicePiece& piece : pieces_in(work_.segments, slice(index), 1)) {
+        std::memcpy(memory + piece.begin, piece.in, piece.count);
       }
     }
     SubTransport leaders(levels_.whole, leaders_, static_cast<int>(levels_.layout.host));
-    FlatWork flat{.kernels = levels_.kernels, .abort = abort, .reduction = work_.reduction};
-    flat.root = root_host_;
-    flat.in = flat.out = memory;
-    flat.bytes = part(index).count;
-    flat.phases = phases;
+    const FlatWork flat{.kernels = levels_.kernels,
+                        .abort = abort,
+                        .reduction = work_.reduction,
+                        .root = root_host_,
+                        .in = memory,
+                        .out = memory,
+                        .bytes = slice(index).count,
+                        .phases = phases};
     return run_between(levels_, Collective::kBroadcast, leaders, flat);
   }
 
   Status inside(std::size_t index, const AbortToken& abort) {
     const Phase phase(work_.phases, "broadcast inside hosts");
     std::vector<Segment> segments;
-    for (const BroadcastPiece& piece : pieces_in(work_.segments, part(index))) {
+    for (const SlicePiece& piece : pieces_in(work_.segments, slice(index), 1)) {
       const std::byte* in = leads() ? staging(index) + piece.begin : nullptr;
-      segments.push_back({is_root() ? piece.in : in, piece.out, piece.bytes});
+      segments.push_back({is_root() ? piece.in : in, piece.out, piece.count});
     }
     Work work;
     work.kind = Collective::kBroadcast;

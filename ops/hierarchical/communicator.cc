@@ -4,10 +4,7 @@
 
 #include <utility>
 
-#include "ops/hierarchical/allgather.h"
-#include "ops/hierarchical/allreduce.h"
-#include "ops/hierarchical/broadcast.h"
-#include "ops/hierarchical/reduce_scatter.h"
+#include "ops/hierarchical/collectives.h"
 
 namespace ronde {
 namespace {
@@ -40,7 +37,7 @@ Hierarchy::Hierarchy(HierarchyOptions options)
       outer_(std::move(options.outer)),
       inner_(std::move(options.inner)),
       name_(fmt::format("{}, {} inside hosts", outer_->traits().name, inner_.traits().name)),
-      lane_(*outer_->transport(), layout_.lane_members(), static_cast<int>(layout_.host)) {}
+      peers_(*outer_->transport(), layout_.peers(), static_cast<int>(layout_.host)) {}
 
 bool Hierarchy::polls() const noexcept { return inner_.traits().polls && outer_->traits().polls; }
 
@@ -50,12 +47,12 @@ Levels Hierarchy::levels() noexcept {
 }
 
 std::unique_ptr<Communicator> Hierarchy::dense_between() {
-  return std::make_unique<AlgorithmCommunicator>(lane_,
+  return std::make_unique<AlgorithmCommunicator>(peers_,
                                                  AlgorithmOptions{.kernels = kernels_,
                                                                   .tuned = tuned_,
                                                                   .deterministic = deterministic_,
-                                                                  .rank = lane_.rank(),
-                                                                  .size = lane_.size()});
+                                                                  .rank = peers_.rank(),
+                                                                  .size = peers_.size()});
 }
 
 HierarchicalCommunicator::HierarchicalCommunicator(std::shared_ptr<Hierarchy> hierarchy,

@@ -13,15 +13,15 @@
 
 namespace ronde {
 
-/// Whether the collective goes in two levels where there are some. In deterministic mode bits do
-/// not depend on the placement of ranks, so that a reduce_scatter does not.
+/// True for collectives that use two levels. A reduce_scatter in deterministic mode does not: its
+/// bits must not depend on the placement of ranks.
 bool goes_in_levels(Collective kind, bool deterministic) noexcept;
 
-/// What a hierarchy is made of.
+/// The parts of a hierarchy.
 struct HierarchyOptions {
   HostLayout layout;
   AlgorithmOptions inner;               ///< For the ranks of this host, in the layout's order.
-  std::unique_ptr<Communicator> outer;  ///< Of the whole group; has a transport.
+  std::unique_ptr<Communicator> outer;  ///< Among all ranks; has a transport.
   std::shared_ptr<const ReduceKernels> kernels;
   std::vector<SelectionRow> tuned = {};  ///< Rows that come before the table, for between hosts.
   bool deterministic = false;
@@ -39,8 +39,8 @@ class Hierarchy {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] Levels levels() noexcept;
   [[nodiscard]] Communicator& outer() noexcept { return *outer_; }
-  /// The i-th rank of every host, i being this rank's position on its own.
-  [[nodiscard]] Transport& lane() noexcept { return lane_; }
+  /// The ranks with this local rank, one of each host.
+  [[nodiscard]] Transport& peers() noexcept { return peers_; }
   [[nodiscard]] bool deterministic() const noexcept { return deterministic_; }
   [[nodiscard]] bool polls() const noexcept;
   /// Moves the chunks of dense allreduces between hosts, by the rows of the selection table.
@@ -55,7 +55,7 @@ class Hierarchy {
   const std::unique_ptr<Communicator> outer_;
   AlgorithmCommunicator inner_;
   const std::string name_;
-  SubTransport lane_;
+  SubTransport peers_;
   Scratch scratch_;       // of the calling thread
   Scratch wire_scratch_;  // of the wire thread
   WireThread wire_;       // last: it uses the rest
@@ -67,7 +67,7 @@ class Hierarchy {
 /// only. Threads: one at a time.
 class HierarchicalCommunicator final : public Communicator {
  public:
-  /// `between`: among the lane's ranks.
+  /// `between`: among the peers.
   HierarchicalCommunicator(std::shared_ptr<Hierarchy> hierarchy,
                            std::unique_ptr<Communicator> between);
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/device/device_wait.h"
-#include "ops/device/growing_memory.h"
+#include "ops/device/memory.h"
 #include "ops/hierarchical/levels.h"
 #include "ops/hierarchical/slices.h"
 #include "ops/transfer.h"
@@ -49,16 +49,16 @@ SupportTable supported_by(const DeviceParts& parts) {
 struct DeviceSlice {
   std::size_t begin = 0;
   std::size_t bytes = 0;
-  std::vector<std::size_t> chunks;  // by local rank; those beyond the lanes are empty
+  std::vector<std::size_t> chunks;  // by local rank; empty beyond the carriers
   std::size_t own_begin = 0;        // of this rank's chunk
   std::size_t own_bytes = 0;
 };
 
-/// What allreduces of one rank work with. Views all of it.
+/// The levels of one rank. Views all of it.
 struct DeviceLevels {
   DeviceOps& device;
   Communicator& inside;
-  Communicator& between;  ///< Of the lane, in host memory.
+  Communicator& between;  ///< Among the peers, in host memory.
   const HostLayout& layout;
   HostMemory& pinned;
   std::size_t slice_bytes;
@@ -77,11 +77,11 @@ class DeviceAllreduce final : public SliceSteps {
         scaling_(split(work.reduction)),
         element_(size_of(work.reduction.dtype)),
         count_(work.segments.front().bytes / element_) {
-    const auto lanes = static_cast<std::size_t>(levels.layout.lanes());
-    lanes_ = count_ * element_ < lanes * kWorthLaneBytes ? 1 : lanes;
+    const auto carriers = static_cast<std::size_t>(levels.layout.fewest_ranks());
+    carriers_ = count_ * element_ < carriers * kWorthSplittingBytes ? 1 : carriers;
     // Whole chunks, so that only the last slice has uneven ones.
-    slice_count_ = std::max<std::size_t>(1, levels.slice_bytes / element_ / lanes_) * lanes_;
-    const std::size_t most = (std::min(count_, slice_count_) / lanes_ + 1) * element_;
+    slice_count_ = std::max<std::size_t>(1, levels.slice_bytes / element_ / carriers_) * carriers_;
+    const std::size_t most = (std::min(count_, slice_count_) / carriers_ + 1) * element_;
     const std::size_t room = (most + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
     std::byte* const memory = levels.pinned.at_least(kInFlight * room, levels.device);
     for (std::size_t i = 0; i < kInFlight; ++i) slots_[i] = memory + i * room;
@@ -89,7 +89,7 @@ class DeviceAllreduce final : public SliceSteps {
 
   Status run() { return run_slices((count_ + slice_count_ - 1) / slice_count_, *this); }
 
-  /// Queues one slice's reduction, and the way of this rank's chunk to the host.
+  /// Queues one slice's reduction, then the copy of this rank's chunk to the host.
   Status reduce_inside(std::size_t index) override {
     const DeviceSlice part = slice(index);
     const Segment& all = work_.segments.front();
@@ -104,7 +104,7 @@ class DeviceAllreduce final : public SliceSteps {
     return {};
   }
 
-  /// Carries this rank's chunk of a slice between hosts, and queues its way back.
+  /// Reduces this rank's chunk of a slice between hosts, then queues the copy back.
   Status reduce_between(std::size_t index) override {
     const DeviceSlice part = slice(index);
     if (part.own_bytes == 0) return {};
@@ -135,7 +135,7 @@ class DeviceAllreduce final : public SliceSteps {
     const std::size_t count = std::min(slice_count_, count_ - begin);
     const auto local = static_cast<std::size_t>(levels_.layout.local);
     DeviceSlice made{begin * element_, count * element_, {}, count * element_, 0};
-    made.chunks = lengths_of(even_parts(count, lanes_), element_);
+    made.chunks = lengths_of(even_chunks(count, carriers_), element_);
     made.chunks.resize(levels_.layout.hosts[levels_.layout.host].size(), 0);
     made.own_begin = begins_of(made.chunks)[local];
     made.own_bytes = made.chunks[local];
@@ -160,7 +160,7 @@ class DeviceAllreduce final : public SliceSteps {
   const LevelScaling scaling_;
   const std::size_t element_;
   const std::size_t count_;      // elements
-  std::size_t lanes_ = 1;        // in use
+  std::size_t carriers_ = 1;     // local ranks that carry a chunk between hosts
   std::size_t slice_count_ = 1;  // elements of a slice
   std::array<std::byte*, kInFlight> slots_{};
   std::array<DeviceEventPtr, kInFlight> arrived_;
@@ -179,8 +179,8 @@ class DeviceHierarchical final : public Communicator {
         whole_(std::move(parts.whole)),
         layout_(std::move(parts.layout)),
         slice_bytes_(slice_bytes),
-        lane_(*host.transport(), layout_.lane_members(), static_cast<int>(layout_.host)),
-        between_(host.among(lane_)) {}
+        peers_(*host.transport(), layout_.peers(), static_cast<int>(layout_.host)),
+        between_(host.among(peers_)) {}
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
     return inside_->allocate(bytes, stream);
@@ -198,7 +198,7 @@ class DeviceHierarchical final : public Communicator {
   const std::unique_ptr<Communicator> whole_;
   const HostLayout layout_;
   const std::size_t slice_bytes_;
-  SubTransport lane_;
+  SubTransport peers_;
   const std::unique_ptr<Communicator> between_;
   HostMemory pinned_;
 };

@@ -22,7 +22,7 @@ inline constexpr std::size_t kDeviceSliceBytes = std::size_t{4} << 20;
 /// that of `whole`, where there is one. 16-bit types are rounded by `inside` and once more between
 /// hosts. run() of an allreduce blocks until the hosts have met, and queues the last gathering.
 /// Per host 2(m-1)/m of the bytes leave and as many come, for m hosts. Source: as
-/// ops/hierarchical/allreduce.h. `host` outlives it and has a transport.
+/// ops/hierarchical/collectives.h. `host` outlives it and has a transport.
 std::unique_ptr<Communicator> create_device_hierarchical(
     DeviceParts parts, AlgorithmCommunicator& host, std::size_t slice_bytes = kDeviceSliceBytes);
 

@@ -5,7 +5,7 @@
 
 namespace ronde {
 
-int HostLayout::lanes() const noexcept {
+int HostLayout::fewest_ranks() const noexcept {
   const auto fewest = std::min_element(
       hosts.begin(), hosts.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
   return fewest == hosts.end() ? 0 : static_cast<int>(fewest->size());
@@ -16,7 +16,7 @@ bool HostLayout::has_levels() const noexcept {
                                          [](const auto& ranks) { return ranks.size() > 1; });
 }
 
-std::vector<int> HostLayout::lane_members() const {
+std::vector<int> HostLayout::peers() const {
   std::vector<int> members;
   for (const std::vector<int>& ranks : hosts) {
     if (ranks.size() > static_cast<std::size_t>(local)) {

@@ -1,4 +1,4 @@
-// How the ranks of a group are spread over hosts: what all collectives of two levels go by.
+// How the ranks of a group are spread over hosts.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@ namespace ronde {
 /// How the ranks of a group are spread over hosts.
 struct HostLayout {
   std::vector<std::vector<int>> hosts;  ///< Group ranks of each host, hosts by their lowest rank.
-  std::size_t host = 0;                 ///< Of this rank.
-  int local = 0;                        ///< This rank's position on its host.
+  std::size_t host = 0;                 ///< This rank's host.
+  int local = 0;                        ///< This rank's local rank.
 
-  /// Parts that travel between hosts at the same time: the fewest ranks of any host.
-  [[nodiscard]] int lanes() const noexcept;
+  /// The fewest ranks of any host: so many chunks can move between hosts at the same time.
+  [[nodiscard]] int fewest_ranks() const noexcept;
   /// Whether there are several hosts, and one of them has several ranks.
   [[nodiscard]] bool has_levels() const noexcept;
-  /// The i-th rank of every host that has one, i being this rank's position on its own.
-  [[nodiscard]] std::vector<int> lane_members() const;
+  /// The ranks with this rank's local rank, one of each host that has it.
+  [[nodiscard]] std::vector<int> peers() const;
 };
 
 /// The layout of a group, the same on all its ranks but for `host` and `local`.

@@ -1,5 +1,6 @@
 #include "ops/hierarchical/levels.h"
 
+#include <algorithm>
 #include <new>
 
 namespace ronde {
@@ -29,14 +30,34 @@ std::size_t HostChunks::of_host(std::size_t host) const {
   return sum;
 }
 
-std::vector<std::size_t> HostChunks::of_mates() const {
-  std::vector<std::size_t> parts;
+std::vector<std::size_t> HostChunks::of_this_host() const {
+  std::vector<std::size_t> chunks;
   for (std::size_t i = 0; i < work_.segments.size(); ++i) {
     for (const int rank : levels_.layout.hosts[levels_.layout.host]) {
-      parts.push_back(bytes(i, rank));
+      chunks.push_back(bytes(i, rank));
     }
   }
-  return parts;
+  return chunks;
+}
+
+std::vector<SlicePiece> pieces_in(std::span<const Segment> segments, const Chunk& slice,
+                                  std::size_t element) {
+  std::vector<SlicePiece> pieces;
+  std::size_t at = 0;
+  for (std::size_t index = 0; index < segments.size(); ++index) {
+    const Segment& segment = segments[index];
+    const std::size_t count = segment.bytes / element;
+    const std::size_t begin = std::max(at, slice.begin);
+    const std::size_t end = std::min(at + count, slice.begin + slice.count);
+    if (begin < end) {
+      const std::size_t skip = (begin - at) * element;
+      pieces.push_back({segment.in == nullptr ? nullptr : segment.in + skip,
+                        segment.out == nullptr ? nullptr : segment.out + skip, begin - slice.begin,
+                        end - begin, index, begin - at});
+    }
+    at += count;
+  }
+  return pieces;
 }
 
 Status with_wire(WireThread& wire, const AbortToken& abort,

@@ -1,5 +1,5 @@
-// What broadcast, allgather and reduce_scatter over several hosts of several ranks share: a leader
-// on each host, the wires between leaders, and the group inside a host.
+// The two levels that collectives over several hosts share: the ranks inside a host, and the
+// leaders of hosts with the wires between them.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/ports/communicator.h"
-#include "ops/flat_work.h"
+#include "ops/algorithms.h"
 #include "ops/hierarchical/host_layout.h"
 #include "ops/hierarchical/wire_thread.h"
-#include "ops/scratch.h"
 #include "ops/selection/selector.h"
+#include "ops/transfer.h"
 
 namespace ronde {
 
@@ -40,14 +40,14 @@ class SubTransport final : public Transport {
   const int rank_;
 };
 
-/// Less than this for each lane is left to the first lane: more messages cost more than they save.
-inline constexpr std::size_t kWorthLaneBytes = std::size_t{4} << 10;
+/// Smaller chunks are not split over local ranks: more messages cost more than they save.
+inline constexpr std::size_t kWorthSplittingBytes = std::size_t{4} << 10;
 
 /// The two levels of one rank, and what they work with. Views all of it.
 struct Levels {
   const HostLayout& layout;
   Transport& whole;
-  Communicator& inner;  ///< Of this host's ranks; does all work.
+  Communicator& inner;  ///< Among this host's ranks; does all work.
   const ReduceKernels& kernels;
   std::span<const SelectionRow> tuned;
   Scratch& scratch;
@@ -59,7 +59,7 @@ struct Levels {
 /// The leaders of all hosts as a group of their own. The levels outlive it.
 SubTransport leaders_of(const Levels& levels);
 
-/// The parts of work that has one for each rank, by segment. Views both.
+/// The chunks of all ranks by segment. Views both arguments.
 class HostChunks {
  public:
   HostChunks(const Levels& levels, const Work& work) noexcept : levels_(levels), work_(work) {}
@@ -68,18 +68,32 @@ class HostChunks {
     return work_.chunk_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
                              static_cast<std::size_t>(rank)];
   }
-  /// Where a rank's part begins in a segment.
+  /// The first byte of a rank's chunk in a segment.
   [[nodiscard]] std::size_t begin(std::size_t segment, int rank) const;
   /// Bytes of one segment, or of all, that belong to the ranks of a host.
   [[nodiscard]] std::size_t of_host(std::size_t host, std::size_t segment) const;
   [[nodiscard]] std::size_t of_host(std::size_t host) const;
-  /// The parts of this host's ranks, as their gather or scatter takes them.
-  [[nodiscard]] std::vector<std::size_t> of_mates() const;
+  /// The chunks of this host's ranks, in the order of Work::chunk_bytes.
+  [[nodiscard]] std::vector<std::size_t> of_this_host() const;
 
  private:
   const Levels& levels_;
   const Work& work_;
 };
+
+/// The elements of one segment that lie in a slice. `begin` counts from the slice's beginning.
+struct SlicePiece {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::size_t begin = 0;
+  std::size_t count = 0;
+  std::size_t segment = 0;
+  std::size_t skipped = 0;  // elements of the segment before it
+};
+
+/// The pieces of all segments that lie in a slice, which counts elements of `element` bytes.
+std::vector<SlicePiece> pieces_in(std::span<const Segment> segments, const Chunk& slice,
+                                  std::size_t element);
 
 /// Runs `body` with a token for the wire thread, which must not outlast the call: the token is
 /// aborted with `abort` and where `body` fails, even if only this host is in trouble.

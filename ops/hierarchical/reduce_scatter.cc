@@ -1,9 +1,8 @@
-#include "ops/hierarchical/reduce_scatter.h"
-
 #include <cstring>
 #include <vector>
 
-#include "ops/flat_work.h"
+#include "ops/algorithms.h"
+#include "ops/hierarchical/collectives.h"
 #include "ops/partial.h"
 
 namespace ronde {
@@ -16,11 +15,11 @@ class ReduceScatter {
   ReduceScatter(const Levels& levels, const Work& work)
       : levels_(levels),
         work_(work),
-        parts_(levels, work),
+        chunks_(levels, work),
         partial_(work.reduction, levels.kernels),
         total_(total_bytes(work) / partial_.element()) {
     for (std::size_t host = 0; host < levels_.layout.hosts.size(); ++host) {
-      host_bytes_.push_back(wide(parts_.of_host(host)));
+      host_bytes_.push_back(wide(chunks_.of_host(host)));
     }
     const std::size_t sums = total_ * partial_.width();
     if (leads()) all_ = levels.scratch.block(0, sums + own_bytes());
@@ -42,24 +41,24 @@ class ReduceScatter {
     return bytes / partial_.element() * partial_.width();
   }
 
-  /// Calls visit(in, bytes) for all parts, as leaders keep them; `in` may be null.
+  /// Calls visit(in, bytes) for all chunks, as leaders keep them; `in` may be null.
   template <typename Visit>
-  void each_part(Visit visit) const {
+  void each_chunk(Visit visit) const {
     for (const auto& ranks : levels_.layout.hosts) {
       for (std::size_t i = 0; i < work_.segments.size(); ++i) {
         const std::byte* const in = work_.segments[i].in;
         for (const int rank : ranks) {
-          visit(in == nullptr ? nullptr : in + parts_.begin(i, rank), parts_.bytes(i, rank));
+          visit(in == nullptr ? nullptr : in + chunks_.begin(i, rank), chunks_.bytes(i, rank));
         }
       }
     }
   }
 
-  /// The input as it lies, part by part.
-  [[nodiscard]] std::vector<Segment> parts_in_place() const {
+  /// The input as it lies, chunk by chunk.
+  [[nodiscard]] std::vector<Segment> chunks_in_place() const {
     std::vector<Segment> segments;
     std::byte* to = all_;
-    each_part([&](const std::byte* in, std::size_t bytes) {
+    each_chunk([&](const std::byte* in, std::size_t bytes) {
       segments.push_back({in, to, bytes});
       if (to != nullptr) to += bytes;
     });
@@ -67,10 +66,10 @@ class ReduceScatter {
   }
 
   /// The input as partials in memory of our own.
-  [[nodiscard]] std::vector<Segment> staged_parts() const {
+  [[nodiscard]] std::vector<Segment> staged_chunks() const {
     std::byte* const staged = levels_.scratch.block(1, total_ * partial_.width());
     std::byte* to = staged;
-    each_part([&](const std::byte* in, std::size_t bytes) {
+    each_chunk([&](const std::byte* in, std::size_t bytes) {
       if (in == nullptr) {
         std::memset(to, 0, wide(bytes));
       } else {
@@ -84,7 +83,7 @@ class ReduceScatter {
   Status collect(const AbortToken& abort) {
     const Phase phase(work_.phases, "reduce inside hosts");
     const std::vector<Segment> segments =
-        partial_.raw_is_partial() ? parts_in_place() : staged_parts();
+        partial_.raw_is_partial() ? chunks_in_place() : staged_chunks();
     Work inside;
     inside.kind = Collective::kReduce;
     inside.reduction = {partial_.dtype(), work_.reduction.op, {}};
@@ -97,14 +96,14 @@ class ReduceScatter {
     PhaseObserver* const phases = beside(work_.phases);
     const Phase phase(phases, "between hosts");
     SubTransport leaders = leaders_of(levels_);
-    FlatWork flat{.kernels = levels_.kernels,
-                  .abort = abort,
-                  .reduction = {partial_.dtype(), work_.reduction.op, {}}};
-    flat.in = all_;
-    flat.out = own();
-    flat.bytes = total_ * partial_.width();
-    flat.chunk_bytes = host_bytes_;
-    flat.phases = phases;
+    const FlatWork flat{.kernels = levels_.kernels,
+                        .abort = abort,
+                        .reduction = {partial_.dtype(), work_.reduction.op, {}},
+                        .in = all_,
+                        .out = own(),
+                        .bytes = total_ * partial_.width(),
+                        .chunk_bytes = host_bytes_,
+                        .phases = phases};
     RONDE_RETURN_IF_ERROR(run_between(levels_, Collective::kReduceScatter, leaders, flat));
     partial_.finish(own(), all_, own_bytes() / partial_.width());
     return {};
@@ -114,10 +113,10 @@ class ReduceScatter {
     const Phase phase(work_.phases, "scatter inside hosts");
     const std::size_t host = levels_.layout.host;
     std::vector<Segment> segments;
-    const std::vector<std::size_t> parts = parts_.of_mates();
+    const std::vector<std::size_t> chunks = chunks_.of_this_host();
     const std::byte* from = all_;
     for (std::size_t i = 0; i < work_.segments.size(); ++i) {
-      const std::size_t bytes = parts_.of_host(host, i);
+      const std::size_t bytes = chunks_.of_host(host, i);
       segments.push_back({from, work_.segments[i].out, bytes});
       if (from != nullptr) from += bytes;
     }
@@ -125,13 +124,13 @@ class ReduceScatter {
     inside.kind = Collective::kScatter;
     inside.reduction.dtype = work_.reduction.dtype;
     inside.segments = segments;
-    inside.chunk_bytes = parts;
+    inside.chunk_bytes = chunks;
     return run_inside(levels_.inner, inside, abort);
   }
 
   const Levels& levels_;
   const Work& work_;
-  const HostChunks parts_;
+  const HostChunks chunks_;
   const PartialReduction partial_;
   const std::size_t total_;              // elements
   std::vector<std::size_t> host_bytes_;  // of partials

@@ -43,7 +43,7 @@ T read(const std::byte* from) {
   return value;
 }
 
-// What each type is converted through: fp64 for floating types, themselves for the others.
+// Conversions pass through fp64 for floating types, through the type itself for others.
 double open(Half value) { return static_cast<double>(float16_to_float(value.bits)); }
 double open(Brain value) { return static_cast<double>(bfloat16_to_float(value.bits)); }
 double open(E4m3 value) { return static_cast<double>(float8_e4m3_to_float(value.bits)); }

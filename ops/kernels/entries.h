@@ -1,4 +1,4 @@
-// What the files of this folder offer each other: one entry for each family of element types.
+// The entries of this folder, one for each family of element types.
 // Each picks, at run time, the code compiled for the best instruction set of this CPU.
 #pragma once
 
@@ -33,10 +33,8 @@ struct AccumulateCall {
   std::size_t count = 0;
 };
 
-void reduce_float32(const ReduceCall& call);
-void reduce_float64(const ReduceCall& call);
-/// float16 and bfloat16.
-void reduce_half(const ReduceCall& call);
+/// Floating types of 16 bits and more.
+void reduce_floating(const ReduceCall& call);
 /// Both 8-bit floating types.
 void reduce_float8(const ReduceCall& call);
 /// int8, uint8, int16, int32, int64 and bool.

@@ -27,13 +27,11 @@ void run(const ReduceCall& call) {
     return;
   }
   switch (call.dtype) {
-    case DType::kFloat32:
-      return kernels::reduce_float32(call);
-    case DType::kFloat64:
-      return kernels::reduce_float64(call);
     case DType::kFloat16:
     case DType::kBfloat16:
-      return kernels::reduce_half(call);
+    case DType::kFloat32:
+    case DType::kFloat64:
+      return kernels::reduce_floating(call);
     case DType::kFloat8E4m3:
     case DType::kFloat8E5m2:
       return kernels::reduce_float8(call);

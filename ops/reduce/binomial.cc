@@ -1,7 +1,5 @@
-#include "ops/reduce/binomial.h"
-
+#include "ops/algorithms.h"
 #include "ops/partial.h"
-#include "ops/transfer.h"
 
 namespace ronde {
 

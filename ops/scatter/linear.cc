@@ -1,25 +1,23 @@
-#include "ops/scatter/linear.h"
-
-#include "ops/transfer.h"
+#include "ops/algorithms.h"
 
 namespace ronde {
 
 namespace {
 
-// Sends all parts but the root's own, whose place is returned in `own`.
+// Sends all chunks but the root's own, whose place is returned in `own`.
 Status send_parts(Transport& transport, const FlatWork& work, const std::byte*& own) {
-  Posted parts(transport, work.abort);
+  Posted chunks(transport, work.abort);
   const std::byte* place = work.in;
   for (int rank = 0; rank < transport.size(); ++rank) {
     const std::size_t bytes = work.chunk_bytes[static_cast<std::size_t>(rank)];
     if (rank == transport.rank()) {
       own = place;
     } else {
-      RONDE_RETURN_IF_ERROR(parts.send(rank, {place, bytes}));
+      RONDE_RETURN_IF_ERROR(chunks.send(rank, {place, bytes}));
     }
     place += bytes;
   }
-  return parts.wait();
+  return chunks.wait();
 }
 
 }  // namespace

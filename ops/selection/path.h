@@ -1,4 +1,4 @@
-// Which path work takes: one table over facts that are the same on all ranks. It covers native and
+// The path of work: one table over facts that are the same on all ranks. It covers native and
 // compressed collectives, algorithms, staging and two levels; algorithms have their own table.
 #pragma once
 
@@ -82,18 +82,18 @@ std::string path_name(Path path, const PathNames& names);
 /// How far apart the ranks of a group are, and what the user asked for.
 struct LevelQuestion {
   bool has_levels = false;     ///< Several hosts, and one of them has several ranks.
-  bool has_transport = false;  ///< What spans the hosts has point-to-point.
+  bool has_transport = false;  ///< The communicator between hosts has point-to-point.
   bool automatic = false;      ///< The user leaves the choice of a backend to Ronde.
   bool deterministic = false;
   std::string_view algorithm = {};  ///< The user's override, or empty.
 };
 
-/// Whether work in host memory goes in two levels: a communicator inside hosts, one between them.
-/// In deterministic mode it does for every backend: one order of addition, inside hosts first.
+/// True if work in host memory uses two levels: a communicator inside hosts, one between them.
+/// Always true in deterministic mode: one order of addition for all backends, inside hosts first.
 bool wants_levels(const LevelQuestion& question) noexcept;
 
-/// Whether allreduces in device memory go in two levels: where that is asked for, or the choice is
-/// Ronde's and no communicator of devices `spans` all ranks.
+/// True if allreduces in device memory use two levels: on request, or if the choice is Ronde's and
+/// no communicator of devices `spans` all ranks.
 bool wants_device_levels(const LevelQuestion& question, bool spans) noexcept;
 
 /// One operation, and what serves it.

@@ -6,24 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "ops/allgather/bruck.h"
-#include "ops/allgather/ring.h"
-#include "ops/allreduce/direct.h"
-#include "ops/allreduce/double_tree.h"
-#include "ops/allreduce/halving_doubling.h"
-#include "ops/allreduce/ring.h"
-#include "ops/allreduce/tree.h"
-#include "ops/alltoall/bruck.h"
-#include "ops/alltoall/pairwise.h"
-#include "ops/barrier/dissemination.h"
-#include "ops/broadcast/binomial.h"
-#include "ops/broadcast/chain.h"
-#include "ops/gather/linear.h"
-#include "ops/reduce/binomial.h"
-#include "ops/reduce/direct.h"
-#include "ops/reduce_scatter/direct.h"
-#include "ops/reduce_scatter/ring.h"
-#include "ops/scatter/linear.h"
+#include "ops/algorithms.h"
 
 namespace ronde {
 

@@ -1,4 +1,4 @@
-// Which algorithm runs: a table over collective, bytes and ranks, plus the user's override.
+// The choice of an algorithm: a table over collective, bytes and ranks, with the user's override.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 #include "core/base/collective.h"
 #include "core/base/status.h"
 #include "core/ports/transport.h"
-#include "ops/flat_work.h"
-#include "ops/scratch.h"
+#include "ops/algorithms.h"
+#include "ops/transfer.h"
 
 namespace ronde {
 
@@ -52,8 +52,7 @@ const Algorithm* find_algorithm(Collective kind, std::string_view name) noexcept
 /// The table as lines for people: "allreduce up to 4 KiB: tree"; after the rows of `tuned`.
 std::vector<std::string> describe_selection(std::span<const SelectionRow> tuned = {});
 
-/// Whether users may ask for `algorithm`: empty, "native", "hierarchical", or a name of
-/// algorithms().
+/// Ok if users may ask for `algorithm`: empty, "native", "hierarchical", or a name of algorithms().
 /// Errors: kInvalidArgument listing what is allowed.
 Status check_algorithm(std::string_view algorithm);
 

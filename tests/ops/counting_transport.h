@@ -10,8 +10,8 @@
 
 #include "core/base/mutex.h"
 #include "core/ports/transport.h"
-#include "ops/flat_work.h"
-#include "ops/scratch.h"
+#include "ops/algorithms.h"
+#include "ops/transfer.h"
 
 namespace ronde::test {
 

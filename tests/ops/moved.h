@@ -14,15 +14,15 @@ namespace ronde::test {
 
 using AlgorithmFunction = Status (*)(Transport&, const FlatWork&, Scratch&);
 
-/// Part lengths that differ between ranks, one of them 0.
-inline std::vector<std::size_t> uneven_parts(int ranks, std::size_t unit) {
+/// Chunk lengths that differ between ranks, one of them 0.
+inline std::vector<std::size_t> uneven_chunks(int ranks, std::size_t unit) {
   std::vector<std::size_t> parts(static_cast<std::size_t>(ranks));
   for (std::size_t r = 0; r < parts.size(); ++r) parts[r] = r == 1 ? 0 : unit * (r + 1);
   return parts;
 }
 
 /// All parts one after the other; rank r's is pattern(r).
-inline Bytes joined_parts(const std::vector<std::size_t>& parts) {
+inline Bytes joined_chunks(const std::vector<std::size_t>& parts) {
   Bytes all;
   for (std::size_t r = 0; r < parts.size(); ++r) {
     const Bytes part = pattern(static_cast<int>(r), parts[r]);
@@ -47,8 +47,8 @@ inline FlatWork moving(const ReduceKernels& kernels, const AbortToken& abort) {
 /// Traffic of an allgather (or gather to `root`) of uneven parts, which arrived.
 inline std::vector<Traffic> counted_gathering(AlgorithmFunction algorithm, int ranks,
                                               std::size_t unit, int root = -1) {
-  const std::vector<std::size_t> parts = uneven_parts(ranks, unit);
-  const Bytes all = joined_parts(parts);
+  const std::vector<std::size_t> parts = uneven_chunks(ranks, unit);
+  const Bytes all = joined_chunks(parts);
   return count_traffic(ranks, [&](Transport& transport, Scratch& scratch) {
     const auto kernels = plain_kernels();
     const AbortToken abort;

@@ -4,16 +4,14 @@
 
 #include <array>
 
-#include "ops/scratch.h"
-
 namespace ronde {
 
-TEST_CASE("even_part: parts follow one another, the first ones longer") {
+TEST_CASE("even_chunk: parts follow one another, the first ones longer") {
   for (const std::size_t count : {0U, 1U, 7U, 8U, 1009U}) {
     for (const std::size_t parts : {1U, 2U, 3U, 8U}) {
       std::size_t next = 0;
       for (std::size_t i = 0; i < parts; ++i) {
-        const Part part = even_part(count, parts, i);
+        const Chunk part = even_chunk(count, parts, i);
         CHECK(part.begin == next);
         CHECK(part.count == count / parts + (i < count % parts ? 1 : 0));
         next += part.count;

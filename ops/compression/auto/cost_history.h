@@ -36,7 +36,7 @@ class CostHistory {
   /// Notes how long the choice took. Returns true, and forgets all observations, if the cost has
   /// drifted: by a factor of kDrift in each of the last kKept times since the choice became known.
   bool observe(CodecKind kind, double seconds);
-  /// Whether the last choice is known, so that observations may become rare. False among the first
+  /// True if the last choice is known, so that observations may become rare. False among the first
   /// kRivalEvery choices: first times are often slow.
   [[nodiscard]] bool settled() const noexcept;
   [[nodiscard]] CodecKind chosen() const noexcept { return chosen_; }

@@ -4,10 +4,19 @@
 #include <array>
 #include <variant>
 
-#include "ops/compression/low_rank/codec.h"
+#include "ops/compression/low_rank/factors.h"
 
 namespace ronde {
 namespace {
+
+/// Elements of a tensor's factors; all of its elements if factors do not save half of them.
+double low_rank_elements(const Shape& shape, std::size_t rank) {
+  const auto count = static_cast<double>(element_count(shape));
+  if (shape.size() < 2 || shape[0] == 0) return count;
+  const auto rows = static_cast<std::size_t>(shape[0]);
+  const LowRankShape matrix{rows, static_cast<std::size_t>(element_count(shape)) / rows, rank};
+  return matrix.saves() ? static_cast<double>(rank * (matrix.rows + matrix.columns)) : count;
+}
 
 constexpr CodecParameter kAccuracy{
     "accuracy", "accuracy",

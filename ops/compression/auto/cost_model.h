@@ -15,9 +15,6 @@
 
 namespace ronde {
 
-/// Chooses among the other codecs.
-extern const CodecRow kAutoCodec;
-
 /// "lossless", "safe" or "aggressive".
 std::string_view to_string(Accuracy accuracy);
 
@@ -26,7 +23,7 @@ inline constexpr CodecKind kDense = CodecKind::kAuto;
 
 /// The time of a dense allreduce over a link.
 struct LinkCost {
-  double latency_s = 0;  ///< Of a nearly empty one.
+  double latency_s = 0;  ///< Of an allreduce of nearly no bytes.
   double byte_s = 0;     ///< Of each further byte.
 };
 

@@ -1,11 +1,15 @@
-#include "ops/compression/codecs/half.h"
-
+// fp16 and bf16: each element rounded to 16 bits, to nearest even.
+//
+// Format: 2 bytes for each element, IEEE 754 binary16 (fp16) or the upper half of binary32 (bf16).
+// No header, no padding. fp16: finite values beyond 65504 become 65504 with their sign. Infinity
+// and NaN stay.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
 
 #include "ops/compression/codec.h"
+#include "ops/compression/registry.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compression/codecs/half.cc"

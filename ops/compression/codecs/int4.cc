@@ -1,11 +1,17 @@
-#include "ops/compression/codecs/int4.h"
-
+// int4: one scale for each block, half a byte for each element.
+//
+// Format of a block of n elements, 4 + (n + 1) / 2 bytes:
+//   0     fp32  scale = max |x| / 7
+//   4     two elements in a byte: q[2i] + 8 in the low half, q[2i + 1] + 8 in the high half;
+//         q is -7 ... 7, x = q * scale; for an odd n the last high half is 8
+// Rounding, small scales, NaN and infinity: as in int8.cc.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
 
 #include "ops/compression/codec.h"
+#include "ops/compression/registry.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compression/codecs/int4.cc"

@@ -1,5 +1,11 @@
-#include "ops/compression/codecs/onebit.h"
-
+// onebit: the sign of each element, and the value of each sign in each block.
+//
+// Format of a block of n elements, 8 + (n + 7) / 8 bytes:
+//   0     fp32  the mean of the elements that are not below zero; 0 without any
+//   4     fp32  the mean of those below zero; 0 without any
+//   8     bits, element i in bit i % 8 of byte i / 8: 1 is not below zero; unused ones are 0
+// A block with NaN or infinity has two NaN and decodes to NaN.
+// Source: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,6 +14,7 @@
 #include <memory>
 
 #include "ops/compression/codec.h"
+#include "ops/compression/registry.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compression/codecs/onebit.cc"

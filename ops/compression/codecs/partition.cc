@@ -49,7 +49,7 @@ void Partition::add_cut(const OwnedRun& cut, std::size_t turn) {
   const std::size_t block = codec.block();
   const std::size_t blocks = (cut.count + block - 1) / block;
   for (std::size_t part = 0; part < ranks_; ++part) {
-    const Part run = even_part(blocks, ranks_, part);
+    const Chunk run = even_chunk(blocks, ranks_, part);
     if (run.count == 0) continue;
     const std::size_t first = run.begin * block;
     const std::size_t length = std::min(run.count * block, cut.count - first);

@@ -1,11 +1,10 @@
-#include "ops/compression/codecs/quantised_allreduce.h"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
 #include "ops/compression/codecs/partition.h"
+#include "ops/compression/compressed_allreduce.h"
 
 namespace ronde {
 namespace {

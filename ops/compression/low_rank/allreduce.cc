@@ -1,5 +1,3 @@
-#include "ops/compression/low_rank/allreduce.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,7 +5,8 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "ops/allreduce/direct.h"
+#include "ops/algorithms.h"
+#include "ops/compression/compressed_allreduce.h"
 #include "ops/compression/low_rank/factors.h"
 
 namespace ronde {

@@ -1,8 +1,6 @@
-#include "ops/compression/low_rank/codec.h"
-
 #include <array>
 
-#include "ops/compression/low_rank/factors.h"
+#include "ops/compression/registry.h"
 
 namespace ronde {
 namespace {
@@ -29,13 +27,5 @@ constinit const CodecRow kPowersgdCodec{
     .wire_share = [](const CompressionSpec&, const WireLoad& load) { return load.low_rank; },
     .auto_place = AutoPlace{Accuracy::kAggressive, 4},
 };
-
-double low_rank_elements(const Shape& shape, std::size_t rank) {
-  const auto count = static_cast<double>(element_count(shape));
-  if (shape.size() < 2 || shape[0] == 0) return count;
-  const auto rows = static_cast<std::size_t>(shape[0]);
-  const LowRankShape matrix{rows, static_cast<std::size_t>(element_count(shape)) / rows, rank};
-  return matrix.saves() ? static_cast<double>(rank * (matrix.rows + matrix.columns)) : count;
-}
 
 }  // namespace ronde

@@ -14,7 +14,7 @@ struct LowRankShape {
   std::size_t columns = 0;
   std::size_t rank = 1;
 
-  /// Whether the factors have at most half as many elements.
+  /// True if the factors have at most half as many elements.
   [[nodiscard]] constexpr bool saves() const noexcept {
     return 2 * rank * (rows + columns) <= rows * columns;
   }

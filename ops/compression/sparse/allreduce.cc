@@ -1,5 +1,3 @@
-#include "ops/compression/sparse/allreduce.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,6 +5,9 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "ops/compression/compressed_allreduce.h"
+#include "ops/compression/registry.h"
+#include "ops/compression/sparse/codecs.h"
 #include "ops/compression/sparse/momentum.h"
 #include "ops/compression/sparse/select.h"
 
@@ -197,20 +198,6 @@ void SparseReduce::leave() {
 }
 
 }  // namespace
-
-SparseShare share_of(const CompressionSpec& spec, const CompressedTensor& tensor) noexcept {
-  const bool keeps = tensor.residual != nullptr || !spec.error_feedback;
-  return {keeps, keeps ? ratio_at(spec, tensor.step) : 1.0};
-}
-
-SparsePiece piece_of(const CompressionSpec& spec, const SparseShare& share, const Interleave& deal,
-                     std::size_t rank) noexcept {
-  SparsePiece piece{.deal = deal};
-  if (!codec_row(spec.kind).draws && share.keeps) {
-    piece.most_sums = chosen_elements(std::min(1.0, 2 * share.ratio), deal.owned(rank));
-  }
-  return piece;
-}
 
 Status sparse_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch) {
   return SparseReduce(transport, work, scratch).run();

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "ops/compression/registry.h"
+
 namespace ronde {
 namespace {
 
@@ -98,6 +100,20 @@ std::size_t chosen_elements(double ratio, std::size_t count) noexcept {
   const double exact = std::ceil(ratio * static_cast<double>(count) - 1e-9);
   return std::clamp<std::size_t>(static_cast<std::size_t>(exact), std::min<std::size_t>(1, count),
                                  count);
+}
+
+SparseShare share_of(const CompressionSpec& spec, const CompressedTensor& tensor) noexcept {
+  const bool keeps = tensor.residual != nullptr || !spec.error_feedback;
+  return {keeps, keeps ? ratio_at(spec, tensor.step) : 1.0};
+}
+
+SparsePiece piece_of(const CompressionSpec& spec, const SparseShare& share, const Interleave& deal,
+                     std::size_t rank) noexcept {
+  SparsePiece piece{.deal = deal};
+  if (!codec_row(spec.kind).draws && share.keeps) {
+    piece.most_sums = chosen_elements(std::min(1.0, 2 * share.ratio), deal.owned(rank));
+  }
+  return piece;
 }
 
 }  // namespace ronde

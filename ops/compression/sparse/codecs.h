@@ -1,18 +1,14 @@
-// topk and randomk: how many elements of a tensor they send. sparse/allreduce.h sends them.
+// How many elements of a tensor topk and randomk send. sparse/allreduce.cc sends them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/compression/registry.h"
+#include "ops/compression/compressed_work.h"
+#include "ops/compression/sparse/exchange.h"
+#include "ops/compression/spec.h"
 
 namespace ronde {
-
-/// The elements of largest magnitude. Source: Lin et al., "Deep Gradient Compression", ICLR 2018.
-extern const CodecRow kTopkCodec;
-
-/// Elements drawn at random, the same ones on all ranks. It learns too slowly for `auto`.
-extern const CodecRow kRandomkCodec;
 
 /// The share of elements that a spec sends at a step. A warm-up sends all in its first sixteenth,
 /// 1/4 until its eighth, 1/16 until its quarter, 1/64 until its half, and 1/256 in the rest, unless
@@ -22,5 +18,16 @@ double ratio_at(const CompressionSpec& spec, std::uint64_t step) noexcept;
 
 /// How many of `count` elements a ratio is: at least 1 of any.
 std::size_t chosen_elements(double ratio, std::size_t count) noexcept;
+
+/// How much of a tensor this rank sends in this step.
+struct SparseShare {
+  bool keeps = false;  ///< Elements that are not sent are kept or dropped; else all are sent.
+  double ratio = 1.0;
+};
+SparseShare share_of(const CompressionSpec& spec, const CompressedTensor& tensor) noexcept;
+
+/// How a piece of the tensor travels, with its owners given by `deal`.
+SparsePiece piece_of(const CompressionSpec& spec, const SparseShare& share, const Interleave& deal,
+                     std::size_t rank) noexcept;
 
 }  // namespace ronde

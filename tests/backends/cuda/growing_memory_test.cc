@@ -1,12 +1,11 @@
 // Memory of a device that grows.
-#include "ops/device/growing_memory.h"
-
 #include <doctest/doctest.h>
 
 #include <memory>
 #include <new>
 
 #include "backends/cuda/device.h"
+#include "ops/device/memory.h"
 #include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {

@@ -15,7 +15,7 @@
 #include "backends/local/factory.h"
 #include "backends/local/hub.h"
 #include "core/engine/engine.h"
-#include "ops/device/launch_chain.h"
+#include "ops/device/device_parts.h"
 #include "ops/execution/executor.h"
 #include "tests/backends/nccl/nccl_fixture.h"
 #include "tests/support/local_exchange.h"

@@ -1,11 +1,9 @@
-#include "ops/allreduce/direct.h"
-
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <utility>
 
-#include "ops/allreduce/ring.h"
+#include "ops/algorithms.h"
 #include "tests/ops/allreduce/counted_allreduce.h"
 
 namespace ronde::test {

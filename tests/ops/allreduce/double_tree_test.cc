@@ -1,7 +1,6 @@
-#include "ops/allreduce/double_tree.h"
-
 #include <algorithm>
 
+#include "ops/algorithms.h"
 #include "tests/ops/allreduce/counted_allreduce.h"
 
 namespace ronde::test {

@@ -1,5 +1,4 @@
-#include "ops/allreduce/halving_doubling.h"
-
+#include "ops/algorithms.h"
 #include "tests/ops/allreduce/counted_allreduce.h"
 
 namespace ronde::test {

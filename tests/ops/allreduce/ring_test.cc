@@ -1,5 +1,4 @@
-#include "ops/allreduce/ring.h"
-
+#include "ops/algorithms.h"
 #include "tests/ops/allreduce/counted_allreduce.h"
 
 namespace ronde::test {

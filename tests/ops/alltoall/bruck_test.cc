@@ -1,5 +1,4 @@
-#include "ops/alltoall/bruck.h"
-
+#include "ops/algorithms.h"
 #include "tests/ops/exchanged.h"
 
 namespace ronde::test {

@@ -1,5 +1,4 @@
-#include "ops/barrier/dissemination.h"
-
+#include "ops/algorithms.h"
 #include "tests/ops/moved.h"
 
 namespace ronde::test {

@@ -1,5 +1,4 @@
-#include "ops/broadcast/binomial.h"
-
+#include "ops/algorithms.h"
 #include "tests/ops/moved.h"
 
 namespace ronde::test {

@@ -63,12 +63,12 @@ struct Fixture {
     device->next_ns = start_ns;
     times.begin(stream, bundle);
     device->next_ns = start_ns + 100;
-    times.end_part(stream, "PACK");
+    times.end_phase(stream, "PACK");
     device->next_ns = start_ns + 1000;
-    times.end_part(stream, "nccl");
+    times.end_phase(stream, "nccl");
   }
   std::size_t told() {
-    times.tell(spans);
+    times.report(spans);
     return spans.told.size();
   }
 };
@@ -129,9 +129,9 @@ TEST_CASE(
   f.device->next_ns = 2000;
   f.times.begin(f.stream, 2);
   f.device->records_nothing = true;
-  f.times.end_part(f.stream, "PACK");
+  f.times.end_phase(f.stream, "PACK");
   f.device->records_nothing = false;
-  f.times.end_part(f.stream, "nccl");
+  f.times.end_phase(f.stream, "nccl");
   f.run(3, 4000);
   f.device->done_ns = 9000;
   REQUIRE(f.told() == 4);
@@ -154,9 +154,46 @@ TEST_CASE("device times: what was begun before is forgotten") {
   Fixture f;
   f.run(1, 0);
   f.times.forget();
-  f.times.end_part(f.stream, "UNPACK");
+  f.times.end_phase(f.stream, "UNPACK");
   f.device->done_ns = 5000;
   CHECK(f.told() == 0);
+}
+
+TEST_CASE(
+    "device clock: where the device was idle once, its time is known by when that was queued") {
+  DeviceClock clock;
+  clock.take(1'000, 51'000, 90'000);   // idle: reached as it was queued
+  clock.take(30'000, 52'000, 90'000);  // queued long before it was reached
+  CHECK(clock.host_ns(1'000) == 51'000);
+  CHECK(clock.host_ns(30'000) == 80'000);
+}
+
+TEST_CASE("device clock: nothing is later than it was seen") {
+  DeviceClock clock;
+  clock.take(0, 50'000, 90'000);
+  clock.take(39'000, 50'000, 88'000);
+  CHECK(clock.host_ns(39'000) <= 88'000);
+}
+
+TEST_CASE("device clock: clocks that drift apart are followed") {
+  DeviceClock clock;
+  std::int64_t off_ns = 0;
+  for (std::int64_t i = 0; i < 2'000; ++i) {
+    const std::int64_t device_ns = i * 1'000'000;
+    const std::int64_t reached_ns = device_ns - device_ns / 10'000;  // 100 ppm
+    clock.take(device_ns, reached_ns - (i % 4) * 300'000, reached_ns + 50'000'000);
+    off_ns = clock.host_ns(device_ns) - reached_ns;
+  }
+  CHECK(off_ns >= 0);
+  CHECK(off_ns < 30'000);  // what they drift apart in the last 256 points
+}
+
+TEST_CASE("device clock: after a break it begins anew") {
+  DeviceClock clock;
+  clock.take(0, 1'000'000, 2'000'000);
+  clock.clear();
+  clock.take(0, 500, 900);
+  CHECK(clock.host_ns(0) == 500);
 }
 
 }  // namespace ronde

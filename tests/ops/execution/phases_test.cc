@@ -1,11 +1,11 @@
-#include "ops/execution/phases.h"
-
 #include <doctest/doctest.h>
 
 #include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "ops/execution/bundle_tracer.h"
 
 namespace ronde {
 namespace {

@@ -1,11 +1,10 @@
-#include "ops/execution/scaling.h"
-
 #include <doctest/doctest.h>
 
 #include <array>
 #include <cmath>
 #include <cstdint>
 
+#include "ops/execution/output_planner.h"
 #include "tests/support/plain_kernels.h"
 
 namespace ronde::test {

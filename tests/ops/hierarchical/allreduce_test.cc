@@ -1,9 +1,8 @@
-#include "ops/hierarchical/allreduce.h"
-
 #include <atomic>
 #include <cmath>
 
 #include "ops/compression/compressed_work.h"
+#include "ops/hierarchical/collectives.h"
 #include "tests/conformance/rank.h"
 #include "tests/ops/counting_transport.h"
 #include "tests/ops/hierarchical/hierarchical_fixture.h"
@@ -110,7 +109,7 @@ class CompressedSteps {
     auto& hierarchical = static_cast<HierarchicalBackend&>(backend);
     const auto hierarchy =
         std::make_shared<Hierarchy>(hierarchical.options(group, exchange).value());
-    auto codec = std::make_unique<TransportCompressed>("lane", hierarchy->lane(), plain_kernels());
+    auto codec = std::make_unique<TransportCompressed>("lane", hierarchy->peers(), plain_kernels());
     TransportCompressed& between = *codec;
     HierarchicalCommunicator levels(hierarchy, std::move(codec));
     CHECK(levels.traits().lossy);
@@ -241,7 +240,7 @@ TEST_CASE("host_layout: ranks by host, and where this one is") {
   CHECK(layout.hosts == std::vector<std::vector<int>>{{0, 2, 4}, {1, 3}});
   CHECK(layout.host == 1);
   CHECK(layout.local == 1);
-  CHECK(layout.lanes() == 2);
+  CHECK(layout.fewest_ranks() == 2);
   CHECK(layout.has_levels());
   CHECK_FALSE(layout_of({0, 1, 2}, 1).has_levels());
   CHECK_FALSE(layout_of({0, 0, 0}, 1).has_levels());

@@ -1,5 +1,4 @@
-#include "ops/reduce/binomial.h"
-
+#include "ops/algorithms.h"
 #include "tests/ops/reduce/reduced.h"
 
 namespace ronde::test {

@@ -10,7 +10,7 @@ namespace ronde::test {
 /// Traffic of a reduce_scatter of uneven parts (in elements of int32), whose result was right.
 inline std::vector<Traffic> counted_scattering(AlgorithmFunction algorithm, int ranks,
                                                std::size_t unit, bool in_place) {
-  std::vector<std::size_t> parts = uneven_parts(ranks, unit);
+  std::vector<std::size_t> parts = uneven_chunks(ranks, unit);
   for (std::size_t& part : parts) part *= 4;
   const std::size_t all = std::accumulate(parts.begin(), parts.end(), std::size_t{0});
   return count_traffic(ranks, [&](Transport& transport, Scratch& scratch) {

@@ -1,13 +1,12 @@
-#include "ops/scatter/linear.h"
-
+#include "ops/algorithms.h"
 #include "tests/ops/moved.h"
 
 namespace ronde::test {
 
 TEST_CASE("linear_scatter: one step, the root sends what is not its own") {
   const int ranks = 5;
-  const auto parts = uneven_parts(ranks, 50);
-  const Bytes all = joined_parts(parts);
+  const auto parts = uneven_chunks(ranks, 50);
+  const Bytes all = joined_chunks(parts);
   for (const int root : {0, 3}) {
     const auto traffic = count_traffic(ranks, [&](Transport& transport, Scratch& scratch) {
       const auto kernels = plain_kernels();

@@ -1,6 +1,5 @@
-#include "ops/compression/codecs/half.h"
-
 #include "core/base/small_float.h"
+#include "ops/compression/registry.h"
 #include "tests/ops/compression/codecs.h"
 
 namespace ronde::test {

@@ -1,6 +1,5 @@
 // int8 and int4 against their formulas, byte by byte.
-#include "ops/compression/codecs/int4.h"
-#include "ops/compression/codecs/int8.h"
+#include "ops/compression/registry.h"
 #include "tests/ops/compression/codecs.h"
 
 namespace ronde::test {

@@ -1,5 +1,4 @@
-#include "ops/compression/codecs/onebit.h"
-
+#include "ops/compression/registry.h"
 #include "tests/ops/compression/codecs.h"
 
 namespace ronde::test {

@@ -1,7 +1,6 @@
 // The compressed allreduce over ranks as threads: values, bits, bytes, and what is left over.
-#include "ops/compression/codecs/quantised_allreduce.h"
-
 #include "core/base/small_float.h"
+#include "ops/compression/compressed_allreduce.h"
 #include "tests/ops/compression/compressed_job.h"
 
 namespace ronde::test {

@@ -1,8 +1,7 @@
 // PowerSGD's allreduce over ranks as threads: values, bits, volume, and what is left over.
-#include "ops/compression/low_rank/allreduce.h"
-
 #include <limits>
 
+#include "ops/compression/compressed_allreduce.h"
 #include "tests/ops/compression/compressed_job.h"
 
 namespace ronde::test {

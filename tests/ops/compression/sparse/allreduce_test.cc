@@ -1,9 +1,8 @@
 // The sparse allreduce over ranks as threads: values, bits, volume, and what is left over.
-#include "ops/compression/sparse/allreduce.h"
-
 #include <limits>
 #include <numeric>
 
+#include "ops/compression/sparse/codecs.h"
 #include "tests/ops/compression/compressed_job.h"
 
 namespace ronde::test {

@@ -1,4 +1,4 @@
-// Where flat buffers lie and how bytes get there and back: host memory, or a device's.
+// Memory of a host or a device for flat buffers, with the copies into and out of it.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ class DeviceCopyEngine final : public CopyEngine {
   /// launch the same work all the same, so that one of them may be short of memory alone.
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
-  /// Says which stream flush() is going to be given, and the memory used on.
+  /// Sets the stream of flush() and of the memory.
   void work_on(DeviceStream stream) noexcept { stream_ = stream; }
   /// Queues what was gathered since the last call. Errors: as DeviceOps::transform.
   Status flush(DeviceStream stream);
@@ -56,5 +56,38 @@ class DeviceCopyEngine final : public CopyEngine {
   DeviceStream stream_ = nullptr;
   std::vector<DeviceCopy> pending_;
 };
+
+/// Grows to the largest work seen. On a device, works of one stream share it.
+/// Threads: one at a time.
+class GrowingMemory {
+ public:
+  /// `copies` outlives it.
+  explicit GrowingMemory(CopyEngine& copies) : copies_(copies) {}
+  /// At least so many bytes, not initialised. Invalidates what the last call returned. Throws
+  /// std::bad_alloc.
+  std::byte* at_least(std::size_t bytes);
+
+ private:
+  CopyEngine& copies_;
+  std::shared_ptr<std::byte> memory_;
+  std::size_t bytes_ = 0;
+};
+
+/// Grows to the largest work seen: pinned, or plain where there is none. Threads: one.
+class HostMemory {
+ public:
+  /// At least so much, not initialised. Throws std::bad_alloc.
+  std::byte* at_least(std::size_t bytes, DeviceOps& device);
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  std::size_t bytes_ = 0;
+};
+
+/// Room for so many bytes, so that what follows is aligned as allocate() of a device aligns.
+constexpr std::size_t device_room(std::size_t bytes) noexcept {
+  constexpr std::size_t kAlignment = 256;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 }  // namespace ronde

@@ -1,5 +1,5 @@
 // What an exchange is said to have sent, and where its time went.
-#include "ops/compression/metered.h"
+#include "ops/compression/compressed_allreduce.h"
 
 #include <doctest/doctest.h>
 

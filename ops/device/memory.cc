@@ -1,7 +1,8 @@
-#include "ops/device/copy_engine.h"
+#include "ops/device/memory.h"
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "core/base/log.h"
 
@@ -56,6 +57,31 @@ Status DeviceCopyEngine::flush(DeviceStream stream) {
   Status status = device_->transform({.copies = pending_}, stream);
   pending_.clear();
   return status;
+}
+
+std::byte* GrowingMemory::at_least(std::size_t bytes) {
+  if (bytes <= bytes_) return memory_.get();
+  memory_.reset();
+  bytes_ = 0;
+  memory_ = copies_.allocate(bytes);
+  bytes_ = bytes;
+  return memory_.get();
+}
+
+std::byte* HostMemory::at_least(std::size_t bytes, DeviceOps& device) {
+  if (bytes <= bytes_) return memory_.get();
+  memory_.reset();
+  bytes_ = 0;
+  auto pinned = device.allocate(MemoryKind::kPinned, bytes);
+  if (pinned.ok()) {
+    memory_ = std::move(pinned).value();
+  } else {
+    log(LogLevel::kWarning, "{}; plain memory is used instead, which is slower",
+        pinned.status().message());
+    memory_ = HostCopyEngine(nullptr).allocate(bytes);
+  }
+  bytes_ = bytes;
+  return memory_.get();
 }
 
 }  // namespace ronde

@@ -1,0 +1,44 @@
+#include "ops/algorithms.h"
+
+namespace ronde {
+namespace {
+
+/// Reduces even chunks to their owners, then gathers them around the ring.
+Status reduce_and_gather(ReduceChunks reduce, Transport& transport, const FlatWork& work,
+                         Scratch& scratch) {
+  const std::size_t element = size_of(work.reduction.dtype);
+  const std::vector<Chunk> chunks =
+      even_chunks(work.bytes / element, static_cast<std::size_t>(transport.size()));
+  FlatWork step = work;
+  step.out = work.out + chunks[static_cast<std::size_t>(transport.rank())].begin * element;
+  RONDE_RETURN_IF_ERROR(reduce(transport, step, chunks, scratch));
+  const std::vector<std::size_t> chunk_bytes = lengths_of(chunks, element);
+  step.in = step.out;
+  step.out = work.out;
+  step.chunk_bytes = chunk_bytes;
+  return ring_allgather(transport, step, scratch);
+}
+
+}  // namespace
+
+Status ring_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {
+  return reduce_and_gather(ring_reduce_chunks, transport, work, scratch);
+}
+
+Status direct_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {
+  return reduce_and_gather(direct_reduce_chunks, transport, work, scratch);
+}
+
+Status tree_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {
+  FlatWork step = work;
+  step.root = 0;
+  {
+    const Phase up(work.phases, "reduce");
+    RONDE_RETURN_IF_ERROR(binomial_reduce(transport, step, scratch));
+  }
+  step.in = step.out;
+  const Phase down(work.phases, "broadcast");
+  return binomial_broadcast(transport, step, scratch);
+}
+
+}  // namespace ronde
