@@ -18,7 +18,7 @@ namespace ronde {
 /// The bound bundle of a communicator that compresses. Threads: one at a time.
 class CompressedCommunicator : public Communicator {
  public:
-  /// Compresses by `work` until the next call; null: not at all. What run() leaves over of it stays
+  /// Compresses by `work` until the next call; null: not at all. The losses of run() stay
   /// valid until then.
   void bind(CompressedWork* work) noexcept {
     bound_ = work;

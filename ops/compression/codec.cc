@@ -17,13 +17,13 @@ Status Codec::check(std::span<const std::byte> frame, std::size_t count) const {
 
 Status Codec::decode(std::span<const std::byte> frame, std::span<float> out) const {
   RONDE_RETURN_IF_ERROR(check(frame, out.size()));
-  decode_frame(frame.data(), out, false);
+  kernels_.decode(frame.data(), out, spec_, false);
   return {};
 }
 
 Status Codec::decode_add(std::span<const std::byte> frame, std::span<float> out) const {
   RONDE_RETURN_IF_ERROR(check(frame, out.size()));
-  decode_frame(frame.data(), out, true);
+  kernels_.decode(frame.data(), out, spec_, true);
   return {};
 }
 

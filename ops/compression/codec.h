@@ -1,5 +1,5 @@
 // Codecs turn fp32 values into frames of fewer bytes and back: pure functions on buffers. A frame
-// is a sequence of blocks of block() elements; the last may have fewer. Each codec's header gives
+// is a sequence of blocks of block() elements; the last may have fewer. Each codec's source gives
 // the bytes. Numbers are little-endian.
 #pragma once
 
@@ -23,17 +23,31 @@ struct EncodeCall {
   std::uint64_t offset = 0;    ///< The first value's place in its tensor, in elements.
 };
 
-/// One format. An element that is NaN or infinite, or its block, decodes to NaN or infinity.
-/// The same bits on every CPU. Threads: any; stateless.
+/// The functions of one format, for the best instruction set of this CPU.
+struct FrameKernels {
+  std::size_t (*encoded_bytes)(std::size_t count, std::size_t block);
+  void (*encode)(const EncodeCall& call, const CompressionSpec& spec);
+  /// Writes the values of a frame of the right length to `out`, or adds them.
+  void (*decode)(const std::byte* frame, std::span<float> out, const CompressionSpec& spec,
+                 bool add);
+};
+
+/// A spec with its format. An element that is NaN or infinite, or its block, decodes to NaN or
+/// infinity. The same bits on every CPU. Threads: any; stateless.
 class Codec {
  public:
-  virtual ~Codec() = default;
-  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// Elements of a block. Frames of runs that begin at its multiples may be joined.
-  [[nodiscard]] virtual std::size_t block() const noexcept = 0;
+  Codec(const CompressionSpec& spec, const FrameKernels& kernels)
+      : spec_(spec), kernels_(kernels) {}
+
+  [[nodiscard]] std::string_view name() const noexcept { return codec_name(spec_.kind); }
+  /// Elements of a block; without one, of a cache line's frame. Frames of runs that begin at its
+  /// multiples may be joined.
+  [[nodiscard]] std::size_t block() const noexcept { return spec_.block == 0 ? 64 : spec_.block; }
   /// Bytes of `count` encoded elements; 0 for 0.
-  [[nodiscard]] virtual std::size_t encoded_bytes(std::size_t count) const noexcept = 0;
-  virtual void encode(const EncodeCall& call) const noexcept = 0;
+  [[nodiscard]] std::size_t encoded_bytes(std::size_t count) const noexcept {
+    return kernels_.encoded_bytes(count, block());
+  }
+  void encode(const EncodeCall& call) const noexcept { kernels_.encode(call, spec_); }
 
   /// Writes the values of a frame to `out`. Any bytes decode to some values.
   /// Errors: kInvalidArgument if the frame is not encoded_bytes(out.size()) long.
@@ -41,13 +55,11 @@ class Codec {
   /// As decode(), but adds to `out`.
   Status decode_add(std::span<const std::byte> frame, std::span<float> out) const;
 
- protected:
-  /// Writes to `out`, or adds to it. The frame has the right length.
-  virtual void decode_frame(const std::byte* frame, std::span<float> out,
-                            bool add) const noexcept = 0;
-
  private:
   [[nodiscard]] Status check(std::span<const std::byte> frame, std::size_t count) const;
+
+  const CompressionSpec spec_;
+  const FrameKernels& kernels_;
 };
 
 /// The codec of a spec. Null for payloads other than frames.

@@ -36,8 +36,8 @@ bool runs_on_devices(const CompressionSpec& spec) noexcept {
 }
 
 std::unique_ptr<const Codec> make_codec(const CompressionSpec& spec) {
-  const auto make = codec_row(spec.kind).make_host;
-  return make == nullptr ? nullptr : make(spec);
+  const FrameKernels* const frames = codec_row(spec.kind).frames;
+  return frames == nullptr ? nullptr : std::make_unique<const Codec>(spec, *frames);
 }
 
 std::string_view codec_name(CodecKind kind) noexcept { return codec_row(kind).name; }

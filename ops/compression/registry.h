@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -15,7 +14,7 @@
 
 namespace ronde {
 
-class Codec;
+struct FrameKernels;
 
 /// How the values of a codec travel.
 enum class Payload : std::uint8_t {
@@ -68,8 +67,7 @@ struct CodecRow {
   std::optional<FrameFormat> device_format = {};  ///< The format of devices' frames.
   /// True if devices have kernels that select elements. Null: they have none.
   bool (*device_selects)(const CompressionSpec& spec) = nullptr;
-  /// Makes the codec; null for payloads other than frames.
-  std::unique_ptr<const Codec> (*make_host)(const CompressionSpec& spec) = nullptr;
+  const FrameKernels* frames = nullptr;  ///< Of this CPU; null for payloads other than frames.
 };
 
 // Defined in codecs/, sparse/, low_rank/ and auto/.

@@ -43,7 +43,7 @@ class StagedCommunicator final : public Communicator {
     const Segment on_host{bytes.in == 0 ? nullptr : in, bytes.out == 0 ? nullptr : out,
                           segment.bytes};
     std::size_t begin = 0;
-    do {  // an empty tensor is met for too
+    do {  // ranks run the collective for an empty tensor too
       const std::size_t length = std::min(piece, segment.bytes - begin);
       RONDE_RETURN_IF_ERROR(wait_for_piece(piece == 0 ? 0 : begin / piece, abort));
       RONDE_RETURN_IF_ERROR(run_piece(work, on_host, begin, length, abort));

@@ -12,7 +12,7 @@ namespace ronde {
 inline constexpr std::size_t kStagedPieceBytes = std::size_t{4} << 20;
 
 /// A communicator for device memory that stands on `host`, which outlives it. Supports everything;
-/// run() blocks until the ranks have met, and queues the last copies.
+/// run() blocks until the host's collective is done, and queues the last copies.
 Result<std::unique_ptr<Communicator>> create_staged(std::shared_ptr<DeviceOps> device,
                                                     Communicator& host, int rank, int size);
 

@@ -22,7 +22,7 @@ constexpr int kRepeats = 4;
 constexpr int kLongRepeats = 2;
 constexpr std::uint64_t kObserveEvery = 16;  // bundles, of those whose choice is known
 constexpr std::uint64_t kMostCalm = 4096;
-constexpr const char* kFlush = "topk:ratio=1";  // dense, with all that is left over
+constexpr const char* kFlush = "topk:ratio=1";  // dense, with all residuals
 
 std::vector<Shape> shapes_of(const Bundle& bundle) {
   std::vector<Shape> shapes;

@@ -71,7 +71,7 @@ class AutoCompression {
   Known* last_ = nullptr;
   CodecKind last_kind_ = kDense;
   bool last_counts_ = false;
-  std::set<std::string> owed_;  // tensors of which something may be left over
+  std::set<std::string> owed_;  // tensors that may have a residual
   std::uint64_t bundles_ = 0;
   std::uint64_t calm_until_ = 0;  // bundles before which no drift is looked for
   std::uint64_t calm_ = 64;

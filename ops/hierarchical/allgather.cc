@@ -84,7 +84,7 @@ class Allgather {
     return run_inside(levels_.inner, broadcast, abort);
   }
 
-  /// Where a rank's chunk of a segment belongs on this one.
+  /// The address of a rank's chunk in this rank's output.
   [[nodiscard]] std::byte* place(std::size_t segment, int rank) const {
     std::byte* const out = work_.segments[segment].out;
     return out == nullptr ? nullptr : out + chunks_.begin(segment, rank);

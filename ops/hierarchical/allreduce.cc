@@ -182,7 +182,7 @@ Status Allreduce::reduce_between(const HostSlice& slice, const AbortToken& abort
   return {};
 }
 
-/// Each piece is a segment, so that what is left over finds its tensor. Partials that are wider
+/// Each piece is a segment, so that losses find their tensor. Partials that are wider
 /// than the tensors are rounded here.
 Status Allreduce::carry_lossy(const HostSlice& slice, const AbortToken& abort) {
   const Chunk& own = own_chunk(slice);

@@ -20,8 +20,8 @@ inline constexpr std::size_t kDeviceSliceBytes = std::size_t{4} << 20;
 /// between hosts, in pinned memory over `host`'s transport; then it is gathered inside. Hosts may
 /// have unlike numbers of ranks: there are as many chunks as the smallest has. Everything else is
 /// that of `whole`, where there is one. 16-bit types are rounded by `inside` and once more between
-/// hosts. run() of an allreduce blocks until the hosts have met, and queues the last gathering.
-/// Per host 2(m-1)/m of the bytes leave and as many come, for m hosts. Source: as
+/// hosts. run() of an allreduce blocks until the hosts have exchanged all slices, and queues the
+/// last gathering. Per host 2(m-1)/m of the bytes leave and as many come, for m hosts. Source: as
 /// ops/hierarchical/collectives.h. `host` outlives it and has a transport.
 std::unique_ptr<Communicator> create_device_hierarchical(
     DeviceParts parts, AlgorithmCommunicator& host, std::size_t slice_bytes = kDeviceSliceBytes);

@@ -16,7 +16,7 @@ struct HostLayout {
 
   /// The fewest ranks of any host: so many chunks can move between hosts at the same time.
   [[nodiscard]] int fewest_ranks() const noexcept;
-  /// Whether there are several hosts, and one of them has several ranks.
+  /// True if there are several hosts, and one of them has several ranks.
   [[nodiscard]] bool has_levels() const noexcept;
   /// The ranks with this rank's local rank, one of each host that has it.
   [[nodiscard]] std::vector<int> peers() const;

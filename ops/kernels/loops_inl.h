@@ -37,7 +37,7 @@ HWY_INLINE void store_some(typename E::V v, typename E::Elem* to, std::size_t co
   std::memcpy(to, lanes, count * sizeof(lanes[0]));
 }
 
-/// The computation at each place. kInputs is the number of inputs, or 0 to ask the call.
+/// The computation at each place. kInputs is the number of inputs, or 0: the call has it.
 template <class E, class Op, std::size_t kInputs, bool kScaled>
 class Combination {
  public:

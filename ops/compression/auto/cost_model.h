@@ -23,8 +23,8 @@ inline constexpr CodecKind kDense = CodecKind::kAuto;
 
 /// The time of a dense allreduce over a link.
 struct LinkCost {
-  double latency_s = 0;  ///< Of an allreduce of nearly no bytes.
-  double byte_s = 0;     ///< Of each further byte.
+  double latency_s = 0;  ///< An allreduce of nearly no bytes.
+  double byte_s = 0;     ///< Each further byte.
 };
 
 /// A dense allreduce that was timed.

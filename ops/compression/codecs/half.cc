@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 
 #include "ops/compression/codec.h"
 #include "ops/compression/registry.h"
@@ -96,37 +95,23 @@ namespace ronde {
 namespace compression {
 HWY_EXPORT(encode_half_here);
 HWY_EXPORT(decode_half_here);
-}  // namespace compression
 
 namespace {
 
-class HalfCodec final : public Codec {
- public:
-  explicit HalfCodec(CodecKind kind) : kind_(kind) {}
-  std::string_view name() const noexcept override {
-    return kind_ == CodecKind::kFp16 ? "fp16" : "bf16";
-  }
-  std::size_t block() const noexcept override { return 64; }  // whole cache lines for each rank
-  std::size_t encoded_bytes(std::size_t count) const noexcept override { return 2 * count; }
-  void encode(const EncodeCall& call) const noexcept override {
-    using namespace compression;
-    HWY_DYNAMIC_DISPATCH(encode_half_here)(call, kind_);
-  }
-
- protected:
-  void decode_frame(const std::byte* frame, std::span<float> out,
-                    bool add) const noexcept override {
-    using namespace compression;
-    HWY_DYNAMIC_DISPATCH(decode_half_here)(frame, out, kind_, add);
-  }
-
- private:
-  const CodecKind kind_;
-};
-
-std::unique_ptr<const Codec> make_half(const CompressionSpec& spec) {
-  return std::make_unique<HalfCodec>(spec.kind);
+std::size_t half_bytes(std::size_t count, std::size_t /*block*/) { return 2 * count; }
+void encode_half(const EncodeCall& call, const CompressionSpec& spec) {
+  HWY_DYNAMIC_DISPATCH(encode_half_here)(call, spec.kind);
 }
+void decode_half(const std::byte* frame, std::span<float> out, const CompressionSpec& spec,
+                 bool add) {
+  HWY_DYNAMIC_DISPATCH(decode_half_here)(frame, out, spec.kind, add);
+}
+constexpr FrameKernels kHalfFrames{half_bytes, encode_half, decode_half};
+
+}  // namespace
+}  // namespace compression
+
+namespace {
 
 double half_share(const CompressionSpec&, const WireLoad&) { return 0.5; }
 
@@ -148,7 +133,7 @@ constinit const CodecRow kFp16Codec{
     .wire_share = half_share,
     .auto_place = AutoPlace{Accuracy::kSafe, 0},
     .device_format = FrameFormat::kFp16,
-    .make_host = make_half,
+    .frames = &compression::kHalfFrames,
 };
 
 constinit const CodecRow kBf16Codec{
@@ -163,7 +148,7 @@ constinit const CodecRow kBf16Codec{
     .wire_share = half_share,
     .auto_place = AutoPlace{Accuracy::kSafe, 1},
     .device_format = FrameFormat::kBf16,
-    .make_host = make_half,
+    .frames = &compression::kHalfFrames,
 };
 
 }  // namespace ronde

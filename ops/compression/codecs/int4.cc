@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 
 #include "ops/compression/codec.h"
 #include "ops/compression/registry.h"
@@ -103,33 +102,25 @@ namespace ronde {
 namespace compression {
 HWY_EXPORT(encode_int4_here);
 HWY_EXPORT(decode_int4_here);
-}  // namespace compression
 
 namespace {
 
-class Int4Codec final : public Codec {
- public:
-  explicit Int4Codec(const CompressionSpec& spec) : spec_(spec) {}
-  std::string_view name() const noexcept override { return "int4"; }
-  std::size_t block() const noexcept override { return spec_.block; }
-  std::size_t encoded_bytes(std::size_t count) const noexcept override {
-    return (count + 1) / 2 + (count + spec_.block - 1) / spec_.block * sizeof(float);
-  }
-  void encode(const EncodeCall& call) const noexcept override {
-    using namespace compression;
-    HWY_DYNAMIC_DISPATCH(encode_int4_here)(call, spec_);
-  }
+std::size_t int4_bytes(std::size_t count, std::size_t block) {
+  return (count + 1) / 2 + (count + block - 1) / block * sizeof(float);
+}
+void encode_int4(const EncodeCall& call, const CompressionSpec& spec) {
+  HWY_DYNAMIC_DISPATCH(encode_int4_here)(call, spec);
+}
+void decode_int4(const std::byte* frame, std::span<float> out, const CompressionSpec& spec,
+                 bool add) {
+  HWY_DYNAMIC_DISPATCH(decode_int4_here)(frame, out, spec.block, add);
+}
+constexpr FrameKernels kInt4Frames{int4_bytes, encode_int4, decode_int4};
 
- protected:
-  void decode_frame(const std::byte* frame, std::span<float> out,
-                    bool add) const noexcept override {
-    using namespace compression;
-    HWY_DYNAMIC_DISPATCH(decode_int4_here)(frame, out, spec_.block, add);
-  }
+}  // namespace
+}  // namespace compression
 
- private:
-  const CompressionSpec spec_;
-};
+namespace {
 
 constexpr std::array kInt4Parameters{parameters::kBlock, parameters::kRounding, parameters::kSeed,
                                      parameters::kErrorFeedback, parameters::kResidual};
@@ -148,9 +139,7 @@ constinit const CodecRow kInt4Codec{
                      const WireLoad&) { return 4 / 32.0 + 1 / static_cast<double>(spec.block); },
     .auto_place = AutoPlace{Accuracy::kAggressive, 3},
     .device_format = FrameFormat::kInt4,
-    .make_host = [](const CompressionSpec& spec) -> std::unique_ptr<const Codec> {
-      return std::make_unique<Int4Codec>(spec);
-    },
+    .frames = &compression::kInt4Frames,
 };
 
 }  // namespace ronde

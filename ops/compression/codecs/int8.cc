@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 
 #include "ops/compression/codec.h"
 #include "ops/compression/registry.h"
@@ -66,33 +65,25 @@ namespace ronde {
 namespace compression {
 HWY_EXPORT(encode_int8_here);
 HWY_EXPORT(decode_int8_here);
-}  // namespace compression
 
 namespace {
 
-class Int8Codec final : public Codec {
- public:
-  explicit Int8Codec(const CompressionSpec& spec) : spec_(spec) {}
-  std::string_view name() const noexcept override { return "int8"; }
-  std::size_t block() const noexcept override { return spec_.block; }
-  std::size_t encoded_bytes(std::size_t count) const noexcept override {
-    return count + (count + spec_.block - 1) / spec_.block * sizeof(float);
-  }
-  void encode(const EncodeCall& call) const noexcept override {
-    using namespace compression;
-    HWY_DYNAMIC_DISPATCH(encode_int8_here)(call, spec_);
-  }
+std::size_t int8_bytes(std::size_t count, std::size_t block) {
+  return count + (count + block - 1) / block * sizeof(float);
+}
+void encode_int8(const EncodeCall& call, const CompressionSpec& spec) {
+  HWY_DYNAMIC_DISPATCH(encode_int8_here)(call, spec);
+}
+void decode_int8(const std::byte* frame, std::span<float> out, const CompressionSpec& spec,
+                 bool add) {
+  HWY_DYNAMIC_DISPATCH(decode_int8_here)(frame, out, spec.block, add);
+}
+constexpr FrameKernels kInt8Frames{int8_bytes, encode_int8, decode_int8};
 
- protected:
-  void decode_frame(const std::byte* frame, std::span<float> out,
-                    bool add) const noexcept override {
-    using namespace compression;
-    HWY_DYNAMIC_DISPATCH(decode_int8_here)(frame, out, spec_.block, add);
-  }
+}  // namespace
+}  // namespace compression
 
- private:
-  const CompressionSpec spec_;
-};
+namespace {
 
 constexpr std::array kInt8Parameters{parameters::kBlock, parameters::kRounding, parameters::kSeed,
                                      parameters::kErrorFeedback, parameters::kResidual};
@@ -111,9 +102,7 @@ constinit const CodecRow kInt8Codec{
                      const WireLoad&) { return 8 / 32.0 + 1 / static_cast<double>(spec.block); },
     .auto_place = AutoPlace{Accuracy::kAggressive, 2},
     .device_format = FrameFormat::kInt8,
-    .make_host = [](const CompressionSpec& spec) -> std::unique_ptr<const Codec> {
-      return std::make_unique<Int8Codec>(spec);
-    },
+    .frames = &compression::kInt8Frames,
 };
 
 }  // namespace ronde

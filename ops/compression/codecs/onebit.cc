@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
 
 #include "ops/compression/codec.h"
 #include "ops/compression/registry.h"
@@ -171,33 +170,25 @@ namespace ronde {
 namespace compression {
 HWY_EXPORT(encode_onebit_here);
 HWY_EXPORT(decode_onebit_here);
-}  // namespace compression
 
 namespace {
 
-class OnebitCodec final : public Codec {
- public:
-  explicit OnebitCodec(std::size_t block) : block_(block) {}
-  std::string_view name() const noexcept override { return "onebit"; }
-  std::size_t block() const noexcept override { return block_; }
-  std::size_t encoded_bytes(std::size_t count) const noexcept override {
-    return (count + 7) / 8 + (count + block_ - 1) / block_ * 2 * sizeof(float);
-  }
-  void encode(const EncodeCall& call) const noexcept override {
-    using namespace compression;
-    HWY_DYNAMIC_DISPATCH(encode_onebit_here)(call, block_);
-  }
+std::size_t onebit_bytes(std::size_t count, std::size_t block) {
+  return (count + 7) / 8 + (count + block - 1) / block * 2 * sizeof(float);
+}
+void encode_onebit(const EncodeCall& call, const CompressionSpec& spec) {
+  HWY_DYNAMIC_DISPATCH(encode_onebit_here)(call, spec.block);
+}
+void decode_onebit(const std::byte* frame, std::span<float> out, const CompressionSpec& spec,
+                   bool add) {
+  HWY_DYNAMIC_DISPATCH(decode_onebit_here)(frame, out, spec.block, add);
+}
+constexpr FrameKernels kOnebitFrames{onebit_bytes, encode_onebit, decode_onebit};
 
- protected:
-  void decode_frame(const std::byte* frame, std::span<float> out,
-                    bool add) const noexcept override {
-    using namespace compression;
-    HWY_DYNAMIC_DISPATCH(decode_onebit_here)(frame, out, block_, add);
-  }
+}  // namespace
+}  // namespace compression
 
- private:
-  const std::size_t block_;
-};
+namespace {
 
 constexpr std::array kOnebitParameters{parameters::kBlock, parameters::kWarmup,
                                        parameters::kErrorFeedback, parameters::kResidual};
@@ -218,9 +209,7 @@ constinit const CodecRow kOnebitCodec{
                      const WireLoad&) { return 1 / 32.0 + 2 / static_cast<double>(spec.block); },
     .auto_place = AutoPlace{Accuracy::kAggressive, 6},
     .device_format = FrameFormat::kOnebit,
-    .make_host = [](const CompressionSpec& spec) -> std::unique_ptr<const Codec> {
-      return std::make_unique<OnebitCodec>(spec.block);
-    },
+    .frames = &compression::kOnebitFrames,
 };
 
 }  // namespace ronde
