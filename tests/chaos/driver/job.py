@@ -227,6 +227,9 @@ class Job:
         self.hung = True
         self.complain(f"processes {indices} did not end")
         self._show_stacks(indices)
+        for pid in self._workers_left() if self._launches else []:
+            print(f"--- worker, pid {pid}", file=sys.stderr)
+            print(stacks(pid), file=sys.stderr)
         for index in indices:
             self.processes[index].send_signal(signal.SIGKILL)
             self.processes[index].wait()
