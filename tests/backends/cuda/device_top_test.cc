@@ -126,7 +126,7 @@ TEST_CASE("device top-k: a warm-up begins staged and goes on with longer lists")
   check_top({.compression = "topk:ratio=0.01,warmup=32", .steps = 18});
 }
 
-TEST_CASE("device top-k: ranks that bring lists meet ranks that bring all") {
+TEST_CASE("device top-k: ranks with lists and ranks with all values work together") {
   // In the first step of a warm-up one has joined, and so has nothing to list.
   check_mixed({.compression = "topk:warmup=100", .steps = 1, .joined = 1, .ranks = {3}}, kLists,
               kStaged);

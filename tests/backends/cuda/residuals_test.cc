@@ -61,7 +61,7 @@ TEST_CASE("device residuals: values go to the device, to another stream of it, a
   CHECK(sums == std::vector<float>{4, 5});
 }
 
-TEST_CASE("device residuals: a device that fails is an error of whoever saves") {
+TEST_CASE("device residuals: saving from a device that fails is an error") {
   HomeOnDevice home;
   ResidualStore store;
   const auto residual = store.find(0, "w", 4);

@@ -101,7 +101,7 @@ TEST_CASE("gloo: a rank that another one does not connect to gives up at the dea
   }
 }
 
-TEST_CASE("gloo: hosts meet over the address that was asked for") {
+TEST_CASE("gloo: hosts connect over the requested address") {
   const test::LocalJob job(2, {0, 1});
   test::run_ranks(2, [&](int rank) {
     const auto backend = create_gloo_backend({.network_interface = "127.0.0.1"});

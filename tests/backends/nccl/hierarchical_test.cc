@@ -1,4 +1,4 @@
-// Allreduces of device memory in two levels: NCCL's double inside pretended hosts, threads' memory
+// Allreduces of device memory in two levels: NCCL's fake inside pretended hosts, threads' memory
 // between them.
 #include <doctest/doctest.h>
 

@@ -29,7 +29,7 @@ struct JobOnHosts {
   [[nodiscard]] std::unique_ptr<Exchange> inside(const HostLayout& layout) const {
     return std::make_unique<LocalExchange>(rounds[layout.host], layout.local);
   }
-  /// NCCL's double among the ranks on one host.
+  /// NCCL's fake among the ranks on one host.
   [[nodiscard]] Result<std::unique_ptr<Communicator>> open_inside(
       const GroupSpec& group, std::shared_ptr<DeviceOps> device) const {
     const HostLayout layout = host_layout(group);

@@ -225,7 +225,7 @@ def case_messages_go_round_the_ring():
     assert operations[1].tensor.item() == before
 
 
-def case_messages_from_whoever_comes():
+def case_messages_from_any_rank():
     rank, size = here()
     if rank != 0:
         dist.send(torch.tensor([rank * 1.5]), 0, tag=9)

@@ -125,7 +125,7 @@ def case_a_mismatch_reaches_futures_too():
     assert isinstance(work.exception(), ronde.MismatchError)
 
 
-def case_operations_started_in_callbacks_meet_whenever_those_run():
+def case_operations_started_in_callbacks_match_whenever_those_run():
     rank, size = here()
     for late in range(size):
         future = dist.all_reduce(torch.ones(1), async_op=True).get_future()

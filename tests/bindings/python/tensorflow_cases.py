@@ -166,7 +166,7 @@ def case_names_are_the_same_after_retracing_and_with_other_numbers():
         same(two(tf.ones(length)), [4.0] * length)
 
 
-def case_iterations_of_a_loop_do_not_meet():
+def case_iterations_of_a_loop_do_not_match():
     @tf.function
     def loop(x):
         sums = tf.TensorArray(tf.float32, 25)

@@ -267,7 +267,7 @@ def case_a_tensor_that_torch_negates_lazily_is_reduced_as_it_reads():
     assert hvd.broadcast(negated, 0).tolist() == [-1.0, -1.0]
 
 
-def case_an_average_of_integers_does_not_meet_a_sum():
+def case_an_average_of_integers_does_not_match_a_sum():
     """They did, as averages of integers were submitted as sums."""
     op = hvd.Average if hvd.rank() == 0 else hvd.Sum
     with pytest.raises(ronde.MismatchError, match=r"(?i)average"):

@@ -184,7 +184,7 @@ def case_closures_see_averaged_gradients():
     assert not all(torch.equal(a, b) for a, b in changed)
 
 
-def case_two_optimizers_without_names_do_not_meet():
+def case_two_optimizers_without_names_do_not_match():
     models = [nn.Linear(3, 3), nn.Linear(3, 3)]
     optimizers = [hvd.DistributedOptimizer(torch.optim.SGD(m.parameters(), lr=0.1)) for m in models]
     models[1](models[0](torch.ones(1, 3))).sum().backward()

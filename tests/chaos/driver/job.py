@@ -42,8 +42,8 @@ class Job:
             "RONDE_SIZE": str(size),
             "RONDE_JOB_ID": f"chaos-{os.getpid()}-{name}",
             "RONDE_START_TIMEOUT_MS": "20000",
-            # Sanitizers leave deadly signals alone: they are the test. So is what strangers make a
-            # rank hold: little of what is freed is kept.
+            # Sanitizers must not handle deadly signals, which the tests send. A small quarantine
+            # shows the growth of memory under unauthenticated peers.
             "ASAN_OPTIONS": "handle_segv=0:handle_abort=0:quarantine_size_mb=1",
             "TSAN_OPTIONS": "handle_segv=0:handle_abort=0",
         }

@@ -217,7 +217,7 @@ TEST_CASE("Engine: who leaves early fails what the others still wait for, naming
   });
 }
 
-TEST_CASE("Engine: a failure that one rank meets reaches all ranks") {
+TEST_CASE("Engine: a failure on one rank reaches all ranks") {
   EngineJob job(3);
   run_ranks(3, [&](int r) {
     EngineRank rank(job, r);

@@ -53,7 +53,7 @@ TEST_CASE("Aggregator: a bit completes when all sources have set it, and only on
   CHECK(node.aggregator.is_pending(0));
 }
 
-TEST_CASE("Aggregator: bits and full reports of one name meet, in either order") {
+TEST_CASE("Aggregator: bits and full reports of one name match, in either order") {
   for (const bool bits_first : {true, false}) {
     Node node;
     if (bits_first) node.aggregator.add_bit(0, 0);

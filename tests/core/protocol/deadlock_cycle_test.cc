@@ -76,7 +76,7 @@ TEST_CASE("Cycles: an unnamed operation and one in a graph fail on all ranks, na
   }
 }
 
-TEST_CASE("Cycles: whoever comes last is noticed a second later, on any side") {
+TEST_CASE("Cycles: the last rank is noticed a second later, on any side") {
   for (const bool eager_first : {false, true}) {
     TestJob job(3, 1);
     const Request first = eager_first ? eager() : in_graph("step");
@@ -94,7 +94,7 @@ TEST_CASE("Cycles: whoever comes last is noticed a second later, on any side") {
   }
 }
 
-TEST_CASE("Cycles: after one, the next operations meet") {
+TEST_CASE("Cycles: after one, the next operations match") {
   TestJob job(2);
   REQUIRE(job.at(0).submit(eager(), 1, at_ms(0)).ok());
   REQUIRE(job.at(1).submit(in_graph("step"), 1, at_ms(0)).ok());

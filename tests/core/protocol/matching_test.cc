@@ -63,7 +63,7 @@ TEST_CASE("Matching: what failed without this rank is its error, once") {
   CHECK(node.matching.submit(request_named("w"), 2, {}).ok());
 }
 
-TEST_CASE("Matching: reports of strangers and of batches to come are refused") {
+TEST_CASE("Matching: reports of non-members and of future batches are refused") {
   MatchingNode node;
   TickFrame tick;
   tick.acked = 1;

@@ -169,7 +169,7 @@ TEST_CASE("Negotiator: a disagreement deep in the tree names the two ranks that 
   }
 }
 
-TEST_CASE("Negotiator: unnamed operations meet in order, and differences are errors") {
+TEST_CASE("Negotiator: unnamed operations match in order, and differences are errors") {
   TestJob job(2);
   CHECK(meet(job, allreduce(""), allreduce("")).status.ok());
   const Agreed failed = meet(job, allreduce(""), request_for(Collective::kBarrier, ""));

@@ -201,7 +201,7 @@ TEST_CASE("Wire: 64-bit words at odd places are read without a misaligned load")
   CHECK(moved > 0);
 }
 
-TEST_CASE("Wire: mutated frames never harm a negotiator, whoever sends them") {
+TEST_CASE("Wire: mutated frames of any rank never harm a negotiator") {
   std::mt19937_64 random(11);
   std::size_t accepted = 0;
   for (int round = 0; round < 60; ++round) {

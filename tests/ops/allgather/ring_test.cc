@@ -15,7 +15,7 @@ TEST_CASE("ring_allgather: n-1 steps; each rank sends all but its right neighbou
   }
 }
 
-TEST_CASE("ring_allgather: nothing to gather is still a meeting") {
+TEST_CASE("ring_allgather: nothing to gather still synchronises") {
   CHECK(total_bytes(counted_gathering(&ring_allgather, 4, 0)) == 0);
 }
 

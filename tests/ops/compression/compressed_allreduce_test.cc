@@ -10,7 +10,7 @@
 
 namespace ronde::test {
 
-TEST_CASE("metered: all that is sent counts, whoever waits for it, and other time compresses") {
+TEST_CASE("metered: all bytes sent count, in any thread, and other time compresses") {
   std::vector<CompressionFacts> seen(2);
   const AbortToken abort;
   count_traffic(2, [&](Transport& transport, Scratch&) {

@@ -118,7 +118,7 @@ struct Seen {
 
 }  // namespace
 
-TEST_CASE("A warm-up ends alike on all ranks, whatever is fused and whoever has joined") {
+TEST_CASE("A warm-up ends alike on all ranks, however bundles are fused and ranks join") {
   LocalFixture fixture;
   for (const std::string codec : {"onebit", "powersgd", "randomk"}) {
     CAPTURE(codec);

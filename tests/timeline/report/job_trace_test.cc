@@ -21,7 +21,7 @@ std::string message_of(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-TEST_CASE("load: bundles of the traces of ranks meet on one clock") {
+TEST_CASE("load: the ranks' bundles are on one clock") {
   const ScratchFolder scratch;
   Plan plan;
   plan.steps = 3;

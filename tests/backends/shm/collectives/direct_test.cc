@@ -192,7 +192,7 @@ std::string spread(const LocalJob& job, int rank, const ShmOptions& options, int
   return result_of(tensors);
 }
 
-TEST_CASE("a broadcast gives the same bits whoever copies them, and from wherever") {
+TEST_CASE("a broadcast gives the same bits for any copying rank and source") {
   for (const int ranks : {2, 3}) {
     for (const bool in_place : {false, true}) {
       for (const int first_shared : {0, 1, 2, ranks}) {

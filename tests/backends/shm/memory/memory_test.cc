@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBytes = std::size_t{3} * 4096;
 
-TEST_CASE("memory is shared with whoever opens it") {
+TEST_CASE("memory is shared with each rank that opens it") {
   auto memory = create_memory(kBytes);
   REQUIRE(memory.ok());
   auto opened = open_memory(getpid(), memory->get(), kBytes);

@@ -101,7 +101,7 @@ TEST_CASE("PointToPoint: tags keep messages apart and order holds within a tag")
   CHECK(first + second + other == "abx");
 }
 
-TEST_CASE("PointToPoint: any source takes whoever comes, a named source waits for its own") {
+TEST_CASE("PointToPoint: any source takes the first message, a named source waits for its own") {
   Pair ranks(3);
   std::string named(1, ' ');
   std::string any(1, ' ');

@@ -16,7 +16,7 @@ std::future<Result<bool>> waiting(LaunchOrder::TurnPtr turn, const AbortToken& a
 
 }  // namespace
 
-TEST_CASE("LaunchOrder: turns come in the order of their places, whoever asked first") {
+TEST_CASE("LaunchOrder: turns come in the order of their places, in any order of requests") {
   const AbortToken abort;
   LaunchOrder order;
   QueueTurns one(order);
