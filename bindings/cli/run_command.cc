@@ -201,6 +201,7 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
 void fetch_traces(const std::string& timeline, const LaunchOptions& options) {
   const std::string path = std::filesystem::absolute(timeline).string();
   std::vector<std::string> traces;
+  traces.reserve(static_cast<std::size_t>(options.size));
   for (int rank = 0; rank < options.size; ++rank) traces.push_back(rank_trace_path(path, rank));
   for (const RemoteFiles& files : files_elsewhere(options.hosts, traces)) {
     const Status status = fetch_files(options.ssh, files.host, files.paths);
