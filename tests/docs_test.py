@@ -16,7 +16,8 @@ PATH = re.compile(
     r"`((?:backends|bindings|core|docs|examples|ops|tests|timeline)/[\w./-]+\.\w+)[:\d]*`"
 )
 OLD_WORDS = re.compile(
-    r"\b(Fates?|FateFile|Door|DeviceRoad|Standstill|GatherHabit|HelpHabit|\w+_double)\b"
+    r"\b(Fates?|FateFile|[Dd]oors?|DeviceRoad|Standstill|GatherHabit|HelpHabit|\w+_double|"
+    r"[Ss]trangers?|[Ww]hoever|lanes?|last words)\b"
 )
 
 

@@ -32,7 +32,7 @@ NOT_COVERED = (
     "arrays of CuPy, Numba and JAX (DLPack and `__cuda_array_interface__` are tried with torch's)",
     "jobs of several hosts with GPUs",
     "process sets that overlap, with fewer than three ranks",
-    "the timeline's lane `gpu` and how it comes onto the host's clock",
+    "the timeline's track `gpu` and how it comes onto the host's clock",
     "devices of other generations than the one above, and the PTX for those to come",
 )
 
