@@ -81,7 +81,7 @@ std::string describe_last_finished(const Dump& dump);
 /// Converts a time of the rank's steady clock to the wall clock.
 std::int64_t wall_ns(const Dump& dump, std::int64_t steady_ns) noexcept;
 
-/// Whether the rank's last operations show that it is a member of the process set.
+/// True if the rank's last operations show that it is a member of the process set.
 bool takes_part(const Dump& dump, std::int32_t set) noexcept;
 
 /// An operation that a rank had begun when it wrote its dump. Owns neither.
@@ -90,11 +90,11 @@ struct Awaited {
   const DumpOperation* operation = nullptr;
 };
 
-/// Whether the rank has submitted the operation that another waits for. Named operations match by
+/// True if the rank has submitted the operation that another waits for. Named operations match by
 /// name: pending, or ended after the wait began. Raw groups compare the number of the call.
 bool has_submitted(const Dump& dump, const Awaited& awaited) noexcept;
 
-/// Whether the operation was pending, or ended only because the job failed.
+/// True if the operation was pending, or ended only because the job failed.
 bool was_under_way(const Dump& dump, const DumpOperation& operation) noexcept;
 
 }  // namespace ronde

@@ -30,11 +30,11 @@ namespace {
 /// Microseconds for which a submission may work in its caller's thread.
 constexpr std::int32_t kMostHelp = 1000;
 
-/// Where the current job is kept: the one pointer to it that outlives calls.
+/// The current job: the only pointer to it that outlives calls.
 struct Current {
   Mutex mutex;
   std::shared_ptr<Runtime> runtime RONDE_GUARDED_BY(mutex);
-  /// Of what has been submitted since the last clear_blocked().
+  /// True for operations submitted since the last clear_blocked().
   std::shared_ptr<std::atomic<bool>> waits RONDE_GUARDED_BY(mutex) = waiting();
 
   static std::shared_ptr<std::atomic<bool>> waiting() {
@@ -114,7 +114,7 @@ void tell(ronde_done done, void* context, Operation& operation) {
   done(context, &outcome);
 }
 
-/// As a caller of any version gives it: fields it does not know are zero.
+/// A submission of a caller of any version, with zeros for fields that it does not know.
 Result<ronde_submission> in_full(const ronde_submission& given) {
   constexpr std::size_t kOldest = offsetof(ronde_submission, compression);
   if (given.struct_bytes < kOldest) {
@@ -221,7 +221,7 @@ std::int32_t remove_set(ronde_job* job, std::int32_t set, ronde_error* error) {
   return give(job->runtime->process_sets().remove(set), error);
 }
 
-/// join has a door of its own, as it carries no tensors.
+/// join has a call of its own, as it carries no tensors.
 Status start(ronde_job* job, const ronde_submission& from) {
   RONDE_ASSIGN_OR_RETURN(const ronde_submission given, in_full(from));
   RONDE_ASSIGN_OR_RETURN(Submission submission, to_submission(given));

@@ -1,4 +1,4 @@
-// What the commands share: splitting of their arguments, their ends, progress, Python.
+// Shared by the commands: splitting of arguments, exits, progress, Python.
 #pragma once
 
 #include <cstdint>

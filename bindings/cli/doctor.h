@@ -1,4 +1,4 @@
-// What `ronde doctor` examines: the machine, codecs and links, a running job.
+// The examinations of `ronde doctor`: the machine, codecs and links, a running job.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the sources of the C++ API share: Status as exceptions, the public Group of a raw one.
+// Shared by the sources of the C++ API: Status as exceptions, the public Group of a raw one.
 #pragma once
 
 #include <memory>

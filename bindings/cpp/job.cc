@@ -51,7 +51,7 @@ class Pending::Impl {
 
 namespace {
 
-/// Where a tensor is. All of one submission are on one device, or none of the ranks gets a result.
+/// Notes the tensor's device. If a submission's tensors are on several, no rank gets a result.
 void place(Submission& submission, const Tensor& tensor) {
   Device& device = submission.request.device;
   const bool first = submission.inputs.empty();

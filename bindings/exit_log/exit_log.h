@@ -1,4 +1,4 @@
-// How the processes of a job ended, as its launcher saw it. The agent of each host writes a memory
+// Exits of a job's processes, as its launcher saw them. The agent of each host writes a memory
 // file. Its ranks inherit that file and read it once an error is about another rank.
 #pragma once
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kAskAfter{500};  // ranks that are merely late cost no question
 
-/// Whether no other thread of this process could submit an operation.
+/// True if no other thread of this process could submit an operation.
 bool submits_alone() {
   const py::gil_scoped_acquire locked;
   try {

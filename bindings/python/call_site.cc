@@ -25,7 +25,7 @@ bool is_library(std::string_view file) {
   return false;
 }
 
-/// Where in its code a frame is.
+/// The line of its code at which a frame is.
 int instruction_of(PyFrameObject* frame) {
 #if PY_VERSION_HEX >= 0x030B0000
   return PyFrame_GetLasti(frame);
@@ -35,7 +35,7 @@ int instruction_of(PyFrameObject* frame) {
 #endif
 }
 
-/// What was found last: a loop's calls come from one place, and lines take long to count.
+/// The last result. A loop's calls come from one place, and lines take long to count.
 struct Found {
   py::object code;
   int instruction = -1;

@@ -17,7 +17,7 @@ namespace ronde::python {
 /// Threads: one at a time; the GIL does.
 class NamesInFlight {
  public:
-  /// How long an operation that nobody looks at keeps its name at least.
+  /// An operation whose end no caller has seen keeps its name at least this long.
   static constexpr std::chrono::milliseconds kUnseen{20};
 
   /// Errors: kDuplicateName, with both call sites, where an operation of this name is in flight in
@@ -42,7 +42,7 @@ class NamesInFlight {
   void forget_ended();
 
   std::map<SetId, ByName> operations_;
-  std::size_t count_ = 0;             ///< Of all sets.
+  std::size_t count_ = 0;             ///< Operations of all sets.
   std::size_t look_again_at_ = 1024;  ///< Size at which those that have ended are looked for.
 };
 

@@ -49,7 +49,7 @@ py::dict cuda_array_interface(const Buffer& buffer) {
   return interface;
 }
 
-/// Whether nothing uses the memory any more. An error of the device counts: it uses nothing.
+/// True if nothing uses the memory any more. An error of the device counts: it uses nothing.
 bool is_over(const Operation& operation) {
   if (!operation.done()) return false;
   if (!operation.completion()) return true;

@@ -121,7 +121,7 @@ void place(Submission& submission, const View& view, bool first) {
   }
 }
 
-/// What submit() is given, besides the tensors.
+/// Arguments of submit(), besides the tensors.
 struct Options {
   std::string name;
   int op;

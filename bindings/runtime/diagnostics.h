@@ -1,4 +1,4 @@
-// What a rank reports of itself: dumps of what it does, answers to `ronde doctor --job`, metrics.
+// Reports of a rank: dumps of its operations and threads, answers to `ronde doctor --job`, metrics.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace ronde {
 
-/// Where diagnostics read what they report. All of it is used until Diagnostics::stop().
+/// The sources of diagnostics. All are used until Diagnostics::stop().
 struct DiagnosticsSources {
   std::shared_ptr<const AbortToken> abort;
   std::function<Status()> left_behind;  ///< Engine::left_behind().

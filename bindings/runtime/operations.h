@@ -20,7 +20,7 @@ namespace ronde {
 /// Starts this rank's operations over the engine, as long as the runtime is usable. Threads: any.
 class Operations {
  public:
-  /// What it works with. All references outlive it; `engine` until `state` ends.
+  /// The parts of the runtime that it uses. All references outlive it; `engine` until `state` ends.
   struct Parts {
     const RuntimeState& state;
     const SubmissionPreparer& preparer;
@@ -28,7 +28,7 @@ class Operations {
     Devices& devices;
     Timeline& timeline;
     diagnosis::WaitingCallers& callers;
-    int size = 1;  ///< Of the job.
+    int size = 1;  ///< Ranks of the job.
   };
   explicit Operations(Parts parts) : parts_(parts) {}
 

@@ -1,4 +1,4 @@
-// Where a rank stands among the ranks of its host, and among the hosts.
+// The place of a rank among the ranks of its host, and among the hosts.
 #pragma once
 
 #include <algorithm>

@@ -20,7 +20,7 @@
 
 namespace ronde {
 
-/// What a timeline records beside events. Outlives it, as far as the functions refer to anything.
+/// Sources of a timeline beside events. Objects that the functions use outlive the timeline.
 struct TimelineSources {
   std::string network_card = {};  ///< As RecordingInfo has them.
   int network_megabits = 0;
@@ -60,10 +60,10 @@ class Timeline {
   void mark_step();
   /// Ends the current part of training and begins another ("backward"); empty: begins none.
   void mark_pass(std::string_view name);
-  /// How often mark_step() was called.
+  /// Number of calls of mark_step().
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-  /// Where engine and executors find the sink of their events.
+  /// The gate by which engine and executors reach the sink of their events.
   [[nodiscard]] const EventGate& gate() const noexcept { return gate_; }
 
   /// Shows that the calling thread waits, while it lives.

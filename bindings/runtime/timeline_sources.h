@@ -1,4 +1,4 @@
-// What a rank's timeline records beside events: clocks and counters.
+// Sources of a rank's timeline beside events: clocks and counters.
 #pragma once
 
 #include <cstddef>

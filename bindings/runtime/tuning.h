@@ -15,7 +15,7 @@ namespace ronde {
 /// The most that a tuning file may hold: it travels in one frame.
 inline constexpr std::size_t kMaxTuningBytes = std::size_t{32} << 10;
 
-/// Where and how a tuning was measured; for people.
+/// The circumstances of a tuning, for people.
 struct TuningFacts {
   std::string host;
   int cores = 0;

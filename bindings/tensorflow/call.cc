@@ -38,7 +38,7 @@ std::int32_t dtype_of(DataType type) {
   }
 }
 
-/// Whether each output has its input's shape, so that its memory is known at once.
+/// True if each output has its input's shape, so that its memory is known at once.
 bool keeps_shape(ronde_collective kind) {
   return kind == RONDE_ALLREDUCE || kind == RONDE_BROADCAST;
 }
@@ -58,7 +58,7 @@ void* no_elements() {
 
 void* data_of(const Tensor& tensor) { return const_cast<char*>(tensor.tensor_data().data()); }
 
-/// Whether this process has one thread alone that submits, its main one, and that waits for all it
+/// True if this process has one thread alone that submits, its main one, and that waits for all it
 /// calls; as ronde.tensorflow has told last.
 std::atomic<bool> is_alone{false};
 
@@ -305,7 +305,7 @@ void Call::finish(const absl::Status& status) {
 
 }  // namespace ronde::tensorflow
 
-/// Whether Python has one thread alone, and nothing else that could submit.
+/// True if Python has one thread alone, and nothing else that could submit.
 extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_tell_alone(int alone) {
   ronde::tensorflow::is_alone = alone != 0;
 }

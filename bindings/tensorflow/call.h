@@ -18,7 +18,7 @@ using ::tensorflow::CancellationToken;
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
-/// What all executions of one node have in common.
+/// The facts that all executions of one node share.
 struct Description {
   ronde_collective kind = RONDE_BARRIER;
   std::vector<std::string> names;
@@ -61,7 +61,7 @@ class Call {
   absl::Status prepare();
   absl::Status add_tensor(Part& part, int index);
   void submit(Part& part);
-  /// What the process submits only after the end of this.
+  /// The operations that the process submits only after the end of this one.
   [[nodiscard]] ronde_blocks blocks() const;
   /// For how long, in microseconds, submit() may wait for the other ranks.
   [[nodiscard]] std::int32_t help_time() const;

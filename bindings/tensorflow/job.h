@@ -19,7 +19,7 @@ using JobPtr = std::unique_ptr<ronde_job, ReleaseJob>;
 const ronde_api* api();
 /// The job of this process; null before init() and after shutdown(). Threads: any.
 JobPtr current_job();
-/// What a kernel fails with where there is no job.
+/// The error of a kernel without a job.
 absl::Status not_initialized();
 /// As TensorFlow has it; the text begins with what lets ronde.tensorflow raise Ronde's exception:
 /// "[ronde.error CODE RANK PID HOST BYTES] ", BYTES being the length of the text that follows.

@@ -56,7 +56,7 @@ class CollectiveKernel final : public AsyncOpKernel {
   Description what_;
 };
 
-/// Who this process is.
+/// The identity of this process.
 class QueryKernel final : public OpKernel {
  public:
   explicit QueryKernel(OpKernelConstruction* construction) : OpKernel(construction) {

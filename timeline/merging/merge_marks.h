@@ -19,14 +19,14 @@ class TraceOutput;
 /// The name of arrows in Chrome's format.
 inline constexpr std::string_view kFlowName = "bundle";
 
-/// Whether a merge added the event.
+/// True if a merge added the event.
 bool is_flow(const report::TraceEvent& event) noexcept;
 
 /// An arrow and the place where it begins.
 struct Arrow {
   std::uint64_t number = 0;  ///< Unique.
   std::int64_t rank = 0;
-  std::int64_t lane = 0;
+  std::int64_t track = 0;
   std::int64_t time_ns = 0;
 };
 
@@ -47,11 +47,11 @@ class Flows {
   std::optional<Arrow> arriving(const report::TraceEvent& event, std::int64_t time_ns);
 
  private:
-  /// Where a tensor was submitted. Later places compare greater.
+  /// The place of a tensor's submission. Later places compare greater.
   struct Place {
     std::int64_t time_ns;
     std::int64_t rank;
-    std::int64_t lane;
+    std::int64_t track;
     // NOLINTNEXTLINE(modernize-use-nullptr): what the operator expands to
     friend auto operator<=>(const Place&, const Place&) = default;
   };
@@ -68,31 +68,32 @@ class Flows {
   };
 
   std::int64_t rank_ = -1;                                    ///< The rank of `submitted_`.
-  std::unordered_map<std::int64_t, std::int64_t> submitted_;  ///< Latest time, by lane.
+  std::unordered_map<std::int64_t, std::int64_t> submitted_;  ///< Latest time, by track.
   std::unordered_map<std::uint64_t, Bundle> bundles_;
   std::multimap<Place, ArrowRow> by_submission_;
   std::vector<std::uint64_t> leaving_;  ///< Reused.
 };
 
-/// Whether a merge added the event. Such events belong to no rank's recording.
+/// True if a merge added the event. Such events belong to no rank's recording.
 bool is_arrival(const report::TraceEvent& event) noexcept;
 
-/// Adds a mark "rank 3 ready" to the first rank's lane of an operation when rank 3 submits it, as
-/// Horovod's timeline does. Skips lanes that the first rank lacks. Threads: one. Memory: the name
-/// of each lane of a rank.
+/// Adds a mark "rank 3 ready" to the first rank's track of an operation when rank 3 submits it, as
+/// Horovod's timeline does. Skips tracks that the first rank lacks. Threads: one. Memory: the name
+/// of each track of a rank.
 class Arrivals {
  public:
   /// Takes the next event of the traces, one rank after the other. Adds a mark to `output` if due.
   void take(const report::TraceEvent& event, std::int64_t time_ns, TraceOutput& output);
 
  private:
-  void name_lane(const report::TraceEvent& event);
+  void name_track(const report::TraceEvent& event);
 
-  std::int64_t first_ = -1;    ///< The first rank; -1 before any lane was named.
-  std::int64_t current_ = -1;  ///< The rank of `lanes_`.
-  std::unordered_map<std::string, std::int64_t> first_lanes_;  ///< Their numbers, by name.
-  std::unordered_map<std::int64_t, std::int64_t> lanes_;  ///< The first rank's number of each lane.
-  std::string text_;                                      ///< Reused, like name_.
+  std::int64_t first_ = -1;    ///< The first rank; -1 before any track was named.
+  std::int64_t current_ = -1;  ///< The rank of `tracks_`.
+  std::unordered_map<std::string, std::int64_t> first_tracks_;  ///< Their numbers, by name.
+  std::unordered_map<std::int64_t, std::int64_t>
+      tracks_;        ///< The first rank's number of each track.
+  std::string text_;  ///< Reused, like name_.
   std::string name_;
 };
 

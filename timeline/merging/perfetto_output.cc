@@ -28,7 +28,7 @@ constexpr std::uint64_t kFirstOfSequence = 1;
 
 constexpr std::uint32_t kWireVarint = 0, kWire64 = 1, kWireBytes = 2;
 
-/// Track numbers: lanes use their thread's number, the rank 0, counters count from kFirstCounter.
+/// Track numbers: threads use their number, the rank 0. Counters count from kFirstCounter.
 constexpr int kTrackBits = 32;
 constexpr std::uint64_t kFirstCounter = std::uint64_t{1} << (kTrackBits - 1);
 
@@ -36,8 +36,8 @@ std::uint64_t rank_track(std::int64_t rank) {
   return (static_cast<std::uint64_t>(rank) + 1) << kTrackBits;
 }
 
-/// Lane 0 is the rank itself: its marks concern the whole rank.
-std::uint64_t lane_track(const report::TraceEvent& event) {
+/// Track 0 is the rank itself: its marks concern the whole rank.
+std::uint64_t thread_track(const report::TraceEvent& event) {
   if (event.tid == 0) return rank_track(event.pid);
   return rank_track(event.pid) + 1 + static_cast<std::uint64_t>(event.tid);
 }
@@ -171,15 +171,15 @@ void PerfettoOutput::add(const MergedEvent& merged) {
       if (event.name == "process_name")
         add_track(rank_track(event.pid), 0, event.given_name, false);
       if (event.name == "thread_name") {
-        add_track(lane_track(event), rank_track(event.pid), event.given_name, false);
+        add_track(thread_track(event), rank_track(event.pid), event.given_name, false);
       }
       return;
     case 'B':
-      return add_packet(kBegin, lane_track(event), merged);
+      return add_packet(kBegin, thread_track(event), merged);
     case 'E':
-      return add_packet(kEnd, lane_track(event), merged);
+      return add_packet(kEnd, thread_track(event), merged);
     case 'i':
-      return add_packet(kInstant, lane_track(event), merged);
+      return add_packet(kInstant, thread_track(event), merged);
     case 'C':
       return add_counter(merged);
     default:

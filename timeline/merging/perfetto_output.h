@@ -26,7 +26,7 @@ class ProtoWriter {
   std::string& out_;
 };
 
-/// Writes a track for each rank, with a track for each lane and counter below.
+/// Writes a track for each rank, and below it one for each thread and counter.
 /// Source: protos/perfetto/trace/{trace_packet,track_event/track_event}.proto.
 class PerfettoOutput : public TraceOutput {
  public:

@@ -41,7 +41,7 @@ class ProfilerOutput : public TraceOutput {
   std::int64_t rank_ = -1;
   bool any_ = false;  ///< The file has a line.
   std::int64_t step_ns_ = -1;
-  std::unordered_map<std::int64_t, std::vector<OpenSpan>> open_;  ///< By lane.
+  std::unordered_map<std::int64_t, std::vector<OpenSpan>> open_;  ///< By track.
   std::string line_;                                              ///< Reused.
 };
 

@@ -119,7 +119,7 @@ void append_end(std::string& out, char phase, const Arrow& end) {
   fmt::format_to(std::back_inserter(out),
                  ",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"cat\":\"ronde\",\"name\":\"{}\",\"id\":{},"
                  "\"pid\":{},\"tid\":{},\"ts\":",
-                 phase, kFlowName, end.number, end.rank, end.lane);
+                 phase, kFlowName, end.number, end.rank, end.track);
   append_micros(out, end.time_ns);
   out += '}';
 }

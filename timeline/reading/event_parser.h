@@ -30,11 +30,11 @@ struct TraceEvent {
   double value = 0;
   std::string_view algorithm = {};
   std::string_view backend = {};
-  std::string_view given_name = {};          ///< args.name: the name of a lane or process.
+  std::string_view given_name = {};          ///< args.name: the name of a track or process.
   std::optional<std::int64_t> arrived = {};  ///< Rank whose submission a merge has marked here.
   std::uint64_t lost = 0;                    ///< Events lost until then.
 
-  /// Whether an operation is submitted here: its negotiation begins.
+  /// True if an operation is submitted here: its negotiation begins.
   [[nodiscard]] bool submits() const noexcept {
     return phase == 'B' && collective && name == traits_of(*collective).negotiation;
   }

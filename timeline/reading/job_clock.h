@@ -71,7 +71,7 @@ class JobClock {
 
 /// Indices of the traces, by rank and part.
 std::vector<std::size_t> reading_order(const std::vector<TraceClock>& traces);
-/// Whether `next` is a later part of the same recording as `info`.
+/// True if `next` is a later part of the same recording as `info`.
 bool goes_on(const RecordingInfo& info, const RecordingInfo& next);
 
 /// Reads the comparisons of clocks from `paths`, the files of `traces`, if these have several

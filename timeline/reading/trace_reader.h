@@ -38,9 +38,9 @@ class TraceReader {
   /// expected.
   Result<std::optional<RawEvent>> next();
 
-  /// Whether the end of the file is missing. Valid once next() has returned nothing.
+  /// True if the end of the file is missing. Valid once next() has returned nothing.
   [[nodiscard]] bool truncated() const noexcept { return truncated_; }
-  /// Whether skip_to() is allowed: the file is not compressed.
+  /// True if skip_to() is allowed: the file is not compressed.
   [[nodiscard]] bool can_skip() const noexcept;
   /// Skips to the first event whose line begins after byte `position`, which must lie ahead. Each
   /// event must have its own line, as the recorder writes them. Requires can_skip().

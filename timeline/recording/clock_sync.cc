@@ -11,7 +11,7 @@
 namespace ronde {
 namespace {
 
-constexpr std::size_t kMostSamples = 1024;  // if nobody collects them
+constexpr std::size_t kMostSamples = 1024;  // if no caller takes them
 constexpr std::string_view kEventName = "\"name\":\"clock\"";
 
 enum class Kind : std::int64_t { kRequest = 1, kAnswer = 2 };

@@ -11,12 +11,12 @@ namespace {
 
 using Texts = std::array<std::string_view Event::*, 4>;
 constexpr std::size_t kCacheLine = 64;
-constexpr Texts kTexts = {&Event::lane, &Event::name, &Event::algorithm, &Event::backend};
+constexpr Texts kTexts = {&Event::track, &Event::name, &Event::algorithm, &Event::backend};
 
 std::size_t text_bytes(const Event& event) noexcept {
   std::size_t sum = 0;
   for (const auto text : kTexts) sum += (event.*text).size();
-  for (const std::string_view lane : event.lanes) sum += sizeof(std::string_view) + lane.size();
+  for (const std::string_view track : event.tracks) sum += sizeof(std::string_view) + track.size();
   return sum;
 }
 
@@ -31,29 +31,29 @@ std::string_view take_text(std::size_t bytes, char*& from) noexcept {
   return {std::exchange(from, from + bytes), bytes};
 }
 
-/// Copies a list of lanes: the list, then its texts.
-void put_lanes(std::span<const std::string_view> lanes, char*& to) noexcept {
+/// Copies a list of tracks: the list, then its texts.
+void put_tracks(std::span<const std::string_view> tracks, char*& to) noexcept {
   auto* const copies = reinterpret_cast<std::string_view*>(to);
-  to += lanes.size_bytes();
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    std::construct_at(copies + i, to, lanes[i].size());
-    put_text(lanes[i], to);
+  to += tracks.size_bytes();
+  for (std::size_t i = 0; i < tracks.size(); ++i) {
+    std::construct_at(copies + i, to, tracks[i].size());
+    put_text(tracks[i], to);
   }
 }
 
 /// Reads the list at `from` and advances it past the texts.
-std::span<const std::string_view> take_lanes(std::size_t count, char*& from) noexcept {
+std::span<const std::string_view> take_tracks(std::size_t count, char*& from) noexcept {
   if (count == 0) return {};
-  const std::span<const std::string_view> lanes(reinterpret_cast<std::string_view*>(from), count);
-  from = const_cast<char*>(lanes.back().data()) + lanes.back().size();
-  return lanes;
+  const std::span<const std::string_view> tracks(reinterpret_cast<std::string_view*>(from), count);
+  from = const_cast<char*>(tracks.back().data()) + tracks.back().size();
+  return tracks;
 }
 
 bool is_rare(const Event& event) noexcept {
   const CompressionFacts& facts = event.compression;
   return event.value != 0 || event.partition != 0 || event.pack_ns != 0 || facts.wire_bytes != 0 ||
          facts.compress_ns != 0 || facts.wire_ns != 0 || facts.decompress_ns != 0 ||
-         !event.lanes.empty() || !event.algorithm.empty() || !event.backend.empty();
+         !event.tracks.empty() || !event.algorithm.empty() || !event.backend.empty();
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ void EventRing::fill(Slot& slot, const Event& event, std::size_t heap_bytes) noe
   slot.kind = event.kind;
   slot.collective = event.collective;
   slot.heap_bytes = static_cast<std::uint32_t>(heap_bytes);
-  slot.lane_bytes = slot.name_bytes = 0;
+  slot.track_bytes = slot.name_bytes = 0;
   slot.has_rare = is_rare(event);
   if (slot.has_rare) {
     slot.rare = {.value = event.value,
@@ -92,13 +92,13 @@ void EventRing::fill(Slot& slot, const Event& event, std::size_t heap_bytes) noe
 
 void EventRing::put_texts(Slot& slot, const Event& event, char* to) noexcept {
   if (slot.has_rare) {
-    slot.rare.lanes = event.lanes.size();
+    slot.rare.tracks = event.tracks.size();
     slot.rare.algorithm_bytes = event.algorithm.size();
     slot.rare.backend_bytes = event.backend.size();
   }
-  slot.lane_bytes = static_cast<std::uint32_t>(event.lane.size());
+  slot.track_bytes = static_cast<std::uint32_t>(event.track.size());
   slot.name_bytes = static_cast<std::uint32_t>(event.name.size());
-  put_lanes(event.lanes, to);
+  put_tracks(event.tracks, to);
   for (const auto text : kTexts) put_text(event.*text, to);
 }
 
@@ -111,8 +111,8 @@ Event EventRing::Slot::event() noexcept {
   event.bundle = bundle;
   event.tensors = tensors;
   char* from = long_text ? long_text.get() : text;
-  if (has_rare) event.lanes = take_lanes(rare.lanes, from);
-  event.lane = take_text(lane_bytes, from);
+  if (has_rare) event.tracks = take_tracks(rare.tracks, from);
+  event.track = take_text(track_bytes, from);
   event.name = take_text(name_bytes, from);
   if (!has_rare) return event;
   event.value = rare.value;
@@ -157,7 +157,7 @@ bool EventRing::push(const Event& event) noexcept {
                     event.kind == EventKind::kResume;
   const std::size_t limit = ends ? capacity_ : capacity_ - capacity_ / 8;
   const std::size_t bytes = text_bytes(event);
-  const std::size_t heap_bytes = bytes > kInlineBytes || !event.lanes.empty() ? bytes : 0;
+  const std::size_t heap_bytes = bytes > kInlineBytes || !event.tracks.empty() ? bytes : 0;
   if (!reserve(heap_bytes, ends)) return false;
   std::uint64_t position = tail_.load(std::memory_order_relaxed);
   for (;;) {

@@ -36,16 +36,16 @@ struct Event {
   int partition = 0;
   std::int64_t pack_ns = 0;
   CompressionFacts compression = {};
-  std::string_view lane = {};
-  std::span<const std::string_view> lanes =
-      {};  ///< Instead of `lane`: the event occurs on each of these.
+  std::string_view track = {};
+  std::span<const std::string_view> tracks =
+      {};  ///< Instead of `track`: the event occurs on each of these.
   std::string_view name = {};
   std::string_view algorithm = {};
   std::string_view backend = {};
 };
 
 /// A queue of many producers and one consumer, without locks. push() copies the event's texts once.
-/// Long texts and lists of lanes take at most kHeapBytes of the heap.
+/// Long texts and lists of tracks take at most kHeapBytes of the heap.
 class EventRing {
  public:
   static constexpr std::size_t kHeapBytes = std::size_t{16} << 20;
@@ -71,7 +71,7 @@ class EventRing {
     return true;
   }
 
-  /// Whether half of the ring is in use. Threads: any.
+  /// True if half of the ring is in use. Threads: any.
   [[nodiscard]] bool half_full() const noexcept;
 
  private:
@@ -83,7 +83,7 @@ class EventRing {
     int partition = 0;
     std::int64_t pack_ns = 0;
     CompressionFacts compression = {};
-    std::size_t lanes = 0;
+    std::size_t tracks = 0;
     std::size_t algorithm_bytes = 0;
     std::size_t backend_bytes = 0;
   };
@@ -96,13 +96,13 @@ class EventRing {
     std::uint64_t bundle = 0;
     std::unique_ptr<char[]> long_text;
     std::uint32_t heap_bytes = 0;
-    std::uint32_t lane_bytes = 0;
+    std::uint32_t track_bytes = 0;
     std::uint32_t name_bytes = 0;
     int tensors = 0;
     EventKind kind = EventKind::kInstant;
     bool has_rare = false;
     std::optional<Collective> collective;
-    /// The list of lanes, then all texts. Long ones are in `long_text`.
+    /// The list of tracks, then all texts. Long ones are in `long_text`.
     alignas(std::string_view) char text[kInlineBytes] = {};
     Rare rare;
 

@@ -1,4 +1,4 @@
-// What the machine gives this rank: cores when it needs them, speed of memory.
+// Probes of the machine: time without a core, speed of memory.
 #pragma once
 
 #include <atomic>

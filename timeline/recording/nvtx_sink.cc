@@ -47,35 +47,35 @@ class Sink final : public NvtxSink {
     next_.store(next, std::memory_order_release);
   }
 
-  void begin(std::string_view lane, std::string_view event, const EventArgs& args) override {
-    if (EventSink* next = next_.load(std::memory_order_acquire)) next->begin(lane, event, args);
-    const std::string text = text_of(lane, event);
+  void begin(std::string_view track, std::string_view event, const EventArgs& args) override {
+    if (EventSink* next = next_.load(std::memory_order_acquire)) next->begin(track, event, args);
+    const std::string text = text_of(track, event);
     const nvtxEventAttributes_t attributes = attributes_of(text, args.bytes);
     MutexLock lock(mutex_);
-    const auto at = open_.try_emplace(std::string(lane)).first;
+    const auto at = open_.try_emplace(std::string(track)).first;
     at->second.push_back(nvtxDomainRangeStartEx(domain_, &attributes));
   }
 
-  void end(std::string_view lane, const EventArgs& args) override {
-    if (EventSink* next = next_.load(std::memory_order_acquire)) next->end(lane, args);
+  void end(std::string_view track, const EventArgs& args) override {
+    if (EventSink* next = next_.load(std::memory_order_acquire)) next->end(track, args);
     MutexLock lock(mutex_);
-    const auto at = open_.find(lane);
+    const auto at = open_.find(track);
     if (at == open_.end() || at->second.empty()) return;
     nvtxDomainRangeEnd(domain_, at->second.back());
     at->second.pop_back();
   }
 
   /// NVTX has no spans of the past.
-  void span(std::string_view lane, std::string_view event, TimeSpan times,
+  void span(std::string_view track, std::string_view event, TimeSpan times,
             const EventArgs& args) override {
     if (EventSink* next = next_.load(std::memory_order_acquire)) {
-      next->span(lane, event, times, args);
+      next->span(track, event, times, args);
     }
   }
 
-  void instant(std::string_view lane, std::string_view event) override {
-    if (EventSink* next = next_.load(std::memory_order_acquire)) next->instant(lane, event);
-    const std::string text = text_of(lane, event);
+  void instant(std::string_view track, std::string_view event) override {
+    if (EventSink* next = next_.load(std::memory_order_acquire)) next->instant(track, event);
+    const std::string text = text_of(track, event);
     const nvtxEventAttributes_t attributes = attributes_of(text, 0);
     nvtxDomainMarkEx(domain_, &attributes);
   }
@@ -85,8 +85,8 @@ class Sink final : public NvtxSink {
   }
 
  private:
-  static std::string text_of(std::string_view lane, std::string_view event) {
-    return std::string(event) + " (" + std::string(lane) + ")";
+  static std::string text_of(std::string_view track, std::string_view event) {
+    return std::string(event) + " (" + std::string(track) + ")";
   }
 
   const nvtxDomainHandle_t domain_;

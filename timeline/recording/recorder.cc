@@ -39,7 +39,7 @@ RecordingInfo describe(int rank, const Topology& topology, const HostClock& cloc
   return info;
 }
 
-Event event_of(EventKind kind, std::string_view lane, std::string_view name,
+Event event_of(EventKind kind, std::string_view track, std::string_view name,
                const EventArgs& args) {
   return {.kind = kind,
           .time_ns = args.at_ns != 0 ? args.at_ns : steady_ns(),
@@ -50,20 +50,20 @@ Event event_of(EventKind kind, std::string_view lane, std::string_view name,
           .partition = args.partition,
           .pack_ns = args.pack_ns,
           .compression = args.compression,
-          .lane = lane,
+          .track = track,
           .name = name,
           .algorithm = args.algorithm,
           .backend = args.backend};
 }
 
-/// One event for all lanes.
-Event group_of(EventKind kind, std::span<const std::string_view> lanes, std::string_view name,
+/// One event for all tracks.
+Event group_of(EventKind kind, std::span<const std::string_view> tracks, std::string_view name,
                const EventArgs& args) {
   Event event = event_of(kind, {}, name, args);
-  if (lanes.size() == 1) {
-    event.lane = lanes.front();
+  if (tracks.size() == 1) {
+    event.track = tracks.front();
   } else {
-    event.lanes = lanes;
+    event.tracks = tracks;
   }
   return event;
 }
@@ -103,7 +103,7 @@ Recorder::~Recorder() { (void)close(); }
 void Recorder::push(const Event& event) noexcept {
   if (!recording_.load(std::memory_order_relaxed)) return;
   if (!ring_.push(event)) {
-    dropped_.fetch_add(std::max<std::size_t>(1, event.lanes.size()), std::memory_order_relaxed);
+    dropped_.fetch_add(std::max<std::size_t>(1, event.tracks.size()), std::memory_order_relaxed);
   } else if (ring_.half_full()) {
     wake_.notify_one();
   }
@@ -114,36 +114,36 @@ void Recorder::mark_cycle(std::uint64_t bundle) noexcept {
   push(event_of(EventKind::kInstant, "cycles", "CYCLE_START", {}));
 }
 
-void Recorder::begin(std::string_view lane, std::string_view event, const EventArgs& args) {
+void Recorder::begin(std::string_view track, std::string_view event, const EventArgs& args) {
   mark_cycle(args.bundle);
-  push(event_of(EventKind::kBegin, lane, event, args));
+  push(event_of(EventKind::kBegin, track, event, args));
 }
 
-void Recorder::end(std::string_view lane, const EventArgs& args) {
-  push(event_of(EventKind::kEnd, lane, {}, args));
+void Recorder::end(std::string_view track, const EventArgs& args) {
+  push(event_of(EventKind::kEnd, track, {}, args));
 }
 
-void Recorder::begin_all(std::span<const std::string_view> lanes, std::string_view event,
+void Recorder::begin_all(std::span<const std::string_view> tracks, std::string_view event,
                          const EventArgs& args) {
-  if (lanes.empty()) return;
+  if (tracks.empty()) return;
   mark_cycle(args.bundle);
-  push(group_of(EventKind::kBegin, lanes, event, args));
+  push(group_of(EventKind::kBegin, tracks, event, args));
 }
 
-void Recorder::end_all(std::span<const std::string_view> lanes, const EventArgs& args) {
-  if (!lanes.empty()) push(group_of(EventKind::kEnd, lanes, {}, args));
+void Recorder::end_all(std::span<const std::string_view> tracks, const EventArgs& args) {
+  if (!tracks.empty()) push(group_of(EventKind::kEnd, tracks, {}, args));
 }
 
-void Recorder::span(std::string_view lane, std::string_view event, TimeSpan times,
+void Recorder::span(std::string_view track, std::string_view event, TimeSpan times,
                     const EventArgs& args) {
   EventArgs start = args;
   start.at_ns = times.start_ns;
-  push(event_of(EventKind::kBegin, lane, event, start));
-  push(event_of(EventKind::kEnd, lane, {}, {.at_ns = times.end_ns}));
+  push(event_of(EventKind::kBegin, track, event, start));
+  push(event_of(EventKind::kEnd, track, {}, {.at_ns = times.end_ns}));
 }
 
-void Recorder::instant(std::string_view lane, std::string_view event) {
-  push(event_of(EventKind::kInstant, lane, event, {}));
+void Recorder::instant(std::string_view track, std::string_view event) {
+  push(event_of(EventKind::kInstant, track, event, {}));
 }
 
 void Recorder::counter(std::string_view name, double value) {
@@ -217,7 +217,7 @@ void Recorder::begin_part() {
   const int oldest = info_.part - options_.parts;  // the file to delete
   if (oldest > 0) (void)::unlink(trace_part_path(asked_path_, info_.rank, oldest).c_str());
   std::string lines;
-  formatter_.append_lanes(lines);
+  formatter_.append_tracks(lines);
   (void)file_.append(lines);
 }
 

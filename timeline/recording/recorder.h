@@ -39,7 +39,7 @@ class Recorder : public EventSink {
     std::string job;                ///< The same for all ranks of a job.
     std::string network_card = {};  ///< As in RecordingInfo, like the next.
     int network_megabits = 0;
-    bool mark_cycles = false;  ///< Write CYCLE_START on a lane of its own when a bundle begins.
+    bool mark_cycles = false;  ///< Write CYCLE_START on a track of its own when a bundle begins.
     HostClock clock = {};
     /// Returns comparisons of clocks to write; may start new ones. The writing thread calls it
     /// about every 50 ms. May be empty.
@@ -61,14 +61,14 @@ class Recorder : public EventSink {
                                                 const Topology& topology, Options options);
   ~Recorder() override;
 
-  void begin(std::string_view lane, std::string_view event, const EventArgs& args) override;
-  void end(std::string_view lane, const EventArgs& args) override;
-  void begin_all(std::span<const std::string_view> lanes, std::string_view event,
+  void begin(std::string_view track, std::string_view event, const EventArgs& args) override;
+  void end(std::string_view track, const EventArgs& args) override;
+  void begin_all(std::span<const std::string_view> tracks, std::string_view event,
                  const EventArgs& args) override;
-  void end_all(std::span<const std::string_view> lanes, const EventArgs& args) override;
-  void span(std::string_view lane, std::string_view event, TimeSpan times,
+  void end_all(std::span<const std::string_view> tracks, const EventArgs& args) override;
+  void span(std::string_view track, std::string_view event, TimeSpan times,
             const EventArgs& args) override;
-  void instant(std::string_view lane, std::string_view event) override;
+  void instant(std::string_view track, std::string_view event) override;
   void counter(std::string_view name, double value) override;
 
   /// Begins a pause without events: ends the open spans. Blocks: never.

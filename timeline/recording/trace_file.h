@@ -23,9 +23,9 @@ std::string trace_part_path(const std::string& path, int rank, int part);
 /// The existing files of a rank's trace, in order. The last is rank_trace_path().
 std::vector<std::string> trace_files(const std::string& path, int rank);
 
-/// Whether the name asks for compression by gzip: "trace.json.gz".
+/// True if the name asks for compression by gzip: "trace.json.gz".
 bool names_gzip(std::string_view path) noexcept;
-/// Whether the name asks for Perfetto's format: ".pftrace" or ".perfetto-trace", and perhaps ".gz".
+/// True if the name asks for Perfetto's format: ".pftrace" or ".perfetto-trace", and perhaps ".gz".
 bool names_perfetto(std::string_view path) noexcept;
 
 /// Makes the folders of a file of this name. Errors show when the file is opened.
@@ -60,7 +60,7 @@ class TraceFile {
   std::string path_;
   std::unique_ptr<Gzip> gzip_;  ///< Null if the file is not compressed.
   std::string close_;           ///< The closing bracket's line.
-  std::int64_t end_ = 0;        ///< Where the closing bracket's line begins.
+  std::int64_t end_ = 0;        ///< The offset of the closing bracket's line.
 };
 
 }  // namespace ronde

@@ -46,29 +46,30 @@ const std::string& TraceFormatter::quoted(std::string_view text) {
   return quoted_.emplace(text, json_text(text)).first->second;
 }
 
-TraceFormatter::Lane& TraceFormatter::lane_of(std::string& out, std::string_view name) {
-  if (const auto known = lanes_.find(name); known != lanes_.end()) return known->second;
-  Lane& lane = lanes_[std::string(name)];
-  lane.id = static_cast<int>(lanes_.size());
-  append_name(out, lane, name);
-  return lane;
+TraceFormatter::Track& TraceFormatter::track_of(std::string& out, std::string_view name) {
+  if (const auto known = tracks_.find(name); known != tracks_.end()) return known->second;
+  Track& track = tracks_[std::string(name)];
+  track.id = static_cast<int>(tracks_.size());
+  append_name(out, track, name);
+  return track;
 }
 
-void TraceFormatter::append_name(std::string& out, const Lane& lane, std::string_view name) const {
+void TraceFormatter::append_name(std::string& out, const Track& track,
+                                 std::string_view name) const {
   fmt::format_to(std::back_inserter(out),
                  ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{"
                  "\"name\":{}}}}}",
-                 rank_, lane.id, json_text(name));
+                 rank_, track.id, json_text(name));
 }
 
-void TraceFormatter::append_lanes(std::string& out) const {
-  for (const auto& [name, lane] : lanes_) append_name(out, lane, name);
+void TraceFormatter::append_tracks(std::string& out) const {
+  for (const auto& [name, track] : tracks_) append_name(out, track, name);
 }
 
 void TraceFormatter::append_pause(std::string& out, std::int64_t time_ns) {
-  for (auto& [name, lane] : lanes_) {
-    while (lane.open_spans > 0) {
-      append(out, {.kind = EventKind::kEnd, .time_ns = time_ns, .lane = name});
+  for (auto& [name, track] : tracks_) {
+    while (track.open_spans > 0) {
+      append(out, {.kind = EventKind::kEnd, .time_ns = time_ns, .track = name});
     }
   }
   append_mark(out, kPauseMark, time_ns);
@@ -115,11 +116,11 @@ void TraceFormatter::append(std::string& out, const Event& event) {
   if (event.kind == EventKind::kResume) return append_mark(out, kResumeMark, event.time_ns);
   write_facts(event);
   if (event.kind == EventKind::kCounter) return append_line(out, event.kind, 0);
-  if (event.lanes.empty()) return append_on(out, event.kind, event.lane);
-  for (const std::string_view lane : event.lanes) append_on(out, event.kind, lane);
+  if (event.tracks.empty()) return append_on(out, event.kind, event.track);
+  for (const std::string_view track : event.tracks) append_on(out, event.kind, track);
 }
 
-/// Formats the part of a line after its lane. It is the same for all lanes of an event.
+/// Formats the part of a line after its track. It is the same for all tracks of an event.
 void TraceFormatter::write_facts(const Event& event) {
   facts_ = ",\"ts\":";
   append_micros(facts_, clock_.of(event.time_ns) - start_ns_);
@@ -129,21 +130,21 @@ void TraceFormatter::write_facts(const Event& event) {
   facts_ += '}';
 }
 
-void TraceFormatter::append_on(std::string& out, EventKind kind, std::string_view lane_name) {
-  Lane& lane = lane_of(out, lane_name);
-  if (kind == EventKind::kEnd && lane.open_spans == 0) return;
-  if (kind == EventKind::kBegin) ++lane.open_spans;
-  if (kind == EventKind::kEnd) --lane.open_spans;
-  append_line(out, kind, lane.id);
+void TraceFormatter::append_on(std::string& out, EventKind kind, std::string_view track_name) {
+  Track& track = track_of(out, track_name);
+  if (kind == EventKind::kEnd && track.open_spans == 0) return;
+  if (kind == EventKind::kBegin) ++track.open_spans;
+  if (kind == EventKind::kEnd) --track.open_spans;
+  append_line(out, kind, track.id);
 }
 
-void TraceFormatter::append_line(std::string& out, EventKind kind, int lane) const {
+void TraceFormatter::append_line(std::string& out, EventKind kind, int track) const {
   out += ",\n{\"ph\":\"";
   out += static_cast<char>(kind);
   out += "\",\"pid\":";
   append_number(out, static_cast<std::uint64_t>(rank_));
   out += ",\"tid\":";
-  append_number(out, static_cast<std::uint64_t>(lane));
+  append_number(out, static_cast<std::uint64_t>(track));
   out += facts_;
 }
 

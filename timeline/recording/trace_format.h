@@ -24,25 +24,25 @@ inline constexpr std::string_view kPauseMark = "recording paused";
 /// The mark where a recording resumes.
 inline constexpr std::string_view kResumeMark = "recording goes on";
 
-/// Formats the events of one rank. Each tensor gets a lane (Chrome's thread) on first sight.
+/// Formats the events of one rank. Each tensor gets a track (Chrome's thread) on first sight.
 /// Threads: one.
 class TraceFormatter {
  public:
   explicit TraceFormatter(const RecordingInfo& info, HostClock clock = {})
       : rank_(info.rank), start_ns_(info.steady_start_ns), clock_(std::move(clock)) {}
 
-  /// Appends ",\n" and the event's line for each of its lanes. A new lane's name precedes it. Ends
-  /// without a begin are left out.
+  /// Appends ",\n" and the event's line for each of its tracks. A new track's name precedes it.
+  /// Ends without a begin are left out.
   void append(std::string& out, const Event& event);
-  /// Appends the names of all lanes, for a file that continues another.
-  void append_lanes(std::string& out) const;
+  /// Appends the names of all tracks, for a file that continues another.
+  void append_tracks(std::string& out) const;
   /// Ends all open spans at `time_ns` and appends kPauseMark.
   void append_pause(std::string& out, std::int64_t time_ns);
   /// Appends a mark with the number of events lost until `time_ns`.
   void append_dropped(std::string& out, std::uint64_t dropped, std::int64_t time_ns) const;
 
  private:
-  struct Lane {
+  struct Track {
     int id = 0;
     int open_spans = 0;
   };
@@ -57,20 +57,20 @@ class TraceFormatter {
   template <typename Value>
   using ByText = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
 
-  Lane& lane_of(std::string& out, std::string_view name);
-  void append_name(std::string& out, const Lane& lane, std::string_view name) const;
+  Track& track_of(std::string& out, std::string_view name);
+  void append_name(std::string& out, const Track& track, std::string_view name) const;
   void append_mark(std::string& out, std::string_view text, std::int64_t time_ns,
                    std::string_view args = {}) const;
   const std::string& quoted(std::string_view text);
   void append_args(std::string& out, const Event& event);
-  void append_line(std::string& out, EventKind kind, int lane) const;
-  void append_on(std::string& out, EventKind kind, std::string_view lane);
+  void append_line(std::string& out, EventKind kind, int track) const;
+  void append_on(std::string& out, EventKind kind, std::string_view track);
   void write_facts(const Event& event);
 
   const int rank_;
   const std::int64_t start_ns_;  ///< By clock_.
   const HostClock clock_;
-  ByText<Lane> lanes_;
+  ByText<Track> tracks_;
   ByText<std::string> quoted_;
   std::string facts_;  ///< The current event's line, from its time on.
 };

@@ -48,7 +48,7 @@ std::map<std::uint64_t, std::int64_t> step_ends(const RankTrace& rank) {
   return ends;
 }
 
-/// Whether the rank's recording paused in the step.
+/// True if the rank's recording paused in the step.
 bool pauses_in(const RankTrace& rank, const Split& split) {
   return std::any_of(rank.pauses.begin(), rank.pauses.end(), [&](const NamedSpan& pause) {
     return pause.start_ns < split.end_ns && pause.end_ns > split.start_ns;
@@ -102,7 +102,7 @@ std::vector<Step> windows(const JobTrace& job) {
   return steps;
 }
 
-/// Whether the bundle ran within a step. Excludes set-up and steps that were left out.
+/// True if the bundle ran within a step. Excludes set-up and steps that were left out.
 bool is_within(const Bundle& bundle, const std::vector<Step>& steps) {
   const auto later = [](std::int64_t time_ns, const Step& step) {
     return time_ns <= step.ranks.front().start_ns;

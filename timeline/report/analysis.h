@@ -77,7 +77,7 @@ struct Bundle {
   [[nodiscard]] std::int64_t moving_ns() const noexcept { return ended_ns - started_ns; }
 };
 
-/// What the bundles of one path cost.
+/// The cost of one path's bundles.
 struct PathCost {
   Path path;
   bool compressed = false;
@@ -89,7 +89,7 @@ struct PathCost {
   double best_gbps = 0;  ///< Speed of the fastest twentieth of its large bundles.
 };
 
-/// What bundles cost by their bytes. Dense allreduces over one data plane are one path here,
+/// The cost of bundles by their bytes. Dense allreduces over one data plane are one path here,
 /// "ALLREDUCE over tcp": their algorithm depends on the bytes.
 struct WayCost {
   Path path;

@@ -15,7 +15,7 @@ struct Difference {
   double after_ns = 0;
   double p = 1;  ///< Chance of such a difference between equal runs.
 
-  /// Whether it exceeds chance and 1 % of a step of the first run.
+  /// True if it exceeds chance and 1 % of a step of the first run.
   [[nodiscard]] bool counts(double step_ns) const noexcept;
 };
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{512} << 20;
 constexpr std::string_view kHead = "{\"type\":\"dump\"";
 
-/// Whether the file is a dump, by its name or its first bytes. A dump may be cut off at once.
+/// True if the file is a dump, by its name or its first bytes. A dump may be cut off at once.
 bool is_dump(const std::string& path) {
   if (path.ends_with(".jsonl")) return true;
   std::ifstream file(path, std::ios::binary);
@@ -68,7 +68,7 @@ Result<std::vector<Dump>> read_file(const std::string& path) {
   return dumps;
 }
 
-/// Whether `later` is more informative than the earlier `known`.
+/// True if `later` is more informative than the earlier `known`.
 bool says_more(const Dump& later, const Dump& known) {
   return !later.failure.empty() || known.failure.empty();
 }
@@ -252,7 +252,7 @@ std::vector<int> absent(const JobDumps& dumps, const Awaited& awaited) {
   return ranks;
 }
 
-/// What a rank that delays the others was doing.
+/// The activity of a rank that delays the others.
 std::string own_state(const JobDumps& dumps, int rank) {
   const Dump& dump = *dump_of(dumps, rank);
   for (const DumpOperation* own : under_way(dump)) {

@@ -223,7 +223,7 @@ Newest newest_bundles(const RankTrace& rank) {
   return newest;
 }
 
-/// Whether the other continued, after the end of a rank's trace, with bundles that need that rank.
+/// True if the other continued, after the end of a rank's trace, with bundles that need that rank.
 bool goes_on_with(const Newest& newest, std::int64_t last_ns, const RankTrace& other) {
   for (auto last = other.operations.rbegin(); last != other.operations.rend(); ++last) {
     if (last->end_ns <= last_ns) return false;

@@ -30,7 +30,7 @@ class Names {
   std::vector<std::string> texts_;
 };
 
-/// How data moved. A path's number is its index in JobTrace::paths.
+/// The way that data moved. A path's number is its index in JobTrace::paths.
 struct Path {
   std::optional<Collective> collective = {};  ///< None if this version does not know it.
   std::string event = {};                     ///< The event's name: "ALLREDUCE".
@@ -53,7 +53,7 @@ struct OperationSpan {
   std::int64_t pack_ns = 0;
   std::uint64_t bytes = 0;
   std::uint32_t tensors = 0;
-  std::uint32_t name = 0;  ///< The lane of its first tensor.
+  std::uint32_t name = 0;  ///< The track of its first tensor.
   std::uint32_t path = 0;
   bool compressed = false;
 };

@@ -23,13 +23,13 @@ Path path_of(const TraceEvent& event) {
 
 }  // namespace
 
-void RankLoader::name_lane(const TraceEvent& event) {
-  Lane& lane = lanes_[event.tid];
-  lane.name = job_.names.number_of(event.given_name);
-  if (event.given_name.find('.') == std::string_view::npos) lane.kind = LaneKind::kOther;
-  if (event.given_name == kMarksTrack) lane.kind = LaneKind::kMarks;
-  if (event.given_name == kPassesTrack) lane.kind = LaneKind::kPasses;
-  if (event.given_name == kWaitTrack) lane.kind = LaneKind::kWaits;
+void RankLoader::name_track(const TraceEvent& event) {
+  Track& track = tracks_[event.tid];
+  track.name = job_.names.number_of(event.given_name);
+  if (event.given_name.find('.') == std::string_view::npos) track.kind = TrackKind::kOther;
+  if (event.given_name == kMarksTrack) track.kind = TrackKind::kMarks;
+  if (event.given_name == kPassesTrack) track.kind = TrackKind::kPasses;
+  if (event.given_name == kWaitTrack) track.kind = TrackKind::kWaits;
 }
 
 void RankLoader::take_counter(const TraceEvent& event) {
@@ -49,7 +49,7 @@ void RankLoader::take_counter(const TraceEvent& event) {
 
 void RankLoader::take(const TraceEvent& event) {
   if (event.phase == 'M') {
-    if (event.name == "thread_name") name_lane(event);
+    if (event.name == "thread_name") name_track(event);
     return;
   }
   if (rank_.last_ns == 0) rank_.first_ns = event.time_ns;
@@ -62,76 +62,76 @@ void RankLoader::take(const TraceEvent& event) {
   }
   rank_.lost_events = std::max(rank_.lost_events, event.lost);
   if (event.phase != 'B' && event.phase != 'E') return;
-  Lane& lane = lanes_[event.tid];
-  if (lane.kind == LaneKind::kOther) return;
-  return lane.kind == LaneKind::kTensor ? take_tensor(lane, event) : take_span(lane, event);
+  Track& track = tracks_[event.tid];
+  if (track.kind == TrackKind::kOther) return;
+  return track.kind == TrackKind::kTensor ? take_tensor(track, event) : take_span(track, event);
 }
 
-void RankLoader::take_span(Lane& lane, const TraceEvent& event) {
+void RankLoader::take_span(Track& track, const TraceEvent& event) {
   if (event.phase == 'B') {
-    lane.open.push_back({.name = job_.names.number_of(event.name),
-                         .start_ns = event.time_ns,
-                         .is_pass = lane.kind == LaneKind::kPasses});
+    track.open.push_back({.name = job_.names.number_of(event.name),
+                          .start_ns = event.time_ns,
+                          .is_pass = track.kind == TrackKind::kPasses});
     return;
   }
-  if (lane.open.empty()) return;
-  NamedSpan span = lane.open.back();
-  lane.open.pop_back();
+  if (track.open.empty()) return;
+  NamedSpan span = track.open.back();
+  track.open.pop_back();
   span.end_ns = event.time_ns;
-  (lane.kind == LaneKind::kWaits ? rank_.waits : rank_.marks).push_back(span);
+  (track.kind == TrackKind::kWaits ? rank_.waits : rank_.marks).push_back(span);
 }
 
-void RankLoader::take_tensor(Lane& lane, const TraceEvent& event) {
+void RankLoader::take_tensor(Track& track, const TraceEvent& event) {
   if (event.phase == 'E') {
-    return lane.running != 0 ? end_run(lane, event) : end_negotiation(lane, event);
+    return track.running != 0 ? end_run(track, event) : end_negotiation(track, event);
   }
-  if (!event.submits()) return begin_run(lane, event);
-  lane.submit_ns = event.time_ns;
-  lane.agreed_ns = 0;
-  lane.bytes = event.bytes;
-  lane.barrier = event.collective == Collective::kBarrier;
+  if (!event.submits()) return begin_run(track, event);
+  track.submit_ns = event.time_ns;
+  track.agreed_ns = 0;
+  track.bytes = event.bytes;
+  track.barrier = event.collective == Collective::kBarrier;
 }
 
-/// A key for work outside of bundles: the lane's k-th run.
-std::uint64_t RankLoader::own_key(const Lane& lane) const {
-  const std::size_t hash = std::hash<std::string>()(job_.names.text_of(lane.name));
-  return kOwnKeys | (hash + lane.runs);
+/// A key for work outside of bundles: the track's k-th run.
+std::uint64_t RankLoader::own_key(const Track& track) const {
+  const std::size_t hash = std::hash<std::string>()(job_.names.text_of(track.name));
+  return kOwnKeys | (hash + track.runs);
 }
 
-void RankLoader::end_negotiation(Lane& lane, const TraceEvent& event) {
-  if (lane.submit_ns == 0) return;
-  lane.agreed_ns = event.time_ns;
-  if (!lane.barrier) return;
+void RankLoader::end_negotiation(Track& track, const TraceEvent& event) {
+  if (track.submit_ns == 0) return;
+  track.agreed_ns = event.time_ns;
+  if (!track.barrier) return;
   OperationSpan span;
-  ++lane.runs;
-  span.bundle = own_key(lane);
-  span.first_submit_ns = span.last_submit_ns = lane.submit_ns;
+  ++track.runs;
+  span.bundle = own_key(track);
+  span.first_submit_ns = span.last_submit_ns = track.submit_ns;
   span.agreed_ns = span.start_ns = span.end_ns = event.time_ns;
-  span.name = lane.name;
+  span.name = track.name;
   const CollectiveTraits& barrier = traits_of(Collective::kBarrier);
   span.path = job_.number_of({.collective = barrier.value, .event = std::string(barrier.event())});
   rank_.operations.push_back(span);
 }
 
-void RankLoader::begin_run(Lane& lane, const TraceEvent& event) {
-  if (lane.open_runs++ == 0) {
-    ++lane.runs;
-    lane.running = event.bundle != 0 ? event.bundle : own_key(lane);
-    lane.run_start_ns = event.time_ns;
+void RankLoader::begin_run(Track& track, const TraceEvent& event) {
+  if (track.open_runs++ == 0) {
+    ++track.runs;
+    track.running = event.bundle != 0 ? event.bundle : own_key(track);
+    track.run_start_ns = event.time_ns;
   }
-  OpenBundle& open = bundles_[lane.running];
+  OpenBundle& open = bundles_[track.running];
   OperationSpan& span = open.span;
-  const std::int64_t submit = lane.submit_ns != 0 ? lane.submit_ns : event.time_ns;
-  const std::int64_t agreed = lane.agreed_ns != 0 ? lane.agreed_ns : event.time_ns;
+  const std::int64_t submit = track.submit_ns != 0 ? track.submit_ns : event.time_ns;
+  const std::int64_t agreed = track.agreed_ns != 0 ? track.agreed_ns : event.time_ns;
   if (open.begun++ == 0) {
-    span = {.bundle = lane.running,
+    span = {.bundle = track.running,
             .first_submit_ns = submit,
             .last_submit_ns = submit,
             .agreed_ns = agreed,
             .start_ns = event.time_ns,
             .bytes = event.bytes,
             .tensors = static_cast<std::uint32_t>(event.tensors),
-            .name = lane.name,
+            .name = track.name,
             .path = job_.number_of(path_of(event))};
   }
   span.first_submit_ns = std::min(span.first_submit_ns, submit);
@@ -140,21 +140,21 @@ void RankLoader::begin_run(Lane& lane, const TraceEvent& event) {
 }
 
 /// Counts an operation's negotiation and bytes once, even if its tensors run in several bundles.
-void RankLoader::add_cost(Lane& lane, std::int64_t end_ns) {
-  TensorCost& cost = job_.tensors[lane.name];
-  cost.execution_ns += end_ns - lane.run_start_ns;
-  if (lane.counted_submit_ns == lane.submit_ns && lane.submit_ns != 0) return;
-  lane.counted_submit_ns = lane.submit_ns;
+void RankLoader::add_cost(Track& track, std::int64_t end_ns) {
+  TensorCost& cost = job_.tensors[track.name];
+  cost.execution_ns += end_ns - track.run_start_ns;
+  if (track.counted_submit_ns == track.submit_ns && track.submit_ns != 0) return;
+  track.counted_submit_ns = track.submit_ns;
   ++cost.count;
-  cost.bytes += lane.bytes;
-  if (lane.submit_ns != 0) cost.negotiation_ns += lane.agreed_ns - lane.submit_ns;
+  cost.bytes += track.bytes;
+  if (track.submit_ns != 0) cost.negotiation_ns += track.agreed_ns - track.submit_ns;
 }
 
-void RankLoader::end_run(Lane& lane, const TraceEvent& event) {
-  const auto found = bundles_.find(lane.running);
-  if (--lane.open_runs == 0) {
-    add_cost(lane, event.time_ns);
-    lane.running = 0;
+void RankLoader::end_run(Track& track, const TraceEvent& event) {
+  const auto found = bundles_.find(track.running);
+  if (--track.open_runs == 0) {
+    add_cost(track, event.time_ns);
+    track.running = 0;
   }
   if (found == bundles_.end()) return;
   OperationSpan& span = found->second.span;
@@ -166,12 +166,12 @@ void RankLoader::end_run(Lane& lane, const TraceEvent& event) {
   bundles_.erase(found);
 }
 
-void RankLoader::note_open(const Lane& lane) {
-  if (lane.kind != LaneKind::kTensor) return;
-  if (lane.running != 0) {
-    rank_.unfinished.push_back({lane.name, lane.run_start_ns, true});
-  } else if (lane.submit_ns != 0 && lane.agreed_ns == 0) {
-    rank_.unfinished.push_back({lane.name, lane.submit_ns, false});
+void RankLoader::note_open(const Track& track) {
+  if (track.kind != TrackKind::kTensor) return;
+  if (track.running != 0) {
+    rank_.unfinished.push_back({track.name, track.run_start_ns, true});
+  } else if (track.submit_ns != 0 && track.agreed_ns == 0) {
+    rank_.unfinished.push_back({track.name, track.submit_ns, false});
   }
 }
 
@@ -188,18 +188,18 @@ void RankLoader::end_pause(std::int64_t time_ns) {
 
 /// Drops pending operations at a pause, as their ends are not recorded.
 void RankLoader::forget_open() {
-  for (auto& [tid, lane] : lanes_) {
-    lane.submit_ns = lane.agreed_ns = 0;
-    lane.running = 0;
-    lane.open_runs = 0;
-    lane.open.clear();
+  for (auto& [tid, track] : tracks_) {
+    track.submit_ns = track.agreed_ns = 0;
+    track.running = 0;
+    track.open_runs = 0;
+    track.open.clear();
   }
   bundles_.clear();
 }
 
 void RankLoader::finish() {
   end_pause(rank_.last_ns);
-  for (const auto& [tid, lane] : lanes_) note_open(lane);
+  for (const auto& [tid, track] : tracks_) note_open(track);
   const auto by_time = [](const auto& a, const auto& b) { return a.since_ns < b.since_ns; };
   std::sort(rank_.unfinished.begin(), rank_.unfinished.end(), by_time);
 }

@@ -16,16 +16,16 @@ class RankLoader {
   /// Adds to `rank`, and to `job`'s names, paths and tensors. Both must outlive it.
   RankLoader(JobTrace& job, RankTrace& rank) : job_(job), rank_(rank) {}
 
-  /// Takes the next event. Events of a lane are in time order.
+  /// Takes the next event. Events of a track are in time order.
   void take(const TraceEvent& event);
   /// Notes unfinished operations.
   void finish();
 
  private:
-  enum class LaneKind { kTensor, kMarks, kPasses, kWaits, kOther };
+  enum class TrackKind { kTensor, kMarks, kPasses, kWaits, kOther };
 
-  struct Lane {
-    LaneKind kind = LaneKind::kTensor;
+  struct Track {
+    TrackKind kind = TrackKind::kTensor;
     std::uint32_t name = 0;
     std::uint64_t runs = 0;
     std::int64_t submit_ns = 0;  ///< 0: before the trace.
@@ -33,7 +33,7 @@ class RankLoader {
     std::int64_t counted_submit_ns = 0;
     std::uint64_t bytes = 0;
     std::uint64_t running = 0;  ///< Its bundle, or 0.
-    int open_runs = 0;          ///< Several tensors of a group share one lane.
+    int open_runs = 0;          ///< Several tensors of a group share one track.
     std::int64_t run_start_ns = 0;
     bool barrier = false;
     std::vector<NamedSpan> open;  ///< Open marks and waits.
@@ -44,16 +44,16 @@ class RankLoader {
     std::uint32_t begun = 0;
   };
 
-  void name_lane(const TraceEvent& event);
+  void name_track(const TraceEvent& event);
   void take_counter(const TraceEvent& event);
-  void take_span(Lane& lane, const TraceEvent& event);
-  void take_tensor(Lane& lane, const TraceEvent& event);
-  void begin_run(Lane& lane, const TraceEvent& event);
-  void end_run(Lane& lane, const TraceEvent& event);
-  void end_negotiation(Lane& lane, const TraceEvent& event);
-  [[nodiscard]] std::uint64_t own_key(const Lane& lane) const;
-  void add_cost(Lane& lane, std::int64_t end_ns);
-  void note_open(const Lane& lane);
+  void take_span(Track& track, const TraceEvent& event);
+  void take_tensor(Track& track, const TraceEvent& event);
+  void begin_run(Track& track, const TraceEvent& event);
+  void end_run(Track& track, const TraceEvent& event);
+  void end_negotiation(Track& track, const TraceEvent& event);
+  [[nodiscard]] std::uint64_t own_key(const Track& track) const;
+  void add_cost(Track& track, std::int64_t end_ns);
+  void note_open(const Track& track);
   void forget_open();
   void begin_pause(std::int64_t time_ns);
   void end_pause(std::int64_t time_ns);
@@ -61,7 +61,7 @@ class RankLoader {
   JobTrace& job_;
   RankTrace& rank_;
   bool paused_ = false;
-  std::unordered_map<std::int64_t, Lane> lanes_;
+  std::unordered_map<std::int64_t, Track> tracks_;
   std::unordered_map<std::uint64_t, OpenBundle> bundles_;
 };
 

@@ -17,20 +17,20 @@ namespace {
 constexpr std::size_t kFewestTimes = 5;
 constexpr double kMostOfTheGaps = 0.5;  // must lie before the first operation of a step
 
-/// Identifies repeated operations: lane, and bytes if unnamed.
+/// Identifies repeated operations: track, and bytes if unnamed.
 using Key = std::pair<std::uint32_t, std::uint64_t>;
 
 Key key_of(const OperationSpan& span, const std::set<std::uint32_t>& unnamed) {
   return {span.name, unnamed.contains(span.name) ? span.bytes : 0};
 }
 
-/// The numbers of the lanes that unnamed operations share.
-std::set<std::uint32_t> unnamed_lanes(const Names& names) {
-  std::set<std::string> lanes;
-  for (const CollectiveTraits& row : kCollectives) lanes.insert(tensor_track(row.value, {}));
+/// The numbers of the tracks that unnamed operations share.
+std::set<std::uint32_t> unnamed_tracks(const Names& names) {
+  std::set<std::string> tracks;
+  for (const CollectiveTraits& row : kCollectives) tracks.insert(tensor_track(row.value, {}));
   std::set<std::uint32_t> numbers;
   for (std::uint32_t number = 0; number < names.size(); ++number) {
-    if (lanes.contains(names.text_of(number))) numbers.insert(number);
+    if (tracks.contains(names.text_of(number))) numbers.insert(number);
   }
   return numbers;
 }
@@ -101,7 +101,7 @@ std::vector<Step> steps_between(const std::vector<ByKey>& ranks, const Key& key)
 }  // namespace
 
 InferredSteps infer_steps(const JobTrace& job) {
-  const std::set<std::uint32_t> unnamed = unnamed_lanes(job.names);
+  const std::set<std::uint32_t> unnamed = unnamed_tracks(job.names);
   std::vector<ByKey> ranks;
   ranks.reserve(job.ranks.size());
   for (const RankTrace& rank : job.ranks) ranks.push_back(comings_of(rank, unnamed));

@@ -111,7 +111,7 @@ struct Marked {
 };
 using MarkedByName = std::map<std::uint32_t, Marked>;
 
-/// Whether it begins in one of the steps and ends before the last of them ends.
+/// True if it begins in one of the steps and ends before the last of them ends.
 bool is_in_steps(const NamedSpan& mark, const Analysis& analysis, std::size_t index) {
   const auto later = [index](std::int64_t time_ns, const Step& step) {
     return time_ns < step.ranks[index].start_ns;

@@ -36,7 +36,7 @@ double median_step_ns(const Analysis& analysis);
 /// "compute", "waiting for ranks", ...
 std::string_view name_of(Phase phase) noexcept;
 
-/// How unmarked steps were inferred; empty if they were marked.
+/// A note on the inference of steps; empty if they were marked.
 std::string steps_note(const Analysis& analysis);
 
 /// The slowest rank's memory copy at the end of the recording, in GB/s; 0 if unknown.

@@ -152,7 +152,7 @@ Finding negotiation(const Analysis& analysis, const Means& means) {
   return finding;
 }
 
-/// Whether most of the bundles' time does not depend on their size.
+/// True if most of the bundles' time does not depend on their size.
 bool is_latency(const Analysis& analysis) {
   const double efficiency = fusion_efficiency(analysis);
   return efficiency >= 0 && efficiency < 0.5;

@@ -53,7 +53,7 @@ std::string footer() {
                      with(BusFactor::kOthersTwice), with(BusFactor::kOthers), kRoofline);
 }
 
-/// What the command line fills in.
+/// The options, to be filled in by the command line.
 struct BenchRequest {
   bench::Options options;
   bench::OptionTexts texts;

@@ -1,4 +1,4 @@
-// Those who do the same operation in one measurement: Ronde by its raw groups and by name, other
+// The systems that do the same operation in one measurement: Ronde by raw groups and by name, other
 // libraries, and memcpy as the limit.
 #pragma once
 
@@ -22,7 +22,7 @@ using Trials = std::vector<std::unique_ptr<Trial>>;
 struct Contender {
   std::string system;
   std::function<Status()> run;             ///< All trials, to their ends. Blocks.
-  std::function<std::string()> algorithm;  ///< What ran last.
+  std::function<std::string()> algorithm;  ///< The algorithm that ran last.
   bool collective = true;                  ///< False for memcpy: has no result to check.
 };
 
@@ -62,7 +62,7 @@ Contender named_contender(Team& team, Trials& trials);
 /// All trials submitted by name, then waited for. `label` says in reports what was submitted.
 Contender async_contender(Team& team, Trials& trials, std::string label);
 
-/// What `plain` does, while the runtime's timeline records it.
+/// Does the same as `plain` while the runtime's timeline records it.
 Contender recorded_contender(Team& team, const Contender& plain);
 
 /// Copies as many bytes as the trials move, into their outputs.

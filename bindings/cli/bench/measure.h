@@ -8,13 +8,13 @@
 
 namespace ronde::bench {
 
-/// Of one contender, in microseconds per operation.
+/// One contender's times, in microseconds per operation.
 struct Timing {
   double p50_us = 0;
   double p99_us = 0;
 };
 
-/// How long to measure.
+/// The length of a measurement.
 struct Effort {
   int repetitions = 30;  ///< Samples of each contender.
   int burst = 1;         ///< Operations in one sample, so that the clock's cost does not show.

@@ -1,4 +1,4 @@
-// What `ronde bench` is to measure.
+// The options of `ronde bench`, and the models that it replays.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ronde::bench {
 
-/// What one measurement consists of.
+/// The kind of measurement.
 enum class Mode : std::uint8_t {
   kSweep,        ///< One tensor, over a list of sizes: raw group, named, peers, memory roofline.
   kMany,         ///< Many small named tensors submitted together.
@@ -24,7 +24,7 @@ enum class Mode : std::uint8_t {
   kStep,         ///< A training step with a model's gradients, by priority and without.
 };
 
-/// How Ronde is called in a sweep.
+/// The kind of calls in a sweep.
 enum class Calls : std::uint8_t { kBoth, kRaw, kNamed, kAsync };
 
 /// All options, valid.

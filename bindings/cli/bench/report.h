@@ -1,4 +1,4 @@
-// What `ronde bench` prints: a table for people, JSON lines for programs.
+// The output of `ronde bench`: a table for people, JSON lines for programs.
 #pragma once
 
 #include <cstdio>
@@ -11,11 +11,11 @@
 
 namespace ronde::bench {
 
-/// What compression made of a row's operation.
+/// The effects of compression on a row's operation.
 struct CompressionRow {
-  CompressionFacts facts;  ///< Of the last one, on rank 0.
-  double error = 0;        ///< Of the first one: norm of the error by that of the exact result.
-  double of_dense = 0;     ///< The dense one's time over this one's.
+  CompressionFacts facts;  ///< The last operation's, on rank 0.
+  double error = 0;     ///< The first operation's: norm of the error by that of the exact result.
+  double of_dense = 0;  ///< The dense operation's time over this one's.
 };
 
 /// One line of the result. Bandwidths are in 10^9 bytes per second.

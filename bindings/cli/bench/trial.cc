@@ -90,7 +90,7 @@ bool Pattern::matches(std::span<const std::byte> data, std::size_t first) const 
 
 namespace {
 
-/// Whether the tensor is made of one chunk for each rank.
+/// True if the tensor is made of one chunk for each rank.
 bool has_chunks(Collective kind) {
   return traits_of(kind).has_chunks() || traits_of(kind).has_splits();
 }

@@ -21,14 +21,14 @@ namespace ronde::bench {
 /// type (uint8 up to eleven ranks), or are rounded once (8-bit floating types).
 class Pattern {
  public:
-  /// What `rank` gives.
+  /// The input of `rank`.
   static Pattern of_rank(DType dtype, int rank);
-  /// What the sum over ranks 0 .. ranks-1 gives; bool: "or".
+  /// The sum over ranks 0 .. ranks-1; bool: "or".
   static Pattern of_sum(DType dtype, int ranks);
 
   /// Writes elements `first`, first+1, ... to all of `to`.
   void fill(std::span<std::byte> to, std::size_t first) const;
-  /// Whether `data` holds elements `first`, first+1, ...
+  /// True if `data` holds elements `first`, first+1, ...
   [[nodiscard]] bool matches(std::span<const std::byte> data, std::size_t first) const;
 
  private:
@@ -38,11 +38,12 @@ class Pattern {
   std::vector<std::byte> twice_;  // two periods, so that one is contiguous from any phase
 };
 
-/// What is measured, the same on all ranks.
+/// An operation to measure, the same on all ranks.
 struct TrialSpec {
   Collective kind = Collective::kAllreduce;
   DType dtype = DType::kFloat32;
-  std::size_t bytes = 0;  ///< Of the whole tensor; rounded so that all ranks' parts are equal.
+  std::size_t bytes =
+      0;  ///< Size of the whole tensor; rounded so that all ranks' chunks are equal.
   int rank = 0;
   int size = 1;
   /// Gives memory for the buffers; plain memory where empty.
@@ -85,9 +86,9 @@ class Trial {
   /// The operation as a data plane takes it; views this trial.
   [[nodiscard]] Work work() const;
 
-  /// Overwrites the output, so that what was there cannot pass for a result.
+  /// Overwrites the output, so that old content cannot pass for a result.
   void spoil();
-  /// Whether the output is what it must be, on ranks that have one.
+  /// True if the output is correct, or this rank has none.
   [[nodiscard]] bool correct() const;
 
  private:

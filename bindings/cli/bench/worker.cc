@@ -19,7 +19,7 @@
 namespace ronde::bench {
 namespace {
 
-/// What stays the same from one measurement to the next.
+/// The state that all measurements share.
 struct Session {
   const Options& options;
   std::unique_ptr<Team> team;
@@ -123,13 +123,13 @@ Status sweep(Session& session) {
   return {};
 }
 
-/// Where a timeline is written, what came last competes with itself while it is recorded.
+/// With a timeline, the last contender also competes while it is recorded.
 void add_recorded(Session& session, std::vector<Contender>& contenders) {
   if (session.options.timeline.empty()) return;
   contenders.push_back(recorded_contender(*session.team, contenders.back()));
 }
 
-/// What recording costs, as a factor.
+/// The cost of recording, as a factor.
 void note_recorded(Session& session, const std::vector<Timing>& timings) {
   if (session.options.timeline.empty()) return;
   session.note(fmt::format("recording takes {:.3f} x the time without",
@@ -189,7 +189,7 @@ Status replay(Session& session) {
   return {};
 }
 
-/// How long a step with as much computing as communication waits for gradients.
+/// The time that a step with as much computing as communication waits for gradients.
 Status step(Session& session) {
   Team& team = *session.team;
   Trials trials = trials_of(session, gradient_bytes(session.options));

@@ -1,4 +1,4 @@
-// The ranks of `ronde bench`: how they start, and what each of them measures.
+// The ranks of `ronde bench`: their start, and the measurements that each of them makes.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +24,10 @@ int spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun)
 /// Errors: what kept it from measuring; kInternal for a wrong result.
 Status run_worker(const Config& config, const Options& options);
 
-/// What is compressed, and how.
+/// A compressed allreduce to measure.
 struct CompressionBench {
-  std::string compression;  ///< As CompressionSpec writes it, or "auto".
-  std::size_t bytes = 0;    ///< Of fp32.
+  std::string compression;  ///< In CompressionSpec's form, or "auto".
+  std::size_t bytes = 0;    ///< Size of the tensor of fp32.
   int repetitions = 30;
 };
 

@@ -31,7 +31,7 @@ Status AgentLink::start(const std::vector<std::string>& command) {
   return {};
 }
 
-/// What a remote shell's start-up files print comes first and is not ours.
+/// Skips the output of a remote shell's start-up files, which precedes the greeting.
 Status AgentLink::take_greeting() {
   const std::size_t at = before_greeting_.find(kAgentGreeting);
   const std::size_t end = at == std::string::npos ? at : before_greeting_.find('\n', at);

@@ -44,7 +44,7 @@ class Launcher {
   [[nodiscard]] int poll_timeout_ms() const;
   void on_signal(int signal);
   void on_deadlines();
-  // What agents say.
+  // Messages of agents.
   void read_agent(Host& host);
   void on_frame(Host& host, const Frame& frame);
   void on_probed(const Frame& frame);
@@ -74,7 +74,7 @@ class Launcher {
   std::vector<Host> hosts_;
   Destination output_{STDOUT_FILENO};
   Destination error_{STDERR_FILENO};
-  TaggedOutput tagged_[2];  ///< Of mpirun's standard output and error.
+  TaggedOutput tagged_[2];  ///< Standard output and standard error of mpirun.
   RankFiles files_;
   TimePoint start_deadline_ = kForever;
   TimePoint term_deadline_ = kForever;  ///< Others get SIGTERM.

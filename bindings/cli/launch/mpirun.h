@@ -10,10 +10,10 @@
 
 namespace ronde {
 
-/// What mpirun is to start, and where.
+/// The ranks that mpirun starts, and their hosts.
 struct MpirunSpec {
   std::vector<HostRanks> hosts;             ///< A host with an empty name is this one.
-  std::vector<std::string> command;         ///< Of each rank.
+  std::vector<std::string> command;         ///< The command of each rank.
   std::vector<std::string> variables = {};  ///< Names that ranks on other hosts get too.
   SshOptions ssh = {};
   std::string network_interface = {};  ///< Empty: mpirun's own choice.

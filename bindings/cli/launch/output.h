@@ -41,7 +41,7 @@ class LinePrinter {
   std::string feed(int rank, std::string_view bytes);
   /// A line of the launcher's own, as a line to itself.
   std::string own_line(std::string_view text);
-  /// What is unfinished, written as far as it has come.
+  /// The unfinished line, as far as it has come.
   std::string flush_partial();
   [[nodiscard]] bool has_partial() const noexcept;
 

@@ -15,13 +15,13 @@
 
 namespace ronde {
 
-/// What to start, and with which descriptors.
+/// A process to start, with its descriptors.
 struct ChildSpec {
   std::vector<std::string> command;  ///< Searched in PATH of this process.
   EnvironmentList environment;       ///< Replaces the same names of this process's.
   std::string secret;                ///< Not empty: given as RONDE_SECRET_FD.
   int exit_log = -1;                 ///< Given as RONDE_EXIT_LOG_FD, or -1.
-  std::optional<cpu_set_t> cpus;     ///< Where it may run.
+  std::optional<cpu_set_t> cpus;     ///< The cores on which it may run.
   int death_signal = 0;              ///< Sent by the kernel when this thread ends.
   int input = -1;                    ///< Standard input, or -1 for /dev/null.
   int output = -1;                   ///< Standard output, or -1 to share this process's.
@@ -47,7 +47,7 @@ StartedChild start_child(const ChildSpec& spec);
 /// "killed by signal 9 (Killed)" or "exited with status 3".
 std::string describe_wait_status(int wait_status);
 
-/// As a shell reports it: the exit status, or 128 + signal.
+/// The exit status, or 128 + signal, as shells report it.
 int exit_status_of(int wait_status);
 
 /// Of two ranks that failed within moments: true if the later one is the likelier cause. A killed

@@ -12,7 +12,7 @@
 namespace ronde {
 namespace {
 
-/// What the other host's shell runs: missing files are no failure.
+/// The command for the other host's shell. Missing files are no failure.
 std::string packing_command(const std::vector<std::string>& paths) {
   const std::filesystem::path first(paths.front());
   std::string command = fmt::format("tar -C {} --ignore-failed-read -czf - --",

@@ -9,7 +9,7 @@
 
 namespace ronde {
 
-/// How other hosts are reached.
+/// Options of ssh, by which other hosts are reached.
 struct SshOptions {
   int port = 0;                      ///< 0: ssh's own choice.
   std::string identity_file;         ///< Empty: ssh's own choice.

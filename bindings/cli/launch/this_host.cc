@@ -20,7 +20,7 @@ bool is_own_address(const Endpoint& address) {
                      [&](const Interface& each) { return each.address.same_host(address); });
 }
 
-/// Whether a listener could listen there now.
+/// True if a socket can listen there now.
 bool can_bind(const Endpoint& address) {
   const FileDescriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   return fd.valid() && ::bind(fd.get(), address.raw(), address.length) == 0;

@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-/// Whether `name` is localhost, this host's name, or resolves to one of its addresses.
+/// True if `name` is localhost, this host's name, or resolves to one of its addresses.
 /// Blocks (name service).
 bool is_this_host(const std::string& name);
 

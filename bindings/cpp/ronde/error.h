@@ -1,4 +1,4 @@
-// What the C++ API throws.
+// The exceptions of the C++ API.
 #pragma once
 
 #include <stdexcept>
@@ -13,7 +13,7 @@ namespace ronde {
 class RONDE_API Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  /// What kind of error it is; each kind below has its own type as well.
+  /// The kind of error; each kind below has its own type as well.
   [[nodiscard]] Code code() const noexcept { return code_; }
 
  private:

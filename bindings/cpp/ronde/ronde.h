@@ -1,4 +1,4 @@
-// The C++ door: join a job, submit named tensors, wait for them. See examples/.
+// The C++ API: join a job, submit named tensors, wait for them. See examples/.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace ronde {
 
-/// Where a call stands in the user's code; filled in by itself and shown when ranks disagree.
+/// A call's place in the user's code. It is filled in by itself and shown when ranks disagree.
 struct CallSite {
   const char* file = "";
   int line = 0;
@@ -61,7 +61,7 @@ class RONDE_API Pending {
   class Impl;
   explicit Pending(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-  /// Whether it has finished, well or not. Blocks: never.
+  /// True if it has finished, well or not. Blocks: never.
   [[nodiscard]] bool ready() const;
   /// Blocks until it has finished. Throws what it failed with.
   void wait() const;
@@ -78,11 +78,11 @@ class RONDE_API Pending {
   std::shared_ptr<Impl> impl_;
 };
 
-/// What compression has left over of one tensor on this rank: error feedback.
+/// The residual of one tensor on this rank: the rest that compression keeps for error feedback.
 struct ResidualState {
   int set = 0;
   std::string name;
-  std::uint64_t steps = 0;  ///< How often the tensor was compressed.
+  std::uint64_t steps = 0;  ///< Number of times that the tensor was compressed.
   std::vector<float> values;
 };
 
@@ -193,7 +193,7 @@ class RONDE_API Job {
   /// exactly. No operation may be under way.
   [[nodiscard]] std::vector<ResidualState> save_residuals() const;
   void load_residuals(std::vector<ResidualState> saved);
-  /// What it takes, in bytes.
+  /// Memory of all residuals, in bytes.
   [[nodiscard]] std::size_t residual_bytes() const;
 
   void start_timeline(const std::string& path);

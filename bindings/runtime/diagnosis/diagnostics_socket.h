@@ -23,7 +23,7 @@ namespace ronde::diagnosis {
 
 /// The only request. The answer is a dump (timeline/dump.h), then the connection is closed.
 inline constexpr std::string_view kDiagnosticsRequest = "ronde-doctor-1\r\n";
-/// How the names of these sockets begin, after the zero byte.
+/// The beginning of these sockets' names, after the zero byte.
 inline constexpr std::string_view kDiagnosticsPrefix = "ronde-doctor/";
 
 /// The address of a rank's socket.

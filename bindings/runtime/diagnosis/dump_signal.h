@@ -24,7 +24,7 @@ class DumpSignal {
   DumpSignal(const DumpSignal&) = delete;
   DumpSignal& operator=(const DumpSignal&) = delete;
 
-  /// Whether the signal rings.
+  /// True if the signal rings the bell.
   [[nodiscard]] bool active() const noexcept { return place_ >= 0; }
 
  private:

@@ -1,4 +1,4 @@
-// What the kernel says of processes and threads, without asking them.
+// The kernel's view of processes and threads, read without their help.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace ronde::diagnosis {
 /// One thread's state: "S (sleeping), in futex_wait_queue"; "gone" where there is none.
 std::string thread_state(int pid, int tid);
 
-/// Whether the process is stopped (SIGSTOP, a debugger), so that it answers nobody.
+/// True if the process is stopped (SIGSTOP, a debugger), so that it answers nobody.
 bool is_stopped(int pid);
 
 /// The threads of this process whose names begin with `prefix`, ascending.
@@ -19,7 +19,7 @@ std::vector<int> threads_named(std::string_view prefix);
 /// A thread's name.
 std::string thread_name(int pid, int tid);
 
-/// Whether a thread of this process lets no signal `number` through.
+/// True if a thread of this process lets no signal `number` through.
 bool blocks_signal(int tid, int number);
 
 /// The first words of a process's command line, at most 60 bytes.

@@ -25,9 +25,9 @@ namespace {
 /// A failed job's callers get their errors before this thread takes a core to write of it.
 constexpr std::chrono::milliseconds kAfterFailure{10};
 constexpr std::chrono::milliseconds kStackTime{500};
-/// Where the process had no descriptor left for the bell.
+/// The interval of looking if the process had no descriptor left for the bell.
 constexpr std::chrono::milliseconds kWithoutBell{50};
-/// Who asks again so soon gets the same answer.
+/// Requests within this time get the same answer.
 constexpr std::chrono::milliseconds kSameAnswer{250};
 /// A rank that fails or stalls over and over does not fill a disk.
 constexpr int kMostFiles = 64;

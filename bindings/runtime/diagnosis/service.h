@@ -23,7 +23,7 @@ namespace ronde::diagnosis {
 
 struct ServiceOptions {
   Dump head;                ///< Job, rank, size, host and pid; the rest is filled in for each dump.
-  std::string folder;       ///< Where dumps are written; empty: a summary goes to the log instead.
+  std::string folder;       ///< The folder for dumps; empty: a summary goes to the log instead.
   int signal = 0;           ///< Asks for a dump; 0 for none.
   int timeline_signal = 0;  ///< Switches the timeline on and off; 0 for none.
   std::function<void()> on_timeline;  ///< Does so, in the service's thread.
@@ -71,7 +71,7 @@ class Service {
   std::thread thread_;  // last
 };
 
-/// Where a rank's dumps go: "FOLDER/ronde-dump.JOB.rank3.jsonl".
+/// The file of a rank's dumps: "FOLDER/ronde-dump.JOB.rank3.jsonl".
 std::string dump_path(const std::string& folder, const std::string& job, int rank);
 
 }  // namespace ronde::diagnosis

@@ -1,4 +1,4 @@
-// What a thread that serves others needs: a bell that wakes it, and no signals.
+// Parts of a service thread: a bell that wakes it, and a start with signals blocked.
 #pragma once
 
 #include <signal.h>
@@ -15,7 +15,7 @@ namespace ronde::diagnosis {
 /// Why a dump is wanted, or the timeline is to be switched on or off.
 enum class Reason : std::uint8_t { kStall = 1, kSignal = 2, kFailure = 4, kTimeline = 8 };
 
-/// Threads: any, ring() in signal handlers too.
+/// Wakes a service thread for a reason. Threads: any, ring() in signal handlers too.
 class Bell {
  public:
   /// Asks for a dump. Blocks: never.
@@ -23,9 +23,9 @@ class Bell {
     reasons_.fetch_or(static_cast<std::uint8_t>(reason), std::memory_order_release);
     wake();
   }
-  /// Wakes who polls fd(), with nothing to do.
+  /// Wakes the thread that polls fd(), without a reason.
   void wake() noexcept { notify_event(fd_.get()); }
-  /// What has been asked for since the last call, as a set of bits.
+  /// The reasons since the last call, as a set of bits.
   [[nodiscard]] std::uint8_t take() noexcept {
     clear_event(fd_.get());
     return reasons_.exchange(0, std::memory_order_acquire);

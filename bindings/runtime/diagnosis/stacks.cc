@@ -72,7 +72,7 @@ std::string base_name(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
-/// Where the file's addresses begin in memory: those of programs at fixed places are absolute.
+/// The address in memory at which the file's addresses begin; 0 for programs at fixed places.
 std::uint64_t load_base(const MappedFile& file, const void* base) {
   const auto header = file.objects<Elf64_Ehdr>(0, 1);
   const bool fixed = !header.empty() && header[0].e_type == ET_EXEC;
@@ -142,7 +142,7 @@ namespace {
 constexpr int kMostFrames = 48;
 constexpr std::size_t kSignalsTried = 10;
 
-/// Where a thread writes its stack. One that does not answer in time is left to it for ever.
+/// The memory to which a thread writes its stack. It is never freed if the thread answers late.
 struct Answer {
   std::array<void*, kMostFrames> frames{};
   std::atomic<int> count{-1};

@@ -34,11 +34,11 @@ class SymbolFinder {
   std::map<std::string, Table> tables_;
 };
 
-/// What one thread is doing.
+/// One thread's state and stack.
 struct ThreadStack {
   int tid = 0;
   std::string name;
-  std::string state;                ///< As the kernel sees it.
+  std::string state;                ///< The kernel's view.
   std::vector<std::string> frames;  ///< Innermost first; empty where it did not answer.
 };
 

@@ -77,7 +77,7 @@ constexpr std::array<std::string_view, 5> kShared = {
     "RONDE_ALGORITHM", "RONDE_DETERMINISTIC", "RONDE_FUSION_THRESHOLD", "RONDE_PARTITION_BYTES",
     "RONDE_CACHE_CAPACITY"};
 
-/// What a rank brings.
+/// The settings of one rank.
 struct SharedSettings {
   std::vector<std::string> values;  ///< By kShared.
   std::string tuning;               ///< Rank 0's file; empty: none.

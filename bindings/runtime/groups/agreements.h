@@ -1,4 +1,4 @@
-// What ranks agree on before they act: keys of exchanges, values, outcomes, ids, settings.
+// Agreements of ranks before they act: keys of exchanges, values, outcomes, ids, settings.
 #pragma once
 
 #include <atomic>
@@ -83,7 +83,7 @@ Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
                           const std::string& name, SetId least);
 
 /// Compares this rank's settings with those of all ranks of `exchange`, and takes over the rows of
-/// rank 0's tuning file (nobody else's is read). Collective.
+/// rank 0's tuning file (no other rank's is read). Collective.
 /// Errors: kMismatch naming the setting, two ranks and both values; kInvalidArgument where rank 0
 /// cannot read its tuning file. The same on all ranks.
 Result<std::vector<SelectionRow>> agree_on_settings(const Config& config, int rank,

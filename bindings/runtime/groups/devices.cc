@@ -21,7 +21,7 @@ std::string objection(const std::vector<std::string>& answers, const GroupSpec& 
   return {};
 }
 
-/// Whether the user asks for two levels, and the group has them.
+/// True if the user asks for two levels, and the group has them.
 bool asks_for_levels(const DeviceRequest& request, const HostLayout& layout) {
   return request.algorithm == kHierarchicalAlgorithm && layout.has_levels();
 }
@@ -44,7 +44,7 @@ Status viable(const DeviceRequest& request, const GroupSpec& group) {
   return backend->viable(group);
 }
 
-/// Whether `backend` names a backend for devices, which staging may not replace.
+/// True if `backend` names a backend for devices, which staging may not replace.
 bool insists_on_devices(const DeviceRequest& request) {
   return request.backend != "auto" && request.registry.serves(request.backend, DeviceKind::kCuda);
 }
@@ -52,10 +52,10 @@ bool insists_on_devices(const DeviceRequest& request) {
 /// The outcome of opening a communicator for devices.
 struct DeviceAttempt {
   std::unique_ptr<Communicator> opened;  ///< On all ranks or on none.
-  std::string objection;                 ///< Of the first rank where it failed; the same on all.
+  std::string objection;                 ///< The first failing rank's; the same on all.
 };
 
-/// What open_device_parts() works with.
+/// One call of open_device_parts().
 struct Opening {
   const DeviceRequest& request;
   const GroupSpec& group;  ///< On this rank's device.

@@ -1,4 +1,4 @@
-// What serves tensors in device memory, loaded when the first of them comes.
+// Devices and their communicators, loaded when the first tensor in device memory comes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace ronde {
 
-/// Where the accelerator comes from: the module of this build, or a test's own.
+/// The source of the accelerator: the module of this build, or a test's fake.
 struct DeviceLibraries {
   std::function<Result<std::shared_ptr<Accelerator>>()> accelerator;
 };
@@ -34,9 +34,9 @@ class Devices {
 
   /// The device `index`. Errors: kUnavailable saying why this process has none, kInvalidArgument.
   Result<std::shared_ptr<DeviceOps>> open(int index) RONDE_EXCLUDES(mutex_);
-  /// What keeps the launches of all sets on the device `index` one after the other.
+  /// The chain that keeps launches of all sets on the device `index` in order.
   std::shared_ptr<LaunchChain> chain(int index) RONDE_EXCLUDES(mutex_);
-  /// Whether a set may work on `index`: all its tensors of this rank are on one device.
+  /// True if a set may work on `index`: all its tensors of this rank are on one device.
   bool claim(SetId set, int index) RONDE_EXCLUDES(mutex_);
 
  private:
@@ -47,7 +47,7 @@ class Devices {
   std::map<SetId, int> claimed_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// What a group's first work in device memory is opened with.
+/// The request to open communicators for a group's first work in device memory.
 struct DeviceRequest {
   const Registry& registry;
   int index = 0;          ///< This rank's device.

@@ -1,4 +1,4 @@
-// Opens what runs the collectives of given ranks: executors, raw groups, memory that they share.
+// Opens executors, raw groups and shared memory for given ranks.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace ronde {
 /// Which executor to open.
 struct GroupRequest {
   std::uint64_t key = 0;       ///< The same on all its ranks, no other group's.
-  std::vector<int> ranks;      ///< Of the job, ascending.
+  std::vector<int> ranks;      ///< Ranks of the job, ascending.
   SetId set = kGlobalSet;      ///< By which residuals are kept.
   std::string algorithm = {};  ///< In place of the setting; empty: the setting's.
 };
@@ -36,7 +36,7 @@ struct GroupRequest {
 /// Opens the data planes of groups of ranks. Threads: any.
 class GroupFactory {
  public:
-  /// What it works with. All references outlive it and the executors.
+  /// The parts of the runtime that it uses. All references outlive it and the executors.
   struct Parts {
     const Config& config;
     const Topology& topology;

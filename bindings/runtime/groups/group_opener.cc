@@ -72,7 +72,7 @@ void append_objection(std::string& to, const Backend& backend, const std::string
   to += fmt::format("{}{}: {}", to.empty() ? "" : "; ", backend.name(), reason);
 }
 
-/// Whether the user leaves the choice for host memory to Ronde; who names a backend for devices
+/// True if the user leaves the choice for host memory to Ronde; who names a backend for devices
 /// does.
 bool is_automatic(const OpenRequest& request) {
   return request.backend == "auto" || request.registry.serves(request.backend, DeviceKind::kCuda);

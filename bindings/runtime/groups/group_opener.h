@@ -40,7 +40,7 @@ struct OpenedGroup {
   std::string passed_over = {};  ///< Better ones that could not be opened, and why; or empty.
 };
 
-/// What a group is opened with.
+/// The settings by which a group is opened.
 struct OpenRequest {
   const Registry& registry;
   std::string backend;    ///< "auto" or a name.

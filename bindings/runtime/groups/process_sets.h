@@ -16,7 +16,7 @@
 
 namespace ronde {
 
-/// How a private set behaves.
+/// The options of a private set.
 struct SetOptions {
   std::string name;         ///< Compared among the members.
   Duration stall_error{0};  ///< When an operation that some have not submitted fails; zero: never.
@@ -30,7 +30,7 @@ class ProcessSets {
   using OpenExecutor = std::function<Result<std::unique_ptr<Executor>>(
       std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options, SetId set)>;
 
-  /// What it works with. All references outlive it; `engine` until `state` ends.
+  /// The parts of the runtime that it uses. All references outlive it; `engine` until `state` ends.
   struct Parts {
     const RuntimeState& state;
     ProcessSetTable& table;

@@ -32,12 +32,12 @@ class RawGroup {
   [[nodiscard]] virtual std::vector<std::string> explain_compression() const = 0;
 };
 
-/// What a raw group needs beside its executor.
+/// The context of a raw group, beside its executor.
 struct RawGroupOptions {
   std::shared_ptr<AbortToken> abort;
   std::shared_ptr<const ForkMark> mark;
-  std::shared_ptr<FlightRing> flights;  ///< Where its operations are recorded.
-  std::vector<int> ranks;               ///< Of the job, ascending.
+  std::shared_ptr<FlightRing> flights;  ///< The record of its operations.
+  std::vector<int> ranks;               ///< Ranks of the job, ascending.
   int rank = 0;                         ///< This one's, in the group.
   std::uint64_t key = 0;                ///< The same on all its ranks, no other group's.
 };

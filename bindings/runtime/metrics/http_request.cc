@@ -64,7 +64,7 @@ HttpRequest judge_line(std::string_view line) noexcept {
   return {is_metrics(target) ? HttpStatus::kOk : HttpStatus::kNotFound, head};
 }
 
-/// Whether the empty line that ends a head is there.
+/// True if the empty line that ends a head is there.
 bool is_whole(std::string_view read) noexcept {
   return read.find("\r\n\r\n") != std::string_view::npos ||
          read.find("\n\n") != std::string_view::npos;

@@ -1,5 +1,5 @@
-// As much of HTTP/1.1 as one page needs. It is written here: a hundred lines replace a library in
-// every process of a job.
+// The subset of HTTP/1.1 that one page needs. It is written here: a hundred lines replace a library
+// in every process of a job.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace ronde::metrics {
 /// A longer head of a request is refused.
 inline constexpr std::size_t kMostRequestBytes = 8192;
 
-/// What is to be answered; the numbers are HTTP's.
+/// The answer's status, by HTTP's numbers.
 enum class HttpStatus : int {
   kIncomplete = 0,  ///< More has to be read first.
   kOk = 200,
@@ -22,7 +22,7 @@ enum class HttpStatus : int {
   kVersion = 505,
 };
 
-/// What was asked for.
+/// A client's request, as far as it is judged.
 struct HttpRequest {
   HttpStatus status = HttpStatus::kIncomplete;
   bool head = false;  ///< The answer goes without its body.

@@ -11,7 +11,7 @@
 
 namespace ronde::metrics {
 
-/// What a client is told that the text is.
+/// The content type of the text.
 inline constexpr std::string_view kContentType = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Names and values, in the order in which they are written.
@@ -40,7 +40,7 @@ class Exposition {
   std::string text_;
 };
 
-/// Who tells.
+/// The identity of the rank.
 struct RankFacts {
   std::string version;
   std::string job;
@@ -49,7 +49,7 @@ struct RankFacts {
   int size = 1;
 };
 
-/// What is not in the meter.
+/// Facts that the meter lacks.
 struct RankState {
   std::uint64_t steps = 0;  ///< Marked as ended.
   bool broken = false;      ///< The job has failed.

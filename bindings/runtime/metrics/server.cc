@@ -26,10 +26,11 @@ constexpr std::size_t kMostClients = 16;
 constexpr int kBacklog = 32;
 constexpr int kNiceness = 10;
 constexpr std::chrono::seconds kPatience{5};
-/// After so many at once the door stays shut for a moment: a flood must not cost the job its cores.
+/// After this many at once, no client is accepted for a moment: a flood must not take the job's
+/// cores.
 constexpr int kCrowd = 16;
 constexpr std::chrono::milliseconds kShut{10};
-/// Who asks again so soon gets the same page.
+/// Requests within this time get the same page.
 constexpr std::chrono::milliseconds kSamePage{20};
 
 Result<Endpoint> parse_address(const std::string& text, int port) {

@@ -24,7 +24,7 @@ struct ServerOptions {
 };
 
 /// At most 16 clients are served at a time, the oldest making room, each for 5 s at most; the
-/// thread has niceness 10. Whatever clients do, nobody else waits for them.
+/// thread has niceness 10. No other thread waits for clients.
 /// Threads: construction and destruction in one.
 class Server {
  public:

@@ -14,18 +14,18 @@ namespace {
 
 using Numbers = std::vector<std::uint64_t>;
 
-report::TraceEvent submission_of(std::int64_t rank, std::int64_t lane) {
+report::TraceEvent submission_of(std::int64_t rank, std::int64_t track) {
   return {.phase = 'B',
           .pid = rank,
-          .tid = lane,
+          .tid = track,
           .name = "NEGOTIATE_ALLREDUCE",
           .collective = Collective::kAllreduce};
 }
 
-report::TraceEvent start_of(std::int64_t rank, std::int64_t lane, std::uint64_t bundle) {
+report::TraceEvent start_of(std::int64_t rank, std::int64_t track, std::uint64_t bundle) {
   return {.phase = 'B',
           .pid = rank,
-          .tid = lane,
+          .tid = track,
           .name = "ALLREDUCE",
           .collective = Collective::kAllreduce,
           .bundle = bundle};
@@ -60,7 +60,7 @@ TEST_CASE("flows: arrows go from the last submission to the start on each other 
   CHECK(first->number != second->number);
   for (const Arrow& arrow : {*first, *second}) {
     CHECK(arrow.rank == 1);
-    CHECK(arrow.lane == 4);
+    CHECK(arrow.track == 4);
     CHECK(arrow.time_ns == 400);
   }
 }
@@ -98,14 +98,14 @@ TEST_CASE("flows: what was submitted before the trace began, and what is no bund
 
 namespace {
 
-/// A rank's trace: its lanes, numbered from 1, and when it submits what each is of.
-std::string trace_of(int rank, const std::vector<std::pair<std::string, int>>& lanes) {
+/// A rank's trace: its tracks, numbered from 1, and when it submits what each is of.
+std::string trace_of(int rank, const std::vector<std::pair<std::string, int>>& tracks) {
   std::string text = fmt::format(
       "[{{\"ph\":\"M\",\"name\":\"recording\",\"pid\":{0},\"args\":{{\"rank\":{0},\"size\":2,"
       "\"start_time_since_epoch_in_micros\":0,\"steady_start_ns\":0,\"boot_id\":\"h\"}}}}",
       rank);
   int tid = 0;
-  for (const auto& [name, time] : lanes) {
+  for (const auto& [name, time] : tracks) {
     ++tid;
     text += fmt::format(
         ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{0},\"tid\":{1},\"args\":{{\"name\":"
@@ -118,7 +118,7 @@ std::string trace_of(int rank, const std::vector<std::pair<std::string, int>>& l
 
 }  // namespace
 
-TEST_CASE("arrivals: the first rank's lanes show when the others came, by the lane's name") {
+TEST_CASE("arrivals: the first rank's tracks show when the others came, by the track's name") {
   const ScratchFolder scratch;
   const auto a = scratch.write("a", trace_of(0, {{"allreduce.x", 10}, {"allreduce.y", 20}}));
   const auto b = scratch.write("b", trace_of(1, {{"allreduce.y", 25}, {"allreduce.other", 30}}));

@@ -144,14 +144,14 @@ TEST_CASE("merge: an arrow joins the last submission of a bundle to its start on
   const auto of_rank = [&](int rank) {
     std::string text = trace("h1", rank, 0, 1);
     text.resize(text.size() - 3);
-    for (const int lane : {1, 2, 3}) {
+    for (const int track : {1, 2, 3}) {
       text += fmt::format(
           ",\n{{\"ph\":\"B\",\"pid\":{0},\"tid\":{1},\"ts\":{2},\"name\":\"NEGOTIATE_ALLREDUCE\"}},"
           "\n"
           "{{\"ph\":\"E\",\"pid\":{0},\"tid\":{1},\"ts\":8}},\n"
           "{{\"ph\":\"B\",\"pid\":{0},\"tid\":{1},\"ts\":9,\"name\":\"ALLREDUCE\","
           "\"args\":{{\"bundle\":7}}}}",
-          rank, lane, rank + lane);
+          rank, track, rank + track);
     }
     return scratch.write(std::to_string(rank), text + "\n]\n");
   };

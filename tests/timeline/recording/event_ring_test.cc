@@ -9,10 +9,10 @@
 namespace ronde {
 namespace {
 
-Event named(EventKind kind, std::string_view lane, std::string_view name = {}) {
+Event named(EventKind kind, std::string_view track, std::string_view name = {}) {
   Event event;
   event.kind = kind;
-  event.lane = lane;
+  event.track = track;
   event.name = name;
   return event;
 }
@@ -21,20 +21,20 @@ Event named(EventKind kind, std::string_view lane, std::string_view name = {}) {
 
 TEST_CASE("event ring: events come out as they went in, long texts too") {
   EventRing ring(8);
-  const std::string long_lane(1000, 'x');
-  Event event = named(EventKind::kBegin, long_lane, "RUN");
+  const std::string long_track(1000, 'x');
+  Event event = named(EventKind::kBegin, long_track, "RUN");
   event.algorithm = "ring";
   event.bytes = 7;
   CHECK(ring.push(event));
   CHECK(ring.push(named(EventKind::kEnd, "short")));
   CHECK(ring.pop([&](const Event& got) {
-    CHECK(got.lane == long_lane);
+    CHECK(got.track == long_track);
     CHECK(got.name == "RUN");
     CHECK(got.algorithm == "ring");
     CHECK(got.backend.empty());
     CHECK(got.bytes == 7);
   }));
-  CHECK(ring.pop([](const Event& got) { CHECK(got.lane == "short"); }));
+  CHECK(ring.pop([](const Event& got) { CHECK(got.track == "short"); }));
   CHECK_FALSE(ring.pop([](const Event&) {}));
 }
 
@@ -51,20 +51,20 @@ TEST_CASE("event ring: a full ring refuses, but keeps room for spans to end") {
   CHECK(ring.push(named(EventKind::kEnd, "a")));
 }
 
-TEST_CASE("event ring: lanes that share an event come out as they went in") {
+TEST_CASE("event ring: tracks that share an event come out as they went in") {
   EventRing ring(8);
   std::vector<std::string> names(160);
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = "allreduce." + std::to_string(i);
-  const std::vector<std::string_view> lanes(names.begin(), names.end());
+  const std::vector<std::string_view> tracks(names.begin(), names.end());
   Event event = named(EventKind::kBegin, {}, "ALLREDUCE");
-  event.lanes = lanes;
+  event.tracks = tracks;
   event.backend = "shm";
   CHECK(ring.push(event));
   const std::vector<std::string> expected = names;
   for (std::string& name : names) name.assign(name.size(), '?');  // the caller's are used again
   CHECK(ring.pop([&](const Event& got) {
-    CHECK(std::vector<std::string>(got.lanes.begin(), got.lanes.end()) == expected);
-    CHECK(got.lane.empty());
+    CHECK(std::vector<std::string>(got.tracks.begin(), got.tracks.end()) == expected);
+    CHECK(got.track.empty());
     CHECK(got.name == "ALLREDUCE");
     CHECK(got.backend == "shm");
   }));
@@ -82,7 +82,7 @@ TEST_CASE("event ring: every fact of an event comes out, and none of those befor
                    .partition = 6,
                    .pack_ns = 7,
                    .compression = {8, 9, 10, 11},
-                   .lane = "lane",
+                   .track = "track",
                    .name = "name",
                    .algorithm = "ring",
                    .backend = "tcp"};
@@ -101,8 +101,8 @@ TEST_CASE("event ring: every fact of an event comes out, and none of those befor
       CHECK(got.compression.compress_ns == wanted.compression.compress_ns);
       CHECK(got.compression.wire_ns == wanted.compression.wire_ns);
       CHECK(got.compression.decompress_ns == wanted.compression.decompress_ns);
-      CHECK(got.lanes.empty());
-      CHECK(got.lane == wanted.lane);
+      CHECK(got.tracks.empty());
+      CHECK(got.track == wanted.track);
       CHECK(got.name == wanted.name);
       CHECK(got.algorithm == wanted.algorithm);
       CHECK(got.backend == wanted.backend);
@@ -117,19 +117,19 @@ TEST_CASE("event ring: every fact of an event comes out, and none of those befor
 
 TEST_CASE("event ring: long texts take so much memory at most, and ends have some of their own") {
   EventRing ring(1024);
-  const std::string lane(EventRing::kHeapBytes / 16, 'x');
+  const std::string track(EventRing::kHeapBytes / 16, 'x');
   int begun = 0;
-  while (ring.push(named(EventKind::kBegin, lane))) ++begun;
+  while (ring.push(named(EventKind::kBegin, track))) ++begun;
   CHECK(begun == 14);
   CHECK(ring.push(named(EventKind::kBegin, "short")));
-  CHECK(ring.push(named(EventKind::kEnd, lane)));
-  CHECK(ring.push(named(EventKind::kEnd, lane)));
-  CHECK_FALSE(ring.push(named(EventKind::kEnd, lane)));
+  CHECK(ring.push(named(EventKind::kEnd, track)));
+  CHECK(ring.push(named(EventKind::kEnd, track)));
+  CHECK_FALSE(ring.push(named(EventKind::kEnd, track)));
   CHECK(ring.pop([](const Event&) {}));
-  CHECK(ring.push(named(EventKind::kEnd, lane)));
+  CHECK(ring.push(named(EventKind::kEnd, track)));
   while (ring.pop([](const Event&) {})) {
   }
-  for (int i = 0; i < 14; ++i) CHECK(ring.push(named(EventKind::kBegin, lane)));
+  for (int i = 0; i < 14; ++i) CHECK(ring.push(named(EventKind::kBegin, track)));
 }
 
 TEST_CASE("event ring: many threads lose nothing that was taken, each in its order") {
@@ -141,9 +141,9 @@ TEST_CASE("event ring: many threads lose nothing that was taken, each in its ord
   std::atomic<int> taken{0};
   std::atomic<int> running{kThreads};
   for (int thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&, lane = std::string(static_cast<std::size_t>(1 + thread * 70), 't')] {
+    threads.emplace_back([&, track = std::string(static_cast<std::size_t>(1 + thread * 70), 't')] {
       for (int i = 0; i < kEach; ++i) {
-        Event event = named(EventKind::kInstant, lane);
+        Event event = named(EventKind::kInstant, track);
         event.time_ns = i;
         taken += ring.push(event) ? 1 : 0;
       }
@@ -154,7 +154,7 @@ TEST_CASE("event ring: many threads lose nothing that was taken, each in its ord
   std::map<std::size_t, std::int64_t> last;
   const auto check = [&](const Event& event) {
     ++got;
-    const auto known = last.try_emplace(event.lane.size(), -1).first;
+    const auto known = last.try_emplace(event.track.size(), -1).first;
     CHECK(event.time_ns > known->second);
     known->second = event.time_ns;
   };

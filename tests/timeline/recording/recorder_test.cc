@@ -53,7 +53,7 @@ TEST_CASE("recorder: times within a trace never run backwards") {
   const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
-  for (int i = 0; i < 100; ++i) (*recorder)->instant("lane", "tick");
+  for (int i = 0; i < 100; ++i) (*recorder)->instant("track", "tick");
   CHECK((*recorder)->close().ok());
   double last = 0;
   for (const auto& event : json_of(scratch.file("t.rank0.json"))) {
@@ -72,8 +72,8 @@ TEST_CASE("recorder: a flood from many threads is written or counted, and stays 
   std::vector<std::thread> threads;
   threads.reserve(2);
   for (int thread = 0; thread < 2; ++thread) {
-    threads.emplace_back([&, lane = "lane" + std::to_string(thread)] {
-      for (std::size_t i = 0; i < kEach; ++i) (*recorder)->instant(lane, "tick");
+    threads.emplace_back([&, track = "track" + std::to_string(thread)] {
+      for (std::size_t i = 0; i < kEach; ++i) (*recorder)->instant(track, "tick");
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -117,10 +117,10 @@ TEST_CASE(
   const std::string before = content_of(scratch.file("t.rank0.json"));
   {
     const SmallDisk disk(before.size() + 100);
-    for (int i = 0; i < 100; ++i) (*recorder)->instant("lane", "tick");
+    for (int i = 0; i < 100; ++i) (*recorder)->instant("track", "tick");
     CHECK((*recorder)->close().code() == Code::kResourceExhausted);
   }
-  (*recorder)->instant("lane", "late");
+  (*recorder)->instant("track", "late");
   CHECK(content_of(scratch.file("t.rank0.json")) == before);
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("recorder: the last counters are asked for once, when all else is writ
   auto recorder =
       Recorder::open(scratch.file("t.json"), 0, two_ranks(), {.job = "job", .last_counters = last});
   REQUIRE(recorder.ok());
-  (*recorder)->instant("lane", "tick");
+  (*recorder)->instant("track", "tick");
   CHECK(asked == 0);
   CHECK((*recorder)->close().ok());
   CHECK((*recorder)->close().ok());
@@ -190,14 +190,14 @@ TEST_CASE("recorder: what tensors of a bundle have in common is one event, and a
   const ScratchFolder scratch;
   auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(), {});
   REQUIRE(recorder.ok());
-  const std::vector<std::string_view> lanes{"allreduce.a", "allreduce.b", "allreduce.c"};
+  const std::vector<std::string_view> tracks{"allreduce.a", "allreduce.b", "allreduce.c"};
   const std::int64_t agreed_ns = steady_ns();
-  for (const std::string_view lane : lanes) {
-    (*recorder)->begin(lane, "NEGOTIATE_ALLREDUCE", {.at_ns = agreed_ns - 1'000'000});
+  for (const std::string_view track : tracks) {
+    (*recorder)->begin(track, "NEGOTIATE_ALLREDUCE", {.at_ns = agreed_ns - 1'000'000});
   }
-  (*recorder)->end_all(lanes, {.at_ns = agreed_ns});
-  (*recorder)->begin_all(lanes, "ALLREDUCE", {.bytes = 12, .tensors = 3, .bundle = 4});
-  (*recorder)->end_all({lanes.data(), 1}, {.pack_ns = 1000});
+  (*recorder)->end_all(tracks, {.at_ns = agreed_ns});
+  (*recorder)->begin_all(tracks, "ALLREDUCE", {.bytes = 12, .tensors = 3, .bundle = 4});
+  (*recorder)->end_all({tracks.data(), 1}, {.pack_ns = 1000});
   (*recorder)->end_all({}, {});
   CHECK((*recorder)->close().ok());
   const nlohmann::json trace = json_of(scratch.file("t.rank0.json"));

@@ -12,11 +12,11 @@ using nlohmann::json;
 
 RecordingInfo info() { return {3, 4, "node\"7", "boot", 1'000'000, 555}; }
 
-Event event(EventKind kind, std::string_view lane, std::string_view name) {
+Event event(EventKind kind, std::string_view track, std::string_view name) {
   Event event;
   event.kind = kind;
   event.time_ns = 1'002'500;
-  event.lane = lane;
+  event.track = track;
   event.name = name;
   return event;
 }
@@ -32,7 +32,7 @@ TEST_CASE("trace format: the header names rank, host and both clocks") {
   CHECK(header[2]["args"]["steady_start_ns"] == 1'000'000);
 }
 
-TEST_CASE("trace format: a span has a named lane, a time in microseconds and its facts") {
+TEST_CASE("trace format: a span has a named track, a time in microseconds and its facts") {
   TraceFormatter formatter(info());
   std::string lines;
   Event begin = event(EventKind::kBegin, "allreduce.w", "ALLREDUCE");

@@ -33,18 +33,18 @@ class Writer {
   explicit Writer(const RecordingInfo& info)
       : formatter_(info), text_("[\n" + format_header(info)) {}
 
-  void add(EventKind kind, double at_us, std::string_view lane, std::string_view name = {},
+  void add(EventKind kind, double at_us, std::string_view track, std::string_view name = {},
            const Event& facts = {}) {
     Event event = facts;
     event.kind = kind;
     event.time_ns = kStartNs + 10'000'000 + static_cast<std::int64_t>(at_us * 1000);
-    event.lane = lane;
+    event.track = track;
     event.name = name;
     formatter_.append(text_, event);
   }
-  void span(double from_us, double to_us, std::string_view lane, std::string_view name) {
-    add(EventKind::kBegin, from_us, lane, name);
-    add(EventKind::kEnd, to_us, lane);
+  void span(double from_us, double to_us, std::string_view track, std::string_view name) {
+    add(EventKind::kBegin, from_us, track, name);
+    add(EventKind::kEnd, to_us, track);
   }
   [[nodiscard]] std::string finish() const { return text_ + "\n]\n"; }
 
