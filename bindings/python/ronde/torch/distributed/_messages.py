@@ -21,8 +21,8 @@ class Message(Work):
     """A message in flight."""
 
     def __init__(self, ranks: list[int], *arguments: Any) -> None:
-        """ranks: the group's. arguments: Work's. Its future waits for no other operation."""
-        super().__init__(*arguments, FutureKeeper())
+        """ranks: the group's. arguments: Work's, with a keeper of its own."""
+        super().__init__(*arguments)
         self._ranks = ranks
 
     def source_rank(self) -> int:
@@ -91,7 +91,9 @@ class MessageGroup(GroupBase):
     ) -> Work:
         limit_s = self._limit(timedelta(0))
         explain = self._explain(call)
-        return self._started(Message(self._ranks, operation, results, finish, limit_s, explain))
+        keeper = FutureKeeper()  # so that its future waits for no other operation
+        arguments = (operation, results, finish, limit_s, explain, keeper)
+        return self._started(Message(self._ranks, *arguments))
 
 
 def _only(tensors: Tensors) -> Tensor:
