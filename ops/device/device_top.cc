@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ops/compression/registry.h"
 #include "ops/device/device_wait.h"
 
 namespace ronde {
