@@ -68,6 +68,7 @@ void become_python(std::string_view command, std::vector<std::string> arguments,
   if (python == nullptr) exit_usage(command, {Code::kUnavailable, std::string(otherwise)});
   arguments.insert(arguments.begin(), python);
   std::vector<char*> words;
+  words.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) words.push_back(argument.data());
   words.push_back(nullptr);
   ::execv(words.front(), words.data());

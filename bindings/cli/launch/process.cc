@@ -173,11 +173,11 @@ SignalSource::SignalSource() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) {
     ::sigaddset(&set, signal);
   }
-  ::sigprocmask(SIG_BLOCK, &set, &before_);
+  ::pthread_sigmask(SIG_BLOCK, &set, &before_);
   fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-SignalSource::~SignalSource() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+SignalSource::~SignalSource() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 std::optional<int> SignalSource::next() {
   signalfd_siginfo info{};

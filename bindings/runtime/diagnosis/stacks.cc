@@ -175,12 +175,12 @@ int install_handler() {
 
 /// The signal, installed on first use: it cannot be given back, as one may still be on its way.
 int stack_signal() {
-  static const int number = [] {
+  static const int kNumber = [] {
     void* frame = nullptr;
     ::backtrace(&frame, 1);  // loads what it needs here, not in a handler
     return install_handler();
   }();
-  return number;
+  return kNumber;
 }
 
 bool ask(int tid, int number, Answer* answer) {
