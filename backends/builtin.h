@@ -22,7 +22,7 @@ struct BackendDeps {
   bool unprotected = false;
 };
 
-/// What `--backend` and RONDE_BACKEND take: "auto, shm, ...".
+/// The names that `--backend` and RONDE_BACKEND accept: "auto, shm, ...".
 std::string backend_names();
 
 /// Ok for names in backend_names(), also of backends that this build lacks.

@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-/// Whether `--backend auto` may select it, or only its name.
+/// Says if `--backend auto` may select a backend, or only its name.
 enum class Choice : std::uint8_t { kAutomatic, kOnRequest };
 
 /// Holds backends in order of preference: the order in which they were added.

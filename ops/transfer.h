@@ -1,4 +1,4 @@
-// What all algorithms share: blocking transfers, the arithmetic of chunks, and scratch memory.
+// All algorithms share these: blocking transfers, the arithmetic of chunks, and scratch memory.
 #pragma once
 
 #include <array>

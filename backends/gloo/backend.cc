@@ -67,8 +67,8 @@ gloo::transport::tcp::attr device_attributes(bool one_host, const std::string& n
   return attributes;
 }
 
-/// Whether a host has an address. Gloo goes on with none, and crashes, where the resolver fails in
-/// other ways than for good.
+/// Returns an error if the host has no address. Gloo itself ignores some of the resolver's errors
+/// and then crashes.
 Status check_host(const std::string& hostname) {
   if (hostname.empty()) return {};
   const auto found = resolve_host(hostname);

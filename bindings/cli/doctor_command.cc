@@ -227,7 +227,7 @@ void examine_codecs() {
 /// Prints the registry of codecs in one of its forms.
 void print_codecs(const std::string& form) {
   if (form == "markdown") return fmt::print("{}", codecs_as_markdown());
-  if (form == "stub") return fmt::print("{}", python_stub());
+  if (form == "pyi") return fmt::print("{}", python_types());
   fmt::print(
       "What --compression, RONDE_COMPRESSION and compression= take: none, or\n"
       "NAME[:PARAMETER=VALUE,...]\n\n{}",
@@ -239,8 +239,8 @@ CLI::Option* add_codecs_option(CLI::App& command, std::string& form) {
   CLI::Option* option = command.add_option(
       "--codecs", form,
       "List the codecs of --compression with their parameters. FORM: text; markdown, the table of "
-      "docs/compression.md; stub, the types of Python's classes");
-  option->expected(0, 1)->type_name("[FORM]")->check(CLI::IsMember({"text", "markdown", "stub"}));
+      "docs/compression.md; pyi, the types of Python's classes");
+  option->expected(0, 1)->type_name("[FORM]")->check(CLI::IsMember({"text", "markdown", "pyi"}));
   return option;
 }
 

@@ -1,4 +1,4 @@
-// What describes a tensor beside its elements: its shape and its device.
+// A tensor's shape and device.
 #pragma once
 
 #include <cstdint>

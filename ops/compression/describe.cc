@@ -120,9 +120,9 @@ std::string python_doc(const CodecRow& row) {
   return text + "    ";
 }
 
-std::string python_stub() {
+std::string python_types() {
   std::string text =
-      "# Written by `ronde doctor --codecs stub` when the package is built.\n"
+      "# Written by `ronde doctor --codecs pyi` when the package is built.\n"
       "from ronde._codecs import AllreduceCompressor, CastCompressor\n\n";
   for (const CodecRow* row : codec_rows()) text += python_class(*row);
   text += "class Codecs:\n    \"\"\"The codecs by their names.\"\"\"\n\n";

@@ -23,8 +23,8 @@ std::vector<PythonArgument> python_arguments(const CodecRow& row);
 /// The docstring of a codec's class: the summary and a line for each argument.
 std::string python_doc(const CodecRow& row);
 
-/// Types and docstrings of all classes: the stub of bindings/python/ronde/_codec_classes.py.
-std::string python_stub();
+/// Types and docstrings of all classes: ronde/_codec_classes.pyi of the Python package.
+std::string python_types();
 
 /// All codecs with parameters, defaults, values and meanings, in lines for a terminal.
 std::string codecs_as_text();

@@ -58,13 +58,13 @@ class Places {
   std::vector<Place> places_;
 };
 
-/// Whether the kernel's copies are faster than staging for tensors outside arenas. Each moves its
+/// True if the kernel's copies are faster than staging for tensors outside arenas. Each moves its
 /// bytes once but looks up every page, on some processors at a fraction of memcpy's speed (see
 /// kernel_pays). Measured between two ranks, as long as the tensors fit into the last-level cache.
 /// The same on all ranks.
 bool favours_kernel(const Context& with, std::size_t bytes);
 
-/// Whether a collective of `count` segments and this size takes this path, if it is possible.
+/// True if a collective of `count` segments and this size takes this path where it is possible.
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
 
 /// One step of all ranks, with nothing in it. Errors: the abort's status.

@@ -10,7 +10,7 @@ namespace ronde::shm {
 /// the kernel refuses. Measured once for this process, in about half a millisecond. Threads: any.
 double kernel_copy_cost();
 
-/// Whether tensors of `bytes` on each of so many ranks outgrow the last-level cache. Then writing
+/// True if tensors of `bytes` on each of so many ranks outgrow the last-level cache. Then writing
 /// outputs past the caches saves reading what is overwritten. Below, it takes two or three times as
 /// long as writing into the cache.
 bool outgrows_caches(int ranks, std::size_t bytes) noexcept;

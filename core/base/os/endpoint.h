@@ -32,7 +32,7 @@ struct Endpoint {
   [[nodiscard]] Endpoint with_port(std::uint16_t port) const noexcept;
   /// Whether it means all interfaces.
   [[nodiscard]] bool is_wildcard() const noexcept;
-  /// Whether it is a link-local IPv6 address.
+  /// True for a link-local IPv6 address.
   [[nodiscard]] bool is_link_local() const noexcept;
   /// Whether both are the same IP address, with any ports.
   [[nodiscard]] bool same_host(const Endpoint& other) const noexcept;

@@ -13,8 +13,8 @@ namespace ronde {
 /// framework's graph. Threads: one at a time.
 class BatchingPolicy {
  public:
-  /// Whether to wait, with `waiting` submissions at hand. True if it paid the last time or there
-  /// are several, and every eighth time as a trial.
+  /// True if waiting for more than these `waiting` submissions should pay: it paid the last time,
+  /// or there are several. Every eighth time is a trial.
   [[nodiscard]] bool wanted(std::size_t waiting) noexcept {
     constexpr unsigned kSkipped = 8;
     return pays_ || waiting > 1 || ++skipped_ % kSkipped == 0;

@@ -1,4 +1,4 @@
-// What ends a wait before its operation: a deadline or an interrupt.
+// A deadline or an interrupt ends a wait before its operation.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ using InterruptCheck = std::function<Status()>;
 struct WaitOptions {
   TimePoint deadline = kForever;  ///< Passing it gives kTimeout; the operation goes on.
   InterruptCheck interrupt;
-  /// Whether an interrupt() that came before the wait, while no caller waited, ends it too.
+  /// If true, an interrupt() from before the wait, while no caller waited, ends it too.
   bool heeds_earlier_interrupts = true;
 };
 

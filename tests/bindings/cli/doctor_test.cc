@@ -86,8 +86,8 @@ TEST_CASE("doctor: --codecs lists the codecs in the form that is asked for") {
   CHECK(text.status == 0);
   CHECK(contains(text.out, codecs_as_text()));
   CHECK(run_ronde({"doctor", "--codecs", "markdown"}).out == codecs_as_markdown());
-  CHECK(run_ronde({"doctor", "--codecs", "stub"}).out == python_stub());
-  CHECK(contains(run_ronde({"doctor", "--codecs", "html"}).err, "text,markdown,stub"));
+  CHECK(run_ronde({"doctor", "--codecs", "pyi"}).out == python_types());
+  CHECK(contains(run_ronde({"doctor", "--codecs", "html"}).err, "text,markdown,pyi"));
 }
 
 TEST_CASE("doctor: a setting that does not parse is named") {

@@ -11,7 +11,7 @@ from ronde import _core
 from ronde._compression import AnyCompression as Compression
 
 NAMES = [row["name"] for row in _core.codecs()]
-STUB = Path(ronde.__file__).with_name("_codec_classes.pyi")
+TYPES = Path(ronde.__file__).with_name("_codec_classes.pyi")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,7 +53,7 @@ def test_classes_have_names_and_can_be_pickled():
 
 
 def test_the_package_has_types_of_every_codec():
-    tree = ast.parse(STUB.read_text())
+    tree = ast.parse(TYPES.read_text())
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     names = {node.targets[0].id: node.value.id for node in classes["Codecs"].body[1:]}
     assert list(names) == NAMES

@@ -54,11 +54,11 @@ TEST_CASE("A switch of Python's says how texts write what is not its default") {
 }
 
 TEST_CASE("Every form has every codec and parameter") {
-  const std::string text = codecs_as_text(), table = codecs_as_markdown(), stub = python_stub();
+  const std::string text = codecs_as_text(), table = codecs_as_markdown(), types = python_types();
   for (const CodecRow* row : codec_rows()) {
     CAPTURE(row->name);
     CHECK(contains(text, std::string(row->name) + ": " + std::string(row->summary)));
-    CHECK(contains(stub, std::string("    ") + std::string(row->name) + " = "));
+    CHECK(contains(types, std::string("    ") + std::string(row->name) + " = "));
     for (const CodecParameter& one : row->parameters) {
       CAPTURE(one.key);
       CHECK(contains(text, one.allowed()));
@@ -67,7 +67,7 @@ TEST_CASE("Every form has every codec and parameter") {
   }
   CHECK(contains(table, "512 (int8), "));
   CHECK(contains(table, "64 (onebit)"));
-  CHECK(contains(stub, "        block: int | None = None,\n        stochastic: bool = False,\n"));
+  CHECK(contains(types, "        block: int | None = None,\n        stochastic: bool = False,\n"));
 }
 
 TEST_CASE("The guide's table of parameters is the registry's") {
