@@ -147,21 +147,34 @@ Status SparseExchange::gather(const Taker& delivered) {
 }
 
 /// Sends outgoing(rank) to every other rank and receives theirs: frames of the elements of `owner`,
-/// or, if that is no rank, of each sender's own.
+/// or, if that is no rank, of each sender's own. Frames go out only after all lengths are right: an
+/// error before that leaves no frame under way, whose memory would end with this exchange.
 template <class Outgoing>
 Status SparseExchange::swap(const Outgoing& outgoing, std::size_t owner) {
+  RONDE_RETURN_IF_ERROR(swap_lengths(outgoing, owner));
+  Posted frames(transport_, abort_);
+  for (std::size_t step = 1; step < ranks_; ++step) {
+    const std::size_t peer = (me_ + step) % ranks_;
+    Bytes& theirs = received_[peer];
+    if (!theirs.empty()) RONDE_RETURN_IF_ERROR(frames.recv(static_cast<int>(peer), theirs));
+    const Bytes& mine = outgoing(peer);
+    if (!mine.empty()) RONDE_RETURN_IF_ERROR(frames.send(static_cast<int>(peer), mine));
+  }
+  return frames.wait();
+}
+
+/// The first half of swap(): makes received_ as long as what the others announce.
+template <class Outgoing>
+Status SparseExchange::swap_lengths(const Outgoing& outgoing, std::size_t owner) {
   std::vector<std::uint64_t> lengths(ranks_), theirs(ranks_);
-  Posted announced(transport_, abort_), sent(transport_, abort_);
+  Posted announced(transport_, abort_);
   for (std::size_t step = 1; step < ranks_; ++step) {
     const std::size_t peer = (me_ + step) % ranks_;
     lengths[peer] = outgoing(peer).size();
     RONDE_RETURN_IF_ERROR(announced.recv(static_cast<int>(peer),
                                          std::as_writable_bytes(std::span(&theirs[peer], 1))));
     RONDE_RETURN_IF_ERROR(
-        sent.send(static_cast<int>(peer), std::as_bytes(std::span(&lengths[peer], 1))));
-    if (!outgoing(peer).empty()) {
-      RONDE_RETURN_IF_ERROR(sent.send(static_cast<int>(peer), outgoing(peer)));
-    }
+        announced.send(static_cast<int>(peer), std::as_bytes(std::span(&lengths[peer], 1))));
   }
   RONDE_RETURN_IF_ERROR(announced.wait());
   for (std::size_t peer = 0; peer < ranks_; ++peer) {
@@ -172,10 +185,8 @@ Status SparseExchange::swap(const Outgoing& outgoing, std::size_t owner) {
                                                   peer, theirs[peer], most)};
     }
     received_[peer].resize(theirs[peer]);
-    if (peer == me_ || theirs[peer] == 0) continue;
-    RONDE_RETURN_IF_ERROR(sent.recv(static_cast<int>(peer), received_[peer]));
   }
-  return sent.wait();
+  return {};
 }
 
 /// An upper limit of the bytes of frames of an owner's elements.

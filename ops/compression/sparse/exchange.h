@@ -57,6 +57,8 @@ class SparseExchange {
   };
   template <class Outgoing>
   Status swap(const Outgoing& outgoing, std::size_t owner);
+  template <class Outgoing>
+  Status swap_lengths(const Outgoing& outgoing, std::size_t owner);
   SparseVector pass_on(const Added& added, SparseVector sums);
   [[nodiscard]] std::size_t longest(std::size_t owner) const;
 
