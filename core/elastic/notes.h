@@ -44,12 +44,13 @@ struct ReadyNote {
   static constexpr NoteType kType = NoteType::kReady;
   EpochId last_epoch = 0;          ///< The last one that it was given; 0: none.
   bool holds_state = false;        ///< It has a committed state, from which others can start.
+  bool began = false;              ///< Its ranks were connected.
   bool can_resume = false;         ///< It can load a checkpoint if nobody holds the state.
   std::vector<WorkerId> suspects;  ///< Workers that it has lost.
   std::string why;                 ///< The end of the last epoch, for people; empty: a change.
 
   static void fields(auto& wire, auto& self) {
-    wire(self.last_epoch, self.holds_state, self.can_resume, self.suspects, self.why);
+    wire(self.last_epoch, self.began, self.holds_state, self.can_resume, self.suspects, self.why);
   }
 };
 
