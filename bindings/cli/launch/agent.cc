@@ -1,3 +1,5 @@
+// The agent of one host: starts its ranks for the launcher at the other end of standard input and
+// output.
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -6,34 +8,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <list>
 #include <string>
-#include <system_error>
-#include <vector>
+#include <utility>
 
 #include "bindings/cli/launch/launcher.h"
+#include "bindings/cli/launch/local_ranks.h"
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/output.h"
+#include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/this_host.h"
-#include "core/base/os/interfaces.h"
 
 namespace ronde {
 namespace {
 
-/// One end of a rank's output.
-struct Stream {
-  int rank = 0;
-  int number = 1;
-  FileDescriptor fd;
-};
-
-struct RunningRank {
-  int rank = 0;
-  pid_t pid = -1;
-};
+/// In which workers of an elastic job may save their state when the launcher is gone.
+constexpr std::chrono::seconds kSavingTime{5};
 
 ProbedMessage answer(const ProbeMessage& probe) {
   ProbedMessage probed;
@@ -64,29 +55,21 @@ class Agent {
 
  private:
   void take_signals();
-  void log_exit(pid_t pid, int wait_status);
-  void send(std::string frame) { out_.push(frame); }
+  void send(const std::string& frame) { out_.push(frame); }
   void turn();
   void read_input();
   void handle(const Frame& frame);
-  void start(StartMessage message);
-  void start_rank(const StartMessage& message, std::size_t index,
-                  const std::vector<cpu_set_t>& nodes);
   void read_signals();
-  void reap();
-  void read_stream(Stream& stream);
-  void drain(int rank);
-  void signal_ranks(int signal);
+  void let_workers_save();
   void end_everything();
-  [[nodiscard]] bool finished() const { return started_ && running_.empty() && out_.empty(); }
+  [[nodiscard]] bool finished() const {
+    return ranks_.is_set_up() && !ranks_.elastic() && ranks_.empty() && out_.empty();
+  }
 
   AgentFrameReader input_;
   OutQueue out_;
   FileDescriptor signals_;
-  ExitLog exit_log_;
-  std::list<Stream> streams_;
-  std::vector<RunningRank> running_;
-  bool started_ = false;
+  LocalRanks ranks_{[this](const std::string& frame) { send(frame); }};
   bool cut_off_ = false;  ///< The launcher is gone, or somebody asked this agent to end.
 };
 
@@ -105,27 +88,22 @@ int Agent::run() {
   set_nonblocking(STDOUT_FILENO);
   send(fmt::format("{}{}\n", kAgentGreeting, RONDE_VERSION));
   while (!cut_off_ && !finished()) turn();
+  if (ranks_.elastic()) let_workers_save();
   end_everything();
   while (!cut_off_ && !out_.empty()) turn();
   return cut_off_ ? 1 : 0;
 }
 
+/// Signals are read last: a rank that has ended is forgotten then.
 void Agent::turn() {
-  std::vector<pollfd> polled = {{STDIN_FILENO, POLLIN, 0},
-                                {signals_.get(), POLLIN, 0},
-                                {out_.empty() ? -1 : STDOUT_FILENO, POLLOUT, 0}};
-  if (!out_.full()) {
-    for (const Stream& stream : streams_) polled.push_back({stream.fd.get(), POLLIN, 0});
-  }
-  if (::poll(polled.data(), polled.size(), -1) < 0) return;
-  if (polled[2].revents != 0 && !out_.write_some(STDOUT_FILENO)) cut_off_ = true;
-  if (polled[0].revents != 0) read_input();
-  std::size_t index = 3;
-  for (Stream& stream : streams_) {
-    if (index < polled.size() && polled[index++].revents != 0) read_stream(stream);
-  }
-  if (polled[1].revents != 0) read_signals();
-  streams_.remove_if([](const Stream& stream) { return !stream.fd.valid(); });
+  PollSet polled;
+  polled.add(out_.empty() ? -1 : STDOUT_FILENO, POLLOUT, [this] {
+    if (!out_.write_some(STDOUT_FILENO)) cut_off_ = true;
+  });
+  polled.add(STDIN_FILENO, POLLIN, [this] { read_input(); });
+  ranks_.watch(polled, !out_.full());
+  polled.add(signals_.get(), POLLIN, [this] { read_signals(); });
+  polled.wait(kForever);
 }
 
 void Agent::read_input() {
@@ -140,75 +118,29 @@ void Agent::read_input() {
   }
 }
 
+/// Calls `use` with the frame's message if it is well formed.
+template <typename Message>
+void with(const Frame& frame, auto use) {
+  if (auto message = decode<Message>(frame.payload); message.ok()) use(std::move(message).value());
+}
+
 void Agent::handle(const Frame& frame) {
-  if (frame.type == FrameType::kProbe) {
-    if (const auto probe = decode<ProbeMessage>(frame.payload); probe.ok())
-      send(encode(answer(*probe)));
-  } else if (frame.type == FrameType::kStart) {
-    if (auto start_message = decode<StartMessage>(frame.payload); start_message.ok()) {
-      start(std::move(start_message).value());
-    }
-  } else if (frame.type == FrameType::kSignal) {
-    if (const auto signal = decode<SignalMessage>(frame.payload); signal.ok())
-      signal_ranks(signal->signal);
-  } else if (frame.type == FrameType::kProcessExit) {
-    if (const auto ended = decode<ProcessExit>(frame.payload); ended.ok()) exit_log_.add(*ended);
+  switch (frame.type) {
+    case FrameType::kProbe:
+      return with<ProbeMessage>(frame, [&](auto&& probe) { send(encode(answer(probe))); });
+    case FrameType::kStart:
+      return with<StartMessage>(frame, [&](auto&& job) { ranks_.set_up(std::move(job)); });
+    case FrameType::kStartRank:
+      return with<RankStart>(frame, [&](auto&& rank) { ranks_.start(rank); });
+    case FrameType::kSignal:
+      return with<SignalMessage>(frame, [&](auto&& signal) { ranks_.signal(signal); });
+    case FrameType::kNote:
+      return with<NoteMessage>(frame, [&](auto&& note) { ranks_.deliver(std::move(note)); });
+    case FrameType::kProcessExit:
+      return with<ProcessExit>(frame, [&](auto&& ended) { ranks_.log_exit(ended); });
+    default:
+      return;
   }
-}
-
-void Agent::start(StartMessage message) {
-  // There is one thread.  NOLINTBEGIN(concurrency-mt-unsafe)
-  for (const std::string& entry : message.environment) {
-    const std::size_t equals = entry.find('=');
-    ::setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
-  }
-  if (::chdir(message.directory.c_str()) != 0) {
-    const std::string why = std::generic_category().message(errno);
-    fmt::print(stderr,
-               "ronde run: {}: cannot enter {}: {}; the ranks start in the home directory\n",
-               host_name(), message.directory, why);
-  }
-  const cpu_set_t allowed = allowed_cpus();
-  const int threads = omp_threads(CPU_COUNT(&allowed), static_cast<int>(message.ranks.size()));
-  ::setenv("OMP_NUM_THREADS", fmt::to_string(threads).c_str(), 0);
-  ::setenv("PYTHONUNBUFFERED", "1", 0);
-  // NOLINTEND(concurrency-mt-unsafe)
-  const std::vector<cpu_set_t> nodes = numa_nodes(allowed);
-  if (const Status status = exit_log_.open(); !status.ok()) {
-    fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
-  }
-  for (std::size_t i = 0; i < message.ranks.size(); ++i) start_rank(message, i, nodes);
-  started_ = true;
-}
-
-void Agent::start_rank(const StartMessage& message, std::size_t index,
-                       const std::vector<cpu_set_t>& nodes) {
-  const RankStart& rank = message.ranks[index];
-  auto out = make_pipe();
-  auto err = make_pipe();
-  if (!out.ok() || !err.ok()) {
-    send(encode(CannotStartMessage{rank.rank, 126, "too many open files on " + host_name()}));
-    return;
-  }
-  const int count = static_cast<int>(message.ranks.size());
-  const StartedChild child = start_child({.command = message.command,
-                                          .environment = rank.environment,
-                                          .secret = message.secret,
-                                          .exit_log = exit_log_.reading(),
-                                          .cpus = cpus_for(static_cast<int>(index), count, nodes),
-                                          .death_signal = SIGKILL,
-                                          .output = out->write.get(),
-                                          .error = err->write.get()});
-  if (child.pid < 0) {
-    send(encode(CannotStartMessage{rank.rank, child.failure.exit_status, child.failure.text}));
-    return;
-  }
-  set_nonblocking(out->read.get());
-  set_nonblocking(err->read.get());
-  streams_.push_back({rank.rank, 1, std::move(out->read)});
-  streams_.push_back({rank.rank, 2, std::move(err->read)});
-  running_.push_back({rank.rank, child.pid});
-  send(encode(RankMessage{rank.rank, child.pid, 0}, FrameType::kStarted));
 }
 
 void Agent::read_signals() {
@@ -216,59 +148,27 @@ void Agent::read_signals() {
   while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     if (info.ssi_signo != SIGCHLD) cut_off_ = true;
   }
-  reap();
+  ranks_.reap();
 }
 
-void Agent::reap() {
-  int wait_status = 0;
-  for (pid_t pid = 0; (pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0;) {
-    for (std::size_t i = 0; i < running_.size(); ++i) {
-      if (running_[i].pid != pid) continue;
-      drain(running_[i].rank);
-      log_exit(pid, wait_status);
-      send(encode(RankMessage{running_[i].rank, pid, wait_status}, FrameType::kExited));
-      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-      break;
-    }
+/// Without a launcher no epoch begins: the workers save what they can, and end.
+void Agent::let_workers_save() {
+  ranks_.close_notes();
+  ranks_.signal({SIGTERM});
+  const TimePoint deadline = now() + kSavingTime;
+  while (!ranks_.empty() && now() < deadline) {
+    out_.drop();
+    PollSet polled;
+    ranks_.watch(polled, true);
+    polled.add(signals_.get(), POLLIN, [this] { read_signals(); });
+    polled.wait(deadline);
   }
-}
-
-/// The ranks of all hosts can read how this one ended.
-void Agent::log_exit(pid_t pid, int wait_status) {
-  const ProcessExit ended{pid, host_name(), describe_wait_status(wait_status)};
-  exit_log_.add(ended);
-  send(encode(ended));
-}
-
-void Agent::read_stream(Stream& stream) {
-  OutputMessage message{stream.rank, stream.number, {}};
-  const ReadState state = read_some(stream.fd.get(), message.bytes);
-  if (state == ReadState::kData) send(encode(message));
-  if (state == ReadState::kEnd) stream.fd.reset();
-}
-
-/// Passes on what a rank that has ended left in its pipes; a process of its own that lives on may
-/// write more later.
-void Agent::drain(int rank) {
-  constexpr std::size_t kMostPipeBytes = std::size_t{1} << 20;
-  for (Stream& stream : streams_) {
-    if (stream.rank != rank) continue;
-    OutputMessage message{rank, stream.number, {}};
-    while (message.bytes.size() < kMostPipeBytes &&
-           read_some(stream.fd.get(), message.bytes) == ReadState::kData) {
-    }
-    if (!message.bytes.empty()) send(encode(message));
-  }
-}
-
-void Agent::signal_ranks(int signal) {
-  for (const RunningRank& rank : running_) ::kill(-rank.pid, signal);
 }
 
 /// Kills and reaps whatever still descends from this process, up to two seconds (a process in the
 /// kernel's hands may take its time; its parent's death has sent it the signal anyway).
 void Agent::end_everything() {
-  running_.clear();
+  ranks_.clear();
   for (int attempt = 0; attempt < 400; ++attempt) {
     kill_children();
     pid_t pid = 0;

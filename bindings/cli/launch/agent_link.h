@@ -26,10 +26,13 @@ class AgentLink {
   /// of the agent's output, kVersionMismatch, kInvalidArgument where the bytes make no sense.
   Status read(const std::function<void(const Frame&)>& on_frame);
 
+  /// Queues a frame. It goes out once the agent has said its version.
   void send(std::string_view frame) { to_.push(frame); }
   /// Writes what send() queued; when poll() says that input() is writable.
   void write() { (void)to_.write_some(in_.get()); }
-  [[nodiscard]] bool wants_write() const noexcept { return in_.valid() && !to_.empty(); }
+  [[nodiscard]] bool wants_write() const noexcept {
+    return greeted_ && in_.valid() && !to_.empty();
+  }
 
   /// Ends the agent and all its ranks, as the death of the launcher would.
   void close_input() noexcept { in_.reset(); }

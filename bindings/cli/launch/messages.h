@@ -14,7 +14,8 @@
 
 namespace ronde {
 
-/// The kind of a frame. Launcher to agent: probe, start, signal; the rest the other way.
+/// The kind of a frame. Launcher to agent: probe, start, start rank, signal; the rest the other
+/// way.
 enum class FrameType : std::uint8_t {
   kProbe = 1,
   kProbed = 2,
@@ -25,6 +26,8 @@ enum class FrameType : std::uint8_t {
   kExited = 7,
   kCannotStart = 8,
   kProcessExit = 9,  ///< Both ways: the launcher sends it on to the other agents.
+  kStartRank = 10,
+  kNote = 11,  ///< Both ways.
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
@@ -78,25 +81,29 @@ struct ProbedMessage {
   }
 };
 
-/// One rank to start.
+/// One rank to start. A worker of an elastic job counts as rank here: its number less one.
 struct RankStart {
   int rank = 0;
   EnvironmentList environment;
 
+  static constexpr FrameType kFrame = FrameType::kStartRank;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.environment); }
 };
 
-/// Everything an agent needs to start its ranks.
+/// Everything an agent needs to start its ranks. The workers of an elastic job follow one by one.
 struct StartMessage {
   std::string directory;
   std::vector<std::string> command;
   std::string secret;           ///< Handed to each rank by a descriptor; never by its environment.
   EnvironmentList environment;  ///< Added to the agent's own, for all its ranks.
   std::vector<RankStart> ranks;
+  bool elastic = false;
+  int slots = 0;  ///< Of an elastic job: workers that share the host's cores.
 
   static constexpr FrameType kFrame = FrameType::kStart;
   static void fields(auto& wire, auto& self) {
-    wire(self.directory, self.command, self.secret, self.environment, self.ranks);
+    wire(self.directory, self.command, self.secret, self.environment, self.ranks, self.elastic,
+         self.slots);
   }
 };
 
@@ -131,10 +138,22 @@ struct CannotStartMessage {
 
 /// Asks an agent to send a signal to its ranks.
 struct SignalMessage {
+  static constexpr int kAllRanks = -1;
+
   int signal = 0;
+  int rank = kAllRanks;
 
   static constexpr FrameType kFrame = FrameType::kSignal;
-  static void fields(auto& wire, auto& self) { wire(self.signal); }
+  static void fields(auto& wire, auto& self) { wire(self.signal, self.rank); }
+};
+
+/// A note from or to a worker: core/elastic/notes.h.
+struct NoteMessage {
+  int rank = 0;
+  std::string bytes;
+
+  static constexpr FrameType kFrame = FrameType::kNote;
+  static void fields(auto& wire, auto& self) { wire(self.rank, self.bytes); }
 };
 
 /// A message as the bytes of a frame.

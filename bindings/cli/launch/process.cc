@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "bindings/exit_log/exit_log.h"
+#include "core/elastic/notes.h"
 
 namespace ronde {
 namespace {
@@ -75,6 +76,7 @@ void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t paren
   if (spec.cpus) ::sched_setaffinity(0, sizeof(cpu_set_t), &*spec.cpus);
   hand_over(secret_fd, "RONDE_SECRET_FD");
   hand_over(spec.exit_log, kExitLogVariable);
+  hand_over(spec.notes, elastic::kNotesVariable);
   for (const std::string& entry : spec.environment) {
     const std::size_t equals = entry.find('=');
     set_variable(entry.substr(0, equals), entry.substr(equals + 1));

@@ -21,6 +21,7 @@ struct ChildSpec {
   EnvironmentList environment;       ///< Replaces the same names of this process's.
   std::string secret;                ///< Not empty: given as RONDE_SECRET_FD.
   int exit_log = -1;                 ///< Given as RONDE_EXIT_LOG_FD, or -1.
+  int notes = -1;                    ///< Given as RONDE_ELASTIC_FD, or -1.
   std::optional<cpu_set_t> cpus;     ///< The cores on which it may run.
   int death_signal = 0;              ///< Sent by the kernel when this thread ends.
   int input = -1;                    ///< Standard input, or -1 for /dev/null.

@@ -1,0 +1,174 @@
+#include "bindings/cli/launch/local_ranks.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/this_host.h"
+#include "core/base/os/interfaces.h"
+
+namespace ronde {
+namespace {
+
+/// There is one thread.
+void set_variables(const EnvironmentList& list) {
+  for (const std::string& entry : list) {
+    const std::size_t equals = entry.find('=');
+    // NOLINTNEXTLINE(concurrency-mt-unsafe)
+    ::setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
+  }
+}
+
+void enter(const std::string& directory) {
+  if (::chdir(directory.c_str()) == 0) return;
+  const std::string why = std::generic_category().message(errno);
+  fmt::print(stderr, "ronde run: {}: cannot enter {}: {}; the ranks start in the home directory\n",
+             host_name(), directory, why);
+}
+
+}  // namespace
+
+void LocalRanks::set_up(StartMessage message) {
+  job_ = std::move(message);
+  is_set_up_ = true;
+  set_variables(job_.environment);
+  enter(job_.directory);
+  const cpu_set_t allowed = allowed_cpus();
+  const int threads = omp_threads(CPU_COUNT(&allowed), places());
+  // There is one thread.  NOLINTBEGIN(concurrency-mt-unsafe)
+  ::setenv("OMP_NUM_THREADS", fmt::to_string(threads).c_str(), 0);
+  ::setenv("PYTHONUNBUFFERED", "1", 0);
+  // NOLINTEND(concurrency-mt-unsafe)
+  nodes_ = numa_nodes(allowed);
+  if (const Status status = exit_log_.open(); !status.ok()) {
+    fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
+  }
+  for (const RankStart& rank : job_.ranks) start(rank);
+}
+
+int LocalRanks::free_place() const {
+  for (int place = 0;; ++place) {
+    if (std::ranges::find(running_, place, &Running::place) == running_.end()) return place;
+  }
+}
+
+void LocalRanks::cannot_start(int rank, int exit_status, const std::string& why) {
+  send_(encode(CannotStartMessage{rank, exit_status, why}));
+}
+
+void LocalRanks::start(const RankStart& start) {
+  auto out = make_pipe();
+  auto err = make_pipe();
+  Running rank{start.rank, free_place(), -1, {}};
+  Result<FileDescriptor> notes = job_.elastic ? rank.notes.open() : FileDescriptor();
+  if (!out.ok() || !err.ok() || !notes.ok()) {
+    return cannot_start(start.rank, 126, "too many open files on " + host_name());
+  }
+  const StartedChild child = start_child({.command = job_.command,
+                                          .environment = start.environment,
+                                          .secret = job_.secret,
+                                          .exit_log = exit_log_.reading(),
+                                          .notes = notes->get(),
+                                          .cpus = cpus_for(rank.place, places(), nodes_),
+                                          .death_signal = SIGKILL,
+                                          .output = out->write.get(),
+                                          .error = err->write.get()});
+  if (child.pid < 0) return cannot_start(start.rank, child.failure.exit_status, child.failure.text);
+  set_nonblocking(out->read.get());
+  set_nonblocking(err->read.get());
+  streams_.push_back({start.rank, STDOUT_FILENO, std::move(out->read)});
+  streams_.push_back({start.rank, STDERR_FILENO, std::move(err->read)});
+  rank.pid = child.pid;
+  running_.push_back(std::move(rank));
+  send_(encode(RankMessage{start.rank, child.pid, 0}, FrameType::kStarted));
+}
+
+void LocalRanks::signal(const SignalMessage& message) {
+  for (const Running& rank : running_) {
+    if (message.rank != SignalMessage::kAllRanks && message.rank != rank.rank) continue;
+    ::kill(-rank.pid, message.signal);
+  }
+}
+
+void LocalRanks::print_if_failed(int rank, const Status& status) const {
+  if (status.ok()) return;
+  fmt::print(stderr, "ronde run: {}: worker {}: {}\n", host_name(), rank + 1, status.message());
+}
+
+void LocalRanks::deliver(NoteMessage note) {
+  const auto rank = std::ranges::find(running_, note.rank, &Running::rank);
+  if (rank == running_.end()) return;
+  print_if_failed(note.rank, rank->notes.send(std::move(note.bytes)));
+}
+
+void LocalRanks::close_notes() {
+  for (Running& rank : running_) rank.notes.close();
+}
+
+void LocalRanks::watch(PollSet& set, bool output) {
+  streams_.remove_if([](const Stream& stream) { return !stream.fd.valid(); });
+  for (Running& rank : running_) {
+    set.add(rank.notes.fd(), POLLIN, [this, &rank] { read_notes(rank); });
+    set.add(rank.notes.wants_write() ? rank.notes.fd() : -1, POLLOUT,
+            [this, &rank] { print_if_failed(rank.rank, rank.notes.write()); });
+  }
+  if (!output) return;
+  for (Stream& stream : streams_) {
+    set.add(stream.fd.get(), POLLIN, [this, &stream] { read_stream(stream); });
+  }
+}
+
+void LocalRanks::read_notes(Running& rank) {
+  while (auto note = rank.notes.next()) send_(encode(NoteMessage{rank.rank, std::move(*note)}));
+}
+
+void LocalRanks::read_stream(Stream& stream) {
+  OutputMessage message{stream.rank, stream.number, {}};
+  const ReadState state = read_some(stream.fd.get(), message.bytes);
+  if (state == ReadState::kData) send_(encode(message));
+  if (state == ReadState::kEnd) stream.fd.reset();
+}
+
+void LocalRanks::reap() {
+  int wait_status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+    const auto rank = std::ranges::find(running_, pid, &Running::pid);
+    if (rank == running_.end()) continue;
+    report_end(*rank, wait_status);
+    running_.erase(rank);
+  }
+}
+
+/// The ranks of all hosts can read how this one ended. Its last notes and output go first.
+void LocalRanks::report_end(Running& rank, int wait_status) {
+  read_notes(rank);
+  drain(rank.rank);
+  const ProcessExit ended{rank.pid, host_name(), describe_wait_status(wait_status)};
+  exit_log_.add(ended);
+  send_(encode(ended));
+  send_(encode(RankMessage{rank.rank, rank.pid, wait_status}, FrameType::kExited));
+}
+
+/// Passes on what a rank that has ended left in its pipes; a process of its own that lives on may
+/// write more later.
+void LocalRanks::drain(int rank) {
+  constexpr std::size_t kMostPipeBytes = std::size_t{1} << 20;
+  for (const Stream& stream : streams_) {
+    if (stream.rank != rank) continue;
+    OutputMessage message{rank, stream.number, {}};
+    while (message.bytes.size() < kMostPipeBytes &&
+           read_some(stream.fd.get(), message.bytes) == ReadState::kData) {
+    }
+    if (!message.bytes.empty()) send_(encode(message));
+  }
+}
+
+}  // namespace ronde

@@ -1,0 +1,84 @@
+// The ranks that an agent has started on its host.
+#pragma once
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include <functional>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "bindings/cli/launch/messages.h"
+#include "bindings/cli/launch/note_socket.h"
+#include "bindings/cli/launch/poll_set.h"
+#include "bindings/exit_log/exit_log.h"
+#include "core/base/os/file_descriptor.h"
+
+namespace ronde {
+
+/// Starts ranks and reports what they write and how they end. Threads: one.
+class LocalRanks {
+ public:
+  /// `send`: takes frames for the launcher.
+  explicit LocalRanks(std::function<void(const std::string& frame)> send)
+      : send_(std::move(send)) {}
+
+  /// Takes over the job's command, environment and directory, and starts the ranks of the message.
+  /// Problems of the directory are printed.
+  void set_up(StartMessage message);
+  void start(const RankStart& start);
+  /// Sends a signal to the process group of a rank, or of all.
+  void signal(const SignalMessage& message);
+  void deliver(NoteMessage note);
+  /// The workers find that the launcher is gone.
+  void close_notes();
+  /// Notes that a rank of another host has ended.
+  void log_exit(const ProcessExit& ended) { exit_log_.add(ended); }
+
+  /// Watches the ranks' notes, and their output where it is wanted.
+  void watch(PollSet& set, bool output);
+  /// Reports the ranks that have ended; call it after SIGCHLD.
+  void reap();
+
+  [[nodiscard]] bool is_set_up() const noexcept { return is_set_up_; }
+  [[nodiscard]] bool elastic() const noexcept { return job_.elastic; }
+  [[nodiscard]] bool empty() const noexcept { return running_.empty(); }
+  /// Forgets the ranks that run.
+  void clear() noexcept { running_.clear(); }
+
+ private:
+  /// One end of a rank's output.
+  struct Stream {
+    int rank = 0;
+    int number = 1;
+    FileDescriptor fd;
+  };
+  struct Running {
+    int rank = 0;
+    int place = 0;  ///< Among the ranks of this host; chooses its cores.
+    pid_t pid = -1;
+    NoteSocket notes;
+  };
+
+  [[nodiscard]] int free_place() const;
+  [[nodiscard]] int places() const noexcept {
+    return job_.elastic ? job_.slots : static_cast<int>(job_.ranks.size());
+  }
+  void cannot_start(int rank, int exit_status, const std::string& why);
+  void read_stream(Stream& stream);
+  void read_notes(Running& rank);
+  void drain(int rank);
+  void report_end(Running& rank, int wait_status);
+  void print_if_failed(int rank, const Status& status) const;
+
+  const std::function<void(const std::string& frame)> send_;
+  StartMessage job_;
+  std::vector<cpu_set_t> nodes_;
+  ExitLog exit_log_;
+  std::list<Stream> streams_;
+  std::list<Running> running_;
+  bool is_set_up_ = false;
+};
+
+}  // namespace ronde
