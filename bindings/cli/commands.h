@@ -31,6 +31,7 @@ struct RunRequest {
   std::string network_interface;
   std::string output_dir;
   double start_timeout_seconds = 0;  ///< 0: not given.
+  int restarts = 0;                  ///< Of a job that is not elastic.
   bool horovod = false;              ///< `import horovod` imports ronde.
   bool verbose = false;
   Arguments command;  ///< Not an option: see take_command().

@@ -209,13 +209,23 @@ void fetch_traces(const std::string& timeline, const LaunchOptions& options) {
   }
 }
 
+/// Starts all ranks again after a failure, as often as is allowed.
+int launch_attempts(LaunchOptions options, int restarts) {
+  for (;; ++options.attempt) {
+    const LaunchResult result = launch(options);
+    if (!result.may_restart || options.attempt > restarts) return result.exit_status;
+    fmt::print(stderr, "ronde run: attempt {} of {}: all ranks start again (--restarts)\n",
+               options.attempt + 1, restarts + 1);
+  }
+}
+
 }  // namespace
 
 void run_job(const RunRequest& request) {
   const auto options = launch_options(request);
   if (!options.ok()) exit_usage("ronde run", options.status());
   if (!request.timeline.empty()) forget_traces(request.timeline, options->size);
-  const int status = launch(*options);
+  const int status = launch_attempts(*options, request.restarts);
   if (!request.timeline.empty()) fetch_traces(request.timeline, *options);
   if (!request.timeline.empty()) merge_job_traces(request.timeline, options->size);
   exit_with(status);
@@ -254,6 +264,10 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
                       "Serve Prometheus metrics: local rank r of each host at this port + r");
   command->add_option("--metrics-address", request->metrics_address,
                       "Address that serves metrics; default 127.0.0.1");
+  command
+      ->add_option("--restarts", request->restarts,
+                   "Start all ranks again after a failure, this many times; default 0")
+      ->check(CLI::Range(0, 1'000'000));
   add_remote_options(*command, *request);
   command->callback([request] { run_job(*request); });
   return command;

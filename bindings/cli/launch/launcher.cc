@@ -1,9 +1,7 @@
 #include "bindings/cli/launch/launcher.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,9 +11,11 @@
 #include <utility>
 
 #include "bindings/cli/launch/agent_link.h"
+#include "bindings/cli/launch/console.h"
+#include "bindings/cli/launch/end_schedule.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/mpirun.h"
-#include "bindings/cli/launch/output.h"
+#include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/clock.h"
@@ -23,14 +23,13 @@
 namespace ronde {
 namespace {
 
-constexpr std::chrono::milliseconds kPartialLineDelay{100};
 constexpr std::chrono::seconds kUnevenEndDelay{10};
 constexpr int kMostFailedTold = 4;
 
 class Launcher {
  public:
-  explicit Launcher(const LaunchOptions& options) : options_(options) {}
-  int run();
+  explicit Launcher(const LaunchOptions& options) : options_(options), ending_(options.grace) {}
+  LaunchResult run();
 
  private:
   // Starting.
@@ -40,17 +39,17 @@ class Launcher {
   void start_mpirun(const Rendezvous& rendezvous);
   // The event loop.
   void turn();
-  void poll_once(std::vector<pollfd>& polled);
-  [[nodiscard]] int poll_timeout_ms() const;
+  [[nodiscard]] TimePoint deadline() const;
   void on_signal(int signal);
-  void on_deadlines();
+  void on_time(TimePoint time);
+  void give_up_starting();
+  void end_ranks(TimePoint time);
   // Messages of agents.
   void read_agent(Host& host);
   void on_frame(Host& host, const Frame& frame);
   void on_probed(const Frame& frame);
   void on_output(const Frame& frame);
   void on_tagged_output(int stream, std::string_view bytes);
-  void pass_on(int rank, int stream, std::string_view bytes);
   void on_exited(Host& host, const RankMessage& message);
   void on_cannot_start(Host& host, const CannotStartMessage& message);
   void on_agent_gone(Host& host, const Status& why);
@@ -64,7 +63,7 @@ class Launcher {
   [[nodiscard]] std::string name_of(int rank) const {
     return options_.through_mpirun ? "mpirun" : fmt::format("rank {}", rank);
   }
-  void say(const std::string& text) { error_.own_line("ronde run: " + text); }
+  void say(const std::string& text) { console_.say(text); }
   void say_if_verbose(const std::string& text) {
     if (options_.verbose) say(text);
   }
@@ -72,21 +71,17 @@ class Launcher {
   const LaunchOptions& options_;
   SignalSource signals_;
   std::vector<Host> hosts_;
-  Destination output_{STDOUT_FILENO};
-  Destination error_{STDERR_FILENO};
+  Console console_;
+  EndSchedule ending_;
   TaggedOutput tagged_[2];  ///< Standard output and standard error of mpirun.
-  RankFiles files_;
   TimePoint start_deadline_ = kForever;
-  TimePoint term_deadline_ = kForever;  ///< Others get SIGTERM.
-  TimePoint kill_deadline_ = kForever;  ///< Everybody gets SIGKILL.
-  TimePoint cut_deadline_ = kForever;   ///< Agents that do not answer are given up.
-  TimePoint partial_deadline_ = kForever;
   TimePoint uneven_deadline_ = kForever;  ///< The ranks that still run are listed then, once.
   bool uneven_seen_ = false;
   bool probe_sent_ = false;
   int exit_status_ = 0;
   int first_failure_ = 0;  ///< Wait status of the rank that gave the exit status.
   int failed_ranks_ = 0;
+  bool may_restart_ = false;  ///< The job ended by a rank's failure.
 };
 
 Status Launcher::start_agents() {
@@ -155,99 +150,78 @@ void Launcher::start_ranks(const Rendezvous& rendezvous) {
   }
 }
 
-int Launcher::poll_timeout_ms() const {
-  const TimePoint next = std::min({start_deadline_, term_deadline_, kill_deadline_, cut_deadline_,
-                                   partial_deadline_, uneven_deadline_});
-  if (next == kForever) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now()).count();
-  return static_cast<int>(std::clamp<long long>(left, 0, 60'000));
+TimePoint Launcher::deadline() const {
+  return std::min({start_deadline_, ending_.deadline(), console_.deadline(), uneven_deadline_});
 }
 
 /// Agents are not read while this launcher's own output is stuck: their ranks are held up then, as
 /// without a launcher.
-void Launcher::poll_once(std::vector<pollfd>& polled) {
-  const bool stuck = output_.queue().full() || error_.queue().full();
-  polled = {{signals_.fd(), POLLIN, 0},
-            {output_.queue().empty() ? -1 : output_.fd(), POLLOUT, 0},
-            {error_.queue().empty() ? -1 : error_.fd(), POLLOUT, 0}};
-  for (const Host& host : hosts_) {
-    polled.push_back({stuck ? -1 : host.link.output(), POLLIN, 0});
-    polled.push_back({host.link.wants_write() ? host.link.input() : -1, POLLOUT, 0});
-  }
-  if (::poll(polled.data(), polled.size(), poll_timeout_ms()) < 0) polled.clear();
-}
-
 void Launcher::turn() {
-  std::vector<pollfd> polled;
-  poll_once(polled);
-  if (polled.empty()) return;
-  if (polled[0].revents != 0) {
+  PollSet polled;
+  polled.add(signals_.fd(), POLLIN, [this] {
     while (const auto signal = signals_.next()) on_signal(*signal);
+  });
+  console_.watch(polled, [this] { stop(SIGPIPE); });
+  for (Host& host : hosts_) {
+    polled.add(host.link.wants_write() ? host.link.input() : -1, POLLOUT,
+               [&host] { host.link.write(); });
+    polled.add(console_.stuck() ? -1 : host.link.output(), POLLIN,
+               [this, &host] { read_agent(host); });
   }
-  if (polled[1].revents != 0 && !output_.write()) stop(SIGPIPE);
-  if (polled[2].revents != 0) (void)error_.write();
-  for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    if (polled[4 + 2 * i].revents != 0) hosts_[i].link.write();
-    if (polled[3 + 2 * i].revents != 0) read_agent(hosts_[i]);
-  }
+  polled.wait(deadline());
   probe_rendezvous();
-  on_deadlines();
+  on_time(now());
 }
 
 /// A first request to end is passed on as it is; a second one kills.
 void Launcher::on_signal(int signal) {
   if (signal == SIGCHLD) return;
   if (signal == SIGUSR1 || signal == SIGUSR2) return signal_all(signal);
-  if (kill_deadline_ != kForever) kill_deadline_ = now();
+  ending_.hurry(now());
   stop(signal);
 }
 
 void Launcher::stop(int signal) {
   if (exit_status_ == 0) exit_status_ = 128 + signal;
+  may_restart_ = false;
   start_deadline_ = kForever;
-  term_deadline_ = kForever;
   if (!probe_sent_) return cut_off();
   signal_all(signal == SIGPIPE ? SIGTERM : signal);
-  if (kill_deadline_ == kForever) kill_deadline_ = now() + options_.grace;
+  ending_.on_asked(now());
 }
 
-void Launcher::on_deadlines() {
-  const TimePoint time = now();
-  if (time >= partial_deadline_) {
-    partial_deadline_ = kForever;
-    output_.flush_partial();
-    error_.flush_partial();
-  }
+void Launcher::on_time(TimePoint time) {
+  console_.on_time(time);
   if (time >= uneven_deadline_) {
     uneven_deadline_ = kForever;
     const std::string text = exit_status_ == 0 ? still_running(hosts_) : "";
     if (!text.empty()) say(text);
   }
-  if (time >= start_deadline_) {
-    for (const Host& host : hosts_) {
-      if (host.link.greeted()) continue;
-      fail(1, fmt::format("{} did not answer within {} s (--start-timeout)", host.name(),
-                          static_cast<double>(options_.start_timeout.count()) / 1000));
-    }
-    cut_off();
+  if (time >= start_deadline_) give_up_starting();
+  end_ranks(time);
+}
+
+void Launcher::give_up_starting() {
+  for (const Host& host : hosts_) {
+    if (host.link.greeted()) continue;
+    fail(1, fmt::format("{} did not answer within {} s (--start-timeout)", host.name(),
+                        static_cast<double>(options_.start_timeout.count()) / 1000));
   }
-  if (time >= term_deadline_) {
-    term_deadline_ = kForever;
-    signal_all(SIGTERM);
-    kill_deadline_ = time + options_.grace;
+  cut_off();
+}
+
+void Launcher::end_ranks(TimePoint time) {
+  while (const auto step = ending_.due(time)) {
+    if (*step == EndSchedule::Step::kTerminate) signal_all(SIGTERM);
+    if (*step == EndSchedule::Step::kKill) signal_all(SIGKILL);
+    if (*step == EndSchedule::Step::kGiveUp) cut_off();
   }
-  if (time >= kill_deadline_) {
-    kill_deadline_ = kForever;
-    signal_all(SIGKILL);
-    cut_deadline_ = time + options_.grace;
-  }
-  if (time >= cut_deadline_) cut_off();
 }
 
 void Launcher::read_agent(Host& host) {
+  if (host.link.ended()) return;
   const Status status = host.link.read([&](const Frame& frame) { on_frame(host, frame); });
   if (!status.ok()) on_agent_gone(host, status);
-  if (output_.has_partial() || error_.has_partial()) partial_deadline_ = now() + kPartialLineDelay;
 }
 
 void Launcher::on_frame(Host& host, const Frame& frame) {
@@ -282,23 +256,17 @@ void Launcher::on_output(const Frame& frame) {
   const auto message = decode<OutputMessage>(frame.payload);
   if (!message.ok()) return;
   if (options_.through_mpirun) return on_tagged_output(message->stream, message->bytes);
-  pass_on(message->rank, message->stream, message->bytes);
+  console_.pass_on(message->rank, message->stream, message->bytes);
 }
 
 void Launcher::on_tagged_output(int stream, std::string_view bytes) {
   for (const auto& [rank, text] : tagged_[stream == STDERR_FILENO ? 1 : 0].feed(bytes)) {
     if (rank != TaggedOutput::kMpirun) {
-      pass_on(rank, stream, text);
+      console_.pass_on(rank, stream, text);
     } else if (text != "\n") {
       say(text.substr(0, text.find('\n')));
     }
   }
-}
-
-void Launcher::pass_on(int rank, int stream, std::string_view bytes) {
-  (stream == STDERR_FILENO ? error_ : output_).feed(rank, bytes);
-  const std::string complaint = files_.append(rank, bytes);
-  if (!complaint.empty()) say(complaint);
 }
 
 void Launcher::on_exited(Host& host, const RankMessage& message) {
@@ -309,11 +277,14 @@ void Launcher::on_exited(Host& host, const RankMessage& message) {
     return;
   }
   // The rank that ends last may have failed first: all are listed until they are asked to end.
-  const bool asked_to_end = exit_status_ != 0 && term_deadline_ == kForever;
+  const bool asked_to_end = exit_status_ != 0 && !ending_.will_terminate();
   if (asked_to_end || ++failed_ranks_ > kMostFailedTold) return;
   const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
   if (is_likelier_cause(message.wait_status, first_failure_)) exit_status_ = 0;
-  if (exit_status_ == 0) first_failure_ = message.wait_status;
+  if (exit_status_ == 0) {
+    first_failure_ = message.wait_status;
+    may_restart_ = true;
+  }
   fail(exit_status_of(message.wait_status),
        fmt::format("{} (pid {}{}) {}", name_of(message.rank), message.pid, where,
                    describe_wait_status(message.wait_status)));
@@ -346,36 +317,36 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
 }
 
 void Launcher::fail(int exit_status, const std::string& text) {
-  output_.flush_partial();
-  error_.flush_partial();
-  say(text);
+  console_.say_after_output(text);
   if (exit_status_ != 0) return;
   exit_status_ = exit_status;
-  term_deadline_ = now() + options_.failure_delay;
+  ending_.terminate_at(now() + options_.failure_delay);
 }
 
 /// Ends all agents, and gives up what cannot be written.
 void Launcher::cut_off() {
-  start_deadline_ = term_deadline_ = kill_deadline_ = cut_deadline_ = kForever;
+  start_deadline_ = kForever;
+  ending_.clear();
   for (Host& host : hosts_) {
     host.link.close_input();
     if (host.link.pid() > 0 && !host.ranks->name.empty()) ::kill(host.link.pid(), SIGTERM);
     host.unfinished.clear();
   }
-  if (output_.queue().full()) output_.abandon();
-  if (error_.queue().full()) error_.abandon();
+  console_.abandon_stuck();
 }
 
 bool Launcher::finished() const {
   return std::all_of(hosts_.begin(), hosts_.end(), [](const Host& h) { return h.link.ended(); }) &&
-         output_.queue().empty() && error_.queue().empty();
+         console_.empty();
 }
 
-int Launcher::run() {
+LaunchResult Launcher::run() {
   if (!options_.output_dir.empty()) {
-    if (const Status status = files_.open(options_.output_dir, options_.size); !status.ok()) {
+    const Status status =
+        console_.keep_files(options_.output_dir, options_.size, options_.attempt > 1);
+    if (!status.ok()) {
       fmt::print(stderr, "ronde run: {}\n", status.message());
-      return 2;
+      return {2, false};
     }
   }
   if (const Status status = start_agents(); !status.ok()) {
@@ -383,15 +354,14 @@ int Launcher::run() {
     cut_off();
   }
   while (!finished()) turn();
-  output_.flush_partial();
-  error_.flush_partial();
+  console_.flush_partial();
   while (!finished()) turn();
   reap_agents(hosts_);
-  return exit_status_;
+  return {exit_status_, may_restart_};
 }
 
 }  // namespace
 
-int launch(const LaunchOptions& options) { return Launcher(options).run(); }
+LaunchResult launch(const LaunchOptions& options) { return Launcher(options).run(); }
 
 }  // namespace ronde

@@ -25,7 +25,14 @@ struct LaunchOptions {
   std::chrono::milliseconds failure_delay{500};     ///< From a failure to SIGTERM for the others.
   std::chrono::milliseconds grace{5'000};           ///< From SIGTERM or Ctrl-C to SIGKILL.
   bool verbose = false;
+  int attempt = 1;              ///< From the second on, files of output are appended to.
   bool through_mpirun = false;  ///< `command` is one mpirun, which starts the ranks.
+};
+
+/// The end of a job.
+struct LaunchResult {
+  int exit_status = 0;       ///< Of the launcher.
+  bool may_restart = false;  ///< A rank has failed, and nobody asked the job to end.
 };
 
 /// Runs the job to its end and returns the launcher's exit status: 0, or that of the first rank
@@ -33,7 +40,7 @@ struct LaunchOptions {
 /// 128 + signal where the launcher was asked to end, 1 where a host could not be reached.
 /// Writes to standard output and error. Takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and
 /// SIGCHLD meanwhile. Threads: call from the only one.
-int launch(const LaunchOptions& options);
+LaunchResult launch(const LaunchOptions& options);
 
 /// Serves one launcher from standard input and output until the ranks have ended. Returns this
 /// process's exit status.

@@ -89,27 +89,36 @@ bool Destination::write() {
   return false;
 }
 
-Status RankFiles::open(const std::filesystem::path& directory, int ranks) {
+Status RankFiles::open(const std::filesystem::path& directory, int ranks, bool keep_old) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
     return {Code::kInvalidArgument,
             fmt::format("--output-dir {}: {}", directory.string(), error.message())};
   }
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::string path = (directory / fmt::format("rank.{}.txt", rank)).string();
-    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.valid()) return errno_status("cannot write " + path);
-    files_[rank] = std::move(file);
-  }
+  directory_ = directory;
+  keep_old_ = keep_old;
+  for (int rank = 0; rank < ranks; ++rank) RONDE_RETURN_IF_ERROR(open_file(rank));
+  return {};
+}
+
+Status RankFiles::open_file(int rank) {
+  const std::string path = (directory_ / fmt::format("rank.{}.txt", rank)).string();
+  const int mode = keep_old_ ? O_APPEND : O_TRUNC;
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | mode | O_CLOEXEC, 0644));
+  if (!file.valid()) return errno_status("cannot write " + path);
+  files_[rank] = std::move(file);
   return {};
 }
 
 std::string RankFiles::append(int rank, std::string_view bytes) {
-  const auto file = files_.find(rank);
-  if (file == files_.end() || complained_) return {};
+  if (directory_.empty() || complained_) return {};
+  const Status status = files_.contains(rank) ? Status() : open_file(rank);
+  complained_ = !status.ok();
+  if (complained_) return status.message();
+  const int file = files_[rank].get();
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file->second.get(), bytes.data(), bytes.size());
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       complained_ = true;

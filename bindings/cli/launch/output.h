@@ -88,13 +88,18 @@ class Destination {
 /// One file per rank, with its standard output and error as they came, without prefix.
 class RankFiles {
  public:
-  /// Makes the directory. Errors: kInvalidArgument naming it.
-  Status open(const std::filesystem::path& directory, int ranks);
+  /// Makes the directory and the files of ranks 0 .. ranks - 1. Other ranks' files are made when
+  /// they write. Errors: kInvalidArgument naming it.
+  Status open(const std::filesystem::path& directory, int ranks, bool keep_old = false);
   /// Appends; drops the bytes where there are no files, or the disk is full (said once).
   /// Returns a complaint for people, or nothing.
   std::string append(int rank, std::string_view bytes);
 
  private:
+  Status open_file(int rank);
+
+  std::filesystem::path directory_;  ///< Empty: no files.
+  bool keep_old_ = false;            ///< Append to files that there are.
   std::map<int, FileDescriptor> files_;
   bool complained_ = false;
 };

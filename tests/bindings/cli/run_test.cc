@@ -120,6 +120,39 @@ TEST_CASE("run: the exit status is that of the first rank that failed, and the r
   CHECK(contains(job.err, "exited with status 7"));
 }
 
+TEST_CASE("run: --restarts starts all ranks again, as another job each time") {
+  const ScratchDirectory scratch;
+  const std::string tries = (scratch.path() / "tries").string();
+  const std::string directory = (scratch.path() / "logs").string();
+  const std::string script =
+      "tries() { wc -l 2> /dev/null < " + tries +
+      " || echo 0; }; echo job of $RANK $RONDE_JOB_ID; " + "[ $RANK = 0 ] && echo x >> " + tries +
+      " && [ $(tries) -lt 3 ] && exit 7; " + "until [ $(tries) -ge 3 ]; do sleep 0.02; done";
+  const Finished job = run_ronde(
+      {"run", "-np", "2", "--restarts", "3", "--output-dir", directory, "sh", "-c", script});
+  CHECK(job.status == 0);
+  CHECK(contains(job.err, "attempt 2 of 4: all ranks start again (--restarts)"));
+  CHECK(contains(job.err, "attempt 3 of 4"));
+  CHECK_FALSE(contains(job.err, "attempt 4"));
+  const std::string kept = content_of(scratch.path() / "logs/rank.0.txt");
+  CHECK(std::count(kept.begin(), kept.end(), '\n') == 3);
+  const std::string first = kept.substr(0, kept.find('\n'));
+  CHECK(kept.rfind(first) == 0);
+}
+
+TEST_CASE(
+    "run: after the last restart the status is the failed rank's; a signal restarts nothing") {
+  const Finished failed = run_ronde({"run", "--restarts", "1", "sh", "-c", "echo try; exit 7"});
+  CHECK(failed.status == 7);
+  CHECK(failed.out == "[0] try\n[0] try\n");
+  Program stopped(ronde_command({"run", "--restarts", "5", "sh", "-c", "echo up; sleep 1000"}));
+  REQUIRE(stopped.wait_for_output("up"));
+  stopped.signal(SIGTERM);
+  const Finished end = stopped.wait();
+  CHECK(end.status == 143);
+  CHECK_FALSE(contains(end.err, "attempt"));
+}
+
 TEST_CASE("run: who still runs is told once another has ended well for a while") {
   Program job(
       ronde_command({"run", "-np", "2", "sh", "-c", "[ $RANK = 1 ] && exit 0; sleep 1000"}));
