@@ -309,18 +309,33 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
     {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
 }};
 
+/// Names one attempt of torchrun, with its number of agents; empty without torchrun. Each agent
+/// counts its own restarts, so that only a single agent's count is the same on all ranks.
+std::string torchrun_attempt(const Environment& environment) {
+  const auto restarts = environment("TORCHELASTIC_RESTART_COUNT");
+  if (!restarts) return {};
+  const std::string agents = environment("GROUP_WORLD_SIZE").value_or("1");
+  return fmt::format("-{}-{}", agents, agents == "1" ? *restarts : "");
+}
+
 /// A foreign launcher's job id alone may be the same for two jobs ("none" under torchrun): the
-/// rendezvous port tells them apart.
-std::string foreign_job_id(const Launcher& launcher, const Environment& environment) {
-  return fmt::format("{}-{}-{}", launcher.rank, environment(launcher.job_id).value_or(""),
-                     environment("MASTER_PORT").value_or(""));
+/// rendezvous port tells them apart. The size and the attempt tell apart the jobs of one torchrun.
+std::string foreign_job_id(const Launcher& launcher, const Environment& environment, int size) {
+  return fmt::format("{}-{}-{}-{}{}", launcher.rank, environment(launcher.job_id).value_or(""),
+                     environment("MASTER_PORT").value_or(""), size, torchrun_attempt(environment));
+}
+
+/// Under `srun torchrun` Slurm's variables describe torchrun's agents, not the ranks.
+bool is_outer(const Launcher& launcher, const Environment& environment) {
+  return std::string_view(launcher.rank) == "SLURM_PROCID" &&
+         environment("TORCHELASTIC_RUN_ID").has_value();
 }
 
 Status read_foreign_job(Config& config, const Environment& environment) {
   for (const Launcher& launcher : kLaunchers) {
     const auto rank = environment(launcher.rank);
     const auto size = environment(launcher.size);
-    if (!rank || !size) continue;
+    if (!rank || !size || is_outer(launcher, environment)) continue;
     const auto size_value = parse_integer(*size, 1, std::numeric_limits<int>::max());
     if (!size_value) return bad_value(launcher.size, *size, "whole numbers from 1");
     const auto rank_value = parse_integer(*rank, 0, *size_value - 1);
@@ -330,7 +345,9 @@ Status read_foreign_job(Config& config, const Environment& environment) {
     }
     config.rank = static_cast<int>(*rank_value);
     config.size = static_cast<int>(*size_value);
-    if (config.job_id.empty()) config.job_id = foreign_job_id(launcher, environment);
+    if (config.job_id.empty()) {
+      config.job_id = foreign_job_id(launcher, environment, config.size);
+    }
     return {};
   }
   return {};

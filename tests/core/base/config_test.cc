@@ -61,6 +61,33 @@ TEST_CASE("config: the job is read from mpirun's and torchrun's variables") {
   CHECK(torch->job_id.find("29500") != std::string::npos);
 }
 
+TEST_CASE("config: attempts of torchrun are different jobs") {
+  const auto job_of = [](std::map<std::string, std::string> more) {
+    more.insert({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "none"}});
+    return config_from(environment_of(more))->job_id;
+  };
+  const auto attempt = [&](const char* agents, const char* restarts) {
+    return job_of({{"GROUP_WORLD_SIZE", agents}, {"TORCHELASTIC_RESTART_COUNT", restarts}});
+  };
+  CHECK(attempt("1", "0") != attempt("1", "1"));
+  CHECK(attempt("1", "0") != attempt("2", "0"));
+  CHECK(attempt("2", "0") == attempt("2", "1"));  // each agent counts its own
+  CHECK(job_of({{"WORLD_SIZE", "2"}}) != job_of({{"WORLD_SIZE", "3"}}));
+  CHECK(job_of({{"TORCHELASTIC_RESTART_COUNT", "0"}}) !=
+        job_of({{"TORCHELASTIC_RESTART_COUNT", "1"}}));
+}
+
+TEST_CASE("config: under srun torchrun the ranks are torchrun's") {
+  std::map<std::string, std::string> variables = {{"SLURM_PROCID", "0"},
+                                                  {"SLURM_NTASKS", "1"},
+                                                  {"RANK", "3"},
+                                                  {"WORLD_SIZE", "4"},
+                                                  {"TORCHELASTIC_RUN_ID", "7"}};
+  CHECK(config_from(environment_of(variables))->rank == 3);
+  variables.erase("TORCHELASTIC_RUN_ID");
+  CHECK(config_from(environment_of(variables))->rank == 0);
+}
+
 TEST_CASE("config: a rank beyond the size is an error") {
   const auto config = config_from(environment_of({{"RONDE_RANK", "4"}, {"RONDE_SIZE", "4"}}));
   CHECK(config.status().message().find("0 to 3") != std::string::npos);

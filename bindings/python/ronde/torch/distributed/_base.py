@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from ronde import _collectives as kinds
-from ronde import _core, _job
+from ronde import _core
 from ronde._errors import (
     AbortedError,
     Error,
@@ -24,7 +24,7 @@ from ronde._errors import (
     NotInitializedError,
     TimeoutError,
 )
-from ronde.torch.distributed import _membership
+from ronde.torch.distributed._membership import Membership
 from ronde.torch.distributed._work import FutureKeeper, Joined, Tensors, Work, name_in_callback
 
 # A local wait lasts longer than the group's limit by this, as the latter names missing ranks.
@@ -50,9 +50,13 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     supports_coalescing = False
     supports_time_estimate = False
 
-    def __init__(self, options: Any, ranks: Sequence[int]) -> None:
-        """Opens the process set of `ranks`; collective over them. Blocks."""
+    def __init__(self, options: Any, ranks: Sequence[int], membership: Membership) -> None:
+        """Opens the process set of `ranks`; collective over them. Blocks.
+
+        The group takes over one use of `membership`.
+        """
         super().__init__(options.group_rank, options.group_size)
+        self._membership = membership
         self._store: Store = options.store
         self._ranks = list(ranks)
         self._size = len(self._ranks)
@@ -64,7 +68,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         self._coalesced: list[Work] | None = None
         self._calls = 0
         self._aborted = False
-        self._set: int | None = _job.runtime().open_set(
+        self._set: int | None = membership.runtime().open_set(
             self._ranks, self._name, self._limit_s, self._limit_s
         )
 
@@ -141,12 +145,13 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         closing, self._set = self._set, None
         self._keeper.close()
         try:
-            if _job.is_initialized():
-                _job.runtime().close_set(closing, 0.0 if self._aborted else _CLOSE_LIMIT_S)
-        except TimeoutError:
-            pass  # the group is left in any case
+            if self._membership.is_current():
+                limit_s = 0.0 if self._aborted else _CLOSE_LIMIT_S
+                self._membership.runtime().close_set(closing, limit_s)
+        except Error:
+            pass  # a timeout, or the job has failed: the group is left in any case
         finally:
-            _membership.leave()
+            self._membership.leave()
 
     def abort(self) -> None:
         """As shutdown(), without waiting: pending operations fail on all ranks."""
@@ -217,8 +222,8 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         wait = not options.asyncOp
         try:
             operation = _core.submit(
-                _job.runtime(), kind, process_set, inputs, outputs, keep, wait, name, op,
-                root, prescale, 1.0, splits, 0, "",
+                self._membership.runtime(), kind, process_set, inputs, outputs, keep, wait, name,
+                op, root, prescale, 1.0, splits, 0, "",
                 compression, limit_s,
             )  # fmt: skip
         except Error as error:

@@ -368,9 +368,10 @@ def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:
                 f"new_group: the ranks {ranks} are not ascending, which the backend ronde needs"
             )
     size = dist.get_world_size() if dist.is_initialized() else len(ranks)
-    _membership.enter(options.store, rank, size, options.timeout)
+    everyone = len(ranks) == size
+    membership = _membership.enter(options.store, rank, size, options.timeout, everyone)
     try:
-        return RondeProcessGroup(options, ranks)
+        return RondeProcessGroup(options, ranks, membership)
     except BaseException:
-        _membership.leave()
+        membership.leave()
         raise

@@ -3,84 +3,146 @@
 from __future__ import annotations
 
 import os
-import uuid
+from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from torch._C._distributed_c10d import Store
 
 from ronde import _core, _job
-from ronde._errors import InvalidArgumentError
+from ronde._errors import InvalidArgumentError, NotInitializedError, UnavailableError
+from ronde.torch.distributed._peers import Peer, is_orphan
+from ronde.torch.distributed._rendezvous import Meeting, attempt_scope
 
-_START_LIMIT = timedelta(seconds=60)
-
-
-class _Membership:
-    """This module's membership in the job: if it joined, and the number of groups that use it."""
-
-    joined_here = False
-    rendezvous = 0
-    groups = 0
+_START_LIMIT_S = 60.0
 
 
-_state = _Membership()
+@dataclass
+class Membership:
+    """This process's place in one Ronde job. Its groups share it; the last one that leaves ends it.
+
+    name: of the job, known to its ranks alone; empty if they have not met in a store. peers: by
+    rank; empty likewise. joined_here: enter() joined the job, so that the last leave() leaves it.
+    """
+
+    name: str = ""
+    peers: list[Peer] = field(default_factory=list)
+    joined_here: bool = False
+    groups: int = 0
+
+    def runtime(self) -> _core.Runtime:
+        """The job's runtime. Raises NotInitializedError if this process is in another job now."""
+        if _state.current is not self:
+            raise NotInitializedError("this process has left the process group's job")
+        return _job.runtime()
+
+    def is_current(self) -> bool:
+        """True while this process is in the job."""
+        return _state.current is self and _job.is_initialized()
+
+    def leave(self) -> None:
+        """Leaves the job with the last group, if enter() joined it."""
+        self.groups -= 1
+        if self.groups > 0 or _state.current is not self:
+            return
+        _state.current = None
+        if self.joined_here:
+            _job.shutdown()
 
 
-def enter(store: Store, rank: int, size: int, timeout: timedelta) -> None:
+class _State:
+    current: Membership | None = None
+    store: Store | None = None
+
+
+_state = _State()
+
+
+def enter(
+    store: Store, rank: int, size: int, timeout: timedelta, everyone: bool = True
+) -> Membership:
     """Joins the job of `size` ranks as `rank`, or checks that this process is in it already.
 
-    Blocks until all ranks have called it. `store` is torch's, the same for all ranks. Each
-    successful enter() needs one leave().
+    Blocks until all ranks have called it. `store` is torch's, the same for all ranks. `everyone`:
+    all ranks call it, not only those of a group. Each success needs one leave() of the result.
     """
-    if not _job.is_initialized():
-        _job.init(settings=_settings(store, rank, size, timeout))
-        _state.joined_here = True
+    current = _state.current
+    if current is None or not _job.is_initialized():
+        current = _join(store, rank, size, timeout, everyone)
     if (_job.rank(), _job.size()) != (rank, size):
         raise InvalidArgumentError(
             f"torch.distributed calls this process rank {rank} of {size}, but in the Ronde job it "
             f"is rank {_job.rank()} of {_job.size()}; start both with the same ranks"
         )
-    _state.groups += 1
+    _state.current = current
+    current.groups += 1
+    return current
 
 
-def leave() -> None:
-    """Leaves the job with the last group, if enter() joined it."""
-    _state.groups -= 1
-    if _state.groups == 0 and _state.joined_here:
-        _state.joined_here = False
-        _job.shutdown()
+def replace(old: Membership, name: str, peers: list[Peer], rank: int, limit_s: float) -> Membership:
+    """Leaves the old job, and joins `peers` as `rank` in the job `name`. Blocks up to limit_s."""
+    _state.current = None
+    _job.shutdown()
+    _job.init(settings=_settings(name, peers, rank, limit_s))
+    _state.current = Membership(name, peers, old.joined_here, 1)
+    return _state.current
 
 
-def _settings(store: Store, rank: int, size: int, timeout: timedelta) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    if timeout < _START_LIMIT and "RONDE_START_TIMEOUT_MS" not in os.environ:
-        settings["RONDE_START_TIMEOUT_MS"] = int(timeout.total_seconds() * 1000)
-    if "RONDE_SIZE" in os.environ and _core.launched_job()[:2] == (rank, size):
-        return settings  # `ronde run` started it: the environment has all settings
-    _state.rendezvous += 1
-    key = f"ronde/{_state.rendezvous}"  # the store may live longer than a job
-    if rank == 0:
-        store.set(f"{key}/host", _host())
-        store.set(f"{key}/job", f"torch-{uuid.uuid4().hex}")
-    _check_host(store.get(f"{key}/host").decode())
-    job = store.get(f"{key}/job").decode()
-    return {**settings, "RONDE_RANK": rank, "RONDE_SIZE": size, "RONDE_JOB_ID": job}
+def start_limit_s(timeout: timedelta) -> float:
+    """How long a start waits for ranks, in seconds; not longer than the group's timeout."""
+    chosen = os.environ.get("RONDE_START_TIMEOUT_MS", "")
+    limit_s = int(chosen) / 1000 if chosen.isdigit() else _START_LIMIT_S
+    return min(limit_s, timeout.total_seconds())
 
 
-def _host() -> str:
-    """Equal for processes that can connect without the network."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{os.uname().nodename} {boot} {Path('/proc/self/ns/net').stat().st_ino}"
-
-
-def _check_host(first: str) -> None:
-    """Raises at once for ranks on several hosts without settings, which would time out."""
-    mine = _host()
-    if mine == first or "RONDE_RENDEZVOUS" in os.environ:
-        return
-    raise InvalidArgumentError(
-        f"rank 0 runs on {first.split()[0]}, this process on {mine.split()[0]}: a job on several "
-        "hosts needs RONDE_RENDEZVOUS and RONDE_SECRET_FILE, alike on all of them "
-        "(docs/launching.md)"
+def _join(store: Store, rank: int, size: int, timeout: timedelta, everyone: bool) -> Membership:
+    if _job.is_initialized() and not everyone:
+        return Membership()  # the others cannot be asked
+    if is_orphan():
+        raise UnavailableError(
+            "torchrun's agent that started this process has ended: its job may have been restarted "
+            "without this process, which must end too"
+        )
+    _keep(store, rank)
+    limit_s = start_limit_s(timeout)
+    meeting = Meeting(
+        store, attempt_scope(), rank, size, Peer.me(), timeout.total_seconds(), limit_s
     )
+    agreed = meeting.agree()
+    joined_here = not _job.is_initialized()
+    if joined_here:
+        by_launcher = "RONDE_SIZE" in os.environ and _core.launched_job()[:2] == (rank, size)
+        name = "" if by_launcher else agreed.job
+        _job.init(settings=_settings(name, agreed.peers, rank, limit_s))
+    return Membership(agreed.job, agreed.peers, joined_here)
+
+
+def _keep(store: Store, rank: int) -> None:
+    """Keeps the store until the next start: ranks that start again earlier than rank 0 use it.
+
+    It lives in rank 0, unless torchrun's agent has it.
+    """
+    agent_has_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    _state.store = store if rank == 0 and not agent_has_it else None
+
+
+def _settings(name: str, peers: list[Peer], rank: int, limit_s: float) -> dict[str, Any]:
+    """The settings of the job `name`; with an empty name those of the launcher."""
+    settings: dict[str, Any] = {}
+    if "RONDE_START_TIMEOUT_MS" not in os.environ:
+        settings["RONDE_START_TIMEOUT_MS"] = int(limit_s * 1000)
+    if not name:
+        return settings
+    _check_hosts(peers)
+    return {**settings, "RONDE_RANK": rank, "RONDE_SIZE": len(peers), "RONDE_JOB_ID": name}
+
+
+def _check_hosts(peers: list[Peer]) -> None:
+    """Raises at once for ranks on several hosts without settings, which would time out."""
+    for rank, peer in enumerate(peers):
+        if peer.host != peers[0].host and "RONDE_RENDEZVOUS" not in os.environ:
+            raise InvalidArgumentError(
+                f"rank 0 runs on {peers[0].host.split()[0]}, rank {rank} on "
+                f"{peer.host.split()[0]}: a job on several hosts needs RONDE_RENDEZVOUS and "
+                "RONDE_SECRET_FILE, alike on all of them (docs/launching.md)"
+            )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ronde import _core, _job
+from ronde import _core
 from ronde._collectives import ANY_SOURCE
 from ronde._errors import InvalidArgumentError, MismatchError
 from ronde.torch.distributed._base import GroupBase
@@ -67,13 +67,14 @@ class MessageGroup(GroupBase):
 
     def _send(self, tensor: Tensor, to: int, tag: int) -> Work:
         used = elements(dense(tensor))
-        operation = _core.send(_job.runtime(), self._member(to), tag, _memory(used), used)
+        runtime = self._membership.runtime()
+        operation = _core.send(runtime, self._member(to), tag, _memory(used), used)
         return self._message(operation, [tensor], None, f"send to rank {to}")
 
     def _receive(self, tensor: Tensor, source: int, tag: int) -> Work:
         used = dense(tensor)
         memory = _memory(used)
-        operation = _core.recv(_job.runtime(), source, tag, memory, used)
+        operation = _core.recv(self._membership.runtime(), source, tag, memory, used)
 
         def finish(done: Any) -> None:
             if done.bytes != memory[1]:
