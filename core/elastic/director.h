@@ -11,41 +11,29 @@
 // - If all that held the state are gone, and nobody can load a checkpoint, the job fails.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
 
 namespace ronde::elastic {
 
-/// What becomes of the place of a worker that failed.
-enum class FailurePolicy : std::uint8_t {
-  kRespawn,    ///< A new worker starts on the same host, after growing pauses.
-  kBlacklist,  ///< The host gets no workers until its cool-down is over.
-};
-
 /// The job as its user wants it.
 struct DirectorOptions {
   int min_workers = 1;
-  int max_workers = 0;   ///< 0: as many as there are slots.
-  int reset_limit = -1;  ///< Epochs after the first; -1: any number.
-  FailurePolicy on_failure = FailurePolicy::kRespawn;
+  int max_workers = 0;                                 ///< 0: as many as there are slots.
+  int reset_limit = -1;                                ///< Epochs after the first; -1: any number.
+  HostPauses pauses;                                   ///< Of hosts whose workers failed.
   std::chrono::milliseconds elastic_timeout{600'000};  ///< With fewer than min_workers.
   std::chrono::milliseconds start_timeout{60'000};     ///< For workers of the first epoch.
-  /// Of a blacklisted host; the second is the longest. Zero: for ever.
-  std::chrono::milliseconds cooldown_first{0};
-  std::chrono::milliseconds cooldown_longest{0};
-};
-
-/// A host and the workers that it may run.
-struct HostPlaces {
-  std::string name;
-  int slots = 0;
 };
 
 /// The end of a worker's process.
@@ -90,36 +78,101 @@ struct FailJob {
   int exit_status = 1;
   std::string text;
 };
-using Command = std::variant<StartWorker, StopWorker, BeginEpoch, SendChange, DismissWorker, Report,
-                             FailJob>;
+using Command =
+    std::variant<StartWorker, StopWorker, BeginEpoch, SendChange, DismissWorker, Report, FailJob>;
 
 /// The decisions of one job. Events may come in any order; those of unknown or ended workers are
 /// ignored. Threads: one.
 class Director {
  public:
-  explicit Director(const DirectorOptions& options) : options_(options) {}
+  explicit Director(const DirectorOptions& options) : options_(options), hosts_(options.pauses) {}
 
-  /// The hosts that there are from now on.
+  /// The hosts that there are from now on. Starts the first workers.
   void set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time);
   void on_ready(WorkerId worker, const ReadyNote& note, TimePoint time);
   void on_holds(WorkerId worker);
   void on_leaving(WorkerId worker, TimePoint time);
-  void on_finished(WorkerId worker);
+  void on_finished(WorkerId worker, TimePoint time);
   /// The process has ended.
   void on_ended(WorkerId worker, const WorkerEnd& end, TimePoint time);
   /// Nothing of this host can be reached any more: its workers have ended.
   void on_host_lost(const std::string& host, const std::string& why, TimePoint time);
   /// Call it at next_deadline().
-  void on_time(TimePoint time);
+  void on_time(TimePoint time) { settle(time); }
 
   /// The commands since the last call, in order.
   std::vector<Command> take_commands() { return std::exchange(commands_, {}); }
   /// kForever if nothing is to happen by itself.
-  [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] TimePoint next_deadline(TimePoint time) const;
 
   [[nodiscard]] EpochId epoch() const noexcept { return epoch_; }
-  /// Every worker has ended, and none will be started.
-  [[nodiscard]] bool over() const;
+  /// No worker lives, and none will be started.
+  [[nodiscard]] bool over() const noexcept { return ending() && workers_.empty(); }
+  /// Of the job, once it is over.
+  [[nodiscard]] int exit_status() const noexcept { return exit_status_; }
+
+ private:
+  enum class State : std::uint8_t { kStarting, kReady, kMember, kFinished };
+  /// A worker that lives.
+  struct Worker {
+    std::string host;
+    State state = State::kStarting;
+    bool holds_state = false;
+    bool leaving = false;
+    bool stopped = false;  // by a command; its end is no failure
+    int last_rank = -1;
+    ReadyNote ready;  // the last one
+  };
+  using Entry = std::pair<const WorkerId, Worker>;
+
+  [[nodiscard]] bool ending() const noexcept { return finished_ || failed_; }
+  [[nodiscard]] bool is_open() const;
+  [[nodiscard]] int count(State state) const;
+  [[nodiscard]] int living_on(const std::string& host) const;
+  [[nodiscard]] Worker* find(WorkerId worker);
+  void report(std::string text) { commands_.emplace_back(Report{std::move(text)}); }
+
+  void settle(TimePoint time);
+  void settle_epoch(TimePoint time);
+  void remove_surplus(TimePoint time);
+  void start_workers(TimePoint time);
+  void stop_suspects(TimePoint time);
+  void send_change(TimePoint time);
+  void end_leftovers();
+  void stop(Entry& entry);
+  void dismiss(Entry& entry, bool failed, const std::string& why);
+  void fail(int exit_status, const std::string& text);
+  void take_failure(WorkerId worker, const Worker& gone, const WorkerEnd& end, TimePoint time);
+
+  void try_epoch(TimePoint time);
+  [[nodiscard]] bool still_starting(TimePoint time) const;
+  void dismiss_leavers();
+  void drop_unreachable_hosts(TimePoint time);
+  [[nodiscard]] bool enough_ready(std::size_t ready, TimePoint time);
+  [[nodiscard]] bool state_is_lost(const std::vector<Entry*>& ready) const;
+  [[nodiscard]] std::vector<Entry*> ready_in_order();
+  void begin(const std::vector<Entry*>& ready);
+
+  const DirectorOptions options_;
+  HostTable hosts_;
+  std::map<WorkerId, Worker> workers_;
+  std::vector<Command> commands_;
+  WorkerId last_worker_ = 0;
+  EpochId epoch_ = 0;
+  EpochId changed_epoch_ = 0;  // the members of this epoch have been sent a change
+  std::uint64_t change_serial_ = 0;
+  bool closing_ = false;         // a member of this epoch has ended, or is ready again
+  std::set<WorkerId> suspects_;  // lost by members of this epoch
+  bool state_exists_ = false;    // some worker held the state once
+  bool finished_ = false;
+  bool failed_ = false;
+  int exit_status_ = 0;
+  std::string cause_;  // of the end of this epoch, for people
+  WorkerEnd last_failure_{1, "no worker is left"};
+  TimePoint started_ = kForever;
+  TimePoint waiting_since_ = kForever;  // for enough workers
+  TimePoint suspects_since_ = kForever;
+  TimePoint joiner_since_ = kForever;
 };
 
 }  // namespace ronde::elastic

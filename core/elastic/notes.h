@@ -43,8 +43,8 @@ enum class NoteType : std::uint8_t {
 struct ReadyNote {
   static constexpr NoteType kType = NoteType::kReady;
   EpochId last_epoch = 0;          ///< The last one that it was given; 0: none.
-  bool holds_state = false;        ///< It has a committed state, from which others can start.
   bool began = false;              ///< Its ranks were connected.
+  bool holds_state = false;        ///< It has a committed state, from which others can start.
   bool can_resume = false;         ///< It can load a checkpoint if nobody holds the state.
   std::vector<WorkerId> suspects;  ///< Workers that it has lost.
   std::string why;                 ///< The end of the last epoch, for people; empty: a change.

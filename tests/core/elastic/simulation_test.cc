@@ -1,0 +1,319 @@
+// Elastic jobs in a simulator: workers die, freeze, leave and join at random moments, while notes
+// are under way. At most one epoch makes progress, no worker is in two, and once the faults stop
+// all workers that there is room for work together.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <random>
+
+#include "core/elastic/director.h"
+
+namespace ronde::elastic {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A process of the simulated job.
+struct SimWorker {
+  std::string host;
+  bool alive = true;
+  bool frozen = false;
+  bool leaving = false;
+  bool holds = false;
+  EpochId epoch = 0;  // that it works in; 0: none
+  EpochId last = 0;
+  TimePoint to_worker{}, to_director{};  // the latest note under way arrives then: order is kept
+};
+
+/// An epoch as its members see it.
+struct SimEpoch {
+  std::vector<WorkerId> members;
+  std::size_t entered = 0;
+  bool broken = false;
+  bool to_end = false;  // a change has arrived
+  int commits = 0;
+};
+
+struct World {
+  World(unsigned seed, const DirectorOptions& options, int hosts, int slots)
+      : random(seed), director(options) {
+    for (int i = 0; i < hosts; ++i) places.push_back({"h" + std::to_string(i), slots});
+    director.set_hosts(places, time);
+    carry_out();
+  }
+
+  [[nodiscard]] Duration between(Duration least, Duration most) {
+    return Duration(
+        std::uniform_int_distribution<std::int64_t>(least.count(), most.count())(random));
+  }
+  void at(TimePoint when, std::function<void()> what) {
+    events.push({when, number++, std::move(what)});
+  }
+  void after(Duration delay, std::function<void()> what) { at(time + delay, std::move(what)); }
+
+  void run_until(TimePoint end) {
+    while (true) {
+      const TimePoint next =
+          std::min(events.empty() ? kForever : events.top().when, director.next_deadline(time));
+      if (next > end) break;
+      time = std::max(time, next);
+      if (!events.empty() && events.top().when <= time) {
+        const auto what = events.top().what;
+        events.pop();
+        what();
+      } else {
+        director.on_time(time);
+      }
+      carry_out();
+    }
+    time = end;
+  }
+
+  void carry_out() {
+    for (const Command& command : director.take_commands()) {
+      std::visit([&](const auto& one) { act(one); }, command);
+    }
+  }
+
+  // Commands.
+  void act(const StartWorker& start) {
+    workers[start.worker].host = start.host;
+    after(between(milliseconds(50), seconds(3)), [this, id = start.worker] { send_ready(id, {}); });
+  }
+  void act(const StopWorker& stop) {
+    after(milliseconds(1), [this, id = stop.worker] { die(id, 137); });
+  }
+  void act(const BeginEpoch& begin) {
+    CHECK(begin.epoch == newest + 1);
+    newest = begin.epoch;
+    SimEpoch& epoch = epochs[begin.epoch];
+    for (const EpochWorker& member : begin.workers) {
+      epoch.members.push_back(member.worker);
+      SimWorker& worker = workers.at(member.worker);
+      CHECK(worker.epoch == 0);
+      CHECK(worker.last < begin.epoch);
+      to_worker(member.worker, [this, id = member.worker, e = begin.epoch] { enter(id, e); });
+    }
+    for (const auto& [id, worker] : workers)
+      CHECK_MESSAGE(!(worker.alive && worker.epoch != 0), id);
+  }
+  void act(const SendChange& change) {
+    for (const WorkerId id : change.workers) {
+      to_worker(id, [this, id, e = change.note.epoch] {
+        if (workers.at(id).epoch == e) epochs.at(e).to_end = true;
+      });
+    }
+  }
+  void act(const DismissWorker& dismissed) {
+    to_worker(dismissed.worker, [this, id = dismissed.worker] { die(id, 0); });
+  }
+  void act(const Report&) {}
+  void act(const FailJob&) { failed = true; }
+
+  void to_worker(WorkerId id, std::function<void()> what) {
+    SimWorker& worker = workers.at(id);
+    worker.to_worker = std::max(worker.to_worker, time + between(Duration{0}, milliseconds(20)));
+    at(worker.to_worker, [this, id, what = std::move(what)] {
+      if (workers.at(id).alive) what();
+    });
+  }
+  /// A worker's note; the launcher sees all that a process sent before its end.
+  void to_director(WorkerId id, std::function<void()> what) {
+    SimWorker& worker = workers.at(id);
+    worker.to_director =
+        std::max(worker.to_director, time + between(Duration{0}, milliseconds(20)));
+    at(worker.to_director, std::move(what));
+  }
+
+  // Workers.
+  void send_ready(WorkerId id, std::vector<WorkerId> suspects) {
+    SimWorker& worker = workers.at(id);
+    if (!worker.alive || worker.frozen) return;
+    worker.epoch = 0;
+    ReadyNote note{worker.last, true, worker.holds, false, std::move(suspects), "lost"};
+    to_director(id, [this, id, note] { director.on_ready(id, note, time); });
+  }
+  void enter(WorkerId id, EpochId e) {
+    SimWorker& worker = workers.at(id);
+    worker.epoch = worker.last = e;
+    SimEpoch& epoch = epochs.at(e);
+    ++epoch.entered;
+    if (epoch.broken) return notice(id, e, {});
+    if (epoch.entered == epoch.members.size()) after(milliseconds(100), [this, e] { commit(e); });
+  }
+  /// All members take a step together, if they are all there.
+  void commit(EpochId e) {
+    SimEpoch& epoch = epochs.at(e);
+    if (epoch.broken) return;
+    CHECK(e == newest);
+    ++epoch.commits;
+    ++progress;
+    for (const WorkerId id : epoch.members) {
+      CHECK(workers.at(id).epoch == e);
+      if (!std::exchange(workers.at(id).holds, true)) {
+        to_director(id, [this, id] { director.on_holds(id); });
+      }
+    }
+    if (!epoch.to_end)
+      return after(between(milliseconds(10), milliseconds(400)), [this, e] { commit(e); });
+    epoch.broken = true;
+    for (const WorkerId id : epoch.members) {
+      after(between(Duration{0}, milliseconds(30)), [this, id, e] {
+        if (workers.at(id).epoch == e) send_ready(id, {});
+      });
+    }
+  }
+  /// A member learns, some time later, that the epoch is broken.
+  void notice(WorkerId id, EpochId e, std::vector<WorkerId> suspects) {
+    after(between(milliseconds(1), milliseconds(800)), [this, id, e, suspects] {
+      if (workers.at(id).epoch == e) send_ready(id, suspects);
+    });
+  }
+  void break_epoch(EpochId e, WorkerId culprit) {
+    if (e == 0 || std::exchange(epochs.at(e).broken, true)) return;
+    for (const WorkerId id : epochs.at(e).members) {
+      if (id != culprit) notice(id, e, {culprit});
+    }
+  }
+  void die(WorkerId id, int status) {
+    SimWorker& worker = workers.at(id);
+    if (!std::exchange(worker.alive, false)) return;
+    break_epoch(working_in(id), id);
+    worker.epoch = 0;
+    to_director(id, [this, id, status] { director.on_ended(id, {status, "ended"}, time); });
+  }
+  void freeze(WorkerId id) {
+    if (!workers.at(id).alive) return;
+    workers.at(id).frozen = true;
+    after(seconds(60), [this, id] { die(id, 137); });  // its agent ends it
+  }
+  /// The epoch that counts on this worker, whether or not its note has arrived.
+  [[nodiscard]] EpochId working_in(WorkerId id) const {
+    const auto epoch = epochs.find(newest);
+    if (epoch == epochs.end() || !std::ranges::count(epoch->second.members, id)) return 0;
+    return workers.at(id).last == newest && workers.at(id).epoch == 0 ? 0 : newest;
+  }
+  void leave(WorkerId id) {
+    if (!workers.at(id).alive || std::exchange(workers.at(id).leaving, true)) return;
+    to_director(id, [this, id] { director.on_leaving(id, time); });
+  }
+
+  [[nodiscard]] std::vector<WorkerId> living() const {
+    std::vector<WorkerId> ids;
+    for (const auto& [id, worker] : workers) {
+      if (worker.alive && !worker.frozen) ids.push_back(id);
+    }
+    return ids;
+  }
+  WorkerId some_worker() {
+    const std::vector<WorkerId> ids = living();
+    return ids.empty() ? 0
+                       : ids[std::uniform_int_distribution<std::size_t>(0, ids.size() - 1)(random)];
+  }
+
+  struct Event {
+    TimePoint when;
+    std::uint64_t number = 0;
+    std::function<void()> what;
+    bool operator<(const Event& other) const {
+      return std::pair(when, number) > std::pair(other.when, other.number);
+    }
+  };
+  std::mt19937 random;
+  Director director;
+  TimePoint time = TimePoint(seconds(1));
+  std::vector<HostPlaces> places;
+  std::priority_queue<Event> events;
+  std::uint64_t number = 0;
+  std::map<WorkerId, SimWorker> workers;
+  std::map<EpochId, SimEpoch> epochs;
+  EpochId newest = 0;
+  int progress = 0;
+  bool failed = false;
+};
+
+/// One fault of a kind that the seed chooses. Some worker always keeps the state.
+void strike(World& world) {
+  const WorkerId id = world.some_worker();
+  if (id == 0 || world.living().size() < 3) return;
+  const bool last_holder = std::ranges::count_if(world.workers, [](const auto& entry) {
+                             return entry.second.alive && !entry.second.frozen &&
+                                    entry.second.holds && !entry.second.leaving;
+                           }) < 2;
+  if (last_holder && world.workers.at(id).holds) return;
+  const int kind = std::uniform_int_distribution<int>(0, 9)(world.random);
+  if (kind < 6) world.die(id, 137);
+  if (kind == 6) world.freeze(id);
+  if (kind == 7) world.leave(id);
+  if (kind >= 8) {
+    auto& place = world.places[static_cast<std::size_t>(kind) % world.places.size()];
+    place.slots = std::max(1, place.slots + (kind == 8 ? 1 : -1));
+    world.director.set_hosts(world.places, world.time);
+    world.carry_out();
+  }
+}
+
+int slots(const World& world) {
+  int sum = 0;
+  for (const HostPlaces& place : world.places) sum += place.slots;
+  return sum;
+}
+
+/// After the faults: all living workers work together, as many as there is room for.
+void check_recovered(World& world) {
+  world.run_until(world.time + seconds(300));
+  REQUIRE_FALSE(world.failed);
+  const SimEpoch& epoch = world.epochs.at(world.newest);
+  std::vector<WorkerId> working = epoch.members;
+  std::ranges::sort(working);
+  CHECK_FALSE(epoch.broken);
+  CHECK(epoch.entered == working.size());
+  CHECK_MESSAGE(working == world.living(), working.size());
+  const auto left =
+      std::ranges::count_if(world.workers, [](const auto& e) { return e.second.leaving; });
+  CHECK(static_cast<int>(working.size()) >= slots(world) - static_cast<int>(left));
+  const int before = world.progress;
+  world.run_until(world.time + seconds(5));
+  CHECK(world.progress > before);
+}
+
+void simulate(unsigned seed, int hosts, int places, int faults) {
+  CAPTURE(seed);
+  World world(seed, {}, hosts, places);
+  world.run_until(world.time + seconds(10));
+  for (int i = 0; i < faults; ++i) {
+    world.run_until(world.time + world.between(milliseconds(1), seconds(4)));
+    strike(world);
+  }
+  check_recovered(world);
+}
+
+TEST_CASE("elastic simulation: small jobs recover from any faults") {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    simulate(seed, 1 + static_cast<int>(seed % 4), 2 + static_cast<int>(seed % 5), 30);
+  }
+}
+
+TEST_CASE("elastic simulation: a job of 4,096 workers recovers") { simulate(7, 64, 64, 12); }
+
+TEST_CASE("elastic simulation: deaths at the same moment as an epoch's beginning") {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    World world(seed, {}, 1, 6);
+    world.run_until(world.time + seconds(10));
+    for (int i = 0; i < 4; ++i) {
+      const EpochId before = world.newest;
+      world.die(world.some_worker(), 137);
+      while (world.newest == before) world.run_until(world.time + milliseconds(1));
+      strike(world);  // the new epoch's notes are under way
+      world.run_until(world.time + seconds(5));
+    }
+    check_recovered(world);
+  }
+}
+
+}  // namespace
+}  // namespace ronde::elastic
