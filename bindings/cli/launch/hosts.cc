@@ -49,12 +49,12 @@ void split_entry(std::string_view entry, std::string_view& name, std::string_vie
   if (colon != entry.npos && slots.empty()) slots = ":";
 }
 
-Result<HostSlots> parse_entry(std::string_view entry) {
+Result<HostSlots> parse_entry(std::string_view entry, int default_slots) {
   std::string_view name;
   std::string_view slots;
   split_entry(entry, name, slots);
   if (!is_name(name)) return bad_host(entry, "the name is not valid");
-  HostSlots host{std::string(name), 1};
+  HostSlots host{std::string(name), default_slots};
   if (!slots.empty() && !parse_slots(slots, host.slots)) {
     return bad_host(entry, fmt::format("the number of slots is not from 1 to {}", kMaxSlots));
   }
@@ -69,44 +69,66 @@ Status add_host(std::vector<HostSlots>& hosts, HostSlots host) {
   return {};
 }
 
-Result<HostSlots> parse_line(const std::string& line) {
+Result<HostSlots> parse_line(const std::string& line, int slots) {
   std::istringstream words(line);
   std::string name;
   std::string rest;
   std::string more;
   words >> name >> rest >> more;
   if (!more.empty()) return bad_host(line, "there is more than a name and slots=N");
-  if (rest.empty()) return parse_entry(name);
+  if (rest.empty()) return parse_entry(name, slots);
   if (rest.rfind("slots=", 0) != 0) return bad_host(line, "only slots=N may follow the name");
-  return parse_entry(name + ":" + rest.substr(6));
+  return parse_entry(name + ":" + rest.substr(6), slots);
+}
+
+Result<HostSlots> parse_plain_line(const std::string& line, int slots) {
+  const std::size_t begin = line.find_first_not_of(" \t\r");
+  const std::size_t end = line.find_last_not_of(" \t\r");
+  return parse_entry(std::string_view(line).substr(begin, end + 1 - begin), slots);
+}
+
+/// Reads the lines that are not empty.
+template <class ParseLine>
+Result<std::vector<HostSlots>> parse_lines(std::string_view text, ParseLine parse) {
+  std::vector<HostSlots> hosts;
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    auto host = parse(line);
+    Status status = host.ok() ? add_host(hosts, std::move(host).value()) : host.status();
+    if (!status.ok()) return status.with_context(fmt::format("line {}", number));
+  }
+  return hosts;
 }
 
 }  // namespace
 
-Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
+Result<std::vector<HostSlots>> parse_hosts(std::string_view text, int slots) {
   std::vector<HostSlots> hosts;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t comma = std::min(text.find(',', begin), text.size());
-    RONDE_ASSIGN_OR_RETURN(HostSlots host, parse_entry(text.substr(begin, comma - begin)));
+    RONDE_ASSIGN_OR_RETURN(HostSlots host, parse_entry(text.substr(begin, comma - begin), slots));
     RONDE_RETURN_IF_ERROR(add_host(hosts, std::move(host)));
     begin = comma + 1;
   }
   return hosts;
 }
 
-Result<std::vector<HostSlots>> parse_hostfile(std::string_view text) {
-  std::vector<HostSlots> hosts;
+Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, int slots) {
+  std::string plain;  // without comments
   std::istringstream lines{std::string(text)};
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    line = line.substr(0, line.find('#'));
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    auto host = parse_line(line);
-    Status status = host.ok() ? add_host(hosts, std::move(host).value()) : host.status();
-    if (!status.ok()) return status.with_context(fmt::format("line {}", number));
-  }
+  for (std::string line; std::getline(lines, line);) plain += line.substr(0, line.find('#')) + "\n";
+  RONDE_ASSIGN_OR_RETURN(
+      std::vector<HostSlots> hosts,
+      parse_lines(plain, [slots](const std::string& line) { return parse_line(line, slots); }));
   if (hosts.empty()) return Status(Code::kInvalidArgument, "no host is named");
   return hosts;
+}
+
+Result<std::vector<HostSlots>> parse_discovered_hosts(std::string_view text, int slots) {
+  return parse_lines(text,
+                     [slots](const std::string& line) { return parse_plain_line(line, slots); });
 }
 
 Result<std::vector<HostRanks>> place_ranks(const std::vector<HostSlots>& hosts, int np) {

@@ -13,6 +13,8 @@ namespace ronde {
 struct HostSlots {
   std::string name;
   int slots = 1;
+
+  bool operator==(const HostSlots&) const = default;
 };
 
 /// The ranks of one host: first_rank .. first_rank + ranks - 1.
@@ -22,13 +24,17 @@ struct HostRanks {
   int ranks = 0;
 };
 
-/// Reads "a:2,b,[::1]:4"; a host without a number has one slot.
+/// Reads "a:2,b,[::1]:4"; a host without a number has `slots`.
 /// Errors: kInvalidArgument naming the entry and what is allowed; a host named twice.
-Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
+Result<std::vector<HostSlots>> parse_hosts(std::string_view text, int slots = 1);
 
 /// Reads the text of a hostfile: one host a line, "name", "name:2" or "name slots=2"; '#' starts a
 /// comment. Errors: as parse_hosts, naming the line.
-Result<std::vector<HostSlots>> parse_hostfile(std::string_view text);
+Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, int slots = 1);
+
+/// Reads what a discovery script prints: one host a line, "name" or "name:2". There may be none.
+/// Errors: as parse_hosts, naming the line.
+Result<std::vector<HostSlots>> parse_discovered_hosts(std::string_view text, int slots = 1);
 
 /// Places `np` ranks (0: as many as there are slots) host by host, in order. Hosts that get none
 /// are left out. Errors: kInvalidArgument where the slots do not suffice.

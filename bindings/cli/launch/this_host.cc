@@ -20,6 +20,11 @@ bool is_own_address(const Endpoint& address) {
                      [&](const Interface& each) { return each.address.same_host(address); });
 }
 
+/// The whole net 127/8 is this host, though interfaces list one address of it.
+bool is_loopback(const Endpoint& address) {
+  return address.family() == AF_INET && address.host().rfind("127.", 0) == 0;
+}
+
 /// True if a socket can listen there now.
 bool can_bind(const Endpoint& address) {
   const FileDescriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -39,7 +44,9 @@ std::string describe_interfaces() {
 bool is_this_host(const std::string& name) {
   if (name == "localhost" || name == host_name()) return true;
   const auto found = resolve_host(name);
-  return found.ok() && std::any_of(found->begin(), found->end(), is_own_address);
+  return found.ok() && std::any_of(found->begin(), found->end(), [](const Endpoint& address) {
+           return is_loopback(address) || is_own_address(address);
+         });
 }
 
 Result<std::string> chosen_address(const std::string& interface) {

@@ -11,7 +11,8 @@
 
 namespace ronde {
 
-/// True if `name` is localhost, this host's name, or resolves to one of its addresses.
+/// True if `name` is localhost, this host's name, or resolves to one of its addresses or to
+/// 127.0.0.0/8.
 /// Blocks (name service).
 bool is_this_host(const std::string& name);
 

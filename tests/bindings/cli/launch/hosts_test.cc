@@ -42,6 +42,22 @@ TEST_CASE("hosts: an error in a hostfile names the line") {
   CHECK_FALSE(parse_hostfile("# nothing\n").ok());
 }
 
+TEST_CASE("hosts: a discovery script's lines are names with or without slots, and nothing else") {
+  const auto hosts = parse_discovered_hosts("a:2\n\n  b \n[::1]:3\n", 4);
+  REQUIRE(hosts.ok());
+  CHECK(*hosts == std::vector<HostSlots>{{"a", 2}, {"b", 4}, {"::1", 3}});
+  CHECK(parse_discovered_hosts("")->empty());
+  for (const char* bad : {"a\nb slots=2", "a # comment", "a b", "a\na", "a:0", "a,b"}) {
+    CAPTURE(bad);
+    CHECK(parse_discovered_hosts(bad).status().message().find("line ") == 0);
+  }
+}
+
+TEST_CASE("hosts: those without a number have the slots that are given") {
+  CHECK(*parse_hosts("a,b:2", 3) == std::vector<HostSlots>{{"a", 3}, {"b", 2}});
+  CHECK(*parse_hostfile("a\nb slots=2", 3) == std::vector<HostSlots>{{"a", 3}, {"b", 2}});
+}
+
 TEST_CASE("hosts: ranks fill one host after the other") {
   const auto placed = place_ranks({{"a", 2}, {"b", 4}, {"c", 1}}, 5);
   REQUIRE(placed.ok());

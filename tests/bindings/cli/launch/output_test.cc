@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
+#include "tests/timeline/scratch.h"
+
 namespace ronde {
 
 TEST_CASE("line printer: every line gets its rank, however the bytes are cut") {
@@ -43,6 +47,18 @@ TEST_CASE("line printer: another rank does not write into an unfinished line") {
   (void)printer.feed(0, "x");
   (void)printer.flush_partial();
   CHECK(printer.own_line("ronde run: done") == "\nronde run: done\n");
+}
+
+TEST_CASE("rank files: a rank's file is made when it writes, and kept by a later attempt") {
+  const ScratchFolder folder;
+  RankFiles first;
+  REQUIRE(first.open(folder.file("logs"), 1).ok());
+  CHECK(std::filesystem::exists(folder.file("logs/rank.0.txt")));
+  CHECK(first.append(7, "one\n").empty());
+  RankFiles second;
+  REQUIRE(second.open(folder.file("logs"), 0, true).ok());
+  CHECK(second.append(7, "two\n").empty());
+  CHECK(content_of(folder.file("logs/rank.7.txt")) == "one\ntwo\n");
 }
 
 }  // namespace ronde

@@ -11,6 +11,7 @@ namespace ronde {
 TEST_CASE("network: this host is known by its names and addresses") {
   CHECK(is_this_host("localhost"));
   CHECK(is_this_host("127.0.0.1"));
+  CHECK(is_this_host("127.0.0.2"));
   CHECK(is_this_host(host_name()));
   CHECK_FALSE(is_this_host("192.0.2.1"));
   CHECK_FALSE(is_this_host("no-such-host.invalid"));
