@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -11,12 +12,12 @@
 namespace ronde {
 namespace {
 
-/// True for an option that takes its value from the next word.
-bool takes_next(const CLI::App& app, const std::string& word) {
-  if (word.find('=') != std::string::npos) return false;
-  if (word.size() > 2 && word[1] != '-') return false;  // -Hvalue
+/// How many of the next words are values of this option.
+int values_after(const CLI::App& app, const std::string& word) {
+  if (word.find('=') != std::string::npos) return 0;
+  if (word.size() > 2 && word[1] != '-') return 0;  // -Hvalue
   const CLI::Option* option = app.get_option_no_throw(word);
-  return option != nullptr && option->get_items_expected_max() > 0;
+  return option == nullptr ? 0 : option->get_items_expected_max();
 }
 
 }  // namespace
@@ -31,7 +32,8 @@ void rename_np(Arguments& arguments) {
 Arguments take_command(const CLI::App& app, Arguments& arguments) {
   auto begin = arguments.begin();
   while (begin != arguments.end() && begin->size() > 1 && begin->front() == '-' && *begin != "--") {
-    begin += takes_next(app, *begin) && begin + 1 != arguments.end() ? 2 : 1;
+    const auto left = static_cast<int>(arguments.end() - begin);
+    begin += std::min(1 + values_after(app, *begin), left);
   }
   const bool marked = begin != arguments.end() && *begin == "--";
   Arguments command(marked ? begin + 1 : begin, arguments.end());

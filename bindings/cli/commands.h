@@ -12,6 +12,24 @@ class App;
 
 namespace ronde {
 
+/// The options of elastic jobs, as given.
+struct ElasticRequest {
+  int min_np = 0;  ///< 0: not given; likewise below.
+  int max_np = 0;
+  std::string discovery_script;
+  int slots_per_host = 0;
+  int reset_limit = -1;  ///< -1: not given.
+  double timeout_seconds = 0;
+  std::vector<double> cooldown_seconds;  ///< Empty, or the shortest and the longest.
+  std::string on_failure;
+  bool as_horovod = false;  ///< horovodrun's defaults: hosts are blacklisted, --min-np is -np.
+
+  /// The job is elastic.
+  [[nodiscard]] bool wanted() const noexcept {
+    return min_np > 0 || max_np > 0 || !discovery_script.empty() || !on_failure.empty();
+  }
+};
+
 /// The user's request, as given. The callback of the subcommand checks it and runs the job.
 struct RunRequest {
   int np = 0;
@@ -32,7 +50,8 @@ struct RunRequest {
   std::string output_dir;
   double start_timeout_seconds = 0;  ///< 0: not given.
   int restarts = 0;                  ///< Of a job that is not elastic.
-  bool horovod = false;              ///< `import horovod` imports ronde.
+  ElasticRequest elastic;
+  bool horovod = false;  ///< `import horovod` imports ronde.
   bool verbose = false;
   Arguments command;  ///< Not an option: see take_command().
 };

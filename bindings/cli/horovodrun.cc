@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "bindings/cli/commands.h"
+#include "bindings/cli/elastic_options.h"
 
 namespace ronde {
 namespace {
@@ -89,6 +90,8 @@ bool is_horovodrun(const char* program) {
 
 void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request) {
   add_job_options(app, *request);
+  request->elastic.as_horovod = true;
+  add_elastic_options(app, request->elastic);
   for (const SettingFlag& flag : kSettingFlags) {
     app.add_option_function<std::string>(
         flag.flags,

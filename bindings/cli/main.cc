@@ -101,6 +101,9 @@ int run_ronde(ronde::Arguments arguments) {
 int main(int argc, char** argv) {
   const ronde::Arguments arguments(argv + 1, argv + argc);
   if (arguments == ronde::Arguments{"run-agent"}) return ronde::run_agent();
+  if (arguments.size() > 2 && arguments.front() == "run-agent") {
+    return ronde::run_agent_on(arguments[1], {arguments.begin() + 2, arguments.end()});
+  }
   if (!arguments.empty() && arguments.front() == "run-mpi-rank") {
     return ronde::run_mpi_rank({arguments.begin() + 1, arguments.end()});
   }

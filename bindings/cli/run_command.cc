@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include "backends/builtin.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
+#include "bindings/cli/elastic_options.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
@@ -28,20 +30,21 @@ constexpr const char* kExamples =
     "  ronde run -np 2 python train.py\n"
     "  ronde run -np 8 -H node1:4,node2:4 --timeline trace.json python train.py --epochs 3\n"
     "  ronde run --hostfile hosts.txt --env DATA=/data -- ./train\n"
+    "  ronde run -np 4 --min-np 2 python train_elastic.py\n"
     "A hostfile names one host on each line: \"node1 slots=4\". Output lines begin with [rank]. "
     "The "
     "exit status\nis that of the rank that failed first. Ranks get no standard input.\n";
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-Result<std::vector<HostSlots>> read_hostfile(const std::string& path) {
+Result<std::vector<HostSlots>> read_hostfile(const std::string& path, int slots) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
   if (!file) {
     return Status(Code::kInvalidArgument, fmt::format("cannot read the hostfile {}", path));
   }
-  auto hosts = parse_hostfile(text.str());
+  auto hosts = parse_hostfile(text.str(), slots);
   if (!hosts.ok()) return hosts.status().with_context(path);
   return hosts;
 }
@@ -51,7 +54,9 @@ Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
   if (request.hosts.empty() && request.hostfile.empty()) {
     return std::vector<HostRanks>{{"", 0, request.np == 0 ? 1 : request.np}};
   }
-  auto hosts = request.hosts.empty() ? read_hostfile(request.hostfile) : parse_hosts(request.hosts);
+  const int slots = std::max(1, request.elastic.slots_per_host);
+  auto hosts = request.hosts.empty() ? read_hostfile(request.hostfile, slots)
+                                     : parse_hosts(request.hosts, slots);
   if (!hosts.ok()) return hosts.status();
   RONDE_ASSIGN_OR_RETURN(std::vector<HostRanks> placed, place_ranks(*hosts, request.np));
   int own = 0;
@@ -162,9 +167,12 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
                   "there is no command to run; give it after the options, such as: ronde run -np 2 "
                   "python train.py");
   }
+  RONDE_RETURN_IF_ERROR(check_elastic_options(request));
   LaunchOptions options;
-  RONDE_ASSIGN_OR_RETURN(options.hosts, placed_hosts(request));
-  options.size = options.hosts.back().first_rank + options.hosts.back().ranks;
+  if (!request.elastic.wanted()) {
+    RONDE_ASSIGN_OR_RETURN(options.hosts, placed_hosts(request));
+    options.size = options.hosts.back().first_rank + options.hosts.back().ranks;
+  }
   RONDE_ASSIGN_OR_RETURN(options.environment, settings_environment(request));
   options.command = request.command;
   options.network_interface = request.network_interface;
@@ -219,11 +227,23 @@ int launch_attempts(LaunchOptions options, int restarts) {
   }
 }
 
+/// Workers of an elastic job that run on other hosts keep their traces there.
+[[noreturn]] void run_elastic_job(const RunRequest& request, const LaunchOptions& launch) {
+  const auto options = elastic_options(request, launch);
+  if (!options.ok()) exit_usage("ronde run", options.status());
+  const int most = std::max(options->start_slots, options->director.max_workers);
+  if (!request.timeline.empty()) forget_traces(request.timeline, most);
+  const ElasticResult result = launch_elastic(*options);
+  if (!request.timeline.empty()) merge_job_traces(request.timeline, result.most_ranks);
+  exit_with(result.exit_status);
+}
+
 }  // namespace
 
 void run_job(const RunRequest& request) {
   const auto options = launch_options(request);
   if (!options.ok()) exit_usage("ronde run", options.status());
+  if (request.elastic.wanted()) run_elastic_job(request, *options);
   if (!request.timeline.empty()) forget_traces(request.timeline, options->size);
   const int status = launch_attempts(*options, request.restarts);
   if (!request.timeline.empty()) fetch_traces(request.timeline, *options);
@@ -268,6 +288,7 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
       ->add_option("--restarts", request->restarts,
                    "Start all ranks again after a failure, this many times; default 0")
       ->check(CLI::Range(0, 1'000'000));
+  add_elastic_options(*command, request->elastic);
   add_remote_options(*command, *request);
   command->callback([request] { run_job(*request); });
   return command;

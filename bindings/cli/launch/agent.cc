@@ -8,9 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/local_ranks.h"
@@ -118,26 +121,21 @@ void Agent::read_input() {
   }
 }
 
-/// Calls `use` with the frame's message if it is well formed.
-template <typename Message>
-void with(const Frame& frame, auto use) {
-  if (auto message = decode<Message>(frame.payload); message.ok()) use(std::move(message).value());
-}
-
 void Agent::handle(const Frame& frame) {
   switch (frame.type) {
     case FrameType::kProbe:
-      return with<ProbeMessage>(frame, [&](auto&& probe) { send(encode(answer(probe))); });
+      return with_message<ProbeMessage>(frame, [&](auto&& probe) { send(encode(answer(probe))); });
     case FrameType::kStart:
-      return with<StartMessage>(frame, [&](auto&& job) { ranks_.set_up(std::move(job)); });
+      return with_message<StartMessage>(frame, [&](auto&& job) { ranks_.set_up(std::move(job)); });
     case FrameType::kStartRank:
-      return with<RankStart>(frame, [&](auto&& rank) { ranks_.start(rank); });
+      return with_message<RankStart>(frame, [&](auto&& rank) { ranks_.start(rank); });
     case FrameType::kSignal:
-      return with<SignalMessage>(frame, [&](auto&& signal) { ranks_.signal(signal); });
+      return with_message<SignalMessage>(frame, [&](auto&& signal) { ranks_.signal(signal); });
     case FrameType::kNote:
-      return with<NoteMessage>(frame, [&](auto&& note) { ranks_.deliver(std::move(note)); });
+      return with_message<NoteMessage>(frame,
+                                       [&](auto&& note) { ranks_.deliver(std::move(note)); });
     case FrameType::kProcessExit:
-      return with<ProcessExit>(frame, [&](auto&& ended) { ranks_.log_exit(ended); });
+      return with_message<ProcessExit>(frame, [&](auto&& ended) { ranks_.log_exit(ended); });
     default:
       return;
   }
@@ -182,5 +180,16 @@ void Agent::end_everything() {
 }  // namespace
 
 int run_agent() { return Agent().run(); }
+
+int run_agent_on(const std::string& host, const std::vector<std::string>& elsewhere) {
+  if (is_this_host(host)) return run_agent();
+  std::vector<char*> argv;
+  for (const std::string& word : elsewhere) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  fmt::print(stderr, "ronde run: cannot run \"{}\": {}\n", elsewhere.front(),
+             std::generic_category().message(errno));
+  return 1;
+}
 
 }  // namespace ronde

@@ -46,4 +46,8 @@ LaunchResult launch(const LaunchOptions& options);
 /// process's exit status.
 int run_agent();
 
+/// As run_agent() if `host` is this one. Else becomes the command, which starts the agent there.
+/// Returns where that cannot be run.
+int run_agent_on(const std::string& host, const std::vector<std::string>& elsewhere);
+
 }  // namespace ronde

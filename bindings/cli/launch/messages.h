@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bindings/exit_log/exit_log.h"
@@ -169,6 +170,12 @@ inline std::string encode(const ProcessExit& ended) {
 template <typename Message>
 Result<Message> decode(std::string_view payload) {
   return decode_wire<Message>(as_bytes(payload), "message of the launcher");
+}
+
+/// Calls `use` with the frame's message if it is well formed.
+template <typename Message>
+void with_message(const Frame& frame, auto use) {
+  if (auto message = decode<Message>(frame.payload); message.ok()) use(std::move(message).value());
 }
 
 }  // namespace ronde

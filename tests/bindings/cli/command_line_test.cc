@@ -37,6 +37,13 @@ TEST_CASE("arguments: values may be attached to their option") {
   CHECK(command_in(arguments) == Arguments{"run.sh"});
 }
 
+TEST_CASE("arguments: an option may take two words") {
+  Arguments arguments = {"--blacklist-cooldown-range", "1", "10", "train", "2"};
+  CHECK(command_in(arguments) == Arguments{"train", "2"});
+  Arguments cut = {"--blacklist-cooldown-range", "1"};
+  CHECK(command_in(cut).empty());
+}
+
 TEST_CASE("arguments: an unknown option is left to be reported") {
   Arguments arguments = {"--nonsense", "x"};
   CHECK(command_in(arguments) == Arguments{"x"});

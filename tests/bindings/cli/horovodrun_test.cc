@@ -41,6 +41,19 @@ TEST_CASE("horovodrun: flags that mean nothing here are taken and named") {
   CHECK(contains(job.err, "--autotune has no meaning"));
 }
 
+TEST_CASE("horovodrun: an elastic job by Horovod's spellings, which waits for -np workers") {
+  const ScratchFolder scratch;
+  const std::string script = scratch.write("hosts.sh", "#!/bin/sh\necho localhost\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const Finished job =
+      run_horovodrun({"-np", "2", "--max-num-proc", "4", "--slots", "1", "--host-discovery-script",
+                      script, "--reset-limit", "3", "--elastic-timeout", "1",
+                      "--blacklist-cooldown-range", "1", "2", "echo", "never"});
+  CHECK(job.status == 1);
+  CHECK(contains(job.err, "waiting for 2 slots to start: the hosts have 1 (localhost:1)"));
+  CHECK_FALSE(contains(job.out, "never"));
+}
+
 TEST_CASE("horovodrun: an unknown flag is an error") {
   const Finished job = run_horovodrun({"-np", "1", "--no-such-flag", "echo"});
   CHECK(job.status == 2);

@@ -1,0 +1,52 @@
+// Tells workers of their places in a new epoch.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "bindings/cli/launch/messages.h"
+#include "core/base/status.h"
+#include "core/elastic/director.h"
+
+namespace ronde {
+
+/// The number under which agents know a worker; it also marks the worker's lines of output.
+inline int agent_rank(elastic::WorkerId worker) { return static_cast<int>(worker - 1); }
+inline elastic::WorkerId worker_of(int agent_rank) {
+  return static_cast<elastic::WorkerId>(agent_rank) + 1;
+}
+
+/// A note to a worker, as a frame for its agent.
+template <typename Note>
+std::string note_frame(elastic::WorkerId worker, const Note& note) {
+  return encode(NoteMessage{agent_rank(worker), elastic::encode_note(note)});
+}
+
+/// Makes each epoch a job of its own: a fresh job id, secret and rendezvous. Threads: one.
+class EpochAnnouncer {
+ public:
+  using Send = std::function<void(const std::string& host, const std::string& frame)>;
+  /// `interface`: as LaunchOptions::network_interface.
+  EpochAnnouncer(Send send, std::string interface)
+      : send_(std::move(send)), interface_(std::move(interface)) {}
+
+  /// Tells the workers at once if they are on one host. Else the host of rank 0 is first asked for
+  /// an address.
+  void begin(elastic::BeginEpoch epoch);
+  /// The answer of a host. Errors: kInvalidArgument where the host has no address to offer.
+  Status on_probed(const std::string& host, const ProbedMessage& answer);
+  /// The epoch of which no worker was told yet, if it needed an answer of this lost host.
+  std::optional<elastic::BeginEpoch> take_unannounced(const std::string& lost_host);
+
+ private:
+  void announce(const elastic::BeginEpoch& epoch, const std::string& rendezvous) const;
+
+  const Send send_;
+  const std::string interface_;
+  std::map<std::string, std::string> addresses_;  ///< By host, as they were answered before.
+  std::optional<elastic::BeginEpoch> pending_;
+};
+
+}  // namespace ronde

@@ -1,0 +1,122 @@
+#include "bindings/cli/launch/elastic/host_discovery.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/cli/launch/process.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+
+/// The last line that is not empty.
+std::string last_line(std::string_view text) {
+  const std::size_t end = text.find_last_not_of(" \t\r\n");
+  if (end == text.npos) return {};
+  text = text.substr(0, end + 1);
+  return std::string(text.substr(text.find_last_of("\r\n") + 1));
+}
+
+}  // namespace
+
+HostDiscovery::HostDiscovery(DiscoverySpec spec, Handlers handlers)
+    : spec_(std::move(spec)), handlers_(std::move(handlers)) {
+  if (!spec_.command.empty()) next_start_ = now();
+}
+
+void HostDiscovery::watch(PollSet& set) {
+  set.add(output_.get(), POLLIN, [this] { read(output_, output_text_); });
+  set.add(error_.get(), POLLIN, [this] { read(error_, error_text_); });
+}
+
+TimePoint HostDiscovery::deadline() const noexcept { return std::min(next_start_, kill_time_); }
+
+void HostDiscovery::on_time(TimePoint time) {
+  if (time >= kill_time_) {
+    kill_time_ = kForever;
+    too_long_ = true;
+    ::kill(-pid_, SIGKILL);
+  }
+  if (time >= next_start_) start(time);
+}
+
+void HostDiscovery::start(TimePoint time) {
+  next_start_ = time + spec_.interval;
+  auto output = make_pipe();
+  auto error = make_pipe();
+  if (!output.ok() || !error.ok()) return complain("too many open files");
+  const StartedChild child = start_child({.command = spec_.command,
+                                          .environment = {},
+                                          .secret = {},
+                                          .cpus = {},
+                                          .death_signal = SIGKILL,
+                                          .output = output->write.get(),
+                                          .error = error->write.get()});
+  if (child.pid < 0) return complain(child.failure.text);
+  pid_ = child.pid;
+  output_ = std::move(output->read);
+  error_ = std::move(error->read);
+  set_nonblocking(output_.get());
+  set_nonblocking(error_.get());
+  output_text_.clear();
+  error_text_.clear();
+  too_long_ = false;
+  kill_time_ = time + spec_.time_limit;
+  next_start_ = kForever;  // the end of this run sets it
+}
+
+void HostDiscovery::read(FileDescriptor& from, std::string& into) {
+  if (read_some(from.get(), into) == ReadState::kEnd) from.reset();
+  if (into.size() > kMostBytes) kill_time_ = now();
+}
+
+void HostDiscovery::reap() {
+  int wait_status = 0;
+  if (pid_ > 0 && ::waitpid(pid_, &wait_status, WNOHANG) == pid_) end_run(wait_status);
+}
+
+void HostDiscovery::end_run(int wait_status) {
+  for (auto* const stream : {&output_, &error_}) {
+    std::string& text = stream == &output_ ? output_text_ : error_text_;
+    while (stream->valid() && text.size() <= kMostBytes &&
+           read_some(stream->get(), text) == ReadState::kData) {
+    }
+    stream->reset();
+  }
+  ::kill(-pid_, SIGKILL);  // processes that it left behind
+  pid_ = -1;
+  kill_time_ = kForever;
+  next_start_ = now() + spec_.interval;
+  if (too_long_) {
+    return complain(fmt::format("did not end within {} s, or printed more than {} bytes",
+                                spec_.time_limit.count() / 1000, kMostBytes));
+  }
+  if (wait_status != 0) {
+    const std::string last = last_line(error_text_);
+    return complain(describe_wait_status(wait_status) + (last.empty() ? "" : ": " + last));
+  }
+  auto hosts = spec_.parse(output_text_);
+  if (!hosts.ok()) return complain(hosts.status().message());
+  if (std::exchange(failing_, false)) handlers_.say(spec_.name + " lists the hosts again");
+  handlers_.on_hosts(std::move(hosts).value());
+}
+
+void HostDiscovery::complain(const std::string& why) {
+  if (std::exchange(failing_, true)) return;
+  handlers_.say(fmt::format("{}: {}; the hosts stay as they are", spec_.name, why));
+}
+
+void HostDiscovery::stop() noexcept {
+  next_start_ = kill_time_ = kForever;
+  if (pid_ <= 0) return;
+  ::kill(-pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
+}  // namespace ronde
