@@ -67,8 +67,8 @@ void Director::on_holds(WorkerId id) {
 
 void Director::on_leaving(WorkerId id, TimePoint time) {
   Worker* worker = find(id);
-  if (worker == nullptr || worker->leaving) return;
-  worker->leaving = true;
+  if (worker == nullptr || worker->asked_to_leave) return;
+  worker->asked_to_leave = true;
   hosts_.on_left(worker->host);
   settle(time);
 }
@@ -87,7 +87,7 @@ void Director::on_ended(WorkerId id, const WorkerEnd& end, TimePoint time) {
   const Worker gone = std::move(entry->second);
   workers_.erase(entry);
   if (end.exit_status == 0) {
-    const bool expected = gone.leaving || gone.stopped;
+    const bool expected = gone.leaving() || gone.stopped;
     if (!expected) finished_ = true;
   } else if (!gone.stopped) {
     take_failure(id, gone, end, time);
@@ -124,7 +124,7 @@ void Director::on_host_lost(const std::string& host, const std::string& why, Tim
 
 void Director::settle(TimePoint time) {
   if (!ending()) {
-    remove_surplus(time);
+    mark_surplus(time);
     start_workers(time);
   }
   settle_epoch(time);
@@ -139,14 +139,14 @@ void Director::settle_epoch(TimePoint time) {
   if (ending()) end_leftovers();
 }
 
-/// Workers beyond their host's slots are to leave: the newest of a host first.
-void Director::remove_surplus(TimePoint time) {
+/// Workers beyond their host's slots are to leave: the newest of a host first. They stay if others
+/// make room before they have left.
+void Director::mark_surplus(TimePoint time) {
   std::map<std::string, int> places;
   for (auto& [id, worker] : workers_) {
-    if (worker.leaving || worker.stopped) continue;
-    const auto [place, fresh] = places.try_emplace(worker.host, hosts_.slots(worker.host, time));
-    if (--place->second >= 0) continue;
-    worker.leaving = true;
+    if (worker.asked_to_leave || worker.stopped) continue;
+    const auto place = places.try_emplace(worker.host, hosts_.slots(worker.host, time)).first;
+    worker.surplus = --place->second < 0;
   }
 }
 
@@ -155,8 +155,9 @@ void Director::start_workers(TimePoint time) {
   if (wanted == 0) {
     for (const std::string& host : hosts_.names()) wanted += hosts_.slots(host, time);
   }
-  wanted -= static_cast<int>(std::ranges::count_if(
-      workers_, [](const Entry& entry) { return !entry.second.leaving && !entry.second.stopped; }));
+  wanted -= static_cast<int>(std::ranges::count_if(workers_, [](const Entry& entry) {
+    return !entry.second.leaving() && !entry.second.stopped;
+  }));
   for (const std::string& host : hosts_.names()) {
     if (!hosts_.may_start(host, time)) continue;
     for (int room = hosts_.slots(host, time) - living_on(host); room > 0 && wanted > 0; --room) {
@@ -213,7 +214,7 @@ void Director::send_change(TimePoint time) {
   bool added = false, removed = false, starting = false;
   for (const auto& [id, worker] : workers_) {
     if (worker.state == State::kMember) members.push_back(id);
-    removed |= worker.state == State::kMember && worker.leaving;
+    removed |= worker.state == State::kMember && worker.leaving();
     added |= worker.state == State::kReady && worker.ready.last_epoch != epoch_;
     starting |= worker.state == State::kStarting;
   }
@@ -280,13 +281,13 @@ bool Director::still_starting(TimePoint time) const {
 void Director::dismiss_leavers() {
   bool stays = false, holder_stays = !state_exists_;
   for (const auto& [id, worker] : workers_) {
-    if (worker.state != State::kReady || worker.leaving) continue;
+    if (worker.leaving() || worker.stopped) continue;
     stays = true;
-    holder_stays |= worker.holds_state;
+    holder_stays |= worker.holds_state && worker.state == State::kReady;
   }
   for (Entry& entry : workers_) {
     const Worker& worker = entry.second;
-    if (worker.state != State::kReady || !worker.leaving) continue;
+    if (worker.state != State::kReady || !worker.leaving()) continue;
     if (worker.holds_state && stays && !holder_stays) continue;
     dismiss(entry, false, "this worker was asked to leave");
   }

@@ -118,10 +118,13 @@ class Director {
     std::string host;
     State state = State::kStarting;
     bool holds_state = false;
-    bool leaving = false;
+    bool asked_to_leave = false;
+    bool surplus = false;  // its host has fewer slots now
     bool stopped = false;  // by a command; its end is no failure
     int last_rank = -1;
     ReadyNote ready;  // the last one
+
+    [[nodiscard]] bool leaving() const noexcept { return asked_to_leave || surplus; }
   };
   using Entry = std::pair<const WorkerId, Worker>;
 
@@ -134,7 +137,7 @@ class Director {
 
   void settle(TimePoint time);
   void settle_epoch(TimePoint time);
-  void remove_surplus(TimePoint time);
+  void mark_surplus(TimePoint time);
   void start_workers(TimePoint time);
   void stop_suspects(TimePoint time);
   void send_change(TimePoint time);

@@ -329,6 +329,19 @@ TEST_CASE("director: workers whose host vanishes from the list leave at a commit
   CHECK_FALSE(job.director.over());
 }
 
+TEST_CASE("director: workers that were too many stay if others die before they have left") {
+  Job job;
+  job.run_four();
+  job.director.set_hosts({{"a", 2}}, job.time);
+  job.collect();
+  job.end(1, kKilled);
+  job.end(2, kKilled);
+  job.ready({3, 4}, 1, {1});
+  CHECK(job.epoch() == std::vector<WorkerId>{3, 4});
+  CHECK(job.take<DismissWorker>().empty());
+  CHECK(job.started().empty());
+}
+
 TEST_CASE("director: new hosts get workers, up to the most that are wanted") {
   DirectorOptions options;
   options.max_workers = 5;

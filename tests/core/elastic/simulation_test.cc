@@ -108,10 +108,14 @@ struct World {
     }
   }
   void act(const DismissWorker& dismissed) {
+    workers.at(dismissed.worker).leaving = true;
     to_worker(dismissed.worker, [this, id = dismissed.worker] { die(id, 0); });
   }
   void act(const Report&) {}
-  void act(const FailJob&) { failed = true; }
+  void act(const FailJob& failure) {
+    failed = true;
+    MESSAGE(failure.text);
+  }
 
   void to_worker(WorkerId id, std::function<void()> what) {
     SimWorker& worker = workers.at(id);
@@ -141,6 +145,11 @@ struct World {
     worker.epoch = worker.last = e;
     SimEpoch& epoch = epochs.at(e);
     ++epoch.entered;
+    if (epoch.entered == 1) {
+      after(seconds(5), [this, e] {  // a member that has died before does not come
+        if (epochs.at(e).entered < epochs.at(e).members.size()) break_epoch(e, 0);
+      });
+    }
     if (epoch.broken) return notice(id, e, {});
     if (epoch.entered == epoch.members.size()) after(milliseconds(100), [this, e] { commit(e); });
   }
@@ -242,7 +251,7 @@ void strike(World& world) {
   const bool last_holder = std::ranges::count_if(world.workers, [](const auto& entry) {
                              return entry.second.alive && !entry.second.frozen &&
                                     entry.second.holds && !entry.second.leaving;
-                           }) < 2;
+                           }) < 3;
   if (last_holder && world.workers.at(id).holds) return;
   const int kind = std::uniform_int_distribution<int>(0, 9)(world.random);
   if (kind < 6) world.die(id, 137);
