@@ -65,5 +65,6 @@ PYBIND11_MODULE(_core, module) {
   bind_call_site(module);
   bind_settings(module);
   bind_codecs(module);
+  bind_elastic(module);
   bind_c_api(module);
 }

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "RONDE_";
 /// Used between Ronde's programs; not settings of a job.
-constexpr std::array<std::string_view, 3> kOthers = {"RONDE_EXIT_LOG_FD", "RONDE_FATES_FD",
-                                                     "RONDE_PYTHON"};
+constexpr std::array<std::string_view, 5> kOthers = {
+    "RONDE_ELASTIC_FD", "RONDE_EXIT_LOG_FD", "RONDE_FATES_FD", "RONDE_PYTHON", "RONDE_WORKER"};
 constexpr std::array<std::string_view, 2> kOfTests = {"RONDE_TEST_", "RONDE_CHAOS_"};
 
 bool is_known(std::string_view name) {

@@ -1,0 +1,241 @@
+#include "bindings/elastic/member.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+
+#include "bindings/runtime/runtime_state.h"
+
+namespace ronde::elastic {
+namespace {
+
+constexpr std::chrono::milliseconds kCheckEvery{50};  // WaitOptions::interrupt
+constexpr std::size_t kMostReasonBytes = 4096;
+
+Status gone() { return {Code::kUnavailable, "the launcher of this elastic job is gone"}; }
+
+/// A descriptor from which the secret can be read; no file of a file system.
+Result<FileDescriptor> secret_file(const std::string& secret) {
+  FileDescriptor file(::memfd_create("ronde-secret", MFD_CLOEXEC));
+  if (!file.valid()) return errno_status("cannot make a memory file for the epoch's secret");
+  if (::write(file.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size())) {
+    return errno_status("cannot write the epoch's secret");
+  }
+  return file;
+}
+
+int socket_option(int fd, int option) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  return ::getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
+}
+
+bool is_note_socket(int fd) {
+  return socket_option(fd, SO_DOMAIN) == AF_UNIX && socket_option(fd, SO_TYPE) == SOCK_SEQPACKET;
+}
+
+template <typename Integer>
+Result<Integer> read_number(const char* variable, const std::string& text) {
+  Integer value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && stop == end) return value;
+  return Status(Code::kInvalidArgument,
+                fmt::format("{}=\"{}\" is not valid; allowed: whole numbers", variable, text));
+}
+
+/// The process's Member, and the mark that tells it from forked children.
+struct Adopted {
+  std::unique_ptr<Member> member;
+  ForkMark mark;
+};
+
+Result<std::unique_ptr<Member>> adopt() {
+  const Environment environment = process_environment();
+  const std::string fd_text = environment(kNotesVariable).value_or("");
+  if (fd_text.empty()) return std::unique_ptr<Member>();
+  RONDE_ASSIGN_OR_RETURN(const int fd, read_number<int>(kNotesVariable, fd_text));
+  if (!is_note_socket(fd)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}={} is not the launcher's socket: a program between the launcher "
+                              "and this process has closed the descriptor",
+                              kNotesVariable, fd));
+  }
+  RONDE_ASSIGN_OR_RETURN(
+      const auto worker,
+      read_number<WorkerId>(kWorkerVariable, environment(kWorkerVariable).value_or("0")));
+  return std::make_unique<Member>(FileDescriptor(fd), worker);
+}
+
+Result<Adopted*> adopt_once() {
+  RONDE_ASSIGN_OR_RETURN(auto member, adopt());
+  return new Adopted{std::move(member), {}};  // never ended: threads may use it at exit
+}
+
+}  // namespace
+
+Member::Member(FileDescriptor socket, WorkerId worker)
+    : socket_(std::move(socket)), worker_(worker) {
+  ::fcntl(socket_.get(), F_SETFD, FD_CLOEXEC);
+}
+
+Result<Member*> Member::of_process() {
+  static const Result<Adopted*> kAdopted = adopt_once();
+  if (!kAdopted.ok()) return kAdopted.status();
+  const Adopted& adopted = *kAdopted.value();
+  return adopted.mark.forked() ? nullptr : adopted.member.get();
+}
+
+EpochId Member::epoch() const {
+  MutexLock lock(mutex_);
+  return epoch_;
+}
+
+Result<Answer> Member::next_epoch(ReadyNote ready, const WaitOptions& options) {
+  RONDE_RETURN_IF_ERROR(begin_wait(std::move(ready)));
+  for (;;) {
+    RONDE_ASSIGN_OR_RETURN(std::optional<Answer> answer, take_answer());
+    if (answer) return std::move(*answer);
+    if (options.interrupt) RONDE_RETURN_IF_ERROR(options.interrupt());
+    if (now() >= options.deadline) {
+      return Status(Code::kTimeout, "the launcher has not begun an epoch within the time limit");
+    }
+    wait_for_note(options.deadline);
+  }
+}
+
+/// An answer that has come already was for an earlier call, which was interrupted.
+Status Member::begin_wait(ReadyNote ready) {
+  {
+    MutexLock lock(mutex_);
+    const Status received = receive();
+    if (answer_) return {};
+    RONDE_RETURN_IF_ERROR(received);
+    ready.last_epoch = epoch_;
+  }
+  ready.why.resize(std::min(ready.why.size(), kMostReasonBytes));
+  return send(ready);
+}
+
+Result<std::optional<Answer>> Member::take_answer() {
+  MutexLock lock(mutex_);
+  if (!answer_) {
+    const Status received = receive();
+    if (!answer_ && !received.ok()) return received;
+    if (!answer_) return std::optional<Answer>();
+  }
+  if (const auto* place = std::get_if<EpochNote>(&*answer_)) epoch_ = place->epoch;
+  return std::exchange(answer_, std::nullopt);
+}
+
+/// Returns early on a signal.
+void Member::wait_for_note(TimePoint deadline) const {
+  const auto left = deadline == kForever
+                        ? kCheckEvery
+                        : std::chrono::ceil<std::chrono::milliseconds>(deadline - now());
+  pollfd wanted{socket_.get(), POLLIN, 0};
+  ::poll(&wanted, 1, static_cast<int>(std::clamp(left, {}, kCheckEvery).count()));
+}
+
+Result<ChangedNote> Member::changes() {
+  MutexLock lock(mutex_);
+  RONDE_RETURN_IF_ERROR(receive());
+  return changed_.epoch == epoch_ ? changed_ : ChangedNote();
+}
+
+Status Member::send_message(const std::string& message) {
+  MutexLock lock(mutex_);
+  RONDE_RETURN_IF_ERROR(failure_);
+  for (;;) {
+    if (::send(socket_.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
+      return {};
+    }
+    if (errno == EPIPE || errno == ECONNRESET) return lose();
+    if (errno != EINTR) return errno_status("cannot send a note to the launcher");
+  }
+}
+
+/// Takes all notes that have come.
+Status Member::receive() {
+  for (;;) {
+    RONDE_RETURN_IF_ERROR(failure_);
+    const ssize_t bytes = ::recv(socket_.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+    if (bytes > 0) {
+      RONDE_RETURN_IF_ERROR(receive_note(static_cast<std::size_t>(bytes)));
+    } else if (bytes == 0) {
+      return lose();
+    } else if (errno == EAGAIN) {
+      return {};
+    } else if (errno != EINTR) {
+      return lose();
+    }
+  }
+}
+
+Status Member::receive_note(std::size_t bytes) {
+  std::string message(std::min(bytes, kMaxNoteBytes), '\0');
+  const ssize_t got = ::recv(socket_.get(), message.data(), message.size(), MSG_DONTWAIT);
+  if (got < 0) return errno == EINTR ? Status() : lose();
+  if (Status status = take(message); !status.ok()) {
+    failure_ = status.with_context("the launcher sent a note that cannot be read");
+  }
+  return failure_;
+}
+
+Status Member::take(const std::string& message) {
+  RONDE_ASSIGN_OR_RETURN(const NoteType type, note_type(message));
+  switch (type) {
+    case NoteType::kEpoch: {
+      RONDE_ASSIGN_OR_RETURN(EpochNote note, decode_note<EpochNote>(message));
+      if (note.rank < 0 || static_cast<std::size_t>(note.rank) >= note.workers.size()) {
+        return {Code::kInvalidArgument,
+                fmt::format("rank {} of {} workers", note.rank, note.workers.size())};
+      }
+      answer_ = std::move(note);
+      return {};
+    }
+    case NoteType::kChanged: {
+      RONDE_ASSIGN_OR_RETURN(changed_, decode_note<ChangedNote>(message));
+      return {};
+    }
+    case NoteType::kDismissed: {
+      RONDE_ASSIGN_OR_RETURN(answer_, decode_note<DismissedNote>(message));
+      return {};
+    }
+    default:
+      return {Code::kInvalidArgument, "its type is one that workers send"};
+  }
+}
+
+Status Member::lose() {
+  failure_ = gone();
+  return failure_;
+}
+
+Result<Settings> Member::settings(const EpochNote& place) {
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor file, secret_file(place.secret));
+  MutexLock lock(mutex_);
+  secret_ = std::move(file);
+  return Settings{{"RONDE_RANK", fmt::to_string(place.rank)},
+                  {"RONDE_SIZE", fmt::to_string(place.workers.size())},
+                  {"RONDE_JOB_ID", place.job_id},
+                  {"RONDE_RENDEZVOUS", place.rendezvous},
+                  {"RONDE_SECRET_FD", fmt::to_string(secret_.get())}};
+}
+
+Result<Config> config_with(Config config, const Settings& settings) {
+  for (const auto& [name, value] : settings) {
+    RONDE_RETURN_IF_ERROR(set_setting(config, name, value));
+  }
+  return config;
+}
+
+}  // namespace ronde::elastic

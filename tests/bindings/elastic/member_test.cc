@@ -1,0 +1,206 @@
+// With a real launcher on the other end: tests/chaos.
+#include "bindings/elastic/member.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "tests/bindings/elastic/launcher_end.h"
+#include "tests/support/contains.h"
+
+namespace ronde::elastic {
+namespace {
+
+using test::contains;
+using test::LauncherEnd;
+using test::place;
+
+WaitOptions within(std::chrono::milliseconds limit) {
+  WaitOptions options;
+  options.deadline = now() + limit;
+  return options;
+}
+constexpr std::chrono::seconds kAmple{20};
+
+TEST_CASE(
+    "member: a ready worker is given its place, then tells the epoch when it is ready again") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 7);
+  CHECK(member.worker() == 7);
+  std::thread answering([&] {
+    const auto ready = launcher.receive<ReadyNote>();
+    CHECK(ready.last_epoch == 0);
+    CHECK(!ready.holds_state);
+    launcher.send(place(3, 1, 2));
+  });
+  const auto answer = member.next_epoch({}, within(kAmple));
+  answering.join();
+  REQUIRE(answer.ok());
+  const auto& note = std::get<EpochNote>(*answer);
+  CHECK(note.rank == 1);
+  CHECK(note.workers.size() == 2);
+  CHECK(member.epoch() == 3);
+
+  launcher.send(DismissedNote{false, "the job is done"});
+  ReadyNote again;
+  again.holds_state = true;
+  again.suspects = {2};
+  again.why = std::string(10'000, 'x');
+  // The dismissal is there before the worker is ready: it needs no question.
+  CHECK(std::get<DismissedNote>(*member.next_epoch(again, within(kAmple))).why ==
+        "the job is done");
+  CHECK(launcher.quiet());
+  CHECK(member.next_epoch(again, within(std::chrono::milliseconds(1))).status().code() ==
+        Code::kTimeout);
+  const auto ready = launcher.receive<ReadyNote>();
+  CHECK(ready.last_epoch == 3);
+  CHECK(ready.holds_state);
+  CHECK(ready.suspects == std::vector<WorkerId>{2});
+  CHECK(ready.why.size() == 4096);
+}
+
+TEST_CASE("member: an interrupted wait leaves the answer to the next one") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 1);
+  WaitOptions options = within(kAmple);
+  options.interrupt = [] { return Status(Code::kInterrupted, "Ctrl-C"); };
+  CHECK(member.next_epoch({}, options).status().code() == Code::kInterrupted);
+  launcher.receive<ReadyNote>();
+  launcher.send(place(1, 0, 1));
+  CHECK(std::get<EpochNote>(*member.next_epoch({}, within(kAmple))).epoch == 1);
+  CHECK(launcher.quiet());
+}
+
+TEST_CASE("member: changes are those of the current epoch, the newest") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 1);
+  CHECK(member.changes()->serial == 0);
+  launcher.send(place(2, 0, 1));
+  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  CHECK(member.changes()->serial == 0);
+  launcher.send(ChangedNote{1, 4, Change::kAdded});
+  CHECK(member.changes()->serial == 0);
+  launcher.send(ChangedNote{2, 5, Change::kAdded});
+  launcher.send(ChangedNote{2, 6, Change::kMixed});
+  CHECK(member.changes()->serial == 6);
+  CHECK(member.changes()->change == Change::kMixed);
+  launcher.send(place(3, 0, 1));
+  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  CHECK(member.changes()->serial == 0);
+}
+
+TEST_CASE("member: sends what it holds, that it leaves, and that it has finished") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 1);
+  launcher.send(place(2, 0, 1));
+  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  CHECK(member.send(HoldsNote{}).ok());
+  CHECK(member.send(LeavingNote{"SIGTERM"}).ok());
+  CHECK(member.send_finished().ok());
+  CHECK(launcher.receive<HoldsNote>().holds_state);
+  CHECK(launcher.receive<LeavingNote>().why == "SIGTERM");
+  CHECK(launcher.receive<FinishedNote>().epoch == 2);
+}
+
+TEST_CASE("member: without a launcher all calls fail, also one that waits") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 1);
+  std::thread ending([&] {
+    launcher.receive<ReadyNote>();
+    launcher.close();
+  });
+  const Status status = member.next_epoch({}, within(kAmple)).status();
+  ending.join();
+  CHECK(status.code() == Code::kUnavailable);
+  CHECK(contains(status.message(), "the launcher of this elastic job is gone"));
+  CHECK(member.changes().status().code() == Code::kUnavailable);
+  CHECK(member.send(HoldsNote{}).code() == Code::kUnavailable);
+}
+
+TEST_CASE("member: a note that came before the launcher's end is still taken") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 1);
+  launcher.send(DismissedNote{true, "too few workers"});
+  launcher.close();
+  CHECK(member.changes().status().code() == Code::kUnavailable);
+  CHECK(std::get<DismissedNote>(*member.next_epoch({}, within(kAmple))).why == "too few workers");
+  CHECK(member.next_epoch({}, within(kAmple)).status().code() == Code::kUnavailable);
+}
+
+TEST_CASE("member: notes that cannot be read are errors, not crashes") {
+  const std::string short_note = encode_note(place(1, 0, 1)).substr(0, 9);
+  EpochNote bad_rank = place(1, 0, 1);
+  bad_rank.rank = 1;
+  for (const std::string& message :
+       {std::string("\x09"), short_note, encode_note(bad_rank), encode_note(HoldsNote{})}) {
+    LauncherEnd launcher;
+    Member member(launcher.worker_end(), 1);
+    launcher.send_raw(message);
+    CHECK(contains(member.changes().status().message(), "cannot be read"));
+    CHECK(member.changes().status().code() == Code::kInvalidArgument);
+  }
+}
+
+TEST_CASE("member: settings come before the environment's, the secret by a descriptor") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 1);
+  Config base;
+  base.rendezvous = "old:1";
+  const auto settings = member.settings(place(4, 1, 3));
+  REQUIRE(settings.ok());
+  const auto config = config_with(base, *settings);
+  REQUIRE(config.ok());
+  CHECK(config->rank == 1);
+  CHECK(config->size == 3);
+  CHECK(config->job_id == "job-4");
+  CHECK(config->rendezvous.empty());
+  std::string secret(64, '\0');
+  CHECK(::pread(config->secret_fd, secret.data(), secret.size(), 0) == 64);
+  CHECK(secret == std::string(64, 'a'));
+  for (const auto& [name, value] : *settings) CHECK(!contains(value, "aaaa"));
+}
+
+/// In a child, as a process has one member.
+template <typename Body>
+int status_of_child(const Body& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void set_variable(const char* name, const std::string& value) {
+  ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+}
+
+TEST_CASE("member: the process's is found by the environment, and a forked child has none") {
+  LauncherEnd launcher;
+  const FileDescriptor worker_end = launcher.worker_end();
+  CHECK(status_of_child([&] {
+          set_variable(kNotesVariable, std::to_string(worker_end.get()));
+          set_variable(kWorkerVariable, "12");
+          const auto member = Member::of_process();
+          if (!member.ok() || *member == nullptr || (*member)->worker() != 12) return 1;
+          return status_of_child([] { return *Member::of_process() == nullptr ? 0 : 2; });
+        }) == 0);
+  CHECK(status_of_child([] { return *Member::of_process() == nullptr ? 0 : 1; }) == 0);
+}
+
+TEST_CASE("member: a descriptor that was closed on the way is an error that says so") {
+  const Pipe pipe = make_pipe().value();
+  for (const std::string& value :
+       {std::to_string(pipe.read.get()), std::string("987654"), std::string("x")}) {
+    CHECK(status_of_child([&] {
+            set_variable(kNotesVariable, value);
+            const Status status = Member::of_process().status();
+            return contains(status.message(), "RONDE_ELASTIC_FD=") ? 0 : 1;
+          }) == 0);
+  }
+}
+
+}  // namespace
+}  // namespace ronde::elastic
