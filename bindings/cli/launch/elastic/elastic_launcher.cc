@@ -1,7 +1,6 @@
 #include "bindings/cli/launch/elastic/elastic_launcher.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -14,6 +13,9 @@
 #include "bindings/cli/launch/elastic/agent_pool.h"
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
 #include "bindings/cli/launch/elastic/epoch_text.h"
+#include "bindings/cli/launch/elastic/job_hosts.h"
+#include "bindings/cli/launch/elastic/start_queue.h"
+#include "bindings/cli/launch/elastic/worker_notes.h"
 #include "bindings/cli/launch/end_schedule.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/poll_set.h"
@@ -57,13 +59,14 @@ class ElasticLauncher {
   void turn();
   void on_signal(int signal);
   void stop(int signal);
+  void forget_unstarted();
   void on_time(TimePoint time);
   [[nodiscard]] TimePoint deadline() const;
   void carry_out();
   // Hosts.
   void on_hosts(std::vector<HostSlots> hosts);
-  void start_with(const std::vector<HostSlots>& hosts);
   void start_agent(const std::string& host);
+  void start_worker(const elastic::StartWorker& start);
   void on_host_lost(const std::string& host, const std::string& why);
   void retire_agents();
   // Messages of agents.
@@ -86,9 +89,8 @@ class ElasticLauncher {
   [[nodiscard]] bool ended() const { return finishing_ && agents_.empty() && console_.empty(); }
 
   [[nodiscard]] std::string where(const std::string& host) const {
-    return hosts_.size() > 1 ? " on " + host : "";
+    return hosts_.several() ? " on " + host : "";
   }
-  [[nodiscard]] int slots_of(const std::string& host) const;
   void signal_all(int signal) { agents_.send_to_all(encode(SignalMessage{signal})); }
 
   const ElasticOptions& options_;
@@ -99,13 +101,13 @@ class ElasticLauncher {
   HostDiscovery discovery_;
   AgentPool agents_;
   EpochAnnouncer announcer_;
-  std::vector<HostSlots> hosts_;
+  JobHosts hosts_;
+  StartQueue starts_;
   std::map<WorkerId, Worker> workers_;
   EpochText epochs_;
   TimePoint slots_deadline_ = kForever;     ///< For the first hosts.
   TimePoint director_deadline_ = kForever;  ///< The director wants to be called then.
   bool agents_changed_ = false;             ///< Some agent may have no use any more.
-  bool started_ = false;                    ///< The director knows the first hosts.
   bool stopping_ = false;                   ///< The job was asked to end, or has failed.
   bool finishing_ = false;                  ///< No worker is left, and none will start.
   int exit_status_ = 0;
@@ -125,7 +127,8 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                                  const std::string& why) { on_host_lost(host, why); }}),
       announcer_(
           [this](const std::string& host, const std::string& frame) { agents_.send(host, frame); },
-          options.launch.network_interface) {}
+          options.launch.network_interface),
+      hosts_(options.start_slots) {}
 
 // The event loop.
 
@@ -163,7 +166,7 @@ void ElasticLauncher::turn() {
 
 TimePoint ElasticLauncher::deadline() const {
   return std::min({ending_.deadline(), console_.deadline(), discovery_.deadline(),
-                   agents_.deadline(), slots_deadline_, director_deadline_});
+                   agents_.deadline(), starts_.deadline(), slots_deadline_, director_deadline_});
 }
 
 /// A first request to end is passed on as it is; a second one kills.
@@ -181,6 +184,12 @@ void ElasticLauncher::stop(int signal) {
   discovery_.stop();
   signal_all(signal == SIGPIPE ? SIGTERM : signal);
   ending_.on_asked(now());
+  forget_unstarted();
+}
+
+/// Workers that have no process get none.
+void ElasticLauncher::forget_unstarted() {
+  starts_.clear();
   std::erase_if(workers_, [](const auto& worker) { return worker.second.pid == 0; });
 }
 
@@ -189,6 +198,7 @@ void ElasticLauncher::on_time(TimePoint time) {
   discovery_.on_time(time);
   agents_.on_time(time);
   end_workers(time);
+  for (const elastic::StartWorker& start : starts_.due(time)) start_worker(start);
   if (time >= slots_deadline_) {
     fail(1, fmt::format("the hosts had fewer than {} slots for {} s (--elastic-timeout)",
                         options_.start_slots, options_.director.elastic_timeout.count() / 1000));
@@ -213,33 +223,12 @@ void ElasticLauncher::carry_out() {
 
 void ElasticLauncher::on_hosts(std::vector<HostSlots> hosts) {
   if (stopping_) return;
-  if (started_ && hosts == hosts_) return;
-  if (!started_) return start_with(hosts);
-  console_.say(fmt::format("the hosts are now {}", hosts_text(hosts)));
-  hosts_ = std::move(hosts);
+  const JobHosts::Update update = hosts_.set(std::move(hosts));
+  if (!update.text.empty()) console_.say(update.text);
+  if (!update.news) return;
+  slots_deadline_ = kForever;
   agents_changed_ = true;
-  director_.set_hosts(host_places(hosts_), now());
-}
-
-/// The first workers start once there are slots for all that the job should start with.
-void ElasticLauncher::start_with(const std::vector<HostSlots>& hosts) {
-  int slots = 0;
-  for (const HostSlots& host : hosts) slots += host.slots;
-  if (slots >= options_.start_slots) {
-    started_ = true;
-    slots_deadline_ = kForever;
-    hosts_ = hosts;
-    return director_.set_hosts(host_places(hosts_), now());
-  }
-  if (hosts == hosts_ && !hosts.empty()) return;
-  hosts_ = hosts;
-  console_.say(fmt::format("waiting for {} slots to start: the hosts have {} ({})",
-                           options_.start_slots, slots, hosts_text(hosts)));
-}
-
-int ElasticLauncher::slots_of(const std::string& host) const {
-  const auto found = std::ranges::find(hosts_, host, &HostSlots::name);
-  return found == hosts_.end() ? 1 : found->slots;
+  director_.set_hosts(hosts_.places(), now());
 }
 
 void ElasticLauncher::start_agent(const std::string& host) {
@@ -248,12 +237,13 @@ void ElasticLauncher::start_agent(const std::string& host) {
   job.command = options_.launch.command;
   job.environment = forwarded_environment();
   job.elastic = true;
-  job.slots = slots_of(host);
+  job.slots = std::max(1, hosts_.slots(host));
   agents_.start(host);
   agents_.send(host, encode(job));
 }
 
 void ElasticLauncher::on_host_lost(const std::string& host, const std::string& why) {
+  starts_.remove_host(host);
   std::erase_if(workers_, [&](const auto& worker) { return worker.second.host == host; });
   if (stopping_) return;
   const auto unannounced = announcer_.take_unannounced(host);
@@ -271,10 +261,9 @@ void ElasticLauncher::on_host_lost(const std::string& host, const std::string& w
 /// Hosts that are not listed any more keep their agent until their last worker has ended.
 void ElasticLauncher::retire_agents() {
   for (const std::string& host : agents_.hosts()) {
-    const bool listed = std::ranges::find(hosts_, host, &HostSlots::name) != hosts_.end();
     const bool used = std::ranges::any_of(
         workers_, [&](const auto& worker) { return worker.second.host == host; });
-    if (!listed && !used) agents_.retire(host);
+    if (!used && !hosts_.lists(host)) agents_.retire(host);
   }
 }
 
@@ -282,10 +271,14 @@ void ElasticLauncher::retire_agents() {
 
 void ElasticLauncher::operator()(const elastic::StartWorker& start) {
   if (stopping_) return;
+  workers_[start.worker].host = start.host;
+  starts_.add(start, director_.epoch() == 0, now());
+}
+
+void ElasticLauncher::start_worker(const elastic::StartWorker& start) {
   if (director_.epoch() > 0 || options_.launch.verbose) {
     console_.say(fmt::format("worker {} starts{}", start.worker, where(start.host)));
   }
-  workers_[start.worker].host = start.host;
   RankStart rank{agent_rank(start.worker), {}};
   rank.environment = {fmt::format("{}={}", elastic::kWorkerVariable, start.worker),
                       "RONDE_ELASTIC=1", "HOROVOD_ELASTIC=1"};
@@ -298,6 +291,7 @@ void ElasticLauncher::operator()(const elastic::StartWorker& start) {
 void ElasticLauncher::operator()(const elastic::StopWorker& stop) {
   const auto worker = workers_.find(stop.worker);
   if (worker == workers_.end()) return;
+  if (starts_.remove(stop.worker)) return on_ended(stop.worker, {});
   worker->second.stopped = true;
   agents_.send(worker->second.host, encode(SignalMessage{SIGKILL, agent_rank(stop.worker)}));
 }
@@ -311,6 +305,7 @@ void ElasticLauncher::operator()(const elastic::BeginEpoch& epoch) {
   }
   console_.say(epochs_.begin(epoch));
   announcer_.begin(epoch);
+  starts_.on_epoch(now());
 }
 
 void ElasticLauncher::operator()(const elastic::SendChange& change) {
@@ -365,17 +360,9 @@ void ElasticLauncher::on_note(const std::string& host, const NoteMessage& note) 
   const WorkerId id = worker_of(note.rank);
   const auto worker = workers_.find(id);
   if (worker == workers_.end() || worker->second.host != host) return;
-  const auto take = [&]<typename Note>(Note) {
-    const Result<Note> decoded = elastic::decode_note<Note>(note.bytes);
-    if (decoded.ok()) return take_note(id, *decoded);
-    console_.say(fmt::format("worker {}: {}", id, decoded.status().message()));
-  };
-  const Result<elastic::NoteType> type = elastic::note_type(note.bytes);
-  if (!type.ok()) return console_.say(fmt::format("worker {}: {}", id, type.status().message()));
-  if (*type == elastic::NoteType::kReady) take(elastic::ReadyNote{});
-  if (*type == elastic::NoteType::kHolds) take(elastic::HoldsNote{});
-  if (*type == elastic::NoteType::kLeaving) take(elastic::LeavingNote{});
-  if (*type == elastic::NoteType::kFinished) take(elastic::FinishedNote{});
+  const Status status =
+      visit_note(note.bytes, [&](const auto& content) { take_note(id, content); });
+  if (!status.ok()) console_.say(fmt::format("worker {}: {}", id, status.message()));
 }
 
 void ElasticLauncher::take_note(WorkerId id, const elastic::ReadyNote& note) {
@@ -436,6 +423,7 @@ void ElasticLauncher::fail(int exit_status, const std::string& text) {
   stopping_ = true;
   slots_deadline_ = kForever;
   discovery_.stop();
+  forget_unstarted();
   console_.say_after_output("the job has failed: " + text);
   exit_status_ = exit_status;
   ending_.terminate_at(now() + options_.launch.failure_delay);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bindings/cli/launch/elastic/worker_notes.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/this_host.h"
 

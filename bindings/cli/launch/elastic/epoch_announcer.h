@@ -12,18 +12,6 @@
 
 namespace ronde {
 
-/// The number under which agents know a worker; it also marks the worker's lines of output.
-inline int agent_rank(elastic::WorkerId worker) { return static_cast<int>(worker - 1); }
-inline elastic::WorkerId worker_of(int agent_rank) {
-  return static_cast<elastic::WorkerId>(agent_rank) + 1;
-}
-
-/// A note to a worker, as a frame for its agent.
-template <typename Note>
-std::string note_frame(elastic::WorkerId worker, const Note& note) {
-  return encode(NoteMessage{agent_rank(worker), elastic::encode_note(note)});
-}
-
 /// Makes each epoch a job of its own: a fresh job id, secret and rendezvous. Threads: one.
 class EpochAnnouncer {
  public:

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace ronde {
 namespace {
@@ -23,18 +24,6 @@ std::string joiners_text(const std::vector<elastic::WorkerId>& joiners) {
 }
 
 }  // namespace
-
-std::string hosts_text(const std::vector<HostSlots>& hosts) {
-  std::vector<std::string> names;
-  for (const HostSlots& host : hosts) names.push_back(fmt::format("{}:{}", host.name, host.slots));
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-std::vector<elastic::HostPlaces> host_places(const std::vector<HostSlots>& hosts) {
-  std::vector<elastic::HostPlaces> places;
-  for (const HostSlots& host : hosts) places.push_back({host.name, host.slots});
-  return places;
-}
 
 std::string EpochText::begin(const elastic::BeginEpoch& epoch) {
   std::set<elastic::WorkerId> members;

@@ -1,20 +1,12 @@
-// Sentences about hosts and epochs, for people.
+// Sentences about epochs, for people.
 #pragma once
 
 #include <set>
 #include <string>
-#include <vector>
 
-#include "bindings/cli/launch/hosts.h"
 #include "core/elastic/director.h"
 
 namespace ronde {
-
-/// "node1:4, node2:2"; "none".
-std::string hosts_text(const std::vector<HostSlots>& hosts);
-
-/// The hosts as the director takes them.
-std::vector<elastic::HostPlaces> host_places(const std::vector<HostSlots>& hosts);
 
 /// Describes each epoch against the one before. Threads: one.
 class EpochText {

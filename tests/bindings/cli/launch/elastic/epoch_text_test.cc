@@ -28,10 +28,4 @@ TEST_CASE("epoch text: who goes on, who joins, and why") {
   CHECK(text.most_ranks() == 20);
 }
 
-TEST_CASE("epoch text: hosts with their slots") {
-  CHECK(hosts_text({{"a", 2}, {"b", 1}}) == "a:2, b:1");
-  CHECK(hosts_text({}) == "none");
-  CHECK(host_places({{"a", 2}}).front().slots == 2);
-}
-
 }  // namespace ronde
