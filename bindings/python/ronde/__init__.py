@@ -36,6 +36,8 @@ from ronde._numpy import *
 from ronde._objects import *
 from ronde._run import *
 
+from ronde import elastic  # isort: skip  it uses all of the above
+
 # Errors name the user's line, not one in here.
 _core.skip_frames_of(_os.path.dirname(_os.path.abspath(__file__)))
 
@@ -51,6 +53,7 @@ __all__ = [
     "Product",
     "Sum",
     "__version__",
+    "elastic",
 ]
 __all__ += _errors.__all__
 __all__ += _job.__all__

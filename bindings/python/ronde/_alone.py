@@ -12,8 +12,13 @@ from types import FrameType
 
 from ronde import _core
 
-# Threads of libraries that run no user code: progress bars, a DataLoader's queues.
-_HARMLESS = {"tqdm._monitor", "multiprocessing.queues", "torch.utils.data._utils.pin_memory"}
+# Threads that submit nothing: progress bars, a DataLoader's queues, checkpoints.
+_HARMLESS = {
+    "multiprocessing.queues",
+    "ronde._checkpoint",
+    "torch.utils.data._utils.pin_memory",
+    "tqdm._monitor",
+}
 
 
 def submits_alone() -> bool:

@@ -58,7 +58,8 @@ def set_id(process_set: ProcessSet) -> int:
     """The core's number of a registered set. Raises InvalidArgumentError for any other."""
     identifier = process_set.process_set_id
     if identifier is None or (identifier and identifier not in registered_sets):
-        raise InvalidArgumentError(f"{process_set} is not registered; call add_process_set() first")
+        why = process_set.lost or "call add_process_set() first"
+        raise InvalidArgumentError(f"{process_set} is not registered; {why}")
     return identifier
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ronde import _core, _exit_message
-from ronde._errors import InvalidArgumentError, NotInitializedError
+from ronde import _core, _epochs, _exit_message
+from ronde._errors import Error, InvalidArgumentError, NotInitializedError
 
 __all__ = [
     "ProcessSet",
@@ -84,6 +84,8 @@ class ProcessSet:
     """
 
     process_set_id: int | None = None
+    lost = ""  # why it cannot be used, for people
+    unclaimed = False  # made for a worker that has joined, whose script has not asked for it yet
 
     def __init__(self, ranks_or_comm: Any) -> None:
         """Takes ranks of the job, or an mpi4py communicator made of them."""
@@ -132,6 +134,8 @@ class _GlobalProcessSet(ProcessSet):
 
 global_process_set = _GlobalProcessSet()
 registered_sets: dict[int, ProcessSet] = {}  # by number; without the global one
+_kept_sets: list[tuple[tuple[int, ...], ProcessSet]] = []  # of the last epoch, with their workers
+on_epoch: list[Callable[[], None]] = []  # called at the end of each init()
 
 
 def _settings_of(comm: Any) -> dict[str, str]:
@@ -178,7 +182,23 @@ def init(
     trace = _horovod_trace()
     if trace:
         chosen["RONDE_TIMELINE"] = ""
-    _job.runtime = _core.Runtime.create({**_settings_of(comm), **chosen})
+    if _epochs.available():
+        _refuse_comm(comm)
+        _join_next_epoch(chosen)
+    else:
+        _join({**_settings_of(comm), **chosen})
+    for callback in list(on_epoch):
+        callback()
+    if trace:
+        start_timeline(trace, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES", "0") == "1")
+    if process_sets is None or isinstance(process_sets, str):
+        return
+    for process_set in process_sets:
+        add_process_set(process_set)
+
+
+def _join(settings: dict[str, str]) -> None:
+    _job.runtime = _core.Runtime.create(settings)
     _core.set_current(_job.runtime)
     if not _job.hooks_set:
         _job.hooks_set = True
@@ -186,12 +206,67 @@ def init(
         _exit_message.record_uncaught()
         os.register_at_fork(after_in_child=_forget_after_fork)
     global_process_set.ranks = list(range(size()))
-    if trace:
-        start_timeline(trace, os.environ.get("HOROVOD_TIMELINE_MARK_CYCLES", "0") == "1")
-    if process_sets is None or isinstance(process_sets, str):
+
+
+def _refuse_comm(comm: Any) -> None:
+    if comm is not None and (not _is_ranks(comm) or list(comm)):
+        raise InvalidArgumentError(
+            f"init(comm={comm!r}): the launcher of an elastic job decides on its ranks; leave comm "
+            "out, or start the job without --min-np and --max-np"
+        )
+
+
+def _join_next_epoch(chosen: dict[str, str]) -> None:
+    """Joins the launcher's next epoch whose ranks can all be reached."""
+    while _job.runtime is None:
+        place = _epochs.next_place()
+        try:
+            _join({**chosen, **place.settings})
+            _epochs.worker.began = True
+            _register_again()
+        except Error as error:
+            shutdown()
+            if not _epochs.recoverable(error):
+                raise
+            _epochs.note_failure(error)
+    _epochs.show_in_environment(_job.runtime)
+
+
+def _register_again() -> None:
+    """Makes the process sets of the last epoch again whose members all live.
+
+    Workers that have joined learn them from rank 0: add_process_set() then finds them.
+    """
+    place = _epochs.worker.place
+    assert place is not None
+    known = {workers: process_set for workers, process_set in _kept_sets}
+    if place.epoch > 1:
+        listed = list(known)
+        from ronde._objects import broadcast_object  # it imports this module
+
+        for workers in broadcast_object(listed, 0, "elastic.process_sets"):
+            _register(workers, known.pop(workers, None))
+    for workers, process_set in known.items():
+        _lose(workers, process_set)
+    _kept_sets.clear()
+
+
+def _register(workers: tuple[int, ...], kept: ProcessSet | None) -> None:
+    ranks = _epochs.ranks_of(workers)
+    if ranks is None:
+        _lose(workers, kept)
         return
-    for process_set in process_sets:
-        add_process_set(process_set)
+    made = kept or ProcessSet(ranks)
+    made.ranks = ranks
+    add_process_set(made)
+    if kept is None:
+        made.unclaimed = True
+
+
+def _lose(workers: tuple[int, ...], process_set: ProcessSet | None) -> None:
+    if process_set is not None:
+        named = ", ".join(map(str, workers))
+        process_set.lost = f"it was made of the workers {named}, not all of which are left"
 
 
 def _forget_after_fork() -> None:
@@ -206,12 +281,21 @@ def shutdown() -> None:
     leaving, _job.runtime = _job.runtime, None
     if leaving is None:
         return
-    for process_set in registered_sets.values():
-        process_set.process_set_id = None
-    registered_sets.clear()
+    _keep_sets()
     global_process_set.ranks = []
     _core.set_current(None)
     leaving.shutdown(_exit_message.exit_message())
+
+
+def _keep_sets() -> None:
+    """Unregisters all process sets; an elastic job remembers their workers."""
+    place = _epochs.worker.place if _epochs.available() else None
+    for process_set in registered_sets.values():
+        process_set.process_set_id = None
+        if place is not None:
+            workers = tuple(place.workers[rank] for rank in process_set.ranks)
+            _kept_sets.append((workers, process_set))
+    registered_sets.clear()
 
 
 def is_initialized() -> bool:
@@ -261,9 +345,19 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     exists; MismatchError if ranks disagree.
     """
     made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
-    made.process_set_id = runtime().add_process_set(made.ranks)
+    claimed = _claimed(made.ranks)
+    made.process_set_id = runtime().add_process_set(made.ranks) if claimed is None else claimed
+    made.lost = ""
     registered_sets[made.process_set_id] = made
     return made
+
+
+def _claimed(ranks: list[int]) -> int | None:
+    """The number of a set that the job had before this worker joined it."""
+    for identifier, registered in registered_sets.items():
+        if registered.unclaimed and registered.ranks == ranks:
+            return identifier
+    return None
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:

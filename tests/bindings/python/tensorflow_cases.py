@@ -366,5 +366,5 @@ def case_sync_batch_normalization_equals_the_joined_batch():
 
 
 def case_names_of_tensorflow_1_are_absent():
-    for name in ("broadcast_global_variables", "BroadcastGlobalVariablesHook", "elastic"):
+    for name in ("broadcast_global_variables", "BroadcastGlobalVariablesHook"):
         assert not hasattr(hvd, name)

@@ -16,7 +16,7 @@ from ronde._collectives import join as _join
 from ronde._core import __version__
 from ronde._horovod import *
 from ronde._objects import allgather_object, broadcast_object
-from ronde.keras import _backend, _compile, _values, _variables_call, callbacks
+from ronde.keras import _backend, _compile, _values, _variables_call, callbacks, elastic
 from ronde.keras._backend import broadcast_variables
 from ronde.keras._load import load_model
 from ronde.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer
@@ -50,6 +50,7 @@ __all__ = [
     "broadcast_object",
     "broadcast_variables",
     "callbacks",
+    "elastic",
     "join",
     "load_model",
 ]

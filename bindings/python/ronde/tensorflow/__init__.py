@@ -14,7 +14,7 @@ import tensorflow as _tf
 from ronde import _core, _run
 from ronde._core import __version__
 from ronde._run import *
-from ronde.tensorflow import _errors, functions, gradient_tape, mpi_ops
+from ronde.tensorflow import _errors, elastic, functions, gradient_tape, mpi_ops
 from ronde.tensorflow.compression import Compression
 from ronde.tensorflow.functions import *
 from ronde.tensorflow.gradient_tape import *
@@ -40,6 +40,7 @@ __all__ = [
     "SyncBatchNormalization",
     "__version__",
     "check_num_rank_power_of_2",
+    "elastic",
     "gpu_available",
     "handle_average_backwards_compatibility",
     "mpi_ops",

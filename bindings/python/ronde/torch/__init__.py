@@ -11,7 +11,7 @@ import torch as _torch
 
 from ronde import _core
 from ronde._core import __version__
-from ronde.torch import functions, mpi_ops
+from ronde.torch import elastic, functions, mpi_ops
 from ronde.torch.compression import Compression
 from ronde.torch.functions import *
 from ronde.torch.mpi_ops import *
@@ -28,6 +28,7 @@ __all__ = [
     "OneBitAdam",
     "SyncBatchNorm",
     "__version__",
+    "elastic",
     "mpi_ops",
 ]
 __all__ += functions.__all__

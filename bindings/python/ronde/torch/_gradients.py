@@ -113,6 +113,11 @@ def end_leftovers() -> None:
             _leftovers.pop().wait()
 
 
+def forget_leftovers() -> None:
+    """Drops those of a job that has ended."""
+    _leftovers.clear()
+
+
 def parameter_names(
     parameters: Sequence[Parameter], named_parameters: Iterable[tuple[str, Parameter]] | None
 ) -> dict[Parameter, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from ronde._compression import warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
 from ronde._gradients import GradientOptions, check_passes
 from ronde._handle import together
-from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step
+from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step, on_epoch
 from ronde.torch._adapter import check_tensors, collectives
 from ronde.torch._flat import FlatBucket, flatten_plain
 from ronde.torch._gradients import (
@@ -26,6 +27,7 @@ from ronde.torch._gradients import (
     Parameter,
     by_compression,
     end_leftovers,
+    forget_leftovers,
     hook,
     leave_over,
     make_buckets,
@@ -73,8 +75,10 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         self._under_way = False
         self._in_backward = False
         self._in_flight = {}
-        self._train([p for p in self._parameters() if p.requires_grad], options.wanted_groups)
+        self._groups = options.wanted_groups
+        self._train([p for p in self._parameters() if p.requires_grad], self._groups)
         leave_over(self, self._buckets)
+        _all_optimizers.add(self)
 
     def _parameters(self) -> Iterator[Parameter]:
         return (p for group in self.param_groups for p in group["params"])
@@ -111,6 +115,25 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         order = {parameter: -place for place, parameter in enumerate(self._parameters())}
         for bucket in buckets:
             bucket.priority = max(order[gradient.parameter] for gradient in bucket.gradients)
+
+    def _begin_epoch(self) -> None:
+        """Forgets what was in flight when the ranks of an elastic job changed."""
+        self._under_way = self._in_backward = self._synchronized = False
+        self._should_synchronize = True
+        self._in_flight.clear()
+        several = bool(self.process_set.included()) and (self.process_set.size() or 1) > 1
+        if several and not self._communicates:
+            self._communicates = True
+            self._gradients.clear()
+            self._buckets.clear()
+            self._train([p for p in self._parameters() if p.requires_grad], self._groups)
+        for bucket in self._buckets:
+            bucket.handle = None
+            bucket.contexts = []
+            bucket.missing = len(bucket.gradients)
+            bucket.after_first = bucket.missing - 1
+        for gradient in self._gradients.values():
+            gradient.passes_left = self.backward_passes_per_step
 
     def _train_new_ones(self) -> None:
         """Adds new and unfrozen parameters, the same on all ranks."""
@@ -304,6 +327,16 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
                 bucket.reset()
 
 
+_all_optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _begin_epoch() -> None:
+    forget_leftovers()
+    for optimizer in list(_all_optimizers):
+        optimizer._begin_epoch()
+
+
+on_epoch.append(_begin_epoch)
 _BEFORE_BACKWARD = "data and forward"  # passes cannot be told apart
 _TWICE = (
     "optimizer.step() called without optimizer.skip_synchronize() context after "

@@ -1,7 +1,7 @@
 """Answers to `import horovod` in jobs that `ronde run --horovod` starts.
 
 Scripts written for Horovod's PyTorch, TensorFlow 2 and Keras APIs then run unedited. What Ronde
-does not have (horovod.elastic, Adasum) is not here either, so that scripts see it as missing.
+does not have (Adasum, Spark, Ray) is not here either, so that scripts see it as missing.
 """
 
 from ronde import run

@@ -4,9 +4,20 @@ import sys
 
 import ronde.tensorflow
 import ronde.tensorflow.keras
-from ronde.tensorflow import compression, functions, mpi_ops, sync_batch_norm, util
+import ronde.tensorflow.keras.elastic
+from ronde.tensorflow import compression, elastic, functions, mpi_ops, sync_batch_norm, util
 
-for _module in (compression, functions, mpi_ops, sync_batch_norm, util, ronde.tensorflow.keras):
+_keras = ronde.tensorflow.keras
+for _module in (
+    compression,
+    elastic,
+    functions,
+    mpi_ops,
+    sync_batch_norm,
+    util,
+    _keras,
+    _keras.elastic,
+):
     sys.modules[_module.__name__.replace("ronde", "horovod", 1)] = _module
 sys.modules["horovod.tensorflow.keras.callbacks"] = ronde.tensorflow.keras.callbacks
 sys.modules[__name__] = ronde.tensorflow

@@ -1,0 +1,104 @@
+"""What the ranks of an elastic job agree on: at commits, at the start and at the end.
+
+One small allreduce of maxima serves commits and ends, so that ranks with unequal numbers of commits
+do not wait for each other forever. Ranks that have joined add zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ronde import _epochs, _leaving, _numpy
+from ronde._collectives import MAX
+from ronde._errors import InternalError
+from ronde._job import rank
+
+_REMOVED = 1  # Horovod's kinds of changes
+_ADDED = 2
+
+
+def _maxima(changed: bool, kind: int, returned: bool) -> tuple[int | None, bool]:
+    """(the changes on any rank, or None; True if a rank has not returned). Collective."""
+    leaves = _leaving.asked()
+    mine = [
+        int(changed or leaves),
+        int(kind & _REMOVED > 0 or leaves),
+        int(kind & _ADDED > 0),
+        int(not returned),
+    ]
+    found = _numpy.allreduce(np.array(mine, np.int64), "elastic.agreement", MAX)
+    anything, removed, added, running = map(int, found)
+    return (_REMOVED * removed | _ADDED * added if anything else None), bool(running)
+
+
+def changes(changed: bool, kind: int) -> int | None:
+    """The changes that any rank has learned of; None if none has. Collective."""
+    return _maxima(changed, kind, False)[0]
+
+
+def finish() -> tuple[int | None, bool]:
+    """The same of a rank that has returned; also True if others have not. Collective."""
+    return _maxima(False, 0, True)
+
+
+def start(state: Any, failed: bool, skip_sync: bool) -> None:
+    """Gives all ranks of a new epoch the newest committed step. Collective.
+
+    failed: this rank's state was restored. skip_sync: it need not be sent, if all ranks say so.
+    """
+    checkpoints = state._checkpoints
+    held = _epochs.worker.holds_state
+    step = state._step
+    mine = [
+        int(held),
+        int(failed),
+        int(skip_sync and held),
+        state._certain,
+        step,
+        checkpoints.newest_step() if checkpoints is not None and not held else 0,
+    ]
+    rows = _numpy.allgather(np.array([mine], np.int64), "elastic.start").tolist()
+    holders = [holder for holder, row in enumerate(rows) if row[0]]
+    if not all(row[2] for row in rows):
+        _sync(state, rows, holders, failed)
+    _numpy.allreduce(np.zeros(1, np.int64), "elastic.started", MAX)
+    state._certain = state._step
+    _epochs.holds_state()
+
+
+def _sync(state: Any, rows: list[list[int]], holders: list[int], failed: bool) -> None:
+    newest = 0
+    if holders:
+        newest = max(rows[holder][3] for holder in holders)
+        have = [holder for holder in holders if newest in _held(rows[holder])]
+        if not have:
+            raise InternalError(f"no rank holds step {newest}, which was committed")
+        state._root = have[0]
+        at_it = failed and state._step == newest
+        if any(rows[holder][1] for holder in holders) and not at_it:
+            _go_to(state, newest)
+    else:
+        files = [row[5] for row in rows]
+        newest = max(files)
+        state._root = files.index(newest)
+        if newest and files[rank()] == newest:
+            state._checkpoints.load(state)
+    state._step = max(newest, *(row[4] for row in rows))
+    state.sync()
+
+
+def _held(row: list[int]) -> tuple[int, int]:
+    """The steps of which a rank has copies."""
+    return row[4], row[4] - 1
+
+
+def _go_to(state: Any, step: int) -> None:
+    """Restores the committed step where this rank holds it. sync() mends the other ranks."""
+    if not _epochs.worker.holds_state:
+        return
+    if state._step == step + 1:
+        state._restore_older()
+    else:
+        state.restore()

@@ -1,0 +1,165 @@
+"""This process as a worker of an elastic job: its place in one epoch after another.
+
+An epoch is a job of fixed ranks. Only the launcher begins one. Threads: the one that calls init().
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ronde import _core
+from ronde._errors import (
+    DuplicateNameError,
+    Error,
+    InvalidArgumentError,
+    MismatchError,
+    NotInitializedError,
+    RankFailure,
+    UnavailableError,
+    UnsupportedError,
+    VersionMismatchError,
+)
+
+core: Any = _core
+
+# These would come again in the next epoch.
+_LASTING = (
+    *(DuplicateNameError, InvalidArgumentError, MismatchError),
+    *(NotInitializedError, UnsupportedError, VersionMismatchError),
+)
+ADDED, REMOVED = 1, 2  # bits of a change, as the launcher's notes have them
+
+
+class LauncherLostError(UnavailableError):
+    """The launcher is gone, so that no epoch can follow this one."""
+
+
+class JobFailedError(Error):
+    """The launcher has ended the job, which failed."""
+
+
+class DismissedError(SystemExit):
+    """The launcher has no place for this worker any more. Ends the process with status 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class Place(NamedTuple):
+    """A worker's place in an epoch. workers: the numbers of the workers, by rank."""
+
+    epoch: int
+    rank: int
+    workers: tuple[int, ...]
+    settings: dict[str, str]
+
+
+class _Worker:
+    """The worker's part in the job so far."""
+
+    def __init__(self) -> None:
+        self.suspects: set[int] = set()  # workers that this one has lost
+
+    place: Place | None = None
+    began = False  # the ranks of this epoch were connected
+    holds_state = False  # others can start from this worker's committed state
+    can_resume = False  # a checkpoint can be loaded here
+    why = ""
+
+
+worker = _Worker()
+
+
+def available() -> bool:
+    """True if a launcher of elastic jobs has started this process."""
+    asked = getattr(core, "elastic_available", None)
+    return bool(asked and asked())
+
+
+def recoverable(error: Error) -> bool:
+    """True for a failure of this epoch alone: the next one may go on."""
+    return not isinstance(error, (LauncherLostError, JobFailedError, *_LASTING))
+
+
+def note_failure(error: Error) -> None:
+    """Remembers what ended the epoch, for the launcher. Its first cause counts."""
+    if not worker.why:
+        worker.why = f"{type(error).__name__}: {error}"
+    place = worker.place
+    if place and isinstance(error, RankFailure) and 0 <= error.rank < len(place.workers):
+        worker.suspects.add(place.workers[error.rank])
+
+
+def next_place() -> Place:
+    """Waits until the launcher begins an epoch with this worker.
+
+    Raises DismissedError if it is to end, JobFailedError, LauncherLostError.
+    """
+    suspects = sorted(worker.suspects)
+    try:
+        answer = core.elastic_next_epoch(
+            worker.began, worker.holds_state, worker.can_resume, suspects, worker.why
+        )
+    except UnavailableError as error:
+        raise LauncherLostError(f"the launcher of this job is gone: {error}") from error
+    worker.began, worker.suspects, worker.why = False, set(), ""
+    if "dismissed" in answer:
+        if answer["failed"]:
+            raise JobFailedError(f"the launcher has ended this worker: {answer['dismissed']}")
+        raise DismissedError
+    numbers = tuple(int(number) for number, *_ in answer["workers"])
+    settings = {str(name): str(value) for name, value in answer["settings"].items()}
+    worker.place = Place(int(answer["epoch"]), int(answer["rank"]), numbers, settings)
+    return worker.place
+
+
+def changes() -> tuple[int, int]:
+    """(serial, bits) of the newest change that should end this epoch; (0, 0) without one.
+
+    Never blocks. Raises LauncherLostError.
+    """
+    try:
+        serial, bits = core.elastic_changes()
+    except UnavailableError as error:
+        raise LauncherLostError(f"the launcher of this job is gone: {error}") from error
+    return int(serial), int(bits)
+
+
+def holds_state() -> None:
+    """Tells the launcher, once, that others can start from this worker's state."""
+    if not worker.holds_state:
+        worker.holds_state = True
+        core.elastic_holds()
+
+
+def ranks_of(workers: Sequence[int]) -> list[int] | None:
+    """The ranks of these workers in this epoch, ascending; None if one is gone."""
+    assert worker.place is not None
+    places = {number: rank for rank, number in enumerate(worker.place.workers)}
+    if not all(number in places for number in workers):
+        return None
+    return sorted(places[number] for number in workers)
+
+
+def show_in_environment(runtime: _core.Runtime) -> None:
+    """Sets the variables that Horovod and torchrun have for ranks and sizes."""
+    local, hosts = runtime.local_size(), runtime.cross_size()
+    values = {
+        "RANK": runtime.rank(),
+        "SIZE": runtime.size(),
+        "LOCAL_RANK": runtime.local_rank(),
+        "LOCAL_SIZE": local,
+        "CROSS_RANK": runtime.cross_rank(),
+        "CROSS_SIZE": hosts,
+    }
+    for name, value in values.items():
+        os.environ[f"HOROVOD_{name}"] = str(value)
+    for name, value in (
+        ("RANK", runtime.rank()),
+        ("WORLD_SIZE", runtime.size()),
+        ("LOCAL_RANK", runtime.local_rank()),
+        ("LOCAL_WORLD_SIZE", local),
+    ):
+        os.environ[name] = str(value)

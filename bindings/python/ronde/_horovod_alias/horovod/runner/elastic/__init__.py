@@ -1,0 +1,1 @@
+"""The parts of Horovod's elastic runner that scripts import."""

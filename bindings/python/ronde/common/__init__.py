@@ -1,0 +1,1 @@
+"""Horovod's package of what its APIs share: exceptions and elastic states."""

@@ -1,0 +1,354 @@
+"""States of elastic jobs, and the loop that trains with them, with Horovod's names.
+
+A commit copies the state. Step k is committed when all ranks have finished their copies of it.
+After a failure all ranks go on from the newest committed step, dealt anew to those that live.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import queue
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ronde import _agreement, _epochs, _leaving
+from ronde._checkpoint import Checkpoints
+from ronde._copies import TwoCopies, copied
+from ronde._errors import Error, InvalidArgumentError
+from ronde._job import is_initialized, size
+from ronde.common.exceptions import HostsUpdatedInterrupt
+
+__all__ = ["ObjectState", "State", "notification_manager", "run_fn"]
+
+
+class HostUpdateResult:
+    """Horovod's kinds of changes."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = 3
+
+
+class WorkerNotificationManager:
+    """Passes changes of the job to states. The launcher's are read without it."""
+
+    def __init__(self) -> None:
+        """Has no listeners."""
+        self._listeners: list[Any] = []
+
+    def init(self, *unused: Any, **options: Any) -> None:
+        """Does nothing: the launcher's notes need no service."""
+
+    def register_listener(self, listener: Any) -> None:
+        """Passes changes to this state, too."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Any) -> None:
+        """Ends that."""
+        self._listeners.remove(listener)
+
+    def handle_hosts_updated(self, timestamp: float, update_res: int) -> None:
+        """Passes a change to all listeners."""
+        for listener in self._listeners:
+            listener.on_hosts_updated(timestamp, update_res)
+
+
+notification_manager = WorkerNotificationManager()
+
+
+class _Changes(queue.Queue[tuple[Any, int]]):
+    """Changes that the state has not acted on: (time or serial, kind)."""
+
+    _known = 0
+
+    def empty(self) -> bool:
+        """True if there is none. Reads the launcher's notes first."""
+        if _epochs.available():
+            serial, bits = _epochs.changes()
+            if serial > self._known:
+                self._known = serial
+                added = HostUpdateResult.added if bits & _epochs.ADDED else 0
+                self.put((serial, added | (1 if bits & _epochs.REMOVED else 0)))
+        return super().empty()
+
+
+class State:
+    """What training needs to go on, on every rank. Derived classes say how it is saved."""
+
+    _step = 0  # of the newest copy
+    _certain = 0  # the newest step that all ranks have copied
+    _root = 0  # the rank that sync() starts from
+    _checkpoints: Checkpoints | None = None
+
+    def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
+        """bcast_object: gives all ranks the object of rank 0. get_rank: this rank."""
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._host_messages: queue.Queue[tuple[Any, int]] = _Changes()
+        self._last_updated_timestamp: Any = 0
+        self._reset_callbacks: list[Callable[[], Any]] = []
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
+        """Calls these functions after each reset, when rank() and size() are the new ones.
+
+        They run before sync(), on ranks that were there before: not on those that have joined.
+        """
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """Called after each reset."""
+        self._host_messages = _Changes()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp: Any, update_res: int) -> None:
+        """Takes note of a change; the next commit() raises for it."""
+        self._host_messages.put((timestamp, update_res))
+
+    def commit(self) -> None:
+        """Saves the state, then acts on changes of the job.
+
+        When it returns on one rank, all ranks have finished their copies. Blocks until then.
+        Raises HostsUpdatedInterrupt, on all ranks in the same call.
+        """
+        step, certain = self._step, self._certain
+        self.save()
+        self._step = max(self._step, step + 1)
+        self._certain = certain
+        changes = self._agree()
+        self._certain = self._step
+        if self._checkpoints is not None:
+            self._checkpoints.on_commit(self)
+        self._act_on(changes)
+
+    def check_host_updates(self) -> None:
+        """Raises HostsUpdatedInterrupt if workers wait to join or are to leave; on all ranks."""
+        self._act_on(self._agree())
+
+    def _agree(self) -> int | None:
+        """The changes of the job, the same on all ranks; None: no change. Collective."""
+        before = newest = self._last_updated_timestamp
+        found = HostUpdateResult.no_update
+        while not self._host_messages.empty():
+            stamp, change = self._host_messages.get()
+            if stamp > newest:
+                newest, found = stamp, found | change
+        if _epochs.available():
+            self._last_updated_timestamp = newest
+            return _agreement.changes(newest > before, found)
+        before, self._last_updated_timestamp, found = self._bcast_object((before, newest, found))
+        return found if self._last_updated_timestamp > before else None
+
+    def _act_on(self, changes: int | None) -> None:
+        if changes is not None:
+            raise HostsUpdatedInterrupt(changes == HostUpdateResult.removed)
+
+    def checkpoint(self, path: Any, every: int = 1, keep: int = 2) -> None:
+        """From now on writes each `every`-th commit to a file, and starts from the newest one.
+
+        path: the files' name without their last part, which is the step. They are written by rank
+        0 in the background, completely or not at all, and carry a checksum; the newest `keep` stay.
+        Call it before training: then a job starts from the newest file that can be read, with any
+        number of ranks. Raises InvalidArgumentError (a ValueError) for other numbers,
+        UnsupportedError for states that are not Ronde's.
+        """
+        self._checkpoints = Checkpoints(self, path, every, keep)
+
+    def save(self) -> None:
+        """Copies the state to memory."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Goes back to the newest copy."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Gives all ranks the state of the first one. Collective."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Adapts the state to new ranks, before the reset callbacks."""
+
+    def _restore_older(self) -> None:
+        """Goes back to the copy before the newest. States with one copy have only that."""
+        self.restore()
+
+
+class ObjectState(State):
+    """A state of Python objects: each keyword argument is an attribute of that name.
+
+    Copies hold containers and arrays by value, other objects by reference.
+    """
+
+    def __init__(
+        self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any
+    ) -> None:
+        """Objects that can be pickled."""
+        self._names = tuple(kwargs)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        super().__init__(bcast_object=bcast_object, get_rank=get_rank)
+        self._copies = [TwoCopies(self._take_objects, self._put_objects), *self._further_copies()]
+        for copies in self._copies:
+            copies.save()
+
+    def _further_copies(self) -> list[TwoCopies]:
+        """Those of a derived class."""
+        return []
+
+    def _objects(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._names}
+
+    def _take_objects(self, older: Any) -> dict[str, Any]:
+        del older
+        return {name: copied(value) for name, value in self._objects().items()}
+
+    def _put_objects(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, copied(value))
+
+    @property
+    def _saved_state(self) -> dict[str, Any]:
+        return dict(self._copies[0].newest)
+
+    def save(self) -> None:
+        """Copies the state; the copy before this one is kept."""
+        for copies in self._copies:
+            copies.fill()
+        for copies in self._copies:
+            copies.turn()
+        self._step += 1
+        self._certain = self._step
+
+    def restore(self) -> None:
+        """Goes back to the newest copy."""
+        for copies in self._copies:
+            copies.restore()
+
+    def _restore_older(self) -> None:
+        for copies in self._copies:
+            copies.restore_older()
+        self._step -= 1
+
+    def sync(self) -> None:
+        """Gives all ranks the state of the first one, and saves it. Collective."""
+        self._broadcast(self._root)
+        self.save()
+
+    def _snapshot(self) -> Any:
+        """A copy of the newest copy, which stays as it is."""
+        return [copied(copies.newest) for copies in self._copies]
+
+    def _pack(self, snapshot: Any) -> bytes | memoryview:
+        """A snapshot as the bytes of a checkpoint."""
+        return pickle.dumps(snapshot, protocol=5)
+
+    def _unpack(self, data: bytes) -> None:
+        """Gives the state the snapshot of a checkpoint."""
+        self._put_snapshot(pickle.loads(data))
+
+    def _put_snapshot(self, snapshot: Any) -> None:
+        if len(snapshot) != len(self._copies):
+            raise InvalidArgumentError(
+                f"the checkpoint has {len(snapshot)} parts, but this state {len(self._copies)}: "
+                "it was written by a state with other arguments"
+            )
+        for copies, value in zip(self._copies, snapshot):
+            copies.put(value)
+
+    def _broadcast(self, root: int) -> None:
+        if self._names:
+            further = {"root_rank": root} if root else {}
+            self._put_objects(self._bcast_object(self._objects(), **further))
+
+
+def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
+    """A function that calls func(state, ...) until it returns, through changes and failures.
+
+    reset: ends the epoch and joins the next one.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state: Any, *args: Any, **kwargs: Any) -> Any:
+        notification_manager.init()
+        notification_manager.register_listener(state)
+        try:
+            with _leaving.watched():
+                return _Run(state, reset).call(lambda: func(state, *args, **kwargs))
+        except _epochs.LauncherLostError:
+            _checkpoint_now(state)
+            raise
+        finally:
+            notification_manager.remove_listener(state)
+
+    return wrapper
+
+
+def _checkpoint_now(state: Any) -> None:
+    checkpoints = getattr(state, "_checkpoints", None)
+    if isinstance(checkpoints, Checkpoints):
+        checkpoints.write_committed(state)
+
+
+class _Run:
+    """One call of a function under run_fn()."""
+
+    def __init__(self, state: Any, reset: Callable[[], Any]) -> None:
+        self._state, self._reset = state, reset
+        self._failed = False  # the state was restored
+        self._skip_sync = False
+        self._result: Any = None
+        self._returned = False
+
+    def call(self, train: Callable[[], Any]) -> Any:
+        again = False
+        while True:
+            try:
+                if again:
+                    self._reset()
+                    self._state.on_reset()
+                return self._one_epoch(train)
+            except HostsUpdatedInterrupt as interrupt:
+                self._failed, self._skip_sync = False, interrupt.skip_sync
+            except Error as error:
+                if not _may_go_on(error):
+                    raise
+                _epochs.note_failure(error)
+                self._state.restore()
+                self._failed, self._skip_sync = True, False
+            except _epochs.DismissedError:
+                if not self._returned:
+                    raise
+                return self._result
+            again = True
+
+    def _one_epoch(self, train: Callable[[], Any]) -> Any:
+        if not _epochs.available():
+            if not self._skip_sync:
+                self._state.sync()
+            return train()
+        _agreement.start(self._state, self._failed, self._skip_sync)
+        self._returned = False
+        self._result = train()
+        self._returned = True
+        self._finish()
+        return self._result
+
+    def _finish(self) -> None:
+        """Returns once all ranks have returned: until then they may need this one."""
+        changes, waiting = None, True
+        while waiting and changes is None:
+            changes, waiting = _agreement.finish()
+        if waiting:
+            self._state._act_on(changes)
+        _epochs.core.elastic_finished()
+
+
+def _may_go_on(error: Error) -> bool:
+    """True if an epoch can follow. Without a launcher only a job of one process goes on."""
+    if not _epochs.recoverable(error):
+        return False
+    return _epochs.available() or not is_initialized() or size() == 1

@@ -1,0 +1,149 @@
+"""Elastic jobs for NumPy and any framework.
+
+    state = ronde.elastic.ArrayState(weights=weights, step=0)
+
+    @ronde.elastic.run
+    def train(state):
+        while state.step < 1000:
+            state.weights -= 0.1 * ronde.allreduce(gradient(state.weights), name="gradient")
+            state.step += 1
+            state.commit()
+
+    train(state)
+
+Start it with `ronde run -np 4 --min-np 2 python script.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ronde import _numpy
+from ronde._copies import TwoCopies, copied_arrays
+from ronde._errors import InvalidArgumentError
+from ronde._job import init, rank, shutdown
+from ronde._objects import broadcast_object
+from ronde._samplers import ExactSampler
+from ronde.common import elastic as _common
+from ronde.common.elastic import State, run_fn
+from ronde.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+__all__ = [
+    "ArrayState",
+    "ExactSampler",
+    "HorovodInternalError",
+    "HostsUpdatedInterrupt",
+    "ObjectState",
+    "State",
+    "run",
+]
+
+
+def _reset() -> None:
+    shutdown()
+    init()
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates func(state, ...): it goes on when ranks die, join and leave.
+
+    When a rank has died, the others restore the newest committed step, join the launcher's next
+    epoch, call the reset callbacks and state.sync(), then func again. When ranks are to join or to
+    leave, commit() raises HostsUpdatedInterrupt, and they do the same without restoring. Workers
+    that have joined begin with sync(). Errors that would come again, such as MismatchError and
+    InvalidArgumentError, are raised. Without a launcher of elastic jobs all failures are.
+
+    Call no collective between init() and this function: workers that have joined would wait for
+    ranks that are in it already.
+    """
+    return run_fn(func, _reset)
+
+
+class ObjectState(_common.ObjectState):
+    """A state of Python objects: each keyword argument is an attribute of that name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Objects that can be pickled, and ExactSamplers."""
+        self._samplers = {n: v for n, v in kwargs.items() if isinstance(v, ExactSampler)}
+        for name, sampler in self._samplers.items():
+            setattr(self, name, sampler)
+        others = {n: v for n, v in kwargs.items() if n not in self._samplers}
+        super().__init__(bcast_object=broadcast_object, get_rank=rank, **others)
+
+    def reset(self) -> None:
+        """Deals the samplers' remaining indices to the ranks that there are now."""
+        for sampler in self._samplers.values():
+            sampler.reset()
+
+    def _further_copies(self) -> list[TwoCopies]:
+        return [TwoCopies(self._take_samplers, self._put_samplers)]
+
+    def _take_samplers(self, older: Any = None) -> Any:
+        del older
+        return {name: sampler.state_dict() for name, sampler in self._samplers.items()}
+
+    def _put_samplers(self, values: Any) -> None:
+        for name, value in values.items():
+            self._samplers[name].load_state_dict(value)
+
+    def _broadcast(self, root: int) -> None:
+        super()._broadcast(root)
+        if self._samplers:
+            self._put_samplers(broadcast_object(self._take_samplers(), root))
+
+
+class ArrayState(ObjectState):
+    """A state of NumPy arrays and Python objects.
+
+    Keyword arguments that are arrays are copied and broadcast in place: keep writing to the same
+    ones. Commits allocate nothing for them.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Arrays in C order, objects that can be pickled, and ExactSamplers."""
+        self._arrays = {n: v for n, v in kwargs.items() if isinstance(v, np.ndarray)}
+        for name, array in self._arrays.items():
+            if not array.flags.c_contiguous or not array.flags.writeable:
+                raise InvalidArgumentError(
+                    f"{name}: a writable array in C order is needed; np.ascontiguousarray() "
+                    "makes one"
+                )
+        others = {n: v for n, v in kwargs.items() if n not in self._arrays}
+        super().__init__(**others)
+
+    def __getattr__(self, name: str) -> Any:
+        """The registered array of this name."""
+        arrays = self.__dict__.get("_arrays", {})
+        if name in arrays:
+            return arrays[name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Writes values into a registered array; sets any other attribute."""
+        array = self.__dict__.get("_arrays", {}).get(name)
+        if array is None:
+            super().__setattr__(name, value)
+        elif value is not array:
+            array[...] = value
+
+    def _further_copies(self) -> list[TwoCopies]:
+        return [*super()._further_copies(), TwoCopies(self._take_arrays, self._put_arrays)]
+
+    def _take_arrays(self, older: Any) -> Any:
+        return copied_arrays(list(self._arrays.values()), older)
+
+    def _put_arrays(self, values: Any) -> None:
+        for array, value in zip(self._arrays.values(), values):
+            np.copyto(array, value)
+
+    def _broadcast(self, root: int) -> None:
+        super()._broadcast(root)
+        handles = [
+            _numpy.broadcast_async(array, root, f"elastic.array.{name}", out=array)
+            for name, array in self._arrays.items()
+        ]
+        for handle in handles:
+            handle.wait()

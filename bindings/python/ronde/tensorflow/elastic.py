@@ -1,0 +1,65 @@
+"""Elastic jobs for TensorFlow, with the names of `horovod.tensorflow.elastic`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ronde._copies import TwoCopies, copied_arrays
+from ronde._errors import InvalidArgumentError
+from ronde._job import rank
+from ronde._objects import broadcast_object
+from ronde._samplers import ExactSampler
+from ronde.common.elastic import ObjectState
+from ronde.elastic import run
+from ronde.keras.elastic import KerasState as TensorFlowKerasState
+from ronde.tensorflow.functions import broadcast_variables
+
+__all__ = ["ExactSampler", "TensorFlowKerasState", "TensorFlowState", "run"]
+
+
+class TensorFlowState(ObjectState):
+    """A state of tf.Variables and Python objects."""
+
+    def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
+        """variables: all global ones by default. session: that evaluates them in a graph.
+
+        Raises InvalidArgumentError (a ValueError) if there are no variables.
+        """
+        self.variables = list(variables or tf.compat.v1.global_variables())
+        if not self.variables:
+            raise InvalidArgumentError(
+                "variables: none are given, and TensorFlow 2 lists no global ones"
+            )
+        self.session = session or tf.compat.v1.get_default_session()
+        # Made once: a session's graph may not grow.
+        self._sending = None if tf.executing_eagerly() else broadcast_variables(self.variables, 0)
+        super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
+
+    def _further_copies(self) -> list[TwoCopies]:
+        return [TwoCopies(self._take_variables, self._put_variables)]
+
+    def _arrays(self) -> Sequence[Any]:
+        if self._sending is not None:
+            return list(self.session.run(self.variables))
+        return [np.asarray(variable.numpy()) for variable in self.variables]
+
+    def _take_variables(self, older: Any) -> Any:
+        return copied_arrays([np.asarray(array) for array in self._arrays()], older)
+
+    def _put_variables(self, saved: Any) -> None:
+        for variable, value in zip(self.variables, saved):
+            if self._sending is None:
+                variable.assign(value)
+            else:
+                variable.load(value, self.session)
+
+    def _broadcast(self, root: int) -> None:
+        if self._sending is None:
+            broadcast_variables(self.variables, root)
+        else:
+            self.session.run(self._sending)
+        super()._broadcast(root)

@@ -1,0 +1,136 @@
+"""Cases of ronde.keras.elastic and ronde.tensorflow.elastic."""
+
+import keras
+import numpy as np
+import pytest
+import ronde.keras as hvd
+import ronde.tensorflow as hvt
+import ronde.tensorflow.keras as hvk
+import tensorflow as tf
+from ronde.keras import elastic
+
+
+def made_state(**values):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.set_weights([np.full((2, 1), 1.0 + hvd.rank()), np.zeros(1)])
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
+    return elastic.KerasState(model, batch=0, epoch=0, **values)
+
+
+def data():
+    return tf.data.Dataset.from_tensor_slices((np.ones((8, 2)), np.zeros((8, 1)))).batch(2)
+
+
+def case_models_are_synced_and_restored():
+    state = made_state(rank=hvd.rank())
+    state.sync()
+    assert state.rank == 0
+    np.testing.assert_array_equal(state.model.get_weights()[0], [[1], [1]])
+    state.model.set_weights([np.zeros((2, 1)), np.ones(1)])
+    state.restore()
+    np.testing.assert_array_equal(state.model.get_weights()[0], [[1], [1]])
+    state.model.set_weights([np.full((2, 1), 3.0), np.ones(1)])
+    state.commit()
+    state.model.set_weights([np.zeros((2, 1)), np.ones(1)])
+    state.restore()
+    np.testing.assert_array_equal(state.model.get_weights()[0], [[3], [3]])
+
+
+def case_optimizers_are_restored():
+    state = made_state()
+    before = [np.array(v) for v in state.optimizer.variables]
+    state.model.fit(data(), verbose=0)
+    assert any((np.array(v) != b).any() for v, b in zip(state.optimizer.variables, before))
+    state.restore()
+    for variable, value in zip(state.optimizer.variables, before):
+        np.testing.assert_array_equal(np.array(variable), value)
+
+
+def case_models_that_are_not_built_are_refused():
+    with pytest.raises(ValueError, match=r"is not built; call model\.build"):
+        elastic.KerasState(keras.Sequential([keras.layers.Dense(1)]))
+
+
+class Recorded:
+    batch, epoch = 0, 0
+
+    def __init__(self):
+        self.commits = []
+
+    def commit(self):
+        self.commits.append((self.epoch, self.batch))
+
+
+def fitted(state, epochs=2, batches_per_commit=1, **options):
+    callbacks = [
+        elastic.UpdateBatchStateCallback(state),
+        elastic.UpdateEpochStateCallback(state),
+        elastic.CommitStateCallback(state, batches_per_commit),
+    ]
+    model = made_state().model
+    model.fit(data().repeat(), epochs=epochs, callbacks=callbacks, verbose=0, **options)
+    return state.commits
+
+
+def case_callbacks_count_epochs_and_batches():
+    commits = fitted(Recorded(), steps_per_epoch=3)
+    assert commits == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 0), (1, 1), (1, 2), (2, 0)]
+
+
+def case_callbacks_commit_after_some_batches():
+    commits = fitted(Recorded(), steps_per_epoch=4, batches_per_commit=3, epochs=1)
+    assert commits == [(0, 2), (1, 0)]
+
+
+def case_epochs_go_on_after_a_reset():
+    state = Recorded()
+    fitted(state, steps_per_epoch=2, epochs=1)
+    fitted(state, steps_per_epoch=2, epochs=2)
+    assert state.epoch == 3
+
+
+def case_a_reset_shortens_the_epoch_in_keras_params():
+    state = Recorded()
+    state.batch = 2
+    callback = elastic.UpdateBatchStateCallback(state)
+    callback.set_params({"steps": 5})
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    assert callback.params["steps"] == 3
+    callback.on_epoch_end(0)
+    callback.on_epoch_begin(1)
+    assert callback.params["steps"] == 5
+
+
+def case_variables_are_synced_and_restored():
+    variables = [tf.Variable([1.0 + hvt.rank(), 2.0]), tf.Variable(3)]
+    state = hvt.elastic.TensorFlowState(variables=variables, batch=5 + hvt.rank())
+    state.sync()
+    assert state.batch == 5
+    np.testing.assert_array_equal(variables[0], [1, 2])
+    variables[0].assign([7.0, 7.0])
+    state.restore()
+    np.testing.assert_array_equal(variables[0], [1, 2])
+    variables[0].assign([7.0, 7.0])
+    state.commit()
+    variables[0].assign([0.0, 0.0])
+    state.restore()
+    np.testing.assert_array_equal(variables[0], [7, 7])
+
+
+def case_variables_of_a_session():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.compat.v1.get_variable("v", initializer=[1.0 + hvt.rank()])
+        session.run(tf.compat.v1.global_variables_initializer())
+        state = hvt.elastic.TensorFlowState(session=session, batch=1)
+        state.sync()
+        assert session.run(variable).tolist() == [1.0]
+        variable.load([4.0], session)
+        state.restore()
+        assert session.run(variable).tolist() == [1.0]
+
+
+def case_the_names_of_horovod_are_there():
+    assert hvk.elastic.KerasState is elastic.KerasState
+    assert issubclass(hvt.elastic.TensorFlowKerasState, elastic.KerasState)
+    assert hvt.elastic.run is hvd.elastic.run

@@ -1,0 +1,270 @@
+"""The loop of elastic jobs, with a launcher that the test plays."""
+
+import os
+import signal
+from unittest import mock
+
+import numpy as np
+import pytest
+import ronde
+from elastic_launcher import alone, launcher  # noqa: F401  fixtures
+from ronde.common.elastic import State, notification_manager, run_fn
+from ronde.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+
+def state_of(**values):
+    return ronde.elastic.ObjectState(**{"step": 0, **values})
+
+
+def test_the_loop_restores_resets_and_syncs_in_horovods_order():
+    state, order = mock.MagicMock(), []
+    for name in ("sync", "restore", "on_reset"):
+        getattr(state, name).side_effect = lambda name=name: order.append(name)
+    ends = iter([HorovodInternalError("dead"), HostsUpdatedInterrupt(False), None])
+
+    def train(_):
+        order.append("train")
+        error = next(ends)
+        if error:
+            raise error
+        return "done"
+
+    assert run_fn(train, lambda: order.append("reset"))(state) == "done"
+    epoch = ["sync", "train"]
+    reset = ["reset", "on_reset"]
+    assert order == [*epoch, "restore", *reset, *epoch, *reset, *epoch]
+
+
+def test_without_sync_if_workers_only_leave():
+    state = mock.MagicMock()
+    ends = iter([HostsUpdatedInterrupt(True), None])
+
+    def train(_):
+        error = next(ends)
+        if error:
+            raise error
+
+    run_fn(train, lambda: None)(state)
+    assert state.sync.call_count == 1
+    assert state.on_reset.call_count == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ronde.MismatchError("shapes"),
+        ronde.InvalidArgumentError("name"),
+        ronde.DuplicateNameError("twice"),
+        ronde.UnsupportedError("no"),
+        ronde.VersionMismatchError("1 and 2"),
+        ronde.NotInitializedError("init"),
+        KeyError("mine"),
+    ],
+)
+def test_errors_that_would_come_again_are_raised(launcher, error):  # noqa: F811
+    def train(state):
+        raise error
+
+    with pytest.raises(type(error)):
+        ronde.elastic.run(train)(state_of())
+    assert len(launcher.ready) == 1
+
+
+def test_after_a_failure_training_goes_on_from_the_last_commit(launcher):  # noqa: F811
+    state = state_of(seen=[])
+    sizes = []
+    state.register_reset_callbacks([lambda: sizes.append(ronde.size())])
+
+    @ronde.elastic.run
+    def train(state):
+        while state.step < 6:
+            state.step += 1
+            state.seen.append(state.step)
+            if state.step == 3:
+                state.commit()
+            if state.step == 5 and len(launcher.ready) == 1:
+                raise ronde.RankFailure("rank 0 was killed")
+        return state.seen
+
+    assert train(state) == [1, 2, 3, 4, 5, 6]
+    began, holds, _, suspects, why = launcher.ready[1]
+    assert (began, holds, suspects) == (True, True, [])
+    assert why == "RankFailure: rank 0 was killed"
+    assert launcher.notes == ["holds", "finished"]
+    assert sizes == [1]
+
+
+def test_the_launcher_learns_which_worker_was_lost(launcher):  # noqa: F811
+    def train(state):
+        if len(launcher.ready) == 1:
+            error = ronde.RankFailure("rank 0 does not answer")
+            error.rank = 0
+            raise error
+
+    ronde.elastic.run(train)(state_of())
+    assert launcher.ready[1][3] == [7]
+
+
+def test_a_change_surfaces_in_commit_alone_and_nothing_is_lost(launcher):  # noqa: F811
+    @ronde.elastic.run
+    def train(state):
+        while state.step < 3:
+            state.step += 1
+            if len(launcher.ready) == 1:
+                launcher.change = (1, 1)
+                assert not state._host_messages.empty()
+            ronde.allreduce(np.ones(2), name="a")
+            state.commit()
+        return state.step, len(launcher.ready)
+
+    assert train(state_of()) == (3, 2)
+    assert launcher.ready[1][4] == ""
+
+
+@pytest.mark.parametrize(("bits", "skips"), [(1, False), (2, True), (3, False)])
+def test_changes_have_horovods_meaning(launcher, bits, skips):  # noqa: F811
+    state = state_of()
+    launcher.change = (5, bits)
+    with pytest.raises(HostsUpdatedInterrupt) as raised:
+        state.check_host_updates()
+    assert raised.value.skip_sync is skips
+    state.check_host_updates()  # once for each change
+
+
+def test_a_dismissed_worker_ends_with_status_0(launcher):  # noqa: F811
+    launcher.answers.append({"dismissed": "asked to leave", "failed": False})
+    with pytest.raises(SystemExit) as ended:
+        ronde.elastic.run(mock.Mock(__name__="f", side_effect=HorovodInternalError()))(state_of())
+    assert ended.value.code == 0
+
+
+def test_a_failed_job_is_an_error(launcher):  # noqa: F811
+    launcher.answers.append({"dismissed": "too few workers", "failed": True})
+    with pytest.raises(ronde.Error, match="too few workers"):
+        ronde.elastic.run(mock.Mock(__name__="f", side_effect=HorovodInternalError()))(state_of())
+
+
+def test_an_epoch_whose_ranks_do_not_meet_is_followed_by_the_next(launcher):  # noqa: F811
+    bad = {
+        "RONDE_RANK": 1,
+        "RONDE_SIZE": 2,
+        "RONDE_JOB_ID": "nobody",
+        "RONDE_START_TIMEOUT_MS": 100,
+    }
+    workers = [(6, "here", True), (7, "here", True)]
+    launcher.answers.append(
+        {"epoch": 2, "rank": 1, "size": 2, "why": "", "workers": workers, "settings": bad}
+    )
+    ends = iter([HorovodInternalError("dead"), None])
+
+    def train(state):
+        error = next(ends)
+        if error:
+            raise error
+
+    ronde.elastic.run(train)(state_of())
+    assert [began for began, *_ in launcher.ready] == [False, True, False]
+    assert "TimeoutError" in launcher.ready[2][4]
+
+
+def test_a_lost_launcher_is_an_error_after_a_checkpoint(launcher, tmp_path):  # noqa: F811
+    state = state_of()
+    state.checkpoint(tmp_path / "state", every=1000)
+
+    @ronde.elastic.run
+    def train(state):
+        state.step = 5
+        state.commit()
+        launcher.lost = True
+        state.step = 6
+        state.commit()
+
+    with pytest.raises(ronde.UnavailableError, match="the launcher of this job is gone"):
+        train(state)
+    again = state_of()
+    again.checkpoint(tmp_path / "state")
+    again._checkpoints.load(again)
+    assert again.step == 6
+
+
+def test_a_signal_asks_to_leave_at_the_next_commit(launcher):  # noqa: F811
+    launcher.answers.append({"dismissed": "asked to leave", "failed": False})
+    state = state_of()
+
+    @ronde.elastic.run
+    def train(state):
+        os.kill(os.getpid(), signal.SIGTERM)
+        state.step = 4
+        state.commit()
+        state.step = 5
+
+    with pytest.raises(SystemExit):
+        train(state)
+    assert launcher.notes == ["holds", "leaving by SIGTERM"]
+    assert state.step == 4
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_the_signal_can_be_chosen(launcher, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("RONDE_LEAVE_SIGNAL", "HUP")
+    with pytest.raises(ValueError, match="'HUP'; allowed: TERM, USR1, off"):
+        ronde.elastic.run(lambda state: None)(state_of())
+    monkeypatch.setenv("RONDE_LEAVE_SIGNAL", "USR1")
+    seen = []
+
+    def train(state):
+        seen.append(signal.getsignal(signal.SIGUSR1))
+
+    ronde.elastic.run(train)(state_of())
+    assert callable(seen[0])
+
+
+def test_ranks_are_in_the_environment(launcher):  # noqa: F811
+    names = ("HOROVOD_RANK", "HOROVOD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK")
+    assert [os.environ[name] for name in names] == ["0", "1", "0", "1", "0"]
+
+
+def test_without_a_launcher_a_job_of_one_process_goes_on(alone):  # noqa: F811
+    state = state_of()
+    ends = iter([HorovodInternalError("dead"), None])
+
+    def train(state):
+        error = next(ends)
+        if error:
+            raise error
+        return 3
+
+    assert ronde.elastic.run(train)(state) == 3
+
+
+def test_horovods_manager_passes_changes_on(alone):  # noqa: F811
+    state = State(lambda value: value, lambda: 0)
+    notification_manager.register_listener(state)
+    notification_manager.handle_hosts_updated(1.0, 1)
+    notification_manager.remove_listener(state)
+    with pytest.raises(HostsUpdatedInterrupt) as raised:
+        state.check_host_updates()
+    assert raised.value.skip_sync
+    with pytest.raises(NotImplementedError):
+        state.commit()
+
+
+def test_plain_runs_raise_failures_of_several_ranks(run_job):
+    status, output = run_job(
+        """
+        import ronde
+        ronde.init()
+
+        @ronde.elastic.run
+        def train(state):
+            state.commit()
+            raise ronde.RankFailure("rank 1 was killed")
+
+        try:
+            train(ronde.elastic.ObjectState(step=0))
+        except ronde.RankFailure:
+            print("raised")
+        """
+    )
+    assert status == 0, output
+    assert output.count("raised") == 2

@@ -1,0 +1,281 @@
+"""States and samplers of elastic jobs, on one rank."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+import ronde
+from elastic_launcher import alone, launcher  # noqa: F401  fixtures
+from ronde import _agreement, _samplers
+from ronde._copies import TwoCopies
+from ronde.elastic import ArrayState, ExactSampler, ObjectState
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def test_objects_go_back_to_the_last_commit_with_what_they_contain():
+    state = ObjectState(step=1, losses=[1.0], table={"a": np.zeros(2)})
+    state.step, state.table["a"][0] = 2, 5
+    state.losses.append(0.5)
+    state.restore()
+    assert (state.step, state.losses) == (1, [1.0])
+    assert state.table["a"][0] == 0
+    state.losses.append(0.25)
+    state.commit()
+    state.losses.clear()
+    state.restore()
+    assert state.losses == [1.0, 0.25]
+
+
+def test_sync_sends_values_as_they_are_and_saves_them():
+    state = ObjectState(step=1)
+    state.step = 2
+    state.sync()
+    assert state.step == 2
+    state.step = 3
+    state.restore()
+    assert state.step == 2
+
+
+def test_commits_write_arrays_in_place_of_the_older_copy():
+    weights = np.arange(4.0)
+    state = ArrayState(weights=weights, step=0)
+    state.commit()
+    held = {id(state._copies[-1]._newest[0]), id(state._copies[-1]._older[0])}
+    for step in range(4):
+        weights += 1
+        state.step = step
+        state.commit()
+    assert {id(state._copies[-1]._newest[0]), id(state._copies[-1]._older[0])} == held
+    committed = weights.copy()
+    weights[:] = 0
+    state.restore()
+    assert state.weights is weights
+    np.testing.assert_array_equal(weights, committed)
+    state.weights = np.ones(4)
+    assert weights.tolist() == [1, 1, 1, 1]
+
+
+def test_arrays_that_cannot_be_written_in_place_are_refused():
+    with pytest.raises(ValueError, match="weights: a writable array in C order"):
+        ArrayState(weights=np.zeros((2, 3)).T)
+
+
+def test_an_error_within_a_commit_leaves_the_last_one_whole():
+    state = ArrayState(weights=np.zeros(2), step=0)
+    state.commit()
+    state.step = 1
+    state.commit()
+
+    def broken(older):
+        raise KeyboardInterrupt
+
+    state.step = 2
+    state.weights[:] = 2
+    state._copies[-1]._take = broken
+    with pytest.raises(KeyboardInterrupt):
+        state.commit()
+    state.restore()
+    assert state.step == 1
+    assert state.weights.tolist() == [0, 0]
+
+
+def test_two_copies_are_held():
+    value = [0]
+    copies = TwoCopies(lambda older: list(value), lambda copy: value.__setitem__(0, copy[0]))
+    for number in (1, 2, 3):
+        value[0] = number
+        copies.save()
+    value[0] = 9
+    copies.restore_older()
+    assert value == [2]
+    copies.restore()
+    assert value == [2]
+
+
+def numbered(state):
+    """The state at step 3, of which step 2 is the newest that all ranks have copied."""
+    for step in (1, 2, 3):
+        state.step = step
+        state.save()
+    state._certain = 2
+    return state
+
+
+@pytest.mark.parametrize(
+    ("others", "restored"),
+    [
+        ([[1, 1, 0, 2, 2, 0]], 2),  # held, failed, skips, certain, newest, file
+        ([[1, 1, 0, 3, 3, 0]], 3),
+        ([[0, 0, 0, 0, 0, 0]], 2),
+    ],
+)
+def test_the_newest_step_that_all_have_copied_is_restored(launcher, monkeypatch, others, restored):  # noqa: F811
+    state = numbered(ObjectState(step=0))
+    monkeypatch.setattr(_agreement._epochs.worker, "holds_state", True)
+    mine = []
+
+    def gathered(row, name):
+        mine.append(row[0].tolist())
+        return np.array([*mine[-1:], *others], np.int64)
+
+    monkeypatch.setattr(_agreement._numpy, "allgather", gathered)
+    base = state._step - 3
+    others[:] = [
+        [*row[:3], row[3] and row[3] + base, row[4] and row[4] + base, 0] for row in others
+    ]
+    state._certain += base
+    state.restore()
+    _agreement.start(state, True, False)
+    assert state.step == restored
+
+
+# Samplers.
+
+
+@pytest.fixture
+def ranks(monkeypatch):
+    """ranks(n): samplers made from now on are those of n ranks; sets which by ranks.of."""
+
+    class Ranks:
+        size, rank = 1, 0
+
+        def make(self, size, **options):
+            made = []
+            self.size = size
+            for self.rank in range(size):
+                made.append(ExactSampler(**options))
+            return made
+
+        def load(self, states):
+            made = []
+            self.size = len(states)
+            for self.rank, (sampler, state) in enumerate(states):
+                sampler.load_state_dict(state)
+                made.append(sampler)
+            return made
+
+    given = Ranks()
+    monkeypatch.setattr(_samplers, "size", lambda: given.size)
+    monkeypatch.setattr(_samplers, "rank", lambda: given.rank)
+    return given
+
+
+@pytest.mark.parametrize(("length", "size"), [*itertools.product((0, 1, 7, 12), (1, 2, 3, 5))])
+def test_exact_samplers_deal_each_index_once(ranks, length, size):
+    samplers = ranks.make(size, data=length)
+    dealt = [index for sampler in samplers for index in sampler]
+    assert sorted(dealt) == list(range(length))
+    assert [len(sampler) for sampler in samplers] == [len(list(sampler)) for sampler in samplers]
+
+
+@pytest.mark.parametrize("sizes", [(4, 3, 2), (1, 4), (3, 5, 1, 2)])
+def test_exact_samplers_deal_what_remains_after_each_reset(ranks, sizes):
+    batch = 3
+    samplers = ranks.make(sizes[0], data=100, seed=3)
+    done, state = [], samplers[0].state_dict()
+    for size in sizes:
+        samplers = [*samplers, *ranks.make(size, data=100, seed=3)][:size]
+        samplers = ranks.load([(sampler, state) for sampler in samplers])
+        for sampler in samplers:
+            own = list(sampler)
+            for number in range(2):
+                done += own[number * batch : (number + 1) * batch]
+                sampler.record_batch(number, batch)
+        states = [sampler.state_dict() for sampler in samplers]
+        assert all(one == states[0] for one in states)
+        state = states[0]
+    samplers = ranks.load([(samplers[0], state)])
+    done += list(samplers[0])
+    assert sorted(done) == list(range(100))
+
+
+def test_exact_samplers_refuse_other_numbers():
+    with pytest.raises(ValueError, match="data=-1; allowed"):
+        ExactSampler(-1)
+    with pytest.raises(ValueError, match="batch_size=0; allowed"):
+        ExactSampler(5).record_batch(0, 0)
+
+
+def test_states_keep_the_positions_of_samplers():
+    sampler = ExactSampler([1, 2, 3, 4], shuffle=False)
+    state = ObjectState(sampler=sampler, step=0)
+    sampler.record_batch(0, 2)
+    state.commit()
+    sampler.record_batch(1, 2)
+    state.restore()
+    assert sampler.state_dict() == {"epoch": 0, "processed_num": 2}
+    state.on_reset()
+    assert list(sampler) == [2, 3]
+    sampler.set_epoch(1)
+    assert len(sampler) == 4
+
+
+# Checkpoints.
+
+
+def test_checkpoints_rotate_and_load(tmp_path):
+    path = tmp_path / "folder" / "state"
+    state = ArrayState(weights=np.zeros(3), step=0)
+    state.checkpoint(path, every=2, keep=2)
+    for step in range(1, 9):
+        state.step = step
+        state.weights[:] = step
+        state.commit()
+    state._checkpoints.wait()
+    assert len(list(path.parent.iterdir())) == 2
+    again = ArrayState(weights=np.zeros(3), step=0)
+    again.checkpoint(path)
+    again._checkpoints.load(again)
+    assert again.step in (7, 8)
+    assert again.weights.tolist() == [again.step] * 3
+    assert not [t for t in threading.enumerate() if t.name == "ronde-checkpoint"]
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path):
+    state = ObjectState(step=0)
+    state.checkpoint(tmp_path / "state")
+    for state.step in (1, 2):
+        state.commit()
+    state._checkpoints.wait()
+    newest = state._checkpoints.files()[0][1]
+    newest.write_bytes(newest.read_bytes()[:-1])
+    state._checkpoints.load(state)
+    assert state.step == 1
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path):
+    (tmp_path / "file").write_text("")
+    state = ObjectState(step=0)
+    state.checkpoint(tmp_path / "file" / "state")
+    state.commit()
+    with pytest.warns(UserWarning, match="cannot write the checkpoint"):
+        state._checkpoints.wait()
+
+
+def test_checkpoints_refuse_other_numbers(tmp_path):
+    with pytest.raises(ValueError, match="every=0; allowed: whole numbers from 1"):
+        ObjectState(step=0).checkpoint(tmp_path / "state", every=0)
+
+
+def test_a_job_that_starts_takes_the_newest_checkpoint(launcher, tmp_path):  # noqa: F811
+    state = ObjectState(step=0)
+    state.checkpoint(tmp_path / "state")
+
+    @ronde.elastic.run
+    def train(state):
+        state.step += 1
+        state.commit()
+        return state.step
+
+    assert train(state) == 1
+    state._checkpoints.wait()
+    again = ObjectState(step=0)
+    again.checkpoint(tmp_path / "state")
+    ronde.shutdown()
+    launcher.ready.clear()
+    _agreement._epochs.worker.holds_state = False
+    ronde.init()
+    assert train(again) == 2
+    assert launcher.ready[0][2] is True
