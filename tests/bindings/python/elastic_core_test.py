@@ -119,6 +119,8 @@ def test_the_end_of_the_launcher_ends_the_wait_with_an_error():
 
 def test_ctrl_c_ends_the_wait_for_an_epoch():
     script = """
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
         try:
             _core.elastic_next_epoch(False, False, False, [], "")
         except KeyboardInterrupt:
