@@ -80,12 +80,6 @@ Result<Adopted*> adopt_once() {
   return new Adopted{std::move(member), {}};  // never ended: threads may use it at exit
 }
 
-/// All workers of an epoch are ready. One that dies before it connects is awaited for no longer
-/// than this; then the launcher makes an epoch without it.
-std::chrono::milliseconds start_timeout(const EpochNote& place) {
-  return std::chrono::milliseconds(5'000 + 20 * place.workers.size());
-}
-
 }  // namespace
 
 Member::Member(FileDescriptor socket, WorkerId worker)
@@ -231,7 +225,6 @@ Result<Settings> Member::settings(const EpochNote& place) {
   MutexLock lock(mutex_);
   secret_ = std::move(file);
   return Settings{{"RONDE_RANK", fmt::to_string(place.rank)},
-                  {"RONDE_START_TIMEOUT_MS", fmt::to_string(start_timeout(place).count())},
                   {"RONDE_SIZE", fmt::to_string(place.workers.size())},
                   {"RONDE_JOB_ID", place.job_id},
                   {"RONDE_RENDEZVOUS", place.rendezvous},

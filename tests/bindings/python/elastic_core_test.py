@@ -153,3 +153,25 @@ def test_without_a_launcher_there_is_no_worker():
     assert _core.elastic_worker() == 0
     with pytest.raises(ronde.NotInitializedError, match="no worker of an elastic job"):
         _core.elastic_changes()
+
+
+def test_the_commit_store_keeps_two_copies_as_views():
+    import numpy as np
+    import ronde
+    from ronde import _core
+
+    store = _core.CommitStore()
+    for step in range(4):
+        for view in store.begin([40, 0, 3]):
+            np.frombuffer(view, np.uint8)[:] = step
+        store.commit(step)
+    assert store.steps() == [3, 2]
+    views = store.read(3)
+    assert [bytes(view) for view in views] == [b"\x03" * 40, b"", b"\x03" * 3]
+    assert views[0].readonly
+    store.begin([1])
+    assert store.steps() == [3]
+    with pytest.raises(ronde.InvalidArgumentError, match="no copy of step 9; there is: 3"):
+        store.read(9)
+    del store
+    assert bytes(views[2]) == b"\x03" * 3
