@@ -63,7 +63,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         self._rank = int(options.group_rank)
         self._name = str(options.group_id)
         self._description = "undefined"
-        self._limit_s = options.timeout.total_seconds()
+        self._limit_s: float = options.timeout.total_seconds()
         self._keeper = FutureKeeper()
         self._coalesced: list[Work] | None = None
         self._calls = 0
@@ -135,6 +135,20 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
 
     def _get_sequence_number_for_group(self) -> int:
         return self._calls
+
+    # What a smaller group is made from.
+
+    def ranks(self) -> list[int]:
+        """The job's ranks of the group's, by rank of the group."""
+        return self._ranks
+
+    def limit_s(self) -> float:
+        """The group's timeout."""
+        return self._limit_s
+
+    def membership(self) -> Membership:
+        """The job that the group is of."""
+        return self._membership
 
     # The end of a group.
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from ronde import _collectives as kinds
 from ronde._errors import InvalidArgumentError, MismatchError, UnsupportedError
 from ronde.torch._adapter import plain_view
-from ronde.torch.distributed import _membership, _sparse
+from ronde.torch.distributed import _membership, _shrink, _sparse
 from ronde.torch.distributed._messages import MessageGroup
 from ronde.torch.distributed._tensors import (
     Tensor,
@@ -62,6 +62,21 @@ _SCATTER = c10d.ScatterOptions()
 
 class RondeProcessGroup(MessageGroup):
     """A torch.distributed process group over Ronde."""
+
+    supports_shrinking = True
+
+    def shrink(
+        self, ranks_to_exclude: list[int], shrink_flags: int = 0, opts_override: Any = None
+    ) -> RondeProcessGroup:
+        """A group of the other ranks, which all call it: what dist.shrink_group() needs.
+
+        Its operations in flight end or fail first, with any flags. Raises InvalidArgumentError for
+        options, and as _shrink.shrunk().
+        """
+        _check_no_options(opts_override)
+        made = _shrink.shrunk(self, ranks_to_exclude, _made)
+        assert isinstance(made, RondeProcessGroup)
+        return made
 
     def allreduce(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> Work:
         """Combines each tensor over the ranks, in place; several are one operation."""
@@ -356,8 +371,7 @@ def _unpacking(spaces: Tensors, lists: list[Tensors]) -> Callable[[Any], None]:
 
 def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:
     """Makes the process group that torch.distributed asks for; collective over its ranks."""
-    if backend_options is not None:
-        raise InvalidArgumentError("the backend ronde takes no pg_options")
+    _check_no_options(backend_options)
     ranks = list(options.global_ranks_in_group)
     if not ranks:  # the default group
         rank, ranks = options.group_rank, list(range(options.group_size))
@@ -370,6 +384,16 @@ def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:
     size = dist.get_world_size() if dist.is_initialized() else len(ranks)
     everyone = len(ranks) == size
     membership = _membership.enter(options.store, rank, size, options.timeout, everyone)
+    return _made(options, ranks, membership)
+
+
+def _check_no_options(options: Any) -> None:
+    if options is not None:
+        raise InvalidArgumentError("the backend ronde takes no pg_options")
+
+
+def _made(options: Any, ranks: list[int], membership: _membership.Membership) -> RondeProcessGroup:
+    """A group that takes over one use of `membership`."""
     try:
         return RondeProcessGroup(options, ranks, membership)
     except BaseException:

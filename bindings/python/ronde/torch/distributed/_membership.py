@@ -79,13 +79,31 @@ def enter(
     return current
 
 
+def can_replace(old: Membership) -> bool:
+    """True if this process is in the job of `old`, or in none."""
+    return _state.current is old or _state.current is None
+
+
 def replace(old: Membership, name: str, peers: list[Peer], rank: int, limit_s: float) -> Membership:
-    """Leaves the old job, and joins `peers` as `rank` in the job `name`. Blocks up to limit_s."""
+    """Leaves the job of `old`, and joins `peers` as `rank` in the job `name`.
+
+    Blocks up to limit_s. After an error this process is in no job, and may try again.
+    """
+    settings = _settings(name, peers, rank, limit_s)
+    if old.peers and peers[0].host != old.peers[0].host:
+        settings["RONDE_RENDEZVOUS"] = moved_rendezvous(peers[0])
     _state.current = None
     _job.shutdown()
-    _job.init(settings=_settings(name, peers, rank, limit_s))
+    _job.init(settings=settings)
     _state.current = Membership(name, peers, old.joined_here, 1)
     return _state.current
+
+
+def moved_rendezvous(first: Peer) -> str:
+    """Where the ranks meet if a rank of another host than before is rank 0 now."""
+    port = os.environ.get("RONDE_RENDEZVOUS", "").rpartition(":")[2]
+    host = f"[{first.address}]" if ":" in first.address else first.address
+    return f"{host}:{port}"
 
 
 def start_limit_s(timeout: timedelta) -> float:
