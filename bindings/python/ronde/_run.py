@@ -43,7 +43,16 @@ def run(
     ssh_identity_file: str | None = None,
     disable_cache: bool | None = None,
     verbose: bool | int | None = None,
-    **elastic: Any,
+    min_np: int | None = None,
+    max_np: int | None = None,
+    min_num_proc: int | None = None,
+    max_num_proc: int | None = None,
+    slots: int | None = None,
+    reset_limit: int | None = None,
+    elastic_timeout: float | None = None,
+    cooldown_range: Sequence[int] | None = None,
+    host_discovery_script: str | None = None,
+    on_failure: str | None = None,
 ) -> list[Any]:
     """Calls func(*args, **kwargs) on `np` new ranks on this host; returns their results by rank.
 
@@ -58,13 +67,32 @@ def run(
     network_interface, network_interfaces: the interface for connections. executable: the Python to
     use. env: the ranks' environment, in place of this process's. use_mpi: start the ranks through
     mpirun. use_gloo, disable_cache, ssh_port, ssh_identity_file: accepted for Horovod scripts, no
-    effect. mpi_args and Horovod's names for elastic jobs are an error.
+    effect. mpi_args is an error.
+
+    min_np, max_np, host_discovery_script or on_failure make the job elastic: see ronde.elastic and
+    the same options of `ronde run`. Results are then those of the last epoch's ranks.
+    host_discovery_script: prints names of this host only. min_num_proc, max_num_proc: the same as
+    min_np and max_np. slots: of a host whose line has no number. cooldown_range: two numbers of
+    seconds after which a host is used again.
 
     Raises Error with the traceback of the first rank that failed. Raises InvalidArgumentError (a
     ValueError) for other hosts, and functions that cannot be pickled.
     """
     del use_gloo, disable_cache, ssh_port, ssh_identity_file
-    _check_elastic(elastic)
+    elastic = _elastic_options(
+        {
+            "min_np": _one_of(min_np, min_num_proc, "min"),
+            "max_np": _one_of(max_np, max_num_proc, "max"),
+            "host_discovery_script": host_discovery_script,
+            "on_failure": on_failure,
+        },
+        {
+            "slots_per_host": slots,
+            "reset_limit": reset_limit,
+            "elastic_timeout": elastic_timeout,
+            "blacklist_cooldown_range": cooldown_range,
+        },
+    )
     if mpi_args is not None:
         raise InvalidArgumentError(
             f"mpi_args={mpi_args!r}: ronde.run() chooses mpirun's arguments itself; its settings "
@@ -82,6 +110,8 @@ def run(
         "--backend": "mpi" if use_mpi else None,
     }
     chosen = [str(part) for pair in options.items() if pair[1] is not None for part in pair]
+    chosen += elastic
+    chosen += ["-H", hosts] if elastic and hosts else []
     chosen += ["--verbose"] if verbose else []
     given = os.environ if env is None else env
     with tempfile.TemporaryDirectory(prefix="ronde-run-") as folder:
@@ -92,23 +122,31 @@ def run(
             env=dict(given) if executable else {**given, "PYTHONPATH": _search_path()},
             check=False,
         ).returncode
-        return _results(Path(folder), ranks, status)
+        return (_last_results if elastic else _results)(Path(folder), ranks, status)
 
 
-_ELASTIC = (
-    *("min_num_proc", "max_num_proc", "min_np", "max_np", "slots"),
-    *("reset_limit", "cooldown_range", "host_discovery_script"),
-)
+def _one_of(value: int | None, same: int | None, which: str) -> int | None:
+    """The number of ranks that either of two arguments gives."""
+    if value is not None and same is not None and value != same:
+        raise InvalidArgumentError(
+            f"{which}_np={value} and {which}_num_proc={same} mean the same; give one of them"
+        )
+    return same if value is None else value
 
 
-def _check_elastic(given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
-        if name not in _ELASTIC:
-            raise TypeError(f"run() got an unexpected keyword argument {name!r}")
-        if value is not None:
+def _elastic_options(making: Mapping[str, Any], tuning: Mapping[str, Any]) -> list[str]:
+    """Options of `ronde run`. Those of `making` make a job elastic; `tuning` needs one of them."""
+    found: list[str] = []
+    for name, value in {**making, **tuning}.items():
+        if value is None:
+            continue
+        if name in tuning and not found:
             raise InvalidArgumentError(
-                f"{name}={value!r} is for elastic jobs, which there are not yet: give np alone"
+                f"{name}={value!r} is for elastic jobs: give {', '.join(making)}, too"
             )
+        values = value if isinstance(value, (list, tuple)) else [value]
+        found += [f"--{name.replace('_', '-')}", *map(str, values)]
+    return found
 
 
 def _only_one(name: str | None, names: str | Sequence[str] | None) -> str | None:
@@ -181,3 +219,18 @@ def _results(folder: Path, ranks: int, status: int) -> list[Any]:
     if status != 0 or len(outcomes) < ranks:
         raise Error(f"the job of {ranks} ranks ended with exit status {status}")
     return [outcomes[rank][1] for rank in range(ranks)]
+
+
+def _last_results(folder: Path, ranks: int, status: int) -> list[Any]:
+    """The results of the last epoch's ranks; raises the first error if the job failed."""
+    written = sorted(folder.glob("*.pickle"), key=lambda path: path.stat().st_mtime_ns)
+    outcomes = [pickle.loads(path.read_bytes()) for path in written if path.name != CALL]
+    if status != 0:
+        for good, value, *_ in outcomes:
+            if not good:
+                raise Error(f"a worker of the elastic job failed:\n{value}")
+        raise Error(f"the elastic job of {ranks} ranks ended with exit status {status}")
+    good_ones = [(epoch, rank, value) for good, value, epoch, rank in outcomes if good]
+    last = max((epoch for epoch, *_ in good_ones), default=0)
+    by_rank = {rank: value for epoch, rank, value in good_ones if epoch == last}
+    return [by_rank[rank] for rank in sorted(by_rank)]

@@ -87,10 +87,11 @@ def test_every_name_of_horovods_run_is_known(tmp_path):
         ronde.run(os.getpid, np=2, network_interfaces="lo,eth7")
     with pytest.raises(ValueError, match="chooses mpirun's arguments itself"):
         ronde.run(os.getpid, np=2, mpi_args="--oversubscribe")
-    elastic = "min_np max_np min_num_proc max_num_proc slots reset_limit cooldown_range"
-    for name in [*elastic.split(), "host_discovery_script"]:
-        with pytest.raises(ValueError, match=f"{name}=3 is for elastic jobs"):
+    for name in ("slots", "reset_limit", "elastic_timeout", "cooldown_range"):
+        with pytest.raises(ValueError, match="=3 is for elastic jobs: give min_np"):
             ronde.run(os.getpid, np=2, **{name: 3})
+    with pytest.raises(ValueError, match="min_np=2 and min_num_proc=3 mean the same"):
+        ronde.run(os.getpid, np=2, min_np=2, min_num_proc=3)
     with pytest.raises(TypeError, match="unexpected keyword argument 'nodes'"):
         ronde.run(os.getpid, np=2, nodes=2)
 
