@@ -43,6 +43,11 @@ def finish() -> tuple[int | None, bool]:
     return _maxima(False, 0, True)
 
 
+def newest_step(step: int) -> int:
+    """The newest step of which any rank has a copy. Collective."""
+    return int(_numpy.allreduce(np.array([step], np.int64), "elastic.step", MAX)[0])
+
+
 def start(state: Any, failed: bool, skip_sync: bool) -> None:
     """Gives all ranks of a new epoch the newest committed step. Collective.
 
@@ -87,6 +92,7 @@ def _sync(state: Any, rows: list[list[int]], holders: list[int], failed: bool) -
             state._checkpoints.load(state)
     state._step = max(newest, *(row[4] for row in rows))
     state.sync()
+    state._root = 0
 
 
 def _held(row: list[int]) -> tuple[int, int]:

@@ -85,6 +85,7 @@ class ProcessSet:
 
     process_set_id: int | None = None
     lost = ""  # why it cannot be used, for people
+    private = False  # the core has no other name for it than its number
     unclaimed = False  # made for a worker that has joined, whose script has not asked for it yet
 
     def __init__(self, ranks_or_comm: Any) -> None:
@@ -258,7 +259,12 @@ def _register(workers: tuple[int, ...], kept: ProcessSet | None) -> None:
         return
     made = kept or ProcessSet(ranks)
     made.ranks = ranks
-    add_process_set(made)
+    if len(ranks) < size():
+        add_process_set(made)
+    else:  # all are left; no other set than the global one may have all ranks
+        made.process_set_id = runtime().open_set(ranks, "elastic", 0.0, -1.0)
+        registered_sets[made.process_set_id] = made
+        made.private = True
     if kept is None:
         made.unclaimed = True
 
@@ -292,6 +298,7 @@ def _keep_sets() -> None:
     place = _epochs.worker.place if _epochs.available() else None
     for process_set in registered_sets.values():
         process_set.process_set_id = None
+        process_set.private = False
         if place is not None:
             workers = tuple(place.workers[rank] for rank in process_set.ranks)
             _kept_sets.append((workers, process_set))
@@ -365,7 +372,11 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     identifier = process_set.process_set_id
     if identifier is None or identifier == 0:
         return False
-    runtime().remove_process_set(identifier)
+    if process_set.private:
+        runtime().close_set(identifier, -1.0)
+        process_set.private = False
+    else:
+        runtime().remove_process_set(identifier)
     registered_sets.pop(identifier, None)
     process_set.process_set_id = None
     return True

@@ -15,14 +15,16 @@ class ExactSampler:
 
     Give it to a state (and to torch's DataLoader as `sampler`), call record_batch() after each
     batch, commit, and call set_epoch() at the end of an epoch. After a reset the remaining indices
-    are dealt anew. Ranks may have one index more than others, and so one batch more: a rank that
-    has none left calls join(), which lets the others go on.
+    are dealt anew. The first ranks may have one index more than others, and so one batch more: a
+    rank that has none left calls join(), which lets the others go on. state.sync() then gives it
+    what they have learned from that batch.
 
         for number, batch in enumerate(loader):
             train(batch)
             sampler.record_batch(number, loader.batch_size)
             state.commit()
         ronde.join()
+        state.sync()
         sampler.set_epoch(sampler.epoch + 1)
     """
 

@@ -235,6 +235,8 @@ class ObjectState(State):
 
     def sync(self) -> None:
         """Gives all ranks the state of the first one, and saves it. Collective."""
+        if _epochs.available():  # ranks that called join() have committed less often
+            self._step = _agreement.newest_step(self._step)
         self._broadcast(self._root)
         self.save()
 
