@@ -12,7 +12,7 @@ import ronde
 
 pytest.importorskip("ronde.torch.distributed", exc_type=ImportError)
 import torch.distributed as dist
-from ronde.torch.distributed import _peers, _rendezvous
+from ronde.torch.distributed import _membership, _peers, _rendezvous
 from ronde.torch.distributed._peers import Peer
 from ronde.torch.distributed._rendezvous import Meeting, _Log
 
@@ -206,3 +206,27 @@ def test_the_scope_is_what_all_ranks_of_an_attempt_know(monkeypatch, agents, res
         monkeypatch.setenv("GROUP_WORLD_SIZE", agents)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
     assert _rendezvous.attempt_scope() == scope
+
+
+def test_a_worker_whose_agent_has_ended_does_not_join(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert not _peers.is_orphan()
+    monkeypatch.setattr(_peers, "_PARENT", 1 << 30)
+    with pytest.raises(ronde.UnavailableError, match="torchrun's agent that started this process"):
+        _membership.enter(dist.HashStore(), 0, 1, timedelta(seconds=5))
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID")
+    assert not _peers.is_orphan()
+
+
+def test_a_process_enters_and_leaves_a_job_of_its_own_again(monkeypatch):
+    monkeypatch.delenv("RONDE_SIZE", raising=False)
+    store = dist.HashStore()
+    for _ in range(3):
+        first = _membership.enter(store, 0, 1, timedelta(seconds=5))
+        assert _membership.enter(store, 0, 1, timedelta(seconds=5)) is first
+        first.leave()
+        assert first.is_current()
+        first.leave()
+        assert not first.is_current()
+        with pytest.raises(ronde.NotInitializedError, match="has left"):
+            first.runtime()
