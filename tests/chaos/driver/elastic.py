@@ -38,6 +38,7 @@ class Job:
         self.folder = folder
         self.complaints: list[str] = []
         self.expect_success = True
+        self.spared = 0
         self.ranks = self.random.randint(2, arguments.most_ranks)
         self.hostfile = folder / "hosts"
         self.write_hosts(self.ranks)
@@ -88,9 +89,13 @@ class Job:
         time.sleep(self.random.random() * most)
 
     def hit(self, number: int) -> None:
-        """Sends a signal to one of the workers, but never to the last one."""
+        """Sends a signal to one of the workers. One of the first ones, which always holds the
+        state, is spared."""
         workers = self.workers()
-        if len(workers) > 1:
+        if self.spared == 0 and workers:
+            self.spared = self.random.choice(workers)
+        workers = [pid for pid in workers if pid != self.spared]
+        if workers:
             with contextlib.suppress(OSError):
                 os.kill(self.random.choice(workers), number)
 
@@ -155,7 +160,7 @@ def freeze(job: Job) -> None:
     workers = job.workers()
     if len(workers) < 2:
         return
-    frozen = job.random.choice(workers)
+    frozen = job.random.choice(workers[1:])
     with contextlib.suppress(OSError):
         os.kill(frozen, signal.SIGSTOP)
         job.pause(9)

@@ -1,0 +1,101 @@
+"""How soon an elastic job goes on after a death, and how soon a joiner works.
+
+Kills one of the workers again and again. Prints one JSON line: the milliseconds from the signal to
+the end of the last survivor's next operation, and those from a joiner's first line of Python after
+its imports to the end of its first operation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+FIRST = re.compile(r"FIRST ([\d.]+) size (\d+) pid (\d+) since ([\d.]+)")
+
+
+class Watch:
+    """The first operations of each worker in each epoch, as they are printed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.changed = threading.Condition()
+        self.firsts: list[tuple[float, int, int, float]] = []  # time, size, pid, start of the pid
+        self.process = process
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if match := FIRST.search(line):
+                with self.changed:
+                    when, size, pid, start = match.groups()
+                    self.firsts.append((float(when), int(size), int(pid), float(start)))
+                    self.changed.notify_all()
+
+    def wait(self, count: int, size: int, since: float) -> list[tuple[float, int, int, float]]:
+        """The first `count` of an epoch of this size that ended after `since`."""
+
+        def found() -> list[tuple[float, int, int, float]]:
+            return [one for one in self.firsts if one[1] == size and one[0] > since]
+
+        with self.changed:
+            if not self.changed.wait_for(lambda: len(found()) >= count, 90):
+                raise SystemExit(f"no epoch of {size} ranks within 90 s: {self.firsts[-8:]}")
+            return found()[:count]
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    """Milliseconds: median, 99th percentile and greatest."""
+    ordered = sorted(values)
+    last = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    return {
+        "p50": round(statistics.median(ordered), 2),
+        "p99": round(last, 2),
+        "most": round(ordered[-1], 2),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ronde", default=str(Path(sys.executable).parent / "ronde"))
+    parser.add_argument("--np", type=int, default=4)
+    parser.add_argument("--count", type=int, default=20, help="deaths")
+    parser.add_argument("--state-mb", type=float, default=1.0)
+    arguments = parser.parse_args()
+    ranks = arguments.np
+    command = [arguments.ronde, "run", "-np", str(ranks), "--min-np", "1", "--"]
+    command += [sys.executable, "-B", str(HERE / "recovery_worker.py")]
+    environment = {**os.environ, "STATE_BYTES": str(int(arguments.state_mb * 1e6))}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+    watch = Watch(process)
+    deaths, joins = [], []
+    living = [pid for _, _, pid, _ in watch.wait(ranks, ranks, 0)]
+    for _ in range(arguments.count):
+        time.sleep(0.3 + random.random() * 0.1)
+        victim = random.choice(living)
+        killed = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        after = watch.wait(ranks - 1, ranks - 1, killed)
+        deaths.append(1e3 * (max(when for when, *_ in after) - killed))
+        survivors = {pid for _, _, pid, _ in after}
+        again = watch.wait(ranks, ranks, killed)
+        living = [pid for _, _, pid, _ in again]
+        joins += [1e3 * (when - start) for when, _, pid, start in again if pid not in survivors]
+        time.sleep(1.0)  # a worker that dies at once again is replaced after a pause
+    process.terminate()
+    process.wait(30)
+    line = {"ranks": ranks, "state_mb": arguments.state_mb, "deaths": len(deaths)}
+    print(json.dumps({**line, "death_ms": summary(deaths), "join_ms": summary(joins)}))
+    return 0
