@@ -49,8 +49,10 @@ def tell(text):
 class Torch:
     """The job as a script of torch.distributed sees it."""
 
-    def init(self):
+    def __init__(self):
         import ronde.torch.distributed  # noqa: F401
+
+    def init(self):
         import torch.distributed as dist
 
         dist.init_process_group("ronde")
@@ -72,6 +74,9 @@ class Torch:
 
 class Horovod:
     """The job as a script of ronde.torch sees it."""
+
+    def __init__(self):
+        import ronde.torch  # noqa: F401
 
     def init(self):
         import ronde.torch as hvd
