@@ -48,63 +48,64 @@ def newest_step(step: int) -> int:
     return int(_numpy.allreduce(np.array([step], np.int64), "elastic.step", MAX)[0])
 
 
-def start(state: Any, failed: bool, skip_sync: bool) -> None:
-    """Gives all ranks of a new epoch the newest committed step. Collective.
+def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
+    """Restores the newest committed step at the start of an epoch; true if it must be sent.
 
     failed: this rank's state was restored. skip_sync: it need not be sent, if all ranks say so.
+    Collective.
     """
     checkpoints = state._checkpoints
     held = _epochs.worker.holds_state
-    step = state._step
     mine = [
         int(held),
         int(failed),
         int(skip_sync and held),
         state._certain,
-        step,
+        state._step,
+        state._older_step,
         checkpoints.newest_step() if checkpoints is not None and not held else 0,
     ]
     rows = _numpy.allgather(np.array([mine], np.int64), "elastic.start").tolist()
+    if all(row[2] for row in rows):
+        return False
     holders = [holder for holder, row in enumerate(rows) if row[0]]
-    if not all(row[2] for row in rows):
-        _sync(state, rows, holders, failed)
+    if holders:
+        _restore(state, rows, holders, failed)
+    else:
+        _load(state, [row[6] for row in rows])
+    return True
+
+
+def begin(state: Any, sync: bool) -> None:
+    """Gives all ranks the chosen state. Collective."""
+    if sync:
+        state.sync()
+        state._root = 0
     _numpy.allreduce(np.zeros(1, np.int64), "elastic.started", MAX)
     state._certain = state._step
     _epochs.holds_state()
 
 
-def _sync(state: Any, rows: list[list[int]], holders: list[int], failed: bool) -> None:
-    newest = 0
-    if holders:
-        newest = max(rows[holder][3] for holder in holders)
-        have = [holder for holder in holders if newest in _held(rows[holder])]
-        if not have:
-            raise InternalError(f"no rank holds step {newest}, which was committed")
-        state._root = have[0]
-        at_it = failed and state._step == newest
-        if any(rows[holder][1] for holder in holders) and not at_it:
-            _go_to(state, newest)
-    else:
-        files = [row[5] for row in rows]
-        newest = max(files)
-        state._root = files.index(newest)
-        if newest and files[rank()] == newest:
-            state._checkpoints.load(state)
-    state._step = max(newest, *(row[4] for row in rows))
-    state.sync()
-    state._root = 0
-
-
-def _held(row: list[int]) -> tuple[int, int]:
-    """The steps of which a rank has copies."""
-    return row[4], row[4] - 1
-
-
-def _go_to(state: Any, step: int) -> None:
-    """Restores the committed step where this rank holds it. sync() mends the other ranks."""
-    if not _epochs.worker.holds_state:
+def _restore(state: Any, rows: list[list[int]], holders: list[int], failed: bool) -> None:
+    """Chooses the rank that sends; goes back to its step, unless all ranks are at it."""
+    newest = max(rows[holder][3] for holder in holders)
+    have = [holder for holder in holders if newest in rows[holder][4:6]]
+    if not have:
+        raise InternalError(f"no rank holds step {newest}, which was committed")
+    state._root = have[0]
+    at_it = failed and state._step == newest
+    if not _epochs.worker.holds_state or at_it or not any(rows[h][1] for h in holders):
         return
-    if state._step == step + 1:
+    if state._older_step == newest:
         state._restore_older()
-    else:
+    else:  # it is this step, or sync() mends it
         state.restore()
+
+
+def _load(state: Any, files: list[int]) -> None:
+    """Loads the newest checkpoint of any rank, which sends it. files: their steps, 0: none."""
+    newest = max(files)
+    state._root = files.index(newest)
+    if newest and files[rank()] == newest:
+        state._checkpoints.load(state)
+    state._step = max(state._step, newest)  # later files are newer than this one

@@ -105,6 +105,25 @@ def test_the_launcher_learns_which_worker_was_lost(launcher):  # noqa: F811
     assert launcher.ready[1][3] == [7]
 
 
+def test_what_a_reset_callback_changes_lasts(launcher):  # noqa: F811
+    state = state_of(rate=1.0)
+    state.register_reset_callbacks([lambda: setattr(state, "rate", 0.5)])
+    save = state.save
+
+    @ronde.elastic.run
+    def train(state):
+        if len(launcher.ready) > 1:
+            return state.step, state.rate
+        state.step = 1
+        state.commit()
+        state.step = 2
+        save()
+        state._certain -= 1  # a rank has died before all had copied it
+        raise ronde.RankFailure("rank 0 was killed")
+
+    assert train(state) == (1, 0.5)
+
+
 def test_a_change_surfaces_in_commit_alone_and_nothing_is_lost(launcher):  # noqa: F811
     @ronde.elastic.run
     def train(state):

@@ -106,9 +106,9 @@ def numbered(state):
 @pytest.mark.parametrize(
     ("others", "restored"),
     [
-        ([[1, 1, 0, 2, 2, 0]], 2),  # held, failed, skips, certain, newest, file
-        ([[1, 1, 0, 3, 3, 0]], 3),
-        ([[0, 0, 0, 0, 0, 0]], 2),
+        ([[1, 1, 0, 2, 2, 1, 0]], 2),  # held, failed, skips, certain, newest, older, file
+        ([[1, 1, 0, 3, 3, 2, 0]], 3),
+        ([[0, 0, 0, 0, 0, 0, 0]], 2),
     ],
 )
 def test_the_newest_step_that_all_have_copied_is_restored(launcher, monkeypatch, others, restored):  # noqa: F811
@@ -122,13 +122,25 @@ def test_the_newest_step_that_all_have_copied_is_restored(launcher, monkeypatch,
 
     monkeypatch.setattr(_agreement._numpy, "allgather", gathered)
     base = state._step - 3
-    others[:] = [
-        [*row[:3], row[3] and row[3] + base, row[4] and row[4] + base, 0] for row in others
-    ]
+    others[:] = [[*row[:3], *(step and step + base for step in row[3:])] for row in others]
     state._certain += base
     state.restore()
-    _agreement.start(state, True, False)
+    assert _agreement.choose(state, True, False)
     assert state.step == restored
+
+
+def test_a_rank_that_lags_does_not_send_its_state(launcher, monkeypatch):  # noqa: F811
+    state = numbered(ObjectState(step=0))
+    monkeypatch.setattr(_agreement._epochs.worker, "holds_state", True)
+    ahead = state._step + 2
+    rows = [[1, 1, 0, ahead, ahead, ahead - 1, 0]]
+    monkeypatch.setattr(
+        _agreement._numpy,
+        "allgather",
+        lambda row, name: np.array([row[0].tolist(), *rows], np.int64),
+    )
+    assert _agreement.choose(state, True, False)
+    assert state._root == 1
 
 
 # Samplers.

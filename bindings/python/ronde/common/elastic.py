@@ -78,6 +78,7 @@ class State:
     """What training needs to go on, on every rank. Derived classes say how it is saved."""
 
     _step = 0  # of the newest copy
+    _older_step = -1  # of the copy before it; -1: there is none
     _certain = 0  # the newest step that all ranks have copied
     _root = 0  # the rank that sync() starts from
     _checkpoints: Checkpoints | None = None
@@ -220,7 +221,7 @@ class ObjectState(State):
             copies.fill()
         for copies in self._copies:
             copies.turn()
-        self._step += 1
+        self._older_step, self._step = self._step, self._step + 1
         self._certain = self._step
 
     def restore(self) -> None:
@@ -231,14 +232,17 @@ class ObjectState(State):
     def _restore_older(self) -> None:
         for copies in self._copies:
             copies.restore_older()
-        self._step -= 1
+        self._step, self._older_step = self._older_step, -1
 
     def sync(self) -> None:
         """Gives all ranks the state of the first one, and saves it. Collective."""
+        before = newest = self._step
         if _epochs.available():  # ranks that called join() have committed less often
-            self._step = _agreement.newest_step(self._step)
+            newest = _agreement.newest_step(before)
         self._broadcast(self._root)
         self.save()
+        self._older_step, self._step = before, newest + 1
+        self._certain = self._step
 
     def _snapshot(self) -> Any:
         """A copy of the newest copy, which stays as it is."""
@@ -311,8 +315,7 @@ class _Run:
             try:
                 if again:
                     self._reset()
-                    self._state.on_reset()
-                return self._one_epoch(train)
+                return self._one_epoch(train, again)
             except HostsUpdatedInterrupt as interrupt:
                 self._failed, self._skip_sync = False, interrupt.skip_sync
             except Error as error:
@@ -327,12 +330,18 @@ class _Run:
                 return self._result
             again = True
 
-    def _one_epoch(self, train: Callable[[], Any]) -> Any:
-        if not _epochs.available():
-            if not self._skip_sync:
+    def _one_epoch(self, train: Callable[[], Any], again: bool) -> Any:
+        elastic = _epochs.available()
+        sync = not self._skip_sync
+        if elastic:  # before the reset callbacks, whose changes must last
+            sync = _agreement.choose(self._state, self._failed, self._skip_sync)
+        if again:
+            self._state.on_reset()
+        if not elastic:
+            if sync:
                 self._state.sync()
             return train()
-        _agreement.start(self._state, self._failed, self._skip_sync)
+        _agreement.begin(self._state, sync)
         self._returned = False
         self._result = train()
         self._returned = True
