@@ -170,11 +170,9 @@ Status Member::receive() {
     const ssize_t bytes = ::recv(socket_.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
     if (bytes > 0) {
       RONDE_RETURN_IF_ERROR(receive_note(static_cast<std::size_t>(bytes)));
-    } else if (bytes == 0) {
-      return lose();
-    } else if (errno == EAGAIN) {
+    } else if (bytes < 0 && errno == EAGAIN) {
       return {};
-    } else if (errno != EINTR) {
+    } else if (bytes == 0 || errno != EINTR) {
       return lose();
     }
   }
