@@ -100,7 +100,7 @@ struct EpochNote {
   }
 };
 
-/// Horovod's numbers: added 1, removed 2, both 3.
+/// How the workers change; the bits of kMixed. (Horovod's numbers are the other way round.)
 enum class Change : std::uint8_t { kAdded = 1, kRemoved = 2, kMixed = 3 };
 
 /// Workers wait to join, or are to leave: the epoch should end at its next commit.
