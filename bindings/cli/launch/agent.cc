@@ -124,18 +124,22 @@ void Agent::read_input() {
 void Agent::handle(const Frame& frame) {
   switch (frame.type) {
     case FrameType::kProbe:
-      return with_message<ProbeMessage>(frame, [&](auto&& probe) { send(encode(answer(probe))); });
+      return with_message<ProbeMessage>(
+          frame, [&](const ProbeMessage& probe) { send(encode(answer(probe))); });
     case FrameType::kStart:
-      return with_message<StartMessage>(frame, [&](auto&& job) { ranks_.set_up(std::move(job)); });
+      return with_message<StartMessage>(frame,
+                                        [&](StartMessage job) { ranks_.set_up(std::move(job)); });
     case FrameType::kStartRank:
-      return with_message<RankStart>(frame, [&](auto&& rank) { ranks_.start(rank); });
+      return with_message<RankStart>(frame, [&](const RankStart& rank) { ranks_.start(rank); });
     case FrameType::kSignal:
-      return with_message<SignalMessage>(frame, [&](auto&& signal) { ranks_.signal(signal); });
+      return with_message<SignalMessage>(
+          frame, [&](const SignalMessage& signal) { ranks_.signal(signal); });
     case FrameType::kNote:
       return with_message<NoteMessage>(frame,
-                                       [&](auto&& note) { ranks_.deliver(std::move(note)); });
+                                       [&](NoteMessage note) { ranks_.deliver(std::move(note)); });
     case FrameType::kProcessExit:
-      return with_message<ProcessExit>(frame, [&](auto&& ended) { ranks_.log_exit(ended); });
+      return with_message<ProcessExit>(frame,
+                                       [&](const ProcessExit& ended) { ranks_.log_exit(ended); });
     default:
       return;
   }
@@ -184,6 +188,7 @@ int run_agent() { return Agent().run(); }
 int run_agent_on(const std::string& host, const std::vector<std::string>& elsewhere) {
   if (is_this_host(host)) return run_agent();
   std::vector<char*> argv;
+  argv.reserve(elsewhere.size() + 1);
   for (const std::string& word : elsewhere) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());

@@ -330,22 +330,24 @@ void ElasticLauncher::operator()(const elastic::FailJob& failure) {
 void ElasticLauncher::on_frame(const std::string& host, const Frame& frame) {
   switch (frame.type) {
     case FrameType::kNote:
-      return with_message<NoteMessage>(frame, [&](auto&& note) { on_note(host, note); });
+      return with_message<NoteMessage>(frame,
+                                       [&](const NoteMessage& note) { on_note(host, note); });
     case FrameType::kOutput:
-      return with_message<OutputMessage>(frame, [&](auto&& output) {
+      return with_message<OutputMessage>(frame, [&](const OutputMessage& output) {
         console_.pass_on(output.rank, output.stream, output.bytes);
       });
     case FrameType::kProcessExit:
       return agents_.send_to_others(host, encode_frame(frame.type, frame.payload));
     case FrameType::kExited:
-      return with_message<RankMessage>(frame, [&](auto&& rank) { on_exited(rank); });
+      return with_message<RankMessage>(frame, [&](const RankMessage& rank) { on_exited(rank); });
     case FrameType::kStarted:
-      return with_message<RankMessage>(frame, [&](auto&& rank) { on_started(rank); });
+      return with_message<RankMessage>(frame, [&](const RankMessage& rank) { on_started(rank); });
     case FrameType::kCannotStart:
-      return with_message<CannotStartMessage>(frame,
-                                              [&](auto&& message) { on_cannot_start(message); });
+      return with_message<CannotStartMessage>(
+          frame, [&](const CannotStartMessage& message) { on_cannot_start(message); });
     case FrameType::kProbed:
-      return with_message<ProbedMessage>(frame, [&](auto&& answer) { on_probed(host, answer); });
+      return with_message<ProbedMessage>(
+          frame, [&](const ProbedMessage& answer) { on_probed(host, answer); });
     default:
       return;
   }

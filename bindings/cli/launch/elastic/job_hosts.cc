@@ -10,6 +10,7 @@ namespace ronde {
 
 std::string hosts_text(const std::vector<HostSlots>& hosts) {
   std::vector<std::string> names;
+  names.reserve(hosts.size());
   for (const HostSlots& host : hosts) names.push_back(fmt::format("{}:{}", host.name, host.slots));
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
@@ -28,6 +29,7 @@ JobHosts::Update JobHosts::set(std::vector<HostSlots> hosts) {
 
 std::vector<elastic::HostPlaces> JobHosts::places() const {
   std::vector<elastic::HostPlaces> places;
+  places.reserve(hosts_.size());
   for (const HostSlots& host : hosts_) places.push_back({host.name, host.slots});
   return places;
 }
