@@ -23,11 +23,12 @@ Finished run_horovodrun(std::vector<std::string> arguments) {
 }  // namespace
 
 TEST_CASE("horovodrun: the usual flags start a job with the settings they mean") {
+  const std::string script =
+      "echo $HOROVOD_RANK $RONDE_FUSION_THRESHOLD $RONDE_CACHE_CAPACITY $RONDE_LOG_LEVEL "
+      "$RONDE_STALL_WARNING_SECONDS";
   const Finished job = run_horovodrun(
       {"-np", "2", "-H", "localhost:2", "--gloo", "--fusion-threshold-mb", "32", "--cache-capacity",
-       "99", "--log-level", "info", "--no-stall-check", "sh", "-c",
-       "echo $HOROVOD_RANK $RONDE_FUSION_THRESHOLD $RONDE_CACHE_CAPACITY $RONDE_LOG_LEVEL "
-       "$RONDE_STALL_WARNING_SECONDS"});
+       "99", "--log-level", "info", "--no-stall-check", "sh", "-c", script});
   CHECK(job.status == 0);
   CHECK(contains(job.out, "[1] 1 32M 99 info 0\n"));
 }

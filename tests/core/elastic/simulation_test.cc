@@ -97,8 +97,10 @@ struct World {
       CHECK(worker.last < begin.epoch);
       to_worker(member.worker, [this, id = member.worker, e = begin.epoch] { enter(id, e); });
     }
-    for (const auto& [id, worker] : workers)
-      CHECK_MESSAGE(!(worker.alive && worker.epoch != 0), id);
+    for (const auto& entry : workers) {
+      const bool works = entry.second.alive && entry.second.epoch != 0;
+      CHECK_MESSAGE(!works, entry.first);
+    }
   }
   void act(const SendChange& change) {
     for (const WorkerId id : change.workers) {
