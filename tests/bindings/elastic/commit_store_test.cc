@@ -17,7 +17,9 @@ using test::contains;
 using Steps = std::vector<std::uint64_t>;
 
 void fill(CommitStore& store, const std::vector<std::size_t>& sizes, int value) {
-  for (const StoredSegment& segment : store.begin(sizes).value()) {
+  const auto segments = store.begin(sizes);
+  REQUIRE(segments.ok());
+  for (const StoredSegment& segment : *segments) {
     std::memset(segment.bytes.data(), value, segment.bytes.size());
   }
 }
