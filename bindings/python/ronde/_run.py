@@ -79,50 +79,56 @@ def run(
     ValueError) for other hosts, and functions that cannot be pickled.
     """
     del use_gloo, disable_cache, ssh_port, ssh_identity_file
-    elastic = _elastic_options(
-        {
-            "min_np": _one_of(min_np, min_num_proc, "min"),
-            "max_np": _one_of(max_np, max_num_proc, "max"),
-            "host_discovery_script": host_discovery_script,
-            "on_failure": on_failure,
-        },
-        {
-            "slots_per_host": slots,
-            "reset_limit": reset_limit,
-            "elastic_timeout": elastic_timeout,
-            "blacklist_cooldown_range": cooldown_range,
-        },
-    )
-    if mpi_args is not None:
-        raise InvalidArgumentError(
-            f"mpi_args={mpi_args!r}: ronde.run() chooses mpirun's arguments itself; its settings "
-            "can be given as OMPI_MCA_* variables"
-        )
+    least, most = _one_of(min_np, min_num_proc, "min"), _one_of(max_np, max_num_proc, "max")
+    making: dict[str, Any] = {"min_np": least, "max_np": most}
+    making.update(host_discovery_script=host_discovery_script, on_failure=on_failure)
+    tuning: dict[str, Any] = {"slots_per_host": slots, "reset_limit": reset_limit}
+    tuning.update(elastic_timeout=elastic_timeout, blacklist_cooldown_range=cooldown_range)
+    elastic = _elastic_options(making, tuning)
+    _refuse_mpi_args(mpi_args)
     _check_hosts([*(hosts or "").split(","), *_hosts_in(hostfile)])
-    ranks = num_proc if np is None else np
-    if not isinstance(ranks, int) or ranks < 1:
-        raise InvalidArgumentError(f"np={ranks!r}; allowed: whole numbers from 1")
+    ranks = _checked_ranks(num_proc if np is None else np)
     options = {
         "-np": ranks,
         "--start-timeout": start_timeout,
         "--output-dir": output_filename,
         "--network-interface": _only_one(network_interface, network_interfaces),
         "--backend": "mpi" if use_mpi else None,
+        "-H": (hosts or None) if elastic else None,
     }
     chosen = [str(part) for pair in options.items() if pair[1] is not None for part in pair]
-    chosen += elastic
-    chosen += ["-H", hosts] if elastic and hosts else []
-    chosen += ["--verbose"] if verbose else []
+    chosen += [*elastic, *(["--verbose"] if verbose else [])]
     given = os.environ if env is None else env
     with tempfile.TemporaryDirectory(prefix="ronde-run-") as folder:
         (Path(folder) / CALL).write_bytes(_packed(func, args, kwargs or {}))
-        worker = [executable or sys.executable, "-m", "ronde._run_rank", folder]
-        status = subprocess.run(
-            [program(), "run", *chosen, "--", *worker],
-            env=dict(given) if executable else {**given, "PYTHONPATH": _search_path()},
-            check=False,
-        ).returncode
+        status = _launch(chosen, folder, executable, given)
         return (_last_results if elastic else _results)(Path(folder), ranks, status)
+
+
+def _launch(
+    options: Sequence[str], folder: str, executable: str | None, env: Mapping[str, str]
+) -> int:
+    """Runs the ranks to their end; returns the launcher's exit status."""
+    worker = [executable or sys.executable, "-m", "ronde._run_rank", folder]
+    return subprocess.run(
+        [program(), "run", *options, "--", *worker],
+        env=dict(env) if executable else {**env, "PYTHONPATH": _search_path()},
+        check=False,
+    ).returncode
+
+
+def _refuse_mpi_args(mpi_args: str | None) -> None:
+    if mpi_args is not None:
+        raise InvalidArgumentError(
+            f"mpi_args={mpi_args!r}: ronde.run() chooses mpirun's arguments itself; its settings "
+            "can be given as OMPI_MCA_* variables"
+        )
+
+
+def _checked_ranks(ranks: Any) -> int:
+    if not isinstance(ranks, int) or ranks < 1:
+        raise InvalidArgumentError(f"np={ranks!r}; allowed: whole numbers from 1")
+    return ranks
 
 
 def _one_of(value: int | None, same: int | None, which: str) -> int | None:

@@ -28,8 +28,6 @@ using elastic::WorkerId;
 
 /// In which a worker that leaves may save, once the job has been asked to end.
 constexpr std::chrono::seconds kLeavingTime{30};
-/// Between two calls of the director that its deadline asks for.
-constexpr std::chrono::milliseconds kDirectorPause{10};
 
 /// A worker whose process has not ended, or has not started yet.
 struct Worker {
@@ -213,9 +211,7 @@ void ElasticLauncher::carry_out() {
     for (const elastic::Command& command : commands) std::visit(*this, command);
   }
   if (std::exchange(agents_changed_, false)) retire_agents();
-  const TimePoint time = now();
-  director_deadline_ = director_.next_deadline(time);
-  if (director_deadline_ < time + kDirectorPause) director_deadline_ = time + kDirectorPause;
+  director_deadline_ = director_.next_deadline(now());
   if (workers_.empty() && (stopping_ || director_.over())) finish();
 }
 

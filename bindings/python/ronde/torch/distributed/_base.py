@@ -136,7 +136,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     def _get_sequence_number_for_group(self) -> int:
         return self._calls
 
-    # What a smaller group is made from.
+    # A smaller group is made from these.
 
     def ranks(self) -> list[int]:
         """The job's ranks of the group's, by rank of the group."""
