@@ -13,16 +13,17 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/elastic/change_watch.h"
 #include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
+#include "core/elastic/roster.h"
+#include "core/elastic/suspect_watch.h"
 
 namespace ronde::elastic {
 
@@ -112,32 +113,14 @@ class Director {
   [[nodiscard]] int exit_status() const noexcept { return exit_status_; }
 
  private:
-  enum class State : std::uint8_t { kStarting, kReady, kMember, kFinished };
-  /// A worker that lives.
-  struct Worker {
-    std::string host;
-    State state = State::kStarting;
-    bool holds_state = false;
-    bool asked_to_leave = false;
-    bool surplus = false;  // its host has fewer slots now
-    bool stopped = false;  // by a command; its end is no failure
-    int last_rank = -1;
-    ReadyNote ready;  // the last one
-
-    [[nodiscard]] bool leaving() const noexcept { return asked_to_leave || surplus; }
-  };
-  using Entry = std::pair<const WorkerId, Worker>;
+  using State = RosterWorker::State;
+  using Entry = Roster::Entry;
 
   [[nodiscard]] bool ending() const noexcept { return finished_ || failed_; }
-  [[nodiscard]] bool is_open() const;
-  [[nodiscard]] int count(State state) const;
-  [[nodiscard]] int living_on(const std::string& host) const;
-  [[nodiscard]] Worker* find(WorkerId worker);
   void report(std::string text) { commands_.emplace_back(Report{std::move(text)}); }
 
   void settle(TimePoint time);
   void settle_epoch(TimePoint time);
-  void mark_surplus(TimePoint time);
   void start_workers(TimePoint time);
   void stop_suspects(TimePoint time);
   void send_change(TimePoint time);
@@ -145,28 +128,27 @@ class Director {
   void stop(Entry& entry);
   void dismiss(Entry& entry, bool failed, const std::string& why);
   void fail(int exit_status, const std::string& text);
-  void take_failure(WorkerId worker, const Worker& gone, const WorkerEnd& end, TimePoint time);
+  void take_failure(WorkerId worker, const RosterWorker& gone, const WorkerEnd& end,
+                    TimePoint time);
 
   void try_epoch(TimePoint time);
-  [[nodiscard]] bool still_starting(TimePoint time) const;
   void dismiss_leavers();
   void drop_unreachable_hosts(TimePoint time);
   [[nodiscard]] bool enough_ready(std::size_t ready, TimePoint time);
-  [[nodiscard]] bool state_is_lost(const std::vector<Entry*>& ready) const;
-  [[nodiscard]] std::vector<Entry*> ready_in_order();
-  void begin(const std::vector<Entry*>& ready);
+  [[nodiscard]] std::vector<Entry*> takers();
+  [[nodiscard]] bool state_is_lost(const std::vector<Entry*>& takers) const;
+  void begin(const std::vector<Entry*>& takers);
 
   const DirectorOptions options_;
   HostTable hosts_;
-  std::map<WorkerId, Worker> workers_;
+  Roster workers_;
   std::vector<Command> commands_;
-  WorkerId last_worker_ = 0;
   EpochId epoch_ = 0;
-  EpochId changed_epoch_ = 0;  // the members of this epoch have been sent a change
+  ChangeWatch changes_;    // of this epoch
+  SuspectWatch suspects_;  // of this epoch
   std::uint64_t change_serial_ = 0;
-  bool closing_ = false;         // a member of this epoch has ended, or is ready again
-  std::set<WorkerId> suspects_;  // lost by members of this epoch
-  bool state_exists_ = false;    // some worker held the state once
+  bool closing_ = false;       // a member of this epoch has ended, or is ready again
+  bool state_exists_ = false;  // some worker held the state once
   bool finished_ = false;
   bool failed_ = false;
   int exit_status_ = 0;
@@ -174,8 +156,6 @@ class Director {
   WorkerEnd last_failure_{1, "no worker is left"};
   TimePoint started_ = kForever;
   TimePoint waiting_since_ = kForever;  // for enough workers
-  TimePoint suspects_since_ = kForever;
-  TimePoint joiner_since_ = kForever;
 };
 
 }  // namespace ronde::elastic

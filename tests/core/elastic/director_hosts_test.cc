@@ -1,0 +1,134 @@
+// The director where hosts change, and where workers are asked to leave.
+#include "tests/core/elastic/director_job.h"
+
+namespace ronde::elastic {
+namespace {
+
+TEST_CASE("director: workers whose host vanishes from the list leave at a commit") {
+  DirectorJob job({}, {{"a", 2}, {"b", 2}});
+  job.run_four();
+  job.director.set_hosts({{"a", 2}}, job.time);
+  job.collect();
+  const auto changes = job.take<SendChange>();
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].note.change == Change::kRemoved);
+  job.ready({1, 2, 3, 4}, 1);
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2});
+  const auto dismissed = job.take<DismissWorker>();
+  REQUIRE(dismissed.size() == 2);
+  CHECK_FALSE(dismissed[0].note.failed);
+  job.end(3, {0, "exited with status 0"});
+  CHECK(job.started().empty());
+  CHECK_FALSE(job.director.over());
+}
+
+TEST_CASE("director: workers that were too many stay if others die before they have left") {
+  DirectorJob job;
+  job.run_four();
+  job.director.set_hosts({{"a", 2}}, job.time);
+  job.collect();
+  job.end(1, kKilled);
+  job.end(2, kKilled);
+  job.ready({3, 4}, 1, {1});
+  CHECK(job.epoch() == std::vector<WorkerId>{3, 4});
+  CHECK(job.take<DismissWorker>().empty());
+  CHECK(job.started().empty());
+}
+
+TEST_CASE("director: new hosts get workers, up to the most that are wanted") {
+  DirectorOptions options;
+  options.max_workers = 5;
+  DirectorJob job(options);
+  job.run_four();
+  job.director.set_hosts({{"a", 4}, {"b", 4}}, job.time);
+  job.collect();
+  const auto starts = job.take<StartWorker>();
+  REQUIRE(starts.size() == 1);
+  CHECK(starts[0].host == "b");
+}
+
+TEST_CASE("director: a worker that is asked to leave goes at the next commit and is not replaced") {
+  DirectorJob job;
+  job.run_four();
+  job.director.on_leaving(3, job.time);
+  job.collect();
+  CHECK(job.take<SendChange>().size() == 1);
+  job.ready({1, 2, 3, 4}, 1);
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 4});
+  const auto dismissed = job.take<DismissWorker>();
+  REQUIRE(dismissed.size() == 1);
+  CHECK(dismissed[0].worker == 3);
+  job.end(3, {0, "exited with status 0"});
+  job.wait(seconds(100));
+  CHECK(job.started().empty());
+}
+
+TEST_CASE("director: leavers that alone hold the state hand it over first") {
+  DirectorJob job({}, {{"a", 1}});
+  CHECK(job.started() == std::vector<WorkerId>{1});
+  job.ready(1);
+  CHECK(job.epoch() == std::vector<WorkerId>{1});
+  job.holds({1});
+  job.director.set_hosts({{"b", 1}}, job.time);
+  job.collect();
+  CHECK(job.started() == std::vector<WorkerId>{2});
+  job.ready(2);
+  job.ready({1}, 1);
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2});
+  job.holds({2});
+  job.ready({1, 2}, 2);
+  CHECK(job.epoch() == std::vector<WorkerId>{2});
+  CHECK(job.take<DismissWorker>().size() == 1);
+}
+
+TEST_CASE("director: a blacklisted host loses all its workers") {
+  DirectorOptions options;
+  options.pauses = {FailurePolicy::kBlacklist, seconds(10), seconds(20)};
+  DirectorJob job(options, {{"a", 2}, {"b", 2}});
+  job.run_four();
+  job.end(3, kKilled);
+  job.ready({1, 2, 4}, 1, {3});
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2});
+  CHECK(job.take<DismissWorker>().size() == 1);
+  job.end(4, {0, ""});
+  job.wait(seconds(9));
+  CHECK(job.started().empty());
+  job.wait(seconds(1));
+  CHECK(job.started().size() == 2);
+}
+
+TEST_CASE("director: a lost host's workers have ended") {
+  DirectorJob job({}, {{"a", 2}, {"b", 2}});
+  job.run_four();
+  job.director.on_host_lost("b", "the connection has ended", job.time);
+  job.collect();
+  job.ready({1, 2}, 1, {3, 4});
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2});
+  CHECK(job.started().empty());
+  job.wait(seconds(1));
+  CHECK(job.started().size() == 2);
+}
+
+TEST_CASE("director: an epoch that hosts could not begin drops the host that misses most") {
+  DirectorJob job({}, {{"a", 2}, {"b", 1}, {"c", 1}});
+  job.run_four();
+  const auto cut = [&](WorkerId id, std::vector<WorkerId> suspects, EpochId last) {
+    job.ready(id, after(last, last == 1, std::move(suspects)));
+  };
+  cut(1, {3}, 1);
+  cut(2, {3}, 1);
+  cut(3, {1}, 1);
+  cut(4, {3}, 1);
+  CHECK(job.epoch().size() == 4);  // it may have been a moment's failure
+  cut(1, {3}, 2);
+  cut(2, {3}, 2);
+  cut(3, {1}, 2);
+  cut(4, {3}, 2);
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 4});
+  const auto stops = job.take<StopWorker>();
+  REQUIRE(stops.size() == 1);
+  CHECK(stops[0].worker == 3);
+}
+
+}  // namespace
+}  // namespace ronde::elastic

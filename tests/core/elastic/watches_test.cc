@@ -1,0 +1,64 @@
+// The watches of an epoch: for changes of its workers, and for suspects.
+#include <doctest/doctest.h>
+
+#include "core/elastic/change_watch.h"
+#include "core/elastic/suspect_watch.h"
+
+namespace ronde::elastic {
+namespace {
+
+using std::chrono::milliseconds;
+using State = RosterWorker::State;
+
+constexpr EpochId kEpoch = 3;
+constexpr TimePoint kBegin{std::chrono::seconds(100)};
+
+Roster members(int count) {
+  Roster roster;
+  for (int i = 0; i < count; ++i) roster.find(roster.add("a"))->state = State::kMember;
+  return roster;
+}
+
+TEST_CASE("change watch: tells of a joiner once") {
+  Roster roster = members(2);
+  ChangeWatch watch;
+  CHECK_FALSE(watch.due(roster, kEpoch, kBegin));
+  roster.find(roster.add("a"))->state = State::kReady;
+  CHECK(watch.due(roster, kEpoch, kBegin) == Change::kAdded);
+  CHECK_FALSE(watch.due(roster, kEpoch, kBegin));
+}
+
+TEST_CASE("change watch: a joiner waits a moment for others that start") {
+  Roster roster = members(2);
+  ChangeWatch watch;
+  roster.find(roster.add("a"))->state = State::kReady;
+  roster.add("a");
+  CHECK_FALSE(watch.due(roster, kEpoch, kBegin));
+  CHECK(watch.since() == kBegin);
+  CHECK_FALSE(watch.due(roster, kEpoch, kBegin + milliseconds(999)));
+  CHECK(watch.due(roster, kEpoch, kBegin + ChangeWatch::kJoinWindow) == Change::kAdded);
+}
+
+TEST_CASE("change watch: leavers do not wait; both is mixed") {
+  Roster roster = members(2);
+  roster.find(1)->asked_to_leave = true;
+  CHECK(ChangeWatch().due(roster, kEpoch, kBegin) == Change::kRemoved);
+  roster.find(roster.add("a"))->state = State::kReady;
+  CHECK(ChangeWatch().due(roster, kEpoch, kBegin) == Change::kMixed);
+}
+
+TEST_CASE("suspect watch: suspects have a grace, anew if another member is missing") {
+  Roster roster = members(2);
+  SuspectWatch watch;
+  CHECK_FALSE(watch.due(roster, kBegin));
+  watch.add({2});
+  CHECK_FALSE(watch.due(roster, kBegin));  // 1 may compute
+  CHECK(watch.since() == kForever);
+  roster.find(1)->state = State::kReady;
+  CHECK_FALSE(watch.due(roster, kBegin));
+  CHECK(watch.since() == kBegin);
+  CHECK(watch.due(roster, kBegin + SuspectWatch::kGrace));
+}
+
+}  // namespace
+}  // namespace ronde::elastic
