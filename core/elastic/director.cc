@@ -48,7 +48,7 @@ void Director::on_leaving(WorkerId id, TimePoint time) {
   RosterWorker* worker = workers_.find(id);
   if (worker == nullptr || worker->asked_to_leave) return;
   worker->asked_to_leave = true;
-  hosts_.on_left(worker->host);
+  if (!worker->surplus) hosts_.on_left(worker->host);  // surplus workers have no place to give up
   settle(time);
 }
 

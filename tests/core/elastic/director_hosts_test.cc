@@ -35,6 +35,16 @@ TEST_CASE("director: workers that were too many stay if others die before they h
   CHECK(job.started().empty());
 }
 
+TEST_CASE("director: a surplus worker that is asked to leave takes nobody's place") {
+  DirectorJob job({}, {{"a", 4}});
+  job.run_four();
+  job.director.set_hosts({{"a", 1}}, job.time);
+  job.director.on_leaving(4, job.time);
+  job.collect();
+  job.ready({1, 2, 3, 4}, 1);
+  CHECK(job.epoch() == std::vector<WorkerId>{1});
+}
+
 TEST_CASE("director: new hosts get workers, up to the most that are wanted") {
   DirectorOptions options;
   options.max_workers = 5;
