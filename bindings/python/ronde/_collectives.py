@@ -14,7 +14,9 @@ from ronde import _core
 from ronde._arguments import explained, left_out
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
-from ronde._job import ProcessSet, global_process_set, registered_sets, runtime
+from ronde._job import ProcessSet, global_process_set
+from ronde._process_sets import registered_sets
+from ronde._runtime import runtime
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -17,8 +17,8 @@ from ronde._codec_classes import Codecs
 from ronde._codec_factory import casts, class_named
 from ronde._codecs import CastCompressor, NamedCompressor, NoneCompressor, wire_of
 from ronde._errors import InvalidArgumentError
-from ronde._job import runtime
 from ronde._rules import Trained, by_rules, is_ruled, make_rule, patterns
+from ronde._runtime import runtime
 
 
 @cache

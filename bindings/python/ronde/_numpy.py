@@ -27,7 +27,8 @@ from ronde._collectives import ANY_SOURCE, AVERAGE, Call
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first
-from ronde._job import ProcessSet, global_process_set, runtime
+from ronde._job import ProcessSet, global_process_set
+from ronde._runtime import runtime
 
 Array = NDArray[Any]
 AnyArray = Any  # NumPy's or another library's

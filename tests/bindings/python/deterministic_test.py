@@ -6,7 +6,7 @@ SCRIPT = """
 import hashlib, random, sys
 import numpy as np
 import ronde
-from ronde import _core, _job
+from ronde import _core, _runtime
 
 ronde.init()
 data = np.random.default_rng(ronde.rank())
@@ -25,7 +25,7 @@ priority = {name: random.Random(name).randrange(levels) for name in order}
 def submit(name):
     out = np.empty_like(tensors[name])
     operation = _core.submit(
-        _job.runtime(), 0, 0, [tensors[name]], [out], (tensors[name], out),
+        _runtime.runtime(), 0, 0, [tensors[name]], [out], (tensors[name], out),
         name=name, op=1, priority=priority[name],
     )
     return operation, out

@@ -8,11 +8,11 @@ SCRIPT = """
 import sys, time
 import numpy as np
 import ronde
-from ronde import _core, _job
+from ronde import _core, _runtime
 
 def submit(array, name, priority):
     return _core.submit(
-        _job.runtime(), 0, 0, [array], [array], array, name=name, priority=priority
+        _runtime.runtime(), 0, 0, [array], [array], array, name=name, priority=priority
     )
 
 ronde.init()

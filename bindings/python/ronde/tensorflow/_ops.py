@@ -15,7 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from ronde._collectives import AVERAGE, SUM
-from ronde._job import rank, runtime
+from ronde._job import rank
+from ronde._runtime import runtime
 from ronde.tensorflow import _names, _program, _python_path
 from ronde.tensorflow._library import library
 from ronde.tensorflow._tracing import call_site

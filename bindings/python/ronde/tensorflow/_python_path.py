@@ -16,7 +16,8 @@ from ronde import _collectives, _core
 from ronde._collectives import Call, Collectives
 from ronde._errors import Error
 from ronde._handle import Handle
-from ronde._job import ProcessSet, rank, runtime
+from ronde._job import ProcessSet, rank
+from ronde._runtime import runtime
 from ronde.tensorflow._errors import both_kinds, mark
 from ronde.tensorflow._program import Texts
 

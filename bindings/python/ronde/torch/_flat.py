@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from ronde import _core, _job
+from ronde import _core
 from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
+from ronde._runtime import runtime
 from ronde.torch._gradients import Bucket, Gradient
 
 # Small enough that several are sent during backward, large enough that an operation pays.
@@ -93,7 +94,7 @@ def _allocate(counts: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, 
     for count in counts:
         starts.append(end)
         end += -(-count // step) * step
-    buffer: Any = _core.allocate(_job.runtime(), max(end, 1) * item)
+    buffer: Any = _core.allocate(runtime(), max(end, 1) * item)
     return torch.frombuffer(buffer, dtype=dtype)[:end], starts
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from ronde import _core, _job
+from ronde import _core, _job, _runtime
 from ronde._errors import InvalidArgumentError, NotInitializedError, UnavailableError
 from ronde.torch.distributed._peers import Peer, is_orphan
 from ronde.torch.distributed._rendezvous import Meeting, attempt_scope
@@ -34,7 +34,7 @@ class Membership:
         """The job's runtime. Raises NotInitializedError if this process is in another job now."""
         if _state.current is not self:
             raise NotInitializedError("this process has left the process group's job")
-        return _job.runtime()
+        return _runtime.runtime()
 
     def is_current(self) -> bool:
         """True while this process is in the job."""

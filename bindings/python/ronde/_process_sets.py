@@ -1,0 +1,168 @@
+"""Process sets: some of the job's ranks. An elastic job makes them again in each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ronde import _epochs
+from ronde._errors import InvalidArgumentError
+from ronde._runtime import rank, runtime, size
+
+
+def is_ranks(value: Any) -> bool:
+    """True for ranks, False for an mpi4py communicator."""
+    return isinstance(value, Iterable) and not hasattr(value, "Get_rank")
+
+
+class ProcessSet:
+    """Some of the job's ranks, among which collectives can run.
+
+    Pass one to init(process_sets=[...]) or add_process_set(). Until then, and once removed,
+    `process_set_id` is None. `ranks` are ranks of the job, ascending.
+    """
+
+    process_set_id: int | None = None
+    lost = ""  # why it cannot be used, for people
+    private = False  # the core has no other name for it than its number
+    unclaimed = False  # made for a worker that has joined, whose script has not asked for it yet
+
+    def __init__(self, ranks_or_comm: Any) -> None:
+        """Takes ranks of the job, or an mpi4py communicator made of them."""
+        self.mpi_comm = None if is_ranks(ranks_or_comm) else ranks_or_comm
+        ranks = ranks_or_comm if self.mpi_comm is None else ranks_or_comm.allgather(rank())
+        self.ranks: list[int] = sorted(int(r) for r in ranks)
+
+    def size(self) -> int | None:
+        """Number of ranks; None if not registered."""
+        return None if self.process_set_id is None else len(self._members())
+
+    def rank(self) -> int | None:
+        """This process's position in the set; None if not registered.
+
+        Raises ValueError if this process is not in the set.
+        """
+        if self.process_set_id is None:
+            return None
+        members = self._members()
+        if rank() not in members:
+            raise InvalidArgumentError(f"rank {rank()} is not in {self}")
+        return members.index(rank())
+
+    def included(self) -> bool | None:
+        """True if this process is in the set; None if the set is not registered."""
+        return None if self.process_set_id is None else rank() in self._members()
+
+    def _members(self) -> list[int]:
+        runtime()
+        return self.ranks
+
+    def __str__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    __repr__ = __str__
+
+
+class _GlobalProcessSet(ProcessSet):
+    """All ranks of the job; its ranks are known after init()."""
+
+    process_set_id = 0
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+
+global_process_set = _GlobalProcessSet()
+registered_sets: dict[int, ProcessSet] = {}  # by number; without the global one
+_kept_sets: list[tuple[tuple[int, ...], ProcessSet]] = []  # of the last epoch, with their workers
+
+
+def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
+    """Registers a set; collective over all ranks of the job. Returns it.
+
+    Raises InvalidArgumentError (a ValueError) for unknown, duplicate or no ranks, or a set that
+    exists; MismatchError if ranks disagree.
+    """
+    made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    claimed = _claimed(made.ranks)
+    made.process_set_id = runtime().add_process_set(made.ranks) if claimed is None else claimed
+    made.lost = ""
+    registered_sets[made.process_set_id] = made
+    return made
+
+
+def _claimed(ranks: list[int]) -> int | None:
+    """The number of a set that the job had before this worker joined it."""
+    for identifier, registered in registered_sets.items():
+        if registered.unclaimed and registered.ranks == ranks:
+            return identifier
+    return None
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Removes a set; collective over all ranks. False if it is global or not registered."""
+    identifier = process_set.process_set_id
+    if identifier is None or identifier == 0:
+        return False
+    if process_set.private:
+        runtime().close_set(identifier, -1.0)
+        process_set.private = False
+    else:
+        runtime().remove_process_set(identifier)
+    registered_sets.pop(identifier, None)
+    process_set.process_set_id = None
+    return True
+
+
+def keep_sets() -> None:
+    """Unregisters all process sets; an elastic job remembers their workers."""
+    place = _epochs.worker.place if _epochs.available() else None
+    for process_set in registered_sets.values():
+        process_set.process_set_id = None
+        process_set.private = False
+        if place is not None:
+            workers = tuple(place.workers[rank] for rank in process_set.ranks)
+            _kept_sets.append((workers, process_set))
+    registered_sets.clear()
+
+
+def register_again() -> None:
+    """Makes the process sets of the last epoch again whose members all live.
+
+    Workers that have joined learn them from rank 0: add_process_set() then finds them.
+    """
+    place = _epochs.worker.place
+    assert place is not None
+    known = {workers: process_set for workers, process_set in _kept_sets}
+    if place.epoch > 1:
+        listed = list(known)
+        from ronde._objects import broadcast_object  # it imports this module
+
+        for workers in broadcast_object(listed, 0, "elastic.process_sets"):
+            _register(workers, known.pop(workers, None))
+    for workers, process_set in known.items():
+        _lose(workers, process_set)
+    _kept_sets.clear()
+
+
+def _register(workers: tuple[int, ...], kept: ProcessSet | None) -> None:
+    ranks = _epochs.ranks_of(workers)
+    if ranks is None:
+        _lose(workers, kept)
+        return
+    made = kept or ProcessSet(ranks)
+    made.ranks = ranks
+    if len(ranks) < size():
+        add_process_set(made)
+    else:  # all are left; no other set than the global one may have all ranks
+        made.process_set_id = runtime().open_set(ranks, "elastic", 0.0, -1.0)
+        registered_sets[made.process_set_id] = made
+        made.private = True
+    if kept is None:
+        made.unclaimed = True
+
+
+def _lose(workers: tuple[int, ...], process_set: ProcessSet | None) -> None:
+    if process_set is not None:
+        named = ", ".join(map(str, workers))
+        process_set.lost = f"it was made of the workers {named}, not all of which are left"
