@@ -1,162 +1,26 @@
 #include "core/base/config.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "core/base/setting_kinds.h"
+
 namespace ronde {
 namespace {
 
-/// One row: how a variable is read into a Config and written back.
-struct Setting {
-  SettingInfo info;
-  std::function<Status(Config&, const std::string&)> set;
-  std::function<std::string(const Config&)> get;
-};
-
-Status bad_value(std::string_view name, std::string_view value, std::string_view allowed) {
-  return {Code::kInvalidArgument,
-          fmt::format("{}=\"{}\" is not valid; allowed: {}", name, value, allowed)};
-}
-
-/// Reads a whole decimal number within [low, high]; nothing where `text` is anything else.
-std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t low,
-                                          std::int64_t high) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (value < low || value > high) return std::nullopt;
-  return value;
-}
-
-/// "64K", "1M", "2G" or plain bytes.
-std::optional<std::int64_t> parse_size(std::string_view text) {
-  int shift = 0;
-  if (!text.empty()) {
-    const char unit = text.back();
-    shift = unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
-    if (shift != 0) text.remove_suffix(1);
-  }
-  const auto value = parse_integer(text, 0, std::numeric_limits<std::int64_t>::max() >> shift);
-  if (!value) return std::nullopt;
-  return *value << shift;
-}
-
-Setting text(SettingInfo info, std::string Config::*field) {
-  return {info,
-          [field](Config& config, const std::string& value) {
-            config.*field = value;
-            return Status();
-          },
-          [field](const Config& config) { return config.*field; }};
-}
-
-Setting integer(SettingInfo info, int Config::*field, int low,
-                int high = std::numeric_limits<int>::max()) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            const auto parsed = parse_integer(value, low, high);
-            if (!parsed) {
-              const bool bounded = high != std::numeric_limits<int>::max();
-              const std::string end = bounded ? fmt::format(" to {}", high) : std::string();
-              return bad_value(info.name, value, fmt::format("whole numbers from {}{}", low, end));
-            }
-            config.*field = static_cast<int>(*parsed);
-            return Status();
-          },
-          [field](const Config& config) { return fmt::to_string(config.*field); }};
-}
-
-Setting size(SettingInfo info, std::size_t Config::*field) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            const auto parsed = parse_size(value);
-            if (!parsed) {
-              return bad_value(info.name, value, "bytes as a whole number from 0, or 64K, 16M, 1G");
-            }
-            config.*field = static_cast<std::size_t>(*parsed);
-            return Status();
-          },
-          [field](const Config& config) { return fmt::to_string(config.*field); }};
-}
-
-template <typename Chrono>
-Setting time(SettingInfo info, Chrono Config::*field) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            const auto parsed = parse_integer(value, 0, std::numeric_limits<int>::max());
-            if (!parsed) {
-              return bad_value(info.name, value,
-                               fmt::format("whole {} from 0 to 2147483647", info.unit));
-            }
-            config.*field = Chrono(*parsed);
-            return Status();
-          },
-          [field](const Config& config) { return fmt::to_string((config.*field).count()); }};
-}
-
-/// Silence of a few seconds is no proof: a busy machine keeps a rank from running for so long.
-Setting freeze(SettingInfo info) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            const auto parsed = parse_integer(value, 0, std::numeric_limits<int>::max());
-            if (!parsed || (*parsed > 0 && *parsed < 4)) {
-              return bad_value(info.name, value, "0, or whole s from 4 to 2147483647");
-            }
-            config.freeze_timeout = std::chrono::seconds(*parsed);
-            return Status();
-          },
-          [](const Config& config) { return fmt::to_string(config.freeze_timeout.count()); }};
-}
-
-Setting flag(SettingInfo info, bool Config::*field) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            if (value != "0" && value != "1") return bad_value(info.name, value, "0 or 1");
-            config.*field = value == "1";
-            return Status();
-          },
-          [field](const Config& config) { return std::string(config.*field ? "1" : "0"); }};
-}
-
-Setting one_of(SettingInfo info, std::string Config::*field, std::vector<std::string> allowed) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            for (const std::string& candidate : allowed) {
-              if (value == candidate) {
-                config.*field = value;
-                return Status();
-              }
-            }
-            return bad_value(info.name, value, fmt::format("{}", fmt::join(allowed, ", ")));
-          },
-          [field](const Config& config) { return config.*field; }};
-}
-
-constexpr std::array<std::string_view, 6> kLevels = {"trace",   "debug", "info",
-                                                     "warning", "error", "off"};
-
-Setting level(SettingInfo info, LogLevel Config::*field) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            for (std::size_t i = 0; i < kLevels.size(); ++i) {
-              if (value == kLevels[i]) {
-                config.*field = static_cast<LogLevel>(i);
-                return Status();
-              }
-            }
-            return bad_value(info.name, value, fmt::format("{}", fmt::join(kLevels, ", ")));
-          },
-          [field](const Config& config) {
-            return std::string(kLevels[static_cast<std::size_t>(config.*field)]);
-          }};
-}
+using setting_kinds::flag;
+using setting_kinds::freeze;
+using setting_kinds::integer;
+using setting_kinds::level;
+using setting_kinds::one_of;
+using setting_kinds::size;
+using setting_kinds::text;
+using setting_kinds::time;
 
 /// Who takes part, and where they meet.
 std::vector<Setting> job_settings() {
