@@ -21,6 +21,15 @@ T value_or_throw(Result<T> result) {
   return std::move(result).value();
 }
 
+/// The runtime of a job; elastic jobs replace it, once it is shut down, by that of the next epoch.
+class Job::Impl {
+ public:
+  std::shared_ptr<Runtime> runtime;  ///< Null before the first one.
+};
+
+/// Leaves the job and joins the one of the environment, which is no elastic job. Blocks.
+void restart(Job::Impl& job);
+
 /// The group keeps `runtime` alive.
 Group make_group(std::unique_ptr<RawGroup> group, std::shared_ptr<Runtime> runtime);
 

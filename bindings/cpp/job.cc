@@ -1,8 +1,10 @@
 // Job and Pending: the negotiated half of the C++ API, over the runtime.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <utility>
 
+#include "bindings/cpp/elastic/worker.h"
 #include "bindings/cpp/internal.h"
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/groups/process_sets.h"
@@ -14,11 +16,6 @@
 #include "ronde/ronde.h"
 
 namespace ronde {
-
-class Job::Impl {
- public:
-  std::shared_ptr<Runtime> runtime;
-};
 
 class Pending::Impl {
  public:
@@ -302,10 +299,19 @@ void Job::mark_pass(std::string_view name) { impl_->runtime->timeline().mark_pas
 void Job::interrupt() noexcept { impl_->runtime->interrupt(); }
 void Job::shutdown() noexcept { impl_->runtime->shutdown(); }
 
+void restart(Job::Impl& job) {
+  if (job.runtime) job.runtime->shutdown();
+  job.runtime = value_or_throw(Runtime::create(value_or_throw(config_from(process_environment()))));
+}
+
 Job init() {
-  const Config config = value_or_throw(config_from(process_environment()));
   auto impl = std::make_unique<Job::Impl>();
-  impl->runtime = value_or_throw(Runtime::create(config));
+  elastic::Worker* const worker = elastic::Worker::of_process();
+  if (worker == nullptr) {
+    restart(*impl);
+  } else if (!worker->join(*impl)) {
+    std::exit(0);  // NOLINT(concurrency-mt-unsafe): no thread of this library runs
+  }
   return Job(std::move(impl));
 }
 

@@ -213,14 +213,17 @@ class RONDE_API Job {
   void interrupt() noexcept;
   /// Finishes what is agreed and leaves. Idempotent.
   void shutdown() noexcept;
+  /// For elastic::run(), which changes the ranks.
+  [[nodiscard]] Impl& impl() noexcept { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;
 };
 
 /// Joins the job that the environment describes (ronde run, mpirun, srun, torchrun); a job of one
-/// rank where there is none. Blocks until all ranks have come. Throws Timeout naming those missing,
-/// InvalidArgument naming a setting.
+/// rank where there is none. Blocks until all ranks have come; in an elastic job, until the
+/// launcher begins an epoch with this worker. If that has no place for it, the process ends with
+/// status 0. Throws Timeout naming those missing, InvalidArgument naming a setting.
 RONDE_API Job init();
 
 }  // namespace ronde

@@ -20,3 +20,6 @@ echo "$out"
 grep -q '^\[0\] sum 3$' <<< "$out"
 grep -q '^\[1\] sum 3$' <<< "$out"
 [ "$(grep -c 'typed error: ' <<< "$out")" = 2 ]
+[ "$(grep -c 'elastic 1 after 3 steps' <<< "$out")" = 2 ]
+out=$("$scratch/ronde/bin/ronde" run -np 2 --min-np 1 "$scratch/build/outside")
+[ "$(grep -c 'elastic 1 after 3 steps' <<< "$out")" = 2 ]

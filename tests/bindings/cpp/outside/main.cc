@@ -1,6 +1,8 @@
 // Uses the installed headers and library alone.
+#include <ronde/elastic.h>
 #include <ronde/ronde.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <vector>
 
@@ -15,4 +17,12 @@ int main() {
   } catch (const ronde::Error& error) {
     std::printf("typed error: %s\n", error.what());
   }
+  std::int64_t steps = 0;
+  ronde::elastic::State state(job);
+  state.add("values", ronde::tensor(values));
+  state.add("steps", steps);
+  const bool finished = ronde::elastic::run(state, [&] {
+    for (; steps < 3; ++steps) state.commit();
+  });
+  std::printf("elastic %d after %lld steps\n", finished, static_cast<long long>(steps));
 }

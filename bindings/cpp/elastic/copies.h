@@ -1,0 +1,50 @@
+// The registered parts of a rank's state and their committed copies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bindings/elastic/commit_store.h"
+#include "ronde/elastic.h"
+#include "ronde/tensor.h"
+
+namespace ronde::elastic {
+
+/// A tensor of the state.
+struct Part {
+  std::string name;
+  Tensor tensor;
+  Owner owner = Owner::kJob;
+
+  [[nodiscard]] std::span<std::byte> bytes() const {
+    const auto count = static_cast<std::size_t>(element_count(tensor.shape));
+    return {static_cast<std::byte*>(tensor.out), count * size_of(tensor.dtype)};
+  }
+};
+
+/// Copies parts to and from the two newest copies, which have numbers. Threads: one.
+class Copies {
+ public:
+  /// Throws InvalidArgument: a name given twice, memory of a device, a tensor that is not written
+  /// in place, or once there is a copy.
+  void add(Part part);
+  [[nodiscard]] const std::vector<Part>& parts() const noexcept { return parts_; }
+
+  /// Copies all parts in place of the older copy. Throws Error without memory; both copies stay.
+  void save(std::int64_t step);
+  /// Gives all parts the values of the newest copy, or of the one before it, which is the newest
+  /// from then on. Does nothing if there is none.
+  void restore();
+  void restore_older();
+  [[nodiscard]] bool empty() const { return store_.steps().empty(); }
+
+ private:
+  void restore(std::uint64_t step);
+
+  std::vector<Part> parts_;
+  CommitStore store_;
+};
+
+}  // namespace ronde::elastic

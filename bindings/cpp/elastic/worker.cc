@@ -1,0 +1,120 @@
+#include "bindings/cpp/elastic/worker.h"
+
+#include <utility>
+#include <vector>
+
+#include "bindings/cpp/internal.h"
+#include "core/base/config.h"
+#include "ronde/elastic.h"
+
+namespace ronde::elastic {
+namespace {
+
+/// Throws LauncherLost for kUnavailable, as Member has it.
+void check(const Status& status) {
+  if (status.code() == Code::kUnavailable) throw LauncherLost(status.message());
+  throw_if_error(status);
+}
+
+template <typename T>
+T checked(Result<T> result) {
+  check(result.status());
+  return std::move(result).value();
+}
+
+/// Shuts down the last epoch's runtime, which stays there for calls like rank().
+void leave(const Job::Impl& job) {
+  if (job.runtime) job.runtime->shutdown();
+}
+
+}  // namespace
+
+bool recoverable(const Error& error) {
+  if (dynamic_cast<const LauncherLost*>(&error) != nullptr) return false;
+  if (dynamic_cast<const JobFailed*>(&error) != nullptr) return false;
+  switch (error.code()) {
+    case Code::kDuplicateName:
+    case Code::kInterrupted:
+    case Code::kInvalidArgument:
+    case Code::kMismatch:
+    case Code::kNotInitialized:
+    case Code::kUnsupported:
+    case Code::kVersionMismatch:
+      return false;
+    default:
+      return true;
+  }
+}
+
+Worker* Worker::of_process() {
+  Member* const member = value_or_throw(Member::of_process());
+  if (member == nullptr) return nullptr;
+  static Worker* const worker = new Worker(*member);  // never ended, as the member
+  return worker;
+}
+
+bool Worker::join(Job::Impl& job) {
+  leave(job);
+  while (next_place()) {
+    try {
+      throw_if_error(enter(job));
+      began_ = true;
+      return true;
+    } catch (const Error& error) {
+      if (!recoverable(error)) throw;
+      note_failure(error);
+    }
+  }
+  return false;
+}
+
+/// False if the launcher has no place for this worker any more.
+bool Worker::next_place() {
+  ReadyNote ready;
+  ready.began = std::exchange(began_, false);
+  ready.holds_state = holds_state_;
+  ready.suspects.assign(suspects_.begin(), suspects_.end());
+  ready.why = std::exchange(why_, {});
+  suspects_.clear();
+  Answer answer = checked(member_.next_epoch(std::move(ready), {}));
+  if (auto* place = std::get_if<EpochNote>(&answer)) {
+    place_ = std::move(*place);
+    return true;
+  }
+  const auto& dismissed = std::get<DismissedNote>(answer);
+  if (dismissed.failed) throw JobFailed("the launcher has ended this worker: " + dismissed.why);
+  return false;
+}
+
+Status Worker::enter(Job::Impl& job) {
+  RONDE_ASSIGN_OR_RETURN(const Settings settings, member_.settings(place_));
+  RONDE_ASSIGN_OR_RETURN(Config config, config_from(process_environment()));
+  RONDE_ASSIGN_OR_RETURN(config, config_with(std::move(config), settings));
+  RONDE_ASSIGN_OR_RETURN(job.runtime, Runtime::create(config));
+  return {};
+}
+
+void Worker::note_failure(const Error& error) {
+  if (why_.empty()) why_ = error.what();
+  const auto* failure = dynamic_cast<const RankFailure*>(&error);
+  if (failure == nullptr || failure->rank() < 0) return;
+  const auto rank = static_cast<std::size_t>(failure->rank());
+  if (rank < place_.workers.size()) suspects_.insert(place_.workers[rank].worker);
+}
+
+std::optional<Change> Worker::change_after(std::uint64_t& serial) {
+  const ChangedNote note = checked(member_.changes());
+  if (note.serial <= serial) return std::nullopt;
+  serial = note.serial;
+  return note.change;
+}
+
+void Worker::hold_state() {
+  if (holds_state_) return;
+  holds_state_ = true;
+  check(member_.send(HoldsNote{}));
+}
+
+void Worker::finish() { check(member_.send_finished()); }
+
+}  // namespace ronde::elastic

@@ -1,0 +1,58 @@
+// This process as a worker of an elastic job: its place in one epoch after another. An epoch is a
+// job of fixed ranks; only the launcher begins one.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "bindings/elastic/member.h"
+#include "core/elastic/notes.h"
+#include "ronde/error.h"
+#include "ronde/ronde.h"
+
+namespace ronde::elastic {
+
+/// True for an error of this epoch alone: the next one may go on.
+bool recoverable(const Error& error);
+
+/// Takes part in epochs, for one process. Threads: the one that calls init() and run().
+class Worker {
+ public:
+  /// This process's; null without a launcher of elastic jobs. Throws InvalidArgument for a
+  /// descriptor that is no launcher's.
+  static Worker* of_process();
+
+  /// Makes `job` the launcher's next epoch whose ranks can all be reached. False if this worker is
+  /// to end, with status 0. Blocks. Throws JobFailed, LauncherLost, and errors that would come
+  /// again.
+  [[nodiscard]] bool join(Job::Impl& job);
+  /// Remembers what ended the epoch, for the launcher. Its first cause counts.
+  void note_failure(const Error& error);
+
+  /// The newest change that should end this epoch, later than `serial`; none without one. Blocks:
+  /// never. Throws LauncherLost.
+  std::optional<Change> change_after(std::uint64_t& serial);
+  /// Tells the launcher, once, that others can start from this worker's state.
+  void hold_state();
+  [[nodiscard]] bool holds_state() const noexcept { return holds_state_; }
+  /// Tells the launcher that the worker's function has returned on all ranks.
+  void finish();
+  [[nodiscard]] Member& member() noexcept { return member_; }
+  /// Its place in the current epoch.
+  [[nodiscard]] const EpochNote& place() const noexcept { return place_; }
+
+ private:
+  explicit Worker(Member& member) : member_(member) {}
+  [[nodiscard]] bool next_place();
+  Status enter(Job::Impl& job);
+
+  Member& member_;
+  EpochNote place_;
+  bool began_ = false;        // the ranks of this epoch were connected
+  bool holds_state_ = false;  // others can start from this worker's committed state
+  std::set<WorkerId> suspects_;
+  std::string why_;
+};
+
+}  // namespace ronde::elastic
