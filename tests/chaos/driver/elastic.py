@@ -45,7 +45,7 @@ class Job:
         self.output = folder / "output"
         command = [arguments.ronde, "run", "--hostfile", str(self.hostfile), "--min-np", "1"]
         command += ["-np", str(self.ranks), "--max-np", str(self.ranks + 2), "--"]
-        command += arguments.worker or [sys.executable, "-B", str(HERE / "elastic_worker.py")]
+        command += arguments.command or [sys.executable, "-B", str(HERE / "elastic_worker.py")]
         environment = {**os.environ, "RONDE_FREEZE_TIMEOUT_SECONDS": "4", "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             command, stdout=self.output.open("w"), stderr=subprocess.STDOUT, env=environment
@@ -208,8 +208,11 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(KINDS), help="these kinds alone")
     parser.add_argument("--most-ranks", type=int, default=4)
     parser.add_argument("--bad-only", action="store_true", help="print no line for good cases")
-    parser.add_argument("worker", nargs="*", help="a program of your own, after --")
+    parser.add_argument("--worker", help="the C++ worker: tests/chaos/ronde_chaos_elastic_worker")
+    parser.add_argument("command", nargs="*", help="a program of your own, after --")
     arguments = parser.parse_args()
+    if arguments.worker:
+        arguments.command = [arguments.worker]
     arguments.folder = "/var/tmp"
     sandbox = Sandbox(HERE)
     outcomes = {"ok": 0, "bad": 0, "hang": 0}
