@@ -1,6 +1,8 @@
 """The C++ examples run, and the training loop learns the same on two ranks as on one."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +68,30 @@ def test_two_ranks_learn_as_one_with_the_doubled_batch(digits: str) -> None:
         ("04_process_sets", 4, "[3] rank 3: the odd ranks sum to 4"),
         ("05_send_recv", 3, "the ring of 3 ranks sums to 3"),
         ("06_raw_group", 2, "each element is 2"),
+        ("07_elastic", 2, "[1] rank 1 of 2: 300 steps"),
     ],
 )
 def test_each_example_says_what_it_should(example: str, ranks: int, expected: str) -> None:
     assert expected in run(ranks, str(EXAMPLES / example))
+
+
+def test_the_elastic_example_survives_the_death_of_a_rank() -> None:
+    job = subprocess.Popen(
+        [str(RONDE), "run", "-np", "3", "--min-np", "1", str(EXAMPLES / "07_elastic")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert job.stderr is not None
+    told = ""
+    while "epoch 1: 3 workers begin" not in told:
+        told = job.stderr.readline()
+        assert told, "the job has ended"
+    workers = subprocess.run(
+        ["pgrep", "-f", f"^{EXAMPLES}/07_elastic"], capture_output=True, text=True, check=True
+    )
+    os.kill(int(workers.stdout.split()[0]), signal.SIGKILL)
+    output, errors = job.communicate(timeout=120)
+    assert job.returncode == 0, output + errors
+    assert output.count(": 300 steps") >= 2
+    assert "was killed by signal 9" in errors
