@@ -26,11 +26,12 @@ from ronde.torch.distributed._tensors import (
     dense,
     elements,
     packed,
-    restore,
+    restoring,
     rows,
     space_for,
     summable,
     unpack,
+    unpacking,
     view,
 )
 from ronde.torch.distributed._work import Tensors, Work
@@ -90,7 +91,7 @@ class RondeProcessGroup(MessageGroup):
             return _sparse.allreduce(self, tensors, opts, op)
         used = [dense(tensor) for tensor in tensors]
         views = [view(summable(tensor, _is_sum(op))) for tensor in used]
-        finish = _restoring(tensors, used)
+        finish = restoring(tensors, used)
         return self._start(kinds.ALLREDUCE, views, views, used, tensors, opts, finish, op, prescale)
 
     allreduce_coalesced = allreduce
@@ -101,7 +102,7 @@ class RondeProcessGroup(MessageGroup):
         used = [dense(tensor) for tensor in tensors]
         views: list[Any] = [view(summable(tensor, _is_sum(op))) for tensor in used]
         outputs = views if opts.rootRank == self._rank else [None] * len(views)
-        finish = _restoring(tensors, used)
+        finish = restoring(tensors, used)
         return self._start(
             kinds.REDUCE, views, outputs, used, tensors, opts, finish, op, prescale, opts.rootRank
         )
@@ -110,7 +111,7 @@ class RondeProcessGroup(MessageGroup):
         """Gives every rank the root's tensors, in place."""
         used = [dense(tensor) for tensor in tensors]
         views = [view(elements(tensor)) for tensor in used]
-        finish = _restoring(tensors, used)
+        finish = restoring(tensors, used)
         return self._start(
             kinds.BROADCAST, views, views, used, tensors, opts, finish, root=opts.rootRank
         )
@@ -140,7 +141,7 @@ class RondeProcessGroup(MessageGroup):
             check_like("the output", output, tensor, self._size)
         used = [dense(tensor) for tensor in inputs]
         filled = [dense(tensor) for tensor in outputs]
-        return self._gather(used, filled, outputs, opts, _restoring(outputs, filled))
+        return self._gather(used, filled, outputs, opts, restoring(outputs, filled))
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -174,7 +175,7 @@ class RondeProcessGroup(MessageGroup):
             (sources, filled),
             output_tensors,
             opts,
-            _restoring(output_tensors, filled),
+            restoring(output_tensors, filled),
             root=opts.rootRank,
         )
 
@@ -259,7 +260,7 @@ class RondeProcessGroup(MessageGroup):
             self._check_parts(parts, tensor)
         spaces = [space_for(parts) for parts, _ in zip(outputs, used)]
         results = [part for parts in outputs for part in parts]
-        return self._gather(used, spaces, results, opts, _unpacking(spaces, outputs), root)
+        return self._gather(used, spaces, results, opts, unpacking(spaces, outputs), root)
 
     def _gather(
         self,
@@ -283,7 +284,7 @@ class RondeProcessGroup(MessageGroup):
         filled = [dense(tensor) for tensor in targets]
         inputs = [rows(summable(source, _is_sum(op)), self._size) for source in sources]
         outputs = [view(summable(tensor, _is_sum(op))) for tensor in filled]
-        finish = _restoring(targets, filled)
+        finish = restoring(targets, filled)
         keep = (sources, filled)
         return self._start(
             kinds.REDUCE_SCATTER, inputs, outputs, keep, targets, opts, finish, op, prescale
@@ -347,26 +348,6 @@ def _reduction(reduce_op: Any) -> tuple[int, float]:
 
 def _is_sum(op: int) -> bool:
     return op in (kinds.SUM, kinds.AVERAGE)
-
-
-def _restoring(targets: Tensors, used: Tensors) -> Callable[[Any], None] | None:
-    """A function that copies results back to tensors that are not contiguous."""
-    if all(target.data_ptr() == tensor.data_ptr() for target, tensor in zip(targets, used)):
-        return None
-
-    def finish(_: Any) -> None:
-        for target, tensor in zip(targets, used):
-            restore(target, tensor)
-
-    return finish
-
-
-def _unpacking(spaces: Tensors, lists: list[Tensors]) -> Callable[[Any], None]:
-    def finish(_: Any) -> None:
-        for space, parts in zip(spaces, lists):
-            unpack(space, parts)
-
-    return finish
 
 
 def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:

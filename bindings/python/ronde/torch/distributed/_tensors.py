@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -124,6 +124,28 @@ def unpack(together: Tensor, parts: Sequence[Tensor]) -> None:
         for part in parts:
             part.copy_(together[start : start + part.numel()].view(part.shape))
             start += part.numel()
+
+
+def restoring(targets: Sequence[Tensor], used: Sequence[Tensor]) -> Callable[[Any], None] | None:
+    """A function that copies results back to tensors that are not contiguous."""
+    if all(target.data_ptr() == tensor.data_ptr() for target, tensor in zip(targets, used)):
+        return None
+
+    def finish(_: Any) -> None:
+        for target, tensor in zip(targets, used):
+            restore(target, tensor)
+
+    return finish
+
+
+def unpacking(spaces: Sequence[Tensor], lists: Sequence[Sequence[Tensor]]) -> Callable[[Any], None]:
+    """A function that copies what was received in each space to the tensors of its list."""
+
+    def finish(_: Any) -> None:
+        for space, parts in zip(spaces, lists):
+            unpack(space, parts)
+
+    return finish
 
 
 def adopt(operation: Any, like: Tensor) -> Tensor:
