@@ -71,13 +71,6 @@ void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request);
 /// Adds the subcommand and its own: merge, report, diff, view.
 void add_timeline_command(CLI::App& app);
 
-/// Removes the traces of an earlier job with this --timeline.
-void forget_traces(const std::string& timeline, int ranks);
-
-/// Merges the traces that a job's ranks wrote for --timeline. Prints the result, and ranks without
-/// a trace, on standard error.
-void merge_job_traces(const std::string& timeline, int ranks);
-
 /// Adds the subcommands to `timeline`.
 void add_report_command(CLI::App& timeline);
 void add_diff_command(CLI::App& timeline);

@@ -12,6 +12,7 @@
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/elastic_options.h"
+#include "bindings/cli/job_traces.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
@@ -227,14 +228,22 @@ int launch_attempts(LaunchOptions options, int restarts) {
   }
 }
 
-/// Workers of an elastic job that run on other hosts keep their traces there.
+/// Workers write their traces without --timeline, too, if this variable is set.
+std::string timeline_of(const RunRequest& request) {
+  if (!request.timeline.empty()) return request.timeline;
+  return process_environment()("RONDE_TIMELINE").value_or("");
+}
+
 [[noreturn]] void run_elastic_job(const RunRequest& request, const LaunchOptions& launch) {
-  const auto options = elastic_options(request, launch);
+  auto options = elastic_options(request, launch);
   if (!options.ok()) exit_usage("ronde run", options.status());
-  const int most = std::max(options->start_slots, options->director.max_workers);
-  if (!request.timeline.empty()) forget_traces(request.timeline, most);
+  options->timeline = timeline_of(request);
+  if (!request.timeline.empty()) forget_elastic_traces(request.timeline);
   const ElasticResult result = launch_elastic(*options);
-  if (!request.timeline.empty()) merge_job_traces(request.timeline, result.most_ranks);
+  if (!request.timeline.empty()) {
+    fetch_elastic_traces(request.timeline, result.parts, launch.ssh);
+    merge_elastic_traces(request.timeline);
+  }
   exit_with(result.exit_status);
 }
 

@@ -1,19 +1,16 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
+#include "bindings/cli/job_traces.h"
 #include "timeline/merging/merge.h"
-#include "timeline/recording/trace_file.h"
 #include "timeline/report/diff.h"
 #include "timeline/report/faults.h"
 #include "timeline/report/job_trace.h"
@@ -144,20 +141,10 @@ struct MergeRequest {
   std::string output;
 };
 
-void warn(const MergeReport& report) {
-  if (report.clock_error_ns > 0) {
-    fmt::print(stderr, "ronde timeline: the clocks of the hosts agree to {:.0f} us\n",
-               static_cast<double>(report.clock_error_ns) / 1000);
-  }
-  for (const std::string& path : report.truncated) {
-    fmt::print(stderr, "ronde timeline: the end of {} is missing; merged what is there\n", path);
-  }
-}
-
 void merge(const MergeRequest& request) {
   const auto report = merge_traces(request.traces, request.output, shown_progress());
   if (!report.ok()) exit_usage("ronde timeline merge", report.status());
-  warn(*report);
+  warn_of_merge(*report);
   fmt::print("{}: {} events of {} traces\n", request.output, report->events, request.traces.size());
 }
 
@@ -182,38 +169,6 @@ void add_timeline_command(CLI::App& app) {
   add_report_command(*command);
   add_diff_command(*command);
   add_view_command(*command);
-}
-
-void forget_traces(const std::string& timeline, int ranks) {
-  std::error_code ignored;
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (const std::string& file : trace_files(timeline, rank)) {
-      std::filesystem::remove(file, ignored);
-    }
-  }
-}
-
-void merge_job_traces(const std::string& timeline, int ranks) {
-  std::vector<std::string> traces;
-  std::vector<int> missing;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::vector<std::string> files = trace_files(timeline, rank);
-    if (files.empty()) missing.push_back(rank);
-    traces.insert(traces.end(), files.begin(), files.end());
-  }
-  if (!missing.empty()) {
-    fmt::print(stderr, "ronde run: no timeline of rank {} is on this host\n",
-               fmt::join(missing, ", "));
-  }
-  if (traces.empty()) return;
-  const auto report = merge_traces(traces, timeline);
-  if (report.ok()) {
-    warn(*report);
-    fmt::print(stderr, "ronde run: timeline of {} ranks in {}\n",
-               ranks - static_cast<int>(missing.size()), timeline);
-  } else {
-    fmt::print(stderr, "ronde run: cannot merge the timelines: {}\n", report.status().message());
-  }
 }
 
 }  // namespace ronde

@@ -45,6 +45,18 @@ inline constexpr std::string_view kMarksTrack = "marks";
 inline constexpr std::string_view kWaitTrack = "waiting";
 /// The track of a binding's training phases: forward, backward, update.
 inline constexpr std::string_view kPassesTrack = "passes";
+/// The track of a worker's epochs in an elastic job, and that of its ways from one to the next.
+inline constexpr std::string_view kEpochsTrack = "epochs";
+inline constexpr std::string_view kRecoveryTrack = "recovery";
+/// A way to the next epoch, after a failure or a change of workers, and its parts in order.
+inline constexpr std::string_view kRecoverySpan = "RECOVERY";
+inline constexpr std::string_view kChangeSpan = "CHANGE OF WORKERS";
+inline constexpr std::string_view kLeavePart = "leave the epoch";
+inline constexpr std::string_view kWaitPart = "wait for the next epoch";
+inline constexpr std::string_view kConnectPart = "connect";
+inline constexpr std::string_view kFirstOperationPart = "first operation";
+/// The counter of the step that an elastic job has committed last.
+inline constexpr std::string_view kCommitCounter = "committed step";
 
 /// The track of an operation's tensors, "allreduce.layer1/weight": all unnamed ones of a kind have
 /// one track.

@@ -96,11 +96,15 @@ Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const s
   EventSource source(clock, {inputs, progress, kReadings});
   Flows flows;
   for (const std::size_t index : order) {
-    RONDE_RETURN_IF_ERROR(
-        source
-            .read(inputs[index], index,
-                  [&](const MergedEvent& merged) { flows.survey(merged.event, merged.time_ns); })
-            .status());
+    RONDE_RETURN_IF_ERROR(source
+                              .read(inputs[index], index,
+                                    [&](const MergedEvent& merged) {
+                                      const report::TraceEvent& event = merged.event;
+                                      if (event.heads())
+                                        flows.begin_recording(event.pid, event.epoch);
+                                      flows.survey(event, merged.time_ns);
+                                    })
+                              .status());
   }
   flows.end_survey();
   RONDE_ASSIGN_OR_RETURN(const std::unique_ptr<TraceOutput> merged, open_output(output, flows));
@@ -108,6 +112,10 @@ Result<MergeReport> merge_traces(const std::vector<std::string>& inputs, const s
   report.clock_error_ns = clock.error_ns();
   Arrivals arrivals;
   const auto copy = [&](const MergedEvent& event) {
+    if (event.event.heads()) {
+      flows.begin_recording(event.event.pid, event.event.epoch);
+      arrivals.begin_recording(event.event.pid, event.event.epoch);
+    }
     merged->add(event);
     ++report.events;
     arrivals.take(event.event, event.time_ns, *merged);

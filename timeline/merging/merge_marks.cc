@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "timeline/merging/trace_output.h"
+#include "timeline/recording/trace_head.h"
 
 namespace ronde {
 namespace {
@@ -19,12 +20,19 @@ bool is_flow(const report::TraceEvent& event) noexcept {
   return (event.phase == 's' || event.phase == 'f') && event.name == kFlowName;
 }
 
+void Flows::begin_recording(std::int64_t row, int epoch) {
+  if (epoch != epoch_ || row != rank_) submitted_.clear();
+  rank_ = row;
+  epoch_ = epoch;
+  bundles_ = &epochs_[epoch];
+}
+
 void Flows::survey(const report::TraceEvent& event, std::int64_t time_ns) {
   if (event.pid != rank_) submitted_.clear();
   rank_ = event.pid;
   if (event.submits()) submitted_[event.tid] = time_ns;
   if (!is_start(event)) return;
-  Bundle& bundle = bundles_[event.bundle];
+  Bundle& bundle = (*bundles_)[event.bundle];
   if (bundle.rank != event.pid) ++bundle.others;
   bundle.rank = event.pid;
   const auto submission = submitted_.find(event.tid);
@@ -35,13 +43,15 @@ void Flows::survey(const report::TraceEvent& event, std::int64_t time_ns) {
 
 void Flows::end_survey() {
   std::uint64_t next = 1;
-  for (auto& [number, bundle] : bundles_) {
-    bundle.rank = -1;
-    --bundle.others;
-    if (!bundle.last) continue;
-    bundle.next_arrow = next;
-    next += bundle.others;
-    by_submission_.emplace(*bundle.last, ArrowRow{bundle.next_arrow, bundle.others});
+  for (auto& [epoch, bundles] : epochs_) {
+    for (auto& [number, bundle] : bundles) {
+      bundle.rank = -1;
+      --bundle.others;
+      if (!bundle.last) continue;
+      bundle.next_arrow = next;
+      next += bundle.others;
+      by_submission_.emplace(*bundle.last, ArrowRow{bundle.next_arrow, bundle.others});
+    }
   }
 }
 
@@ -59,8 +69,8 @@ const std::vector<std::uint64_t>& Flows::leaving(const report::TraceEvent& event
 
 std::optional<Arrow> Flows::arriving(const report::TraceEvent& event, std::int64_t time_ns) {
   if (!is_start(event)) return std::nullopt;
-  const auto found = bundles_.find(event.bundle);
-  if (found == bundles_.end() || !found->second.last) return std::nullopt;
+  const auto found = bundles_->find(event.bundle);
+  if (found == bundles_->end() || !found->second.last) return std::nullopt;
   Bundle& bundle = found->second;
   const Place& last = *bundle.last;
   const bool drawn = event.pid == last.rank || event.pid == bundle.rank;
@@ -74,21 +84,29 @@ bool is_arrival(const report::TraceEvent& event) noexcept {
   return event.phase == 'i' && event.arrived.has_value();
 }
 
+void Arrivals::begin_recording(std::int64_t row, int epoch) {
+  if (epoch == epoch_ && row == current_) return;
+  epoch_ = epoch;
+  current_ = -1;
+}
+
 void Arrivals::name_track(const report::TraceEvent& event) {
-  if (first_ < 0) first_ = event.pid;
-  if (event.pid == first_) {
-    first_tracks_[std::string(event.given_name)] = event.tid;
+  First& first = firsts_[epoch_];
+  if (first.row < 0) first.row = event.pid;
+  if (event.pid == first.row) {
+    first.tracks[std::string(event.given_name)] = event.tid;
     return;
   }
   if (event.pid != current_) {
     current_ = event.pid;
     tracks_.clear();
   }
-  const auto found = first_tracks_.find(std::string(event.given_name));
-  if (found != first_tracks_.end()) tracks_[event.tid] = found->second;
+  const auto found = first.tracks.find(std::string(event.given_name));
+  if (found != first.tracks.end()) tracks_[event.tid] = found->second;
 }
 
 void Arrivals::take(const report::TraceEvent& event, std::int64_t time_ns, TraceOutput& output) {
+  if (event.pid == kJobRow) return;
   if (event.phase == 'M') {
     if (event.name == "thread_name") name_track(event);
     return;
@@ -96,14 +114,15 @@ void Arrivals::take(const report::TraceEvent& event, std::int64_t time_ns, Trace
   if (event.pid != current_ || !event.submits()) return;
   const auto track = tracks_.find(event.tid);
   if (track == tracks_.end()) return;
-  name_ = fmt::format("rank {} ready", event.pid);
+  const std::int64_t first = firsts_[epoch_].row;
+  name_ = fmt::format("{} {} ready", epoch_ > 0 ? "worker" : "rank", event.pid);
   text_.clear();
   fmt::format_to(std::back_inserter(text_),
                  "{{\"ph\":\"i\",\"pid\":{},\"tid\":{},\"ts\":0,\"name\":\"{}\",\"s\":\"t\","
                  "\"args\":{{\"arrived\":{}}}}}",
-                 first_, track->second, name_, event.pid);
+                 first, track->second, name_, event.pid);
   const report::TraceEvent mark{.phase = 'i',
-                                .pid = first_,
+                                .pid = first,
                                 .tid = track->second,
                                 .time_ns = time_ns,
                                 .timed = true,

@@ -35,6 +35,8 @@ struct Arrow {
 /// Threads: one. Memory: about 200 bytes for each bundle.
 class Flows {
  public:
+  /// The next events are of this recording. In both readings.
+  void begin_recording(std::int64_t row, int epoch);
   /// First reading: takes one event.
   void survey(const report::TraceEvent& event, std::int64_t time_ns);
   /// Ends the first reading.
@@ -67,9 +69,13 @@ class Flows {
     std::uint64_t count;
   };
 
-  std::int64_t rank_ = -1;                                    ///< The rank of `submitted_`.
+  using Bundles = std::unordered_map<std::uint64_t, Bundle>;
+
+  std::map<int, Bundles> epochs_;  ///< Bundles have numbers of their own in each.
+  Bundles* bundles_ = &epochs_[0];
+  int epoch_ = 0;
+  std::int64_t rank_ = -1;                                    ///< The row of `submitted_`.
   std::unordered_map<std::int64_t, std::int64_t> submitted_;  ///< Latest time, by track.
-  std::unordered_map<std::uint64_t, Bundle> bundles_;
   std::multimap<Place, ArrowRow> by_submission_;
   std::vector<std::uint64_t> leaving_;  ///< Reused.
 };
@@ -82,15 +88,23 @@ bool is_arrival(const report::TraceEvent& event) noexcept;
 /// of each track of a rank.
 class Arrivals {
  public:
+  /// The next events are of this recording.
+  void begin_recording(std::int64_t row, int epoch);
   /// Takes the next event of the traces, one rank after the other. Adds a mark to `output` if due.
   void take(const report::TraceEvent& event, std::int64_t time_ns, TraceOutput& output);
 
  private:
   void name_track(const report::TraceEvent& event);
 
-  std::int64_t first_ = -1;    ///< The first rank; -1 before any track was named.
-  std::int64_t current_ = -1;  ///< The rank of `tracks_`.
-  std::unordered_map<std::string, std::int64_t> first_tracks_;  ///< Their numbers, by name.
+  /// The first rank of an epoch.
+  struct First {
+    std::int64_t row = -1;                                 ///< -1 before any track was named.
+    std::unordered_map<std::string, std::int64_t> tracks;  ///< Their numbers, by name.
+  };
+
+  std::map<int, First> firsts_;  ///< By epoch.
+  int epoch_ = 0;
+  std::int64_t current_ = -1;  ///< The row of `tracks_`.
   std::unordered_map<std::int64_t, std::int64_t>
       tracks_;        ///< The first rank's number of each track.
   std::string text_;  ///< Reused, like name_.

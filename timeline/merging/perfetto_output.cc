@@ -147,6 +147,10 @@ void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
     annotate(body_, part_, event.compression);
     annotate(body_, part_, "algorithm", event.algorithm);
     annotate(body_, part_, "backend", event.backend);
+    annotate(body_, part_, "epoch", static_cast<std::uint64_t>(event.epoch));
+    annotate(body_, part_, "worker", static_cast<std::uint64_t>(event.worker));
+    annotate(body_, part_, "workers", event.workers);
+    annotate(body_, part_, "why", event.why);
   }
   ProtoWriter packet(packet_);
   packet.number(packet::kTimestamp,

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "timeline/recording/trace_format.h"
+#include "timeline/recording/trace_head.h"
 
 namespace ronde {
 namespace {
@@ -104,6 +105,7 @@ void ProfilerOutput::end_step(const MergedEvent& mark) {
 void ProfilerOutput::add(const MergedEvent& merged) {
   const report::TraceEvent& event = merged.event;
   if (event.phase == 'i') return;  // marks that a merge adds are of another rank
+  if (event.pid == kJobRow) return;
   if (event.pid != rank_) begin_rank(event.pid);
   if (event.phase == 'B') {
     open_[event.tid].push_back({merged.time_ns, json_text(event.name), args_of(event)});
@@ -111,8 +113,7 @@ void ProfilerOutput::add(const MergedEvent& merged) {
     end_span(merged);
   } else if (event.phase == 'C' && event.name == kStep) {
     end_step(merged);
-  } else if (event.phase == 'M' &&
-             event.name != "recording") {  // readers would take it for a trace of Ronde
+  } else if (event.phase == 'M' && !event.heads()) {  // readers would take it for a trace of Ronde
     line_ = merged.text;
     write_line();
   }

@@ -47,6 +47,14 @@ std::optional<Collective> collective_of_event(std::string_view name) {
   return std::nullopt;
 }
 
+void take_elastic_argument(std::string_view key, const element& value, TraceEvent& event) {
+  if (key == "epoch") event.epoch = static_cast<int>(integer(value));
+  if (key == "worker") event.worker = static_cast<int>(integer(value));
+  if (key == "event") event.worker_event = text(value);
+  if (key == "workers") event.workers = text(value);
+  if (key == "why") event.why = text(value);
+}
+
 void take_argument(std::string_view key, const element& value, TraceEvent& event) {
   if (key == "collective") event.collective = collective_named(text(value));
   if (key == "bytes") event.bytes = natural(value);
@@ -63,6 +71,7 @@ void take_argument(std::string_view key, const element& value, TraceEvent& event
   if (key == "name") event.given_name = text(value);
   if (key == "arrived") event.arrived = integer(value);
   if (key == "lost") event.lost = natural(value);
+  take_elastic_argument(key, value, event);
 }
 
 void take_field(std::string_view key, const element& value, TraceEvent& event) {

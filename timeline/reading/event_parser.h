@@ -33,7 +33,15 @@ struct TraceEvent {
   std::string_view given_name = {};          ///< args.name: the name of a track or process.
   std::optional<std::int64_t> arrived = {};  ///< Rank whose submission a merge has marked here.
   std::uint64_t lost = 0;                    ///< Events lost until then.
+  // Of recordings' heads, and of the launcher's events in elastic jobs.
+  int epoch = 0;
+  int worker = 0;
+  std::string_view worker_event = {};  ///< "died", ...
+  std::string_view workers = {};       ///< Of an epoch, by rank: "1,3,4".
+  std::string_view why = {};
 
+  /// True if a recording begins here.
+  [[nodiscard]] bool heads() const noexcept { return phase == 'M' && name == "recording"; }
   /// True if an operation is submitted here: its negotiation begins.
   [[nodiscard]] bool submits() const noexcept {
     return phase == 'B' && collective && name == traits_of(*collective).negotiation;

@@ -191,7 +191,10 @@ std::vector<std::size_t> reading_order(const std::vector<TraceClock>& traces) {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     const RecordingInfo& first = traces[a].info;
     const RecordingInfo& second = traces[b].info;
-    return std::tie(first.rank, first.part) < std::tie(second.rank, second.part);
+    const auto key = [](const RecordingInfo& info) {
+      return std::tuple(!info.launcher, info.row(), info.epoch, info.part);
+    };
+    return key(first) < key(second);
   });
   return order;
 }

@@ -69,7 +69,7 @@ class JobClock {
   std::int64_t error_ns_ = 0;
 };
 
-/// Indices of the traces, by rank and part.
+/// Indices of the traces: the launcher's, then by rank or worker, epoch and part.
 std::vector<std::size_t> reading_order(const std::vector<TraceClock>& traces);
 /// True if `next` is a later part of the same recording as `info`.
 bool goes_on(const RecordingInfo& info, const RecordingInfo& next);

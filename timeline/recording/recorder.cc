@@ -74,28 +74,30 @@ Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int ra
                                                  const Topology& topology, Options options) {
   RecordingInfo info = describe(rank, topology, options.clock);
   info.job = options.job;
+  info.worker = options.worker;
+  info.epoch = options.epoch;
   info.network_card = options.network_card;
   info.network_megabits = options.network_megabits;
   info.fusion_bytes = options.fusion_bytes;
   if (options.chunk_bytes > 0) info.part = 1;
-  const std::string own_path = rank_trace_path(path, rank);
-  for (const std::string& old : trace_files(path, rank)) {
+  std::string own_path = options.epoch > 0 ? worker_trace_path(path, options.worker, options.epoch)
+                                           : rank_trace_path(path, rank);
+  for (const std::string& old : trace_files(own_path)) {
     if (old != own_path) (void)::unlink(old.c_str());  // parts of an earlier recording
   }
   RONDE_ASSIGN_OR_RETURN(TraceFile file, TraceFile::open(own_path, format_header(info)));
   return std::unique_ptr<Recorder>(
-      new Recorder(std::move(file), path, std::move(info), std::move(options)));
+      new Recorder(std::move(file), std::move(own_path), std::move(info), std::move(options)));
 }
 
-Recorder::Recorder(TraceFile file, std::string path, RecordingInfo info, Options options)
+Recorder::Recorder(TraceFile file, std::string own_path, RecordingInfo info, Options options)
     : info_(std::move(info)),
-      asked_path_(std::move(path)),
-      path_(rank_trace_path(asked_path_, info_.rank)),
+      path_(std::move(own_path)),
       owner_pid_(::getpid()),
       options_(std::move(options)),
       ring_(kSlots),
       file_(std::move(file)),
-      formatter_(info_, options_.clock),
+      formatter_(info_, options_.clock, options_.tracks),
       writer_([this] { run(); }) {}
 
 Recorder::~Recorder() { (void)close(); }
@@ -189,6 +191,14 @@ void Recorder::write_last_counters() {
   write(lines);
 }
 
+/// The next epoch's recording has the same tracks.
+void Recorder::end_epoch() {
+  if (info_.epoch == 0) return;
+  std::string lines;
+  formatter_.append_epoch_end(lines, steady_ns());
+  write(lines);
+}
+
 void Recorder::write_counters() {
   if (!options_.counters) return;
   std::string lines;
@@ -203,7 +213,7 @@ void Recorder::write_counters() {
 
 /// If the next file cannot be created, the recording continues in this one.
 void Recorder::begin_part() {
-  const std::string full = trace_part_path(asked_path_, info_.rank, info_.part);
+  const std::string full = trace_part_path(path_, info_.part);
   if (::rename(path_.c_str(), full.c_str()) != 0) return;
   RecordingInfo next = info_;
   ++next.part;
@@ -215,7 +225,7 @@ void Recorder::begin_part() {
   file_ = std::move(file).value();
   info_.part = next.part;
   const int oldest = info_.part - options_.parts;  // the file to delete
-  if (oldest > 0) (void)::unlink(trace_part_path(asked_path_, info_.rank, oldest).c_str());
+  if (oldest > 0) (void)::unlink(trace_part_path(path_, oldest).c_str());
   std::string lines;
   formatter_.append_tracks(lines);
   (void)file_.append(lines);
@@ -225,7 +235,7 @@ void Recorder::write_clock_samples() {
   if (!options_.clock_samples) return;
   std::string lines;
   for (const ClockSample& sample : options_.clock_samples()) {
-    lines += format_clock_sample(info_.rank, sample);
+    lines += format_clock_sample(info_.row(), sample);
   }
   write(lines);
 }
@@ -268,6 +278,7 @@ Status Recorder::close() {
     wake_.notify_one();
     writer_.join();
     flush();
+    end_epoch();
     write_last_counters();  // last: measuring takes time
     recording_.store(false, std::memory_order_relaxed);
     if (dropped() > 0) log(LogLevel::kWarning, "{} events of {} were lost", dropped(), path_);

@@ -36,8 +36,11 @@ struct CounterSample {
 class Recorder : public EventSink {
  public:
   struct Options {
-    std::string job;                ///< The same for all ranks of a job.
-    std::string network_card = {};  ///< As in RecordingInfo, like the next.
+    std::string job;  ///< The same for all ranks of a job.
+    int worker = 0;   ///< As in RecordingInfo, like the next.
+    int epoch = 0;
+    std::shared_ptr<TrackNumbers> tracks = {};  ///< As TraceFormatter has it.
+    std::string network_card = {};              ///< As in RecordingInfo, like the next.
     int network_megabits = 0;
     bool mark_cycles = false;  ///< Write CYCLE_START on a track of its own when a bundle begins.
     HostClock clock = {};
@@ -55,7 +58,8 @@ class Recorder : public EventSink {
     int parts = 8;
   };
 
-  /// Starts recording to rank_trace_path(path, rank). `topology` has the host's name.
+  /// Starts recording to rank_trace_path(path, rank), or to worker_trace_path() in an elastic job.
+  /// `topology` has the host's name.
   /// Errors: kUnavailable naming the file and why.
   static Result<std::unique_ptr<Recorder>> open(const std::string& path, int rank,
                                                 const Topology& topology, Options options);
@@ -86,11 +90,12 @@ class Recorder : public EventSink {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
-  Recorder(TraceFile file, std::string path, RecordingInfo info, Options options);
+  Recorder(TraceFile file, std::string own_path, RecordingInfo info, Options options);
   void mark_cycle(std::uint64_t bundle) noexcept;
   void push(const Event& event) noexcept;
   void run();
   void write_last_counters();
+  void end_epoch();
   void append_counter(std::string& lines, const CounterSample& sample);
   void write_clock_samples();
   void write_counters();
@@ -100,7 +105,6 @@ class Recorder : public EventSink {
   bool wait_for_events();
 
   RecordingInfo info_;  // info_.part: writer thread only
-  const std::string asked_path_;
   const std::string path_;
   const int owner_pid_;
   const Options options_;

@@ -6,9 +6,6 @@
 #include <zlib.h>
 
 #include <cerrno>
-#include <charconv>
-#include <filesystem>
-#include <map>
 #include <new>
 #include <utility>
 
@@ -16,63 +13,8 @@ namespace ronde {
 namespace {
 
 constexpr std::string_view kClose = "\n]\n";
-constexpr std::string_view kGzip = ".gz";
 
 }  // namespace
-
-bool names_gzip(std::string_view path) noexcept { return path.ends_with(kGzip); }
-
-bool names_perfetto(std::string_view path) noexcept {
-  if (names_gzip(path)) path.remove_suffix(kGzip.size());
-  return path.ends_with(".pftrace") || path.ends_with(".perfetto-trace");
-}
-
-namespace {
-
-/// "a/trace.json" with `mark` gives "a/trace.MARK.json".
-std::string marked_path(const std::string& path, const std::string& mark) {
-  const std::string_view gzip = names_gzip(path) ? kGzip : std::string_view();
-  const std::filesystem::path whole(path.substr(0, path.size() - gzip.size()));
-  const std::string extension = names_perfetto(path) ? ".json" : whole.extension().string();
-  const std::string name = fmt::format("{}.{}{}{}", whole.stem().string(), mark, extension, gzip);
-  return (whole.parent_path() / name).string();
-}
-
-}  // namespace
-
-std::string rank_trace_path(const std::string& path, int rank) {
-  return marked_path(path, fmt::format("rank{}", rank));
-}
-
-std::string trace_part_path(const std::string& path, int rank, int part) {
-  return marked_path(path, fmt::format("rank{}.part{:04}", rank, part));
-}
-
-std::vector<std::string> trace_files(const std::string& path, int rank) {
-  namespace fs = std::filesystem;
-  const fs::path last(rank_trace_path(path, rank));
-  const std::string model = fs::path(trace_part_path(path, rank, 0)).filename().string();
-  const std::string_view before = std::string_view(model).substr(0, model.rfind(".part0000") + 5);
-  const std::string_view after = std::string_view(model).substr(before.size() + 4);
-  std::map<int, std::string> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(last.has_parent_path() ? last.parent_path() : fs::path("."), error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(before) || !name.ends_with(after)) continue;
-    const char* const begin = name.data() + before.size();
-    const char* const end = name.data() + name.size() - after.size();
-    int part = 0;
-    if (begin < end && std::from_chars(begin, end, part).ptr == end) {
-      found.emplace(part, (last.parent_path() / name).string());
-    }
-  }
-  std::vector<std::string> files;
-  files.reserve(found.size() + 1);
-  for (auto& [part, file] : found) files.push_back(std::move(file));
-  if (fs::exists(last, error)) files.push_back(last.string());
-  return files;
-}
 
 /// Makes gzip members of texts.
 class TraceFile::Gzip {
@@ -104,12 +46,6 @@ class TraceFile::Gzip {
  private:
   z_stream stream_{};
 };
-
-void make_folder_of(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-}
 
 Result<TraceFile> TraceFile::open(const std::string& path, std::string_view first) {
   make_folder_of(path);

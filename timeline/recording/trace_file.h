@@ -5,31 +5,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
+#include "timeline/recording/trace_paths.h"
 
 namespace ronde {
-
-/// The file of rank `rank` for the user's `path`: "a/trace.json" gives "a/trace.rank3.json",
-/// "trace.json.gz" gives "trace.rank3.json.gz", "trace" gives "trace.rank3". Ranks write JSON only:
-/// "trace.pftrace", the name of a merged trace, gives "trace.rank3.json".
-std::string rank_trace_path(const std::string& path, int rank);
-
-/// A full file of a rank's trace: "a/trace.json" gives "a/trace.rank3.part0001.json". `part` counts
-/// from 1.
-std::string trace_part_path(const std::string& path, int rank, int part);
-/// The existing files of a rank's trace, in order. The last is rank_trace_path().
-std::vector<std::string> trace_files(const std::string& path, int rank);
-
-/// True if the name asks for compression by gzip: "trace.json.gz".
-bool names_gzip(std::string_view path) noexcept;
-/// True if the name asks for Perfetto's format: ".pftrace" or ".perfetto-trace", and perhaps ".gz".
-bool names_perfetto(std::string_view path) noexcept;
-
-/// Makes the folders of a file of this name. Errors show when the file is opened.
-void make_folder_of(const std::string& path);
 
 /// A trace file on disk. Each write of a compressed file is a gzip member of its own, so that a
 /// kill leaves all earlier members readable. Threads: one.

@@ -40,6 +40,14 @@ std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+int TrackNumbers::of(std::string_view name) {
+  const MutexLock lock(mutex_);
+  if (const auto known = numbers_.find(name); known != numbers_.end()) return known->second;
+  const int number = static_cast<int>(numbers_.size()) + 1;
+  numbers_.emplace(name, number);
+  return number;
+}
+
 const std::string& TraceFormatter::quoted(std::string_view text) {
   if (const auto known = quoted_.find(text); known != quoted_.end()) return known->second;
   if (quoted_.size() > kMostQuoted) quoted_.clear();
@@ -49,7 +57,7 @@ const std::string& TraceFormatter::quoted(std::string_view text) {
 TraceFormatter::Track& TraceFormatter::track_of(std::string& out, std::string_view name) {
   if (const auto known = tracks_.find(name); known != tracks_.end()) return known->second;
   Track& track = tracks_[std::string(name)];
-  track.id = static_cast<int>(tracks_.size());
+  track.id = numbers_->of(name);
   append_name(out, track, name);
   return track;
 }
@@ -59,20 +67,29 @@ void TraceFormatter::append_name(std::string& out, const Track& track,
   fmt::format_to(std::back_inserter(out),
                  ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{"
                  "\"name\":{}}}}}",
-                 rank_, track.id, json_text(name));
+                 row_, track.id, json_text(name));
 }
 
 void TraceFormatter::append_tracks(std::string& out) const {
   for (const auto& [name, track] : tracks_) append_name(out, track, name);
 }
 
-void TraceFormatter::append_pause(std::string& out, std::int64_t time_ns) {
+void TraceFormatter::end_open_spans(std::string& out, std::int64_t time_ns) {
   for (auto& [name, track] : tracks_) {
     while (track.open_spans > 0) {
       append(out, {.kind = EventKind::kEnd, .time_ns = time_ns, .track = name});
     }
   }
+}
+
+void TraceFormatter::append_pause(std::string& out, std::int64_t time_ns) {
+  end_open_spans(out, time_ns);
   append_mark(out, kPauseMark, time_ns);
+}
+
+void TraceFormatter::append_epoch_end(std::string& out, std::int64_t time_ns) {
+  append_mark(out, kEpochEndMark, time_ns);
+  end_open_spans(out, time_ns);
 }
 
 void TraceFormatter::append_args(std::string& out, const Event& event) {
@@ -142,7 +159,7 @@ void TraceFormatter::append_line(std::string& out, EventKind kind, int track) co
   out += ",\n{\"ph\":\"";
   out += static_cast<char>(kind);
   out += "\",\"pid\":";
-  append_number(out, static_cast<std::uint64_t>(rank_));
+  append_number(out, static_cast<std::uint64_t>(row_));
   out += ",\"tid\":";
   append_number(out, static_cast<std::uint64_t>(track));
   out += facts_;
@@ -158,7 +175,7 @@ void TraceFormatter::append_mark(std::string& out, std::string_view text, std::i
                                  std::string_view args) const {
   fmt::format_to(
       std::back_inserter(out),
-      ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{}\",\"s\":\"p\"{}}}", rank_,
+      ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{}\",\"s\":\"p\"{}}}", row_,
       static_cast<double>(clock_.of(time_ns) - start_ns_) / 1000, text, args);
 }
 

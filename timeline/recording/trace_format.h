@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "core/base/mutex.h"
 #include "timeline/recording/event_ring.h"
 #include "timeline/recording/trace_head.h"
 
@@ -24,12 +26,42 @@ inline constexpr std::string_view kPauseMark = "recording paused";
 /// The mark where a recording resumes.
 inline constexpr std::string_view kResumeMark = "recording goes on";
 
+/// The mark where a worker's part in an epoch ends. Operations that are open there have failed.
+inline constexpr std::string_view kEpochEndMark = "end of the epoch";
+
+/// Finds texts in maps without building strings.
+struct TextHash {
+  using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
+  std::size_t operator()(std::string_view text) const noexcept {
+    return std::hash<std::string_view>()(text);
+  }
+};
+template <typename Value>
+using ByText = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
+
+/// Numbers of tracks by name, from 1. A worker's recordings of several epochs share them, so that
+/// they fit into one row. Threads: any.
+class TrackNumbers {
+ public:
+  /// The number of this name. New names get a new number.
+  int of(std::string_view name) RONDE_EXCLUDES(mutex_);
+
+ private:
+  Mutex mutex_;
+  ByText<int> numbers_ RONDE_GUARDED_BY(mutex_);
+};
+
 /// Formats the events of one rank. Each tensor gets a track (Chrome's thread) on first sight.
 /// Threads: one.
 class TraceFormatter {
  public:
-  explicit TraceFormatter(const RecordingInfo& info, HostClock clock = {})
-      : rank_(info.rank), start_ns_(info.steady_start_ns), clock_(std::move(clock)) {}
+  /// `numbers`: shared with other recordings; null: with none.
+  explicit TraceFormatter(const RecordingInfo& info, HostClock clock = {},
+                          std::shared_ptr<TrackNumbers> numbers = nullptr)
+      : row_(info.row()),
+        start_ns_(info.steady_start_ns),
+        clock_(std::move(clock)),
+        numbers_(numbers ? std::move(numbers) : std::make_shared<TrackNumbers>()) {}
 
   /// Appends ",\n" and the event's line for each of its tracks. A new track's name precedes it.
   /// Ends without a begin are left out.
@@ -38,6 +70,8 @@ class TraceFormatter {
   void append_tracks(std::string& out) const;
   /// Ends all open spans at `time_ns` and appends kPauseMark.
   void append_pause(std::string& out, std::int64_t time_ns);
+  /// Appends kEpochEndMark and ends all open spans at `time_ns`.
+  void append_epoch_end(std::string& out, std::int64_t time_ns);
   /// Appends a mark with the number of events lost until `time_ns`.
   void append_dropped(std::string& out, std::uint64_t dropped, std::int64_t time_ns) const;
 
@@ -47,16 +81,6 @@ class TraceFormatter {
     int open_spans = 0;
   };
 
-  /// Finds texts in maps without building strings.
-  struct TextHash {
-    using is_transparent = void;  // NOLINT(readability-identifier-naming): the library's name
-    std::size_t operator()(std::string_view text) const noexcept {
-      return std::hash<std::string_view>()(text);
-    }
-  };
-  template <typename Value>
-  using ByText = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
-
   Track& track_of(std::string& out, std::string_view name);
   void append_name(std::string& out, const Track& track, std::string_view name) const;
   void append_mark(std::string& out, std::string_view text, std::int64_t time_ns,
@@ -64,12 +88,14 @@ class TraceFormatter {
   const std::string& quoted(std::string_view text);
   void append_args(std::string& out, const Event& event);
   void append_line(std::string& out, EventKind kind, int track) const;
+  void end_open_spans(std::string& out, std::int64_t time_ns);
   void append_on(std::string& out, EventKind kind, std::string_view track);
   void write_facts(const Event& event);
 
-  const int rank_;
+  const int row_;
   const std::int64_t start_ns_;  ///< By clock_.
   const HostClock clock_;
+  const std::shared_ptr<TrackNumbers> numbers_;
   ByText<Track> tracks_;
   ByText<std::string> quoted_;
   std::string facts_;  ///< The current event's line, from its time on.

@@ -29,9 +29,13 @@ struct HostClock {
   }
 };
 
-/// The rank that recorded a trace, and the trace's time 0 on two clocks.
+/// The row (Chrome's process) of an elastic job's launcher: above all numbers of workers.
+inline constexpr int kJobRow = 1'000'000'000;
+
+/// The rank that recorded a trace, and the trace's time 0 on two clocks. In an elastic job each
+/// worker makes one recording in each epoch; the launcher makes one of the job.
 struct RecordingInfo {
-  int rank = 0;
+  int rank = 0;  ///< -1: unknown, or the launcher.
   int size = 1;
   std::string host;
   std::string boot_id;               ///< The same for all recordings that share a steady clock.
@@ -42,7 +46,16 @@ struct RecordingInfo {
   std::string network_card = {};     ///< The card that carries data between hosts; may be empty.
   int network_megabits = 0;          ///< The card's nominal speed; 0: unknown.
   std::int64_t fusion_bytes = -1;    ///< Fusion threshold; 0: no fusion; -1: unknown.
-  int part = 0;  ///< Number of the file, from 1, if the recording may have several.
+  int part = 0;    ///< Number of the file, from 1, if the recording may have several.
+  int worker = 0;  ///< Of an elastic job, from 1; 0: no such job, or the launcher.
+  int epoch = 0;   ///< Of an elastic job, from 1; 0: no such job, or the launcher.
+  bool launcher = false;
+
+  /// The recording's row in the merged trace: Chrome's pid.
+  [[nodiscard]] int row() const noexcept {
+    if (launcher) return kJobRow;
+    return worker > 0 ? worker : rank;
+  }
 };
 
 /// Identifies this boot of this host.

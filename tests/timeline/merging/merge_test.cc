@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/timeline/read_json.h"
+#include "timeline/recording/trace_head.h"
 
 namespace ronde {
 namespace {
@@ -205,6 +206,93 @@ TEST_CASE("merge: an output that cannot be written is an error") {
   const ScratchFolder scratch;
   const auto a = scratch.write("a", trace("h1", 0, 0, 1));
   CHECK(merge_traces({a}, "/dev/null/folder/out").status().code() == Code::kUnavailable);
+}
+
+namespace {
+
+/// The trace of a worker in one epoch: an allreduce of bundle 1, submitted at `submitted` us.
+std::string worker_trace(int worker, int epoch, int rank, int submitted) {
+  RecordingInfo info;
+  info.rank = rank;
+  info.worker = worker;
+  info.epoch = epoch;
+  info.boot_id = "h1";
+  info.steady_start_ns = 1'000'000L * epoch;
+  const std::string lane = fmt::format("\"pid\":{},\"tid\":1", worker);
+  return fmt::format(
+      "[\n{0},\n{{\"ph\":\"M\",{1},\"name\":\"thread_name\",\"args\":{{\"name\":\"allreduce.w\"}}}}"
+      ",\n"
+      "{{\"ph\":\"B\",{1},\"ts\":{2},\"name\":\"NEGOTIATE_ALLREDUCE\"}},\n"
+      "{{\"ph\":\"E\",{1},\"ts\":50}},\n"
+      "{{\"ph\":\"B\",{1},\"ts\":60,\"name\":\"ALLREDUCE\",\"args\":{{\"bundle\":1}}}},\n"
+      "{{\"ph\":\"E\",{1},\"ts\":70}}\n]\n",
+      format_header(info), lane, submitted);
+}
+
+/// Worker 1 in epochs 1 and 2, worker 2 in epoch 1, worker 3 in epoch 2.
+std::vector<std::string> elastic_job(const ScratchFolder& scratch) {
+  std::vector<std::string> traces = {scratch.write("w3e2", worker_trace(3, 2, 1, 20)),
+                                     scratch.write("w1e2", worker_trace(1, 2, 0, 10)),
+                                     scratch.write("w2e1", worker_trace(2, 1, 1, 10)),
+                                     scratch.write("w1e1", worker_trace(1, 1, 0, 20))};
+  RecordingInfo launcher;
+  launcher.launcher = true;
+  launcher.boot_id = "h1";
+  traces.push_back(scratch.write(
+      "epochs",
+      fmt::format("[\n{},\n{{\"ph\":\"B\",\"pid\":{},\"tid\":1,\"ts\":900,\"name\":\"epoch "
+                  "1\",\"args\":{{\"epoch\":1}}}}\n]\n",
+                  format_header(launcher), kJobRow)));
+  return traces;
+}
+
+struct Marks {
+  std::vector<std::tuple<int, double, std::string>> ready;  ///< Row, time, name.
+  std::vector<std::tuple<int, double>> arrows;              ///< Their ends.
+};
+
+Marks marks_of(const nlohmann::json& merged) {
+  Marks marks;
+  for (const auto& event : merged) {
+    if (event["ph"] == "i") marks.ready.emplace_back(event["pid"], event["ts"], event["name"]);
+    if (event["ph"] == "f") marks.arrows.emplace_back(event["pid"], event["ts"]);
+  }
+  return marks;
+}
+
+}  // namespace
+
+TEST_CASE("merge: a worker has one row for all its epochs, whose bundles are not mixed up") {
+  const ScratchFolder scratch;
+  REQUIRE(merge_traces(elastic_job(scratch), scratch.file("out")).ok());
+  const nlohmann::json merged = json_of(scratch.file("out"));
+  CHECK(merged[0]["pid"] == kJobRow);
+  std::vector<std::tuple<int, int>> order;
+  for (const auto& event : merged) {
+    if (event.value("name", "") == "recording" && event["pid"] != kJobRow) {
+      order.emplace_back(event["pid"], event["args"]["epoch"]);
+    }
+  }
+  CHECK(order == std::vector<std::tuple<int, int>>{{1, 1}, {1, 2}, {2, 1}, {3, 2}});
+  const Marks marks = marks_of(merged);
+  // The launcher's clock begins 1 ms before epoch 1, and 2 ms before epoch 2.
+  CHECK(marks.ready == std::vector<std::tuple<int, double, std::string>>{
+                           {1, 1010, "worker 2 ready"}, {1, 2020, "worker 3 ready"}});
+  // In epoch 1 worker 1 was last, in epoch 2 worker 3.
+  CHECK(marks.arrows == std::vector<std::tuple<int, double>>{{1, 2060}, {2, 1060}});
+}
+
+TEST_CASE("merge: a merged trace of an elastic job merges again to the same, in every format") {
+  const ScratchFolder scratch;
+  REQUIRE(merge_traces(elastic_job(scratch), scratch.file("out")).ok());
+  REQUIRE(merge_traces({scratch.file("out")}, scratch.file("again")).ok());
+  CHECK(content_of(scratch.file("out")) == content_of(scratch.file("again")));
+  REQUIRE(merge_traces({scratch.file("out")}, scratch.file("out.pftrace")).ok());
+  CHECK(content_of(scratch.file("out.pftrace")).find("epochs of the job") != std::string::npos);
+  REQUIRE(merge_traces({scratch.file("out")}, scratch.file("folder/")).ok());
+  CHECK(std::filesystem::exists(scratch.file("folder/rank1.pt.trace.json")));
+  CHECK_FALSE(
+      std::filesystem::exists(scratch.file(fmt::format("folder/rank{}.pt.trace.json", kJobRow))));
 }
 
 }  // namespace ronde

@@ -1,6 +1,7 @@
 #include "timeline/recording/recorder.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -240,9 +241,9 @@ TEST_CASE("recorder: a trace goes on in new files, of which the newest are kept"
   auto recorder = Recorder::open(asked, 0, two_ranks(),
                                  {.job = "job", .chunk_bytes = std::size_t{20'000}, .parts = 3});
   REQUIRE(recorder.ok());
-  const std::string first = trace_part_path(asked, 0, 1);
+  const std::string first = trace_part_path(rank_trace_path(asked, 0), 1);
   const auto rotated = [&] {
-    return trace_files(asked, 0).size() == 3 && !std::filesystem::exists(first);
+    return trace_files(rank_trace_path(asked, 0)).size() == 3 && !std::filesystem::exists(first);
   };
   const TimePoint end = now() + std::chrono::seconds(60);
   while (!rotated() && now() < end) {
@@ -250,7 +251,7 @@ TEST_CASE("recorder: a trace goes on in new files, of which the newest are kept"
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   CHECK((*recorder)->close().ok());
-  const std::vector<std::string> files = trace_files(asked, 0);
+  const std::vector<std::string> files = trace_files(rank_trace_path(asked, 0));
   REQUIRE(files.size() == 3);
   CHECK(files.back() == (*recorder)->path());
   int part = 0;
@@ -267,6 +268,34 @@ TEST_CASE("recorder: a trace goes on in new files, of which the newest are kept"
       last = event["ts"];
     }
     CHECK(named);
+  }
+}
+
+TEST_CASE("recorder: a worker's epochs have files of their own, whose tracks are numbered alike") {
+  const ScratchFolder scratch;
+  const auto tracks = std::make_shared<TrackNumbers>();
+  const auto record = [&](int rank, int epoch, std::initializer_list<const char*> names) {
+    auto recorder = Recorder::open(scratch.file("t.json"), rank, two_ranks(),
+                                   {.job = "job", .worker = 7, .epoch = epoch, .tracks = tracks});
+    REQUIRE(recorder.ok());
+    for (const char* name : names) (*recorder)->begin(name, "ALLREDUCE", {});
+    CHECK((*recorder)->close().ok());
+    return json_of(scratch.file(fmt::format("t.worker7.epoch{}.json", epoch)));
+  };
+  const auto number_of = [](const nlohmann::json& trace, const std::string& name) {
+    for (const auto& event : trace) {
+      if (event.value("name", "") == "thread_name" && event["args"]["name"] == name)
+        return event["tid"];
+    }
+    return nlohmann::json();
+  };
+  const nlohmann::json first = record(1, 1, {"allreduce.a", "allreduce.b"});
+  const nlohmann::json second = record(0, 2, {"allreduce.b", "allreduce.c"});
+  CHECK(number_of(first, "allreduce.b") == number_of(second, "allreduce.b"));
+  CHECK(number_of(first, "allreduce.a") != number_of(second, "allreduce.c"));
+  for (const nlohmann::json& trace : {first, second}) {
+    CHECK(count(trace, "B") == count(trace, "E"));  // what was open has ended with the epoch
+    for (const auto& event : trace) CHECK(event["pid"] == 7);
   }
 }
 

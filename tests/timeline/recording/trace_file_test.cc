@@ -28,15 +28,6 @@ TEST_CASE("trace file: its folder is made") {
   CHECK(content_of(path).starts_with("[\n{}"));
 }
 
-TEST_CASE("trace file: each rank's name is made from the one asked for") {
-  CHECK(rank_trace_path("trace.json", 3) == "trace.rank3.json");
-  CHECK(rank_trace_path("/a.b/trace", 0) == "/a.b/trace.rank0");
-  CHECK(rank_trace_path("x/my.trace.json", 12) == "x/my.trace.rank12.json");
-  CHECK(rank_trace_path("a/trace.json.gz", 1) == "a/trace.rank1.json.gz");
-  CHECK(rank_trace_path("trace.pftrace", 1) == "trace.rank1.json");
-  CHECK(rank_trace_path("trace.perfetto-trace.gz", 1) == "trace.rank1.json.gz");
-}
-
 TEST_CASE("trace file: it is a whole array after every write") {
   const ScratchFolder scratch;
   auto file = TraceFile::open(scratch.file("t.json"), "{\"a\":1}");

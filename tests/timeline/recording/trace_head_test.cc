@@ -22,6 +22,21 @@ TEST_CASE("recording: what a header says is read back") {
   CHECK(got->network_megabits == 25'000);
 }
 
+TEST_CASE("recording: a worker's header says worker and epoch, and its row is the worker's") {
+  RecordingInfo info{2, 4, "node7", "boot", 1, 2, "job-3"};
+  info.worker = 5;
+  info.epoch = 3;
+  const std::string header = format_header(info);
+  CHECK(header.find("worker 5 (rank 2 in epoch 3, node7)") != std::string::npos);
+  const auto got = parse_recording(header.substr(header.rfind('\n') + 1));
+  REQUIRE(got.has_value());
+  CHECK(got->rank == 2);
+  CHECK(got->worker == 5);
+  CHECK(got->epoch == 3);
+  CHECK(got->row() == 5);
+  CHECK_FALSE(got->launcher);
+}
+
 TEST_CASE("recording: other events, and what is no JSON, say nothing of one") {
   CHECK_FALSE(parse_recording("{\"name\":\"x\"}").has_value());
   CHECK_FALSE(parse_recording("start_time_since_epoch_in_micros").has_value());

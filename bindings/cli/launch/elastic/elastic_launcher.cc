@@ -14,6 +14,7 @@
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
 #include "bindings/cli/launch/elastic/epoch_text.h"
 #include "bindings/cli/launch/elastic/job_hosts.h"
+#include "bindings/cli/launch/elastic/job_story.h"
 #include "bindings/cli/launch/elastic/start_queue.h"
 #include "bindings/cli/launch/elastic/worker_notes.h"
 #include "bindings/cli/launch/end_schedule.h"
@@ -49,6 +50,7 @@ class ElasticLauncher {
   void operator()(const elastic::SendChange& change);
   void operator()(const elastic::DismissWorker& dismissal);
   void operator()(const elastic::Report& report) {
+    story_.on_report(report.text);
     if (!stopping_) console_.say(report.text);
   }
   void operator()(const elastic::FailJob& failure);
@@ -95,6 +97,7 @@ class ElasticLauncher {
   SignalSource signals_;
   Console console_;
   EndSchedule ending_;
+  JobStory story_;
   elastic::Director director_;
   HostDiscovery discovery_;
   AgentPool agents_;
@@ -114,6 +117,7 @@ class ElasticLauncher {
 ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
     : options_(options),
       ending_(options.launch.grace),
+      story_(random_hex(8), options.timeline),
       director_(options.director),
       discovery_(options.discovery,
                  {.on_hosts = [this](std::vector<HostSlots> hosts) { on_hosts(std::move(hosts)); },
@@ -125,7 +129,7 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                                  const std::string& why) { on_host_lost(host, why); }}),
       announcer_(
           [this](const std::string& host, const std::string& frame) { agents_.send(host, frame); },
-          options.launch.network_interface),
+          story_.job(), options.launch.network_interface),
       hosts_(options.start_slots) {}
 
 // The event loop.
@@ -135,7 +139,7 @@ ElasticResult ElasticLauncher::run() {
   if (!job.output_dir.empty()) {
     if (const Status status = console_.keep_files(job.output_dir, 0, false); !status.ok()) {
       fmt::print(stderr, "ronde run: {}\n", status.message());
-      return {2, 0};
+      return {2, {}};
     }
   }
   slots_deadline_ = now() + options_.director.elastic_timeout;
@@ -144,7 +148,8 @@ ElasticResult ElasticLauncher::run() {
   while (!ended()) turn();
   console_.flush_partial();
   while (!ended()) turn();
-  return {exit_status_, epochs_.most_ranks()};
+  story_.close();
+  return {exit_status_, story_.parts()};
 }
 
 /// Agents are read before the signals: what they say of workers comes first.
@@ -241,6 +246,7 @@ void ElasticLauncher::start_agent(const std::string& host) {
 void ElasticLauncher::on_host_lost(const std::string& host, const std::string& why) {
   starts_.remove_host(host);
   std::erase_if(workers_, [&](const auto& worker) { return worker.second.host == host; });
+  story_.on_host_lost(host, why);
   if (stopping_) return;
   const auto unannounced = announcer_.take_unannounced(host);
   director_.on_host_lost(host, why, now());
@@ -268,6 +274,7 @@ void ElasticLauncher::retire_agents() {
 void ElasticLauncher::operator()(const elastic::StartWorker& start) {
   if (stopping_) return;
   workers_[start.worker].host = start.host;
+  story_.on_start(start.worker, start.host);
   starts_.add(start, director_.epoch() == 0, now());
 }
 
@@ -300,6 +307,7 @@ void ElasticLauncher::operator()(const elastic::BeginEpoch& epoch) {
     return;
   }
   console_.say(epochs_.begin(epoch));
+  story_.on_epoch(epoch);
   announcer_.begin(epoch);
   starts_.on_epoch(now());
 }
@@ -365,6 +373,7 @@ void ElasticLauncher::on_note(const std::string& host, const NoteMessage& note) 
 
 void ElasticLauncher::take_note(WorkerId id, const elastic::ReadyNote& note) {
   workers_[id].ready = note;
+  story_.on_ready(id, note);
   director_.on_ready(id, note, now());
 }
 
@@ -376,16 +385,20 @@ void ElasticLauncher::take_note(WorkerId id, const elastic::HoldsNote& note) {
 void ElasticLauncher::take_note(WorkerId id, const elastic::LeavingNote& note) {
   console_.say(fmt::format("worker {} leaves{}{}", id, note.why.empty() ? "" : ": ", note.why));
   ending_.allow_until(now() + kLeavingTime);
+  story_.on_leaving(id);
   director_.on_leaving(id, now());
 }
 
 void ElasticLauncher::take_note(WorkerId id, const elastic::FinishedNote& /*note*/) {
+  story_.on_finished(id);
   director_.on_finished(id, now());
 }
 
 void ElasticLauncher::on_started(const RankMessage& message) {
   const auto worker = workers_.find(worker_of(message.rank));
-  if (worker != workers_.end()) worker->second.pid = message.pid;
+  if (worker == workers_.end()) return;
+  worker->second.pid = message.pid;
+  story_.on_started(worker->first, message.pid);
 }
 
 void ElasticLauncher::on_exited(const RankMessage& message) {
@@ -409,6 +422,11 @@ void ElasticLauncher::on_cannot_start(const CannotStartMessage& message) {
 }
 
 void ElasticLauncher::on_ended(WorkerId id, const elastic::WorkerEnd& end) {
+  const bool stopped = workers_[id].stopped;
+  story_.on_ended(id, end,
+                  stopping_ ? EndCause::kJobEnds
+                  : stopped ? EndCause::kStopped
+                            : EndCause::kItself);
   workers_.erase(id);
   agents_changed_ = true;
   director_.on_ended(id, end, now());

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include "bindings/cli/launch/elastic/host_discovery.h"
+#include "bindings/cli/launch/elastic/job_story.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/launcher.h"
 #include "core/elastic/director.h"
@@ -17,13 +19,14 @@ struct ElasticOptions {
   elastic::DirectorOptions director;
   std::vector<HostSlots> hosts;  ///< Where no command lists them.
   DiscoverySpec discovery;
-  int start_slots = 1;  ///< The job starts once its hosts have so many slots.
+  int start_slots = 1;   ///< The job starts once its hosts have so many slots.
+  std::string timeline;  ///< Path of the user's, where traces are written; empty: none are.
 };
 
 /// The end of an elastic job.
 struct ElasticResult {
   int exit_status = 0;
-  int most_ranks = 0;  ///< Of an epoch.
+  std::vector<EpochPart> parts;  ///< Workers' parts in epochs.
 };
 
 /// Runs the job to its end. Exit status: 0 where it finished, else that of the first failure that

@@ -1,5 +1,7 @@
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -52,7 +54,7 @@ void EpochAnnouncer::announce(const elastic::BeginEpoch& epoch,
                               const std::string& rendezvous) const {
   elastic::EpochNote note;
   note.epoch = epoch.epoch;
-  note.job_id = random_hex(8);
+  note.job_id = fmt::format("{}-{}", job_, epoch.epoch);
   note.secret = random_hex(32);
   note.rendezvous = rendezvous;
   note.why = epoch.why;

@@ -12,13 +12,13 @@
 
 namespace ronde {
 
-/// Makes each epoch a job of its own: a fresh job id, secret and rendezvous. Threads: one.
+/// Makes each epoch a job of its own: its job id, a fresh secret and rendezvous. Threads: one.
 class EpochAnnouncer {
  public:
   using Send = std::function<void(const std::string& host, const std::string& frame)>;
-  /// `interface`: as LaunchOptions::network_interface.
-  EpochAnnouncer(Send send, std::string interface)
-      : send_(std::move(send)), interface_(std::move(interface)) {}
+  /// `job`: the beginning of all epochs' job ids. `interface`: as LaunchOptions::network_interface.
+  EpochAnnouncer(Send send, std::string job, std::string interface)
+      : send_(std::move(send)), job_(std::move(job)), interface_(std::move(interface)) {}
 
   /// Tells the workers at once if they are on one host. Else the host of rank 0 is first asked for
   /// an address.
@@ -32,6 +32,7 @@ class EpochAnnouncer {
   void announce(const elastic::BeginEpoch& epoch, const std::string& rendezvous) const;
 
   const Send send_;
+  const std::string job_;
   const std::string interface_;
   std::map<std::string, std::string> addresses_;  ///< By host, as they were answered before.
   std::optional<elastic::BeginEpoch> pending_;

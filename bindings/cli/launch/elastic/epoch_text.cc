@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <vector>
 
 namespace ronde {
@@ -34,7 +33,6 @@ std::string EpochText::begin(const elastic::BeginEpoch& epoch) {
   }
   const std::size_t before = members_.size();
   const std::size_t stay = members.size() - joiners.size();
-  most_ranks_ = std::max(most_ranks_, static_cast<int>(members.size()));
   members_ = std::move(members);
   std::string text = fmt::format("epoch {}: ", epoch.epoch);
   if (before == 0)

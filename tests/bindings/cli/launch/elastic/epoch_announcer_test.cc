@@ -20,7 +20,7 @@ struct Announced {
               reader.feed(frame);
               sent.emplace_back(host, reader.next().value().value());
             },
-            interface) {}
+            "ab12", interface) {}
 
   [[nodiscard]] std::vector<EpochNote> notes() const {
     std::vector<EpochNote> all;
@@ -57,7 +57,8 @@ TEST_CASE("epoch announcer: workers of one host hear at once, each its rank, all
   CHECK(notes[1].rank == 1);
   CHECK(notes[0].secret.size() == 64);
   CHECK(notes[0].secret == notes[1].secret);
-  CHECK(notes[0].job_id == notes[1].job_id);
+  CHECK(notes[0].job_id == "ab12-3");
+  CHECK(notes[1].job_id == "ab12-3");
   CHECK(notes[0].rendezvous.empty());
   CHECK(notes[1].why == "a cause");
   CHECK(notes[1].workers.size() == 2);

@@ -1,0 +1,29 @@
+// The traces of a job that `ronde run` has started: forgets old ones, fetches and merges new ones.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bindings/cli/launch/elastic/job_story.h"
+#include "bindings/cli/launch/ssh.h"
+#include "timeline/merging/merge.h"
+
+namespace ronde {
+
+/// Prints what users should know of a merge to standard error.
+void warn_of_merge(const MergeReport& report);
+
+/// Removes traces of ranks from before, so that a job which fails early leaves no older ones.
+void forget_traces(const std::string& timeline, int ranks);
+/// Merges the traces of the ranks into `timeline`, as far as they are on this host.
+void merge_job_traces(const std::string& timeline, int ranks);
+
+/// The same for the workers of an elastic job, in all its epochs.
+void forget_elastic_traces(const std::string& timeline);
+/// Copies traces of these parts that are not here from their hosts. Blocks.
+void fetch_elastic_traces(const std::string& timeline, const std::vector<EpochPart>& parts,
+                          const SshOptions& ssh);
+/// Merges the traces of the workers and of the launcher into `timeline`.
+void merge_elastic_traces(const std::string& timeline);
+
+}  // namespace ronde

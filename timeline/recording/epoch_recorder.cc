@@ -1,0 +1,109 @@
+#include "timeline/recording/epoch_recorder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/ports/event_sink.h"
+#include "timeline/recording/trace_format.h"
+
+namespace ronde {
+namespace {
+
+constexpr int kEpochs = 1, kWorkers = 2;  // numbers of the tracks
+
+RecordingInfo describe(const std::string& job) {
+  RecordingInfo info;
+  info.launcher = true;
+  info.rank = -1;
+  info.job = job;
+  std::array<char, 256> name{};
+  (void)::gethostname(name.data(), name.size() - 1);
+  info.host = name.data();
+  info.boot_id = this_boot_id();
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  info.epoch_start_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
+  info.steady_start_ns = steady_ns();
+  return info;
+}
+
+std::string track_name(int track, std::string_view name) {
+  return fmt::format(
+      ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
+      kJobRow, track, json_text(name));
+}
+
+}  // namespace
+
+std::string_view to_string(WorkerEvent event) noexcept {
+  constexpr std::array<std::string_view, 5> kNames = {"started", "joined", "left", "died",
+                                                      "finished"};
+  return kNames[static_cast<std::size_t>(event)];
+}
+
+Result<EpochRecorder> EpochRecorder::open(const std::string& path, const std::string& job) {
+  const RecordingInfo info = describe(job);
+  RONDE_ASSIGN_OR_RETURN(TraceFile file,
+                         TraceFile::open(epochs_trace_path(path), format_header(info)));
+  EpochRecorder recorder(std::move(file), info.steady_start_ns);
+  recorder.write_line(track_name(kEpochs, kEpochsTrack) + track_name(kWorkers, kWorkersTrack));
+  return recorder;
+}
+
+void EpochRecorder::write_line(const std::string& line) {
+  if (failed_) return;
+  const Status status = file_.append(line);
+  if (status.ok()) return;
+  failed_ = true;
+  log(LogLevel::kWarning, "{}; the recording of epochs ends here", status.message());
+}
+
+/// `rest`: the fields after the time, each with a comma before it.
+void EpochRecorder::write(char phase, int track, std::string_view rest) {
+  std::string line =
+      fmt::format(",\n{{\"ph\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":", phase, kJobRow, track);
+  append_micros(line, steady_ns() - start_ns_);
+  line.append(rest).append("}");
+  write_line(line);
+}
+
+void EpochRecorder::end_span() {
+  if (std::exchange(open_span_, false)) write('E', kEpochs, "");
+}
+
+void EpochRecorder::begin_epoch(const EpochFacts& epoch) {
+  end_span();
+  write('B', kEpochs,
+        fmt::format(
+            ",\"name\":\"{0} {1}\",\"args\":{{\"epoch\":{1},\"workers\":\"{2}\",\"why\":{3}}}",
+            kEpochSpan, epoch.number, fmt::join(epoch.workers, ","), json_text(epoch.why)));
+  open_epoch_ = open_span_ = true;
+}
+
+void EpochRecorder::end_epoch(bool failed) {
+  if (!std::exchange(open_epoch_, false)) return;
+  end_span();
+  write('B', kEpochs, fmt::format(",\"name\":\"{}\"", failed ? kRecoverySpan : kChangeSpan));
+  open_span_ = true;
+}
+
+void EpochRecorder::add(WorkerEvent event, int worker, int epoch, std::string_view why) {
+  const std::string_view name = to_string(event);
+  write('i', kWorkers,
+        fmt::format(
+            ",\"s\":\"t\",\"name\":\"worker {0} {1}\",\"args\":{{\"worker\":{0},\"epoch\":{2},"
+            "\"event\":\"{1}\",\"why\":{3}}}",
+            worker, name, epoch, json_text(why)));
+}
+
+void EpochRecorder::close() {
+  end_span();
+  open_epoch_ = false;
+}
+
+}  // namespace ronde
