@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "bindings/runtime/runtime_state.h"
+#include "bindings/runtime/worker_history.h"
 
 namespace ronde::elastic {
 namespace {
@@ -100,10 +101,15 @@ EpochId Member::epoch() const {
 }
 
 Result<Answer> Member::next_epoch(ReadyNote ready, const WaitOptions& options) {
+  WorkerHistory& history = WorkerHistory::of_worker(static_cast<int>(worker_));
+  history.on_ready(!ready.why.empty());
   RONDE_RETURN_IF_ERROR(begin_wait(std::move(ready)));
   for (;;) {
     RONDE_ASSIGN_OR_RETURN(std::optional<Answer> answer, take_answer());
-    if (answer) return std::move(*answer);
+    if (answer) {
+      history.on_placed();
+      return std::move(*answer);
+    }
     if (options.interrupt) RONDE_RETURN_IF_ERROR(options.interrupt());
     if (now() >= options.deadline) {
       return Status(Code::kTimeout, "the launcher has not begun an epoch within the time limit");
@@ -224,6 +230,8 @@ Result<Settings> Member::settings(const EpochNote& place) {
   secret_ = std::move(file);
   return Settings{{"RONDE_RANK", fmt::to_string(place.rank)},
                   {"RONDE_SIZE", fmt::to_string(place.workers.size())},
+                  {"RONDE_WORKER", fmt::to_string(worker_)},
+                  {"RONDE_EPOCH", fmt::to_string(place.epoch)},
                   {"RONDE_JOB_ID", place.job_id},
                   {"RONDE_RENDEZVOUS", place.rendezvous},
                   {"RONDE_SECRET_FD", fmt::to_string(secret_.get())}};

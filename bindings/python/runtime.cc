@@ -149,6 +149,10 @@ void bind_timeline(py::class_<Runtime, RuntimePtr>& binding) {
       .def("end_mark", [](Runtime& runtime) { runtime.timeline().end_mark(); })
       .def("mark_step", [](Runtime& runtime) { runtime.timeline().mark_step(); })
       .def(
+          "mark_commit",
+          [](Runtime& runtime, std::uint64_t step) { runtime.timeline().mark_commit(step); },
+          py::arg("step"))
+      .def(
           "mark_pass",
           [](Runtime& runtime, std::string_view name) { runtime.timeline().mark_pass(name); },
           py::arg("name"));

@@ -12,6 +12,7 @@
 #include "bindings/runtime/metrics/metrics.h"
 #include "bindings/runtime/rank_place.h"
 #include "bindings/runtime/version.h"
+#include "bindings/runtime/worker_history.h"
 #include "core/base/log.h"
 
 namespace ronde {
@@ -68,14 +69,19 @@ Status Diagnostics::start_metrics(const Config& config, const Topology& topology
                                  .job = config.job_id,
                                  .host = host_name(topology),
                                  .rank = topology.rank,
-                                 .size = topology.size()};
+                                 .size = topology.size(),
+                                 .worker = config.worker,
+                                 .epoch = config.epoch};
+  const WorkerHistory* const history = WorkerHistory::of(config);
   metrics::ServerOptions options;
   options.address = config.metrics_address;
   options.port = config.metrics_port + rank_place(topology).local_rank;
-  options.page = [sources, facts] {
-    const bool broken = !sources.abort->status().ok();
-    return metrics::metrics_text(facts, {.steps = sources.steps(), .broken = broken},
-                                 *sources.meter);
+  options.page = [sources, facts, history] {
+    if (history != nullptr) sources.report_passage();
+    metrics::RankState state{.steps = sources.steps(), .broken = !sources.abort->status().ok()};
+    if (history != nullptr) state.recoveries = &history->recoveries();
+    if (history != nullptr) state.changes = &history->changes();
+    return metrics::metrics_text(facts, state, *sources.meter);
   };
   auto server = metrics::Server::start(std::move(options));
   if (server.ok()) {

@@ -26,6 +26,8 @@ struct DiagnosticsSources {
   const Meter* meter = nullptr;
   std::function<std::uint64_t()> steps;      ///< Training steps so far.
   std::function<void()> on_timeline_signal;  ///< Called in the service's thread.
+  /// Counts a recovery that is over. Threads: any. Only called in elastic jobs.
+  std::function<void()> report_passage = {};
 };
 
 /// Owns the threads that report on this rank. Threads: any; start and stop one after the other.

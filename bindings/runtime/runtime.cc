@@ -24,6 +24,7 @@
 #include "bindings/runtime/timeline.h"
 #include "bindings/runtime/timeline_sources.h"
 #include "bindings/runtime/version.h"
+#include "bindings/runtime/worker_history.h"
 #include "core/base/log.h"
 #include "core/base/setting_names.h"
 #include "core/engine/engine.h"
@@ -33,11 +34,17 @@
 namespace ronde {
 namespace {
 
-/// Sends this process's log lines to spdlog, with the rank of the runtime made last.
-void install_log_sink(LogLevel level, int rank) {
+/// "0", or in an elastic job, whose ranks change, "worker 4 epoch 3".
+std::string name_in_log(const Config& config) {
+  if (config.epoch == 0) return fmt::to_string(config.rank);
+  return fmt::format("worker {} epoch {}", config.worker, config.epoch);
+}
+
+/// Sends this process's log lines to spdlog, with the name of the runtime made last.
+void install_log_sink(LogLevel level, const std::string& name) {
   auto logger =
       std::make_shared<spdlog::logger>("ronde", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern(fmt::format("[%H:%M:%S.%e] ronde {} %l: %v", rank));
+  logger->set_pattern(fmt::format("[%H:%M:%S.%e] ronde {} %l: %v", name));
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::trace);
   set_log(level, [logger](LogLevel of, std::string_view line) {
@@ -82,7 +89,8 @@ Runtime::Parts::Parts(const Config& the_config, DeviceLibraries libraries)
 Runtime::Parts::~Parts() = default;
 
 Status Runtime::Parts::start() {
-  install_log_sink(config.log_level, config.rank);
+  install_log_sink(config.log_level, name_in_log(config));
+  note_failures();
   warn_of_unknown_settings(config.rank);
   RONDE_RETURN_IF_ERROR(check_backend(config.backend));
   RONDE_ASSIGN_OR_RETURN(JobCompression compression, job_compression(config.compression));
@@ -98,7 +106,22 @@ Status Runtime::Parts::start() {
   RONDE_RETURN_IF_ERROR(timeline->begin());
   RONDE_RETURN_IF_ERROR(start_diagnostics());
   register_builtin_backends(*registry, {config, kernels, std::move(link.tcp)});
-  return open_global_set();
+  RONDE_RETURN_IF_ERROR(open_global_set());
+  if (history != nullptr) history->on_connected();
+  return {};
+}
+
+/// The time of a failure is when the job is declared broken.
+void Runtime::Parts::note_failures() {
+  history = WorkerHistory::of(config);
+  if (history != nullptr) (void)abort->listen([known = history] { known->on_broken(); });
+}
+
+/// Reports the way to this epoch, once its first operation has ended.
+void Runtime::Parts::report_passage() {
+  const auto passage = history != nullptr ? history->take_passage() : std::nullopt;
+  if (!passage) return;
+  if (EventSink* events = timeline->gate().get()) show_passage(*passage, *events);
 }
 
 void Runtime::Parts::make_observers(const NetworkCard& card) {
@@ -109,7 +132,10 @@ void Runtime::Parts::make_observers(const NetworkCard& card) {
   sources.network_card = card.name;
   sources.network_megabits = card.megabits;
   sources.clock_samples = [this] { return clocks->take(); };
-  sources.counters = [this] { return counters->sample(); };
+  sources.counters = [this] {
+    report_passage();
+    return counters->sample();
+  };
   timeline = std::make_unique<Timeline>(config, topology, std::move(sources));
 }
 
@@ -118,6 +144,7 @@ void Runtime::Parts::start_engine() {
   options.channel = channel.get();
   options.abort = abort;
   options.events = &timeline->gate();
+  options.meter = history != nullptr ? &history->meter() : nullptr;
   options.on_stall = [this] { diagnostics->on_stall(); };
   options.on_left_behind = [this] { diagnostics->on_left_behind(); };
   options.on_clock = [this](auto message) { return clocks->on_message(message); };
@@ -132,7 +159,10 @@ Status Runtime::Parts::start_diagnostics() {
   sources.left_behind = [this] { return engine->left_behind(); };
   sources.flights = engine->flights().get();
   sources.meter = &engine->meter();
-  sources.steps = [this] { return timeline->steps(); };
+  sources.steps = [this] {
+    return timeline->steps() + (history != nullptr ? history->earlier_steps() : 0);
+  };
+  sources.report_passage = [this] { report_passage(); };
   sources.on_timeline_signal = [this] { timeline->toggle(); };
   return diagnostics->start(config, topology, std::move(sources));
 }
@@ -201,6 +231,8 @@ void Runtime::Parts::stop(std::string_view why) noexcept {
     engine.reset();
   }
   if (timeline) {
+    report_passage();
+    if (history != nullptr) history->add_steps(timeline->steps());
     const Status status = timeline->stop();
     if (!status.ok()) log(LogLevel::kWarning, "the timeline is incomplete: {}", status.message());
   }

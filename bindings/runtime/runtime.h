@@ -34,6 +34,7 @@ class ResidualStore;
 struct SelectionRow;
 class SubmissionPreparer;
 class Timeline;
+class WorkerHistory;
 
 /// One membership of this process in one job. Two may live in one process.
 /// Threads: any, but for shutdown, which must not race with other calls.
@@ -80,6 +81,8 @@ class Runtime {
     /// Joins the job and opens the global set.
     Status start();
     void stop(std::string_view why) noexcept;
+    void note_failures();
+    void report_passage();
     void make_observers(const NetworkCard& card);
     void start_engine();
     Status start_diagnostics();
@@ -88,6 +91,7 @@ class Runtime {
 
     Config config;
     RuntimeState state;
+    WorkerHistory* history = nullptr;  ///< Outlives it; null if the job is not elastic.
     std::shared_ptr<AbortToken> abort;
     std::shared_ptr<const ReduceKernels> kernels;
     std::shared_ptr<ResidualStore> residuals;

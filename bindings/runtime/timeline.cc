@@ -6,6 +6,7 @@
 
 #include "bindings/runtime/diagnosis/dump_signal.h"
 #include "bindings/runtime/timeline_sources.h"
+#include "bindings/runtime/worker_history.h"
 #include "core/base/log.h"
 
 namespace ronde {
@@ -41,14 +42,12 @@ void Timeline::record_to(Recorder* recorder) {
   nvtx_->pass_on_to(recorder);
 }
 
-Status Timeline::start(const std::string& path, bool mark_cycles) {
-  const MutexLock lock(mutex_);
-  if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
+/// Measuring the machine at the end of an epoch would make recoveries longer.
+Recorder::Options Timeline::recorder_options() const {
   Recorder::Options options;
   options.job = config_.job_id;
   options.network_card = sources_.network_card;
   options.network_megabits = sources_.network_megabits;
-  options.mark_cycles = mark_cycles;
   options.clock_samples = sources_.clock_samples;
   options.counters = [this] {
     const bool counts = sources_.counters && gate_.get() != nullptr;
@@ -58,12 +57,30 @@ Status Timeline::start(const std::string& path, bool mark_cycles) {
   options.fusion_bytes = static_cast<std::int64_t>(config_.fusion_threshold_bytes);
   options.chunk_bytes = config_.timeline_part_bytes;
   options.parts = config_.timeline_parts;
+  if (WorkerHistory* history = WorkerHistory::of(config_)) {
+    options.worker = config_.worker;
+    options.epoch = config_.epoch;
+    options.tracks = history->tracks();
+    options.last_counters = [machine = history->machine(config_.epoch)] { return machine; };
+  }
+  return options;
+}
+
+Status Timeline::start(const std::string& path, bool mark_cycles) {
+  const MutexLock lock(mutex_);
+  if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
+  Recorder::Options options = recorder_options();
+  options.mark_cycles = mark_cycles;
   RONDE_ASSIGN_OR_RETURN(auto recorder,
                          Recorder::open(path, topology_.rank, topology_, std::move(options)));
   recorders_.push_back(std::move(recorder));
   recording_ = true;
   paused_ = false;
   record_to(recorders_.back().get());
+  if (config_.epoch == 0) return {};
+  const std::string epoch =
+      fmt::format("epoch {}: rank {} of {}", config_.epoch, topology_.rank, topology_.size());
+  recorders_.back()->begin(kEpochsTrack, epoch, {});
   return {};
 }
 
@@ -111,6 +128,10 @@ void Timeline::begin_mark(std::string_view name) {
 
 void Timeline::end_mark() {
   if (EventSink* events = gate_.get()) events->end(kMarksTrack, {});
+}
+
+void Timeline::mark_commit(std::uint64_t step) {
+  if (EventSink* events = gate_.get()) events->counter(kCommitCounter, static_cast<double>(step));
 }
 
 void Timeline::mark_step() {

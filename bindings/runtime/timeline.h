@@ -56,6 +56,8 @@ class Timeline {
   void begin_mark(std::string_view name);
   /// Closes the span that this thread opened last.
   void end_mark();
+  /// Marks the step that an elastic job has committed: work since then is lost by a failure.
+  void mark_commit(std::uint64_t step);
   /// Marks the end of a training step, once its operations are done.
   void mark_step();
   /// Ends the current part of training and begins another ("backward"); empty: begins none.
@@ -90,6 +92,7 @@ class Timeline {
  private:
   void start_nvtx();
   void record_to(Recorder* recorder) RONDE_REQUIRES(mutex_);
+  [[nodiscard]] Recorder::Options recorder_options() const;
 
   const Config& config_;
   const Topology& topology_;

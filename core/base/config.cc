@@ -27,6 +27,12 @@ std::vector<Setting> job_settings() {
   return {
       integer({"RONDE_RANK", "HOROVOD_RANK", "rank", "this process's rank"}, &Config::rank, 0),
       integer({"RONDE_SIZE", "HOROVOD_SIZE", "ranks", "number of processes"}, &Config::size, 1),
+      integer({"RONDE_WORKER", "", "number",
+               "this worker's number in an elastic job, as its launcher sets it; 0: no such job"},
+              &Config::worker, 0),
+      integer({"RONDE_EPOCH", "", "number",
+               "the elastic job's epoch, as its launcher sets it; 0: no such job"},
+              &Config::epoch, 0),
       text({"RONDE_JOB_ID", "", "text",
             "the job's name, the same on all ranks; needed without a launcher"},
            &Config::job_id),

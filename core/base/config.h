@@ -19,6 +19,8 @@ struct Config {
   // The job, as its launcher describes it.
   int rank = 0;
   int size = 1;
+  int worker = 0;                 ///< Number of this worker of an elastic job; 0: no such job.
+  int epoch = 0;                  ///< Number of the elastic job's epoch; 0: no such job.
   std::string job_id;             ///< Names the job on this host; empty for a single process.
   std::string rendezvous;         ///< "host:port" where rank 0 listens; empty means one host only.
   std::string secret_file;        ///< 0600 file that holds the job's secret.

@@ -14,6 +14,7 @@ namespace ronde {
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       channel_(*options_.channel),
+      meter_(options_.meter != nullptr ? *options_.meter : own_meter_),
       role_(channel_),
       intake_(role_, *options_.abort, *flights_, meter_),
       outbox_(channel_, [this](const Status& error) { membership_.fail(error); }),

@@ -52,6 +52,7 @@ struct EngineOptions {
   Duration stall_warning{0};
   Duration stall_error{0};
   const EventGate* events = nullptr;  ///< Outlives it; may be null.
+  Meter* meter = nullptr;             ///< Counts operations; outlives it. Null: the engine's own.
   /// Called after warnings of stalled operations were logged, in the driving thread; quick.
   std::function<void()> on_stall;
   /// Called when an operation has ended because of a rank that died or left, once for each such
@@ -135,7 +136,8 @@ class Engine {
   const EngineOptions options_;
   ControlChannel& channel_;
   const std::shared_ptr<FlightRing> flights_ = std::make_shared<FlightRing>();
-  Meter meter_;
+  Meter own_meter_;
+  Meter& meter_;
   LaunchOrder launch_order_;
 
   // Each uses only those before it, but for errors, which go to the membership.

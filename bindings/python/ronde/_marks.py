@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ronde._runtime import rank, runtime
+from ronde import _core
+from ronde._runtime import is_initialized, rank, runtime
 
 
 def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
     """Starts writing a Chrome trace on this rank: rank r writes PATH with .rank<r> inserted.
 
-    PATH itself becomes a link to the trace of rank 0, unless there is such a file. mark_cycles:
-    mark, as CYCLE_START, where each bundle of agreed work begins.
+    A worker of an elastic job inserts .worker<n>.epoch<e>. In other jobs PATH itself becomes
+    a link to the trace of rank 0, unless there is such a file. mark_cycles: mark, as CYCLE_START,
+    where each bundle of agreed work begins.
     """
     path = Path(file_path)
     runtime().start_timeline(os.fspath(path), mark_cycles)
@@ -23,7 +25,7 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
 
 def _link_trace(path: Path) -> None:
     """Links PATH to the trace of rank 0, where tools for Horovod look for it."""
-    if rank() == 0:
+    if rank() == 0 and not _core.elastic_available():
         with suppress(FileExistsError):
             path.symlink_to(f"{path.stem}.rank0{path.suffix}")
 
@@ -63,3 +65,13 @@ def mark_step() -> None:
     `ronde timeline report` then shows steps. DistributedOptimizer calls it by itself.
     """
     runtime().mark_step()
+
+
+def mark_commit(step: int) -> None:
+    """Marks in the timeline that all ranks have committed this step of their state.
+
+    Reports count work since then as lost if a rank fails. States call it by themselves. Does
+    nothing before init().
+    """
+    if is_initialized():
+        runtime().mark_commit(step)

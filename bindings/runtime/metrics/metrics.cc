@@ -162,18 +162,55 @@ void write_negotiation(Exposition& out, const Meter& meter) {
          "Warnings of operations that some ranks did not submit.", meter.stall_warnings());
 }
 
+/// Durations are counted in the bucket of their length, so the buckets' sum is their number.
+std::uint64_t count_of(const DurationHistogram& durations) {
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i <= DurationHistogram::kBoundsNs.size(); ++i) {
+    count += durations.in_bucket(i);
+  }
+  return count;
+}
+
+void write_epochs(Exposition& out, const RankFacts& facts, const RankState& state) {
+  if (state.recoveries == nullptr || state.changes == nullptr) return;
+  single(out, "ronde_epoch", "gauge", "Number of the elastic job's epoch.",
+         static_cast<std::uint64_t>(facts.epoch));
+  single(out, "ronde_rank", "gauge", "This worker's rank in the epoch.",
+         static_cast<std::uint64_t>(facts.rank));
+  single(out, "ronde_size", "gauge", "Number of ranks of the epoch.",
+         static_cast<std::uint64_t>(facts.size));
+  single(out, "ronde_recoveries_total", "counter",
+         "Epochs that this worker went on in after a failure.", count_of(*state.recoveries));
+  out.family("ronde_recovery_seconds", "histogram",
+             "Time from a failure to the end of the next epoch's first operation.");
+  out.histogram(*state.recoveries);
+  out.family("ronde_worker_change_seconds", "histogram",
+             "The same where workers joined or left and none had failed.");
+  out.histogram(*state.changes);
+}
+
+/// A worker of an elastic job has other ranks in other epochs, but its counters go on.
+Labels common_labels(const RankFacts& facts, const std::string& number) {
+  return {{facts.epoch > 0 ? "worker" : "rank", number}};
+}
+
+/// The labels of ronde_info.
+Labels info_labels(const RankFacts& facts, const std::string& size) {
+  return {{"size", size}, {"host", facts.host}, {"job_id", facts.job}, {"version", facts.version}};
+}
+
 }  // namespace
 
 std::string metrics_text(const RankFacts& facts, const RankState& state, const Meter& meter) {
-  const std::string rank = fmt::to_string(facts.rank);
+  const std::string number = fmt::to_string(facts.epoch > 0 ? facts.worker : facts.rank);
   const std::string size = fmt::to_string(facts.size);
-  Exposition out(Labels{{"rank", rank}});
+  Exposition out(common_labels(facts, number));
   out.family("ronde_info", "gauge", "Who this is; always 1.");
-  out.sample(
-      1, {{"size", size}, {"host", facts.host}, {"job_id", facts.job}, {"version", facts.version}});
+  out.sample(1, info_labels(facts, size));
   single(out, "ronde_job_broken", "gauge", "1 once the job has failed, 0 before.",
          state.broken ? 1 : 0);
   single(out, "ronde_steps_total", "counter", "Training steps marked as ended.", state.steps);
+  write_epochs(out, facts, state);
   write_operations(out, meter);
   write_bundles(out, meter);
   write_negotiation(out, meter);

@@ -47,12 +47,17 @@ struct RankFacts {
   std::string host;
   int rank = 0;
   int size = 1;
+  int worker = 0;
+  int epoch = 0;  ///< 0: the job is not elastic.
 };
 
 /// Facts that the meter lacks.
 struct RankState {
   std::uint64_t steps = 0;  ///< Marked as ended.
   bool broken = false;      ///< The job has failed.
+  /// Ways to a next epoch after failures, and after changes; null: the job is not elastic.
+  const DurationHistogram* recoveries = nullptr;
+  const DurationHistogram* changes = nullptr;
 };
 
 /// All metrics in Prometheus' text format; at most some 100 KB. Threads: any. Blocks: never.

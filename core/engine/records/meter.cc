@@ -44,6 +44,9 @@ void Meter::ended(const EndedOperation& operation) noexcept {
   }
   meter.latency.add(operation.ended_ns - operation.submitted_ns);
   if (operation.agreed_ns != 0) meter.lead.add(operation.agreed_ns - operation.submitted_ns);
+  if (first_ended_ns() != 0) return;
+  std::int64_t none = 0;
+  first_ended_ns_.compare_exchange_strong(none, operation.ended_ns, std::memory_order_relaxed);
 }
 
 void Meter::ended(const EndedBundle& bundle) noexcept {

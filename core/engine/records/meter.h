@@ -88,6 +88,13 @@ class Meter {
   void negotiated(NegotiatorStats& before, const NegotiatorStats& after) noexcept;
   void warned(std::uint64_t stalls) noexcept { stall_warnings_.add(stalls); }
 
+  /// The time by the steady clock at which the first operation since forget_first() ended well; 0:
+  /// none has.
+  [[nodiscard]] std::int64_t first_ended_ns() const noexcept {
+    return first_ended_ns_.load(std::memory_order_relaxed);
+  }
+  void forget_first() noexcept { first_ended_ns_.store(0, std::memory_order_relaxed); }
+
   [[nodiscard]] const KindMeter& kind(int kind) const noexcept {
     return kinds_[static_cast<std::size_t>(kind)];
   }
@@ -115,6 +122,7 @@ class Meter {
   Tally cache_misses_;
   Tally cache_evictions_;
   Tally frames_sent_;
+  std::atomic<std::int64_t> first_ended_ns_{0};
 };
 
 }  // namespace ronde

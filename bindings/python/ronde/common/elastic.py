@@ -17,6 +17,7 @@ from ronde._checkpoint import Checkpoints
 from ronde._copies import TwoCopies, copied
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import is_initialized, size
+from ronde._marks import mark_commit, mark_span
 from ronde.common.exceptions import HostsUpdatedInterrupt
 
 __all__ = ["ObjectState", "State", "notification_manager", "run_fn"]
@@ -121,6 +122,7 @@ class State:
         self._certain = certain
         changes = self._agree()
         self._certain = self._step
+        mark_commit(self._step)
         if self._checkpoints is not None:
             self._checkpoints.on_commit(self)
         self._act_on(changes)
@@ -341,7 +343,8 @@ class _Run:
             if sync:
                 self._state.sync()
             return train()
-        _agreement.begin(self._state, sync)
+        with mark_span("sync state"):
+            _agreement.begin(self._state, sync)
         self._returned = False
         self._result = train()
         self._returned = True

@@ -49,6 +49,29 @@ TEST_CASE("metrics_text: kinds that were never submitted are left out, errors ar
       text,
       "ronde_operation_errors_total{rank=\"3\",kind=\"allreduce\",code=\"rank failure\"} 1\n"));
   CHECK_FALSE(contains(text, "kind=\"broadcast\""));
+  CHECK_FALSE(contains(text, "ronde_epoch"));
+}
+
+TEST_CASE(
+    "metrics_text: a worker of an elastic job is known by its number, its recoveries counted") {
+  Meter meter;
+  meter.submitted(0, 4);
+  DurationHistogram recoveries, changes;
+  recoveries.add(30'000'000);
+  recoveries.add(70'000'000);
+  changes.add(5'000'000);
+  const std::string text = metrics_text(
+      {.version = "1", .job = "j", .host = "h", .rank = 1, .size = 3, .worker = 4, .epoch = 5},
+      {.recoveries = &recoveries, .changes = &changes}, meter);
+  CHECK(contains(text, "ronde_epoch{worker=\"4\"} 5\n"));
+  CHECK(contains(text, "ronde_rank{worker=\"4\"} 1\n"));
+  CHECK(contains(text, "ronde_size{worker=\"4\"} 3\n"));
+  CHECK(contains(text, "ronde_recoveries_total{worker=\"4\"} 2\n"));
+  CHECK(contains(text, "ronde_recovery_seconds_sum{worker=\"4\"} 0.1\n"));
+  CHECK(contains(text, "ronde_recovery_seconds_count{worker=\"4\"} 2\n"));
+  CHECK(contains(text, "ronde_worker_change_seconds_count{worker=\"4\"} 1\n"));
+  CHECK(contains(text, "ronde_operations_submitted_total{worker=\"4\",kind=\"allreduce\"} 1\n"));
+  CHECK_FALSE(contains(text, "rank=\""));
 }
 
 }  // namespace ronde::metrics
