@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <memory>
 
 #include "bindings/runtime/runtime_state.h"
@@ -41,6 +43,25 @@ int socket_option(int fd, int option) {
 
 bool is_note_socket(int fd) {
   return socket_option(fd, SO_DOMAIN) == AF_UNIX && socket_option(fd, SO_TYPE) == SOCK_SEQPACKET;
+}
+
+/// As send(); the receiver gets the descriptor, if there is one, with the message.
+ssize_t send_with_file(int socket, const std::string& message, int file) {
+  iovec bytes{const_cast<char*>(message.data()), message.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &bytes;
+  header.msg_iovlen = 1;
+  if (file >= 0) {
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* const part = CMSG_FIRSTHDR(&header);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(part), &file, sizeof(int));
+  }
+  return ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 template <typename Integer>
@@ -157,13 +178,11 @@ Result<ChangedNote> Member::changes() {
   return changed_.epoch == epoch_ ? changed_ : ChangedNote();
 }
 
-Status Member::send_message(const std::string& message) {
+Status Member::send_message(const std::string& message, int file) {
   MutexLock lock(mutex_);
   RONDE_RETURN_IF_ERROR(failure_);
   for (;;) {
-    if (::send(socket_.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
-      return {};
-    }
+    if (send_with_file(socket_.get(), message, file) >= 0) return {};
     if (errno == EPIPE || errno == ECONNRESET) return lose();
     if (errno != EINTR) return errno_status("cannot send a note to the launcher");
   }

@@ -54,6 +54,10 @@ class Member {
   Status send(const Note& note) RONDE_EXCLUDES(mutex_) {
     return send_message(encode_note(note));
   }
+  /// Gives the host's agent the memory file of copy 0 or 1. Blocks: never. Errors: kUnavailable.
+  Status send_copy(int copy, int file) RONDE_EXCLUDES(mutex_) {
+    return send_message(encode_note(CopyNote{static_cast<std::uint8_t>(copy)}), file);
+  }
   /// Tells the launcher that the worker's function has returned.
   Status send_finished() { return send(FinishedNote{epoch()}); }
 
@@ -65,7 +69,7 @@ class Member {
   Status begin_wait(ReadyNote ready) RONDE_EXCLUDES(mutex_);
   Result<std::optional<Answer>> take_answer() RONDE_EXCLUDES(mutex_);
   void wait_for_note(TimePoint deadline) const;
-  Status send_message(const std::string& message) RONDE_EXCLUDES(mutex_);
+  Status send_message(const std::string& message, int file = -1) RONDE_EXCLUDES(mutex_);
   Status receive() RONDE_REQUIRES(mutex_);
   Status receive_note(std::size_t bytes) RONDE_REQUIRES(mutex_);
   Status take(const std::string& message) RONDE_REQUIRES(mutex_);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/elastic/inherited_copies.h"
 #include "bindings/python/bind.h"
 
 namespace py = pybind11;
@@ -14,6 +15,7 @@ namespace ronde::python {
 namespace {
 
 using elastic::CommitStore;
+using elastic::Member;
 using elastic::StoredSegment;
 
 /// A segment with the buffer protocol: bytes.
@@ -34,6 +36,14 @@ py::list views(std::vector<StoredSegment> segments, bool writable) {
     result.append(py::memoryview(py::cast(CommitSegment{std::move(one), writable})));
   }
   return result;
+}
+
+CommitStore inherited() { return elastic::take_inherited_copies(unwrap(Member::of_process())); }
+
+/// Without a launcher of elastic jobs nobody keeps copies.
+void share(CommitStore& store) {
+  Member* const member = unwrap(Member::of_process());
+  if (member != nullptr) check(elastic::share_copies(store, *member));
 }
 
 }  // namespace
@@ -58,10 +68,15 @@ void bind_commit_store(py::module_& module) {
       .def("steps", &CommitStore::steps, "The steps of whole copies, newest first.")
       .def(
           "read",
-          [](CommitStore& store, std::uint64_t step) {
-            return views(unwrap(store.read(step)), false);
+          [](CommitStore& store, std::uint64_t step, bool writable) {
+            return views(unwrap(store.read(step)), writable);
           },
-          py::arg("step"), "Views of the copy of a step. Drops newer copies.");
+          py::arg("step"), py::arg("writable") = false,
+          "Views of the copy of a step. Drops newer copies.")
+      .def("clear", &CommitStore::clear, "Drops both copies. Their memory is used again.")
+      .def("share", &share, "Gives the host's agent the memory, so that it outlives this process.")
+      .def_static("inherited", &inherited,
+                  "The copies of a worker that died on this host; empty without one. Once.");
 }
 
 }  // namespace ronde::python

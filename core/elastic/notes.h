@@ -22,13 +22,17 @@ namespace ronde::elastic {
 inline constexpr const char* kNotesVariable = "RONDE_ELASTIC_FD";
 /// The variable with the worker's number.
 inline constexpr const char* kWorkerVariable = "RONDE_WORKER";
+/// The variable with the memory files of the copies of a worker that has died: "FD,FD", one of
+/// which may be -1. The host's agent gives them to the next worker that it starts.
+inline constexpr const char* kCopiesVariable = "RONDE_ELASTIC_COPIES";
 
 inline constexpr std::size_t kMaxNoteBytes = std::size_t{1} << 20;
 
 using WorkerId = std::uint64_t;  ///< From 1; 0: none.
 using EpochId = std::uint64_t;   ///< From 1; 0: none yet.
 
-/// Worker to launcher: ready, holds, leaving, finished. Launcher to worker: the others.
+/// Worker to launcher: ready, holds, leaving, finished. Worker to its agent alone: copy. Launcher
+/// to worker: the others.
 enum class NoteType : std::uint8_t {
   kReady = 1,
   kHolds = 2,
@@ -37,6 +41,7 @@ enum class NoteType : std::uint8_t {
   kEpoch = 5,
   kChanged = 6,
   kDismissed = 7,
+  kCopy = 8,
 };
 
 /// The worker is in no epoch and waits for the next one.
@@ -121,6 +126,14 @@ struct DismissedNote {
   static void fields(auto& wire, auto& self) { wire(self.failed, self.why); }
 };
 
+/// The memory file of a copy of the worker's state, whose descriptor comes with the note. The agent
+/// keeps it, so that it outlives the worker; a later file of the same number replaces it.
+struct CopyNote {
+  static constexpr NoteType kType = NoteType::kCopy;
+  std::uint8_t copy = 0;  ///< 0 or 1.
+  static void fields(auto& wire, auto& self) { wire(self.copy); }
+};
+
 /// A note as one message.
 template <typename Note>
 std::string encode_note(const Note& note) {
@@ -130,7 +143,7 @@ std::string encode_note(const Note& note) {
 /// The type of a message. Errors: kInvalidArgument where there is no such type.
 inline Result<NoteType> note_type(std::string_view message) {
   const auto type = message.empty() ? 0 : static_cast<unsigned char>(message.front());
-  if (type < 1 || type > 7) return Status(Code::kInvalidArgument, "a note of an unknown type");
+  if (type < 1 || type > 8) return Status(Code::kInvalidArgument, "a note of an unknown type");
   return static_cast<NoteType>(type);
 }
 

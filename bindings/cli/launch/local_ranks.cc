@@ -14,6 +14,7 @@
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/os/interfaces.h"
+#include "core/elastic/notes.h"
 
 namespace ronde {
 namespace {
@@ -67,7 +68,7 @@ void LocalRanks::cannot_start(int rank, int exit_status, const std::string& why)
 void LocalRanks::start(const RankStart& start) {
   auto out = make_pipe();
   auto err = make_pipe();
-  Running rank{start.rank, free_place(), -1, {}};
+  Running rank{start.rank, free_place(), -1, {}, take_orphans()};
   Result<FileDescriptor> notes = job_.elastic ? rank.notes.open() : FileDescriptor();
   if (!out.ok() || !err.ok() || !notes.ok()) {
     return cannot_start(start.rank, 126, "too many open files on " + host_name());
@@ -77,6 +78,7 @@ void LocalRanks::start(const RankStart& start) {
                                           .secret = job_.secret,
                                           .exit_log = exit_log_.reading(),
                                           .notes = notes->get(),
+                                          .copies = {rank.copies[0].get(), rank.copies[1].get()},
                                           .cpus = cpus_for(rank.place, places(), nodes_),
                                           .death_signal = SIGKILL,
                                           .output = out->write.get(),
@@ -127,7 +129,37 @@ void LocalRanks::watch(PollSet& set, bool output) {
 }
 
 void LocalRanks::read_notes(Running& rank) {
-  while (auto note = rank.notes.next()) send_(encode(NoteMessage{rank.rank, std::move(*note)}));
+  while (auto note = rank.notes.next()) {
+    const auto type = elastic::note_type(note->bytes);
+    if (type.ok() && *type == elastic::NoteType::kCopy) {
+      keep_copy(rank, std::move(*note));
+    } else {
+      send_(encode(NoteMessage{rank.rank, std::move(note->bytes)}));
+    }
+  }
+}
+
+void LocalRanks::keep_copy(Running& rank, ReceivedNote note) const {
+  const auto content = elastic::decode_note<elastic::CopyNote>(note.bytes);
+  if (content.ok() && content->copy < rank.copies.size() && note.file.valid()) {
+    rank.copies.at(content->copy) = std::move(note.file);
+  } else {
+    print_if_failed(rank.rank, {Code::kInvalidArgument, "a copy without a memory file"});
+  }
+}
+
+/// A worker that has failed leaves its copies to the next one. There are never more than slots.
+void LocalRanks::keep_copies_of(Running& rank, int wait_status) {
+  if (wait_status == 0 || !(rank.copies[0].valid() || rank.copies[1].valid())) return;
+  orphans_.push_back(std::move(rank.copies));
+  if (std::cmp_greater(orphans_.size(), places())) orphans_.pop_front();
+}
+
+LocalRanks::CopyFiles LocalRanks::take_orphans() {
+  if (orphans_.empty()) return {};
+  CopyFiles taken = std::move(orphans_.front());
+  orphans_.pop_front();
+  return taken;
 }
 
 void LocalRanks::read_stream(Stream& stream) {
@@ -150,6 +182,7 @@ void LocalRanks::reap() {
 /// The ranks of all hosts can read how this one ended. Its last notes and output go first.
 void LocalRanks::report_end(Running& rank, int wait_status) {
   read_notes(rank);
+  keep_copies_of(rank, wait_status);
   drain(rank.rank);
   const ProcessExit ended{rank.pid, host_name(), describe_wait_status(wait_status)};
   exit_log_.add(ended);

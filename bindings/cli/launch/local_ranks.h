@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <sys/types.h>
 
+#include <array>
+#include <deque>
 #include <functional>
 #include <list>
 #include <string>
@@ -48,6 +50,8 @@ class LocalRanks {
   void clear() noexcept { running_.clear(); }
 
  private:
+  /// The memory files of a worker's last two copies of its state.
+  using CopyFiles = std::array<FileDescriptor, 2>;
   /// One end of a rank's output.
   struct Stream {
     int rank = 0;
@@ -59,6 +63,7 @@ class LocalRanks {
     int place = 0;  ///< Among the ranks of this host; chooses its cores.
     pid_t pid = -1;
     NoteSocket notes;
+    CopyFiles copies;
   };
 
   [[nodiscard]] int free_place() const;
@@ -68,6 +73,9 @@ class LocalRanks {
   void cannot_start(int rank, int exit_status, const std::string& why);
   void read_stream(Stream& stream);
   void read_notes(Running& rank);
+  void keep_copy(Running& rank, ReceivedNote note) const;
+  void keep_copies_of(Running& rank, int wait_status);
+  [[nodiscard]] CopyFiles take_orphans();
   void drain(int rank);
   void report_end(Running& rank, int wait_status);
   void print_if_failed(int rank, const Status& status) const;
@@ -78,6 +86,7 @@ class LocalRanks {
   ExitLog exit_log_;
   std::list<Stream> streams_;
   std::list<Running> running_;
+  std::deque<CopyFiles> orphans_;  ///< Copies of workers that have failed, the oldest first.
   bool is_set_up_ = false;
 };
 

@@ -10,6 +10,12 @@
 
 namespace ronde {
 
+/// A note from a worker, with the descriptor that it has sent along.
+struct ReceivedNote {
+  std::string bytes;
+  FileDescriptor file;
+};
+
 /// The agent's end of a worker's notes. Each note is one message. Threads: one.
 class NoteSocket {
  public:
@@ -23,7 +29,7 @@ class NoteSocket {
   /// Sends what waits; call it when poll() says that fd() is writable.
   Status write();
   /// The next note that has come, or nothing. Closes the socket when the worker has closed its end.
-  std::optional<std::string> next();
+  std::optional<ReceivedNote> next();
 
   void close() noexcept {
     socket_.reset();

@@ -62,6 +62,15 @@ void hand_over(int fd, const char* variable) {
   set_variable(variable, std::to_string(fd));
 }
 
+void hand_over_copies(const std::array<int, 2>& copies) {
+  if (copies[0] < 0 && copies[1] < 0) return;
+  for (const int copy : copies) {
+    if (copy >= 0) ::fcntl(copy, F_SETFD, 0);
+  }
+  set_variable(elastic::kCopiesVariable,
+               std::to_string(copies[0]) + "," + std::to_string(copies[1]));
+}
+
 /// In the child: everything between fork and exec. Returns only where exec failed.
 void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t parent) {
   ::setpgid(0, 0);
@@ -77,6 +86,7 @@ void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t paren
   hand_over(secret_fd, "RONDE_SECRET_FD");
   hand_over(spec.exit_log, kExitLogVariable);
   hand_over(spec.notes, elastic::kNotesVariable);
+  hand_over_copies(spec.copies);
   for (const std::string& entry : spec.environment) {
     const std::size_t equals = entry.find('=');
     set_variable(entry.substr(0, equals), entry.substr(equals + 1));

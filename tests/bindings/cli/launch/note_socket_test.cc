@@ -1,9 +1,14 @@
 #include "bindings/cli/launch/note_socket.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <string>
+#include <utility>
+
+#include "bindings/elastic/member.h"
 
 namespace ronde {
 namespace {
@@ -27,8 +32,8 @@ TEST_CASE("note socket: each note stays one message, both ways") {
   CHECK(receive(worker->get()) == "two");
   REQUIRE(::send(worker->get(), "ab", 2, 0) == 2);
   REQUIRE(::send(worker->get(), "c", 1, 0) == 1);
-  CHECK(socket.next() == "ab");
-  CHECK(socket.next() == "c");
+  CHECK(socket.next()->bytes == "ab");
+  CHECK(socket.next()->bytes == "c");
   CHECK_FALSE(socket.next());
   CHECK(socket.fd() >= 0);
 }
@@ -50,13 +55,33 @@ TEST_CASE("note socket: what a busy worker does not take waits, in order") {
   CHECK(receive(worker->get()) == "last");
 }
 
+TEST_CASE("note socket: a descriptor comes with the note to which it belongs") {
+  NoteSocket socket;
+  auto worker = socket.open();
+  REQUIRE(worker.ok());
+  elastic::Member member(std::move(*worker), 1);
+  auto pipe = make_pipe();
+  REQUIRE(pipe.ok());
+  REQUIRE(member.send(elastic::HoldsNote{}).ok());
+  REQUIRE(member.send_copy(1, pipe->write.get()).ok());
+  CHECK_FALSE(socket.next()->file.valid());
+  const auto note = socket.next();
+  REQUIRE(note);
+  CHECK(elastic::decode_note<elastic::CopyNote>(note->bytes)->copy == 1);
+  REQUIRE(note->file.valid());
+  CHECK(::fcntl(note->file.get(), F_GETFD) == FD_CLOEXEC);
+  REQUIRE(::write(note->file.get(), "x", 1) == 1);
+  char byte = 0;
+  CHECK(::read(pipe->read.get(), &byte, 1) == 1);
+}
+
 TEST_CASE("note socket: the end of a worker closes it, after its last note") {
   NoteSocket socket;
   auto worker = socket.open();
   REQUIRE(worker.ok());
   REQUIRE(::send(worker->get(), "bye", 3, 0) == 3);
   worker->reset();
-  CHECK(socket.next() == "bye");
+  CHECK(socket.next()->bytes == "bye");
   CHECK_FALSE(socket.next());
   CHECK(socket.fd() == -1);
   CHECK(socket.send("to nobody").ok());
