@@ -56,6 +56,8 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     """
     checkpoints = state._checkpoints
     held = _epochs.worker.holds_state
+    copies = state._shared_copies()
+    adopted = copies.adopted_steps() if copies is not None and not held else (-1, -1)
     mine = [
         int(held),
         int(failed),
@@ -64,15 +66,15 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
         state._step,
         state._older_step,
         checkpoints.newest_step() if checkpoints is not None and not held else 0,
+        *adopted,
     ]
     rows = _numpy.allgather(np.array([mine], np.int64), "elastic.start").tolist()
     if all(row[2] for row in rows):
         return False
     holders = [holder for holder, row in enumerate(rows) if row[0]]
-    if holders:
-        _restore(state, rows, holders, failed)
-    else:
-        _load(state, [row[6] for row in rows])
+    step = _restore(state, rows, holders, failed) if holders else _resume(state, rows)
+    if copies is not None and step not in adopted:
+        copies.end_adoption(used=False)
     return True
 
 
@@ -84,22 +86,49 @@ def begin(state: Any, sync: bool) -> None:
     _numpy.allreduce(np.zeros(1, np.int64), "elastic.started", MAX)
     state._certain = state._step
     _epochs.holds_state()
+    copies = state._shared_copies()
+    if copies is not None:
+        copies.end_adoption(used=True)
 
 
-def _restore(state: Any, rows: list[list[int]], holders: list[int], failed: bool) -> None:
-    """Chooses the rank that sends; goes back to its step, unless all ranks are at it."""
+def _restore(state: Any, rows: list[list[int]], holders: list[int], failed: bool) -> int:
+    """Chooses the rank that sends; goes back to its step, unless all ranks are at it.
+
+    A worker that replaces one that died at this step goes on with its own state. Returns the step.
+    """
     newest = max(rows[holder][3] for holder in holders)
     have = [holder for holder in holders if newest in rows[holder][4:6]]
     if not have:
         raise InternalError(f"no rank holds step {newest}, which was committed")
     state._root = have[0]
     at_it = failed and state._step == newest
-    if not _epochs.worker.holds_state or at_it or not any(rows[h][1] for h in holders):
-        return
-    if state._older_step == newest:
-        state._restore_older()
-    else:  # it is this step, or sync() mends it
-        state.restore()
+    if not _epochs.worker.holds_state:
+        if newest in rows[rank()][7:9]:
+            state._shared_copies().put_adopted(newest, own_alone=True)
+    elif not at_it and any(rows[h][1] for h in holders):
+        if state._older_step == newest:
+            state._restore_older()
+        else:  # it is this step, or sync() mends it
+            state.restore()
+    return newest
+
+
+def _resume(state: Any, rows: list[list[int]]) -> int | None:
+    """Nobody holds the state: all go on from copies of workers that died, or from a checkpoint.
+
+    Copies of one step were taken by all workers, or are less than one step older than others; those
+    before it are of workers that died earlier. Returns the step of the copies; None: a checkpoint's.
+    """
+    newest = max(row[7] for row in rows)
+    if newest < max(row[6] for row in rows) or newest < 0:
+        _load(state, [row[6] for row in rows])
+        return None
+    step = min(row[7] for row in rows if row[7] >= newest - 1)
+    state._root = next(root for root, row in enumerate(rows) if step in row[7:9])
+    if step in rows[rank()][7:9]:
+        state._shared_copies().put_adopted(step, own_alone=False)
+        state._step = state._certain = step
+    return step
 
 
 def _load(state: Any, files: list[int]) -> None:

@@ -61,6 +61,10 @@ class _Worker:
 
     def __init__(self) -> None:
         self.suspects: set[int] = set()  # workers that this one has lost
+        # Copies of a worker that has died on this host, until a state has taken them.
+        inherited = _core.CommitStore.inherited()
+        self.inherited: Any = inherited if inherited.steps() else None
+        self.has_copies = self.inherited is not None  # from which the job can go on
 
     place: Place | None = None
     began = False  # the ranks of this epoch were connected
@@ -70,6 +74,12 @@ class _Worker:
 
 
 worker = _Worker()
+
+
+def take_inherited() -> Any:
+    """The _core.CommitStore of a worker that has died on this host, once; None without one."""
+    inherited, worker.inherited = worker.inherited, None
+    return inherited
 
 
 def available() -> bool:
@@ -98,9 +108,10 @@ def next_place() -> Place:
     Raises DismissedError if it is to end, JobFailedError, LauncherLostError.
     """
     suspects = sorted(worker.suspects)
+    can_resume = worker.can_resume or worker.has_copies
     try:
         answer = core.elastic_next_epoch(
-            worker.began, worker.holds_state, worker.can_resume, suspects, worker.why
+            worker.began, worker.holds_state, can_resume, suspects, worker.why
         )
     except UnavailableError as error:
         raise LauncherLostError(f"the launcher of this job is gone: {error}") from error

@@ -16,13 +16,13 @@ Start it with `ronde run -np 4 --min-np 2 python script.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ronde import _numpy
-from ronde._copies import TwoCopies, copied_arrays
+from ronde._copies import Keep, Part
 from ronde._errors import InvalidArgumentError
 from ronde._job import init, rank, shutdown
 from ronde._objects import broadcast_object
@@ -65,8 +65,12 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 class ObjectState(_common.ObjectState):
     """A state of Python objects: each keyword argument is an attribute of that name."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        """Objects that can be pickled, and ExactSamplers."""
+    def __init__(self, own: Iterable[str] = (), **kwargs: Any) -> None:
+        """Objects that can be pickled, and ExactSamplers.
+
+        own: names of objects that belong to this rank alone: sync() does not send them.
+        """
+        self._set_own(own, kwargs)
         self._samplers = {n: v for n, v in kwargs.items() if isinstance(v, ExactSampler)}
         for name, sampler in self._samplers.items():
             setattr(self, name, sampler)
@@ -78,11 +82,11 @@ class ObjectState(_common.ObjectState):
         for sampler in self._samplers.values():
             sampler.reset()
 
-    def _further_copies(self) -> list[TwoCopies]:
-        return [TwoCopies(self._take_samplers, self._put_samplers)]
+    def _further_parts(self) -> list[Part]:
+        return [Part("samplers", self._take_samplers, self._put_samplers)]
 
-    def _take_samplers(self, older: Any = None) -> Any:
-        del older
+    def _take_samplers(self, keep: Keep | None = None) -> Any:
+        del keep
         return {name: sampler.state_dict() for name, sampler in self._samplers.items()}
 
     def _put_samplers(self, values: Any) -> None:
@@ -102,8 +106,12 @@ class ArrayState(ObjectState):
     ones. Commits allocate nothing for them.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
-        """Arrays in C order, objects that can be pickled, and ExactSamplers."""
+    def __init__(self, own: Iterable[str] = (), **kwargs: Any) -> None:
+        """Arrays in C order, objects that can be pickled, and ExactSamplers.
+
+        own: names of arrays and objects that belong to this rank alone: sync() does not send them.
+        """
+        self._set_own(own, kwargs)
         self._arrays = {n: v for n, v in kwargs.items() if isinstance(v, np.ndarray)}
         for name, array in self._arrays.items():
             if not array.flags.c_contiguous or not array.flags.writeable:
@@ -129,21 +137,30 @@ class ArrayState(ObjectState):
         elif value is not array:
             array[...] = value
 
-    def _further_copies(self) -> list[TwoCopies]:
-        return [*super()._further_copies(), TwoCopies(self._take_arrays, self._put_arrays)]
+    def _further_parts(self) -> list[Part]:
+        common = [name for name in self._arrays if name not in self._own]
+        own = [name for name in self._arrays if name in self._own]
+        parts = [*super()._further_parts(), self._arrays_part("arrays", common)]
+        return [*parts, self._arrays_part("own arrays", own, own=True)] if own else parts
 
-    def _take_arrays(self, older: Any) -> Any:
-        return copied_arrays(list(self._arrays.values()), older)
+    def _arrays_part(self, name: str, arrays: list[str], own: bool = False) -> Part:
+        live = [self._arrays[array] for array in arrays]
 
-    def _put_arrays(self, values: Any) -> None:
-        for array, value in zip(self._arrays.values(), values):
-            np.copyto(array, value)
+        def take(keep: Keep) -> Any:
+            return [keep(np.asarray(array)) for array in live]
+
+        def put(values: Any) -> None:
+            for array, value in zip(live, values):
+                np.copyto(array, value)
+
+        return Part(name, take, put, own)
 
     def _broadcast(self, root: int) -> None:
         super()._broadcast(root)
         handles = [
             _numpy.broadcast_async(array, root, f"elastic.array.{name}", out=array)
             for name, array in self._arrays.items()
+            if name not in self._own
         ]
         for handle in handles:
             handle.wait()

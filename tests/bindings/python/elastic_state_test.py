@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import ronde
 from elastic_launcher import alone, launcher  # noqa: F401  fixtures
-from ronde import _agreement, _samplers
-from ronde._copies import TwoCopies
+from ronde import _agreement, _copy_memory, _samplers
 from ronde.elastic import ArrayState, ExactSampler, ObjectState
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -42,12 +41,14 @@ def test_commits_write_arrays_in_place_of_the_older_copy():
     weights = np.arange(4.0)
     state = ArrayState(weights=weights, step=0)
     state.commit()
-    held = {id(state._copies[-1]._newest[0]), id(state._copies[-1]._older[0])}
+    held = {id(state._copies.newest("arrays")[0])}
+    state.commit()
+    held.add(id(state._copies.newest("arrays")[0]))
     for step in range(4):
         weights += 1
         state.step = step
         state.commit()
-    assert {id(state._copies[-1]._newest[0]), id(state._copies[-1]._older[0])} == held
+        assert id(state._copies.newest("arrays")[0]) in held
     committed = weights.copy()
     weights[:] = 0
     state.restore()
@@ -62,18 +63,18 @@ def test_arrays_that_cannot_be_written_in_place_are_refused():
         ArrayState(weights=np.zeros((2, 3)).T)
 
 
-def test_an_error_within_a_commit_leaves_the_last_one_whole():
+def test_an_error_within_a_commit_leaves_the_last_one_whole(monkeypatch):
     state = ArrayState(weights=np.zeros(2), step=0)
     state.commit()
     state.step = 1
     state.commit()
 
-    def broken(older):
+    def broken(filling):
         raise KeyboardInterrupt
 
     state.step = 2
     state.weights[:] = 2
-    state._copies[-1]._take = broken
+    monkeypatch.setattr(_copy_memory.Filling, "copy", broken)
     with pytest.raises(KeyboardInterrupt):
         state.commit()
     state.restore()
@@ -81,17 +82,24 @@ def test_an_error_within_a_commit_leaves_the_last_one_whole():
     assert state.weights.tolist() == [0, 0]
 
 
-def test_two_copies_are_held():
-    value = [0]
-    copies = TwoCopies(lambda older: list(value), lambda copy: value.__setitem__(0, copy[0]))
-    for number in (1, 2, 3):
-        value[0] = number
-        copies.save()
-    value[0] = 9
-    copies.restore_older()
-    assert value == [2]
-    copies.restore()
-    assert value == [2]
+def test_own_attributes_are_not_sent_and_stay_with_their_rank(monkeypatch):
+    state = ArrayState(
+        weights=np.zeros(2), history=np.zeros(2), notes=[], step=0, own=("history", "notes")
+    )
+    state.history[:], state.notes, state.step = 3, ["mine"], 1
+    state.commit()
+    state.history[:], state.notes = 4, ["lost"]
+    state.restore()
+    assert (state.history.tolist(), state.notes) == ([3, 3], ["mine"])
+    sent = []
+    monkeypatch.setattr(state, "_bcast_object", lambda value: sent.append(value) or value)
+    state.sync()
+    assert sent == [{"step": 1}]
+
+
+def test_own_names_arguments_alone():
+    with pytest.raises(ValueError, match=r"own='steps': 'steps' is no argument; allowed: step"):
+        ObjectState(step=0, own="steps")
 
 
 def numbered(state):
@@ -106,9 +114,10 @@ def numbered(state):
 @pytest.mark.parametrize(
     ("others", "restored"),
     [
-        ([[1, 1, 0, 2, 2, 1, 0]], 2),  # held, failed, skips, certain, newest, older, file
-        ([[1, 1, 0, 3, 3, 2, 0]], 3),
-        ([[0, 0, 0, 0, 0, 0, 0]], 2),
+        # held, failed, skips, certain, newest, older, file, adopted, older adopted
+        ([[1, 1, 0, 2, 2, 1, 0, -1, -1]], 2),
+        ([[1, 1, 0, 3, 3, 2, 0, -1, -1]], 3),
+        ([[0, 0, 0, 0, 0, 0, 0, -1, -1]], 2),
     ],
 )
 def test_the_newest_step_that_all_have_copied_is_restored(launcher, monkeypatch, others, restored):  # noqa: F811
@@ -122,7 +131,9 @@ def test_the_newest_step_that_all_have_copied_is_restored(launcher, monkeypatch,
 
     monkeypatch.setattr(_agreement._numpy, "allgather", gathered)
     base = state._step - 3
-    others[:] = [[*row[:3], *(step and step + base for step in row[3:])] for row in others]
+    others[:] = [
+        [*row[:3], *(step and step + base for step in row[3:7]), *row[7:]] for row in others
+    ]
     state._certain += base
     state.restore()
     assert _agreement.choose(state, True, False)
@@ -133,7 +144,7 @@ def test_a_rank_that_lags_does_not_send_its_state(launcher, monkeypatch):  # noq
     state = numbered(ObjectState(step=0))
     monkeypatch.setattr(_agreement._epochs.worker, "holds_state", True)
     ahead = state._step + 2
-    rows = [[1, 1, 0, ahead, ahead, ahead - 1, 0]]
+    rows = [[1, 1, 0, ahead, ahead, ahead - 1, 0, -1, -1]]
     monkeypatch.setattr(
         _agreement._numpy,
         "allgather",

@@ -67,7 +67,7 @@ def test_commits_allocate_no_tensors(alone):  # noqa: F811
     for number in range(6):
         step(state)
         state.commit()
-        saved = state._handlers["model"].copies.newest
+        saved = state._copies.newest("handler model")
         if number > 1:
             addresses.add(saved["0.weight"].data_ptr())
     assert len(addresses) == 2

@@ -14,7 +14,7 @@ from typing import Any
 
 from ronde import _agreement, _epochs, _leaving
 from ronde._checkpoint import Checkpoints
-from ronde._copies import TwoCopies, copied
+from ronde._copies import Copies, Keep, Part, copied
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import is_initialized, size
 from ronde._marks import mark_commit, mark_span
@@ -179,6 +179,10 @@ class State:
         """Goes back to the copy before the newest. States with one copy have only that."""
         self.restore()
 
+    def _shared_copies(self) -> Copies | None:
+        """Copies that another process can go on from; None if there are none."""
+        return None
+
 
 class ObjectState(State):
     """A state of Python objects: each keyword argument is an attribute of that name.
@@ -186,28 +190,59 @@ class ObjectState(State):
     Copies hold containers and arrays by value, other objects by reference.
     """
 
+    _own: frozenset[str]  # names of attributes that belong to this rank alone
+
     def __init__(
-        self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any
+        self,
+        bcast_object: Callable[..., Any],
+        get_rank: Callable[[], int],
+        own: Iterable[str] = (),
+        **kwargs: Any,
     ) -> None:
-        """Objects that can be pickled."""
-        self._names = tuple(kwargs)
+        """Objects that can be pickled.
+
+        own: names of arguments that belong to this rank alone: sync() does not send them. Raises
+        InvalidArgumentError (a ValueError) for names that are no arguments.
+        """
+        self._set_own(own, kwargs)
+        self._names = tuple(name for name in kwargs if name not in self._own)
+        self._own_names = tuple(name for name in kwargs if name in self._own)
         for name, value in kwargs.items():
             setattr(self, name, value)
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
-        self._copies = [TwoCopies(self._take_objects, self._put_objects), *self._further_copies()]
-        for copies in self._copies:
-            copies.save()
+        self._copies = Copies([*self._object_parts(), *self._further_parts()])
+        self._copies.save(self._step)
 
-    def _further_copies(self) -> list[TwoCopies]:
+    def _set_own(self, own: Iterable[str], given: Iterable[str]) -> None:
+        """Done once, by the class that knows all arguments."""
+        if "_own" in self.__dict__:
+            return
+        names = (own,) if isinstance(own, str) else tuple(own)
+        for name in names:
+            if name not in given:
+                raise InvalidArgumentError(
+                    f"own={own!r}: {name!r} is no argument; allowed: {', '.join(given)}"
+                )
+        self._own = frozenset(names)
+
+    def _object_parts(self) -> list[Part]:
+        parts = [Part("objects", self._take_objects, self._put_objects)]
+        if self._own_names:
+            parts.append(Part("own objects", self._take_own_objects, self._put_objects, own=True))
+        return parts
+
+    def _further_parts(self) -> list[Part]:
         """Those of a derived class."""
         return []
 
     def _objects(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._names}
 
-    def _take_objects(self, older: Any) -> dict[str, Any]:
-        del older
-        return {name: copied(value) for name, value in self._objects().items()}
+    def _take_objects(self, keep: Keep) -> dict[str, Any]:
+        return {name: copied(value, keep) for name, value in self._objects().items()}
+
+    def _take_own_objects(self, keep: Keep) -> dict[str, Any]:
+        return {name: copied(getattr(self, name), keep) for name in self._own_names}
 
     def _put_objects(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
@@ -215,25 +250,20 @@ class ObjectState(State):
 
     @property
     def _saved_state(self) -> dict[str, Any]:
-        return dict(self._copies[0].newest)
+        return dict(self._copies.newest("objects"))
 
     def save(self) -> None:
         """Copies the state; the copy before this one is kept."""
-        for copies in self._copies:
-            copies.fill()
-        for copies in self._copies:
-            copies.turn()
+        self._copies.save(self._step + 1)
         self._older_step, self._step = self._step, self._step + 1
         self._certain = self._step
 
     def restore(self) -> None:
         """Goes back to the newest copy."""
-        for copies in self._copies:
-            copies.restore()
+        self._copies.restore()
 
     def _restore_older(self) -> None:
-        for copies in self._copies:
-            copies.restore_older()
+        self._copies.restore_older(self._older_step)
         self._step, self._older_step = self._older_step, -1
 
     def sync(self) -> None:
@@ -242,13 +272,22 @@ class ObjectState(State):
         if _epochs.available():  # ranks that called join() have committed less often
             newest = _agreement.newest_step(before)
         self._broadcast(self._root)
+        # A rank that has died may have copied the step after the newest.
+        self._step = newest + 1
         self.save()
-        self._older_step, self._step = before, newest + 1
-        self._certain = self._step
+        self._older_step = before
+
+    def _shared_copies(self) -> Copies | None:
+        ours = type(self).save.__module__.startswith("ronde.")  # else the user's class saves more
+        return self._copies if ours else None
 
     def _snapshot(self) -> Any:
         """A copy of the newest copy, which stays as it is."""
-        return [copied(copies.newest) for copies in self._copies]
+        return [copied(self._copies.newest(part.name)) for part in self._common_parts()]
+
+    def _common_parts(self) -> list[Part]:
+        """Those that are the same on all ranks."""
+        return [part for part in self._copies.parts if not part.own]
 
     def _pack(self, snapshot: Any) -> bytes | memoryview:
         """A snapshot as the bytes of a checkpoint."""
@@ -259,13 +298,14 @@ class ObjectState(State):
         self._put_snapshot(pickle.loads(data))
 
     def _put_snapshot(self, snapshot: Any) -> None:
-        if len(snapshot) != len(self._copies):
+        parts = self._common_parts()
+        if len(snapshot) != len(parts):
             raise InvalidArgumentError(
-                f"the checkpoint has {len(snapshot)} parts, but this state {len(self._copies)}: "
+                f"the checkpoint has {len(snapshot)} parts, but this state {len(parts)}: "
                 "it was written by a state with other arguments"
             )
-        for copies, value in zip(self._copies, snapshot):
-            copies.put(value)
+        for part, value in zip(parts, snapshot):
+            part.put(value)
 
     def _broadcast(self, root: int) -> None:
         if self._names:
@@ -335,6 +375,8 @@ class _Run:
     def _one_epoch(self, train: Callable[[], Any], again: bool) -> Any:
         elastic = _epochs.available()
         sync = not self._skip_sync
+        if elastic:
+            _share(self._state)
         if elastic:  # before the reset callbacks, whose changes must last
             sync = _agreement.choose(self._state, self._failed, self._skip_sync)
         if again:
@@ -359,6 +401,12 @@ class _Run:
         if waiting:
             self._state._act_on(changes)
         _epochs.core.elastic_finished()
+
+
+def _share(state: Any) -> None:
+    copies = state._shared_copies() if isinstance(state, State) else None
+    if copies is not None:
+        copies.share()
 
 
 def _may_go_on(error: Error) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from ronde._copies import TwoCopies, copied_arrays
+from ronde._copies import Keep, Part
 from ronde._errors import InvalidArgumentError
 from ronde._job import rank
 from ronde._objects import broadcast_object
@@ -33,11 +33,11 @@ class VariablesState(ObjectState):
     _variables: Callable[[], Sequence[Any]]
     _send: Callable[[Sequence[Any], int], Any]
 
-    def _further_copies(self) -> list[TwoCopies]:
-        return [TwoCopies(self._take_variables, self._put_variables)]
+    def _further_parts(self) -> list[Part]:
+        return [Part("variables", self._take_variables, self._put_variables)]
 
-    def _take_variables(self, older: Any) -> Any:
-        return copied_arrays([np.asarray(_values(v)) for v in self._variables()], older)
+    def _take_variables(self, keep: Keep) -> Any:
+        return [keep(np.asarray(_values(v))) for v in self._variables()]
 
     def _put_variables(self, saved: Any) -> None:
         for index, variable in enumerate(self._variables()):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ronde._copies import TwoCopies, copied_arrays
+from ronde._copies import Keep, Part
 from ronde._errors import InvalidArgumentError
 from ronde._job import rank
 from ronde._objects import broadcast_object
@@ -39,16 +39,16 @@ class TensorFlowState(ObjectState):
         self._sending = None if tf.executing_eagerly() else broadcast_variables(self.variables, 0)
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
 
-    def _further_copies(self) -> list[TwoCopies]:
-        return [TwoCopies(self._take_variables, self._put_variables)]
+    def _further_parts(self) -> list[Part]:
+        return [Part("variables", self._take_variables, self._put_variables)]
 
     def _arrays(self) -> Sequence[Any]:
         if self._sending is not None:
             return list(self.session.run(self.variables))
         return [np.asarray(variable.numpy()) for variable in self.variables]
 
-    def _take_variables(self, older: Any) -> Any:
-        return copied_arrays([np.asarray(array) for array in self._arrays()], older)
+    def _take_variables(self, keep: Keep) -> Any:
+        return [keep(np.asarray(array)) for array in self._arrays()]
 
     def _put_variables(self, saved: Any) -> None:
         for variable, value in zip(self.variables, saved):

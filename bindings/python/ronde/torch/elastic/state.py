@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from ronde._copies import TwoCopies, copied
+from ronde._array_kinds import clone, register_kind
+from ronde._copies import Copies, Keep, Part, copied
 from ronde._errors import InvalidArgumentError
 from ronde._job import rank
 from ronde._samplers import ExactSampler
@@ -30,26 +32,45 @@ __all__ = [
 ]
 
 
-def _copied_into(value: Any, older: Any) -> Any:
-    """A copy of nested containers and tensors, in the memory of an older one where it fits."""
+class _TensorKind:
+    """Dense tensors on any device; their copies are on the host."""
+
+    def is_plain(self, array: Any) -> bool:
+        return array.layout is torch.strided and not array.is_quantized
+
+    def form(self, array: Any) -> tuple[Any, ...]:
+        return "torch", array.dtype, tuple(array.shape)
+
+    def size_bytes(self, array: Any) -> int:
+        return int(array.numel() * array.element_size())
+
+    def view(self, memory: memoryview, form: tuple[Any, ...]) -> Any:
+        _, dtype, shape = form
+        if not memory:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(memory, dtype=dtype).reshape(shape)
+
+    def copy(self, target: Any, array: Any) -> None:
+        target.copy_(array)
+
+    def clone(self, array: Any) -> Any:
+        return array.clone()
+
+
+register_kind("torch", torch.Tensor, _TensorKind())
+
+
+def _copied(value: Any, keep: Keep = clone) -> Any:
+    """A copy of nested containers and tensors."""
     if isinstance(value, torch.Tensor):
         given = value.detach()
-        if (
-            not isinstance(older, torch.Tensor)
-            or (older.shape, older.dtype, older.device, older.layout)
-            != (given.shape, given.dtype, given.device, given.layout)
-            or given.layout is not torch.strided
-        ):
-            return given.clone()
-        return older.copy_(given)
+        return keep(given) if type(given) is torch.Tensor else given.clone()
     if isinstance(value, dict):
-        before = older if isinstance(older, dict) else {}
-        return {key: _copied_into(item, before.get(key)) for key, item in value.items()}
+        return {key: _copied(item, keep) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        rest = older if isinstance(older, (list, tuple)) and len(older) == len(value) else None
-        items = [_copied_into(v, rest and rest[i]) for i, v in enumerate(value)]
+        items = [_copied(item, keep) for item in value]
         return items if isinstance(value, list) else tuple(items)
-    return copied(value)
+    return copied(value, keep)
 
 
 class StateHandler:
@@ -85,27 +106,40 @@ class _CopyingHandler(StateHandler):
     def __init__(self, value: Any) -> None:
         """Copies the value as it is."""
         super().__init__(value)
-        self.copies = TwoCopies(self._take, self._put)
+        self.part = Part("value", self._take, self._put)
+        self.copies = Copies([self.part])
         self.copies.save()
 
-    def _take(self, older: Any) -> Any:
-        return _copied_into(self.value.state_dict(), older)
+    def join(self, name: str, own: bool) -> Part:
+        """From now on the value is a part of a state, which gives its copies to join_copies()."""
+        self.part = self.part._replace(name=f"handler {name}", own=own)
+        return self.part
+
+    def join_copies(self, copies: Copies) -> None:
+        """These copies replace those of this handler."""
+        self.copies = copies
+
+    def _take(self, keep: Keep) -> Any:
+        return _copied(self.value.state_dict(), keep)
 
     def _put(self, saved: Any) -> None:
         self.value.load_state_dict(saved)
 
     def save(self) -> None:
-        """Copies the value over the older of two copies."""
-        self.copies.save()
+        """Copies the value; in a state, over the newest copy."""
+        if len(self.copies.parts) == 1 and self.copies.parts[0] is self.part:
+            self.copies.save()
+        else:
+            self.copies.replace(self.part)
 
     def restore(self) -> None:
         """Goes back to the newest copy."""
-        self.copies.restore()
+        self.copies.restore(self.part)
 
     def set_value(self, value: Any) -> None:
         """Handles another object from now on, and forgets the copies of the one before."""
         self.value = value
-        self.copies.restart()
+        self.copies.replace(self.part)
 
 
 class ModelStateHandler(_CopyingHandler):
@@ -126,7 +160,7 @@ class OptimizerStateHandler(_CopyingHandler):
 
     def _put(self, saved: Any) -> None:
         # It would keep tensors of the copy as its own.
-        self.value.load_state_dict(_copied_into(saved, None))
+        self.value.load_state_dict(_copied(saved))
 
     def sync(self) -> None:
         """Broadcasts the state's tensors and the options."""
@@ -176,15 +210,23 @@ class TorchState(ObjectState):
 
     _handlers: dict[str, Any]
 
-    def __init__(self, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
-        """Any further models, optimizers, samplers, and objects that can be pickled."""
+    def __init__(
+        self, model: Any = None, optimizer: Any = None, own: Iterable[str] = (), **kwargs: Any
+    ) -> None:
+        """Any further models, optimizers, samplers, and objects that can be pickled.
+
+        own: names of arguments that belong to this rank alone: sync() does not send them.
+        """
         given = {**kwargs, "model": model, "optimizer": optimizer}
+        self._set_own(own, given)
         handlers = {name: _handler_of(value) for name, value in given.items()}
         self._handlers = {name: handler for name, handler in handlers.items() if handler}
         for name, handler in self._handlers.items():
             super().__setattr__(name, handler.value)
         others = {name: value for name, value in given.items() if name not in self._handlers}
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **others)
+        for handler in self._copying_handlers():
+            handler.join_copies(self._copies)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets an attribute; that of a handler is handled from then on."""
@@ -193,15 +235,22 @@ class TorchState(ObjectState):
             handlers[name].set_value(value)
         super().__setattr__(name, value)
 
-    def _own_handlers(self) -> list[Any]:
+    def _copying_handlers(self) -> list[Any]:
         return [h for h in self._handlers.values() if isinstance(h, _CopyingHandler)]
 
     def _other_handlers(self) -> list[Any]:
         """Those of the user, which keep one copy."""
         return [h for h in self._handlers.values() if not isinstance(h, _CopyingHandler)]
 
-    def _further_copies(self) -> list[TwoCopies]:
-        return [handler.copies for handler in self._own_handlers()]
+    def _further_parts(self) -> list[Part]:
+        return [
+            handler.join(name, name in self._own)
+            for name, handler in self._handlers.items()
+            if isinstance(handler, _CopyingHandler)
+        ]
+
+    def _shared_copies(self) -> Copies | None:
+        return None if self._other_handlers() else super()._shared_copies()
 
     def save(self) -> None:
         """Copies the state; the copy before this one is kept."""
@@ -222,14 +271,16 @@ class TorchState(ObjectState):
                 handler.value.reset()
 
     def _broadcast(self, root: int) -> None:
-        for handler in self._handlers.values():
+        for name, handler in self._handlers.items():
+            if name in self._own:
+                continue
             if isinstance(handler, _CopyingHandler):
                 handler.root = root
             handler.sync()
         super()._broadcast(root)
 
     def _snapshot(self) -> Any:
-        return [_copied_into(copies.newest, None) for copies in self._copies]
+        return [_copied(self._copies.newest(part.name)) for part in self._common_parts()]
 
     def _pack(self, snapshot: Any) -> bytes | memoryview:
         file = io.BytesIO()
