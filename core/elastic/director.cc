@@ -198,7 +198,7 @@ void Director::try_epoch(TimePoint time) {
   if (nobody_comes && state_is_lost(ready)) {
     return fail(last_failure_.exit_status, last_failure_.text);
   }
-  if (!enough_ready(ready.size(), time)) return;
+  if (!enough_ready(ready.size(), time) || may_get_copies(ready, time)) return;
   if (state_is_lost(ready)) {
     return fail(last_failure_.exit_status,
                 fmt::format("every worker that held the state has ended; the last: {}",
@@ -262,6 +262,18 @@ std::vector<Roster::Entry*> Director::takers() {
   return ready;
 }
 
+/// True while workers start that may have copies of the state, which no ready worker holds.
+bool Director::may_get_copies(const std::vector<Entry*>& takers, TimePoint time) {
+  const bool held =
+      std::ranges::any_of(takers, [](const Entry* entry) { return entry->second.holds_state; });
+  if (!state_exists_ || held || workers_.count(State::kStarting) == 0) {
+    unheld_since_ = kForever;
+    return false;
+  }
+  unheld_since_ = std::min(unheld_since_, time);
+  return time - unheld_since_ < options_.start_timeout;
+}
+
 bool Director::state_is_lost(const std::vector<Entry*>& takers) const {
   return state_exists_ && std::ranges::none_of(takers, [](const Entry* entry) {
            return entry->second.holds_state || entry->second.ready.can_resume;
@@ -290,6 +302,7 @@ TimePoint Director::next_deadline(TimePoint time) const {
   };
   if (epoch_ == 0) consider(started_, options_.start_timeout);
   consider(waiting_since_, options_.elastic_timeout);
+  consider(unheld_since_, options_.start_timeout);
   consider(suspects_.since(), SuspectWatch::kGrace);
   consider(changes_.since(), ChangeWatch::kJoinWindow);
   return next;

@@ -8,7 +8,9 @@
 // - Living workers that are not ready are waited for, as they may compute. If all that is missing
 //   are workers that others have lost, they are stopped after a grace: they are frozen or cut off.
 // - A worker that is ready and in no epoch makes the members' next commit end the epoch.
-// - If all that held the state are gone, and nobody can load a checkpoint, the job fails.
+// - If all that held the state are gone, an epoch waits for workers that start: they may have
+// copies
+//   of it. If none has, and nobody can load a checkpoint, the job fails.
 #pragma once
 
 #include <chrono>
@@ -136,6 +138,7 @@ class Director {
   void drop_unreachable_hosts(TimePoint time);
   [[nodiscard]] bool enough_ready(std::size_t ready, TimePoint time);
   [[nodiscard]] std::vector<Entry*> takers();
+  [[nodiscard]] bool may_get_copies(const std::vector<Entry*>& takers, TimePoint time);
   [[nodiscard]] bool state_is_lost(const std::vector<Entry*>& takers) const;
   void begin(const std::vector<Entry*>& takers);
 
@@ -156,6 +159,7 @@ class Director {
   WorkerEnd last_failure_{1, "no worker is left"};
   TimePoint started_ = kForever;
   TimePoint waiting_since_ = kForever;  // for enough workers
+  TimePoint unheld_since_ = kForever;   // no ready worker holds the state
 };
 
 }  // namespace ronde::elastic

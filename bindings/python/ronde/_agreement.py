@@ -117,7 +117,7 @@ def _resume(state: Any, rows: list[list[int]]) -> int | None:
     """Nobody holds the state: all go on from copies of workers that died, or from a checkpoint.
 
     Copies of one step were taken by all workers, or are less than one step older than others; those
-    before it are of workers that died earlier. Returns the step of the copies; None: a checkpoint's.
+    before it are of workers that died earlier. Returns their step; None: a checkpoint's.
     """
     newest = max(row[7] for row in rows)
     if newest < max(row[6] for row in rows) or newest < 0:

@@ -171,6 +171,26 @@ TEST_CASE("director: if nobody holds the state any more the job fails") {
   }
 }
 
+TEST_CASE("director: if nobody holds the state, those that start may bring copies of it") {
+  DirectorJob job;
+  job.run_four();
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 2, 3, 4}) job.end(id, kKilled);
+  const std::vector<WorkerId> fresh = job.started();
+  REQUIRE(fresh.size() == 4);
+  job.ready(fresh[0]);
+  CHECK_FALSE(job.failure());
+  for (int i = 1; i < 3; ++i) job.ready(fresh[static_cast<std::size_t>(i)], resumable());
+  CHECK(job.epoch().empty());
+  SUBCASE("the last one becomes ready") {
+    job.ready(fresh[3], resumable());
+    CHECK(job.epoch() == fresh);
+  }
+  SUBCASE("the last one never does") {
+    job.wait(job.director.next_deadline(job.time) - job.time);
+    CHECK(job.epoch() == std::vector<WorkerId>(fresh.begin(), fresh.end() - 1));
+  }
+}
+
 TEST_CASE("director: a joiner without the state never comes before those that hold it") {
   DirectorJob job;
   job.run_four();
