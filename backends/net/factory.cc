@@ -102,6 +102,7 @@ Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& 
   args.ranks.resize(static_cast<std::size_t>(config.size));
   std::iota(args.ranks.begin(), args.ranks.end(), 0);
   args.timeout = config.start_timeout;
+  args.cancel = &options.cancel;
   RONDE_ASSIGN_OR_RETURN(args.secret, read_secret(config));
   RONDE_ASSIGN_OR_RETURN(LocalJob job, rendezvous_on_host(std::move(args)));
   Party party = party_of(config, options, Purpose::kData);
@@ -131,19 +132,19 @@ Result<std::unique_ptr<HostChannel>> connect_local_ranks(const Config& config,
   args.party = party_of(config, options, Purpose::kHost);
   args.secret = secret;
   args.timeout = time_left(deadline);
+  args.cancel = &options.cancel;
   RONDE_ASSIGN_OR_RETURN(LocalJob job, rendezvous_on_host(std::move(args)));
   return std::move(job.channel);
 }
 
 Result<std::vector<Link>> link_hosts(const Party& party, const Topology& topology, RemoteJob& job,
-                                     TimePoint deadline) {
-  MeshArgs mesh{.party = &party, .peers = {}, .addresses = {}, .deadline = {}};
+                                     const WaitLimit& limit) {
+  MeshArgs mesh{.party = &party, .peers = {}, .addresses = {}, .limit = limit};
   for (const auto& [rank, who] : job.roster) {
     if (topology.same_host(rank, topology.rank)) continue;
     mesh.peers.push_back(rank);
     mesh.addresses.push_back(who.address);
   }
-  mesh.deadline = now() + time_left(deadline);
   return make_mesh(mesh, std::move(job.listener));
 }
 
@@ -157,12 +158,14 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   }
   Party party = party_of(config, options, Purpose::kRendezvous);
   RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(*secret));
-  RONDE_ASSIGN_OR_RETURN(RemoteJob job, rendezvous_across_hosts(config, party, *secret));
+  RONDE_ASSIGN_OR_RETURN(RemoteJob job,
+                         rendezvous_across_hosts(config, party, *secret, &options.cancel));
   Topology topology = topology_of(config.rank, job.roster);
   auto local = connect_local_ranks(config, options, topology, *secret, deadline);
   if (!local.ok()) return local.status();
   party.purpose = Purpose::kLink;
-  RONDE_ASSIGN_OR_RETURN(std::vector<Link> links, link_hosts(party, topology, job, deadline));
+  const WaitLimit limit(now() + time_left(deadline), &options.cancel);
+  RONDE_ASSIGN_OR_RETURN(std::vector<Link> links, link_hosts(party, topology, job, limit));
   JobLink link;
   link.channel = std::make_unique<JobChannel>(JobChannelArgs{.topology = std::move(topology),
                                                              .local = std::move(*local),
@@ -174,20 +177,29 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   return link;
 }
 
-}  // namespace
-
-Result<JobLink> connect_ranks(const Config& config, const ConnectOptions& options) {
-  RONDE_RETURN_IF_ERROR(check(config));
-  if (config.size == 1) return connect_alone(config, options);
+Result<JobLink> connect_with_peers(const Config& config, const ConnectOptions& options) {
   return config.rendezvous.empty() ? connect_on_one_host(config, options)
                                    : connect_across_hosts(config, options);
+}
+
+}  // namespace
+
+/// A cancelled wait ends with an error of its own, such as a timeout: the cause counts.
+Result<JobLink> connect_ranks(const Config& config, const ConnectOptions& options) {
+  RONDE_RETURN_IF_ERROR(check(config));
+  RONDE_RETURN_IF_ERROR(options.cancel.status());
+  if (config.size == 1) return connect_alone(config, options);
+  auto link = connect_with_peers(config, options);
+  if (!link.ok()) RONDE_RETURN_IF_ERROR(options.cancel.status());
+  return link;
 }
 
 }  // namespace net
 
 Result<JobLink> connect_job(const Config& config, const std::string& version,
-                            std::shared_ptr<AbortToken> abort) {
-  return net::connect_ranks(config, {version, host_name(), net::host_identity(), std::move(abort)});
+                            std::shared_ptr<AbortToken> abort, CancelSource cancel) {
+  return net::connect_ranks(
+      config, {version, host_name(), net::host_identity(), std::move(abort), std::move(cancel)});
 }
 
 }  // namespace ronde

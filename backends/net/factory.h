@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/abort.h"
+#include "core/base/cancel_source.h"
 #include "core/base/config.h"
 #include "core/base/status.h"
 #include "core/ports/backend.h"
@@ -28,12 +29,12 @@ struct JobLink {
 /// Connects this rank with the job that `config` describes: rank, size, job_id, rendezvous,
 /// secret_file or secret_fd, network_interface, start_timeout, link_timeout. `version` must be the
 /// same on all ranks. `abort`, where not null, is aborted from threads of the channel as soon as a
-/// rank is lost. A job of one rank opens no socket. Blocks until all ranks are connected,
-/// start_timeout at most. Errors: kTimeout naming the missing ranks; kVersionMismatch naming ranks,
-/// hosts and versions; kRankFailure where a rank went away meanwhile; kInvalidArgument naming a
-/// setting; kUnavailable.
+/// rank is lost. `cancel` ends it early. A job of one rank opens no socket. Blocks until all ranks
+/// are connected, start_timeout at most. Errors: those of `cancel`; kTimeout naming the missing
+/// ranks; kVersionMismatch naming ranks, hosts and versions; kRankFailure where a rank went away
+/// meanwhile; kInvalidArgument naming a setting; kUnavailable.
 Result<JobLink> connect_job(const Config& config, const std::string& version,
-                            std::shared_ptr<AbortToken> abort = nullptr);
+                            std::shared_ptr<AbortToken> abort = nullptr, CancelSource cancel = {});
 
 namespace net {
 
@@ -44,6 +45,7 @@ struct ConnectOptions {
   /// Ranks with different identities are connected by TCP, even on one machine.
   std::string host_identity;
   std::shared_ptr<AbortToken> abort;  ///< May be null.
+  CancelSource cancel = {};
 };
 
 /// connect_job() with what tests may replace.

@@ -88,7 +88,7 @@ Runtime::Parts::Parts(const Config& the_config, DeviceLibraries libraries)
 
 Runtime::Parts::~Parts() = default;
 
-Status Runtime::Parts::start() {
+Status Runtime::Parts::start(const CancelSource& cancel) {
   install_log_sink(config.log_level, name_in_log(config));
   note_failures();
   warn_of_unknown_settings(config.rank);
@@ -98,7 +98,7 @@ Status Runtime::Parts::start() {
   preparer =
       std::make_unique<SubmissionPreparer>(std::move(compression), *sets, *residuals, *devices);
   kernels = create_kernels();
-  RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, kVersion, abort));
+  RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, kVersion, abort, cancel));
   channel = std::move(link.channel);
   topology = channel->topology();
   make_observers(link.card);
@@ -106,7 +106,7 @@ Status Runtime::Parts::start() {
   RONDE_RETURN_IF_ERROR(timeline->begin());
   RONDE_RETURN_IF_ERROR(start_diagnostics());
   register_builtin_backends(*registry, {config, kernels, std::move(link.tcp)});
-  RONDE_RETURN_IF_ERROR(open_global_set());
+  RONDE_RETURN_IF_ERROR(open_global_set(cancel));
   if (history != nullptr) history->on_connected();
   return {};
 }
@@ -167,8 +167,9 @@ Status Runtime::Parts::start_diagnostics() {
   return diagnostics->start(config, topology, std::move(sources));
 }
 
-Status Runtime::Parts::open_global_set() {
+Status Runtime::Parts::open_global_set(const CancelSource& cancel) {
   WaitOptions wait;
+  wait.interrupt = cancel.check;
   wait.deadline = now() + config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(const std::vector<int> everyone, sets->ranks(kGlobalSet));
   EngineExchange exchange(*engine, kSettingsKey, everyone, wait);
@@ -246,13 +247,15 @@ Runtime::~Runtime() {
   if (parts_->state.forked()) (void)parts_.release();  // its threads do not exist in this process
 }
 
-Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config) {
-  return create(config, builtin_device_libraries());
+Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, CancelSource cancel) {
+  return create(config, builtin_device_libraries(), std::move(cancel));
 }
 
-Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, DeviceLibraries libraries) {
+Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, DeviceLibraries libraries,
+                                                 CancelSource cancel) {
   auto parts = std::make_unique<Parts>(config, std::move(libraries));
-  if (Status status = parts->start(); !status.ok()) {
+  if (Status status = parts->start(cancel); !status.ok()) {
+    if (const Status why = cancel.status(); !why.ok()) parts->abort->abort(why);
     parts->stop({});
     return status;
   }

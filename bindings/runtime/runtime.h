@@ -9,6 +9,7 @@
 #include "bindings/runtime/rank_place.h"
 #include "bindings/runtime/runtime_state.h"
 #include "core/base/abort.h"
+#include "core/base/cancel_source.h"
 #include "core/base/config.h"
 #include "core/base/status.h"
 #include "core/ports/topology.h"
@@ -42,10 +43,11 @@ class Runtime {
  public:
   /// Joins the job that `config` describes. Collective over its ranks. Blocks up to
   /// config.start_timeout. Errors: kTimeout naming the ranks that did not come, kVersionMismatch,
-  /// kInvalidArgument naming a setting, kUnavailable.
-  static Result<std::unique_ptr<Runtime>> create(const Config& config);
+  /// kInvalidArgument naming a setting, kUnavailable; those of `cancel`, which ends it early.
+  static Result<std::unique_ptr<Runtime>> create(const Config& config, CancelSource cancel = {});
   /// The same with other libraries for devices than this build's.
-  static Result<std::unique_ptr<Runtime>> create(const Config& config, DeviceLibraries libraries);
+  static Result<std::unique_ptr<Runtime>> create(const Config& config, DeviceLibraries libraries,
+                                                 CancelSource cancel = {});
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -79,14 +81,14 @@ class Runtime {
     Parts(const Parts&) = delete;
     Parts& operator=(const Parts&) = delete;
     /// Joins the job and opens the global set.
-    Status start();
+    Status start(const CancelSource& cancel);
     void stop(std::string_view why) noexcept;
     void note_failures();
     void report_passage();
     void make_observers(const NetworkCard& card);
     void start_engine();
     Status start_diagnostics();
-    Status open_global_set();
+    Status open_global_set(const CancelSource& cancel);
     void make_groups(std::vector<SelectionRow> tuned);
 
     Config config;

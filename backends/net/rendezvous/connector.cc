@@ -173,7 +173,8 @@ TimePoint Connector::next_due(TimePoint deadline) const {
   return deadline;
 }
 
-void Connector::poll_once(TimePoint deadline) {
+/// Returns early when `cancel_fd` becomes readable.
+void Connector::poll_once(TimePoint deadline, int cancel_fd) {
   std::vector<pollfd> entries;
   for (const Pending& pending : pending_) {
     const bool writes = pending.connecting || !pending.output.empty();
@@ -182,6 +183,7 @@ void Connector::poll_once(TimePoint deadline) {
   }
   for (const auto& [rank, fd] : watched_) entries.push_back({fd, POLLIN | POLLRDHUP, 0});
   if (listener_.valid()) entries.push_back({listener_.get(), POLLIN, 0});
+  entries.push_back({cancel_fd, POLLIN, 0});
   // Sub-millisecond, since the first backoffs are.
   const Duration left =
       std::clamp<Duration>(deadline - now(), Duration::zero(), std::chrono::seconds(3600));
@@ -230,7 +232,7 @@ Connector::Outcome Connector::serve_ready() {
   return std::optional<ConnectorEvent>();
 }
 
-Result<ConnectorEvent> Connector::next(TimePoint deadline) {
+Result<ConnectorEvent> Connector::next(const WaitLimit& limit) {
   while (true) {
     accept_all();
     start_due_dials();
@@ -245,9 +247,9 @@ Result<ConnectorEvent> Connector::next(TimePoint deadline) {
       readable_.pop_back();
       return event;
     }
-    if (now() >= deadline) return ConnectorEvent{};
+    if (limit.passed()) return ConnectorEvent{};
     readable_.clear();
-    poll_once(next_due(deadline));
+    poll_once(next_due(limit.deadline()), limit.fd());
   }
 }
 

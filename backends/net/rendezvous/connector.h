@@ -53,9 +53,9 @@ class Connector {
   void watch(int rank, int fd) { watched_[rank] = fd; }
   void unwatch(int rank) { watched_.erase(rank); }
 
-  /// The next event. Blocks until there is one or the deadline passed.
+  /// The next event. Blocks until there is one or the limit has passed.
   /// Errors: kVersionMismatch where an authenticated peer runs another version; kUnavailable.
-  Result<ConnectorEvent> next(TimePoint deadline);
+  Result<ConnectorEvent> next(const WaitLimit& limit);
 
   /// Why the last attempt to reach `rank` failed; empty where none did.
   [[nodiscard]] std::string last_failure(int rank) const;
@@ -78,7 +78,7 @@ class Connector {
   void fail_dial(int rank, const std::string& why);
   void expire();
   [[nodiscard]] TimePoint next_due(TimePoint deadline) const;
-  void poll_once(TimePoint deadline);
+  void poll_once(TimePoint deadline, int cancel_fd);
   Outcome serve_ready();
   Outcome serve(std::list<Pending>::iterator pending);
   [[nodiscard]] ConnectorEvent admit(Pending& pending);

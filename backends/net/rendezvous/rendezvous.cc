@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <thread>
 
 #include "core/base/bytes.h"
 #include "core/base/log.h"
@@ -44,7 +43,7 @@ class Assembly {
 
   Status gather() {
     while (!missing_.empty()) {
-      auto event = args_.connector->next(args_.deadline);
+      auto event = args_.connector->next(args_.limit);
       if (!event.ok()) return event.status();
       RONDE_RETURN_IF_ERROR(handle(std::move(*event)));
     }
@@ -135,23 +134,23 @@ struct Greeting {
 };
 
 /// Runs one handshake, blocking.
-Status shake_hands(int fd, Handshake& handshake, TimePoint deadline) {
+Status shake_hands(int fd, Handshake& handshake, const WaitLimit& limit) {
   RONDE_RETURN_IF_ERROR(handshake.start());
   std::vector<std::byte> input;
   while (true) {
-    RONDE_RETURN_IF_ERROR(send_all(fd, as_bytes(handshake.take_output()), deadline));
+    RONDE_RETURN_IF_ERROR(send_all(fd, as_bytes(handshake.take_output()), limit));
     if (handshake.wants() == 0) return {};
     input.resize(handshake.wants());
-    RONDE_RETURN_IF_ERROR(recv_all(fd, input, deadline));
+    RONDE_RETURN_IF_ERROR(recv_all(fd, input, limit));
     RONDE_RETURN_IF_ERROR(handshake.consume(input));
   }
 }
 
 /// Reads the greeting and settles on the secret.
-Status read_greeting(int fd, std::optional<Secret>& secret, TimePoint deadline) {
+Status read_greeting(int fd, std::optional<Secret>& secret, const WaitLimit& limit) {
   if (!is_same_user(fd)) return {Code::kUnavailable, "another user's process answers there"};
   std::array<std::byte, kGreetingBytes> greeting{};
-  RONDE_RETURN_IF_ERROR(recv_all(fd, greeting, deadline));
+  RONDE_RETURN_IF_ERROR(recv_all(fd, greeting, limit));
   if (secret) return {};
   RONDE_ASSIGN_OR_RETURN(const auto read, decode_wire<Greeting>(greeting, "greeting"));
   if (!read.hands_over) {
@@ -166,14 +165,14 @@ Status read_greeting(int fd, std::optional<Secret>& secret, TimePoint deadline) 
 Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpoint) {
   auto socket = start_connect(endpoint);
   if (!socket.ok()) return socket.status();
-  const TimePoint deadline = std::min(args.deadline, now() + kHandshakeLimit);
-  if (!wait_for(socket->get(), POLLOUT, deadline)) return Status(Code::kTimeout, "no answer");
+  const WaitLimit limit = args.limit.within(kHandshakeLimit);
+  if (!wait_for(socket->get(), POLLOUT, limit)) return Status(Code::kTimeout, "no answer");
   RONDE_RETURN_IF_ERROR(connect_result(socket->get()));
   std::optional<Secret> secret = args.secret;
-  if (args.greeted) RONDE_RETURN_IF_ERROR(read_greeting(socket->get(), secret, deadline));
+  if (args.greeted) RONDE_RETURN_IF_ERROR(read_greeting(socket->get(), secret, limit));
   RONDE_ASSIGN_OR_RETURN(args.party->keys, Keys::derive(*secret));
   Handshake handshake(*args.party, Handshake::Role::kDialer, args.host_rank);
-  RONDE_RETURN_IF_ERROR(shake_hands(socket->get(), handshake, deadline));
+  RONDE_RETURN_IF_ERROR(shake_hands(socket->get(), handshake, limit));
   return HostConnection{std::move(*socket), handshake.peer(), *secret};
 }
 
@@ -213,8 +212,8 @@ Result<HostConnection> reach_host(const GuestArgs& args) {
     auto connection = try_to_reach(args, endpoint);
     if (connection.ok() || hopeless(connection.status().code())) return connection;
     failure = fmt::format("{}: {}", endpoint.text(), connection.status().message());
-    if (now() + pause >= args.deadline) break;
-    std::this_thread::sleep_for(pause);
+    if (now() + pause >= args.limit.deadline() || args.limit.passed()) break;
+    args.limit.sleep(pause);
     pause = std::min<Duration>(2 * pause, args.greeted ? kLongestLocalRetry : kLongestRetry);
   }
   return Status(Code::kTimeout, fmt::format("rank {} could not reach rank {} at {}",
@@ -233,10 +232,10 @@ Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std
 }
 
 Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,
-                             TimePoint deadline) {
-  const std::size_t limit =
+                             const WaitLimit& limit) {
+  const std::size_t most =
       (std::size_t{64} << 10) + static_cast<std::size_t>(args.party->size) * kMaxIntroductionBytes;
-  auto bytes = recv_message(connection.socket.get(), limit, deadline);
+  auto bytes = recv_message(connection.socket.get(), most, limit);
   if (bytes.ok()) return decode_verdict(*bytes);
   return host_is_gone(connection, args, bytes.status().message());
 }

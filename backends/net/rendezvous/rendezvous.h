@@ -26,7 +26,7 @@ struct HostArgs {
   Connector* connector = nullptr;  ///< Already listening.
   std::vector<int> guests;         ///< Ranks to wait for.
   int passed_fd = -1;              ///< Given to each guest, which then acknowledges; -1: nothing.
-  TimePoint deadline;
+  WaitLimit limit;
 };
 
 /// Waits until all guests have come (and acknowledged), then sends all the roster. The guests that
@@ -42,7 +42,7 @@ struct GuestArgs {
   /// Over Unix sockets the host first sends a greeting, which may hold the job's secret.
   bool greeted = false;
   std::optional<Secret> secret;  ///< Unknown: taken from the greeting.
-  TimePoint deadline;
+  WaitLimit limit;
 };
 
 /// An authenticated connection to the host.
@@ -65,7 +65,7 @@ Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std
 
 /// Waits for the host's verdict. Errors: the host's; kRankFailure where it goes away.
 Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,
-                             TimePoint deadline);
+                             const WaitLimit& limit);
 
 /// The greeting over Unix sockets: whether it hands over a secret, and the secret.
 std::string make_greeting(const std::optional<Secret>& handed_over);

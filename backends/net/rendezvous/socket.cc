@@ -75,58 +75,67 @@ int poll_timeout_ms(TimePoint deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
 }
 
-bool wait_for(int fd, short events, TimePoint deadline) {
-  pollfd entry{fd, events, 0};
+void WaitLimit::sleep(Duration pause) const {
+  const auto nanoseconds = std::chrono::nanoseconds(std::max(pause, Duration::zero())).count();
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const timespec timeout{static_cast<time_t>(nanoseconds / kSecond),
+                         static_cast<long>(nanoseconds % kSecond)};
+  pollfd entry{fd(), POLLIN, 0};
+  ::ppoll(&entry, 1, &timeout, nullptr);
+}
+
+bool wait_for(int fd, short events, const WaitLimit& limit) {
+  std::array<pollfd, 2> entries{{{fd, events, 0}, {limit.fd(), POLLIN, 0}}};
   while (true) {
-    const int ready = ::poll(&entry, 1, poll_timeout_ms(deadline));
-    if (ready > 0) return true;
-    if (ready == 0 && now() >= deadline) return false;
+    const int ready = ::poll(entries.data(), entries.size(), poll_timeout_ms(limit.deadline()));
+    if (ready > 0 && entries[0].revents != 0) return true;
+    if (limit.passed()) return false;
   }
 }
 
-Status send_all(int fd, std::span<const std::byte> bytes, TimePoint deadline) {
+Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit& limit) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
     if (sent >= 0 || errno == EINTR) continue;
     if (!would_block(errno)) return errno_status("connection lost");
-    if (!wait_for(fd, POLLOUT, deadline)) return {Code::kTimeout, "the peer does not read"};
+    if (!wait_for(fd, POLLOUT, limit)) return {Code::kTimeout, "the peer does not read"};
   }
   return {};
 }
 
-Status recv_all(int fd, std::span<std::byte> bytes, TimePoint deadline) {
+Status recv_all(int fd, std::span<std::byte> bytes, const WaitLimit& limit) {
   while (!bytes.empty()) {
     const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
     if (got == 0) return {Code::kUnavailable, "the peer closed the connection"};
     if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
     if (got > 0 || errno == EINTR) continue;
     if (!would_block(errno)) return errno_status("connection lost");
-    if (!wait_for(fd, POLLIN, deadline)) return {Code::kTimeout, "the peer does not answer"};
+    if (!wait_for(fd, POLLIN, limit)) return {Code::kTimeout, "the peer does not answer"};
   }
   return {};
 }
 
-Status send_message(int fd, std::string_view text, TimePoint deadline) {
-  return send_all(fd, encode_wire(text), deadline);
+Status send_message(int fd, std::string_view text, const WaitLimit& limit) {
+  return send_all(fd, encode_wire(text), limit);
 }
 
-Result<std::string> recv_message(int fd, std::size_t limit, TimePoint deadline) {
+Result<std::string> recv_message(int fd, std::size_t most, const WaitLimit& limit) {
   std::array<std::byte, sizeof(std::uint32_t)> head{};
-  RONDE_RETURN_IF_ERROR(recv_all(fd, head, deadline));
+  RONDE_RETURN_IF_ERROR(recv_all(fd, head, limit));
   RONDE_ASSIGN_OR_RETURN(const auto length, decode_wire<std::uint32_t>(head, "length"));
-  if (length > limit) {
+  if (length > most) {
     return Status(
         Code::kInvalidArgument,
-        fmt::format("a message of {} bytes was announced; at most {} are allowed", length, limit));
+        fmt::format("a message of {} bytes was announced; at most {} are allowed", length, most));
   }
   std::string text(length, '\0');
   RONDE_RETURN_IF_ERROR(
-      recv_all(fd, std::as_writable_bytes(std::span<char>(text.data(), text.size())), deadline));
+      recv_all(fd, std::as_writable_bytes(std::span<char>(text.data(), text.size())), limit));
   return text;
 }
 
-Status send_descriptor(int fd, int passed, TimePoint deadline) {
+Status send_descriptor(int fd, int passed, const WaitLimit& limit) {
   char byte = 'F';
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -143,12 +152,12 @@ Status send_descriptor(int fd, int passed, TimePoint deadline) {
   while (::sendmsg(fd, &message, MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
     if (!would_block(errno)) return errno_status("connection lost");
-    if (!wait_for(fd, POLLOUT, deadline)) return {Code::kTimeout, "the peer does not read"};
+    if (!wait_for(fd, POLLOUT, limit)) return {Code::kTimeout, "the peer does not read"};
   }
   return {};
 }
 
-Result<FileDescriptor> recv_descriptor(int fd, TimePoint deadline) {
+Result<FileDescriptor> recv_descriptor(int fd, const WaitLimit& limit) {
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -161,7 +170,7 @@ Result<FileDescriptor> recv_descriptor(int fd, TimePoint deadline) {
   while ((got = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC)) < 0) {
     if (errno == EINTR) continue;
     if (!would_block(errno)) return errno_status("connection lost");
-    if (!wait_for(fd, POLLIN, deadline)) return Status(Code::kTimeout, "the peer does not answer");
+    if (!wait_for(fd, POLLIN, limit)) return Status(Code::kTimeout, "the peer does not answer");
   }
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (got == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS ||

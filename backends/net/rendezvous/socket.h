@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/cancel_source.h"
 #include "core/base/clock.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"
@@ -48,25 +50,51 @@ Status connect_result(int fd);
 /// Switches delays off on a TCP socket; nothing on others.
 void set_no_delay(int fd);
 
-/// Sleeps until `fd` has one of `events` or the deadline passed; false then.
-bool wait_for(int fd, short events, TimePoint deadline);
+/// The end of a wait: a deadline, or a request before it. Both end it alike.
+class WaitLimit {
+ public:
+  /// `cancel`, where not null, outlives the limit.
+  WaitLimit(TimePoint deadline = kForever,  // NOLINT(google-explicit-constructor)
+            const CancelSource* cancel = nullptr) noexcept
+      : deadline_(deadline), cancel_(cancel) {}
+
+  /// The same request, and this long from now at most.
+  [[nodiscard]] WaitLimit within(Duration longest) const {
+    return {std::min(deadline_, now() + longest), cancel_};
+  }
+  [[nodiscard]] TimePoint deadline() const noexcept { return deadline_; }
+  /// For poll(); -1 where nothing but the deadline ends the wait.
+  [[nodiscard]] int fd() const noexcept { return cancel_ == nullptr ? -1 : cancel_->fd; }
+  [[nodiscard]] bool passed() const {
+    return now() >= deadline_ || (cancel_ != nullptr && !cancel_->status().ok());
+  }
+  /// Returns early when fd() becomes readable.
+  void sleep(Duration pause) const;
+
+ private:
+  TimePoint deadline_;
+  const CancelSource* cancel_;
+};
+
+/// Sleeps until `fd` has one of `events` or the limit has passed; false then.
+bool wait_for(int fd, short events, const WaitLimit& limit);
 
 /// poll()'s timeout until `deadline`, rounded up; -1 for kForever.
 int poll_timeout_ms(TimePoint deadline);
 
 /// Sends all or fails. Errors: kTimeout, kUnavailable.
-Status send_all(int fd, std::span<const std::byte> bytes, TimePoint deadline);
+Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit& limit);
 
 /// Receives exactly that many. Errors: kTimeout, kUnavailable (closed).
-Status recv_all(int fd, std::span<std::byte> bytes, TimePoint deadline);
+Status recv_all(int fd, std::span<std::byte> bytes, const WaitLimit& limit);
 
 /// One message: a text of the wire codec, which is its length and its bytes.
-Status send_message(int fd, std::string_view text, TimePoint deadline);
-/// Errors: as recv_all; kInvalidArgument where it announces more than `limit` bytes.
-Result<std::string> recv_message(int fd, std::size_t limit, TimePoint deadline);
+Status send_message(int fd, std::string_view text, const WaitLimit& limit);
+/// Errors: as recv_all; kInvalidArgument where it announces more than `most` bytes.
+Result<std::string> recv_message(int fd, std::size_t most, const WaitLimit& limit);
 
 /// Passes an open descriptor over a Unix socket, with one byte.
-Status send_descriptor(int fd, int passed, TimePoint deadline);
-Result<FileDescriptor> recv_descriptor(int fd, TimePoint deadline);
+Status send_descriptor(int fd, int passed, const WaitLimit& limit);
+Result<FileDescriptor> recv_descriptor(int fd, const WaitLimit& limit);
 
 }  // namespace ronde::net

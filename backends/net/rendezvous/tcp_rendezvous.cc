@@ -33,8 +33,8 @@ Result<Endpoint> own_address(const Config& config, const std::vector<Endpoint>& 
   return last.with_context(fmt::format("RONDE_RENDEZVOUS={}", config.rendezvous));
 }
 
-Result<Roster> host(const Config& config, const Party& party,
-                    const std::vector<Endpoint>& resolved) {
+Result<Roster> host(const Config& config, const Party& party, const std::vector<Endpoint>& resolved,
+                    const CancelSource* cancel) {
   RONDE_ASSIGN_OR_RETURN(const Endpoint point, rendezvous_point(config, resolved));
   auto listener = listen_on(point);
   if (!listener.ok()) {
@@ -42,22 +42,24 @@ Result<Roster> host(const Config& config, const Party& party,
   }
   Connector connector(party);
   connector.listen(std::move(*listener));
-  HostArgs args{.party = &party, .connector = &connector, .guests = {}, .deadline = {}};
-  args.deadline = now() + config.start_timeout;
+  HostArgs args{.party = &party,
+                .connector = &connector,
+                .guests = {},
+                .limit = {now() + config.start_timeout, cancel}};
   for (int rank = 1; rank < config.size; ++rank) args.guests.push_back(rank);
   return host_rendezvous(args);
 }
 
 Result<Roster> visit(const Config& config, Party& party, const Secret& secret,
-                     std::vector<Endpoint> resolved) {
+                     std::vector<Endpoint> resolved, const CancelSource* cancel) {
   const GuestArgs args{.party = &party,
                        .host_rank = 0,
                        .endpoints = std::move(resolved),
                        .greeted = false,
                        .secret = secret,
-                       .deadline = now() + config.start_timeout};
+                       .limit = {now() + config.start_timeout, cancel}};
   RONDE_ASSIGN_OR_RETURN(const HostConnection connection, reach_host(args));
-  return await_verdict(connection, args, now() + config.start_timeout + kGrace);
+  return await_verdict(connection, args, {now() + config.start_timeout + kGrace, cancel});
 }
 
 /// The ranks that this one waits for, with the last failure of those that it dials.
@@ -82,8 +84,8 @@ Status dial_lower(Connector& connector, const MeshArgs& args) {
 
 }  // namespace
 
-Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
-                                          const Secret& secret) {
+Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party, const Secret& secret,
+                                          const CancelSource* cancel) {
   RONDE_ASSIGN_OR_RETURN(std::vector<Endpoint> resolved, resolve(config.rendezvous));
   RemoteJob job;
   if (config.rank == 0) {
@@ -95,8 +97,8 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
   RONDE_ASSIGN_OR_RETURN(job.listener, listen_on(job.local));
   RONDE_ASSIGN_OR_RETURN(const Endpoint bound, local_endpoint(job.listener.get()));
   party.self.address = bound.text();
-  auto roster = config.rank == 0 ? host(config, party, resolved)
-                                 : visit(config, party, secret, std::move(resolved));
+  auto roster = config.rank == 0 ? host(config, party, resolved, cancel)
+                                 : visit(config, party, secret, std::move(resolved), cancel);
   if (!roster.ok()) return roster.status();
   job.roster = std::move(*roster);
   return job;
@@ -110,7 +112,7 @@ Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listene
   std::set<int> missing(args.peers.begin(), args.peers.end());
   std::vector<Link> links;
   while (!missing.empty()) {
-    auto event = connector.next(args.deadline);
+    auto event = connector.next(args.limit);
     if (!event.ok()) return event.status();
     if (event->kind == ConnectorEvent::Kind::kTimeout) {
       return Status(Code::kTimeout,

@@ -22,9 +22,11 @@ struct RemoteJob {
 };
 
 /// Connects all ranks at config.rendezvous. `party` has keys and the purpose kRendezvous; its
-/// introduction's address is filled in. Blocks. Errors: as host_rendezvous and reach_host;
-/// kInvalidArgument naming RONDE_RENDEZVOUS or RONDE_NETWORK_INTERFACE.
-Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party, const Secret& secret);
+/// introduction's address is filled in. `cancel`, where not null, ends it early. Blocks. Errors: as
+/// host_rendezvous and reach_host; kInvalidArgument naming RONDE_RENDEZVOUS or
+/// RONDE_NETWORK_INTERFACE.
+Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party, const Secret& secret,
+                                          const CancelSource* cancel);
 
 /// One connection to another rank.
 struct Link {
@@ -39,7 +41,7 @@ struct MeshArgs {
   const Party* party = nullptr;
   std::vector<int> peers;              ///< Ranks, without this one.
   std::vector<std::string> addresses;  ///< By position in `peers`; of lower ranks at least.
-  TimePoint deadline;
+  WaitLimit limit;
   int abort_fd = -1;
 };
 Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listener);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "core/base/bytes.h"
 
@@ -13,12 +12,12 @@ namespace {
 
 constexpr std::chrono::seconds kHostGrace{5};  // the host's timeout may start later
 
-/// The job's last rendezvous may still hold the name: tries until the deadline.
-Result<FileDescriptor> listen_until(const Endpoint& endpoint, TimePoint deadline) {
+/// The job's last rendezvous may still hold the name: tries until the limit has passed.
+Result<FileDescriptor> listen_until(const Endpoint& endpoint, const WaitLimit& limit) {
   while (true) {
     auto listener = listen_on(endpoint);
-    if (listener.ok() || now() >= deadline) return listener;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (listener.ok() || limit.passed()) return listener;
+    limit.sleep(std::chrono::milliseconds(1));
   }
 }
 
@@ -27,9 +26,8 @@ std::size_t position(const std::vector<int>& ranks, int rank) {
 }
 
 Result<LocalJob> host(UnixRendezvousArgs& args) {
-  const TimePoint deadline = now() + args.timeout;
-  RONDE_ASSIGN_OR_RETURN(FileDescriptor listener,
-                         listen_until(rendezvous_endpoint(args), deadline));
+  const WaitLimit limit(now() + args.timeout, args.cancel);
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_until(rendezvous_endpoint(args), limit));
   const std::optional<Secret> known = args.secret;
   LocalJob job;
   if (known) {
@@ -50,7 +48,7 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
                                           .connector = &connector,
                                           .guests = {args.ranks.begin() + 1, args.ranks.end()},
                                           .passed_fd = shared->fd(),
-                                          .deadline = deadline}));
+                                          .limit = limit}));
   shared->release_fd();
   return job;
 }
@@ -61,10 +59,10 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
                   .endpoints = {rendezvous_endpoint(args)},
                   .greeted = true,
                   .secret = args.secret,
-                  .deadline = now() + args.timeout};
+                  .limit = {now() + args.timeout, args.cancel}};
   RONDE_ASSIGN_OR_RETURN(HostConnection connection, reach_host(guest));
-  const TimePoint deadline = now() + args.timeout + kHostGrace;
-  auto memory = recv_descriptor(connection.socket.get(), deadline);
+  const WaitLimit limit(now() + args.timeout + kHostGrace, args.cancel);
+  auto memory = recv_descriptor(connection.socket.get(), limit);
   if (!memory.ok()) return host_is_gone(connection, guest, memory.status().message());
   const int count = static_cast<int>(args.ranks.size());
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
@@ -76,7 +74,7 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
       std::move(segment), static_cast<int>(position(args.ranks, args.party.rank)));
   RONDE_RETURN_IF_ERROR(job.channel->hold());
   acknowledge(connection.socket.get());
-  RONDE_ASSIGN_OR_RETURN(job.roster, await_verdict(connection, guest, deadline));
+  RONDE_ASSIGN_OR_RETURN(job.roster, await_verdict(connection, guest, limit));
   return job;
 }
 

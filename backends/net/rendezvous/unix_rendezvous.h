@@ -22,6 +22,7 @@ struct UnixRendezvousArgs {
   /// Without one the host makes a secret and hands it to processes of the same user.
   std::optional<Secret> secret;
   Duration timeout{};
+  const CancelSource* cancel = nullptr;  ///< Ends it early; may be null.
 };
 
 /// The result.

@@ -99,7 +99,7 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
   MeshArgs mesh{.party = &party,
                 .peers = {},
                 .addresses = {},
-                .deadline = now() + args_.timeout,
+                .limit = now() + args_.timeout,
                 .abort_fd = waker.fd()};
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     if (static_cast<int>(i) == group.rank) continue;

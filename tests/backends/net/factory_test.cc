@@ -2,9 +2,15 @@
 #include "backends/net/factory.h"
 
 #include <doctest/doctest.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdint>
+
+#include "core/base/os/file_descriptor.h"
 #include "tests/backends/net/processes.h"
+#include "tests/backends/net/test_job.h"
 
 namespace ronde::net {
 namespace {
@@ -50,6 +56,54 @@ TEST_CASE("a missing rank is named on every rank that came") {
     });
   }
   CHECK(processes.wait_all() == all_good(3));
+}
+
+/// Becomes readable after `delay`; from then on its status is kAborted.
+struct Cancelling {
+  explicit Cancelling(std::chrono::milliseconds delay)
+      : timer(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
+    const itimerspec once{{}, {0, static_cast<long>(std::chrono::nanoseconds(delay).count())}};
+    ::timerfd_settime(timer.get(), 0, &once, nullptr);
+  }
+  [[nodiscard]] CancelSource source() {
+    return {timer.get(), [this]() -> Status {
+              std::uint64_t fired = 0;
+              cancelled |= ::read(timer.get(), &fired, sizeof(fired)) > 0;
+              if (!cancelled) return {};
+              return {Code::kAborted, "rank 2 is gone"};
+            }};
+  }
+
+  FileDescriptor timer;
+  bool cancelled = false;
+};
+
+TEST_CASE("ranks that wait for one that does not come end as soon as they are told to") {
+  for (const Layout layout : {Layout::kOneHost, Layout::kTwoHosts, Layout::kEachAlone}) {
+    for (const int missing : {0, 1, 2}) {
+      CAPTURE(name_of(layout));
+      CAPTURE(missing);
+      const TestJob job(3, layout);
+      const auto codes = run_ranks(3, [&](int rank) {
+        if (rank == missing) return 0;
+        Cancelling cancelling(std::chrono::milliseconds(100));
+        const TimePoint began = now();
+        const auto link = job.connect(job.config(rank), "1", nullptr, cancelling.source());
+        RONDE_CHILD_REQUIRE(!link.ok());  // by its own source, or another rank's
+        RONDE_CHILD_REQUIRE(now() - began < std::chrono::seconds(2));
+        return 0;
+      });
+      CHECK(codes == all_good(3));
+    }
+  }
+}
+
+TEST_CASE("a start that is cancelled ends with the reason") {
+  Cancelling cancelling(std::chrono::milliseconds(20));
+  const Config config = rank_config(unique_job_id(), 0, 2);
+  const auto link = connect_job(config, "1", nullptr, cancelling.source());
+  CHECK(link.status().code() == Code::kAborted);
+  CHECK(link.status().message() == "rank 2 is gone");
 }
 
 TEST_CASE("without rank 0 the others say that they could not reach it") {

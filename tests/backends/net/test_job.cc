@@ -72,9 +72,10 @@ Config TestJob::config(int rank) const {
 }
 
 Result<JobLink> TestJob::connect(const Config& config, const std::string& version,
-                                 std::shared_ptr<AbortToken> abort) const {
+                                 std::shared_ptr<AbortToken> abort, CancelSource cancel) const {
   const std::string host = fmt::format("node{}", host_of(config.rank));
-  return net::connect_ranks(config, {version, host, host + id_, std::move(abort)});
+  return net::connect_ranks(config,
+                            {version, host, host + id_, std::move(abort), std::move(cancel)});
 }
 
 }  // namespace ronde::net

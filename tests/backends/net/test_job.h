@@ -29,7 +29,8 @@ class TestJob {
   [[nodiscard]] Config config(int rank) const;
   [[nodiscard]] Result<JobLink> connect(int rank) const { return connect(config(rank)); }
   [[nodiscard]] Result<JobLink> connect(const Config& config, const std::string& version = "1",
-                                        std::shared_ptr<AbortToken> abort = nullptr) const;
+                                        std::shared_ptr<AbortToken> abort = nullptr,
+                                        CancelSource cancel = {}) const;
 
  private:
   const int size_;
