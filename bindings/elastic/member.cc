@@ -159,7 +159,10 @@ Result<std::optional<Answer>> Member::take_answer() {
     if (!answer_ && !received.ok()) return received;
     if (!answer_) return std::optional<Answer>();
   }
-  if (const auto* place = std::get_if<EpochNote>(&*answer_)) epoch_ = place->epoch;
+  if (const auto* place = std::get_if<EpochNote>(&*answer_)) {
+    epoch_ = place->epoch;
+    job_id_ = place->job_id;
+  }
   return std::exchange(answer_, std::nullopt);
 }
 
@@ -176,6 +179,23 @@ Result<ChangedNote> Member::changes() {
   MutexLock lock(mutex_);
   RONDE_RETURN_IF_ERROR(receive());
   return changed_.epoch == epoch_ ? changed_ : ChangedNote();
+}
+
+CancelSource Member::cancel_source(std::string job_id) {
+  {
+    MutexLock lock(mutex_);
+    if (epoch_ == 0 || job_id != job_id_) return {};
+  }
+  return {socket_.get(), [this] { return check_epoch(); }};
+}
+
+Status Member::check_epoch() {
+  MutexLock lock(mutex_);
+  const Status received = receive();
+  if (void_.epoch == epoch_) {
+    return {Code::kAborted, fmt::format("epoch {} cannot begin: {}", epoch_, void_.why)};
+  }
+  return received;
 }
 
 Status Member::send_message(const std::string& message, int file) {
@@ -227,6 +247,10 @@ Status Member::take(const std::string& message) {
     }
     case NoteType::kChanged: {
       RONDE_ASSIGN_OR_RETURN(changed_, decode_note<ChangedNote>(message));
+      return {};
+    }
+    case NoteType::kVoid: {
+      RONDE_ASSIGN_OR_RETURN(void_, decode_note<VoidNote>(message));
       return {};
     }
     case NoteType::kDismissed: {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/base/cancel_source.h"
 #include "core/base/config.h"
 #include "core/base/mutex.h"
 #include "core/base/os/file_descriptor.h"
@@ -49,6 +50,10 @@ class Member {
   /// system call. Errors: kUnavailable.
   Result<ChangedNote> changes() RONDE_EXCLUDES(mutex_);
 
+  /// Ends the start of a job early: with kAborted if it is the current epoch, which is void, and
+  /// with kUnavailable once the launcher is gone. For other jobs than the epoch's it does nothing.
+  [[nodiscard]] CancelSource cancel_source(std::string job_id) RONDE_EXCLUDES(mutex_);
+
   /// Sends a note. Blocks: never. Errors: kUnavailable.
   template <typename Note>
   Status send(const Note& note) RONDE_EXCLUDES(mutex_) {
@@ -66,6 +71,7 @@ class Member {
   Result<Settings> settings(const EpochNote& place) RONDE_EXCLUDES(mutex_);
 
  private:
+  Status check_epoch() RONDE_EXCLUDES(mutex_);
   Status begin_wait(ReadyNote ready) RONDE_EXCLUDES(mutex_);
   Result<std::optional<Answer>> take_answer() RONDE_EXCLUDES(mutex_);
   void wait_for_note(TimePoint deadline) const;
@@ -80,7 +86,9 @@ class Member {
   mutable Mutex mutex_;
   EpochId epoch_ RONDE_GUARDED_BY(mutex_) = 0;
   std::optional<Answer> answer_ RONDE_GUARDED_BY(mutex_);  // that nobody has taken yet
+  std::string job_id_ RONDE_GUARDED_BY(mutex_);            // of the current epoch
   ChangedNote changed_ RONDE_GUARDED_BY(mutex_);           // the newest, of any epoch
+  VoidNote void_ RONDE_GUARDED_BY(mutex_);                 // the newest, of any epoch
   Status failure_ RONDE_GUARDED_BY(mutex_);                // once there is no launcher
   FileDescriptor secret_ RONDE_GUARDED_BY(mutex_);
 };

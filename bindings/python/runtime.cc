@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "bindings/elastic/member.h"
 #include "bindings/python/operation.h"
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/groups/process_sets.h"
@@ -26,11 +27,18 @@ Config config_with(const Settings& settings) {
   return config;
 }
 
+/// Ends the start of an elastic job's epoch that cannot begin any more.
+CancelSource cancel_source(const Config& config) {
+  elastic::Member* const member = unwrap(elastic::Member::of_process());
+  return member == nullptr ? CancelSource() : member->cancel_source(config.job_id);
+}
+
 RuntimePtr create(const Settings& settings) {
   const Config config = config_with(settings);
+  CancelSource cancel = cancel_source(config);
   Result<std::unique_ptr<Runtime>> result = [&] {
     py::gil_scoped_release unlocked;
-    return Runtime::create(config);
+    return Runtime::create(config, std::move(cancel));
   }();
   return unwrap(std::move(result));
 }

@@ -68,6 +68,7 @@ void Director::on_ended(WorkerId id, const WorkerEnd& end, TimePoint time) {
   } else if (!gone->stopped) {
     take_failure(id, *gone, end, time);
   }
+  if (gone->state == State::kMember) send_void(fmt::format("worker {} {}", id, end.text));
   settle(time);
 }
 
@@ -90,10 +91,12 @@ void Director::on_host_lost(const std::string& host, const std::string& why, Tim
   hosts_.on_lost(host, time);
   const std::string text = fmt::format("host {} is lost: {}", host, why);
   closing_ = true;
+  const int members = workers_.count(State::kMember);
   workers_.remove_host(host);
   cause_ = text;
   last_failure_ = {1, text};
   report(text);
+  if (workers_.count(State::kMember) < members) send_void(text);
   settle(time);
 }
 
@@ -146,8 +149,9 @@ void Director::stop_suspects(TimePoint time) {
 void Director::stop(Entry& entry) {
   if (entry.second.stopped) return;
   entry.second.stopped = true;
-  entry.second.state = State::kFinished;
+  const bool was_member = std::exchange(entry.second.state, State::kFinished) == State::kMember;
   commands_.emplace_back(StopWorker{entry.first});
+  if (was_member) send_void(fmt::format("worker {} is stopped", entry.first));
 }
 
 void Director::dismiss(Entry& entry, bool failed, const std::string& why) {
@@ -162,6 +166,13 @@ void Director::send_change(TimePoint time) {
   const auto change = changes_.due(workers_, epoch_, time);
   if (!change) return;
   commands_.emplace_back(SendChange{workers_.members(), {epoch_, ++change_serial_, *change}});
+}
+
+/// A member of the epoch is gone. Others that still connect would wait for it.
+void Director::send_void(const std::string& why) {
+  if (std::exchange(void_, true)) return;
+  if (workers_.count(State::kMember) == 0) return;
+  commands_.emplace_back(SendVoid{workers_.members(), {epoch_, why}});
 }
 
 /// The job ends: workers in no epoch get none any more. Members finish what they do.
@@ -223,7 +234,9 @@ void Director::dismiss_leavers() {
   }
 }
 
+/// A death explains as well why an epoch could not begin.
 void Director::drop_unreachable_hosts(TimePoint time) {
+  if (void_) return;
   for (const std::string& host : unreachable_hosts(workers_, hosts_.names(), epoch_)) {
     report(fmt::format("host {} does not reach the others: its workers end", host));
     hosts_.on_lost(host, time);
@@ -290,7 +303,7 @@ void Director::begin(const std::vector<Entry*>& takers) {
   }
   changes_ = {};
   suspects_ = {};
-  closing_ = false;
+  closing_ = void_ = false;
   commands_.emplace_back(std::move(begun));
 }
 

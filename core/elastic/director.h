@@ -67,6 +67,11 @@ struct SendChange {
   std::vector<WorkerId> workers;
   ChangedNote note;
 };
+/// Tell them that their epoch cannot begin any more, if it has not begun.
+struct SendVoid {
+  std::vector<WorkerId> workers;
+  VoidNote note;
+};
 /// Send it the dismissal.
 struct DismissWorker {
   WorkerId worker = 0;
@@ -81,8 +86,8 @@ struct FailJob {
   int exit_status = 1;
   std::string text;
 };
-using Command =
-    std::variant<StartWorker, StopWorker, BeginEpoch, SendChange, DismissWorker, Report, FailJob>;
+using Command = std::variant<StartWorker, StopWorker, BeginEpoch, SendChange, SendVoid,
+                             DismissWorker, Report, FailJob>;
 
 /// The decisions of one job. Events may come in any order; those of unknown or ended workers are
 /// ignored. Threads: one.
@@ -126,6 +131,7 @@ class Director {
   void start_workers(TimePoint time);
   void stop_suspects(TimePoint time);
   void send_change(TimePoint time);
+  void send_void(const std::string& why);
   void end_leftovers();
   void stop(Entry& entry);
   void dismiss(Entry& entry, bool failed, const std::string& why);
@@ -151,6 +157,7 @@ class Director {
   SuspectWatch suspects_;  // of this epoch
   std::uint64_t change_serial_ = 0;
   bool closing_ = false;       // a member of this epoch has ended, or is ready again
+  bool void_ = false;          // a member of this epoch has ended
   bool state_exists_ = false;  // some worker held the state once
   bool finished_ = false;
   bool failed_ = false;

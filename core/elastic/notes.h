@@ -42,6 +42,7 @@ enum class NoteType : std::uint8_t {
   kChanged = 6,
   kDismissed = 7,
   kCopy = 8,
+  kVoid = 9,
 };
 
 /// The worker is in no epoch and waits for the next one.
@@ -118,6 +119,15 @@ struct ChangedNote {
   static void fields(auto& wire, auto& self) { wire(self.epoch, self.serial, self.change); }
 };
 
+/// A member of the epoch is gone. If the epoch's ranks are not connected yet, they never will be:
+/// the worker should wait for the next one.
+struct VoidNote {
+  static constexpr NoteType kType = NoteType::kVoid;
+  EpochId epoch = 0;
+  std::string why;
+  static void fields(auto& wire, auto& self) { wire(self.epoch, self.why); }
+};
+
 /// There is no place for the worker any more; it should end.
 struct DismissedNote {
   static constexpr NoteType kType = NoteType::kDismissed;
@@ -143,7 +153,7 @@ std::string encode_note(const Note& note) {
 /// The type of a message. Errors: kInvalidArgument where there is no such type.
 inline Result<NoteType> note_type(std::string_view message) {
   const auto type = message.empty() ? 0 : static_cast<unsigned char>(message.front());
-  if (type < 1 || type > 8) return Status(Code::kInvalidArgument, "a note of an unknown type");
+  if (type < 1 || type > 9) return Status(Code::kInvalidArgument, "a note of an unknown type");
   return static_cast<NoteType>(type);
 }
 

@@ -2,6 +2,7 @@
 #include "bindings/elastic/member.h"
 
 #include <doctest/doctest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,6 +106,30 @@ TEST_CASE("member: sends what it holds, that it leaves, and that it has finished
   CHECK(launcher.receive<FinishedNote>().epoch == 2);
 }
 
+TEST_CASE("member: a void epoch cancels the start of its job, and of no other") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 1);
+  CHECK(!member.cancel_source("job-2").check);
+  launcher.send(place(2, 0, 2));
+  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  CHECK(!member.cancel_source("another").check);
+  const CancelSource cancel = member.cancel_source("job-2");
+  launcher.send(VoidNote{1, "an old one"});
+  CHECK(cancel.status().ok());
+  launcher.send(VoidNote{2, "worker 2 was killed"});
+  pollfd polled{cancel.fd, POLLIN, 0};
+  REQUIRE(::poll(&polled, 1, 20'000) == 1);
+  for (int again = 0; again < 2; ++again) {
+    CHECK(cancel.status().code() == Code::kAborted);
+    CHECK(cancel.status().message() == "epoch 2 cannot begin: worker 2 was killed");
+  }
+  launcher.send(place(3, 0, 1));
+  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  CHECK(member.cancel_source("job-3").status().ok());
+  launcher.close();
+  CHECK(member.cancel_source("job-3").status().code() == Code::kUnavailable);
+}
+
 TEST_CASE("member: without a launcher all calls fail, also one that waits") {
   LauncherEnd launcher;
   Member member(launcher.worker_end(), 1);
@@ -135,7 +160,7 @@ TEST_CASE("member: notes that cannot be read are errors, not crashes") {
   EpochNote bad_rank = place(1, 0, 1);
   bad_rank.rank = 1;
   for (const std::string& message :
-       {std::string("\x09"), short_note, encode_note(bad_rank), encode_note(HoldsNote{})}) {
+       {std::string("\x0a"), short_note, encode_note(bad_rank), encode_note(HoldsNote{})}) {
     LauncherEnd launcher;
     Member member(launcher.worker_end(), 1);
     launcher.send_raw(message);

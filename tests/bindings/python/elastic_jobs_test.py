@@ -108,6 +108,43 @@ def test_a_checkpoint_is_resumed_with_another_number_of_ranks(run_job, tmp_path)
     assert ends_of(output) == [("[3]", 3)] * 3, output
 
 
+# Worker 2 is killed when it has its place in the first epoch, before it connects.
+KILLED_IN_INIT = """
+    import os, signal, time
+    import numpy as np
+    import ronde
+    from ronde import _epochs, _job
+
+    times, next_place, join = [], _epochs.next_place, _job._join
+
+    def timed_place():
+        place = next_place()
+        times.append(time.monotonic())
+        return place
+
+    def deadly_join(settings):
+        if os.environ["RONDE_WORKER"] == "2":
+            os.kill(os.getpid(), signal.SIGKILL)
+        join(settings)
+
+    _epochs.next_place, _job._join = timed_place, deadly_join
+    ronde.init()
+    waited = time.monotonic() - times[0]
+    assert len(times) == 2 or os.environ["RONDE_WORKER"] == "4", times
+    assert ronde.allreduce(np.ones(3), "sum", ronde.Sum)[0] == ronde.size()
+    print(f"waited {waited:.3f} s", flush=True)
+"""
+
+
+@pytest.mark.parametrize("hosts", [(), ("-H", "127.0.0.2:1,127.0.0.3:1,127.0.0.4:1")])
+def test_a_death_inside_init_does_not_hold_up_the_others(run_job, hosts):
+    status, output = run_job(KILLED_IN_INIT, 3, options=["--min-np", "2", *hosts])
+    assert status == 0, output
+    waits = [float(seconds) for seconds in re.findall(r"waited ([\d.]+) s", output)]
+    assert len(waits) >= 2, output
+    assert max(waits) < 2, output
+
+
 TORCH = """
     import os, signal, sys
     from pathlib import Path

@@ -36,6 +36,43 @@ TEST_CASE("director: after a death the others go on at once, in their order") {
   CHECK(job.director.epoch() == 2);
 }
 
+TEST_CASE("director: the members of an epoch that cannot begin any more are told so, once") {
+  DirectorJob job;
+  job.run_four();
+  job.end(2, kKilled);
+  const auto ends = job.take<SendVoid>();
+  REQUIRE(ends.size() == 1);
+  CHECK(ends[0].workers == std::vector<WorkerId>{1, 3, 4});
+  CHECK(ends[0].note.epoch == 1);
+  CHECK(ends[0].note.why == "worker 2 was killed by signal 9 (Killed)");
+  job.end(3, kKilled);
+  CHECK(job.take<SendVoid>().empty());
+  job.ready({1, 4}, 1, {2});
+  REQUIRE(job.epoch() == std::vector<WorkerId>{1, 4});
+  job.end(1, kKilled);
+  REQUIRE(job.take<SendVoid>().size() == 1);
+}
+
+TEST_CASE("director: who misses others in an epoch with a death says nothing of the hosts") {
+  DirectorJob job({}, {{"a", 1}, {"b", 1}, {"c", 1}});
+  CHECK(job.started().size() == 3);
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 2, 3}) job.ready(id);
+  REQUIRE(job.epoch() == std::vector<WorkerId>{1, 2, 3});
+  job.end(3, kKilled);
+  job.ready(1, after(1, false, {2}));  // worker 2 has left the rendezvous before
+  job.ready(2, after(1, false, {}));
+  CHECK(job.take<StopWorker>().empty());
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2});
+}
+
+TEST_CASE("director: an epoch that has begun and ends by itself is not void") {
+  DirectorJob job;
+  job.run_four();
+  job.ready({1, 2, 3, 4}, 1);
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 3, 4});
+  CHECK(job.take<SendVoid>().empty());
+}
+
 TEST_CASE("director: who computes is waited for") {
   DirectorJob job;
   job.run_four();

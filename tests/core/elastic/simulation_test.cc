@@ -32,6 +32,7 @@ struct SimWorker {
 struct SimEpoch {
   std::vector<WorkerId> members;
   std::size_t entered = 0;
+  bool connected = false;  // all members have come; a death before keeps them from it
   bool broken = false;
   bool to_end = false;  // a change has arrived
   int commits = 0;
@@ -109,6 +110,13 @@ struct World {
       });
     }
   }
+  void act(const SendVoid& end) {
+    for (const WorkerId id : end.workers) {
+      to_worker(id, [this, id, e = end.note.epoch] {
+        if (workers.at(id).epoch == e && !epochs.at(e).connected) send_ready(id, {}, false);
+      });
+    }
+  }
   void act(const DismissWorker& dismissed) {
     workers.at(dismissed.worker).leaving = true;
     to_worker(dismissed.worker, [this, id = dismissed.worker] { die(id, 0); });
@@ -135,11 +143,11 @@ struct World {
   }
 
   // Workers.
-  void send_ready(WorkerId id, std::vector<WorkerId> suspects) {
+  void send_ready(WorkerId id, std::vector<WorkerId> suspects, bool began = true) {
     SimWorker& worker = workers.at(id);
     if (!worker.alive || worker.frozen) return;
     worker.epoch = 0;
-    ReadyNote note{worker.last, true, worker.holds, false, std::move(suspects), "lost"};
+    ReadyNote note{worker.last, began, worker.holds, false, std::move(suspects), "lost"};
     to_director(id, [this, id, note] { director.on_ready(id, note, time); });
   }
   void enter(WorkerId id, EpochId e) {
@@ -147,13 +155,10 @@ struct World {
     worker.epoch = worker.last = e;
     SimEpoch& epoch = epochs.at(e);
     ++epoch.entered;
-    if (epoch.entered == 1) {
-      after(seconds(5), [this, e] {  // a member that has died before does not come
-        if (epochs.at(e).entered < epochs.at(e).members.size()) break_epoch(e, 0);
-      });
-    }
-    if (epoch.broken) return notice(id, e, {});
-    if (epoch.entered == epoch.members.size()) after(milliseconds(100), [this, e] { commit(e); });
+    epoch.connected = std::ranges::all_of(epoch.members, [&](WorkerId member) {
+      return workers.at(member).alive && workers.at(member).epoch == e;
+    });
+    if (epoch.connected) after(milliseconds(100), [this, e] { commit(e); });
   }
   /// All members take a step together, if they are all there.
   void commit(EpochId e) {
@@ -184,7 +189,7 @@ struct World {
     });
   }
   void break_epoch(EpochId e, WorkerId culprit) {
-    if (e == 0 || std::exchange(epochs.at(e).broken, true)) return;
+    if (e == 0 || !epochs.at(e).connected || std::exchange(epochs.at(e).broken, true)) return;
     for (const WorkerId id : epochs.at(e).members) {
       if (id != culprit) notice(id, e, {culprit});
     }
@@ -322,6 +327,24 @@ TEST_CASE("elastic simulation: deaths at the same moment as an epoch's beginning
       strike(world);  // the new epoch's notes are under way
       world.run_until(world.time + seconds(5));
     }
+    check_recovered(world);
+  }
+}
+
+TEST_CASE("elastic simulation: a death before an epoch's workers have met delays them shortly") {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    World world(seed, {}, 1 + static_cast<int>(seed % 3), 4);
+    world.run_until(world.time + seconds(10));
+    const EpochId first = world.newest;
+    world.die(world.some_worker(), 137);
+    while (world.newest == first) world.run_until(world.time + milliseconds(1));
+    const SimEpoch& epoch = world.epochs.at(world.newest);
+    world.die(epoch.members[seed % epoch.members.size()], 137);
+    REQUIRE_FALSE(epoch.connected);
+    const EpochId hopeless = world.newest;
+    world.run_until(world.time + milliseconds(100));  // three notes, each up to 20 ms
+    CHECK(world.newest > hopeless);
     check_recovered(world);
   }
 }

@@ -48,6 +48,7 @@ class ElasticLauncher {
   void operator()(const elastic::StopWorker& stop);
   void operator()(const elastic::BeginEpoch& epoch);
   void operator()(const elastic::SendChange& change);
+  void operator()(const elastic::SendVoid& end);
   void operator()(const elastic::DismissWorker& dismissal);
   void operator()(const elastic::Report& report) {
     story_.on_report(report.text);
@@ -90,6 +91,13 @@ class ElasticLauncher {
 
   [[nodiscard]] std::string where(const std::string& host) const {
     return hosts_.several() ? " on " + host : "";
+  }
+  template <typename Note>
+  void send_notes(const std::vector<WorkerId>& ids, const Note& note) {
+    for (const WorkerId id : ids) {
+      const auto worker = workers_.find(id);
+      if (worker != workers_.end()) agents_.send(worker->second.host, note_frame(id, note));
+    }
   }
   void signal_all(int signal) { agents_.send_to_all(encode(SignalMessage{signal})); }
 
@@ -313,10 +321,11 @@ void ElasticLauncher::operator()(const elastic::BeginEpoch& epoch) {
 }
 
 void ElasticLauncher::operator()(const elastic::SendChange& change) {
-  for (const WorkerId id : change.workers) {
-    const auto worker = workers_.find(id);
-    if (worker != workers_.end()) agents_.send(worker->second.host, note_frame(id, change.note));
-  }
+  send_notes(change.workers, change.note);
+}
+
+void ElasticLauncher::operator()(const elastic::SendVoid& end) {
+  if (!announcer_.defer(end.note)) send_notes(end.workers, end.note);
 }
 
 void ElasticLauncher::operator()(const elastic::DismissWorker& dismissal) {

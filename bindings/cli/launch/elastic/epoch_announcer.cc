@@ -27,6 +27,7 @@ std::vector<std::string> hosts_but_first(const elastic::BeginEpoch& epoch) {
 
 void EpochAnnouncer::begin(elastic::BeginEpoch epoch) {
   pending_.reset();
+  pending_void_.reset();
   ProbeMessage probe{interface_, hosts_but_first(epoch)};
   if (probe.towards.empty()) return announce(epoch, {});
   const std::string host = epoch.workers.front().host;
@@ -44,14 +45,19 @@ Status EpochAnnouncer::on_probed(const std::string& host, const ProbedMessage& a
   return {};
 }
 
+bool EpochAnnouncer::defer(const elastic::VoidNote& note) {
+  if (!pending_ || pending_->epoch != note.epoch) return false;
+  pending_void_ = note;
+  return true;
+}
+
 std::optional<elastic::BeginEpoch> EpochAnnouncer::take_unannounced(const std::string& lost_host) {
   addresses_.erase(lost_host);
   if (!pending_ || pending_->workers.front().host != lost_host) return std::nullopt;
   return std::exchange(pending_, std::nullopt);
 }
 
-void EpochAnnouncer::announce(const elastic::BeginEpoch& epoch,
-                              const std::string& rendezvous) const {
+void EpochAnnouncer::announce(const elastic::BeginEpoch& epoch, const std::string& rendezvous) {
   elastic::EpochNote note;
   note.epoch = epoch.epoch;
   note.job_id = fmt::format("{}-{}", job_, epoch.epoch);
@@ -62,6 +68,11 @@ void EpochAnnouncer::announce(const elastic::BeginEpoch& epoch,
   for (const elastic::EpochWorker& worker : epoch.workers) {
     send_(worker.host, note_frame(worker.worker, note));
     ++note.rank;
+  }
+  const auto end = std::exchange(pending_void_, std::nullopt);
+  if (!end) return;
+  for (const elastic::EpochWorker& worker : epoch.workers) {
+    send_(worker.host, note_frame(worker.worker, *end));
   }
 }
 

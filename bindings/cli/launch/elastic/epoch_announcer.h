@@ -25,17 +25,20 @@ class EpochAnnouncer {
   void begin(elastic::BeginEpoch epoch);
   /// The answer of a host. Errors: kInvalidArgument where the host has no address to offer.
   Status on_probed(const std::string& host, const ProbedMessage& answer);
+  /// True if the workers of this epoch are not told of it yet; they get the note right after.
+  bool defer(const elastic::VoidNote& note);
   /// The epoch of which no worker was told yet, if it needed an answer of this lost host.
   std::optional<elastic::BeginEpoch> take_unannounced(const std::string& lost_host);
 
  private:
-  void announce(const elastic::BeginEpoch& epoch, const std::string& rendezvous) const;
+  void announce(const elastic::BeginEpoch& epoch, const std::string& rendezvous);
 
   const Send send_;
   const std::string job_;
   const std::string interface_;
   std::map<std::string, std::string> addresses_;  ///< By host, as they were answered before.
   std::optional<elastic::BeginEpoch> pending_;
+  std::optional<elastic::VoidNote> pending_void_;  ///< Of the pending epoch.
 };
 
 }  // namespace ronde

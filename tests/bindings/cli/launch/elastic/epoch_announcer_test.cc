@@ -91,6 +91,25 @@ TEST_CASE("epoch announcer: an answer that is an error is one, and tells nobody"
   CHECK(job.notes().empty());
 }
 
+TEST_CASE("epoch announcer: an epoch that is void before it is announced ends right after") {
+  Announced job;
+  CHECK_FALSE(job.announcer.defer({5, "nobody knows of it"}));
+  job.announcer.begin(epoch_of(5, {"a", "b"}));
+  CHECK_FALSE(job.announcer.defer({4, "an old one"}));
+  CHECK(job.announcer.defer({5, "worker 2 was killed"}));
+  REQUIRE(job.sent.size() == 1);
+  CHECK(job.announcer.on_probed("a", {"", "10.0.0.1", 1, 2}).ok());
+  REQUIRE(job.sent.size() == 5);
+  for (std::size_t place = 3; place < 5; ++place) {
+    CHECK(job.sent[place].first == (place == 3 ? "a" : "b"));
+    const auto message = decode<NoteMessage>(job.sent[place].second.payload).value();
+    CHECK(elastic::decode_note<elastic::VoidNote>(message.bytes)->epoch == 5);
+  }
+  job.announcer.begin(epoch_of(6, {"a", "b"}));
+  CHECK(job.announcer.on_probed("a", {"", "10.0.0.1", 1, 2}).ok());
+  CHECK(job.sent.size() == 8);
+}
+
 TEST_CASE("epoch announcer: an epoch whose first host is lost was told to nobody") {
   Announced job;
   job.announcer.begin(epoch_of(5, {"a", "b"}));
