@@ -238,7 +238,7 @@ std::string timeline_of(const RunRequest& request) {
   auto options = elastic_options(request, launch);
   if (!options.ok()) exit_usage("ronde run", options.status());
   options->timeline = timeline_of(request);
-  if (!request.timeline.empty()) forget_elastic_traces(request.timeline);
+  if (!options->timeline.empty()) forget_elastic_traces(options->timeline);
   const ElasticResult result = launch_elastic(*options);
   if (!request.timeline.empty()) {
     fetch_elastic_traces(request.timeline, result.parts, launch.ssh);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -13,7 +14,7 @@
 #include "timeline/merging/merge.h"
 #include "timeline/report/diff.h"
 #include "timeline/report/faults.h"
-#include "timeline/report/job_trace.h"
+#include "timeline/report/loaded_job.h"
 #include "timeline/report/reports.h"
 
 namespace ronde {
@@ -22,6 +23,7 @@ namespace {
 struct ReportRequest {
   std::vector<std::string> traces;
   std::string output = "timeline-report.html";
+  int epoch = 0;  ///< Of an elastic job; 0: the longest.
 };
 
 Status write_page(const std::string& path, const std::string& page) {
@@ -58,6 +60,40 @@ Inputs read_inputs(std::vector<std::string> paths) {
   return inputs;
 }
 
+/// The epoch that the report is about.
+int shown_epoch(const report::LoadedJob& job, int asked) {
+  if (asked == 0) return job.longest_epoch();
+  if (job.epochs.contains(asked)) return asked;
+  std::vector<int> known;
+  for (const auto& [number, trace] : job.epochs) known.push_back(number);
+  const std::string allowed =
+      job.elastic() ? fmt::format("{}", fmt::join(known, ", ")) : "none, as the job is not elastic";
+  exit_usage(kReport, {Code::kInvalidArgument, fmt::format("--epoch {}: there is no such epoch in "
+                                                           "the traces; allowed: {}",
+                                                           asked, allowed)});
+}
+
+/// The epochs of an elastic job, and which of them the rest of the report is about.
+std::string story_text(const report::LoadedJob& job, int epoch) {
+  return fmt::format("{}\nWhat follows is epoch {}{}\n\n", report::epochs_report(job.story), epoch,
+                     job.epochs.size() > 1 ? "; --epoch shows another." : ".");
+}
+
+/// Adds the report to `text`, its findings to those of dumps, and returns the page of all.
+std::string page_of_traces(const ReportRequest& request, const std::vector<std::string>& traces,
+                           std::vector<report::Finding>& findings, std::string& text) {
+  auto loaded = report::load_job(traces, shown_progress());
+  if (!loaded.ok()) exit_usage(kReport, loaded.status());
+  const int epoch = shown_epoch(*loaded, request.epoch);
+  const report::JobTrace& job = loaded->epochs.at(epoch);
+  const report::Analysis analysis = report::analyze(job);
+  const auto causes = report::find_causes(job, analysis);
+  if (loaded->elastic()) text += story_text(*loaded, epoch);
+  text += report::text_report(job, analysis, causes);
+  findings.insert(findings.end(), causes.begin(), causes.end());
+  return report::html_page({job, analysis, findings, text, loaded->story});
+}
+
 void run_report(const ReportRequest& request) {
   const Inputs inputs = read_inputs(request.traces);
   std::vector<report::Finding> findings;
@@ -70,13 +106,8 @@ void run_report(const ReportRequest& request) {
   if (inputs.traces.empty()) {
     page = report::text_page("Ronde: why the job failed", text);
   } else {
-    const report::JobTrace job = load(kReport, inputs.traces);
-    const report::Analysis analysis = report::analyze(job);
-    const auto causes = report::find_causes(job, analysis);
     if (!text.empty()) text += '\n';
-    text += report::text_report(job, analysis, causes);
-    findings.insert(findings.end(), causes.begin(), causes.end());
-    page = report::html_page(job, analysis, findings, text);
+    page = page_of_traces(request, inputs.traces, findings, text);
   }
   fmt::print("{}", text);
   if (const Status status = write_page(request.output, page); !status.ok()) {
@@ -131,6 +162,10 @@ void add_report_command(CLI::App& timeline) {
                    "A merged trace, or one of each rank; dumps of a failed job, or their folder")
       ->required();
   command->add_option("-o,--output", request->output, "File for the page")->capture_default_str();
+  command
+      ->add_option("--epoch", request->epoch,
+                   "Epoch of an elastic job that the report is about; default: the longest")
+      ->check(CLI::Range(1, 1'000'000'000));
   command->callback([request] { run_report(*request); });
 }
 

@@ -13,8 +13,8 @@
 
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
-#include "timeline/recording/trace_file.h"
-#include "timeline/report/job_trace.h"
+#include "timeline/recording/trace_paths.h"
+#include "timeline/report/loaded_job.h"
 #include "timeline/report/reports.h"
 
 namespace ronde {
@@ -30,10 +30,26 @@ struct TopRequest {
   int count = 0;
 };
 
+/// The traces of the newest epoch of an elastic job, and the launcher's.
+std::vector<std::string> epoch_traces(const std::string& timeline) {
+  std::vector<WorkerTracePath> all = find_worker_traces(timeline);
+  int newest = 0;
+  for (const WorkerTracePath& trace : all) newest = std::max(newest, trace.epoch);
+  std::vector<std::string> found;
+  for (WorkerTracePath& trace : all) {
+    if (trace.epoch == newest) found.push_back(std::move(trace.path));
+  }
+  const std::string launcher = epochs_trace_path(timeline);
+  if (!found.empty() && std::filesystem::exists(launcher)) found.push_back(launcher);
+  return found;
+}
+
 /// The traces of all ranks, if the one given is the name of --timeline.
 std::vector<std::string> rank_traces(const std::vector<std::string>& given) {
-  std::vector<std::string> found;
-  for (int rank = 0; given.size() == 1; ++rank) {
+  if (given.size() != 1) return given;
+  std::vector<std::string> found = epoch_traces(given.front());
+  if (!found.empty()) return found;
+  for (int rank = 0;; ++rank) {
     std::string path = rank_trace_path(given.front(), rank);
     if (!std::filesystem::exists(path)) break;
     found.push_back(std::move(path));
@@ -54,20 +70,22 @@ std::chrono::nanoseconds silence(const std::vector<std::string>& traces) {
 
 /// One report of the job. Young operations are normal and left out.
 std::string look(const std::vector<std::string>& traces) {
-  auto job = report::load_traces(traces, {}, kTailBytes);
-  if (!job.ok()) exit_usage(kWho, job.status());
+  auto loaded = report::load_job(traces, {}, kTailBytes);
+  if (!loaded.ok()) exit_usage(kWho, loaded.status());
+  report::JobTrace& job = loaded->epochs.rbegin()->second;
   const auto silent = silence(traces);
-  job->running = true;
+  job.running = true;
   std::int64_t last_ns = 0;
-  for (const auto& rank : job->ranks) last_ns = std::max(last_ns, rank.last_ns);
+  for (const auto& rank : job.ranks) last_ns = std::max(last_ns, rank.last_ns);
   const std::int64_t old_ns =
       last_ns + silent.count() - std::chrono::nanoseconds(kLongUnderWay).count();
-  for (auto& rank : job->ranks) {
+  for (auto& rank : job.ranks) {
     std::erase_if(rank.unfinished,
                   [&](const report::Unfinished& operation) { return operation.since_ns > old_ns; });
   }
-  const report::Analysis analysis = report::analyze(*job);
-  std::string text = report::live_report(*job, analysis, report::find_causes(*job, analysis));
+  const report::Analysis analysis = report::analyze(job);
+  std::string text = loaded->elastic() ? report::workers_report(loaded->story) + "\n" : "";
+  text += report::live_report(job, analysis, report::find_causes(job, analysis));
   if (silent > kLongUnderWay) {
     text +=
         fmt::format("\nNo rank has written for {} s: the job computes, is stuck, or has ended.\n",
@@ -93,7 +111,8 @@ void add_top_command(CLI::App& app) {
   command->footer(
       "Examples:\n  ronde run -np 4 --timeline trace.json -- python train.py\n"
       "  ronde top trace.json            # in another terminal; Ctrl-C ends it\n"
-      "Reads the end of the traces that the job writes.\n");
+      "Reads the end of the traces that the job writes; of an elastic job those of its newest "
+      "epoch.\n");
   auto request = std::make_shared<TopRequest>();
   command
       ->add_option("TRACE", request->traces,

@@ -1,18 +1,17 @@
 #include "timeline/report/job_trace.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <optional>
 #include <utility>
 
-#include "core/ports/executor.h"
 #include "timeline/merging/merge_marks.h"
 #include "timeline/reading/job_clock.h"
 #include "timeline/reading/trace_reader.h"
+#include "timeline/report/epoch_loader.h"
+#include "timeline/report/loaded_job.h"
 #include "timeline/report/rank_loader.h"
 
 namespace ronde::report {
@@ -30,29 +29,31 @@ class Loader {
          std::uint64_t tail_bytes)
       : paths_(paths), teller_(paths, progress), tail_bytes_(tail_bytes) {}
 
-  Result<JobTrace> load() {
+  Result<LoadedJob> load() {
     RONDE_RETURN_IF_ERROR(align());
     for (const std::size_t index : order_) RONDE_RETURN_IF_ERROR(read(index));
-    RONDE_RETURN_IF_ERROR(check_job());
-    take_notes();
-    forget_cut_ends();
-    return std::move(job_);
+    LoadedJob job;
+    for (auto& [number, epoch] : epochs_) {
+      RONDE_ASSIGN_OR_RETURN(JobTrace trace, epoch.finish(tail_bytes_ > 0));
+      job.epochs.emplace(number, std::move(trace));
+    }
+    if (job.epochs.empty()) return wrong(paths_.front(), "no worker has recorded anything");
+    job.story = tell_story(launcher_, job.epochs);
+    return job;
   }
 
  private:
-  struct Rank {
-    RankTrace trace;
-    std::unique_ptr<RankLoader> loader;
-    std::size_t file = 0;  ///< Its last file.
+  /// The recording to which a row's events belong.
+  struct Recording {
+    EpochLoader* epoch = nullptr;
+    RankLoader* rank = nullptr;
   };
 
   Status align();
   Status read(std::size_t index);
   Status take(std::size_t index, const RawEvent& raw, bool names_only);
-  Status add_rank(std::size_t index, RecordingInfo info);
-  Status check_job() const;
-  void take_notes();
-  void forget_cut_ends();
+  Status begin_recording(std::size_t index, RecordingInfo info);
+  Status check_job(const std::string& path, const RecordingInfo& info);
 
   const std::vector<std::string>& paths_;
   ProgressTeller teller_;
@@ -60,10 +61,22 @@ class Loader {
   EventParser parser_;
   std::optional<JobClock> clock_;
   std::vector<std::size_t> order_;  ///< Order of reading: parts one after the other.
-  std::map<std::int64_t, Rank> ranks_;
+  std::map<int, EpochLoader> epochs_;
+  std::map<std::int64_t, Recording> rows_;
   std::map<std::size_t, int> recordings_;  ///< By file.
-  JobTrace job_;
+  std::optional<std::string> elastic_job_;
+  LauncherEvents launcher_;
 };
+
+/// True for the heads of recordings of Ronde.
+bool is_known(const std::optional<RecordingInfo>& info) {
+  return info && (info->rank >= 0 || info->launcher);
+}
+
+/// An elastic job's id, without the epoch's number behind it.
+std::string elastic_job_of(const RecordingInfo& info) {
+  return info.launcher ? info.job : info.job.substr(0, info.job.rfind('-'));
+}
 
 /// Reads the recording's head.
 Result<RecordingInfo> read_recording(const std::string& path) {
@@ -72,7 +85,7 @@ Result<RecordingInfo> read_recording(const std::string& path) {
     RONDE_ASSIGN_OR_RETURN(const std::optional<RawEvent> event, reader.next());
     if (!event) break;
     const auto info = parse_recording(event->text);
-    if (info && info->rank >= 0) return *info;
+    if (is_known(info)) return *info;
   }
   return wrong(path, "this is no trace of Ronde: no event says which rank recorded it");
 }
@@ -89,34 +102,28 @@ Status Loader::align() {
   return {};
 }
 
-Status Loader::add_rank(std::size_t index, RecordingInfo info) {
+/// An elastic job and one that is not, or two elastic jobs, do not fit together.
+Status Loader::check_job(const std::string& path, const RecordingInfo& info) {
+  const std::string job =
+      info.launcher || info.epoch > 0 ? "elastic job " + elastic_job_of(info) : "job of ranks";
+  if (!elastic_job_) elastic_job_ = job;
+  if (*elastic_job_ == job) return {};
+  return wrong(path, fmt::format("these are traces of several jobs: this one is of the {}, others "
+                                 "are of the {}",
+                                 job, *elastic_job_));
+}
+
+Status Loader::begin_recording(std::size_t index, RecordingInfo info) {
   const std::string& path = paths_[index];
   if (++recordings_[index] > 1 && paths_.size() > 1) {
     return wrong(path, "this trace is a merged one; give it alone, or the traces of the ranks");
   }
-  const std::int64_t rank = info.rank;
-  const auto [at, added] = ranks_.try_emplace(rank);
-  if (!added && goes_on(at->second.trace.info, info)) {
-    at->second.trace.info.part = info.part;
-    at->second.file = index;
-    return {};
-  }
-  if (!added) {
-    return wrong(path, fmt::format("rank {} has a trace already: {}; give the traces of one job, "
-                                   "or its merged trace",
-                                   rank, at->second.trace.path));
-  }
-  Rank& made = at->second;
-  made.file = index;
-  if (info.part > 1) {
-    job_.notes.push_back(
-        fmt::format("The trace of rank {} begins with its part {}: those before "
-                    "are not there.",
-                    rank, info.part));
-  }
-  made.trace.info = std::move(info);
-  made.trace.path = path;
-  made.loader = std::make_unique<RankLoader>(job_, made.trace);
+  RONDE_RETURN_IF_ERROR(check_job(path, info));
+  if (info.launcher) return {};
+  EpochLoader& epoch = epochs_.try_emplace(info.epoch, info.epoch).first->second;
+  const int row = info.row();
+  RONDE_ASSIGN_OR_RETURN(RankLoader * rank, epoch.begin(std::move(info), path, index));
+  rows_[row] = {&epoch, rank};
   return {};
 }
 
@@ -129,16 +136,20 @@ Status Loader::take(std::size_t index, const RawEvent& raw, bool names_only) {
   }
   TraceEvent& event = *parsed;
   if (is_arrival(event) || is_flow(event)) return {};
-  ++job_.events;
-  if (event.phase == 'M' && event.name == "recording") {
-    if (auto info = parse_recording(raw.text); info && info->rank >= 0) {
-      return add_rank(index, std::move(*info));
+  if (event.heads()) {
+    if (auto info = parse_recording(raw.text); is_known(info)) {
+      RONDE_RETURN_IF_ERROR(begin_recording(index, std::move(*info)));
     }
   }
-  const auto rank = ranks_.find(event.pid);
-  if (rank == ranks_.end() || (names_only && event.phase != 'M')) return {};
   event.time_ns = clock_->time_of(index, event.time_ns);
-  rank->second.loader->take(event);
+  if (event.pid == kJobRow) {
+    launcher_.take(event);
+    return {};
+  }
+  const auto row = rows_.find(event.pid);
+  if (row == rows_.end()) return {};
+  row->second.epoch->count_event();
+  if (!event.heads() && (!names_only || event.phase == 'M')) row->second.rank->take(event);
   return {};
 }
 
@@ -158,100 +169,16 @@ Status Loader::read(std::size_t index) {
     teller_.tell(reader.file_bytes());
   }
   teller_.end(bytes);
-  for (auto& [number, rank] : ranks_) {
-    if (rank.file == index) rank.trace.truncated = reader.truncated();
-  }
+  for (auto& [number, epoch] : epochs_) epoch.end_file(index, reader.truncated());
   return {};
-}
-
-Status Loader::check_job() const {
-  const RankTrace& first = ranks_.begin()->second.trace;
-  for (const auto& [number, rank] : ranks_) {
-    const RecordingInfo& info = rank.trace.info;
-    if (info.job == first.info.job && info.size == first.info.size) continue;
-    return wrong(rank.trace.path,
-                 fmt::format("these are traces of several jobs: rank {} is of a job of {} ranks "
-                             "(\"{}\"), rank {} in {} of one of {} (\"{}\")",
-                             info.rank, info.size, info.job, first.info.rank, first.path,
-                             first.info.size, first.info.job));
-  }
-  return {};
-}
-
-void Loader::take_notes() {
-  std::vector<std::int64_t> missing;
-  const int size = ranks_.begin()->second.trace.info.size;
-  for (int rank = 0; rank < size; ++rank) {
-    if (!ranks_.contains(rank)) missing.push_back(rank);
-  }
-  if (!missing.empty()) {
-    job_.notes.push_back(
-        fmt::format("No trace of rank {} was given: who waited for it is not "
-                    "known.",
-                    fmt::join(missing, ", ")));
-  }
-  for (auto& [number, rank] : ranks_) {
-    rank.loader->finish();
-    RankTrace& trace = rank.trace;
-    if (trace.truncated) {
-      job_.notes.push_back(
-          fmt::format("The end of {} is missing (rank {} was cut short).", trace.path, number));
-    }
-    if (!trace.pauses.empty()) {
-      job_.notes.push_back(
-          fmt::format("The recording of rank {} paused {} time{}; steps in which "
-                      "one did are left out.",
-                      number, trace.pauses.size(), trace.pauses.size() == 1 ? "" : "s"));
-    }
-    if (trace.lost_events > 0) {
-      job_.notes.push_back(fmt::format("{} events of rank {} were lost while recording.",
-                                       trace.lost_events, number));
-    }
-    job_.ranks.push_back(std::move(trace));
-  }
-}
-
-/// The rank's newest bundle in each process set.
-using Newest = std::map<std::uint64_t, std::uint64_t>;
-
-Newest newest_bundles(const RankTrace& rank) {
-  Newest newest;
-  for (const OperationSpan& operation : rank.operations) {
-    std::uint64_t& bundle = newest[operation.bundle >> kBundleBits];
-    bundle = std::max(bundle, operation.bundle);
-  }
-  return newest;
-}
-
-/// True if the other continued, after the end of a rank's trace, with bundles that need that rank.
-bool goes_on_with(const Newest& newest, std::int64_t last_ns, const RankTrace& other) {
-  for (auto last = other.operations.rbegin(); last != other.operations.rend(); ++last) {
-    if (last->end_ns <= last_ns) return false;
-    const auto known = newest.find(last->bundle >> kBundleBits);
-    if (known != newest.end() && last->bundle > known->second) return true;
-  }
-  return false;
-}
-
-/// A killed rank did not write its last moments. Its pending operations have ended since.
-void Loader::forget_cut_ends() {
-  for (RankTrace& rank : job_.ranks) {
-    const Newest newest = newest_bundles(rank);
-    const bool cut = std::any_of(job_.ranks.begin(), job_.ranks.end(), [&](const auto& other) {
-      return goes_on_with(newest, rank.last_ns, other);
-    });
-    if (!cut) continue;
-    rank.unfinished.clear();
-    // Noted already, or a running job, whose ranks write at different times.
-    if (rank.truncated || tail_bytes_ > 0) continue;
-    job_.notes.push_back(
-        fmt::format("The trace of rank {} ends before what the others did with it, as that of a "
-                    "rank that was killed: its last moments are not known.",
-                    rank.info.rank));
-  }
 }
 
 }  // namespace
+
+std::string label_of(const RecordingInfo& info) {
+  return info.worker > 0 ? fmt::format("worker {}", info.worker)
+                         : fmt::format("rank {}", info.rank);
+}
 
 std::string Path::text() const {
   std::string text = event;
@@ -274,9 +201,28 @@ std::uint32_t Names::number_of(std::string_view text) {
   return at->second;
 }
 
-Result<JobTrace> load_traces(const std::vector<std::string>& paths, const ReadProgress& progress,
-                             std::uint64_t tail_bytes) {
+Result<LoadedJob> load_job(const std::vector<std::string>& paths, const ReadProgress& progress,
+                           std::uint64_t tail_bytes) {
   return Loader(paths, progress, tail_bytes).load();
+}
+
+int LoadedJob::longest_epoch() const {
+  const auto length = [](const JobTrace& job) {
+    std::int64_t first_ns = job.ranks.front().first_ns, last_ns = first_ns;
+    for (const RankTrace& rank : job.ranks) {
+      first_ns = std::min(first_ns, rank.first_ns);
+      last_ns = std::max(last_ns, rank.last_ns);
+    }
+    return last_ns - first_ns;
+  };
+  return std::ranges::max_element(epochs, {},
+                                  [&](const auto& epoch) { return length(epoch.second); })
+      ->first;
+}
+
+Result<JobTrace> load_traces(const std::vector<std::string>& paths, const ReadProgress& progress) {
+  RONDE_ASSIGN_OR_RETURN(LoadedJob job, load_job(paths, progress));
+  return std::move(job.epochs.at(job.longest_epoch()));
 }
 
 }  // namespace ronde::report

@@ -105,6 +105,8 @@ struct RankTrace {
   std::vector<NamedSpan> marks;           ///< The user's spans, and parts of training.
   std::vector<NamedSpan> pauses;          ///< Nothing was recorded.
   std::vector<StepMark> steps;
+  std::vector<StepMark> commits;    ///< Steps that an elastic job has committed.
+  std::vector<NamedSpan> passages;  ///< To this epoch, with their parts.
   double memory_gbps = 0;  ///< Speed of one thread's copy at the end of the recording; 0: unknown.
   CodingCost coding;       ///< Measured at the end of the recording.
   std::vector<CoreWaitSample> core_waits;  ///< Empty if the kernel does not report it.
@@ -119,8 +121,10 @@ struct TensorCost {
   std::int64_t execution_ns = 0;
 };
 
-/// The traces of one job. Memory: about 90 bytes for each operation.
+/// The traces of one job, or of one epoch of an elastic job. Memory: about 90 bytes for each
+/// operation.
 struct JobTrace {
+  int epoch = 0;                 ///< 0: the job is not elastic.
   std::vector<RankTrace> ranks;  ///< By rank; some may be missing.
   Names names;
   std::vector<Path> paths;
@@ -133,12 +137,11 @@ struct JobTrace {
   std::uint32_t number_of(const Path& path);
 };
 
-/// Reads `paths`: one trace of each rank, or one merged trace. Truncated traces are read as far as
-/// they go, with a note. If `tail_bytes` is not 0, reads only that many last bytes of uncompressed
-/// traces, and the names in that many first bytes. Memory: see JobTrace. Errors: kInvalidArgument
-/// naming the file, and the byte if it is malformed: no trace of Ronde, several jobs, one rank
-/// twice, a merged trace among others; kUnavailable if a file cannot be read.
+/// "rank 3", or in an elastic job "worker 4".
+std::string label_of(const RecordingInfo& info);
+
+/// The traces of a job that is not elastic, or of an elastic job's longest epoch: see load_job().
 Result<JobTrace> load_traces(const std::vector<std::string>& paths,
-                             const ReadProgress& progress = {}, std::uint64_t tail_bytes = 0);
+                             const ReadProgress& progress = {});
 
 }  // namespace ronde::report

@@ -46,6 +46,7 @@ Json ranks_of(const JobTrace& job, const Analysis& analysis) {
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     const Means means = means_of(analysis, rank);
     list.push_back({{"rank", job.ranks[rank].info.rank},
+                    {"label", label_of(job.ranks[rank].info)},
                     {"host", job.ranks[rank].info.host},
                     {"step", means.step_ns / 1000},
                     {"phases", phases_of(means)},
@@ -154,6 +155,7 @@ class StepPicture {
   Json rank(std::size_t index) const {
     const RankTrace& rank = job_.ranks[index];
     return {{"rank", rank.info.rank},
+            {"label", label_of(rank.info)},
             {"from", us(step_.ranks[index].start_ns - zero_)},
             {"to", us(step_.ranks[index].end_ns - zero_)},
             {"waits", named(rank.waits, index, [](const auto&) { return true; })},
@@ -231,7 +233,25 @@ Json pictures_of(const JobTrace& job, const Analysis& analysis) {
   return list;
 }
 
-Json data_of(const JobTrace& job, const Analysis& analysis, const std::vector<Finding>& findings) {
+/// Rows: number, start, length, ranks, cause, kind of the passage, its length, lost work, steps.
+Json epochs_of(std::span<const EpochStory> story) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < story.size(); ++i) {
+    const EpochStory& epoch = story[i];
+    const Passage passage = epoch.passage.value_or(Passage());
+    const char* const kind = !epoch.passage ? "" : passage.failed ? "recovery" : "change";
+    list.push_back({epoch.number, us(epoch.begin_ns - story.front().begin_ns),
+                    us(epoch.duration_ns()), epoch.workers.size(),
+                    cause_of(epoch, i > 0 ? &story[i - 1] : nullptr), kind,
+                    us(passage.duration_ns()), us(std::max<std::int64_t>(0, passage.lost_ns)),
+                    passage.lost_steps});
+  }
+  return list;
+}
+
+Json data_of(const PageParts& parts) {
+  const JobTrace& job = parts.job;
+  const Analysis& analysis = parts.analysis;
   const Means means = means_of(analysis);
   Json phases = Json::array();
   for (std::size_t i = 0; i < kPhases; ++i) phases.push_back(name_of(static_cast<Phase>(i)));
@@ -241,7 +261,8 @@ Json data_of(const JobTrace& job, const Analysis& analysis, const std::vector<Fi
           {"stepsNote", steps_note(analysis)},
           {"stepCount", analysis.steps.size()},
           {"notes", job.notes},
-          {"findings", json_of(findings)},
+          {"findings", json_of(parts.findings)},
+          {"epochs", epochs_of(parts.story)},
           {"phases", phases},
           {"all",
            {{"step", means.step_ns / 1000},
@@ -303,14 +324,13 @@ void replace(std::string& page, std::string_view mark, std::string_view by) {
 
 }  // namespace
 
-std::string html_page(const JobTrace& job, const Analysis& analysis,
-                      const std::vector<Finding>& findings, const std::string& text) {
+std::string html_page(const PageParts& parts) {
   std::string page(kPageHtml);
   replace(page, "/*STYLE*/", kPageCss);
   replace(page, "/*SCRIPT*/", kPageJs);
   replace(page, "/*ZOOM*/", kZoomJs);
-  replace(page, "<!--TEXT-->", escaped(text));
-  replace(page, "\"DATA\"", script_json(data_of(job, analysis, findings)));
+  replace(page, "<!--TEXT-->", escaped(parts.text));
+  replace(page, "\"DATA\"", script_json(data_of(parts)));
   return page;
 }
 

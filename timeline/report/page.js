@@ -96,7 +96,7 @@ function splitPicture(whole) {
   const picture = svg("svg", { viewBox: `0 0 ${whole} ${height}`, role: "img",
     "aria-label": "Time per " + data.unit + " of each rank, by what its training thread did" });
   data.ranks.forEach((rank, i) => {
-    const label = "rank " + rank.rank;
+    const label = rank.label;
     const group = svg("g", {}, svg("title", {}, spoken(label, rank.step, rank.phases)));
     group.append(svg("text", { x: 8, y: i * row + 21 }, label));
     let x = left;
@@ -252,7 +252,17 @@ function whatIfs() {
     data.whatIfs));
 }
 
+/** The epochs of an elastic job. */
+function epochs() {
+  if (!data.epochs.length) return;
+  at("epochs-part").hidden = false;
+  at("epochs").append(table("Epochs, and what the way to each cost", [["epoch", asIs],
+    ["start", time], ["length", time], ["ranks", asIs], ["why it began", asIs], ["way to it", asIs],
+    ["took", time], ["work lost", time], ["steps lost", asIs]], data.epochs));
+}
+
 head();
+epochs();
 legend();
 if (data.stepCount) {
   whatIfs();

@@ -30,6 +30,7 @@ void RankLoader::name_track(const TraceEvent& event) {
   if (event.given_name == kMarksTrack) track.kind = TrackKind::kMarks;
   if (event.given_name == kPassesTrack) track.kind = TrackKind::kPasses;
   if (event.given_name == kWaitTrack) track.kind = TrackKind::kWaits;
+  if (event.given_name == kRecoveryTrack) track.kind = TrackKind::kPassages;
 }
 
 void RankLoader::take_counter(const TraceEvent& event) {
@@ -43,8 +44,10 @@ void RankLoader::take_counter(const TraceEvent& event) {
   }
   if (event.name == kFp16CodingCounter) rank_.coding.fp16_ns = event.value;
   if (event.name == kInt8CodingCounter) rank_.coding.int8_ns = event.value;
-  if (event.name != kStepCounter || event.value < 1) return;
-  rank_.steps.push_back({static_cast<std::uint64_t>(event.value), event.time_ns});
+  const bool commits = event.name == kCommitCounter;
+  if ((event.name != kStepCounter && !commits) || event.value < 1) return;
+  (commits ? rank_.commits : rank_.steps)
+      .push_back({static_cast<std::uint64_t>(event.value), event.time_ns});
 }
 
 void RankLoader::take(const TraceEvent& event) {
@@ -55,6 +58,7 @@ void RankLoader::take(const TraceEvent& event) {
   if (rank_.last_ns == 0) rank_.first_ns = event.time_ns;
   rank_.last_ns = std::max(rank_.last_ns, event.time_ns);
   if (event.phase == 'C') return take_counter(event);
+  if (event.phase == 'i' && event.name == kEpochEndMark) end_epoch();
   if (event.phase == 'i' && event.name == kPauseMark) begin_pause(event.time_ns);
   if (event.phase == 'i' && event.name == kResumeMark) {
     forget_open();  // late events of threads that had not seen the pause
@@ -78,7 +82,12 @@ void RankLoader::take_span(Track& track, const TraceEvent& event) {
   NamedSpan span = track.open.back();
   track.open.pop_back();
   span.end_ns = event.time_ns;
-  (track.kind == TrackKind::kWaits ? rank_.waits : rank_.marks).push_back(span);
+  spans_of(track.kind).push_back(span);
+}
+
+std::vector<NamedSpan>& RankLoader::spans_of(TrackKind kind) {
+  if (kind == TrackKind::kPassages) return rank_.passages;
+  return kind == TrackKind::kWaits ? rank_.waits : rank_.marks;
 }
 
 void RankLoader::take_tensor(Track& track, const TraceEvent& event) {
@@ -173,6 +182,12 @@ void RankLoader::note_open(const Track& track) {
   } else if (track.submit_ns != 0 && track.agreed_ns == 0) {
     rank_.unfinished.push_back({track.name, track.submit_ns, false});
   }
+}
+
+/// What is open has failed; its ends follow.
+void RankLoader::end_epoch() {
+  for (const auto& [tid, track] : tracks_) note_open(track);
+  forget_open();
 }
 
 void RankLoader::begin_pause(std::int64_t time_ns) {

@@ -22,7 +22,7 @@ class RankLoader {
   void finish();
 
  private:
-  enum class TrackKind { kTensor, kMarks, kPasses, kWaits, kOther };
+  enum class TrackKind { kTensor, kMarks, kPasses, kWaits, kPassages, kOther };
 
   struct Track {
     TrackKind kind = TrackKind::kTensor;
@@ -55,6 +55,8 @@ class RankLoader {
   void add_cost(Track& track, std::int64_t end_ns);
   void note_open(const Track& track);
   void forget_open();
+  void end_epoch();
+  std::vector<NamedSpan>& spans_of(TrackKind kind);
   void begin_pause(std::int64_t time_ns);
   void end_pause(std::int64_t time_ns);
 

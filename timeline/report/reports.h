@@ -1,9 +1,11 @@
 // The report of a job as text, and as one HTML page that needs no network.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "timeline/report/job_story.h"
 #include "timeline/report/verdict.h"
 
 namespace ronde::report {
@@ -16,9 +18,17 @@ std::string text_report(const JobTrace& job, const Analysis& analysis,
 std::string live_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings);
 
-/// The page. `text` is the text report, for readers without scripts.
-std::string html_page(const JobTrace& job, const Analysis& analysis,
-                      const std::vector<Finding>& findings, const std::string& text);
+/// The parts of a page. They outlive it.
+struct PageParts {
+  const JobTrace& job;
+  const Analysis& analysis;
+  const std::vector<Finding>& findings;
+  const std::string& text;                 ///< The text report, for readers without scripts.
+  std::span<const EpochStory> story = {};  ///< Of an elastic job.
+};
+
+/// The page.
+std::string html_page(const PageParts& parts);
 
 /// A page of `text` only, for a report without traces.
 std::string text_page(const std::string& title, const std::string& text);

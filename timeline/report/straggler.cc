@@ -205,16 +205,24 @@ std::vector<Straggler> find_stragglers(const JobTrace& job, const Analysis& anal
   return found;
 }
 
+/// "Rank 3", "Worker 4".
+std::string capital_label_of(const RecordingInfo& info) {
+  std::string label = label_of(info);
+  label.front() = label.front() == 'r' ? 'R' : 'W';
+  return label;
+}
+
 Finding describe(const Straggler& straggler, const JobTrace& job, const Analysis& analysis) {
   const RecordingInfo& info = job.ranks[straggler.index].info;
   const Means means = means_of(analysis);
   Finding finding{.cause = Cause::kStraggler, .rank = info.rank};
   finding.share = straggler.wait_ns / means.step_ns;
   finding.text = fmt::format(
-      "Rank {} ({}) holds the others up: {}, and each other rank waits {} per {} for it ({:.0f} % "
-      "of {}).",
-      info.rank, info.host, how_often(straggler, analysis), human_time(straggler.wait_ns),
-      unit_of(analysis), 100 * finding.share, human_time(means.step_ns));
+      "{} ({}) holds the others up: {}, and each other rank waits {} per {} for it ({:.0f} % of "
+      "{}).",
+      capital_label_of(info), info.host, how_often(straggler, analysis),
+      human_time(straggler.wait_ns), unit_of(analysis), 100 * finding.share,
+      human_time(means.step_ns));
   const Stretch slow = slowest_stretch(job, analysis, straggler.index);
   if (slow.excess_ns() > 0.3 * straggler.wait_ns) {
     finding.text += fmt::format(
@@ -223,9 +231,9 @@ Finding describe(const Straggler& straggler, const JobTrace& job, const Analysis
         slow.text, human_time(slow.own_ns), human_time(slow.others_ns));
   }
   finding.advice = fmt::format(
-      "Compare rank {} with the others: other work on its cores, clocks, its share of the data, "
+      "Compare {} with the others: other work on its cores, clocks, its share of the data, "
       "its loader. What it is slow at can be narrowed down with ronde.mark_span(\"...\").",
-      info.rank);
+      label_of(info));
   return finding;
 }
 

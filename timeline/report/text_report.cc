@@ -79,7 +79,7 @@ void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis)
   add_split(out, "all ranks", all);
   const auto shown = shown_ranks(job, analysis);
   for (const std::size_t rank : shown) {
-    add_split(out, fmt::format("rank {}", job.ranks[rank].info.rank), means_of(analysis, rank));
+    add_split(out, label_of(job.ranks[rank].info), means_of(analysis, rank));
   }
   if (shown.size() < job.ranks.size()) {
     line(out, "  (of {} ranks, those that compute longest)", job.ranks.size());
@@ -155,8 +155,8 @@ void add_rates(std::string& out, const JobTrace& job, const Analysis& analysis) 
     }
     const std::int64_t ns = rank.operations.back().end_ns - rank.operations.front().first_submit_ns;
     const double seconds = static_cast<double>(std::max<std::int64_t>(1, ns)) / 1e9;
-    line(out, "  {:<10}{:>14.0f}{:>14}", fmt::format("rank {}", rank.info.rank),
-         operations / seconds, human_bytes(bytes / seconds));
+    line(out, "  {:<10}{:>14.0f}{:>14}", label_of(rank.info), operations / seconds,
+         human_bytes(bytes / seconds));
   }
 }
 

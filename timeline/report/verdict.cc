@@ -212,7 +212,7 @@ Finding unfinished(const JobTrace& job) {
   Waiting moving;
   for (const RankTrace& rank : job.ranks) {
     for (const Unfinished& operation : rank.unfinished) {
-      (operation.agreed ? moving : waiting)[operation.name].insert(rank.info.rank);
+      (operation.agreed ? moving : waiting)[operation.name].insert(rank.info.row());
     }
   }
   Finding finding{.cause = Cause::kUnfinished, .share = 1};
@@ -221,17 +221,18 @@ Finding unfinished(const JobTrace& job) {
   const auto& [name, there] = stuck ? *waiting.begin() : *moving.begin();
   std::vector<int> absent;
   for (const RankTrace& rank : job.ranks) {
-    if (!there.contains(rank.info.rank)) absent.push_back(rank.info.rank);
+    if (!there.contains(rank.info.row())) absent.push_back(rank.info.row());
   }
   const std::size_t count = waiting.size() + moving.size();
   const bool one = count == 1;
+  const char* const word = job.epoch > 0 ? "worker" : "rank";
   finding.text = fmt::format(
-      "{} operation{} {} {}. \"{}\" was {} rank {}", count, one ? "" : "s",
+      "{} operation{} {} {}. \"{}\" was {} {} {}", count, one ? "" : "s",
       job.running ? (one ? "has been" : "have been") : (one ? "was" : "were"),
       job.running ? "under way for long" : "under way when the job ended", job.names.text_of(name),
-      stuck ? "submitted by" : "moving data on", fmt::join(there, ", "));
+      stuck ? "submitted by" : "moving data on", word, fmt::join(there, ", "));
   finding.text += absent.empty() ? "."
-                                 : fmt::format(", but not {} rank {}.", stuck ? "by" : "on",
+                                 : fmt::format(", but not {} {} {}.", stuck ? "by" : "on", word,
                                                fmt::join(absent, ", "));
   if (absent.size() == 1) finding.rank = absent.front();
   finding.advice = "Look first at what the ranks that did not take part were doing.";

@@ -217,7 +217,7 @@ void add_measured(const JobTrace& job, const Analysis& analysis, std::vector<Wha
   for (const Straggler& straggler : find_stragglers(job, analysis)) {
     list.push_back(
         {Change::kRank,
-         fmt::format("rank {} as fast as the others", job.ranks[straggler.index].info.rank),
+         fmt::format("{} as fast as the others", label_of(job.ranks[straggler.index].info)),
          straggler.wait_ns, straggler.wait_ns, straggler.wait_ns});
   }
   const double blocked_ns = means.of(Phase::kWire) + means.of(Phase::kPack);

@@ -38,7 +38,7 @@ function zoomable() {
 
   function drawRank(rank, y) {
     const { rows, count } = stack(rank.operations);
-    const group = svg("g", {}, svg("text", { x: 8, y: y + 16 }, "rank " + rank.rank));
+    const group = svg("g", {}, svg("text", { x: 8, y: y + 16 }, rank.label));
     bar(group, rank.from, rank.to, y + 3, thread - 4, "p0",
       `rank ${rank.rank} computes, but where it waits: ${time(rank.to - rank.from)}`);
     for (const [name, from, to] of rank.marks) {

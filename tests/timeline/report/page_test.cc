@@ -8,7 +8,7 @@ namespace ronde::report {
 namespace {
 
 std::string page_of(const Read& read, const std::string& text = "as text") {
-  return html_page(read.job, read.analysis, read.findings, text);
+  return html_page({read.job, read.analysis, read.findings, text});
 }
 
 nlohmann::json data_of(const std::string& page) {

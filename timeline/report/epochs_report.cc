@@ -1,0 +1,187 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "timeline/recording/epoch_recorder.h"
+#include "timeline/report/job_story.h"
+#include "timeline/report/summary.h"
+
+namespace ronde::report {
+namespace {
+
+constexpr std::size_t kMostRows = 40;
+constexpr std::size_t kMostJoiners = 8;
+constexpr std::size_t kMostGone = 8;  // of a running job
+
+std::string shown(std::int64_t ns) { return human_time(static_cast<double>(ns)); }
+
+std::string plural(std::size_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+std::string joiners_text(const std::vector<int>& joined) {
+  if (joined.size() > kMostJoiners) return fmt::format("{} workers joined", joined.size());
+  return fmt::format("worker{} {} joined", joined.size() == 1 ? "" : "s", fmt::join(joined, ", "));
+}
+
+bool is(const WorkerChange& change, WorkerEvent event) { return change.event == to_string(event); }
+
+void append_row(std::string& out, const EpochStory& epoch, const EpochStory* before,
+                std::int64_t zero_ns) {
+  const std::string cause = cause_of(epoch, before);
+  fmt::format_to(std::back_inserter(out), "  {:>5} {:>10} {:>10} {:>6}  ", epoch.number,
+                 shown(epoch.begin_ns - zero_ns), shown(epoch.duration_ns()), epoch.workers.size());
+  wrap(out, cause, 36);
+}
+
+/// Parts that took no time are left out.
+std::string parts_text(const Passage& passage) {
+  std::vector<std::string> parts;
+  const auto add = [&](std::int64_t ns, const char* what) {
+    if (ns > 0) parts.push_back(fmt::format("{} {}", shown(ns), what));
+  };
+  add(passage.notice_ns, "until it was noticed");
+  add(passage.leave_ns, "to leave the epoch");
+  add(passage.wait_ns, "waiting for the next");
+  add(passage.connect_ns, "to connect");
+  add(passage.first_ns, "to the end of the first operation");
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string loss_text(const Passage& passage) {
+  if (passage.lost_ns < 0) return {};
+  const std::string steps =
+      passage.lost_steps > 0 ? " (" + plural(passage.lost_steps, "step", "steps") + ")" : "";
+  return fmt::format(" Work of {}{} since the last commit was lost.", shown(passage.lost_ns),
+                     steps);
+}
+
+void append_passage(std::string& out, const EpochStory& epoch) {
+  const Passage& passage = *epoch.passage;
+  out += "  ";
+  wrap(out,
+       fmt::format("{} to epoch {}: {} ({}).{}", passage.failed ? "Recovery" : "Change",
+                   epoch.number, shown(passage.duration_ns()), parts_text(passage),
+                   loss_text(passage)),
+       4);
+}
+
+/// Sums over all epochs.
+struct Totals {
+  std::size_t died = 0, left = 0, joined = 0, recoveries = 0, changes = 0;
+  std::int64_t recovery_ns = 0, change_ns = 0, lost_ns = 0;
+  std::uint64_t lost_steps = 0;
+};
+
+Totals totals_of(const std::vector<EpochStory>& story) {
+  Totals totals;
+  for (const EpochStory& epoch : story) {
+    totals.joined += epoch.joined.size();
+    for (const WorkerChange& change : epoch.changes) {
+      totals.died += is(change, WorkerEvent::kDied) ? 1U : 0U;
+      totals.left += is(change, WorkerEvent::kLeft) ? 1U : 0U;
+    }
+    if (!epoch.passage) continue;
+    const Passage& passage = *epoch.passage;
+    (passage.failed ? totals.recoveries : totals.changes) += 1;
+    (passage.failed ? totals.recovery_ns : totals.change_ns) += passage.duration_ns();
+    totals.lost_ns += std::max<std::int64_t>(0, passage.lost_ns);
+    totals.lost_steps += passage.lost_steps;
+  }
+  return totals;
+}
+
+std::string totals_text(const std::vector<EpochStory>& story) {
+  const Totals totals = totals_of(story);
+  std::string text = fmt::format(
+      "In all: {}; {} died, {} joined, {} left.", plural(story.size(), "epoch", "epochs"),
+      plural(totals.died, "worker", "workers"), totals.joined, totals.left);
+  if (totals.recoveries > 0) {
+    text +=
+        fmt::format(" {} took {}; work of {} ({}) was lost.",
+                    plural(totals.recoveries, "recovery", "recoveries"), shown(totals.recovery_ns),
+                    shown(totals.lost_ns), plural(totals.lost_steps, "step", "steps"));
+  }
+  if (totals.changes > 0) {
+    text += fmt::format(" {} took {}.", plural(totals.changes, "change", "changes"),
+                        shown(totals.change_ns));
+  }
+  return text;
+}
+
+/// Workers that died or left in an epoch.
+std::vector<std::string> losses_of(const EpochStory& epoch) {
+  std::vector<std::string> losses;
+  for (const WorkerChange& change : epoch.changes) {
+    if (!is(change, WorkerEvent::kDied) && !is(change, WorkerEvent::kLeft)) continue;
+    losses.push_back(fmt::format("worker {} {}{}{}", change.worker, change.event,
+                                 change.why.empty() ? "" : ": ", change.why));
+  }
+  return losses;
+}
+
+/// Workers of the epoch before that are not in this one.
+std::vector<std::string> absences_of(const EpochStory& epoch, const EpochStory& before) {
+  std::vector<std::string> absences;
+  for (const int worker : before.workers) {
+    if (std::ranges::find(epoch.workers, worker) != epoch.workers.end()) continue;
+    absences.push_back(fmt::format("worker {} is gone", worker));
+  }
+  return absences;
+}
+
+}  // namespace
+
+std::string cause_of(const EpochStory& epoch, const EpochStory* before) {
+  std::vector<std::string> causes;
+  if (before != nullptr) causes = losses_of(*before);
+  if (causes.empty() && !epoch.why.empty()) causes.push_back(epoch.why);
+  if (causes.empty() && before != nullptr) causes = absences_of(epoch, *before);
+  if (!epoch.joined.empty()) causes.push_back(joiners_text(epoch.joined));
+  if (causes.empty() && before == nullptr) causes.emplace_back("the job began");
+  return fmt::format("{}", fmt::join(causes, "; "));
+}
+
+std::string workers_report(const std::vector<EpochStory>& story) {
+  const EpochStory& newest = story.back();
+  std::string out =
+      fmt::format("Epoch {} of the job {} {}: {}\n", newest.number,
+                  newest.open ? "has lasted" : "has ended after", shown(newest.duration_ns()),
+                  plural(newest.workers.size(), "worker", "workers"));
+  for (std::size_t rank = 0; rank < std::min(newest.workers.size(), kMostRows); ++rank) {
+    out += fmt::format("  worker {:<6} rank {}\n", newest.workers[rank], rank);
+  }
+  std::vector<std::string> gone;
+  for (const EpochStory& epoch : story) {
+    for (const WorkerChange& change : epoch.changes) {
+      if (!is(change, WorkerEvent::kDied) && !is(change, WorkerEvent::kLeft)) continue;
+      gone.push_back(fmt::format("  worker {:<6} {} in epoch {}{}{}\n", change.worker, change.event,
+                                 epoch.number, change.why.empty() ? "" : ": ", change.why));
+    }
+  }
+  const std::size_t first = gone.size() > kMostGone ? gone.size() - kMostGone : 0;
+  for (std::size_t i = first; i < gone.size(); ++i) out += gone[i];
+  if (newest.passage) append_passage(out, newest);
+  return out;
+}
+
+std::string epochs_report(const std::vector<EpochStory>& story) {
+  std::string out = "Epochs\n";
+  fmt::format_to(std::back_inserter(out), "  {:>5} {:>10} {:>10} {:>6}  {}\n", "epoch", "start",
+                 "length", "ranks", "why it began");
+  const std::size_t first = story.size() > kMostRows ? story.size() - kMostRows : 0;
+  for (std::size_t i = first; i < story.size(); ++i) {
+    append_row(out, story[i], i > 0 ? &story[i - 1] : nullptr, story.front().begin_ns);
+  }
+  if (first > 0) out += fmt::format("  (the last {} of {} epochs)\n", kMostRows, story.size());
+  for (std::size_t i = first; i < story.size(); ++i) {
+    if (story[i].passage) append_passage(out, story[i]);
+  }
+  out += "  ";
+  wrap(out, totals_text(story), 4);
+  return out;
+}
+
+}  // namespace ronde::report
