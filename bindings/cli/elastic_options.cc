@@ -189,7 +189,7 @@ Result<ElasticOptions> elastic_options(const RunRequest& request, const LaunchOp
   options.director.max_workers = elastic.max_np;
   options.start_slots = std::max(options.director.min_workers, request.np);
   if (options.discovery.command.empty()) {
-    if (elastic.max_np == 0) options.director.max_workers = request.np;
+    if (elastic.max_np == 0 && !elastic.as_horovod) options.director.max_workers = request.np;
     options.hosts = {own_host(request)};
     if (!request.hosts.empty()) {
       RONDE_ASSIGN_OR_RETURN(options.hosts, parse_hosts(request.hosts, default_slots(elastic)));
@@ -199,6 +199,7 @@ Result<ElasticOptions> elastic_options(const RunRequest& request, const LaunchOp
   options.director.reset_limit = elastic.reset_limit;
   options.director.pauses = pauses_of(elastic);
   options.director.start_timeout = launch.start_timeout;
+  options.director.await_new_hosts = elastic.as_horovod || request.horovod;
   if (elastic.timeout_seconds > 0) {
     options.director.elastic_timeout = to_ms(elastic.timeout_seconds);
   }

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 
 #include "bindings/cli/commands.h"
@@ -17,10 +19,9 @@ struct SettingFlag {
   const char* suffix;  ///< Appended to the value: converts Horovod's unit to Ronde's.
   const char* help;
 };
-constexpr std::array<SettingFlag, 6> kSettingFlags = {{
+constexpr std::array<SettingFlag, 5> kSettingFlags = {{
     {"--fusion-threshold-mb", "RONDE_FUSION_THRESHOLD", "M", "Largest fused operation, in MB"},
     {"--cache-capacity", "RONDE_CACHE_CAPACITY", "", "Known operations per process set"},
-    {"--log-level", "RONDE_LOG_LEVEL", "", "trace, debug, info, warning or error"},
     {"--stall-check-warning-time-seconds,--stall-warning-timeout-seconds",
      "RONDE_STALL_WARNING_SECONDS", "", "Warn of operations that some ranks lack"},
     {"--stall-check-shutdown-time-seconds,--stall-shutdown-timeout-seconds",
@@ -55,6 +56,12 @@ constexpr std::array<std::pair<const char*, bool>, 10> kIgnored = {{
     {"--mpi-args", true},
     {"--binding-args", true},
 }};
+
+/// Horovod's level in Ronde's spelling.
+std::string log_level(std::string level) {
+  std::ranges::transform(level, level.begin(), [](unsigned char c) { return std::tolower(c); });
+  return level == "fatal" ? "error" : level;
+}
 
 void add_job_options(CLI::App& app, RunRequest& request) {
   app.add_option("--np,-n,--num-proc", request.np, "Number of ranks (also -np)")
@@ -92,6 +99,12 @@ void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request) 
   add_job_options(app, *request);
   request->elastic.as_horovod = true;
   add_elastic_options(app, request->elastic);
+  app.add_option_function<std::string>(
+      "--log-level",
+      [request](const std::string& level) {
+        request->environment.push_back("RONDE_LOG_LEVEL=" + log_level(level));
+      },
+      "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL");
   for (const SettingFlag& flag : kSettingFlags) {
     app.add_option_function<std::string>(
         flag.flags,

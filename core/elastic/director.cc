@@ -18,9 +18,9 @@ std::string workers_text(std::size_t count) {
 // Events.
 
 void Director::set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time) {
-  if (started_ == kForever) started_ = time;
+  if (started_ == kForever && epoch_ == 0) started_ = time;
   hosts_.set(hosts);
-  settle(time);
+  settle(time, epoch_ > 0 && options_.await_new_hosts);
 }
 
 void Director::on_ready(WorkerId id, const ReadyNote& note, TimePoint time) {
@@ -102,10 +102,10 @@ void Director::on_host_lost(const std::string& host, const std::string& why, Tim
 
 // Decisions.
 
-void Director::settle(TimePoint time) {
+void Director::settle(TimePoint time, bool hosts_come) {
   if (!ending()) {
-    workers_.mark_surplus([&](const std::string& host) { return hosts_.slots(host, time); });
-    start_workers(time);
+    mark_surplus(time);
+    start_workers(time, hosts_come);
   }
   settle_epoch(time);
 }
@@ -119,7 +119,11 @@ void Director::settle_epoch(TimePoint time) {
   if (ending()) end_leftovers();
 }
 
-void Director::start_workers(TimePoint time) {
+void Director::mark_surplus(TimePoint time) {
+  workers_.mark_surplus([&](const std::string& host) { return hosts_.slots(host, time); });
+}
+
+void Director::start_workers(TimePoint time, bool awaited) {
   int wanted = options_.max_workers;
   if (wanted == 0) {
     for (const std::string& host : hosts_.names()) wanted += hosts_.slots(host, time);
@@ -129,7 +133,10 @@ void Director::start_workers(TimePoint time) {
     if (!hosts_.may_start(host, time)) continue;
     for (int room = hosts_.slots(host, time) - workers_.count_on(host); room > 0 && wanted > 0;
          --room) {
-      commands_.emplace_back(StartWorker{workers_.add(host), host});
+      const WorkerId id = workers_.add(host);
+      workers_.find(id)->awaited = awaited;
+      if (awaited) started_ = time;
+      commands_.emplace_back(StartWorker{id, host});
       --wanted;
     }
   }
@@ -141,8 +148,10 @@ void Director::stop_suspects(TimePoint time) {
   for (Entry& entry : workers_) {
     if (entry.second.state != State::kMember) continue;
     report(fmt::format("worker {} is stopped: the others have lost it", entry.first));
+    hosts_.on_failure(entry.second.host, time);
     stop(entry);
   }
+  mark_surplus(time);  // their hosts may be blacklisted now
 }
 
 /// Its end is awaited, but nothing else of it.
@@ -196,12 +205,18 @@ void Director::fail(int exit_status, const std::string& text) {
 
 // Epochs.
 
-/// The first epoch waits for all workers that have started; later ones for members that may still
-/// work in the last one.
+/// The first epoch waits for all workers that have started. One that follows a failure does not.
+bool Director::awaits_starters(TimePoint time) const {
+  if (epoch_ > 0 && !cause_.empty()) return false;
+  return time - started_ < options_.start_timeout &&
+         std::ranges::any_of(workers_, [this](const Entry& entry) {
+           return entry.second.state == State::kStarting && (epoch_ == 0 || entry.second.awaited);
+         });
+}
+
+/// Waits for members that may still work in the last epoch.
 void Director::try_epoch(TimePoint time) {
-  const bool starting = epoch_ == 0 && workers_.count(State::kStarting) > 0 &&
-                        time - started_ < options_.start_timeout;
-  if (starting || workers_.count(State::kMember) > 0) return;
+  if (awaits_starters(time) || workers_.count(State::kMember) > 0) return;
   dismiss_leavers();
   drop_unreachable_hosts(time);
   const std::vector<Entry*> ready = takers();
@@ -301,9 +316,11 @@ void Director::begin(const std::vector<Entry*>& takers) {
     worker.last_rank = static_cast<int>(begun.workers.size()) - 1;
     worker.state = State::kMember;
   }
+  for (Entry& entry : workers_) entry.second.awaited = false;
   changes_ = {};
   suspects_ = {};
   closing_ = void_ = false;
+  started_ = kForever;
   commands_.emplace_back(std::move(begun));
 }
 
@@ -313,7 +330,7 @@ TimePoint Director::next_deadline(TimePoint time) const {
   const auto consider = [&](TimePoint since, Duration limit) {
     if (since != kForever && since + limit > time) next = std::min(next, since + limit);
   };
-  if (epoch_ == 0) consider(started_, options_.start_timeout);
+  consider(started_, options_.start_timeout);
   consider(waiting_since_, options_.elastic_timeout);
   consider(unheld_since_, options_.start_timeout);
   consider(suspects_.since(), SuspectWatch::kGrace);

@@ -32,9 +32,12 @@ namespace ronde::elastic {
 /// The job as its user wants it.
 struct DirectorOptions {
   int min_workers = 1;
-  int max_workers = 0;                                 ///< 0: as many as there are slots.
-  int reset_limit = -1;                                ///< Epochs after the first; -1: any number.
-  HostPauses pauses;                                   ///< Of hosts whose workers failed.
+  int max_workers = 0;   ///< 0: as many as there are slots.
+  int reset_limit = -1;  ///< Epochs after the first; -1: any number.
+  HostPauses pauses;     ///< Of hosts whose workers failed.
+  /// As Horovod: the epoch ends when hosts come, and the next one waits until their workers have
+  /// started. Else it ends when these workers are ready.
+  bool await_new_hosts = false;
   std::chrono::milliseconds elastic_timeout{600'000};  ///< With fewer than min_workers.
   std::chrono::milliseconds start_timeout{60'000};     ///< For workers of the first epoch.
 };
@@ -126,9 +129,10 @@ class Director {
   [[nodiscard]] bool ending() const noexcept { return finished_ || failed_; }
   void report(std::string text) { commands_.emplace_back(Report{std::move(text)}); }
 
-  void settle(TimePoint time);
+  void settle(TimePoint time, bool hosts_come = false);
   void settle_epoch(TimePoint time);
-  void start_workers(TimePoint time);
+  void mark_surplus(TimePoint time);
+  void start_workers(TimePoint time, bool awaited);
   void stop_suspects(TimePoint time);
   void send_change(TimePoint time);
   void send_void(const std::string& why);
@@ -140,6 +144,7 @@ class Director {
                     TimePoint time);
 
   void try_epoch(TimePoint time);
+  [[nodiscard]] bool awaits_starters(TimePoint time) const;
   void dismiss_leavers();
   void drop_unreachable_hosts(TimePoint time);
   [[nodiscard]] bool enough_ready(std::size_t ready, TimePoint time);
@@ -164,7 +169,7 @@ class Director {
   int exit_status_ = 0;
   std::string cause_;  // of the end of this epoch, for people
   WorkerEnd last_failure_{1, "no worker is left"};
-  TimePoint started_ = kForever;
+  TimePoint started_ = kForever;        // the workers that the next epoch waits for
   TimePoint waiting_since_ = kForever;  // for enough workers
   TimePoint unheld_since_ = kForever;   // no ready worker holds the state
 };

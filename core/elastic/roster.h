@@ -28,6 +28,7 @@ struct RosterWorker {
   bool asked_to_leave = false;
   bool surplus = false;  ///< Its host has fewer slots now.
   bool stopped = false;  ///< By a command: its end is no failure.
+  bool awaited = false;  ///< The next epoch waits for it while it starts.
   int last_rank = -1;
   ReadyNote ready;  ///< The last one.
 

@@ -65,6 +65,7 @@ EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_
           fmt::format("LOCAL_RANK={}", local_rank),
           fmt::format("LOCAL_WORLD_SIZE={}", local_size),
           fmt::format("GROUP_RANK={}", host),
+          "HOROVOD_HOSTNAME=" + hosts[host].name,
           fmt::format("HOROVOD_RANK={}", rank),
           fmt::format("HOROVOD_SIZE={}", size),
           fmt::format("HOROVOD_LOCAL_RANK={}", local_rank),

@@ -28,7 +28,7 @@ TEST_CASE("horovodrun: the usual flags start a job with the settings they mean")
       "$RONDE_STALL_WARNING_SECONDS";
   const Finished job = run_horovodrun(
       {"-np", "2", "-H", "localhost:2", "--gloo", "--fusion-threshold-mb", "32", "--cache-capacity",
-       "99", "--log-level", "info", "--no-stall-check", "sh", "-c", script});
+       "99", "--log-level", "INFO", "--no-stall-check", "sh", "-c", script});
   CHECK(job.status == 0);
   CHECK(contains(job.out, "[1] 1 32M 99 info 0\n"));
 }
@@ -53,6 +53,14 @@ TEST_CASE("horovodrun: an elastic job by Horovod's spellings, which waits for -n
   CHECK(job.status == 1);
   CHECK(contains(job.err, "waiting for 2 slots to start: the hosts have 1 (localhost:1)"));
   CHECK_FALSE(contains(job.out, "never"));
+}
+
+TEST_CASE("horovodrun: an elastic job takes all slots of the hosts that -H lists") {
+  const std::string script = "echo worker $RONDE_WORKER of $HOROVOD_HOSTNAME; sleep 1";
+  const Finished job = run_horovodrun(
+      {"-np", "1", "--min-num-proc", "1", "-H", "localhost:1,127.0.0.1:1", "sh", "-c", script});
+  CHECK(contains(job.out, "[0] worker 1 of localhost\n"));
+  CHECK(contains(job.out, "[1] worker 2 of 127.0.0.1\n"));
 }
 
 TEST_CASE("horovodrun: an unknown flag is an error") {

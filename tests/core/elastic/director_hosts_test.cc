@@ -107,6 +107,66 @@ TEST_CASE("director: a blacklisted host loses all its workers") {
   CHECK(job.started().size() == 2);
 }
 
+TEST_CASE("director: a blacklisted host's other workers leave with a suspect that was stopped") {
+  DirectorOptions options;
+  options.pauses.policy = FailurePolicy::kBlacklist;
+  DirectorJob job(options, {{"a", 2}, {"b", 2}});
+  for (WorkerId id = 1; id <= 4; ++id) job.ready(id);
+  CHECK(job.epoch().size() == 4);
+  job.ready({1, 2, 3}, 1, {4});  // 4 takes its time to end
+  job.wait(seconds(2));
+  CHECK(job.take<StopWorker>().size() == 1);
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2});
+}
+
+TEST_CASE(
+    "director: as with Horovod, the epoch ends when hosts come, and the next waits for them") {
+  DirectorOptions options;
+  options.await_new_hosts = true;
+  DirectorJob job(options, {{"a", 2}});
+  job.ready(1);
+  job.ready(2);
+  CHECK(job.epoch().size() == 2);
+  job.director.set_hosts({{"a", 2}, {"b", 2}}, job.time);
+  job.collect();
+  const auto changes = job.take<SendChange>();
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].note.change == Change::kAdded);
+  ReadyNote changed = after(1, true, {});
+  changed.why.clear();
+  job.ready(1, changed);
+  job.ready(2, changed);
+  job.ready(3);
+  CHECK(job.epoch().empty());
+  SUBCASE("all have started") {
+    job.ready(4);
+    CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 3, 4});
+  }
+  SUBCASE("one does not start") {
+    job.wait(options.start_timeout);
+    CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 3});
+    CHECK(job.take<SendChange>().empty());
+  }
+  SUBCASE("one ends") {
+    job.end(4, kKilled);
+    CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 3});
+  }
+}
+
+TEST_CASE("director: after a failure nobody waits for hosts that come") {
+  DirectorOptions options;
+  options.await_new_hosts = true;
+  DirectorJob job(options, {{"a", 2}});
+  job.ready(1);
+  job.ready(2);
+  CHECK(job.epoch().size() == 2);
+  job.director.set_hosts({{"a", 2}, {"b", 1}}, job.time);
+  job.collect();
+  job.end(2, kKilled);
+  job.ready({1}, 1, {2});
+  CHECK(job.epoch() == std::vector<WorkerId>{1});
+}
+
 TEST_CASE("director: a lost host's workers have ended") {
   DirectorJob job({}, {{"a", 2}, {"b", 2}});
   job.run_four();

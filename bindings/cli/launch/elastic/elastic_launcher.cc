@@ -292,7 +292,7 @@ void ElasticLauncher::start_worker(const elastic::StartWorker& start) {
   }
   RankStart rank{agent_rank(start.worker), {}};
   rank.environment = {fmt::format("{}={}", elastic::kWorkerVariable, start.worker),
-                      "RONDE_ELASTIC=1", "HOROVOD_ELASTIC=1"};
+                      "RONDE_ELASTIC=1", "HOROVOD_ELASTIC=1", "HOROVOD_HOSTNAME=" + start.host};
   rank.environment.insert(rank.environment.end(), options_.launch.environment.begin(),
                           options_.launch.environment.end());
   if (!agents_.has(start.host)) start_agent(start.host);
