@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from ronde import _epochs
 from ronde._arguments import check_reduce_op
 from ronde._codecs import NoneCompressor
-from ronde._collectives import AVERAGE, SUM
+from ronde._collectives import AVERAGE
 from ronde._compression import warn_of_idle
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
@@ -93,8 +94,12 @@ class GradientOptions:
 
     @property
     def alone(self) -> bool:
-        """True if this rank keeps its gradients: alone in the process set, or outside of it."""
-        return (self.process_set.size() or 1) == 1 or self.process_set.included() is False
+        """True if this rank keeps its gradients: alone in the process set, or outside of it.
+
+        An elastic job may grow when its graphs are traced already: there no rank is alone.
+        """
+        alone = (self.process_set.size() or 1) == 1 and not _epochs.available()
+        return alone or self.process_set.included() is False
 
     @staticmethod
     def key(variable: Any) -> Any:
@@ -114,6 +119,4 @@ class GradientOptions:
     def op_and_scale(self) -> tuple[int, tuple[float, float]]:
         """The operation and scale factors for `op` and the predivide factor."""
         factor = self.gradient_predivide_factor
-        if factor == 1.0:
-            return self.op, (1.0, 1.0)
-        return SUM, (1.0 / factor, factor / (self.process_set.size() or 1))
+        return self.op, (1.0 / factor, factor)

@@ -1,13 +1,18 @@
 """Cases of ronde.keras.elastic and ronde.tensorflow.elastic."""
 
+from unittest import mock
+
 import keras
 import numpy as np
 import pytest
+import ronde
 import ronde.keras as hvd
 import ronde.tensorflow as hvt
 import ronde.tensorflow.keras as hvk
 import tensorflow as tf
+from ronde import _epochs
 from ronde.keras import elastic
+from ronde.tensorflow import _gradients, mpi_ops
 
 
 def made_state(**values):
@@ -128,6 +133,40 @@ def case_variables_of_a_session():
         variable.load([4.0], session)
         state.restore()
         assert session.run(variable).tolist() == [1.0]
+
+
+def case_variables_of_a_session_start_from_any_rank():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.compat.v1.get_variable("v", initializer=[1.0 + hvt.rank()])
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.get_default_graph().finalize()
+        state = hvt.elastic.TensorFlowState(session=session, batch=1 + hvt.rank())
+        state._root = 1
+        state.sync()
+        assert session.run(variable).tolist() == [2.0]
+        assert state.batch == 2
+
+
+def case_graphs_that_were_traced_alone_work_in_larger_jobs():
+    with mock.patch.object(_epochs, "available", return_value=True):
+        with mock.patch.object(ronde.ProcessSet, "size", return_value=1):
+            options = _gradients.Options()
+            assert not options.alone
+            predivided = _gradients.Options(gradient_predivide_factor=2.0)
+            assert predivided.op_and_scale() == (hvt.Average, (0.5, 2.0))
+
+            @tf.function
+            def sparse(values):
+                return hvt.allreduce(tf.IndexedSlices(values, [0], [3]), name="sparse").values
+
+            @tf.function
+            def kept(values):
+                return mpi_ops.divided(values, hvt.global_process_set)
+
+            sparse.get_concrete_function(tf.TensorSpec([1], tf.float32))
+            kept.get_concrete_function(tf.TensorSpec([1], tf.float32))
+        np.testing.assert_array_equal(sparse(tf.constant([4.0])), [2, 2])
+        np.testing.assert_array_equal(kept(tf.constant([4.0])), [2])
 
 
 def case_the_names_of_horovod_are_there():

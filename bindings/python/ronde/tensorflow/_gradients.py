@@ -30,7 +30,6 @@ class Options(GradientOptions):
 
         A rank outside of the process set keeps its own.
         """
-        size = self.process_set.size() or 1
         if self.sparse_as_dense:
             gradients = [
                 tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients
@@ -41,7 +40,7 @@ class Options(GradientOptions):
         shared = [i for i, g in enumerate(gradients) if g is not None]
         if self.local:
             shared = [i for i in shared if self.key(variables[i]) not in self.local]
-            self._scale_local(results, set(shared), size)
+            self._scale_local(results, set(shared))
         self.look_at_rules(_path(i, variable) for i, variable in enumerate(variables))
         used = {i: self._compression_of(i, gradients[i], variables[i]) for i in shared}
         program = f"gradients of variables {_ranges(shared)} of {len(gradients)}"
@@ -63,12 +62,12 @@ class Options(GradientOptions):
         one = Trained(name, dimensions, elements, dtype, dtype.is_floating, variable)
         return for_gradient(one, self.compression)
 
-    def _scale_local(self, results: list[Any], shared: set[int], size: int) -> None:
+    def _scale_local(self, results: list[Any], shared: set[int]) -> None:
         if not self.scale_local_gradients:
             return
         for i, gradient in enumerate(results):
             if gradient is not None and i not in shared:
-                results[i] = _scaled(gradient, 1.0 / size)
+                results[i] = _divided(gradient, self.process_set)
 
     def _parts(
         self, shared: list[int], gradients: Sequence[Any], variables: Sequence[Any]
@@ -176,8 +175,8 @@ def _listed_parts(
     return [part for part in parts if part] + [[i] for i in sorted(position.values())]
 
 
-def _scaled(gradient: Any, factor: float) -> Any:
+def _divided(gradient: Any, process_set: Any) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values * tf.cast(factor, gradient.dtype)
+        values = mpi_ops.divided(gradient.values, process_set)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient * tf.cast(factor, gradient.dtype)
+    return mpi_ops.divided(gradient, process_set)

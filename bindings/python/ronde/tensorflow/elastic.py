@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ronde import _numpy
 from ronde._copies import Keep, Part
 from ronde._errors import InvalidArgumentError
 from ronde._job import rank
@@ -35,31 +36,34 @@ class TensorFlowState(ObjectState):
                 "variables: none are given, and TensorFlow 2 lists no global ones"
             )
         self.session = session or tf.compat.v1.get_default_session()
-        # Made once: a session's graph may not grow.
-        self._sending = None if tf.executing_eagerly() else broadcast_variables(self.variables, 0)
+        self._eager = tf.executing_eagerly()
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
 
     def _further_parts(self) -> list[Part]:
         return [Part("variables", self._take_variables, self._put_variables)]
 
     def _arrays(self) -> Sequence[Any]:
-        if self._sending is not None:
-            return list(self.session.run(self.variables))
-        return [np.asarray(variable.numpy()) for variable in self.variables]
+        if self._eager:
+            return [np.asarray(variable.numpy()) for variable in self.variables]
+        return [np.asarray(array) for array in self.session.run(self.variables)]
 
     def _take_variables(self, keep: Keep) -> Any:
-        return [keep(np.asarray(array)) for array in self._arrays()]
+        return [keep(array) for array in self._arrays()]
 
     def _put_variables(self, saved: Any) -> None:
         for variable, value in zip(self.variables, saved):
-            if self._sending is None:
+            if self._eager:
                 variable.assign(value)
             else:
                 variable.load(value, self.session)
 
     def _broadcast(self, root: int) -> None:
-        if self._sending is None:
+        if self._eager:
             broadcast_variables(self.variables, root)
-        else:
-            self.session.run(self._sending)
+        else:  # a session's graph may not grow
+            handles = [
+                _numpy.broadcast_async(array, root, f"elastic.variable.{i}")
+                for i, array in enumerate(self._arrays())
+            ]
+            self._put_variables([handle.wait() for handle in handles])
         super()._broadcast(root)

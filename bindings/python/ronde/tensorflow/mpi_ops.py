@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde import _horovod
+from ronde import _epochs, _horovod
 from ronde._codecs import NoneCompressor
 from ronde._collectives import reduce_op, set_id
 from ronde._compression import for_values, resolved, wire_for
@@ -114,10 +114,24 @@ def _sparse_allreduce(
     # One operation, so that a rank that submits a dense tensor by this name gets an error.
     joined, indices = grouped_allgather([values, slices.indices], name, process_set=process_set)
     joined = compression.decompress(joined, context)
-    factor = scale[0] * scale[1] / ((process_set.size() or 1) if op == Average else 1)
-    if factor != 1.0:
+    factor = scale[0] * scale[1]
+    if op == Average:
+        joined = divided(joined, process_set, factor)
+    elif factor != 1.0:
         joined = joined * tf.cast(factor, joined.dtype)
     return tf.IndexedSlices(joined, indices, dense_shape=slices.dense_shape)
+
+
+def divided(tensor: Any, process_set: ProcessSet, factor: float = 1.0) -> Any:
+    """The tensor, multiplied by `factor` and divided by the ranks of the set.
+
+    Graphs of an elastic job are traced once, and outlive changes of its ranks.
+    """
+    if _epochs.available() and not tf.executing_eagerly():
+        ranks = tf.cast(size_op(set_id(process_set)), tf.float64)
+        return tensor * tf.cast(factor / ranks, tensor.dtype)
+    factor /= process_set.size() or 1
+    return tensor if factor == 1.0 else tensor * tf.cast(factor, tensor.dtype)
 
 
 def _grouped_allreduce(

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ronde import _epochs
 from ronde._collectives import SUM, set_id
 from ronde._errors import InvalidArgumentError
 from ronde._job import global_process_set, is_initialized, rank, size
@@ -33,7 +34,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[m
     @as_written
     def _moments(self, inputs: Any, mask: Any) -> Any:
         mean, variance = super()._moments(inputs, mask)
-        if not is_initialized() or size() == 1:
+        alone = not is_initialized() or (size() == 1 and not _epochs.available())
+        if alone:  # an elastic job may grow when its graphs are traced already
             return mean, variance
         count = _values_per_channel(inputs, mask, self._reduction_axes)
         return _joint(mean, variance, count)
@@ -57,7 +59,11 @@ def _joint(mean: Any, variance: Any, count: Any) -> tuple[Any, Any]:
     mine = tf.stack([mean, variance, tf.zeros_like(mean) + tf.cast(count, mean.dtype)])
     mine = tf.where(tf.math.is_nan(mine), tf.zeros_like(mine), mine)  # of an empty batch
     # A sum of rows, each filled by its rank: the gradient of a sum is the sum over ranks.
-    rows = tf.one_hot(rank(), size(), dtype=mine.dtype)[:, tf.newaxis, tf.newaxis] * mine
+    if tf.executing_eagerly():
+        own, ranks = rank(), size()
+    else:  # as they are when the graph runs
+        own, ranks = mpi_ops.rank_op(), mpi_ops.size_op()
+    rows = tf.one_hot(own, ranks, dtype=mine.dtype)[:, tf.newaxis, tf.newaxis] * mine
     members = set_id(global_process_set)
     name = mpi_ops._name(None, "sync_batch_norm", members)
     (every,) = _ops.allreduce([rows], [name], SUM, (1.0, 1.0), members)
