@@ -1,6 +1,7 @@
 """States and samplers of ronde.torch.elastic, on one rank and on several."""
 
 import itertools
+from unittest import mock
 
 import pytest
 import ronde
@@ -110,6 +111,40 @@ def test_handlers_of_the_user_are_used(alone):  # noqa: F811
     assert state.model is None
 
 
+def test_handlers_of_the_user_keep_two_copies(alone):  # noqa: F811
+    class Handler(StateHandler):
+        def save(self):
+            self.saved = list(self.value)
+
+        def restore(self):
+            self.value[:] = self.saved
+
+        def sync(self):
+            pass
+
+    before = get_handler_registry()
+    set_handler_registry([(list, Handler), *before])
+    try:
+        state = hvd.elastic.TorchState(numbers=[0], step=0)
+    finally:
+        set_handler_registry(before)
+    state.sync()
+    for step in (1, 2):
+        state.numbers[0] = state.step = step
+        state.save()
+    state.numbers[0] = state.step = 3
+    state._restore_older()  # a rank has died before all had copied step 2
+    assert (state.numbers, state.step) == ([1], 1)
+    state.numbers[0] = state.step = 4
+    state.restore()
+    assert (state.numbers, state.step) == ([1], 1)
+    state.numbers = other = [7]
+    other[0] = 8
+    state.restore()
+    assert state.numbers is other
+    assert other == [7]
+
+
 def test_checkpoints_hold_tensors(alone, tmp_path):  # noqa: F811
     state = trained_state()
     state.checkpoint(tmp_path / "state")
@@ -135,6 +170,49 @@ def test_elastic_samplers_give_ranks_equal_numbers(monkeypatch, length, size):
         assert len(sampler) == len(dealt[-1]) == -(-length // size)
         assert sampler.get_indices(0, 2) == dealt[-1][:2]
     assert {index for own in dealt for index in own} == set(range(length))
+
+
+def test_horovods_modules_are_where_its_tests_patch_them(alone):  # noqa: F811
+    dataset = list(range(8))
+    with (
+        mock.patch("ronde.torch.elastic.sampler.size", return_value=4),
+        mock.patch("ronde.torch.elastic.sampler.rank", return_value=3),
+    ):
+        sampler = hvd.elastic.ElasticSampler(dataset, shuffle=False)
+    assert (sampler.rank, sampler.num_replicas, list(sampler)) == (3, 4, [3, 7])
+    state = hvd.elastic.TorchState(sampler=sampler, batch=1)
+    with mock.patch(
+        "ronde.torch.elastic.state.broadcast_object", side_effect=lambda o, *_: o
+    ) as sent:
+        state.sync()
+    assert sent.call_count >= 1
+
+
+def test_elastic_samplers_do_as_horovods_tests_want(alone):  # noqa: F811
+    sampler = hvd.elastic.ElasticSampler(list(range(8)))
+    loader = torch.utils.data.DataLoader(list(range(8)), batch_size=2, sampler=sampler)
+    state = hvd.elastic.TorchState(sampler=sampler)
+    state.sync()
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for number, _ in enumerate(loader):
+            sampler.record_batch(number, 2)
+            assert sampler.processed_num == 2 * (number + 1)
+    assert len(list(loader)) == 4  # the samples come again until the epoch is set
+    sampler.set_epoch(2)
+    sampler.record_batch(0, 2)
+    sampler.record_batch(1, 2)
+    state.commit()
+    sampler.record_batch(2, 2)
+    state.restore()
+    assert sampler.processed_num == 4
+    sampler.record_batch(2, 2)
+    state.commit()
+    state.sync()
+    assert sampler.processed_num == 6
+    assert (len(sampler), len(list(loader))) == (2, 1)  # dealt anew
+    sampler.set_epoch(3)
+    assert len(sampler) == 8
 
 
 def test_elastic_samplers_keep_their_place(alone):  # noqa: F811

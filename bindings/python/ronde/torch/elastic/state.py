@@ -98,6 +98,37 @@ class StateHandler:
         self.save()
 
 
+class _TwoHandlers:
+    """Two handlers of one value by a class of the user's, so that two copies of it are kept."""
+
+    def __init__(self, handler: StateHandler) -> None:
+        """handler: has no copy yet, or one; its class makes the other."""
+        self.newest, self._other = handler, type(handler)(handler.value)
+        self._older: StateHandler | None = None
+
+    def fill(self) -> None:
+        """Writes the next copy in place of the older one. It counts after turn()."""
+        self._older = None
+        self._other.save()
+
+    def turn(self) -> None:
+        """Makes what fill() wrote the newest copy."""
+        self._older = self.newest
+        self.newest, self._other = self._other, self.newest
+
+    def restore_older(self) -> None:
+        """Goes back to the copy before the newest, if there is one."""
+        if self._older is not None:
+            self.turn()
+            self._older = None
+        self.newest.restore()
+
+    def set_value(self, value: Any) -> None:
+        """Handles another object from now on."""
+        self._other.value, self._older = value, None
+        self.newest.set_value(value)
+
+
 class _CopyingHandler(StateHandler):
     """A handler of objects with state_dict() and load_state_dict()."""
 
@@ -224,6 +255,11 @@ class TorchState(ObjectState):
         for name, handler in self._handlers.items():
             super().__setattr__(name, handler.value)
         others = {name: value for name, value in given.items() if name not in self._handlers}
+        self._others = {
+            name: _TwoHandlers(handler)
+            for name, handler in self._handlers.items()
+            if not isinstance(handler, _CopyingHandler)
+        }
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **others)
         for handler in self._copying_handlers():
             handler.join_copies(self._copies)
@@ -232,15 +268,11 @@ class TorchState(ObjectState):
         """Sets an attribute; that of a handler is handled from then on."""
         handlers = self.__dict__.get("_handlers", {})
         if name in handlers:
-            handlers[name].set_value(value)
+            self._others.get(name, handlers[name]).set_value(value)
         super().__setattr__(name, value)
 
     def _copying_handlers(self) -> list[Any]:
         return [h for h in self._handlers.values() if isinstance(h, _CopyingHandler)]
-
-    def _other_handlers(self) -> list[Any]:
-        """Those of the user, which keep one copy."""
-        return [h for h in self._handlers.values() if not isinstance(h, _CopyingHandler)]
 
     def _further_parts(self) -> list[Part]:
         return [
@@ -250,19 +282,26 @@ class TorchState(ObjectState):
         ]
 
     def _shared_copies(self) -> Copies | None:
-        return None if self._other_handlers() else super()._shared_copies()
+        return None if self._others else super()._shared_copies()
 
     def save(self) -> None:
         """Copies the state; the copy before this one is kept."""
-        for handler in self._other_handlers():
-            handler.save()
+        for handlers in self._others.values():
+            handlers.fill()
         super().save()
+        for handlers in self._others.values():
+            handlers.turn()
 
     def restore(self) -> None:
         """Goes back to the newest copy."""
         super().restore()
-        for handler in self._other_handlers():
-            handler.restore()
+        for handlers in self._others.values():
+            handlers.newest.restore()
+
+    def _restore_older(self) -> None:
+        super()._restore_older()
+        for handlers in self._others.values():
+            handlers.restore_older()
 
     def reset(self) -> None:
         """Deals the samplers' remaining indices to the ranks that there are now."""
@@ -274,9 +313,11 @@ class TorchState(ObjectState):
         for name, handler in self._handlers.items():
             if name in self._own:
                 continue
-            if isinstance(handler, _CopyingHandler):
+            if name in self._others:
+                self._others[name].newest.sync()
+            else:
                 handler.root = root
-            handler.sync()
+                handler.sync()
         super()._broadcast(root)
 
     def _snapshot(self) -> Any:
