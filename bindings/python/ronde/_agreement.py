@@ -13,10 +13,20 @@ import numpy as np
 from ronde import _epochs, _leaving, _numpy
 from ronde._collectives import MAX
 from ronde._errors import InternalError
-from ronde._job import rank
+from ronde._handle import Handle
+from ronde._job import on_epoch, rank
 
 _REMOVED = 1  # Horovod's kinds of changes
 _ADDED = 2
+_START = "elastic.start"
+_JOINS = [0, 0, 0, 0, 0, 0, 0, -1, -1]  # choose() of a rank that has joined
+
+
+class _Early:
+    rows: Handle[Any] | None = None  # that choose() waits for
+
+
+_early = _Early()
 
 
 def _maxima(changed: bool, kind: int, returned: bool) -> tuple[int | None, bool]:
@@ -48,6 +58,26 @@ def newest_step(step: int) -> int:
     return int(_numpy.allreduce(np.array([step], np.int64), "elastic.step", MAX)[0])
 
 
+def held() -> bool:
+    """True if some rank of this epoch holds the state."""
+    place = _epochs.worker.place
+    return place is not None and place.held
+
+
+def _answer_early() -> None:
+    """Does the part of a rank that has joined in choose(), before it gets there.
+
+    Scripts may call operations before run(), which the others call in reset callbacks: after their
+    choose().
+    """
+    _early.rows = None
+    if _epochs.available() and held() and not _epochs.worker.holds_state:
+        _early.rows = _numpy.allgather_async(np.array([_JOINS], np.int64), _START)
+
+
+on_epoch.append(_answer_early)
+
+
 def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     """Restores the newest committed step at the start of an epoch; true if it must be sent.
 
@@ -55,24 +85,26 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     Collective.
     """
     checkpoints = state._checkpoints
-    held = _epochs.worker.holds_state
+    holds = _epochs.worker.holds_state
     copies = state._shared_copies()
-    adopted = copies.adopted_steps() if copies is not None and not held else (-1, -1)
+    adopted = copies.adopted_steps() if copies is not None and not holds else (-1, -1)
     mine = [
-        int(held),
+        int(holds),
         int(failed),
-        int(skip_sync and held),
+        int(skip_sync and holds),
         state._certain,
         state._step,
         state._older_step,
-        checkpoints.newest_step() if checkpoints is not None and not held else 0,
+        checkpoints.newest_step() if checkpoints is not None and not holds else 0,
         *adopted,
     ]
-    rows = _numpy.allgather(np.array([mine], np.int64), "elastic.start").tolist()
+    early, _early.rows = _early.rows, None
+    given = early.wait() if early else _numpy.allgather(np.array([mine], np.int64), _START)
+    rows = given.tolist()
     if all(row[2] for row in rows):
         return False
-    holders = [holder for holder, row in enumerate(rows) if row[0]]
-    step = _restore(state, rows, holders, failed) if holders else _resume(state, rows)
+    held = any(row[0] for row in rows)
+    step = _restore(state, rows, failed, adopted) if held else _resume(state, rows)
     if copies is not None and step not in adopted:
         copies.end_adoption(used=False)
     return True
@@ -91,11 +123,12 @@ def begin(state: Any, sync: bool) -> None:
         copies.end_adoption(used=True)
 
 
-def _restore(state: Any, rows: list[list[int]], holders: list[int], failed: bool) -> int:
+def _restore(state: Any, rows: list[list[int]], failed: bool, adopted: tuple[int, int]) -> int:
     """Chooses the rank that sends; goes back to its step, unless all ranks are at it.
 
     A worker that replaces one that died at this step goes on with its own state. Returns the step.
     """
+    holders = [holder for holder, row in enumerate(rows) if row[0]]
     newest = max(rows[holder][3] for holder in holders)
     have = [holder for holder in holders if newest in rows[holder][4:6]]
     if not have:
@@ -103,7 +136,7 @@ def _restore(state: Any, rows: list[list[int]], holders: list[int], failed: bool
     state._root = have[0]
     at_it = failed and state._step == newest
     if not _epochs.worker.holds_state:
-        if newest in rows[rank()][7:9]:
+        if newest in adopted:
             state._shared_copies().put_adopted(newest, own_alone=True)
     elif not at_it and any(rows[h][1] for h in holders):
         if state._older_step == newest:

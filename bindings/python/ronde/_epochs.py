@@ -48,12 +48,16 @@ class DismissedError(SystemExit):
 
 
 class Place(NamedTuple):
-    """A worker's place in an epoch. workers: the numbers of the workers, by rank."""
+    """A worker's place in an epoch.
+
+    workers: the numbers of the workers, by rank. held: True if some of them hold the state.
+    """
 
     epoch: int
     rank: int
     workers: tuple[int, ...]
     settings: dict[str, str]
+    held: bool
 
 
 class _Worker:
@@ -122,7 +126,8 @@ def next_place() -> Place:
         raise DismissedError
     numbers = tuple(int(number) for number, *_ in answer["workers"])
     settings = {str(name): str(value) for name, value in answer["settings"].items()}
-    worker.place = Place(int(answer["epoch"]), int(answer["rank"]), numbers, settings)
+    held = any(holds for *_, holds in answer["workers"])
+    worker.place = Place(int(answer["epoch"]), int(answer["rank"]), numbers, settings, held)
     return worker.place
 
 

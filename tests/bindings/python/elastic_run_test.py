@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import ronde
 from elastic_launcher import alone, launcher  # noqa: F401  fixtures
+from ronde import _agreement, _epochs
 from ronde.common.elastic import State, notification_manager, run_fn
 from ronde.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
@@ -266,6 +267,34 @@ def test_horovods_manager_passes_changes_on(alone):  # noqa: F811
     assert raised.value.skip_sync
     with pytest.raises(NotImplementedError):
         state.commit()
+
+
+def test_old_changes_are_left_out_and_kinds_add_up(alone):  # noqa: F811
+    state = state_of()
+    state.on_hosts_updated(5.0, 1)
+    state.on_hosts_updated(4.0, 2)  # older than the one before
+    with pytest.raises(HostsUpdatedInterrupt) as raised:
+        state.check_host_updates()
+    assert raised.value.skip_sync
+    state.on_hosts_updated(5.0, 2)  # acted on already
+    state.check_host_updates()
+    state.on_hosts_updated(6.0, 1)
+    state.on_hosts_updated(7.0, 2)
+    with pytest.raises(HostsUpdatedInterrupt) as raised:
+        state.commit()
+    assert not raised.value.skip_sync
+
+
+def test_a_worker_that_joins_may_call_operations_before_run(launcher):  # noqa: F811
+    """The others call them in reset callbacks."""
+    assert not _agreement.held()
+    place = _epochs.worker.place
+    _epochs.worker.place = place._replace(held=True)
+    _agreement._answer_early()
+    assert _agreement._early.rows is not None
+    ronde.allreduce(np.ones(1), name="before")
+    _epochs.worker.holds_state = True
+    assert _agreement._early.rows.wait().tolist() == [[0] * 7 + [-1, -1]]
 
 
 def test_plain_runs_raise_failures_of_several_ranks(run_job):

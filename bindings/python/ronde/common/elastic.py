@@ -377,10 +377,13 @@ class _Run:
         sync = not self._skip_sync
         if elastic:
             _share(self._state)
-        if elastic:  # before the reset callbacks, whose changes must last
+        held = elastic and _agreement.held()
+        if held:  # before the reset callbacks, whose changes must last
             sync = _agreement.choose(self._state, self._failed, self._skip_sync)
         if again:
             self._state.on_reset()
+        if elastic and not held:
+            sync = _agreement.choose(self._state, self._failed, self._skip_sync)
         if not elastic:
             if sync:
                 self._state.sync()
