@@ -47,6 +47,17 @@ TEST_CASE("change watch: leavers do not wait; both is mixed") {
   CHECK(ChangeWatch().due(roster, kEpoch, kBegin) == Change::kMixed);
 }
 
+TEST_CASE("change watch: who alone could go on is not interrupted before others can") {
+  Roster roster = members(1);
+  roster.find(1)->surplus = true;
+  const WorkerId joiner = roster.add("b");
+  CHECK_FALSE(ChangeWatch().due(roster, kEpoch, kBegin));
+  roster.find(joiner)->state = State::kReady;
+  CHECK(ChangeWatch().due(roster, kEpoch, kBegin) == Change::kMixed);
+  roster.remove(joiner);
+  CHECK(ChangeWatch().due(roster, kEpoch, kBegin) == Change::kRemoved);
+}
+
 TEST_CASE("suspect watch: suspects have a grace, anew if another member is missing") {
   Roster roster = members(2);
   SuspectWatch watch;
