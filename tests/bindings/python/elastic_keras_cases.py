@@ -41,6 +41,21 @@ def case_models_are_synced_and_restored():
     np.testing.assert_array_equal(state.model.get_weights()[0], [[3], [3]])
 
 
+def case_samplers_are_restored_and_dealt_anew():
+    sampler = elastic.ExactSampler(10, shuffle=False)
+    state = made_state(sampler=sampler)
+    sampler.record_batch(0, 2)
+    state.commit()
+    sampler.record_batch(1, 2)
+    state.restore()
+    assert sampler.processed_num == 2 * hvd.size()
+    assert state.sampler is sampler
+    sampler.record_batch(1, 1 + hvd.rank())
+    state.sync()
+    assert sampler.processed_num == 3 * hvd.size()
+    assert sampler.remaining_indices[0] == sampler.processed_num
+
+
 def case_optimizers_are_restored():
     state = made_state()
     before = [np.array(v) for v in state.optimizer.variables]

@@ -10,11 +10,8 @@ import numpy as np
 
 from ronde._copies import Keep, Part
 from ronde._errors import InvalidArgumentError
-from ronde._job import rank
-from ronde._objects import broadcast_object
 from ronde._samplers import ExactSampler
-from ronde.common.elastic import ObjectState
-from ronde.elastic import run
+from ronde.elastic import ObjectState, run
 from ronde.keras._backend import broadcast_variables
 
 __all__ = [
@@ -28,13 +25,14 @@ __all__ = [
 
 
 class VariablesState(ObjectState):
-    """A state of variables, and of Python objects."""
+    """A state of variables, of Python objects, and of ExactSamplers."""
 
     _variables: Callable[[], Sequence[Any]]
     _send: Callable[[Sequence[Any], int], Any]
 
     def _further_parts(self) -> list[Part]:
-        return [Part("variables", self._take_variables, self._put_variables)]
+        variables = Part("variables", self._take_variables, self._put_variables)
+        return [*super()._further_parts(), variables]
 
     def _take_variables(self, keep: Keep) -> Any:
         return [keep(np.asarray(_values(v))) for v in self._variables()]
@@ -63,7 +61,7 @@ def _path(variable: Any) -> str:
 
 
 class KerasState(VariablesState):
-    """A state of a Keras model and its optimizer, and of Python objects."""
+    """A state of a Keras model and its optimizer, of Python objects, and of ExactSamplers."""
 
     def __init__(
         self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any
@@ -82,7 +80,7 @@ class KerasState(VariablesState):
         if self.optimizer is not None and not getattr(self.optimizer, "built", True):
             self.optimizer.build(model.trainable_variables)
         self._send = broadcast_variables
-        super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
+        super().__init__(**kwargs)
 
     def _variables(self) -> Sequence[Any]:
         given = self.optimizer

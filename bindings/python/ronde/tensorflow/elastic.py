@@ -11,11 +11,8 @@ import tensorflow as tf
 from ronde import _numpy
 from ronde._copies import Keep, Part
 from ronde._errors import InvalidArgumentError
-from ronde._job import rank
-from ronde._objects import broadcast_object
 from ronde._samplers import ExactSampler
-from ronde.common.elastic import ObjectState
-from ronde.elastic import run
+from ronde.elastic import ObjectState, run
 from ronde.keras.elastic import KerasState as TensorFlowKerasState
 from ronde.tensorflow.functions import broadcast_variables
 
@@ -23,7 +20,7 @@ __all__ = ["ExactSampler", "TensorFlowKerasState", "TensorFlowState", "run"]
 
 
 class TensorFlowState(ObjectState):
-    """A state of tf.Variables and Python objects."""
+    """A state of tf.Variables, of Python objects, and of ExactSamplers."""
 
     def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
         """variables: all global ones by default. session: that evaluates them in a graph.
@@ -37,10 +34,11 @@ class TensorFlowState(ObjectState):
             )
         self.session = session or tf.compat.v1.get_default_session()
         self._eager = tf.executing_eagerly()
-        super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
+        super().__init__(**kwargs)
 
     def _further_parts(self) -> list[Part]:
-        return [Part("variables", self._take_variables, self._put_variables)]
+        variables = Part("variables", self._take_variables, self._put_variables)
+        return [*super()._further_parts(), variables]
 
     def _arrays(self) -> Sequence[Any]:
         if self._eager:
