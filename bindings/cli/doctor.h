@@ -39,6 +39,7 @@ struct RankAnswer {
   std::string text;          ///< The dump as received; empty if there is none.
   std::optional<Dump> dump;  ///< The dump, parsed.
   std::string silence;       ///< The reason why there is no dump.
+  int worker = 0;            ///< Its number in an elastic job; 0: unknown.
 };
 
 /// The ranks with a socket in this host's network namespace, of all users, by job and rank.
@@ -52,9 +53,10 @@ std::vector<RankAnswer> ask_ranks(const std::vector<diagnosis::DiagnosticsAddres
 /// The text of one job's answers.
 std::string describe_job(const std::vector<RankAnswer>& answers);
 
-/// Prints the state of the job's ranks. `job`: the beginning of its id, or a rank's pid; empty if
-/// only one job runs. `folder`: also writes each rank's dump there; may be empty.
-/// Errors: kUnavailable if no job runs, kInvalidArgument with a list of those that do.
+/// Prints the state of the job's ranks; of an elastic job first its launcher's view, then the ranks
+/// of the newest epoch. `job`: the beginning of its id, a rank's pid or the pid of an elastic job's
+/// launcher; empty if only one job runs. `folder`: also writes each rank's dump there; may be
+/// empty. Errors: kUnavailable if no job runs, kInvalidArgument with a list of those that do.
 Status examine_job(const std::string& job, const std::string& folder);
 
 }  // namespace ronde

@@ -263,8 +263,8 @@ void add_doctor_command(CLI::App& app) {
   CLI::Option* attach =
       command->add_option("--job", *job,
                           "Show the state of a running job: pending operations, missing ranks, the "
-                          "stacks of threads. JOB: the beginning of its id, or the pid of a rank; "
-                          "not needed if only one job runs");
+                          "stacks of threads. JOB: the beginning of its id, the pid of a rank, or "
+                          "of the launcher of an elastic job; not needed if only one job runs");
   attach->expected(0, 1)->type_name("[JOB]");
   auto folder = std::make_shared<std::string>();
   command->add_option("--output", *folder, "With --job: also write each rank's dump to this folder")

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <fstream>
-#include <sstream>
+#include <map>
 #include <utility>
 
 #include "bindings/cli/doctor.h"
+#include "bindings/cli/doctor_elastic.h"
 #include "bindings/runtime/diagnosis/kernel_view.h"
 #include "bindings/runtime/diagnosis/service.h"
 #include "core/base/os/endpoint.h"
@@ -55,13 +55,19 @@ void append_threads(std::string& text, const Dump& dump) {
   }
 }
 
+/// "rank 2", or "rank 2 (worker 4)".
+std::string label_of(const RankAnswer& answer) {
+  const std::string rank = fmt::format("rank {}", answer.who.rank);
+  return answer.worker == 0 ? rank : fmt::format("{} (worker {})", rank, answer.worker);
+}
+
 std::string describe_rank(const RankAnswer& answer, const std::vector<RankAnswer>& answers) {
   if (!answer.dump) {
-    return fmt::format("rank {}, pid {}: {}\n", answer.who.rank, answer.who.pid, answer.silence);
+    return fmt::format("{}, pid {}: {}\n", label_of(answer), answer.who.pid, answer.silence);
   }
   const Dump& dump = *answer.dump;
   std::string text =
-      fmt::format("rank {}, pid {} on {}: {}\n", dump.rank, dump.pid, dump.host,
+      fmt::format("{}, pid {} on {}: {}\n", label_of(answer), dump.pid, dump.host,
                   dump.failure.empty() ? "works" : "the job is broken: " + dump.failure);
   append_pending(text, dump, answers);
   text += fmt::format("  last finished: {}\n", describe_last_finished(dump));
@@ -89,7 +95,6 @@ using diagnosis::DiagnosticsAddress;
 
 constexpr std::chrono::seconds kPatience{3};
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-constexpr unsigned long kListens = 0x10000;  // a flag in /proc/net/unix
 
 /// A query of one rank.
 struct Question {
@@ -99,17 +104,6 @@ struct Question {
   bool over = false;
   bool foreign = false;
 };
-
-/// The abstract name at the end of a line of /proc/net/unix, if the socket listens.
-std::optional<std::string> listening_name(const std::string& line) {
-  std::istringstream fields(line);
-  std::string slot, references, protocol, flags, type, state, inode, name;
-  fields >> slot >> references >> protocol >> flags >> type >> state >> inode >> name;
-  if (name.empty() || name[0] != '@') return std::nullopt;
-  unsigned long bits = 0;
-  std::from_chars(flags.data(), flags.data() + flags.size(), bits, 16);
-  return (bits & kListens) != 0 ? std::optional(name.substr(1)) : std::nullopt;
-}
 
 FileDescriptor connect_to(const DiagnosticsAddress& who) {
   const Endpoint endpoint = abstract_endpoint(who.text());
@@ -179,30 +173,55 @@ RankAnswer concluded(Question& question) {
 }
 
 std::string job_name(const DiagnosticsAddress& rank) {
-  return rank.job.empty() ? fmt::format("pid {}", rank.pid) : rank.job;
+  return rank.job.empty() ? fmt::format("pid {}", rank.pid) : job_of_epoch(rank.job);
 }
 
-bool is_meant(const DiagnosticsAddress& rank, const std::string& job) {
-  return job.empty() || fmt::to_string(rank.pid) == job ||
-         (!rank.job.empty() && rank.job.rfind(job, 0) == 0);
+/// A job on this host. Of an elastic job the launcher may be elsewhere, or no epoch may run.
+struct RunningJob {
+  std::vector<DiagnosticsAddress> ranks;    ///< Of its newest epoch.
+  std::optional<LauncherAddress> launcher;  ///< Of an elastic job.
+};
+using RunningJobs = std::map<std::string, RunningJob>;  // by name
+
+bool begins_with(const std::string& text, const std::string& beginning) {
+  return !text.empty() && text.rfind(beginning, 0) == 0;
 }
 
-/// Jobs by name, each with its ranks.
-std::vector<std::vector<DiagnosticsAddress>> grouped(const std::vector<DiagnosticsAddress>& ranks) {
-  std::vector<std::vector<DiagnosticsAddress>> jobs;
-  for (const DiagnosticsAddress& rank : ranks) {
-    if (jobs.empty() || job_name(jobs.back().front()) != job_name(rank)) jobs.emplace_back();
-    jobs.back().push_back(rank);
+bool is_meant(const RunningJob& job, const std::string& name, const std::string& asked) {
+  if (asked.empty() || begins_with(name, asked)) return true;
+  if (job.launcher && (fmt::to_string(job.launcher->pid) == asked || job.launcher->owns(asked))) {
+    return true;
   }
+  return std::ranges::any_of(job.ranks, [&](const DiagnosticsAddress& rank) {
+    return fmt::to_string(rank.pid) == asked || begins_with(rank.job, asked);
+  });
+}
+
+/// Ranks of an epoch before the newest one are about to end.
+void keep_newest_epoch(std::vector<DiagnosticsAddress>& ranks) {
+  int newest = 0;
+  for (const DiagnosticsAddress& rank : ranks) newest = std::max(newest, epoch_of(rank.job));
+  std::erase_if(ranks, [&](const auto& rank) { return epoch_of(rank.job) != newest; });
+}
+
+RunningJobs find_jobs(const std::string& asked) {
+  RunningJobs jobs;
+  for (const DiagnosticsAddress& rank : find_ranks()) jobs[job_name(rank)].ranks.push_back(rank);
+  for (const LauncherAddress& launcher : find_launchers()) jobs[launcher.job].launcher = launcher;
+  for (auto& [name, job] : jobs) keep_newest_epoch(job.ranks);
+  std::erase_if(jobs, [&](const auto& job) { return !is_meant(job.second, job.first, asked); });
   return jobs;
 }
 
-std::string list_jobs(const std::vector<std::vector<DiagnosticsAddress>>& jobs) {
+std::string list_jobs(const RunningJobs& jobs) {
   std::string text;
-  for (const auto& job : jobs) {
-    text +=
-        fmt::format("\n  {}: {} of {} ranks here, pid {}: {}", job_name(job.front()), job.size(),
-                    job.front().size, job.front().pid, diagnosis::command_of(job.front().pid));
+  for (const auto& [name, job] : jobs) {
+    const int pid = job.launcher ? job.launcher->pid : job.ranks.front().pid;
+    const std::string size =
+        job.ranks.empty()
+            ? "no epoch runs"
+            : fmt::format("{} of {} ranks here", job.ranks.size(), job.ranks.front().size);
+    text += fmt::format("\n  {}: {}, pid {}: {}", name, size, pid, diagnosis::command_of(pid));
   }
   return text;
 }
@@ -222,11 +241,8 @@ Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& fo
 
 std::vector<DiagnosticsAddress> find_ranks() {
   std::vector<DiagnosticsAddress> ranks;
-  std::ifstream file("/proc/net/unix");
-  for (std::string line; std::getline(file, line);) {
-    const auto name = listening_name(line);
-    if (!name) continue;
-    if (auto rank = DiagnosticsAddress::parse(*name)) ranks.push_back(std::move(*rank));
+  for (const std::string& name : listening_names()) {
+    if (auto rank = DiagnosticsAddress::parse(name)) ranks.push_back(std::move(*rank));
   }
   std::sort(
       ranks.begin(), ranks.end(), [](const DiagnosticsAddress& a, const DiagnosticsAddress& b) {
@@ -248,10 +264,39 @@ std::vector<RankAnswer> ask_ranks(const std::vector<DiagnosticsAddress>& ranks,
   return answers;
 }
 
+namespace {
+
+/// The ranks' answers, named by the workers that the launcher knows.
+Status examine_ranks(const std::vector<DiagnosticsAddress>& ranks,
+                     const std::map<int, int>& workers, const std::string& folder) {
+  auto answers = ask_ranks(ranks, now() + kPatience);
+  if (answers.empty()) return {Code::kUnavailable, "the job belongs to another user"};
+  for (RankAnswer& answer : answers) {
+    const auto worker = workers.find(answer.who.pid);
+    if (worker != workers.end()) answer.worker = worker->second;
+  }
+  fmt::print("{}", describe_job(answers));
+  return folder.empty() ? Status() : write_dumps(answers, folder);
+}
+
+/// The launcher's answer first: it knows which epoch is the newest, and who has died.
+Status examine_elastic_job(RunningJob job, const std::string& folder) {
+  const auto answer = ask_launcher(*job.launcher, now() + kPatience);
+  if (!answer) {
+    return {Code::kUnavailable,
+            fmt::format("the launcher (pid {}) does not answer, or belongs to another user",
+                        job.launcher->pid)};
+  }
+  fmt::print("{}", answer->text);
+  std::erase_if(job.ranks, [&](const auto& rank) { return rank.job != answer->job; });
+  if (job.ranks.empty()) return {};
+  return examine_ranks(job.ranks, answer->workers, folder);
+}
+
+}  // namespace
+
 Status examine_job(const std::string& job, const std::string& folder) {
-  std::vector<DiagnosticsAddress> ranks = find_ranks();
-  std::erase_if(ranks, [&](const DiagnosticsAddress& rank) { return !is_meant(rank, job); });
-  const auto jobs = grouped(ranks);
+  const RunningJobs jobs = find_jobs(job);
   if (jobs.empty()) {
     return {Code::kUnavailable, job.empty() ? std::string("no job of this user runs on this host")
                                             : fmt::format("no job \"{}\" runs on this host", job)};
@@ -260,10 +305,9 @@ Status examine_job(const std::string& job, const std::string& folder) {
     return {Code::kInvalidArgument,
             fmt::format("several jobs run here; say which:{}", list_jobs(jobs))};
   }
-  const auto answers = ask_ranks(jobs.front(), now() + kPatience);
-  if (answers.empty()) return {Code::kUnavailable, "the job belongs to another user"};
-  fmt::print("{}", describe_job(answers));
-  return folder.empty() ? Status() : write_dumps(answers, folder);
+  const RunningJob& found = jobs.begin()->second;
+  if (found.launcher) return examine_elastic_job(found, folder);
+  return examine_ranks(found.ranks, {}, folder);
 }
 
 }  // namespace ronde

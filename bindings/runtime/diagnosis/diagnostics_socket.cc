@@ -58,8 +58,8 @@ std::optional<DiagnosticsAddress> DiagnosticsAddress::parse(std::string_view tex
   return name.job == cleaned(name.job) ? std::optional(name) : std::nullopt;
 }
 
-Result<DiagnosticsSocket> DiagnosticsSocket::open(const DiagnosticsAddress& name) {
-  const Endpoint endpoint = abstract_endpoint(name.text());
+Result<DiagnosticsSocket> DiagnosticsSocket::open(const std::string& name) {
+  const Endpoint endpoint = abstract_endpoint(name);
   FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid() || ::bind(fd.get(), endpoint.raw(), endpoint.length) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {

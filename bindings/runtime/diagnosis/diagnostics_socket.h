@@ -44,7 +44,11 @@ struct DiagnosticsAddress {
 class DiagnosticsSocket {
  public:
   /// Listens. Errors: kUnavailable.
-  static Result<DiagnosticsSocket> open(const DiagnosticsAddress& name);
+  static Result<DiagnosticsSocket> open(const DiagnosticsAddress& name) {
+    return open(name.text());
+  }
+  /// The same under another abstract name.
+  static Result<DiagnosticsSocket> open(const std::string& name);
 
   /// Appends what to poll for.
   void gather(std::vector<pollfd>& into) const;

@@ -16,6 +16,7 @@
 #include "bindings/cli/launch/elastic/job_hosts.h"
 #include "bindings/cli/launch/elastic/job_story.h"
 #include "bindings/cli/launch/elastic/start_queue.h"
+#include "bindings/cli/launch/elastic/status_socket.h"
 #include "bindings/cli/launch/elastic/worker_notes.h"
 #include "bindings/cli/launch/end_schedule.h"
 #include "bindings/cli/launch/job.h"
@@ -106,6 +107,7 @@ class ElasticLauncher {
   Console console_;
   EndSchedule ending_;
   JobStory story_;
+  StatusSocket status_;
   elastic::Director director_;
   HostDiscovery discovery_;
   AgentPool agents_;
@@ -126,6 +128,7 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
     : options_(options),
       ending_(options.launch.grace),
       story_(random_hex(8), options.timeline),
+      status_(story_),
       director_(options.director),
       discovery_(options.discovery,
                  {.on_hosts = [this](std::vector<HostSlots> hosts) { on_hosts(std::move(hosts)); },
@@ -166,6 +169,7 @@ void ElasticLauncher::turn() {
   console_.watch(polled, [this] { stop(SIGPIPE); });
   agents_.watch(polled, !console_.stuck());
   discovery_.watch(polled);
+  status_.watch(polled);
   polled.add(signals_.fd(), POLLIN, [this] {
     while (const auto signal = signals_.next()) on_signal(*signal);
   });
@@ -177,7 +181,8 @@ void ElasticLauncher::turn() {
 
 TimePoint ElasticLauncher::deadline() const {
   return std::min({ending_.deadline(), console_.deadline(), discovery_.deadline(),
-                   agents_.deadline(), starts_.deadline(), slots_deadline_, director_deadline_});
+                   status_.deadline(), agents_.deadline(), starts_.deadline(), slots_deadline_,
+                   director_deadline_});
 }
 
 /// A first request to end is passed on as it is; a second one kills.
@@ -207,6 +212,7 @@ void ElasticLauncher::forget_unstarted() {
 void ElasticLauncher::on_time(TimePoint time) {
   console_.on_time(time);
   discovery_.on_time(time);
+  status_.on_time(time);
   agents_.on_time(time);
   end_workers(time);
   for (const elastic::StartWorker& start : starts_.due(time)) start_worker(start);
