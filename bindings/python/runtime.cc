@@ -33,12 +33,12 @@ CancelSource cancel_source(const Config& config) {
   return member == nullptr ? CancelSource() : member->cancel_source(config.job_id);
 }
 
-RuntimePtr create(const Settings& settings) {
+RuntimePtr create(const Settings& settings, const RuntimePtr& carry) {
   const Config config = config_with(settings);
-  CancelSource cancel = cancel_source(config);
+  JoinOptions options{cancel_source(config), carry.get()};
   Result<std::unique_ptr<Runtime>> result = [&] {
     py::gil_scoped_release unlocked;
-    return Runtime::create(config, std::move(cancel));
+    return Runtime::create(config, std::move(options));
   }();
   return unwrap(std::move(result));
 }
@@ -172,8 +172,9 @@ void bind_runtime(py::module_& module) {
   py::class_<Runtime, RuntimePtr> binding(module, "Runtime",
                                           "One membership of this process in a job.");
   binding
-      .def_static("create", &create, py::arg("settings"),
-                  "Joins the job that the environment and `settings` describe. Blocks.")
+      .def_static("create", &create, py::arg("settings"), py::arg("carry") = nullptr,
+                  "Joins the job that the environment and `settings` describe. Blocks. Keeps the "
+                  "residuals and the tuning of `carry`, which has been shut down.")
       .def("shutdown", &shut_down, py::arg("why") = "",
            "Leaves the job; `why` is told to the ranks that still wait for this one.")
       .def("rank", &Runtime::rank)
@@ -196,6 +197,13 @@ void bind_runtime(py::module_& module) {
       .def("save_residuals", &save_residuals,
            "(process set, tensor, steps, values) of all that error feedback keeps here.")
       .def("load_residuals", &load_residuals, py::arg("saved"), "The inverse.")
+      .def(
+          "rename_residuals",
+          [](Runtime& runtime, const std::map<int, int>& new_ids) {
+            runtime.residuals().rename_sets(new_ids);
+          },
+          py::arg("new_ids"),
+          "Gives process sets, by id, the residuals of sets of the last job; drops the others.")
       .def("residual_bytes", [](Runtime& runtime) { return runtime.residuals().bytes(); })
       .def("compression_losses", &compression_losses,
            "{(process set, tensor): (norm of what waits, norm of the result)}.")

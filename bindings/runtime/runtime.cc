@@ -88,7 +88,7 @@ Runtime::Parts::Parts(const Config& the_config, DeviceLibraries libraries)
 
 Runtime::Parts::~Parts() = default;
 
-Status Runtime::Parts::start(const CancelSource& cancel) {
+Status Runtime::Parts::start(const JoinOptions& options) {
   install_log_sink(config.log_level, name_in_log(config));
   note_failures();
   warn_of_unknown_settings(config.rank);
@@ -98,7 +98,7 @@ Status Runtime::Parts::start(const CancelSource& cancel) {
   preparer =
       std::make_unique<SubmissionPreparer>(std::move(compression), *sets, *residuals, *devices);
   kernels = create_kernels();
-  RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, kVersion, abort, cancel));
+  RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, kVersion, abort, options.cancel));
   channel = std::move(link.channel);
   topology = channel->topology();
   make_observers(link.card);
@@ -106,7 +106,7 @@ Status Runtime::Parts::start(const CancelSource& cancel) {
   RONDE_RETURN_IF_ERROR(timeline->begin());
   RONDE_RETURN_IF_ERROR(start_diagnostics());
   register_builtin_backends(*registry, {config, kernels, std::move(link.tcp)});
-  RONDE_RETURN_IF_ERROR(open_global_set(cancel));
+  RONDE_RETURN_IF_ERROR(open_global_set(options));
   if (history != nullptr) history->on_connected();
   return {};
 }
@@ -167,14 +167,34 @@ Status Runtime::Parts::start_diagnostics() {
   return diagnostics->start(config, topology, std::move(sources));
 }
 
-Status Runtime::Parts::open_global_set(const CancelSource& cancel) {
+Carried Runtime::Parts::take_over(const Parts& last) {
+  residuals->take_over(*last.residuals);
+  return {last.tuning, residuals->most_steps(), residuals->count(), true};
+}
+
+void Runtime::Parts::report_lost_residuals(const Parts& last, const AgreedSettings& agreed) const {
+  const int lost = last.config.size - agreed.old_members;
+  if (topology.rank != 0 || agreed.carried.residuals == 0 || lost <= 0) return;
+  log(LogLevel::kWarning,
+      "the residuals of compression on {} of {} ranks are lost with them, of up to {} tensors each",
+      lost, last.config.size, agreed.carried.residuals);
+}
+
+Status Runtime::Parts::open_global_set(const JoinOptions& options) {
+  const Parts* const last = options.last == nullptr ? nullptr : options.last->parts_.get();
   WaitOptions wait;
-  wait.interrupt = cancel.check;
+  wait.interrupt = options.cancel.check;
   wait.deadline = now() + config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(const std::vector<int> everyone, sets->ranks(kGlobalSet));
   EngineExchange exchange(*engine, kSettingsKey, everyone, wait);
-  RONDE_ASSIGN_OR_RETURN(auto tuned, agree_on_settings(config, config.rank, exchange));
-  make_groups(std::move(tuned));
+  RONDE_ASSIGN_OR_RETURN(
+      AgreedSettings agreed,
+      agree_on_settings(config, config.rank, last == nullptr ? Carried() : take_over(*last),
+                        exchange));
+  residuals->go_to_step(agreed.carried.steps);
+  if (last != nullptr) report_lost_residuals(*last, agreed);
+  tuning = std::move(agreed.carried.tuning);
+  make_groups(std::move(agreed.tuned));
   RONDE_ASSIGN_OR_RETURN(auto executor,
                          groups->open_executor({.key = kGlobalSet, .ranks = everyone}, wait));
   engine->add_set(kGlobalSet, everyone, std::move(executor));
@@ -247,15 +267,15 @@ Runtime::~Runtime() {
   if (parts_->state.forked()) (void)parts_.release();  // its threads do not exist in this process
 }
 
-Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, CancelSource cancel) {
-  return create(config, builtin_device_libraries(), std::move(cancel));
+Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, JoinOptions options) {
+  return create(config, builtin_device_libraries(), std::move(options));
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, DeviceLibraries libraries,
-                                                 CancelSource cancel) {
+                                                 JoinOptions options) {
   auto parts = std::make_unique<Parts>(config, std::move(libraries));
-  if (Status status = parts->start(cancel); !status.ok()) {
-    if (const Status why = cancel.status(); !why.ok()) parts->abort->abort(why);
+  if (Status status = parts->start(options); !status.ok()) {
+    if (const Status why = options.cancel.status(); !why.ok()) parts->abort->abort(why);
     parts->stop({});
     return status;
   }

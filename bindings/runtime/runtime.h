@@ -2,7 +2,9 @@
 // line).
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +18,8 @@
 
 namespace ronde {
 
+struct AgreedSettings;
+struct Carried;
 class ClockComparison;
 class ControlChannel;
 class CounterSampler;
@@ -37,17 +41,28 @@ class SubmissionPreparer;
 class Timeline;
 class WorkerHistory;
 
+class Runtime;
+
+/// How to join a job.
+struct JoinOptions {
+  CancelSource cancel;  ///< Ends the start early.
+  /// This process's membership in the job before, which has been shut down. The new one keeps its
+  /// tuning, and its residuals of compression; those of process sets wait for
+  /// ResidualStore::rename_sets().
+  const Runtime* last = nullptr;
+};
+
 /// One membership of this process in one job. Two may live in one process.
 /// Threads: any, but for shutdown, which must not race with other calls.
 class Runtime {
  public:
   /// Joins the job that `config` describes. Collective over its ranks. Blocks up to
   /// config.start_timeout. Errors: kTimeout naming the ranks that did not come, kVersionMismatch,
-  /// kInvalidArgument naming a setting, kUnavailable; those of `cancel`, which ends it early.
-  static Result<std::unique_ptr<Runtime>> create(const Config& config, CancelSource cancel = {});
+  /// kInvalidArgument naming a setting, kUnavailable; those of `options.cancel`.
+  static Result<std::unique_ptr<Runtime>> create(const Config& config, JoinOptions options = {});
   /// The same with other libraries for devices than this build's.
   static Result<std::unique_ptr<Runtime>> create(const Config& config, DeviceLibraries libraries,
-                                                 CancelSource cancel = {});
+                                                 JoinOptions options = {});
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -81,14 +96,17 @@ class Runtime {
     Parts(const Parts&) = delete;
     Parts& operator=(const Parts&) = delete;
     /// Joins the job and opens the global set.
-    Status start(const CancelSource& cancel);
+    Status start(const JoinOptions& options);
     void stop(std::string_view why) noexcept;
     void note_failures();
     void report_passage();
     void make_observers(const NetworkCard& card);
     void start_engine();
     Status start_diagnostics();
-    Status open_global_set(const CancelSource& cancel);
+    Status open_global_set(const JoinOptions& options);
+    /// Takes over the residuals of `last`.
+    [[nodiscard]] Carried take_over(const Parts& last);
+    void report_lost_residuals(const Parts& last, const AgreedSettings& agreed) const;
     void make_groups(std::vector<SelectionRow> tuned);
 
     Config config;
@@ -97,6 +115,7 @@ class Runtime {
     std::shared_ptr<AbortToken> abort;
     std::shared_ptr<const ReduceKernels> kernels;
     std::shared_ptr<ResidualStore> residuals;
+    std::string tuning;  // the text of the tuning file that all ranks use; empty: none
     std::unique_ptr<ControlChannel> channel;
     Topology topology;
     std::unique_ptr<ClockComparison> clocks;

@@ -196,6 +196,7 @@ std::shared_ptr<Residual> ResidualStore::make(const Key& key, std::size_t count,
   }
   try {
     auto made = std::make_shared<Residual>(count, format);
+    made->set_steps(first_step_);
     residuals_.emplace(key, made);
     bytes_ += made->bytes();
     return made;
@@ -232,7 +233,7 @@ Result<std::vector<SavedResidual>> ResidualStore::save() const {
 }
 
 Status ResidualStore::load(std::vector<SavedResidual> saved) {
-  std::map<Key, std::shared_ptr<Residual>> loaded;
+  Residuals loaded;
   std::size_t bytes = 0;
   for (const SavedResidual& one : saved) {
     auto residual = std::make_shared<Residual>(one.values.size());
@@ -252,6 +253,52 @@ Status ResidualStore::load(std::vector<SavedResidual> saved) {
     if (std::exchange(loads.agreed, false)) ++loads.count;
   }
   return {};
+}
+
+void ResidualStore::take_over(const ResidualStore& last) {
+  Residuals taken;
+  {
+    MutexLock lock(last.mutex_);
+    taken = last.residuals_;
+  }
+  MutexLock lock(mutex_);
+  for (auto& [key, residual] : taken) {
+    if (key.first == 0) bytes_ += residual->bytes();
+    (key.first == 0 ? residuals_ : waiting_).emplace(key, std::move(residual));
+  }
+}
+
+void ResidualStore::rename_sets(const std::map<int, int>& new_ids) {
+  MutexLock lock(mutex_);
+  for (auto& [key, residual] : std::exchange(waiting_, {})) {
+    const auto found = new_ids.find(key.first);
+    if (found == new_ids.end()) continue;
+    const std::size_t bytes = residual->bytes();
+    const bool is_new = residuals_.emplace(Key{found->second, key.second}, residual).second;
+    if (is_new) bytes_ += bytes;
+  }
+}
+
+std::uint64_t ResidualStore::most_steps() const {
+  MutexLock lock(mutex_);
+  std::uint64_t most = first_step_;
+  for (const Residuals* some : {&residuals_, &waiting_}) {
+    for (const auto& [key, residual] : *some) most = std::max(most, residual->steps());
+  }
+  return most;
+}
+
+void ResidualStore::go_to_step(std::uint64_t step) {
+  MutexLock lock(mutex_);
+  first_step_ = step;
+  for (const Residuals* some : {&residuals_, &waiting_}) {
+    for (const auto& [key, residual] : *some) residual->set_steps(step);
+  }
+}
+
+std::size_t ResidualStore::count() const {
+  MutexLock lock(mutex_);
+  return residuals_.size() + waiting_.size();
 }
 
 void ResidualStore::end_warm_up(int set) {

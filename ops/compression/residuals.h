@@ -113,6 +113,19 @@ class ResidualStore {
   [[nodiscard]] std::uint64_t loads(int set) const RONDE_EXCLUDES(mutex_);
   /// Replaces all. No operation may be under way. Errors: kInvalidArgument for a name given twice.
   Status load(std::vector<SavedResidual> saved) RONDE_EXCLUDES(mutex_);
+  /// Shares all residuals of `last`, whose job has ended, and has none yet. Those of process sets
+  /// other than the global one wait for rename_sets().
+  void take_over(const ResidualStore& last) RONDE_EXCLUDES(mutex_);
+  /// Gives the sets of this job, by id, what waits of sets of the last job; drops the rest.
+  /// new_ids: by their ids there.
+  void rename_sets(const std::map<int, int>& new_ids) RONDE_EXCLUDES(mutex_);
+  /// The most steps of any tensor, which all ranks must agree on after take_over().
+  [[nodiscard]] std::uint64_t most_steps() const RONDE_EXCLUDES(mutex_);
+  /// Puts all residuals, and those that are made from now on, at this step: codecs that draw random
+  /// numbers need the same step on all ranks.
+  void go_to_step(std::uint64_t step) RONDE_EXCLUDES(mutex_);
+  /// The number of tensors.
+  [[nodiscard]] std::size_t count() const RONDE_EXCLUDES(mutex_);
   /// Notes the loss of a tensor; the last one counts.
   void note(int set, const std::string& name, const CompressionLoss& loss) RONDE_EXCLUDES(mutex_);
   /// The last losses that were noted, by process set and tensor.
@@ -123,6 +136,7 @@ class ResidualStore {
 
  private:
   using Key = std::pair<int, std::string>;
+  using Residuals = std::map<Key, std::shared_ptr<Residual>>;
   struct Loads {
     std::uint64_t count = 0;
     bool agreed = false;  // on the end of a warm-up, since the last load
@@ -136,7 +150,9 @@ class ResidualStore {
 
   const std::size_t limit_bytes_;
   mutable Mutex mutex_;
-  std::map<Key, std::shared_ptr<Residual>> residuals_ RONDE_GUARDED_BY(mutex_);
+  Residuals residuals_ RONDE_GUARDED_BY(mutex_);
+  Residuals waiting_ RONDE_GUARDED_BY(mutex_);  // by the last job's ids, for rename_sets()
+  std::uint64_t first_step_ RONDE_GUARDED_BY(mutex_) = 0;
   std::map<Key, CompressionLoss> losses_ RONDE_GUARDED_BY(mutex_);
   std::map<int, Loads> loads_ RONDE_GUARDED_BY(mutex_);  // by process set
   std::size_t bytes_ RONDE_GUARDED_BY(mutex_) = 0;

@@ -90,8 +90,8 @@ Status Worker::enter(Job::Impl& job) {
   RONDE_ASSIGN_OR_RETURN(const Settings settings, member_.settings(place_));
   RONDE_ASSIGN_OR_RETURN(Config config, config_from(process_environment()));
   RONDE_ASSIGN_OR_RETURN(config, config_with(std::move(config), settings));
-  RONDE_ASSIGN_OR_RETURN(job.runtime,
-                         Runtime::create(config, member_.cancel_source(config.job_id)));
+  JoinOptions options{member_.cancel_source(config.job_id), job.runtime.get()};
+  RONDE_ASSIGN_OR_RETURN(job.runtime, Runtime::create(config, std::move(options)));
   return {};
 }
 

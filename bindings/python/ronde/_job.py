@@ -146,7 +146,8 @@ def _horovod_trace() -> str | None:
 
 
 def _join(settings: dict[str, str]) -> None:
-    job.runtime = _core.Runtime.create(settings)
+    job.runtime = _core.Runtime.create(settings, job.last)
+    job.last = None
     _core.set_current(job.runtime)
     if not job.hooks_set:
         job.hooks_set = True
@@ -185,13 +186,23 @@ def _forget_after_fork() -> None:
         _core.abandon(job.runtime)
         _core.set_current(None)
         job.runtime, job.forked = None, True
+    job.last = None
 
 
 def shutdown() -> None:
-    """Leaves the job. Calling it again, or before init(), is a no-op; init() works again after."""
+    """Leaves the job. Calling it again, or before init(), is a no-op; init() works again after.
+
+    In an elastic job the next epoch takes over residuals of compression and tuning.
+    """
+    leave(keep=_epochs.available())
+
+
+def leave(keep: bool) -> None:
+    """Leaves the job. keep: the next init() takes over residuals of compression and tuning."""
     leaving, job.runtime = job.runtime, None
     if leaving is None:
         return
+    job.last = leaving if keep else None
     keep_sets()
     global_process_set.ranks = []
     _core.set_current(None)

@@ -25,6 +25,7 @@ class ProcessSet:
     process_set_id: int | None = None
     lost = ""  # why it cannot be used, for people
     private = False  # the core has no other name for it than its number
+    last_id: int | None = None  # in the epoch before
     unclaimed = False  # made for a worker that has joined, whose script has not asked for it yet
 
     def __init__(self, ranks_or_comm: Any) -> None:
@@ -118,6 +119,7 @@ def keep_sets() -> None:
     """Unregisters all process sets; an elastic job remembers their workers."""
     place = _epochs.worker.place if _epochs.available() else None
     for process_set in registered_sets.values():
+        process_set.last_id = process_set.process_set_id
         process_set.process_set_id = None
         process_set.private = False
         if place is not None:
@@ -143,6 +145,17 @@ def register_again() -> None:
     for workers, process_set in known.items():
         _lose(workers, process_set)
     _kept_sets.clear()
+    _carry_residuals()
+
+
+def _carry_residuals() -> None:
+    """Gives the sets what compression has left over in the last epoch."""
+    new_ids = {}
+    for number, process_set in registered_sets.items():
+        if process_set.last_id is not None:
+            new_ids[process_set.last_id] = number
+            process_set.last_id = None
+    runtime().rename_residuals(new_ids)
 
 
 def _register(workers: tuple[int, ...], kept: ProcessSet | None) -> None:
@@ -165,4 +178,5 @@ def _register(workers: tuple[int, ...], kept: ProcessSet | None) -> None:
 def _lose(workers: tuple[int, ...], process_set: ProcessSet | None) -> None:
     if process_set is not None:
         named = ", ".join(map(str, workers))
+        process_set.last_id = None
         process_set.lost = f"it was made of the workers {named}, not all of which are left"

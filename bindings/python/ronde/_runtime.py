@@ -10,6 +10,7 @@ class _Job:
     """The job of this process. A forked child has none."""
 
     runtime: _core.Runtime | None = None
+    last: _core.Runtime | None = None  # has been left; the next one takes over what it has learned
     forked = False
     hooks_set = False
 

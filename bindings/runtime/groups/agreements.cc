@@ -80,27 +80,33 @@ constexpr std::array<std::string_view, 5> kShared = {
 /// The settings of one rank.
 struct SharedSettings {
   std::vector<std::string> values;  ///< By kShared.
-  std::string tuning;               ///< Rank 0's file; empty: none.
+  Carried carried;                  ///< With the tuning of rank 0 alone.
   Status tuning_error;              ///< Why rank 0 has none.
 
-  static void fields(auto& wire, auto& self) { wire(self.values, self.tuning, self.tuning_error); }
+  static void fields(auto& wire, auto& self) { wire(self.values, self.carried, self.tuning_error); }
 };
 
+/// The file may be on the host of a rank that has died.
 void read_tuning_into(SharedSettings& settings, const Config& config) {
-  if (config.tuning_file.empty()) return;
+  if (config.tuning_file.empty() || !settings.carried.tuning.empty()) return;
   auto text = read_tuning(config.tuning_file);
   settings.tuning_error = text.status();
   if (!text.ok()) return;
   settings.tuning_error = parse_tuning(*text, config.tuning_file).status();
-  if (settings.tuning_error.ok()) settings.tuning = std::move(*text);
+  if (settings.tuning_error.ok()) settings.carried.tuning = std::move(*text);
 }
 
-SharedSettings settings_of(const Config& config, int rank) {
+SharedSettings settings_of(const Config& config, int rank, Carried carried) {
   SharedSettings settings;
+  settings.carried = std::move(carried);
   for (const std::string_view name : kShared) {
     settings.values.emplace_back(setting_value(config, name));
   }
-  if (rank == 0) read_tuning_into(settings, config);
+  if (rank == 0) {
+    read_tuning_into(settings, config);
+  } else {
+    settings.carried.tuning.clear();
+  }
   return settings;
 }
 
@@ -122,12 +128,24 @@ Status compare(const std::vector<SharedSettings>& all) {
   return {};
 }
 
+AgreedSettings combine(const std::vector<SharedSettings>& all) {
+  AgreedSettings agreed;
+  agreed.carried.tuning = all[0].carried.tuning;
+  for (const SharedSettings& one : all) {
+    agreed.carried.steps = std::max(agreed.carried.steps, one.carried.steps);
+    agreed.carried.residuals = std::max(agreed.carried.residuals, one.carried.residuals);
+    if (one.carried.was_member) ++agreed.old_members;
+  }
+  return agreed;
+}
+
 }  // namespace
 
-Result<std::vector<SelectionRow>> agree_on_settings(const Config& config, int rank,
-                                                    Exchange& exchange) {
-  RONDE_ASSIGN_OR_RETURN(const auto answers,
-                         exchange.allgather(encode_wire<std::string>(settings_of(config, rank))));
+Result<AgreedSettings> agree_on_settings(const Config& config, int rank, Carried carried,
+                                         Exchange& exchange) {
+  RONDE_ASSIGN_OR_RETURN(
+      const auto answers,
+      exchange.allgather(encode_wire<std::string>(settings_of(config, rank, std::move(carried)))));
   std::vector<SharedSettings> all;
   for (const std::string& answer : answers) {
     RONDE_ASSIGN_OR_RETURN(all.emplace_back(),
@@ -135,8 +153,10 @@ Result<std::vector<SelectionRow>> agree_on_settings(const Config& config, int ra
   }
   RONDE_RETURN_IF_ERROR(compare(all));
   RONDE_RETURN_IF_ERROR(all[0].tuning_error);
-  if (all[0].tuning.empty()) return std::vector<SelectionRow>();
-  return parse_tuning(all[0].tuning, "of rank 0");
+  AgreedSettings agreed = combine(all);
+  if (agreed.carried.tuning.empty()) return agreed;
+  RONDE_ASSIGN_OR_RETURN(agreed.tuned, parse_tuning(agreed.carried.tuning, "of rank 0"));
+  return agreed;
 }
 
 }  // namespace ronde

@@ -82,11 +82,31 @@ Status first_error(Exchange& exchange, const std::vector<int>& ranks, const Stat
 Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
                           const std::string& name, SetId least);
 
+/// The things that a rank keeps from the job before this one.
+struct Carried {
+  std::string tuning;         ///< The text of the tuning file; empty: none.
+  std::uint64_t steps = 0;    ///< The most steps of any residual.
+  std::size_t residuals = 0;  ///< Tensors that have one.
+  bool was_member = false;    ///< There was such a job.
+
+  static void fields(auto& wire, auto& self) {
+    wire(self.tuning, self.steps, self.residuals, self.was_member);
+  }
+};
+
+/// The result of an agreement on settings.
+struct AgreedSettings {
+  std::vector<SelectionRow> tuned;  ///< The rows of `carried.tuning`.
+  Carried carried;                  ///< Rank 0's tuning; the most steps and residuals of any rank.
+  int old_members = 0;              ///< Ranks that were in the job before.
+};
+
 /// Compares this rank's settings with those of all ranks of `exchange`, and takes over the rows of
-/// rank 0's tuning file (no other rank's is read). Collective.
+/// rank 0's tuning file (no other rank's is read), or those that rank 0 keeps from the job before.
+/// Collective.
 /// Errors: kMismatch naming the setting, two ranks and both values; kInvalidArgument where rank 0
 /// cannot read its tuning file. The same on all ranks.
-Result<std::vector<SelectionRow>> agree_on_settings(const Config& config, int rank,
-                                                    Exchange& exchange);
+Result<AgreedSettings> agree_on_settings(const Config& config, int rank, Carried carried,
+                                         Exchange& exchange);
 
 }  // namespace ronde

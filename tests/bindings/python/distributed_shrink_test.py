@@ -103,3 +103,33 @@ def test_ranks_of_another_host_meet_at_the_new_rank_0(monkeypatch):
     for address, place in (("10.0.0.7", "10.0.0.7:29400"), ("fd00::7", "[fd00::7]:29400")):
         moved = _peers.Peer.from_fields({**_peers.Peer.me().fields(), "address": address})
         assert _membership.moved_rendezvous(moved) == place
+
+
+def test_survivors_keep_what_compression_has_left_over(tmp_path):
+    results = run_ranks(
+        """
+        import ronde.torch as hvd
+
+        start()
+        torch.manual_seed(rank)
+        hvd.allreduce(torch.randn(100, 80), name="g", compression=hvd.Compression.int4)
+        before = hvd.Compression.state_dict()["residuals"]
+        assert added() == 3
+        if rank == 1:
+            die()
+        add_until_failure()
+        dist.shrink_group([1])
+        after = hvd.Compression.state_dict()["residuals"]
+        assert before.keys() == after.keys() == {(0, "g")}
+        assert torch.equal(before[0, "g"][1], after[0, "g"][1])
+        assert before[0, "g"][0] == after[0, "g"][0] == 1
+        assert added() == 2
+        dist.destroy_process_group()
+        say("kept")
+        """,
+        3,
+        tmp_path,
+    )
+    outputs = check(results, [0, KILLED, 0])
+    assert "kept" in outputs[0]
+    assert "kept" in outputs[2]

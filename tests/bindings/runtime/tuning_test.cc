@@ -42,7 +42,9 @@ std::vector<Result<std::vector<SelectionRow>>> agree(
     Config config;
     change(rank, config);
     const auto exchange = job.exchange(rank);
-    results[static_cast<std::size_t>(rank)] = agree_on_settings(config, rank, *exchange);
+    auto agreed = agree_on_settings(config, rank, {}, *exchange);
+    results[static_cast<std::size_t>(rank)] =
+        agreed.ok() ? Result(std::move(agreed->tuned)) : agreed.status();
   });
   return results;
 }

@@ -131,6 +131,32 @@ TEST_CASE("A bf16 residual rounds alike in one run or several, and after a check
   CHECK(parts->values().value() == whole->values().value());
 }
 
+TEST_CASE("The next job's store has what the last one's had, and sets by their new numbers") {
+  ResidualStore last, next;
+  last.find(0, "w", 2)->assign(std::vector<float>{1, 2}, 0);
+  last.find(3, "w", 1)->assign(std::vector<float>{5}, 0);
+  (void)last.find(4, "w", 1);
+  (void)last.find(0, "w", 2)->next_step();
+  next.take_over(last);
+  CHECK(next.count() == 3);
+  CHECK(next.most_steps() == 1);
+  CHECK(next.bytes() == 2 * sizeof(float));
+  next.rename_sets({{3, 7}});
+  CHECK(next.count() == 2);
+  CHECK(next.bytes() == 3 * sizeof(float));
+  CHECK(next.find(0, "w", 2)->values().value() == std::vector<float>{1, 2});
+  CHECK(next.find(7, "w", 1)->values().value() == std::vector<float>{5});
+}
+
+TEST_CASE("All residuals of a store, and new ones, can be put at one step") {
+  ResidualStore store;
+  (void)store.find(0, "w", 2);
+  store.go_to_step(8);
+  CHECK(store.find(0, "w", 2)->steps() == 8);
+  CHECK(store.find(1, "v", 2)->steps() == 8);
+  CHECK(store.most_steps() == 8);
+}
+
 TEST_CASE("A residual keeps its values and steps when its format changes") {
   ResidualStore store(4 * sizeof(float));
   store.find(0, "w", 4)->assign(std::vector<float>{1, 2, 3, 4}, 0);

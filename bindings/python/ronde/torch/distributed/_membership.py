@@ -87,13 +87,15 @@ def can_replace(old: Membership) -> bool:
 def replace(old: Membership, name: str, peers: list[Peer], rank: int, limit_s: float) -> Membership:
     """Leaves the job of `old`, and joins `peers` as `rank` in the job `name`.
 
+    Keeps residuals of compression and tuning.
+
     Blocks up to limit_s. After an error this process is in no job, and may try again.
     """
     settings = _settings(name, peers, rank, limit_s)
     if old.peers and peers[0].host != old.peers[0].host:
         settings["RONDE_RENDEZVOUS"] = moved_rendezvous(peers[0])
     _state.current = None
-    _job.shutdown()
+    _job.leave(keep=True)
     _job.init(settings=settings)
     _state.current = Membership(name, peers, old.joined_here, 1)
     return _state.current
