@@ -8,7 +8,8 @@
 namespace ronde::elastic {
 namespace {
 
-constexpr std::size_t kRowSize = 7;  // the last is for checkpoints, which C++ has not
+constexpr std::size_t kRowSize = 9;
+constexpr std::int64_t kNoCheckpoint = 0;
 
 /// Names and shapes are those of Python's workers.
 void take_maxima(Job& job, const char* name, std::span<std::int64_t> values) {
@@ -41,14 +42,20 @@ std::int64_t newest_step(Job& job, std::int64_t step) {
 
 std::vector<StartRow> exchange_starts(Job& job, const StartRow& mine) {
   const std::array<std::int64_t, kRowSize> row = {
-      mine.holds_state, mine.restored, mine.skip_sync, mine.certain, mine.step, mine.older_step, 0};
+      mine.holds_state, mine.restored, mine.skip_sync,      mine.certain,      mine.step,
+      mine.older_step,  kNoCheckpoint, mine.adopted.newest, mine.adopted.older};
   const Array all =
       job.allgather_async("elastic.start", tensor(row.data(), {1, kRowSize})).output();
   const auto values = all.as<std::int64_t>();
   std::vector<StartRow> rows;
   for (std::size_t at = 0; at < values.size(); at += kRowSize) {
-    rows.push_back({values[at] != 0, values[at + 1] != 0, values[at + 2] != 0, values[at + 3],
-                    values[at + 4], values[at + 5]});
+    rows.push_back({values[at] != 0,
+                    values[at + 1] != 0,
+                    values[at + 2] != 0,
+                    values[at + 3],
+                    values[at + 4],
+                    values[at + 5],
+                    {values[at + 7], values[at + 8]}});
   }
   return rows;
 }

@@ -26,6 +26,16 @@ Agreement agree(Job& job, std::optional<Change> change, bool returned);
 /// The newest step of which any rank has a copy. Collective.
 std::int64_t newest_step(Job& job, std::int64_t step);
 
+/// The steps of copies that a worker that has died on this host has left; -1: none.
+struct AdoptedSteps {
+  std::int64_t newest = -1;
+  std::int64_t older = -1;
+
+  [[nodiscard]] bool has(std::int64_t step) const noexcept {
+    return step >= 0 && (newest == step || older == step);
+  }
+};
+
 /// A rank at the start of an epoch.
 struct StartRow {
   bool holds_state = false;
@@ -34,6 +44,12 @@ struct StartRow {
   std::int64_t certain = 0;
   std::int64_t step = 0;
   std::int64_t older_step = -1;
+  AdoptedSteps adopted;
+
+  /// True if it has a copy of `step` that it made itself.
+  [[nodiscard]] bool has(std::int64_t wanted) const noexcept {
+    return step == wanted || older_step == wanted;
+  }
 };
 
 /// All ranks' rows, by rank. Collective.

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bindings/cpp/elastic/agreement.h"
+#include "bindings/cpp/elastic/worker.h"
 #include "bindings/elastic/commit_store.h"
 #include "ronde/elastic.h"
 #include "ronde/tensor.h"
@@ -40,11 +42,26 @@ class Copies {
   void restore_older();
   [[nodiscard]] bool empty() const { return store_.steps().empty(); }
 
+  /// From now on the host's agent keeps the copies, for the worker that replaces this one. Adopts
+  /// those of a worker that has died, if they are of the same parts. Call it before the first copy.
+  void share(Worker& worker);
+  /// The copies that were adopted, until end_adoption().
+  [[nodiscard]] AdoptedSteps adopted_steps() const;
+  /// Gives the parts the values of an adopted copy: all parts, or this rank's own.
+  void put_adopted(std::int64_t step, bool own_alone);
+  /// Drops adopted copies that were not used.
+  void end_adoption(bool used);
+
  private:
-  void restore(std::uint64_t step);
+  [[nodiscard]] std::vector<std::size_t> sizes() const;
+  [[nodiscard]] bool are_ours();
+  void put(std::uint64_t step, bool own_alone);
 
   std::vector<Part> parts_;
+  std::string layout_;  // of the parts, for people and programs
   CommitStore store_;
+  bool shared_ = false;
+  bool adopted_ = false;
 };
 
 }  // namespace ronde::elastic

@@ -14,7 +14,7 @@ class Run {
   Run(State::Impl& state, const std::function<void()>& train) : state_(state), train_(train) {}
 
   bool call() {
-    state_.save_first();
+    state_.prepare();
     for (bool again = false;; again = true) {
       try {
         if (again && !state_.rejoin()) return returned_;

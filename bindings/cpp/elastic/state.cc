@@ -10,10 +10,6 @@
 namespace ronde::elastic {
 namespace {
 
-bool held_step(const StartRow& row, std::int64_t step) {
-  return row.step == step || row.older_step == step;
-}
-
 /// The step that was committed last; some holder may not know yet that it was.
 std::int64_t committed_step(const std::vector<StartRow>& rows) {
   std::int64_t newest = 0;
@@ -33,7 +29,7 @@ bool any_restored(const std::vector<StartRow>& rows) {
 State::Impl::Impl(Job& job) : job_(job), worker_(Worker::of_process()) {}
 
 void State::Impl::commit() {
-  save_first();
+  if (copies_.empty()) copies_.save(step_);
   copies_.save(step_ + 1);
   older_step_ = std::exchange(step_, step_ + 1);
   const auto change = agree_on_changes();
@@ -41,7 +37,8 @@ void State::Impl::commit() {
   act_on(change);
 }
 
-void State::Impl::save_first() {
+void State::Impl::prepare() {
+  if (worker_ != nullptr) copies_.share(*worker_);
   if (copies_.empty()) copies_.save(step_);
 }
 
@@ -57,8 +54,9 @@ void State::Impl::act_on(std::optional<Change> change) {
 void State::Impl::sync() {
   const std::int64_t newest = newest_step(job_, step_);  // ranks that joined commit less often
   broadcast();
-  copies_.save(newest + 1);
-  older_step_ = std::exchange(step_, newest + 1);
+  const std::int64_t step = newest + 2;  // a rank that has died may have copied the one before
+  copies_.save(step);
+  older_step_ = std::exchange(step_, step);
   certain_ = step_;
 }
 
@@ -85,34 +83,61 @@ bool State::Impl::choose(bool restored, bool skip_sync) {
   mine.certain = certain_;
   mine.step = step_;
   mine.older_step = older_step_;
+  if (!mine.holds_state) mine.adopted = copies_.adopted_steps();
   const std::vector<StartRow> rows = exchange_starts(job_, mine);
-  const bool all_skip =
-      std::all_of(rows.begin(), rows.end(), [](const StartRow& row) { return row.skip_sync; });
-  if (!all_skip) restore_chosen(rows, restored);
-  return !all_skip;
+  if (std::ranges::all_of(rows, &StartRow::skip_sync)) return false;
+  const bool held = std::ranges::any_of(rows, &StartRow::holds_state);
+  const std::int64_t step = held ? restore_chosen(rows, restored) : resume(rows);
+  if (!mine.adopted.has(step)) end_adoption(false);
+  return true;
 }
 
-/// Chooses the rank that sends. Goes back to its step, unless all ranks are at it.
-void State::Impl::restore_chosen(const std::vector<StartRow>& rows, bool restored) {
-  const bool held =
-      std::any_of(rows.begin(), rows.end(), [](const StartRow& row) { return row.holds_state; });
-  root_ = 0;
-  if (!held) return;
+/// Chooses the rank that sends. Goes back to its step, unless all ranks are at it. A worker that
+/// replaces one that died at this step goes on with its own parts. Returns the step.
+std::int64_t State::Impl::restore_chosen(const std::vector<StartRow>& rows, bool restored) {
   const std::int64_t newest = committed_step(rows);
-  const auto sender = std::find_if(rows.begin(), rows.end(), [&](const StartRow& row) {
-    return row.holds_state && held_step(row, newest);
-  });
+  const auto sender = std::ranges::find_if(
+      rows, [&](const StartRow& row) { return row.holds_state && row.has(newest); });
   if (sender == rows.end()) {
     throw Error(Code::kInternal, fmt::format("no rank holds step {}, which was committed", newest));
   }
   root_ = static_cast<int>(sender - rows.begin());
-  if (!worker_->holds_state() || (restored && step_ == newest) || !any_restored(rows)) return;
-  if (older_step_ == newest) {
-    copies_.restore_older();
-    step_ = std::exchange(older_step_, -1);
-  } else {  // it is this step, or sync() mends it
-    copies_.restore();
+  const bool at_it = restored && step_ == newest;
+  if (!worker_->holds_state()) {
+    if (copies_.adopted_steps().has(newest)) copies_.put_adopted(newest, true);
+  } else if (!at_it && any_restored(rows)) {
+    go_back(newest);
   }
+  return newest;
+}
+
+/// To a copy of this step, or to the newest, which sync() mends.
+void State::Impl::go_back(std::int64_t step) {
+  if (older_step_ != step) return copies_.restore();
+  copies_.restore_older();
+  step_ = std::exchange(older_step_, -1);
+}
+
+/// Nobody holds the state: all go on from copies of workers that died, or begin. Copies of one step
+/// were made by all workers, or are at most one step older than others; those before it are of
+/// workers that died earlier. Returns their step; -1: there are none.
+std::int64_t State::Impl::resume(const std::vector<StartRow>& rows) {
+  std::int64_t newest = -1;
+  for (const StartRow& row : rows) newest = std::max(newest, row.adopted.newest);
+  root_ = 0;
+  if (newest < 0) return -1;
+  std::int64_t step = newest;
+  for (const StartRow& row : rows) {
+    if (row.adopted.newest >= newest - 1) step = std::min(step, row.adopted.newest);
+  }
+  const auto sender =
+      std::ranges::find_if(rows, [&](const StartRow& row) { return row.adopted.has(step); });
+  root_ = static_cast<int>(sender - rows.begin());
+  if (copies_.adopted_steps().has(step)) {
+    copies_.put_adopted(step, false);
+    step_ = certain_ = step;
+  }
+  return step;
 }
 
 void State::Impl::call_back() const {
@@ -127,6 +152,12 @@ void State::Impl::begin(bool send) {
   meet(job_);
   certain_ = step_;
   worker_->hold_state();
+  end_adoption(true);
+}
+
+void State::Impl::end_adoption(bool used) {
+  copies_.end_adoption(used);
+  worker_->end_adoption();
 }
 
 void State::Impl::finish() {

@@ -32,8 +32,8 @@ class State::Impl {
   void restore() { copies_.restore(); }
   void sync();
 
-  /// Makes the first copy, of step 0, if there is none.
-  void save_first();
+  /// Makes the first copy, of step 0, or adopts those of a worker that has died.
+  void prepare();
   /// Leaves the epoch and joins the next one. False if this worker is to end. Collective.
   [[nodiscard]] bool rejoin();
   /// Restores the newest committed step at the start of an epoch. True if it must be sent.
@@ -49,7 +49,10 @@ class State::Impl {
  private:
   std::optional<Change> agree_on_changes();
   static void act_on(std::optional<Change> change);
-  void restore_chosen(const std::vector<StartRow>& rows, bool restored);
+  std::int64_t restore_chosen(const std::vector<StartRow>& rows, bool restored);
+  std::int64_t resume(const std::vector<StartRow>& rows);
+  void go_back(std::int64_t step);
+  void end_adoption(bool used);
   void broadcast();
 
   Job& job_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bindings/cpp/internal.h"
+#include "bindings/elastic/inherited_copies.h"
 #include "core/base/config.h"
 #include "ronde/elastic.h"
 
@@ -46,6 +47,11 @@ bool recoverable(const Error& error) {
   }
 }
 
+Worker::Worker(Member& member)
+    : member_(member),
+      inherited_(take_inherited_copies(&member)),
+      has_copies_(!inherited_.steps().empty()) {}
+
 Worker* Worker::of_process() {
   Member* const member = value_or_throw(Member::of_process());
   if (member == nullptr) return nullptr;
@@ -73,6 +79,7 @@ bool Worker::next_place() {
   ReadyNote ready;
   ready.began = std::exchange(began_, false);
   ready.holds_state = holds_state_;
+  ready.can_resume = has_copies_;
   ready.suspects.assign(suspects_.begin(), suspects_.end());
   ready.why = std::exchange(why_, {});
   suspects_.clear();

@@ -5,7 +5,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
+#include "bindings/elastic/commit_store.h"
 #include "bindings/elastic/member.h"
 #include "core/elastic/notes.h"
 #include "ronde/error.h"
@@ -36,6 +38,10 @@ class Worker {
   /// Tells the launcher, once, that others can start from this worker's state.
   void hold_state();
   [[nodiscard]] bool holds_state() const noexcept { return holds_state_; }
+  /// The copies of a worker that has died on this host, once; empty where there are none. Until
+  /// end_adoption() the job can go on from them.
+  [[nodiscard]] CommitStore take_copies() { return std::move(inherited_); }
+  void end_adoption() noexcept { has_copies_ = false; }
   /// Tells the launcher that the worker's function has returned on all ranks.
   void finish();
   [[nodiscard]] Member& member() noexcept { return member_; }
@@ -43,7 +49,7 @@ class Worker {
   [[nodiscard]] const EpochNote& place() const noexcept { return place_; }
 
  private:
-  explicit Worker(Member& member) : member_(member) {}
+  explicit Worker(Member& member);
   [[nodiscard]] bool next_place();
   Status enter(Job::Impl& job);
 
@@ -51,6 +57,8 @@ class Worker {
   EpochNote place_;
   bool began_ = false;        // the ranks of this epoch were connected
   bool holds_state_ = false;  // others can start from this worker's committed state
+  CommitStore inherited_;
+  bool has_copies_;
   std::set<WorkerId> suspects_;
   std::string why_;
 };

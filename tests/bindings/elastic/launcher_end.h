@@ -34,17 +34,16 @@ class LauncherEnd {
   void send(const Note& note) {
     send_raw(elastic::encode_note(note));
   }
-  /// The next note, which must be of this type. Waits up to 20 s.
+  /// The next note, which must be of this type; others' copies are passed over. Waits up to 20 s.
   template <typename Note>
   Note receive() {
-    pollfd wanted{mine_.get(), POLLIN, 0};
-    REQUIRE(::poll(&wanted, 1, 20'000) == 1);
-    std::string message(elastic::kMaxNoteBytes, '\0');
-    const ssize_t got = ::recv(mine_.get(), message.data(), message.size(), 0);
-    REQUIRE(got > 0);
-    message.resize(static_cast<std::size_t>(got));
-    REQUIRE(elastic::note_type(message).value() == Note::kType);
-    return elastic::decode_note<Note>(message).value();
+    for (;;) {
+      const std::string message = receive_message();
+      const elastic::NoteType type = elastic::note_type(message).value();
+      if (type == elastic::NoteType::kCopy && Note::kType != type) continue;
+      REQUIRE(type == Note::kType);
+      return elastic::decode_note<Note>(message).value();
+    }
   }
   /// True if the worker has sent nothing.
   [[nodiscard]] bool quiet() const {
@@ -53,6 +52,16 @@ class LauncherEnd {
   }
 
  private:
+  std::string receive_message() {
+    pollfd wanted{mine_.get(), POLLIN, 0};
+    REQUIRE(::poll(&wanted, 1, 20'000) == 1);
+    std::string message(elastic::kMaxNoteBytes, '\0');
+    const ssize_t got = ::recv(mine_.get(), message.data(), message.size(), 0);
+    REQUIRE(got > 0);
+    message.resize(static_cast<std::size_t>(got));
+    return message;
+  }
+
   FileDescriptor mine_;
   FileDescriptor worker_;
 };

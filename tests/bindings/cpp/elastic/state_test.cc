@@ -79,7 +79,7 @@ TEST_CASE("commits and syncs count up") {
   for (int i = 0; i < 5; ++i) state.commit();
   state.sync();
   state.check_host_updates();
-  CHECK(state.step() == 6);
+  CHECK(state.step() == 7);
 }
 
 TEST_CASE("tensors without elements can be in a state") {
@@ -90,7 +90,7 @@ TEST_CASE("tensors without elements can be in a state") {
   state.commit();
   state.restore();
   state.sync();
-  CHECK(state.step() == 2);
+  CHECK(state.step() == 3);
 }
 
 TEST_CASE("add() refuses what it cannot copy, by name") {
