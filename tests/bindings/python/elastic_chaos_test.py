@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +12,33 @@ import pytest
 DRIVER = Path(__file__).resolve().parents[2] / "chaos" / "elastic"
 
 
-@pytest.mark.parametrize(
-    "kind", ["kill", "recovery", "joiner", "leave", "flap", "freeze", "launcher"]
-)
-def test_samples_are_counted_exactly_whatever_happens_to_workers(kind):
+ALL = os.environ.get("RONDE_TEST_VOLUME") == "all"
+KINDS = ["kill", "recovery", "joiner", "leave", "flap", "freeze", "coordinator", "launcher"]
+
+
+def play(*arguments, limit_s=240):
     done = subprocess.run(
-        [sys.executable, "-B", str(DRIVER), "--only", kind, "--seed", "1"],
+        [sys.executable, "-B", str(DRIVER), "--seed", "1", *arguments],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=limit_s,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_are_counted_exactly_whatever_happens_to_workers(kind):
+    play("--only", kind)
+
+
+def test_training_with_pytorch_survives_a_kill():
+    play("--framework", "torch", "--only", "kill", "--most-ranks", "2")
+
+
+@pytest.mark.skipif(not ALL, reason="takes minutes; tests/run.sh --all")
+@pytest.mark.parametrize("framework", ["torch", "keras"])
+def test_training_survives_whatever_happens_to_workers(framework):
+    if framework == "keras":
+        pytest.importorskip("tensorflow", reason="TensorFlow is not installed here")
+    play("--framework", framework, "--count", "6", limit_s=3600)

@@ -23,11 +23,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from driver.elastic_hosts import Host, Hosts, why_not
 from driver.sandbox import Sandbox
 from driver.watchdog import stacks
 
 HERE = Path(__file__).resolve().parent.parent
-LIMIT_S = 120
+LIMIT_S = {"numpy": 120, "torch": 240, "keras": 360}  # frameworks take seconds to start
+WORKERS = {
+    "numpy": "elastic_worker.py",
+    "torch": "elastic_torch_worker.py",
+    "keras": "elastic_keras_worker.py",
+}
 
 
 class Job:
@@ -39,21 +45,42 @@ class Job:
         self.complaints: list[str] = []
         self.expect_success = True
         self.spared = 0
-        self.ranks = self.random.randint(2, arguments.most_ranks)
+        self.hosts: Hosts | None = arguments.network
+        self.limit = LIMIT_S[arguments.framework]
+        least = len(self.hosts.all) if self.hosts else 2
+        self.ranks = self.random.randint(least, max(least, arguments.most_ranks))
         self.hostfile = folder / "hosts"
         self.write_hosts(self.ranks)
         self.output = folder / "output"
         command = [arguments.ronde, "run", "--hostfile", str(self.hostfile), "--min-np", "1"]
-        command += ["-np", str(self.ranks), "--max-np", str(self.ranks + 2), "--"]
-        command += arguments.command or [sys.executable, "-B", str(HERE / "elastic_worker.py")]
+        command += ["-np", str(self.ranks), "--max-np", str(self.ranks + 2)]
+        command += self.hosts.options() if self.hosts else []
+        for name, value in self._variables(arguments).items():
+            command += ["--env", f"{name}={value}"]
+        worker = [sys.executable, "-B", str(HERE / WORKERS[arguments.framework])]
+        command += ["--", *(arguments.command or worker)]
         environment = {**os.environ, "RONDE_FREEZE_TIMEOUT_SECONDS": "4", "OMP_NUM_THREADS": "1"}
+        environment["TMPDIR"] = str(folder)  # PyTorch leaves a folder there
         self.process = subprocess.Popen(
             command, stdout=self.output.open("w"), stderr=subprocess.STDOUT, env=environment
         )
 
+    def _variables(self, arguments: argparse.Namespace) -> dict[str, str]:
+        """Of the workers. Some jobs of frameworks are long enough for a replacement to join."""
+        variables = {}
+        if arguments.framework != "numpy":
+            variables["CHAOS_EPOCHS"] = str(self.random.choice([5, 40]))
+        if self.hosts:
+            variables["RONDE_LINK_TIMEOUT_MS"] = "2000"
+            variables.setdefault("CHAOS_EPOCHS", str(self.random.choice([6, 60])))
+        return variables
+
     def write_hosts(self, slots: int) -> None:
+        lines = [f"localhost slots={slots}"]
+        if self.hosts:
+            lines = self.hosts.slots(slots, self.random)
         new = self.hostfile.with_suffix(".new")
-        new.write_text(f"localhost slots={slots}\n")
+        new.write_text("\n".join([*lines, ""]))
         new.replace(self.hostfile)
 
     def text(self) -> str:
@@ -71,6 +98,14 @@ class Job:
                     found.append(pid)
         return found
 
+    def number_of(self, pid: int) -> int:
+        """The worker's number; 0 if it has ended."""
+        with contextlib.suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes()
+            if match := re.search(rb"RONDE_WORKER=(\d+)", variables):
+                return int(match[1])
+        return 0
+
     def wait_for(self, condition: Callable[[], bool], seconds: float = 60) -> bool:
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.running():
@@ -80,7 +115,7 @@ class Job:
         return condition()
 
     def wait_for_epoch(self, number: int) -> bool:
-        return self.wait_for(lambda: f"epoch {number}:" in self.text())
+        return self.wait_for(lambda: f"epoch {number}:" in self.text(), self.limit)
 
     def epochs(self) -> int:
         return len(re.findall(r"^ronde run: epoch \d+:", self.text(), re.M))
@@ -102,7 +137,7 @@ class Job:
     def end(self) -> None:
         """Waits for the job's end and checks its result."""
         try:
-            status = self.process.wait(LIMIT_S)
+            status = self.process.wait(self.limit)
         except subprocess.TimeoutExpired:
             self.complaints.append("hang: " + "\n".join(stacks(pid) for pid in self.workers()))
             self.process.kill()
@@ -174,7 +209,68 @@ def launcher(job: Job) -> None:
     job.process.kill()
 
 
-KINDS = {kind.__name__: kind for kind in (kill, recovery, joiner, leave, flap, freeze, launcher)}
+def coordinator(job: Job) -> None:
+    """The worker that is rank 0 dies, and the next one as well."""
+    for _ in range(2):
+        job.pause(0.5)
+        workers = sorted((job.number_of(pid), pid) for pid in job.workers())
+        if len(workers) > 1:
+            with contextlib.suppress(OSError):
+                os.kill(workers[0][1], signal.SIGKILL)
+
+
+def some_host(job: Job) -> Host:
+    assert job.hosts is not None
+    return job.random.choice(job.hosts.all)
+
+
+def host(job: Job) -> None:
+    """A host loses its power, and may come back."""
+    job.pause(1.0)
+    lost = some_host(job)
+    lost.lose_power()
+    if job.random.random() < 0.5:
+        job.pause(20)
+        lost.come_back()
+
+
+def partition(job: Job) -> None:
+    """A host is cut off from all others, or from one of them, and may be connected again."""
+    job.pause(1.0)
+    cut_off = some_host(job)
+    other = some_host(job)
+    if cut_off is other:
+        cut_off.cut()
+    else:
+        cut_off.part_from(other)
+    if job.random.random() < 0.7:
+        job.pause(30)
+        cut_off.come_back()
+
+
+ON_HOSTS = (host, partition)
+KINDS = {
+    kind.__name__: kind
+    for kind in (kill, recovery, joiner, leave, flap, freeze, coordinator, launcher, *ON_HOSTS)
+}
+
+
+def kinds_of(arguments: argparse.Namespace) -> list[str]:
+    """Those that were asked for, or all that can be played."""
+    all_kinds = [name for name, kind in KINDS.items() if arguments.network or kind not in ON_HOSTS]
+    return arguments.only or all_kinds
+
+
+def left_behind(sandbox: Sandbox, hosts: Hosts | None) -> list[str]:
+    """Processes, files and sockets of a job that has ended."""
+    if hosts is None:
+        return sandbox.leftovers()
+    spared = hosts.own_processes()
+    return [
+        f"process {pid} {sandbox._command(pid)}"
+        for pid in sandbox.descendants()
+        if pid not in spared
+    ]
 
 
 def play(kind: str, seed: int, arguments: argparse.Namespace, sandbox: Sandbox) -> dict[str, Any]:
@@ -184,11 +280,14 @@ def play(kind: str, seed: int, arguments: argparse.Namespace, sandbox: Sandbox) 
         if job.wait_for_epoch(1):
             KINDS[kind](job)
         job.end()
-        end = time.monotonic() + 8  # workers of a dead launcher may take their time to end
-        while sandbox.descendants() and time.monotonic() < end:
+        # Workers of a dead launcher may take their time to end; so do those of a host cut off.
+        end = time.monotonic() + (60 if job.hosts else 8)
+        while left_behind(sandbox, job.hosts) and time.monotonic() < end:
             time.sleep(0.05)
-        job.complaints += [f"left behind: {what}" for what in sandbox.leftovers()]
-        sandbox.sweep()
+        job.complaints += [f"left behind: {what}" for what in left_behind(sandbox, job.hosts)]
+        sandbox.sweep(job.hosts.own_processes() if job.hosts else set())
+        if job.hosts:
+            job.hosts.come_back()
         line: dict[str, Any] = {"kind": f"elastic_{kind}", "seed": seed, "ranks": job.ranks}
         line["epochs"] = job.epochs()
         line["complaints"] = job.complaints
@@ -209,15 +308,31 @@ def main() -> int:
     parser.add_argument("--most-ranks", type=int, default=4)
     parser.add_argument("--bad-only", action="store_true", help="print no line for good cases")
     parser.add_argument("--worker", help="the C++ worker: tests/chaos/ronde_chaos_elastic_worker")
+    parser.add_argument("--framework", choices=list(WORKERS), default="numpy")
+    parser.add_argument("--hosts", type=int, default=0, help="network namespaces as hosts, 2 to 8")
     parser.add_argument("command", nargs="*", help="a program of your own, after --")
     arguments = parser.parse_args()
     if arguments.worker:
         arguments.command = [arguments.worker]
     arguments.folder = "/var/tmp"
     sandbox = Sandbox(HERE)
+    reason = why_not(sandbox) if arguments.hosts else ""
+    if reason:
+        print(f"skipped: {reason}")
+        return 77
+    with tempfile.TemporaryDirectory(prefix="chaos-", dir=arguments.folder) as folder:
+        arguments.network = Hosts(arguments.hosts, Path(folder)) if arguments.hosts else None
+        try:
+            return play_all(arguments, sandbox)
+        finally:
+            sandbox.sweep()
+
+
+def play_all(arguments: argparse.Namespace, sandbox: Sandbox) -> int:
+    """Plays the cases; returns the exit status."""
     outcomes = {"ok": 0, "bad": 0, "hang": 0}
     for seed in range(arguments.seed, arguments.seed + arguments.count):
-        for kind in arguments.only or KINDS:
+        for kind in kinds_of(arguments):
             line = play(kind, seed, arguments, sandbox)
             outcomes[line["outcome"]] += 1
             if not arguments.bad_only or line["outcome"] != "ok":

@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import subprocess
+from collections.abc import Set
 from pathlib import Path
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET, CLONE_NEWIPC = 0x20000, 0x10000000, 0x40000000, 0x8000000
@@ -93,9 +94,9 @@ class Sandbox:
             return (Path("/proc") / str(pid) / "comm").read_text().strip()
         return "?"
 
-    def sweep(self) -> None:
-        """Removes all leftovers, so that the next run starts clean."""
-        for pid in self.descendants():
+    def sweep(self, spared: Set[int] = frozenset()) -> None:
+        """Removes all leftovers but these processes, so that the next run starts clean."""
+        for pid in set(self.descendants()) - spared:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         for folder in self.counted:
