@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "bindings/cpp/elastic/set_table.h"
 #include "bindings/runtime/groups/raw_group.h"
 #include "bindings/runtime/runtime.h"
 #include "core/base/status.h"
@@ -24,7 +25,13 @@ T value_or_throw(Result<T> result) {
 /// The runtime of a job; elastic jobs replace it, once it is shut down, by that of the next epoch.
 class Job::Impl {
  public:
-  std::shared_ptr<Runtime> runtime;  ///< Null before the first one.
+  std::shared_ptr<Runtime> runtime;                 ///< Null before the first one.
+  std::unique_ptr<elastic::SetTable> elastic_sets;  ///< Null if the job is not elastic.
+
+  /// The runtime's number of a set.
+  [[nodiscard]] SetId id_of(ProcessSet set) const {
+    return elastic_sets ? value_or_throw(elastic_sets->id_of(set.id)) : set.id;
+  }
 };
 
 /// Leaves the job and joins the one of the environment, which is no elastic job. Blocks.

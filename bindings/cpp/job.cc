@@ -87,13 +87,16 @@ void set_reduction(Request& request, const ReduceOptions& options) {
   request.compression = options.compression;
 }
 
-Pending submit(const std::shared_ptr<Runtime>& runtime, ProcessSet set, Submission submission) {
+Pending submit(const Job::Impl& job, ProcessSet set, Submission submission) {
+  Operations& operations = job.runtime->operations();
   return Pending(std::make_shared<Pending::Impl>(
-      runtime, value_or_throw(runtime->operations().submit(set.id, std::move(submission)))));
+      job.runtime, value_or_throw(operations.submit(job.id_of(set), std::move(submission)))));
 }
 
-void run(Operations& operations, ProcessSet set, Submission submission) {
-  const OperationPtr operation = value_or_throw(operations.run(set.id, std::move(submission)));
+void run(const Job::Impl& job, ProcessSet set, Submission submission) {
+  Operations& operations = job.runtime->operations();
+  const OperationPtr operation =
+      value_or_throw(operations.run(job.id_of(set), std::move(submission)));
   throw_if_error(operation->status());
   throw_if_error(operations.order_after(operation, operation->submission().stream));
 }
@@ -149,14 +152,14 @@ void Job::allreduce(std::string_view name, const Tensor& tensor, const ReduceOpt
   Submission submission =
       make_submission(Collective::kAllreduce, name, std::span(&tensor, 1), site);
   set_reduction(submission.request, options);
-  run(impl_->runtime->operations(), options.set, std::move(submission));
+  run(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::grouped_allreduce_async(std::string_view name, std::span<const Tensor> tensors,
                                      const ReduceOptions& options, CallSite site) {
   Submission submission = make_submission(Collective::kAllreduce, name, tensors, site);
   set_reduction(submission.request, options);
-  return submit(impl_->runtime, options.set, std::move(submission));
+  return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::reduce_async(std::string_view name, const Tensor& tensor, int root,
@@ -164,7 +167,7 @@ Pending Job::reduce_async(std::string_view name, const Tensor& tensor, int root,
   Submission submission = make_submission(Collective::kReduce, name, std::span(&tensor, 1), site);
   set_reduction(submission.request, options);
   submission.request.root = root;
-  return submit(impl_->runtime, options.set, std::move(submission));
+  return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::reduce_scatter_async(std::string_view name, const Tensor& tensor,
@@ -173,7 +176,7 @@ Pending Job::reduce_scatter_async(std::string_view name, const Tensor& tensor,
       make_submission(Collective::kReduceScatter, name, std::span(&tensor, 1), site);
   set_reduction(submission.request, options);
   submission.outputs[0] = nullptr;
-  return submit(impl_->runtime, options.set, std::move(submission));
+  return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::broadcast_async(std::string_view name, const Tensor& tensor, int root,
@@ -182,7 +185,7 @@ Pending Job::broadcast_async(std::string_view name, const Tensor& tensor, int ro
       make_submission(Collective::kBroadcast, name, std::span(&tensor, 1), site);
   submission.request.root = root;
   submission.request.priority = options.priority;
-  return submit(impl_->runtime, options.set, std::move(submission));
+  return submit(*impl_, options.set, std::move(submission));
 }
 
 void Job::broadcast(std::string_view name, const Tensor& tensor, int root,
@@ -196,7 +199,7 @@ Pending Job::allgather_async(std::string_view name, const Tensor& tensor,
       make_submission(Collective::kAllgather, name, std::span(&tensor, 1), site);
   submission.outputs[0] = nullptr;
   submission.request.priority = options.priority;
-  return submit(impl_->runtime, options.set, std::move(submission));
+  return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::gather_async(std::string_view name, const Tensor& tensor, int root,
@@ -205,7 +208,7 @@ Pending Job::gather_async(std::string_view name, const Tensor& tensor, int root,
   submission.outputs[0] = nullptr;
   submission.request.root = root;
   submission.request.priority = options.priority;
-  return submit(impl_->runtime, options.set, std::move(submission));
+  return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::scatter_async(std::string_view name, const void* whole, const Tensor& part, int root,
@@ -214,7 +217,7 @@ Pending Job::scatter_async(std::string_view name, const void* whole, const Tenso
   submission.inputs[0] = whole;
   submission.request.root = root;
   submission.request.priority = options.priority;
-  return submit(impl_->runtime, options.set, std::move(submission));
+  return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::alltoall_async(std::string_view name, const Tensor& tensor,
@@ -224,16 +227,16 @@ Pending Job::alltoall_async(std::string_view name, const Tensor& tensor,
   submission.outputs[0] = nullptr;
   submission.splits.assign(splits.begin(), splits.end());
   submission.request.priority = options.priority;
-  return submit(impl_->runtime, options.set, std::move(submission));
+  return submit(*impl_, options.set, std::move(submission));
 }
 
 void Job::barrier(ProcessSet set, CallSite site) {
-  run(impl_->runtime->operations(), set, make_submission(Collective::kBarrier, "", {}, site));
+  run(*impl_, set, make_submission(Collective::kBarrier, "", {}, site));
 }
 
 Pending Job::join_async(ProcessSet set) {
   return Pending(std::make_shared<Pending::Impl>(
-      impl_->runtime, value_or_throw(impl_->runtime->operations().join(set.id))));
+      impl_->runtime, value_or_throw(impl_->runtime->operations().join(impl_->id_of(set)))));
 }
 
 Pending Job::send_async(int to, std::int64_t tag, std::span<const std::byte> data) {
@@ -250,11 +253,14 @@ Pending Job::recv_async(int from, std::int64_t tag, std::span<std::byte> data, R
 }
 
 ProcessSet Job::add_process_set(const std::vector<int>& ranks) {
-  return {value_or_throw(impl_->runtime->process_sets().add(ranks))};
+  if (!impl_->elastic_sets) return {value_or_throw(impl_->runtime->process_sets().add(ranks))};
+  const elastic::EpochNote& place = elastic::Worker::of_process()->place();
+  return {value_or_throw(impl_->elastic_sets->add(*impl_->runtime, place, ranks))};
 }
 
 void Job::remove_process_set(ProcessSet set) {
-  throw_if_error(impl_->runtime->process_sets().remove(set.id));
+  throw_if_error(impl_->elastic_sets ? impl_->elastic_sets->remove(*impl_->runtime, set.id)
+                                     : impl_->runtime->process_sets().remove(set.id));
 }
 
 Array Job::allocate(DType dtype, const Shape& shape) {

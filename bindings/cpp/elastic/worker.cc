@@ -1,5 +1,6 @@
 #include "bindings/cpp/elastic/worker.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -64,9 +65,9 @@ bool Worker::join(Job::Impl& job) {
   while (next_place()) {
     try {
       throw_if_error(enter(job));
-      began_ = true;
       return true;
     } catch (const Error& error) {
+      leave(job);
       if (!recoverable(error)) throw;
       note_failure(error);
     }
@@ -99,7 +100,9 @@ Status Worker::enter(Job::Impl& job) {
   RONDE_ASSIGN_OR_RETURN(config, config_with(std::move(config), settings));
   JoinOptions options{member_.cancel_source(config.job_id), job.runtime.get()};
   RONDE_ASSIGN_OR_RETURN(job.runtime, Runtime::create(config, std::move(options)));
-  return {};
+  began_ = true;
+  if (!job.elastic_sets) job.elastic_sets = std::make_unique<SetTable>();
+  return job.elastic_sets->make_again(*job.runtime, place_);
 }
 
 void Worker::note_failure(const Error& error) {

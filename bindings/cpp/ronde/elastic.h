@@ -60,7 +60,8 @@ class RONDE_API JobFailed : public Error {
 /// Who has a part of the state.
 enum class Owner : std::uint8_t {
   kJob,   ///< All ranks have the same: those that join get it by broadcast.
-  kRank,  ///< Each rank has its own: copied and restored, but never sent.
+  kRank,  ///< Each rank has its own: copied and restored, but never sent. A worker that replaces
+          ///< one that died on its host goes on with the other's, if that is of the committed step.
 };
 
 /// A number, an enumerator or a plain struct; no pointer, and no view of other memory.
@@ -123,7 +124,8 @@ class RONDE_API State {
 /// join the launcher's next epoch, call the reset callbacks and sync(), then train() again. When
 /// ranks are to join or to leave, commit() throws HostsUpdated; the same happens without restoring.
 /// Ranks that join begin with sync(). The job given to the state is that of the new epoch then: its
-/// rank and size change; its process sets must be made again.
+/// rank and size change. Process sets stay as long as all their workers are left; a call on another
+/// set throws InvalidArgument. A worker that has joined finds them by add_process_set().
 ///
 /// SIGTERM makes this worker leave at its next commit; RONDE_LEAVE_SIGNAL (TERM, USR1, off) chooses
 /// the signal. Buffers of operations under way must outlive an exception: declare them outside of

@@ -17,8 +17,10 @@ using test::contains;
 
 class Job {
  public:
-  explicit Job(std::vector<std::string> options) : program_(command(std::move(options))) {}
+  explicit Job(std::vector<std::string> options, const char* worker = ELASTIC_JOB_WORKER)
+      : program_(command(std::move(options), worker)) {}
 
+  bool wait_for_text(const std::string& text) { return program_.wait_for_output(text); }
   /// Waits for the line of a worker, of which `text` is the part before its process.
   bool wait_for(int worker, const std::string& text) {
     return program_.wait_for_output(fmt::format("[{}] {}", worker - 1, text));
@@ -37,9 +39,9 @@ class Job {
   }
 
  private:
-  std::vector<std::string> command(std::vector<std::string> options) {
+  std::vector<std::string> command(std::vector<std::string> options, const char* worker) {
     options.insert(options.begin(), "run");
-    options.insert(options.end(), {"--", ELASTIC_JOB_WORKER, folder_.file("")});
+    options.insert(options.end(), {"--", worker, folder_.file("")});
     return ronde_command(std::move(options));
   }
 
@@ -55,11 +57,14 @@ TEST_CASE("C++ elastic job: after a kill -9 the others go on, and a joiner gets 
   ::kill(job.pid(1, "epoch rank"), SIGKILL);
   REQUIRE(job.wait_for(2, "epoch rank 0 of 3"));
   REQUIRE(job.wait_for(3, "epoch rank 1 of 3"));
-  REQUIRE(job.wait_for(4, "epoch rank 2 of 3 own 12 resets 0"));
+  REQUIRE(job.wait_for(4, "epoch rank 2 of 3"));
   const Finished end = job.finish();
   CHECK(end.status == 0);
-  CHECK(contains(end.out, "[1] finished rank 0 of 3 own 11"));
-  CHECK(contains(end.out, "[2] finished rank 1 of 3 own 12"));
+  for (const int worker : {2, 3}) {
+    const std::string line = fmt::format("[{}] finished rank {} of 3 own {}", worker - 1,
+                                         worker - 2, job.pid(worker, "epoch rank"));
+    CHECK(contains(end.out, line));
+  }
   for (const int rank : {0, 1, 2}) CHECK(contains(end.out, fmt::format("finished rank {}", rank)));
 }
 
@@ -73,7 +78,7 @@ TEST_CASE("C++ elastic job: it grows and shrinks with its hostfile") {
   REQUIRE(job.wait_for(2, "epoch rank 1 of 2"));
   (void)hosts.write("hosts", "localhost slots=1\n");
   REQUIRE(job.wait_for(2, "left"));
-  REQUIRE(job.wait_for(1, "epoch rank 0 of 1 own 10 resets 2"));
+  REQUIRE(job.wait_for_text("resets 2"));
   CHECK(job.finish().status == 0);
 }
 
@@ -88,6 +93,43 @@ TEST_CASE("C++ elastic job: a worker that gets SIGTERM leaves, and nothing is lo
   CHECK(contains(end.out, "[0] finished rank 0 of 2"));
   CHECK(contains(end.out, "[2] finished rank 1 of 2"));
   CHECK(contains(end.err, "worker 2 leaves: SIGTERM"));
+}
+
+TEST_CASE("C++ elastic job: if all workers die at once, others go on from their copies") {
+  Job job({"-np", "2", "--min-np", "1"});
+  for (const int worker : {1, 2}) REQUIRE(job.wait_for(worker, "epoch rank"));
+  const std::vector<pid_t> owners = {job.pid(1, "epoch rank"), job.pid(2, "epoch rank")};
+  for (const pid_t owner : owners) ::kill(owner, SIGKILL);
+  for (const int worker : {3, 4}) REQUIRE(job.wait_for(worker, "epoch rank"));
+  const Finished end = job.finish();
+  CHECK(end.status == 0);
+  for (const int rank : {0, 1}) {
+    CHECK(contains(end.out, fmt::format("finished rank {} of 2", rank)));
+    const std::string own = fmt::format("own {} resets", owners[static_cast<std::size_t>(rank)]);
+    CHECK(contains(end.out.substr(end.out.find("finished")), own));
+  }
+  CHECK_FALSE(contains(end.err, "the job has failed"));
+}
+
+TEST_CASE("C++ elastic job: process sets stay as long as all their workers are left") {
+  Job job({"-np", "3", "--min-np", "1"}, ELASTIC_SETS_WORKER);
+  for (const int worker : {1, 2}) REQUIRE(job.wait_for(worker, "epoch 1 of 3: sum 2"));
+  REQUIRE(job.wait_for(3, "epoch 1 of 3"));
+  ::kill(job.pid(3, "epoch 1"), SIGKILL);
+  REQUIRE(job.wait_for(4, "epoch 1 of 3"));
+  for (const int worker : {1, 2}) REQUIRE(job.wait_for(worker, "epoch 2 of"));
+  ::kill(job.pid(1, "epoch 1"), SIGKILL);
+  const std::string sentence = "process set 1 was made of the workers 1, 2, not all of which are";
+  REQUIRE(job.wait_for_text(sentence));
+  REQUIRE(job.wait_for(5, "epoch 1 of 3"));
+  const Finished end = job.finish();
+  CHECK(end.status == 0);
+  CHECK_FALSE(contains(end.out.substr(0, end.out.find(sentence)), "there is no process set"));
+  for (const int worker : {1, 2}) {
+    const bool both = contains(end.out, fmt::format("[{}] epoch 2 of 2: sum 2", worker - 1)) ||
+                      contains(end.out, fmt::format("[{}] epoch 2 of 3: sum 2", worker - 1));
+    CHECK(both);
+  }
 }
 
 }  // namespace ronde

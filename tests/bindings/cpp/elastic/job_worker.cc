@@ -60,7 +60,7 @@ class Worker {
   std::vector<double> one_ = {1};
   std::vector<std::int32_t> last_ = {0};
   ronde::Job job_;
-  int own_ = 10 + job_.rank();
+  int own_ = ::getpid();
   ronde::elastic::State state_{job_};
 };
 
