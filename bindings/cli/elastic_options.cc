@@ -6,7 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
+#include <string_view>
+
+#include "core/base/config.h"
 
 namespace ronde {
 namespace {
@@ -115,6 +119,20 @@ DiscoverySpec discovery_of(const RunRequest& request) {
   return spec;
 }
 
+/// The setting as the workers will have it: the last of `environment`, else this process's.
+Result<std::chrono::seconds> freeze_timeout(const EnvironmentList& environment) {
+  constexpr std::string_view kName = "RONDE_FREEZE_TIMEOUT_SECONDS";
+  std::optional<std::string> value = process_environment()(std::string(kName));
+  for (const std::string& entry : environment) {
+    if (entry.rfind(fmt::format("{}=", kName), 0) == 0) value = entry.substr(kName.size() + 1);
+  }
+  Config config;
+  if (value && !value->empty()) {
+    RONDE_RETURN_IF_ERROR(set_setting(config, kName, *value));
+  }
+  return config.freeze_timeout;
+}
+
 Status check_slots(const std::vector<HostSlots>& hosts, int needed) {
   int slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;
@@ -196,6 +214,7 @@ Result<ElasticOptions> elastic_options(const RunRequest& request, const LaunchOp
     }
     RONDE_RETURN_IF_ERROR(check_slots(options.hosts, options.start_slots));
   }
+  RONDE_ASSIGN_OR_RETURN(options.freeze_timeout, freeze_timeout(launch.environment));
   options.director.reset_limit = elastic.reset_limit;
   options.director.pauses = pauses_of(elastic);
   options.director.start_timeout = launch.start_timeout;

@@ -25,7 +25,7 @@ void Director::set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time) {
 
 void Director::on_ready(WorkerId id, const ReadyNote& note, TimePoint time) {
   RosterWorker* worker = workers_.find(id);
-  if (worker == nullptr || worker->state == State::kFinished) return;
+  if (worker == nullptr || worker->stopped || worker->state == State::kFinished) return;
   worker->state = State::kReady;
   worker->ready = note;
   worker->holds_state = note.holds_state;
@@ -87,6 +87,28 @@ void Director::take_failure(WorkerId id, const RosterWorker& gone, const WorkerE
   if (by_itself && !finished_ && (epoch_ == 0 || alone)) fail(end.exit_status, text);
 }
 
+void Director::on_frozen(WorkerId id, std::chrono::seconds stopped_for, TimePoint time) {
+  RosterWorker* worker = workers_.find(id);
+  if (worker == nullptr || worker->stopped) return;
+  const std::string text =
+      fmt::format("worker {} has been stopped for {} s (RONDE_FREEZE_TIMEOUT_SECONDS)", id,
+                  stopped_for.count());
+  report(text + "; it is killed");
+  if (ending() || worker->state == State::kFinished) {  // its end is a failure
+    commands_.emplace_back(StopWorker{id});
+    return;
+  }
+  hosts_.on_failure(worker->host, time);
+  cause_ = text;
+  if (worker->state == State::kMember) {  // until its process has ended
+    worker->stopped = closing_ = true;
+    commands_.emplace_back(StopWorker{id});
+  } else {
+    stop(id, *worker);
+  }
+  settle(time);
+}
+
 void Director::on_host_lost(const std::string& host, const std::string& why, TimePoint time) {
   hosts_.on_lost(host, time);
   const std::string text = fmt::format("host {} is lost: {}", host, why);
@@ -114,6 +136,7 @@ void Director::settle_epoch(TimePoint time) {
   if (!ending()) {
     stop_suspects(time);
     try_epoch(time);
+    report_wait(time);
     send_change(time);
   }
   if (ending()) end_leftovers();
@@ -146,21 +169,25 @@ void Director::start_workers(TimePoint time, bool awaited) {
 void Director::stop_suspects(TimePoint time) {
   if (!suspects_.due(workers_, time)) return;
   for (Entry& entry : workers_) {
-    if (entry.second.state != State::kMember) continue;
+    if (entry.second.state != State::kMember || entry.second.stopped) continue;
     report(fmt::format("worker {} is stopped: the others have lost it", entry.first));
     hosts_.on_failure(entry.second.host, time);
-    stop(entry);
+    stop(entry.first, entry.second);
   }
   mark_surplus(time);  // their hosts may be blacklisted now
 }
 
+void Director::report_wait(TimePoint time) {
+  if (auto text = waits_.due(workers_, epoch_, closing_, time)) report(*std::move(text));
+}
+
 /// Its end is awaited, but nothing else of it.
-void Director::stop(Entry& entry) {
-  if (entry.second.stopped) return;
-  entry.second.stopped = true;
-  const bool was_member = std::exchange(entry.second.state, State::kFinished) == State::kMember;
-  commands_.emplace_back(StopWorker{entry.first});
-  if (was_member) send_void(fmt::format("worker {} is stopped", entry.first));
+void Director::stop(WorkerId id, RosterWorker& worker) {
+  if (worker.stopped) return;
+  worker.stopped = true;
+  const bool was_member = std::exchange(worker.state, State::kFinished) == State::kMember;
+  commands_.emplace_back(StopWorker{id});
+  if (was_member) send_void(fmt::format("worker {} is killed", id));
 }
 
 void Director::dismiss(Entry& entry, bool failed, const std::string& why) {
@@ -191,7 +218,7 @@ void Director::end_leftovers() {
     if (entry.second.state == State::kReady) {
       dismiss(entry, failed_ || member, failed_ ? "the job has failed" : "the job has finished");
     } else if (entry.second.state == State::kStarting) {
-      stop(entry);
+      stop(entry.first, entry.second);
     }
   }
 }
@@ -256,7 +283,7 @@ void Director::drop_unreachable_hosts(TimePoint time) {
     report(fmt::format("host {} does not reach the others: its workers end", host));
     hosts_.on_lost(host, time);
     for (Entry& entry : workers_) {
-      if (entry.second.host == host) stop(entry);
+      if (entry.second.host == host) stop(entry.first, entry.second);
     }
   }
 }
@@ -319,6 +346,7 @@ void Director::begin(const std::vector<Entry*>& takers) {
   for (Entry& entry : workers_) entry.second.awaited = false;
   changes_ = {};
   suspects_ = {};
+  waits_ = {};
   closing_ = void_ = false;
   started_ = kForever;
   commands_.emplace_back(std::move(begun));
@@ -334,6 +362,7 @@ TimePoint Director::next_deadline(TimePoint time) const {
   consider(waiting_since_, options_.elastic_timeout);
   consider(unheld_since_, options_.start_timeout);
   consider(suspects_.since(), SuspectWatch::kGrace);
+  consider(waits_.since(), WaitWatch::kLimit);
   consider(changes_.since(), ChangeWatch::kJoinWindow);
   return next;
 }

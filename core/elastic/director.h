@@ -7,6 +7,7 @@
 //   workers, those that hold the state first; it needs min_workers of them.
 // - Living workers that are not ready are waited for, as they may compute. If all that is missing
 //   are workers that others have lost, they are stopped after a grace: they are frozen or cut off.
+//   Workers whose processes have been stopped for too long are killed in any case.
 // - A worker that is ready and in no epoch makes the members' next commit end the epoch.
 // - If all that held the state are gone, an epoch waits for workers that start: they may have
 // copies
@@ -26,6 +27,7 @@
 #include "core/elastic/notes.h"
 #include "core/elastic/roster.h"
 #include "core/elastic/suspect_watch.h"
+#include "core/elastic/wait_watch.h"
 
 namespace ronde::elastic {
 
@@ -106,6 +108,8 @@ class Director {
   void on_finished(WorkerId worker, TimePoint time);
   /// The process has ended.
   void on_ended(WorkerId worker, const WorkerEnd& end, TimePoint time);
+  /// The process has been stopped for so long: by SIGSTOP, or a debugger. It is killed.
+  void on_frozen(WorkerId worker, std::chrono::seconds stopped_for, TimePoint time);
   /// Nothing of this host can be reached any more: its workers have ended.
   void on_host_lost(const std::string& host, const std::string& why, TimePoint time);
   /// Call it at next_deadline().
@@ -134,10 +138,11 @@ class Director {
   void mark_surplus(TimePoint time);
   void start_workers(TimePoint time, bool awaited);
   void stop_suspects(TimePoint time);
+  void report_wait(TimePoint time);
   void send_change(TimePoint time);
   void send_void(const std::string& why);
   void end_leftovers();
-  void stop(Entry& entry);
+  void stop(WorkerId id, RosterWorker& worker);
   void dismiss(Entry& entry, bool failed, const std::string& why);
   void fail(int exit_status, const std::string& text);
   void take_failure(WorkerId worker, const RosterWorker& gone, const WorkerEnd& end,
@@ -160,6 +165,7 @@ class Director {
   EpochId epoch_ = 0;
   ChangeWatch changes_;    // of this epoch
   SuspectWatch suspects_;  // of this epoch
+  WaitWatch waits_;        // of this epoch
   std::uint64_t change_serial_ = 0;
   bool closing_ = false;       // a member of this epoch has ended, or is ready again
   bool void_ = false;          // a member of this epoch has ended

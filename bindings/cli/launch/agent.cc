@@ -106,7 +106,8 @@ void Agent::turn() {
   polled.add(STDIN_FILENO, POLLIN, [this] { read_input(); });
   ranks_.watch(polled, !out_.full());
   polled.add(signals_.get(), POLLIN, [this] { read_signals(); });
-  polled.wait(kForever);
+  polled.wait(ranks_.deadline());
+  ranks_.report_frozen(now());
 }
 
 void Agent::read_input() {

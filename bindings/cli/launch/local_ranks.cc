@@ -40,6 +40,7 @@ void enter(const std::string& directory) {
 void LocalRanks::set_up(StartMessage message) {
   job_ = std::move(message);
   is_set_up_ = true;
+  freezes_.set_limit(std::chrono::seconds(job_.freeze_seconds));
   set_variables(job_.environment);
   enter(job_.directory);
   const cpu_set_t allowed = allowed_cpus();
@@ -176,6 +177,15 @@ void LocalRanks::reap() {
     if (rank == running_.end()) continue;
     report_end(*rank, wait_status);
     running_.erase(rank);
+  }
+}
+
+void LocalRanks::report_frozen(TimePoint time) {
+  std::vector<pid_t> pids;
+  for (const Running& rank : running_) pids.push_back(rank.pid);
+  for (const pid_t pid : freezes_.due(pids, time)) {
+    const auto rank = std::ranges::find(running_, pid, &Running::pid);
+    send_(encode(FrozenMessage{rank->rank, job_.freeze_seconds}));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/cli/launch/freeze_watch.h"
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/note_socket.h"
 #include "bindings/cli/launch/poll_set.h"
@@ -42,6 +43,9 @@ class LocalRanks {
   void watch(PollSet& set, bool output);
   /// Reports the ranks that have ended; call it after SIGCHLD.
   void reap();
+  /// Reports workers that have been stopped for too long; call it at deadline().
+  void report_frozen(TimePoint time);
+  [[nodiscard]] TimePoint deadline() const noexcept { return freezes_.deadline(); }
 
   [[nodiscard]] bool is_set_up() const noexcept { return is_set_up_; }
   [[nodiscard]] bool elastic() const noexcept { return job_.elastic; }
@@ -87,6 +91,7 @@ class LocalRanks {
   std::list<Stream> streams_;
   std::list<Running> running_;
   std::deque<CopyFiles> orphans_;  ///< Copies of workers that have failed, the oldest first.
+  FreezeWatch freezes_;
   bool is_set_up_ = false;
 };
 

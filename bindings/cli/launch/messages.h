@@ -29,6 +29,7 @@ enum class FrameType : std::uint8_t {
   kProcessExit = 9,  ///< Both ways: the launcher sends it on to the other agents.
   kStartRank = 10,
   kNote = 11,  ///< Both ways.
+  kFrozen = 12,
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
@@ -99,12 +100,13 @@ struct StartMessage {
   EnvironmentList environment;  ///< Added to the agent's own, for all its ranks.
   std::vector<RankStart> ranks;
   bool elastic = false;
-  int slots = 0;  ///< Of an elastic job: workers that share the host's cores.
+  int slots = 0;           ///< Of an elastic job: workers that share the host's cores.
+  int freeze_seconds = 0;  ///< A worker that is stopped for longer is reported; 0: none is.
 
   static constexpr FrameType kFrame = FrameType::kStart;
   static void fields(auto& wire, auto& self) {
     wire(self.directory, self.command, self.secret, self.environment, self.ranks, self.elastic,
-         self.slots);
+         self.slots, self.freeze_seconds);
   }
 };
 
@@ -135,6 +137,15 @@ struct CannotStartMessage {
 
   static constexpr FrameType kFrame = FrameType::kCannotStart;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.exit_status, self.text); }
+};
+
+/// A worker of an elastic job has been stopped for so long, by SIGSTOP or a debugger.
+struct FrozenMessage {
+  int rank = 0;
+  int seconds = 0;
+
+  static constexpr FrameType kFrame = FrameType::kFrozen;
+  static void fields(auto& wire, auto& self) { wire(self.rank, self.seconds); }
 };
 
 /// Asks an agent to send a signal to its ranks.

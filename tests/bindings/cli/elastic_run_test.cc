@@ -285,6 +285,30 @@ TEST_CASE("elastic run: a worker that does not save is killed after the launcher
   CHECK(now() - killed > std::chrono::seconds(4));
 }
 
+TEST_CASE("elastic run: a worker that is stopped while another dies is killed after the limit") {
+  Job job({"-np", "4", "--min-np", "2", "--env", "RONDE_FREEZE_TIMEOUT_SECONDS=4"});
+  for (const int worker : {1, 2, 3, 4}) REQUIRE(job.wait_for(worker, "1 rank"));
+  ::kill(job.pid(2), SIGSTOP);
+  job.kill(3);
+  for (const int worker : {1, 4}) REQUIRE(job.wait_for(worker, "2 rank"));
+  const Finished end = job.finish();
+  CHECK(end.status == 0);
+  CHECK(contains(end.err,
+                 "worker 2 has been stopped for 4 s (RONDE_FREEZE_TIMEOUT_SECONDS); it "
+                 "is killed"));
+}
+
+TEST_CASE("elastic run: without a limit a stopped worker is waited for, and people are told") {
+  Job job({"-np", "3", "--min-np", "2", "--env", "RONDE_FREEZE_TIMEOUT_SECONDS=0"});
+  for (const int worker : {1, 2, 3}) REQUIRE(job.wait_for(worker, "1 rank"));
+  ::kill(job.pid(2), SIGSTOP);
+  job.kill(3);
+  REQUIRE(job.wait_for_error("epoch 1 has ended, but worker 2 has not noticed for 10 s"));
+  ::kill(job.pid(2), SIGCONT);
+  for (const int worker : {1, 2}) REQUIRE(job.wait_for(worker, "2 rank"));
+  CHECK(job.finish().status == 0);
+}
+
 TEST_CASE("elastic run: SIGTERM lets all workers leave, and starts none again") {
   Job job({"-np", "2", "--min-np", "1"});
   for (const int worker : {1, 2}) REQUIRE(job.wait_for(worker, "1 rank"));
@@ -328,6 +352,8 @@ TEST_CASE("elastic run: wrong command lines end with status 2 and a sentence") {
       {{"--on-failure", "blacklist", "--blacklist-cooldown-range", "3", "2"}, "MIN <= MAX"},
       {{"--min-np", "1", "--restarts", "2"}, "--reset-limit"},
       {{"--min-np", "1", "--backend", "mpi"}, "--backend mpi cannot be elastic"},
+      {{"--min-np", "1", "--env", "RONDE_FREEZE_TIMEOUT_SECONDS=soon"},
+       "RONDE_FREEZE_TIMEOUT_SECONDS=\"soon\""},
       {{"--host-discovery-script", "/no/such"}, "/no/such"},
       {{"--host-discovery-script", "sh", "-H", "localhost"}, "no -H"}};
   for (const auto& refused : cases) {

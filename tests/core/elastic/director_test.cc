@@ -85,6 +85,61 @@ TEST_CASE("director: who computes is waited for") {
   CHECK(job.epoch() == std::vector<WorkerId>{1, 3, 4});
 }
 
+TEST_CASE("director: people are told for whom an epoch waits") {
+  DirectorJob job;
+  job.run_four();
+  job.end(2, kKilled);
+  job.ready({1, 3}, 1, {2});
+  CHECK(job.take<Report>().empty());
+  CHECK(job.director.next_deadline(job.time) == job.time + WaitWatch::kLimit);
+  job.wait(WaitWatch::kLimit);
+  const auto reports = job.take<Report>();
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].text.find("worker 4 has not noticed for 10 s") != std::string::npos);
+  job.wait(seconds(30));
+  CHECK(job.take<Report>().empty());
+}
+
+TEST_CASE("director: a worker that is stopped for too long is killed, and the others go on") {
+  DirectorJob job;
+  job.run_four();
+  job.end(2, kKilled);
+  job.ready({1, 3}, 1, {2});
+  job.director.on_frozen(4, seconds(60), job.time);
+  job.collect();
+  const auto stops = job.take<StopWorker>();
+  REQUIRE(stops.size() == 1);
+  CHECK(stops[0].worker == 4);
+  const auto reports = job.take<Report>();
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].text.find("worker 4 has been stopped for 60 s") == 0);
+  job.ready({4}, 1);  // it goes on after all
+  CHECK(job.epoch().empty());
+  job.end(4, kKilled);
+  const auto begun = job.take<BeginEpoch>();
+  REQUIRE(begun.size() == 1);
+  CHECK(begun[0].workers.size() == 2);
+  CHECK(begun[0].why.find("worker 4 has been stopped") == 0);
+  job.director.on_frozen(4, seconds(60), job.time);
+  job.collect();
+  CHECK(job.take<StopWorker>().empty());
+}
+
+TEST_CASE("director: a worker that freezes while it finishes makes the job fail") {
+  DirectorJob job;
+  job.run_four();
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 2, 3, 4}) {
+    job.director.on_finished(id, job.time);
+  }
+  job.director.on_frozen(3, seconds(60), job.time);
+  job.collect();
+  CHECK(job.take<StopWorker>().size() == 1);
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 2, 4}) job.end(id, {0, ""});
+  job.end(3, kKilled);
+  CHECK(job.director.over());
+  CHECK(job.director.exit_status() == 137);
+}
+
 TEST_CASE("director: a joiner ends the epoch at its next commit, and comes last") {
   DirectorJob job;
   job.run_four();
@@ -133,7 +188,7 @@ TEST_CASE("director: only suspects are missing: they are stopped after a grace")
   DirectorJob job;
   job.run_four();
   job.ready({1, 2}, 1, {4});
-  CHECK(job.director.next_deadline(job.time) == kForever);
+  CHECK(job.director.next_deadline(job.time) == job.time + WaitWatch::kLimit);
   job.ready({3}, 1, {4});
   const TimePoint deadline = job.director.next_deadline(job.time);
   REQUIRE(deadline != kForever);

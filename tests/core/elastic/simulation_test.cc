@@ -204,7 +204,9 @@ struct World {
   void freeze(WorkerId id) {
     if (!workers.at(id).alive) return;
     workers.at(id).frozen = true;
-    after(seconds(60), [this, id] { die(id, 137); });  // its agent ends it
+    after(seconds(60), [this, id] {  // its agent has seen it
+      to_director(id, [this, id] { director.on_frozen(id, seconds(60), time); });
+    });
   }
   /// The epoch that counts on this worker, whether or not its note has arrived.
   [[nodiscard]] EpochId working_in(WorkerId id) const {

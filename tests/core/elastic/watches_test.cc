@@ -1,8 +1,9 @@
-// The watches of an epoch: for changes of its workers, and for suspects.
+// The watches of an epoch: for changes of its workers, for suspects, and for whom others wait.
 #include <doctest/doctest.h>
 
 #include "core/elastic/change_watch.h"
 #include "core/elastic/suspect_watch.h"
+#include "core/elastic/wait_watch.h"
 
 namespace ronde::elastic {
 namespace {
@@ -69,6 +70,38 @@ TEST_CASE("suspect watch: suspects have a grace, anew if another member is missi
   CHECK_FALSE(watch.due(roster, kBegin));
   CHECK(watch.since() == kBegin);
   CHECK(watch.due(roster, kBegin + SuspectWatch::kGrace));
+}
+
+TEST_CASE("wait watch: says once for whom the next epoch waits") {
+  Roster roster = members(3);
+  WaitWatch watch;
+  CHECK_FALSE(watch.due(roster, kEpoch, false, kBegin));
+  CHECK(watch.since() == kForever);
+  CHECK_FALSE(watch.due(roster, kEpoch, true, kBegin));
+  CHECK(watch.since() == kBegin);
+  roster.find(1)->state = State::kReady;
+  CHECK_FALSE(watch.due(roster, kEpoch, true, kBegin + milliseconds(9999)));
+  CHECK(watch.due(roster, kEpoch, true, kBegin + WaitWatch::kLimit) ==
+        "epoch 3 has ended, but workers 2 and 3 have not noticed for 10 s: the next epoch waits");
+  CHECK(watch.since() == kForever);
+  CHECK_FALSE(watch.due(roster, kEpoch, true, kBegin + std::chrono::hours(1)));
+}
+
+TEST_CASE("wait watch: names a few of many workers, and none where all are ready") {
+  Roster roster = members(20);
+  WaitWatch watch;
+  CHECK_FALSE(watch.due(roster, kEpoch, true, kBegin));
+  CHECK(watch.due(roster, kEpoch, true, kBegin + WaitWatch::kLimit)
+            ->find("workers 1, 2, 3, 4, 5, 6, 7, 8 and 12 more have") != std::string::npos);
+  Roster one = members(1);
+  WaitWatch another;
+  CHECK_FALSE(another.due(one, kEpoch, true, kBegin));
+  CHECK(another.due(one, kEpoch, true, kBegin + WaitWatch::kLimit)->find("worker 1 has not") !=
+        std::string::npos);
+  one.find(1)->state = State::kReady;
+  WaitWatch none;
+  CHECK_FALSE(none.due(one, kEpoch, true, kBegin));
+  CHECK_FALSE(none.due(one, kEpoch, true, kBegin + WaitWatch::kLimit));
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ class ElasticLauncher {
   void on_started(const RankMessage& message);
   void on_exited(const RankMessage& message);
   void on_cannot_start(const CannotStartMessage& message);
+  void on_frozen(const FrozenMessage& message);
   void on_ended(WorkerId id, const elastic::WorkerEnd& end);
   // Ending.
   void fail(int exit_status, const std::string& text);
@@ -253,6 +254,7 @@ void ElasticLauncher::start_agent(const std::string& host) {
   job.environment = forwarded_environment();
   job.elastic = true;
   job.slots = std::max(1, hosts_.slots(host));
+  job.freeze_seconds = static_cast<int>(options_.freeze_timeout.count());
   agents_.start(host);
   agents_.send(host, encode(job));
 }
@@ -364,6 +366,9 @@ void ElasticLauncher::on_frame(const std::string& host, const Frame& frame) {
     case FrameType::kCannotStart:
       return with_message<CannotStartMessage>(
           frame, [&](const CannotStartMessage& message) { on_cannot_start(message); });
+    case FrameType::kFrozen:
+      return with_message<FrozenMessage>(frame,
+                                         [&](const FrozenMessage& message) { on_frozen(message); });
     case FrameType::kProbed:
       return with_message<ProbedMessage>(
           frame, [&](const ProbedMessage& answer) { on_probed(host, answer); });
@@ -434,6 +439,10 @@ void ElasticLauncher::on_cannot_start(const CannotStartMessage& message) {
       fmt::format("cannot start{}: {}", where(worker->second.host), message.text);
   if (!stopping_) console_.say(fmt::format("worker {} {}", worker->first, text));
   on_ended(worker->first, {message.exit_status, text});
+}
+
+void ElasticLauncher::on_frozen(const FrozenMessage& message) {
+  director_.on_frozen(worker_of(message.rank), std::chrono::seconds(message.seconds), now());
 }
 
 void ElasticLauncher::on_ended(WorkerId id, const elastic::WorkerEnd& end) {

@@ -19,6 +19,8 @@ struct ElasticOptions {
   elastic::DirectorOptions director;
   std::vector<HostSlots> hosts;  ///< Where no command lists them.
   DiscoverySpec discovery;
+  /// A worker whose process is stopped for longer is killed; 0: never.
+  std::chrono::seconds freeze_timeout{60};
   int start_slots = 1;   ///< The job starts once its hosts have so many slots.
   std::string timeline;  ///< Path of the user's, where traces are written; empty: none are.
 };
