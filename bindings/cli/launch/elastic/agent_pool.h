@@ -33,6 +33,8 @@ class AgentPool {
   /// Sends a frame to the host's agent; nothing where there is none.
   void send(const std::string& host, const std::string& frame);
   void send_to_all(const std::string& frame);
+  /// Sends a signal to all workers.
+  void signal_all(int signal) { send_to_all(encode(SignalMessage{signal})); }
   void send_to_others(const std::string& host, const std::string& frame);
 
   /// Reads where `read` says so, and writes. Calls both handlers.

@@ -30,6 +30,10 @@ class JobHosts {
   [[nodiscard]] bool lists(const std::string& host) const { return slots(host) > 0; }
   /// 0 for a host that is not listed.
   [[nodiscard]] int slots(const std::string& host) const;
+  /// " on node2" where there are several hosts.
+  [[nodiscard]] std::string where(const std::string& host) const {
+    return several() ? " on " + host : "";
+  }
   [[nodiscard]] bool several() const noexcept { return hosts_.size() > 1; }
   [[nodiscard]] bool started() const noexcept { return started_; }
 

@@ -1,0 +1,64 @@
+#include "bindings/cli/launch/elastic/job_ending.h"
+
+#include <signal.h>
+
+#include <utility>
+
+namespace ronde {
+namespace {
+
+/// In which a worker that leaves may save, once the job has been asked to end.
+constexpr std::chrono::seconds kLeavingTime{30};
+
+}  // namespace
+
+void JobEnding::begin() {
+  begun_ = true;
+  parts_.on_stop();
+}
+
+void JobEnding::stop(int signal) {
+  if (exit_status_ == 0) exit_status_ = 128 + signal;
+  begin();
+  parts_.agents.signal_all(signal == SIGPIPE ? SIGTERM : signal);
+  schedule_.on_asked(now());
+}
+
+void JobEnding::insist(int signal) {
+  schedule_.hurry(now());
+  stop(signal);
+}
+
+void JobEnding::fail(int exit_status, const std::string& text) {
+  if (begun_) return;
+  begin();
+  parts_.console.say_after_output("the job has failed: " + text);
+  exit_status_ = exit_status;
+  schedule_.terminate_at(now() + options_.failure_delay);
+}
+
+void JobEnding::finish(int exit_status) {
+  if (std::exchange(finished_, true)) return;
+  if (!begun_) exit_status_ = exit_status;
+  begin();
+  schedule_.clear();
+  parts_.agents.retire_all();
+}
+
+void JobEnding::let_a_worker_save() { schedule_.allow_until(now() + kLeavingTime); }
+
+void JobEnding::on_time(TimePoint time) {
+  while (const auto step = schedule_.due(time)) {
+    if (*step == EndSchedule::Step::kTerminate) parts_.agents.signal_all(SIGTERM);
+    if (*step == EndSchedule::Step::kKill) parts_.agents.signal_all(SIGKILL);
+    if (*step == EndSchedule::Step::kGiveUp) give_up();
+  }
+}
+
+void JobEnding::give_up() {
+  parts_.agents.kill_all();
+  parts_.console.abandon_stuck();
+  parts_.on_give_up();
+}
+
+}  // namespace ronde

@@ -1,0 +1,52 @@
+#include "bindings/cli/launch/elastic/worker_starter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "bindings/cli/launch/elastic/worker_notes.h"
+#include "bindings/cli/launch/job.h"
+
+namespace ronde {
+
+void WorkerStarter::add(const elastic::StartWorker& start, bool first) {
+  queue_.add(start, first, now());
+}
+
+void WorkerStarter::on_epoch() {
+  job_runs_ = true;
+  queue_.on_epoch(now());
+}
+
+void WorkerStarter::on_time(TimePoint time) {
+  for (const elastic::StartWorker& due : queue_.due(time)) start(due);
+}
+
+void WorkerStarter::start(const elastic::StartWorker& start) {
+  const LaunchOptions& job = parts_.options.launch;
+  if (job_runs_ || job.verbose) {
+    parts_.console.say(
+        fmt::format("worker {} starts{}", start.worker, parts_.hosts.where(start.host)));
+  }
+  RankStart rank{agent_rank(start.worker), {}};
+  rank.environment = {fmt::format("{}={}", elastic::kWorkerVariable, start.worker),
+                      "RONDE_ELASTIC=1", "HOROVOD_ELASTIC=1", "HOROVOD_HOSTNAME=" + start.host};
+  rank.environment.insert(rank.environment.end(), job.environment.begin(), job.environment.end());
+  if (!parts_.agents.has(start.host)) start_agent(start.host);
+  parts_.agents.send(start.host, encode(rank));
+}
+
+void WorkerStarter::start_agent(const std::string& host) {
+  StartMessage job;
+  job.directory = std::filesystem::current_path().string();
+  job.command = parts_.options.launch.command;
+  job.environment = forwarded_environment();
+  job.elastic = true;
+  job.slots = std::max(1, parts_.hosts.slots(host));
+  job.freeze_seconds = static_cast<int>(parts_.options.freeze_timeout.count());
+  parts_.agents.start(host);
+  parts_.agents.send(host, encode(job));
+}
+
+}  // namespace ronde
