@@ -1,9 +1,11 @@
 #!/bin/bash
 # `ronde run` over ssh: two "hosts" are network namespaces with an sshd each, a third starts the
-# job. Usage: remote_test.sh RONDE_PROGRAM EXAMPLES_FOLDER. Ends with 77 and the reason where this cannot be tried.
+# job. Usage: remote_test.sh RONDE_PROGRAM EXAMPLES_FOLDER ELASTIC_WORKER. Ends with 77 and the
+# reason where this cannot be tried.
 set -u
 ronde=$1
 examples=$2
+worker=$3
 
 skip() { echo "skipped: $1"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "network namespaces and sshd need root"
@@ -52,7 +54,11 @@ ssh-keygen -q -t ed25519 -N '' -f "$scratch/host_key"
 ssh-keygen -q -t ed25519 -N '' -f "$scratch/user_key"
 cp "$scratch/user_key.pub" "$scratch/authorized_keys"
 chmod 600 "$scratch/authorized_keys"
+# Remote shells find no start-up files: those of this user may do work that a kill must not interrupt
+# (pyenv's leave a lock behind).
+mkdir "$scratch/home"
 cat > "$scratch/sshd_config" << EOF
+SetEnv HOME=$scratch/home
 Port $port
 HostKey $scratch/host_key
 AuthorizedKeysFile $scratch/authorized_keys
@@ -149,5 +155,31 @@ check "it says where ronde was looked for" has "/no/such/ronde" err
 start s -H $A:1,10.99.$third.77:1 --start-timeout 3 --ssh-option ConnectTimeout=1 true > "$scratch/out" 2> "$scratch/err"
 check "a host that does not answer is an error" [ $? = 1 ]
 check "it is named" has "10.99.$third.77" err
+
+# wait_for COUNT PATTERN FILE: until the file has so many lines with the pattern.
+wait_for() {
+  for _ in $(seq 300); do [ "$(grep -c -- "$2" "$scratch/$3")" -ge "$1" ] && return; sleep 0.1; done
+}
+mkdir "$scratch/elastic"
+start s -np 4 --min-np 1 -H $A:2,$B:2 "$worker" "$scratch/elastic" > "$scratch/out" 2> "$scratch/err" &
+job=$!
+wait_for 4 "epoch 1 rank" out
+check "an elastic job's workers on both hosts have one rendezvous" [ "$(grep -c "epoch 1 rank . of 4 .*meets <$A:" "$scratch/out")" = 4 ]
+kill -9 "$(cat "$scratch/elastic/pid.3")"
+wait_for 4 "epoch 3 rank" out
+check "the others go on after a worker far away is killed" has "epoch 2: 3 of 4 workers go on; worker 3 (pid [0-9]* on $B) was killed by signal 9" err
+check "it is replaced on its host" has "epoch 3: 3 of 3 workers go on, worker 5 joins" err
+kill -9 "$(awk '/^PPid/ {print $2}' /proc/"$(cat "$scratch/elastic/pid.5")"/status)"
+wait_for 1 "host $B is lost" err
+check "a host whose agent is killed is lost" has "host $B is lost" err
+wait_for 4 "epoch [45] rank . of 4" out
+check "it gets workers again" has "epoch [45] rank 3 of 4" out
+rm -f "$scratch"/elastic/saved.*  # of workers whose agent was killed
+launcher=$(pgrep -P $job -x ronde || echo $job)
+kill -9 $launcher
+wait $job 2> /dev/null
+for _ in $(seq 100); do pgrep -f "$scratch/elastic" > /dev/null || break; sleep 0.1; done
+check "an elastic job whose launcher is killed leaves no worker" [ -z "$(pgrep -f "$scratch/elastic")" ]
+check "its workers could save, also on other hosts" [ "$(ls "$scratch"/elastic/saved.* | wc -l)" = 4 ]
 
 [ $failures = 0 ]
