@@ -271,9 +271,22 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, JoinOptio
   return create(config, builtin_device_libraries(), std::move(options));
 }
 
+namespace {
+
+/// Workers of an elastic job are ready when their epoch begins: only links can keep them apart.
+Config with_start_limit(Config config) {
+  const auto limit = 3 * config.link_timeout;
+  if (config.epoch > 0 && limit.count() > 0) {
+    config.start_timeout = std::min(config.start_timeout, limit);
+  }
+  return config;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, DeviceLibraries libraries,
                                                  JoinOptions options) {
-  auto parts = std::make_unique<Parts>(config, std::move(libraries));
+  auto parts = std::make_unique<Parts>(with_start_limit(config), std::move(libraries));
   if (Status status = parts->start(options); !status.ok()) {
     if (const Status why = options.cancel.status(); !why.ok()) parts->abort->abort(why);
     parts->stop({});

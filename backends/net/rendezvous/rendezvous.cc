@@ -80,10 +80,11 @@ class Assembly {
       case ConnectorEvent::Kind::kTimeout:
         break;
     }
-    return {
-        Code::kTimeout,
-        fmt::format("{} of {} ranks did not come in time: rank{} {}", missing_.size(),
-                    args_.party->size, missing_.size() == 1 ? "" : "s", fmt::join(missing_, ", "))};
+    return Status(Code::kTimeout,
+                  fmt::format("{} of {} ranks did not come in time: rank{} {}", missing_.size(),
+                              args_.party->size, missing_.size() == 1 ? "" : "s",
+                              fmt::join(missing_, ", ")))
+        .about({*missing_.begin(), {}, 0});
   }
 
   Status seat(ConnectorEvent event) {
@@ -217,7 +218,8 @@ Result<HostConnection> reach_host(const GuestArgs& args) {
     pause = std::min<Duration>(2 * pause, args.greeted ? kLongestLocalRetry : kLongestRetry);
   }
   return Status(Code::kTimeout, fmt::format("rank {} could not reach rank {} at {}",
-                                            args.party->rank, args.host_rank, failure));
+                                            args.party->rank, args.host_rank, failure))
+      .about({args.host_rank, {}, 0});
 }
 
 void acknowledge(int socket) {

@@ -117,7 +117,8 @@ Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listene
     if (event->kind == ConnectorEvent::Kind::kTimeout) {
       return Status(Code::kTimeout,
                     fmt::format("rank {} could not connect with {} in time", args.party->rank,
-                                describe_missing(connector, missing)));
+                                describe_missing(connector, missing)))
+          .about({*missing.begin(), {}, 0});
     }
     if (event->kind == ConnectorEvent::Kind::kReadable) return Status(Code::kAborted, "aborted");
     // A peer that gave up its first connection connects again: the last one counts.

@@ -99,7 +99,12 @@ Status Worker::enter(Job::Impl& job) {
   RONDE_ASSIGN_OR_RETURN(Config config, config_from(process_environment()));
   RONDE_ASSIGN_OR_RETURN(config, config_with(std::move(config), settings));
   JoinOptions options{member_.cancel_source(config.job_id), job.runtime.get()};
-  RONDE_ASSIGN_OR_RETURN(job.runtime, Runtime::create(config, std::move(options)));
+  auto runtime = Runtime::create(config, std::move(options));
+  if (!runtime.ok()) {
+    if (const auto& failed = runtime.status().failed_rank()) suspect(failed->rank);
+    return runtime.status();
+  }
+  job.runtime = std::move(*runtime);
   began_ = true;
   if (!job.elastic_sets) job.elastic_sets = std::make_unique<SetTable>();
   return job.elastic_sets->make_again(*job.runtime, place_);
@@ -108,9 +113,12 @@ Status Worker::enter(Job::Impl& job) {
 void Worker::note_failure(const Error& error) {
   if (why_.empty()) why_ = error.what();
   const auto* failure = dynamic_cast<const RankFailure*>(&error);
-  if (failure == nullptr || failure->rank() < 0) return;
-  const auto rank = static_cast<std::size_t>(failure->rank());
-  if (rank < place_.workers.size()) suspects_.insert(place_.workers[rank].worker);
+  if (failure != nullptr) suspect(failure->rank());
+}
+
+void Worker::suspect(int rank) {
+  const auto place = static_cast<std::size_t>(rank);  // a negative one is too large
+  if (place < place_.workers.size()) suspects_.insert(place_.workers[place].worker);
 }
 
 std::optional<Change> Worker::change_after(std::uint64_t& serial) {

@@ -52,6 +52,7 @@ class Worker {
   explicit Worker(Member& member);
   [[nodiscard]] bool next_place();
   Status enter(Job::Impl& job);
+  void suspect(int rank);
 
   Member& member_;
   EpochNote place_;

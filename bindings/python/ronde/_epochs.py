@@ -17,6 +17,7 @@ from ronde._errors import (
     MismatchError,
     NotInitializedError,
     RankFailure,
+    TimeoutError,
     UnavailableError,
     UnsupportedError,
     VersionMismatchError,
@@ -102,8 +103,9 @@ def note_failure(error: Error) -> None:
     if not worker.why:
         worker.why = f"{type(error).__name__}: {error}"
     place = worker.place
-    if place and isinstance(error, RankFailure) and 0 <= error.rank < len(place.workers):
-        worker.suspects.add(place.workers[error.rank])
+    rank = error.rank if isinstance(error, (RankFailure, TimeoutError)) else -1
+    if place and 0 <= rank < len(place.workers):
+        worker.suspects.add(place.workers[rank])
 
 
 def next_place() -> Place:

@@ -61,7 +61,9 @@ class StalledError(Error):
 
 
 class TimeoutError(Error, builtins.TimeoutError):
-    """A deadline passed."""
+    """A deadline passed. `rank` is one that was waited for; -1 if unknown."""
+
+    rank: int = -1
 
 
 class AbortedError(Error):
@@ -106,4 +108,6 @@ def make(code: int, message: str, origin: str, rank: int, host: str, pid: int) -
     error.origin = origin
     if isinstance(error, RankFailure):
         error.rank, error.host, error.pid = rank, host, pid
+    elif isinstance(error, TimeoutError):
+        error.rank = rank
     return error

@@ -112,6 +112,8 @@ TEST_CASE("without rank 0 the others say that they could not reach it") {
   const auto link = connect_job(config, "1");
   CHECK(link.status().code() == Code::kTimeout);
   CHECK(link.status().message().find("could not reach rank 0") != std::string::npos);
+  REQUIRE(link.status().failed_rank());
+  CHECK(link.status().failed_rank()->rank == 0);
 }
 
 TEST_CASE("another version is refused on all ranks, naming ranks, hosts and versions") {

@@ -185,6 +185,7 @@ def test_an_epoch_whose_ranks_do_not_meet_is_followed_by_the_next(launcher):  # 
     ronde.elastic.run(train)(state_of())
     assert [began for began, *_ in launcher.ready] == [False, True, False]
     assert "TimeoutError" in launcher.ready[2][4]
+    assert launcher.ready[2][3] == [6]  # the launcher learns who was not reached
 
 
 def test_a_lost_launcher_is_an_error_after_a_checkpoint(launcher, tmp_path):  # noqa: F811
