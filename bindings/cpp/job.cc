@@ -301,6 +301,7 @@ void Job::mark(std::string_view name) { impl_->runtime->timeline().mark(name); }
 void Job::begin_mark(std::string_view name) { impl_->runtime->timeline().begin_mark(name); }
 void Job::end_mark() { impl_->runtime->timeline().end_mark(); }
 void Job::mark_step() { impl_->runtime->timeline().mark_step(); }
+void Job::mark_commit(std::uint64_t step) { impl_->runtime->timeline().mark_commit(step); }
 void Job::mark_pass(std::string_view name) { impl_->runtime->timeline().mark_pass(name); }
 void Job::interrupt() noexcept { impl_->runtime->interrupt(); }
 void Job::shutdown() noexcept { impl_->runtime->shutdown(); }

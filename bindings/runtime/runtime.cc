@@ -254,7 +254,7 @@ void Runtime::Parts::stop(std::string_view why) noexcept {
   if (timeline) {
     report_passage();
     if (history != nullptr) history->add_steps(timeline->steps());
-    const Status status = timeline->stop();
+    const Status status = timeline->end();
     if (!status.ok()) log(LogLevel::kWarning, "the timeline is incomplete: {}", status.message());
   }
   if (channel) channel->close();

@@ -23,6 +23,8 @@ void Timeline::start_nvtx() {
 }
 
 Status Timeline::begin() {
+  const WorkerHistory* const history = WorkerHistory::of(config_);
+  if (history != nullptr && !history->recording().empty()) return start(history->recording());
   const int number = diagnosis::timeline_signal_number(config_);
   if (number == 0) return config_.timeline.empty() ? Status() : start(config_.timeline);
   const std::string setting = fmt::format("RONDE_TIMELINE_SIGNAL={}", config_.timeline_signal);
@@ -77,7 +79,9 @@ Status Timeline::start(const std::string& path, bool mark_cycles) {
   recording_ = true;
   paused_ = false;
   record_to(recorders_.back().get());
-  if (config_.epoch == 0) return {};
+  WorkerHistory* const history = WorkerHistory::of(config_);
+  if (history == nullptr) return {};
+  history->record_to(path);
   const std::string epoch =
       fmt::format("epoch {}: rank {} of {}", config_.epoch, topology_.rank, topology_.size());
   recorders_.back()->begin(kEpochsTrack, epoch, {});
@@ -85,6 +89,13 @@ Status Timeline::start(const std::string& path, bool mark_cycles) {
 }
 
 Status Timeline::stop() {
+  if (WorkerHistory* const history = WorkerHistory::of(config_)) history->record_to({});
+  return close_recorder();
+}
+
+Status Timeline::end() { return close_recorder(); }
+
+Status Timeline::close_recorder() {
   const MutexLock lock(mutex_);
   if (!recording_) return {};
   recording_ = false;

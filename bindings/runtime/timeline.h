@@ -44,6 +44,9 @@ class Timeline {
   Status start(const std::string& path, bool mark_cycles = false) RONDE_EXCLUDES(mutex_);
   /// Ends the file. Nothing where none is written. Errors: those of Recorder::close().
   Status stop() RONDE_EXCLUDES(mutex_);
+  /// The same at the end of the runtime. A worker of an elastic job goes on recording to the same
+  /// path in its next epoch.
+  Status end() RONDE_EXCLUDES(mutex_);
   /// Leaves out events until it is called with false. No operation may be under way.
   /// Nothing where no timeline is written.
   void pause(bool paused) RONDE_EXCLUDES(mutex_);
@@ -93,6 +96,7 @@ class Timeline {
   void start_nvtx();
   void record_to(Recorder* recorder) RONDE_REQUIRES(mutex_);
   [[nodiscard]] Recorder::Options recorder_options() const;
+  Status close_recorder() RONDE_EXCLUDES(mutex_);
 
   const Config& config_;
   const Topology& topology_;

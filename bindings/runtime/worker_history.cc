@@ -77,6 +77,16 @@ void WorkerHistory::add_steps(std::uint64_t steps) {
   steps_ += steps;
 }
 
+void WorkerHistory::record_to(const std::string& path) {
+  const MutexLock lock(mutex_);
+  recording_ = path;
+}
+
+std::string WorkerHistory::recording() const {
+  const MutexLock lock(mutex_);
+  return recording_;
+}
+
 std::optional<EpochPassage> WorkerHistory::take_passage() {
   const MutexLock lock(mutex_);
   const std::int64_t ended_ns = meter_.first_ended_ns();

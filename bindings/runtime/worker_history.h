@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,10 @@ class WorkerHistory {
   /// Adds the steps of an epoch that has ended.
   void add_steps(std::uint64_t steps) RONDE_EXCLUDES(mutex_);
 
+  /// The timeline is written to this path, also in the next epochs; empty: it is not.
+  void record_to(const std::string& path) RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] std::string recording() const RONDE_EXCLUDES(mutex_);
+
   /// The passage to this epoch, once its first operation has ended; each passage once.
   std::optional<EpochPassage> take_passage() RONDE_EXCLUDES(mutex_);
 
@@ -72,6 +77,7 @@ class WorkerHistory {
   mutable Mutex mutex_;
   EpochPassage passage_ RONDE_GUARDED_BY(mutex_);  // under way if left_ns is set
   std::uint64_t steps_ RONDE_GUARDED_BY(mutex_) = 0;
+  std::string recording_ RONDE_GUARDED_BY(mutex_);
   std::optional<std::vector<CounterSample>> machine_ RONDE_GUARDED_BY(mutex_);
 };
 

@@ -34,6 +34,7 @@ void State::Impl::commit() {
   older_step_ = std::exchange(step_, step_ + 1);
   const auto change = agree_on_changes();
   certain_ = step_;
+  job_.mark_commit(static_cast<std::uint64_t>(certain_));
   act_on(change);
 }
 

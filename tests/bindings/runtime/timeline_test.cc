@@ -1,6 +1,7 @@
 #include "bindings/runtime/timeline.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <atomic>
 #include <thread>
@@ -122,6 +123,28 @@ TEST_CASE("Timeline: clock comparisons and counters are asked for and written") 
   const std::string trace = fixture.trace();
   CHECK(has(trace, "other host"));
   CHECK(has(trace, "queue length"));
+}
+
+TEST_CASE(
+    "Timeline: a worker of an elastic job goes on recording in its next epoch, until it stops") {
+  TimelineFixture fixture;
+  fixture.config.worker = 801;
+  const auto run_epoch = [&](int epoch, bool starts, bool stops) {
+    fixture.config.epoch = epoch;
+    Timeline timeline(fixture.config, fixture.topology, {});
+    CHECK(timeline.begin().ok());
+    if (starts) CHECK(timeline.start(fixture.path()).ok());
+    timeline.mark("here");
+    if (stops) CHECK(timeline.stop().ok());
+    CHECK(timeline.end().ok());
+    return content_of(fixture.scratch.file(fmt::format("t.worker801.epoch{}.json", epoch)));
+  };
+  CHECK(run_epoch(2, false, false).empty());
+  CHECK(has(run_epoch(3, true, false), "here"));
+  const std::string trace = run_epoch(4, false, true);
+  CHECK(has(trace, "here"));
+  CHECK(has(trace, "epoch 4: rank 0 of 1"));
+  CHECK(run_epoch(5, false, false).empty());
 }
 
 }  // namespace ronde
