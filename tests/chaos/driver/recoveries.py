@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
+WORKERS = {"numpy": "recovery_worker.py", "torch": "recovery_torch_worker.py"}
 FIRST = re.compile(r"FIRST ([\d.]+) size (\d+) pid (\d+) since ([\d.]+)")
 
 
@@ -85,11 +86,12 @@ def main() -> int:
     parser.add_argument("--np", type=int, default=4)
     parser.add_argument("--count", type=int, default=20, help="deaths")
     parser.add_argument("--state-mb", type=float, default=1.0)
+    parser.add_argument("--framework", choices=list(WORKERS), default="numpy")
     parser.add_argument("--worker", help="the C++ worker: tests/chaos/ronde_chaos_recovery_worker")
     arguments = parser.parse_args()
     ranks = arguments.np
     command = [arguments.ronde, "run", "-np", str(ranks), "--min-np", "1", "--"]
-    python_worker = [sys.executable, "-B", str(HERE / "recovery_worker.py")]
+    python_worker = [sys.executable, "-B", str(HERE / WORKERS[arguments.framework])]
     command += [arguments.worker] if arguments.worker else python_worker
     environment = {**os.environ, "STATE_BYTES": str(int(arguments.state_mb * 1e6))}
     process = subprocess.Popen(
