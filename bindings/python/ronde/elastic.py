@@ -56,8 +56,8 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     that have joined begin with sync(). Errors that would come again, such as MismatchError and
     InvalidArgumentError, are raised. Without a launcher of elastic jobs all failures are.
 
-    Call no collective between init() and this function: workers that have joined would wait for
-    ranks that are in it already.
+    Call collectives between init() and this function only if reset callbacks call the same ones:
+    workers that have joined would wait for ranks that are in it already.
     """
     return run_fn(func, _reset)
 

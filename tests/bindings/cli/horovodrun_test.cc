@@ -56,11 +56,12 @@ TEST_CASE("horovodrun: an elastic job by Horovod's spellings, which waits for -n
 }
 
 TEST_CASE("horovodrun: an elastic job takes all slots of the hosts that -H lists") {
-  const std::string script = "echo worker $RONDE_WORKER of $HOROVOD_HOSTNAME; sleep 1";
+  const std::string script =
+      "echo rank $HOROVOD_RANK of $HOROVOD_SIZE on $HOROVOD_HOSTNAME; sleep 1";
   const Finished job = run_horovodrun(
       {"-np", "1", "--min-num-proc", "1", "-H", "localhost:1,127.0.0.1:1", "sh", "-c", script});
-  CHECK(contains(job.out, "[0] worker 1 of localhost\n"));
-  CHECK(contains(job.out, "[1] worker 2 of 127.0.0.1\n"));
+  CHECK(contains(job.out, "[0] rank 0 of 2 on localhost\n"));
+  CHECK(contains(job.out, "[1] rank 1 of 2 on 127.0.0.1\n"));
 }
 
 TEST_CASE("horovodrun: an unknown flag is an error") {

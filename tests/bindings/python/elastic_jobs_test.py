@@ -1,5 +1,6 @@
 """Elastic jobs of real processes: workers are killed, leave and join while they train."""
 
+import os
 import re
 
 import pytest
@@ -306,3 +307,13 @@ def failing():
 def test_run_raises_what_failed():
     with pytest.raises(ronde.Error, match="KeyError: 'mine'"):
         ronde.run(failing, np=2, min_num_proc=2)
+
+
+def ranks_of_the_environment():
+    return os.environ["HOROVOD_RANK"], os.environ["HOROVOD_SIZE"], os.environ["HOROVOD_HOSTNAME"]
+
+
+def test_functions_that_never_call_init_have_a_rank():
+    hosts = "localhost:2,127.0.0.1:2"
+    found = ronde.run(ranks_of_the_environment, np=2, min_np=2, max_np=2, hosts=hosts)
+    assert found == [("0", "2", "localhost"), ("1", "2", "localhost")]

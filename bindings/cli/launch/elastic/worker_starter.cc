@@ -12,6 +12,7 @@ namespace ronde {
 
 void WorkerStarter::add(const elastic::StartWorker& start, bool first) {
   queue_.add(start, first, now());
+  if (first) ++first_workers_;
 }
 
 void WorkerStarter::on_epoch() {
@@ -32,6 +33,10 @@ void WorkerStarter::start(const elastic::StartWorker& start) {
   RankStart rank{agent_rank(start.worker), {}};
   rank.environment = {fmt::format("{}={}", elastic::kWorkerVariable, start.worker),
                       "RONDE_ELASTIC=1", "HOROVOD_ELASTIC=1", "HOROVOD_HOSTNAME=" + start.host};
+  if (!job_runs_) {  // for functions that never call init()
+    rank.environment.push_back(fmt::format("HOROVOD_RANK={}", start.worker - 1));
+    rank.environment.push_back(fmt::format("HOROVOD_SIZE={}", first_workers_));
+  }
   rank.environment.insert(rank.environment.end(), job.environment.begin(), job.environment.end());
   if (!parts_.agents.has(start.host)) start_agent(start.host);
   parts_.agents.send(start.host, encode(rank));

@@ -41,6 +41,7 @@ class WorkerStarter {
 
   const Parts parts_;
   StartQueue queue_;
+  int first_workers_ = 0;
   bool job_runs_ = false;  ///< There was an epoch.
 };
 

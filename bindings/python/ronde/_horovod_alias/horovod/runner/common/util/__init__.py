@@ -1,0 +1,1 @@
+"""The parts of Horovod's runner that scripts import."""
