@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/cli/launch/heartbeat.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/local_ranks.h"
 #include "bindings/cli/launch/messages.h"
@@ -54,12 +56,15 @@ ProbedMessage answer(const ProbeMessage& probe) {
 
 class Agent {
  public:
+  /// `far`: the launcher is on another host, and the network between may be cut.
+  explicit Agent(bool far) : far_(far) {}
   int run();
 
  private:
   void take_signals();
   void send(const std::string& frame) { out_.push(frame); }
   void turn();
+  void beat(TimePoint time);
   void read_input();
   void handle(const Frame& frame);
   void read_signals();
@@ -73,6 +78,8 @@ class Agent {
   OutQueue out_;
   FileDescriptor signals_;
   LocalRanks ranks_{[this](const std::string& frame) { send(frame); }};
+  const bool far_;
+  Heartbeat heartbeat_;
   bool cut_off_ = false;  ///< The launcher is gone, or somebody asked this agent to end.
 };
 
@@ -106,14 +113,25 @@ void Agent::turn() {
   polled.add(STDIN_FILENO, POLLIN, [this] { read_input(); });
   ranks_.watch(polled, !out_.full());
   polled.add(signals_.get(), POLLIN, [this] { read_signals(); });
-  polled.wait(ranks_.deadline());
-  ranks_.report_frozen(now());
+  polled.wait(std::min(ranks_.deadline(), heartbeat_.deadline()));
+  const TimePoint time = now();
+  ranks_.report_frozen(time);
+  beat(time);
+}
+
+/// A side that cannot reach the launcher stops, as the job goes on without it.
+void Agent::beat(TimePoint time) {
+  if (ranks_.elastic() && heartbeat_.deadline() == kForever) heartbeat_.start(time);
+  if (!heartbeat_.due(time)) return;
+  send(encode_frame(FrameType::kPing, {}));
+  if (far_ && heartbeat_.silent(time)) cut_off_ = true;
 }
 
 void Agent::read_input() {
   std::string bytes;
   if (read_some(STDIN_FILENO, bytes) == ReadState::kEnd) cut_off_ = true;
   input_.feed(bytes);
+  heartbeat_.on_heard(now());
   while (!cut_off_) {
     const auto frame = input_.next();
     if (!frame.ok()) cut_off_ = true;
@@ -184,10 +202,10 @@ void Agent::end_everything() {
 
 }  // namespace
 
-int run_agent() { return Agent().run(); }
+int run_agent() { return Agent(true).run(); }
 
 int run_agent_on(const std::string& host, const std::vector<std::string>& elsewhere) {
-  if (is_this_host(host)) return run_agent();
+  if (is_this_host(host)) return Agent(false).run();
   std::vector<char*> argv;
   argv.reserve(elsewhere.size() + 1);
   for (const std::string& word : elsewhere) argv.push_back(const_cast<char*>(word.c_str()));

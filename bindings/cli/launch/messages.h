@@ -30,6 +30,7 @@ enum class FrameType : std::uint8_t {
   kStartRank = 10,
   kNote = 11,  ///< Both ways.
   kFrozen = 12,
+  kPing = 13,  ///< Both ways, empty: a sign of life, in elastic jobs.
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;

@@ -182,4 +182,27 @@ for _ in $(seq 100); do pgrep -f "$scratch/elastic" > /dev/null || break; sleep 
 check "an elastic job whose launcher is killed leaves no worker" [ -z "$(pgrep -f "$scratch/elastic")" ]
 check "its workers could save, also on other hosts" [ "$(ls "$scratch"/elastic/saved.* | wc -l)" = 4 ]
 
+# A host is cut off, and comes back: no process of it may stay, and it is used again.
+S=10.99.$third.254
+mkdir "$scratch/cut"
+start s -np 3 --min-np 1 -H $S:1,$A:1,$B:1 "$worker" "$scratch/cut" > "$scratch/out" 2> "$scratch/err" &
+job=$!
+wait_for 3 "epoch 1 rank" out
+lost=$(cat "$scratch/cut/pid.3")
+began=$SECONDS
+ip -n ${mark}s link set vb down
+wait_for 2 "epoch 2 rank . of 2" out
+check "the launcher's side goes on without a host that is cut off ($((SECONDS - began)) s)" has "epoch 2: 2 of 3 workers go on; host $B is lost: nothing was heard of it for 10 s" err
+for _ in $(seq 200); do kill -0 "$lost" 2> /dev/null || break; sleep 0.1; done
+check "the other side's worker ends ($((SECONDS - began)) s)" [ ! -d /proc/"$lost" ]
+check "it could save before" [ -f "$scratch/cut/saved.3" ]
+ip -n ${mark}s link set vb up
+wait_for 3 "epoch . rank . of 3" out
+wait_for 6 "epoch . rank . of 3" out
+check "a host that can be reached again is used again ($((SECONDS - began)) s)" has "epoch 3: 2 of 2 workers go on, worker [0-9]* joins" err
+touch "$scratch/cut/finish"
+wait $job
+check "the job finishes" [ $? = 0 ]
+check "no process stays on the host" [ -z "$(pgrep -f "$scratch/cut")" ]
+
 [ $failures = 0 ]

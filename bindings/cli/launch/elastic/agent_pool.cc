@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bindings/cli/launch/process.h"
 
@@ -58,6 +59,7 @@ void AgentPool::forget_ended() {
 
 void AgentPool::watch(PollSet& set, bool read_output) {
   for (Agent& agent : agents_) {
+    if (!read_output) agent.heartbeat.on_heard(now());
     set.add(agent.link.wants_write() ? agent.link.input() : -1, POLLOUT,
             [&agent] { agent.link.write(); });
     set.add(read_output || agent.retired ? agent.link.output() : -1, POLLIN,
@@ -69,7 +71,10 @@ void AgentPool::read(Agent& agent) {
   const Status status = agent.link.read([&](const Frame& frame) {
     if (!agent.retired) handlers_.on_frame(agent.host, frame);
   });
-  if (agent.link.greeted()) agent.start_deadline = kForever;
+  if (agent.link.greeted() && std::exchange(agent.start_deadline, kForever) != kForever) {
+    agent.heartbeat.start(now());
+  }
+  agent.heartbeat.on_heard(now());
   if (!status.ok() && !agent.retired) lose(agent, end_of(agent, status));
 }
 
@@ -98,6 +103,7 @@ void AgentPool::lose(Agent& agent, const std::string& why) {
 }
 
 void AgentPool::on_time(TimePoint time) {
+  give_up_silent(time);
   for (Agent& agent : agents_) {
     if (agent.retired || time < agent.start_deadline) continue;
     lose(agent, fmt::format("it did not answer within {} s (--start-timeout)",
@@ -105,10 +111,21 @@ void AgentPool::on_time(TimePoint time) {
   }
 }
 
+/// Agents on a host that is cut off end by themselves, with their workers.
+void AgentPool::give_up_silent(TimePoint time) {
+  for (Agent& agent : agents_) {
+    if (agent.retired || !agent.heartbeat.due(time)) continue;
+    agent.link.send(encode_frame(FrameType::kPing, {}));
+    if (!agent.heartbeat.silent(time)) continue;
+    lose(agent, fmt::format("nothing was heard of it for {} s", Heartbeat::kLimit.count()));
+  }
+}
+
 TimePoint AgentPool::deadline() const noexcept {
   TimePoint next = kForever;
   for (const Agent& agent : agents_) {
-    if (!agent.retired) next = std::min(next, agent.start_deadline);
+    if (agent.retired) continue;
+    next = std::min({next, agent.start_deadline, agent.heartbeat.deadline()});
   }
   return next;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/cli/launch/agent_link.h"
+#include "bindings/cli/launch/heartbeat.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/poll_set.h"
@@ -41,7 +42,7 @@ class AgentPool {
   void watch(PollSet& set, bool read);
   /// Forgets agents that have ended; call it while no turn of the event loop refers to them.
   void forget_ended();
-  /// Gives up agents that do not answer. Calls on_lost().
+  /// Sends signs of life. Gives up agents that send none. Calls on_lost().
   void on_time(TimePoint time);
   [[nodiscard]] TimePoint deadline() const noexcept;
 
@@ -62,11 +63,13 @@ class AgentPool {
     std::string host;
     AgentLink link;
     TimePoint start_deadline = kForever;
+    Heartbeat heartbeat;
     bool retired = false;
   };
 
   Agent* find(const std::string& host);
   void read(Agent& agent);
+  void give_up_silent(TimePoint time);
   void lose(Agent& agent, const std::string& why);
   [[nodiscard]] std::string end_of(const Agent& agent, const Status& status) const;
 
