@@ -1,16 +1,20 @@
-"""Checkpoints of elastic states: files that a background thread writes, completely or not at all.
+"""Checkpoints of elastic states, which a background thread writes: completely or not at all.
 
-A file is one line, "ronde checkpoint 1 STEP BYTES SHA256", then the state as its class packs it.
+A file (.ronde) is one line, "ronde checkpoint 1 STEP BYTES SHA256", then the state as its class
+packs it. A folder (.dcp) has the files of torch.distributed.checkpoint, and their checksums.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import shutil
 import tempfile
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,8 @@ from ronde import _epochs
 from ronde._errors import Error, InvalidArgumentError, UnsupportedError
 from ronde._job import rank
 
-_SUFFIX = ".ronde"
+_SUFFIXES = {"ronde": ".ronde", "dcp": ".dcp"}  # by format
+_CHECKSUMS = "ronde.json"
 _HEADER = re.compile(rb"ronde checkpoint 1 (\d+) (\d+) ([0-9a-f]{64})\n")
 _LONGEST_HEADER = 200
 
@@ -27,7 +32,9 @@ _LONGEST_HEADER = 200
 class Checkpoints:
     """The checkpoint files of one state. Threads: the training's, and one that writes."""
 
-    def __init__(self, state: Any, path: Any, every: int, keep: int) -> None:
+    def __init__(
+        self, state: Any, path: Any, every: int, keep: int, format: str | None = None
+    ) -> None:
         """See State.checkpoint()."""
         for name, value in (("every", every), ("keep", keep)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -36,6 +43,11 @@ class Checkpoints:
             raise UnsupportedError(
                 f"checkpoint() works for the states of ronde, not for {type(state).__name__}"
             )
+        formats = state._checkpoint_formats()
+        if format not in (None, *formats):
+            allowed = ", ".join(map(repr, formats))
+            raise InvalidArgumentError(f"format={format!r}; allowed for this state: {allowed}")
+        self._format = format or formats[0]
         self._path = Path(os.path.abspath(os.fspath(path)))
         self._every, self._keep = every, keep
         self._writer: threading.Thread | None = None
@@ -44,26 +56,30 @@ class Checkpoints:
         _epochs.worker.can_resume = self.newest_step() > 0
 
     def files(self) -> list[tuple[int, Path]]:
-        """(step, file) of all files, the newest first."""
+        """(step, file or folder) of all of them, the newest first."""
         found = []
-        for path in self._path.parent.glob(f"{self._path.name}.*{_SUFFIX}"):
-            step = path.name[len(self._path.name) + 1 : -len(_SUFFIX)]
-            if step.isdigit():
-                found.append((int(step), path))
+        for suffix in _SUFFIXES.values():
+            for path in self._path.parent.glob(f"{self._path.name}.*{suffix}"):
+                step = path.name[len(self._path.name) + 1 : -len(suffix)]
+                if step.isdigit():
+                    found.append((int(step), path))
         return sorted(found, reverse=True)
 
     def newest_step(self) -> int:
         """The step of the newest file that is whole; 0 if there is none."""
-        return next((step for step, path in self.files() if read(path) is not None), 0)
+        return next((step for step, path in self.files() if is_whole(path)), 0)
 
     def load(self, state: Any) -> None:
         """Gives the state the newest file's. Raises Error if there is none."""
         for _, path in self.files():
+            if path.is_dir() and is_whole(path):
+                state._load_folder(path)
+                return
             data = read(path)
             if data is not None:
                 state._unpack(data)
                 return
-        raise Error(f"no checkpoint {self._path}.*{_SUFFIX} can be read")
+        raise Error(f"no checkpoint {self._path}.* can be read")
 
     def on_commit(self, state: Any) -> None:
         """Starts writing the committed state if it is time."""
@@ -94,15 +110,19 @@ class Checkpoints:
 
     def _write(self, state: Any, step: int, copy: Any) -> None:
         try:
-            write(self._file(step), step, state._pack(copy))
+            path = self._file(step)
+            if self._format == "dcp":
+                write_folder(path, lambda folder: state._save_folder(folder, copy))
+            else:
+                write(path, step, state._pack(copy))
             self._written = step
-            for _, path in self.files()[self._keep :]:
-                path.unlink(missing_ok=True)
+            for _, old in self.files()[self._keep :]:
+                remove(old)
         except BaseException as error:  # raised in wait()
             self._problem = error
 
     def _file(self, step: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{step:012}{_SUFFIX}")
+        return self._path.with_name(f"{self._path.name}.{step:012}{_SUFFIXES[self._format]}")
 
 
 def write(path: Path, step: int, data: bytes | memoryview) -> None:
@@ -121,11 +141,64 @@ def write(path: Path, step: int, data: bytes | memoryview) -> None:
         with suppress(FileNotFoundError):
             os.unlink(part)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    _flush(path.parent)
+
+
+def _flush(path: Path) -> None:
+    """Makes a file or folder survive a loss of power."""
+    number = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(number)
     finally:
-        os.close(folder)
+        os.close(number)
+
+
+def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Makes a folder, which fill(folder) fills with files; likewise completely or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        part.chmod(0o755)
+        fill(part)
+        sums = {one.name: _checksum(one) for one in sorted(part.iterdir())}
+        (part / _CHECKSUMS).write_text(json.dumps({"version": 1, "sha256": sums}))
+        for file in [*part.iterdir(), part]:
+            _flush(file)
+        remove(path)
+        os.rename(part, path)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    _flush(path.parent)
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def remove(path: Path) -> None:
+    """Removes a file or a folder, if it is there. A folder is first given another name."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    away = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
+    os.rename(path, away)
+    shutil.rmtree(away, ignore_errors=True)
+
+
+def is_whole(path: Path) -> bool:
+    """True if the file or folder is as it was written."""
+    if not path.is_dir():
+        return read(path) is not None
+    try:
+        sums = json.loads((path / _CHECKSUMS).read_text())["sha256"]
+        return all(_checksum(path / name) == digest for name, digest in sums.items())
+    except (OSError, ValueError, KeyError, AttributeError):
+        return False
 
 
 def read(path: Path) -> bytes | None:

@@ -1,6 +1,9 @@
 """States and samplers of ronde.torch.elastic, on one rank and on several."""
 
 import itertools
+import subprocess
+import sys
+import textwrap
 from unittest import mock
 
 import pytest
@@ -145,9 +148,10 @@ def test_handlers_of_the_user_keep_two_copies(alone):  # noqa: F811
     assert other == [7]
 
 
-def test_checkpoints_hold_tensors(alone, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("form", ["dcp", "ronde"])
+def test_checkpoints_hold_tensors(alone, tmp_path, form):  # noqa: F811
     state = trained_state()
-    state.checkpoint(tmp_path / "state")
+    state.checkpoint(tmp_path / "state", format=form)
     step(state)
     state.commit()
     state._checkpoints.wait()
@@ -157,6 +161,75 @@ def test_checkpoints_hold_tensors(alone, tmp_path):  # noqa: F811
     again._checkpoints.load(again)
     assert again.batch == 1
     assert same(tensors_of(again), committed)
+
+
+def test_torch_reads_checkpoints_without_ronde(alone, tmp_path):  # noqa: F811
+    state = trained_state()
+    state.checkpoint(tmp_path / "state")
+    step(state)
+    state.commit()
+    state._checkpoints.wait()
+    (_, folder) = state._checkpoints.files()[0]
+    assert folder.suffix == ".dcp"
+    torch.save([*tensors_of(state)], tmp_path / "expected")
+    script = f"""
+        import sys, torch
+        import torch.distributed.checkpoint as dcp
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+        values = {{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "batch": -1}}
+        dcp.load(values, checkpoint_id={str(folder)!r})
+        assert values["batch"] == 1 and values["optimizer"]["param_groups"][0]["lr"] == 0.1
+        moments = values["optimizer"]["state"]
+        found = [*model.state_dict().values()]
+        found += [moments[i][k] for i in moments for k in ("exp_avg", "exp_avg_sq")]
+        assert all(map(torch.equal, found, torch.load({str(tmp_path / "expected")!r})))
+        assert "ronde" not in sys.modules
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("damage", ["a byte", "a file"])
+def test_damaged_folders_are_passed_over_and_old_ones_removed(alone, tmp_path, damage):  # noqa: F811
+    state = trained_state()
+    state.checkpoint(tmp_path / "state", keep=2)
+    for _ in range(4):
+        step(state)
+        state.commit()
+    state._checkpoints.wait()
+    steps = [number for number, _ in state._checkpoints.files()]
+    assert len(steps) == 2
+    assert len(list(tmp_path.iterdir())) == 2
+    newest = state._checkpoints.files()[0][1]
+    [data] = newest.glob("*.distcp")
+    if damage == "a byte":
+        content = bytearray(data.read_bytes())
+        content[len(content) // 2] ^= 1
+        data.write_bytes(content)
+    else:
+        data.unlink()
+    assert state._checkpoints.newest_step() == steps[1]
+    state._checkpoints.load(state)
+    assert state.batch == 3
+
+
+def test_checkpoints_of_other_states_and_formats_are_refused(alone, tmp_path):  # noqa: F811
+    state = trained_state()
+    with pytest.raises(ValueError, match="format='zip'; allowed for this state: 'dcp', 'ronde'"):
+        state.checkpoint(tmp_path / "state", format="zip")
+    with pytest.raises(ValueError, match="format='dcp'; allowed for this state: 'ronde'"):
+        ronde.elastic.ObjectState(step=0).checkpoint(tmp_path / "state", format="dcp")
+    state.checkpoint(tmp_path / "state")
+    state.commit()
+    state._checkpoints.wait()
+    other = hvd.elastic.TorchState(state.model, batch=0, more=1)
+    other.checkpoint(tmp_path / "state")
+    with pytest.raises(ValueError, match="was written by a state with other arguments"):
+        other._checkpoints.load(other)
 
 
 @pytest.mark.parametrize(("length", "size"), [*itertools.product((1, 2, 7, 16), (1, 2, 3, 5))])

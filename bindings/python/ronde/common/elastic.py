@@ -149,16 +149,20 @@ class State:
         if changes is not None:
             raise HostsUpdatedInterrupt(changes == HostUpdateResult.removed)
 
-    def checkpoint(self, path: Any, every: int = 1, keep: int = 2) -> None:
+    def checkpoint(
+        self, path: Any, every: int = 1, keep: int = 2, format: str | None = None
+    ) -> None:
         """From now on writes each `every`-th commit to a file, and starts from the newest one.
 
         path: the files' name without their last part, which is the step. They are written by rank
         0 in the background, completely or not at all, and carry a checksum; the newest `keep` stay.
-        Call it before training: then a job starts from the newest file that can be read, with any
-        number of ranks. Raises InvalidArgumentError (a ValueError) for other numbers,
-        UnsupportedError for states that are not Ronde's.
+        format: "ronde" (one file), or for a TorchState "dcp", its default: a folder that
+        torch.distributed.checkpoint.load() reads as well. Call it before training: then a job
+        starts from the newest file that can be read, with any number of ranks. Raises
+        InvalidArgumentError (a ValueError) for other values, UnsupportedError for states that are
+        not Ronde's.
         """
-        self._checkpoints = Checkpoints(self, path, every, keep)
+        self._checkpoints = Checkpoints(self, path, every, keep, format)
 
     def save(self) -> None:
         """Copies the state to memory."""
@@ -288,6 +292,10 @@ class ObjectState(State):
     def _common_parts(self) -> list[Part]:
         """Those that are the same on all ranks."""
         return [part for part in self._copies.parts if not part.own]
+
+    def _checkpoint_formats(self) -> list[str]:
+        """Those that checkpoint() takes, the default first."""
+        return ["ronde"]
 
     def _pack(self, snapshot: Any) -> bytes | memoryview:
         """A snapshot as the bytes of a checkpoint."""

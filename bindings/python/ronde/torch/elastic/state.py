@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from ronde._errors import InvalidArgumentError
 from ronde._job import rank
 from ronde._samplers import ExactSampler
 from ronde.common.elastic import ObjectState
+from ronde.torch.elastic import _dcp
 from ronde.torch.elastic.sampler import ElasticSampler
 from ronde.torch.functions import (
     broadcast_object,
@@ -322,6 +324,30 @@ class TorchState(ObjectState):
 
     def _snapshot(self) -> Any:
         return [_copied(self._copies.newest(part.name)) for part in self._common_parts()]
+
+    def _checkpoint_formats(self) -> list[str]:
+        return ["dcp", "ronde"] if _dcp.available() else ["ronde"]
+
+    def _save_folder(self, folder: Path, snapshot: Any) -> None:
+        """Writes a snapshot with torch.distributed.checkpoint."""
+        values: dict[str, Any] = {}
+        for part, value in zip(self._common_parts(), snapshot):
+            kind, _, name = part.name.partition(" ")
+            values.update({name: value} if kind == "handler" else value)
+        _dcp.save(folder, values)
+
+    def _load_folder(self, folder: Path) -> None:
+        values = _dcp.load(folder)
+        parts = self._common_parts()
+        handled = [part.name.partition(" ")[2] for part in parts]
+        objects = {name: value for name, value in values.items() if name not in handled}
+        missing = [name for name in handled if name and name not in values]
+        if missing or set(objects) != set(self._names):
+            raise InvalidArgumentError(
+                f"the checkpoint {folder} has {', '.join(values)}: it was written by a state with "
+                "other arguments"
+            )
+        self._put_snapshot([values[name] if name else objects for name in handled])
 
     def _pack(self, snapshot: Any) -> bytes | memoryview:
         file = io.BytesIO()
