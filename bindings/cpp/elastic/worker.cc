@@ -56,8 +56,8 @@ Worker::Worker(Member& member)
 Worker* Worker::of_process() {
   Member* const member = value_or_throw(Member::of_process());
   if (member == nullptr) return nullptr;
-  static Worker* const worker = new Worker(*member);  // never ended, as the member
-  return worker;
+  static Worker* const kWorker = new Worker(*member);  // never ended, as the member
+  return kWorker;
 }
 
 bool Worker::join(Job::Impl& job) {

@@ -20,6 +20,7 @@ import threading
 import time
 from pathlib import Path
 
+DEATHS_PER_JOB = 4  # a host whose workers die often gets its next one later and later
 HERE = Path(__file__).resolve().parent.parent
 WORKERS = {"numpy": "recovery_worker.py", "torch": "recovery_torch_worker.py"}
 FIRST = re.compile(r"FIRST ([\d.]+) size (\d+) pid (\d+) since ([\d.]+)")
@@ -80,15 +81,8 @@ def summary(values: list[float]) -> dict[str, float]:
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--ronde", default=str(Path(sys.executable).parent / "ronde"))
-    parser.add_argument("--np", type=int, default=4)
-    parser.add_argument("--count", type=int, default=20, help="deaths")
-    parser.add_argument("--state-mb", type=float, default=1.0)
-    parser.add_argument("--framework", choices=list(WORKERS), default="numpy")
-    parser.add_argument("--worker", help="the C++ worker: tests/chaos/ronde_chaos_recovery_worker")
-    arguments = parser.parse_args()
+def play(arguments: argparse.Namespace, count: int) -> tuple[list[float], list[float]]:
+    """(times of deaths, times of joins) in milliseconds, of one job with so many deaths."""
     ranks = arguments.np
     command = [arguments.ronde, "run", "-np", str(ranks), "--min-np", "1", "--"]
     python_worker = [sys.executable, "-B", str(HERE / WORKERS[arguments.framework])]
@@ -97,10 +91,18 @@ def main() -> int:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     )
-    watch = Watch(process)
+    try:
+        return measure(Watch(process), ranks, count)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def measure(watch: Watch, ranks: int, count: int) -> tuple[list[float], list[float]]:
+    """The same of a job that runs."""
     deaths, joins = [], []
     living = [pid for _, _, pid, _ in watch.wait(ranks, ranks, 0)]
-    for _ in range(arguments.count):
+    for _ in range(count):
         time.sleep(0.3 + random.random() * 0.1)
         victim = random.choice(living)
         killed = time.monotonic()
@@ -111,8 +113,24 @@ def main() -> int:
         living = [pid for _, _, pid, _ in again]
         joins += [1e3 * (when - start) for when, _, pid, start in again if pid not in survivors]
         time.sleep(1.0)  # a worker that dies at once again is replaced after a pause
-    process.terminate()
-    process.wait(30)
-    line = {"ranks": ranks, "state_mb": arguments.state_mb, "deaths": len(deaths)}
+    return deaths, joins
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ronde", default=str(Path(sys.executable).parent / "ronde"))
+    parser.add_argument("--np", type=int, default=4)
+    parser.add_argument("--count", type=int, default=20, help="deaths")
+    parser.add_argument("--state-mb", type=float, default=1.0)
+    parser.add_argument("--framework", choices=list(WORKERS), default="numpy")
+    parser.add_argument("--worker", help="the C++ worker: tests/chaos/ronde_chaos_recovery_worker")
+    arguments = parser.parse_args()
+    deaths: list[float] = []
+    joins: list[float] = []
+    while len(deaths) < arguments.count:
+        of_job = play(arguments, min(DEATHS_PER_JOB, arguments.count - len(deaths)))
+        deaths += of_job[0]
+        joins += of_job[1]
+    line = {"ranks": arguments.np, "state_mb": arguments.state_mb, "deaths": len(deaths)}
     print(json.dumps({**line, "death_ms": summary(deaths), "join_ms": summary(joins)}))
     return 0
