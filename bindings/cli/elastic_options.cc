@@ -53,9 +53,11 @@ Status check_sizes(int min_np, int np, int max_np) {
   if (above(min_np, max_np)) {
     return refuse(fmt::format("--min-np {}: allowed is 1 to --max-np {}", min_np, max_np));
   }
-  if (above(min_np, np) || above(np, max_np)) {
-    return refuse(fmt::format("-np {}: allowed is {} to {}", np, std::max(1, min_np),
-                              max_np > 0 ? max_np : kMostRanks));
+  if (above(min_np, np)) {
+    return refuse(fmt::format("-np {}: allowed is --min-np {} or more", np, min_np));
+  }
+  if (above(np, max_np)) {
+    return refuse(fmt::format("-np {}: allowed is 1 to --max-np {}", np, max_np));
   }
   return {};
 }
@@ -79,8 +81,18 @@ Status check_script(const RunRequest& request) {
   }
   if (can_run(script)) return {};
   return refuse(fmt::format(
-      "--host-discovery-script {}: allowed is a program that can be run, as a path or in PATH",
+      "--host-discovery-script {}: allowed is a program that can be run, as a path or in PATH; it "
+      "gets no arguments",
       script));
+}
+
+/// The slots of hosts that are listed without a number.
+int default_slots(const ElasticRequest& request) { return std::max(1, request.slots_per_host); }
+
+/// The file is read again and again: here it must make sense once.
+Status check_hostfile(const RunRequest& request) {
+  if (request.hostfile.empty()) return {};
+  return read_hostfile(request.hostfile, default_slots(request.elastic)).status();
 }
 
 elastic::HostPauses pauses_of(const ElasticRequest& request) {
@@ -91,9 +103,6 @@ elastic::HostPauses pauses_of(const ElasticRequest& request) {
   pauses.cooldown_longest = to_ms(request.cooldown_seconds[1]);
   return pauses;
 }
-
-/// The slots of hosts that are listed without a number.
-int default_slots(const ElasticRequest& request) { return std::max(1, request.slots_per_host); }
 
 /// Without a list of hosts, this host has as many slots as ranks are asked for.
 HostSlots own_host(const RunRequest& request) {
@@ -163,14 +172,17 @@ void add_elastic_options(CLI::App& app, ElasticRequest& request) {
                              "host; default: {}",
                              request.as_horovod ? "blacklist" : "respawn"))
       ->check(CLI::IsMember({"respawn", "blacklist"}));
-  app.add_option("--reset-limit", request.reset_limit,
-                 "Elastic job: new epochs after the first; default: any number")
+  app.add_option(
+         "--reset-limit", request.reset_limit,
+         "Elastic job: it fails instead of changing its workers more often; default: any number")
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--elastic-timeout", request.timeout_seconds,
                  "Elastic job: seconds to wait for enough workers; default 600")
       ->check(CLI::Range(0.1, 1e6));
-  app.add_option("--blacklist-cooldown-range", request.cooldown_seconds,
-                 "Elastic job: seconds MIN MAX for which a host stays blacklisted; default: always")
+  app.add_option(
+         "--blacklist-cooldown-range", request.cooldown_seconds,
+         "Elastic job: seconds MIN MAX for which a host stays blacklisted, with --on-failure "
+         "blacklist; default: always")
       ->expected(2)
       ->check(CLI::Range(0.0, 1e6));
 }
@@ -179,7 +191,10 @@ Status check_elastic_options(const RunRequest& request) {
   const ElasticRequest& elastic = request.elastic;
   if (elastic.wanted()) {
     if (request.restarts > 0) {
-      return refuse("--restarts is for jobs that are not elastic; allowed here: --reset-limit");
+      return refuse(
+          "--restarts is for jobs that are not elastic: this one replaces failed workers by "
+          "itself; "
+          "--reset-limit bounds how often");
     }
     if (request.backend == "mpi") {
       return refuse(
@@ -188,6 +203,7 @@ Status check_elastic_options(const RunRequest& request) {
     }
     RONDE_RETURN_IF_ERROR(check_sizes(elastic.min_np, request.np, elastic.max_np));
     RONDE_RETURN_IF_ERROR(check_cooldown(elastic));
+    RONDE_RETURN_IF_ERROR(check_hostfile(request));
     return check_script(request);
   }
   const std::string option = elastic_only_option(elastic);

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "backends/builtin.h"
 #include "bindings/cli/command_line.h"
@@ -31,24 +29,13 @@ constexpr const char* kExamples =
     "  ronde run -np 2 python train.py\n"
     "  ronde run -np 8 -H node1:4,node2:4 --timeline trace.json python train.py --epochs 3\n"
     "  ronde run --hostfile hosts.txt --env DATA=/data -- ./train\n"
+    "  ronde run -np 4 --restarts 3 python train.py\n"
     "  ronde run -np 4 --min-np 2 python train_elastic.py\n"
-    "A hostfile names one host on each line: \"node1 slots=4\". Output lines begin with [rank]. "
-    "The "
-    "exit status\nis that of the rank that failed first. Ranks get no standard input.\n";
+    "  ronde run --min-np 2 --max-np 8 --host-discovery-script ./hosts.sh python train_elastic.py\n"
+    "A hostfile names one host on each line: \"node1 slots=4\". Output lines begin with [rank].\n"
+    "The exit status is that of the rank that failed first. Ranks get no standard input.\n";
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
-
-Result<std::vector<HostSlots>> read_hostfile(const std::string& path, int slots) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) {
-    return Status(Code::kInvalidArgument, fmt::format("cannot read the hostfile {}", path));
-  }
-  auto hosts = parse_hostfile(text.str(), slots);
-  if (!hosts.ok()) return hosts.status().with_context(path);
-  return hosts;
-}
 
 /// Hosts with their ranks. This host's name becomes empty: it needs no ssh.
 Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
@@ -234,9 +221,14 @@ std::string timeline_of(const RunRequest& request) {
   return process_environment()("RONDE_TIMELINE").value_or("");
 }
 
+/// The command that the user typed.
+const char* name_of(const RunRequest& request) {
+  return request.elastic.as_horovod ? "horovodrun" : "ronde run";
+}
+
 [[noreturn]] void run_elastic_job(const RunRequest& request, const LaunchOptions& launch) {
   auto options = elastic_options(request, launch);
-  if (!options.ok()) exit_usage("ronde run", options.status());
+  if (!options.ok()) exit_usage(name_of(request), options.status());
   options->timeline = timeline_of(request);
   if (!options->timeline.empty()) forget_elastic_traces(options->timeline);
   const ElasticResult result = launch_elastic(*options);
@@ -251,7 +243,7 @@ std::string timeline_of(const RunRequest& request) {
 
 void run_job(const RunRequest& request) {
   const auto options = launch_options(request);
-  if (!options.ok()) exit_usage("ronde run", options.status());
+  if (!options.ok()) exit_usage(name_of(request), options.status());
   if (request.elastic.wanted()) run_elastic_job(request, *options);
   if (!request.timeline.empty()) forget_traces(request.timeline, options->size);
   const int status = launch_attempts(*options, request.restarts);
@@ -294,8 +286,10 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
   command->add_option("--metrics-address", request->metrics_address,
                       "Address that serves metrics; default 127.0.0.1");
   command
-      ->add_option("--restarts", request->restarts,
-                   "Start all ranks again after a failure, this many times; default 0")
+      ->add_option(
+          "--restarts", request->restarts,
+          "Start all ranks again after a failure, this many times (elastic jobs replace the "
+          "failed ones alone); default 0")
       ->check(CLI::Range(0, 1'000'000));
   add_elastic_options(*command, request->elastic);
   add_remote_options(*command, *request);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -149,6 +150,18 @@ Result<std::vector<HostRanks>> place_ranks(const std::vector<HostSlots>& hosts, 
     next += count;
   }
   return placed;
+}
+
+Result<std::vector<HostSlots>> read_hostfile(const std::string& path, int slots) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    return Status(Code::kInvalidArgument, fmt::format("cannot read the hostfile {}", path));
+  }
+  auto hosts = parse_hostfile(text.str(), slots);
+  if (!hosts.ok()) return hosts.status().with_context(path);
+  return hosts;
 }
 
 }  // namespace ronde

@@ -31,6 +31,8 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text, int slots = 1)
 /// Reads the text of a hostfile: one host a line, "name", "name:2" or "name slots=2"; '#' starts a
 /// comment. Errors: as parse_hosts, naming the line.
 Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, int slots = 1);
+/// The same of a file. Errors: kInvalidArgument naming the file.
+Result<std::vector<HostSlots>> read_hostfile(const std::string& path, int slots);
 
 /// Reads what a discovery script prints: one host a line, "name" or "name:2". There may be none.
 /// Errors: as parse_hosts, naming the line.

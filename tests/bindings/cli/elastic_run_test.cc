@@ -341,8 +341,8 @@ TEST_CASE("elastic run: a command that cannot start or fails at once is the job'
 TEST_CASE("elastic run: wrong command lines end with status 2 and a sentence") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--min-np", "3", "--max-np", "2"}, "--min-np 3: allowed is 1 to --max-np 2"},
-      {{"-np", "1", "--min-np", "2"}, "-np 1: allowed is 2 to"},
-      {{"-np", "4", "--max-np", "2"}, "-np 4: allowed is 1 to 2"},
+      {{"-np", "1", "--min-np", "2"}, "-np 1: allowed is --min-np 2 or more"},
+      {{"-np", "4", "--max-np", "2"}, "-np 4: allowed is 1 to --max-np 2"},
       {{"--min-np", "0"}, "0 not in range"},
       {{"--min-np", "3", "-H", "localhost:2"}, "2 slots"},
       {{"--on-failure", "pray"}, "pray"},
@@ -354,6 +354,7 @@ TEST_CASE("elastic run: wrong command lines end with status 2 and a sentence") {
       {{"--min-np", "1", "--backend", "mpi"}, "--backend mpi cannot be elastic"},
       {{"--min-np", "1", "--env", "RONDE_FREEZE_TIMEOUT_SECONDS=soon"},
        "RONDE_FREEZE_TIMEOUT_SECONDS=\"soon\""},
+      {{"--min-np", "1", "--hostfile", "/no/such"}, "cannot read the hostfile /no/such"},
       {{"--host-discovery-script", "/no/such"}, "/no/such"},
       {{"--host-discovery-script", "sh", "-H", "localhost"}, "no -H"}};
   for (const auto& refused : cases) {

@@ -64,6 +64,13 @@ TEST_CASE("horovodrun: an elastic job takes all slots of the hosts that -H lists
   CHECK(contains(job.out, "[1] rank 1 of 2 on 127.0.0.1\n"));
 }
 
+TEST_CASE("horovodrun: errors in an elastic job's options name horovodrun") {
+  const Finished job = run_horovodrun({"-np", "2", "--min-np", "3", "true"});
+  CHECK(job.status == 2);
+  CHECK(contains(job.err, "horovodrun: -np 2: allowed is --min-np 3 or more"));
+  CHECK(contains(job.err, "horovodrun --help"));
+}
+
 TEST_CASE("horovodrun: an unknown flag is an error") {
   const Finished job = run_horovodrun({"-np", "1", "--no-such-flag", "echo"});
   CHECK(job.status == 2);

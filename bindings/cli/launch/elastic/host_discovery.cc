@@ -102,13 +102,15 @@ void HostDiscovery::end_run(int wait_status) {
   }
   auto hosts = spec_.parse(output_text_);
   if (!hosts.ok()) return complain(hosts.status().message());
+  listed_ = true;
   if (std::exchange(failing_, false)) handlers_.say(spec_.name + " lists the hosts again");
   handlers_.on_hosts(std::move(hosts).value());
 }
 
 void HostDiscovery::complain(const std::string& why) {
   if (std::exchange(failing_, true)) return;
-  handlers_.say(fmt::format("{}: {}; the hosts stay as they are", spec_.name, why));
+  handlers_.say(fmt::format("{}: {}; {}, and it is tried again", spec_.name, why,
+                            listed_ ? "the hosts stay as they are" : "there are no hosts yet"));
 }
 
 void HostDiscovery::stop() noexcept {

@@ -64,6 +64,7 @@ class HostDiscovery {
   TimePoint kill_time_ = kForever;
   bool too_long_ = false;  ///< The run was killed: it took too long, or printed too much.
   bool failing_ = false;
+  bool listed_ = false;  ///< Some run has succeeded.
 };
 
 }  // namespace ronde

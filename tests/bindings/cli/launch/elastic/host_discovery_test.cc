@@ -70,7 +70,9 @@ TEST_CASE("host discovery: a failure is said once, with the script's last word")
                  ") -ge 4 ] && echo a:1 && exit 0; echo first >&2; echo no cloud >&2; exit 4");
   REQUIRE(job.turn_until(1, 2));
   REQUIRE(job.said.size() == 2);
-  CHECK(job.said[0] == "the script: exited with status 4: no cloud; the hosts stay as they are");
+  CHECK(job.said[0] ==
+        "the script: exited with status 4: no cloud; there are no hosts yet, and it "
+        "is tried again");
   CHECK(job.said[1] == "the script lists the hosts again");
 }
 
