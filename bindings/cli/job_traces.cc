@@ -105,8 +105,10 @@ void merge_elastic_traces(const std::string& timeline) {
     epochs.insert(trace.epoch);
   }
   append_files(traces, epochs_trace_path(timeline));
-  merge_into(timeline, traces,
-             fmt::format("{} workers in {} epochs", workers.size(), epochs.size()));
+  merge_into(
+      timeline, traces,
+      fmt::format("{} worker{} in {} epoch{}", workers.size(), workers.size() == 1 ? "" : "s",
+                  epochs.size(), epochs.size() == 1 ? "" : "s"));
 }
 
 }  // namespace ronde

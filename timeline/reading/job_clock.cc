@@ -25,7 +25,8 @@ constexpr double kMostDrift = 1e-3;   // no quartz drifts more: larger values ar
 
 JobClock::JobClock(const std::vector<TraceClock>& traces) {
   collect(traces);
-  for (auto& [boot, host] : hosts_) follow(boot, host);
+  for (auto& [boot, host] : hosts_) choose_reference(boot, host);
+  for (auto& [boot, host] : hosts_) follow(host);
   for (std::size_t i = 0; i < traces.size(); ++i) {
     const std::int64_t start = wall_of(i, 0);
     first_ns_ = i == 0 ? start : std::min(first_ns_, start);
@@ -47,22 +48,29 @@ void JobClock::collect(const std::vector<TraceClock>& traces) {
   }
 }
 
-/// The reference: a host that was not compared with another.
-void JobClock::follow(const std::string& boot, Host& host) {
+/// Each host follows one other. A host that would follow itself over others follows none.
+void JobClock::choose_reference(const std::string& boot, Host& host) {
   std::erase_if(host.samples, [&](const ClockSample& sample) { return sample.reference == boot; });
   if (host.samples.empty()) return;
   const std::string reference = host.samples.front().reference;
+  const auto other = hosts_.find(reference);
+  if (other != hosts_.end()) host.reference = &other->second;
+  for (const Host* at = host.reference; at != nullptr; at = at->reference) {
+    if (at != &host) continue;
+    host.reference = nullptr;
+    host.samples.clear();
+    return;
+  }
   std::erase_if(host.samples,
                 [&](const ClockSample& sample) { return sample.reference != reference; });
+}
+
+void JobClock::follow(Host& host) {
+  if (host.samples.empty()) return;
   host.knots = knots_of(host.samples);
   for (int i = 0; i < kRefinements; ++i) host.knots = refined(host.knots, host.samples);
   error_ns_ = std::max(error_ns_, error_of(host.knots, host.samples));
-  const auto other = hosts_.find(reference);
-  if (other != hosts_.end()) {
-    host.to_wall_ns = other->second.to_wall_ns;
-  } else {
-    host.to_wall_ns -= host.knots.front().offset_ns;
-  }
+  if (host.reference == nullptr) host.to_wall_ns -= host.knots.front().offset_ns;
 }
 
 /// How far the drift between two knots extends beyond them, in units of their distance: 1, or at
@@ -174,11 +182,15 @@ std::int64_t JobClock::offset_at(const std::vector<Knot>& knots, std::int64_t lo
 }
 
 std::int64_t JobClock::wall_of(std::size_t trace, std::int64_t ns) const {
-  const auto& [host, start_ns] = traces_[trace];
-  const std::int64_t local_ns = start_ns + ns;
-  if (host == nullptr) return local_ns;
-  const std::int64_t offset_ns = host->knots.empty() ? 0 : offset_at(host->knots, local_ns);
-  return local_ns + offset_ns + host->to_wall_ns;
+  const auto& [own, start_ns] = traces_[trace];
+  std::int64_t at_ns = start_ns + ns;
+  const Host* host = own;
+  while (host != nullptr) {
+    if (!host->knots.empty()) at_ns += offset_at(host->knots, at_ns);
+    if (host->reference == nullptr) return at_ns + host->to_wall_ns;
+    host = host->reference;
+  }
+  return at_ns;
 }
 
 std::int64_t JobClock::time_of(std::size_t trace, std::int64_t ns) const {

@@ -23,6 +23,7 @@ struct TraceClock {
 /// clock. A host that was compared with another follows that host's clock: in each stretch of a few
 /// seconds the fastest message of either direction counts. Between stretches the offset changes
 /// linearly, which removes drift. Hosts without comparisons are aligned by their wall clocks.
+/// In an elastic job, whose rank 0 changes, a host may follow one that follows a third.
 /// Threads: any.
 class JobClock {
  public:
@@ -43,8 +44,9 @@ class JobClock {
   };
   struct Host {
     std::vector<ClockSample> samples;
-    std::vector<Knot> knots;      ///< Empty without comparisons.
-    std::int64_t to_wall_ns = 0;  ///< From its steady clock, or from the clock that it follows.
+    std::vector<Knot> knots;          ///< Empty without comparisons.
+    const Host* reference = nullptr;  ///< The host that it follows, if that has a trace.
+    std::int64_t to_wall_ns = 0;      ///< From its steady clock, or from the clock that it follows.
   };
   struct Trace {
     const Host* host = nullptr;  ///< Null if the trace has only a wall clock.
@@ -52,7 +54,8 @@ class JobClock {
   };
 
   void collect(const std::vector<TraceClock>& traces);
-  void follow(const std::string& boot, Host& host);
+  void choose_reference(const std::string& boot, Host& host);
+  void follow(Host& host);
   static std::vector<Knot> knots_of(std::vector<ClockSample>& samples);
   static std::vector<Knot> refined(const std::vector<Knot>& knots,
                                    const std::vector<ClockSample>& samples);

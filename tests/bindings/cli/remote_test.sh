@@ -147,6 +147,12 @@ check "a job whose ranks write traces on other hosts succeeds" [ $? = 0 ]
 check "the traces of both hosts are fetched and merged" has "timeline of 2 ranks" err
 check "the trace of rank 0 is there" grep -q "of rank 0" "$scratch/traces/t.json"
 check "the trace of rank 1 is there" grep -q "of rank 1" "$scratch/traces/t.json"
+start s -np 2 --min-np 2 -H $A:1,$B:1 --network-interface eth0 --timeline "$scratch/traces/e.json" \
+  "$examples/07_elastic" > "$scratch/out" 2> "$scratch/err"
+check "an elastic job of workers on other hosts succeeds" [ $? = 0 ]
+check "the traces of its workers are fetched and merged" has "timeline of 2 workers in 1 epoch " err
+check "both workers have a row" [ "$(grep -c '"process_name".*worker [12] (rank [01] in epoch 1' "$scratch/traces/e.json")" = 2 ]
+check "the launcher's epochs are there" grep -q '"name":"epoch 1"' "$scratch/traces/e.json"
 
 start s -H $A:1,$B:1 --remote-ronde /no/such/ronde true > "$scratch/out" 2> "$scratch/err"
 check "a host without ronde is an error" [ $? = 1 ]

@@ -142,4 +142,39 @@ TEST_CASE("job clock: one comparison, or one with itself, is enough") {
   CHECK(clock.error_ns() == 3);
 }
 
+namespace {
+
+/// A comparison at `local_ns` with a host whose clock is `offset_ns` ahead.
+ClockSample compared(std::int64_t local_ns, std::int64_t offset_ns, const std::string& reference) {
+  return {local_ns, offset_ns, 1000, reference};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "job clock: a host may follow one that follows a third, as rank 0 moves in elastic jobs") {
+  // Clocks: a shows t, b shows t + 100 s, c shows t + 300 s. b was compared with a, c with b.
+  const JobClock clock(
+      {{recording("a", 0, 50'000'000), {}},
+       {recording("b", 101 * kSecond, 7), {compared(101 * kSecond, -100 * kSecond, "a")}},
+       {recording("c", 302 * kSecond, 9), {compared(302 * kSecond, -200 * kSecond, "b")}}});
+  CHECK(clock.time_of(0, 0) == 0);
+  CHECK(clock.time_of(1, 0) == kSecond);
+  CHECK(clock.time_of(2, 0) == 2 * kSecond);
+}
+
+TEST_CASE("job clock: two hosts that were each rank 0's for a while agree") {
+  for (const bool first : {true, false}) {
+    CAPTURE(first);
+    const std::vector<ClockSample> of_a = {compared(1 * kSecond, 100 * kSecond, "b")};
+    const std::vector<ClockSample> of_b = {compared(103 * kSecond, -100 * kSecond, "a")};
+    const TraceClock a{recording("a", 0, 50'000'000), of_a};
+    const TraceClock b{recording("b", 104 * kSecond, 50'000'000), of_b};
+    const JobClock clock(first ? std::vector{a, b} : std::vector{b, a});
+    const std::size_t of_b_trace = first ? 1 : 0;
+    CHECK(clock.time_of(1 - of_b_trace, 0) == 0);
+    CHECK(clock.time_of(of_b_trace, 0) == 4 * kSecond);
+  }
+}
+
 }  // namespace ronde
