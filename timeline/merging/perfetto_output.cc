@@ -172,8 +172,7 @@ void PerfettoOutput::add(const MergedEvent& merged) {
   const report::TraceEvent& event = merged.event;
   switch (event.phase) {
     case 'M':
-      if (event.name == "process_name")
-        add_track(rank_track(event.pid), 0, event.given_name, false);
+      if (event.name == "process_name") rows_[event.pid] = event.given_name;
       if (event.name == "thread_name") {
         add_track(thread_track(event), rank_track(event.pid), event.given_name, false);
       }
@@ -189,6 +188,11 @@ void PerfettoOutput::add(const MergedEvent& merged) {
     default:
       return;
   }
+}
+
+Status PerfettoOutput::finish() {
+  for (const auto& [pid, name] : rows_) add_track(rank_track(pid), 0, name, false);
+  return file_.finish();
 }
 
 }  // namespace ronde

@@ -32,7 +32,7 @@ class PerfettoOutput : public TraceOutput {
  public:
   PerfettoOutput(OutFile file, Flows& flows) : file_(std::move(file)), flows_(flows) {}
   void add(const MergedEvent& event) override;
-  Status finish() override { return file_.finish(); }
+  Status finish() override;
 
  private:
   void add_track(std::uint64_t id, std::uint64_t parent, std::string_view name, bool counter);
@@ -44,6 +44,9 @@ class PerfettoOutput : public TraceOutput {
   OutFile file_;
   Flows& flows_;
   std::map<std::pair<std::int64_t, std::string>, std::uint64_t, std::less<>> counters_;
+  /// Names of rows, the last ones: workers of elastic jobs get a name in each epoch, and readers
+  /// take the first one in the file.
+  std::map<std::int64_t, std::string> rows_;
   bool any_ = false;
   std::string packet_;  // reused, like the next two
   std::string body_;

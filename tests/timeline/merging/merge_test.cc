@@ -288,7 +288,10 @@ TEST_CASE("merge: a merged trace of an elastic job merges again to the same, in 
   REQUIRE(merge_traces({scratch.file("out")}, scratch.file("again")).ok());
   CHECK(content_of(scratch.file("out")) == content_of(scratch.file("again")));
   REQUIRE(merge_traces({scratch.file("out")}, scratch.file("out.pftrace")).ok());
-  CHECK(content_of(scratch.file("out.pftrace")).find("epochs of the job") != std::string::npos);
+  const std::string perfetto = content_of(scratch.file("out.pftrace"));
+  CHECK(perfetto.find("epochs of the job") != std::string::npos);
+  CHECK(perfetto.find("worker 1 (rank 0 in epoch 2") != std::string::npos);  // its last name alone
+  CHECK(perfetto.find("worker 1 (rank 0 in epoch 1") == std::string::npos);
   REQUIRE(merge_traces({scratch.file("out")}, scratch.file("folder/")).ok());
   CHECK(std::filesystem::exists(scratch.file("folder/rank1.pt.trace.json")));
   CHECK_FALSE(
