@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 parser = argparse.ArgumentParser()
-parser.add_argument("framework", choices=["numpy", "torch", "keras"])
+parser.add_argument("framework", choices=["numpy", "torch", "tensorflow", "keras"])
 parser.add_argument("--package", default="ronde", help="ronde or horovod")
 parser.add_argument("--log", type=Path, required=True)
 parser.add_argument("--hosts", type=json.loads, default=[], help="[[epoch or null, hosts], ...]")
@@ -144,6 +144,38 @@ def with_torch() -> None:
     assert optimizer.param_groups[0]["lr"] == LR * hvd.size()
 
 
+def with_tensorflow() -> None:
+    import tensorflow as tf
+
+    hvd = importlib.import_module(f"{arguments.package}.tensorflow")
+    start(hvd)
+    inputs, target = tf.random.uniform([32, 2]), tf.one_hot(tf.zeros([32], tf.int64), 2)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2, activation="softmax")])
+    optimizer = tf.optimizers.SGD(LR * hvd.size())
+
+    @tf.function
+    def step(allreduce: bool = True) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.losses.categorical_crossentropy(target, model(inputs, training=True))
+        if allreduce:
+            tape = hvd.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    step(allreduce=False)
+
+    def on_state_reset() -> None:
+        optimizer.learning_rate.assign(LR * hvd.size())
+
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):  # as Horovod's script does
+        signal.signal(number, lambda *_: None)
+    state = hvd.elastic.TensorFlowKerasState(
+        model, optimizer, batch=0, epoch=0, commits=0, rendezvous=0
+    )
+    state.register_reset_callbacks([on_state_reset])
+    train_by_hand(hvd, state, step)
+
+
 def with_keras() -> None:
     import keras
     import tensorflow as tf
@@ -197,4 +229,10 @@ def with_keras() -> None:
     train(state)
 
 
-{"numpy": with_numpy, "torch": with_torch, "keras": with_keras}[arguments.framework]()
+trainings = {
+    "numpy": with_numpy,
+    "torch": with_torch,
+    "tensorflow": with_tensorflow,
+    "keras": with_keras,
+}
+trainings[arguments.framework]()

@@ -63,12 +63,14 @@ class Schedule:
 
 
 ALL = os.environ.get("RONDE_TEST_VOLUME") == "all"
-KINDS = ["numpy", "torch", "keras", "horovod.torch", "horovod.keras"] if ALL else ["numpy"]
+KINDS = ["numpy"]
+if ALL:
+    KINDS += ["torch", "tensorflow", "keras", "horovod.torch", "horovod.tensorflow"]
 
 
 def schedule_of(kind, folder):
     package, _, framework = kind.rpartition(".")
-    if framework == "keras":
+    if framework in ("tensorflow", "keras"):
         pytest.importorskip("tensorflow", reason="TensorFlow is not installed here")
     return Schedule(framework, folder, package == "horovod")
 
@@ -157,4 +159,5 @@ def test_hosts_come_back_after_a_cooldown(schedule):
         epoch_seconds=0.25,
         options=["--blacklist-cooldown-range", "1", "2"],
     )
-    check(outcome, (0, 4, 1), (0, 2, 2), (0, 2, 2), (0, None, None), (0, None, None))
+    later = (0, None, None)  # how soon the host is back depends on the machine
+    check(outcome, (0, 4, 1), (0, 2, 2), later, later, later)

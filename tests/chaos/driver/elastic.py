@@ -46,7 +46,7 @@ class Job:
         self.expect_success = True
         self.spared = 0
         self.hosts: Hosts | None = arguments.network
-        self.limit = LIMIT_S[arguments.framework]
+        self.limit = LIMIT_S[arguments.framework] * (3 if self.hosts else 1)
         least = len(self.hosts.all) if self.hosts else 2
         self.ranks = self.random.randint(least, max(least, arguments.most_ranks))
         self.hostfile = folder / "hosts"
