@@ -142,6 +142,16 @@ Result<std::chrono::seconds> freeze_timeout(const EnvironmentList& environment) 
   return config.freeze_timeout;
 }
 
+/// Seconds by the option, or else by Horovod's variable; 0 without either.
+Result<double> elastic_timeout(const ElasticRequest& request) {
+  const char* const text = std::getenv("HOROVOD_ELASTIC_TIMEOUT");  // NOLINT(concurrency-mt-unsafe)
+  if (request.timeout_seconds > 0 || text == nullptr) return request.timeout_seconds;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (*text != '\0' && *end == '\0' && seconds > 0) return seconds;
+  return refuse(fmt::format("HOROVOD_ELASTIC_TIMEOUT={}: allowed are seconds above 0", text));
+}
+
 Status check_slots(const std::vector<HostSlots>& hosts, int needed) {
   int slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;
@@ -235,9 +245,8 @@ Result<ElasticOptions> elastic_options(const RunRequest& request, const LaunchOp
   options.director.pauses = pauses_of(elastic);
   options.director.start_timeout = launch.start_timeout;
   options.director.await_new_hosts = elastic.as_horovod || request.horovod;
-  if (elastic.timeout_seconds > 0) {
-    options.director.elastic_timeout = to_ms(elastic.timeout_seconds);
-  }
+  RONDE_ASSIGN_OR_RETURN(const double timeout, elastic_timeout(elastic));
+  if (timeout > 0) options.director.elastic_timeout = to_ms(timeout);
   return options;
 }
 

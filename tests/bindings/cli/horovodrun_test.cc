@@ -1,6 +1,7 @@
 // The program under the name horovodrun.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "tests/bindings/cli/program.h"
@@ -53,6 +54,17 @@ TEST_CASE("horovodrun: an elastic job by Horovod's spellings, which waits for -n
   CHECK(job.status == 1);
   CHECK(contains(job.err, "waiting for 2 slots to start: the hosts have 1 (localhost:1)"));
   CHECK_FALSE(contains(job.out, "never"));
+}
+
+TEST_CASE("horovodrun: the elastic timeout by Horovod's variable") {
+  const std::vector<std::string> command = {"-np", "2", "--host-discovery-script", "true", "true"};
+  ::setenv("HOROVOD_ELASTIC_TIMEOUT", "0.2", 1);  // NOLINT(concurrency-mt-unsafe)
+  CHECK(contains(run_horovodrun(command).err, "had fewer than 2 slots"));
+  ::setenv("HOROVOD_ELASTIC_TIMEOUT", "soon", 1);  // NOLINT(concurrency-mt-unsafe)
+  const Finished bad = run_horovodrun(command);
+  ::unsetenv("HOROVOD_ELASTIC_TIMEOUT");  // NOLINT(concurrency-mt-unsafe)
+  CHECK(bad.status == 2);
+  CHECK(contains(bad.err, "HOROVOD_ELASTIC_TIMEOUT=soon: allowed are seconds above 0"));
 }
 
 TEST_CASE("horovodrun: an elastic job takes all slots of the hosts that -H lists") {
