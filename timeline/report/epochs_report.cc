@@ -50,12 +50,15 @@ std::string parts_text(const Passage& passage) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+/// " (3 steps)"; empty if no steps are marked.
+std::string steps_text(std::uint64_t steps) {
+  return steps == 0 ? "" : " (" + plural(steps, "step", "steps") + ")";
+}
+
 std::string loss_text(const Passage& passage) {
   if (passage.lost_ns < 0) return {};
-  const std::string steps =
-      passage.lost_steps > 0 ? " (" + plural(passage.lost_steps, "step", "steps") + ")" : "";
   return fmt::format(" Work of {}{} since the last commit was lost.", shown(passage.lost_ns),
-                     steps);
+                     steps_text(passage.lost_steps));
 }
 
 void append_passage(std::string& out, const EpochStory& epoch) {
@@ -99,10 +102,9 @@ std::string totals_text(const std::vector<EpochStory>& story) {
       "In all: {}; {} died, {} joined, {} left.", plural(story.size(), "epoch", "epochs"),
       plural(totals.died, "worker", "workers"), totals.joined, totals.left);
   if (totals.recoveries > 0) {
-    text +=
-        fmt::format(" {} took {}; work of {} ({}) was lost.",
-                    plural(totals.recoveries, "recovery", "recoveries"), shown(totals.recovery_ns),
-                    shown(totals.lost_ns), plural(totals.lost_steps, "step", "steps"));
+    text += fmt::format(
+        " {} took {}; work of {}{} was lost.", plural(totals.recoveries, "recovery", "recoveries"),
+        shown(totals.recovery_ns), shown(totals.lost_ns), steps_text(totals.lost_steps));
   }
   if (totals.changes > 0) {
     text += fmt::format(" {} took {}.", plural(totals.changes, "change", "changes"),
