@@ -1,6 +1,7 @@
 // Shared by the sources of the C++ API: Status as exceptions, the public Group of a raw one.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -28,10 +29,22 @@ class Job::Impl {
   std::shared_ptr<Runtime> runtime;                 ///< Null before the first one.
   std::unique_ptr<elastic::SetTable> elastic_sets;  ///< Null if the job is not elastic.
 
+  /// Replaces the runtime.
+  void enter(std::shared_ptr<Runtime> next) {
+    current_ = next.get();
+    runtime.swap(next);
+  }
+  /// Safe in signal handlers, also while enter() runs.
+  void interrupt() noexcept {
+    if (Runtime* const now = current_) now->interrupt();
+  }
   /// The runtime's number of a set.
   [[nodiscard]] SetId id_of(ProcessSet set) const {
     return elastic_sets ? value_or_throw(elastic_sets->id_of(set.id)) : set.id;
   }
+
+ private:
+  std::atomic<Runtime*> current_ = nullptr;
 };
 
 /// Leaves the job and joins the one of the environment, which is no elastic job. Blocks.

@@ -303,12 +303,12 @@ void Job::end_mark() { impl_->runtime->timeline().end_mark(); }
 void Job::mark_step() { impl_->runtime->timeline().mark_step(); }
 void Job::mark_commit(std::uint64_t step) { impl_->runtime->timeline().mark_commit(step); }
 void Job::mark_pass(std::string_view name) { impl_->runtime->timeline().mark_pass(name); }
-void Job::interrupt() noexcept { impl_->runtime->interrupt(); }
+void Job::interrupt() noexcept { impl_->interrupt(); }
 void Job::shutdown() noexcept { impl_->runtime->shutdown(); }
 
 void restart(Job::Impl& job) {
   if (job.runtime) job.runtime->shutdown();
-  job.runtime = value_or_throw(Runtime::create(value_or_throw(config_from(process_environment()))));
+  job.enter(value_or_throw(Runtime::create(value_or_throw(config_from(process_environment())))));
 }
 
 Job init() {

@@ -104,7 +104,7 @@ Status Worker::enter(Job::Impl& job) {
     if (const auto& failed = runtime.status().failed_rank()) suspect(failed->rank);
     return runtime.status();
   }
-  job.runtime = std::move(*runtime);
+  job.enter(std::move(*runtime));
   began_ = true;
   if (!job.elastic_sets) job.elastic_sets = std::make_unique<SetTable>();
   return job.elastic_sets->make_again(*job.runtime, place_);

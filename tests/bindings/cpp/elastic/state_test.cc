@@ -3,9 +3,11 @@
 #include <ronde/elastic.h>
 #include <ronde/ronde.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/contains.h"
@@ -140,6 +142,19 @@ TEST_CASE("run() restores and calls again after a failure of a job of one rank")
   CHECK(parts.step == 1);
   CHECK(resets == 1);
   CHECK(job.size() == 1);
+}
+
+TEST_CASE("interrupt() ends waits of the job that there is now") {
+  auto job = init();
+  State state(job);
+  bool failed = false;
+  CHECK(elastic::run(state, [&] {
+    if (!std::exchange(failed, true)) throw Error(Code::kAborted, "planted");
+    std::vector<std::byte> nothing(1);
+    const Pending never = job.recv_async(0, 7, nothing);
+    job.interrupt();
+    CHECK_THROWS_AS(never.wait(), Interrupted);
+  }));
 }
 
 TEST_CASE("run() passes on errors that would come again, and others' exceptions") {
