@@ -46,6 +46,20 @@ int work(const Train& train) {
   }
 }
 
+/// A variable of the environment, which one thread uses.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  }
+  ~Variable() { ::unsetenv(name_); }  // NOLINT(concurrency-mt-unsafe)
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+};
+
 class WorkerProcess {
  public:
   WorkerProcess(LauncherEnd& launcher, const Train& train) {
@@ -54,8 +68,8 @@ class WorkerProcess {
     if (pid_ != 0) return;
     launcher.close();
     ::signal(SIGTERM, SIG_DFL);  // NOLINT(cert-err33-c): doctest has a handler
-    ::setenv("RONDE_ELASTIC_FD", std::to_string(end.get()).c_str(), 1);
-    ::setenv("RONDE_WORKER", "1", 1);
+    const Variable descriptor("RONDE_ELASTIC_FD", std::to_string(end.get()));
+    const Variable number("RONDE_WORKER", "1");
     std::_Exit(work(train));
   }
   ~WorkerProcess() {
@@ -214,10 +228,9 @@ TEST_CASE("elastic worker: without its launcher it ends at its next commit") {
 }
 
 TEST_CASE("elastic worker: a place that cannot be used is told to the launcher") {
-  ::setenv("RONDE_START_TIMEOUT_MS", "1000", 1);
+  const Variable limit("RONDE_START_TIMEOUT_MS", "1000");
   LauncherEnd launcher;
   WorkerProcess worker(launcher, steps(1));
-  ::unsetenv("RONDE_START_TIMEOUT_MS");
   (void)launcher.receive<ReadyNote>();
   auto unreachable = place(1, 0, 2);
   unreachable.rendezvous = "127.0.0.1:1";
@@ -244,7 +257,7 @@ TEST_CASE("elastic worker: SIGTERM is told at once, and obeyed at the next commi
 }
 
 TEST_CASE("elastic worker: RONDE_LEAVE_SIGNAL chooses the signal") {
-  ::setenv("RONDE_LEAVE_SIGNAL", "USR1", 1);
+  const Variable signal("RONDE_LEAVE_SIGNAL", "USR1");
   LauncherEnd launcher;
   WorkerProcess worker(launcher, train_on);
   (void)begin_epoch(launcher, 1);
@@ -253,12 +266,14 @@ TEST_CASE("elastic worker: RONDE_LEAVE_SIGNAL chooses the signal") {
   CHECK(launcher.receive<LeavingNote>().why == "SIGUSR1");
   worker.signal(SIGTERM);
   CHECK(worker.wait() == 128 + SIGTERM);
-  ::setenv("RONDE_LEAVE_SIGNAL", "HUP", 1);
-  LauncherEnd other;
-  WorkerProcess refused(other, train_on);
-  (void)begin_epoch(other, 1);
-  CHECK(refused.wait() == kRefused);
-  ::unsetenv("RONDE_LEAVE_SIGNAL");
+}
+
+TEST_CASE("elastic worker: another RONDE_LEAVE_SIGNAL is refused") {
+  const Variable signal("RONDE_LEAVE_SIGNAL", "HUP");
+  LauncherEnd launcher;
+  WorkerProcess worker(launcher, train_on);
+  (void)begin_epoch(launcher, 1);
+  CHECK(worker.wait() == kRefused);
 }
 
 }  // namespace ronde
