@@ -33,9 +33,9 @@ CancelSource cancel_source(const Config& config) {
   return member == nullptr ? CancelSource() : member->cancel_source(config.job_id);
 }
 
-RuntimePtr create(const Settings& settings, const RuntimePtr& carry) {
+RuntimePtr create(const Settings& settings, const RuntimePtr& carry, bool has_copies) {
   const Config config = config_with(settings);
-  JoinOptions options{cancel_source(config), carry.get()};
+  JoinOptions options{cancel_source(config), carry.get(), has_copies};
   Result<std::unique_ptr<Runtime>> result = [&] {
     py::gil_scoped_release unlocked;
     return Runtime::create(config, std::move(options));
@@ -173,8 +173,10 @@ void bind_runtime(py::module_& module) {
                                           "One membership of this process in a job.");
   binding
       .def_static("create", &create, py::arg("settings"), py::arg("carry") = nullptr,
+                  py::arg("has_copies") = false,
                   "Joins the job that the environment and `settings` describe. Blocks. Keeps the "
-                  "residuals and the tuning of `carry`, which has been shut down.")
+                  "residuals and the tuning of `carry`, which has been shut down; has_copies: so "
+                  "do others for ranks that are gone.")
       .def("shutdown", &shut_down, py::arg("why") = "",
            "Leaves the job; `why` is told to the ranks that still wait for this one.")
       .def("rank", &Runtime::rank)

@@ -192,7 +192,7 @@ Status Runtime::Parts::open_global_set(const JoinOptions& options) {
       agree_on_settings(config, config.rank, last == nullptr ? Carried() : take_over(*last),
                         exchange));
   residuals->go_to_step(agreed.carried.steps);
-  if (last != nullptr) report_lost_residuals(*last, agreed);
+  if (last != nullptr && !options.has_copies) report_lost_residuals(*last, agreed);
   tuning = std::move(agreed.carried.tuning);
   make_groups(std::move(agreed.tuned));
   RONDE_ASSIGN_OR_RETURN(auto executor,

@@ -50,6 +50,7 @@ struct JoinOptions {
   /// tuning, and its residuals of compression; those of process sets wait for
   /// ResidualStore::rename_sets().
   const Runtime* last = nullptr;
+  bool has_copies = false;  ///< Of residuals of ranks that are gone: no loss is reported.
 };
 
 /// One membership of this process in one job. Two may live in one process.

@@ -15,6 +15,7 @@ from ronde._collectives import MAX
 from ronde._errors import InternalError
 from ronde._handle import Handle
 from ronde._job import on_epoch, rank
+from ronde._own_state import OwnState
 
 _REMOVED = 1  # Horovod's kinds of changes
 _ADDED = 2
@@ -84,14 +85,14 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     failed: this rank's state was restored. skip_sync: it need not be sent, if all ranks say so.
     Collective.
     """
-    checkpoints = state._checkpoints
+    checkpoints, own, copies = state._checkpoints, state._own_state, state._shared_copies()
     holds = _epochs.worker.holds_state
-    copies = state._shared_copies()
+    hands_over = own is not None and own.hands_over()
     adopted = copies.adopted_steps() if copies is not None and not holds else (-1, -1)
     mine = [
         int(holds),
         int(failed),
-        int(skip_sync and holds),
+        int(skip_sync and holds and not hands_over),
         state._certain,
         state._step,
         state._older_step,
@@ -101,26 +102,59 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     early, _early.rows = _early.rows, None
     given = early.wait() if early else _numpy.allgather(np.array([mine], np.int64), _START)
     rows = given.tolist()
+    state._chosen = None
     if all(row[2] for row in rows):
         return False
     held = any(row[0] for row in rows)
     step = _restore(state, rows, failed, adopted) if held else _resume(state, rows)
+    state._chosen = step if held else None
     if copies is not None and step not in adopted:
         copies.end_adoption(used=False)
     return True
 
 
 def begin(state: Any, sync: bool) -> None:
-    """Gives all ranks the chosen state. Collective."""
+    """Gives all ranks the chosen state, and partners the own states. Collective.
+
+    Own states come after the reset callbacks, in which ranks that have joined take no part.
+    """
+    own = state._own_state
+    if own is not None:
+        _settle_own(state, own)
     if sync:
         state.sync()
         state._root = 0
+    if own is not None:
+        own.begin(state._step, state._copies)
     _numpy.allreduce(np.zeros(1, np.int64), "elastic.started", MAX)
     state._certain = state._step
     _epochs.holds_state()
+    if own is not None:
+        own.has_begun()
     copies = state._shared_copies()
     if copies is not None:
         copies.end_adoption(used=True)
+
+
+def _settle_own(state: Any, own: OwnState) -> None:
+    """Gives what workers that are gone had to others. Collective.
+
+    Workers that were replaced by ones with their copies need no other replacement.
+    """
+    copies, step = state._shared_copies(), state._chosen
+    adopts = step is not None and copies is not None and step in copies.adopted_steps()
+    mine = [
+        int(_epochs.worker.holds_state),
+        int(copies.adopted_worker) if adopts else 0,
+        own.residual_steps(),
+    ]
+    rows = _numpy.allgather(np.array([mine], np.int64), "elastic.own.start").tolist()
+    if any(holds for holds, *_ in rows):
+        # Ranks that skip sync() chose no step: they are at the newest.
+        restored = {worker for _, worker, _ in rows if worker}
+        takers = [taker for taker, row in enumerate(rows) if not row[0] and not row[1]]
+        state._settle_own(step, restored, takers)
+    own.load_residuals(max(steps for *_, steps in rows))
 
 
 def _restore(state: Any, rows: list[list[int]], failed: bool, adopted: tuple[int, int]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from ronde import _core, _epochs
 from ronde._array_kinds import clone
 from ronde._copy_memory import Filling, Layout, PrivateMemory, pack, unpack
-from ronde._errors import InternalError
+from ronde._errors import Error, InternalError
 
 Keep = Callable[[Any], Any]  # gives a copy its own array for one of the live value
 
@@ -45,6 +45,7 @@ class Copies:
         self._memory: Any = PrivateMemory()
         self._shared = False
         self._adopted = False
+        self.adopted_worker = 0  # that took them
         self._layout = Layout([], [])
         self._text_bytes = 0
         self._targets: dict[int, list[Any]] = {}  # by the address of their memory
@@ -63,7 +64,7 @@ class Copies:
 
     def _fill_once(self) -> bool:
         """False if the memory has not the size that is needed; it has in the next attempt."""
-        arrays, text = self._memory.begin([self._layout.size_bytes, self._text_bytes])
+        arrays, text = self._begin()
         targets = self._targets_in(arrays)
         filling = Filling(self._layout, targets)
         values = {part.name: part.take(filling.keep) for part in self.parts}
@@ -82,6 +83,21 @@ class Copies:
         self._next = values
         return True
 
+    def _begin(self) -> list[memoryview]:
+        sizes = [self._layout.size_bytes, self._text_bytes]
+        try:
+            views: list[memoryview] = self._memory.begin(sizes)
+        except Error as error:
+            if not self._shared:
+                raise
+            self._give_up_sharing(str(error))
+            views = self._memory.begin(sizes)
+        return views
+
+    def _give_up_sharing(self, why: str) -> None:
+        print(f"ronde: {why}: copies of the state end with this process", file=sys.stderr)
+        self.keep_private()
+
     def _targets_in(self, memory: memoryview) -> list[Any]:
         address = np.ndarray(len(memory), np.uint8, memory).__array_interface__["data"][0]
         found = self._targets.get(address)
@@ -93,14 +109,10 @@ class Copies:
 
     def _packed(self, targets: list[Any], values: Any) -> memoryview | None:
         try:
-            return pack(self._layout, targets, values)
+            return pack(self._layout, targets, (_core.elastic_worker(), values))
         except Exception as error:  # the kinds of errors depend on the objects
-            print(
-                f"ronde: the state cannot be pickled ({type(error).__name__}: {error}): its "
-                "copies end with this process",
-                file=sys.stderr,
-            )
-            self.keep_private()
+            why = f"the state cannot be pickled ({type(error).__name__}: {error})"
+            self._give_up_sharing(why)
             return None
 
     def turn(self, step: int | None = None) -> None:
@@ -118,6 +130,14 @@ class Copies:
     def newest(self, name: str) -> Any:
         """A part of the newest copy. Its arrays are views of memory that is used again."""
         return self._newest[name]
+
+    def newest_own(self) -> dict[str, Any]:
+        """The parts of the newest copy that belong to this rank alone, by name."""
+        return {part.name: self._newest[part.name] for part in self.parts if part.own}
+
+    def put_own(self, values: dict[str, Any]) -> None:
+        """Gives the live value these parts, where the state has them."""
+        self._put(values, [part for part in self.parts if part.own and part.name in values])
 
     def restore(self, part: Part | None = None) -> None:
         """Gives the live value the newest copy's; of one part or all."""
@@ -173,7 +193,8 @@ class Copies:
         """True if the adopted copies have the parts of this state."""
         names = [part.name for part in self.parts]
         try:
-            return all(list(self._read(step)) == names for step in self._memory.steps()[:1])
+            self.adopted_worker, values = self._read(self._memory.steps()[0])
+            return list(values) == names
         except Exception as error:  # what pickle raises depends on the objects
             print(f"ronde: copies of a worker that died cannot be read: {error}", file=sys.stderr)
             return False
@@ -192,14 +213,15 @@ class Copies:
 
     def put_adopted(self, step: int, own_alone: bool) -> None:
         """Gives the live value that of an adopted copy; only this rank's own parts, or all."""
-        values = self._read(step)
+        _, values = self._read(step)
         self._put(values, [part for part in self.parts if part.own or not own_alone])
         self._step = step
 
-    def _read(self, step: int) -> dict[str, Any]:
+    def _read(self, step: int) -> tuple[int, dict[str, Any]]:
+        """(the worker that took the copy, the values of its parts)."""
         arrays, text = self._memory.read(step, writable=True)
-        values: dict[str, Any] = unpack(arrays, text)
-        return values
+        worker, values = unpack(arrays, text)
+        return int(worker), values
 
     def end_adoption(self, used: bool) -> None:
         """The adopted copies are not needed any more; if they were not used, their steps go."""

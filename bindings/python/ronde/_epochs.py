@@ -51,7 +51,7 @@ class DismissedError(SystemExit):
 class Place(NamedTuple):
     """A worker's place in an epoch.
 
-    workers: the numbers of the workers, by rank. held: True if some of them hold the state.
+    workers, hosts: of all ranks, by rank. held: True if some of them hold the state.
     """
 
     epoch: int
@@ -59,6 +59,7 @@ class Place(NamedTuple):
     workers: tuple[int, ...]
     settings: dict[str, str]
     held: bool
+    hosts: tuple[str, ...]
 
 
 class _Worker:
@@ -129,7 +130,8 @@ def next_place() -> Place:
     numbers = tuple(int(number) for number, *_ in answer["workers"])
     settings = {str(name): str(value) for name, value in answer["settings"].items()}
     held = any(holds for *_, holds in answer["workers"])
-    worker.place = Place(int(answer["epoch"]), int(answer["rank"]), numbers, settings, held)
+    hosts = tuple(str(host) for _, host, *_ in answer["workers"])
+    worker.place = Place(int(answer["epoch"]), int(answer["rank"]), numbers, settings, held, hosts)
     return worker.place
 
 

@@ -11,6 +11,7 @@ class _Job:
 
     runtime: _core.Runtime | None = None
     last: _core.Runtime | None = None  # has been left; the next one takes over what it has learned
+    has_copies = False  # partners keep copies of residuals
     forked = False
     hooks_set = False
 

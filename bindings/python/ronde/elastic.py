@@ -144,14 +144,14 @@ class ArrayState(ObjectState):
         return [*parts, self._arrays_part("own arrays", own, own=True)] if own else parts
 
     def _arrays_part(self, name: str, arrays: list[str], own: bool = False) -> Part:
-        live = [self._arrays[array] for array in arrays]
+        live = {array: self._arrays[array] for array in arrays}
 
         def take(keep: Keep) -> Any:
-            return [keep(np.asarray(array)) for array in live]
+            return {array: keep(np.asarray(value)) for array, value in live.items()}
 
         def put(values: Any) -> None:
-            for array, value in zip(live, values):
-                np.copyto(array, value)
+            for array, value in values.items():
+                np.copyto(live[array], value)
 
         return Part(name, take, put, own)
 

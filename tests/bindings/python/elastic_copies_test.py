@@ -1,5 +1,6 @@
 """Copies of states: in place, and in memory that outlives its process."""
 
+import resource
 from collections import OrderedDict
 
 import numpy as np
@@ -175,7 +176,23 @@ def test_what_cannot_be_pickled_is_kept_in_this_process_and_said_once(inherit, c
     assert live.value[0].tolist() == [0, 1, 2]
     said = capfd.readouterr().err
     assert said.count("the state cannot be pickled") == 1
-    assert "its copies end with this process" in said
+    assert "copies of the state end with this process" in said
+
+
+def test_without_shared_memory_copies_are_kept_in_this_process(inherit, capfd):
+    live = Live(np.arange(10_000))
+    live.copies.share()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        live.copies.save(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    live.copies.save(2)
+    live.value[:] = 0
+    live.copies.restore()
+    assert live.value.tolist() == list(range(10_000))
+    assert capfd.readouterr().err.count("ulimit -f") == 1
 
 
 def test_one_state_has_shared_copies(inherit):

@@ -135,5 +135,43 @@ def test_a_state_that_cannot_be_pickled_is_not_resumed(run_job, tmp_path):
     script = ARRAYS.replace('own=("mine",)', 'sign=lambda: 1, own=("mine", "sign")')
     status, output = run_job(script, 1, [tmp_path, 1, "before"], options=["--min-np", "1"])
     assert status not in (0, None), output
-    assert "its copies end with this process" in output
+    assert "copies of the state end with this process" in output
     assert "every worker that held the state has ended" in output
+
+
+KERAS = (
+    PREPARE
+    + """
+    import keras
+    import ronde.keras as hvd
+    from ronde.keras.elastic import KerasState, run
+
+    hvd.init()
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
+    state = KerasState(model, step=0, expected=None)
+    def values():
+        return [np.array(v) for v in [*model.variables, *model.optimizer.variables]]
+
+    @run
+    def train(state):
+        if state.expected is not None:
+            assert all(map(np.array_equal, values(), state.expected))
+        print(f"from {state.step}", flush=True)
+        while state.step < 9:
+            model.train_on_batch(np.ones((4, 2)) * state.step, np.zeros((4, 3)))
+            state.step += 1
+            state.expected = values()
+            step_is_over(state.step)
+            state.commit()
+
+    train(state)
+"""
+)
+
+
+def test_keras_models_go_on(run_job, tmp_path):
+    pytest.importorskip("keras")
+    status, output = run_job(KERAS, 1, [tmp_path, 1, "before"], options=["--min-np", "1"])
+    assert status == 0, output
+    assert output.count("from 6") == 1, output

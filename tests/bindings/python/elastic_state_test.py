@@ -41,14 +41,14 @@ def test_commits_write_arrays_in_place_of_the_older_copy():
     weights = np.arange(4.0)
     state = ArrayState(weights=weights, step=0)
     state.commit()
-    held = {id(state._copies.newest("arrays")[0])}
+    held = {id(state._copies.newest("arrays")["weights"])}
     state.commit()
-    held.add(id(state._copies.newest("arrays")[0]))
+    held.add(id(state._copies.newest("arrays")["weights"]))
     for step in range(4):
         weights += 1
         state.step = step
         state.commit()
-        assert id(state._copies.newest("arrays")[0]) in held
+        assert id(state._copies.newest("arrays")["weights"]) in held
     committed = weights.copy()
     weights[:] = 0
     state.restore()

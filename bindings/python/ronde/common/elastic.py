@@ -18,6 +18,8 @@ from ronde._copies import Copies, Keep, Part, copied
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job import is_initialized, size
 from ronde._marks import mark_commit, mark_span
+from ronde._own_state import OwnState, report_orphans
+from ronde._redundancy import made_redundancy
 from ronde.common.exceptions import HostsUpdatedInterrupt
 
 __all__ = ["ObjectState", "State", "notification_manager", "run_fn"]
@@ -83,6 +85,9 @@ class State:
     _certain = 0  # the newest step that all ranks have copied
     _root = 0  # the rank that sync() starts from
     _checkpoints: Checkpoints | None = None
+    _chosen: int | None = None  # the step to which all ranks have gone back; None: to none
+    _own_state: OwnState | None = None
+    _copies: Copies
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
         """bcast_object: gives all ranks the object of rank 0. get_rank: this rank."""
@@ -120,6 +125,8 @@ class State:
         self.save()
         self._step = max(self._step, step + 1)
         self._certain = certain
+        if self._own_state is not None:
+            self._own_state.on_commit(self._step, self._copies)
         changes = self._agree()
         self._certain = self._step
         mark_commit(self._step)
@@ -187,6 +194,18 @@ class State:
         """Copies that another process can go on from; None if there are none."""
         return None
 
+    def _settle_own(self, step: int | None, restored: set[int], takers: list[int]) -> None:
+        """As OwnState.settle(). Collective."""
+
+    def on_orphans(self, orphans: list[dict[str, Any]]) -> None:
+        """Takes the own attributes of workers that are gone and that nobody replaces.
+
+        orphans: by name, of each worker. Called at the start of an epoch, on one rank for each
+        worker, if the state has redundancy=1. Without a method of yours it says what is lost.
+        Residuals of compression are not among them: they are added to this rank's.
+        """
+        report_orphans(orphans)
+
 
 class ObjectState(State):
     """A state of Python objects: each keyword argument is an attribute of that name.
@@ -201,20 +220,26 @@ class ObjectState(State):
         bcast_object: Callable[..., Any],
         get_rank: Callable[[], int],
         own: Iterable[str] = (),
+        redundancy: int = 0,
+        redundancy_every: int = 1,
         **kwargs: Any,
     ) -> None:
         """Objects that can be pickled.
 
-        own: names of arguments that belong to this rank alone: sync() does not send them. Raises
-        InvalidArgumentError (a ValueError) for names that are no arguments.
+        own: names of arguments that belong to this rank alone: sync() does not send them.
+        redundancy: 1 if a partner on another host is to keep a copy of them, and of the residuals
+        of compression, as of each `redundancy_every`-th commit. Raises InvalidArgumentError (a
+        ValueError) for names that are no arguments, and for other numbers.
         """
         self._set_own(own, kwargs)
+        self._own_state = OwnState(self._own, made_redundancy(redundancy, redundancy_every))
         self._names = tuple(name for name in kwargs if name not in self._own)
         self._own_names = tuple(name for name in kwargs if name in self._own)
         for name, value in kwargs.items():
             setattr(self, name, value)
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
-        self._copies = Copies([*self._object_parts(), *self._further_parts()])
+        parts = [*self._object_parts(), *self._further_parts(), self._own_state.part]
+        self._copies = Copies(parts)
         self._copies.save(self._step)
 
     def _set_own(self, own: Iterable[str], given: Iterable[str]) -> None:
@@ -284,6 +309,14 @@ class ObjectState(State):
     def _shared_copies(self) -> Copies | None:
         ours = type(self).save.__module__.startswith("ronde.")  # else the user's class saves more
         return self._copies if ours else None
+
+    def _settle_own(self, step: int | None, restored: set[int], takers: list[int]) -> None:
+        assert self._own_state is not None
+        orphans, lost = self._own_state.settle(step, restored, takers, self._copies)
+        if orphans:
+            self.on_orphans(orphans)
+        if self._rank() == self._root:
+            self._own_state.report_lost(lost, self._copies)
 
     def _snapshot(self) -> Any:
         """A copy of the newest copy, which stays as it is."""
