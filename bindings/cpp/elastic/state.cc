@@ -129,7 +129,8 @@ std::int64_t State::Impl::resume(const std::vector<StartRow>& rows) {
   if (newest < 0) return -1;
   std::int64_t step = newest;
   for (const StartRow& row : rows) {
-    if (row.adopted.newest >= newest - 1) step = std::min(step, row.adopted.newest);
+    const std::int64_t copied = row.adopted.newest;
+    if (copied >= std::max<std::int64_t>(newest - 1, 0)) step = std::min(step, copied);
   }
   const auto sender =
       std::ranges::find_if(rows, [&](const StartRow& row) { return row.adopted.has(step); });

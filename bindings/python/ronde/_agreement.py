@@ -190,7 +190,7 @@ def _resume(state: Any, rows: list[list[int]]) -> int | None:
     if newest < max(row[6] for row in rows) or newest < 0:
         _load(state, [row[6] for row in rows])
         return None
-    step = min(row[7] for row in rows if row[7] >= newest - 1)
+    step = min(row[7] for row in rows if row[7] >= max(newest - 1, 0))
     state._root = next(root for root, row in enumerate(rows) if step in row[7:9])
     if step in rows[rank()][7:9]:
         state._shared_copies().put_adopted(step, own_alone=False)

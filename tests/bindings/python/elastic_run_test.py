@@ -298,6 +298,14 @@ def test_a_worker_that_joins_may_call_operations_before_run(launcher):  # noqa: 
     assert _agreement._early.rows.wait().tolist() == [[0] * 7 + [-1, -1]]
 
 
+def test_copies_of_the_first_step_are_gone_on_from(launcher):  # noqa: F811
+    state = mock.MagicMock()
+    without, with_copy = [0] * 7 + [-1, -1], [0] * 7 + [0, -1]
+    assert _agreement._resume(state, [without, with_copy]) == 0
+    assert state._root == 1
+    assert not state._shared_copies.called  # rank 0 has none
+
+
 def test_plain_runs_raise_failures_of_several_ranks(run_job):
     status, output = run_job(
         """
