@@ -112,13 +112,15 @@ void Director::on_frozen(WorkerId id, std::chrono::seconds stopped_for, TimePoin
 void Director::on_host_lost(const std::string& host, const std::string& why, TimePoint time) {
   hosts_.on_lost(host, time);
   const std::string text = fmt::format("host {} is lost: {}", host, why);
-  closing_ = true;
   const int members = workers_.count(State::kMember);
   workers_.remove_host(host);
-  cause_ = text;
   last_failure_ = {1, text};
   report(text);
-  if (workers_.count(State::kMember) < members) send_void(text);
+  if (workers_.count(State::kMember) < members) {  // else the epoch goes on
+    closing_ = true;
+    cause_ = text;
+    send_void(text);
+  }
   settle(time);
 }
 

@@ -179,6 +179,22 @@ TEST_CASE("director: a lost host's workers have ended") {
   CHECK(job.started().size() == 2);
 }
 
+TEST_CASE("director: an epoch goes on when a host without members is lost") {
+  DirectorJob job({}, {{"a", 2}, {"b", 2}});
+  job.run_four();
+  job.ready({1, 2}, 1, {3, 4});
+  job.wait(SuspectWatch::kGrace);
+  REQUIRE(job.epoch() == std::vector<WorkerId>{1, 2});
+  job.director.on_host_lost("b", "the connection has ended", job.time);
+  job.wait(seconds(1));
+  const std::vector<WorkerId> joiners = job.started();
+  REQUIRE(joiners.size() == 2);
+  for (const WorkerId id : joiners) job.ready(id);
+  REQUIRE(job.take<SendChange>().size() == 1);
+  job.ready({1, 2}, 2);
+  CHECK(job.epoch().size() == 4);
+}
+
 TEST_CASE("director: an epoch that hosts could not begin drops the host that misses most") {
   DirectorJob job({}, {{"a", 2}, {"b", 1}, {"c", 1}});
   job.run_four();
