@@ -78,7 +78,10 @@ Status ShmGroup::run(const Work& work, DeviceStream /*stream*/, const AbortToken
                       .stop = stop,
                       .phases = work.phases},
                      work);
-  if (!broken_.ok()) permission_.revoke(reach_.pids, kLastWrites);
+  if (!broken_.ok()) {
+    permission_.revoke(reach_.pids, kLastWrites);
+    abandon();
+  }
   return broken_;
 }
 

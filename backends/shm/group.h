@@ -24,6 +24,7 @@ class ShmGroup final : public Communicator {
            std::shared_ptr<Arena> arena, std::shared_ptr<const ReduceKernels> kernels);
 
   Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+  void abandon() noexcept override { steps_.leave(); }
   [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
   /// From the arena.
   std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override;

@@ -150,6 +150,10 @@ class Communicator {
   /// the communicator is broken.
   virtual Status run(const Work& work, DeviceStream stream, const AbortToken& abort) = 0;
 
+  /// This rank's part of an operation has failed outside of this communicator: others that wait
+  /// for it here get kAborted, where they can. No run() may follow. Blocks: never.
+  virtual void abandon() noexcept {}
+
   /// Point-to-point for the algorithms in ops/, or null where there is none.
   [[nodiscard]] virtual Transport* transport() noexcept { return nullptr; }
 

@@ -52,6 +52,8 @@ class AlgorithmCommunicator final : public Communicator {
   /// Beyond Communicator::run: kAborted where memory runs out midway.
   Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
 
+  void abandon() noexcept override { inner_->abandon(); }
+
   [[nodiscard]] Transport* transport() noexcept override { return transport_; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
     return inner_->allocate(bytes, stream);

@@ -63,6 +63,12 @@ HierarchicalCommunicator::HierarchicalCommunicator(std::shared_ptr<Hierarchy> hi
 
 Status HierarchicalCommunicator::run(const Work& work, DeviceStream /*stream*/,
                                      const AbortToken& abort) {
+  const Status status = run_in_levels(work, abort);
+  if (!status.ok()) hierarchy_->levels().inner.abandon();  // others may wait for this rank inside
+  return status;
+}
+
+Status HierarchicalCommunicator::run_in_levels(const Work& work, const AbortToken& abort) {
   const Levels levels = hierarchy_->levels();
   switch (work.kind) {
     case Collective::kBroadcast:

@@ -78,6 +78,8 @@ class HierarchicalCommunicator final : public Communicator {
   }
 
  private:
+  Status run_in_levels(const Work& work, const AbortToken& abort);
+
   const std::shared_ptr<Hierarchy> hierarchy_;
   const std::unique_ptr<Communicator> between_;
 };

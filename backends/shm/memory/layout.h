@@ -31,6 +31,7 @@ struct alignas(kLine) Flag {
   std::atomic<std::uint32_t> arrived;                    ///< Steps arrived at so far, modulo 2^32.
   std::atomic<std::uint32_t> sleepers;                   ///< Ranks that sleep on `arrived` alone.
   std::atomic<std::uint64_t> note[kSlots];               ///< One number for the others, per slot.
+  std::atomic<std::uint32_t> gone;                       ///< 1: it takes no step any more.
   alignas(kLine) std::atomic<std::uint32_t> writing_to;  ///< 1 + the rank it writes to, or 0.
   std::atomic<std::uint32_t> revoked;                    ///< Its own must not be written any more.
 };

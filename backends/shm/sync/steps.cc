@@ -1,5 +1,7 @@
 #include "backends/shm/sync/steps.h"
 
+#include <fmt/format.h>
+
 namespace ronde::shm {
 
 Steps::Steps(const Layout& layout, std::byte* base, int ranks, int rank, SpinLimit spin)
@@ -55,12 +57,29 @@ bool Steps::all_have_arrived(Step step) noexcept {
   return true;
 }
 
-template <typename Ready>
-Status Steps::await(Ready ready, std::atomic<std::uint32_t>& word,
+/// The rank left after its last arrival: that is looked at last.
+bool Steps::never_arrives(std::size_t rank, Step step) noexcept {
+  return flags_[rank]->gone.load(std::memory_order_seq_cst) != 0 && !has_arrived(rank, step);
+}
+
+void Steps::leave() noexcept {
+  Flag& mine = *flags_[static_cast<std::size_t>(rank_)];
+  if (mine.gone.exchange(1, std::memory_order_seq_cst) != 0) return;
+  futex_wake_all(mine.arrived);
+  header_.completions.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(header_.completions);
+}
+
+template <typename Ready, typename Never>
+Status Steps::await(Ready ready, Never never, std::atomic<std::uint32_t>& word,
                     std::atomic<std::uint32_t>& sleepers, const Stop& stop) {
   if (awaiter_.becomes(ready, stop)) return {};
   while (!ready()) {
     if (stop.poll()) return stop.status();
+    if (const int gone = never(); gone >= 0) {
+      return {Code::kAborted,
+              fmt::format("rank {} of this host's group has left it after a failure", gone)};
+    }
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t before = word.load(std::memory_order_seq_cst);
     if (!ready()) futex_wait_for(word, before, kSleepSlice);
@@ -72,11 +91,20 @@ Status Steps::await(Ready ready, std::atomic<std::uint32_t>& word,
 Status Steps::wait(int rank, Step step, const Stop& stop) {
   const auto r = static_cast<std::size_t>(rank);
   Flag& flag = *flags_[r];
-  return await([&] { return has_arrived(r, step); }, flag.arrived, flag.sleepers, stop);
+  return await([&] { return has_arrived(r, step); },
+               [&] { return never_arrives(r, step) ? rank : -1; }, flag.arrived, flag.sleepers,
+               stop);
 }
 
 Status Steps::wait_all(Step step, const Stop& stop) {
-  return await([&] { return all_have_arrived(step); }, header_.completions, header_.sleepers, stop);
+  const auto never = [&] {
+    for (std::size_t r = 0; r < seen_.size(); ++r) {
+      if (never_arrives(r, step)) return static_cast<int>(r);
+    }
+    return -1;
+  };
+  return await([&] { return all_have_arrived(step); }, never, header_.completions, header_.sleepers,
+               stop);
 }
 
 }  // namespace ronde::shm

@@ -56,17 +56,23 @@ class Steps {
   void arrive() noexcept;
 
   /// Blocks until `rank` (wait_all: every rank) has arrived at `step`.
-  /// Errors: the abort's status within a few milliseconds.
+  /// Errors: the abort's status within a few milliseconds; kAborted if it never will, because the
+  /// rank has left.
   Status wait(int rank, Step step, const Stop& stop);
   Status wait_all(Step step, const Stop& stop);
+
+  /// Ends the others' waits for this rank, which takes no step any more. Idempotent.
+  void leave() noexcept;
 
  private:
   bool has_arrived(std::size_t rank, Step step) noexcept;
   bool all_have_arrived(Step step) noexcept;
-  /// Waits until `ready()`, in the end asleep on `word`, announced in `sleepers`.
-  template <typename Ready>
-  Status await(Ready ready, std::atomic<std::uint32_t>& word, std::atomic<std::uint32_t>& sleepers,
-               const Stop& stop);
+  [[nodiscard]] bool never_arrives(std::size_t rank, Step step) noexcept;
+  /// Waits until `ready()`, in the end asleep on `word`, announced in `sleepers`. never(): the rank
+  /// that will not arrive, or -1.
+  template <typename Ready, typename Never>
+  Status await(Ready ready, Never never, std::atomic<std::uint32_t>& word,
+               std::atomic<std::uint32_t>& sleepers, const Stop& stop);
 
   const Layout layout_;
   std::byte* const base_;

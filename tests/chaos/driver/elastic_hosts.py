@@ -23,6 +23,7 @@ PORT = 2222
 TOOLS = ("ip", "nft", "nsenter", "ssh", "ssh-keygen", "sshd")
 NETWORK = "10.78.0"
 SSHD = """Port {port}
+SetEnv HOME={folder}/home
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/user_key.pub
 StrictModes no
@@ -127,6 +128,7 @@ class Hosts:
         for name in ("host_key", "user_key"):
             key = str(folder / name)
             call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
+        (folder / "home").mkdir()  # shells that are killed leave locks of the user's tools behind
         (folder / "sshd_config").write_text(SSHD.format(port=PORT, folder=folder))
         os.makedirs("/run/sshd", exist_ok=True)
         call("ip", "link", "add", "br0", "type", "bridge")

@@ -175,5 +175,22 @@ TEST_CASE("rings of different pairs do not overlap") {
   }
 }
 
+TEST_CASE("waits for a rank that has left end, but for what it did before") {
+  const Memory memory(2);
+  const AbortToken abort;
+  const Stop stop(abort, nullptr);
+  test::run_ranks(2, [&](int rank) {
+    Steps steps(memory.layout, memory.base(), 2, rank, SpinLimit{0});
+    steps.arrive();
+    if (rank == 1) return steps.leave();
+    CHECK(steps.wait_all(0, stop).ok());
+    steps.arrive();
+    const Status one = steps.wait(1, 1, stop);
+    CHECK(one.code() == Code::kAborted);
+    CHECK(one.message() == "rank 1 of this host's group has left it after a failure");
+    CHECK(steps.wait_all(1, stop).code() == Code::kAborted);
+  });
+}
+
 }  // namespace
 }  // namespace ronde::shm
