@@ -23,7 +23,7 @@ def store(request, tmp_path):
         return dist.HashStore()
     if request.param == "file":
         return dist.FileStore(str(tmp_path / "store"), 8)
-    return dist.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=5))
+    return dist.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=60))
 
 
 class Rank(threading.Thread):
