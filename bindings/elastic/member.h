@@ -35,7 +35,7 @@ class Member {
   /// if the descriptor is no such socket.
   static Result<Member*> of_process();
 
-  /// Of the socket, for signal handlers, which may only send whole notes.
+  /// The socket's descriptor, for signal handlers, which may only send whole notes.
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
   [[nodiscard]] WorkerId worker() const noexcept { return worker_; }
   /// The last epoch that it was given; 0: none yet.

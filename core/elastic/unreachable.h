@@ -1,4 +1,4 @@
-// Which hosts an elastic job gives up when its hosts do not all reach each other.
+// Chooses the hosts that an elastic job gives up when its hosts do not all reach each other.
 #pragma once
 
 #include <string>

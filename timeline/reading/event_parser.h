@@ -33,7 +33,7 @@ struct TraceEvent {
   std::string_view given_name = {};          ///< args.name: the name of a track or process.
   std::optional<std::int64_t> arrived = {};  ///< Rank whose submission a merge has marked here.
   std::uint64_t lost = 0;                    ///< Events lost until then.
-  // Of recordings' heads, and of the launcher's events in elastic jobs.
+  // Fields of recordings' heads, and of the launcher's events in elastic jobs.
   int epoch = 0;
   int worker = 0;
   std::string_view worker_event = {};  ///< "died", ...

@@ -119,7 +119,7 @@ Passage passage_of(const Moments& moments, const EpochStory& before) {
   return passage;
 }
 
-/// Of the workers that were in the epoch before and go on.
+/// Adds the work that is lost of the workers that were in the epoch before and go on.
 void add_losses(const EpochStory& epoch, const EpochStory& before, const JobTrace& trace_before,
                 Passage& passage) {
   const bool marked = std::ranges::any_of(

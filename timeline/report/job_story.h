@@ -75,8 +75,8 @@ std::vector<EpochStory> tell_story(const LauncherEvents& launcher,
 std::string epochs_report(const std::vector<EpochStory>& story);
 /// A running job's newest epoch and its workers, and those that are gone, for a terminal.
 std::string workers_report(const std::vector<EpochStory>& story);
-/// What led to the epoch: "worker 2 died: was killed; worker 4 joined". `before`: the epoch before
-/// it; null: none.
+/// The cause of the epoch: "worker 2 died: was killed; worker 4 joined". `before`: the epoch
+/// before it; null: none.
 std::string cause_of(const EpochStory& epoch, const EpochStory* before);
 
 }  // namespace ronde::report

@@ -184,7 +184,7 @@ void RankLoader::note_open(const Track& track) {
   }
 }
 
-/// What is open has failed; its ends follow.
+/// Operations that are still open have failed; their ends follow.
 void RankLoader::end_epoch() {
   for (const auto& [tid, track] : tracks_) note_open(track);
   forget_open();

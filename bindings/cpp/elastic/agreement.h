@@ -13,7 +13,7 @@
 
 namespace ronde::elastic {
 
-/// What all ranks have found out together.
+/// The facts that all ranks share after an exchange.
 struct Agreement {
   std::optional<Change> change;  ///< The changes that any rank has learned of.
   bool running = false;          ///< Some rank has not returned.

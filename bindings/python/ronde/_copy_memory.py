@@ -115,7 +115,7 @@ class Filling:
         return self._fits and len(self._forms) == len(self._known)
 
     def layout(self) -> Layout:
-        """Of the arrays that came."""
+        """The layout of the arrays that came."""
         return Layout(self._forms, self._sizes)
 
     def copy(self) -> None:

@@ -37,7 +37,7 @@ def partner_of(rank: int, hosts: Sequence[str]) -> int:
 
 
 def made_redundancy(redundancy: int, every: int) -> Redundancy | None:
-    """What keeps `redundancy` copies of own states. Raises InvalidArgumentError."""
+    """Makes the keeper of `redundancy` copies of own states. Raises InvalidArgumentError."""
     if redundancy not in (0, 1):
         raise InvalidArgumentError(f"redundancy={redundancy!r}; allowed: 0, 1")
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:

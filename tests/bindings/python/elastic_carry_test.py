@@ -1,4 +1,4 @@
-"""What compression has left over stays with ranks that go on to another epoch."""
+"""Residuals of compression stay with ranks that go on to another epoch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-// What ranks keep from one job to the next: residuals of compression, and tuning.
+// Ranks keep residuals of compression and tuning from one job to the next.
 #include <doctest/doctest.h>
 
 #include <cmath>

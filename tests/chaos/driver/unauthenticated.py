@@ -183,7 +183,7 @@ def measure(worker: Path, size: int, wanted: int, seed: int) -> dict[str, object
     came = 0
     for so_far in turns(loaded, wanted):
         came = so_far
-        growth = max(now - then for now, then in zip(loaded.resident(), before))
+        growth = max(held - first for held, first in zip(loaded.resident(), before))
         loaded.growth = max(loaded.growth, growth)
     lives = all(process.poll() is None for process in loaded.job.processes)
     wrong = len(loaded.job.events("wrong")) + len(loaded.job.events("failed"))

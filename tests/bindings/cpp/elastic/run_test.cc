@@ -26,7 +26,7 @@ constexpr int kJobFailed = 41;     // it threw JobFailed
 constexpr int kLauncherLost = 42;  // LauncherLost
 constexpr int kRefused = 43;       // InvalidArgument
 
-/// What a worker does between its commits.
+/// The training function of a worker.
 using Train = std::function<void(Job&, State&, std::int64_t& step)>;
 
 /// The exit status of a worker that trains; 0 if it has finished.

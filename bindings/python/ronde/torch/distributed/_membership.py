@@ -102,7 +102,7 @@ def replace(old: Membership, name: str, peers: list[Peer], rank: int, limit_s: f
 
 
 def moved_rendezvous(first: Peer) -> str:
-    """Where the ranks meet if a rank of another host than before is rank 0 now."""
+    """The place to meet if a rank of another host than before is rank 0 now."""
     port = os.environ.get("RONDE_RENDEZVOUS", "").rpartition(":")[2]
     host = f"[{first.address}]" if ":" in first.address else first.address
     return f"{host}:{port}"

@@ -79,7 +79,7 @@ def save(folder: Path, values: dict[str, Any]) -> None:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """What save() wrote. Raises InvalidArgumentError for checkpoints of others."""
+    """Reads what save() wrote. Raises InvalidArgumentError for checkpoints of others."""
     known = _dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
     if _REST not in known:
         raise InvalidArgumentError(f"{folder} was not written by a TorchState")
