@@ -1,4 +1,4 @@
-"""States of elastic jobs, and the loop that trains with them, with Horovod's names.
+"""States of elastic jobs, with Horovod's names.
 
 A commit copies the state. Step k is committed when all ranks have finished their copies of it.
 After a failure all ranks go on from the newest committed step, dealt anew to those that live.
@@ -6,75 +6,35 @@ After a failure all ranks go on from the newest committed step, dealt anew to th
 
 from __future__ import annotations
 
-import functools
 import pickle
 import queue
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ronde import _agreement, _epochs, _leaving
+from ronde import _agreement, _epochs
+from ronde._changes import (
+    Changes,
+    HostUpdateResult,
+    WorkerNotificationManager,
+    notification_manager,
+)
 from ronde._checkpoint import Checkpoints
 from ronde._copies import Copies, Keep, Part, copied
-from ronde._errors import Error, InvalidArgumentError
-from ronde._job import is_initialized, size
-from ronde._marks import mark_commit, mark_span
+from ronde._errors import InvalidArgumentError
+from ronde._marks import mark_commit
 from ronde._own_state import OwnState, report_orphans
 from ronde._redundancy import made_redundancy
+from ronde._training_loop import run_fn
 from ronde.common.exceptions import HostsUpdatedInterrupt
 
-__all__ = ["ObjectState", "State", "notification_manager", "run_fn"]
-
-
-class HostUpdateResult:
-    """Horovod's kinds of changes."""
-
-    no_update = 0
-    removed = 1
-    added = 2
-    mixed = 3
-
-
-class WorkerNotificationManager:
-    """Passes changes of the job to states. The launcher's are read without it."""
-
-    def __init__(self) -> None:
-        """Has no listeners."""
-        self._listeners: list[Any] = []
-
-    def init(self, *unused: Any, **options: Any) -> None:
-        """Does nothing: the launcher's notes need no service."""
-
-    def register_listener(self, listener: Any) -> None:
-        """Passes changes to this state, too."""
-        self._listeners.append(listener)
-
-    def remove_listener(self, listener: Any) -> None:
-        """Ends that."""
-        self._listeners.remove(listener)
-
-    def handle_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Passes a change to all listeners."""
-        for listener in self._listeners:
-            listener.on_hosts_updated(timestamp, update_res)
-
-
-notification_manager = WorkerNotificationManager()
-
-
-class _Changes(queue.Queue[tuple[Any, int]]):
-    """Changes that the state has not acted on: (time or serial, kind)."""
-
-    _known = 0
-
-    def empty(self) -> bool:
-        """True if there is none. Reads the launcher's notes first."""
-        if _epochs.available():
-            serial, bits = _epochs.changes()
-            if serial > self._known:
-                self._known = serial
-                added = HostUpdateResult.added if bits & _epochs.ADDED else 0
-                self.put((serial, added | (1 if bits & _epochs.REMOVED else 0)))
-        return super().empty()
+__all__ = [
+    "HostUpdateResult",
+    "ObjectState",
+    "State",
+    "WorkerNotificationManager",
+    "notification_manager",
+    "run_fn",
+]
 
 
 class State:
@@ -93,7 +53,7 @@ class State:
         """bcast_object: gives all ranks the object of rank 0. get_rank: this rank."""
         self._bcast_object = bcast_object
         self._rank = get_rank
-        self._host_messages: queue.Queue[tuple[Any, int]] = _Changes()
+        self._host_messages: queue.Queue[tuple[Any, int]] = Changes()
         self._last_updated_timestamp: Any = 0
         self._reset_callbacks: list[Callable[[], Any]] = []
 
@@ -106,7 +66,7 @@ class State:
 
     def on_reset(self) -> None:
         """Called after each reset."""
-        self._host_messages = _Changes()
+        self._host_messages = Changes()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -193,6 +153,11 @@ class State:
     def _shared_copies(self) -> Copies | None:
         """Copies that another process can go on from; None if there are none."""
         return None
+
+    def _share_copies(self) -> None:
+        copies = self._shared_copies()
+        if copies is not None:
+            copies.share()
 
     def _settle_own(self, step: int | None, restored: set[int], takers: list[int]) -> None:
         """As OwnState.settle(). Collective."""
@@ -352,109 +317,3 @@ class ObjectState(State):
         if self._names:
             further = {"root_rank": root} if root else {}
             self._put_objects(self._bcast_object(self._objects(), **further))
-
-
-def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
-    """A function that calls func(state, ...) until it returns, through changes and failures.
-
-    reset: ends the epoch and joins the next one.
-    """
-
-    @functools.wraps(func)
-    def wrapper(state: Any, *args: Any, **kwargs: Any) -> Any:
-        notification_manager.init()
-        notification_manager.register_listener(state)
-        try:
-            with _leaving.watched():
-                return _Run(state, reset).call(lambda: func(state, *args, **kwargs))
-        except _epochs.LauncherLostError:
-            _checkpoint_now(state)
-            raise
-        finally:
-            notification_manager.remove_listener(state)
-
-    return wrapper
-
-
-def _checkpoint_now(state: Any) -> None:
-    checkpoints = getattr(state, "_checkpoints", None)
-    if isinstance(checkpoints, Checkpoints):
-        checkpoints.write_committed(state)
-
-
-class _Run:
-    """One call of a function under run_fn()."""
-
-    def __init__(self, state: Any, reset: Callable[[], Any]) -> None:
-        self._state, self._reset = state, reset
-        self._failed = False  # the state was restored
-        self._skip_sync = False
-        self._result: Any = None
-        self._returned = False
-
-    def call(self, train: Callable[[], Any]) -> Any:
-        again = False
-        while True:
-            try:
-                if again:
-                    self._reset()
-                return self._one_epoch(train, again)
-            except HostsUpdatedInterrupt as interrupt:
-                self._failed, self._skip_sync = False, interrupt.skip_sync
-            except Error as error:
-                if not _may_go_on(error):
-                    raise
-                _epochs.note_failure(error)
-                self._state.restore()
-                self._failed, self._skip_sync = True, False
-            except _epochs.DismissedError:
-                if not self._returned:
-                    raise
-                return self._result
-            again = True
-
-    def _one_epoch(self, train: Callable[[], Any], again: bool) -> Any:
-        elastic = _epochs.available()
-        sync = not self._skip_sync
-        if elastic:
-            _share(self._state)
-        held = elastic and _agreement.held()
-        if held:  # before the reset callbacks, whose changes must last
-            sync = _agreement.choose(self._state, self._failed, self._skip_sync)
-        if again:
-            self._state.on_reset()
-        if elastic and not held:
-            sync = _agreement.choose(self._state, self._failed, self._skip_sync)
-        if not elastic:
-            if sync:
-                self._state.sync()
-            return train()
-        with mark_span("sync state"):
-            _agreement.begin(self._state, sync)
-        self._returned = False
-        self._result = train()
-        self._returned = True
-        self._finish()
-        return self._result
-
-    def _finish(self) -> None:
-        """Returns once all ranks have returned: until then they may need this one."""
-        changes, waiting = None, True
-        while waiting and changes is None:
-            changes, waiting = _agreement.finish()
-        if waiting:
-            self._state._act_on(changes)
-        _epochs.core.elastic_finished()
-
-
-def _share(state: Any) -> None:
-    copies = state._shared_copies() if isinstance(state, State) else None
-    if copies is not None:
-        copies.share()
-
-
-def _may_go_on(error: Error) -> bool:
-    """True if an epoch can follow. Without a launcher only a job of one process goes on."""
-    if not _epochs.recoverable(error):
-        return False
-    return _epochs.available() or not is_initialized() or size() == 1

@@ -1,0 +1,122 @@
+"""The loop that trains through failures and changes of an elastic job's workers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ronde import _agreement, _epochs, _leaving
+from ronde._changes import notification_manager
+from ronde._checkpoint import Checkpoints
+from ronde._errors import Error
+from ronde._job import is_initialized, size
+from ronde._marks import mark_span
+from ronde.common.exceptions import HostsUpdatedInterrupt
+
+
+def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
+    """A function that calls func(state, ...) until it returns, through changes and failures.
+
+    reset: ends the epoch and joins the next one.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state: Any, *args: Any, **kwargs: Any) -> Any:
+        notification_manager.init()
+        notification_manager.register_listener(state)
+        try:
+            with _leaving.watched():
+                return _Run(state, reset).call(lambda: func(state, *args, **kwargs))
+        except _epochs.LauncherLostError:
+            _checkpoint_now(state)
+            raise
+        finally:
+            notification_manager.remove_listener(state)
+
+    return wrapper
+
+
+def _checkpoint_now(state: Any) -> None:
+    checkpoints = getattr(state, "_checkpoints", None)
+    if isinstance(checkpoints, Checkpoints):
+        checkpoints.write_committed(state)
+
+
+class _Run:
+    """One call of a function under run_fn()."""
+
+    def __init__(self, state: Any, reset: Callable[[], Any]) -> None:
+        self._state, self._reset = state, reset
+        self._failed = False  # the state was restored
+        self._skip_sync = False
+        self._result: Any = None
+        self._returned = False
+
+    def call(self, train: Callable[[], Any]) -> Any:
+        again = False
+        while True:
+            try:
+                if again:
+                    self._reset()
+                return self._one_epoch(train, again)
+            except HostsUpdatedInterrupt as interrupt:
+                self._failed, self._skip_sync = False, interrupt.skip_sync
+            except Error as error:
+                if not _may_go_on(error):
+                    raise
+                _epochs.note_failure(error)
+                self._state.restore()
+                self._failed, self._skip_sync = True, False
+            except _epochs.DismissedError:
+                if not self._returned:
+                    raise
+                return self._result
+            again = True
+
+    def _one_epoch(self, train: Callable[[], Any], again: bool) -> Any:
+        elastic = _epochs.available()
+        sync = not self._skip_sync
+        if elastic:
+            _share(self._state)
+        held = elastic and _agreement.held()
+        if held:  # before the reset callbacks, whose changes must last
+            sync = _agreement.choose(self._state, self._failed, self._skip_sync)
+        if again:
+            self._state.on_reset()
+        if elastic and not held:
+            sync = _agreement.choose(self._state, self._failed, self._skip_sync)
+        if not elastic:
+            if sync:
+                self._state.sync()
+            return train()
+        with mark_span("sync state"):
+            _agreement.begin(self._state, sync)
+        self._returned = False
+        self._result = train()
+        self._returned = True
+        self._finish()
+        return self._result
+
+    def _finish(self) -> None:
+        """Returns once all ranks have returned: until then they may need this one."""
+        changes, waiting = None, True
+        while waiting and changes is None:
+            changes, waiting = _agreement.finish()
+        if waiting:
+            self._state._act_on(changes)
+        _epochs.core.elastic_finished()
+
+
+def _share(state: Any) -> None:
+    """Lets copies of Ronde's states outlive this process."""
+    share = getattr(type(state), "_share_copies", None)
+    if share is not None:
+        share(state)
+
+
+def _may_go_on(error: Error) -> bool:
+    """True if an epoch can follow. Without a launcher only a job of one process goes on."""
+    if not _epochs.recoverable(error):
+        return False
+    return _epochs.available() or not is_initialized() or size() == 1
