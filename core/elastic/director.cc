@@ -7,18 +7,11 @@
 #include "core/elastic/unreachable.h"
 
 namespace ronde::elastic {
-namespace {
-
-std::string workers_text(std::size_t count) {
-  return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
-}
-
-}  // namespace
 
 // Events.
 
 void Director::set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time) {
-  if (started_ == kForever && epoch_ == 0) started_ = time;
+  if (epoch_ == 0) gate_.on_first_hosts(time);
   hosts_.set(hosts);
   settle(time, epoch_ > 0 && options_.await_new_hosts);
 }
@@ -93,16 +86,16 @@ void Director::on_frozen(WorkerId id, std::chrono::seconds stopped_for, TimePoin
   const std::string text =
       fmt::format("worker {} has been stopped for {} s (RONDE_FREEZE_TIMEOUT_SECONDS)", id,
                   stopped_for.count());
-  report(text + "; it is killed");
+  commands_.report(text + "; it is killed");
   if (ending() || worker->state == State::kFinished) {  // its end is a failure
-    commands_.emplace_back(StopWorker{id});
+    commands_.add(StopWorker{id});
     return;
   }
   hosts_.on_failure(worker->host, time);
   cause_ = text;
   if (worker->state == State::kMember) {  // until its process has ended
     worker->stopped = closing_ = true;
-    commands_.emplace_back(StopWorker{id});
+    commands_.add(StopWorker{id});
   } else {
     stop(id, *worker);
   }
@@ -115,7 +108,7 @@ void Director::on_host_lost(const std::string& host, const std::string& why, Tim
   const int members = workers_.count(State::kMember);
   workers_.remove_host(host);
   last_failure_ = {1, text};
-  report(text);
+  commands_.report(text);
   if (workers_.count(State::kMember) < members) {  // else the epoch goes on
     closing_ = true;
     cause_ = text;
@@ -128,7 +121,7 @@ void Director::on_host_lost(const std::string& host, const std::string& why, Tim
 
 void Director::settle(TimePoint time, bool hosts_come) {
   if (!ending()) {
-    mark_surplus(time);
+    workers_.mark_surplus(hosts_.slots_at(time));
     start_workers(time, hosts_come);
   }
   settle_epoch(time);
@@ -138,14 +131,10 @@ void Director::settle_epoch(TimePoint time) {
   if (!ending()) {
     stop_suspects(time);
     try_epoch(time);
-    report_wait(time);
+    if (auto text = waits_.due(workers_, epoch_, closing_, time)) commands_.report(*text);
     send_change(time);
   }
   if (ending()) end_leftovers();
-}
-
-void Director::mark_surplus(TimePoint time) {
-  workers_.mark_surplus([&](const std::string& host) { return hosts_.slots(host, time); });
 }
 
 void Director::start_workers(TimePoint time, bool awaited) {
@@ -160,8 +149,8 @@ void Director::start_workers(TimePoint time, bool awaited) {
          --room) {
       const WorkerId id = workers_.add(host);
       workers_.find(id)->awaited = awaited;
-      if (awaited) started_ = time;
-      commands_.emplace_back(StartWorker{id, host});
+      if (awaited) gate_.on_start(time);
+      commands_.add(StartWorker{id, host});
       --wanted;
     }
   }
@@ -172,15 +161,11 @@ void Director::stop_suspects(TimePoint time) {
   if (!suspects_.due(workers_, time)) return;
   for (Entry& entry : workers_) {
     if (entry.second.state != State::kMember || entry.second.stopped) continue;
-    report(fmt::format("worker {} is stopped: the others have lost it", entry.first));
+    commands_.report(fmt::format("worker {} is stopped: the others have lost it", entry.first));
     hosts_.on_failure(entry.second.host, time);
     stop(entry.first, entry.second);
   }
-  mark_surplus(time);  // their hosts may be blacklisted now
-}
-
-void Director::report_wait(TimePoint time) {
-  if (auto text = waits_.due(workers_, epoch_, closing_, time)) report(*std::move(text));
+  workers_.mark_surplus(hosts_.slots_at(time));  // their hosts may be blacklisted now
 }
 
 /// Its end is awaited, but nothing else of it.
@@ -188,14 +173,8 @@ void Director::stop(WorkerId id, RosterWorker& worker) {
   if (worker.stopped) return;
   worker.stopped = true;
   const bool was_member = std::exchange(worker.state, State::kFinished) == State::kMember;
-  commands_.emplace_back(StopWorker{id});
+  commands_.add(StopWorker{id});
   if (was_member) send_void(fmt::format("worker {} is killed", id));
-}
-
-void Director::dismiss(Entry& entry, bool failed, const std::string& why) {
-  entry.second.stopped = true;
-  entry.second.state = State::kFinished;
-  commands_.emplace_back(DismissWorker{entry.first, {failed, why}});
 }
 
 /// Makes the epoch's members stop at their next commit if workers wait to join or are to leave.
@@ -203,14 +182,14 @@ void Director::send_change(TimePoint time) {
   if (closing_ || epoch_ == 0) return;
   const auto change = changes_.due(workers_, epoch_, time);
   if (!change) return;
-  commands_.emplace_back(SendChange{workers_.members(), {epoch_, ++change_serial_, *change}});
+  commands_.add(SendChange{workers_.members(), {epoch_, ++change_serial_, *change}});
 }
 
 /// A member of the epoch is gone. Others that still connect would wait for it.
 void Director::send_void(const std::string& why) {
   if (std::exchange(void_, true)) return;
   if (workers_.count(State::kMember) == 0) return;
-  commands_.emplace_back(SendVoid{workers_.members(), {epoch_, why}});
+  commands_.add(SendVoid{workers_.members(), {epoch_, why}});
 }
 
 /// The job ends: workers in no epoch get none any more. Members finish what they do.
@@ -218,7 +197,8 @@ void Director::end_leftovers() {
   for (Entry& entry : workers_) {
     const bool member = entry.second.ready.last_epoch == epoch_ && epoch_ > 0;
     if (entry.second.state == State::kReady) {
-      dismiss(entry, failed_ || member, failed_ ? "the job has failed" : "the job has finished");
+      commands_.dismiss(entry, failed_ || member,
+                        failed_ ? "the job has failed" : "the job has finished");
     } else if (entry.second.state == State::kStarting) {
       stop(entry.first, entry.second);
     }
@@ -229,41 +209,31 @@ void Director::fail(int exit_status, const std::string& text) {
   if (failed_) return;
   failed_ = true;
   exit_status_ = exit_status;
-  commands_.emplace_back(FailJob{exit_status, text});
+  commands_.add(FailJob{exit_status, text});
 }
 
 // Epochs.
 
-/// The first epoch waits for all workers that have started. One that follows a failure does not.
-bool Director::awaits_starters(TimePoint time) const {
-  if (epoch_ > 0 && !cause_.empty()) return false;
-  return time - started_ < options_.start_timeout &&
-         std::ranges::any_of(workers_, [this](const Entry& entry) {
-           return entry.second.state == State::kStarting && (epoch_ == 0 || entry.second.awaited);
-         });
-}
-
 /// Waits for members that may still work in the last epoch.
 void Director::try_epoch(TimePoint time) {
-  if (awaits_starters(time) || workers_.count(State::kMember) > 0) return;
+  if (workers_.count(State::kMember) > 0) return;
+  const JobFacts job = facts(time);
+  if (gate_.awaits_starters(workers_, job, time)) return;
   dismiss_leavers();
   drop_unreachable_hosts(time);
-  const std::vector<Entry*> ready = takers();
-  const bool nobody_comes = workers_.empty() && hosts_.next_change(time) == kForever;
-  if (nobody_comes && state_is_lost(ready)) {
-    return fail(last_failure_.exit_status, last_failure_.text);
-  }
-  if (!enough_ready(ready.size(), time) || may_get_copies(ready, time)) return;
-  if (state_is_lost(ready)) {
-    return fail(last_failure_.exit_status,
-                fmt::format("every worker that held the state has ended; the last: {}",
-                            last_failure_.text));
-  }
-  if (options_.reset_limit >= 0 && epoch_ > static_cast<EpochId>(options_.reset_limit)) {
-    return fail(1, fmt::format("the job was reset {} times (--reset-limit); the last cause: {}",
-                               options_.reset_limit, cause_));
-  }
-  begin(ready);
+  const EpochGate::Takers takers = gate_.takers(workers_, hosts_.names());
+  const Verdict verdict = gate_.judge(workers_, takers, job, time);
+  if (verdict.kind == Verdict::Kind::kFail) return fail(verdict.exit_status, verdict.text);
+  if (verdict.kind == Verdict::Kind::kBegin) return begin(takers);
+  if (!verdict.text.empty()) commands_.report(verdict.text);
+}
+
+JobFacts Director::facts(TimePoint time) const {
+  return {.epoch = epoch_,
+          .state_exists = state_exists_,
+          .nobody_comes = workers_.empty() && hosts_.next_change(time) == kForever,
+          .cause = cause_,
+          .last_failure = last_failure_};
 }
 
 /// Leavers that alone hold the state take part once more, to hand it over.
@@ -274,7 +244,7 @@ void Director::dismiss_leavers() {
     const RosterWorker& worker = entry.second;
     if (worker.state != State::kReady || !worker.leaving()) continue;
     if (worker.holds_state && stays && !holder_stays) continue;
-    dismiss(entry, false, "this worker was asked to leave");
+    commands_.dismiss(entry, false, "this worker was asked to leave");
   }
 }
 
@@ -282,7 +252,7 @@ void Director::dismiss_leavers() {
 void Director::drop_unreachable_hosts(TimePoint time) {
   if (void_) return;
   for (const std::string& host : unreachable_hosts(workers_, hosts_.names(), epoch_)) {
-    report(fmt::format("host {} does not reach the others: its workers end", host));
+    commands_.report(fmt::format("host {} does not reach the others: its workers end", host));
     hosts_.on_lost(host, time);
     for (Entry& entry : workers_) {
       if (entry.second.host == host) stop(entry.first, entry.second);
@@ -290,54 +260,7 @@ void Director::drop_unreachable_hosts(TimePoint time) {
   }
 }
 
-/// Says what is waited for, once; fails the job after the elastic timeout.
-bool Director::enough_ready(std::size_t ready, TimePoint time) {
-  const auto least = static_cast<std::size_t>(std::max(1, options_.min_workers));
-  if (ready >= least) {
-    waiting_since_ = kForever;
-    return true;
-  }
-  const bool was_waiting = waiting_since_ != kForever;
-  waiting_since_ = std::min(waiting_since_, time);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.elastic_timeout);
-  if (time - waiting_since_ >= options_.elastic_timeout) {
-    fail(1, fmt::format("{} of at least {} ready after {} s (--elastic-timeout); {}",
-                        workers_text(ready), least, seconds.count(),
-                        cause_.empty() ? "no host has room for more" : cause_));
-  } else if (!was_waiting && (epoch_ > 0 || workers_.count(State::kStarting) == 0)) {
-    report(fmt::format("waiting for {} more, up to {} s: {} of at least {} ready",
-                       workers_text(least - ready), seconds.count(), workers_text(ready), least));
-  }
-  return false;
-}
-
-/// The workers of the next epoch, by rank.
-std::vector<Roster::Entry*> Director::takers() {
-  std::vector<Entry*> ready = workers_.ready_in_order(hosts_.names());
-  const auto most = static_cast<std::size_t>(options_.max_workers);
-  if (most > 0 && ready.size() > most) ready.resize(most);
-  return ready;
-}
-
-/// True while workers start that may have copies of the state, which no ready worker holds.
-bool Director::may_get_copies(const std::vector<Entry*>& takers, TimePoint time) {
-  const bool held =
-      std::ranges::any_of(takers, [](const Entry* entry) { return entry->second.holds_state; });
-  if (!state_exists_ || held || workers_.count(State::kStarting) == 0) {
-    unheld_since_ = kForever;
-    return false;
-  }
-  unheld_since_ = std::min(unheld_since_, time);
-  return time - unheld_since_ < options_.start_timeout;
-}
-
-bool Director::state_is_lost(const std::vector<Entry*>& takers) const {
-  return state_exists_ && std::ranges::none_of(takers, [](const Entry* entry) {
-           return entry->second.holds_state || entry->second.ready.can_resume;
-         });
-}
-
-void Director::begin(const std::vector<Entry*>& takers) {
+void Director::begin(const EpochGate::Takers& takers) {
   BeginEpoch begun{++epoch_, {}, std::exchange(cause_, {})};
   for (Entry* entry : takers) {
     RosterWorker& worker = entry->second;
@@ -350,19 +273,16 @@ void Director::begin(const std::vector<Entry*>& takers) {
   suspects_ = {};
   waits_ = {};
   closing_ = void_ = false;
-  started_ = kForever;
-  commands_.emplace_back(std::move(begun));
+  gate_.on_begin();
+  commands_.add(std::move(begun));
 }
 
 TimePoint Director::next_deadline(TimePoint time) const {
   if (ending()) return kForever;
-  TimePoint next = hosts_.next_change(time);
+  TimePoint next = std::min(hosts_.next_change(time), gate_.next_deadline(time));
   const auto consider = [&](TimePoint since, Duration limit) {
     if (since != kForever && since + limit > time) next = std::min(next, since + limit);
   };
-  consider(started_, options_.start_timeout);
-  consider(waiting_since_, options_.elastic_timeout);
-  consider(unheld_since_, options_.start_timeout);
   consider(suspects_.since(), SuspectWatch::kGrace);
   consider(waits_.since(), WaitWatch::kLimit);
   consider(changes_.since(), ChangeWatch::kJoinWindow);

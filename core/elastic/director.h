@@ -17,12 +17,13 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "core/base/clock.h"
 #include "core/elastic/change_watch.h"
+#include "core/elastic/commands.h"
+#include "core/elastic/director_options.h"
+#include "core/elastic/epoch_gate.h"
 #include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
 #include "core/elastic/roster.h"
@@ -31,74 +32,12 @@
 
 namespace ronde::elastic {
 
-/// The job as its user wants it.
-struct DirectorOptions {
-  int min_workers = 1;
-  int max_workers = 0;   ///< 0: as many as there are slots.
-  int reset_limit = -1;  ///< Epochs after the first; -1: any number.
-  HostPauses pauses;     ///< Of hosts whose workers failed.
-  /// As Horovod: the epoch ends when hosts come, and the next one waits until their workers have
-  /// started. Else it ends when these workers are ready.
-  bool await_new_hosts = false;
-  std::chrono::milliseconds elastic_timeout{600'000};  ///< With fewer than min_workers.
-  std::chrono::milliseconds start_timeout{60'000};     ///< For workers of the first epoch.
-};
-
-/// The end of a worker's process.
-struct WorkerEnd {
-  int exit_status = 0;  ///< As a shell has it: 128 + signal.
-  std::string text;     ///< "was killed by signal 9 (Killed)".
-};
-
-// The commands.
-
-/// Start a worker.
-struct StartWorker {
-  WorkerId worker = 0;
-  std::string host;
-};
-/// Kill a worker; its end is reported as any.
-struct StopWorker {
-  WorkerId worker = 0;
-};
-/// Send all of them their places in a new epoch.
-struct BeginEpoch {
-  EpochId epoch = 0;
-  std::vector<EpochWorker> workers;  ///< By rank.
-  std::string why;
-};
-/// Send them the change.
-struct SendChange {
-  std::vector<WorkerId> workers;
-  ChangedNote note;
-};
-/// Tell them that their epoch cannot begin any more, if it has not begun.
-struct SendVoid {
-  std::vector<WorkerId> workers;
-  VoidNote note;
-};
-/// Send it the dismissal.
-struct DismissWorker {
-  WorkerId worker = 0;
-  DismissedNote note;
-};
-/// Print a line for people.
-struct Report {
-  std::string text;
-};
-/// The job has failed: end all workers, exit with this status.
-struct FailJob {
-  int exit_status = 1;
-  std::string text;
-};
-using Command = std::variant<StartWorker, StopWorker, BeginEpoch, SendChange, SendVoid,
-                             DismissWorker, Report, FailJob>;
-
 /// The decisions of one job. Events may come in any order; those of unknown or ended workers are
 /// ignored. Threads: one.
 class Director {
  public:
-  explicit Director(const DirectorOptions& options) : options_(options), hosts_(options.pauses) {}
+  explicit Director(const DirectorOptions& options)
+      : options_(options), hosts_(options.pauses), gate_(options) {}
 
   /// The hosts that there are from now on. Starts the first workers.
   void set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time);
@@ -116,7 +55,7 @@ class Director {
   void on_time(TimePoint time) { settle(time); }
 
   /// The commands since the last call, in order.
-  std::vector<Command> take_commands() { return std::exchange(commands_, {}); }
+  std::vector<Command> take_commands() { return commands_.take(); }
   /// kForever if nothing is to happen by itself.
   [[nodiscard]] TimePoint next_deadline(TimePoint time) const;
 
@@ -131,37 +70,29 @@ class Director {
   using Entry = Roster::Entry;
 
   [[nodiscard]] bool ending() const noexcept { return finished_ || failed_; }
-  void report(std::string text) { commands_.emplace_back(Report{std::move(text)}); }
-
   void settle(TimePoint time, bool hosts_come = false);
   void settle_epoch(TimePoint time);
-  void mark_surplus(TimePoint time);
   void start_workers(TimePoint time, bool awaited);
   void stop_suspects(TimePoint time);
-  void report_wait(TimePoint time);
   void send_change(TimePoint time);
   void send_void(const std::string& why);
   void end_leftovers();
   void stop(WorkerId id, RosterWorker& worker);
-  void dismiss(Entry& entry, bool failed, const std::string& why);
   void fail(int exit_status, const std::string& text);
   void take_failure(WorkerId worker, const RosterWorker& gone, const WorkerEnd& end,
                     TimePoint time);
 
   void try_epoch(TimePoint time);
-  [[nodiscard]] bool awaits_starters(TimePoint time) const;
   void dismiss_leavers();
   void drop_unreachable_hosts(TimePoint time);
-  [[nodiscard]] bool enough_ready(std::size_t ready, TimePoint time);
-  [[nodiscard]] std::vector<Entry*> takers();
-  [[nodiscard]] bool may_get_copies(const std::vector<Entry*>& takers, TimePoint time);
-  [[nodiscard]] bool state_is_lost(const std::vector<Entry*>& takers) const;
-  void begin(const std::vector<Entry*>& takers);
+  [[nodiscard]] JobFacts facts(TimePoint time) const;
+  void begin(const EpochGate::Takers& takers);
 
   const DirectorOptions options_;
   HostTable hosts_;
   Roster workers_;
-  std::vector<Command> commands_;
+  Commands commands_;
+  EpochGate gate_;
   EpochId epoch_ = 0;
   ChangeWatch changes_;    // of this epoch
   SuspectWatch suspects_;  // of this epoch
@@ -175,9 +106,6 @@ class Director {
   int exit_status_ = 0;
   std::string cause_;  // of the end of this epoch, for people
   WorkerEnd last_failure_{1, "no worker is left"};
-  TimePoint started_ = kForever;        // the workers that the next epoch waits for
-  TimePoint waiting_since_ = kForever;  // for enough workers
-  TimePoint unheld_since_ = kForever;   // no ready worker holds the state
 };
 
 }  // namespace ronde::elastic

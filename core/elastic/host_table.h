@@ -48,6 +48,10 @@ class HostTable {
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   /// Workers that the host may have now; 0 if it is not listed, or is blacklisted.
   [[nodiscard]] int slots(const std::string& host, TimePoint time) const;
+  /// slots() of this time, for one host after another.
+  [[nodiscard]] auto slots_at(TimePoint time) const {
+    return [this, time](const std::string& host) { return slots(host, time); };
+  }
   /// True if a new worker may start there at once.
   [[nodiscard]] bool may_start(const std::string& host, TimePoint time) const;
   [[nodiscard]] bool blacklisted(const std::string& host, TimePoint time) const;

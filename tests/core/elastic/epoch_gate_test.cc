@@ -1,0 +1,83 @@
+#include "core/elastic/epoch_gate.h"
+
+#include <doctest/doctest.h>
+
+namespace ronde::elastic {
+namespace {
+
+using State = RosterWorker::State;
+using std::chrono::seconds;
+using Kind = Verdict::Kind;
+
+constexpr TimePoint kNow{seconds(100)};
+const std::vector<std::string> kOneHost{"a"};
+
+Roster ready(int count, bool holds) {
+  Roster workers;
+  for (int i = 0; i < count; ++i) {
+    RosterWorker& worker = *workers.find(workers.add("a"));
+    worker.state = State::kReady;
+    worker.holds_state = holds;
+  }
+  return workers;
+}
+
+Verdict judge(EpochGate& gate, Roster& workers, const JobFacts& job, TimePoint time = kNow) {
+  return gate.judge(workers, gate.takers(workers, kOneHost), job, time);
+}
+
+TEST_CASE("epoch gate: begins with enough workers, with no more than there may be") {
+  EpochGate gate({.min_workers = 2, .max_workers = 3});
+  Roster workers = ready(4, true);
+  CHECK(judge(gate, workers, {}).kind == Kind::kBegin);
+  CHECK(gate.takers(workers, kOneHost).size() == 3);
+}
+
+TEST_CASE("epoch gate: waits for more, says so once, and fails after the elastic timeout") {
+  EpochGate gate({.min_workers = 2, .elastic_timeout = seconds(10)});
+  Roster workers = ready(1, true);
+  const Verdict first = judge(gate, workers, {.epoch = 1});
+  CHECK(first.kind == Kind::kWait);
+  CHECK(first.text == "waiting for 1 worker more, up to 10 s: 1 worker of at least 2 ready");
+  CHECK(judge(gate, workers, {.epoch = 1}).text.empty());
+  CHECK(gate.next_deadline(kNow) == kNow + seconds(10));
+  CHECK(judge(gate, workers, {.epoch = 1}, kNow + seconds(10)).kind == Kind::kFail);
+}
+
+TEST_CASE("epoch gate: a state that nobody holds fails the job, once no copies can come") {
+  EpochGate gate({.start_timeout = seconds(5)});
+  Roster workers = ready(1, false);
+  const JobFacts job{.epoch = 1, .state_exists = true, .last_failure = {137, "worker 1 died"}};
+  const WorkerId starting = workers.add("a");
+  CHECK(judge(gate, workers, job).kind == Kind::kWait);
+  CHECK(judge(gate, workers, job, kNow + seconds(5)).kind == Kind::kFail);
+  workers.remove(starting);
+  const Verdict lost = judge(gate, workers, job);
+  CHECK(lost.kind == Kind::kFail);
+  CHECK(lost.exit_status == 137);
+  workers.find(1)->ready.can_resume = true;
+  CHECK(judge(gate, workers, job).kind == Kind::kBegin);
+}
+
+TEST_CASE("epoch gate: the first epoch waits for starters, one after a failure does not") {
+  EpochGate gate({.start_timeout = seconds(5)});
+  Roster workers = ready(1, true);
+  RosterWorker& starting = *workers.find(workers.add("a"));
+  gate.on_first_hosts(kNow);
+  CHECK(gate.awaits_starters(workers, {}, kNow));
+  CHECK_FALSE(gate.awaits_starters(workers, {}, kNow + seconds(5)));
+  CHECK_FALSE(gate.awaits_starters(workers, {.epoch = 1}, kNow));
+  starting.awaited = true;
+  CHECK(gate.awaits_starters(workers, {.epoch = 1}, kNow));
+  CHECK_FALSE(gate.awaits_starters(workers, {.epoch = 1, .cause = "worker 1 died"}, kNow));
+}
+
+TEST_CASE("epoch gate: epochs beyond the reset limit fail the job") {
+  EpochGate gate({.reset_limit = 1});
+  Roster workers = ready(1, true);
+  CHECK(judge(gate, workers, {.epoch = 1}).kind == Kind::kBegin);
+  CHECK(judge(gate, workers, {.epoch = 2}).kind == Kind::kFail);
+}
+
+}  // namespace
+}  // namespace ronde::elastic
