@@ -217,7 +217,11 @@ void Director::fail(int exit_status, const std::string& text) {
 /// Waits for members that may still work in the last epoch.
 void Director::try_epoch(TimePoint time) {
   if (workers_.count(State::kMember) > 0) return;
-  const JobFacts job = facts(time);
+  const JobFacts job{.epoch = epoch_,
+                     .state_exists = state_exists_,
+                     .nobody_comes = workers_.empty() && hosts_.next_change(time) == kForever,
+                     .cause = cause_,
+                     .last_failure = last_failure_};
   if (gate_.awaits_starters(workers_, job, time)) return;
   dismiss_leavers();
   drop_unreachable_hosts(time);
@@ -226,14 +230,6 @@ void Director::try_epoch(TimePoint time) {
   if (verdict.kind == Verdict::Kind::kFail) return fail(verdict.exit_status, verdict.text);
   if (verdict.kind == Verdict::Kind::kBegin) return begin(takers);
   if (!verdict.text.empty()) commands_.report(verdict.text);
-}
-
-JobFacts Director::facts(TimePoint time) const {
-  return {.epoch = epoch_,
-          .state_exists = state_exists_,
-          .nobody_comes = workers_.empty() && hosts_.next_change(time) == kForever,
-          .cause = cause_,
-          .last_failure = last_failure_};
 }
 
 /// Leavers that alone hold the state take part once more, to hand it over.

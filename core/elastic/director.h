@@ -22,7 +22,6 @@
 #include "core/base/clock.h"
 #include "core/elastic/change_watch.h"
 #include "core/elastic/commands.h"
-#include "core/elastic/director_options.h"
 #include "core/elastic/epoch_gate.h"
 #include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
@@ -85,7 +84,6 @@ class Director {
   void try_epoch(TimePoint time);
   void dismiss_leavers();
   void drop_unreachable_hosts(TimePoint time);
-  [[nodiscard]] JobFacts facts(TimePoint time) const;
   void begin(const EpochGate::Takers& takers);
 
   const DirectorOptions options_;

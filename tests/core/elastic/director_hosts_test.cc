@@ -119,14 +119,20 @@ TEST_CASE("director: a blacklisted host's other workers leave with a suspect tha
   CHECK(job.epoch() == std::vector<WorkerId>{1, 2});
 }
 
-TEST_CASE(
-    "director: as with Horovod, the epoch ends when hosts come, and the next waits for them") {
+/// Workers 1 and 2 of host "a" in their first epoch.
+DirectorJob job_that_awaits_hosts() {
   DirectorOptions options;
   options.await_new_hosts = true;
   DirectorJob job(options, {{"a", 2}});
   job.ready(1);
   job.ready(2);
   CHECK(job.epoch().size() == 2);
+  return job;
+}
+
+TEST_CASE(
+    "director: as with Horovod, the epoch ends when hosts come, and the next waits for them") {
+  DirectorJob job = job_that_awaits_hosts();
   job.director.set_hosts({{"a", 2}, {"b", 2}}, job.time);
   job.collect();
   const auto changes = job.take<SendChange>();
@@ -143,7 +149,7 @@ TEST_CASE(
     CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 3, 4});
   }
   SUBCASE("one does not start") {
-    job.wait(options.start_timeout);
+    job.wait(DirectorOptions().start_timeout);
     CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 3});
     CHECK(job.take<SendChange>().empty());
   }
@@ -154,12 +160,7 @@ TEST_CASE(
 }
 
 TEST_CASE("director: after a failure nobody waits for hosts that come") {
-  DirectorOptions options;
-  options.await_new_hosts = true;
-  DirectorJob job(options, {{"a", 2}});
-  job.ready(1);
-  job.ready(2);
-  CHECK(job.epoch().size() == 2);
+  DirectorJob job = job_that_awaits_hosts();
   job.director.set_hosts({{"a", 2}, {"b", 1}}, job.time);
   job.collect();
   job.end(2, kKilled);

@@ -188,14 +188,19 @@ TEST_CASE("elastic worker: a rank that has failed is named by its worker") {
   CHECK(worker.wait() == 0);
 }
 
-TEST_CASE("elastic worker: one that is dismissed leaves run()") {
-  LauncherEnd launcher;
-  WorkerProcess worker(launcher, train_on);
+/// Dismisses a worker that has begun, at its next commit.
+void dismiss_in_epoch(LauncherEnd& launcher, const DismissedNote& dismissal) {
   (void)begin_epoch(launcher, 1);
   (void)launcher.receive<HoldsNote>();
   launcher.send(ChangedNote{1, 1, Change::kRemoved});
   (void)launcher.receive<ReadyNote>();
-  launcher.send(DismissedNote{false, "its host has no place for it"});
+  launcher.send(dismissal);
+}
+
+TEST_CASE("elastic worker: one that is dismissed leaves run()") {
+  LauncherEnd launcher;
+  WorkerProcess worker(launcher, train_on);
+  dismiss_in_epoch(launcher, {false, "its host has no place for it"});
   CHECK(worker.wait() == kLeft);
 }
 
@@ -210,11 +215,7 @@ TEST_CASE("elastic worker: one that is dismissed before its first epoch ends wit
 TEST_CASE("elastic worker: the dismissal of a job that failed is an error") {
   LauncherEnd launcher;
   WorkerProcess worker(launcher, train_on);
-  (void)begin_epoch(launcher, 1);
-  (void)launcher.receive<HoldsNote>();
-  launcher.send(ChangedNote{1, 1, Change::kRemoved});
-  (void)launcher.receive<ReadyNote>();
-  launcher.send(DismissedNote{true, "too few workers are left"});
+  dismiss_in_epoch(launcher, {true, "too few workers are left"});
   CHECK(worker.wait() == kJobFailed);
 }
 
