@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ronde import _epochs, _numpy
-from ronde._errors import Error, InvalidArgumentError
+from ronde._errors import InvalidArgumentError, MismatchError
 from ronde._job import rank, size
 from ronde._objects import allgather_object
 from ronde._runtime import job
@@ -72,10 +72,8 @@ class Redundancy:
         splits[partner_of(rank(), place.hosts)] = data.size
         try:
             received, counts = _numpy.alltoall(data, splits, "elastic.own")
-        except Error as error:
-            if _epochs.recoverable(error):
-                raise
-            return  # some rank has called join()
+        except MismatchError:  # some rank has called join()
+            return
         pieces = np.split(received, np.cumsum(counts)[:-1])
         mine = {
             worker: piece.tobytes() for worker, piece in zip(place.workers, pieces) if piece.size
