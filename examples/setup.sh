@@ -15,7 +15,7 @@ build_packages=(g++ cmake ninja-build ccache libfmt-dev libspdlog-dev libcli11-d
   nlohmann-json3-dev libsimdjson-dev libhwloc-dev libasio-dev libssl-dev libflatbuffers-dev
   flatbuffers-compiler libhwy-dev libeigen3-dev zlib1g-dev)
 test_packages=(doctest-dev libgloo-dev libopenmpi-dev openmpi-bin iproute2 nftables
-  openssh-client openssh-server chromium)
+  openssh-client openssh-server chromium doxygen)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -164,7 +164,7 @@ set_up() {
   local packages=("${build_packages[@]}") requirements=("$root/examples/requirements.txt")
   if [ "${1:-}" = tests ]; then
     packages+=("${test_packages[@]}")
-    requirements+=("$root/tests/requirements.txt")
+    requirements+=("$root/docs/requirements.txt" "$root/tests/requirements.txt")
   fi
   python=$(find_python) || packages+=(python3 python3-venv python3-dev)
   install_packages "${packages[@]}"

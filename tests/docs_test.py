@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-GUIDES = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", *GUIDES, *sorted((ROOT / "docs" / "measurements").glob("*.md"))]
+DOCS = ROOT / "docs"
+GUIDES = sorted([*DOCS.glob("*.md"), *DOCS.glob("concepts/*.md"), *DOCS.glob("releases/*.md")])
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *GUIDES,
+    *sorted(DOCS.glob("measurements/*.md")),
+]
+LONGEST_SENTENCE = 25  # words, on average over a page
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 PATH = re.compile(
     r"`((?:backends|bindings|core|docs|examples|ops|tests|timeline)/[\w./-]+\.\w+)[:\d]*`"
@@ -35,12 +42,56 @@ def test_a_guide_has_no_word_that_the_code_has_given_up(page):
     assert OLD_WORDS.findall(page.read_text()) == []
 
 
-def test_pictures_are_drawn_from_the_tables_beside_them():
-    folder = ROOT / "docs" / "pictures"
-    spec = importlib.util.spec_from_file_location("draw", folder / "draw.py")
+def words_per_sentence(text):
+    """The average over a page's running text, without code, tables and headings."""
+    text = re.sub(r"^```.*?^```|^ {4}.*?$|^[|#<].*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+    sentences = re.split(r"[.:!?;](?:\s|$)|\n\s*\n|\n- ", text)
+    counts = [len(sentence.split()) for sentence in sentences if len(sentence.split()) > 2]
+    return sum(counts) / max(len(counts), 1)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=lambda page: page.name)
+def test_a_guide_has_short_sentences(page):
+    assert words_per_sentence(page.read_text()) <= LONGEST_SENTENCE
+
+
+def drawn_by(script):
+    """What a script of docs/pictures draws, by file name."""
+    spec = importlib.util.spec_from_file_location(script, DOCS / "pictures" / f"{script}.py")
     assert spec is not None
     assert spec.loader is not None
-    draw = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(draw)
-    for name, text in draw.pictures().items():
-        assert (folder / name).read_text() == text, "run docs/pictures/draw.py again"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.pictures()
+
+
+@pytest.mark.parametrize("script", ["draw", "concepts"])
+def test_pictures_are_what_their_scripts_draw(script):
+    if script == "concepts":
+        pytest.importorskip("drawsvg", reason="docs/requirements.txt is not installed")
+    for name, text in drawn_by(script).items():
+        assert (DOCS / "pictures" / name).read_text() == text, f"run docs/pictures/{script}.py"
+
+
+# Values inside an error's text.
+VALUE = re.compile(
+    r"""\.\.\. | "[^"]*" | '[^']*' | \(\w+\.py:\d+\) | \[\d+\] | [\d.]+ | \bnode\d | \bshape\b |
+    \bweight\b | train\.py:? | RONDE_\w+""",
+    re.VERBOSE,
+)
+
+
+def test_each_error_text_in_the_troubleshooting_page_is_one_that_ronde_gives():
+    page = (DOCS / "troubleshooting.md").read_text()
+    files = [
+        file
+        for folder in ("core", "bindings", "backends", "ops")
+        for suffix in ("cc", "py")
+        for file in (ROOT / folder).rglob(f"*.{suffix}")
+    ]
+    source = " ".join(re.sub(r'"\s*f?"', "", file.read_text()) for file in files)
+    headings = re.findall(r"^### `(.*)`$", page, re.MULTILINE)
+    assert len(headings) > 12
+    for heading in headings:
+        constant = max((piece.strip(" ,;:()=") for piece in VALUE.split(heading)), key=len)
+        assert constant in source, heading

@@ -1,0 +1,139 @@
+"""The site builds with every link whole, and its reference has every public name."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "bindings" / "python" / "ronde"
+CPP_HEADERS = sorted((ROOT / "bindings" / "cpp" / "ronde").glob("*.h"))
+C_HEADER = ROOT / "bindings" / "c" / "ronde_c.h"
+BUILDS_ITSELF = pytest.mark.skipif(
+    importlib.util.find_spec("mkdocs") is None or shutil.which("doxygen") is None,
+    reason="the site needs docs/requirements.txt and doxygen",
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site's folder; the build fails on any link that leads nowhere."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def module_of(path):
+    """The dotted name of a source file of the package."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def names_of(path):
+    """`__all__` of a module, with the lists of other modules that it adds."""
+    names, modules = [], {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            modules.update({a.asname or a.name: f"{node.module}.{a.name}" for a in node.names})
+        elif isinstance(node, ast.Import):
+            modules.update({a.asname or a.name: a.name for a in node.names})
+        elif isinstance(node, (ast.Assign, ast.AugAssign)):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if ast.unparse(target) == "__all__":
+                names += listed(node.value, modules)
+    return names
+
+
+def listed(value, modules):
+    """The names of a list, of another module's `__all__`, or of a list with such parts."""
+    if isinstance(value, ast.List):
+        return [name for element in value.elts for name in listed(element, modules)]
+    if isinstance(value, ast.Constant):
+        return [value.value]
+    inner = value.value if isinstance(value, ast.Starred) else value
+    module = ast.unparse(inner).removesuffix(".__all__")
+    return names_of(file_of(modules[module]))
+
+
+def file_of(module):
+    """The source file of a module."""
+    path = PACKAGE.parent.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def public_python_names():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = module_of(path)
+        if any(part.startswith("_") for part in module.split(".")):
+            continue
+        for name in names_of(path):
+            yield f"{module}.{name}"
+
+
+@BUILDS_ITSELF
+def test_the_reference_has_every_public_name_of_python(site):
+    inventory = (site / "objects.inv").read_bytes()
+    lines = zlib.decompress(inventory[inventory.index(b"zlib.\n") + 6 :]).decode().splitlines()
+    shown = {line.split()[0] for line in lines}
+    wanted = list(public_python_names())
+    assert len(wanted) > 300
+    modules = {path.stem for path in PACKAGE.rglob("*.py")} | {"elastic"}
+    missing = [name for name in wanted if name not in shown]
+    assert [name for name in missing if name.split(".")[-1] not in modules] == []
+
+
+def public_cpp_names():
+    """Types, functions and members of the C++ headers, by their last name."""
+    declared = re.compile(
+        r"^(?:using|(?:  )?(?:template <.*> )?(?:struct|class|concept|enum class)) "
+        r"(?:RONDE_API )?(\w+)"
+    )
+    called = re.compile(
+        r"^(?:  )?(?:inline |static |constexpr |RONDE_API |\[\[nodiscard\]\] )*"
+        r"[\w:<>]+[&*]? (\w+)\("
+    )
+    for header in CPP_HEADERS:
+        private = False
+        for line in header.read_text().splitlines():
+            private = line.strip() == "private:" or (private and not line.startswith("}"))
+            found = declared.match(line) or called.match(line)
+            if found and not private and found[1] not in ("Impl", "impl"):
+                yield found[1]
+
+
+@BUILDS_ITSELF
+def test_the_reference_has_every_public_name_of_cpp(site):
+    page = (site / "reference" / "cpp" / "index.html").read_text()
+    shown = {name.split(".")[-1] for name in re.findall(r'id="(?:\w+::)?([\w.]+)"', page)}
+    wanted = set(public_cpp_names())
+    assert {"Job", "allreduce_async", "dtype_of", "RankFailure", "HostsUpdated", "run"} <= wanted
+    assert sorted(wanted - shown) == []
+
+
+@BUILDS_ITSELF
+def test_the_reference_has_every_public_name_of_c(site):
+    page = (site / "reference" / "c" / "index.html").read_text()
+    text = re.sub(r"/\*.*?\*/", "", C_HEADER.read_text(), flags=re.DOTALL)
+    wanted = set(re.findall(r"\b(?:RONDE|ronde)_\w+", text)) - {"RONDE_C_H"}
+    members = set(re.findall(r"\(\*(\w+)\)|^  [\w* ]+?(\w+);", text, re.MULTILINE))
+    wanted |= {name for pair in members for name in pair if name}
+    assert {"ronde_api", "RONDE_ALLREDUCE", "submit", "dtype", "ronde_c_api"} <= wanted
+    assert [name for name in sorted(wanted) if not re.search(rf"\b{name}\b", page)] == []
