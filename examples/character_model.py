@@ -1,7 +1,7 @@
-"""A small transformer that predicts the next character, and the text that it learns from.
+"""A small GPT that predicts the next character, and the text that it learns from.
 
 The text is what every machine with Python has: the sources of the standard library. Shared by
-train_characters.py and compare_overlap.py.
+train_gpt.py, train_checkpoint.py and the scripts that compare.
 """
 
 import sysconfig
@@ -81,3 +81,14 @@ class CharacterModel(nn.Module):
 def loss_of(model, codes, following):
     """Mean cross entropy of the next character, in nats; chance is log(128) = 4.85."""
     return nn.functional.cross_entropy(model(codes).flatten(0, 1), following.flatten())
+
+
+@torch.no_grad()
+def written_by(model, longest, count, beginning="def "):
+    """Text of `count` characters that the model writes, drawn alike on all ranks."""
+    drawn = torch.Generator().manual_seed(0)
+    codes = torch.tensor([[ord(character) for character in beginning]])
+    for _ in range(count):
+        chances = model(codes[:, -longest:])[0, -1].float().softmax(0)
+        codes = torch.cat([codes, torch.multinomial(chances, 1, generator=drawn)[None]], 1)
+    return "".join(map(chr, codes[0].tolist()))

@@ -15,8 +15,8 @@ import statistics
 import ronde.torch as hvd
 import torch
 from character_model import CharacterModel, load_text
-from train_characters import train
 from train_digits import accuracy_of, load_data, make_model, share, train_epoch
+from train_gpt import train
 
 CODECS = (
     "none",

@@ -12,7 +12,7 @@ ONLY_BLOCKING = "forms_with"
 
 
 class Forms(griffe.Extension):
-    """Documents `x, x_async = forms(_x)` as two functions with the parameters of `_x`."""
+    """Documents `x, x_async = forms(_x)` and `x = blocking(_x)` with the parameters of `_x`."""
 
     def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
         """Replaces the attributes that such assignments in `mod` make."""
@@ -24,14 +24,16 @@ class Forms(griffe.Extension):
 
     def _replace(self, module: griffe.Module, targets: ast.expr, call: ast.Call) -> None:
         function = call.func.id if isinstance(call.func, ast.Name) else ""
-        if function not in ("forms", ONLY_BLOCKING) or not isinstance(targets, ast.Tuple):
+        if function not in ("blocking", "forms", ONLY_BLOCKING):
             return
-        blocking, asynchronous = (ast.unparse(target) for target in targets.elts)
         start = module[ast.unparse(call.args[-1])]
+        elements = targets.elts if isinstance(targets, ast.Tuple) else [targets]
+        blocking, *others = (ast.unparse(element) for element in elements)
         left_out = ast.literal_eval(call.args[0]) if function == ONLY_BLOCKING else ""
         self._add(module, start, blocking, result_of(start.returns), "")
-        self._add(module, start, asynchronous, start.returns, left_out)
-        module[asynchronous].docstring = griffe.Docstring(f"Starts `{blocking}()`.")
+        for asynchronous in others:
+            self._add(module, start, asynchronous, start.returns, left_out)
+            module[asynchronous].docstring = griffe.Docstring(f"Starts `{blocking}()`.")
 
     def _add(
         self, module: griffe.Module, start: griffe.Function, name: str, returns: Any, left_out: str

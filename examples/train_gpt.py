@@ -1,48 +1,43 @@
-"""Trains a character-level transformer on the standard library's sources, data-parallel.
+"""Trains a small GPT on the sources of Python's standard library, then lets it write some.
 
-Start it with `ronde run -np 2 -- python examples/train_characters.py`, or by torchrun. The same
-training in several styles: --style optimizer (ronde.torch, as Horovod's scripts), flat (the same
-with flat_gradients), ddp and fsdp (torch.distributed over Ronde). The rows of a batch are shared
-out, so that the loss curve is the same with any number of ranks; with --checkpoint training goes on
-where it stopped, also with another number of ranks.
+Start it with `ronde run -np 2 -- python examples/train_gpt.py`, or by torchrun. --style chooses how
+gradients are averaged: hvd (ronde.torch, as Horovod's scripts), flat (the same with
+flat_gradients), ddp or fsdp2 (torch.distributed over Ronde). The rows of a batch are shared out, so
+that the loss is the same with any number of ranks.
 """
 
 import argparse
 import json
-import os
 import sys
 
 import ronde.torch as hvd
 import torch
-from character_model import CharacterModel, batch_of, load_text, loss_of
+from character_model import CharacterModel, batch_of, load_text, loss_of, written_by
 from tqdm import tqdm
-
-STYLES = ["optimizer", "flat", "ddp", "fsdp"]
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--style", choices=["optimizer", "flat", "ddp", "fsdp"], default="optimizer"
-    )
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--style", choices=["hvd", "flat", "ddp", "fsdp2"], default="hvd")
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rows", type=int, default=24, help="of a batch, over all ranks")
     parser.add_argument("--length", type=int, default=64, help="characters in a row")
+    parser.add_argument("--width", type=int, default=64, help="numbers for each character")
+    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--learning-rate", type=float, default=0.003)
-    parser.add_argument("--double", action="store_true", help="compute in float64")
-    parser.add_argument("--checkpoint", help="go on from this file if it is there; save to it")
+    parser.add_argument("--write", type=int, default=200, help="characters to write at the end")
     parser.add_argument("--losses", help="write the loss of each step here, as JSON")
     parser.add_argument("--target", type=float, default=5.0, help="greatest loss at the end")
     return parser.parse_args()
 
 
 def distribute(model, arguments):
-    """(model, optimizer) whose gradients are averaged over ranks, and who starts as rank 0 does."""
+    """(model, optimizer) whose gradients are averaged, and whose ranks start as rank 0 does."""
 
     def adam(parameters):
         return torch.optim.Adam(parameters, lr=arguments.learning_rate)
 
-    if arguments.style in ("optimizer", "flat"):
+    if arguments.style in ("hvd", "flat"):
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         return model, hvd.DistributedOptimizer(
             adam(model.parameters()),
@@ -61,26 +56,6 @@ def distribute(model, arguments):
             fully_shard(block)
         fully_shard(model)
     return model, adam(model.parameters())
-
-
-def load(arguments, model, optimizer):
-    """The step to go on with: what the checkpoint says, alike on all ranks, or 0."""
-    state = None
-    if arguments.checkpoint and hvd.rank() == 0 and os.path.exists(arguments.checkpoint):
-        state = torch.load(arguments.checkpoint)
-    state = hvd.broadcast_object(state)
-    if state is None:
-        return 0
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return state["step"]
-
-
-def save(arguments, model, optimizer, step):
-    if arguments.checkpoint and hvd.rank() == 0:
-        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-        torch.save(state, arguments.checkpoint + ".new")
-        os.replace(arguments.checkpoint + ".new", arguments.checkpoint)
 
 
 def train(model, optimizer, text, arguments, steps):
@@ -102,24 +77,22 @@ def main():
     hvd.init()
     if arguments.rows % hvd.size() != 0:
         sys.exit(f"--rows {arguments.rows} do not divide among {hvd.size()} ranks")
-    if arguments.checkpoint and arguments.style != "optimizer":
-        sys.exit("--checkpoint is for --style optimizer")
-    if arguments.double:
-        torch.set_default_dtype(torch.float64)
     torch.manual_seed(0)
     text = load_text()
-    model, optimizer = distribute(CharacterModel(longest=arguments.length), arguments)
-    first = load(arguments, model, optimizer)
+    model = CharacterModel(arguments.width, arguments.layers, longest=arguments.length)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    model, optimizer = distribute(model, arguments)
 
     speaks = hvd.rank() == 0
     if speaks:
-        print(f"{hvd.size()} ranks, {len(text)} characters, style {arguments.style}")
-    steps = tqdm(range(first, arguments.steps), "training", file=sys.stdout, disable=not speaks,
+        print(f"{hvd.size()} ranks, {size} parameters, {len(text)} characters of text")
+    steps = tqdm(range(arguments.steps), "training", file=sys.stdout, disable=not speaks,
                  ncols=72, unit="step")  # fmt: skip
     losses = train(model, optimizer, text, arguments, steps)
-    save(arguments, model, optimizer, arguments.steps)
+    written = written_by(model, arguments.length, arguments.write)  # all ranks: FSDP needs them
     if speaks and losses:
-        print(f"loss {losses[0]:.4f} at step {first}, {losses[-1]:.4f} at the end", flush=True)
+        print(f"loss {losses[0]:.4f} at the start, {losses[-1]:.4f} at the end")
+        print(written, flush=True)
     if speaks and arguments.losses:
         with open(arguments.losses, "w") as file:
             json.dump(losses, file)

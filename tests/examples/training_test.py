@@ -1,0 +1,110 @@
+"""The training examples: they learn, and the number of ranks does not change what they learn."""
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "bindings" / "python"))
+from conftest import LIMIT_S, finish, launch  # noqa: E402
+
+pytest.importorskip("torch")
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("train_*.py"))
+LONGEST = 120  # lines
+AT_FULL_SIZE = {
+    "train_gpt.py": ["--target", "2.4"],
+    "train_resnet.py": [],
+    "train_digits.py": ["--target", "0.9"],
+    "train_digits_keras.py": ["--target", "0.9"],
+    "train_digits_tensorflow.py": ["--target", "0.9"],
+    "train_ddp.py": ["--target", "0.9"],
+    "train_accelerate.py": ["--target", "0.88"],
+    "train_uneven.py": [],
+}
+NEEDS = {"train_accelerate.py": "accelerate", "train_digits_keras.py": "keras",
+         "train_digits_tensorflow.py": "tensorflow"}  # fmt: skip
+
+
+def run(np, *arguments, script="train_gpt.py", limit_s=LIMIT_S):
+    command = [sys.executable, str(ROOT / "examples" / script), *map(str, arguments)]
+    status, output = finish(launch(command, np), limit_s)
+    assert status == 0, output
+    return output
+
+
+SMALL = ("--steps", 20, "--length", 16, "--write", 20)
+
+
+def losses_of(folder, np, *arguments, script="train_gpt.py"):
+    file = folder / "losses.json"
+    run(np, "--losses", file, *arguments, script=script)
+    return json.loads(file.read_text())
+
+
+def assert_same_curve(ours, single, tolerance):
+    assert len(ours) == len(single)
+    for mine, theirs in zip(ours, single):
+        assert mine == pytest.approx(theirs, rel=tolerance)
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    """The losses of one process with the whole batch."""
+    return losses_of(tmp_path_factory.mktemp("single"), 1, *SMALL)
+
+
+@pytest.mark.parametrize(("np", "style"), [(2, "ddp"), (2, "fsdp2"), (3, "hvd")])
+def test_the_loss_curve_is_that_of_one_process_with_the_joined_batch(tmp_path, single, np, style):
+    assert_same_curve(losses_of(tmp_path, np, *SMALL, "--style", style), single, 1e-3)
+    assert single[-1] < single[0] - 0.5
+
+
+def test_training_goes_on_from_a_checkpoint_with_another_number_of_ranks(tmp_path):
+    def trained(np, *arguments):
+        common = ("--length", 16, "--double", "--save-every", 3, "--steps", 8)
+        return losses_of(tmp_path, np, *common, *arguments, script="train_checkpoint.py")
+
+    whole = trained(1, "--checkpoint", tmp_path / "whole.pt")
+    begun = trained(2, "--checkpoint", tmp_path / "state.pt", "--stop-after", 4)
+    ended = trained(3, "--checkpoint", tmp_path / "state.pt")
+    assert (len(begun), len(ended)) == (4, 4)
+    assert_same_curve(begun + ended, whole, 1e-9)
+
+
+def test_resnet_says_how_many_images_it_trains_on_in_a_second():
+    small = ("--image-size", 32, "--batch-size", 2, "--rounds", 2, "--steps", 1, "--warm-up", 1)
+    output = run(2, *small, "--model", "resnet18", script="train_resnet.py")
+    assert "resnet18 on 2 ranks: " in output
+    assert output.count("images/s") == 3
+
+
+def test_accelerate_trains_over_ronde():
+    pytest.importorskip("accelerate")
+    pytest.importorskip("sklearn")
+    output = run(2, "--epochs", 2, "--target", 0.7, script="train_accelerate.py")
+    assert output.count("test accuracy") == 2, output
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_short_enough_to_read(path):
+    assert len(path.read_text().splitlines()) < LONGEST
+
+
+@pytest.mark.skipif(os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all")
+@pytest.mark.parametrize("script", AT_FULL_SIZE)
+def test_an_example_runs_as_it_is_started_by_people(script):
+    if script in NEEDS and importlib.util.find_spec(NEEDS[script]) is None:
+        pytest.skip(f"{NEEDS[script]} is not installed")
+    run(2, *AT_FULL_SIZE[script], script=script, limit_s=1800)
+
+
+def test_ranks_without_data_join_the_others():
+    pytest.importorskip("sklearn")
+    output = run(3, script="train_uneven.py")
+    assert "accuracy on all shares 9" in output, output
