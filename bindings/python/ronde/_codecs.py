@@ -19,7 +19,16 @@ def wire_of(compression: Any) -> str:
     return str(getattr(compression, "wire", ""))
 
 
-class Compressor:
+class _Printed(type):
+    """Prints the compressors of Compression by their public names."""
+
+    def __repr__(cls) -> str:
+        of_class = cls.__dict__
+        name = of_class.get("printed") or of_class.get("wire")
+        return f"Compression.{name}" if name else super().__repr__()
+
+
+class Compressor(metaclass=_Printed):
     """Two functions: compress(tensor) -> (tensor, context), decompress(tensor, context)."""
 
     @staticmethod
@@ -35,6 +44,8 @@ class Compressor:
 
 class NoneCompressor(Compressor):
     """Sends tensors as they are."""
+
+    printed = "none"
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:

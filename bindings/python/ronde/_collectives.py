@@ -6,9 +6,10 @@ are contiguous; others are copied and copied back.
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ronde import _core
 from ronde._arguments import explained, left_out
@@ -22,14 +23,36 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _ops = _core.reduce_ops()
-SUM = _ops["sum"]
-AVERAGE = _ops["average"]
-MIN = _ops["min"]
-MAX = _ops["max"]
-PRODUCT = _ops["product"]
-BIT_AND = _ops["bitand"]
-BIT_OR = _ops["bitor"]
-BIT_XOR = _ops["bitxor"]
+
+
+class ReduceOp(enum.IntEnum):
+    """How a reduction combines the ranks' elements; each is an int, as in Horovod."""
+
+    Sum = _ops["sum"]
+    Average = _ops["average"]
+    Min = _ops["min"]
+    Max = _ops["max"]
+    Product = _ops["product"]
+    BitAnd = _ops["bitand"]
+    BitOr = _ops["bitor"]
+    BitXor = _ops["bitxor"]
+
+    def __repr__(self) -> str:
+        """Its name, as in the package."""
+        return self.name
+
+    __str__ = __repr__
+
+
+ReduceOp.__module__ = "ronde"
+SUM: Final = ReduceOp.Sum
+AVERAGE: Final = ReduceOp.Average
+MIN: Final = ReduceOp.Min
+MAX: Final = ReduceOp.Max
+PRODUCT: Final = ReduceOp.Product
+BIT_AND: Final = ReduceOp.BitAnd
+BIT_OR: Final = ReduceOp.BitOr
+BIT_XOR: Final = ReduceOp.BitXor
 
 _kinds = _core.collectives()
 ALLREDUCE = _kinds["allreduce"]

@@ -98,6 +98,10 @@ class InternalError(Error):
     """A bug in Ronde."""
 
 
+# They print and are pickled by their public names: "ronde.MismatchError".
+for _name in __all__:
+    globals()[_name].__module__ = "ronde"
+
 # By the core's error code, in the order of the classes above; 0 means success.
 CODES: tuple[type[Error], ...] = (Error, *Error.__subclasses__())
 

@@ -47,6 +47,9 @@ class Handle(Generic[R]):
         return self.wait()
 
 
+Handle.__module__ = "ronde"  # its public name
+
+
 def together(handles: Iterable[Handle[Any]]) -> _core.Together:
     """For Handle.wait(): this thread waits for all of these before it submits anything else.
 

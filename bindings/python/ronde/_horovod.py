@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ronde import _job
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import MAX as Max
 from ronde._collectives import MIN as Min
@@ -11,5 +10,41 @@ from ronde._collectives import SUM as Sum
 from ronde._errors import Error as HorovodInternalError
 from ronde._job import *
 
-__all__ = ["Average", "HorovodInternalError", "Max", "Min", "Product", "Sum"]
-__all__ += _job.__all__
+__all__ = [
+    "Average",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "mark",
+    "mark_pass",
+    "mark_span",
+    "mark_step",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+]

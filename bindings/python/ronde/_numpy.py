@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,6 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 from ronde import _collectives, _core
 from ronde._arrays import DeviceArray, adapted, writable
 from ronde._collectives import ANY_SOURCE, AVERAGE, Call
+from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first
@@ -32,6 +33,7 @@ from ronde._runtime import runtime
 
 Array = NDArray[Any]
 AnyArray = Any  # NumPy's or another library's
+R = TypeVar("R")
 
 __all__ = [
     "DeviceArray",
@@ -132,6 +134,7 @@ def _one(array: AnyArray | None) -> list[Any] | None:
     return None if array is None else [writable(array)]
 
 
+@described
 def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
     """A new array in memory that the ranks of this host share, where they can.
 
@@ -145,17 +148,19 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
     return np.frombuffer(buffer, kind)[:count].reshape(extents)
 
 
+@described
 def poll(handle: Handle[Any]) -> bool:
     """True if the operation has ended; never blocks."""
     return _handle(handle).done()
 
 
-def synchronize(handle: Handle[Any]) -> Any:
+@described
+def synchronize(handle: Handle[R]) -> R:
     """Waits for an operation and returns its result; the same as handle.wait()."""
     return _handle(handle).wait()
 
 
-def _handle(given: Any) -> Handle[Any]:
+def _handle(given: Handle[R]) -> Handle[R]:
     if not isinstance(given, Handle):
         raise InvalidArgumentError(
             f"a handle of an asynchronous operation is needed, not {type(given).__name__}"
@@ -326,21 +331,25 @@ def _scatter(
 scatter, scatter_async = forms(_scatter)
 
 
+@described
 def send_async(array: AnyArray, to: int, tag: int = 0) -> Handle[None]:
     """Starts send()."""
     return _ops.send(array, to, tag)
 
 
+@described
 def send(array: AnyArray, to: int, tag: int = 0) -> None:
     """Sends an array's bytes to rank `to`; returns when `array` may be changed."""
     send_async(array, to, tag).wait()
 
 
+@described
 def recv_async(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> Handle[tuple[Array, int]]:
     """Starts recv()."""
     return _ops.recv(writable(out), source, tag)
 
 
+@described
 def recv(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, int]:
     """Receives into `out` the next message with `tag`; returns it and the sender's rank.
 
@@ -349,11 +358,13 @@ def recv(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, 
     return recv_async(out, source, tag).wait()
 
 
+@described
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns once all ranks of the set have called it."""
     _ops.barrier(True, Call(None, process_set)).wait()
 
 
+@described
 def join(process_set: ProcessSet = global_process_set) -> int:
     """Joins: this rank has no more data. Blocks until all ranks have joined; returns the last.
 

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ronde import _numpy
+from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, rank
 
 __all__ = ["allgather_object", "broadcast_object"]
 
 
+@described
 def broadcast_object(
     obj: Any,
     root_rank: int = 0,
@@ -40,6 +42,7 @@ def broadcast_object(
     return obj if at_root else pickle.loads(received.tobytes())
 
 
+@described
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:

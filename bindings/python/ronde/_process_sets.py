@@ -64,6 +64,9 @@ class ProcessSet:
     __repr__ = __str__
 
 
+ProcessSet.__module__ = "ronde"  # its public name
+
+
 class _GlobalProcessSet(ProcessSet):
     """All ranks of the job; its ranks are known after init()."""
 
@@ -71,6 +74,10 @@ class _GlobalProcessSet(ProcessSet):
 
     def __init__(self) -> None:
         super().__init__([])
+
+    def __repr__(self) -> str:
+        """Its public name until its ranks are known: help() shows it as a default."""
+        return str(self) if self.ranks else "global_process_set"
 
 
 global_process_set = _GlobalProcessSet()
@@ -81,6 +88,7 @@ _kept_sets: list[tuple[tuple[int, ...], ProcessSet]] = []  # of the last epoch, 
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Registers a set; collective over all ranks of the job. Returns it.
 
+    process_set: a ProcessSet, or the ranks of the job that it has; the same on all ranks.
     Raises InvalidArgumentError (a ValueError) for unknown, duplicate or no ranks, or a set that
     exists; MismatchError if ranks disagree.
     """
@@ -101,7 +109,10 @@ def _claimed(ranks: list[int]) -> int | None:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Removes a set; collective over all ranks. False if it is global or not registered."""
+    """Removes a set; collective over all ranks.
+
+    process_set: a registered set. Returns False if it is global or not registered.
+    """
     identifier = process_set.process_set_id
     if identifier is None or identifier == 0:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ronde import _agreement, _epochs, _leaving
 from ronde._changes import notification_manager
@@ -14,8 +14,10 @@ from ronde._job import is_initialized, size
 from ronde._marks import mark_span
 from ronde.common.exceptions import HostsUpdatedInterrupt
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
+
+def run_fn(func: F, reset: Callable[[], Any]) -> F:
     """A function that calls func(state, ...) until it returns, through changes and failures.
 
     reset: ends the epoch and joins the next one.
@@ -34,7 +36,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
         finally:
             notification_manager.remove_listener(state)
 
-    return wrapper
+    return cast(F, wrapper)
 
 
 def _checkpoint_now(state: Any) -> None:

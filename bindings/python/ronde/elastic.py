@@ -17,7 +17,7 @@ Start it with `ronde run -np 4 --min-np 2 python script.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -42,12 +42,15 @@ __all__ = [
 ]
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
 def _reset() -> None:
     shutdown()
     init()
 
 
-def run(func: Callable[..., Any]) -> Callable[..., Any]:
+def run(func: F) -> F:
     """Decorates func(state, ...): it goes on when ranks die, join and leave.
 
     When a rank has died, the others restore the newest committed step, join the launcher's next

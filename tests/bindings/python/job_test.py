@@ -247,7 +247,7 @@ def test_a_bad_setting_is_named_with_what_is_allowed(name, value, allowed):
     )
     assert result.returncode == 1
     last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith("ronde._errors.InvalidArgumentError")
+    assert last.startswith("ronde.InvalidArgumentError")
     assert name in last
     assert value in last
     assert allowed in last

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import importlib as _importlib
 import os as _os
-from typing import Any as _Any
 
 import keras as _keras
 
-from ronde import _core, _horovod, _numpy
+from ronde import _core, _numpy
 from ronde._collectives import join as _join
+from ronde._compression import AnyCompression as _AnyCompression
 from ronde._core import __version__
 from ronde._horovod import *
 from ronde._objects import allgather_object, broadcast_object
-from ronde.keras import _backend, _compile, _values, _variables_call, callbacks, elastic
+from ronde.keras import _backend, _compile, _variables_call, callbacks, elastic
 from ronde.keras._backend import broadcast_variables
 from ronde.keras._load import load_model
 from ronde.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer
@@ -25,7 +25,7 @@ from ronde.keras._values import *
 if _backend.name() == "tensorflow":
     _importlib.import_module("ronde.tensorflow")  # so that model.fit() raises Ronde's errors
 
-Compression: _Any = _backend.compression_class()
+Compression: type[_AnyCompression] = _backend.compression_class()
 barrier = _numpy.barrier
 # Must come before a `model.compile(optimizer=DistributedOptimizer(...))` looks up compile().
 _compile.install()
@@ -41,18 +41,56 @@ def join() -> int:
 
 
 __all__ = [
+    "Average",
     "Compression",
     "DistributedOptimizer",
+    "HorovodInternalError",
+    "Max",
+    "Min",
     "PartialDistributedOptimizer",
+    "ProcessSet",
+    "Product",
+    "Sum",
     "__version__",
+    "add_process_set",
+    "allgather",
     "allgather_object",
+    "allreduce",
     "barrier",
+    "broadcast",
     "broadcast_object",
     "broadcast_variables",
     "callbacks",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
     "elastic",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
     "join",
     "load_model",
+    "local_rank",
+    "local_size",
+    "mark",
+    "mark_pass",
+    "mark_span",
+    "mark_step",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "reducescatter",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
 ]
-__all__ += _horovod.__all__
-__all__ += _values.__all__

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from ronde._collectives import AVERAGE as Average
+from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._gradients import check_passes
 from ronde._job import ProcessSet, global_process_set
@@ -93,6 +94,7 @@ def undistribute(optimizer: Any) -> tuple[Any, Any]:
     return plain, optimizer._ronde
 
 
+@described
 def DistributedOptimizer(
     optimizer: Any,
     name: str | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ronde import _numpy
 from ronde._collectives import AVERAGE, reduce_op
+from ronde._described import described
 
 __all__ = ["allgather", "allreduce", "broadcast", "reducescatter"]
 
@@ -17,6 +18,7 @@ def _array(value: Any) -> Any:
     return np.asarray(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(value)))
 
 
+@described
 def allreduce(
     value: Any,
     name: str | None = None,
@@ -37,16 +39,19 @@ def allreduce(
     return keras.ops.convert_to_tensor(reduced)
 
 
+@described
 def allgather(value: Any, name: str | None = None) -> Any:
     """Joins the values of all ranks along the first dimension; a tensor of the backend."""
     return keras.ops.convert_to_tensor(_numpy.allgather(_array(value), name))
 
 
+@described
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
     """Gives every rank the root's value; a tensor of the backend."""
     return keras.ops.convert_to_tensor(_numpy.broadcast(_array(value), root_rank, name))
 
 
+@described
 def reducescatter(value: Any, name: str | None = None, op: int = AVERAGE) -> Any:
     """Combines over all ranks; returns this rank's chunk of the rows, a tensor of the backend."""
     return keras.ops.convert_to_tensor(_numpy.reduce_scatter(_array(value), name, op))

@@ -11,10 +11,10 @@ import os as _os
 import keras as _keras
 import tensorflow as _tf
 
-from ronde import _core, _run
+from ronde import _core
 from ronde._core import __version__
 from ronde._run import *
-from ronde.tensorflow import _errors, elastic, functions, gradient_tape, mpi_ops
+from ronde.tensorflow import _errors, elastic, mpi_ops
 from ronde.tensorflow.compression import Compression
 from ronde.tensorflow.functions import *
 from ronde.tensorflow.gradient_tape import *
@@ -35,17 +35,72 @@ if _keras.backend.backend() == "tensorflow":
     _importlib.import_module("ronde.keras")  # installs hooks in keras.Model.compile()
 
 __all__ = [
+    "Average",
     "Compression",
+    "DistributedGradientTape",
     "DistributedOptimizer",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "PartialDistributedGradientTape",
+    "ProcessSet",
+    "Product",
+    "Sum",
     "SyncBatchNormalization",
     "__version__",
+    "add_process_set",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+    "ccl_built",
     "check_num_rank_power_of_2",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
     "elastic",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
     "gpu_available",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
     "handle_average_backwards_compatibility",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_rank_op",
+    "local_size",
+    "local_size_op",
+    "mark",
+    "mark_pass",
+    "mark_span",
+    "mark_step",
+    "mpi_built",
+    "mpi_enabled",
     "mpi_ops",
+    "mpi_threads_supported",
+    "nccl_built",
+    "process_set_included_op",
+    "rank",
+    "rank_op",
+    "reducescatter",
+    "remove_process_set",
+    "rocm_built",
+    "run",
+    "shutdown",
+    "size",
+    "size_op",
+    "start_timeline",
+    "stop_timeline",
 ]
-__all__ += _run.__all__
-__all__ += functions.__all__
-__all__ += gradient_tape.__all__
-__all__ += mpi_ops.__all__

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from ronde import _core
+from ronde._described import described
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LIBRARIES = tuple(
@@ -23,8 +24,8 @@ _LIBRARIES = tuple(
 
 
 def as_written(function: F) -> F:
-    """Keeps AutoGraph from rewriting a function of Ronde."""
-    return cast(F, tf.autograph.experimental.do_not_convert(function))
+    """Keeps AutoGraph from rewriting a function of Ronde; adds the arguments to its help()."""
+    return cast(F, tf.autograph.experimental.do_not_convert(described(function)))
 
 
 def call_site() -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde import _epochs, _horovod
+from ronde import _epochs
 from ronde._codecs import NoneCompressor
 from ronde._collectives import reduce_op, set_id
 from ronde._compression import for_values, resolved, wire_for
@@ -36,21 +36,57 @@ from ronde.tensorflow._types import carried, numbers
 from ronde.tensorflow.compression import Compression
 
 __all__ = [
+    "Average",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
     "allgather",
     "allreduce",
     "alltoall",
     "barrier",
     "broadcast",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_reducescatter",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
     "join",
+    "local_rank",
     "local_rank_op",
+    "local_size",
     "local_size_op",
+    "mark",
+    "mark_pass",
+    "mark_span",
+    "mark_step",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "process_set_included_op",
+    "rank",
     "rank_op",
     "reducescatter",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
     "size_op",
+    "start_timeline",
+    "stop_timeline",
 ]
 
 
@@ -379,6 +415,3 @@ def local_rank_op(name: str | None = None) -> Any:
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """1 if this process is in the set, else 0, when the graph runs; an int32 scalar."""
     return _ops.query("included", process_set_id, name)
-
-
-__all__ += _horovod.__all__

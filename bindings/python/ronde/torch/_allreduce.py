@@ -10,7 +10,8 @@ import torch
 from ronde._codecs import NoneCompressor
 from ronde._collectives import Call, reduce_op
 from ronde._compression import resolved
-from ronde._forms import forms, forms_with
+from ronde._described import described
+from ronde._forms import blocking, forms
 from ronde._handle import Handle, first, mapped
 from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked_one
@@ -120,8 +121,38 @@ def _allreduce(
     return collectives.reduce_one(wait, given, taken, keep, _output, name, op, scale, process_set)
 
 
-allreduce, allreduce_async = forms_with("compression", _allreduce)
-grouped_allreduce, grouped_allreduce_async = forms_with("compression", _grouped_allreduce)
+allreduce = blocking(_allreduce)
+grouped_allreduce = blocking(_grouped_allreduce)
+
+
+@described
+def allreduce_async(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Tensor]:
+    """Starts allreduce(), without compression; its result is that of the handle's wait()."""
+    options = (op, prescale_factor, postscale_factor, process_set)
+    return _allreduce(False, tensor, average, name, Compression.none, *options)
+
+
+@described
+def grouped_allreduce_async(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[Tensor]]:
+    """Starts grouped_allreduce(), without compression; the handle's wait() returns a list."""
+    options = (op, prescale_factor, postscale_factor, process_set)
+    return _grouped_allreduce(False, tensors, average, name, Compression.none, *options)
 
 
 def _grouped_allreduce_(

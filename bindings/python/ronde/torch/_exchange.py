@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Union, cast, overload
 
 import torch
 
 from ronde._collectives import AVERAGE, Call
+from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first, mapped
@@ -17,6 +18,7 @@ from ronde.torch._allreduce import grouped_allreduce
 from ronde.torch._autograd import attach, attached
 
 Tensor = torch.Tensor
+Splits = Union[Sequence[int], Tensor]
 
 __all__ = [
     "allgather",
@@ -120,17 +122,10 @@ def _row_counts(splits: Any) -> list[int] | None:
 def _alltoall(
     wait: bool,
     tensor: Tensor,
-    splits: Any = None,
+    splits: Splits | None = None,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle[Any]:
-    """Sends splits[r] rows of `tensor` to rank r, in order; equal chunks by default.
-
-    Returns the received rows, in order of sender. With `splits` (a sequence or a tensor of
-    integers, one for each rank) returns a pair of those and an int32 tensor: the number from each
-    rank.
-    """
-
     def finish(result: tuple[Tensor, list[int]]) -> Any:
         output, received = result
         if wait:
@@ -138,12 +133,64 @@ def _alltoall(
         return output if splits is None else (output, torch.tensor(received, dtype=torch.int32))
 
     def returned(gradient: Tensor, counts: list[int]) -> Tensor:
-        rows: Tensor = alltoall(gradient, counts, process_set=process_set)[0]
-        return rows
+        return alltoall(gradient, counts, process_set=process_set)[0]
 
     return mapped(
         collectives.alltoall(wait, tensor, _row_counts(splits), Call(name, process_set)), finish
     )
 
 
-alltoall, alltoall_async = forms(_alltoall)
+@overload
+def alltoall(
+    tensor: Tensor,
+    splits: None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor: ...
+@overload
+def alltoall(
+    tensor: Tensor,
+    splits: Splits,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> tuple[Tensor, Tensor]: ...
+@described
+def alltoall(
+    tensor: Tensor,
+    splits: Splits | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Sends splits[r] rows of `tensor` to rank r, in order; equal chunks by default.
+
+    Returns the received rows, in order of sender. With `splits` (a sequence or a tensor of
+    integers, one for each rank) returns a pair of those and an int32 tensor: the number from each
+    rank.
+    """
+    result = _alltoall(True, tensor, splits, name, process_set).wait()
+    return cast("Tensor | tuple[Tensor, Tensor]", result)
+
+
+@overload
+def alltoall_async(
+    tensor: Tensor,
+    splits: None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Tensor]: ...
+@overload
+def alltoall_async(
+    tensor: Tensor,
+    splits: Splits,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[tuple[Tensor, Tensor]]: ...
+@described
+def alltoall_async(
+    tensor: Tensor,
+    splits: Splits | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Any]:
+    """Starts alltoall(); its result is that of the handle's wait()."""
+    return _alltoall(False, tensor, splits, name, process_set)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import SUM, Call
 from ronde._compression import resolved
-from ronde._forms import forms_with
+from ronde._described import described
+from ronde._forms import blocking
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked_one
@@ -77,7 +78,33 @@ def _reducescatter(
     return first(_grouped_reducescatter(wait, [tensor], *options))
 
 
-grouped_reducescatter, grouped_reducescatter_async = forms_with(
-    "compression", _grouped_reducescatter
-)
-reducescatter, reducescatter_async = forms_with("compression", _reducescatter)
+reducescatter = blocking(_reducescatter)
+grouped_reducescatter = blocking(_grouped_reducescatter)
+
+
+@described
+def reducescatter_async(
+    tensor: Tensor,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[Tensor]:
+    """Starts reducescatter(), without compression; its result is that of the handle's wait()."""
+    options = (op, process_set, prescale_factor, postscale_factor)
+    return _reducescatter(False, tensor, name, Compression.none, *options)
+
+
+@described
+def grouped_reducescatter_async(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[list[Tensor]]:
+    """Starts grouped_reducescatter(), without compression; the handle's wait() returns a list."""
+    options = (op, process_set, prescale_factor, postscale_factor)
+    return _grouped_reducescatter(False, tensors, name, Compression.none, *options)

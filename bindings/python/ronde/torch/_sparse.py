@@ -8,6 +8,7 @@ import torch
 
 from ronde._collectives import AVERAGE, SUM, Call
 from ronde._compression import for_values
+from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle, mapped
 from ronde._job import ProcessSet, global_process_set
@@ -35,6 +36,7 @@ def nothing(like: torch.Tensor, sparse_dims: int) -> torch.Tensor:
     return sparse(places, values, like.shape)
 
 
+@described
 def sparse_allreduce_async(
     tensor: torch.Tensor,
     name: str | None = None,

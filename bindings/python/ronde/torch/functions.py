@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ronde import _numpy
+from ronde._described import described
 from ronde._errors import InvalidArgumentError, MismatchError
 from ronde._job import ProcessSet, global_process_set, rank, size
 from ronde._objects import allgather_object, broadcast_object
@@ -124,6 +125,7 @@ def _replace(value: Any, wanted: type, replacement: Callable[[Any], Any]) -> Any
     return value
 
 
+@described
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:

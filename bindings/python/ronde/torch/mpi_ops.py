@@ -15,16 +15,17 @@ Average by default; `prescale_factor` and `postscale_factor` multiply inputs and
 
 from __future__ import annotations
 
-from ronde import _collectives, _horovod
+from ronde import _collectives
+from ronde._described import described
 from ronde._horovod import *
 from ronde._numpy import barrier, poll, synchronize
-from ronde.torch import _allreduce, _exchange, _reducescatter, _sparse
 from ronde.torch._allreduce import *
 from ronde.torch._exchange import *
 from ronde.torch._reducescatter import *
 from ronde.torch._sparse import *
 
 
+@described
 def join(device: int = -1) -> int:
     """Joins: this rank has no more data. Blocks until all ranks have joined; returns the last.
 
@@ -36,13 +37,67 @@ def join(device: int = -1) -> int:
 
 
 __all__ = [
+    "Average",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
     "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
     "join",
+    "local_rank",
+    "local_size",
+    "mark",
+    "mark_pass",
+    "mark_span",
+    "mark_step",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "poll",
+    "rank",
+    "reducescatter",
+    "reducescatter_async",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
 ]
-__all__ += _horovod.__all__
-__all__ += _allreduce.__all__
-__all__ += _exchange.__all__
-__all__ += _reducescatter.__all__
-__all__ += _sparse.__all__

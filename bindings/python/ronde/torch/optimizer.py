@@ -15,6 +15,7 @@ from ronde._codecs import wire_of
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import Call, set_id
 from ronde._compression import warn_of_idle
+from ronde._described import described
 from ronde._errors import Error, InvalidArgumentError
 from ronde._gradients import GradientOptions, check_passes
 from ronde._handle import together
@@ -350,6 +351,7 @@ _CHANGED = (
 )
 
 
+@described
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, Parameter]] | None = None,

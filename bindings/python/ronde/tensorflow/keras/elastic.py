@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from ronde.keras import elastic as _elastic
 from ronde.keras.elastic import *
 
-__all__ = [*_elastic.__all__]
+__all__ = [
+    "CommitStateCallback",
+    "ExactSampler",
+    "KerasState",
+    "UpdateBatchStateCallback",
+    "UpdateEpochStateCallback",
+    "run",
+]
