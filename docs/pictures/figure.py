@@ -5,38 +5,13 @@ The card has a background of its own, and follows the reader's colour scheme.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import drawsvg
 
-STYLE = """
-text { font-family: system-ui, sans-serif; font-size: 14px; fill: #1d2433; }
-.card { fill: #f6f8fc; stroke: #d5dbe8; }
-.small { font-size: 12px; fill: #4d5770; }
-.strong { font-weight: 600; }
-.code { font-family: ui-monospace, monospace; font-size: 13px; }
-.box { fill: #ffffff; stroke: #7c88a6; stroke-width: 1.5; }
-.group { fill: none; stroke: #9aa5bf; stroke-dasharray: 5 4; }
-.a { fill: #cfe3ff; stroke: #2f6fd0; }
-.b { fill: #ffdfcc; stroke: #c8622a; }
-.c { fill: #d2f0d8; stroke: #2f8f4e; }
-.d { fill: #eadcfb; stroke: #7b4fa3; }
-.line { stroke: #4d5770; stroke-width: 1.6; fill: none; }
-.accent { stroke: #2f6fd0; stroke-width: 2; fill: none; }
-.head { fill: #4d5770; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e8ecf6; }
-  .card { fill: #1b2130; stroke: #3a4358; }
-  .small { fill: #b4bdd3; }
-  .box { fill: #283042; stroke: #8b97b5; }
-  .group { stroke: #6d7894; }
-  .a { fill: #1f3f70; stroke: #79aef8; }
-  .b { fill: #6a3619; stroke: #f0a070; }
-  .c { fill: #1f5230; stroke: #7fd498; }
-  .d { fill: #4a3068; stroke: #c29cf0; }
-  .line { stroke: #b4bdd3; }
-  .accent { stroke: #79aef8; }
-  .head { fill: #b4bdd3; }
-}
-"""
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from style import STYLE
 
 
 class Figure:
