@@ -95,3 +95,10 @@ def test_each_error_text_in_the_troubleshooting_page_is_one_that_ronde_gives():
     for heading in headings:
         constant = max((piece.strip(" ,;:()=") for piece in VALUE.split(heading)), key=len)
         assert constant in source, heading
+
+
+def test_the_version_is_the_same_wherever_it_is_written():
+    version = (ROOT / "VERSION").read_text().strip()
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+    assert (DOCS / "releases" / f"{version}.md").exists()
