@@ -8,6 +8,7 @@
 
 #include "ops/kernels/half_inl.h"
 #include "ops/kernels/loops_inl.h"
+#include "ops/kernels/mean_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronde::kernels::HWY_NAMESPACE {
@@ -19,8 +20,10 @@ void reduce_floating_here(const ReduceCall& call) {
     case DType::kBfloat16:
       return reduce_floating<Bfloat16>(call);
     case DType::kFloat64:
+      if (needs_wide_sum(call)) return reduce_sum<CompensatedDouble>(call);
       return reduce_floating<Plain<double>>(call);
     default:
+      if (needs_wide_sum(call)) return reduce_sum<WideFloat>(call);
       return reduce_floating<Plain<float>>(call);
   }
 }

@@ -4,7 +4,10 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include "core/base/small_float.h"
@@ -38,7 +41,50 @@ void check_equal_values(DType dtype, float (*widen)(std::uint16_t)) {
   });
 }
 
+/// Eight significands for each of the `exponents` lowest exponents, and infinity, of both signs.
+template <typename T, typename Bits>
+std::vector<T> values_of_every_exponent(int exponents, int significand_bits) {
+  std::mt19937_64 random(1);
+  std::vector<T> values;
+  for (int exponent = 0; exponent < exponents; ++exponent) {
+    for (int i = 0; i < 8; ++i) {
+      const Bits tail =
+          i == 0 ? 0 : static_cast<Bits>(random()) & ((Bits{1} << significand_bits) - 1);
+      values.push_back(std::bit_cast<T>((static_cast<Bits>(exponent) << significand_bits) | tail));
+      values.push_back(-values.back());
+    }
+  }
+  values.push_back(std::numeric_limits<T>::infinity());
+  return values;
+}
+
+/// Each value, held by all ranks, is its own mean, bit for bit.
+template <typename T>
+void check_equal_wide_values(DType dtype, const std::vector<T>& values) {
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    for (const unsigned ranks : {2U, 3U, 4U, 5U, 6U, 7U, 8U}) {
+      const std::vector<const void*> inputs(ranks, values.data());
+      std::vector<T> out(values.size());
+      const Scaling average{.pre = 1.0, .post = 1.0 / ranks};
+      kernels.reduce({.dtype = dtype, .op = ReduceOp::kSum, .scaling = average}, inputs, out.data(),
+                     out.size());
+      INFO("ranks ", ranks);
+      CHECK(std::memcmp(out.data(), values.data(), values.size() * sizeof(T)) == 0);
+    }
+  });
+}
+
 }  // namespace
+
+TEST_CASE("average: float32 values of every exponent held by all ranks are their own mean") {
+  auto values = values_of_every_exponent<float, std::uint32_t>(251, 23);
+  check_equal_wide_values(DType::kFloat32, values);
+}
+
+TEST_CASE("average: float64 values of every exponent held by all ranks are their own mean") {
+  auto values = values_of_every_exponent<double, std::uint64_t>(2043, 52);
+  check_equal_wide_values(DType::kFloat64, values);
+}
 
 TEST_CASE("average: every float16 value held by all ranks is its own mean") {
   check_equal_values(DType::kFloat16, float16_to_float);

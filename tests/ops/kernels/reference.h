@@ -63,6 +63,33 @@ T combine_floats(ReduceOp op, T a, T b) {
   }
 }
 
+/// The type in which a sum of T is kept before it is scaled.
+template <typename T>
+using WideSum = std::conditional_t<std::is_same_v<T, float>, double, __float128>;
+
+inline bool needs_wide_sum(const Reduction& what, std::size_t inputs) {
+  if (what.op != ReduceOp::kSum || what.scaling.post == 1.0) return false;
+  return inputs > 2 || (inputs == 2 && kernels::divisor_of(what.scaling.post) != 0.0);
+}
+
+/// A scaled sum of several values. A division rounds once; a multiplication of float64 rounds the
+/// sum and its error apart.
+template <typename T>
+T reduce_wide(const Reduction& what, const std::vector<T>& values) {
+  WideSum<T> sum = 0;
+  for (const T value : values) {
+    sum += std::is_same_v<T, float> ? static_cast<WideSum<T>>(value) * what.scaling.pre
+                                    : static_cast<WideSum<T>>(value * what.scaling.pre);
+  }
+  const double divisor = kernels::divisor_of(what.scaling.post);
+  if (divisor != 0.0) return static_cast<T>(sum / divisor);
+  if (std::is_same_v<T, float>) return static_cast<T>(sum * what.scaling.post);
+  const T high = static_cast<T>(sum);
+  const T low = static_cast<T>(sum - high);
+  const T factor = static_cast<T>(what.scaling.post);
+  return high * factor + low * factor;
+}
+
 template <typename T>
 T reduce_floats(const Reduction& what, const std::vector<T>& values) {
   const T pre = static_cast<T>(what.scaling.pre);
@@ -164,7 +191,8 @@ template <typename T>
 Bytes reduce_as(const Reduction& what, const std::vector<Bytes>& inputs) {
   return for_each_place<T>(inputs, [&](const std::vector<T>& values) {
     if constexpr (std::is_floating_point_v<T>) {
-      return reduce_floats(what, values);
+      return needs_wide_sum(what, values.size()) ? reduce_wide(what, values)
+                                                 : reduce_floats(what, values);
     } else {
       return reduce_integers(what, values);
     }

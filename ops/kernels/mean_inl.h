@@ -1,0 +1,122 @@
+// Element types whose sums are wider than their elements, for averages: float32 in fp64, float64 in
+// two fp64 numbers. The average of equal values then is that value. Compiled once for each
+// instruction set, as lanes_inl.h.
+#if defined(RONDE_OPS_KERNELS_MEAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RONDE_OPS_KERNELS_MEAN_INL_H_
+#undef RONDE_OPS_KERNELS_MEAN_INL_H_
+#else
+#define RONDE_OPS_KERNELS_MEAN_INL_H_
+#endif
+
+#include "ops/kernels/lanes_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ronde::kernels::HWY_NAMESPACE {
+
+using D64 = hn::ScalableTag<double>;
+using F64 = hn::Vec<D64>;
+
+/// float32, summed in fp64 and rounded once.
+struct WideFloat {
+  using Elem = float;
+  using V = F64;
+  using Narrow = hn::Rebind<float, D64>;
+  static constexpr bool kStreams = true;
+  static constexpr bool kDivides = true;
+
+  static HWY_INLINE std::size_t step() { return hn::Lanes(D64()); }
+  static HWY_INLINE V load(const Elem* from) {
+    return hn::PromoteTo(D64(), load_unaligned(Narrow(), from));
+  }
+  static HWY_INLINE void store(V v, Elem* to) { store_unaligned(narrow(v), Narrow(), to); }
+  static HWY_INLINE void stream(V v, Elem* to) { stream_aligned(narrow(v), Narrow(), to); }
+
+  template <class Op>
+  static HWY_INLINE V combine(V a, V b) {
+    return Op::apply(D64(), a, b);
+  }
+  static HWY_INLINE V divide(V v, double divisor) { return hn::Div(v, hn::Set(D64(), divisor)); }
+  static HWY_INLINE V scale(V v, double factor) { return hn::Mul(v, hn::Set(D64(), factor)); }
+
+ private:
+  /// The scalar target's DemoteTo makes infinity finite.
+  static HWY_INLINE hn::Vec<Narrow> narrow(V v) {
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(Narrow(), static_cast<float>(hn::GetLane(v)));
+#else
+    return hn::DemoteTo(Narrow(), v);
+#endif
+  }
+};
+
+/// float64, summed without loss into a sum and its error (Knuth's TwoSum: The Art of Computer
+/// Programming, volume 2, 4.2.2).
+struct CompensatedDouble {
+  using Elem = double;
+  struct V {
+    F64 sum;
+    F64 error;
+  };
+  static constexpr bool kStreams = true;
+  static constexpr bool kDivides = true;
+
+  static HWY_INLINE std::size_t step() { return hn::Lanes(D64()); }
+  static HWY_INLINE V load(const Elem* from) {
+    return {load_unaligned(D64(), from), hn::Zero(D64())};
+  }
+  static HWY_INLINE void store(V v, Elem* to) { store_unaligned(rounded(v), D64(), to); }
+  static HWY_INLINE void stream(V v, Elem* to) { stream_aligned(rounded(v), D64(), to); }
+
+  /// Sums only.
+  template <class Op>
+  static HWY_INLINE V combine(V a, V b) {
+    static_assert(std::is_same_v<Op, Sum>);
+    const F64 sum = hn::Add(a.sum, b.sum);
+    const F64 of_b = hn::Sub(sum, a.sum);
+    const F64 of_a = hn::Sub(sum, of_b);
+    const F64 error = hn::Add(hn::Sub(a.sum, of_a), hn::Sub(b.sum, of_b));
+    return {sum, hn::Add(a.error, hn::Add(b.error, error))};
+  }
+
+  /// Long division: the quotient of the sum, and that of what is left.
+  static HWY_INLINE V divide(V v, double divisor) {
+    const F64 by = hn::Set(D64(), divisor);
+    const F64 quotient = hn::Div(v.sum, by);
+    const F64 high = high_half(quotient);
+    const F64 low = hn::Sub(quotient, high);
+    const F64 left = hn::Sub(hn::Sub(v.sum, hn::Mul(high, by)), hn::Mul(low, by));
+    return {quotient, hn::Div(hn::Add(left, v.error), by)};
+  }
+  static HWY_INLINE V scale(V v, double factor) {
+    const F64 by = hn::Set(D64(), factor);
+    const F64 sum = rounded(v);
+    const F64 error = hn::Add(hn::Sub(v.sum, sum), v.error);
+    return {hn::Mul(sum, by), hn::Mul(error, by)};
+  }
+
+ private:
+  /// The upper 26 bits of the significand: times a divisor below 2^20 they are exact.
+  static HWY_INLINE F64 high_half(F64 v) {
+    const hn::RebindToUnsigned<D64> bits;
+    const auto mask = hn::Set(bits, ~((std::uint64_t{1} << 27) - 1));
+    return hn::BitCast(D64(), hn::And(hn::BitCast(bits, v), mask));
+  }
+  /// Of infinite sums the error is no number. Without an error the sign of zero stays.
+  static HWY_INLINE F64 rounded(V v) {
+    const F64 none = hn::Zero(D64());
+    const auto exact = hn::Or(hn::Not(hn::IsFinite(v.sum)), hn::Eq(v.error, none));
+    return hn::IfThenElse(exact, v.sum, hn::Add(v.sum, v.error));
+  }
+};
+
+/// True where a wider sum can change the result: the call scales a sum of several values.
+HWY_INLINE bool needs_wide_sum(const ReduceCall& call) {
+  const bool sums = call.op == ReduceOp::kSum || call.op == ReduceOp::kAverage;
+  if (!sums || call.post == 1.0 || call.inputs.size() < 2) return false;
+  return call.inputs.size() > 2 || divisor_of(call.post) != 0.0;
+}
+
+}  // namespace ronde::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
