@@ -1,4 +1,6 @@
 // Reductions of integers and bool, for each instruction set.
+#include <cstring>
+
 #include "ops/kernels/entries.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,12 +26,33 @@ void reduce_bits(const ReduceCall& call) {
   }
 }
 
+/// The sum has 64 bits: the average of a narrower type never overflows. Sums of int64 wrap.
+template <typename T>
+void reduce_scaled_sum(const ReduceCall& call) {
+  const std::int64_t divisor = integer_divisor_of(call.post);
+  auto* const out = static_cast<T*>(call.out);
+  for (std::size_t i = 0; i < call.count; ++i) {
+    std::uint64_t sum = 0;
+    for (const void* const input : call.inputs) {
+      T value;
+      std::memcpy(&value, static_cast<const T*>(input) + i, sizeof(value));
+      if (call.pre != 1.0) value = scale_integer(value, call.pre);
+      sum += static_cast<std::uint64_t>(std::int64_t{value});
+    }
+    const auto whole = static_cast<std::int64_t>(sum);
+    const T result = divisor != 0 ? divide_integer<T>(whole, divisor)
+                                  : truncate_to<T>(static_cast<double>(whole) * call.post);
+    std::memcpy(out + i, &result, sizeof(result));
+  }
+}
+
 template <typename T>
 void reduce_numbers(const ReduceCall& call) {
   using E = Plain<T>;
   switch (call.op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
+      if (call.post != 1.0) return reduce_scaled_sum<T>(call);
       return reduce_loop<E, Sum, 0, true>(call);
     case ReduceOp::kMin:
       return reduce_loop<E, Min, 0, true>(call);

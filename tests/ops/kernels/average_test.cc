@@ -111,6 +111,20 @@ TEST_CASE("average: of float32 and float64 is the sum divided, not times a round
   });
 }
 
+TEST_CASE("average: of integers is rounded towards zero and never overflows") {
+  const std::vector<std::vector<std::int8_t>> ranks = {
+      {127, -128, 7, -7, 100}, {127, -128, 0, 0, 100}, {127, -128, 1, -1, -101}};
+  std::vector<const void*> inputs;
+  for (const auto& values : ranks) inputs.push_back(values.data());
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    std::vector<std::int8_t> out(5);
+    const Scaling average{.pre = 1.0, .post = std::nextafter(1.0 / 3, 1.0)};
+    kernels.reduce({.dtype = DType::kInt8, .op = ReduceOp::kSum, .scaling = average}, inputs,
+                   out.data(), out.size());
+    CHECK(out == std::vector<std::int8_t>{127, -128, 2, -2, 33});
+  });
+}
+
 TEST_CASE("average: float16 60000 and 65504 do not overflow on the way to their mean") {
   const std::uint16_t a = float_to_float16(60'000.0F);
   const std::uint16_t b = float_to_float16(65'504.0F);

@@ -139,8 +139,25 @@ T combine_integers(ReduceOp op, T a, T b) {
   }
 }
 
+/// A scaled sum is computed modulo 2^64.
+template <typename T>
+T scaled_sum_of_integers(const Reduction& what, const std::vector<T>& values) {
+  std::uint64_t sum = 0;
+  for (const T value : values) {
+    sum += static_cast<std::uint64_t>(
+        static_cast<std::int64_t>(scale_integer_reference(value, what.scaling.pre)));
+  }
+  const auto whole = static_cast<std::int64_t>(sum);
+  const std::int64_t divisor = kernels::integer_divisor_of(what.scaling.post);
+  if (divisor != 0) return kernels::divide_integer<T>(whole, divisor);
+  return kernels::truncate_to<T>(static_cast<double>(whole) * what.scaling.post);
+}
+
 template <typename T>
 T reduce_integers(const Reduction& what, const std::vector<T>& values) {
+  if (what.op == ReduceOp::kSum && what.scaling.post != 1.0) {
+    return scaled_sum_of_integers(what, values);
+  }
   T result = scale_integer_reference(values[0], what.scaling.pre);
   for (std::size_t k = 1; k < values.size(); ++k) {
     const T next = scale_integer_reference(values[k], what.scaling.pre);
