@@ -22,44 +22,57 @@ void for_blocks(std::size_t count, Body body) {
   }
 }
 
+/// Sums of few bits that are scaled must not overflow before.
+bool is_narrow_average(const Reduction& what) {
+  return !is_floating(what.dtype) && what.dtype != DType::kBool && size_of(what.dtype) <= 2 &&
+         what.op == ReduceOp::kSum && what.scaling.post != 1.0;
+}
+
+DType partial_type(const Reduction& what) {
+  if (is_narrow_floating(what.dtype)) return DType::kFloat32;
+  return is_narrow_average(what) ? DType::kInt32 : what.dtype;
+}
+
 }  // namespace
 
 PartialReduction::PartialReduction(const Reduction& what, const ReduceKernels& kernels) noexcept
     : what_(what),
-      plain_{what.dtype, what.op, {}},
+      plain_{partial_type(what), what.op, {}},
       kernels_(kernels),
-      width_(size_of(what.dtype)),
-      wide_(is_narrow_floating(what.dtype)),
-      raw_(!wide_ && (what.scaling.pre == 1.0 || what.dtype == DType::kBool)) {
-  if (!wide_) return;
-  plain_.dtype = DType::kFloat32;
-  width_ = size_of(DType::kFloat32);
-}
+      width_(size_of(plain_.dtype)),
+      wide_(plain_.dtype != what.dtype),
+      raw_(!wide_ && (what.scaling.pre == 1.0 || what.dtype == DType::kBool)) {}
 
 void PartialReduction::load(const void* in, void* partial, std::size_t count) const noexcept {
-  Reduction scale = plain_;
-  scale.scaling.pre = what_.scaling.pre;
-  const void* source = in;
-  if (wide_) {
-    kernels_.cast(what_.dtype, in, DType::kFloat32, partial, count);
-    if (scale.scaling.pre == 1.0) return;
-    source = partial;
+  Reduction scale{what_.dtype, what_.op, {what_.scaling.pre, 1.0}};
+  if (!wide_) return kernels_.reduce(scale, std::array{in}, partial, count);
+  if (is_floating(what_.dtype)) {
+    kernels_.cast(what_.dtype, in, plain_.dtype, partial, count);
+    scale.dtype = plain_.dtype;
+    const void* const widened = partial;
+    if (scale.scaling.pre != 1.0) kernels_.reduce(scale, std::array{widened}, partial, count);
+    return;
   }
-  kernels_.reduce(scale, std::array{source}, partial, count);
+  alignas(64) std::array<std::byte, kBlockElements * 2> scaled;
+  for_blocks(count, [&](std::size_t begin, std::size_t n) {
+    const void* const block = at(in, begin * element());
+    kernels_.reduce(scale, std::array{block}, scaled.data(), n);
+    kernels_.cast(what_.dtype, scaled.data(), plain_.dtype, at(partial, begin * width_), n);
+  });
 }
 
 void PartialReduction::fold(const void* partial, const void* in, void* out,
                             std::size_t count) const noexcept {
-  if (wide_) {
+  if (is_narrow_floating(what_.dtype)) {
     kernels_.accumulate_fp32(what_, static_cast<const float*>(partial), in,
                              static_cast<float*>(out), count);
   } else if (raw_) {
     merge(partial, in, out, count);
   } else {
-    alignas(64) std::array<std::byte, kBlockElements * 8> scaled;
+    alignas(64) std::array<std::byte, kBlockElements * 8> loaded;
     for_blocks(count, [&](std::size_t begin, std::size_t n) {
-      load(at(in, begin * width_), scaled.data(), n);
-      merge(at(partial, begin * width_), scaled.data(), at(out, begin * width_), n);
+      load(at(in, begin * element()), loaded.data(), n);
+      merge(at(partial, begin * width_), loaded.data(), at(out, begin * width_), n);
     });
   }
 }
@@ -77,12 +90,21 @@ void PartialReduction::finish(const void* partial, void* out, std::size_t count)
     kernels_.reduce(scale, std::array{partial}, out, count);
     return;
   }
-  alignas(64) std::array<float, kBlockElements> scaled;
+  alignas(64) std::array<std::byte, kBlockElements * 4> scaled;
   for_blocks(count, [&](std::size_t begin, std::size_t n) {
     const void* block = at(partial, begin * width_);
     kernels_.reduce(scale, std::array{block}, scaled.data(), n);
-    kernels_.cast(DType::kFloat32, scaled.data(), what_.dtype, at(out, begin * element()), n);
+    narrow(scaled.data(), at(out, begin * element()), n);
   });
+}
+
+/// Saturates, which a cast between integers does not.
+void PartialReduction::narrow(const void* partial, void* out, std::size_t count) const noexcept {
+  if (is_floating(plain_.dtype))
+    return kernels_.cast(plain_.dtype, partial, what_.dtype, out, count);
+  alignas(64) std::array<double, kBlockElements> values;
+  kernels_.cast(plain_.dtype, partial, DType::kFloat64, values.data(), count);
+  kernels_.cast(DType::kFloat64, values.data(), what_.dtype, out, count);
 }
 
 void PartialReduction::finish_fold(void* partial, const void* in, void* out,

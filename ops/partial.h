@@ -1,6 +1,6 @@
 // Partial results of a reduction that passes through several ranks: how they are represented on the
 // wire, begun, combined and finished. 8- and 16-bit floating types travel as fp32 and are rounded
-// once.
+// once; averages of 8- and 16-bit integers travel as int32, so that no sum overflows.
 #pragma once
 
 #include <cstddef>
@@ -37,11 +37,13 @@ class PartialReduction {
   void finish_fold(void* partial, const void* in, void* out, std::size_t count) const noexcept;
 
  private:
+  void narrow(const void* partial, void* out, std::size_t count) const noexcept;
+
   Reduction what_;
   Reduction plain_;  // of partials: their type, no scaling
   const ReduceKernels& kernels_;
   std::size_t width_;
-  bool wide_;  // partials are fp32 while the tensor has 8 or 16 bits
+  bool wide_;  // partials have another type than the tensor
   bool raw_;
 };
 

@@ -45,6 +45,18 @@ TEST_CASE("PartialReduction: prescale is applied to each input once, postscale t
         std::vector<double>{18});
 }
 
+TEST_CASE("PartialReduction: averages of narrow integers do not overflow, sums wrap") {
+  const std::vector<std::int8_t> most(2000, 127);
+  const Reduction average{DType::kInt8, ReduceOp::kSum, {1.0, 1.0 / 3}};
+  CHECK(chain<std::int8_t>(average, most, most, most) == most);
+  CHECK(chain<std::int8_t>({DType::kInt8, ReduceOp::kSum, {1.0, 2.0 / 3}}, most, most, most) ==
+        most);
+  CHECK(chain<std::int8_t>({DType::kInt8, ReduceOp::kSum, {0.5, 1.0 / 3}}, most, most, most) ==
+        std::vector<std::int8_t>(2000, 63));
+  CHECK(chain<std::int8_t>({DType::kInt8, ReduceOp::kSum, {}}, most, most, most) ==
+        std::vector<std::int8_t>(2000, 125));  // 381 modulo 256
+}
+
 TEST_CASE("PartialReduction: 16-bit partials keep fp32 and are rounded once") {
   const std::uint16_t one = float_to_bfloat16(1);
   const std::uint16_t small = float_to_bfloat16(1.0F / 256);

@@ -1,8 +1,10 @@
 #include "tests/support/plain_kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "core/base/small_float.h"
@@ -127,15 +129,43 @@ double widest(DType dtype, const void* base, std::size_t index) {
       return static_cast<double>(load<float>(base, index));
     case DType::kFloat64:
       return load<double>(base, index);
+    case DType::kInt8:
+      return static_cast<double>(load<std::int8_t>(base, index));
+    case DType::kUint8:
+      return static_cast<double>(load<std::uint8_t>(base, index));
+    case DType::kInt16:
+      return static_cast<double>(load<std::int16_t>(base, index));
+    case DType::kInt32:
+      return static_cast<double>(load<std::int32_t>(base, index));
     default:
       return static_cast<double>(widened(dtype, base, index));
   }
 }
 
+template <typename T>
+void store_truncated(void* base, std::size_t index, double value) {
+  const double least = std::numeric_limits<T>::min();
+  const double most = std::numeric_limits<T>::max();
+  store(base, index, static_cast<T>(std::clamp(value, least, most)));
+}
+
 void store_rounded(DType dtype, void* base, std::size_t index, double value) {
-  if (dtype == DType::kFloat32) return store(base, index, static_cast<float>(value));
-  if (dtype == DType::kFloat64) return store(base, index, value);
-  store_narrowed(dtype, base, index, static_cast<float>(value));
+  switch (dtype) {
+    case DType::kFloat32:
+      return store(base, index, static_cast<float>(value));
+    case DType::kFloat64:
+      return store(base, index, value);
+    case DType::kInt8:
+      return store_truncated<std::int8_t>(base, index, value);
+    case DType::kUint8:
+      return store_truncated<std::uint8_t>(base, index, value);
+    case DType::kInt16:
+      return store_truncated<std::int16_t>(base, index, value);
+    case DType::kInt32:
+      return store_truncated<std::int32_t>(base, index, value);
+    default:
+      return store_narrowed(dtype, base, index, static_cast<float>(value));
+  }
 }
 
 class PlainKernels final : public ReduceKernels {
