@@ -88,10 +88,11 @@ DoubleTreePlace double_tree_place(int which, int rank, int size);
 /// scan", 2009.
 Status double_tree_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch);
 
-/// One order of addition for all sizes.
-/// Direct reduce-scatter, then allgather around the ring.
-/// n steps (the first per slice of 4 MiB of input from all ranks together). Each rank sends
-/// 2(n-1)/n S bytes, for 16-bit types too.
+/// One order of addition for all sizes; averages of few ranks that are rounded once.
+/// Direct reduce-scatter, then allgather: Bruck's up to 32 KiB, around the ring above.
+/// 1 + ceil(log2 n) or n steps (the first per slice of 4 MiB of input from all ranks together; one
+/// slice is combined while the next one moves). Each rank sends 2(n-1)/n S bytes, for 16-bit types
+/// too.
 /// Order: ascending ranks, rounded once, at the chunk's owner, and copied from there: the same bits
 /// however tensors are fused or cut. Deterministic mode uses it.
 Status direct_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch);

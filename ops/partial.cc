@@ -37,7 +37,7 @@ DType partial_type(const Reduction& what) {
 
 PartialReduction::PartialReduction(const Reduction& what, const ReduceKernels& kernels) noexcept
     : what_(what),
-      plain_{partial_type(what), what.op, {}},
+      plain_{partial_type(what), what.op, {}, is_rounded_once(what)},
       kernels_(kernels),
       width_(size_of(plain_.dtype)),
       wide_(plain_.dtype != what.dtype),
@@ -110,10 +110,8 @@ void PartialReduction::narrow(const void* partial, void* out, std::size_t count)
 void PartialReduction::finish_fold(void* partial, const void* in, void* out,
                                    std::size_t count) const noexcept {
   if (raw_) {
-    Reduction last = plain_;
-    last.scaling.post = what_.scaling.post;
     const void* left = partial;
-    kernels_.reduce(last, std::array{left, in}, out, count);
+    kernels_.reduce(last_sums(), std::array{left, in}, out, count);
     return;
   }
   fold(partial, in, partial, count);

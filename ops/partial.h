@@ -24,6 +24,15 @@ class PartialReduction {
   /// True if an input is a partial, bit for bit: load() then is a copy.
   [[nodiscard]] bool raw_is_partial() const noexcept { return raw_; }
 
+  /// The reduction of partials to a partial.
+  [[nodiscard]] Reduction sums() const noexcept { return plain_; }
+  /// The reduction of the last partials to the result, where width() is element().
+  [[nodiscard]] Reduction last_sums() const noexcept {
+    Reduction last = plain_;
+    last.scaling.post = what_.scaling.post;
+    return last;
+  }
+
   /// partial = pre * in
   void load(const void* in, void* partial, std::size_t count) const noexcept;
   /// out = partial op pre * in; `out` may equal `partial`.

@@ -105,7 +105,7 @@ void GlooCollectives::scale(DType dtype, double factor, std::span<std::byte> dat
 void GlooCollectives::reduce_with(const Work& work, bool keeps_output, const Move& move) {
   const std::size_t bytes = total_bytes(work);
   if (bytes == 0) return;
-  const auto& [dtype, op, scaling] = work.reduction;
+  const auto& [dtype, op, scaling, rounds_once] = work.reduction;
   const Segment& first = work.segments.front();
   const bool direct = work.segments.size() == 1 && keeps_output && scaling.pre == 1.0 &&
                       first.in != nullptr && first.out != nullptr;

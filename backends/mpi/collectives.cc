@@ -122,7 +122,7 @@ void MpiCollectives::scale(DType dtype, double factor, std::span<std::byte> data
 }
 
 Status MpiCollectives::reduce_pieces(const Work& work, const AbortToken& abort) {
-  const auto& [dtype, op, scaling] = work.reduction;
+  const auto& [dtype, op, scaling, rounds_once] = work.reduction;
   const bool keeps = !traits_of(work.kind).output.root_only || work.root == rank_;
   SegmentCursor cursor(work.segments);
   for (std::size_t left = total_bytes(work); left > 0;) {

@@ -47,7 +47,7 @@ struct DeviceCopy {
 };
 
 /// A batched copy: every element of every run times `scale`, as another type where the two differ.
-/// The arithmetic is that of ReduceKernels (see Scaling and cast() there).
+/// The arithmetic is that of ReduceKernels: `scale` is Scaling::pre, and types change as by cast().
 struct BatchedCopy {
   DType from = DType::kUint8;
   DType to = DType::kUint8;

@@ -9,9 +9,10 @@
 
 namespace ronde {
 
-/// Factors applied around a reduction. Floating types: in fp32 (8- and 16-bit types) or their own
-/// precision. Integers: each product is computed in fp64 and truncated towards zero, as Horovod
-/// does; what does not fit saturates. A factor of 1 changes no bit. bool ignores both.
+/// Factors applied around a reduction. `pre` of floating types: a product in fp32 (8- and 16-bit
+/// types) or their own precision. `pre` of integers: a product in fp64, truncated towards zero, as
+/// Horovod does; what does not fit saturates. A `post` that is the reciprocal of a whole number
+/// divides. A factor of 1 changes no bit. bool ignores both.
 struct Scaling {
   double pre = 1.0;   ///< On every input, before it is combined.
   double post = 1.0;  ///< On the combined value.
@@ -22,7 +23,16 @@ struct Reduction {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;  ///< kAverage is not seen here: it is a sum with a Scaling.
   Scaling scaling;
+  /// float32 and float64: a sum of several inputs is rounded once, though `post` is 1. For the
+  /// partial sums of an average.
+  bool rounds_once = false;
 };
+
+/// True for sums of float32 and float64 that are rounded once: those of averages.
+constexpr bool is_rounded_once(const Reduction& what) noexcept {
+  const bool wide = what.dtype == DType::kFloat32 || what.dtype == DType::kFloat64;
+  return wide && what.op == ReduceOp::kSum && (what.rounds_once || what.scaling.post != 1.0);
+}
 
 /// Threads: any; stateless.
 class ReduceKernels {
@@ -31,10 +41,12 @@ class ReduceKernels {
 
   /// out[i] = post * (pre*in0[i] op pre*in1[i] op ...), in the order of `inputs` from the left,
   /// one pass over memory. 8- and 16-bit floating types are accumulated in fp32 and rounded once,
-  /// to nearest even. NaN in any input gives NaN, min and max included. Integer sums wrap. bool:
-  /// sum and max are "or", product and min are "and". One input is allowed (a scaled copy). `out`
-  /// may equal any one of the inputs, and may overlap none in another way. No alignment is needed.
-  /// `count` in elements; 0 does nothing.
+  /// to nearest even. A sum that is_rounded_once() is kept in fp64 (float32), or as two fp64
+  /// numbers (float64): the average of equal values is that value. Integer sums that are scaled
+  /// have 64 bits; the result is truncated towards zero and saturates. Others wrap. NaN in any
+  /// input gives NaN, min and max included. bool: sum and max are "or", product and min are "and".
+  /// One input is allowed (a scaled copy). `out` may equal any one of the inputs, and may overlap
+  /// none in another way. No alignment is needed. `count` in elements; 0 does nothing.
   virtual void reduce(const Reduction& what, std::span<const void* const> inputs, void* out,
                       std::size_t count) const noexcept = 0;
 

@@ -3,9 +3,13 @@
 namespace ronde {
 namespace {
 
-/// Reduces even chunks to their owners, then gathers them around the ring.
-Status reduce_and_gather(ReduceChunks reduce, Transport& transport, const FlatWork& work,
-                         Scratch& scratch) {
+using Gather = Status (*)(Transport&, const FlatWork&, Scratch&);
+
+constexpr std::size_t kFewStepsBytes = std::size_t{32} << 10;  // as the selector's for allgather
+
+/// Reduces even chunks to their owners, then gathers them.
+Status reduce_and_gather(ReduceChunks reduce, Gather gather, Transport& transport,
+                         const FlatWork& work, Scratch& scratch) {
   const std::size_t element = size_of(work.reduction.dtype);
   const std::vector<Chunk> chunks =
       even_chunks(work.bytes / element, static_cast<std::size_t>(transport.size()));
@@ -16,17 +20,18 @@ Status reduce_and_gather(ReduceChunks reduce, Transport& transport, const FlatWo
   step.in = step.out;
   step.out = work.out;
   step.chunk_bytes = chunk_bytes;
-  return ring_allgather(transport, step, scratch);
+  return gather(transport, step, scratch);
 }
 
 }  // namespace
 
 Status ring_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {
-  return reduce_and_gather(ring_reduce_chunks, transport, work, scratch);
+  return reduce_and_gather(ring_reduce_chunks, ring_allgather, transport, work, scratch);
 }
 
 Status direct_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {
-  return reduce_and_gather(direct_reduce_chunks, transport, work, scratch);
+  const Gather gather = work.bytes <= kFewStepsBytes ? bruck_allgather : ring_allgather;
+  return reduce_and_gather(direct_reduce_chunks, gather, transport, work, scratch);
 }
 
 Status tree_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch) {

@@ -107,8 +107,10 @@ Result<Route> AlgorithmCommunicator::route(const Work& work) const {
                   fmt::format("{} of {} is not supported by {}", to_string(work.kind),
                               to_string(work.reduction.dtype), traits().name));
   }
+  const std::string_view wanted =
+      algorithm_.empty() ? exact_algorithm(work.reduction, size_) : algorithm_;
   RONDE_ASSIGN_OR_RETURN(const Algorithm* algorithm,
-                         select_algorithm(work.kind, work.bytes, size_, algorithm_, tuned_));
+                         select_algorithm(work.kind, work.bytes, size_, wanted, tuned_));
   return Route{Path::kAlgorithm, algorithm};
 }
 

@@ -23,16 +23,16 @@ struct ReductionRequest {
 };
 
 /// The reduction that `ranks` ranks compute for a request; kAverage becomes a sum, divided:
-/// - float32, float64: the sum is multiplied by postscale / ranks, or divided by ranks where that
-/// is
-///   the same (see divisor_of() in ops/kernels/scalar.h).
+/// - float32, float64: the sum is divided by ranks / postscale where that is a whole number (see
+///   divisor_of() in ops/kernels/scalar.h), else multiplied by postscale / ranks. The sum is wider:
+///   see is_rounded_once().
 /// - 8- and 16-bit floating types: inputs are multiplied by 2^-k, k = ceil(log2 ranks), and the sum
-/// by
-///   postscale * 2^k / ranks, all in fp32 with one rounding: no average overflows whose value can
-///   be represented.
-/// - integers, as Horovod: every input times prescale, and the sum times postscale / ranks, each
-///   computed in fp64 and truncated towards zero. The factor postscale / ranks is rounded away
-///   from zero, so that the average of equal values is that value (49 ranks holding 1 give 1).
+///   by postscale * 2^k / ranks, all in fp32 with one rounding. No average overflows whose value
+///   can be represented.
+/// - integers: every input times prescale, truncated towards zero; the sum of 64 bits (int32
+/// between
+///   ranks for 8- and 16-bit types) times postscale / ranks, truncated towards zero. That factor is
+///   rounded away from zero, so that the average of equal values is that value.
 /// - bool: "or"; factors are ignored.
 Reduction reduction_for(const ReductionRequest& request, int ranks) noexcept;
 

@@ -158,7 +158,7 @@ Status Allreduce::reduce_inside(const HostSlice& slice) {
   }
   Work inside;
   inside.kind = Collective::kReduceScatter;
-  inside.reduction = {partial_.dtype(), work_.reduction.op, {}};
+  inside.reduction = partial_.sums();
   inside.segments = segments;
   inside.chunk_bytes = bytes;
   return run_inside(levels_.inner, inside, *abort_);
@@ -170,15 +170,16 @@ Status Allreduce::reduce_between(const HostSlice& slice, const AbortToken& abort
   PhaseObserver* const phases = beside(work_.phases);
   const Phase phase(phases, "between hosts");
   if (between_.traits().lossy) return carry_lossy(slice, abort);
-  const Segment segment{slice.partial, slice.partial, count * width_};
+  const bool wide = width_ != element_;
+  const Segment segment{slice.partial, wide ? slice.partial : slice.result, count * width_};
   Work between;
   between.kind = Collective::kAllreduce;
-  between.reduction = {partial_.dtype(), work_.reduction.op, {}};
+  between.reduction = wide ? partial_.sums() : partial_.last_sums();
   between.segments = {&segment, 1};
   between.bytes = segment.bytes;
   between.phases = phases;
   RONDE_RETURN_IF_ERROR(between_.run(between, kNoStream, abort));
-  partial_.finish(slice.partial, slice.result, count);
+  if (wide) partial_.finish(slice.partial, slice.result, count);
   return {};
 }
 

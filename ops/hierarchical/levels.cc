@@ -78,8 +78,10 @@ Status run_inside(Communicator& inner, Work work, const AbortToken& abort) {
 
 Status run_between(const Levels& levels, Collective kind, Transport& leaders,
                    const FlatWork& work) {
-  RONDE_ASSIGN_OR_RETURN(const Algorithm* algorithm,
-                         select_algorithm(kind, work.bytes, leaders.size(), "", levels.tuned));
+  RONDE_ASSIGN_OR_RETURN(
+      const Algorithm* algorithm,
+      select_algorithm(kind, work.bytes, leaders.size(),
+                       exact_algorithm(work.reduction, leaders.size()), levels.tuned));
   try {
     return algorithm->run(leaders, work, levels.wire_scratch);
   } catch (const std::bad_alloc&) {

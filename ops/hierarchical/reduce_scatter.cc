@@ -4,6 +4,7 @@
 #include "ops/algorithms.h"
 #include "ops/hierarchical/collectives.h"
 #include "ops/partial.h"
+#include "ops/transfer.h"
 
 namespace ronde {
 namespace {
@@ -86,7 +87,7 @@ class ReduceScatter {
         partial_.raw_is_partial() ? chunks_in_place() : staged_chunks();
     Work inside;
     inside.kind = Collective::kReduce;
-    inside.reduction = {partial_.dtype(), work_.reduction.op, {}};
+    inside.reduction = partial_.sums();
     inside.segments = segments;
     return run_inside(levels_.inner, inside, abort);
   }
@@ -96,16 +97,21 @@ class ReduceScatter {
     PhaseObserver* const phases = beside(work_.phases);
     const Phase phase(phases, "between hosts");
     SubTransport leaders = leaders_of(levels_);
+    const bool wide = partial_.width() != partial_.element();
     const FlatWork flat{.kernels = levels_.kernels,
                         .abort = abort,
-                        .reduction = {partial_.dtype(), work_.reduction.op, {}},
+                        .reduction = wide ? partial_.sums() : partial_.last_sums(),
                         .in = all_,
                         .out = own(),
                         .bytes = total_ * partial_.width(),
                         .chunk_bytes = host_bytes_,
                         .phases = phases};
     RONDE_RETURN_IF_ERROR(run_between(levels_, Collective::kReduceScatter, leaders, flat));
-    partial_.finish(own(), all_, own_bytes() / partial_.width());
+    if (wide) {
+      partial_.finish(own(), all_, own_bytes() / partial_.width());
+    } else {
+      copy_bytes(all_, own(), own_bytes());
+    }
     return {};
   }
 

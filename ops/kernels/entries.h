@@ -20,6 +20,7 @@ struct ReduceCall {
   void* out = nullptr;
   std::size_t count = 0;
   bool streaming = false;
+  bool rounds_once = false;  ///< As in Reduction.
 };
 
 /// One step of a reduction that stays in fp32.

@@ -46,12 +46,14 @@ class SimdKernels final : public ReduceKernels {
  public:
   void reduce(const Reduction& what, std::span<const void* const> inputs, void* out,
               std::size_t count) const noexcept override {
-    run({what.dtype, what.op, what.scaling.pre, what.scaling.post, inputs, out, count, false});
+    run({what.dtype, what.op, what.scaling.pre, what.scaling.post, inputs, out, count, false,
+         what.rounds_once});
   }
 
   void reduce_streaming(const Reduction& what, std::span<const void* const> inputs, void* out,
                         std::size_t count) const noexcept override {
-    run({what.dtype, what.op, what.scaling.pre, what.scaling.post, inputs, out, count, true});
+    run({what.dtype, what.op, what.scaling.pre, what.scaling.post, inputs, out, count, true,
+         what.rounds_once});
   }
 
   void accumulate_fp32(const Reduction& what, const float* partial, const void* input, float* out,

@@ -109,11 +109,14 @@ struct CompensatedDouble {
   }
 };
 
-/// True where a wider sum can change the result: the call scales a sum of several values.
+/// True where a wider sum can change the result. The sum of two float32 may overflow before it is
+/// scaled; that of two float64 gains by a division alone.
 HWY_INLINE bool needs_wide_sum(const ReduceCall& call) {
-  const bool sums = call.op == ReduceOp::kSum || call.op == ReduceOp::kAverage;
-  if (!sums || call.post == 1.0 || call.inputs.size() < 2) return false;
-  return call.inputs.size() > 2 || divisor_of(call.post) != 0.0;
+  const bool scales = call.post != 1.0;
+  if (call.op != ReduceOp::kSum || !(scales || call.rounds_once)) return false;
+  if (call.inputs.size() > 2) return true;
+  if (call.inputs.size() < 2 || !scales) return false;
+  return call.dtype == DType::kFloat32 || divisor_of(call.post) != 0.0;
 }
 
 }  // namespace ronde::kernels::HWY_NAMESPACE

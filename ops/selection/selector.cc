@@ -103,11 +103,18 @@ const Algorithm* find_algorithm(Collective kind, std::string_view name) noexcept
 std::vector<std::string> describe_selection(std::span<const SelectionRow> tuned) {
   std::vector<std::string> lines;
   for (const SelectionRow& row : tuned) lines.push_back(describe(row) + " (tuned)");
+  lines.push_back(fmt::format("averages of float32 and float64 up to {} ranks: {}",
+                              kMostRanksOfExactMean, kDeterministicAlgorithm));
   for (const SelectionRow& row : kTable) lines.push_back(describe(row));
   lines.push_back(
       fmt::format("allreduce, broadcast, allgather, reduce_scatter over hosts of several ranks: {}",
                   kHierarchicalAlgorithm));
   return lines;
+}
+
+std::string_view exact_algorithm(const Reduction& what, int ranks) noexcept {
+  const bool exact = is_rounded_once(what) && ranks <= kMostRanksOfExactMean;
+  return exact ? kDeterministicAlgorithm : std::string_view{};
 }
 
 Status check_algorithm(std::string_view algorithm) {

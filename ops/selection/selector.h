@@ -26,6 +26,11 @@ inline constexpr std::string_view kHierarchicalAlgorithm = "hierarchical";
 /// The override that deterministic mode stands for: one order of addition for all sizes.
 inline constexpr std::string_view kDeterministicAlgorithm = "direct";
 
+/// Averages among at most as many ranks are computed by kDeterministicAlgorithm: each rank reduces
+/// all inputs of its chunk at once, so that the mean is rounded once. The bytes are those of a
+/// ring.
+inline constexpr int kMostRanksOfExactMean = 8;
+
 /// One algorithm of ops/ under the name users write.
 struct Algorithm {
   Collective kind = Collective::kBarrier;
@@ -55,6 +60,10 @@ std::vector<std::string> describe_selection(std::span<const SelectionRow> tuned 
 /// Ok if users may ask for `algorithm`: empty, "native", "hierarchical", or a name of algorithms().
 /// Errors: kInvalidArgument listing what is allowed.
 Status check_algorithm(std::string_view algorithm);
+
+/// The override that a reduction stands for where the user asks for none: kDeterministicAlgorithm
+/// for averages of float32 and float64 among at most kMostRanksOfExactMean ranks, else empty.
+std::string_view exact_algorithm(const Reduction& what, int ranks) noexcept;
 
 /// The algorithm for one operation. A name in `algorithm` decides for the kinds that have an
 /// algorithm of that name; elsewhere, and where it is empty or "native", the first row of `tuned`

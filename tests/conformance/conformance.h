@@ -31,6 +31,14 @@ class ConformanceFixture {
   /// Sizes to test; a fixture that cannot start any number (MPI) says which it can.
   [[nodiscard]] virtual std::vector<int> rank_counts() const { return {1, 2, 3, 4, 5, 8}; }
 
+  /// Sizes to test averages with.
+  [[nodiscard]] virtual std::vector<int> mean_rank_counts() const {
+    return rank_counts().size() > 1 ? std::vector<int>{2, 3, 4, 5, 6, 7, 8} : rank_counts();
+  }
+
+  /// How far the mean of equal float32 or float64 values may be from them.
+  [[nodiscard]] virtual double mean_ulps() const { return 0; }
+
   /// ExecutorOptions::algorithm: tests an algorithm other than the default one.
   [[nodiscard]] virtual std::string algorithm() const { return {}; }
 
@@ -51,6 +59,7 @@ void conformance_allreduce(ConformanceFixture& fixture);
 void conformance_large_allreduce(ConformanceFixture& fixture);
 void conformance_scaling(ConformanceFixture& fixture);
 void conformance_averages(ConformanceFixture& fixture);
+void conformance_means(ConformanceFixture& fixture);
 void conformance_not_a_number(ConformanceFixture& fixture);
 void conformance_fused(ConformanceFixture& fixture);
 void conformance_joined(ConformanceFixture& fixture);
@@ -107,6 +116,8 @@ void conformance_abort(ConformanceFixture& fixture);
   RONDE_DEVICE_CONFORMANCE(name, Fixture)                                                         \
   RONDE_CONFORMANCE_CASE_(name ": 16-bit averages do not overflow and are rounded once", Fixture, \
                           conformance_averages)                                                   \
+  RONDE_CONFORMANCE_CASE_(name ": the mean of equal values is that value", Fixture,               \
+                          conformance_means)                                                      \
   RONDE_CONFORMANCE_CASE_(name ": nobody leaves a barrier before all have come", Fixture,         \
                           conformance_barrier)                                                    \
   RONDE_CONFORMANCE_CASE_(name ": abort ends every wait for a rank that never comes", Fixture,    \

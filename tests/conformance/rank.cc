@@ -85,7 +85,12 @@ std::vector<std::string> Rank::share(const std::string& mine) const {
 }
 
 void on_ranks(ConformanceFixture& fixture, const std::function<void(const Rank&)>& body) {
-  for (const int ranks : fixture.rank_counts()) {
+  on_ranks(fixture, fixture.rank_counts(), body);
+}
+
+void on_ranks(ConformanceFixture& fixture, const std::vector<int>& counts,
+              const std::function<void(const Rank&)>& body) {
+  for (const int ranks : counts) {
     fixture.run(ranks, [&](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
       const Rank rank(fixture, backend, group, exchange);
       body(rank);

@@ -55,6 +55,10 @@ class Rank {
 /// Runs `body` on every rank of groups of every size that the fixture offers.
 void on_ranks(ConformanceFixture& fixture, const std::function<void(const Rank&)>& body);
 
+/// Runs `body` on every rank of groups of these sizes.
+void on_ranks(ConformanceFixture& fixture, const std::vector<int>& counts,
+              const std::function<void(const Rank&)>& body);
+
 /// A bundle without tensors.
 Bundle bundle_of(Collective kind, DType dtype, ReduceOp op = ReduceOp::kSum, int root = 0);
 

@@ -6,17 +6,22 @@
 namespace ronde::test {
 namespace {
 
-struct Ring : LocalFixture {
-  Ring() : LocalFixture("ring") {}
+/// Partial sums travel, rounded at every rank.
+struct Travelling : LocalFixture {
+  using LocalFixture::LocalFixture;
+  [[nodiscard]] double mean_ulps() const override { return 2; }
 };
-struct HalvingDoubling : LocalFixture {
-  HalvingDoubling() : LocalFixture("halving_doubling") {}
+struct Ring : Travelling {
+  Ring() : Travelling("ring") {}
 };
-struct Tree : LocalFixture {
-  Tree() : LocalFixture("tree") {}
+struct HalvingDoubling : Travelling {
+  HalvingDoubling() : Travelling("halving_doubling") {}
 };
-struct DoubleTree : LocalFixture {
-  DoubleTree() : LocalFixture("double_tree") {}
+struct Tree : Travelling {
+  Tree() : Travelling("tree") {}
+};
+struct DoubleTree : Travelling {
+  DoubleTree() : Travelling("double_tree") {}
 };
 struct Direct : LocalFixture {
   Direct() : LocalFixture("direct") {}
@@ -72,4 +77,10 @@ RONDE_CONFORMANCE_CASE_("direct: abort", Direct, conformance_abort)
 RONDE_CONFORMANCE_CASE_("bruck: uneven allgather", Bruck, conformance_allgather)
 RONDE_CONFORMANCE_CASE_("bruck: uneven alltoall", Bruck, conformance_alltoall)
 
+RONDE_CONFORMANCE_CASE_("ring: the mean of equal values", Ring, conformance_means)
+RONDE_CONFORMANCE_CASE_("halving_doubling: the mean of equal values", HalvingDoubling,
+                        conformance_means)
+RONDE_CONFORMANCE_CASE_("tree: the mean of equal values", Tree, conformance_means)
+RONDE_CONFORMANCE_CASE_("double_tree: the mean of equal values", DoubleTree, conformance_means)
+RONDE_CONFORMANCE_CASE_("direct: the mean of equal values", Direct, conformance_means)
 }  // namespace ronde::test

@@ -24,6 +24,7 @@ struct ShmFixture : ConformanceFixture {
 
 struct ShmRingFixture : ShmFixture {
   std::string algorithm() const override { return "ring"; }
+  double mean_ulps() const override { return 2; }
 };
 
 struct SingleCopyFixture : ShmFixture {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/hierarchical/communicator.h"
+#include "ops/kernels/factory.h"
 #include "tests/ops/local_fixture.h"
 
 namespace ronde::test {
@@ -37,7 +38,7 @@ class HierarchicalBackend final : public Backend {
   Result<HierarchyOptions> options(const GroupSpec& group, Exchange& exchange) {
     HierarchyOptions options;
     options.layout = host_layout(group);
-    options.kernels = plain_kernels();
+    options.kernels = create_kernels();
     options.deterministic = tweaks_.deterministic;
     options.slice_bytes = tweaks_.slice_bytes;
     RONDE_ASSIGN_OR_RETURN(options.outer, local_->open(group, exchange));
@@ -95,6 +96,7 @@ class HierarchicalFixture : public ConformanceFixture {
     for (int rank = 0; rank < ranks; ++rank) hosts.push_back(rank / per_host);
     run_on_hosts(hosts, tweaks_, body);
   }
+  [[nodiscard]] double mean_ulps() const override { return 1; }  // a host's sum is rounded, too
 
  private:
   const HierarchyTweaks tweaks_;

@@ -68,8 +68,10 @@ template <typename T>
 using WideSum = std::conditional_t<std::is_same_v<T, float>, double, __float128>;
 
 inline bool needs_wide_sum(const Reduction& what, std::size_t inputs) {
-  if (what.op != ReduceOp::kSum || what.scaling.post == 1.0) return false;
-  return inputs > 2 || (inputs == 2 && kernels::divisor_of(what.scaling.post) != 0.0);
+  if (!is_rounded_once(what)) return false;
+  if (inputs != 2) return inputs > 2;
+  const double post = what.scaling.post;
+  return post != 1.0 && (what.dtype == DType::kFloat32 || kernels::divisor_of(post) != 0.0);
 }
 
 /// A scaled sum of several values. A division rounds once; a multiplication of float64 rounds the

@@ -44,6 +44,17 @@ TEST_CASE("select_algorithm: an override decides for the kinds that know it, and
   CHECK(chosen(Collective::kAllreduce, 4, 8, "native") == "tree");
 }
 
+TEST_CASE("exact_algorithm: averages of few ranks are reduced at once") {
+  const Scaling third{.pre = 1.0, .post = 1.0 / 3};
+  CHECK(exact_algorithm({DType::kFloat32, ReduceOp::kSum, third}, 8) == "direct");
+  CHECK(exact_algorithm({DType::kFloat64, ReduceOp::kSum, {}, true}, 2) == "direct");
+  CHECK(exact_algorithm({DType::kFloat32, ReduceOp::kSum, third}, 9).empty());
+  CHECK(exact_algorithm({DType::kFloat32, ReduceOp::kSum, {}}, 3).empty());
+  CHECK(exact_algorithm({DType::kFloat32, ReduceOp::kMax, third}, 3).empty());
+  CHECK(exact_algorithm({DType::kBfloat16, ReduceOp::kSum, third}, 3).empty());
+  CHECK(exact_algorithm({DType::kInt32, ReduceOp::kSum, third}, 3).empty());
+}
+
 TEST_CASE("select_algorithm: an unknown override is an error that lists what is allowed") {
   const Status status = select_algorithm(Collective::kAllreduce, 4, 8, "rign").status();
   CHECK(status.code() == Code::kInvalidArgument);
@@ -69,8 +80,8 @@ TEST_CASE("selection_table: every row names an algorithm, and the last of a kind
     }));
     CHECK(select_algorithm(row.kind, std::size_t{1} << 40, 100'000, "").ok());
   }
-  CHECK(describe_selection().size() == selection_table().size() + 1);
-  CHECK(describe_selection().front() == "allreduce up to 4 KiB: tree");
+  CHECK(describe_selection().size() == selection_table().size() + 2);
+  CHECK(describe_selection().front() == "averages of float32 and float64 up to 8 ranks: direct");
 }
 
 }  // namespace ronde
