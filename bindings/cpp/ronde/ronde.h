@@ -32,8 +32,9 @@ struct ProcessSet {
   std::int32_t id = 0;
 };
 
-/// Options of calls that reduce. Floating average of 16-bit types never overflows where the mean
-/// can be represented; integer average and scaling are computed in double and truncated.
+/// Options of calls that reduce. Averages: that of equal values is that value, among up to 8 ranks
+/// of one host; of 8- and 16-bit types it never overflows where it can be represented; that of
+/// integers is truncated towards zero. Factors of integers are applied in double, and truncated.
 struct ReduceOptions {
   ReduceOp op = ReduceOp::kAverage;
   double prescale = 1.0;

@@ -68,6 +68,21 @@ def case_allreduce_averages_by_default():
     np.testing.assert_allclose(result, (ronde.size() - 1) / 2)
 
 
+def case_the_average_of_equal_values_is_that_value():
+    rng = np.random.default_rng(1)
+    for dtype in (np.float32, np.float64):
+        values = (rng.standard_normal(5000) * 10.0 ** rng.integers(-30, 30, 5000)).astype(dtype)
+        np.testing.assert_array_equal(ronde.allreduce(values), values)
+
+
+def case_averages_of_integers_are_truncated_and_do_not_overflow():
+    for dtype in (np.int8, np.uint8, np.int16):
+        ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
+        np.testing.assert_array_equal(ronde.allreduce(ends), ends)
+    mine = np.array([-7 if ronde.rank() == 0 else 0], np.int32)
+    assert ronde.allreduce(mine)[0] == -(7 // ronde.size())
+
+
 def case_bitwise_operations_combine_integers():
     bit = np.array([1 << ronde.rank()], np.int32)
     assert ronde.allreduce(bit, op=ronde.BitOr)[0] == (1 << ronde.size()) - 1

@@ -58,6 +58,15 @@ def case_average_is_the_default_and_the_old_argument_works():
         hvd.allreduce(tensor, average=True, op=hvd.Sum)
 
 
+def case_averages_of_integers_are_truncated_and_do_not_overflow():
+    for dtype in (tf.int8, tf.uint8, tf.int16):
+        ends = tf.constant([dtype.min, dtype.max], dtype)
+        for run in (hvd.allreduce, tf.function(hvd.allreduce)):
+            same(run(ends), ends)
+    whole = tf.constant([-7 if hvd.rank() == 0 else 0])
+    same(hvd.allreduce(whole), [-(7 // hvd.size())])
+
+
 def case_min_max_product_and_scaling():
     ranks = [mine(6, rank=r) for r in range(hvd.size())]
     same(hvd.allreduce(mine(6), op=hvd.Min), ranks[0])

@@ -229,12 +229,12 @@ def case_other_threads_run_while_one_waits():
     assert hvd.allreduce(torch.ones(1), name="late", op=hvd.Sum).item() == hvd.size()
 
 
-def case_averages_of_integers_are_rounded_down_also_below_zero():
+def case_averages_of_integers_are_rounded_towards_zero_and_do_not_overflow():
     size = hvd.size()
     for dtype in (torch.int8, torch.int32, torch.int64):
         total = torch.tensor([-7, 7, -size, 0], dtype=dtype)
         mine = total if hvd.rank() == 0 else torch.zeros_like(total)
-        expected = [-7 // size, 7 // size, -1, 0]
+        expected = [-(7 // size), 7 // size, -1, 0]
         assert hvd.allreduce(mine).tolist() == expected
         assert hvd.grouped_allreduce([mine, mine])[1].tolist() == expected
         assert hvd.synchronize(hvd.allreduce_async_(mine.clone())).tolist() == expected
@@ -242,9 +242,12 @@ def case_averages_of_integers_are_rounded_down_also_below_zero():
         assert hvd.reducescatter(rows).tolist() == [expected]
     whole = torch.full((2,), -3 if hvd.rank() == 0 else 0)
     mixed = hvd.grouped_allreduce([whole, torch.ones(2), torch.ones(1, dtype=torch.bool)])
-    assert mixed[0].tolist() == [-3 // size] * 2
+    assert mixed[0].tolist() == [-(3 // size)] * 2
     assert mixed[1].tolist() == [1.0, 1.0]
     assert mixed[2].tolist() == [True]
+    for dtype in (torch.int8, torch.uint8, torch.int16):
+        ends = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max], dtype=dtype)
+        assert torch.equal(hvd.allreduce(ends), ends)
 
 
 def case_a_name_used_again_at_once_is_an_error_however_fast_the_others_are():
@@ -274,4 +277,4 @@ def case_an_average_of_integers_does_not_match_a_sum():
         hvd.allreduce(torch.ones(3, dtype=torch.int32), name="integers", op=op)
     uneven = torch.tensor([-1 - hvd.rank(), 1 + hvd.rank()])
     sums = hvd.allreduce(uneven, op=hvd.Sum)
-    assert torch.equal(hvd.allreduce(uneven), sums.floor_divide(hvd.size()))
+    assert torch.equal(hvd.allreduce(uneven), torch.div(sums, hvd.size(), rounding_mode="trunc"))

@@ -17,7 +17,6 @@ from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked_one
 from ronde.torch._adapter import check_in_place, check_op, check_tensors, collectives, plain_view
 from ronde.torch._autograd import attached
-from ronde.torch._integers import reduced
 from ronde.torch.compression import Compression, wire_for
 
 Tensor = torch.Tensor
@@ -63,7 +62,7 @@ def _reduce(wait: bool, tensors: Sequence[Tensor], call: Call) -> Handle[list[Te
     """allreduce() into new tensors; can be differentiated if the caller waits."""
     check_tensors(tensors)
     check_op(tensors, call.op)
-    handle = reduced(lambda call: collectives.allreduce(wait, tensors, None, call), tensors, call)
+    handle = collectives.allreduce(wait, tensors, None, call)
     if not wait:
         return handle
     again = call._replace(name=None)
@@ -170,7 +169,7 @@ def _grouped_allreduce_(
     call = Call(name, process_set, reduce_op(average, op), scale)
     check_in_place(tensors)
     check_op(tensors, call.op)
-    return reduced(lambda call: collectives.allreduce(wait, tensors, tensors, call), tensors, call)
+    return collectives.allreduce(wait, tensors, tensors, call)
 
 
 def _allreduce_(

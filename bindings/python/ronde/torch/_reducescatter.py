@@ -16,7 +16,6 @@ from ronde.torch._adapter import check_op, check_tensors, collectives
 from ronde.torch._allreduce import Compressor, Tensor, compressed
 from ronde.torch._autograd import attached
 from ronde.torch._exchange import grouped_allgather
-from ronde.torch._integers import reduced
 from ronde.torch.compression import Compression
 
 __all__ = [
@@ -30,7 +29,7 @@ __all__ = [
 def _reduce(wait: bool, tensors: Sequence[Tensor], call: Call) -> Handle[list[Tensor]]:
     check_tensors(tensors)
     check_op(tensors, call.op)
-    handle = reduced(lambda call: collectives.reduce_scatter(wait, tensors, call), tensors, call)
+    handle = collectives.reduce_scatter(wait, tensors, call)
     if not wait:
         return handle
 
