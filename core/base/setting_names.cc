@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::string_view kPrefix = "RONDE_";
 /// Used between Ronde's programs, or in Python alone; not settings of a job.
-constexpr std::array<std::string_view, 7> kOthers = {
-    "RONDE_ELASTIC",  "RONDE_ELASTIC_COPIES", "RONDE_ELASTIC_FD",  "RONDE_EXIT_LOG_FD",
-    "RONDE_FATES_FD", "RONDE_PYTHON",         "RONDE_LEAVE_SIGNAL"};
+constexpr std::array<std::string_view, 8> kOthers = {
+    "RONDE_ELASTIC",  "RONDE_ELASTIC_COPIES", "RONDE_ELASTIC_FD",   "RONDE_EXIT_LOG_FD",
+    "RONDE_FATES_FD", "RONDE_PYTHON",         "RONDE_LEAVE_SIGNAL", "RONDE_TRACEBACKS"};
 constexpr std::array<std::string_view, 2> kOfTests = {"RONDE_TEST_", "RONDE_CHAOS_"};
 
 bool is_known(std::string_view name) {

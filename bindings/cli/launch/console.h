@@ -3,11 +3,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "bindings/cli/launch/held_errors.h"
 #include "bindings/cli/launch/output.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "core/base/clock.h"
@@ -21,8 +24,16 @@ class Console {
   Status keep_files(const std::filesystem::path& directory, int ranks, bool append) {
     return files_.open(directory, ranks, append);
   }
+  /// Prints tracebacks at once and whole, instead of holding them back.
+  void hold_nothing() { held_.hold_nothing(); }
   /// A piece of a rank's output; stream 1 or 2.
   void pass_on(int rank, int stream, std::string_view bytes);
+  /// Lines of a rank's standard error that were held back, or stand for such lines.
+  void print(int rank, const std::vector<std::string>& lines);
+  /// Text of a rank's standard error that was held back.
+  void pass_on_held(int rank, std::string_view text) { error_.feed(rank, text); }
+  /// The errors that are held back.
+  [[nodiscard]] HeldErrors& held() noexcept { return held_; }
   /// A line of the launcher's own, on standard error.
   void say(const std::string& text) { error_.own_line("ronde run: " + text); }
   /// Says it below all that the ranks have written.
@@ -41,14 +52,19 @@ class Console {
   void abandon_stuck() noexcept;
   void flush_partial();
 
-  /// The time at which unfinished lines are printed.
-  [[nodiscard]] TimePoint deadline() const noexcept { return partial_deadline_; }
+  /// The time at which unfinished lines, or tracebacks, are printed.
+  [[nodiscard]] TimePoint deadline() const noexcept {
+    return std::min(partial_deadline_, held_.deadline());
+  }
   void on_time(TimePoint time);
 
  private:
+  void print_held(int rank, const std::string& text);
+
   Destination output_{STDOUT_FILENO};
   Destination error_{STDERR_FILENO};
   RankFiles files_;
+  HeldErrors held_;
   TimePoint partial_deadline_ = kForever;
 };
 

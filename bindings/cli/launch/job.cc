@@ -76,7 +76,9 @@ EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_
 
 EnvironmentList job_environment(const std::string& job_id, const Rendezvous& rendezvous,
                                 bool several_hosts) {
-  EnvironmentList list = {"RONDE_JOB_ID=" + job_id, "MASTER_ADDR=" + rendezvous.address,
+  // The launcher hides Ronde's frames on its terminal alone.
+  EnvironmentList list = {"RONDE_JOB_ID=" + job_id, "RONDE_TRACEBACKS=full",
+                          "MASTER_ADDR=" + rendezvous.address,
                           fmt::format("MASTER_PORT={}", rendezvous.master_port)};
   if (several_hosts) {
     list.push_back("RONDE_RENDEZVOUS=" +

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "bindings/cli/launch/agent_link.h"
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/end_schedule.h"
+#include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/poll_set.h"
@@ -24,7 +26,6 @@ namespace ronde {
 namespace {
 
 constexpr std::chrono::seconds kUnevenEndDelay{10};
-constexpr int kMostFailedTold = 4;
 
 class Launcher {
  public:
@@ -55,6 +56,10 @@ class Launcher {
   void on_agent_gone(Host& host, const Status& why);
   // Ending.
   void fail(int exit_status, const std::string& text);
+  void begin_ending(int exit_status);
+  void report_end(const Host& host, const RankMessage& message, bool asked);
+  void report_ranks_of_mpirun(int wait_status);
+  void print_summary();
   void stop(int signal);
   void signal_all(int signal) { send_to_all(hosts_, encode(SignalMessage{signal})); }
   void cut_off();
@@ -79,8 +84,8 @@ class Launcher {
   bool uneven_seen_ = false;
   bool probe_sent_ = false;
   int exit_status_ = 0;
-  int first_failure_ = 0;  ///< Wait status of the rank that gave the exit status.
-  int failed_ranks_ = 0;
+  int stop_signal_ = 0;  ///< The signal that asked the job to end.
+  FailureReport report_;
   bool may_restart_ = false;  ///< The job ended by a rank's failure.
 };
 
@@ -182,7 +187,10 @@ void Launcher::on_signal(int signal) {
 }
 
 void Launcher::stop(int signal) {
-  if (exit_status_ == 0) exit_status_ = 128 + signal;
+  if (exit_status_ == 0) {
+    exit_status_ = 128 + signal;
+    stop_signal_ = signal;
+  }
   may_restart_ = false;
   start_deadline_ = kForever;
   if (!probe_sent_) return cut_off();
@@ -271,23 +279,53 @@ void Launcher::on_tagged_output(int stream, std::string_view bytes) {
 
 void Launcher::on_exited(Host& host, const RankMessage& message) {
   host.unfinished.erase(message.rank);
+  // The rank that ends last may have failed first: all count until they are asked to end.
+  const bool asked = exit_status_ != 0 && !ending_.will_terminate();
+  if (options_.through_mpirun) {
+    report_ranks_of_mpirun(message.wait_status);
+  } else {
+    report_end(host, message, asked);
+  }
   if (message.wait_status == 0) {
     const bool first = !options_.through_mpirun && !std::exchange(uneven_seen_, true);
     if (first) uneven_deadline_ = now() + kUnevenEndDelay;
     return;
   }
-  // The rank that ends last may have failed first: all are listed until they are asked to end.
-  const bool asked_to_end = exit_status_ != 0 && !ending_.will_terminate();
-  if (asked_to_end || ++failed_ranks_ > kMostFailedTold) return;
-  const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
-  if (is_likelier_cause(message.wait_status, first_failure_)) exit_status_ = 0;
-  if (exit_status_ == 0) {
-    first_failure_ = message.wait_status;
-    may_restart_ = true;
+  if (asked) return;
+  if (exit_status_ == 0) may_restart_ = true;
+  begin_ending(exit_status_of(message.wait_status));
+}
+
+/// Notes the end, and prints the rank's traceback, or one line of it.
+void Launcher::report_end(const Host& host, const RankMessage& message, bool asked) {
+  HeldErrors::Ending ending = console_.held().take(message.rank);
+  RankEnd end{.rank = message.rank,
+              .pid = message.pid,
+              .host = host.ranks->name,
+              .wait_status = message.wait_status,
+              .asked = asked,
+              .printed = ending.printed,
+              .failed_at = now(),
+              .earlier_error = console_.held().earliest_but(message.rank),
+              .error = read_error(ending.text),
+              .last_line = std::move(ending.last_line)};
+  if (end.error) {
+    end.failed_at = ending.since;
+  } else if (!ending.printed) {
+    console_.pass_on_held(message.rank, ending.text);
   }
-  fail(exit_status_of(message.wait_status),
-       fmt::format("{} (pid {}{}) {}", name_of(message.rank), message.pid, where,
-                   describe_wait_status(message.wait_status)));
+  if (message.wait_status != 0) {
+    say_if_verbose(fmt::format("{} (pid {}) {}", name_of(message.rank), message.pid,
+                               describe_wait_status(message.wait_status)));
+  }
+  console_.print(message.rank, report_.add(std::move(end)));
+}
+
+/// mpirun tells nothing of single ranks; their tracebacks do.
+void Launcher::report_ranks_of_mpirun(int wait_status) {
+  for (const int rank : console_.held().ranks()) {
+    report_end(hosts_.front(), {rank, 0, wait_status}, false);
+  }
 }
 
 void Launcher::on_cannot_start(Host& host, const CannotStartMessage& message) {
@@ -318,6 +356,10 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
 
 void Launcher::fail(int exit_status, const std::string& text) {
   console_.say_after_output(text);
+  begin_ending(exit_status);
+}
+
+void Launcher::begin_ending(int exit_status) {
   if (exit_status_ != 0) return;
   exit_status_ = exit_status;
   ending_.terminate_at(now() + options_.failure_delay);
@@ -340,7 +382,31 @@ bool Launcher::finished() const {
          console_.empty();
 }
 
+/// The last lines of a job that has failed.
+void Launcher::print_summary() {
+  for (const int rank : console_.held().ranks()) {  // its agent is gone
+    const HeldErrors::Ending left = console_.held().take(rank);
+    if (!left.printed) console_.pass_on_held(rank, left.text);
+  }
+  const RankEnd* const cause = report_.first();
+  if (may_restart_ && cause != nullptr) exit_status_ = exit_status_of(cause->wait_status);
+  if (exit_status_ == 0) return;
+  if (stop_signal_ != 0) {
+    const std::string ends = report_.ends();
+    say(fmt::format("the job was asked to end by {}{}{}", signal_text(stop_signal_),
+                    ends.empty() ? "" : ": ", ends));
+  } else if (cause != nullptr) {
+    console_.print(cause->rank, report_.missing_traceback());
+    for (const std::string& sentence : report_.summary()) say(sentence);
+  }
+  const std::string folder =
+      options_.output_dir.empty() ? "" : fmt::format(", {} has them", options_.output_dir);
+  say(fmt::format("exit status {}{}", exit_status_,
+                  report_.left_out() ? "; --verbose shows whole tracebacks" + folder : ""));
+}
+
 LaunchResult Launcher::run() {
+  if (shows_whole_tracebacks(options_)) console_.hold_nothing();
   if (!options_.output_dir.empty()) {
     const Status status =
         console_.keep_files(options_.output_dir, options_.size, options_.attempt > 1);
@@ -355,12 +421,18 @@ LaunchResult Launcher::run() {
   }
   while (!finished()) turn();
   console_.flush_partial();
+  print_summary();
   while (!finished()) turn();
   reap_agents(hosts_);
   return {exit_status_, may_restart_};
 }
 
 }  // namespace
+
+bool shows_whole_tracebacks(const LaunchOptions& options) {
+  const char* const text = std::getenv("RONDE_TRACEBACKS");  // NOLINT(concurrency-mt-unsafe)
+  return options.verbose || (text != nullptr && std::string_view(text) == "full");
+}
 
 LaunchResult launch(const LaunchOptions& options) { return Launcher(options).run(); }
 

@@ -35,6 +35,9 @@ struct LaunchResult {
   bool may_restart = false;  ///< A rank has failed, and nobody asked the job to end.
 };
 
+/// True if tracebacks are printed at once, each whole: --verbose, or RONDE_TRACEBACKS=full.
+bool shows_whole_tracebacks(const LaunchOptions& options);
+
 /// Runs the job to its end and returns the launcher's exit status: 0, or that of the first rank
 /// that failed (128 + signal where it was killed, 126 and 127 where it could not be started),
 /// 128 + signal where the launcher was asked to end, 1 where a host could not be reached.

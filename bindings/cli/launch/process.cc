@@ -150,12 +150,13 @@ StartedChild start_child(const ChildSpec& spec) {
   return {pid, {}};
 }
 
+std::string signal_text(int signal) {
+  const char* name = ::strsignal(signal);  // NOLINT(concurrency-mt-unsafe): no unknown number
+  return fmt::format("signal {} ({})", signal, name);
+}
+
 std::string describe_wait_status(int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    const int signal = WTERMSIG(wait_status);
-    const char* name = ::strsignal(signal);  // NOLINT(concurrency-mt-unsafe): no unknown number
-    return fmt::format("was killed by signal {} ({})", signal, name);
-  }
+  if (WIFSIGNALED(wait_status)) return "was killed by " + signal_text(WTERMSIG(wait_status));
   return fmt::format("exited with status {}", WEXITSTATUS(wait_status));
 }
 

@@ -47,7 +47,10 @@ struct StartedChild {
 /// until it runs its program or has failed to. Call from the only thread of the process.
 StartedChild start_child(const ChildSpec& spec);
 
-/// "killed by signal 9 (Killed)" or "exited with status 3".
+/// "signal 9 (Killed)".
+std::string signal_text(int signal);
+
+/// "was killed by signal 9 (Killed)" or "exited with status 3".
 std::string describe_wait_status(int wait_status);
 
 /// The exit status, or 128 + signal, as shells report it.

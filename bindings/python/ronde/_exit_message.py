@@ -1,22 +1,41 @@
-"""This process's exit message: the exception that ends it, for the other ranks."""
+"""What Python prints of the exception that ends this process, and what other ranks are told."""
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import traceback
 from types import TracebackType
 
+from ronde._errors import InvalidArgumentError
+
 _MOST_BYTES = 400
+_CHOICES = ("short", "full")
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 _message = ""
 
 
 def record_uncaught() -> None:
-    """From now on keeps the text of an exception that nothing catches, before it is printed."""
+    """From now on keeps the text of an exception that nothing catches, before it is printed.
+
+    Its traceback is printed without frames of this package, unless RONDE_TRACEBACKS is "full".
+    Raises InvalidArgumentError for other values than "short" and "full".
+    """
     earlier = sys.excepthook
+    choice = os.environ.get("RONDE_TRACEBACKS", "short")
+    if choice not in _CHOICES:
+        raise InvalidArgumentError(f"RONDE_TRACEBACKS={choice!r}; allowed: {', '.join(_CHOICES)}")
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         global _message
         _message = _described(error, trace)
+        if choice == "short":
+            trace = _hide_frames(trace)
+            _hide_frames_of_earlier(error)
         earlier(kind, error, trace)
 
     sys.excepthook = hook
@@ -31,5 +50,34 @@ def _described(error: BaseException, trace: TracebackType | None) -> str:
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     frames = traceback.extract_tb(trace)
     if frames:
-        text += f" ({frames[-1].filename}:{frames[-1].lineno})"
+        frame = next((f for f in reversed(frames) if _is_of_user(f.filename)), frames[-1])
+        text += f" ({frame.filename}:{frame.lineno})"
     return text.encode(errors="replace")[:_MOST_BYTES].decode(errors="ignore")
+
+
+def _is_of_user(file: str) -> bool:
+    return not file.startswith((_PACKAGE, *_LIBRARIES, "<frozen"))
+
+
+def _hide_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without frames of this package; as it is if there are no others."""
+    kept = []
+    step = trace
+    while step is not None:
+        if not step.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            kept.append(step)
+        step = step.tb_next
+    shorter = None
+    for step in reversed(kept):
+        shorter = TracebackType(shorter, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return shorter or trace
+
+
+def _hide_frames_of_earlier(error: BaseException) -> None:
+    """Does the same for the exceptions that led to this one."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        current.__traceback__ = _hide_frames(current.__traceback__)
+        current = current.__cause__ or current.__context__

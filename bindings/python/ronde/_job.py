@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -121,6 +122,7 @@ def init(
         return
     if job.forked:
         runtime()
+    _refuse_unguarded_script()
     chosen = {name: str(value) for name, value in (settings or {}).items()}
     trace = _horovod_trace()
     if trace:
@@ -138,6 +140,15 @@ def init(
         return
     for process_set in process_sets:
         add_process_set(process_set)
+
+
+def _refuse_unguarded_script() -> None:
+    """Raises Error in a child of multiprocessing that has only begun to import the main script."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise Error(
+            "init() was called while a process of multiprocessing imports the main script: put "
+            'what the script does under if __name__ == "__main__":'
+        )
 
 
 def _horovod_trace() -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from ronde._errors import Error, InvalidArgumentError
 
 __all__ = ["run"]
 
+importing = False  # this process is a rank of run() and imports its function
 CALL = "call.pickle"  # the call; each rank writes <rank>.pickle beside it
 
 
@@ -78,6 +80,11 @@ def run(
     Raises Error with the traceback of the first rank that failed. Raises InvalidArgumentError (a
     ValueError) for other hosts, and functions that cannot be pickled.
     """
+    if importing:
+        raise InvalidArgumentError(
+            "ronde.run() was called while a rank imports the module of the function to run: put "
+            'what that module does under if __name__ == "__main__":'
+        )
     del use_gloo, disable_cache, ssh_port, ssh_identity_file
     least, most = _one_of(min_np, min_num_proc, "min"), _one_of(max_np, max_num_proc, "max")
     making: dict[str, Any] = {"min_np": least, "max_np": most}
@@ -218,13 +225,18 @@ def _results(folder: Path, ranks: int, status: int) -> list[Any]:
     left = {rank: folder / f"{rank}.pickle" for rank in range(ranks)}
     written = sorted((p.stat().st_mtime_ns, rank) for rank, p in left.items() if p.exists())
     outcomes = {rank: pickle.loads(left[rank].read_bytes()) for _, rank in written}
-    for _, rank in written:
-        good, value = outcomes[rank]
-        if not good:
-            raise Error(f"rank {rank} of {ranks} failed:\n{value}")
+    failed = [(rank, outcomes[rank][1]) for _, rank in written if not outcomes[rank][0]]
+    for rank, trace in sorted(failed, key=lambda one: _is_consequence(one[1])):
+        raise Error(f"rank {rank} of {ranks} failed:\n{trace}")
     if status != 0 or len(outcomes) < ranks:
         raise Error(f"the job of {ranks} ranks ended with exit status {status}")
     return [outcomes[rank][1] for rank in range(ranks)]
+
+
+def _is_consequence(trace: str) -> bool:
+    """The exception only tells that another rank has failed."""
+    last = [line for line in trace.splitlines() if line[:1].strip()][-1:]
+    return bool(last and re.match(r"ronde\.([\w.]+\.)?(RankFailure|AbortedError)\b", last[0]))
 
 
 def _last_results(folder: Path, ranks: int, status: int) -> list[Any]:

@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from ronde import _core, _epochs
+from ronde import _core, _epochs, _run
 from ronde._run import CALL, pickler
 
 
@@ -25,7 +25,9 @@ def main(folder: Path) -> int:
     number = _epochs.core.elastic_worker() if elastic else _core.launched_job()[0]
     good = True
     try:
+        _run.importing = True
         func, args, kwargs = pickle.loads((folder / CALL).read_bytes())
+        _run.importing = False
         value = func(*args, **kwargs)
         outcome = bytes(pickler().dumps((True, value, *_place(elastic, number))))
     except _epochs.DismissedError:

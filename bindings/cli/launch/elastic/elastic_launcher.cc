@@ -116,6 +116,7 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
 
 ElasticResult ElasticLauncher::run() {
   const LaunchOptions& job = options_.launch;
+  if (shows_whole_tracebacks(job)) console_.hold_nothing();
   if (!job.output_dir.empty()) {
     if (const Status status = console_.keep_files(job.output_dir, 0, false); !status.ok()) {
       fmt::print(stderr, "ronde run: {}\n", status.message());
@@ -127,6 +128,7 @@ ElasticResult ElasticLauncher::run() {
   carry_out();
   while (!ending_.over()) turn();
   console_.flush_partial();
+  ending_.sum_up();
   while (!ending_.over()) turn();
   story_.close();
   return {ending_.exit_status(), story_.parts()};

@@ -1,8 +1,11 @@
 #include "bindings/cli/launch/elastic/job_ending.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <utility>
+
+#include "bindings/cli/launch/process.h"
 
 namespace ronde {
 namespace {
@@ -18,7 +21,10 @@ void JobEnding::begin() {
 }
 
 void JobEnding::stop(int signal) {
-  if (exit_status_ == 0) exit_status_ = 128 + signal;
+  if (exit_status_ == 0) {
+    exit_status_ = 128 + signal;
+    cause_ = "the job was asked to end by " + signal_text(signal);
+  }
   begin();
   parts_.agents.signal_all(signal == SIGPIPE ? SIGTERM : signal);
   schedule_.on_asked(now());
@@ -32,7 +38,8 @@ void JobEnding::insist(int signal) {
 void JobEnding::fail(int exit_status, const std::string& text) {
   if (begun_) return;
   begin();
-  parts_.console.say_after_output("the job has failed: " + text);
+  cause_ = "the job has failed: " + text;
+  parts_.console.say_after_output(cause_);
   exit_status_ = exit_status;
   schedule_.terminate_at(now() + options_.failure_delay);
 }
@@ -43,6 +50,12 @@ void JobEnding::finish(int exit_status) {
   begin();
   schedule_.clear();
   parts_.agents.retire_all();
+}
+
+void JobEnding::sum_up() {
+  if (exit_status_ == 0) return;
+  const std::string why = cause_.empty() ? "" : "; " + cause_;
+  parts_.console.say_after_output(fmt::format("exit status {}{}", exit_status_, why));
 }
 
 void JobEnding::let_a_worker_save() { schedule_.allow_until(now() + kLeavingTime); }

@@ -46,6 +46,8 @@ class JobEnding {
     return finished_ && parts_.agents.empty() && parts_.console.empty();
   }
   [[nodiscard]] int exit_status() const noexcept { return exit_status_; }
+  /// Says the exit status and its cause, unless the job has ended well.
+  void sum_up();
 
  private:
   void begin();
@@ -57,6 +59,7 @@ class JobEnding {
   bool begun_ = false;
   bool finished_ = false;
   int exit_status_ = 0;
+  std::string cause_;
 };
 
 }  // namespace ronde

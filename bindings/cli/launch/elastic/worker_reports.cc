@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "bindings/cli/launch/elastic/worker_notes.h"
+#include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/traceback.h"
 
 namespace ronde {
 
@@ -86,12 +90,28 @@ void WorkerReports::on_started(const RankMessage& message) {
   to_.story.on_started(id, message.pid);
 }
 
+/// Prints the worker's traceback. Returns its exception, with a colon before it.
+std::string WorkerReports::print_error(const RankMessage& message) {
+  const HeldErrors::Ending ending = to_.console.held().take(message.rank);
+  const auto error = read_error(ending.text);
+  if (!ending.printed && (!error || message.wait_status == 0)) {
+    to_.console.pass_on_held(message.rank, ending.text);
+  } else if (!ending.printed) {
+    const std::string sentence = error->error.sentence();
+    const bool known = std::exchange(last_error_, sentence) == sentence;
+    const bool in_short = known || error->error.consequence || to_.ending.begun();
+    to_.console.print(message.rank, in_short ? std::vector{one_line(*error)} : error->shorter);
+  }
+  return error && message.wait_status != 0 ? ": " + error->error.sentence() : "";
+}
+
 void WorkerReports::on_exited(const RankMessage& message) {
   const WorkerId id = worker_of(message.rank);
   const LaunchedWorker* worker = to_.workers.find(id);
   if (worker == nullptr) return;
-  const std::string text = fmt::format("(pid {}{}) {}", message.pid, to_.hosts.where(worker->host),
-                                       describe_wait_status(message.wait_status));
+  const std::string text =
+      fmt::format("(pid {}{}) {}{}", message.pid, to_.hosts.where(worker->host),
+                  describe_wait_status(message.wait_status), print_error(message));
   if (message.wait_status != 0 && !worker->stopped && !to_.ending.begun()) {
     to_.console.say_after_output(fmt::format("worker {} {}", id, text));
   }

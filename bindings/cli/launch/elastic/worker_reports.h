@@ -43,12 +43,14 @@ class WorkerReports {
   void on_message(const std::string& host, const ProbedMessage& answer);
   void on_started(const RankMessage& message);
   void on_exited(const RankMessage& message);
+  std::string print_error(const RankMessage& message);
   void take_note(elastic::WorkerId worker, const elastic::ReadyNote& note);
   void take_note(elastic::WorkerId worker, const elastic::HoldsNote& note);
   void take_note(elastic::WorkerId worker, const elastic::LeavingNote& note);
   void take_note(elastic::WorkerId worker, const elastic::FinishedNote& note);
 
   const Parts to_;
+  std::string last_error_;  ///< Its traceback has been printed.
 };
 
 }  // namespace ronde

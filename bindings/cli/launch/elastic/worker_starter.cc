@@ -32,7 +32,8 @@ void WorkerStarter::start(const elastic::StartWorker& start) {
   }
   RankStart rank{agent_rank(start.worker), {}};
   rank.environment = {fmt::format("{}={}", elastic::kWorkerVariable, start.worker),
-                      "RONDE_ELASTIC=1", "HOROVOD_ELASTIC=1", "HOROVOD_HOSTNAME=" + start.host};
+                      "RONDE_ELASTIC=1", "RONDE_TRACEBACKS=full", "HOROVOD_ELASTIC=1",
+                      "HOROVOD_HOSTNAME=" + start.host};
   if (!job_runs_) {  // for functions that never call init()
     rank.environment.push_back(fmt::format("HOROVOD_RANK={}", start.worker - 1));
     rank.environment.push_back(fmt::format("HOROVOD_SIZE={}", first_workers_));

@@ -1,0 +1,151 @@
+#include "bindings/cli/launch/failure_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "bindings/cli/launch/process.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kMostKinds = 4;
+constexpr std::size_t kMostTextBytes = 200;
+
+bool failed(const RankEnd& end) { return end.wait_status != 0; }
+
+bool is_consequence(const RankEnd& end) { return end.error && end.error->error.consequence; }
+
+/// How likely the rank is the cause: as is_likelier_cause(), and below it those that tell of
+/// another rank, and those that were asked to end.
+int weight(const RankEnd& end) {
+  if (end.asked && !(end.error && !is_consequence(end))) return -1;
+  if (is_consequence(end)) return 0;
+  if (end.asked) return 1;
+  if (WIFSIGNALED(end.wait_status)) return 4;
+  return WEXITSTATUS(end.wait_status) > 1 ? 3 : 2;
+}
+
+/// True if `a` is a likelier cause than `b`.
+bool is_likelier(const RankEnd& a, const RankEnd& b) {
+  return std::tuple(-weight(a), a.failed_at, a.rank) < std::tuple(-weight(b), b.failed_at, b.rank);
+}
+
+std::string cut(std::string text) {
+  if (text.size() <= kMostTextBytes) return text;
+  return text.substr(0, kMostTextBytes) + " ...";
+}
+
+std::string who(const RankEnd& end) {
+  if (end.pid == 0) return "mpirun";
+  const std::string where = end.host.empty() ? "" : " on " + end.host;
+  return fmt::format("rank {} (pid {}{})", end.rank, end.pid, where);
+}
+
+/// "it exited with status 1, after \"no data\"".
+std::string plain_end(const RankEnd& end) {
+  const std::string after = end.last_line.empty() || WIFSIGNALED(end.wait_status)
+                                ? ""
+                                : fmt::format("; its last line of errors: {}", end.last_line);
+  return fmt::format("it {}{}", describe_wait_status(end.wait_status), after);
+}
+
+std::string first_sentence(const RankEnd& end) {
+  const std::string text = end.error ? cut(end.error->error.sentence()) : plain_end(end);
+  return fmt::format("rank {} failed first: {}", end.rank, text);
+}
+
+/// What became of a rank that is not the cause, without its number.
+std::string kind_of(const RankEnd& end, const RankEnd* cause) {
+  if (end.wait_status == 0) return "ended well";
+  if (is_consequence(end)) return "failed in consequence";
+  const bool both = end.error && cause != nullptr && cause->error;
+  if (both && end.error->error == cause->error->error) return "failed alike";
+  if (end.error) return "raised " + cut(end.error->error.sentence());
+  if (end.asked) return "ended when asked to";
+  return describe_wait_status(end.wait_status);
+}
+
+}  // namespace
+
+std::string one_line(const ErrorOutput& error) {
+  std::string more = error.trailing > 0 ? fmt::format(" [+{} lines]", error.trailing) : "";
+  return error.error.sentence() + more;
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < ranks.size();) {
+    std::size_t end = begin + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end - begin > 2) {
+      parts.push_back(fmt::format("{}-{}", ranks[begin], ranks[end - 1]));
+    } else {
+      for (std::size_t i = begin; i < end; ++i) parts.push_back(fmt::to_string(ranks[i]));
+    }
+    begin = end;
+  }
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(parts, ", "));
+}
+
+std::vector<std::string> FailureReport::add(RankEnd end) {
+  RankEnd& added = ends_[end.rank] = std::move(end);
+  if (!added.error || added.printed) return {};
+  const bool cause = first() == &added && !is_consequence(added) && !added.asked &&
+                     added.failed_at < added.earlier_error;
+  if (added.wait_status == 0) return added.error->full;
+  left_out_ = left_out_ || !cause || added.error->left_out > 0;
+  if (!cause) return {one_line(*added.error)};
+  added.printed = true;
+  return added.error->shorter;
+}
+
+const RankEnd* FailureReport::first() const {
+  const RankEnd* found = nullptr;
+  for (const auto& [rank, end] : ends_) {
+    if (failed(end) && (found == nullptr || is_likelier(end, *found))) found = &end;
+  }
+  return found;
+}
+
+std::vector<std::string> FailureReport::missing_traceback() {
+  const RankEnd* const cause = first();
+  if (cause == nullptr || !cause->error || cause->asked || is_consequence(*cause)) return {};
+  RankEnd& end = ends_.at(cause->rank);
+  return std::exchange(end.printed, true) ? std::vector<std::string>() : end.error->shorter;
+}
+
+std::string FailureReport::others(const RankEnd* cause) const {
+  std::vector<std::pair<std::string, std::vector<int>>> kinds;
+  for (const auto& [rank, end] : ends_) {
+    if (&end == cause) continue;
+    const std::string kind = kind_of(end, cause);
+    auto found = std::ranges::find(kinds, kind, [](const auto& entry) { return entry.first; });
+    if (found == kinds.end()) found = kinds.insert(kinds.end(), {kind, {}});
+    found->second.push_back(rank);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [kind, ranks] : kinds) parts.push_back(rank_list(ranks) + " " + kind);
+  if (parts.size() > kMostKinds) {
+    const std::size_t more = parts.size() - kMostKinds;
+    parts.resize(kMostKinds);
+    parts.push_back(fmt::format("{} more kinds of ends", more));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::vector<std::string> FailureReport::summary() const {
+  const RankEnd* const cause = first();
+  if (cause == nullptr) return {};
+  const std::string rest = others(cause);
+  return {first_sentence(*cause),
+          fmt::format("{} {}{}{}", who(*cause), describe_wait_status(cause->wait_status),
+                      rest.empty() ? "" : "; ", rest)};
+}
+
+}  // namespace ronde

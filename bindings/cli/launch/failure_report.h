@@ -1,0 +1,57 @@
+// The ends of a job's ranks, for people: which failed first, and how the others ended.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/cli/launch/traceback.h"
+#include "core/base/clock.h"
+
+namespace ronde {
+
+/// How a rank's process has ended.
+struct RankEnd {
+  int rank = 0;
+  int pid = 0;       ///< 0: mpirun has started it, and its status is mpirun's.
+  std::string host;  ///< Empty: this one.
+  int wait_status = 0;
+  bool asked = false;                  ///< The job was being ended by then.
+  bool printed = false;                ///< Its traceback is on the terminal already.
+  TimePoint failed_at{};               ///< When its traceback began, or its process ended.
+  TimePoint earlier_error = kForever;  ///< When the traceback of a rank that still runs began.
+  std::optional<ErrorOutput> error;
+  std::string last_line;  ///< Of its standard error; without a traceback.
+};
+
+/// Finds the rank that made the job fail. Threads: one.
+class FailureReport {
+ public:
+  /// Notes the end. Returns the lines about it that are to be printed as this rank's now.
+  std::vector<std::string> add(RankEnd end);
+  /// The rank that is the likeliest cause; null if all have ended well.
+  [[nodiscard]] const RankEnd* first() const;
+  /// The traceback of first() if it has not been printed.
+  std::vector<std::string> missing_traceback();
+  /// Sentences that end the job's output. Empty if no rank has failed.
+  [[nodiscard]] std::vector<std::string> summary() const;
+  /// The same of a job that was asked to end: how the ranks ended, in one sentence.
+  [[nodiscard]] std::string ends() const { return others(nullptr); }
+  /// True if add() left out lines.
+  [[nodiscard]] bool left_out() const noexcept { return left_out_; }
+
+ private:
+  [[nodiscard]] std::string others(const RankEnd* cause) const;
+
+  std::map<int, RankEnd> ends_;
+  bool left_out_ = false;
+};
+
+/// "ValueError: bad batch 50 (train.py:5) [+2 lines]".
+std::string one_line(const ErrorOutput& error);
+
+/// "0-3 and 7", "ranks" or "rank" before it.
+std::string rank_list(const std::vector<int>& ranks);
+
+}  // namespace ronde

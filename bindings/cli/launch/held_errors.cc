@@ -1,0 +1,140 @@
+#include "bindings/cli/launch/held_errors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/cli/launch/traceback.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kMostHeldBytes = std::size_t{256} << 10;
+constexpr std::size_t kMostToldBytes = 200;
+
+/// True if the line, as far as it has come, may be one of Ronde's log.
+bool may_be_log(std::string_view line) {
+  constexpr std::size_t kPrefixBytes = 23;
+  return line.starts_with('[') && (line.size() < kPrefixBytes || is_log_line(line));
+}
+
+}  // namespace
+
+void HeldErrors::forget_traceback(Stream& stream) {
+  stream.traceback.clear();
+  stream.printed = false;
+}
+
+/// Decides on a whole line, which ends in '\n' or '\r'.
+void HeldErrors::end_line(int rank, Stream& stream, std::string& out, TimePoint time) {
+  const std::string_view line = std::string_view(stream.line).substr(0, stream.line.size() - 1);
+  const bool log = is_log_line(line);
+  if (stream.mode == Mode::kLetPass && !line.starts_with(' ')) stream.mode = Mode::kPlain;
+  const bool may_begin = stream.mode == Mode::kPlain && stream.passed == 0;
+  if (may_begin && begins_error(line, stream.before)) {
+    forget_traceback(stream);
+    stream.mode = Mode::kTraceback;
+    stream.traceback = std::move(stream.line);
+    stream.since = time;
+  } else if (!(log && stream.passed == 0 && logs_.repeats(rank, line, time))) {
+    if (may_begin && begins_error(line, "")) stream.mode = Mode::kLetPass;
+    out.append(stream.line, stream.passed);
+    if (!log && stream.printed && stream.mode == Mode::kPlain) forget_traceback(stream);
+  }
+  if (stream.mode != Mode::kTraceback) {
+    if (!log && line.find_first_not_of(" \t") != std::string_view::npos) stream.telling = line;
+    stream.before = line;
+  }
+  stream.line.clear();
+  stream.passed = 0;
+}
+
+std::string HeldErrors::feed(int rank, std::string_view bytes, TimePoint time) {
+  Stream& stream = streams_[rank];
+  std::string out;
+  for (const char c : bytes) {
+    if (stream.mode == Mode::kTraceback) {
+      stream.traceback += c;
+      continue;
+    }
+    stream.line += c;
+    if (c == '\n' || c == '\r') end_line(rank, stream, out, time);
+  }
+  if (stream.traceback.size() > kMostHeldBytes && !stream.printed) {
+    out += std::exchange(stream.traceback, {});
+    stream.mode = Mode::kLetPass;
+  }
+  const bool undecided =
+      stream.passed == 0 && (may_begin_error(stream.line) || may_be_log(stream.line));
+  if (stream.mode != Mode::kTraceback && !undecided) out += take_partial(stream);
+  return holds_ ? out : std::string(bytes);
+}
+
+std::string HeldErrors::take_partial(Stream& stream) {
+  std::string out = stream.line.substr(stream.passed);
+  stream.passed = stream.line.size();
+  return out;
+}
+
+std::vector<std::pair<int, std::string>> HeldErrors::partials() {
+  std::vector<std::pair<int, std::string>> found;
+  for (auto& [rank, stream] : streams_) {
+    std::string text = take_partial(stream);
+    if (holds_ && !text.empty()) found.emplace_back(rank, std::move(text));
+  }
+  return found;
+}
+
+bool HeldErrors::has_partial() const noexcept {
+  return std::ranges::any_of(
+      streams_, [](const auto& entry) { return entry.second.passed < entry.second.line.size(); });
+}
+
+HeldErrors::Ending HeldErrors::take(int rank) {
+  const auto found = streams_.find(rank);
+  if (found == streams_.end()) return {};
+  Stream stream = std::move(found->second);
+  streams_.erase(found);
+  if (stream.telling.size() > kMostToldBytes) stream.telling.resize(kMostToldBytes);
+  return {std::move(stream.traceback), stream.since, stream.printed || !holds_,
+          std::move(stream.telling)};
+}
+
+std::vector<std::pair<int, std::string>> HeldErrors::due(TimePoint time) {
+  std::vector<std::pair<int, std::string>> found;
+  for (auto& [rank, stream] : streams_) {
+    if (stream.mode != Mode::kTraceback || time - stream.since < kLongest) continue;
+    stream.mode = Mode::kPlain;
+    stream.printed = true;
+    stream.before.clear();
+    if (holds_) found.emplace_back(rank, stream.traceback);
+  }
+  return found;
+}
+
+TimePoint HeldErrors::deadline() const noexcept {
+  TimePoint earliest = kForever;
+  for (const auto& [rank, stream] : streams_) {
+    if (stream.mode == Mode::kTraceback) earliest = std::min(earliest, stream.since + kLongest);
+  }
+  return earliest;
+}
+
+TimePoint HeldErrors::earliest_but(int rank) const noexcept {
+  TimePoint earliest = kForever;
+  for (const auto& [other, stream] : streams_) {
+    if (other == rank || stream.mode != Mode::kTraceback) continue;
+    const auto error = read_error(stream.traceback);
+    if (error && !error->error.consequence) earliest = std::min(earliest, stream.since);
+  }
+  return earliest;
+}
+
+std::vector<int> HeldErrors::ranks() const {
+  std::vector<int> found;
+  for (const auto& [rank, stream] : streams_) {
+    if (!stream.traceback.empty()) found.push_back(rank);
+  }
+  return found;
+}
+
+}  // namespace ronde

@@ -1,0 +1,310 @@
+#include "bindings/cli/launch/traceback.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+
+namespace ronde {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+constexpr std::string_view kHeader = "Traceback (most recent call last):";
+constexpr std::string_view kFrame = "  File \"";
+constexpr std::string_view kTerminate = "terminate called ";
+constexpr std::string_view kThrown = "terminate called after throwing an instance of '";
+constexpr std::string_view kWhat = "  what():  ";
+constexpr std::size_t kMostFrames = 5;
+constexpr std::size_t kMostMessageLines = 4;
+
+/// These link two exceptions of a chain.
+constexpr std::array<std::string_view, 2> kLinks = {
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:"};
+
+/// Errors of Ronde that every rank raises once another one has failed.
+constexpr std::array<std::string_view, 4> kConsequences = {"RankFailure", "AbortedError",
+                                                           "DismissedError", "JobFailedError"};
+
+Lines split_lines(std::string_view text) {
+  Lines lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.emplace_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+/// Ronde's other threads log at any time, even within a line of the traceback.
+std::string without_logs(std::string_view text) {
+  constexpr std::string_view kMark = "] ronde ";
+  constexpr std::size_t kTimeBytes = 13;  // "[23:04:18.541"
+  std::string kept(text);
+  for (std::size_t at = kept.find(kMark); at != std::string::npos; at = kept.find(kMark, at)) {
+    if (at < kTimeBytes || !is_log_line(std::string_view(kept).substr(at - kTimeBytes))) {
+      ++at;
+      continue;
+    }
+    at -= kTimeBytes;
+    const std::size_t end = std::min(kept.find('\n', at), kept.size() - 1);
+    kept.erase(at, end + 1 - at);
+  }
+  return kept;
+}
+
+/// One frame: the line that names its place, and the source lines below.
+struct PythonFrame {
+  std::string file;
+  std::string line;
+  Lines text;
+};
+
+/// One exception of a chain.
+struct Exception {
+  std::vector<PythonFrame> frames;
+  Lines message;  ///< Its first line begins with the type.
+};
+
+bool is_link(std::string_view line) { return std::ranges::find(kLinks, line) != kLinks.end(); }
+
+/// Reads `  File "train.py", line 5, in load`.
+PythonFrame frame_of(const std::string& line) {
+  PythonFrame frame;
+  const std::size_t begin = kFrame.size();
+  const std::size_t end = line.find('"', begin);
+  if (end != std::string::npos) {
+    frame.file = line.substr(begin, end - begin);
+    const std::size_t number = line.find("line ", end);
+    if (number != std::string::npos) {
+      const std::size_t digits = number + 5;
+      frame.line = line.substr(digits, line.find_first_not_of("0123456789", digits) - digits);
+    }
+  }
+  frame.text.push_back(line);
+  return frame;
+}
+
+/// Reads one exception from `at` on, and moves `at` behind it.
+Exception take_exception(const Lines& lines, std::size_t& at) {
+  Exception found;
+  if (lines[at] == kHeader) ++at;
+  for (; at < lines.size() && lines[at].starts_with(' '); ++at) {
+    if (lines[at].starts_with(kFrame)) {
+      found.frames.push_back(frame_of(lines[at]));
+    } else if (!found.frames.empty()) {
+      found.frames.back().text.push_back(lines[at]);
+    }
+  }
+  while (at < lines.size() && !is_link(lines[at])) {
+    found.message.push_back(lines[at++]);
+  }
+  return found;
+}
+
+/// The exceptions of a chain, the last one of which ended the program.
+std::vector<Exception> read_chain(const Lines& lines) {
+  std::vector<Exception> chain;
+  for (std::size_t at = 0; at < lines.size();) {
+    chain.push_back(take_exception(lines, at));
+    while (at < lines.size() && (lines[at].empty() || is_link(lines[at]))) ++at;
+  }
+  for (Exception& one : chain) {
+    while (!one.message.empty() && one.message.back().empty()) one.message.pop_back();
+  }
+  return chain;
+}
+
+bool is_library(std::string_view file) {
+  return file.starts_with('<') || file.find("/site-packages/") != std::string_view::npos ||
+         file.find("/dist-packages/") != std::string_view::npos ||
+         file.find("/lib/python3") != std::string_view::npos;
+}
+
+/// The folder of the Python package that carries this program; empty if none does.
+const std::string& own_package() {
+  static const std::string kFolder = [] {
+    std::error_code error;
+    const auto folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    return std::filesystem::exists(folder / "__init__.py", error) ? folder.string() + "/" : "";
+  }();
+  return kFolder;
+}
+
+bool is_of_ronde(std::string_view file) {
+  return file.find("-packages/ronde/") != std::string_view::npos ||
+         (!own_package().empty() && file.starts_with(own_package()));
+}
+
+std::string place_of(const PythonFrame& frame) {
+  return fmt::format("{}:{}", std::filesystem::path(frame.file).filename().string(), frame.line);
+}
+
+/// The innermost line of the user's, or else of a library that is not Ronde.
+std::string user_place(const std::vector<PythonFrame>& frames) {
+  const auto last_where = [&](auto wanted) -> const PythonFrame* {
+    const auto found = std::find_if(frames.rbegin(), frames.rend(), wanted);
+    return found == frames.rend() ? nullptr : &*found;
+  };
+  const PythonFrame* frame =
+      last_where([](const PythonFrame& f) { return !is_library(f.file) && !is_of_ronde(f.file); });
+  if (frame == nullptr) {
+    frame = last_where([](const PythonFrame& f) { return !is_of_ronde(f.file); });
+  }
+  return frame == nullptr ? "" : place_of(*frame);
+}
+
+/// The type's name as users know it: errors of Ronde lose their module.
+std::string_view without_module(std::string_view text) {
+  if (!text.starts_with("ronde.")) return text;
+  const std::size_t dot = text.substr(0, text.find(':')).rfind('.');
+  return text.substr(dot + 1);
+}
+
+/// The exception's text in one line. Some messages begin with empty lines.
+std::string headline(const Lines& message) {
+  std::string text(without_module(message.front()));
+  for (std::size_t i = 1; i < message.size() && text.ends_with(": "); ++i) {
+    const std::size_t begin = message[i].find_first_not_of(' ');
+    if (begin != std::string::npos) text += message[i].substr(begin);
+  }
+  if (text.find("before the current process has finished its bootstrapping") != std::string::npos ||
+      text.find("An attempt has been made to start a new process") != std::string::npos) {
+    text =
+        "RuntimeError: the script starts processes when it is imported: put what it does under "
+        "if __name__ == \"__main__\":";
+  }
+  return text;
+}
+
+/// True if the text is what Ronde says of another rank that has failed: "rank 1 (pid 7 on h) died".
+bool tells_of_a_rank(std::string_view message) {
+  if (!message.starts_with("rank ")) return false;
+  const std::size_t end = std::min(message.find_first_not_of("0123456789", 5), message.size());
+  const std::string_view rest = message.substr(end);
+  return end > 5 && (rest.starts_with(" (pid ") || rest.starts_with(" has left the job") ||
+                     rest.starts_with(" died"));
+}
+
+bool is_consequence(std::string_view text) {
+  const std::size_t colon = text.find(": ");
+  const std::string_view type = text.substr(0, colon);
+  if (std::ranges::any_of(kConsequences, [&](std::string_view name) { return type == name; })) {
+    return true;
+  }
+  return colon != std::string_view::npos && tells_of_a_rank(text.substr(colon + 2));
+}
+
+RaisedError error_of(std::string_view text, std::string place) {
+  RaisedError error{std::string(text), std::move(place), false};
+  error.consequence = is_consequence(error.text);
+  return error;
+}
+
+/// Few frames that tell most: those of the user, and the innermost.
+std::vector<const PythonFrame*> chosen_frames(const std::vector<PythonFrame>& frames) {
+  std::vector<const PythonFrame*> chosen;
+  for (const PythonFrame& frame : frames) {
+    if (!is_of_ronde(frame.file)) chosen.push_back(&frame);
+  }
+  if (chosen.size() <= kMostFrames) return chosen;
+  const PythonFrame* const innermost = chosen.back();
+  std::vector<const PythonFrame*> user;
+  for (const PythonFrame* frame : chosen) {
+    if (frame == innermost || !is_library(frame->file)) user.push_back(frame);
+  }
+  if (user.size() > kMostFrames) user.erase(user.begin() + 1, user.end() - (kMostFrames - 1));
+  return user;
+}
+
+/// Marks below source lines help only at the innermost frame.
+void append_frame(Lines& lines, const PythonFrame& frame, bool innermost) {
+  for (const std::string& line : frame.text) {
+    const bool marks = line.find_first_not_of(" ^~") == std::string::npos;
+    if (!marks || innermost) lines.push_back(line);
+  }
+}
+
+Lines shortened(const std::vector<Exception>& chain) {
+  Lines lines;
+  for (std::size_t i = 0; i + 1 < chain.size(); ++i) {
+    if (chain[i].message.empty()) continue;
+    lines.push_back(
+        fmt::format("before that: {}",
+                    error_of(headline(chain[i].message), user_place(chain[i].frames)).sentence()));
+  }
+  const Exception& last = chain.back();
+  if (!last.frames.empty()) lines.emplace_back(kHeader);
+  const std::vector<const PythonFrame*> chosen = chosen_frames(last.frames);
+  for (const PythonFrame* frame : chosen) append_frame(lines, *frame, frame == chosen.back());
+  const std::size_t count = std::min(last.message.size(), kMostMessageLines);
+  for (std::size_t i = 0; i < count; ++i) {
+    lines.emplace_back(i == 0 ? without_module(last.message[i]) : last.message[i]);
+  }
+  return lines;
+}
+
+/// "terminate called after throwing an instance of 'T'", and "  what():  TEXT" below.
+std::optional<ErrorOutput> read_terminate(Lines lines) {
+  ErrorOutput output;
+  std::string text = lines.front();
+  if (text.starts_with(kThrown)) {
+    text = text.substr(kThrown.size());
+    text = text.substr(0, text.rfind('\''));
+    if (lines.size() > 1 && lines[1].starts_with(kWhat)) {
+      text += ": " + lines[1].substr(kWhat.size());
+    }
+  }
+  for (const std::string_view module : {"ronde::v1::", "ronde::"}) {
+    if (text.starts_with(module)) text = text.substr(module.size());
+  }
+  output.error = error_of(text, "");
+  output.shorter = lines;
+  output.full = std::move(lines);
+  return output;
+}
+
+}  // namespace
+
+std::string RaisedError::sentence() const {
+  return place.empty() ? text : fmt::format("{} ({})", text, place);
+}
+
+bool begins_error(std::string_view line, std::string_view before) {
+  if (before.starts_with("Exception ") || before.starts_with("Error in ")) return false;
+  return line == kHeader || line.starts_with(kFrame) || line.starts_with(kTerminate);
+}
+
+bool may_begin_error(std::string_view line) {
+  return std::ranges::any_of(std::array{kHeader, kFrame, kTerminate}, [&](std::string_view start) {
+    return start.starts_with(line) || line.starts_with(start);
+  });
+}
+
+/// "[23:04:18.541] ronde 0 warning: ...".
+bool is_log_line(std::string_view line) {
+  return line.size() > 22 && line[0] == '[' && line[3] == ':' && line[6] == ':' &&
+         line.substr(13, 8) == "] ronde ";
+}
+
+std::optional<ErrorOutput> read_error(std::string_view text) {
+  Lines lines = split_lines(without_logs(text));
+  if (lines.empty()) return std::nullopt;
+  if (lines.front().starts_with(kTerminate)) return read_terminate(std::move(lines));
+  const std::vector<Exception> chain = read_chain(lines);
+  if (chain.back().message.empty()) return std::nullopt;
+  ErrorOutput output;
+  output.error = error_of(headline(chain.back().message), user_place(chain.back().frames));
+  output.shorter = shortened(chain);
+  output.trailing = static_cast<int>(chain.back().message.size()) - 1;
+  output.full = std::move(lines);
+  output.left_out = static_cast<int>(output.full.size()) - static_cast<int>(output.shorter.size());
+  return output;
+}
+
+}  // namespace ronde

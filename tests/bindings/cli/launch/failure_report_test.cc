@@ -1,0 +1,141 @@
+#include "bindings/cli/launch/failure_report.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/contains.h"
+
+namespace ronde {
+namespace {
+
+using test::contains;
+using Lines = std::vector<std::string>;
+
+const TimePoint kJobStart = now();
+constexpr int kStatus1 = 1 << 8;
+constexpr int kStatus3 = 3 << 8;
+constexpr int kKilled = 9;
+
+std::string traceback(const std::string& error) {
+  return "Traceback (most recent call last):\n  File \"/a/train.py\", line 5, in f\n    g()\n" +
+         error + "\n";
+}
+
+/// A rank that ended some milliseconds after the start.
+RankEnd end_of(int rank, int wait_status, int ms, const std::string& error = "") {
+  RankEnd end;
+  end.rank = rank;
+  end.pid = 100 + rank;
+  end.wait_status = wait_status;
+  end.failed_at = kJobStart + std::chrono::milliseconds(ms);
+  if (!error.empty()) end.error = read_error(traceback(error));
+  return end;
+}
+
+const char* const kConsequence = "ronde._errors.RankFailure: rank 1 (pid 101 on h) died";
+
+}  // namespace
+
+TEST_CASE("failure report: the cause has its traceback, what follows from it a line") {
+  FailureReport report;
+  CHECK(report.add(end_of(0, kStatus1, 1, kConsequence)) ==
+        Lines{"RankFailure: rank 1 (pid 101 on h) died (train.py:5)"});
+  CHECK(report.add(end_of(1, kStatus1, 2, "ValueError: bad batch 50")).size() == 4);
+  CHECK(report.add(end_of(2, kStatus1, 3, kConsequence)).size() == 1);
+  CHECK(report.summary() ==
+        Lines{"rank 1 failed first: ValueError: bad batch 50 (train.py:5)",
+              "rank 1 (pid 101) exited with status 1; ranks 0, 2 failed in consequence"});
+  CHECK(report.left_out());
+}
+
+TEST_CASE("failure report: a killed rank is the cause, whoever is noticed first") {
+  FailureReport report;
+  (void)report.add(end_of(0, kStatus1, 1, kConsequence));
+  (void)report.add(end_of(1, kKilled, 2));
+  REQUIRE(report.first() != nullptr);
+  CHECK(report.first()->rank == 1);
+  CHECK(report.summary()[0] == "rank 1 failed first: it was killed by signal 9 (Killed)");
+}
+
+TEST_CASE("failure report: C++ ranks that abort in consequence are not the cause") {
+  FailureReport report;
+  RankEnd aborted = end_of(0, 6, 1);
+  aborted.error = read_error(
+      "terminate called after throwing an instance of 'ronde::RankFailure'\n"
+      "  what():  rank 1 (pid 101 on h) died\n");
+  (void)report.add(aborted);
+  (void)report.add(end_of(1, kStatus1, 2));
+  CHECK(report.first()->rank == 1);
+}
+
+TEST_CASE("failure report: the same error on all ranks is told once") {
+  FailureReport report;
+  for (int rank = 0; rank < 4; ++rank) {
+    (void)report.add(end_of(rank, kStatus1, rank, "ModuleNotFoundError: No module named 'x'"));
+  }
+  CHECK(contains(report.summary()[1], "ranks 1-3 failed alike"));
+}
+
+TEST_CASE("failure report: an exit status above 1 counts more than an exception") {
+  FailureReport report;
+  (void)report.add(end_of(0, kStatus1, 1, "RuntimeError: Connection closed by peer"));
+  (void)report.add(end_of(1, kStatus3, 2));
+  CHECK(report.first()->rank == 1);
+  CHECK(contains(report.summary()[1], "rank 0 raised RuntimeError: Connection closed by peer"));
+}
+
+TEST_CASE("failure report: an earlier traceback of a rank that still runs comes first") {
+  FailureReport report;
+  RankEnd later = end_of(0, kStatus1, 5, "RuntimeError: closed");
+  later.earlier_error = kJobStart;
+  CHECK(report.add(later).size() == 1);
+  CHECK(report.add(end_of(1, kStatus1, 1, "ValueError: x")).size() == 4);
+  CHECK(report.first()->rank == 1);
+  CHECK(report.missing_traceback().empty());
+}
+
+TEST_CASE("failure report: the cause's traceback is printed in the end at the latest") {
+  FailureReport report;
+  RankEnd only = end_of(0, kStatus1, 5, "RuntimeError: closed");
+  only.earlier_error = kJobStart;  // of a rank that went on
+  CHECK(report.add(only).size() == 1);
+  CHECK(report.missing_traceback().size() == 4);
+  CHECK(report.missing_traceback().empty());
+}
+
+TEST_CASE("failure report: ranks that were asked to end are no cause") {
+  FailureReport report;
+  (void)report.add(end_of(2, kStatus1, 3));
+  RankEnd asked = end_of(0, 15, 1);
+  asked.asked = true;
+  (void)report.add(asked);
+  (void)report.add(end_of(3, 0, 1));
+  CHECK(report.first()->rank == 2);
+  CHECK(report.summary()[1] ==
+        "rank 2 (pid 102) exited with status 1; rank 0 ended when asked to; rank 3 ended well");
+}
+
+TEST_CASE("failure report: a program without a traceback is told by its last line") {
+  FailureReport report;
+  RankEnd end = end_of(0, kStatus1, 1);
+  end.host = "node2";
+  end.last_line = "no data";
+  (void)report.add(end);
+  CHECK(report.summary() == Lines{"rank 0 failed first: it exited with status 1; its last line of "
+                                  "errors: no data",
+                                  "rank 0 (pid 100 on node2) exited with status 1"});
+}
+
+TEST_CASE("failure report: a job of ranks that end well has no summary") {
+  FailureReport report;
+  const auto logged = report.add(end_of(0, 0, 1, "KeyError: 'x'"));
+  CHECK(logged.size() == 4);
+  CHECK(report.summary().empty());
+}
+
+TEST_CASE("failure report: lists of ranks are short") {
+  CHECK(rank_list({3}) == "rank 3");
+  CHECK(rank_list({0, 1}) == "ranks 0, 1");
+  CHECK(rank_list({0, 2, 3, 4, 7}) == "ranks 0, 2-4, 7");
+}
+
+}  // namespace ronde

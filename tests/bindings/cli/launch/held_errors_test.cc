@@ -1,0 +1,87 @@
+#include "bindings/cli/launch/held_errors.h"
+
+#include <doctest/doctest.h>
+
+namespace ronde {
+namespace {
+
+const TimePoint kHeldFrom = now();
+const std::string kShortTraceback =
+    "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'x'\n";
+
+}  // namespace
+
+TEST_CASE("held errors: a traceback waits, other output does not") {
+  HeldErrors held;
+  CHECK(held.feed(0, "working\n", kHeldFrom) == "working\n");
+  CHECK(held.feed(0, "more\nTrace", kHeldFrom) == "more\n");
+  CHECK(held.feed(0, kShortTraceback.substr(5), kHeldFrom) == "");
+  CHECK(held.feed(1, "other\n", kHeldFrom) == "other\n");
+  const HeldErrors::Ending ending = held.take(0);
+  CHECK(ending.text == kShortTraceback);
+  CHECK_FALSE(ending.printed);
+  CHECK(held.take(0).text.empty());
+}
+
+TEST_CASE("held errors: a prompt is not held back") {
+  HeldErrors held;
+  CHECK(held.feed(0, "ready? ", kHeldFrom) == "ready? ");
+  CHECK(held.feed(0, "yes\nT", kHeldFrom) == "yes\n");
+  CHECK(held.has_partial());
+  REQUIRE(held.partials().size() == 1);
+  CHECK_FALSE(held.has_partial());
+  CHECK(held.feed(0, "he end\n", kHeldFrom) == "he end\n");
+}
+
+TEST_CASE("held errors: a traceback of a rank that goes on is printed after a while") {
+  HeldErrors held;
+  CHECK(held.feed(0, kShortTraceback, kHeldFrom) == "");
+  CHECK(held.deadline() == kHeldFrom + HeldErrors::kLongest);
+  CHECK(held.due(kHeldFrom).empty());
+  const auto due = held.due(kHeldFrom + HeldErrors::kLongest);
+  REQUIRE(due.size() == 1);
+  CHECK(due[0].second == kShortTraceback);
+  CHECK(held.take(0).printed);
+}
+
+TEST_CASE("held errors: a traceback that was printed counts unless more follows") {
+  HeldErrors held;
+  (void)held.feed(0, kShortTraceback, kHeldFrom);
+  (void)held.due(kHeldFrom + HeldErrors::kLongest);
+  CHECK(held.feed(0, "tried again\n", kHeldFrom) == "tried again\n");
+  const HeldErrors::Ending ending = held.take(0);
+  CHECK(ending.text.empty());
+  CHECK(ending.last_line == "tried again");
+}
+
+TEST_CASE("held errors: tracebacks of threads pass") {
+  HeldErrors held;
+  const std::string text = "Exception in thread Thread-1:\n" + kShortTraceback + "going on\n";
+  CHECK(held.feed(0, text, kHeldFrom) == text);
+}
+
+TEST_CASE("held errors: without holding everything passes and is followed all the same") {
+  HeldErrors held;
+  held.hold_nothing();
+  CHECK(held.feed(0, kShortTraceback, kHeldFrom) == kShortTraceback);
+  const HeldErrors::Ending ending = held.take(0);
+  CHECK(ending.text == kShortTraceback);
+  CHECK(ending.printed);
+}
+
+TEST_CASE("held errors: a warning that all ranks log is printed once") {
+  HeldErrors held;
+  const auto line = [](int rank, const char* text) {
+    return "[23:04:18.541] ronde " + std::to_string(rank) + " warning: " + text + "\n";
+  };
+  const char* const stall = "allreduce \"g\" has waited 1 s for rank 1";
+  CHECK(held.feed(0, line(0, stall), kHeldFrom) == line(0, stall));
+  CHECK(held.feed(2, line(2, stall), kHeldFrom) == "");
+  const char* const longer = "allreduce \"g\" has waited 2 s for rank 1";
+  CHECK(held.feed(0, line(0, longer), kHeldFrom) == line(0, longer));
+  const char* const other = "allreduce \"g\" has waited 1 s for rank 2";
+  CHECK(held.feed(2, line(2, other), kHeldFrom) == line(2, other));
+  CHECK(held.feed(2, line(2, stall), kHeldFrom + std::chrono::seconds(9)) == line(2, stall));
+}
+
+}  // namespace ronde
