@@ -1,14 +1,20 @@
-"""Lets the reference see functions that `ronde._forms` makes: both forms of one definition."""
+"""Lets the reference see what `ronde._forms` and `ronde._described` do to functions.
+
+The first makes both forms of a collective from one definition, the second explains arguments.
+"""
 
 from __future__ import annotations
 
 import ast
 import copy
+import functools
+from pathlib import Path
 from typing import Any
 
 import griffe
 
 ONLY_BLOCKING = "forms_with"
+DESCRIBED = "ronde/_described.py"
 
 
 class Forms(griffe.Extension):
@@ -22,6 +28,10 @@ class Forms(griffe.Extension):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 self._replace(mod, node.targets[0], node.value)
 
+        for function in mod.functions.values():
+            if any(str(one.value) == "described" for one in function.decorators):
+                explain(function)
+
     def _replace(self, module: griffe.Module, targets: ast.expr, call: ast.Call) -> None:
         function = call.func.id if isinstance(call.func, ast.Name) else ""
         if function not in ("blocking", "forms", ONLY_BLOCKING):
@@ -30,27 +40,65 @@ class Forms(griffe.Extension):
         elements = targets.elts if isinstance(targets, ast.Tuple) else [targets]
         blocking, *others = (ast.unparse(element) for element in elements)
         left_out = ast.literal_eval(call.args[0]) if function == ONLY_BLOCKING else ""
-        self._add(module, start, blocking, result_of(start.returns), "")
+        text = start.docstring.value if start.docstring else ""
+        self._add(module, start, blocking, result_of(start.returns), "", text)
         for asynchronous in others:
-            self._add(module, start, asynchronous, start.returns, left_out)
-            module[asynchronous].docstring = griffe.Docstring(f"Starts `{blocking}()`.")
+            starts = f"Starts `{blocking}()`."
+            self._add(module, start, asynchronous, start.returns, left_out, starts)
 
     def _add(
-        self, module: griffe.Module, start: griffe.Function, name: str, returns: Any, left_out: str
+        self,
+        module: griffe.Module,
+        start: griffe.Function,
+        name: str,
+        returns: Any,
+        left_out: str,
+        text: str,
     ) -> None:
         parameters = [p for p in list(start.parameters)[1:] if p.name != left_out]
         made = griffe.Function(
             name,
             parameters=griffe.Parameters(*copy.copy(parameters)),
             returns=returns,
-            docstring=start.docstring,
+            docstring=griffe.Docstring(text),
             lineno=start.lineno,
             endlineno=start.endlineno,
             parent=module,
         )
         module.set_member(name, made)
+        explain(made)
 
 
 def result_of(handle: Any) -> Any:
     """Returns R of `Handle[R]`."""
     return handle.slice if isinstance(handle, griffe.ExprSubscript) else handle
+
+
+@functools.cache
+def meanings() -> dict[str, str]:
+    """Returns what `ronde._described` says of arguments that several functions have."""
+    path = Path(__file__).resolve().parents[2] / "bindings" / "python" / DESCRIBED
+    constants: dict[str, Any] = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            constants[ast.unparse(node.targets[0])] = node.value.value
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            pairs = zip(node.value.keys, node.value.values)
+            return {
+                ast.literal_eval(key): constants.get(ast.unparse(value)) or ast.literal_eval(value)
+                for key, value in pairs
+                if key is not None
+            }
+    return {}
+
+
+def explain(function: griffe.Function) -> None:
+    """Adds the meaning of each argument that the function's text does not explain itself."""
+    text = function.docstring.value if function.docstring else ""
+    lines = [
+        f"- `{parameter.name}`: {meanings()[parameter.name]}."
+        for parameter in function.parameters
+        if parameter.name in meanings() and f"{parameter.name}: " not in text
+    ]
+    if lines:
+        function.docstring = griffe.Docstring("\n".join([text, "", *lines]))
