@@ -135,6 +135,17 @@ class Adapter(Protocol[T]):
         """
 
 
+class Profiler(NamedTuple):
+    """A framework's profiler, which shows operations.
+
+    switch: its attribute _is_profiler_enabled is true while it runs.
+    begin: begins an operation's event; arguments as _start()'s. The result's __exit__() ends it.
+    """
+
+    switch: Any
+    begin: Callable[[int, Sequence[Any], Sequence[Any], Call], Any]
+
+
 class Collectives(Generic[T]):
     """The collectives over one adapter.
 
@@ -142,10 +153,13 @@ class Collectives(Generic[T]):
     Errors are those of the package; InvalidArgumentError arises before anything is sent.
     """
 
-    def __init__(self, adapter: Adapter[T], program: str = "") -> None:
+    def __init__(
+        self, adapter: Adapter[T], program: str = "", profiler: Profiler | None = None
+    ) -> None:
         """Uses `adapter` for every tensor. program: a text on which ranks must agree too."""
         self._adapter = adapter
         self._program = program
+        self._profiler = profiler
 
     def view(self, tensor: T) -> Any:
         """A contiguous tensor's memory as the core takes it."""
@@ -167,6 +181,9 @@ class Collectives(Generic[T]):
         in_place = outputs is inputs
         settle = self._adapter.settle(inputs if in_place else [*inputs, *outputs])
         given = views or [None if t is None else view(t) for t in inputs]
+        profiler, event = self._profiler, None
+        if profiler is not None and profiler.switch._is_profiler_enabled:
+            event = profiler.begin(kind, inputs, outputs, call)
         try:
             operation = _core.submit(
                 runtime(),
@@ -191,6 +208,9 @@ class Collectives(Generic[T]):
             raise explained(error, name, op, root, scale) from None
         except InvalidArgumentError as error:
             raise left_out(error, process_set) from None
+        finally:
+            if event is not None:
+                event.__exit__(None, None, None)
         if settle is None:
             return Handle(operation, finish)
 
@@ -255,8 +275,14 @@ class Collectives(Generic[T]):
     ) -> Handle[T]:
         """allreduce() of one tensor from the memory `given` to `taken`, which are checked already.
 
-        `finish` makes the result of the core's operation, which keeps `keep`.
+        `finish` makes the result of the core's operation, which keeps `keep`: the tensor, or it
+        and the output.
         """
+        profiler, event = self._profiler, None
+        if profiler is not None and profiler.switch._is_profiler_enabled:
+            tensors = keep if isinstance(keep, tuple) else (keep, keep)
+            call = Call(name, process_set, op)
+            event = profiler.begin(ALLREDUCE, tensors[:1], tensors[1:], call)
         try:
             operation = _core.submit(
                 runtime(), ALLREDUCE, set_id(process_set), [given], [taken], keep, wait, name or "",
@@ -266,6 +292,9 @@ class Collectives(Generic[T]):
             raise explained(error, name, op, -1, scale) from None
         except InvalidArgumentError as error:
             raise left_out(error, process_set) from None
+        finally:
+            if event is not None:
+                event.__exit__(None, None, None)
         return Handle(operation, finish)
 
     def reduce_in_place(

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from ronde import _core
-from ronde._collectives import AVERAGE, SUM, Collectives
+from ronde._collectives import AVERAGE, SUM, Call, Collectives, Profiler
 from ronde._errors import InvalidArgumentError
+from ronde.torch import _profiler
 
 # The core's element type codes. PyTorch has the 8-bit floating types from 2.1 on.
 _CODES = {
@@ -157,4 +158,17 @@ class _TorchAdapter:
         return settle
 
 
-collectives = Collectives[torch.Tensor](_TorchAdapter())
+def _begin_event(
+    kind: int,
+    inputs: Sequence[torch.Tensor | None],
+    outputs: Sequence[torch.Tensor | None],
+    call: Call,
+) -> Any:
+    """Begins an operation's event in the trace of torch.profiler."""
+    ranks, group = call.process_set.ranks, f"process set {call.process_set.process_set_id}"
+    return _profiler.begin(kind, inputs, outputs, ranks, call.name or "", group, call.op, call.root)
+
+
+collectives = Collectives[torch.Tensor](
+    _TorchAdapter(), profiler=Profiler(_profiler.switch, _begin_event)
+)

@@ -24,6 +24,7 @@ from ronde._errors import (
     NotInitializedError,
     TimeoutError,
 )
+from ronde.torch import _profiler
 from ronde.torch.distributed._membership import Membership
 from ronde.torch.distributed._work import FutureKeeper, Joined, Tensors, Work, name_in_callback
 
@@ -234,6 +235,10 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         explain = self._explain(_NAMES[kind])
         limit_s = self._limit(options.timeout)
         wait = not options.asyncOp
+        event = None
+        if _profiler.switch._is_profiler_enabled:
+            given = _inputs_of(keep)
+            event = _profiler.begin(kind, given, results, self._ranks, name, self._name, op, root)
         try:
             operation = _core.submit(
                 self._membership.runtime(), kind, process_set, inputs, outputs, keep, wait, name,
@@ -242,6 +247,9 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
             )  # fmt: skip
         except Error as error:
             raise explain(error) from None
+        finally:
+            if event is not None:
+                event.__exit__(None, None, None)
         identity = name or f"call {self._calls % _NUMBERS}"
         work = Work(operation, results, finish, limit_s, explain, self._keeper, identity)
         if wait:
@@ -259,6 +267,12 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     def _end_coalescing(self, device: torch.device) -> Work:
         works, self._coalesced = self._coalesced or [], None
         return Joined(works, self._keeper)
+
+
+def _inputs_of(keep: Any) -> Tensors:
+    """The input tensors among those that an operation keeps alive."""
+    given = keep[0] if isinstance(keep, tuple) else keep
+    return [given] if isinstance(given, torch.Tensor) else given or []
 
 
 _NAMES = tuple(_core.collectives())
