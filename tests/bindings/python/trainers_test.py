@@ -14,11 +14,14 @@ ACCELERATE = """
     import sys
     import torch
     import torch.distributed as dist
-    import ronde.torch.distributed
     from accelerate import Accelerator
+    from accelerate.utils import InitProcessGroupKwargs
 
-    dist.init_process_group("ronde")
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    accelerator = Accelerator(
+        cpu=True,
+        gradient_accumulation_steps=2,
+        kwargs_handlers=[InitProcessGroupKwargs(backend="ronde")],
+    )
     size = accelerator.num_processes
     torch.manual_seed(0)
     rows = torch.randn(21, 4)
@@ -98,7 +101,7 @@ LIGHTNING = """
 
 
 @needs("accelerate")
-def test_accelerate_trains_gathers_and_loads_on_a_group_that_is_there(run_job, tmp_path):
+def test_accelerate_trains_gathers_and_loads_by_its_usual_setting(run_job, tmp_path):
     status, output = run_job(ACCELERATE, arguments=[tmp_path / "state"])
     assert status == 0, output
     assert output.count("trained 2") == 2, output

@@ -25,8 +25,10 @@ from ronde.torch.distributed._barrier import monitored_barrier
 from ronde.torch.distributed._compression import CompressionState, compression_hook
 from ronde.torch.distributed._group import RondeProcessGroup, create_group
 
-_torch.distributed.Backend.register_backend(
-    "ronde", create_group, extended_api=True, devices=["cpu"]
-)
+# Torch may have registered the backend by itself: see ronde_torch_backend.
+if "ronde" not in _torch.distributed.Backend.backend_list:
+    _torch.distributed.Backend.register_backend(
+        "ronde", create_group, extended_api=True, devices=["cpu"]
+    )
 
 __all__ = ["CompressionState", "RondeProcessGroup", "compression_hook", "monitored_barrier"]
