@@ -1,18 +1,16 @@
 """Trains a small network on handwritten digits with Hugging Face Accelerate over Ronde.
 
-Start it with `ronde run -np 2 -- python examples/train_accelerate.py`, or by torchrun. Accelerate
-uses the process group that is there, so that only its making names Ronde. Needs
-`pip install accelerate scikit-learn`.
+Start it with `ronde run -np 2 -- python examples/train_accelerate.py`, or by torchrun. It is an
+ordinary script of Accelerate: only the backend's name is Ronde's (PyTorch 2.5 and newer find it by
+themselves). Needs `pip install accelerate scikit-learn`.
 """
 
 import argparse
 import sys
 
-import ronde.torch.distributed  # noqa: F401  (registers the backend)
 import torch
-import torch.distributed as dist
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import InitProcessGroupKwargs, set_seed
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -48,8 +46,8 @@ def accuracy_of(accelerator, model, batches):
 
 def main():
     arguments = parse_arguments()
-    dist.init_process_group("ronde")
-    accelerator = Accelerator(cpu=True)
+    over_ronde = InitProcessGroupKwargs(backend="ronde")
+    accelerator = Accelerator(cpu=True, kwargs_handlers=[over_ronde])
     set_seed(0)
     train, test = load_data()
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))

@@ -19,7 +19,7 @@ from tqdm import tqdm
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--style", choices=["hvd", "flat", "ddp", "fsdp2"], default="hvd")
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--rows", type=int, default=24, help="of a batch, over all ranks")
     parser.add_argument("--length", type=int, default=64, help="characters in a row")
     parser.add_argument("--width", type=int, default=64, help="numbers for each character")
