@@ -102,3 +102,10 @@ def test_the_version_is_the_same_wherever_it_is_written():
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
     assert (DOCS / "releases" / f"{version}.md").exists()
+
+
+def test_the_page_of_examples_names_each_script():
+    page = (DOCS / "examples.md").read_text()
+    scripts = [path.name for path in (ROOT / "examples").glob("*_*.py")]
+    helpers = {"character_model.py", "export_digits.py"}
+    assert [name for name in sorted(scripts) if name not in helpers and name not in page] == []
