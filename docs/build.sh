@@ -12,7 +12,7 @@ make_venv
 install_requirements "$root/docs/requirements.txt"
 export NO_MKDOCS_2_WARNING=1
 case ${1:-} in
-  '') "$venv/bin/mkdocs" build --strict --quiet && say "The site: build/site/index.html" ;;
+  '') "$venv/bin/mkdocs" build --strict && say "The site: build/site/index.html" ;;
   --serve) "$venv/bin/mkdocs" serve ;;
   *) die "unknown argument: $1; allowed: --serve" ;;
 esac

@@ -119,7 +119,7 @@ class RondeProcessGroup(MessageGroup):
     def allgather(
         self, output_tensors: list[Tensors], input_tensors: Tensors, opts: Any = _ALLGATHER
     ) -> Work:
-        """Copies rank r's input_tensors[i] to output_tensors[i][r]; all ranks have equal shapes."""
+        """Copies rank r's input_tensors[i] to `output_tensors[i][r]`; shapes are alike on all."""
         used = [dense(tensor) for tensor in input_tensors]
         return self._gather_parts(used, output_tensors, opts)
 
@@ -182,7 +182,7 @@ class RondeProcessGroup(MessageGroup):
     def reduce_scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any = _REDUCE_SCATTER
     ) -> Work:
-        """Combines input_tensors[i] over the ranks; rank r gets the chunk [i][r]."""
+        """Combines input_tensors[i] over the ranks; rank r gets the chunk `[i][r]`."""
         for parts, output in zip(input_tensors, output_tensors):
             self._check_parts(parts, output)
         sources = [packed(parts) for parts in input_tensors]
