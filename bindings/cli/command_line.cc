@@ -5,9 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <system_error>
+#include <utility>
+
+#include "core/base/similar_name.h"
 
 namespace ronde {
 namespace {
@@ -18,6 +23,20 @@ int values_after(const CLI::App& app, const std::string& word) {
   if (word.size() > 2 && word[1] != '-') return 0;  // -Hvalue
   const CLI::Option* option = app.get_option_no_throw(word);
   return option == nullptr ? 0 : option->get_items_expected_max();
+}
+
+/// Words of several letters behind one dash, and how CLI11 knows them.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kLongShort = {{
+    {"-np", "--np"},
+    {"-cb", "--check-build"},
+    {"-hostfile", "--hostfile"},
+    {"-prefix-timestamp", "--prefix-output-with-timestamp"},
+}};
+
+void rename_long_short(std::string& word) {
+  for (const auto& [from, to] : kLongShort) {
+    if (word == from) word = to;
+  }
 }
 
 }  // namespace
@@ -32,6 +51,7 @@ void rename_np(Arguments& arguments) {
 Arguments take_command(const CLI::App& app, Arguments& arguments) {
   auto begin = arguments.begin();
   while (begin != arguments.end() && begin->size() > 1 && begin->front() == '-' && *begin != "--") {
+    rename_long_short(*begin);
     const auto left = static_cast<int>(arguments.end() - begin);
     begin += std::min(1 + values_after(app, *begin), left);
   }
@@ -39,6 +59,36 @@ Arguments take_command(const CLI::App& app, Arguments& arguments) {
   Arguments command(marked ? begin + 1 : begin, arguments.end());
   arguments.erase(begin, arguments.end());
   return command;
+}
+
+std::string similar_word(std::string_view word, const std::vector<std::string>& names) {
+  return std::string(similar_name(word, std::vector<std::string_view>(names.begin(), names.end())));
+}
+
+std::string meant_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  std::string text;
+  for (const std::string& word : app.remaining()) {
+    if (!word.starts_with("--")) continue;
+    const std::string meant = similar_word(word.substr(0, word.find('=')), names);
+    if (!meant.empty()) text += fmt::format("; perhaps {} is meant", meant);
+  }
+  return text;
+}
+
+CLI::Validator whole_number(int least, int most) {
+  const auto check = [least, most](const std::string& text) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool number = error == std::errc() && end == text.data() + text.size();
+    if (number && value >= least && value <= most) return std::string();
+    return fmt::format("\"{}\" {}; allowed are whole numbers from {} to {}", text,
+                       number ? "is out of range" : "is no number", least, most);
+  };
+  return {check, "NUMBER"};
 }
 
 void exit_with(int status) { throw CLI::RuntimeError(status); }

@@ -11,7 +11,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace ronde {
 
@@ -21,8 +22,19 @@ using Arguments = std::vector<std::string>;
 void rename_np(Arguments& arguments);
 
 /// Cuts the command to run off `arguments` and returns it: it begins after the first "--", or at
-/// the first word that is neither an option of `app` nor an option's value.
+/// the first word that is neither an option of `app` nor an option's value. Options of several
+/// letters behind one dash, such as "-np", get their second dash.
 Arguments take_command(const CLI::App& app, Arguments& arguments);
+
+/// The name that is most similar to a mistyped word; empty if none is.
+std::string similar_word(std::string_view word, const std::vector<std::string>& names);
+
+/// "; perhaps --timeline is meant" for the options that `app` has not understood; empty if no
+/// option is similar.
+std::string meant_options(const CLI::App& app);
+
+/// For options that take a number.
+CLI::Validator whole_number(int least, int most);
 
 /// Exit status for invalid command lines and inputs.
 inline constexpr int kUsageStatus = 2;

@@ -53,7 +53,9 @@ struct RunRequest {
   ElasticRequest elastic;
   bool horovod = false;  ///< `import horovod` imports ronde.
   bool verbose = false;
-  Arguments command;  ///< Not an option: see take_command().
+  bool times = false;   ///< Each line of output begins with the time.
+  int stdin_rank = -1;  ///< This rank gets the launcher's standard input; -1: none does.
+  Arguments command;    ///< Not an option: see take_command().
 };
 
 /// Adds the subcommand. Its callback ends by throwing CLI::RuntimeError with the job's exit status.
@@ -65,7 +67,7 @@ void run_job(const RunRequest& request);
 /// True if this program was started as horovodrun.
 bool is_horovodrun(const char* program);
 
-/// Adds horovodrun's usual flags. Flags without an effect are accepted with a note.
+/// Adds all flags of horovodrun 0.28. Flags without an effect are accepted with a note.
 void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request);
 
 /// Adds the subcommand and its own: merge, report, diff, view.

@@ -1,7 +1,9 @@
 // The `ronde` command: hands each subcommand to its own file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "bindings/cli/command_line.h"
@@ -18,17 +20,33 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
   return ronde::kUsageStatus;
 }
 
-/// If the first word is no command, ends with a list of the commands.
-void check_command(const CLI::App& app, const ronde::Arguments& arguments) {
-  if (arguments.empty() || arguments.front().rfind('-', 0) == 0) return;
-  std::string known;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == arguments.front()) return;
-    known += (known.empty() ? "" : ", ") + command->get_name();
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+/// If a word that should be a command of `app` is none, ends with a list of the commands.
+void check_command(const CLI::App& app, const std::string& name, std::string_view word) {
+  const std::vector<std::string> names = command_names(app);
+  if (std::ranges::find(names, word) != names.end()) return;
+  const std::string meant = ronde::similar_word(word, names);
+  const std::string hint = meant.empty() ? "" : fmt::format("; perhaps \"{}\" is meant", meant);
+  ronde::exit_usage(name, {ronde::Code::kInvalidArgument,
+                           fmt::format("there is no command \"{}\"{}; there are: {}", word, hint,
+                                       fmt::join(names, ", "))});
+}
+
+/// Checks the command, and the command of a command: "ronde timeline report".
+void check_commands(const CLI::App& root, const ronde::Arguments& arguments) {
+  const CLI::App* app = &root;
+  std::string name = root.get_name();
+  for (const std::string& word : arguments) {
+    if (word.rfind('-', 0) == 0 || app->get_subcommands({}).empty()) return;
+    check_command(*app, name, word);
+    app = app->get_subcommand(word);
+    name += " " + word;
   }
-  ronde::exit_usage("ronde", {ronde::Code::kInvalidArgument,
-                              fmt::format("there is no command \"{}\"; there are: {}",
-                                          arguments.front(), known)});
 }
 
 int parse(CLI::App& app, const ronde::Arguments& arguments) {
@@ -51,10 +69,12 @@ std::string full_name(const CLI::App* app) {
 }
 
 void set_up(CLI::App& app) {
-  app.set_version_flag("--version", "ronde " RONDE_VERSION);
+  app.set_version_flag("-v,--version", "ronde " RONDE_VERSION);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
-    return fmt::format("{0}: {1}\nRun {0} --help for what is allowed.\n", full_name(failed),
-                       error.what());
+    const CLI::App* last = failed;
+    while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
+    return fmt::format("{0}: {1}{2}\nRun {0} --help for what is allowed.\n", full_name(failed),
+                       error.what(), ronde::meant_options(*last));
   });
 }
 
@@ -63,7 +83,6 @@ int run_horovodrun(ronde::Arguments arguments) {
   set_up(app);
   auto request = std::make_shared<ronde::RunRequest>();
   ronde::add_horovodrun_options(app, request);
-  ronde::rename_np(arguments);
   request->command = ronde::take_command(app, arguments);
   app.callback([request] { ronde::run_job(*request); });
   return parse(app, arguments);
@@ -82,14 +101,13 @@ int run_ronde(ronde::Arguments arguments) {
   const CLI::App* bench = ronde::add_bench_command(app, arguments);
   if (!arguments.empty() && arguments.front() == run->get_name()) {
     ronde::Arguments rest(arguments.begin() + 1, arguments.end());
-    ronde::rename_np(rest);
     request->command = ronde::take_command(*run, rest);
     rest.insert(rest.begin(), run->get_name());
     arguments = std::move(rest);
   }
   if (!arguments.empty() && arguments.front() == bench->get_name()) ronde::rename_np(arguments);
   try {
-    check_command(app, arguments);
+    check_commands(app, arguments);
   } catch (const CLI::ParseError& error) {
     return report(app, error);
   }

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -26,14 +27,16 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
+    "  ronde run -np 2 train.py\n"
     "  ronde run -np 2 python train.py\n"
     "  ronde run -np 8 -H node1:4,node2:4 --timeline trace.json python train.py --epochs 3\n"
     "  ronde run --hostfile hosts.txt --env DATA=/data -- ./train\n"
     "  ronde run -np 4 --restarts 3 python train.py\n"
     "  ronde run -np 4 --min-np 2 python train_elastic.py\n"
     "  ronde run --min-np 2 --max-np 8 --host-discovery-script ./hosts.sh python train_elastic.py\n"
-    "A hostfile names one host on each line: \"node1 slots=4\". Output lines begin with [rank].\n"
-    "The exit status is that of the rank that failed first. Ranks get no standard input.\n";
+    "A hostfile names one host on each line: \"node1 slots=4\". A script FILE.py runs with this\n"
+    "Python. Output lines begin with [rank]; the last lines of a job that fails sum it up. The\n"
+    "exit status is that of the rank that failed first. --stdin chooses who gets standard input.\n";
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
@@ -57,6 +60,64 @@ Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
     host.name.clear();
   }
   return placed;
+}
+
+/// A Python script that cannot be run as it stands runs with the Python that started this program.
+Arguments runnable(Arguments command) {
+  const std::string& script = command.front();
+  const bool path = script.find('/') != std::string::npos;
+  if (!script.ends_with(".py") || (path && ::access(script.c_str(), X_OK) == 0)) return command;
+  const char* const python = std::getenv("RONDE_PYTHON");  // NOLINT(concurrency-mt-unsafe)
+  command.insert(command.begin(), python == nullptr ? "python3" : python);
+  return command;
+}
+
+/// The interface is that of rank 0. On another host its agent checks it.
+Status check_interface(const RunRequest& request, const LaunchOptions& options) {
+  const bool here = options.hosts.empty() || options.hosts.front().name.empty();
+  if (request.network_interface.empty() || !here) return {};
+  return chosen_address(request.network_interface)
+      .status()
+      .with_context("--network-interface " + request.network_interface);
+}
+
+/// The folder of the trace, which ranks of this host cannot do without.
+Status make_timeline_folder(const std::string& timeline) {
+  if (timeline.empty()) return {};
+  const auto folder = std::filesystem::absolute(timeline).parent_path();
+  if (std::filesystem::is_directory(folder)) return {};
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return {Code::kInvalidArgument, fmt::format("--timeline {}: cannot make the folder {}: {}",
+                                                timeline, folder.string(), error.message())};
+  }
+  fmt::print(stderr, "ronde run: made the folder {} for --timeline\n", folder.string());
+  return {};
+}
+
+Status check_stdin(const RunRequest& request, const LaunchOptions& options) {
+  if (request.stdin_rank < 0) return {};
+  if (request.elastic.wanted() || options.through_mpirun) {
+    return {Code::kInvalidArgument,
+            "--stdin is for jobs that are neither elastic nor started by mpirun"};
+  }
+  if (request.stdin_rank < options.size) return {};
+  return {Code::kInvalidArgument, fmt::format("--stdin {}: allowed are ranks 0 to {}",
+                                              request.stdin_rank, options.size - 1)};
+}
+
+/// Seconds by the option, or else by Horovod's variable; 0 without either.
+Result<double> start_timeout_seconds(const RunRequest& request) {
+  const char* const text = std::getenv("HOROVOD_START_TIMEOUT");  // NOLINT(concurrency-mt-unsafe)
+  if (request.start_timeout_seconds > 0 || text == nullptr || *text == '\0') {
+    return request.start_timeout_seconds;
+  }
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (*end == '\0' && seconds > 0) return seconds;
+  return Status(Code::kInvalidArgument,
+                fmt::format("HOROVOD_START_TIMEOUT={}: allowed are seconds above 0", text));
 }
 
 std::chrono::milliseconds start_timeout(const RunRequest& request) {
@@ -162,15 +223,23 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
     options.size = options.hosts.back().first_rank + options.hosts.back().ranks;
   }
   RONDE_ASSIGN_OR_RETURN(options.environment, settings_environment(request));
-  options.command = request.command;
+  options.command = runnable(request.command);
   options.network_interface = request.network_interface;
   options.program = own_program();
   options.ssh = {request.ssh_port, request.ssh_identity_file, request.ssh_options,
                  request.remote_program.empty() ? options.program : request.remote_program};
   options.output_dir = request.output_dir;
-  if (request.start_timeout_seconds > 0) options.start_timeout = start_timeout(request);
+  RONDE_ASSIGN_OR_RETURN(const double seconds, start_timeout_seconds(request));
+  if (seconds > 0) {
+    options.start_timeout = std::chrono::milliseconds(static_cast<long>(seconds * 1000));
+  }
   options.verbose = request.verbose;
+  options.times = request.times;
+  options.stdin_rank = request.stdin_rank;
   if (request.backend == "mpi") RONDE_RETURN_IF_ERROR(go_through_mpirun(options));
+  RONDE_RETURN_IF_ERROR(check_stdin(request, options));
+  RONDE_RETURN_IF_ERROR(check_interface(request, options));
+  RONDE_RETURN_IF_ERROR(make_timeline_folder(request.timeline));
   return options;
 }
 
@@ -259,7 +328,7 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
   command->footer(kExamples);
   command
       ->add_option("--np,-n", request->np, "Number of ranks (also -np); default: all slots, or 1")
-      ->check(CLI::Range(1, 65536));
+      ->check(whole_number(1, 65536));
   CLI::Option* hosts =
       command->add_option("-H,--hosts", request->hosts, "Hosts, as HOST[:SLOTS],...");
   command->add_option("--hostfile", request->hostfile, "File with one host on each line")
@@ -280,7 +349,8 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
                       "Folder: also write each rank's output to a file there");
   command->add_flag("--horovod", request->horovod,
                     "Make `import horovod` in Python scripts import ronde");
-  command->add_flag("--verbose", request->verbose, "Print what is started on which host");
+  command->add_flag("--verbose", request->verbose,
+                    "Print what is started on which host, and whole tracebacks");
   command->add_option("--metrics-port", request->metrics_port,
                       "Serve Prometheus metrics: local rank r of each host at this port + r");
   command->add_option("--metrics-address", request->metrics_address,
@@ -290,7 +360,13 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
           "--restarts", request->restarts,
           "Start all ranks again after a failure, this many times (elastic jobs replace the "
           "failed ones alone); default 0")
-      ->check(CLI::Range(0, 1'000'000));
+      ->check(whole_number(0, 1'000'000));
+  command
+      ->add_option("--stdin", request->stdin_rank,
+                   "Rank that gets this program's standard input, as for pdb; default: none")
+      ->check(whole_number(0, 65535));
+  command->add_flag("--prefix-output-with-timestamp", request->times,
+                    "Begin each line of output with the time");
   add_elastic_options(*command, request->elastic);
   add_remote_options(*command, *request);
   command->callback([request] { run_job(*request); });

@@ -156,6 +156,9 @@ void Agent::handle(const Frame& frame) {
     case FrameType::kNote:
       return with_message<NoteMessage>(frame,
                                        [&](NoteMessage note) { ranks_.deliver(std::move(note)); });
+    case FrameType::kInput:
+      return with_message<InputMessage>(
+          frame, [&](const InputMessage& input) { ranks_.take_input(input.bytes); });
     case FrameType::kProcessExit:
       return with_message<ProcessExit>(frame,
                                        [&](const ProcessExit& ended) { ranks_.log_exit(ended); });

@@ -24,6 +24,11 @@ class Console {
   Status keep_files(const std::filesystem::path& directory, int ranks, bool append) {
     return files_.open(directory, ranks, append);
   }
+  /// Begins each line of a rank with the time.
+  void show_times() noexcept {
+    output_.show_times();
+    error_.show_times();
+  }
   /// Prints tracebacks at once and whole, instead of holding them back.
   void hold_nothing() { held_.hold_nothing(); }
   /// A piece of a rank's output; stream 1 or 2.

@@ -53,6 +53,8 @@ class Launcher {
   void on_tagged_output(int stream, std::string_view bytes);
   void on_exited(Host& host, const RankMessage& message);
   void on_cannot_start(Host& host, const CannotStartMessage& message);
+  void read_input();
+  [[nodiscard]] Host* host_of(int rank);
   void on_agent_gone(Host& host, const Status& why);
   // Ending.
   void fail(int exit_status, const std::string& text);
@@ -83,6 +85,7 @@ class Launcher {
   TimePoint uneven_deadline_ = kForever;  ///< The ranks that still run are listed then, once.
   bool uneven_seen_ = false;
   bool probe_sent_ = false;
+  bool input_open_ = false;  ///< Standard input is passed on to a rank.
   int exit_status_ = 0;
   int stop_signal_ = 0;  ///< The signal that asked the job to end.
   FailureReport report_;
@@ -140,6 +143,8 @@ void Launcher::start_ranks(const Rendezvous& rendezvous) {
   start.directory = std::filesystem::current_path().string();
   start.command = options_.command;
   start.secret = random_hex(32);
+  start.stdin_rank = options_.stdin_rank;
+  input_open_ = options_.stdin_rank >= 0;
   const EnvironmentList shared = job_environment(random_hex(8), rendezvous, hosts_.size() > 1);
   for (std::size_t index = 0; index < hosts_.size(); ++index) {
     start.ranks.clear();
@@ -173,6 +178,9 @@ void Launcher::turn() {
     polled.add(console_.stuck() ? -1 : host.link.output(), POLLIN,
                [this, &host] { read_agent(host); });
   }
+  const Host* const reader = input_open_ ? host_of(options_.stdin_rank) : nullptr;
+  const bool ready = reader != nullptr && !reader->link.wants_write();
+  polled.add(ready ? STDIN_FILENO : -1, POLLIN, [this] { read_input(); });
   polled.wait(deadline());
   probe_rendezvous();
   on_time(now());
@@ -230,6 +238,21 @@ void Launcher::read_agent(Host& host) {
   if (host.link.ended()) return;
   const Status status = host.link.read([&](const Frame& frame) { on_frame(host, frame); });
   if (!status.ok()) on_agent_gone(host, status);
+}
+
+/// The host on which the rank runs; null if it has ended.
+Host* Launcher::host_of(int rank) {
+  const auto found = std::ranges::find_if(
+      hosts_, [rank](const Host& host) { return host.unfinished.contains(rank); });
+  return found == hosts_.end() ? nullptr : &*found;
+}
+
+void Launcher::read_input() {
+  InputMessage input;
+  const ReadState state = read_some(STDIN_FILENO, input.bytes);
+  if (state == ReadState::kNothing) return;
+  if (state == ReadState::kEnd) input_open_ = false;
+  if (Host* const host = host_of(options_.stdin_rank)) host->link.send(encode(input));
 }
 
 void Launcher::on_frame(Host& host, const Frame& frame) {
@@ -407,6 +430,7 @@ void Launcher::print_summary() {
 
 LaunchResult Launcher::run() {
   if (shows_whole_tracebacks(options_)) console_.hold_nothing();
+  if (options_.times) console_.show_times();
   if (!options_.output_dir.empty()) {
     const Status status =
         console_.keep_files(options_.output_dir, options_.size, options_.attempt > 1);

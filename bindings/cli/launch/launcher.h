@@ -25,6 +25,8 @@ struct LaunchOptions {
   std::chrono::milliseconds failure_delay{500};     ///< From a failure to SIGTERM for the others.
   std::chrono::milliseconds grace{5'000};           ///< From SIGTERM or Ctrl-C to SIGKILL.
   bool verbose = false;
+  bool times = false;           ///< Each line of output begins with the time.
+  int stdin_rank = -1;          ///< This rank gets standard input; -1: none does.
   int attempt = 1;              ///< From the second on, files of output are appended to.
   bool through_mpirun = false;  ///< `command` is one mpirun, which starts the ranks.
 };

@@ -70,8 +70,9 @@ void LocalRanks::start(const RankStart& start) {
   auto out = make_pipe();
   auto err = make_pipe();
   Running rank{start.rank, free_place(), -1, {}, take_orphans()};
+  auto in = start.rank == job_.stdin_rank ? make_pipe() : Pipe();
   Result<FileDescriptor> notes = job_.elastic ? rank.notes.open() : FileDescriptor();
-  if (!out.ok() || !err.ok() || !notes.ok()) {
+  if (!out.ok() || !err.ok() || !in.ok() || !notes.ok()) {
     return cannot_start(start.rank, 126, "too many open files on " + host_name());
   }
   const StartedChild child = start_child({.command = job_.command,
@@ -82,9 +83,14 @@ void LocalRanks::start(const RankStart& start) {
                                           .copies = {rank.copies[0].get(), rank.copies[1].get()},
                                           .cpus = cpus_for(rank.place, places(), nodes_),
                                           .death_signal = SIGKILL,
+                                          .input = in->read.get(),
                                           .output = out->write.get(),
                                           .error = err->write.get()});
   if (child.pid < 0) return cannot_start(start.rank, child.failure.exit_status, child.failure.text);
+  if (in->write.valid()) {
+    set_nonblocking(in->write.get());
+    input_ = std::move(in->write);
+  }
   set_nonblocking(out->read.get());
   set_nonblocking(err->read.get());
   streams_.push_back({start.rank, STDOUT_FILENO, std::move(out->read)});
@@ -112,6 +118,18 @@ void LocalRanks::deliver(NoteMessage note) {
   print_if_failed(note.rank, rank->notes.send(std::move(note.bytes)));
 }
 
+void LocalRanks::take_input(std::string_view bytes) {
+  waiting_input_.push(bytes);
+  input_ends_ = input_ends_ || bytes.empty();
+  if (input_ends_ && waiting_input_.empty()) input_.reset();
+}
+
+/// A rank that does not read its input any more loses the rest.
+void LocalRanks::write_input() {
+  const bool taken = waiting_input_.write_some(input_.get());
+  if (!taken || (input_ends_ && waiting_input_.empty())) input_.reset();
+}
+
 void LocalRanks::close_notes() {
   for (Running& rank : running_) rank.notes.close();
 }
@@ -123,6 +141,7 @@ void LocalRanks::watch(PollSet& set, bool output) {
     set.add(rank.notes.wants_write() ? rank.notes.fd() : -1, POLLOUT,
             [this, &rank] { print_if_failed(rank.rank, rank.notes.write()); });
   }
+  set.add(waiting_input_.empty() ? -1 : input_.get(), POLLOUT, [this] { write_input(); });
   if (!output) return;
   for (Stream& stream : streams_) {
     set.add(stream.fd.get(), POLLIN, [this, &stream] { read_stream(stream); });

@@ -9,11 +9,13 @@
 #include <functional>
 #include <list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bindings/cli/launch/freeze_watch.h"
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/note_socket.h"
+#include "bindings/cli/launch/output.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/exit_log/exit_log.h"
 #include "core/base/os/file_descriptor.h"
@@ -34,6 +36,8 @@ class LocalRanks {
   /// Sends a signal to the process group of a rank, or of all.
   void signal(const SignalMessage& message);
   void deliver(NoteMessage note);
+  /// Hands standard input to the rank that gets it. Empty: its end.
+  void take_input(std::string_view bytes);
   /// The workers find that the launcher is gone.
   void close_notes();
   /// Notes that a rank of another host has ended.
@@ -82,6 +86,7 @@ class LocalRanks {
   [[nodiscard]] CopyFiles take_orphans();
   void drain(int rank);
   void report_end(Running& rank, int wait_status);
+  void write_input();
   void print_if_failed(int rank, const Status& status) const;
 
   const std::function<void(const std::string& frame)> send_;
@@ -89,6 +94,9 @@ class LocalRanks {
   std::vector<cpu_set_t> nodes_;
   ExitLog exit_log_;
   std::list<Stream> streams_;
+  FileDescriptor input_;  ///< Of the rank that gets standard input.
+  OutQueue waiting_input_;
+  bool input_ends_ = false;
   std::list<Running> running_;
   std::deque<CopyFiles> orphans_;  ///< Copies of workers that have failed, the oldest first.
   FreezeWatch freezes_;

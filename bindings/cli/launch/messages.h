@@ -15,8 +15,8 @@
 
 namespace ronde {
 
-/// The kind of a frame. Launcher to agent: probe, start, start rank, signal; the rest the other
-/// way.
+/// The kind of a frame. Launcher to agent: probe, start, start rank, signal, input; the rest the
+/// other way.
 enum class FrameType : std::uint8_t {
   kProbe = 1,
   kProbed = 2,
@@ -31,6 +31,7 @@ enum class FrameType : std::uint8_t {
   kNote = 11,  ///< Both ways.
   kFrozen = 12,
   kPing = 13,  ///< Both ways, empty: a sign of life, in elastic jobs.
+  kInput = 14,
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
@@ -103,11 +104,12 @@ struct StartMessage {
   bool elastic = false;
   int slots = 0;           ///< Of an elastic job: workers that share the host's cores.
   int freeze_seconds = 0;  ///< A worker that is stopped for longer is reported; 0: none is.
+  int stdin_rank = -1;     ///< This rank reads what InputMessages bring; -1: none does.
 
   static constexpr FrameType kFrame = FrameType::kStart;
   static void fields(auto& wire, auto& self) {
     wire(self.directory, self.command, self.secret, self.environment, self.ranks, self.elastic,
-         self.slots, self.freeze_seconds);
+         self.slots, self.freeze_seconds, self.stdin_rank);
   }
 };
 
@@ -119,6 +121,14 @@ struct OutputMessage {
 
   static constexpr FrameType kFrame = FrameType::kOutput;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.stream, self.bytes); }
+};
+
+/// A piece of standard input for StartMessage::stdin_rank. Empty: its end.
+struct InputMessage {
+  std::string bytes;
+
+  static constexpr FrameType kFrame = FrameType::kInput;
+  static void fields(auto& wire, auto& self) { wire(self.bytes); }
 };
 
 /// A rank began (`wait_status` 0) or ended.

@@ -1,11 +1,13 @@
 #include "bindings/cli/launch/output.h"
 
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <system_error>
 
 namespace ronde {
@@ -36,9 +38,22 @@ std::string LinePrinter::end_foreign_line(int rank) {
   return "\n";
 }
 
+namespace {
+
+/// "2026-03-01 12:30:59.125 ", in local time.
+std::string time_prefix() {
+  timespec time{};
+  tm parts{};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  ::localtime_r(&time.tv_sec, &parts);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03} ", parts, time.tv_nsec / 1'000'000);
+}
+
+}  // namespace
+
 std::string LinePrinter::begin_line(int rank) {
   if (open_rank_ == rank) return {};
-  return end_foreign_line(rank) + fmt::format("[{}] ", rank);
+  return end_foreign_line(rank) + (times_ ? time_prefix() : "") + fmt::format("[{}] ", rank);
 }
 
 std::string LinePrinter::feed(int rank, std::string_view bytes) {

@@ -44,6 +44,8 @@ class LinePrinter {
   /// The unfinished line, as far as it has come.
   std::string flush_partial();
   [[nodiscard]] bool has_partial() const noexcept;
+  /// From now on begins each line with the time at which it is passed on.
+  void show_times() noexcept { times_ = true; }
 
  private:
   struct Stream {
@@ -56,6 +58,7 @@ class LinePrinter {
   std::string end_foreign_line(int rank);
 
   std::map<int, Stream> streams_;
+  bool times_ = false;
   int open_rank_ = kNobody;  ///< Whose unfinished line the destination shows.
 };
 
@@ -66,6 +69,7 @@ class Destination {
   void feed(int rank, std::string_view bytes) { push(printer_.feed(rank, bytes)); }
   void own_line(std::string_view text) { push(printer_.own_line(text)); }
   void flush_partial() { push(printer_.flush_partial()); }
+  void show_times() noexcept { printer_.show_times(); }
   /// Writes one piece. False where the reader is gone; from then on everything is dropped.
   bool write();
   /// Gives up what has not been written.

@@ -16,8 +16,7 @@ def program() -> Path:
 
 
 def _become(name: str) -> None:
-    if sys.argv[1:3] == ["timeline", "view"] or sys.argv[1:2] == ["build"]:
-        os.environ["RONDE_PYTHON"] = sys.executable  # the C++ program
+    os.environ["RONDE_PYTHON"] = sys.executable  # for parts of the program that Python does
     try:
         os.execv(program(), [name, *sys.argv[1:]])
     except FileNotFoundError as error:

@@ -231,8 +231,15 @@ TEST_CASE("run: a command that is not there is said as a shell says it") {
 TEST_CASE("run: wrong command lines end with status 2 and a sentence") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"run", "--nonsense", "x"}, "--nonsense"},
-      {{"run", "-np", "0", "x"}, "0 not in range"},
-      {{"run", "-np", "two", "x"}, "two"},
+      {{"run", "-np", "0", "x"}, "\"0\" is out of range; allowed are whole numbers from 1"},
+      {{"run", "-np", "two", "x"}, "\"two\" is no number"},
+      {{"run", "--timelin", "t.json", "x"}, "--timelin; perhaps --timeline is meant"},
+      {{"timeline", "reprot"}, "perhaps \"report\" is meant"},
+      {{"rnu"}, "perhaps \"run\" is meant"},
+      {{"run", "--network-interface", "no-such0", "x"}, "no-such0"},
+      {{"run", "--timeline", "/proc/no/t.json", "x"}, "cannot make the folder /proc/no"},
+      {{"run", "-np", "2", "--stdin", "2", "x"}, "--stdin 2: allowed are ranks 0 to 1"},
+      {{"run", "--min-np", "1", "--stdin", "0", "x"}, "--stdin is for jobs that are neither"},
       {{"run", "-np", "2"}, "no command"},
       {{"run", "-np", "3", "-H", "localhost:2", "x"}, "2 slots"},
       {{"run", "-H", "localhost,localhost", "x"}, "twice"},
@@ -269,6 +276,37 @@ TEST_CASE("run: --output-dir keeps each rank's output as it came") {
   CHECK(content_of(scratch.path() / "logs/rank.0.txt") == "from 0\n");
   CHECK(content_of(scratch.path() / "logs/rank.1.txt") == "from 1\n");
   CHECK(contains(job.out, "[1] from 1\n"));
+}
+
+TEST_CASE("run: --stdin chooses the rank that reads standard input") {
+  const std::string job = fmt::format(
+      "printf 'one\\ntwo\\n' | {} run -np 2 --stdin 1 sh -c 'while read x; do echo got $x; done'",
+      RONDE_PROGRAM);
+  const Finished end = Program({"sh", "-c", job}).wait();
+  CHECK(end.status == 0);
+  CHECK(end.out == "[1] got one\n[1] got two\n");
+}
+
+TEST_CASE("run: a rank that does not read its input does not hold up the job") {
+  const std::string job =
+      fmt::format("head -c 1000000 /dev/zero | {} run --stdin 0 true", RONDE_PROGRAM);
+  CHECK(Program({"sh", "-c", job}).wait().status == 0);
+}
+
+TEST_CASE("run: a Python script runs with the Python that started the program") {
+  const ScratchDirectory scratch;
+  const std::string script = (scratch.path() / "train.py").string();
+  std::ofstream(script) << "print";
+  const std::string job = fmt::format("RONDE_PYTHON=echo {} run {} -np 3", RONDE_PROGRAM, script);
+  CHECK(Program({"sh", "-c", job}).wait().out == fmt::format("[0] {} -np 3\n", script));
+}
+
+TEST_CASE("run: the folder of a timeline is made") {
+  const ScratchDirectory scratch;
+  const std::string folder = (scratch.path() / "new").string();
+  const Finished job = run_ronde({"run", "--timeline", folder + "/t.json", "true"});
+  CHECK(contains(job.err, "made the folder " + folder + " for --timeline"));
+  CHECK(std::filesystem::is_directory(folder));
 }
 
 TEST_CASE("run: a reader of our output that goes away ends the job") {

@@ -154,3 +154,22 @@ def test_a_missing_guard_of_the_main_script_is_named(tmp_path):
     command = [sys.executable, "-m", "ronde", "run", "-np", "1", "--", sys.executable, str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert 'put what the script does under if __name__ == "__main__":' in done.stderr
+
+
+def test_a_debugger_works_on_the_rank_that_gets_standard_input(tmp_path):
+    script = tmp_path / "debugged.py"
+    script.write_text(
+        "import ronde\nronde.init()\nx = 41\nif ronde.rank() == 0:\n    breakpoint()\n"
+        "ronde.barrier()\nprint('x is', x)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "ronde", "run", "-np", "2", "--stdin", "0", str(script)],
+        input="!x += 1\nc\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[0] (Pdb)" in done.stdout
+    assert "x is 42" in done.stdout
+    assert "[1] x is 41" in done.stdout

@@ -117,6 +117,7 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
 ElasticResult ElasticLauncher::run() {
   const LaunchOptions& job = options_.launch;
   if (shows_whole_tracebacks(job)) console_.hold_nothing();
+  if (job.times) console_.show_times();
   if (!job.output_dir.empty()) {
     if (const Status status = console_.keep_files(job.output_dir, 0, false); !status.ok()) {
       fmt::print(stderr, "ronde run: {}\n", status.message());
