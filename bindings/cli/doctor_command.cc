@@ -11,6 +11,7 @@
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/runtime/tuning.h"
 #include "core/base/config.h"
+#include "core/base/horovod_names.h"
 #include "core/base/os/interfaces.h"
 #include "ops/compression/describe.h"
 #include "ops/hierarchical/communicator.h"
@@ -259,6 +260,13 @@ void add_doctor_command(CLI::App& app) {
       "... -- ronde doctor --compression) measure its links too");
   auto form = std::make_shared<std::string>("text");
   CLI::Option* codecs = add_codecs_option(*command, *form);
+  command->add_flag_callback(
+      "--horovod",
+      [] {
+        fmt::print("{}", horovod_names_as_markdown());
+        exit_with(0);
+      },
+      "List what becomes of each flag of horovodrun and each HOROVOD_ variable");
   auto job = std::make_shared<std::string>();
   CLI::Option* attach =
       command->add_option("--job", *job,

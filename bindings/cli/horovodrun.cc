@@ -1,61 +1,20 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <filesystem>
 
+#include "backends/builtin.h"
+#include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/elastic_options.h"
+#include "bindings/cli/launch/this_host.h"
+#include "core/base/horovod_names.h"
 
 namespace ronde {
 namespace {
-
-/// A flag of Horovod whose value is a setting of Ronde, perhaps in another unit.
-struct SettingFlag {
-  const char* flags;
-  const char* setting;
-  const char* suffix;  ///< Appended to the value: converts Horovod's unit to Ronde's.
-  const char* help;
-};
-constexpr std::array<SettingFlag, 5> kSettingFlags = {{
-    {"--fusion-threshold-mb", "RONDE_FUSION_THRESHOLD", "M", "Largest fused operation, in MB"},
-    {"--cache-capacity", "RONDE_CACHE_CAPACITY", "", "Known operations per process set"},
-    {"--stall-check-warning-time-seconds,--stall-warning-timeout-seconds",
-     "RONDE_STALL_WARNING_SECONDS", "", "Warn of operations that some ranks lack"},
-    {"--stall-check-shutdown-time-seconds,--stall-shutdown-timeout-seconds",
-     "RONDE_STALL_ERROR_SECONDS", "", "Fail such operations"},
-    {"--network-interfaces,--network-interface,--nics", "RONDE_NETWORK_INTERFACE", "",
-     "Interface between hosts"},
-}};
-
-/// A switch of Horovod that sets a setting of Ronde.
-struct SwitchFlag {
-  const char* flags;
-  const char* entry;
-  const char* help;
-};
-constexpr std::array<SwitchFlag, 4> kSwitchFlags = {{
-    {"--disable-cache", "RONDE_CACHE_CAPACITY=0", "Negotiate each operation in full"},
-    {"--no-stall-check", "RONDE_STALL_WARNING_SECONDS=0", "No warnings of operations that wait"},
-    {"--gloo,--use-gloo", "", "Accepted; Ronde's own control plane takes its place"},
-    {"--mpi,--use-mpi", "", "Accepted; Ronde's own control plane takes its place"},
-}};
-
-/// Flags of Horovod without an effect in Ronde. The second word marks those with a value.
-constexpr std::array<std::pair<const char*, bool>, 10> kIgnored = {{
-    {"--cycle-time-ms", true},
-    {"--autotune", false},
-    {"--no-autotune", false},
-    {"--autotune-log-file", true},
-    {"--hierarchical-allreduce", false},
-    {"--hierarchical-allgather", false},
-    {"--timeline-mark-cycles", false},
-    {"--tcp", false},
-    {"--mpi-args", true},
-    {"--binding-args", true},
-}};
 
 /// Horovod's level in Ronde's spelling.
 std::string log_level(std::string level) {
@@ -63,9 +22,39 @@ std::string log_level(std::string level) {
   return level == "fatal" ? "error" : level;
 }
 
-void add_job_options(CLI::App& app, RunRequest& request) {
+void note(const std::string& text) { fmt::print(stderr, "horovodrun: {}\n", text); }
+
+/// Horovod takes several interfaces, Ronde one: the first that this host has.
+std::string chosen_interface(const std::vector<std::string>& lists) {
+  std::vector<std::string> names;
+  for (const std::string& list : lists) {
+    for (const std::string& name : CLI::detail::split(list, ',')) names.push_back(name);
+  }
+  if (names.size() == 1) return names.front();
+  const auto known = std::ranges::find_if(
+      names, [](const std::string& name) { return chosen_address(name).ok(); });
+  const std::string chosen = known == names.end() ? names.front() : *known;
+  note(fmt::format("--network-interfaces {}: Ronde uses one interface: {}", fmt::join(names, ","),
+                   chosen));
+  return chosen;
+}
+
+/// The counterpart of Horovod's report of its build.
+void print_build() {
+  fmt::print(
+      "Ronde v{}, with the API of Horovod 0.28:\n\n"
+      "Available Frameworks (no build of Ronde depends on them):\n"
+      "    [X] TensorFlow\n    [X] PyTorch\n    [X] Keras\n    [X] NumPy\n    [ ] MXNet\n\n"
+      "Available Controllers:\n    [X] Ronde's own, in place of MPI and Gloo\n\n"
+      "Available Tensor Operations (`ronde doctor` tells which can run here):\n"
+      "    {}\n",
+      RONDE_VERSION, backend_names());
+}
+
+void add_job_options(CLI::App& app, const std::shared_ptr<RunRequest>& shared) {
+  RunRequest& request = *shared;
   app.add_option("--np,-n,--num-proc", request.np, "Number of ranks (also -np)")
-      ->check(CLI::Range(1, 65536));
+      ->check(whole_number(1, 65536));
   app.add_option("-H,--hosts", request.hosts, "Hosts, as HOST:SLOTS,...");
   app.add_option("--hostfile,--host-file", request.hostfile, "File with one host on each line");
   app.add_option("-p,--ssh-port", request.ssh_port, "Port of sshd on the hosts");
@@ -74,18 +63,52 @@ void add_job_options(CLI::App& app, RunRequest& request) {
                  "Seconds in which all ranks must start");
   app.add_option("--output-filename", request.output_dir, "Folder for each rank's output");
   app.add_option("--timeline-filename", request.timeline, "File for a trace of all ranks");
+  app.add_flag("--prefix-output-with-timestamp", request.times,
+               "Begin each line of output with the time (also -prefix-timestamp)");
   app.add_flag("--horovod", request.horovod, "Ronde's own flag: `import horovod` imports ronde");
-  app.add_flag("--verbose", request.verbose, "Print what is started on which host");
+  app.add_flag("--verbose", request.verbose, "Print what is started, and whole tracebacks");
+  app.add_option("--config-file", "YAML file with values of flags");
+  app.add_flag_callback(
+      "--check-build",
+      [] {
+        print_build();
+        exit_with(0);
+      },
+      "Show what this build can do (also -cb)");
+  app.add_option_function<std::vector<std::string>>(
+         "--network-interfaces,--network-interface,--nics",
+         [shared](const std::vector<std::string>& names) {
+           shared->network_interface = chosen_interface(names);
+         },
+         "Interface between hosts")
+      ->expected(1)
+      ->take_all();
+  app.add_option_function<std::string>(
+      "--log-level",
+      [shared](const std::string& level) {
+        shared->environment.push_back("RONDE_LOG_LEVEL=" + log_level(level));
+      },
+      "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL");
 }
 
-void ignore(CLI::App& app, const char* flag, bool has_value) {
-  const auto note = [name = std::string(flag)] {
-    fmt::print(stderr, "horovodrun: {} has no meaning in Ronde and is ignored\n", name);
+/// A flag that sets a setting, or is told to have no effect.
+void add_flag_of(CLI::App& app, const HorovodName& row,
+                 const std::shared_ptr<RunRequest>& request) {
+  const std::string flags(row.flags);
+  const auto act = [&row, request](const std::string& value) {
+    if (!row.setting.empty()) {
+      request->environment.push_back(fmt::format("{}{}{}", row.setting, value, row.suffix));
+    } else if (row.use == HorovodUse::kReplaced) {
+      note(fmt::format("{} has no effect: {}", row.flags.substr(0, row.flags.find(',')),
+                       row.meaning));
+    }
   };
-  if (has_value) {
-    app.add_option_function<std::string>(flag, [note](const std::string&) { note(); })->group("");
+  CLI::Option* option = row.values == 0 ? app.add_flag_callback(flags, [act] { act(""); })
+                                        : app.add_option_function<std::string>(flags, act);
+  if (row.use == HorovodUse::kObeyed) {
+    option->description(std::string(row.meaning));
   } else {
-    app.add_flag_callback(flag, note)->group("");
+    option->group("");
   }
 }
 
@@ -96,32 +119,14 @@ bool is_horovodrun(const char* program) {
 }
 
 void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request) {
-  add_job_options(app, *request);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_job_options(app, request);
   request->elastic.as_horovod = true;
   add_elastic_options(app, request->elastic);
-  app.add_option_function<std::string>(
-      "--log-level",
-      [request](const std::string& level) {
-        request->environment.push_back("RONDE_LOG_LEVEL=" + log_level(level));
-      },
-      "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL");
-  for (const SettingFlag& flag : kSettingFlags) {
-    app.add_option_function<std::string>(
-        flag.flags,
-        [request, flag](const std::string& value) {
-          request->environment.push_back(fmt::format("{}={}{}", flag.setting, value, flag.suffix));
-        },
-        flag.help);
+  for (const HorovodName& row : horovod_names()) {
+    const bool own = row.use == HorovodUse::kObeyed && row.setting.empty();
+    if (!row.flags.empty() && !own) add_flag_of(app, row, request);
   }
-  for (const SwitchFlag& flag : kSwitchFlags) {
-    app.add_flag_callback(
-        flag.flags,
-        [request, flag] {
-          if (flag.entry[0] != '\0') request->environment.emplace_back(flag.entry);
-        },
-        flag.help);
-  }
-  for (const auto& [flag, has_value] : kIgnored) ignore(app, flag, has_value);
 }
 
 }  // namespace ronde

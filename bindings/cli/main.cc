@@ -8,6 +8,7 @@
 
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
+#include "bindings/cli/horovod_config.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
 
@@ -84,6 +85,12 @@ int run_horovodrun(ronde::Arguments arguments) {
   auto request = std::make_shared<ronde::RunRequest>();
   ronde::add_horovodrun_options(app, request);
   request->command = ronde::take_command(app, arguments);
+  try {
+    const ronde::Status status = ronde::expand_horovod_config(arguments);
+    if (!status.ok()) ronde::exit_usage("horovodrun", status);
+  } catch (const CLI::ParseError& error) {
+    return report(app, error);
+  }
   app.callback([request] { ronde::run_job(*request); });
   return parse(app, arguments);
 }

@@ -55,7 +55,7 @@ void install_log_sink(LogLevel level, const std::string& name) {
 /// On rank 0 alone: launchers give all ranks the same variables.
 void warn_of_unknown_settings(int rank) {
   if (rank != 0) return;
-  for (const std::string& sentence : describe_unknown_settings(process_variable_names())) {
+  for (const std::string& sentence : describe_unknown_settings(process_variables())) {
     log(LogLevel::kWarning, "{}", sentence);
   }
 }

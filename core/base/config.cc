@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <limits>
 #include <utility>
@@ -223,6 +225,29 @@ Status read_foreign_job(Config& config, const Environment& environment) {
   return {};
 }
 
+/// Horovod writes levels in capitals, and has one above error.
+std::string as_ronde_writes(std::string_view name, std::string value) {
+  if (name != "HOROVOD_LOG_LEVEL") return value;
+  std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
+  return value == "fatal" ? "error" : value;
+}
+
+/// Variables of Horovod that are no setting of Ronde by another name.
+Status read_horovod(Config& config, const Environment& environment) {
+  const auto given = [&](const char* name) { return !environment(name).value_or("").empty(); };
+  const std::string seconds = environment("HOROVOD_START_TIMEOUT").value_or("");
+  if (!seconds.empty() && !given("RONDE_START_TIMEOUT_MS")) {
+    const Status status = set_setting(config, "RONDE_START_TIMEOUT_MS", seconds + "000");
+    if (!status.ok()) return status.with_context("from HOROVOD_START_TIMEOUT, in seconds");
+  }
+  const std::string unwatched = environment("HOROVOD_STALL_CHECK_DISABLE").value_or("0");
+  if (unwatched != "0" && !unwatched.empty() && !given("RONDE_STALL_WARNING_SECONDS")) {
+    config.stall_warning = config.stall_error = std::chrono::seconds(0);
+  }
+  if (config.timeline == "DYNAMIC" && !given("RONDE_TIMELINE")) config.timeline.clear();
+  return {};
+}
+
 }  // namespace
 
 std::span<const SettingInfo> setting_infos() {
@@ -264,12 +289,14 @@ Result<Config> config_from(const Environment& environment) {
     if (!value && !setting.info.horovod.empty()) {
       name = setting.info.horovod;
       value = environment(name);
+      if (value) value = as_ronde_writes(name, *value);
     }
     if (!value || value->empty()) continue;
     if (Status status = setting.set(config, *value); !status.ok()) {
       return name == setting.info.name ? status : status.with_context("from " + name);
     }
   }
+  RONDE_RETURN_IF_ERROR(read_horovod(config, environment));
   if (!own_job) RONDE_RETURN_IF_ERROR(read_foreign_job(config, environment));
   if (config.rank >= config.size) {
     return bad_value("RONDE_RANK", fmt::to_string(config.rank),

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <string_view>
 
 #include "core/base/config.h"
+#include "core/base/similar_name.h"
 
 namespace ronde {
 namespace {
@@ -29,48 +29,33 @@ bool is_known(std::string_view name) {
                      [name](const SettingInfo& info) { return info.name == name; });
 }
 
-/// The edit distance: letters to insert, remove or replace (Levenshtein, 1966).
-std::size_t distance(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (const char letter : from) {
-    std::size_t corner = row[0]++;
-    for (std::size_t i = 1; i <= to.size(); ++i) {
-      const std::size_t replaced = corner + (to[i - 1] == letter ? 0 : 1);
-      corner = row[i];
-      row[i] = std::min({replaced, row[i] + 1, row[i - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 /// The setting with the most similar name; empty if none is similar.
-std::string_view meant_by(std::string_view name) {
-  const std::size_t like = (name.size() - kPrefix.size()) / 3;  // letters
-  const auto infos = setting_infos();
-  const auto closest = std::min_element(infos.begin(), infos.end(),
-                                        [name](const SettingInfo& a, const SettingInfo& b) {
-                                          return distance(name, a.name) < distance(name, b.name);
-                                        });
-  return distance(name, closest->name) <= like ? closest->name : std::string_view();
+std::string meant_by(std::string_view name) {
+  std::vector<std::string_view> settings;
+  for (const SettingInfo& info : setting_infos()) {
+    settings.push_back(info.name.substr(kPrefix.size()));
+  }
+  const std::string_view found = similar_name(name.substr(kPrefix.size()), settings);
+  return found.empty() ? "" : fmt::format("{}{}", kPrefix, found);
 }
 
 }  // namespace
 
-std::vector<std::string> process_variable_names() {
-  std::vector<std::string> names;
+std::vector<NamedValue> process_variables() {
+  std::vector<NamedValue> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
-    names.emplace_back(text.substr(0, text.find('=')));
+    const std::size_t end = std::min(text.find('='), text.size() - 1);
+    variables.push_back({std::string(text.substr(0, end)), std::string(text.substr(end + 1))});
   }
-  return names;
+  return variables;
 }
 
-std::vector<std::string> describe_unknown_settings(std::span<const std::string> names) {
-  std::vector<std::string> sentences;
-  for (const std::string& name : names) {
+std::vector<std::string> describe_unknown_settings(std::span<const NamedValue> variables) {
+  std::vector<std::string> sentences = describe_horovod_variables(variables);
+  for (const auto& [name, value] : variables) {
     if (name.rfind(kPrefix, 0) != 0 || is_known(name)) continue;
-    const std::string_view meant = meant_by(name);
+    const std::string meant = meant_by(name);
     const std::string what =
         meant.empty() ? "`ronde doctor --settings` lists them" : fmt::format("{} is", meant);
     sentences.push_back(fmt::format("{} is no setting and has no effect; {}", name, what));

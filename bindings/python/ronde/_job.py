@@ -125,7 +125,7 @@ def init(
     _refuse_unguarded_script()
     chosen = {name: str(value) for name, value in (settings or {}).items()}
     trace = _horovod_trace()
-    if trace:
+    if trace is not None:
         chosen["RONDE_TIMELINE"] = ""
     if _epochs.available():
         _refuse_comm(comm)
@@ -152,8 +152,12 @@ def _refuse_unguarded_script() -> None:
 
 
 def _horovod_trace() -> str | None:
-    """The trace's path by Horovod's settings; Ronde's setting takes precedence."""
-    return None if "RONDE_TIMELINE" in os.environ else os.environ.get("HOROVOD_TIMELINE")
+    """The trace's path by Horovod's settings; Ronde's setting takes precedence.
+
+    Empty if the script starts the trace: HOROVOD_TIMELINE=DYNAMIC.
+    """
+    path = None if "RONDE_TIMELINE" in os.environ else os.environ.get("HOROVOD_TIMELINE")
+    return "" if path == "DYNAMIC" else path
 
 
 def _join(settings: dict[str, str]) -> None:

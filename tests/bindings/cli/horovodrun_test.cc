@@ -34,13 +34,53 @@ TEST_CASE("horovodrun: the usual flags start a job with the settings they mean")
   CHECK(contains(job.out, "[1] 1 32M 99 info 0\n"));
 }
 
-TEST_CASE("horovodrun: flags that mean nothing here are taken and named") {
+TEST_CASE("horovodrun: flags that mean nothing here are taken, and a line says what is done") {
   const Finished job =
-      run_horovodrun({"-np", "1", "--cycle-time-ms", "5", "--autotune", "echo", "fine"});
+      run_horovodrun({"-np", "1", "--cycle-time-ms", "5", "--autotune", "--mpi", "echo", "fine"});
   CHECK(job.status == 0);
   CHECK(contains(job.out, "[0] fine\n"));
-  CHECK(contains(job.err, "--cycle-time-ms has no meaning"));
-  CHECK(contains(job.err, "--autotune has no meaning"));
+  CHECK(contains(job.err, "--cycle-time-ms has no effect: there are no cycles"));
+  CHECK(contains(job.err, "--autotune has no effect: nothing is tuned at run time"));
+  CHECK(contains(job.err, "--mpi has no effect: Ronde's own control plane is used"));
+}
+
+TEST_CASE("horovodrun: words of the command stay as they are") {
+  const Finished job = run_horovodrun({"-np", "1", "echo", "-np", "3", "-hostfile"});
+  CHECK(job.out == "[0] -np 3 -hostfile\n");
+}
+
+TEST_CASE("horovodrun: --check-build and --version print and end") {
+  for (const char* const flag : {"--check-build", "-cb"}) {
+    const Finished done = run_horovodrun({flag});
+    CHECK(done.status == 0);
+    CHECK(contains(done.out, "[X] PyTorch"));
+  }
+  CHECK(run_horovodrun({"-v"}).out == "ronde " RONDE_VERSION "\n");
+}
+
+TEST_CASE("horovodrun: lines of output begin with the time on request") {
+  const Finished job = run_horovodrun({"-np", "1", "-prefix-timestamp", "echo", "fine"});
+  CHECK(job.status == 0);
+  CHECK(job.out.size() == std::string_view("2026-03-01 12:30:59.125 [0] fine\n").size());
+  CHECK(job.out.ends_with(" [0] fine\n"));
+}
+
+TEST_CASE("horovodrun: --config-file has the values of flags that are not given") {
+  const ScratchFolder scratch;
+  const std::string file = scratch.write("config.yaml",
+                                         "# comment\nparams:\n  fusion_threshold_mb: 32\n"
+                                         "  cache_capacity: 7\nlogging:\n  level: \"INFO\"\n"
+                                         "stall_check:\n  enabled: false\nmine:\n  thing: 1\n");
+  const std::string script = "echo $RONDE_FUSION_THRESHOLD $RONDE_CACHE_CAPACITY $RONDE_LOG_LEVEL";
+  const Finished job = run_horovodrun({"-np", "1", "--cache-capacity", "9", "--config-file", file,
+                                       "sh", "-c", script + " $RONDE_STALL_WARNING_SECONDS"});
+  CHECK(job.out == "[0] 32M 9 info 0\n");
+  CHECK(contains(job.err, "mine.thing has no meaning"));
+  const std::string bad = scratch.write("bad.yaml", "params:\n  - 3\n");
+  const Finished refused = run_horovodrun({"-np", "1", "--config-file=" + bad, "true"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.err, "line 2, \"- 3\": allowed are"));
+  CHECK(run_horovodrun({"-np", "1", "--config-file", "/no/file", "true"}).status == 2);
 }
 
 TEST_CASE("horovodrun: an elastic job by Horovod's spellings, which waits for -np workers") {

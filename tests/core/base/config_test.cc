@@ -41,6 +41,22 @@ TEST_CASE("config: a freeze timeout too short to prove anything is refused") {
   CHECK(with("3").status().message().find("0, or whole s from 4") != std::string::npos);
 }
 
+TEST_CASE("config: Horovod's variables in other units and spellings") {
+  const auto read = [](const char* name, const char* value) {
+    return config_from(environment_of({{name, value}}));
+  };
+  CHECK(read("HOROVOD_LOG_LEVEL", "WARNING")->log_level == LogLevel::kWarning);
+  CHECK(read("HOROVOD_LOG_LEVEL", "FATAL")->log_level == LogLevel::kError);
+  CHECK(read("HOROVOD_START_TIMEOUT", "40")->start_timeout == std::chrono::seconds(40));
+  CHECK(read("HOROVOD_START_TIMEOUT", "soon").status().message().find("HOROVOD_START_TIMEOUT") !=
+        std::string::npos);
+  CHECK(read("HOROVOD_STALL_CHECK_DISABLE", "1")->stall_warning == std::chrono::seconds(0));
+  CHECK(read("HOROVOD_STALL_CHECK_DISABLE", "0")->stall_warning == Config().stall_warning);
+  CHECK(read("HOROVOD_TIMELINE", "t.json")->timeline == "t.json");
+  CHECK(read("HOROVOD_TIMELINE", "DYNAMIC")->timeline.empty());
+  CHECK(read("RONDE_TIMELINE", "DYNAMIC")->timeline == "DYNAMIC");
+}
+
 TEST_CASE("config: a HOROVOD name is honoured where the RONDE one is unset") {
   CHECK(config_from(environment_of({{"HOROVOD_CACHE_CAPACITY", "7"}}))->cache_capacity == 7);
   CHECK(
