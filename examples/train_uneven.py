@@ -1,8 +1,9 @@
 """Trains on shares of different size: ranks that run out of data join, and the others go on.
 
 Start it with `ronde run -np 3 -- python examples/train_uneven.py`. Rank r has r + 1 times as many
-images as rank 0. A rank without data calls join(): it takes part in the others' averages with
-zeros until all have joined, and learns who was last, whose model has seen every step.
+images as rank 0, and last batches differ: each step gives the number of its images, so that the
+average is the mean over them. A rank without data calls join(): it has no weight in the others'
+averages until all have joined, and learns who was last, whose model has seen every step.
 """
 
 import sys
@@ -46,6 +47,7 @@ def main():
                         disable=hvd.rank() != hvd.size() - 1)  # fmt: skip
         for batch in progress:
             optimizer.zero_grad()
+            optimizer.set_weight(len(batch))
             loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
             loss.backward()
             optimizer.step()

@@ -158,6 +158,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   request.root = given.root;
   request.prescale = given.prescale;
   request.postscale = given.postscale;
+  if (given.weight != nullptr) request.weight = *given.weight;
   request.priority = given.priority;
   request.compression = given.compression == nullptr ? "" : given.compression;
   request.program = given.program == nullptr ? "" : given.program;

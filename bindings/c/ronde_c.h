@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names, not those of the C++ code. */
-#define RONDE_C_VERSION 5u
+#define RONDE_C_VERSION 6u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
 
@@ -171,6 +171,9 @@ typedef struct ronde_submission {
                        that wait for each other after a second, before they stall. */
     int32_t holds;  /* Deprecated. */
   };
+  /* Since version 6. */
+  const double* weight; /* allreduce by average of floating types: this rank's weight in the mean,
+                           finite, not negative, not 0 on all ranks. Null: none, on all ranks. */
 } ronde_submission;
 
 /* The functions. Those that give a code also fill in `error`, which may be null. */

@@ -49,6 +49,7 @@ Bundle bundle_of(Collective kind, const Tensor& tensor, int root = 0) {
 }
 
 void set_reduction(Bundle& bundle, const ReduceOptions& options) {
+  if (options.weight) throw InvalidArgument("raw collectives take no weight; named ones do");
   bundle.op = options.op;
   bundle.prescale = options.prescale;
   bundle.postscale = options.postscale;

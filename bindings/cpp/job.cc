@@ -85,6 +85,7 @@ void set_reduction(Request& request, const ReduceOptions& options) {
   request.postscale = options.postscale;
   request.priority = options.priority;
   request.compression = options.compression;
+  request.weight = options.weight;
 }
 
 Pending submit(const Job::Impl& job, ProcessSet set, Submission submission) {

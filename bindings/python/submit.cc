@@ -133,6 +133,7 @@ struct Options {
   std::string site;
   std::string compression;
   std::string program;
+  std::optional<double> weight;
 };
 
 /// The value of an enumeration. Errors: InvalidArgumentError where there is no such value.
@@ -158,6 +159,7 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
   request.priority = options.priority;
   request.compression = std::move(options.compression);
   request.program = std::move(options.program);
+  request.weight = options.weight;
   request.call_site = options.site.empty() ? call_site() : std::move(options.site);
   submission.splits = std::move(options.splits);
   const bool in_place = outputs.is(inputs);
@@ -193,12 +195,13 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                bool wait, std::string name, int op, int root, double prescale,
                                double postscale, std::vector<std::int64_t> splits,
                                std::int32_t priority, std::string site, std::string compression,
-                               double timeout_s, std::string program) {
+                               double timeout_s, std::string program,
+                               std::optional<double> weight) {
   sweep_dropped();
   Submission submission =
       make_submission(kind, inputs, outputs,
                       {std::move(name), op, root, prescale, postscale, std::move(splits), priority,
-                       std::move(site), std::move(compression), std::move(program)});
+                       std::move(site), std::move(compression), std::move(program), weight});
   submission.caller_waits = wait;
   check(names_in_flight().check(set, submission.request));
   OperationPtr operation = unwrap(runtime->operations().submit(set, std::move(submission)));
@@ -225,10 +228,10 @@ void bind_submit(py::module_& module) {
       py::arg("op") = 0, py::arg("root") = -1, py::arg("prescale") = 1.0,
       py::arg("postscale") = 1.0, py::arg("splits") = std::vector<std::int64_t>(),
       py::arg("priority") = 0, py::arg("site") = "", py::arg("compression") = "",
-      py::arg("timeout") = -1.0, py::arg("program") = "",
+      py::arg("timeout") = -1.0, py::arg("program") = "", py::arg("weight") = py::none(),
       "Submits one collective. Tensors are C-contiguous NumPy arrays or (address, shape, "
       "dtype code), with (..., device, stream) in CUDA memory; an output of None is allocated by "
-      "the operation. `timeout`: seconds to wait.");
+      "the operation. `timeout`: seconds to wait. `weight`: of this rank in a mean.");
   module.def(
       "collectives", [] { return numbers_of(kCollectives); }, "Collectives: name and number.");
   module.def(

@@ -47,6 +47,7 @@ struct BundleTensor {
   std::vector<std::int64_t>* recv_splits = nullptr;  ///< alltoall: written where not null.
   const OutputAllocator* allocate = nullptr;
   std::size_t index = 0;  ///< Passed to `allocate`.
+  double weight = 1.0;    ///< Of a weighted bundle: this rank's share of the sum of weights.
   /// In device memory only. `ready`: the point after which `in` may be read and `out` written
   /// (null: now). `complete` gets the point after which the result is there.
   const DeviceEvent* ready = nullptr;
@@ -66,6 +67,7 @@ struct Bundle {
   int root = 0;  ///< Rank in the group.
   double prescale = 1.0;
   double postscale = 1.0;
+  bool weighted = false;  ///< kAverage: the sum of all ranks' inputs times BundleTensor::weight.
   Device device;
   int partition = 0;  ///< From 1 where it is one of several that were one bundle; for the timeline.
   std::vector<BundleTensor> tensors;

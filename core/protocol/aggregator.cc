@@ -131,6 +131,7 @@ void Aggregator::merge(Entry& entry, std::size_t source, Report report) {
     return;
   }
   if (entry.merged.code != Code::kOk) return;
+  entry.merged.weight += report.weight;
   if (report.code != Code::kOk) {
     entry.merged = std::move(report);
   } else if (entry.merged.request != report.request &&

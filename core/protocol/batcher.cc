@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/protocol/signature.h"
@@ -16,6 +17,17 @@ constexpr std::size_t kCutBytes = kMaxNegotiationFrameBytes - kMaxRequestBytes -
 
 Status bad_batch(std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("batch out of protocol: {}", what));
+}
+
+/// The sum of weights must divide.
+Status check_weights(const Report& report) {
+  if (!report.request->weight || (std::isfinite(report.weight) && report.weight > 0.0)) return {};
+  const char* const why = report.weight == 0.0
+                              ? "the weights of all ranks are 0; allowed: at least "
+                                "one above 0"
+                              : "the sum of all ranks' weights is not finite";
+  return {Code::kInvalidArgument,
+          fmt::format("{}: {}", label(report.request->kind, report.key()), why)};
 }
 
 OpKey key_of(const BatchItem& item) {
@@ -42,7 +54,7 @@ Status Batcher::check(const BatchFrame& batch) const {
       continue;
     }
     const RequestPtr& cached = cache_.at(entry);
-    if (cached == nullptr || cached->name.empty()) {
+    if (cached == nullptr || cached->name.empty() || cached->weight) {
       return bad_batch(fmt::format("slot {} holds no named request", entry));
     }
     if (own_.find(entry) == nullptr && !matching_.takes_part({cached->name, 0})) {
@@ -62,9 +74,11 @@ Status Batcher::check_item(const BatchItem& item, std::size_t& slots) const {
     return matching_.is_member(item.leaver) ? Status() : bad_batch("a rank outside the set left");
   }
   if (item.code != Code::kOk) return {};
+  if (!std::isfinite(item.weight) || item.weight < 0.0) return bad_batch("a sum of weights");
+  if (item.request == nullptr && item.ordinal == 0) return check_weighted_item(item);
   if (!matching_.takes_part(key_of(item))) return bad_batch("an operation not submitted here");
   if (item.request == nullptr) {
-    return item.ordinal != 0 && static_cast<std::size_t>(item.slot) < slots
+    return static_cast<std::size_t>(item.slot) < slots
                ? Status()
                : bad_batch(fmt::format("slot {} holds no unnamed request", item.slot));
   }
@@ -77,6 +91,15 @@ Status Batcher::check_item(const BatchItem& item, std::size_t& slots) const {
   if (known >= 0 && known != item.slot) return bad_batch("a name in two slots");
   slots = std::max(slots, slot + 1);
   return {};
+}
+
+Status Batcher::check_weighted_item(const BatchItem& item) const {
+  const RequestPtr& cached = cache_.at(item.slot);
+  if (!is_reported_by_slot(cached, 0)) {
+    return bad_batch(fmt::format("slot {} holds no weighted request", item.slot));
+  }
+  return matching_.takes_part({cached->name, 0}) ? Status()
+                                                 : bad_batch("an operation not submitted here");
 }
 
 bool Batcher::changes_cache(const BatchFrame& batch) noexcept {
@@ -151,13 +174,16 @@ void Batcher::sort_by_priority(Completed& ready) const {
 BatchItem Batcher::decide(const Report& report) const {
   BatchItem item;
   item.ordinal = report.ordinal;
-  if (report.code != Code::kOk) {
+  const Status status =
+      report.code != Code::kOk ? Status(report.code, report.message) : check_weights(report);
+  if (!status.ok()) {
     item.name = report.request->name;
     item.kind = report.request->kind;
-    item.code = report.code;
-    item.message = report.message;
+    item.code = status.code();
+    item.message = status.message();
     return item;
   }
+  item.weight = report.weight;
   const Request& request = *report.request;
   const int known = request.name.empty() ? cache_.find_unnamed(request) : cache_.find(request.name);
   if (known >= 0 && stands_for(*cache_.at(known), request)) {
@@ -179,7 +205,7 @@ void Batcher::append_cached(int slot, std::int32_t priority) {
 
 void Batcher::append(BatchItem item, std::int32_t priority) {
   const bool is_cached_name = item.code == Code::kOk && item.last_joined < 0 && item.leaver < 0 &&
-                              item.request == nullptr && item.ordinal == 0;
+                              item.request == nullptr && item.ordinal == 0 && item.weight == 0.0;
   if (is_cached_name) return append_cached(item.slot, priority);
   const std::size_t known = built_.items.size();
   apply_item(item, sequence_ + 1, built_);
@@ -219,10 +245,13 @@ void Batcher::apply_item(const BatchItem& item, std::uint64_t sequence, Batch& o
     apply_leave(item, out);
   } else if (item.code != Code::kOk) {
     apply_failure(item, sequence, out);
-  } else if (item.request == nullptr) {
-    apply_cached(item.slot, item.ordinal, out);
   } else {
-    apply_full(item, sequence, out);
+    if (item.request == nullptr) {
+      apply_cached(item.slot, item.ordinal, out);
+    } else {
+      apply_full(item, sequence, out);
+    }
+    out.items.back().weights = item.weight;
   }
 }
 

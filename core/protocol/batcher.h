@@ -76,6 +76,7 @@ class Batcher {
 
  private:
   [[nodiscard]] Status check_item(const BatchItem& item, std::size_t& slots) const;
+  [[nodiscard]] Status check_weighted_item(const BatchItem& item) const;
   [[nodiscard]] std::int32_t priority_of(const Completed& ready, std::int32_t entry) const;
   void sort_by_priority(Completed& ready) const;
   [[nodiscard]] BatchItem decide(const Report& report) const;

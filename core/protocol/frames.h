@@ -15,11 +15,12 @@ namespace ronde {
 /// "All ranks of my subtree have submitted this operation."
 struct Report {
   std::uint64_t ordinal = 0;  ///< Unnamed operations: from 1.
-  int slot = -1;              ///< Unnamed operations: where `request` is cached, if it is.
+  int slot = -1;              ///< Unnamed and weighted operations: where `request` is cached.
   int rank = -1;              ///< The rank that submitted `request`.
   RequestPtr request;         ///< On the wire null where `slot` stands for it.
   Code code = Code::kOk;      ///< A problem seen in the subtree.
   std::string message;        ///< Of the problem.
+  double weight = 0.0;        ///< Weighted operations: the sum of the subtree's weights.
 
   [[nodiscard]] OpKey key() const { return {request->name, ordinal}; }
 };
@@ -98,6 +99,7 @@ struct BatchItem {
   bool early = false;   ///< Failed items: not all ranks have submitted it.
   int last_joined = -1;
   int leaver = -1;
+  double weight = 0.0;  ///< Weighted operations: the sum of all ranks' weights; never 0.
 };
 
 /// Goes to the children. `order` is as in the schema.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "core/protocol/signature.h"
@@ -45,7 +46,7 @@ Status Matching::submit(const Request& request, std::uint64_t ticket, TimePoint 
   }
   const int slot = request.name.empty() ? -1 : cache_.find(request.name);
   if (slot < 0 || own_.find(slot) != nullptr || own_.has_keyed() || !owed_.empty() ||
-      !stands_for(*cache_.at(slot), request)) {
+      request.weight || !stands_for(*cache_.at(slot), request)) {
     return submit_otherwise(request, ticket, now);
   }
   own_.add(slot, ticket, request, now);
@@ -66,11 +67,15 @@ Status Matching::submit_otherwise(const Request& request, std::uint64_t ticket, 
   }
   const int slot = key.name.empty() ? cache_.find_unnamed(request) : cache_.find(key.name);
   const bool is_known = slot >= 0 && stands_for(*cache_.at(slot), request);
-  if (is_known && !key.name.empty()) {
+  const bool by_slot = is_known && !key.name.empty();
+  if (by_slot) {
     own_.add(slot, ticket, request, now);
-    aggregator_.add_bit(kSelf, slot);
   } else {
     own_.add(key, ticket, request, now);
+  }
+  if (by_slot && !request.weight) {
+    aggregator_.add_bit(kSelf, slot);
+  } else {
     report_own(request, key, is_known ? slot : -1);
   }
   report_completed();
@@ -99,7 +104,17 @@ void Matching::report_own(const Request& request, const OpKey& key, int slot) {
         fmt::format("{}: rank {} submitted root {}{}, which is not in the process set",
                     label(request.kind, key), rank_, request.root, at_site(request.call_site));
   }
+  if (request.weight) add_weight(request, key, report);
   aggregator_.add_report(kSelf, std::move(report));
+}
+
+void Matching::add_weight(const Request& request, const OpKey& key, Report& report) const {
+  report.weight = *request.weight;
+  if (std::isfinite(report.weight) && report.weight >= 0.0) return;
+  report.code = Code::kInvalidArgument;
+  report.message =
+      fmt::format("{}: rank {} submitted weight {}{}; allowed: finite, 0 or more",
+                  label(request.kind, key), rank_, report.weight, at_site(request.call_site));
 }
 
 Status Matching::join(std::uint64_t ticket) {
@@ -121,8 +136,9 @@ Status Matching::check_tick(const TickFrame& tick, int source, std::uint64_t seq
     if (!is_member(report.rank)) return out_of_protocol("a report of a rank outside the set");
     if (report.slot < 0) continue;
     const RequestPtr cached = cache_.at(report.slot, tick.acked);
-    if (cached == nullptr || !cached->name.empty() || report.ordinal == 0) {
-      return out_of_protocol(fmt::format("slot {} holds no unnamed request", report.slot));
+    if (!is_reported_by_slot(cached, report.ordinal)) {
+      return out_of_protocol(
+          fmt::format("slot {} holds no unnamed or weighted request", report.slot));
     }
   }
   if (tick.last_joined >= 0 && (!is_member(tick.last_joined) || aggregator_.joined(source))) {
@@ -144,7 +160,7 @@ Status Matching::check_bits(const TickFrame& tick) const {
   } else {
     for_each_slot(tick, [&](int slot) {
       const RequestPtr cached = cache_.at(slot, tick.acked);
-      known = known && cached != nullptr && !cached->name.empty();
+      known = known && cached != nullptr && !cached->name.empty() && !cached->weight;
     });
   }
   return known ? Status() : out_of_protocol("a bit for a slot that holds no named request");

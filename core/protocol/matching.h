@@ -88,6 +88,8 @@ class Matching {
 
   Status submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now);
   Status refuse_duplicate(const OwnOperation& in_flight, const Request& again, const OpKey& key);
+  /// Puts this rank's weight into its report; one that is not allowed fails the operation.
+  void add_weight(const Request& request, const OpKey& key, Report& report) const;
   void report_own(const Request& request, const OpKey& key, int slot);
   bool take_own(const OpKey& key, Agreed& into);
   [[nodiscard]] Status check_bits(const TickFrame& tick) const;

@@ -80,6 +80,19 @@ Status check_tensor(const Request& request, const TensorMeta& tensor) {
   return {};
 }
 
+Status check_weighted(const Request& request) {
+  if (request.kind != Collective::kAllreduce || request.op != ReduceOp::kAverage) {
+    return invalid(request, "a weight is allowed for allreduce by average only, not for op {}",
+                   to_string(request.op));
+  }
+  for (const TensorMeta& tensor : request.tensors) {
+    if (is_floating(tensor.dtype)) continue;
+    return invalid(request, "a weight is allowed for floating types only, not for {}",
+                   to_string(tensor.dtype));
+  }
+  return {};
+}
+
 Status check_count(const Request& request) {
   const std::size_t count = request.tensors.size();
   if (!traits_of(request.kind).moves_data()) {
@@ -126,6 +139,7 @@ Status validate(const Request& request) {
   RONDE_RETURN_IF_ERROR(check_texts(request));
   RONDE_RETURN_IF_ERROR(check_fields(request));
   RONDE_RETURN_IF_ERROR(check_count(request));
+  if (request.weight) RONDE_RETURN_IF_ERROR(check_weighted(request));
   for (const TensorMeta& tensor : request.tensors) {
     RONDE_RETURN_IF_ERROR(check_tensor(request, tensor));
   }

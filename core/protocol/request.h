@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,9 @@ inline constexpr int kBlocksUntilDoneCount = 3;
 /// One operation as a rank submits it. A grouped submission is one request with several tensors, so
 /// all of them run or none.
 ///
-/// Ranks must agree on all fields but `call_site`, `priority`, `blocks` and `waits`. Some extents
-/// may differ: the first one of each tensor in allgather, gather and alltoall. scatter: `shape` is
-/// that of each rank's output.
+/// Ranks must agree on all fields but `call_site`, `priority`, `blocks` and `waits`; on `weight`
+/// they must agree whether there is one. Some extents may differ: the first one of each tensor in
+/// allgather, gather and alltoall. scatter: `shape` is that of each rank's output.
 struct Request {
   std::string name;  ///< Empty: the k-th unnamed operation meets the k-th of the other ranks.
   Collective kind = Collective::kAllreduce;
@@ -55,6 +56,9 @@ struct Request {
   int root = -1;  ///< The job's rank, or -1 where the kind has none.
   double prescale = 1.0;
   double postscale = 1.0;
+  /// Average allreduce of floating types: this rank's weight in the mean, finite and not negative.
+  /// May change with each operation.
+  std::optional<double> weight;
   std::string compression;
   Device device;
   /// Higher runs sooner; need not agree, see Agreed::priority.
@@ -79,6 +83,7 @@ struct Agreed {
   Request request;           ///< As agreed: of this rank where it submitted, else a representative.
   Status status;             ///< An error, the same on all ranks, or ok.
   int last_joined = -1;      ///< kJoin: the rank that joined last.
+  double weights = 0.0;  ///< Of a request with a weight: the sum of all ranks' weights, positive.
   /// That of the coordinator's request, or if it has joined, that of the first agreement. The same
   /// on all ranks. Of operations ready together, higher comes first.
   std::int32_t priority = 0;

@@ -117,7 +117,7 @@ void ResponseCache::index(int slot) {
   } else {
     by_signature_.emplace(signature_hash(request), slot);
   }
-  set_bit(named_, slot, named);
+  set_bit(named_, slot, named && !request.weight);
   set_bit(allreduces_, slot, named && traits_of(request.kind).outlives_join);
 }
 

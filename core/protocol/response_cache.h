@@ -17,6 +17,13 @@ namespace ronde {
 inline std::size_t word_of(int slot) noexcept { return static_cast<std::size_t>(slot) / 64; }
 inline std::uint64_t mask_of(int slot) noexcept { return std::uint64_t{1} << (slot % 64); }
 
+/// True if reports and batches name the operation by its slot, not by a bit: it has no name, or a
+/// weight that changes. `ordinal`: of the operation, 0 if named.
+inline bool is_reported_by_slot(const RequestPtr& cached, std::uint64_t ordinal) noexcept {
+  if (cached == nullptr) return false;
+  return cached->name.empty() ? ordinal != 0 : cached->weight.has_value() && ordinal == 0;
+}
+
 /// Caches agreed requests by slot. Only batches change it, so it is the same on all ranks that have
 /// applied the same batches. Threads: one at a time.
 class ResponseCache {
@@ -54,7 +61,7 @@ class ResponseCache {
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Slots that hold something: all below this number do.
   [[nodiscard]] std::size_t slot_count() const noexcept { return slots_.size(); }
-  /// One bit per slot that holds a named operation.
+  /// One bit per slot that holds a named operation without a weight: those that travel as bits.
   [[nodiscard]] std::span<const std::uint64_t> named() const noexcept { return named_; }
   /// One bit per slot that holds a named allreduce.
   [[nodiscard]] std::span<const std::uint64_t> allreduces() const noexcept { return allreduces_; }

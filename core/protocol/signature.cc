@@ -32,7 +32,8 @@ bool same_tensors(const Request& a, const Request& b) noexcept {
 }
 
 bool same_reduction(const Request& a, const Request& b) noexcept {
-  return a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale;
+  return a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale &&
+         a.weight.has_value() == b.weight.has_value();
 }
 
 bool same_program(const Request& a, const Request& b) noexcept {
@@ -88,6 +89,10 @@ Difference reduction_difference(const Request& a, const Request& b) {
   }
   if (a.postscale != b.postscale) {
     return {fmt::format("postscale {}", a.postscale), fmt::format("postscale {}", b.postscale)};
+  }
+  if (a.weight.has_value() != b.weight.has_value()) {
+    const auto has = [](const Request& one) { return one.weight ? "a weight" : "no weight"; };
+    return {has(a), has(b)};
   }
   return {};
 }

@@ -71,6 +71,7 @@ Result<RequestPtr> read_request(const wire::Request& from) {
   to->priority = from.priority();
   to->call_site = text_of(from.call_site());
   to->program = text_of(from.program());
+  if (from.weighted()) to->weight = 0.0;
   RONDE_RETURN_IF_ERROR(validate(*to));
   return RequestPtr(std::move(to));
 }
@@ -90,6 +91,7 @@ Result<Report> read_report(const wire::Report& from) {
   to.rank = from.rank();
   RONDE_ASSIGN_OR_RETURN(to.code, code_of(from.code()));
   to.message = text_of(from.message());
+  to.weight = from.weight();
   if ((from.request() == nullptr) == (to.slot < 0)) return malformed("a report needs one request");
   if (from.request() != nullptr) {
     RONDE_ASSIGN_OR_RETURN(to.request, read_request(*from.request()));
@@ -174,6 +176,7 @@ Result<BatchItem> read_item(const wire::Item& from) {
   to.last_joined = from.last_joined();
   to.leaver = from.leaver();
   to.early = from.early();
+  to.weight = from.weight();
   if (from.kind() >= kCollectiveCount) return malformed("unknown collective");
   if (from.request() != nullptr) {
     RONDE_ASSIGN_OR_RETURN(to.request, read_request(*from.request()));

@@ -56,7 +56,7 @@ class FrameWriter::Builder {
                                dimensions, extents, static_cast<std::uint8_t>(request.op),
                                request.root, request.prescale, request.postscale, compression,
                                static_cast<std::uint8_t>(request.device.kind), request.priority,
-                               call_site, program);
+                               call_site, program, request.weight.has_value());
   }
 
   fb::Offset<wire::Key> add(const OpKey& key) {
@@ -68,7 +68,7 @@ class FrameWriter::Builder {
     const auto request = report.slot < 0 ? add(*report.request) : fb::Offset<wire::Request>();
     const auto message = text(report.message);
     return wire::CreateReport(fbb_, report.ordinal, report.slot, report.rank, request,
-                              static_cast<std::uint8_t>(report.code), message);
+                              static_cast<std::uint8_t>(report.code), message, report.weight);
   }
 
   fb::Offset<wire::Notice> add(const Notice& notice) {
@@ -103,9 +103,10 @@ class FrameWriter::Builder {
     const auto request = item.request == nullptr ? fb::Offset<wire::Request>() : add(*item.request);
     const auto name = text(item.name);
     const auto message = text(item.message);
-    return wire::CreateItem(
-        fbb_, item.slot, item.ordinal, request, name, static_cast<std::uint8_t>(item.kind),
-        static_cast<std::uint8_t>(item.code), message, item.last_joined, item.leaver, item.early);
+    return wire::CreateItem(fbb_, item.slot, item.ordinal, request, name,
+                            static_cast<std::uint8_t>(item.kind),
+                            static_cast<std::uint8_t>(item.code), message, item.last_joined,
+                            item.leaver, item.early, item.weight);
   }
 
   /// All of `values`; no vector at all where there are none.

@@ -206,6 +206,11 @@ Result<std::span<const Segment>> DeviceCommunicator::bring_losses(const Work& wo
   return here.first(tensors);
 }
 
+Status DeviceCommunicator::multiply(DType dtype, const Segment& segment, double factor) {
+  const DeviceCopy copy{segment.in, segment.out, segment.bytes / size_of(dtype)};
+  return opened_->device->transform({dtype, dtype, factor, {&copy, 1}}, opened_->stream);
+}
+
 Status DeviceCommunicator::end(const Bundle& bundle, const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr done, opened_->device->record(opened_->stream));
   if (launched_) opened_->chain->extend(opened_->stream, done);

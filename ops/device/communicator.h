@@ -57,6 +57,8 @@ class DeviceCommunicator final : public CompressedCommunicator {
   /// Queues one work of the bundle, by the path last chosen. Unlike Communicator::run it takes any
   /// number of segments.
   Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+  /// Queues out = factor * in of one segment, in the type's own precision.
+  Status multiply(DType dtype, const Segment& segment, double factor);
   /// As HostCopy has them, on this group's stream.
   Result<std::span<const Segment>> bring_down(std::span<const Segment> segments,
                                               const AbortToken& abort) {

@@ -9,6 +9,7 @@
 #include "ops/compression/registry.h"
 #include "ops/execution/bundle_tracer.h"
 #include "ops/execution/output_planner.h"
+#include "ops/execution/weighting.h"
 #include "ops/execution/work_binder.h"
 #include "ops/selection/selector.h"
 
@@ -36,6 +37,7 @@ class BundleExecutor final : public CollectiveExecutor {
  public:
   explicit BundleExecutor(ExecutorOptions& options)
       : size_(options.size),
+        weighting_(options.kernels),
         tracer_(options.events, options.set),
         binder_(binder_options(options)),
         planner_(binder_.words(), options.rank, options.size) {}
@@ -51,8 +53,10 @@ class BundleExecutor final : public CollectiveExecutor {
  private:
   Status check(const Bundle& bundle) const;
   Status run(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  Status run_weighted(const Bundle& bundle, const Work& work, const AbortToken& abort);
 
   const int size_;
+  Weighting weighting_;
   BundleTracer tracer_;
   WorkBinder binder_;
   OutputPlanner planner_;
@@ -65,7 +69,9 @@ Status BundleExecutor::execute(const Bundle& bundle, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(binder_.begin(bundle, abort));
   RONDE_RETURN_IF_ERROR(planner_.plan(bundle, abort));
   for (std::size_t i = 0; i < planner_.works(); ++i) {
-    RONDE_RETURN_IF_ERROR(run(bundle, planner_.work(bundle, i), abort));
+    const Work work = planner_.work(bundle, i);
+    RONDE_RETURN_IF_ERROR(bundle.weighted ? run_weighted(bundle, work, abort)
+                                          : run(bundle, work, abort));
   }
   RONDE_RETURN_IF_ERROR(binder_.end(bundle, abort));
   return planner_.allocation();
@@ -101,6 +107,17 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
   };
   RONDE_RETURN_IF_ERROR(tracer_.trace(bundle, bound.traced, facts_, move));
   return binder_.finish(bundle, bound, abort);
+}
+
+Status BundleExecutor::run_weighted(const Bundle& bundle, const Work& work,
+                                    const AbortToken& abort) {
+  if (bundle.device.kind != DeviceKind::kCpu) {
+    RONDE_ASSIGN_OR_RETURN(const Work products, binder_.multiply_on_device(bundle, work));
+    return run(bundle, products, abort);
+  }
+  RONDE_RETURN_IF_ERROR(run(bundle, weighting_.begin(bundle, work), abort));
+  weighting_.end(bundle, work);
+  return {};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/clock.h"
+#include "ops/execution/weighting.h"
 
 namespace ronde {
 namespace {
@@ -35,6 +36,22 @@ Status WorkBinder::begin(const Bundle& bundle, const AbortToken& abort) {
 
 Status WorkBinder::end(const Bundle& bundle, const AbortToken& abort) {
   return is_on_device(bundle) ? device_.end(bundle, abort) : Status();
+}
+
+Result<Work> WorkBinder::multiply_on_device(const Bundle& bundle, Work work) {
+  products_.assign(work.segments.begin(), work.segments.end());
+  for (std::size_t i = 0; i < products_.size(); ++i) {
+    Segment& segment = products_[i];
+    if (segment.in == nullptr) continue;
+    if (segment.out == nullptr) return Status(Code::kResourceExhausted, "no memory for an output");
+    const double factor = product_factor(bundle, bundle.tensors[i]);
+    if (factor == 0.0) segment.in = nullptr;  // zeros, though inputs be no numbers
+    RONDE_RETURN_IF_ERROR(device_.multiply(bundle.dtype, segment, factor));
+    segment.in = segment.out;
+  }
+  work.reduction = sum_of_products(bundle, bundle.dtype);
+  work.segments = products_;
+  return work;
 }
 
 Result<BoundWork> WorkBinder::bind(const Bundle& bundle, const Work& work,

@@ -54,6 +54,10 @@ class WorkBinder {
   /// Prepares for a bundle. Blocks until it is its turn if its device must be opened.
   /// Errors: kUnsupported without such a device; the device's.
   Status begin(const Bundle& bundle, const AbortToken& abort);
+  /// Multiplies this rank's inputs of a weighted bundle in device memory, as Weighting does in the
+  /// host's: the sum of products, valid until the next call. Call after begin().
+  /// Errors: kResourceExhausted without memory for the output; the device's.
+  Result<Work> multiply_on_device(const Bundle& bundle, Work work);
   /// The communicator for one work, chosen by the table of ops/selection/path.h. Blocks where ranks
   /// agree on it, and until tensors that the CPU compresses are in host memory.
   /// Errors: kUnsupported if nothing serves it; kInvalidArgument for an unknown compression; those
@@ -89,6 +93,7 @@ class WorkBinder {
   WordExchange words_;
   CompressionBinder codecs_;
   AutoTuner tuner_;
+  std::vector<Segment> products_;
   std::string compression_;  // of the compressed work at hand
   Route last_route_;         // of what ran last on the host
   bool last_on_device_ = false;

@@ -60,6 +60,7 @@ void conformance_large_allreduce(ConformanceFixture& fixture);
 void conformance_scaling(ConformanceFixture& fixture);
 void conformance_averages(ConformanceFixture& fixture);
 void conformance_means(ConformanceFixture& fixture);
+void conformance_weights(ConformanceFixture& fixture);
 void conformance_not_a_number(ConformanceFixture& fixture);
 void conformance_fused(ConformanceFixture& fixture);
 void conformance_joined(ConformanceFixture& fixture);
@@ -91,6 +92,7 @@ void conformance_abort(ConformanceFixture& fixture);
                           conformance_large_allreduce)                                         \
   RONDE_CONFORMANCE_CASE_(name ": factors are applied before and after", Fixture,              \
                           conformance_scaling)                                                 \
+  RONDE_CONFORMANCE_CASE_(name ": averages weighted by rank", Fixture, conformance_weights)    \
   RONDE_CONFORMANCE_CASE_(name ": a NaN of any rank reaches every rank", Fixture,              \
                           conformance_not_a_number)                                            \
   RONDE_CONFORMANCE_CASE_(name ": bundles of several tensors, some empty", Fixture,            \

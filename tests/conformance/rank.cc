@@ -50,10 +50,12 @@ Rank::Rank(ConformanceFixture& fixture, Backend& backend, const GroupSpec& group
       abort_(group.abort),
       executor_(executor_over(fixture, backend, group, exchange)) {}
 
-Bytes Rank::run_one(Bundle bundle, const Bytes& in, Place place, std::size_t count) const {
+Bytes Rank::run_one(Bundle bundle, const Bytes& in, Place place, std::size_t count,
+                    double weight) const {
   Bytes out = in;
   BundleTensor tensor;
   tensor.name = "tensor";
+  tensor.weight = weight;
   tensor.shape = {static_cast<std::int64_t>(count)};
   tensor.in = place == Place::kIn ? out.data() : in.data();
   if (place == Place::kOut) std::fill(out.begin(), out.end(), std::byte{0xcd});

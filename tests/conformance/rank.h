@@ -32,7 +32,9 @@ class Rank {
   Status run(const Bundle& bundle) const { return executor_->execute(bundle, *abort_); }
 
   /// Runs a bundle of one tensor of shape [count] and returns its output, as long as its input.
-  Bytes run_one(Bundle bundle, const Bytes& in, Place place, std::size_t count) const;
+  /// `weight`: of a weighted bundle.
+  Bytes run_one(Bundle bundle, const Bytes& in, Place place, std::size_t count,
+                double weight = 1.0) const;
 
   /// Reports a failure of this rank unless `problem` is empty.
   void expect_no(const std::string& problem, const std::string& where) const;

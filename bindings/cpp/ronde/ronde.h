@@ -47,6 +47,10 @@ struct ReduceOptions {
   /// "none"; empty takes the job's setting. Of allreduces of floating types by sum or average.
   /// `ronde doctor --codecs` lists codecs and parameters; see docs/compression.md.
   std::string compression = {};
+  /// Named allreduces of floating types by average: the weighted mean, sum(w * x) / sum(w) over the
+  /// ranks. Finite, not negative, not 0 on all ranks; may change at each call, and differs between
+  /// ranks. Give the number of this rank's samples where batches differ. On every rank or on none.
+  std::optional<double> weight = std::nullopt;
 };
 
 /// Options of calls that only move data.

@@ -41,7 +41,12 @@ def left_out(error: InvalidArgumentError, process_set: ProcessSet) -> InvalidArg
 
 
 def explained(
-    error: TypeError, name: object, op: object, root: object, scale: tuple[object, object]
+    error: TypeError,
+    name: object,
+    op: object,
+    root: object,
+    scale: tuple[object, object],
+    weight: object = None,
 ) -> TypeError:
     """The error of the core's submit(), in the caller's terms."""
     if name is not None and not isinstance(name, str):
@@ -53,4 +58,6 @@ def explained(
     for factor, value in zip(("prescale_factor", "postscale_factor"), scale):
         if not isinstance(value, (int, float)):
             return TypeError(f"{factor} must be a number, not {value!r}")
+    if weight is not None and not isinstance(weight, (int, float)):
+        return TypeError(f"weight must be a number or None, not {weight!r}")
     return error

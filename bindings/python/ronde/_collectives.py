@@ -95,6 +95,7 @@ class Call(NamedTuple):
     scale: factors before and after a reduction. root: a rank of the job. priority: of operations
     that are ready together, the highest runs first. site: the "file:line" that errors name; the
     caller's by default. compression: a codec of the core, "none", or empty for the job's setting.
+    weight: of this rank in an average; every rank gives one, or none does.
     """
 
     name: str | None
@@ -105,6 +106,7 @@ class Call(NamedTuple):
     priority: int = 0
     site: str = ""
     compression: str = ""
+    weight: float | None = None
 
 
 class Adapter(Protocol[T]):
@@ -176,7 +178,7 @@ class Collectives(Generic[T]):
         splits: Sequence[int] = (),
         views: list[Any] | None = None,
     ) -> Handle[R]:
-        name, process_set, op, scale, root, priority, site, compression = call
+        name, process_set, op, scale, root, priority, site, compression, weight = call
         view = self._adapter.view
         in_place = outputs is inputs
         settle = self._adapter.settle(inputs if in_place else [*inputs, *outputs])
@@ -203,9 +205,10 @@ class Collectives(Generic[T]):
                 site,
                 compression,
                 program=self._program,
+                weight=weight,
             )
         except TypeError as error:
-            raise explained(error, name, op, root, scale) from None
+            raise explained(error, name, op, root, scale, weight) from None
         except InvalidArgumentError as error:
             raise left_out(error, process_set) from None
         finally:

@@ -177,13 +177,17 @@ def _allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     out: AnyArray | None = None,
+    weight: float | None = None,
 ) -> Handle[Array]:
     """Combines the arrays of all ranks, element by element; all must have the same shape and dtype.
 
     op: Sum, Average, Min, Max, Product, or on integers BitAnd, BitOr, BitXor. out: where to put the
-    result (may be `array` itself); a new array by default. All ranks get the same result.
+    result (may be `array` itself); a new array by default. All ranks get the same result. weight:
+    this rank's part in a weighted average, sum(weight * array) / sum(weight) over the ranks: the
+    number of its samples where batches differ. Not negative; 0 on some ranks only; for floating
+    types. All ranks give one, or none.
     """
-    call = Call(name, process_set, op, (prescale_factor, postscale_factor))
+    call = Call(name, process_set, op, (prescale_factor, postscale_factor), weight=weight)
     return first(_ops.allreduce(wait, [array], _one(out), call))
 
 
@@ -199,9 +203,10 @@ def _grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     out: Sequence[AnyArray] | None = None,
+    weight: float | None = None,
 ) -> Handle[list[Array]]:
     """allreduce() of several arrays as one operation: all or none. Returns a list."""
-    call = Call(name, process_set, op, (prescale_factor, postscale_factor))
+    call = Call(name, process_set, op, (prescale_factor, postscale_factor), weight=weight)
     outputs = out if out is None or out is arrays else [writable(array) for array in out]
     return _ops.allreduce(wait, arrays, outputs, call)
 

@@ -32,7 +32,8 @@ std::size_t counted_bytes(Collective kind, const TensorMeta& tensor) noexcept {
 bool same_class(const Request& a, DType a_dtype, const Request& b, DType b_dtype) noexcept {
   return a.kind == b.kind && a_dtype == b_dtype && a.device.kind == b.device.kind &&
          (!traits_of(a.kind).reduces ||
-          (a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale)) &&
+          (a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale &&
+           a.weight.has_value() == b.weight.has_value())) &&
          (!traits_of(a.kind).rooted() || a.root == b.root) && a.compression == b.compression;
 }
 
@@ -50,6 +51,7 @@ Bundle bundle_like(const Request& request, DType dtype, std::span<const int> mem
   bundle.root = group_root(request, members);
   bundle.prescale = request.prescale;
   bundle.postscale = request.postscale;
+  bundle.weighted = request.weight.has_value();
   bundle.device = request.device;
   bundle.compression = request.compression;
   return bundle;
@@ -137,6 +139,7 @@ class Fuser {
     }
     bundle.tensors.push_back(operation ? operation->bundle_tensor(tensor)
                                        : absent_tensor(agreed.request.tensors[tensor]));
+    if (bundle.weighted) bundle.tensors.back().weight = *agreed.request.weight / agreed.weights;
   }
 
   const Batch& batch_;

@@ -171,6 +171,36 @@ TEST_CASE("C API: sums, gathers and alltoall give their results through callback
   });
 }
 
+TEST_CASE("C API: averages are weighted, and weights that are all 0 are an error on every rank") {
+  run_job(2, [](const ronde_api& api, ronde_job* job, int rank) {
+    const std::int64_t shape[] = {4};
+    for (int step = 1; step < 4; ++step) {
+      std::vector<float> values(4, rank == 0 ? 2.0F : 6.0F);
+      ronde_tensor tensor{RONDE_FLOAT32, 1, shape, values.data(), values.data()};
+      const double weight = rank == 0 ? step : 4.0 - step;
+      Ending mean;
+      auto submission = submission_of(RONDE_ALLREDUCE, "mean", &tensor, mean);
+      submission.op = RONDE_AVERAGE;
+      submission.weight = &weight;
+      RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+      mean.wait();
+      RONDE_CHILD_REQUIRE(mean.error.code == RONDE_OK);
+      RONDE_CHILD_REQUIRE(values[3] == static_cast<float>(6 - step));
+    }
+    std::vector<float> values(4);
+    ronde_tensor tensor{RONDE_FLOAT32, 1, shape, values.data(), values.data()};
+    const double nothing = 0;
+    Ending failed;
+    auto submission = submission_of(RONDE_ALLREDUCE, "mean", &tensor, failed);
+    submission.op = RONDE_AVERAGE;
+    submission.weight = &nothing;
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    failed.wait();
+    RONDE_CHILD_REQUIRE(failed.error.code == RONDE_INVALID_ARGUMENT);
+    return 0;
+  });
+}
+
 TEST_CASE(
     "C API: a submission that its caller helps with may end, and release the job, in submit") {
   run_job(2, [](const ronde_api& api, ronde_job*, int rank) {

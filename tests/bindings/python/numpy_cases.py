@@ -75,6 +75,21 @@ def case_the_average_of_equal_values_is_that_value():
         np.testing.assert_array_equal(ronde.allreduce(values), values)
 
 
+def case_weights_make_a_weighted_mean():
+    me, size = ronde.rank(), ronde.size()
+    for dtype in ("float16", "float32", "float64"):
+        for step in range(3):
+            weights = [step + 2.5 * r for r in range(size)]
+            wanted = sum(w * of_rank(r, 9, dtype).astype(float) for r, w in enumerate(weights))
+            result = ronde.allreduce(mine(9, dtype), name="weighted", weight=weights[me])
+            limit = 4 * np.finfo(dtype).eps
+            np.testing.assert_allclose(result, wanted / sum(weights), rtol=limit)
+            both = ronde.grouped_allreduce([mine(9, dtype)] * 2, weight=weights[me])
+            np.testing.assert_allclose(both[1], wanted / sum(weights), rtol=limit)
+    with pytest.raises(ValueError, match="the weights of all ranks are 0"):
+        ronde.allreduce(np.ones(2), name="weighted", weight=0)
+
+
 def case_averages_of_integers_are_truncated_and_do_not_overflow():
     for dtype in (np.int8, np.uint8, np.int16):
         ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)

@@ -14,6 +14,7 @@ FILES = (
     "torch_model_cases.py",
     "torch_error_cases.py",
     "torch_float8_cases.py",
+    "torch_weight_cases.py",
 )
 
 

@@ -25,6 +25,21 @@ using test::contains;
 
 }  // namespace
 
+TEST_CASE("validate: a weight is for averages of floating types alone") {
+  const auto with = [](ReduceOp op, DType dtype) {
+    return refusal(Collective::kAllreduce, [&](Request& r) {
+      r.op = op;
+      r.tensors[0].dtype = dtype;
+      r.weight = 2;
+    });
+  };
+  CHECK(contains(with(ReduceOp::kSum, DType::kFloat32),
+                 "a weight is allowed for allreduce by average only, not for op sum"));
+  CHECK(contains(with(ReduceOp::kAverage, DType::kInt32),
+                 "a weight is allowed for floating types only, not for int32"));
+  CHECK(contains(with(ReduceOp::kAverage, DType::kBool), "not for bool"));
+}
+
 TEST_CASE("validate: refuses what is not allowed, naming field, value and limit") {
   CHECK(contains(refusal(Collective::kAllreduce, [](Request& r) { r.name.assign(1025, 'x'); }),
                  "the name has 1025 bytes; at most 1024"));

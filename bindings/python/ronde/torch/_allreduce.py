@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ronde._codecs import NoneCompressor
-from ronde._collectives import Call, reduce_op
+from ronde._collectives import SUM, Call, reduce_op
 from ronde._compression import resolved
 from ronde._described import described
 from ronde._forms import blocking, forms
@@ -66,7 +66,18 @@ def _reduce(wait: bool, tensors: Sequence[Tensor], call: Call) -> Handle[list[Te
     if not wait:
         return handle
     again = call._replace(name=None)
+    if call.weight is not None:
+        return attached(handle, tensors, lambda gradients: _shares(gradients, again))
     return attached(handle, tensors, lambda gradients: _reduce(True, gradients, again).wait())
+
+
+def _shares(gradients: Sequence[Tensor], call: Call) -> list[Tensor]:
+    """The gradients of a weighted average: the sum of all ranks' times this rank's share."""
+    weight = gradients[0].new_full((1,), call.weight or 0.0, dtype=torch.float64)
+    summed = call._replace(op=SUM, weight=None)
+    *sums, total = _reduce(True, [*gradients, weight], summed._replace(scale=(1.0, 1.0))).wait()
+    factor = call.scale[0] * call.scale[1] * (weight / total).item()
+    return [gradient * factor for gradient in sums]
 
 
 def _grouped_allreduce(
@@ -79,10 +90,11 @@ def _grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[list[Tensor]]:
     """allreduce() of several tensors as one operation: all or none. Returns a list."""
     scale = (prescale_factor, postscale_factor)
-    call = Call(name, process_set, reduce_op(average, op), scale)
+    call = Call(name, process_set, reduce_op(average, op), scale, weight=weight)
     if compression is Compression.none:
         return _reduce(wait, tensors, call)
     check_tensors(tensors)
@@ -103,16 +115,19 @@ def _allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Tensor]:
     """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
 
     Returns a new tensor, the same on all ranks. `compression`: a codec. Its residual is added to
-    the next tensor of the same name.
+    the next tensor of the same name. `weight`: this rank's part in a weighted average,
+    sum(weight * tensor) / sum(weight) over the ranks: the number of its samples where batches
+    differ. Not negative; 0 on some ranks only; for floating types. All ranks give one, or none.
     """
     scale = (prescale_factor, postscale_factor)
-    given = None if wait else plain_view(tensor)
+    given = None if wait or weight is not None else plain_view(tensor)
     if given is None:
-        options = (average, name, compression, op, *scale, process_set)
+        options = (average, name, compression, op, *scale, process_set, weight)
         return first(_grouped_allreduce(wait, [tensor], *options))
     output = torch.empty_like(tensor)
     taken = (output.data_ptr(), given[1], given[2])
@@ -133,9 +148,10 @@ def allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Tensor]:
     """Starts allreduce(), without compression; its result is that of the handle's wait()."""
-    options = (op, prescale_factor, postscale_factor, process_set)
+    options = (op, prescale_factor, postscale_factor, process_set, weight)
     return _allreduce(False, tensor, average, name, Compression.none, *options)
 
 
@@ -148,9 +164,10 @@ def grouped_allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[list[Tensor]]:
     """Starts grouped_allreduce(), without compression; the handle's wait() returns a list."""
-    options = (op, prescale_factor, postscale_factor, process_set)
+    options = (op, prescale_factor, postscale_factor, process_set, weight)
     return _grouped_allreduce(False, tensors, average, name, Compression.none, *options)
 
 
@@ -163,10 +180,11 @@ def _grouped_allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[list[Tensor]]:
     """As grouped_allreduce(), in place."""
     scale = (prescale_factor, postscale_factor)
-    call = Call(name, process_set, reduce_op(average, op), scale)
+    call = Call(name, process_set, reduce_op(average, op), scale, weight=weight)
     check_in_place(tensors)
     check_op(tensors, call.op)
     return collectives.allreduce(wait, tensors, tensors, call)
@@ -181,16 +199,18 @@ def _allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
 ) -> Handle[Tensor]:
     """As allreduce(), in place. Returns `tensor`."""
     scale = (prescale_factor, postscale_factor)
-    given = plain_view(tensor)
+    given = plain_view(tensor) if weight is None else None
     if given is not None and not tensor.requires_grad:
         op = reduce_op(average, op)
         return collectives.reduce_one(
             wait, given, given, tensor, _input, name, op, scale, process_set
         )
-    return first(_grouped_allreduce_(wait, [tensor], average, name, op, *scale, process_set))
+    options = (average, name, op, *scale, process_set, weight)
+    return first(_grouped_allreduce_(wait, [tensor], *options))
 
 
 allreduce_, allreduce_async_ = forms(_allreduce_)

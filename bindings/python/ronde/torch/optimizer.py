@@ -50,11 +50,16 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         backward_passes_per_step: int,
         flat_gradients: bool,
         options: GradientOptions,
+        weight: float | None,
     ) -> None:
         self._parameter_names = parameter_names(list(self._parameters()), named_parameters)
         warn_of_idle(options.compression, self._parameter_names.values())
         self._compression = options.compression
         self._op = options.op
+        self._weight: float | None = None
+        self._under_way = False
+        if weight is not None:
+            self.set_weight(weight)
         factor = options.gradient_predivide_factor  # 1 unless op is Average
         self._scale = (1.0 / factor, factor)
         self._sparse_as_dense = options.sparse_as_dense
@@ -156,6 +161,19 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         for gradient in self._gradients.values():
             gradient.passes_left = passes
 
+    def set_weight(self, weight: float) -> None:
+        """Gives this rank's gradients a weight in the average, from the next backward pass on.
+
+        It is the number of samples that the gradients are the mean of. The result then is the mean
+        over the samples of all ranks, though batches differ. 0: the rank had none. All ranks call
+        it, before backward.
+        """
+        if self._op != Average:
+            raise InvalidArgumentError("a weight needs op=Average")
+        if self._under_way:
+            raise InvalidArgumentError("set_weight() is for before backward(), not after it")
+        self._weight = weight
+
     def _on_gradient(self, gradient: Gradient) -> None:
         """Called in backward for a gradient that needs more than counting."""
         passes_left = gradient.passes_left - 1
@@ -195,13 +213,15 @@ class _DistributedOptimizer(Preparing, torch.optim.Optimizer):
         else:
             tensors, views = self._prepared(bucket)
         if bucket.gradients[0].sparse_dims:
+            if self._weight is not None:
+                raise InvalidArgumentError("sparse gradients take no weight; give sparse_as_dense")
             bucket.handle = sparse_allreduce_async(
                 tensors[0], bucket.name, self._op, self.process_set, bucket.compression
             )
             return
         wire = wire_of(bucket.compression)
         where = (bucket.priority, self._call_site, wire)
-        call = Call(bucket.name, self.process_set, self._op, self._scale, -1, *where)
+        call = Call(bucket.name, self.process_set, self._op, self._scale, -1, *where, self._weight)
         if wire or bucket.compression is Compression.none:
             bucket.handle = collectives.reduce_in_place(tensors, call, views)
             return
@@ -364,12 +384,13 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
     flat_gradients: bool = False,
+    weight: float | None = None,
 ) -> Any:
     """Makes an optimizer average its gradients over all ranks before each step.
 
     Each gradient is sent during backward, as soon as it is complete. The result has the class of
-    `optimizer`, shares its parameters and state, and adds synchronize(), skip_synchronize() and
-    set_backward_passes_per_step(n).
+    `optimizer`, shares its parameters and state, and adds synchronize(), skip_synchronize(),
+    set_backward_passes_per_step(n) and set_weight(samples).
 
     named_parameters: (name, parameter) pairs, usually model.named_parameters(); without it, names
     are generated in order, so all ranks must construct their optimizers in the same order.
@@ -385,6 +406,8 @@ def DistributedOptimizer(
     flat_gradients: gradients are views of one flat buffer in shared memory for each group (of 4 MiB
     without groups), which is sent without a copy. After zero_grad() they are zeros, not None. Not
     for sparse gradients.
+    weight: of this rank's gradients in the average, as set_weight() changes it at each step: the
+    number of its samples, where batches differ between ranks. On all ranks or on none.
     Raises InvalidArgumentError (a ValueError) for bad names, groups, compressions; TypeError: op.
     """
     check_optimizer(optimizer, _DistributedOptimizer)
@@ -397,5 +420,5 @@ def DistributedOptimizer(
     wrapped = made.__new__(made)
     # Share parameter groups and state, so that existing schedulers see changes.
     wrapped.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
-    wrapped._distribute(named_parameters, backward_passes_per_step, flat_gradients, options)
+    wrapped._distribute(named_parameters, backward_passes_per_step, flat_gradients, options, weight)
     return wrapped
