@@ -4,6 +4,7 @@ Cases run in order, as one job.
 """
 
 import datetime
+import inspect
 
 import pytest
 import ronde
@@ -74,6 +75,8 @@ def case_a_message_of_another_length_is_an_error():
 
 def case_groups_whose_ranks_are_out_of_order_are_refused():
     _, size = here()
+    if "sort_ranks" not in inspect.signature(dist.new_group).parameters:
+        return  # before torch 2.13 new_group() sorts them
     with pytest.raises(ronde.UnsupportedError, match="ascending"):
         dist.new_group(list(range(size))[::-1], sort_ranks=False)
 

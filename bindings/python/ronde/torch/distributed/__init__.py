@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import torch as _torch
 
-if not _torch.distributed.is_available() or not hasattr(
-    _torch.distributed.ProcessGroup, "all_gather_single"
+if not _torch.distributed.is_available() or (
+    tuple(map(int, _torch.__version__.split(".")[:2])) < (2, 11)
 ):
     raise ImportError(
-        "ronde.torch.distributed needs PyTorch 2.13 or newer with torch.distributed; "
+        "ronde.torch.distributed needs PyTorch 2.11 or newer with torch.distributed; "
         f"this is {_torch.__version__}. The functions of ronde.torch work here."
     )
 

@@ -342,8 +342,15 @@ def _reduction(reduce_op: Any) -> tuple[int, float]:
     """The core's number of a reduce operation, and the factor of inputs."""
     op = _OPS[getattr(reduce_op, "op", reduce_op)]
     if op == _SCALED_SUM:
-        return kinds.SUM, float(reduce_op.factor)
+        return kinds.SUM, _factor(reduce_op)
     return op, 1.0
+
+
+def _factor(reduce_op: Any) -> float:
+    """The factor of a scaled sum; before torch 2.13 only its pickled state has it."""
+    if hasattr(reduce_op, "factor"):
+        return float(reduce_op.factor)
+    return float(reduce_op.__getstate__()[1])
 
 
 def _is_sum(op: int) -> bool:
