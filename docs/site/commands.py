@@ -1,7 +1,7 @@
 """Writes the reference of the command and of the settings: what the installed ronde prints.
 
 A line `{{ help COMMAND }}` of a page becomes that command's help, `{{ settings }}` a table of all
-settings. Where Ronde is not installed beside MkDocs, the page says which command prints them.
+settings. If Ronde is not installed beside MkDocs, the page says which command prints them.
 """
 
 from __future__ import annotations
