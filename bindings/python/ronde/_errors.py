@@ -78,7 +78,7 @@ class NotInitializedError(Error, ValueError):
     """Called before init() or after shutdown()."""
 
 
-class UnsupportedError(Error):
+class UnsupportedError(Error, NotImplementedError):
     """No data plane here can do this."""
 
 

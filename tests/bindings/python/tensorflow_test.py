@@ -17,7 +17,11 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed here")
 # Importing TensorFlow is the dear part: few jobs, each with many cases. A third rank matters to the
 # collectives; two run them through Python.
 COLLECTIVES = ("tensorflow_cases.py",)
-TRAINING = ("tensorflow_graph_cases.py", "tensorflow_training_cases.py")
+TRAINING = (
+    "tensorflow_graph_cases.py",
+    "tensorflow_horovod_cases.py",
+    "tensorflow_training_cases.py",
+)
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
 
 

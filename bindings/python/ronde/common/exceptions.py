@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from ronde._errors import Error as HorovodInternalError
 
-__all__ = ["HorovodInternalError", "HorovodVersionMismatchError", "HostsUpdatedInterrupt"]
+__all__ = [
+    "HorovodInternalError",
+    "HorovodVersionMismatchError",
+    "HostsUpdatedInterrupt",
+    "get_version_mismatch_message",
+]
 
 
 class HostsUpdatedInterrupt(RuntimeError):
@@ -19,10 +24,15 @@ class HostsUpdatedInterrupt(RuntimeError):
         self.skip_sync = skip_sync
 
 
+def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
+    """The text of HorovodVersionMismatchError."""
+    return f"{name} has version {version}, but {installed_version} was expected"
+
+
 class HorovodVersionMismatchError(ImportError):
     """A framework's version is not the one that an extension was built for."""
 
     def __init__(self, name: str, version: str, installed_version: str) -> None:
         """installed_version: of the framework when the extension was built."""
-        super().__init__(f"{name} has version {version}, but {installed_version} was expected")
+        super().__init__(get_version_mismatch_message(name, version, installed_version))
         self.name, self.version, self.installed_version = name, version, installed_version

@@ -17,7 +17,7 @@ from ronde._core import __version__
 from ronde._horovod import *
 from ronde._objects import allgather_object, broadcast_object
 from ronde.keras import _backend, _compile, _variables_call, callbacks, elastic
-from ronde.keras._backend import broadcast_variables
+from ronde.keras._backend import broadcast_global_variables, broadcast_variables
 from ronde.keras._load import load_model
 from ronde.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from ronde.keras._values import *
@@ -58,6 +58,7 @@ __all__ = [
     "allreduce",
     "barrier",
     "broadcast",
+    "broadcast_global_variables",
     "broadcast_object",
     "broadcast_variables",
     "callbacks",

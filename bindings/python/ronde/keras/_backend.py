@@ -43,3 +43,12 @@ def broadcast_variables(
     """Gives every rank the root's values, in place. Errors: as ronde.tensorflow's."""
     functions = _module("ronde.tensorflow.functions", "ronde.keras._torch")
     functions.broadcast_variables(variables, root_rank, process_set)
+
+
+def broadcast_global_variables(root_rank: int) -> None:
+    """Raises UnsupportedError (a RuntimeError): Keras 3 has no global variables."""
+    raise UnsupportedError(
+        f"broadcast_global_variables({root_rank}): Keras 3 has no global variables; pass "
+        f"callbacks.BroadcastGlobalVariablesCallback({root_rank}) to model.fit(), or call "
+        f"broadcast_variables(model.variables, {root_rank})"
+    )

@@ -170,11 +170,40 @@ def _accumulate(optimizer: Any, passes: int) -> None:
     optimizer.gradient_accumulation_steps = passes
 
 
+@described
 def PartialDistributedOptimizer(
-    optimizer: Any, *arguments: Any, local_layers: Any = None, **named: Any
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = None,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    groups: int | Sequence[Any] | None = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+    **named: Any,
 ) -> Any:
-    """As DistributedOptimizer(), but the gradients of `local_layers` stay on their rank."""
-    wrapped = DistributedOptimizer(optimizer, *arguments, **named)
+    """As DistributedOptimizer(), but the gradients of `local_layers` stay on their rank.
+
+    local_layers: a layer, or several. `named`: other arguments of DistributedOptimizer().
+    """
+    wrapped = DistributedOptimizer(
+        optimizer,
+        name,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        gradient_predivide_factor,
+        op,
+        groups=groups,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+        **named,
+    )
     if local_layers is not None:
         wrapped._ronde.add_local(local_layers)
     return wrapped

@@ -1,7 +1,7 @@
-"""Makes `optimizer.variables()` work in Keras 3, as Horovod scripts for Keras 2 call it.
+"""Makes calls of Horovod scripts for Keras 2 work in Keras 3.
 
-Such scripts call it on optimizers that Ronde has not made, so Keras' class is changed. Keras and
-TensorFlow see the same list as before.
+Such scripts call `optimizer.variables()` on optimizers that Ronde has not made, and `ref()` on a
+layer's variables. So Keras' classes are changed. Keras and TensorFlow see the same list as before.
 """
 
 from __future__ import annotations
@@ -24,12 +24,22 @@ class CallableList(list[Any]):
 
 @functools.cache
 def install() -> None:
-    """Makes optimizers of Keras 3 return their variables as such a list. Installs once."""
+    """Makes optimizers of Keras 3 return their variables as such a list. Installs once.
+
+    Variables get ref() where the backend is TensorFlow.
+    """
+    if keras.backend.backend() == "tensorflow" and not hasattr(keras.Variable, "ref"):
+        keras.Variable.ref = _ref
     for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
         owner: Any = next(c for c in kind.__mro__ if "variables" in vars(c))
         known = vars(owner)["variables"]
         if isinstance(known, property):  # a method, in Keras 2
             owner.variables = _callable(known)
+
+
+def _ref(variable: Any) -> Any:
+    """The ref() of the tf.Variable behind it, which stands for both."""
+    return variable.value.ref()
 
 
 def _callable(known: property) -> property:

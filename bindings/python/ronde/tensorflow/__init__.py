@@ -20,12 +20,15 @@ from ronde.tensorflow.functions import *
 from ronde.tensorflow.gradient_tape import *
 from ronde.tensorflow.mpi_ops import *
 from ronde.tensorflow.optimizer import DistributedOptimizer
+from ronde.tensorflow.sessions import *
 from ronde.tensorflow.sync_batch_norm import SyncBatchNormalization
 from ronde.tensorflow.util import _executing_eagerly as _executing_eagerly
 from ronde.tensorflow.util import (
     check_num_rank_power_of_2,
     gpu_available,
     handle_average_backwards_compatibility,
+    refs_to_vars,
+    vars_to_refs,
 )
 
 # Errors name the user's line, also where TensorFlow or Keras calls in between.
@@ -36,6 +39,7 @@ if _keras.backend.backend() == "tensorflow":
 
 __all__ = [
     "Average",
+    "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
@@ -56,6 +60,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "broadcast_",
+    "broadcast_global_variables",
     "broadcast_object",
     "broadcast_object_fn",
     "broadcast_variables",
@@ -95,6 +100,7 @@ __all__ = [
     "rank",
     "rank_op",
     "reducescatter",
+    "refs_to_vars",
     "remove_process_set",
     "rocm_built",
     "run",
@@ -103,4 +109,5 @@ __all__ = [
     "size_op",
     "start_timeline",
     "stop_timeline",
+    "vars_to_refs",
 ]

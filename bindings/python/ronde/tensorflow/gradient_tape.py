@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from ronde._collectives import AVERAGE as Average
@@ -24,9 +25,21 @@ class _DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
     _ronde: Options
 
     @as_written
-    def gradient(self, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
-        """As tf.GradientTape.gradient(); every rank gets the average of the ranks' gradients."""
-        gradients = super().gradient(target, sources, *arguments, **named)
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: Any = False,
+        **named: Any,
+    ) -> Any:
+        """As tf.GradientTape.gradient(); every rank gets the average of the ranks' gradients.
+
+        use_generic_names: accepted for Horovod scripts; `named`: TensorFlow's other arguments.
+        """
+        if isinstance(use_generic_names, tf.UnconnectedGradients):  # TensorFlow's fourth argument
+            named["unconnected_gradients"] = use_generic_names
+        gradients = super().gradient(target, sources, output_gradients, **named)
         flat = tf.nest.flatten(gradients, expand_composites=False)
         reduced = self._ronde.reduce(flat, tf.nest.flatten(sources))
         return tf.nest.pack_sequence_as(sources, reduced)
@@ -36,13 +49,19 @@ class _DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
         self._ronde.add_local(source)
 
     def get_local_and_global_gradients(
-        self, gradients: Sequence[Any], sources: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
-        """(gradients of local sources, gradients of the others), None in each other's places."""
+        self,
+        target: Any,
+        sources: Sequence[Any],
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+    ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+        """As gradient(): (pairs of a local source and its gradient, pairs of all the others)."""
+        gradients = self.gradient(target, sources, output_gradients, use_generic_names)
+        pairs = list(zip(sources, gradients))
         local = [key(source) in self._ronde.local for source in sources]
         return (
-            [g if here else None for g, here in zip(gradients, local)],
-            [None if here else g for g, here in zip(gradients, local)],
+            [pair for pair, here in zip(pairs, local) if here],
+            [pair for pair, here in zip(pairs, local) if not here],
         )
 
 
@@ -95,12 +114,42 @@ def DistributedGradientTape(
 @as_written
 def PartialDistributedGradientTape(
     gradtape: tf.GradientTape,
-    *arguments: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: int | Sequence[Any] | None = None,
+    process_set: ProcessSet = global_process_set,
     local_layers: Any = None,
-    **named: Any,
+    scale_local_gradients: bool = True,
 ) -> Any:
-    """As DistributedGradientTape(), but the gradients of `local_layers` stay on their rank."""
-    tape = DistributedGradientTape(gradtape, *arguments, **named)
-    if local_layers is not None:
-        tape.register_local_source(local_layers)
+    """As DistributedGradientTape(), but the gradients of `local_layers` stay on their rank.
+
+    local_layers: a Keras layer, or several.
+    """
+    layers = [local_layers] if isinstance(local_layers, keras.layers.Layer) else local_layers or []
+    for layer in layers:
+        if not isinstance(layer, keras.layers.Layer):
+            raise InvalidArgumentError(
+                f"local_layers: a {type(layer).__name__} is no keras.layers.Layer; call the "
+                "result's register_local_source() for a variable"
+            )
+    tape = DistributedGradientTape(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+    for layer in layers:
+        tape.register_local_source(layer)
     return tape

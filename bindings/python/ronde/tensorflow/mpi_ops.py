@@ -25,7 +25,7 @@ from ronde import _epochs
 from ronde._codecs import NoneCompressor
 from ronde._collectives import reduce_op, set_id
 from ronde._compression import for_values, resolved, wire_for
-from ronde._errors import InvalidArgumentError
+from ronde._errors import UnsupportedError
 from ronde._horovod import *
 from ronde._horovod import Average, Sum
 from ronde._job import ProcessSet, global_process_set
@@ -124,8 +124,8 @@ def allreduce(
 ) -> Any:
     """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
 
-    tf.IndexedSlices (Sum and Average): the slices of all ranks are joined; the result stands for
-    their sum or average.
+    tf.IndexedSlices: the slices of all ranks are joined; the result stands for their sum or
+    average. Other operations, and factors, raise UnsupportedError (a NotImplementedError).
     """
     del device_dense, device_sparse, ignore_name_scope
     op = reduce_op(average, op)
@@ -143,31 +143,43 @@ def _sparse_allreduce(
     name: str | None,
     process_set: ProcessSet,
 ) -> Any:
-    if op not in (Sum, Average):
-        raise InvalidArgumentError("tf.IndexedSlices can be summed and averaged only")
+    _check_sparse(op, scale)
     compression = for_values(compression)
     values, context = compression.compress(slices.values)
     # One operation, so that a rank that submits a dense tensor by this name gets an error.
     joined, indices = grouped_allgather([values, slices.indices], name, process_set=process_set)
     joined = compression.decompress(joined, context)
-    factor = scale[0] * scale[1]
     if op == Average:
-        joined = divided(joined, process_set, factor)
-    elif factor != 1.0:
-        joined = joined * tf.cast(factor, joined.dtype)
+        joined = divided(joined, process_set)
     return tf.IndexedSlices(joined, indices, dense_shape=slices.dense_shape)
 
 
-def divided(tensor: Any, process_set: ProcessSet, factor: float = 1.0) -> Any:
-    """The tensor, multiplied by `factor` and divided by the ranks of the set.
+def _check_sparse(op: int, scale: tuple[float, float]) -> None:
+    if op not in (Sum, Average):
+        raise UnsupportedError(
+            "tf.IndexedSlices can be summed and averaged only: pass op=Sum or op=Average, or make "
+            "them dense by tf.convert_to_tensor() (sparse_as_dense=True in an optimizer or a tape)"
+        )
+    if scale != (1.0, 1.0):
+        raise UnsupportedError(
+            f"prescale_factor={scale[0]} and postscale_factor={scale[1]}: tf.IndexedSlices have no "
+            "factors; multiply their values, or make them dense by tf.convert_to_tensor()"
+        )
+
+
+def divided(tensor: Any, process_set: ProcessSet) -> Any:
+    """The tensor, divided by the ranks of the set; integers are rounded toward zero.
 
     Graphs of an elastic job are traced once, and outlive changes of its ranks.
     """
     if _epochs.available() and not tf.executing_eagerly():
-        ranks = tf.cast(size_op(set_id(process_set)), tf.float64)
-        return tensor * tf.cast(factor / ranks, tensor.dtype)
-    factor /= process_set.size() or 1
-    return tensor if factor == 1.0 else tensor * tf.cast(factor, tensor.dtype)
+        ranks = size_op(set_id(process_set))
+    else:
+        ranks = process_set.size() or 1
+        if ranks == 1:
+            return tensor
+    divide = tf.truncatediv if tensor.dtype.is_integer else tf.divide
+    return divide(tensor, tf.cast(ranks, tensor.dtype))
 
 
 def _grouped_allreduce(
@@ -231,6 +243,8 @@ def grouped_allreduce(
     del device_dense, device_sparse, ignore_name_scope
     op = reduce_op(average, op)
     scale = (prescale_factor, postscale_factor)
+    if any(isinstance(t, tf.IndexedSlices) for t in tensors):
+        _check_sparse(op, scale)  # before anything is sent
     results: list[Any] = [
         _sparse_allreduce(t, compression, op, scale, name and f"{name}.{i}", process_set)
         if isinstance(t, tf.IndexedSlices)
@@ -351,6 +365,8 @@ def grouped_reducescatter(
 ) -> list[Any]:
     """reducescatter() of several tensors as one operation: all or none."""
     del device_dense
+    if not tensors:
+        return []
     scale = (prescale_factor, postscale_factor)
     return _grouped_reducescatter(tensors, compression, op, None, process_set, scale)
 

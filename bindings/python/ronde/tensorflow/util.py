@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from ronde._collectives import reduce_op
@@ -22,6 +24,16 @@ def check_num_rank_power_of_2(num_rank: int) -> bool:
 def _executing_eagerly() -> bool:
     """True in eager mode; Horovod's test suites call it."""
     return bool(tf.executing_eagerly())
+
+
+def vars_to_refs(vars: Any) -> Any:
+    """The variable's ref(), which can be a key; a tuple of them for a list of variables."""
+    return tuple(vars_to_refs(v) for v in vars) if isinstance(vars, list) else vars.ref()
+
+
+def refs_to_vars(refs: Any) -> Any:
+    """The opposite of vars_to_refs()."""
+    return [refs_to_vars(ref) for ref in refs] if isinstance(refs, tuple) else refs.deref()
 
 
 def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:

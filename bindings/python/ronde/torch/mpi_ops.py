@@ -36,6 +36,11 @@ def join(device: int = -1) -> int:
     return _collectives.join()
 
 
+def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
+    """The reduce operation that Horovod's arguments `op` and `average` select together."""
+    return _collectives.reduce_op(average, op)
+
+
 __all__ = [
     "Average",
     "HorovodInternalError",
@@ -74,6 +79,7 @@ __all__ = [
     "grouped_allreduce_async_",
     "grouped_reducescatter",
     "grouped_reducescatter_async",
+    "handle_average_backwards_compatibility",
     "init",
     "is_homogeneous",
     "is_initialized",

@@ -22,6 +22,7 @@ __all__ = [
     "allreduce",
     "barrier",
     "broadcast",
+    "broadcast_global_variables",
     "broadcast_object",
     "broadcast_variables",
     "callbacks",

@@ -1,0 +1,27 @@
+"""HorovodBasics: the job's functions as methods of one object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ronde import _job
+
+__all__ = ["HorovodBasics"]
+
+
+class HorovodBasics:
+    """Has init(), rank(), size() and all other functions of ronde that ask about the job."""
+
+    def __init__(self, pkg_path: str = "", *names: str) -> None:
+        """Horovod's arguments name its library; Ronde needs none."""
+        del pkg_path, names
+
+    def __getattr__(self, name: str) -> Any:
+        """The function of this name. Raises AttributeError if there is none."""
+        if name not in _job.__all__:
+            raise AttributeError(f"HorovodBasics has no {name}")
+        return getattr(_job, name)
+
+    def __dir__(self) -> list[str]:
+        """The names of these functions."""
+        return [*super().__dir__(), *_job.__all__]
