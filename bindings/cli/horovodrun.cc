@@ -65,7 +65,8 @@ void add_job_options(CLI::App& app, const std::shared_ptr<RunRequest>& shared) {
   app.add_option("--timeline-filename", request.timeline, "File for a trace of all ranks");
   app.add_flag("--prefix-output-with-timestamp", request.times,
                "Begin each line of output with the time (also -prefix-timestamp)");
-  app.add_flag("--horovod", request.horovod, "Ronde's own flag: `import horovod` imports ronde");
+  app.add_flag("--horovod", request.horovod,
+               "Ronde's own flag: `import horovod` imports ronde even where Horovod is installed");
   app.add_flag("--verbose", request.verbose, "Print what is started, and whole tracebacks");
   app.add_option("--config-file", "YAML file with values of flags");
   app.add_flag_callback(

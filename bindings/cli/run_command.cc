@@ -124,24 +124,30 @@ std::chrono::milliseconds start_timeout(const RunRequest& request) {
   return std::chrono::milliseconds(static_cast<long>(request.start_timeout_seconds * 1000));
 }
 
-/// PYTHONPATH for the ranks, which begins with the package that serves `import horovod`. It lies
-/// beside this program in the installed Python package, where no interpreter finds it by itself.
-Result<std::string> horovod_python_path(const EnvironmentList& given) {
-  const std::filesystem::path alias =
-      std::filesystem::path(own_program()).replace_filename("_horovod_alias");
-  if (!std::filesystem::is_directory(alias)) {
-    return Status(
-        Code::kUnsupported,
-        fmt::format("--horovod needs ronde's Python package, which is not installed beside "
-                    "this program: there is no {}",
-                    alias.string()));
-  }
+/// The folder of the package that serves `import horovod`; none without --horovod or horovodrun.
+/// It lies beside this program in the installed Python package, where no interpreter finds it.
+/// Horovod itself has precedence with horovodrun: its package looks for that first.
+Result<std::string> horovod_folder(const RunRequest& request) {
+  if (!request.horovod && !request.elastic.as_horovod) return std::string();
+  const std::filesystem::path folder =
+      std::filesystem::path(own_program())
+          .replace_filename(request.horovod ? "_horovod_alias" : "_horovod_fallback");
+  if (std::filesystem::is_directory(folder)) return folder.string();
+  if (!request.horovod) return std::string();
+  return Status(Code::kUnsupported,
+                fmt::format("--horovod needs ronde's Python package, which is not installed beside "
+                            "this program: there is no {}",
+                            folder.string()));
+}
+
+/// PYTHONPATH for the ranks, which begins with `folder`.
+std::string python_path(const std::string& folder, const EnvironmentList& given) {
   const char* inherited = std::getenv("PYTHONPATH");  // NOLINT(concurrency-mt-unsafe)
   std::string rest = inherited == nullptr ? "" : inherited;
   for (const std::string& entry : given) {
     if (entry.rfind("PYTHONPATH=", 0) == 0) rest = entry.substr(entry.find('=') + 1);
   }
-  return "PYTHONPATH=" + alias.string() + (rest.empty() ? "" : ":" + rest);
+  return "PYTHONPATH=" + folder + (rest.empty() ? "" : ":" + rest);
 }
 
 /// The settings that have an option. They are checked here, before any rank starts.
@@ -175,10 +181,8 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
     RONDE_ASSIGN_OR_RETURN(std::string entry, environment_entry(text));
     list.push_back(std::move(entry));
   }
-  if (request.horovod) {
-    RONDE_ASSIGN_OR_RETURN(std::string path, horovod_python_path(list));
-    list.push_back(std::move(path));
-  }
+  RONDE_ASSIGN_OR_RETURN(const std::string folder, horovod_folder(request));
+  if (!folder.empty()) list.push_back(python_path(folder, list));
   return list;
 }
 

@@ -1,5 +1,7 @@
 """Scripts written for Horovod: with another import, and unedited by `ronde run --horovod`."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -102,6 +104,117 @@ def test_what_scripts_import_of_horovod_is_there(run_job):
     )
     assert status == 0, output
     assert "size 1" in output
+
+
+def test_modules_that_ronde_lacks_say_what_to_do(run_job):
+    status, output = run_job(
+        """
+        import importlib, pytest, horovod.tensorflow.util
+
+        for name, said in (
+            ("horovod.spark", "ronde run"),
+            ("horovod.ray.runner", "ronde run"),
+            ("horovod.mxnet", "NumPy"),
+            ("horovod.tensorflow.data.compute_service", "tf.data service"),
+            ("horovod.tensorflow.gradient_aggregation", "backward_passes_per_step"),
+            ("horovod.runner.launch", "horovodrun"),
+        ):
+            with pytest.raises(ModuleNotFoundError, match=said):
+                importlib.import_module(name)
+        with pytest.raises(ModuleNotFoundError, match="No module named 'horovod.nothing'"):
+            importlib.import_module("horovod.nothing")
+        print("all said")
+        """,
+        1,
+        options=["--horovod"],
+    )
+    assert status == 0, output
+    assert "all said" in output
+
+
+def test_horovods_data_loaders_read_ahead(run_job):
+    status, output = run_job(
+        """
+        import threading
+        from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+
+        class Loader(BaseDataLoader):
+            def __len__(self):
+                return 5
+
+            def _iterate(self):
+                for number in range(5):
+                    yield number
+                if self.fails:
+                    raise KeyError("at the end")
+
+            def _process_batch(self, batch):
+                return 10 * batch
+
+        class Ahead(AsyncDataLoaderMixin, Loader):
+            pass
+
+        expected = [0, 10, 20, 30, 40]
+        Loader.fails = False
+        assert list(Loader()) == expected
+        for most in (0, 1, 64):
+            loader = Ahead(most)
+            assert list(loader) == list(loader) == expected and len(loader) == 5
+            next(iter(loader))  # leaves the others
+            loader.close_async_loader()
+            assert threading.active_count() == 1
+        Loader.fails = True
+        got = []
+        try:
+            got.extend(Ahead(2))
+        except KeyError:
+            print("raised")
+        """,
+        1,
+        options=["--horovod"],
+    )
+    assert status == 0, output
+    assert "raised" in output
+
+
+ASKS = "import horovod; print(horovod.__file__, hasattr(horovod, 'run'))"
+
+
+def horovodrun(*arguments, **variables):
+    """What `horovodrun -np 2 ... python -c ASKS` prints: (stdout, stderr)."""
+    program = [sys.executable, "-c", "from ronde._command import horovodrun; horovodrun()"]
+    command = [*program, "-np", "2", *arguments, sys.executable, "-c", ASKS]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, **variables},
+    )
+    return done.stdout, done.stderr
+
+
+def test_horovodrun_serves_scripts_that_import_horovod():
+    out, err = horovodrun()
+    assert len(re.findall(r"_horovod_alias/horovod/__init__.py True", out)) == 2, out + err
+    assert "horovodrun:" not in err
+
+
+def test_horovodrun_uses_horovod_itself_where_it_is_installed(tmp_path):
+    package = tmp_path / "site" / "horovod"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("__version__ = '0.28.1'")
+    installed = {"PYTHONPATH": str(package.parent)}
+    out, err = horovodrun(**installed)
+    assert out.count(f"{package}/__init__.py False") == 2, out + err
+    assert err.count(f"imports {package}, which is installed; with --horovod it imports ronde") == 1
+    out, err = horovodrun("--horovod", **installed)
+    assert out.count("_horovod_alias/horovod/__init__.py True") == 2, out + err
+    assert "which is installed" not in err
+    (package / "__init__.py").unlink()  # a folder of this name is no package
+    out, _ = horovodrun(**installed)
+    assert out.count("_horovod_alias/horovod/__init__.py True") == 2
 
 
 def test_without_the_flag_there_is_no_horovod():

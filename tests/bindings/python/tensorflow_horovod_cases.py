@@ -17,7 +17,8 @@ def same(tensor, expected):
 def slices_of(dtype, value=1):
     """Two rows: this rank's and the next."""
     rows = tf.fill([2, 3], tf.cast(value, dtype))
-    return tf.IndexedSlices(rows, [hvd.rank(), hvd.rank() + 1], [hvd.size() + 1, 3])
+    indices = tf.constant([hvd.rank(), hvd.rank() + 1])
+    return tf.IndexedSlices(rows, indices, tf.constant([hvd.size() + 1, 3]))
 
 
 def summed(value=1):
@@ -113,6 +114,15 @@ def case_keras_variables_have_horovods_keys():
     assert kernel.ref() == kernel.ref() == kernel.value.ref()
     assert hvd.refs_to_vars(hvd.vars_to_refs([kernel.value]))[0] is kernel.value
     assert hvd.vars_to_refs([kernel]) == (kernel.ref(),)
+
+
+def case_optimizers_have_their_learning_rate_as_lr():
+    optimizer = keras.optimizers.SGD(0.5)
+    assert optimizer.lr.numpy() == 0.5
+    tf.keras.backend.set_value(optimizer.lr, 0.25)
+    assert optimizer.learning_rate.numpy() == 0.25
+    optimizer.lr = 0.125
+    assert optimizer.learning_rate.numpy() == 0.125
 
 
 def case_global_variables_are_broadcast_in_graphs_only():

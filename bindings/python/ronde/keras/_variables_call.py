@@ -1,7 +1,8 @@
 """Makes calls of Horovod scripts for Keras 2 work in Keras 3.
 
-Such scripts call `optimizer.variables()` on optimizers that Ronde has not made, and `ref()` on a
-layer's variables. So Keras' classes are changed. Keras and TensorFlow see the same list as before.
+Such scripts call `optimizer.variables()` on optimizers that Ronde has not made, read and set their
+`lr`, and call `ref()` on a layer's variables. So Keras' classes are changed. Keras and TensorFlow
+see the same list as before.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ class CallableList(list[Any]):
 def install() -> None:
     """Makes optimizers of Keras 3 return their variables as such a list. Installs once.
 
-    Variables get ref() where the backend is TensorFlow.
+    Optimizers get `lr`, and variables ref() where the backend is TensorFlow.
     """
+    if not hasattr(keras.optimizers.Optimizer, "lr"):
+        keras.optimizers.Optimizer.lr = property(_learning_rate, _set_learning_rate)
     if keras.backend.backend() == "tensorflow" and not hasattr(keras.Variable, "ref"):
         keras.Variable.ref = _ref
     for kind in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
@@ -35,6 +38,15 @@ def install() -> None:
         known = vars(owner)["variables"]
         if isinstance(known, property):  # a method, in Keras 2
             owner.variables = _callable(known)
+
+
+def _learning_rate(optimizer: Any) -> Any:
+    """The learning rate, under the name it has in Keras 2."""
+    return optimizer.learning_rate
+
+
+def _set_learning_rate(optimizer: Any, value: Any) -> None:
+    optimizer.learning_rate = value
 
 
 def _ref(variable: Any) -> Any:

@@ -34,6 +34,10 @@ from ronde.tensorflow import _names, _ops
 from ronde.tensorflow._tracing import as_written
 from ronde.tensorflow._types import carried, numbers
 from ronde.tensorflow.compression import Compression
+from ronde.tensorflow.util import (
+    check_num_rank_power_of_2,
+    handle_average_backwards_compatibility,
+)
 
 __all__ = [
     "Average",
@@ -50,6 +54,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "ccl_built",
+    "check_num_rank_power_of_2",
     "cross_rank",
     "cross_size",
     "cuda_built",
@@ -60,6 +65,7 @@ __all__ = [
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_reducescatter",
+    "handle_average_backwards_compatibility",
     "init",
     "is_homogeneous",
     "is_initialized",

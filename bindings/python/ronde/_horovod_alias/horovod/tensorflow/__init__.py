@@ -21,3 +21,4 @@ for _module in (
     sys.modules[_module.__name__.replace("ronde", "horovod", 1)] = _module
 sys.modules["horovod.tensorflow.keras.callbacks"] = ronde.tensorflow.keras.callbacks
 sys.modules[__name__] = ronde.tensorflow
+setattr(mpi_ops, "broadcast_", functions.broadcast_)  # noqa: B010  Horovod has it there
