@@ -16,7 +16,7 @@
 
 // The header's enumerations have all values of the core's; a test compares the names.
 static_assert(RONDE_JOIN + 1 == ronde::kCollectiveCount);
-static_assert(RONDE_BIT_XOR + 1 == ronde::kReduceOpCount);
+static_assert(RONDE_ADASUM + 1 == ronde::kReduceOpCount);
 static_assert(RONDE_FLOAT8_E5M2 + 1 == ronde::kDTypeCount);
 
 /// A counted reference to a runtime, as C sees it.

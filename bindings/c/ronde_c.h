@@ -66,7 +66,8 @@ typedef enum ronde_op {
   RONDE_PRODUCT = 4,
   RONDE_BIT_AND = 5,
   RONDE_BIT_OR = 6,
-  RONDE_BIT_XOR = 7
+  RONDE_BIT_XOR = 7,
+  RONDE_ADASUM = 8
 } ronde_op;
 
 /* What is done collectively. Which of a tensor's `in` and `out` are used as in the C++ API. */

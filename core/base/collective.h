@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/base/dtype.h"
 #include "core/base/enum_table.h"
 #include "core/base/status.h"
 
@@ -186,6 +187,11 @@ static_assert(is_in_order(kCollectives));
 /// The row of a known collective.
 constexpr const CollectiveTraits& traits_of(Collective kind) noexcept {
   return kCollectives[static_cast<std::size_t>(kind)];
+}
+
+/// True where `kind` can reduce with `op`, or does not reduce. Adasum is for allreduces alone.
+constexpr bool is_defined(ReduceOp op, Collective kind) noexcept {
+  return !traits_of(kind).reduces || is_element_wise(op) || kind == Collective::kAllreduce;
 }
 
 /// The name in the table; "?" for an unknown value.

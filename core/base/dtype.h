@@ -62,6 +62,7 @@ enum class ReduceOp : std::uint8_t {
   kBitAnd = 5,
   kBitOr = 6,
   kBitXor = 7,
+  kAdasum = 8,  ///< Adaptive summation, see ops/adasum/tree.h.
 };
 
 /// The facts of a reduce operation.
@@ -69,6 +70,9 @@ struct ReduceOpTraits {
   ReduceOp value;
   std::string_view name;
   bool bitwise = false;  ///< Defined on integers and bool only.
+  /// Needs dot products of whole tensors: no tensor may be cut. Defined for allreduces of floating
+  /// types of 16 bits or more.
+  bool whole_tensors = false;
 };
 
 /// One row for each reduce operation, in the order of their values.
@@ -81,6 +85,7 @@ inline constexpr std::array kReduceOps = {
     ReduceOpTraits{ReduceOp::kBitAnd, "bitand", true},
     ReduceOpTraits{ReduceOp::kBitOr, "bitor", true},
     ReduceOpTraits{ReduceOp::kBitXor, "bitxor", true},
+    ReduceOpTraits{.value = ReduceOp::kAdasum, .name = "adasum", .whole_tensors = true},
 };
 inline constexpr int kReduceOpCount = static_cast<int>(kReduceOps.size());
 
@@ -106,8 +111,12 @@ constexpr bool is_narrow_floating(DType dtype) noexcept {
   return is_floating(dtype) && size_of(dtype) <= 2;
 }
 
-/// True where `op` is defined on `dtype` (bitwise operations need integers or bool).
+/// True where `op` combines the ranks' elements at each place on their own.
+constexpr bool is_element_wise(ReduceOp op) noexcept { return !traits_of(op).whole_tensors; }
+
+/// True where `op` is defined on `dtype`: see ReduceOpTraits.
 constexpr bool is_defined(ReduceOp op, DType dtype) noexcept {
+  if (!is_element_wise(op)) return is_floating(dtype) && !is_float8(dtype);
   return !traits_of(op).bitwise || !is_floating(dtype);
 }
 

@@ -83,18 +83,20 @@ class SupportTable {
   /// Nothing.
   constexpr SupportTable() = default;
 
-  /// The table of a predicate: `supports(Collective, DType, ReduceOp)`.
+  /// The table of a predicate: `supports(Collective, DType, ReduceOp)`. It is asked about
+  /// operations that are element-wise; no communicator does others itself.
   template <typename Predicate>
   static SupportTable of(Predicate supports) {
     SupportTable table;
     for (int kind = 0; kind < kCollectiveCount; ++kind) {
       for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
         for (int op = 0; op < kReduceOpCount; ++op) {
-          if (!supports(static_cast<Collective>(kind), static_cast<DType>(dtype),
+          if (!is_element_wise(static_cast<ReduceOp>(op)) ||
+              !supports(static_cast<Collective>(kind), static_cast<DType>(dtype),
                         static_cast<ReduceOp>(op)))
             continue;
           table.ops_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(dtype)] |=
-              static_cast<std::uint8_t>(1U << static_cast<unsigned>(op));
+              static_cast<std::uint16_t>(1U << static_cast<unsigned>(op));
         }
       }
     }
@@ -109,8 +111,8 @@ class SupportTable {
   }
 
  private:
-  static_assert(kReduceOpCount <= 8, "a bit for each operation");
-  std::array<std::array<std::uint8_t, kDTypeCount>, kCollectiveCount> ops_{};
+  static_assert(kReduceOpCount <= 16, "a bit for each operation");
+  std::array<std::array<std::uint16_t, kDTypeCount>, kCollectiveCount> ops_{};
 };
 
 /// The facts of a communicator, the same on all its ranks.

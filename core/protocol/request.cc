@@ -14,6 +14,11 @@ namespace {
 constexpr std::size_t kMaxDimensions = 64;
 constexpr std::size_t kMaxTextBytes = 1024;  // compression, call site, program
 
+/// The types that an operation is defined on, where that is not all.
+std::string_view dtypes_of(ReduceOp op) noexcept {
+  return traits_of(op).bitwise ? "integers and bool" : "float16, bfloat16, float32 and float64";
+}
+
 template <typename... Args>
 Status invalid(const Request& request, fmt::format_string<Args...> format, Args&&... args) {
   return Status(Code::kInvalidArgument,
@@ -74,8 +79,8 @@ Status check_tensor(const Request& request, const TensorMeta& tensor) {
     return invalid(request, "shape [] has no first dimension to divide; at least one is needed");
   }
   if (traits_of(request.kind).reduces && !is_defined(request.op, tensor.dtype)) {
-    return invalid(request, "op {} is not defined on dtype {}; allowed are integers and bool",
-                   to_string(request.op), to_string(tensor.dtype));
+    return invalid(request, "op {} is not defined on dtype {}; allowed are {}",
+                   to_string(request.op), to_string(tensor.dtype), dtypes_of(request.op));
   }
   return {};
 }
@@ -112,6 +117,10 @@ Status check_fields(const Request& request) {
   if (traits_of(request.kind).reduces && static_cast<int>(request.op) >= kReduceOpCount) {
     return invalid(request, "op {} is unknown; allowed are 0 to {}", static_cast<int>(request.op),
                    kReduceOpCount - 1);
+  }
+  if (!is_defined(request.op, request.kind)) {
+    return invalid(request, "op {} is not defined for {}; allowed is allreduce",
+                   to_string(request.op), to_string(request.kind));
   }
   if (traits_of(request.kind).rooted() && request.root < 0) {
     return invalid(request, "root {} is not a rank; allowed are 0 and above", request.root);

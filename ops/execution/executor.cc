@@ -86,6 +86,10 @@ Status BundleExecutor::check(const Bundle& bundle) const {
     return {Code::kInvalidArgument,
             fmt::format("{} is not defined for {}", to_string(bundle.op), to_string(bundle.dtype))};
   }
+  if (!is_defined(bundle.op, bundle.kind)) {
+    return {Code::kInvalidArgument, fmt::format("{} is not defined for {}; allowed is allreduce",
+                                                to_string(bundle.op), to_string(bundle.kind))};
+  }
   if (!bundle.compression.empty()) {
     RONDE_RETURN_IF_ERROR(check_compressible(bundle.kind, bundle.dtype, bundle.op));
   }

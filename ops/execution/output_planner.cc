@@ -40,6 +40,9 @@ std::size_t row_bytes(const Bundle& bundle, const BundleTensor& tensor) {
 }  // namespace
 
 Reduction reduction_for(const ReductionRequest& request, int ranks) noexcept {
+  if (request.op == ReduceOp::kAdasum && ranks == 1) {
+    return {request.dtype, ReduceOp::kSum, {request.prescale, request.postscale}};
+  }
   if (request.op != ReduceOp::kAverage) {
     return {request.dtype, request.op, {request.prescale, request.postscale}};
   }

@@ -10,6 +10,13 @@ namespace {
 
 bool is_on_device(const Bundle& bundle) { return bundle.device.kind != DeviceKind::kCpu; }
 
+/// The name in paths and timelines; AdasumCommunicator runs it.
+constexpr Algorithm kAdasumAlgorithm{Collective::kAllreduce, "adasum"};
+
+bool is_adasum(const Work& work) {
+  return traits_of(work.kind).reduces && work.reduction.op == ReduceOp::kAdasum;
+}
+
 }  // namespace
 
 WorkBinder::WorkBinder(Options options)
@@ -23,6 +30,7 @@ WorkBinder::WorkBinder(Options options)
                .track = PhaseTracks(options.compression.set).device,
                .host_levels = host_.levels()},
               host_.dense()),
+      adasum_(host_.dense(), host_.dense().kernels(), options.host.rank, options.host.size),
       words_(host_.dense(), options.host.size),
       codecs_(std::move(options.compression)),
       tuner_({.size = options.host.size,
@@ -56,6 +64,7 @@ Result<Work> WorkBinder::multiply_on_device(const Bundle& bundle, Work work) {
 
 Result<BoundWork> WorkBinder::bind(const Bundle& bundle, const Work& work,
                                    const AbortToken& abort) {
+  if (is_adasum(work)) return bind_adasum(bundle, work, abort);
   if (bundle.compression.empty()) return bind_dense(bundle, work, abort);
   RONDE_ASSIGN_OR_RETURN(compression_, tuner_.choose(bundle, work.bytes, abort));
   if (compression_.empty()) return bind_dense(bundle, work, abort);
@@ -79,6 +88,21 @@ Result<BoundWork> WorkBinder::bind_dense(const Bundle& bundle, const Work& work,
   bound.traced = {.bytes = work.bytes,
                   .algorithm = AlgorithmCommunicator::algorithm_name(last_route_),
                   .path = host_.dense().traits().name};
+  return bound;
+}
+
+/// Tensors of a device are copied to the host and back.
+Result<BoundWork> WorkBinder::bind_adasum(const Bundle& bundle, const Work& work,
+                                          const AbortToken& abort) {
+  BoundWork bound{.work = work, .communicator = &adasum_};
+  if (is_on_device(bundle)) {
+    bound.on_device = work.segments;
+    RONDE_ASSIGN_OR_RETURN(bound.work.segments, device_.bring_down(bound.on_device, abort));
+  }
+  last_on_device_ = false;
+  last_route_ = {Path::kAlgorithm, &kAdasumAlgorithm};
+  bound.traced = {
+      .bytes = work.bytes, .algorithm = kAdasumAlgorithm.name, .path = host_.dense().traits().name};
   return bound;
 }
 
@@ -139,6 +163,7 @@ TracedWork WorkBinder::traced(const BoundWork& bound) const {
 }
 
 Status WorkBinder::finish(const Bundle& bundle, const BoundWork& bound, const AbortToken& abort) {
+  if (is_adasum(bound.work)) return device_.bring_up(bound.on_device);
   if (bound.compression != nullptr) RONDE_RETURN_IF_ERROR(keep_residuals(bundle, bound, abort));
   return bundle.compression.empty() ? Status() : tuner_.observe(abort);
 }

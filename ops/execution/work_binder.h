@@ -11,6 +11,7 @@
 #include "core/ports/communicator.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
+#include "ops/adasum/communicator.h"
 #include "ops/communicator/compressed.h"
 #include "ops/device/communicator.h"
 #include "ops/execution/auto_tuner.h"
@@ -63,7 +64,8 @@ class WorkBinder {
   /// Errors: kUnsupported if nothing serves it; kInvalidArgument for an unknown compression; those
   /// of the exchanges and of the device.
   Result<BoundWork> bind(const Bundle& bundle, const Work& work, const AbortToken& abort);
-  /// Keeps the residuals of compressed work that has run. Errors: as bind().
+  /// Keeps the residuals of compressed work that has run; brings results to the device where the
+  /// host computed them. Errors: as bind().
   Status finish(const Bundle& bundle, const BoundWork& bound, const AbortToken& abort);
   /// Hands out the event after which a bundle's results in device memory are complete.
   Status end(const Bundle& bundle, const AbortToken& abort);
@@ -78,6 +80,7 @@ class WorkBinder {
 
  private:
   Result<BoundWork> bind_dense(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  Result<BoundWork> bind_adasum(const Bundle& bundle, const Work& work, const AbortToken& abort);
   Result<BoundWork> bind_compressed(const Bundle& bundle, const Work& work,
                                     const AbortToken& abort);
   Status serve_compressed(const Bundle& bundle, BoundWork& bound, const AbortToken& abort);
@@ -90,6 +93,7 @@ class WorkBinder {
   const EventGate* const events_;
   HostCommunicators host_;
   DeviceCommunicator device_;
+  AdasumCommunicator adasum_;
   WordExchange words_;
   CompressionBinder codecs_;
   AutoTuner tuner_;

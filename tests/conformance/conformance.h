@@ -61,6 +61,7 @@ void conformance_scaling(ConformanceFixture& fixture);
 void conformance_averages(ConformanceFixture& fixture);
 void conformance_means(ConformanceFixture& fixture);
 void conformance_weights(ConformanceFixture& fixture);
+void conformance_adasum(ConformanceFixture& fixture);
 void conformance_not_a_number(ConformanceFixture& fixture);
 void conformance_fused(ConformanceFixture& fixture);
 void conformance_joined(ConformanceFixture& fixture);
@@ -120,6 +121,8 @@ void conformance_abort(ConformanceFixture& fixture);
                           conformance_averages)                                                   \
   RONDE_CONFORMANCE_CASE_(name ": the mean of equal values is that value", Fixture,               \
                           conformance_means)                                                      \
+  RONDE_CONFORMANCE_CASE_(name ": Adasum is within 1 ulp of its formula", Fixture,                \
+                          conformance_adasum)                                                     \
   RONDE_CONFORMANCE_CASE_(name ": nobody leaves a barrier before all have come", Fixture,         \
                           conformance_barrier)                                                    \
   RONDE_CONFORMANCE_CASE_(name ": abort ends every wait for a rank that never comes", Fixture,    \

@@ -101,7 +101,9 @@ std::vector<DType> all_dtypes() {
 
 std::vector<ReduceOp> all_ops() {
   std::vector<ReduceOp> all;
-  for (int i = 0; i < kReduceOpCount; ++i) all.push_back(static_cast<ReduceOp>(i));
+  for (const ReduceOpTraits& row : kReduceOps) {
+    if (is_element_wise(row.value)) all.push_back(row.value);
+  }
   return all;
 }
 

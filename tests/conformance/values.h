@@ -13,7 +13,7 @@ namespace ronde::test {
 /// A tensor's bytes.
 using Bytes = std::vector<std::byte>;
 
-/// All element types; all operations.
+/// All element types; all operations that combine elements on their own.
 std::vector<DType> all_dtypes();
 std::vector<ReduceOp> all_ops();
 

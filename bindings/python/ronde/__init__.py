@@ -17,6 +17,7 @@ from __future__ import annotations
 import os as _os
 
 from ronde import _core
+from ronde._collectives import ADASUM as Adasum
 from ronde._collectives import (
     ANY_SOURCE,
     ReduceOp,
@@ -45,6 +46,7 @@ _core.skip_frames_of(_os.path.dirname(_os.path.abspath(__file__)))
 __all__ = [
     "ANY_SOURCE",
     "AbortedError",
+    "Adasum",
     "Average",
     "BitAnd",
     "BitOr",

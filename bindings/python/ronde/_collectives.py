@@ -36,6 +36,7 @@ class ReduceOp(enum.IntEnum):
     BitAnd = _ops["bitand"]
     BitOr = _ops["bitor"]
     BitXor = _ops["bitxor"]
+    Adasum = _ops["adasum"]
 
     def __repr__(self) -> str:
         """Its name, as in the package."""
@@ -53,6 +54,7 @@ PRODUCT: Final = ReduceOp.Product
 BIT_AND: Final = ReduceOp.BitAnd
 BIT_OR: Final = ReduceOp.BitOr
 BIT_XOR: Final = ReduceOp.BitXor
+ADASUM: Final = ReduceOp.Adasum
 
 _kinds = _core.collectives()
 ALLREDUCE = _kinds["allreduce"]

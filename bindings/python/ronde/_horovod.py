@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ronde._collectives import ADASUM as Adasum
 from ronde._collectives import AVERAGE as Average
 from ronde._collectives import MAX as Max
 from ronde._collectives import MIN as Min
@@ -11,6 +12,7 @@ from ronde._errors import Error as HorovodInternalError
 from ronde._job import *
 
 __all__ = [
+    "Adasum",
     "Average",
     "HorovodInternalError",
     "Max",

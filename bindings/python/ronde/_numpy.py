@@ -181,8 +181,9 @@ def _allreduce(
 ) -> Handle[Array]:
     """Combines the arrays of all ranks, element by element; all must have the same shape and dtype.
 
-    op: Sum, Average, Min, Max, Product, or on integers BitAnd, BitOr, BitXor. out: where to put the
-    result (may be `array` itself); a new array by default. All ranks get the same result. weight:
+    op: Sum, Average, Min, Max, Product; on integers BitAnd, BitOr, BitXor; on floating types of 16
+    bits or more Adasum, which combines whole arrays. out: where to put the result (may be `array`
+    itself); a new array by default. All ranks get the same result. weight:
     this rank's part in a weighted average, sum(weight * array) / sum(weight) over the ranks: the
     number of its samples where batches differ. Not negative; 0 on some ranks only; for floating
     types. All ranks give one, or none.

@@ -88,7 +88,8 @@ class Cutter {
 std::vector<Bundle> cut_bundle(Bundle whole, std::size_t partition_bytes) {
   const std::size_t bytes = agreed_bytes(whole);
   std::vector<Bundle> parts;
-  const bool can = traits_of(whole.kind).element_wise() && whole.compression.empty();
+  const bool can = traits_of(whole.kind).element_wise() && is_element_wise(whole.op) &&
+                   whole.compression.empty();
   if (partition_bytes == 0 || bytes <= partition_bytes || !can) {
     parts.push_back(std::move(whole));
     return parts;

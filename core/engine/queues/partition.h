@@ -14,7 +14,7 @@ namespace ronde {
 /// cut is flattened. Counts the pieces in their operations.
 ///
 /// Returns `whole` as it is if it is small enough, or of a kind that cannot be cut. Compressed
-/// bundles stay whole too, as error feedback works on whole tensors.
+/// bundles stay whole too, as error feedback works on whole tensors, and so does Adasum.
 std::vector<Bundle> cut_bundle(Bundle whole, std::size_t partition_bytes);
 
 }  // namespace ronde

@@ -39,4 +39,13 @@ TEST_CASE("dtype: bitwise operations are defined on integers and bool only") {
   CHECK_FALSE(is_defined(ReduceOp::kBitOr, DType::kFloat16));
 }
 
+TEST_CASE("dtype: Adasum is defined on floating types of 16 bits and more") {
+  CHECK(is_defined(ReduceOp::kAdasum, DType::kBfloat16));
+  CHECK(is_defined(ReduceOp::kAdasum, DType::kFloat64));
+  CHECK_FALSE(is_defined(ReduceOp::kAdasum, DType::kFloat8E4m3));
+  CHECK_FALSE(is_defined(ReduceOp::kAdasum, DType::kInt64));
+  CHECK_FALSE(is_element_wise(ReduceOp::kAdasum));
+  CHECK(is_element_wise(ReduceOp::kBitAnd));
+}
+
 }  // namespace ronde

@@ -75,6 +75,14 @@ TEST_CASE("validate: refuses what is not allowed, naming field, value and limit"
       "65 dimensions"));
   CHECK(contains(refusal(Collective::kReduce, [](Request& r) { r.op = ReduceOp::kBitAnd; }),
                  "not defined on dtype float32"));
+  CHECK(contains(refusal(Collective::kReduceScatter, [](Request& r) { r.op = ReduceOp::kAdasum; }),
+                 "op adasum is not defined for reduce_scatter; allowed is allreduce"));
+  CHECK(contains(refusal(Collective::kAllreduce,
+                         [](Request& r) {
+                           r.op = ReduceOp::kAdasum;
+                           r.tensors[0].dtype = DType::kInt32;
+                         }),
+                 "allowed are float16, bfloat16, float32 and float64"));
   CHECK(contains(
       refusal(Collective::kAllreduce, [](Request& r) { r.op = static_cast<ReduceOp>(99); }),
       "op 99"));

@@ -23,6 +23,7 @@ from ronde.torch.sync_batch_norm import SyncBatchNorm
 _core.skip_frames_of(_os.path.dirname(_os.path.abspath(_torch.__file__)))
 
 __all__ = [
+    "Adasum",
     "Average",
     "Compression",
     "DistributedOptimizer",

@@ -8,8 +8,9 @@ then. Errors derive from HorovodInternalError (a RuntimeError). Errors for wrong
 duplicate names are ValueErrors too.
 
 Common arguments: operations of the same `name` match (without it the k-th unnamed one of each rank
-match); `op` is Sum, Average, Min, Max or Product, and None means what `average` says:
-Average by default; `prescale_factor` and `postscale_factor` multiply inputs and outputs;
+match); `op` is Sum, Average, Min, Max, Product or Adasum (of whole tensors: allreduces of
+float16, bfloat16, float32 and float64), and None means what `average` says: Average by default;
+`prescale_factor` and `postscale_factor` multiply inputs and outputs;
 `process_set` limits the operation to some ranks.
 """
 
@@ -42,6 +43,7 @@ def handle_average_backwards_compatibility(op: int | None, average: bool | None)
 
 
 __all__ = [
+    "Adasum",
     "Average",
     "HorovodInternalError",
     "Max",

@@ -99,6 +99,9 @@ TEST_CASE("Partition: what is small, cannot be cut or has no limit stays whole")
   Whole compressed({100'000});
   compressed.ready.compression = "int8";
   CHECK(cut_bundle(compressed.ready, 4096).size() == 1);
+  Whole adasum({100'000});
+  adasum.ready.op = ReduceOp::kAdasum;
+  CHECK(cut_bundle(adasum.ready, 4096).size() == 1);
 }
 
 TEST_CASE("Partition: an output without memory is allocated once, whole") {
