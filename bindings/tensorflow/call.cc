@@ -150,7 +150,13 @@ void Call::start(const Description& what, OpKernelContext* context,
 
 absl::Status Call::prepare() {
   if (job_ == nullptr) return not_initialized();
-  const int tensors = kind_ == RONDE_ALLTOALL ? 1 : context_->num_inputs();
+  const int tensors =
+      kind_ == RONDE_ALLTOALL ? 1 : context_->num_inputs() - (what_.weighted ? 1 : 0);
+  if (what_.weighted) {
+    const Tensor& weight = context_->input(tensors);
+    if (weight.NumElements() != 1) return absl::InvalidArgumentError("weight must be one number");
+    weight_ = weight.flat<double>()(0);
+  }
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     parts_[i].call = this;
     parts_[i].name = name_in_iteration(what_.names[i], context_);
@@ -204,6 +210,7 @@ void Call::submit(Part& part) {
   submission.root = what_.root;
   submission.prescale = what_.prescale;
   submission.postscale = what_.postscale;
+  submission.weight = what_.weighted ? &weight_ : nullptr;
   submission.compression = compression_.c_str();
   const auto place = static_cast<std::size_t>(&part - parts_.data());
   if (place < what_.priorities.size()) submission.priority = what_.priorities[place];

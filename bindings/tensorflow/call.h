@@ -28,6 +28,7 @@ struct Description {
   std::int32_t root = -1;
   double prescale = 1;
   double postscale = 1;
+  bool weighted = false;  // the last input is this rank's weight
   std::string compression;
   std::vector<std::int32_t> priorities;  // one for each name, or none
   std::int64_t program = 0;              // see program.h
@@ -85,6 +86,7 @@ class Call {
   const std::string program_ = program_text(what_.program, what_.set);
   std::vector<Part> parts_;
   std::vector<std::int64_t> splits_;
+  double weight_ = 0;
   std::atomic<std::size_t> unfinished_;
   std::atomic<bool> submitted_{false};
   std::mutex mutex_;          // guards the rest, as parts may end in several threads

@@ -20,11 +20,12 @@ double parse_scale(OpKernelConstruction* construction, const char* attribute) {
 }
 
 /// Any collective: hands TensorFlow's own buffers to the engine and returns at once.
-template <ronde_collective kKind>
+template <ronde_collective kKind, bool kWeighted = false>
 class CollectiveKernel final : public AsyncOpKernel {
  public:
   explicit CollectiveKernel(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
     what_.kind = kKind;
+    what_.weighted = kWeighted;
     OP_REQUIRES_OK(construction, construction->GetAttr("names", &what_.names));
     OP_REQUIRES_OK(construction, construction->GetAttr("set", &what_.set));
     OP_REQUIRES_OK(construction, construction->GetAttr("site", &what_.site));
@@ -44,7 +45,7 @@ class CollectiveKernel final : public AsyncOpKernel {
       OP_REQUIRES_OK(construction, construction->GetAttr("root", &what_.root));
     }
     const auto names = static_cast<int>(what_.names.size());
-    OP_REQUIRES(construction, names == 1 || names == num_inputs(),
+    OP_REQUIRES(construction, names == 1 || names == num_inputs() - kWeighted,
                 absl::InvalidArgumentError("names: one, or one for each tensor"));
   }
 
@@ -95,6 +96,8 @@ class QueryKernel final : public OpKernel {
   REGISTER_KERNEL_BUILDER(Name(name).Device(::tensorflow::DEVICE_CPU), CollectiveKernel<kind>)
 
 RONDE_KERNEL("RondeAllreduce", RONDE_ALLREDUCE);
+REGISTER_KERNEL_BUILDER(Name("RondeWeightedAllreduce").Device(::tensorflow::DEVICE_CPU),
+                        CollectiveKernel<RONDE_ALLREDUCE, true>);
 RONDE_KERNEL("RondeAllgather", RONDE_ALLGATHER);
 RONDE_KERNEL("RondeBroadcast", RONDE_BROADCAST);
 RONDE_KERNEL("RondeReducescatter", RONDE_REDUCE_SCATTER);

@@ -15,7 +15,7 @@ using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
 absl::Status same_shapes(InferenceContext* c) {
-  for (int i = 0; i < c->num_inputs(); ++i) c->set_output(i, c->input(i));
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
   return absl::OkStatus();
 }
 
@@ -69,6 +69,24 @@ REGISTER_OP("RondeAllreduce")
     .SetIsStateful()
     .SetShapeFn(same_shapes)
     .Doc("Combines tensors over all ranks of a process set, element by element.");
+
+REGISTER_OP("RondeWeightedAllreduce")
+    .Attr("T: list({half, bfloat16, float, double}) >= 1")
+    .Attr("names: list(string)")
+    .Attr("op: int")
+    .Attr("prescale: string = '1'")
+    .Attr("postscale: string = '1'")
+    .Attr("set: int = 0")
+    .Attr("site: string = ''")
+    .Attr("program: int = 0")
+    .Attr("compression: string = ''")
+    .Attr("priorities: list(int) = []")
+    .Input("tensors: T")
+    .Input("weight: double")
+    .Output("results: T")
+    .SetIsStateful()
+    .SetShapeFn(same_shapes)
+    .Doc("Averages tensors over all ranks of a process set; `weight`: this rank's in the mean.");
 
 REGISTER_OP("RondeAllgather")
     .Attr("T: list(" RONDE_TYPES ") >= 1")

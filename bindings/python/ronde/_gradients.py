@@ -72,6 +72,7 @@ class GradientOptions:
     groups: int | Sequence[Any] | None = None
     process_set: ProcessSet = global_process_set
     scale_local_gradients: bool = True
+    weight: Any = None  # of this rank in the average; None: all ranks count alike
     local: set[Any] = dataclasses.field(default_factory=set)  # keys of variables not averaged
 
     def __post_init__(self) -> None:
@@ -83,6 +84,8 @@ class GradientOptions:
             raise InvalidArgumentError(
                 "gradient_predivide_factor not supported with op other than Average"
             )
+        if self.weight is not None:
+            self.check_weighted()
         self.wanted_groups = self.num_groups if self.groups is None else self.groups
         if self.num_groups < 0 or (isinstance(self.groups, int) and self.groups < 0):
             raise InvalidArgumentError("groups and num_groups must not be negative")
@@ -105,6 +108,16 @@ class GradientOptions:
     def key(variable: Any) -> Any:
         """The variable's key: equal for the same variable only."""
         return id(variable)
+
+    def check_weighted(self) -> None:
+        """Raises InvalidArgumentError if gradients are not averaged."""
+        if self.op != AVERAGE:
+            raise InvalidArgumentError("a weight needs op=Average")
+
+    def set_weight(self, weight: float) -> None:
+        """Gives this rank's gradients a weight in the average from now on."""
+        self.check_weighted()
+        self.weight = weight
 
     def add_local(self, source: Any) -> None:
         """Excludes these variables (or a layer's) from averaging."""

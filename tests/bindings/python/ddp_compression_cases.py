@@ -39,6 +39,27 @@ def case_ddp_trains_as_one_process_with_compressed_gradients():
         assert 0 < error < tolerance, (compression.wire, error)
 
 
+def case_ddp_with_uneven_batches_and_weights_trains_as_one_process():
+    ours, reference = DistributedDataParallel(make_model()), make_model()
+    state = CompressionState(ours, Compression.none)
+    ours.register_comm_hook(state, compression_hook)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (ours, reference)]
+    for step in range(4):
+        sizes = [1 + (2 * r + step) % 4 for r in range(dist.get_world_size())]
+        inputs, targets = torch.randn(sum(sizes), 6), torch.randn(sum(sizes), 3)
+        dist.broadcast(inputs, 0)
+        dist.broadcast(targets, 0)
+        me = dist.get_rank()
+        state.set_weight(sizes[me])
+        mine = slice(sum(sizes[:me]), sum(sizes[: me + 1]))
+        for model, rows, optimizer in zip((ours, reference), (mine, slice(None)), optimizers):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs[rows]), targets[rows]).backward()
+            optimizer.step()
+    for mine, theirs in zip(ours.parameters(), reference.parameters()):
+        assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+
+
 def case_residuals_are_kept_by_parameter():
     kept = {name for _, name in Compression.state_dict()["residuals"]}
     assert {"ddp.0.weight", "ddp.2.weight"} <= kept

@@ -50,6 +50,15 @@ class _Distributed:
         plain = _base_of(cls).from_config(config, custom_objects)
         return distribute(plain, _backend.options_class()())
 
+    def set_weight(self: Any, weight: float) -> None:
+        """Gives this rank's gradients a weight in the average, from the next step on.
+
+        It is the number of samples that the gradients are the mean of. The result then is the mean
+        over the samples of all ranks, though batches differ. 0: the rank had none. All ranks call
+        it. In compiled steps the optimizer must have had a weight before the first one.
+        """
+        self._ronde.set_weight(weight)
+
     def register_local_var(self: Any, var: Any) -> None:
         """Excludes this variable's gradient from averaging."""
         self._ronde.add_local(var)
@@ -110,6 +119,7 @@ def DistributedOptimizer(
     groups: int | Sequence[Any] | None = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    weight: float | None = None,
 ) -> Any:
     """Makes a Keras optimizer average its gradients over all ranks before each update.
 
@@ -127,6 +137,8 @@ def DistributedOptimizer(
     (the optimizer's gradient_accumulation_steps). average_aggregated_gradients: use their mean over
     the calls, not their sum.
     groups: lists of variables whose gradients are fused, or the number of groups (num_groups).
+    weight: of this rank's gradients in the average, which set_weight() changes at each step: the
+    number of its samples, where batches differ between ranks. On all ranks or on none.
     Raises InvalidArgumentError (a ValueError) for other optimizers and invalid values.
     """
     del device_dense, device_sparse
@@ -147,6 +159,8 @@ def DistributedOptimizer(
         process_set,
         scale_local_gradients,
     )
+    if weight is not None:
+        options.set_weight(weight)
     if backward_passes_per_step > 1:
         _accumulate(optimizer, backward_passes_per_step)
     sums = backward_passes_per_step > 1 and not average_aggregated_gradients

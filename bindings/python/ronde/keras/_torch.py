@@ -57,7 +57,7 @@ class Options(GradientOptions):
         wire = wire_of(compression)
         sent, context = (gradient, None) if wire else compression.compress(gradient)
         op, scale = self.op_and_scale()
-        call = Call(name, self.process_set, op, scale, -1, -place, "", wire)
+        call = Call(name, self.process_set, op, scale, -1, -place, "", wire, self.weight)
         handle = collectives.allreduce(False, [sent], None, call)
         if wire:
             return handle, lambda results: results[0]

@@ -24,6 +24,15 @@ class Options(GradientOptions):
         """The variable's key: equal for the same variable only."""
         return _variables.key(variable)
 
+    def set_weight(self, weight: Any) -> None:
+        """As the base class's. Graphs that are traced already read the variable that it is in."""
+        self.check_weighted()
+        if isinstance(self.weight, tf.Variable):
+            self.weight.assign(tf.cast(weight, tf.float64))
+            return
+        with tf.init_scope():
+            self.weight = tf.Variable(weight, trainable=False, dtype=tf.float64)
+
     @as_written
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """The gradients, averaged (or combined by `op`) over ranks; None stays None.
@@ -110,6 +119,7 @@ class Options(GradientOptions):
     ) -> list[Any]:
         """The reduced gradients of one part."""
         if isinstance(given[0], tf.IndexedSlices):
+            mpi_ops.check_unweighted(self.weight)
             return [
                 mpi_ops.allreduce(
                     given[0],
@@ -123,7 +133,15 @@ class Options(GradientOptions):
         traced = [_names.in_graph(name, members) for name in names]
         op, scale = self.op_and_scale()
         return mpi_ops.reduce_named(
-            given, traced, compression, op, scale, self.process_set, priorities, program
+            given,
+            traced,
+            compression,
+            op,
+            scale,
+            self.process_set,
+            priorities,
+            program,
+            self.weight,
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from ronde._collectives import AVERAGE, SUM
+from ronde._errors import InvalidArgumentError
 from ronde._job import rank
 from ronde._runtime import runtime
 from ronde.tensorflow import _names, _program, _python_path
@@ -85,18 +86,38 @@ def allreduce(
     wire: str = "",
     priorities: Sequence[int] = (),
     program: str = "",
+    weight: Any = None,
 ) -> list[Any]:
     """Combines each tensor over all ranks.
 
     wire: a codec of the core. priorities: one for each name; of operations that are ready together
-    the highest runs first. program: a text on which ranks must agree too, in eager mode.
+    the highest runs first. program: a text on which ranks must agree too, in eager mode. weight: of
+    this rank in an average, a number or a tensor of one.
     """
 
     def backward(gradients: Tensors) -> list[Any]:
         return _allreduce_back(gradients, names, op, scale, set, wire)
 
     attributes = {"compression": wire, "priorities": list(priorities), **_reduction(op, scale)}
-    return _run("allreduce", tensors, backward, names, set, program, **attributes)
+    if weight is None:
+        return _run("allreduce", tensors, backward, names, set, program, **attributes)
+    if op != AVERAGE:
+        raise InvalidArgumentError("a weight needs op=Average")
+    weight = tf.reshape(tf.cast(weight, tf.float64), [])
+
+    def weighted_back(gradients: Tensors) -> list[Any]:
+        return _weighted_back(gradients, weight, names, scale, set)
+
+    return _run(
+        "weighted_allreduce",
+        tensors,
+        weighted_back,
+        names,
+        set,
+        program,
+        weight=weight,
+        **attributes,
+    )
 
 
 def _back_names(names: Sequence[str], set: int) -> list[str]:
@@ -114,6 +135,19 @@ def _allreduce_back(
     if op not in (SUM, AVERAGE):
         raise LookupError("allreduce has a gradient for Sum and Average only")
     return allreduce(gradients, _back_names(names, set), op, scale, set, wire)
+
+
+def _weighted_back(
+    gradients: Tensors, weight: Any, names: Sequence[str], scale: tuple[float, float], set: int
+) -> list[Any]:
+    """The sums of all ranks' gradients times this rank's share of the weights."""
+    sums = allreduce(gradients, _back_names(names, set), SUM, scale, set)
+    (total,) = allreduce([weight], _back_names([_weight_of(names)], set), SUM, (1.0, 1.0), set)
+    return [one * tf.cast(weight / total, one.dtype) for one in sums]
+
+
+def _weight_of(names: Sequence[str]) -> str:
+    return names[0] and f"weight.{names[0]}"
 
 
 def allgather(tensors: Tensors, names: Sequence[str], set: int) -> list[Any]:
@@ -245,6 +279,11 @@ def _allreduce_gradient(op: Any, *gradients: Any) -> Any:
     return _allreduce_back(gradients, *_of(op, "names", "op", "scale", "set", "compression"))
 
 
+def _weighted_allreduce_gradient(op: Any, *gradients: Any) -> Any:
+    names, scale, set = _of(op, "names", "scale", "set")
+    return [*_weighted_back(gradients, op.inputs[-1], names, scale, set), None]
+
+
 def _allgather_gradient(op: Any, *gradients: Any) -> Any:
     return _allgather_back(op.inputs, gradients, *_of(op, "names", "set"))
 
@@ -263,6 +302,7 @@ def _alltoall_gradient(op: Any, gradient: Any, _received: Any) -> Any:
 
 
 tf.RegisterGradient("RondeAllreduce")(_allreduce_gradient)
+tf.RegisterGradient("RondeWeightedAllreduce")(_weighted_allreduce_gradient)
 tf.RegisterGradient("RondeAllgather")(_allgather_gradient)
 tf.RegisterGradient("RondeBroadcast")(_broadcast_gradient)
 tf.RegisterGradient("RondeReducescatter")(_reducescatter_gradient)

@@ -108,16 +108,22 @@ def _run(
     set: int,
     program: int,
     details: Sequence[Any] = (),
+    weight: tf.Tensor | None = None,
 ) -> list[tf.Tensor]:
     """Starts one operation for all tensors, or one for each name, then waits for all.
 
     Calls start(collectives, arrays, call). details: a further argument of it for each name.
+    weight: the value of Call.weight.
     """
 
     def work(arrays: list[Any]) -> list[Any]:
+        given = None
+        if weight is not None:
+            *arrays, last = arrays
+            given = float(last)
         parts = [arrays] if len(names) == 1 else [[array] for array in arrays]
         of, members = _collectives_of(program, set), _members(set)
-        calls = [(of, part, Call(name, members)) for part, name in zip(parts, names)]
+        calls = [(of, part, Call(name, members, weight=given)) for part, name in zip(parts, names)]
         more = zip(details) if details else [()] * len(calls)
         handles = [start(*call, *detail) for call, detail in zip(calls, more)]
         results, failed = [], None
@@ -130,7 +136,8 @@ def _run(
             raise failed
         return results
 
-    return _call(work, tensors, [t.dtype for t in tensors], shapes)
+    types = [t.dtype for t in tensors]
+    return _call(work, tensors if weight is None else [*tensors, weight], types, shapes)
 
 
 def allreduce(
@@ -144,15 +151,21 @@ def allreduce(
     compression: str,
     priorities: Sequence[int],
     program: int,
+    weight: tf.Tensor | None = None,
 ) -> list[tf.Tensor]:
-    """As the graph op RondeAllreduce."""
+    """As the graph ops RondeAllreduce and RondeWeightedAllreduce."""
     scale = (float(prescale), float(postscale))
 
     def start(of: Any, arrays: Any, call: Call, priority: int = 0) -> Handle[list[Any]]:
-        call = Call(call.name, call.process_set, op, scale, -1, priority, site, compression)
+        call = call._replace(op=op, scale=scale, priority=priority)
+        call = call._replace(site=site, compression=compression)
         return of.allreduce(False, arrays, None, call)  # type: ignore[no-any-return]
 
-    return _run(start, tensors, [t.shape for t in tensors], names, set, program, priorities)
+    shapes = [t.shape for t in tensors]
+    return _run(start, tensors, shapes, names, set, program, priorities, weight)
+
+
+weighted_allreduce = allreduce
 
 
 def allgather(tensors: Any, names: Any, set: int, program: int, site: str) -> list[tf.Tensor]:

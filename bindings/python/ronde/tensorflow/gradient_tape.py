@@ -78,6 +78,7 @@ def DistributedGradientTape(
     groups: int | Sequence[Any] | None = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    weight: Any = None,
 ) -> Any:
     """A tape like `gradtape` whose gradient() gives the average over all ranks.
 
@@ -88,6 +89,8 @@ def DistributedGradientTape(
     groups: lists of variables whose gradients are fused, or the number of groups (num_groups).
     scale_local_gradients: gradients of local sources are divided by the number of ranks, which
     gives them the weight of the others.
+    weight: of this rank's gradients in the average, a number or a tensor of one: the number of its
+    samples, where batches differ between ranks. On all ranks or on none; of dense gradients.
     Raises InvalidArgumentError (a ValueError) for values that exclude each other.
     """
     del device_dense, device_sparse
@@ -100,6 +103,7 @@ def DistributedGradientTape(
         groups,
         process_set,
         scale_local_gradients,
+        weight,
     )
     if not isinstance(gradtape, tf.GradientTape):
         raise InvalidArgumentError(f"expected a tf.GradientTape, not {type(gradtape).__name__}")

@@ -127,18 +127,23 @@ def allreduce(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
+    weight: Any = None,
 ) -> Any:
     """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
 
     tf.IndexedSlices: the slices of all ranks are joined; the result stands for their sum or
     average. Other operations, and factors, raise UnsupportedError (a NotImplementedError).
+    weight: this rank's part in a weighted average, a number or a tensor of one:
+    sum(weight * tensor) / sum(weight) over the ranks. It is the number of its samples where batches
+    differ; not negative, 0 on some ranks only, for floating types. All ranks give one, or none.
     """
     del device_dense, device_sparse, ignore_name_scope
     op = reduce_op(average, op)
     scale = (prescale_factor, postscale_factor)
     if isinstance(tensor, tf.IndexedSlices):
+        check_unweighted(weight)
         return _sparse_allreduce(tensor, compression, op, scale, name, process_set)
-    return _grouped_allreduce([tensor], compression, op, scale, name, process_set)[0]
+    return _grouped_allreduce([tensor], compression, op, scale, name, process_set, weight)[0]
 
 
 def _sparse_allreduce(
@@ -188,6 +193,12 @@ def divided(tensor: Any, process_set: ProcessSet) -> Any:
     return divide(tensor, tf.cast(ranks, tensor.dtype))
 
 
+def check_unweighted(weight: Any) -> None:
+    """Raises UnsupportedError for a weight of tf.IndexedSlices."""
+    if weight is not None:
+        raise UnsupportedError("tf.IndexedSlices take no weight; make them dense")
+
+
 def _grouped_allreduce(
     tensors: Sequence[Any],
     compression: Any,
@@ -195,6 +206,7 @@ def _grouped_allreduce(
     scale: tuple[float, float],
     name: str | None,
     process_set: ProcessSet,
+    weight: Any = None,
 ) -> list[Any]:
     return reduce_named(
         numbers(tensors),
@@ -203,6 +215,7 @@ def _grouped_allreduce(
         op,
         scale,
         process_set,
+        weight=weight,
     )
 
 
@@ -215,6 +228,7 @@ def reduce_named(
     process_set: ProcessSet,
     priorities: Sequence[int] = (),
     program: str = "",
+    weight: Any = None,
 ) -> list[Any]:
     """allreduce() of dense tensors as operations of these names, see _ops."""
     members = set_id(process_set)
@@ -224,7 +238,9 @@ def reduce_named(
     return compressed(
         tensors,
         NoneCompressor if wire else resolved(compression),
-        lambda sent: _ops.allreduce(sent, names, op, scale, members, wire, priorities, program),
+        lambda sent: _ops.allreduce(
+            sent, names, op, scale, members, wire, priorities, program, weight
+        ),
     )
 
 
@@ -241,6 +257,7 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
     name: str | None = None,
+    weight: Any = None,
 ) -> list[Any]:
     """allreduce() of several tensors as one operation: all or none. Returns a list.
 
@@ -257,9 +274,11 @@ def grouped_allreduce(
         else None
         for i, t in enumerate(tensors)
     ]
+    if any(r is not None for r in results):
+        check_unweighted(weight)
     dense = [t for t in tensors if not isinstance(t, tf.IndexedSlices)]
     if dense:
-        reduced = iter(_grouped_allreduce(dense, compression, op, scale, name, process_set))
+        reduced = iter(_grouped_allreduce(dense, compression, op, scale, name, process_set, weight))
         results = [next(reduced) if r is None else r for r in results]
     return results
 

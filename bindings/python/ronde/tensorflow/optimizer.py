@@ -26,6 +26,7 @@ def DistributedOptimizer(
     groups: int | Sequence[Any] | None = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    weight: float | None = None,
 ) -> Any:
     """As ronde.keras.DistributedOptimizer(), for Keras optimizers, with another order of arguments.
 
@@ -50,4 +51,5 @@ def DistributedOptimizer(
         groups,
         process_set,
         scale_local_gradients,
+        weight,
     )

@@ -226,6 +226,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         splits: Sequence[int] = (),
         name: str = "",
         compression: str = "",
+        weight: float | None = None,
     ) -> Work:
         """Submits one operation. Waits for it too if the caller would wait anyway."""
         process_set = self._open_set()
@@ -243,7 +244,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
             operation = _core.submit(
                 self._membership.runtime(), kind, process_set, inputs, outputs, keep, wait, name,
                 op, root, prescale, 1.0, splits, 0, "",
-                compression, limit_s,
+                compression, limit_s, "", weight,
             )  # fmt: skip
         except Error as error:
             raise explain(error) from None

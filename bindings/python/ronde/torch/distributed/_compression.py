@@ -46,6 +46,7 @@ class CompressionState:
                 f"this one's is {dist.get_backend(group)}"
             )
         self.group = group
+        self.weight: float | None = None
         if not is_ruled(compression):
             _taken(resolved(compression))
         checked(compression)
@@ -55,6 +56,15 @@ class CompressionState:
     def _wire(self, name: str, parameter: torch.Tensor) -> str:
         return _taken(compression_of(name, parameter, self.compression))
 
+    def set_weight(self, weight: float) -> None:
+        """Gives this rank's gradients a weight in the average, from the next backward pass on.
+
+        It is the number of samples that the gradients are the mean of. The result then is the mean
+        over the samples of all ranks, though batches differ. 0: the rank had none. All ranks call
+        it, before backward.
+        """
+        self.weight = weight
+
     def start(self, parameter: torch.Tensor, gradient: torch.Tensor) -> Work:
         """Starts averaging one gradient, in place."""
         name = self.names[parameter]
@@ -62,7 +72,7 @@ class CompressionState:
         views: list[Any] = [view(gradient)]
         return self.group._start(
             kinds.ALLREDUCE, views, views, gradient, [gradient], _OPTIONS, None, kinds.AVERAGE,
-            name=f"ddp.{name}", compression=wire,
+            name=f"ddp.{name}", compression=wire, weight=self.weight,
         )  # fmt: skip
 
 
