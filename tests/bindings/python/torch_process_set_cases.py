@@ -30,6 +30,20 @@ def case_process_sets_limit_who_takes_part():
     assert hvd.remove_process_set(first)
 
 
+def case_process_sets_are_listed_as_horovods_tests_ask():
+    everyone = list(range(hvd.size()))
+    one = hvd.add_process_set([0])
+    known = hvd.mpi_ops._basics._get_process_set_ids_and_ranks()
+    assert known == {0: everyone, one.process_set_id: [0]}
+    assert str(one) == f"ProcessSet(process_set_id={one.process_set_id}, ranks=[0], mpi_comm=None)"
+    assert str(hvd.global_process_set) == (
+        f"ProcessSet(process_set_id=0, ranks={everyone}, mpi_comm=None)"
+    )
+    assert hvd.mpi_ops._basics.size() == hvd.size()
+    hvd.remove_process_set(one)
+    assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: everyone}
+
+
 def case_a_collective_of_a_set_that_a_rank_is_not_in_says_so():
     one = hvd.add_process_set([1])
     ones = torch.ones(2)

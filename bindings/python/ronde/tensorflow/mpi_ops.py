@@ -30,6 +30,7 @@ from ronde._horovod import *
 from ronde._horovod import Average, Sum
 from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked_one
+from ronde.common.basics import HorovodBasics
 from ronde.tensorflow import _names, _ops
 from ronde.tensorflow._tracing import as_written
 from ronde.tensorflow._types import carried, numbers
@@ -94,6 +95,8 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
 ]
+
+_basics = HorovodBasics()  # Horovod's tests ask it
 
 
 def _name(name: str | None, what: str, members: int, tensors: Sequence[Any] = ()) -> str:

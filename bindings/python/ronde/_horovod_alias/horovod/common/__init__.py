@@ -2,7 +2,7 @@
 
 import sys
 
-from ronde.common import elastic, exceptions
+from ronde.common import basics, elastic, exceptions
 
-for _module in (elastic, exceptions):
+for _module in (basics, elastic, exceptions):
     sys.modules[_module.__name__.replace("ronde", "horovod", 1)] = _module
