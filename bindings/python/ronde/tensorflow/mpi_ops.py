@@ -182,18 +182,13 @@ def _check_sparse(op: int, scale: tuple[float, float]) -> None:
 
 
 def divided(tensor: Any, process_set: ProcessSet) -> Any:
-    """The tensor, divided by the ranks of the set; integers are rounded toward zero.
+    """The tensor, divided by the ranks of the set; the quotients of integers are floating point.
 
     Graphs of an elastic job are traced once, and outlive changes of its ranks.
     """
-    if _epochs.available() and not tf.executing_eagerly():
-        ranks = size_op(set_id(process_set))
-    else:
-        ranks = process_set.size() or 1
-        if ranks == 1:
-            return tensor
-    divide = tf.truncatediv if tensor.dtype.is_integer else tf.divide
-    return divide(tensor, tf.cast(ranks, tensor.dtype))
+    in_elastic_graph = _epochs.available() and not tf.executing_eagerly()
+    ranks = size_op(set_id(process_set)) if in_elastic_graph else process_set.size() or 1
+    return tensor / tf.cast(ranks, tensor.dtype)
 
 
 def check_unweighted(weight: Any) -> None:
