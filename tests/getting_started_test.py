@@ -19,7 +19,7 @@ def output_of(folder, script):
     path = folder / script
     path.write_text(dict(SCRIPT.findall(PAGE))[script])
     command = [sys.executable, "-m", "ronde", "run", "-np", "2", "--", sys.executable, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted(done.stdout.splitlines())
 
