@@ -72,9 +72,12 @@ Arguments runnable(Arguments command) {
   return command;
 }
 
-/// The interface is that of rank 0. On another host its agent checks it.
+/// The interface is that of rank 0. On another host its agent checks it, as rank 0 of an elastic
+/// job may run on any host that is listed.
 Status check_interface(const RunRequest& request, const LaunchOptions& options) {
-  const bool here = options.hosts.empty() || options.hosts.front().name.empty();
+  const bool listed = !request.hosts.empty() || !request.hostfile.empty() ||
+                      !request.elastic.discovery_script.empty();
+  const bool here = options.hosts.empty() ? !listed : options.hosts.front().name.empty();
   if (request.network_interface.empty() || !here) return {};
   return chosen_address(request.network_interface)
       .status()
@@ -240,9 +243,9 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   options.verbose = request.verbose;
   options.times = request.times;
   options.stdin_rank = request.stdin_rank;
+  RONDE_RETURN_IF_ERROR(check_interface(request, options));
   if (request.backend == "mpi") RONDE_RETURN_IF_ERROR(go_through_mpirun(options));
   RONDE_RETURN_IF_ERROR(check_stdin(request, options));
-  RONDE_RETURN_IF_ERROR(check_interface(request, options));
   RONDE_RETURN_IF_ERROR(make_timeline_folder(request.timeline));
   return options;
 }
