@@ -23,6 +23,7 @@ _MEANINGS = {
     "op": "the reduce operation, such as Sum; Average by default",
     "prescale_factor": "multiplies each rank's input before the reduction",
     "postscale_factor": "multiplies the result of the reduction",
+    "weight": "this rank's part in a weighted average, such as its number of samples",
     "process_set": "the ranks that take part; all of the job by default",
     "process_set_id": "the number of a process set; 0 is that of all ranks",
     "root_rank": "the root, a rank of the job",

@@ -41,7 +41,7 @@ def check(folder, *command):
         [sys.executable, "-m", *command, USER],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
         cwd=folder,
     )
@@ -92,7 +92,8 @@ def test_help_explains_every_argument(name, function):
 
 def test_signatures_are_those_of_the_source():
     shown = str(inspect.signature(hvd.allreduce))
-    assert shown.endswith("process_set: ProcessSet = global_process_set) -> Tensor")
+    assert "process_set: ProcessSet = global_process_set" in shown
+    assert shown.endswith("-> Tensor")
     assert "compression: Compressor = Compression.none, op: int | None = None" in shown
     assert str(inspect.signature(hvd.allreduce_async)).endswith("-> Handle[Tensor]")
     assert "compression" not in inspect.signature(hvd.allreduce_async).parameters
