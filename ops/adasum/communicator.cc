@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -16,13 +16,18 @@ constexpr std::size_t kWordsOfPair = sizeof(AdasumProducts) / sizeof(std::int64_
 
 enum ScratchBlock : std::size_t { kReceived, kResults, kUnwanted };
 
-void append(DoubleDouble value, std::vector<std::int64_t>& words) {
-  words.push_back(std::bit_cast<std::int64_t>(value.hi));
-  words.push_back(std::bit_cast<std::int64_t>(value.lo));
+// Numbers become words by memcpy: with std::bit_cast, gcc 12 at -O2 gave sums of wrong words.
+
+void append(const AdasumProducts& products, std::vector<std::int64_t>& words) {
+  const std::size_t at = words.size();
+  words.resize(at + kWordsOfPair);
+  std::memcpy(words.data() + at, &products, sizeof(products));
 }
 
-DoubleDouble number_at(std::span<const std::int64_t> words, std::size_t at) {
-  return {std::bit_cast<double>(words[at]), std::bit_cast<double>(words[at + 1])};
+AdasumProducts products_at(std::span<const std::int64_t> words, std::size_t at) {
+  AdasumProducts products;
+  std::memcpy(static_cast<void*>(&products), words.data() + at, sizeof(products));
+  return products;
 }
 
 /// The sum of all ranks' shares of the products at `at`, in ascending order of ranks.
@@ -30,9 +35,10 @@ AdasumProducts sum_of_shares(std::span<const std::int64_t> all, std::size_t at,
                              std::size_t words_of_rank) {
   AdasumProducts sum;
   for (; at < all.size(); at += words_of_rank) {
-    sum.ab = sum.ab + number_at(all, at);
-    sum.aa = sum.aa + number_at(all, at + 2);
-    sum.bb = sum.bb + number_at(all, at + 4);
+    const AdasumProducts share = products_at(all, at);
+    sum.ab = sum.ab + share.ab;
+    sum.aa = sum.aa + share.aa;
+    sum.bb = sum.bb + share.bb;
   }
   return sum;
 }
@@ -141,10 +147,7 @@ Status AdasumCommunicator::combine_level(const Work& work, std::size_t level,
   for (Part& part : parts_) {
     AdasumSlice slice = slice_of(work, part);
     for (const AdasumPair& pair : pairs) {
-      const AdasumProducts share = slice.products(pair, part.coefficients);
-      append(share.ab, shares_);
-      append(share.aa, shares_);
-      append(share.bb, shares_);
+      append(slice.products(pair, part.coefficients), shares_);
     }
   }
   RONDE_ASSIGN_OR_RETURN(const auto all, words_.allgather(shares_, abort));
