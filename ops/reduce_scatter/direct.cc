@@ -17,8 +17,7 @@ class SliceReduce {
  public:
   SliceReduce(Transport& transport, const FlatWork& work, std::span<const Chunk> chunks,
               Scratch& scratch)
-      : transport_(transport),
-        work_(work),
+      : work_(work),
         chunks_(chunks),
         element_(size_of(work.reduction.dtype)),
         me_(transport.rank()),
@@ -86,7 +85,6 @@ class SliceReduce {
     work_.kernels.reduce(work_.reduction, inputs_, work_.out + begin * element_, mine.count);
   }
 
-  Transport& transport_;
   const FlatWork& work_;
   std::span<const Chunk> chunks_;
   const std::size_t element_;
