@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "timeline/merging/trace_output.h"
 #include "timeline/recording/trace_head.h"
@@ -33,7 +34,7 @@ void Flows::survey(const report::TraceEvent& event, std::int64_t time_ns) {
   if (event.submits()) submitted_[event.tid] = time_ns;
   if (!is_start(event)) return;
   Bundle& bundle = (*bundles_)[event.bundle];
-  if (bundle.rank != event.pid) ++bundle.others;
+  if (bundle.rank != event.pid) bundle.starts.push_back({event.pid, time_ns});
   bundle.rank = event.pid;
   const auto submission = submitted_.find(event.tid);
   if (submission == submitted_.end()) return;
@@ -46,11 +47,13 @@ void Flows::end_survey() {
   for (auto& [epoch, bundles] : epochs_) {
     for (auto& [number, bundle] : bundles) {
       bundle.rank = -1;
-      --bundle.others;
-      if (!bundle.last) continue;
+      const auto starts = std::exchange(bundle.starts, {});
+      const auto count = static_cast<std::uint64_t>(std::ranges::count_if(
+          starts, [&one = bundle](const Start& start) { return one.leads_to(start); }));
+      if (count == 0) continue;
       bundle.next_arrow = next;
-      next += bundle.others;
-      by_submission_.emplace(*bundle.last, ArrowRow{bundle.next_arrow, bundle.others});
+      next += count;
+      by_submission_.emplace(*bundle.last, ArrowRow{bundle.next_arrow, count});
     }
   }
 }
@@ -67,17 +70,16 @@ const std::vector<std::uint64_t>& Flows::leaving(const report::TraceEvent& event
   return leaving_;
 }
 
-std::optional<Arrow> Flows::arriving(const report::TraceEvent& event, std::int64_t time_ns) {
+std::optional<std::uint64_t> Flows::arriving(const report::TraceEvent& event,
+                                             std::int64_t time_ns) {
   if (!is_start(event)) return std::nullopt;
   const auto found = bundles_->find(event.bundle);
-  if (found == bundles_->end() || !found->second.last) return std::nullopt;
+  if (found == bundles_->end()) return std::nullopt;
   Bundle& bundle = found->second;
-  const Place& last = *bundle.last;
-  const bool drawn = event.pid == last.rank || event.pid == bundle.rank;
-  if (drawn || time_ns < last.time_ns || bundle.others == 0) return std::nullopt;
+  const bool first = event.pid != bundle.rank;
   bundle.rank = event.pid;
-  --bundle.others;
-  return Arrow{bundle.next_arrow++, last.rank, last.track, last.time_ns};
+  if (!first || !bundle.leads_to({event.pid, time_ns})) return std::nullopt;
+  return bundle.next_arrow++;
 }
 
 bool is_arrival(const report::TraceEvent& event) noexcept {

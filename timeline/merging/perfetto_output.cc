@@ -123,7 +123,7 @@ void PerfettoOutput::append_arrows(const MergedEvent& merged) {
     writer.fixed(track_event::kFlow, arrow);
   }
   if (const auto arrow = flows_.arriving(merged.event, merged.time_ns)) {
-    writer.fixed(track_event::kFlow, arrow->number);
+    writer.fixed(track_event::kFlow, *arrow);
   }
 }
 

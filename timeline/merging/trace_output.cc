@@ -114,13 +114,13 @@ std::optional<std::string_view> time_text(std::string_view text) {
   return std::nullopt;
 }
 
-/// One end of an arrow, bound to the open span.
-void append_end(std::string& out, char phase, const Arrow& end) {
+/// One end of an arrow, bound to the span that the event begins.
+void append_end(std::string& out, char phase, std::uint64_t arrow, const MergedEvent& begin) {
   fmt::format_to(std::back_inserter(out),
                  ",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"cat\":\"ronde\",\"name\":\"{}\",\"id\":{},"
                  "\"pid\":{},\"tid\":{},\"ts\":",
-                 phase, kFlowName, end.number, end.rank, end.track);
-  append_micros(out, end.time_ns);
+                 phase, kFlowName, arrow, begin.event.pid, begin.event.tid);
+  append_micros(out, begin.time_ns + 1);
   out += '}';
 }
 
@@ -149,13 +149,17 @@ void JsonOutput::add(const MergedEvent& event) {
   } else {
     line_ += event.text;
   }
-  if (const auto arrow = flows_.arriving(event.event, event.time_ns)) append_arrow(*arrow, event);
+  append_arrows(event);
   file_.write(line_);
 }
 
-void JsonOutput::append_arrow(const Arrow& arrow, const MergedEvent& event) {
-  append_end(line_, 's', arrow);
-  append_end(line_, 'f', {arrow.number, event.event.pid, event.event.tid, event.time_ns});
+void JsonOutput::append_arrows(const MergedEvent& event) {
+  for (const std::uint64_t arrow : flows_.leaving(event.event, event.time_ns)) {
+    append_end(line_, 's', arrow, event);
+  }
+  if (const auto arrow = flows_.arriving(event.event, event.time_ns)) {
+    append_end(line_, 'f', *arrow, event);
+  }
 }
 
 Status JsonOutput::finish() {

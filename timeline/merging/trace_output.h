@@ -55,7 +55,8 @@ class TraceOutput {
 /// kUnavailable naming it.
 Result<std::unique_ptr<TraceOutput>> open_output(const std::string& path, Flows& flows);
 
-/// Chrome's format, JSON array form: the original events with new times, plus arrows.
+/// Chrome's format, JSON array form: the original events with new times, plus arrows. Each end of
+/// an arrow follows the beginning of its span, in the file and by 1 ns: Perfetto drops others.
 class JsonOutput : public TraceOutput {
  public:
   JsonOutput(OutFile file, Flows& flows) : file_(std::move(file)), flows_(flows) {}
@@ -63,7 +64,7 @@ class JsonOutput : public TraceOutput {
   Status finish() override;
 
  private:
-  void append_arrow(const Arrow& arrow, const MergedEvent& event);
+  void append_arrows(const MergedEvent& event);
 
   OutFile file_;
   Flows& flows_;

@@ -172,8 +172,8 @@ TEST_CASE("merge: an arrow joins the last submission of a bundle to its start on
     if (event.value("name", "") != "bundle") continue;
     ends.emplace_back(event["ph"], event["pid"], event["tid"], event["ts"]);
   }
-  CHECK(ends ==
-        std::vector<std::tuple<std::string, int, int, double>>{{"s", 1, 3, 4.001}, {"f", 0, 1, 9}});
+  CHECK(ends == std::vector<std::tuple<std::string, int, int, double>>{{"f", 0, 1, 9.001},
+                                                                       {"s", 1, 3, 4.002}});
 }
 
 TEST_CASE("merge: it tells how far it is, at the end that it is done") {
@@ -279,7 +279,7 @@ TEST_CASE("merge: a worker has one row for all its epochs, whose bundles are not
   CHECK(marks.ready == std::vector<std::tuple<int, double, std::string>>{
                            {1, 1010, "worker 2 ready"}, {1, 2020, "worker 3 ready"}});
   // In epoch 1 worker 1 was last, in epoch 2 worker 3.
-  CHECK(marks.arrows == std::vector<std::tuple<int, double>>{{1, 2060}, {2, 1060}});
+  CHECK(marks.arrows == std::vector<std::tuple<int, double>>{{1, 2060.001}, {2, 1060.001}});
 }
 
 TEST_CASE("merge: a merged trace of an elastic job merges again to the same, in every format") {
