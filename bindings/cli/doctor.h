@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bindings/runtime/diagnosis/diagnostics_socket.h"
@@ -49,6 +50,9 @@ std::vector<diagnosis::DiagnosticsAddress> find_ranks();
 /// are described by /proc. Blocks: until `deadline` at most.
 std::vector<RankAnswer> ask_ranks(const std::vector<diagnosis::DiagnosticsAddress>& ranks,
                                   TimePoint deadline);
+
+/// The function of a frame of a dump, without arguments, templates, offset and library.
+std::string function_name(std::string_view frame);
 
 /// The text of one job's answers.
 std::string describe_job(const std::vector<RankAnswer>& answers);

@@ -51,7 +51,9 @@ void append_pending(std::string& text, const Dump& dump, const std::vector<RankA
 void append_threads(std::string& text, const Dump& dump) {
   for (const DumpThread& thread : dump.threads) {
     text += fmt::format("  thread {} \"{}\": {}\n", thread.tid, thread.name, thread.state);
-    for (const std::string& frame : thread.frames) text += fmt::format("      {}\n", frame);
+    for (const std::string& frame : thread.frames) {
+      text += fmt::format("      {}\n", function_name(frame));
+    }
   }
 }
 
@@ -76,6 +78,29 @@ std::string describe_rank(const RankAnswer& answer, const std::vector<RankAnswer
 }
 
 }  // namespace
+
+std::string function_name(std::string_view frame) {
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  if (!frame.ends_with(')')) return std::string(frame);  // a file or an address without a name
+  std::string name;
+  int depth = 0;  // of template arguments
+  for (std::size_t i = 0; i < frame.size(); ++i) {
+    if (frame.substr(i).starts_with(kUnnamed)) {
+      i += kUnnamed.size() - 1;
+    } else if (frame[i] == '<' && !name.ends_with("operator")) {
+      ++depth;
+    } else if (frame[i] == '>' && depth > 0) {
+      --depth;
+    } else if (depth == 0 && (frame[i] == '(' || frame[i] == '+' || frame[i] == '[')) {
+      break;
+    } else if (depth == 0) {
+      name += frame[i];
+    }
+  }
+  while (name.ends_with(' ')) name.pop_back();
+  const std::string shown = name.substr(name.rfind(' ') + 1);
+  return shown.empty() ? std::string(frame) : shown;
+}
 
 std::string describe_job(const std::vector<RankAnswer>& answers) {
   if (answers.empty()) return {};

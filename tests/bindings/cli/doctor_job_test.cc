@@ -70,6 +70,17 @@ TEST_CASE("doctor --job: it says what each rank waits for, who is missing and wh
   CHECK(contains(told.out, "Engine::wait"));
 }
 
+TEST_CASE("doctor --job: frames are shortened to the names of functions") {
+  CHECK(function_name("ronde::Engine::wait(std::shared_ptr<ronde::Entry> const&)+0x1f (a.so)") ==
+        "ronde::Engine::wait");
+  CHECK(function_name("void ronde::(anonymous namespace)::run<int>(int)+0x2 (a.so)") ==
+        "ronde::run");
+  CHECK(function_name("ronde::f()::{lambda(int)#1}::operator()(int) const+0x2 (a.so)") ==
+        "ronde::f");
+  CHECK(function_name("pthread_cond_wait+0x99 (libc.so.6)") == "pthread_cond_wait");
+  CHECK(function_name("python3.11+0x1234") == "python3.11+0x1234");
+}
+
 TEST_CASE("doctor --job: a frozen rank is told as the kernel sees it, soon") {
   const StuckJob job;
   REQUIRE(job.wait() == "");
