@@ -23,10 +23,12 @@ namespace {
 constexpr const char* kWho = "ronde top";
 constexpr std::uint64_t kTailBytes = std::uint64_t{4} << 20;  // at the end of each trace
 constexpr std::chrono::seconds kLongUnderWay{5};
+constexpr std::chrono::milliseconds kLookAgain{200};
 
 struct TopRequest {
   std::vector<std::string> traces;
   double interval_seconds = 2;
+  double wait_seconds = 60;
   int count = 0;
 };
 
@@ -94,11 +96,43 @@ std::string look(const std::vector<std::string>& traces) {
   return text;
 }
 
+/// A trace that is not there yet, or empty; nothing if all can be read.
+std::string missing_trace(const std::vector<std::string>& traces) {
+  std::error_code none;
+  for (const std::string& path : traces) {
+    const auto bytes = std::filesystem::file_size(path, none);
+    if (none || bytes == 0) return path;
+  }
+  return {};
+}
+
+/// The traces, once they are there. Ends the program if they are not by --wait.
+std::vector<std::string> await_traces(const TopRequest& request) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(request.wait_seconds);
+  for (bool told = false;; told = true) {
+    std::vector<std::string> traces = rank_traces(request.traces);
+    const std::string missing = missing_trace(traces);
+    if (missing.empty()) return traces;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      exit_usage(kWho, {Code::kInvalidArgument,
+                        fmt::format("{} is not there after {} s (--wait): give what the job's "
+                                    "--timeline was given",
+                                    missing, request.wait_seconds)});
+    }
+    if (!told) {
+      fmt::print(stderr, "Waiting for {}, at most {} s (--wait); Ctrl-C ends it.\n", missing,
+                 request.wait_seconds);
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
 void run_top(const TopRequest& request) {
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   for (int i = 0; request.count == 0 || i < request.count; ++i) {
     if (i > 0) std::this_thread::sleep_for(std::chrono::duration<double>(request.interval_seconds));
-    const std::string text = look(rank_traces(request.traces));
+    const std::string text = look(await_traces(request));
     fmt::print("{}{}\n", terminal ? "\033[H\033[2J" : "", text);
     std::fflush(stdout);
   }
@@ -123,6 +157,11 @@ void add_top_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("-n,--count", request->count, "End after this number of reports; 0: never")
       ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  command
+      ->add_option("--wait", request->wait_seconds,
+                   "Seconds to wait for a trace that is not there yet; 0: do not wait")
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command->callback([request] { run_top(*request); });
 }
