@@ -12,9 +12,9 @@
 
 namespace ronde::report {
 
-/// State of a rank's training thread. In all but kCompute it is blocked in Ronde.
+/// State of a rank's training thread. In all but kOutside it is blocked in Ronde.
 enum class Phase : std::uint8_t {
-  kCompute,      ///< Not blocked.
+  kOutside,      ///< Not blocked: compute, loading data, sleep.
   kWaiting,      ///< Other ranks had not submitted this rank's operation.
   kNegotiation,  ///< All had submitted: agreement, queueing, other ranks' executors.
   kPack,         ///< Copies into and out of the fusion buffer.
@@ -36,7 +36,7 @@ struct Split {
   std::array<std::int64_t, kPhases> ns{};
   std::int64_t moving_ns = 0;        ///< Packing or moving data, whether blocked or not.
   std::int64_t no_core_ns = 0;       ///< Runnable without a core, in any phase.
-  std::int64_t slowed_ns = 0;        ///< The part of no_core_ns in kCompute.
+  std::int64_t slowed_ns = 0;        ///< The part of no_core_ns in kOutside.
   std::int64_t first_submit_ns = 0;  ///< Of the step's operations; 0 if there are none.
   std::int64_t last_submit_ns = 0;
   std::vector<WaitedFor> awaited = {};  ///< Each rank once. The sum is kWaiting.
@@ -47,7 +47,7 @@ struct Split {
     return ns[static_cast<std::size_t>(phase)];
   }
   /// Time computing on a core.
-  [[nodiscard]] std::int64_t work_ns() const noexcept { return of(Phase::kCompute) - slowed_ns; }
+  [[nodiscard]] std::int64_t work_ns() const noexcept { return of(Phase::kOutside) - slowed_ns; }
   /// Time moving data while the training thread computed.
   [[nodiscard]] std::int64_t overlapped_ns() const noexcept {
     return moving_ns - of(Phase::kPack) - of(Phase::kWire);

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "timeline/report/culprit.h"
 #include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
 
@@ -18,11 +19,25 @@ constexpr double kRunChance = 0.01;
 constexpr double kNotedShare = 0.01;
 constexpr std::size_t kMostTensors = 12;
 
-/// For each step the mean of `part` over ranks.
+/// The number of steps at the beginning that are longer than later ones: they warm up.
+std::size_t warm_up_steps(const Analysis& analysis) {
+  constexpr double kLonger = 1.5;  // than the median
+  const double limit_ns = kLonger * median_step_ns(analysis);
+  const std::size_t most = analysis.steps.size() / 5;
+  std::size_t count = 0;
+  while (count<most&& static_cast<double>(analysis.steps[count].ranks.front().duration_ns())>
+             limit_ns) {
+    ++count;
+  }
+  return count;
+}
+
+/// For each step after start-up the mean of `part` over ranks.
 template <typename Part>
 std::vector<double> by_step(const Analysis& analysis, Part part) {
   std::vector<double> values;
-  for (const Step& step : analysis.steps) {
+  for (std::size_t i = warm_up_steps(analysis); i < analysis.steps.size(); ++i) {
+    const Step& step = analysis.steps[i];
     double sum = 0;
     for (const Split& split : step.ranks) sum += static_cast<double>(part(split));
     values.push_back(sum / static_cast<double>(step.ranks.size()));
@@ -42,9 +57,24 @@ double mean_ns(const TensorCost& cost) {
          static_cast<double>(std::max<std::uint64_t>(cost.count, 1));
 }
 
+/// A tensor's operations after the first mark of a step; all, if no steps are marked.
+TensorCost after_start_up(const JobTrace& job, std::uint32_t name, TensorCost cost) {
+  const auto early = job.start_up_tensors.find(name);
+  if (job.ranks.front().steps.empty() || early == job.start_up_tensors.end()) return cost;
+  cost.count -= early->second.count;
+  cost.bytes -= early->second.bytes;
+  cost.negotiation_ns -= early->second.negotiation_ns;
+  cost.execution_ns -= early->second.execution_ns;
+  return cost;
+}
+
 std::map<std::string, double> tensor_means(const JobTrace& job) {
   std::map<std::string, double> means;
-  for (const auto& [name, cost] : job.tensors) means[job.names.text_of(name)] = mean_ns(cost);
+  for (const auto& [name, cost] : job.tensors) {
+    if (const TensorCost later = after_start_up(job, name, cost); later.count > 0) {
+      means[job.names.text_of(name)] = mean_ns(later);
+    }
+  }
   return means;
 }
 
@@ -66,7 +96,10 @@ std::string chance(double p) {
   return p < 0.001 ? std::string("p < 0.001") : fmt::format("p = {:.3f}", p);
 }
 
-std::string signed_time(double ns) { return (ns < 0 ? "-" : "+") + human_time(std::abs(ns)); }
+std::string signed_time(double ns) {
+  const std::string time = human_time(std::abs(ns));
+  return time == "0" ? time : (ns < 0 ? "-" : "+") + time;
+}
 
 std::string verdict_of(const Diff& diff) {
   const Difference& step = diff.step;
@@ -91,6 +124,7 @@ std::string verdict_of(const Diff& diff) {
                         signed_time(most->after_ns - most->before_ns),
                         signed_time(step.after_ns - step.before_ns));
   }
+  if (!diff.culprit.empty()) text += diff.culprit + '\n';
   return text;
 }
 
@@ -114,13 +148,16 @@ bool Difference::counts(double step_ns) const noexcept {
 
 Diff compare(const Run& before, const Run& after) {
   Diff diff;
-  diff.steps_before = before.analysis.steps.size();
-  diff.steps_after = after.analysis.steps.size();
+  diff.steps_before = before.analysis.steps.size() - warm_up_steps(before.analysis);
+  diff.steps_after = after.analysis.steps.size() - warm_up_steps(after.analysis);
   diff.step = change_of(before, after, "step", [](const Split& s) { return s.duration_ns(); });
   for (std::size_t i = 0; i < kPhases; ++i) {
     const Phase phase = static_cast<Phase>(i);
     diff.parts.push_back(change_of(before, after, std::string(name_of(phase)),
                                    [phase](const Split& split) { return split.of(phase); }));
+  }
+  if (diff.step.counts(diff.step.before_ns)) {
+    diff.culprit = describe_culprit(before, after, diff.step.after_ns - diff.step.before_ns);
   }
   diff.tensors = tensor_changes(before, after);
   diff.notes = notes_of(before.job, after.job);

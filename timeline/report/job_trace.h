@@ -129,6 +129,7 @@ struct JobTrace {
   Names names;
   std::vector<Path> paths;
   std::map<std::uint32_t, TensorCost> tensors;
+  std::map<std::uint32_t, TensorCost> start_up_tensors;  ///< Their part before a rank's first step.
   std::vector<std::string> notes;  ///< Remarks about the traces for readers of the report.
   std::uint64_t events = 0;
   bool running = false;  ///< The job still runs, so unfinished operations are pending.

@@ -21,6 +21,8 @@ const at = (id) => document.getElementById(id);
 
 const digits = (value) => value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 function time(us) {
+  if (us < 0.0005) return "0";
+  if (us < 1) return Math.round(us * 1e3) + " ns";
   if (us >= 1e6) return digits(us / 1e6) + " s";
   if (us >= 1e3) return digits(us / 1e3) + " ms";
   return digits(us) + " µs";
@@ -46,7 +48,7 @@ function table(caption, columns, rows) {
   let direction = -1;
   function show() {
     body.replaceChildren(...rows.map((row) =>
-      html("tr", {}, ...row.map((value, i) => html("td", {}, String(columns[i][1](value)))))));
+      html("tr", {}, ...row.map((value, i) => html("td", { "data-label": columns[i][0] }, html("span", {}, String(columns[i][1](value))))))));
   }
   function sort(column) {
     direction = sorted === column ? -direction : -1;
@@ -176,24 +178,45 @@ function shownCounts(counts) {
   return { first, shown: counts.slice(first, Math.max(last, first) + 1) };
 }
 
-const edgeOf = (index, unit) => (index === 0 ? 0 : unit * 2 ** index);
+const edgeOf = (index, unit) =>
+  (index === 0 ? 0 : unit * [1, 2, 5][index % 3] * 10 ** Math.floor(index / 3));
+
+/** A round time, as "20 ms". */
+function edge(us) {
+  if (us === 0) return "0";
+  const [unit, size] = us >= 1e6 ? ["s", 1e6] : us >= 1e3 ? ["ms", 1e3] : ["µs", 1];
+  return us / size + " " + unit;
+}
 
 function histogramPicture(width, { title, unit, counts }) {
   const height = 150, base = 120;
   const { first, shown } = shownCounts(counts);
   const most = Math.max(...shown, 1);
-  const wide = (width - 20) / shown.length;
+  const left = 20 + 8 * most.toLocaleString("en").length;
+  const wide = Math.min((width - left - 30) / shown.length, 120);
   const picture = svg("svg",
     { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
   shown.forEach((count, i) => {
     const tall = (count / most) * (base - 15);
-    const from = time(edgeOf(first + i, unit)), to = time(edgeOf(first + i + 1, unit));
-    picture.append(svg("rect", { x: 10 + i * wide, y: base - tall, width: Math.max(wide - 2, 1),
+    const from = edge(edgeOf(first + i, unit)), to = edge(edgeOf(first + i + 1, unit));
+    picture.append(svg("rect", { x: left + i * wide, y: base - tall, width: Math.max(wide - 2, 1),
       height: tall, class: "p0" }, svg("title", {}, `${from} to ${to}: ${count}`)));
   });
-  picture.append(svg("text", { x: 10, y: base + 18, class: "soft" }, time(edgeOf(first, unit))),
-    svg("text", { x: width - 10, y: base + 18, class: "soft", "text-anchor": "end" },
-      time(edgeOf(first + shown.length, unit))));
+  const room = 62;  // for a label, in pixels
+  const every = Math.max(1, Math.ceil(room / wide));
+  for (let i = 0; i <= shown.length; i += every) {
+    const x = left + i * wide;
+    const anchor = x + room / 2 > width ? "end" : "middle";
+    picture.append(svg("line", { x1: x, x2: x, y1: base, y2: base + 4, class: "grid" }),
+      svg("text", { x, y: base + 18, class: "soft", "text-anchor": anchor },
+        edge(edgeOf(first + i, unit))));
+  }
+  for (const count of most > 1 ? [0, most] : [most]) {
+    const y = base - (count / most) * (base - 15);
+    picture.append(svg("line", { x1: left, x2: width, y1: y, y2: y, class: "grid" }),
+      svg("text", { x: left - 6, y: y + 4, class: "soft", "text-anchor": "end" },
+        count.toLocaleString("en")));
+  }
   return picture;
 }
 
@@ -204,7 +227,7 @@ function histogramChart(one) {
   const whole = html("div", {}, html("h3", {}, one.title));
   at("histograms").append(whole);
   fitted(whole, (width) => histogramPicture(width, one));
-  whole.append(asTable(table(one.title, [["from", time], ["to", time], ["count", asIs]], rows)));
+  whole.append(asTable(table(one.title, [["from", edge], ["to", edge], ["count", asIs]], rows)));
 }
 
 // ---- The page ----------------------------------------------------------------------------------
@@ -214,7 +237,7 @@ function head() {
   at("summary").textContent =
     `${data.size} ranks, ${data.stepCount} ${data.unit}s of ${time(all.step)} on average, ` +
     `${data.events.toLocaleString("en")} events. Data moves for ${time(all.moving)} per ` +
-    `${data.unit}, of which ${time(all.overlapped)} overlaps with compute.`;
+    `${data.unit}, of which ${time(all.overlapped)} overlaps with time outside Ronde.`;
   for (const finding of data.findings) {
     const item = html("li",
       { "data-cause": finding.cause, "data-rank": finding.rank }, finding.text);

@@ -150,13 +150,17 @@ void RankLoader::begin_run(Track& track, const TraceEvent& event) {
 
 /// Counts an operation's negotiation and bytes once, even if its tensors run in several bundles.
 void RankLoader::add_cost(Track& track, std::int64_t end_ns) {
-  TensorCost& cost = job_.tensors[track.name];
-  cost.execution_ns += end_ns - track.run_start_ns;
-  if (track.counted_submit_ns == track.submit_ns && track.submit_ns != 0) return;
+  const bool counted = track.counted_submit_ns == track.submit_ns && track.submit_ns != 0;
   track.counted_submit_ns = track.submit_ns;
-  ++cost.count;
-  cost.bytes += track.bytes;
-  if (track.submit_ns != 0) cost.negotiation_ns += track.agreed_ns - track.submit_ns;
+  const auto add = [&](TensorCost& cost) {
+    cost.execution_ns += end_ns - track.run_start_ns;
+    if (counted) return;
+    ++cost.count;
+    cost.bytes += track.bytes;
+    if (track.submit_ns != 0) cost.negotiation_ns += track.agreed_ns - track.submit_ns;
+  };
+  add(job_.tensors[track.name]);
+  if (rank_.steps.empty()) add(job_.start_up_tensors[track.name]);
 }
 
 void RankLoader::end_run(Track& track, const TraceEvent& event) {

@@ -41,11 +41,22 @@ double binomial_tail(std::uint64_t hits, std::uint64_t trials, double p) {
   return std::min(sum, 1.0);
 }
 
+namespace {
+
+/// 1, 2, 5, 10, 20, 50, ...
+double round_edge(std::size_t index) {
+  constexpr double kInDecade[] = {1, 2, 5};
+  return kInDecade[index % 3] * std::pow(10.0, static_cast<double>(index / 3));
+}
+
+}  // namespace
+
 Histogram histogram(const std::vector<double>& values, double unit, std::size_t buckets) {
   Histogram made{unit, std::vector<std::uint64_t>(buckets)};
   for (const double value : values) {
-    const double exponent = value > unit ? std::floor(std::log2(value / unit)) : 0;
-    ++made.counts[std::min(static_cast<std::size_t>(exponent), buckets - 1)];
+    std::size_t bucket = 0;
+    while (bucket + 1 < buckets && value >= unit * round_edge(bucket + 1)) ++bucket;
+    ++made.counts[bucket];
   }
   return made;
 }

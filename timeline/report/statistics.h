@@ -17,8 +17,8 @@ double mean(const std::vector<double>& values);
 /// Probability of at least `hits` in `trials` with probability `p` each.
 double binomial_tail(std::uint64_t hits, std::uint64_t trials, double p);
 
-/// Histogram by powers of two: `counts[i]` has the values in [2^i, 2^(i+1)) * `unit`. The first
-/// also has smaller values, the last larger ones.
+/// Histogram with round edges: 1, 2, 5, 10, 20, 50, ... times `unit`. `counts[i]` has the values
+/// from edge i to edge i + 1. The first also has smaller values, the last larger ones.
 struct Histogram {
   double unit = 1;
   std::vector<std::uint64_t> counts;

@@ -219,7 +219,7 @@ class Sweep {
   [[nodiscard]] bool is(State state) const { return counts_[static_cast<std::size_t>(state)] > 0; }
 
   [[nodiscard]] Phase phase() const {
-    if (!is(State::kBlocked)) return Phase::kCompute;
+    if (!is(State::kBlocked)) return Phase::kOutside;
     if (is(State::kMoving)) return Phase::kWire;
     if (is(State::kNegotiating)) return Phase::kNegotiation;
     return is(State::kWaiting) ? Phase::kWaiting : Phase::kOther;
@@ -243,7 +243,7 @@ class Sweep {
     if (is(State::kMoving)) split.moving_ns += ns;
     const std::int64_t no_core_ns = std::min(ns, core_waits_.until(to));
     split.no_core_ns += no_core_ns;
-    if (now == Phase::kCompute) split.slowed_ns += no_core_ns;
+    if (now == Phase::kOutside) split.slowed_ns += no_core_ns;
     if (now != Phase::kWaiting) return;
     split.add_awaited(analysis_.bundles[awaited_.rbegin()->second].last, ns);
   }

@@ -225,10 +225,9 @@ Finding describe(const Straggler& straggler, const JobTrace& job, const Analysis
       human_time(means.step_ns));
   const Stretch slow = slowest_stretch(job, analysis, straggler.index);
   if (slow.excess_ns() > 0.3 * straggler.wait_ns) {
-    finding.text += fmt::format(
-        " Its compute is slow, not its network: {} takes {}, on the others "
-        "{}.",
-        slow.text, human_time(slow.own_ns), human_time(slow.others_ns));
+    finding.text +=
+        fmt::format(" It is slow outside Ronde, not in its network: {} takes {}, on the others {}.",
+                    slow.text, human_time(slow.own_ns), human_time(slow.others_ns));
   }
   finding.advice = fmt::format(
       "Compare {} with the others: other work on its cores, clocks, its share of the data, "

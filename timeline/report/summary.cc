@@ -75,7 +75,7 @@ double median_step_ns(const Analysis& analysis) {
 
 std::string_view name_of(Phase phase) noexcept {
   constexpr std::array<std::string_view, kPhases> kNames = {
-      "compute", "waiting for ranks", "negotiation", "pack", "wire", "other waits"};
+      "outside Ronde", "waiting for ranks", "negotiation", "pack", "wire", "other waits"};
   return kNames[static_cast<std::size_t>(phase)];
 }
 
@@ -113,6 +113,8 @@ std::string bandwidth_note(const JobTrace& job) {
 }
 
 std::string human_time(double ns) {
+  if (ns < 0.5) return "0";
+  if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
   if (ns >= 1e9) return three_digits(ns / 1e9) + " s";
   if (ns >= 1e6) return three_digits(ns / 1e6) + " ms";
   return three_digits(ns / 1e3) + " us";

@@ -33,7 +33,7 @@ Means means_of(const Analysis& analysis, std::optional<std::size_t> rank = {});
 /// The median duration of a step.
 double median_step_ns(const Analysis& analysis);
 
-/// "compute", "waiting for ranks", ...
+/// "outside Ronde", "waiting for ranks", ...
 std::string_view name_of(Phase phase) noexcept;
 
 /// A note on the inference of steps; empty if they were marked.
@@ -45,7 +45,7 @@ double memory_gbps(const JobTrace& job);
 /// A sentence about what to compare bandwidths with.
 std::string bandwidth_note(const JobTrace& job);
 
-/// "41.2 ms", "1.21 s", "87 us".
+/// "41.2 ms", "1.21 s", "87.0 us", "12 ns", "0".
 std::string human_time(double ns);
 /// "4.0 KB", "102 MB".
 std::string human_bytes(double bytes);

@@ -53,13 +53,13 @@ void add_split(std::string& out, const std::string& label, const Means& means) {
   out += '\n';
 }
 
-/// Ranks to show: all, or those that compute longest if there are many.
+/// Ranks to show: all, or those that are outside Ronde longest if there are many.
 std::vector<std::size_t> shown_ranks(const JobTrace& job, const Analysis& analysis) {
   std::vector<std::size_t> shown;
   std::vector<double> compute;
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     shown.push_back(rank);
-    compute.push_back(means_of(analysis, rank).of(Phase::kCompute));
+    compute.push_back(means_of(analysis, rank).of(Phase::kOutside));
   }
   if (shown.size() <= kMostRanks) return shown;
   std::sort(shown.begin(), shown.end(),
@@ -71,7 +71,7 @@ std::vector<std::size_t> shown_ranks(const JobTrace& job, const Analysis& analys
 void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis) {
   line(out, "\nTime per {}, by what the training thread did", unit_of(analysis));
   out += fmt::format("  {:<10}{:>10}", "", "in all");
-  for (const char* name : {"compute", "waiting", "negotiation", "pack", "wire", "other"}) {
+  for (const char* name : {"outside Ronde", "waiting", "negotiation", "pack", "wire", "other"}) {
     out += fmt::format("{:>14}", name);
   }
   out += '\n';
@@ -82,13 +82,13 @@ void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis)
     add_split(out, label_of(job.ranks[rank].info), means_of(analysis, rank));
   }
   if (shown.size() < job.ranks.size()) {
-    line(out, "  (of {} ranks, those that compute longest)", job.ranks.size());
+    line(out, "  (of {} ranks, those that are outside Ronde longest)", job.ranks.size());
   }
   if (all.no_core_ns >= kWorthTelling * all.step_ns) {
     line(out, "  The training thread stands ready without a core for {} ({:.0f} %) of it.",
          human_time(all.no_core_ns), 100 * all.no_core_ns / all.step_ns);
   }
-  line(out, "  Data moves for {} per {}: {} of it overlaps with compute, {} is exposed.",
+  line(out, "  Data moves for {} per {}: {} of it overlaps with time outside Ronde, {} is exposed.",
        human_time(all.moving_ns), unit_of(analysis), human_time(all.overlapped_ns),
        human_time(all.of(Phase::kWire) + all.of(Phase::kPack)));
 }

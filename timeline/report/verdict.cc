@@ -245,10 +245,10 @@ Finding nothing(const Analysis& analysis, const Means& means) {
       analysis.steps.empty()
           ? std::string("The traces hold too little to tell anything from.")
           : fmt::format(
-                "Nothing stands out: of each {} of {}, {:.0f} % is compute, and no rank is "
+                "Nothing stands out: of each {} of {}, {:.0f} % is outside Ronde, and no rank is "
                 "late more often than chance has it.",
                 unit_of(analysis), human_time(means.step_ns),
-                percent(means.share(Phase::kCompute)));
+                percent(means.share(Phase::kOutside)));
   return finding;
 }
 

@@ -221,7 +221,7 @@ void add_measured(const JobTrace& job, const Analysis& analysis, std::vector<Wha
          straggler.wait_ns, straggler.wait_ns, straggler.wait_ns});
   }
   const double blocked_ns = means.of(Phase::kWire) + means.of(Phase::kPack);
-  const double room_ns = std::max(0.0, means.of(Phase::kCompute) - means.overlapped_ns);
+  const double room_ns = std::max(0.0, means.of(Phase::kOutside) - means.overlapped_ns);
   const double most_ns = std::min(blocked_ns, room_ns);
   list.push_back({Change::kOverlap,
                   fmt::format("{} (submit each tensor as soon as it is there)",

@@ -40,7 +40,7 @@ function zoomable() {
     const { rows, count } = stack(rank.operations);
     const group = svg("g", {}, svg("text", { x: 8, y: y + 16 }, rank.label));
     bar(group, rank.from, rank.to, y + 3, thread - 4, "p0",
-      `rank ${rank.rank} computes, but where it waits: ${time(rank.to - rank.from)}`);
+      `rank ${rank.rank} is outside Ronde, but where it is blocked: ${time(rank.to - rank.from)}`);
     for (const [name, from, to] of rank.marks) {
       bar(group, from, to, y, 3, "p3", `${name}: ${time(to - from)}`);
     }
@@ -134,6 +134,8 @@ function zoomable() {
   const select = html("select",
     { id: "step", change: (event) => choose(Number(event.target.value)) },
     ...data.pictures.map((one, i) => html("option", { value: i }, `${one.number} (${one.why})`)));
+  const colour = (kind, text) =>
+    html("span", { class: "key" }, html("i", { class: kind }), text);
   const button = (text, label, action) =>
     html("button", { type: "button", "aria-label": label, click: action }, text);
   at("picture").append(
@@ -142,9 +144,11 @@ function zoomable() {
       button("←", "Earlier", keys.ArrowLeft), button("→", "Later", keys.ArrowRight),
       button("All", "Show all", all)),
     html("p", { class: "quiet" },
-      "Top row of a rank: blue computes, red is blocked, violet are marks; the line under it " +
-      "forward, backward and update. Below: its bundles, yellow until the data moves, green " +
-      "while it does. Drag, or hold Ctrl and turn the wheel."),
+      "Top row of a rank: ", colour("p0", "outside Ronde"), ", ", colour("p1", "blocked"), ", ",
+      colour("p3", "marks"), "; the line under it: ", colour("p4", "backward"), ", ",
+      colour("p5", "forward and update"), ". Below: its bundles, ",
+      colour("agreeing", "until the data moves"), " and ", colour("moving", "while it does"),
+      ". Drag, or hold Ctrl and turn the wheel."),
     picture, said, list);
   choose(0);
   window.addEventListener("resize", draw);

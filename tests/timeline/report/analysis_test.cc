@@ -26,7 +26,7 @@ TEST_CASE("analysis: the parts of each step add up to it") {
 TEST_CASE("analysis: times are those that were planted") {
   const Read read = read_plan({.jitter = 0, .agree_us = 50, .wire_us = 300, .pack_us = 100});
   const Means means = means_of(read.analysis);
-  CHECK(means.of(Phase::kCompute) == doctest::Approx(10'000e3).epsilon(0.001));
+  CHECK(means.of(Phase::kOutside) == doctest::Approx(10'000e3).epsilon(0.001));
   CHECK(means.of(Phase::kWire) == doctest::Approx(300e3).epsilon(0.01));
   CHECK(means.of(Phase::kPack) == doctest::Approx(100e3).epsilon(0.01));
   CHECK(means.of(Phase::kNegotiation) == doctest::Approx(50e3).epsilon(0.02));

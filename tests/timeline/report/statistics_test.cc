@@ -32,8 +32,9 @@ TEST_CASE("statistics: the tail of coin tosses") {
   CHECK(binomial_tail(700, 1000, 0.5) < 1e-30);
 }
 
-TEST_CASE("statistics: a histogram counts by powers of two") {
-  CHECK(histogram({0.5, 1, 2, 3, 1e9}, 1, 4).counts == std::vector<std::uint64_t>{2, 2, 0, 1});
+TEST_CASE("statistics: a histogram counts between round edges") {
+  CHECK(histogram({0.5, 1, 2, 3, 5, 1e9}, 1, 5).counts ==
+        std::vector<std::uint64_t>{2, 2, 1, 0, 1});
 }
 
 TEST_CASE("statistics: samples that differ have a small p, equal ones a large") {

@@ -37,7 +37,7 @@ Analysis planted() {
   analysis.by_steps = true;
   Step step;
   Split split{.end_ns = 18'000'000};
-  split.ns[static_cast<std::size_t>(Phase::kCompute)] = 10'000'000;
+  split.ns[static_cast<std::size_t>(Phase::kOutside)] = 10'000'000;
   split.ns[static_cast<std::size_t>(Phase::kWire)] = 8'000'000;
   split.moving_ns = 8'000'000;
   step.ranks.assign(4, split);
@@ -92,7 +92,7 @@ TEST_CASE("what if: no more is hidden behind compute than there is compute") {
   Analysis analysis = planted();
   for (Step& step : analysis.steps) {
     for (Split& split : step.ranks) {
-      split.ns[static_cast<std::size_t>(Phase::kCompute)] = 3'000'000;
+      split.ns[static_cast<std::size_t>(Phase::kOutside)] = 3'000'000;
       split.moving_ns += 1'000'000;  // behind compute already
     }
   }
@@ -167,7 +167,7 @@ TEST_CASE("what if: what is hidden behind compute saves nothing") {
   Analysis analysis = planted();
   for (Step& step : analysis.steps) {
     for (Split& split : step.ranks) {
-      split.ns[static_cast<std::size_t>(Phase::kCompute)] = 18'000'000;
+      split.ns[static_cast<std::size_t>(Phase::kOutside)] = 18'000'000;
       split.ns[static_cast<std::size_t>(Phase::kWire)] = 0;
     }
   }
