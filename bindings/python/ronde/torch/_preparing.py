@@ -114,7 +114,7 @@ class Preparing:
         return gradient.parameter.grad.clone()
 
 
-def check_optimizer(optimizer: Any, distributed: type) -> None:
+def check_optimizer(optimizer: Any, distributed: tuple[type, ...]) -> None:
     """Raises InvalidArgumentError unless DistributedOptimizer supports the optimizer."""
     if isinstance(optimizer, distributed):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")

@@ -12,8 +12,8 @@ import torch
 
 from ronde import _core
 from ronde._codecs import wire_of
+from ronde._collectives import ADASUM, Call, set_id
 from ronde._collectives import AVERAGE as Average
-from ronde._collectives import Call, set_id
 from ronde._compression import warn_of_idle
 from ronde._described import described
 from ronde._errors import Error, InvalidArgumentError
@@ -21,6 +21,7 @@ from ronde._gradients import GradientOptions, check_passes
 from ronde._handle import together
 from ronde._job import ProcessSet, global_process_set, mark_pass, mark_step, on_epoch
 from ronde.torch._adapter import check_tensors, collectives
+from ronde.torch._delta import DeltaOptimizer
 from ronde.torch._flat import FlatBucket, flatten_plain
 from ronde.torch._gradients import (
     Bucket,
@@ -399,7 +400,9 @@ def DistributedOptimizer(
     the first match applies: a list of Compression.rule(...), a dictionary from patterns of names
     (as of fnmatch) to compressors, or a function of (name, parameter). Others are not compressed.
     backward_passes_per_step: gradients accumulate over these backward passes and are averaged once.
-    op: Average, or any other that allreduce() knows.
+    op: Average, or any other that allreduce() knows. With Adasum the optimizer steps by this rank's
+    gradients, then the changes of parameters are combined over ranks; groups and
+    backward_passes_per_step have no effect there, and skip_synchronize() raises AssertionError.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
     groups: lists of parameters whose gradients are fused, or the number of groups (num_groups).
     sparse_as_dense: sparse gradients become dense before they are sent.
@@ -410,15 +413,25 @@ def DistributedOptimizer(
     number of its samples, where batches differ between ranks. On all ranks or on none.
     Raises InvalidArgumentError (a ValueError) for bad names, groups, compressions; TypeError: op.
     """
-    check_optimizer(optimizer, _DistributedOptimizer)
+    check_optimizer(optimizer, (_DistributedOptimizer, DeltaOptimizer))
     options = GradientOptions(
         compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
     check_passes(backward_passes_per_step)
+    if op == ADASUM:
+        wrapped = _mixed(DeltaOptimizer, optimizer)
+        wrapped._distribute(named_parameters, flat_gradients, options, weight)
+        return wrapped
+    wrapped = _mixed(_DistributedOptimizer, optimizer)
+    wrapped._distribute(named_parameters, backward_passes_per_step, flat_gradients, options, weight)
+    return wrapped
+
+
+def _mixed(distributed: type, optimizer: torch.optim.Optimizer) -> Any:
+    """An optimizer of the same class with `distributed` before it."""
     base = type(optimizer)
-    made: Any = type(base.__name__, (_DistributedOptimizer, base), {"__module__": base.__module__})
+    made: Any = type(base.__name__, (distributed, base), {"__module__": base.__module__})
     wrapped = made.__new__(made)
     # Share parameter groups and state, so that existing schedulers see changes.
     wrapped.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
-    wrapped._distribute(named_parameters, backward_passes_per_step, flat_gradients, options, weight)
     return wrapped
