@@ -41,6 +41,7 @@ def join() -> int:
 
 
 __all__ = [
+    "Adasum",
     "Average",
     "Compression",
     "DistributedOptimizer",

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from ronde._collectives import ADASUM
 from ronde._collectives import AVERAGE as Average
 from ronde._described import described
 from ronde._errors import InvalidArgumentError
@@ -132,7 +133,7 @@ def DistributedOptimizer(
     compression: one of Compression, or rules by variables' paths, see ronde.torch's.
     sparse_as_dense: tf.IndexedSlices become dense before they are sent.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
-    op: Average, or any other that allreduce() knows.
+    op: Average, or any other that allreduce() knows but Adasum.
     backward_passes_per_step: gradients accumulate over these calls and are averaged over ranks once
     (the optimizer's gradient_accumulation_steps). average_aggregated_gradients: use their mean over
     the calls, not their sum.
@@ -148,6 +149,11 @@ def DistributedOptimizer(
         )
     if is_distributed(optimizer):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
+    if op == ADASUM:
+        raise InvalidArgumentError(
+            "op=Adasum is not supported with Keras optimizers, as in Horovod; "
+            "DistributedGradientTape(op=Adasum) combines gradients by it"
+        )
     check_passes(backward_passes_per_step)
     options = _backend.options_class()(
         compression or _backend.compression_class().none,

@@ -38,6 +38,7 @@ if _keras.backend.backend() == "tensorflow":
     _importlib.import_module("ronde.keras")  # installs hooks in keras.Model.compile()
 
 __all__ = [
+    "Adasum",
     "Average",
     "BroadcastGlobalVariablesHook",
     "Compression",

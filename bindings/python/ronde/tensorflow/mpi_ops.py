@@ -8,10 +8,11 @@ ronde.Error (a RuntimeError) and from the tf.errors class of the same meaning.
 
 Common arguments: operations of the same `name` match. Without it the place in the traced function
 matches them; in eager mode the k-th unnamed operation of each rank matches the k-th of the others.
-`op` is Sum, Average, Min, Max or Product, and None means the operation that `average` selects:
-Average by default. `prescale_factor` and `postscale_factor` multiply inputs and outputs.
-`process_set` limits the operation to some ranks. `device_dense`, `device_sparse` and
-`ignore_name_scope` are accepted for Horovod scripts and have no effect.
+`op` is Sum, Average, Min, Max, Product or Adasum (allreduces of floating types of 16 bits or more),
+and None means the operation that `average` selects: Average by default. `prescale_factor` and
+`postscale_factor` multiply inputs and outputs. `process_set` limits the operation to some ranks.
+`device_dense`, `device_sparse` and `ignore_name_scope` are accepted for Horovod scripts and have no
+effect.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from ronde.tensorflow.util import (
 )
 
 __all__ = [
+    "Adasum",
     "Average",
     "HorovodInternalError",
     "Max",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ronde.keras import *
 
 __all__ = [
+    "Adasum",
     "Average",
     "Compression",
     "DistributedOptimizer",
