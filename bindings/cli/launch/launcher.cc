@@ -7,18 +7,18 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "bindings/cli/launch/agent_link.h"
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/end_schedule.h"
-#include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/rank_endings.h"
+#include "bindings/cli/launch/start_messages.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/clock.h"
 
@@ -37,7 +37,6 @@ class Launcher {
   Status start_agents();
   void probe_rendezvous();
   void start_ranks(const Rendezvous& rendezvous);
-  void start_mpirun(const Rendezvous& rendezvous);
   // The event loop.
   void turn();
   [[nodiscard]] TimePoint deadline() const;
@@ -59,8 +58,6 @@ class Launcher {
   // Ending.
   void fail(int exit_status, const std::string& text);
   void begin_ending(int exit_status);
-  void report_end(const Host& host, const RankMessage& message, bool asked);
-  void report_ranks_of_mpirun(int wait_status);
   void print_summary();
   void stop(int signal);
   void signal_all(int signal) { send_to_all(hosts_, encode(SignalMessage{signal})); }
@@ -88,7 +85,7 @@ class Launcher {
   bool input_open_ = false;  ///< Standard input is passed on to a rank.
   int exit_status_ = 0;
   int stop_signal_ = 0;  ///< The signal that asked the job to end.
-  FailureReport report_;
+  RankEndings endings_{console_};
   bool may_restart_ = false;  ///< The job ended by a rank's failure.
 };
 
@@ -123,41 +120,16 @@ void Launcher::probe_rendezvous() {
   probe_sent_ = true;
 }
 
-/// mpirun makes ranks of its processes by itself; they lack only the rendezvous.
-void Launcher::start_mpirun(const Rendezvous& rendezvous) {
-  StartMessage start;
-  start.directory = std::filesystem::current_path().string();
-  start.command = options_.command;
-  EnvironmentList list = {"MASTER_ADDR=" + rendezvous.address,
-                          fmt::format("MASTER_PORT={}", rendezvous.master_port)};
-  list.insert(list.end(), options_.environment.begin(), options_.environment.end());
-  start.ranks.push_back({0, std::move(list)});
-  say_if_verbose(fmt::format("{}", fmt::join(options_.command, " ")));
-  hosts_.front().link.send(encode(start));
-}
-
 void Launcher::start_ranks(const Rendezvous& rendezvous) {
   start_deadline_ = kForever;
-  if (options_.through_mpirun) return start_mpirun(rendezvous);
-  StartMessage start;
-  start.directory = std::filesystem::current_path().string();
-  start.command = options_.command;
-  start.secret = random_hex(32);
-  start.stdin_rank = options_.stdin_rank;
-  input_open_ = options_.stdin_rank >= 0;
-  const EnvironmentList shared = job_environment(random_hex(8), rendezvous, hosts_.size() > 1);
-  for (std::size_t index = 0; index < hosts_.size(); ++index) {
-    start.ranks.clear();
-    start.environment.clear();
-    if (!hosts_[index].ranks->name.empty()) start.environment = forwarded_environment();
-    start.environment.insert(start.environment.end(), shared.begin(), shared.end());
-    for (int local = 0; local < hosts_[index].ranks->ranks; ++local) {
-      EnvironmentList list = rank_environment(options_.hosts, index, local);
-      list.insert(list.end(), options_.environment.begin(), options_.environment.end());
-      start.ranks.push_back({hosts_[index].ranks->first_rank + local, std::move(list)});
-    }
-    hosts_[index].link.send(encode(start));
+  if (options_.through_mpirun) {
+    say_if_verbose(fmt::format("{}", fmt::join(options_.command, " ")));
+    hosts_.front().link.send(encode(mpirun_start_message(options_, rendezvous)));
+    return;
   }
+  input_open_ = options_.stdin_rank >= 0;
+  const std::vector<StartMessage> messages = start_messages(options_, rendezvous);
+  for (std::size_t i = 0; i < hosts_.size(); ++i) hosts_[i].link.send(encode(messages[i]));
 }
 
 TimePoint Launcher::deadline() const {
@@ -305,9 +277,13 @@ void Launcher::on_exited(Host& host, const RankMessage& message) {
   // The rank that ends last may have failed first: all count until they are asked to end.
   const bool asked = exit_status_ != 0 && !ending_.will_terminate();
   if (options_.through_mpirun) {
-    report_ranks_of_mpirun(message.wait_status);
+    endings_.add_ranks_of_mpirun(message.wait_status);
   } else {
-    report_end(host, message, asked);
+    if (message.wait_status != 0) {
+      say_if_verbose(fmt::format("{} (pid {}) {}", name_of(message.rank), message.pid,
+                                 describe_wait_status(message.wait_status)));
+    }
+    endings_.add(host.ranks->name, message, asked);
   }
   if (message.wait_status == 0) {
     const bool first = !options_.through_mpirun && !std::exchange(uneven_seen_, true);
@@ -317,38 +293,6 @@ void Launcher::on_exited(Host& host, const RankMessage& message) {
   if (asked) return;
   if (exit_status_ == 0) may_restart_ = true;
   begin_ending(exit_status_of(message.wait_status));
-}
-
-/// Notes the end, and prints the rank's traceback, or one line of it.
-void Launcher::report_end(const Host& host, const RankMessage& message, bool asked) {
-  HeldErrors::Ending ending = console_.held().take(message.rank);
-  RankEnd end{.rank = message.rank,
-              .pid = message.pid,
-              .host = host.ranks->name,
-              .wait_status = message.wait_status,
-              .asked = asked,
-              .printed = ending.printed,
-              .failed_at = now(),
-              .earlier_error = console_.held().earliest_but(message.rank),
-              .error = read_error(ending.text),
-              .last_line = std::move(ending.last_line)};
-  if (end.error) {
-    end.failed_at = ending.since;
-  } else if (!ending.printed) {
-    console_.pass_on_held(message.rank, ending.text);
-  }
-  if (message.wait_status != 0) {
-    say_if_verbose(fmt::format("{} (pid {}) {}", name_of(message.rank), message.pid,
-                               describe_wait_status(message.wait_status)));
-  }
-  console_.print(message.rank, report_.add(std::move(end)));
-}
-
-/// mpirun tells nothing of single ranks; their tracebacks do.
-void Launcher::report_ranks_of_mpirun(int wait_status) {
-  for (const int rank : console_.held().ranks()) {
-    report_end(hosts_.front(), {rank, 0, wait_status}, false);
-  }
 }
 
 void Launcher::on_cannot_start(Host& host, const CannotStartMessage& message) {
@@ -407,25 +351,21 @@ bool Launcher::finished() const {
 
 /// The last lines of a job that has failed.
 void Launcher::print_summary() {
-  for (const int rank : console_.held().ranks()) {  // its agent is gone
-    const HeldErrors::Ending left = console_.held().take(rank);
-    if (!left.printed) console_.pass_on_held(rank, left.text);
-  }
-  const RankEnd* const cause = report_.first();
+  endings_.print_left();
+  const RankEnd* const cause = endings_.cause();
   if (may_restart_ && cause != nullptr) exit_status_ = exit_status_of(cause->wait_status);
   if (exit_status_ == 0) return;
   if (stop_signal_ != 0) {
-    const std::string ends = report_.ends();
+    const std::string ends = endings_.sentence();
     say(fmt::format("the job was asked to end by {}{}{}", signal_text(stop_signal_),
                     ends.empty() ? "" : ": ", ends));
   } else if (cause != nullptr) {
-    console_.print(cause->rank, report_.missing_traceback());
-    for (const std::string& sentence : report_.summary()) say(sentence);
+    endings_.explain();
   }
   const std::string folder =
       options_.output_dir.empty() ? "" : fmt::format(", {} has them", options_.output_dir);
   say(fmt::format("exit status {}{}", exit_status_,
-                  report_.left_out() ? "; --verbose shows whole tracebacks" + folder : ""));
+                  endings_.left_out() ? "; --verbose shows whole tracebacks" + folder : ""));
 }
 
 LaunchResult Launcher::run() {
