@@ -198,6 +198,7 @@ void conformance_adasum(ConformanceFixture& fixture) {
     }
     check_scaled(rank);
     check_joined(rank);
+    if (rank.size() == 1) return;  // no dot products spread what one element holds
     for (const double odd : {std::nan(""), double{INFINITY}}) {
       Bytes in(4 * sizeof(float));
       for (std::size_t i = 0; i < 4; ++i) put(DType::kFloat32, in, i, 1);

@@ -134,6 +134,23 @@ TEST_CASE("work binder: work of a device without kernels is compressed on the ho
       true);
 }
 
+TEST_CASE("work binder: Adasum of a device's tensors is computed on the host, and brought back") {
+  on_two_ranks(
+      [](BoundRank& rank) {
+        Bundle bundle = rank.bundle("", true);
+        bundle.op = rank.work.reduction.op = ReduceOp::kAdasum;
+        rank.run(bundle, [&](const BoundWork& bound) {
+          CHECK(bound.stream == kNoStream);
+          CHECK(bound.on_device.size() == 1);
+          CHECK(bound.work.segments[0].in != rank.segment.in);
+          CHECK(bound.traced.algorithm == "adasum");
+        });
+        CHECK(rank.values[7] == 1.0F);  // of equal tensors: their mean
+        CHECK(rank.binder.last_path() == "adasum over local");
+      },
+      true);
+}
+
 TEST_CASE("work binder: dense work of a device goes to the device's communicator") {
   on_two_ranks(
       [](BoundRank& rank) {
