@@ -98,7 +98,7 @@ void AdasumCommunicator::divide(const Work& work) {
     for (std::size_t rank = 0; rank < size_; ++rank) {
       chunk_bytes_.push_back(even_chunk(count, size_, rank).count * element);
     }
-    parts_[i].count = even_chunk(count, size_, rank_).count;
+    parts_[i].count = chunk_bytes_[i * size_ + rank_] / element;
     parts_[i].out = out;
     parts_[i].inputs.clear();
     parts_[i].coefficients.assign(size_, DoubleDouble{1, 0});

@@ -458,4 +458,4 @@ def case_adasum_is_refused_for_other_types_and_collectives():
     with pytest.raises(ronde.InvalidArgumentError, match="float16, bfloat16, float32 and float64"):
         ronde.allreduce(np.ones(3, np.int32), op=ronde.Adasum)
     with pytest.raises(ronde.InvalidArgumentError, match="not defined for reduce_scatter"):
-        ronde.reducescatter(np.ones(4, np.float32), op=ronde.Adasum)
+        ronde.reduce_scatter(np.ones(4, np.float32), op=ronde.Adasum)
