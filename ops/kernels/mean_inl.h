@@ -39,10 +39,15 @@ struct WideFloat {
   static HWY_INLINE V scale(V v, double factor) { return hn::Mul(v, hn::Set(D64(), factor)); }
 
  private:
-  /// The scalar target's DemoteTo makes infinity finite.
+  /// DemoteTo of the targets without SIMD makes infinity finite.
   static HWY_INLINE hn::Vec<Narrow> narrow(V v) {
-#if HWY_TARGET == HWY_SCALAR
-    return hn::Set(Narrow(), static_cast<float>(hn::GetLane(v)));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+    constexpr std::size_t kLanes = hn::MaxLanes(D64());
+    HWY_ALIGN double wide[kLanes];
+    HWY_ALIGN float narrowed[kLanes];
+    hn::Store(v, D64(), wide);
+    for (std::size_t i = 0; i < kLanes; ++i) narrowed[i] = static_cast<float>(wide[i]);
+    return hn::Load(Narrow(), narrowed);
 #else
     return hn::DemoteTo(Narrow(), v);
 #endif

@@ -130,6 +130,7 @@ std::string FailureReport::others(const RankEnd* cause) const {
     found->second.push_back(rank);
   }
   std::vector<std::string> parts;
+  parts.reserve(kinds.size());
   for (const auto& [kind, ranks] : kinds) parts.push_back(rank_list(ranks) + " " + kind);
   if (parts.size() > kMostKinds) {
     const std::size_t more = parts.size() - kMostKinds;

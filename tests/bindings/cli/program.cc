@@ -1,5 +1,6 @@
 #include "tests/bindings/cli/program.h"
 
+#include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -70,6 +71,7 @@ bool Program::wait_for_text(const FileDescriptor& file, const std::string& text)
     found = content_of(file.get()).find(text) != std::string::npos;
     return found || ended;
   });
+  if (!found) MESSAGE("it has not written \"" << text << "\" but:\n" << content_of(file.get()));
   return found;
 }
 
