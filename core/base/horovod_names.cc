@@ -233,6 +233,7 @@ const HorovodName* find_horovod_variable(std::string_view name) {
 std::vector<std::string> describe_horovod_variables(std::span<const NamedValue> variables) {
   std::vector<std::string> sentences;
   std::vector<std::string_view> known;
+  known.reserve(std::size(kTable));
   for (const HorovodName& row : kTable) known.push_back(row.variable);
   Grouped replaced;
   for (const NamedValue& variable : variables) {

@@ -2,9 +2,14 @@
 #include "core/protocol/request.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/protocol/wire.h"
 
@@ -15,8 +20,14 @@ constexpr std::size_t kMaxDimensions = 64;
 constexpr std::size_t kMaxTextBytes = 1024;  // compression, call site, program
 
 /// The types that an operation is defined on, where that is not all.
-std::string_view dtypes_of(ReduceOp op) noexcept {
-  return traits_of(op).bitwise ? "integers and bool" : "float16, bfloat16, float32 and float64";
+std::string dtypes_of(ReduceOp op) {
+  if (traits_of(op).bitwise) return "integers and bool";
+  std::vector<std::string_view> names;
+  for (const DTypeTraits& row : kDTypes) {
+    if (is_defined(op, row.value)) names.push_back(row.name);
+  }
+  return fmt::format("{} and {}", fmt::join(names.begin(), std::prev(names.end()), ", "),
+                     names.back());
 }
 
 template <typename... Args>

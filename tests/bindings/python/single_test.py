@@ -110,7 +110,7 @@ def test_each_call_is_named_by_its_own_line():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"op": "sum"}, "op must be Average, Sum, .* or BitXor, not 'sum'"),
+        ({"op": "sum"}, "op must be Average, Sum, .* or Adasum, not 'sum'"),
         ({"name": 5}, "name must be a str, not 5"),
         ({"prescale_factor": "half"}, "prescale_factor must be a number, not 'half'"),
     ],

@@ -48,7 +48,7 @@ def case_a_collective_of_a_set_that_a_rank_is_not_in_says_so():
     one = hvd.add_process_set([1])
     ones = torch.ones(2)
     if hvd.rank() != 1:
-        said = rf"rank {hvd.rank()} is not in ProcessSet\(.*ranks=\[1\]\)"
+        said = rf"rank {hvd.rank()} is not in ProcessSet\(.*ranks=\[1\]"
         for call in (hvd.allreduce, hvd.allreduce_async, hvd.allgather, hvd.grouped_allreduce_):
             given = [ones] if call is hvd.grouped_allreduce_ else ones
             with pytest.raises(InvalidArgumentError, match=said):

@@ -20,8 +20,6 @@ from ronde._rules import is_ruled
 from ronde.torch._adapter import collectives
 from ronde.torch._gradients import Parameter, parameter_names
 
-_ALLOWED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
 
 class DeltaOptimizer(torch.optim.Optimizer):
     """Mixed into the class of the user's optimizer; see DistributedOptimizer()."""
@@ -116,8 +114,8 @@ def _compressor(compression: Any) -> Any:
 def _check_types(parameters: list[Parameter]) -> None:
     """Raises InvalidArgumentError for types that Adasum is not defined on."""
     for parameter in parameters:
-        if parameter.dtype not in _ALLOWED:
-            names = ", ".join(str(dtype)[6:] for dtype in _ALLOWED)
+        dtype = parameter.dtype
+        if not dtype.is_floating_point or torch.finfo(dtype).bits < 16:
             raise InvalidArgumentError(
-                f"op=Adasum is not defined on {parameter.dtype}; allowed: {names}"
+                f"op=Adasum is not defined on {dtype}; allowed: floating types of 16 to 64 bits"
             )
