@@ -112,4 +112,10 @@ std::string still_running(const std::vector<Host>& hosts) {
                      running.size() == 1 ? "runs" : "run");
 }
 
+Host* host_of(std::vector<Host>& hosts, int rank) {
+  const auto found = std::ranges::find_if(
+      hosts, [rank](const Host& host) { return host.unfinished.contains(rank); });
+  return found == hosts.end() ? nullptr : &*found;
+}
+
 }  // namespace ronde

@@ -76,4 +76,7 @@ std::string still_running(const std::vector<Host>& hosts);
 /// "rank 0", "ranks 0, 2 and 3", "ranks 0, 1, 2, 3 and 60 more".
 std::string name_ranks(const std::vector<int>& ranks);
 
+/// The host on which the rank runs; null if it has ended.
+Host* host_of(std::vector<Host>& hosts, int rank);
+
 }  // namespace ronde

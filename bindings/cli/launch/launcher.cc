@@ -53,7 +53,6 @@ class Launcher {
   void on_exited(Host& host, const RankMessage& message);
   void on_cannot_start(Host& host, const CannotStartMessage& message);
   void read_input();
-  [[nodiscard]] Host* host_of(int rank);
   void on_agent_gone(Host& host, const Status& why);
   // Ending.
   void fail(int exit_status, const std::string& text);
@@ -150,7 +149,7 @@ void Launcher::turn() {
     polled.add(console_.stuck() ? -1 : host.link.output(), POLLIN,
                [this, &host] { read_agent(host); });
   }
-  const Host* const reader = input_open_ ? host_of(options_.stdin_rank) : nullptr;
+  const Host* const reader = input_open_ ? host_of(hosts_, options_.stdin_rank) : nullptr;
   const bool ready = reader != nullptr && !reader->link.wants_write();
   polled.add(ready ? STDIN_FILENO : -1, POLLIN, [this] { read_input(); });
   polled.wait(deadline());
@@ -212,19 +211,12 @@ void Launcher::read_agent(Host& host) {
   if (!status.ok()) on_agent_gone(host, status);
 }
 
-/// The host on which the rank runs; null if it has ended.
-Host* Launcher::host_of(int rank) {
-  const auto found = std::ranges::find_if(
-      hosts_, [rank](const Host& host) { return host.unfinished.contains(rank); });
-  return found == hosts_.end() ? nullptr : &*found;
-}
-
 void Launcher::read_input() {
   InputMessage input;
   const ReadState state = read_some(STDIN_FILENO, input.bytes);
   if (state == ReadState::kNothing) return;
   if (state == ReadState::kEnd) input_open_ = false;
-  if (Host* const host = host_of(options_.stdin_rank)) host->link.send(encode(input));
+  if (Host* const host = host_of(hosts_, options_.stdin_rank)) host->link.send(encode(input));
 }
 
 void Launcher::on_frame(Host& host, const Frame& frame) {

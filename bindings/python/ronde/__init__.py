@@ -17,25 +17,23 @@ from __future__ import annotations
 import os as _os
 
 from ronde import _core
-from ronde._collectives import ADASUM as Adasum
-from ronde._collectives import (
-    ANY_SOURCE,
-    ReduceOp,
-)
-from ronde._collectives import AVERAGE as Average
-from ronde._collectives import BIT_AND as BitAnd
-from ronde._collectives import BIT_OR as BitOr
-from ronde._collectives import BIT_XOR as BitXor
-from ronde._collectives import MAX as Max
-from ronde._collectives import MIN as Min
-from ronde._collectives import PRODUCT as Product
-from ronde._collectives import SUM as Sum
+from ronde._collectives import ANY_SOURCE
 from ronde._core import __version__
 from ronde._errors import *
 from ronde._handle import Handle
 from ronde._job import *
 from ronde._numpy import *
 from ronde._objects import *
+from ronde._reduce_ops import ADASUM as Adasum
+from ronde._reduce_ops import AVERAGE as Average
+from ronde._reduce_ops import BIT_AND as BitAnd
+from ronde._reduce_ops import BIT_OR as BitOr
+from ronde._reduce_ops import BIT_XOR as BitXor
+from ronde._reduce_ops import MAX as Max
+from ronde._reduce_ops import MIN as Min
+from ronde._reduce_ops import PRODUCT as Product
+from ronde._reduce_ops import SUM as Sum
+from ronde._reduce_ops import ReduceOp
 from ronde._run import *
 
 from ronde import elastic  # isort: skip  it uses all of the above

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ronde import _epochs, _leaving, _numpy
-from ronde._collectives import MAX
 from ronde._errors import InternalError
 from ronde._handle import Handle
 from ronde._job import on_epoch, rank
 from ronde._own_state import OwnState
+from ronde._reduce_ops import MAX
 
 _REMOVED = 1  # Horovod's kinds of changes
 _ADDED = 2

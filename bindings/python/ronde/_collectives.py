@@ -6,10 +6,9 @@ are contiguous; others are copied and copied back.
 
 from __future__ import annotations
 
-import enum
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ronde import _core
 from ronde._arguments import explained, left_out
@@ -17,44 +16,11 @@ from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
 from ronde._job import ProcessSet, global_process_set
 from ronde._process_sets import registered_sets
+from ronde._reduce_ops import SUM
 from ronde._runtime import runtime
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-_ops = _core.reduce_ops()
-
-
-class ReduceOp(enum.IntEnum):
-    """How a reduction combines the ranks' elements; each is an int, as in Horovod."""
-
-    Sum = _ops["sum"]
-    Average = _ops["average"]
-    Min = _ops["min"]
-    Max = _ops["max"]
-    Product = _ops["product"]
-    BitAnd = _ops["bitand"]
-    BitOr = _ops["bitor"]
-    BitXor = _ops["bitxor"]
-    Adasum = _ops["adasum"]
-
-    def __repr__(self) -> str:
-        """Its name, as in the package."""
-        return self.name
-
-    __str__ = __repr__
-
-
-ReduceOp.__module__ = "ronde"
-SUM: Final = ReduceOp.Sum
-AVERAGE: Final = ReduceOp.Average
-MIN: Final = ReduceOp.Min
-MAX: Final = ReduceOp.Max
-PRODUCT: Final = ReduceOp.Product
-BIT_AND: Final = ReduceOp.BitAnd
-BIT_OR: Final = ReduceOp.BitOr
-BIT_XOR: Final = ReduceOp.BitXor
-ADASUM: Final = ReduceOp.Adasum
 
 _kinds = _core.collectives()
 ALLREDUCE = _kinds["allreduce"]
@@ -67,15 +33,6 @@ GATHER = _kinds["gather"]
 SCATTER = _kinds["scatter"]
 BARRIER = _kinds["barrier"]
 ANY_SOURCE = -1
-
-
-def reduce_op(average: bool | None, op: int | None) -> int:
-    """The reduce operation that `op` and `average` select together."""
-    if op is not None:
-        if average is not None:
-            raise InvalidArgumentError("give op or average, not both; average is deprecated")
-        return op
-    return SUM if average is False else AVERAGE
 
 
 _kept: Callable[[Any], Any] = operator.attrgetter("kept")  # objects kept alive by an operation

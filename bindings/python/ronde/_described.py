@@ -1,4 +1,4 @@
-"""What help() shows of functions: signatures without quotes, and the meaning of each argument."""
+"""Makes help() show signatures without quotes, and the meaning of each argument."""
 
 from __future__ import annotations
 

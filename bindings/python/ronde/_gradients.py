@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from ronde import _epochs
 from ronde._arguments import check_reduce_op
 from ronde._codecs import NoneCompressor
-from ronde._collectives import AVERAGE
 from ronde._compression import warn_of_idle
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import AVERAGE
 from ronde._rules import checked
 
 T = TypeVar("T")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ronde._collectives import ADASUM as Adasum
-from ronde._collectives import AVERAGE as Average
-from ronde._collectives import MAX as Max
-from ronde._collectives import MIN as Min
-from ronde._collectives import PRODUCT as Product
-from ronde._collectives import SUM as Sum
 from ronde._errors import Error as HorovodInternalError
 from ronde._job import *
+from ronde._reduce_ops import ADASUM as Adasum
+from ronde._reduce_ops import AVERAGE as Average
+from ronde._reduce_ops import MAX as Max
+from ronde._reduce_ops import MIN as Min
+from ronde._reduce_ops import PRODUCT as Product
+from ronde._reduce_ops import SUM as Sum
 
 __all__ = [
     "Adasum",

@@ -23,12 +23,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from ronde import _collectives, _core
 from ronde._arrays import DeviceArray, adapted, writable
-from ronde._collectives import ANY_SOURCE, AVERAGE, Call
+from ronde._collectives import ANY_SOURCE, Call
 from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import AVERAGE
 from ronde._runtime import runtime
 
 Array = NDArray[Any]

@@ -80,11 +80,7 @@ def run(
     Raises Error with the traceback of the first rank that failed. Raises InvalidArgumentError (a
     ValueError) for other hosts, and functions that cannot be pickled.
     """
-    if importing:
-        raise InvalidArgumentError(
-            "ronde.run() was called while a rank imports the module of the function to run: put "
-            'what that module does under if __name__ == "__main__":'
-        )
+    _refuse_import()
     del use_gloo, disable_cache, ssh_port, ssh_identity_file
     least, most = _one_of(min_np, min_num_proc, "min"), _one_of(max_np, max_num_proc, "max")
     making: dict[str, Any] = {"min_np": least, "max_np": most}
@@ -110,6 +106,15 @@ def run(
         (Path(folder) / CALL).write_bytes(_packed(func, args, kwargs or {}))
         status = _launch(chosen, folder, executable, given)
         return (_last_results if elastic else _results)(Path(folder), ranks, status)
+
+
+def _refuse_import() -> None:
+    """Raises InvalidArgumentError in a rank that imports the module of its function."""
+    if importing:
+        raise InvalidArgumentError(
+            "ronde.run() was called while a rank imports the module of the function to run: put "
+            'what that module does under if __name__ == "__main__":'
+        )
 
 
 def _launch(

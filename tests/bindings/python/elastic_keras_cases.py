@@ -12,7 +12,7 @@ import ronde.tensorflow.keras as hvk
 import tensorflow as tf
 from ronde import _epochs
 from ronde.keras import elastic
-from ronde.tensorflow import _gradients, mpi_ops
+from ronde.tensorflow import _gradients, _sparse
 
 
 def made_state(**values):
@@ -176,7 +176,7 @@ def case_graphs_that_were_traced_alone_work_in_larger_jobs():
 
             @tf.function
             def kept(values):
-                return mpi_ops.divided(values, hvt.global_process_set)
+                return _sparse.divided(values, hvt.global_process_set)
 
             sparse.get_concrete_function(tf.TensorSpec([1], tf.float32))
             kept.get_concrete_function(tf.TensorSpec([1], tf.float32))

@@ -11,13 +11,13 @@ import ronde
 import ronde.torch as hvd
 import torch
 from elastic_launcher import alone, launcher  # noqa: F401  fixtures
+from ronde.torch._averaging import all_optimizers
 from ronde.torch.elastic import sampler as sampler_module
 from ronde.torch.elastic.state import (
     StateHandler,
     get_handler_registry,
     set_handler_registry,
 )
-from ronde.torch.optimizer import _all_optimizers
 
 
 def trained_state(**values):
@@ -307,7 +307,7 @@ def test_after_a_reset_an_optimizer_has_nothing_in_flight(launcher):  # noqa: F8
     state.optimizer = hvd.DistributedOptimizer(
         state.optimizer, state.model.named_parameters(), backward_passes_per_step=2
     )
-    assert state.optimizer in _all_optimizers
+    assert state.optimizer in all_optimizers
 
     @hvd.elastic.run
     def train(state):

@@ -12,7 +12,7 @@ import pytest
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "migrating-from-horovod.md"
 
-# Of Horovod 0.28.1's horovodrun, with values for those that take some.
+# The flags of Horovod 0.28.1's horovodrun, with values for those that take some.
 FLAGS = {
     **dict.fromkeys(["-v", "--version", "-cb", "--check-build"]),  # these end the program
     "-np": "1",
@@ -106,7 +106,7 @@ VARIABLE_NAMES = """
 """
 VARIABLES = VARIABLE_NAMES.split()
 
-# Of Horovod's sources, and no variables: types, results, include guards, keys of its store.
+# Words of its sources that are no variables: types, results, include guards, keys of its store.
 NO_VARIABLES = (
     r"U?INT\d+|FLOAT\d+|BOOL|PROCESS_SET_ERROR_\w+|\w+_H_?|CCL|MPI|GLOO|GLOO_\w+_PREFIX"
     r"|GLOO_GET_RANK_AND_SIZE"

@@ -181,7 +181,7 @@ ASKS = "import horovod; print(horovod.__file__, hasattr(horovod, 'run'))"
 
 
 def horovodrun(*arguments, **variables):
-    """What `horovodrun -np 2 ... python -c ASKS` prints: (stdout, stderr)."""
+    """The output of `horovodrun -np 2 ... python -c ASKS`: (stdout, stderr)."""
     program = [sys.executable, "-c", "from ronde._command import horovodrun; horovodrun()"]
     command = [*program, "-np", "2", *arguments, sys.executable, "-c", ASKS]
     done = subprocess.run(

@@ -3,10 +3,10 @@
 import pytest
 from cases import case_names
 
-FILE = "numpy_cases.py"
+FILES = ("numpy_cases.py", "numpy_adasum_cases.py", "numpy_error_cases.py")
 
 
 @pytest.mark.parametrize("np", [2, 3])
-@pytest.mark.parametrize("case", case_names(FILE))
+@pytest.mark.parametrize("case", case_names(*FILES))
 def test_numpy(case_results, case, np):
-    case_results((FILE,), np).check(case)
+    case_results(FILES, np).check(case)

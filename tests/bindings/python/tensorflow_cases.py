@@ -67,27 +67,6 @@ def case_averages_of_integers_are_truncated_and_do_not_overflow():
     same(hvd.allreduce(whole), [-(7 // hvd.size())])
 
 
-def case_weights_make_a_weighted_mean_eager_and_in_a_graph_that_is_traced_once():
-    in_graph = tf.function(lambda t, w: hvd.allreduce(t, name="weighted", weight=w))
-    pair = tf.function(lambda t, w: hvd.grouped_allreduce([t, t], weight=w)[1])
-    for dtype in FLOATING:
-        for step in range(3):
-            weights = [step + 2.5 * r for r in range(hvd.size())]
-            ranks = [tf.cast(mine(7, dtype=dtype, rank=r), tf.float64) for r in range(hvd.size())]
-            wanted = sum(w * t for w, t in zip(weights, ranks)) / sum(weights)
-            weight = tf.constant(weights[hvd.rank()], tf.float64)
-            for run in (in_graph, pair, lambda t, w: hvd.allreduce(t, weight=float(w))):
-                result = tf.cast(run(mine(7, dtype=dtype), weight), tf.float64)
-                limit = {tf.float16: 4e-3, tf.bfloat16: 3e-2, tf.float32: 5e-7}.get(dtype, 1e-15)
-                np.testing.assert_allclose(result, wanted, rtol=limit)
-    with pytest.raises(Exception, match="the weights of all ranks are 0"):
-        hvd.allreduce(tf.ones(2), name="weighted", weight=0)
-    with pytest.raises(ValueError, match="a weight needs op=Average"):
-        hvd.allreduce(tf.ones(2), op=hvd.Sum, weight=1)
-    with pytest.raises(NotImplementedError, match=r"tf\.IndexedSlices take no weight"):
-        hvd.allreduce(tf.IndexedSlices(tf.ones([1, 2]), [0], [3, 2]), weight=1)
-
-
 def case_the_gradient_of_a_weighted_mean_is_this_ranks_share():
     weights = [1.0 + r for r in range(hvd.size())]
 

@@ -16,7 +16,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed here")
 
 # Importing TensorFlow is the dear part: few jobs, each with many cases. A third rank matters to the
 # collectives; two run them through Python.
-COLLECTIVES = ("tensorflow_cases.py", "tensorflow_adasum_cases.py")
+COLLECTIVES = ("tensorflow_cases.py", "tensorflow_adasum_cases.py", "tensorflow_weight_cases.py")
 TRAINING = (
     "tensorflow_graph_cases.py",
     "tensorflow_horovod_cases.py",

@@ -159,41 +159,6 @@ def case_training_equals_one_process_with_the_joined_batch():
         all_same(train_together(hvk.DistributedOptimizer(make())), train_alone(make()))
 
 
-def case_uneven_batches_with_weights_equal_one_process_with_the_joined_batch():
-    rows = [2 + 3 * r for r in range(hvd.size())]
-    parts = [batch_of(r, rows[r]) for r in range(hvd.size())]
-    x, y = (np.concatenate(part) for part in zip(*parts))
-    alone, together = small_model(), small_model()
-    alone.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), weight=1)
-    together.compile(optimizer, "mse")
-    for step in range(4):
-        even = step % 2 == 0  # batches change from step to step
-        own = [part[:2] if even else part for part in parts[hvd.rank()]]
-        optimizer.set_weight(len(own[0]))
-        together.train_on_batch(*own)
-        if even:
-            alone.train_on_batch(
-                *(np.concatenate(c) for c in zip(*[[a[:2] for a in p] for p in parts]))
-            )
-        else:
-            alone.train_on_batch(x, y)
-    for ours, theirs in zip(together.get_weights(), alone.get_weights()):
-        same(ours, theirs)
-    with pytest.raises(ValueError, match="a weight needs op=Average"):
-        hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=hvd.Sum, weight=1)
-
-
-def case_a_tape_takes_a_weight():
-    variable = tf.Variable([1.0, 2.0])
-    for weight in (1.0 + hvd.rank(), tf.constant(1.0 + hvd.rank())):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(variable * (hvd.rank() + 1.0))
-        gradient = hvd.DistributedGradientTape(tape, weight=weight).gradient(loss, variable)
-        squares = sum((r + 1) ** 2 for r in range(hvd.size()))
-        same(gradient, [squares / sum(r + 1 for r in range(hvd.size()))] * 2)
-
-
 def case_clipping_sees_the_average():
     clipped = keras.optimizers.SGD(0.1, clipnorm=0.01)
     again = keras.optimizers.SGD(0.1, clipnorm=0.01)

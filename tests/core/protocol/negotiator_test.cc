@@ -3,53 +3,13 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <functional>
-#include <limits>
 #include <string>
 #include <utility>
 
-#include "tests/core/protocol/harness.h"
+#include "tests/core/protocol/meeting.h"
 
 namespace ronde {
 namespace {
-
-/// Submits `first` on rank 0 and `second` on the others, and returns what all agreed on.
-Agreed meet(TestJob& job, const Request& first, const Request& second) {
-  for (int rank = 0; rank < job.size(); ++rank) {
-    REQUIRE(job.at(rank).submit(rank == 0 ? first : second, 5, {}).ok());
-  }
-  job.deliver();
-  Agreed agreed;
-  for (int rank = 0; rank < job.size(); ++rank) {
-    const std::vector<Agreed> items = job.take(rank);
-    REQUIRE(items.size() == 1);
-    if (rank > 0) CHECK(items[0].status.to_string() == agreed.status.to_string());
-    CHECK(items[0].ticket == 5);
-    agreed = items[0];
-  }
-  CHECK(job.refused() == 0);
-  return agreed;
-}
-
-Request weighted(std::string name, double weight) {
-  Request request = allreduce(std::move(name));
-  request.op = ReduceOp::kAverage;
-  request.weight = weight;
-  return request;
-}
-
-/// The result on all ranks of a warm job if `change` alters rank 1's submission.
-std::string mismatch(Request request, const std::function<void(Request&)>& change) {
-  TestJob job(2);
-  CHECK(meet(job, request, request).status.ok());
-  Request changed = request;
-  change(changed);
-  const Agreed failed = meet(job, request, changed);
-  CHECK(failed.status.code() == Code::kMismatch);
-  CHECK(meet(job, request, request).status.ok());  // the job goes on
-  CHECK(meet(job, changed, changed).status.ok());
-  return failed.status.message();
-}
 
 const Collective kAllKinds[] = {
     Collective::kAllreduce,     Collective::kAllgather, Collective::kBroadcast,
@@ -79,65 +39,6 @@ TEST_CASE("Negotiator: an operation comes out everywhere once all ranks have sub
   }
   CHECK(job.at(0).stats().full_agreements == 1);
   CHECK(job.at(2).stats().cached_agreements == 2);
-}
-
-TEST_CASE(
-    "Negotiator: the weights of all ranks are added, cached or not, and change at each step") {
-  for (const std::string name : {"w", ""}) {
-    TestJob job(5, 2);
-    for (int step = 0; step < 4; ++step) {
-      for (int rank = 0; rank < 5; ++rank) {
-        REQUIRE(job.at(rank).submit(weighted(name, rank * 10.0 + step), 3, {}).ok());
-      }
-      job.deliver();
-      for (int rank = 0; rank < 5; ++rank) {
-        const Agreed agreed = job.take(rank).at(0);
-        CHECK(agreed.status.ok());
-        CHECK(agreed.weights == 100.0 + 5 * step);
-        CHECK(agreed.request.weight == rank * 10.0 + step);
-      }
-    }
-    CHECK(job.refused() == 0);
-    CHECK(job.at(4).stats().full_agreements == 1);
-    CHECK(job.at(4).stats().cached_agreements == 3);
-  }
-}
-
-TEST_CASE("Negotiator: a joined rank has no weight") {
-  TestJob job(3);
-  REQUIRE(job.at(1).join(9, {}).ok());
-  REQUIRE(job.at(0).submit(weighted("w", 2), 1, {}).ok());
-  REQUIRE(job.at(2).submit(weighted("w", 3), 1, {}).ok());
-  job.deliver();
-  for (int rank = 0; rank < 3; ++rank) CHECK(job.take(rank).at(0).weights == 5);
-}
-
-TEST_CASE(
-    "Negotiator: weights that are not allowed are an error on all ranks, and the job goes on") {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  TestJob job(3, 2);
-  const auto error = [&](double first, double others) {
-    const Agreed agreed = meet(job, weighted("w", first), weighted("w", others));
-    CHECK(agreed.status.code() == Code::kInvalidArgument);
-    return agreed.status.message();
-  };
-  for (int round = 0; round < 2; ++round) {  // not cached, then cached
-    CHECK(error(-1, 1) ==
-          "allreduce \"w\": rank 0 submitted weight -1 (train.py:10); allowed: finite, 0 or more");
-    CHECK(error(nan, 1).find("weight nan") != std::string::npos);
-    CHECK(error(kInfinity, 1).find("weight inf") != std::string::npos);
-    CHECK(error(0, 0) ==
-          "allreduce \"w\": the weights of all ranks are 0; allowed: at least one above 0");
-    CHECK(error(1e308, 1e308).find("is not finite") != std::string::npos);
-    CHECK(meet(job, weighted("w", 1), weighted("w", 0)).weights == 1);
-  }
-}
-
-TEST_CASE("Negotiator: a weight on some ranks only is one error") {
-  CHECK(mismatch(weighted("w", 1), [](Request& r) { r.weight.reset(); }) ==
-        "allreduce \"w\": rank 0 submitted a weight (train.py:10), rank 1 submitted no weight "
-        "(train.py:10)");
 }
 
 TEST_CASE("Negotiator: every kind is cached, named and unnamed") {

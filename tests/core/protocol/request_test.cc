@@ -73,6 +73,9 @@ TEST_CASE("validate: refuses what is not allowed, naming field, value and limit"
   CHECK(contains(
       refusal(Collective::kAllreduce, [](Request& r) { r.tensors[0].shape.assign(65, 1); }),
       "65 dimensions"));
+}
+
+TEST_CASE("validate: refuses operations, numbers and texts that are not allowed") {
   CHECK(contains(refusal(Collective::kReduce, [](Request& r) { r.op = ReduceOp::kBitAnd; }),
                  "not defined on dtype float32"));
   CHECK(contains(refusal(Collective::kReduceScatter, [](Request& r) { r.op = ReduceOp::kAdasum; }),

@@ -7,12 +7,12 @@ from typing import Any
 
 import keras
 
-from ronde._collectives import ADASUM
-from ronde._collectives import AVERAGE as Average
 from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._gradients import check_passes
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import ADASUM
+from ronde._reduce_ops import AVERAGE as Average
 from ronde.keras import _backend
 
 Variables = Sequence[Any]

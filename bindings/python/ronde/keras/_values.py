@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from ronde import _numpy
-from ronde._collectives import AVERAGE, reduce_op
 from ronde._described import described
+from ronde._reduce_ops import AVERAGE, reduce_op
 
 __all__ = ["allgather", "allreduce", "broadcast", "reducescatter"]
 

@@ -9,9 +9,9 @@ import keras
 import numpy as np
 
 from ronde import _numpy
-from ronde._collectives import MIN
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step, rank, size
+from ronde._reduce_ops import MIN
 from ronde.keras._backend import broadcast_variables
 
 __all__ = [

@@ -12,7 +12,7 @@ from ronde._collectives import set_id
 from ronde._compression import for_gradient
 from ronde._gradients import GradientOptions, in_runs
 from ronde._rules import Trained
-from ronde.tensorflow import _names, _variables, mpi_ops
+from ronde.tensorflow import _names, _sparse, _variables, mpi_ops
 from ronde.tensorflow._tracing import as_written
 
 
@@ -119,7 +119,7 @@ class Options(GradientOptions):
     ) -> list[Any]:
         """The reduced gradients of one part."""
         if isinstance(given[0], tf.IndexedSlices):
-            mpi_ops.check_unweighted(self.weight)
+            _sparse.check_unweighted(self.weight)
             return [
                 mpi_ops.allreduce(
                     given[0],
@@ -195,6 +195,6 @@ def _listed_parts(
 
 def _divided(gradient: Any, process_set: Any) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
-        values = mpi_ops.divided(gradient.values, process_set)
+        values = _sparse.divided(gradient.values, process_set)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return mpi_ops.divided(gradient, process_set)
+    return _sparse.divided(gradient, process_set)

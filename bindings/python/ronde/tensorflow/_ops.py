@@ -14,9 +14,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde._collectives import AVERAGE, SUM
 from ronde._errors import InvalidArgumentError
 from ronde._job import rank
+from ronde._reduce_ops import AVERAGE, SUM
 from ronde._runtime import runtime
 from ronde.tensorflow import _names, _program, _python_path
 from ronde.tensorflow._library import library

@@ -8,9 +8,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ronde._collectives import AVERAGE as Average
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import AVERAGE as Average
 from ronde.tensorflow._gradients import Options
 from ronde.tensorflow._tracing import as_written
 from ronde.tensorflow._variables import key

@@ -22,17 +22,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde import _epochs
 from ronde._codecs import NoneCompressor
-from ronde._collectives import reduce_op, set_id
+from ronde._collectives import set_id
 from ronde._compression import for_values, resolved, wire_for
-from ronde._errors import UnsupportedError
 from ronde._horovod import *
 from ronde._horovod import Average, Sum
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import reduce_op
 from ronde._rules import checked_one
 from ronde.common.basics import HorovodBasics
 from ronde.tensorflow import _names, _ops
+from ronde.tensorflow._queries import *
+from ronde.tensorflow._sparse import check_sparse, check_unweighted, divided
 from ronde.tensorflow._tracing import as_written
 from ronde.tensorflow._types import carried, numbers
 from ronde.tensorflow.compression import Compression
@@ -159,7 +160,7 @@ def _sparse_allreduce(
     name: str | None,
     process_set: ProcessSet,
 ) -> Any:
-    _check_sparse(op, scale)
+    check_sparse(op, scale)
     compression = for_values(compression)
     values, context = compression.compress(slices.values)
     # One operation, so that a rank that submits a dense tensor by this name gets an error.
@@ -168,35 +169,6 @@ def _sparse_allreduce(
     if op == Average:
         joined = divided(joined, process_set)
     return tf.IndexedSlices(joined, indices, dense_shape=slices.dense_shape)
-
-
-def _check_sparse(op: int, scale: tuple[float, float]) -> None:
-    if op not in (Sum, Average):
-        raise UnsupportedError(
-            "tf.IndexedSlices can be summed and averaged only: pass op=Sum or op=Average, or make "
-            "them dense by tf.convert_to_tensor() (sparse_as_dense=True in an optimizer or a tape)"
-        )
-    if scale != (1.0, 1.0):
-        raise UnsupportedError(
-            f"prescale_factor={scale[0]} and postscale_factor={scale[1]}: tf.IndexedSlices have no "
-            "factors; multiply their values, or make them dense by tf.convert_to_tensor()"
-        )
-
-
-def divided(tensor: Any, process_set: ProcessSet) -> Any:
-    """The tensor, divided by the ranks of the set; the quotients of integers are floating point.
-
-    Graphs of an elastic job are traced once, and outlive changes of its ranks.
-    """
-    in_elastic_graph = _epochs.available() and not tf.executing_eagerly()
-    ranks = size_op(set_id(process_set)) if in_elastic_graph else process_set.size() or 1
-    return tensor / tf.cast(ranks, tensor.dtype)
-
-
-def check_unweighted(weight: Any) -> None:
-    """Raises UnsupportedError for a weight of tf.IndexedSlices."""
-    if weight is not None:
-        raise UnsupportedError("tf.IndexedSlices take no weight; make them dense")
 
 
 def _grouped_allreduce(
@@ -267,7 +239,7 @@ def grouped_allreduce(
     op = reduce_op(average, op)
     scale = (prescale_factor, postscale_factor)
     if any(isinstance(t, tf.IndexedSlices) for t in tensors):
-        _check_sparse(op, scale)  # before anything is sent
+        check_sparse(op, scale)  # before anything is sent
     results: list[Any] = [
         _sparse_allreduce(t, compression, op, scale, name and f"{name}.{i}", process_set)
         if isinstance(t, tf.IndexedSlices)
@@ -426,33 +398,3 @@ def join() -> Any:
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Completes when all ranks of the set have called it."""
     _ops.barrier(set_id(process_set))
-
-
-@as_written
-def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
-    """The number of ranks of a process set, when the graph runs; an int32 scalar."""
-    return _ops.query("size", process_set_id, name)
-
-
-@as_written
-def rank_op(name: str | None = None) -> Any:
-    """This process's rank, when the graph runs; an int32 scalar."""
-    return _ops.query("rank", 0, name)
-
-
-@as_written
-def local_size_op(name: str | None = None) -> Any:
-    """The number of ranks on this host, when the graph runs; an int32 scalar."""
-    return _ops.query("local_size", 0, name)
-
-
-@as_written
-def local_rank_op(name: str | None = None) -> Any:
-    """This process's number on this host, when the graph runs; an int32 scalar."""
-    return _ops.query("local_rank", 0, name)
-
-
-@as_written
-def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
-    """1 if this process is in the set, else 0, when the graph runs; an int32 scalar."""
-    return _ops.query("included", process_set_id, name)

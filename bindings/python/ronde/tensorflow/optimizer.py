@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ronde._collectives import AVERAGE as Average
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import AVERAGE as Average
 from ronde.tensorflow.compression import Compression
 
 

@@ -8,9 +8,10 @@ import keras
 import tensorflow as tf
 
 from ronde import _epochs
-from ronde._collectives import SUM, set_id
+from ronde._collectives import set_id
 from ronde._errors import InvalidArgumentError
 from ronde._job import global_process_set, is_initialized, rank, size
+from ronde._reduce_ops import SUM
 from ronde.tensorflow import _ops, mpi_ops
 from ronde.tensorflow._tracing import as_written
 

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from ronde import _core
-from ronde._collectives import AVERAGE, SUM, Call, Collectives, Profiler
+from ronde._collectives import Call, Collectives, Profiler
 from ronde._errors import InvalidArgumentError
+from ronde._reduce_ops import AVERAGE, SUM
 from ronde.torch import _profiler
 
 # The core's element type codes. PyTorch has the 8-bit floating types from 2.1 on.

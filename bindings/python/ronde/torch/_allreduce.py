@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from ronde._codecs import NoneCompressor
-from ronde._collectives import SUM, Call, reduce_op
+from ronde._collectives import Call
 from ronde._compression import resolved
 from ronde._described import described
 from ronde._forms import blocking, forms
 from ronde._handle import Handle, first, mapped
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import SUM, reduce_op
 from ronde._rules import checked_one
 from ronde.torch._adapter import check_in_place, check_op, check_tensors, collectives, plain_view
 from ronde.torch._autograd import attached

@@ -10,12 +10,13 @@ import torch
 
 from ronde import _core
 from ronde._codecs import NoneCompressor, wire_of
-from ronde._collectives import ADASUM, Call, set_id
+from ronde._collectives import Call, set_id
 from ronde._compression import is_cast, resolved
 from ronde._errors import InvalidArgumentError
 from ronde._gradients import GradientOptions, check_passes, in_runs
 from ronde._handle import Handle, together
 from ronde._job import mark_step
+from ronde._reduce_ops import ADASUM
 from ronde._rules import is_ruled
 from ronde.torch._adapter import collectives
 from ronde.torch._gradients import Parameter, parameter_names

@@ -7,12 +7,13 @@ from typing import Any, Union, cast, overload
 
 import torch
 
-from ronde._collectives import AVERAGE, Call
+from ronde._collectives import Call
 from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first, mapped
 from ronde._job import ProcessSet, global_process_set, rank
+from ronde._reduce_ops import AVERAGE
 from ronde.torch._adapter import check_in_place, check_tensors, collectives
 from ronde.torch._allreduce import grouped_allreduce
 from ronde.torch._autograd import attach, attached

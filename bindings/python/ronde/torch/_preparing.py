@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import AVERAGE as Average
-from ronde._collectives import MAX, MIN
 from ronde._errors import InvalidArgumentError
+from ronde._reduce_ops import AVERAGE as Average
+from ronde._reduce_ops import MAX, MIN
 from ronde.torch._adapter import collectives
 from ronde.torch._gradients import Bucket, Gradient
 from ronde.torch._sparse import nothing

@@ -16,7 +16,7 @@ import torch
 from torch.autograd import profiler
 
 from ronde import _core
-from ronde._collectives import ReduceOp
+from ronde._reduce_ops import ReduceOp
 
 _autograd: Any = torch.autograd
 _KINDS = tuple(_core.collectives())

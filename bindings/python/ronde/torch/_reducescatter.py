@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ronde._collectives import AVERAGE as Average
-from ronde._collectives import SUM, Call
+from ronde._collectives import Call
 from ronde._compression import resolved
 from ronde._described import described
 from ronde._forms import blocking
 from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import AVERAGE as Average
+from ronde._reduce_ops import SUM
 from ronde._rules import checked_one
 from ronde.torch._adapter import check_op, check_tensors, collectives
 from ronde.torch._allreduce import Compressor, Tensor, compressed

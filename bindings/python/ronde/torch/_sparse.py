@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
-from ronde._collectives import AVERAGE, SUM, Call
+from ronde._collectives import Call
 from ronde._compression import for_values
 from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle, mapped
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import AVERAGE, SUM
 from ronde.torch._adapter import collectives
 from ronde.torch.compression import Compression
 

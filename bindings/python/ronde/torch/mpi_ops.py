@@ -20,6 +20,7 @@ from ronde import _collectives
 from ronde._described import described
 from ronde._horovod import *
 from ronde._numpy import barrier, poll, synchronize
+from ronde._reduce_ops import reduce_op
 from ronde.common.basics import HorovodBasics
 from ronde.torch._allreduce import *
 from ronde.torch._exchange import *
@@ -42,7 +43,7 @@ def join(device: int = -1) -> int:
 
 def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
     """The reduce operation that Horovod's arguments `op` and `average` select together."""
-    return _collectives.reduce_op(average, op)
+    return reduce_op(average, op)
 
 
 __all__ = [

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ronde._collectives import SUM, Call
+from ronde._collectives import Call
 from ronde._errors import InvalidArgumentError
 from ronde._job import global_process_set, is_initialized, size
+from ronde._reduce_ops import SUM
 from ronde.torch._adapter import collectives
 
 __all__ = ["SyncBatchNorm"]

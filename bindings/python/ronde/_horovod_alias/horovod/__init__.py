@@ -20,7 +20,7 @@ __all__ = ["__version__", "run"]
 
 _DATA = "run tf.data in each rank, or TensorFlow's own tf.data service"
 _AGGREGATION = "pass backward_passes_per_step to DistributedOptimizer()"
-# What to do instead of each package; the longest name that fits counts.
+# The advice in place of each package; the longest name that fits counts.
 _INSTEAD = {
     "horovod.spark": "start the job with `ronde run` or horovodrun, on hosts that ssh reaches",
     "horovod.ray": "start the job with `ronde run` or horovodrun, on hosts that ssh reaches",

@@ -15,8 +15,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
-from ronde import _collectives as kinds
-from ronde import _core
+from ronde import _core, _reduce_ops
 from ronde._errors import (
     AbortedError,
     Error,
@@ -220,7 +219,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         results: Tensors,
         options: Any,
         finish: Finish | None = None,
-        op: int = kinds.SUM,
+        op: int = _reduce_ops.SUM,
         prescale: float = 1.0,
         root: int = -1,
         splits: Sequence[int] = (),

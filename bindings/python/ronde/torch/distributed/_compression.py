@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from ronde import _collectives as kinds
+from ronde import _reduce_ops
 from ronde._codecs import wire_of
 from ronde._compression import resolved, warn_of_idle
 from ronde._errors import InvalidArgumentError
@@ -71,8 +72,8 @@ class CompressionState:
         wire = self.wires[parameter]
         views: list[Any] = [view(gradient)]
         return self.group._start(
-            kinds.ALLREDUCE, views, views, gradient, [gradient], _OPTIONS, None, kinds.AVERAGE,
-            name=f"ddp.{name}", compression=wire, weight=self.weight,
+            kinds.ALLREDUCE, views, views, gradient, [gradient], _OPTIONS, None,
+            _reduce_ops.AVERAGE, name=f"ddp.{name}", compression=wire, weight=self.weight,
         )  # fmt: skip
 
 

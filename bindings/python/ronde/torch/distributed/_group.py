@@ -15,6 +15,7 @@ import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
 from ronde import _collectives as kinds
+from ronde import _reduce_ops
 from ronde._errors import InvalidArgumentError, MismatchError, UnsupportedError
 from ronde.torch._adapter import plain_view
 from ronde.torch.distributed import _membership, _shrink, _sparse
@@ -39,14 +40,14 @@ from ronde.torch.distributed._work import Tensors, Work
 _RedOp: Any = dist.ReduceOp.RedOpType
 _SCALED_SUM = -1
 _OPS = {
-    _RedOp.SUM: kinds.SUM,
-    _RedOp.AVG: kinds.AVERAGE,
-    _RedOp.MIN: kinds.MIN,
-    _RedOp.MAX: kinds.MAX,
-    _RedOp.PRODUCT: kinds.PRODUCT,
-    _RedOp.BAND: kinds.BIT_AND,
-    _RedOp.BOR: kinds.BIT_OR,
-    _RedOp.BXOR: kinds.BIT_XOR,
+    _RedOp.SUM: _reduce_ops.SUM,
+    _RedOp.AVG: _reduce_ops.AVERAGE,
+    _RedOp.MIN: _reduce_ops.MIN,
+    _RedOp.MAX: _reduce_ops.MAX,
+    _RedOp.PRODUCT: _reduce_ops.PRODUCT,
+    _RedOp.BAND: _reduce_ops.BIT_AND,
+    _RedOp.BOR: _reduce_ops.BIT_OR,
+    _RedOp.BXOR: _reduce_ops.BIT_XOR,
     _RedOp.PREMUL_SUM: _SCALED_SUM,
 }
 
@@ -342,7 +343,7 @@ def _reduction(reduce_op: Any) -> tuple[int, float]:
     """The core's number of a reduce operation, and the factor of inputs."""
     op = _OPS[getattr(reduce_op, "op", reduce_op)]
     if op == _SCALED_SUM:
-        return kinds.SUM, _factor(reduce_op)
+        return _reduce_ops.SUM, _factor(reduce_op)
     return op, 1.0
 
 
@@ -354,7 +355,7 @@ def _factor(reduce_op: Any) -> float:
 
 
 def _is_sum(op: int) -> bool:
-    return op in (kinds.SUM, kinds.AVERAGE)
+    return op in (_reduce_ops.SUM, _reduce_ops.AVERAGE)
 
 
 def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:

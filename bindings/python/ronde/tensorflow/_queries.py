@@ -1,0 +1,46 @@
+"""Operations that tell ranks and sizes when a graph runs: elastic jobs change them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ronde.tensorflow import _ops
+from ronde.tensorflow._tracing import as_written
+
+__all__ = [
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "size_op",
+]
+
+
+@as_written
+def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """The number of ranks of a process set, when the graph runs; an int32 scalar."""
+    return _ops.query("size", process_set_id, name)
+
+
+@as_written
+def rank_op(name: str | None = None) -> Any:
+    """This process's rank, when the graph runs; an int32 scalar."""
+    return _ops.query("rank", 0, name)
+
+
+@as_written
+def local_size_op(name: str | None = None) -> Any:
+    """The number of ranks on this host, when the graph runs; an int32 scalar."""
+    return _ops.query("local_size", 0, name)
+
+
+@as_written
+def local_rank_op(name: str | None = None) -> Any:
+    """This process's number on this host, when the graph runs; an int32 scalar."""
+    return _ops.query("local_rank", 0, name)
+
+
+@as_written
+def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """1 if this process is in the set, else 0, when the graph runs; an int32 scalar."""
+    return _ops.query("included", process_set_id, name)
