@@ -56,7 +56,7 @@ def test_a_guide_has_short_sentences(page):
 
 
 def drawn_by(script):
-    """What a script of docs/pictures draws, by file name."""
+    """The drawings of a script of docs/pictures, by file name."""
     spec = importlib.util.spec_from_file_location(script, DOCS / "pictures" / f"{script}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -15,7 +15,7 @@ SHOWN = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def output_of(folder, script):
-    """What two ranks of a script of the page print, in the order of ranks."""
+    """The output of two ranks of a script of the page, in the order of ranks."""
     path = folder / script
     path.write_text(dict(SCRIPT.findall(PAGE))[script])
     command = [sys.executable, "-m", "ronde", "run", "-np", "2", "--", sys.executable, str(path)]

@@ -38,7 +38,7 @@ constexpr std::string_view kOfBuild =
 constexpr std::string_view kSpark = "there is no Spark in Ronde";
 
 constexpr auto kTable = std::to_array<HorovodName>({
-    // What to start, and where.
+    // Programs and hosts.
     {"--num-proc,-np,--np,-n", 1, "", "", kObeyed, "", "", "number of ranks"},
     {"--check-build,-cb", 0, "", "", kObeyed, "", "", "prints what this build can do"},
     {"--version,-v", 0, "", "", kObeyed, "", "", "prints Ronde's version"},
@@ -157,7 +157,7 @@ constexpr auto kTable = std::to_array<HorovodName>({
     {"--log-hide-timestamp", 0, "", "", kReplaced, "", "", kLogTimes},
     {"", 0, "", "HOROVOD_DISABLE_NVTX_RANGES", kNeedless, "", "",
      "NVTX ranges are off unless RONDE_NVTX=1"},
-    // Of the job.
+    // The job.
     {"", 0, "", "HOROVOD_RANK", kObeyed, "", "", kSetByLauncher},
     {"", 0, "", "HOROVOD_SIZE", kObeyed, "", "", kSetByLauncher},
     {"", 0, "", "HOROVOD_LOCAL_RANK", kNeedless, "", "", kSetByLauncher},
@@ -171,7 +171,7 @@ constexpr auto kTable = std::to_array<HorovodName>({
     {"", 0, "", "HOROVOD_GLOO_RENDEZVOUS_PORT", kReplaced, "", "",
      "ranks meet by RONDE_RENDEZVOUS; `ronde run` sets it"},
     {"", 0, "", "HOROVOD_SPARK_*", kReplaced, "", "", kSpark},
-    // Of Horovod's build. Images with Horovod set them.
+    // Horovod's build. Images with Horovod set them.
     {"", 0, "", "HOROVOD_WITH_*", kReplaced, "", "", kOfBuild},
     {"", 0, "", "HOROVOD_WITHOUT_*", kReplaced, "", "", kOfBuild},
     {"", 0, "", "HOROVOD_GPU", kReplaced, "", "", kOfBuild},

@@ -1,4 +1,4 @@
-// What Ronde does with each flag of horovodrun 0.28 and each HOROVOD_ variable: one table.
+// One table tells how Ronde treats each flag of horovodrun 0.28 and each HOROVOD_ variable.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ronde {
 
-/// What becomes of a flag or variable.
+/// The treatment of a flag or variable.
 enum class HorovodUse : std::uint8_t {
   kObeyed,    ///< Has its effect.
   kReplaced,  ///< Has none; `meaning` says what Ronde does instead. A line tells so.

@@ -29,7 +29,7 @@ HEADERS = (
 MARK = re.compile(r"^\{\{ header (\S+)([^}]*) \}\}$", re.MULTILINE)
 # The C header's comments are plain: those after code on a line belong to what is before them.
 NOLINT = re.compile(r"NOLINT\w*(\([^)]*\))?(:[^\n]*)?")
-# Of no use to callers.
+# Names that are of no use to callers.
 INTERNAL = re.compile(
     r"@|\b(Impl|impl|Rep|DTypeTraits|ReduceOpTraits|traits_of|k\w*(Count|Types|Ops))\b"
 )

@@ -106,7 +106,7 @@ struct CompensatedDouble {
     const auto mask = hn::Set(bits, ~((std::uint64_t{1} << 27) - 1));
     return hn::BitCast(D64(), hn::And(hn::BitCast(bits, v), mask));
   }
-  /// Of infinite sums the error is no number. Without an error the sign of zero stays.
+  /// An infinite sum has no error. Without an error the sign of zero stays.
   static HWY_INLINE F64 rounded(V v) {
     const F64 none = hn::Zero(D64());
     const auto exact = hn::Or(hn::Not(hn::IsFinite(v.sum)), hn::Eq(v.error, none));

@@ -51,7 +51,7 @@ void Console::flush_partial() {
   error_.flush_partial();
 }
 
-/// What a rank raised that goes on with its work, or takes its time to end.
+/// Prints the error of a rank that goes on with its work, or takes its time to end.
 void Console::print_held(int rank, const std::string& text) {
   const auto error = read_error(text);
   if (!error || error->trailing > 0) return pass_on_held(rank, text);

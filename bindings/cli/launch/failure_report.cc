@@ -60,7 +60,7 @@ std::string first_sentence(const RankEnd& end) {
   return fmt::format("rank {} failed first: {}", end.rank, text);
 }
 
-/// What became of a rank that is not the cause, without its number.
+/// Says how a rank ended that is not the cause, without its number.
 std::string kind_of(const RankEnd& end, const RankEnd* cause) {
   if (end.wait_status == 0) return "ended well";
   if (is_consequence(end)) return "failed in consequence";

@@ -10,7 +10,7 @@ constexpr std::size_t kMostLines = 256;
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-/// What a line says: without the time and rank it begins with, and with "#" for seconds.
+/// The line without the time and rank it begins with, and with "#" for seconds.
 std::string said_by(std::string_view line) {
   const std::size_t level = line.find(": ");
   std::string_view text = level == std::string_view::npos ? line : line.substr(level + 2);

@@ -1,4 +1,4 @@
-// What the agents of a job's hosts are told to start.
+// Makes the messages that tell a job's agents which ranks to start.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What a rank's standard error tells of the exception that ended it: Python's tracebacks, and the
+// Reads from a rank's standard error the exception that ended it: Python's tracebacks, and the
 // message of C++ programs that end by an exception.
 #pragma once
 
