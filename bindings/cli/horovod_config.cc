@@ -1,6 +1,7 @@
 #include "bindings/cli/horovod_config.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <fstream>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "core/base/horovod_names.h"
 
@@ -16,40 +18,56 @@ namespace {
 
 constexpr std::string_view kFlag = "--config-file";
 
-std::string trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin));
+/// One "key: value" of the file; the key has its section before it.
+struct Entry {
+  std::string key;
+  std::string value;  ///< "true" or "false" for each of YAML's spellings.
+};
+
+Status refusal(const YAML::Mark& mark, std::string_view what) {
+  return {Code::kInvalidArgument, fmt::format("line {}: {}", mark.line + 1, what)};
 }
 
-std::string without_comment(const std::string& line) {
-  for (std::size_t at = line.find('#'); at != std::string::npos; at = line.find('#', at + 1)) {
-    if (at == 0 || line[at - 1] == ' ' || line[at - 1] == '\t') return line.substr(0, at);
+std::string value_of(const YAML::Node& node) {
+  if (node.IsNull()) return {};
+  bool truth = false;
+  const bool quoted = node.Tag() == "!";
+  if (!quoted && YAML::convert<bool>::decode(node, truth)) return truth ? "true" : "false";
+  return node.Scalar();
+}
+
+/// Appends the entries of a section, or of the whole file, whose sections have entries of their
+/// own.
+Status append_entries(const YAML::Node& map, const std::string& section,
+                      std::vector<Entry>& entries) {
+  for (const auto& pair : map) {
+    const YAML::Node& key = pair.first;
+    const YAML::Node& value = pair.second;
+    const bool plain = value.IsScalar() || value.IsNull();
+    if (!key.IsScalar() || !(plain || (value.IsMap() && section.empty()))) {
+      return refusal(key.Mark(),
+                     "allowed are \"section:\" and, below it, \"key: value\" with one value");
+    }
+    if (plain) {
+      entries.push_back({section + key.Scalar(), value_of(value)});
+    } else {
+      RONDE_RETURN_IF_ERROR(append_entries(value, key.Scalar() + ".", entries));
+    }
   }
-  return line;
+  return {};
 }
 
-/// YAML's spellings of one value.
-std::string plain_value(std::string value) {
-  if (value.size() > 1 && value.front() == value.back() && (value[0] == '"' || value[0] == '\'')) {
-    return value.substr(1, value.size() - 2);
+Result<std::vector<Entry>> entries_of(const std::string& text) {
+  std::vector<Entry> entries;
+  try {
+    const YAML::Node root = YAML::Load(text);
+    if (root.IsNull()) return entries;
+    if (!root.IsMap()) return refusal(root.Mark(), "allowed are sections and \"key: value\"");
+    RONDE_RETURN_IF_ERROR(append_entries(root, "", entries));
+  } catch (const YAML::Exception& error) {
+    return refusal(error.mark, error.msg);
   }
-  std::string lower = value;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (lower == "true" || lower == "yes" || lower == "on") return "true";
-  if (lower == "false" || lower == "no" || lower == "off") return "false";
-  return lower == "null" || lower == "~" ? "" : value;
-}
-
-/// "key: value" of one line; the value is empty where a section begins.
-std::optional<std::pair<std::string, std::string>> entry_of(const std::string& line) {
-  const std::size_t colon = line.find(':');
-  if (colon == std::string::npos || trimmed(line).starts_with('-')) return std::nullopt;
-  const bool spaced = colon + 1 == line.size() || line[colon + 1] == ' ';
-  std::string value = trimmed(line.substr(colon + 1));
-  const bool nested = value.starts_with('{') || value.starts_with('[') || value.starts_with('&');
-  if (!spaced || nested) return std::nullopt;
-  return std::pair(trimmed(line.substr(0, colon)), plain_value(std::move(value)));
+  return entries;
 }
 
 bool gives(const Arguments& given, std::string_view flags) {
@@ -121,28 +139,11 @@ std::optional<std::string> take_file(Arguments& arguments) {
 
 Result<Arguments> horovod_config_flags(std::string_view text, const Arguments& given,
                                        Arguments& unknown) {
+  RONDE_ASSIGN_OR_RETURN(const std::vector<Entry> entries, entries_of(std::string(text)));
   Arguments flags;
-  std::string section;
-  std::istringstream lines{std::string(text)};
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    line = without_comment(line);
-    const std::string bare = trimmed(line);
-    if (bare.empty() || bare == "---" || bare == "...") continue;
-    const auto entry = entry_of(line);
-    if (!entry) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("line {}, \"{}\": allowed are \"section:\" and, below it, "
-                                "\"key: value\"",
-                                number, bare));
-    }
-    const bool indented = line.front() == ' ' || line.front() == '\t';
-    if (!indented) section = entry->second.empty() ? entry->first + "." : "";
-    if (!indented && entry->second.empty()) continue;
-    const std::string key = (indented ? section : "") + entry->first;
+  for (const auto& [key, value] : entries) {
     if (is_given(given, key)) continue;
-    if (!append_flags(flags, key, entry->second)) unknown.push_back(key);
+    if (!append_flags(flags, key, value)) unknown.push_back(key);
   }
   return flags;
 }

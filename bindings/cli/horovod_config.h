@@ -15,7 +15,7 @@ namespace ronde {
 Status expand_horovod_config(Arguments& arguments);
 
 /// The flags for a file's text. It is YAML of two levels, as Horovod documents: sections that hold
-/// "key: value", comments, quoted values. `given`: as above. `unknown`: keys without a meaning.
+/// "key: value". `given`: as above. `unknown`: keys without a meaning.
 /// Errors: kInvalidArgument naming the line.
 Result<Arguments> horovod_config_flags(std::string_view text, const Arguments& given,
                                        Arguments& unknown);
