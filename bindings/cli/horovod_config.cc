@@ -17,6 +17,7 @@ namespace ronde {
 namespace {
 
 constexpr std::string_view kFlag = "--config-file";
+constexpr const char* kAllowed = "allowed are \"section:\" and, below it, \"key: value\"";
 
 /// One "key: value" of the file; the key has its section before it.
 struct Entry {
@@ -24,8 +25,14 @@ struct Entry {
   std::string value;  ///< "true" or "false" for each of YAML's spellings.
 };
 
-Status refusal(const YAML::Mark& mark, std::string_view what) {
-  return {Code::kInvalidArgument, fmt::format("line {}: {}", mark.line + 1, what)};
+/// The refusal of a file, with the line that the error is about.
+Status refusal(const std::string& text, const YAML::Exception& error) {
+  std::istringstream lines(text);
+  std::string line;
+  for (int i = 0; i <= error.mark.line; ++i) std::getline(lines, line);
+  line.erase(0, std::min(line.find_first_not_of(" \t"), line.size()));
+  return {Code::kInvalidArgument,
+          fmt::format("line {}, \"{}\": {}", error.mark.line + 1, line, error.msg)};
 }
 
 std::string value_of(const YAML::Node& node) {
@@ -36,36 +43,31 @@ std::string value_of(const YAML::Node& node) {
   return node.Scalar();
 }
 
-/// Appends the entries of a section, or of the whole file, whose sections have entries of their
-/// own.
-Status append_entries(const YAML::Node& map, const std::string& section,
-                      std::vector<Entry>& entries) {
+/// Appends the entries of a section, or of the file, whose sections have entries of their own.
+/// Throws YAML::Exception for other values.
+void append_entries(const YAML::Node& map, const std::string& section,
+                    std::vector<Entry>& entries) {
   for (const auto& pair : map) {
     const YAML::Node& key = pair.first;
     const YAML::Node& value = pair.second;
-    const bool plain = value.IsScalar() || value.IsNull();
-    if (!key.IsScalar() || !(plain || (value.IsMap() && section.empty()))) {
-      return refusal(key.Mark(),
-                     "allowed are \"section:\" and, below it, \"key: value\" with one value");
-    }
-    if (plain) {
-      entries.push_back({section + key.Scalar(), value_of(value)});
+    if (value.IsMap() && section.empty()) {
+      append_entries(value, key.as<std::string>() + ".", entries);
+    } else if (value.IsScalar() || value.IsNull()) {
+      entries.push_back({section + key.as<std::string>(), value_of(value)});
     } else {
-      RONDE_RETURN_IF_ERROR(append_entries(value, key.Scalar() + ".", entries));
+      throw YAML::Exception(value.Mark(), kAllowed);
     }
   }
-  return {};
 }
 
 Result<std::vector<Entry>> entries_of(const std::string& text) {
   std::vector<Entry> entries;
   try {
     const YAML::Node root = YAML::Load(text);
-    if (root.IsNull()) return entries;
-    if (!root.IsMap()) return refusal(root.Mark(), "allowed are sections and \"key: value\"");
-    RONDE_RETURN_IF_ERROR(append_entries(root, "", entries));
+    if (!root.IsMap() && !root.IsNull()) throw YAML::Exception(root.Mark(), kAllowed);
+    append_entries(root, "", entries);
   } catch (const YAML::Exception& error) {
-    return refusal(error.mark, error.msg);
+    return refusal(text, error);
   }
   return entries;
 }

@@ -67,10 +67,11 @@ TEST_CASE("--config-file: keys without a meaning are told") {
 }
 
 TEST_CASE("--config-file: what is no YAML of two levels is refused with its line") {
-  CHECK(contains(refusal("params:\n  - 1\n"), "line 1: allowed are"));
-  CHECK(contains(refusal("params:\n  a:\n    b: 1\n"), "line 2: allowed are"));
-  CHECK(contains(refusal("- 1\n"), "line 1: allowed are sections"));
-  CHECK(contains(refusal("params: {a: 1\n"), "line 2: "));
+  CHECK(contains(refusal("params:\n  - 1\n"), "line 2, \"- 1\": allowed are"));
+  CHECK(contains(refusal("params:\n  a:\n    b: 1\n"), "line 3, \"b: 1\": allowed are"));
+  CHECK(contains(refusal("- 1\n"), "line 1, \"- 1\": allowed are"));
+  CHECK(contains(refusal("a: [1, 2]\n"), "line 1, \"a: [1, 2]\": allowed are"));
+  CHECK(contains(refusal("params: {a: 1\n"), "line 2, \"\": "));
 }
 
 TEST_CASE("--config-file: the words of the file take the place of its name") {
