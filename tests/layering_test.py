@@ -37,6 +37,7 @@ THIRD_PARTY = {
     "Eigen/": ("ops/compression",),
     "spdlog/": ("bindings/runtime",),
     "CLI/": ("bindings/cli", "tests/bindings/cli"),
+    "yaml-cpp/": ("bindings/cli",),
     "nlohmann/": ("timeline", "bindings/cli", "bindings/runtime", "chaos"),
     "simdjson": ("timeline",),
     "nvtx3/": ("timeline",),

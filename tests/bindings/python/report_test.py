@@ -307,6 +307,7 @@ def test_a_key_opens_the_table_of_a_picture_and_the_skip_link_leads_to_the_verdi
     assert keyboard.run("document.activeElement.id") == "verdict"
     tab_to(keyboard, "document.activeElement.tagName === 'SUMMARY'")
     keyboard.press("Enter")
-    assert keyboard.run("document.activeElement.parentElement.open")
+    opened = keyboard.run("document.activeElement.parentElement.open")
+    assert opened, f"the focus is on {keyboard.run('document.activeElement.outerHTML')[:300]}"
     rows = "document.activeElement.parentElement.querySelectorAll('tbody tr').length"
     assert keyboard.run(rows) == 3
