@@ -192,14 +192,15 @@ void Director::send_void(const std::string& why) {
   commands_.add(SendVoid{workers_.members(), {epoch_, why}});
 }
 
-/// The job ends: workers in no epoch get none any more. Members finish what they do.
+/// The job ends: workers in no epoch get none any more. Members finish what they do, and so do
+/// starting workers of a job without an epoch: its program may never call init().
 void Director::end_leftovers() {
   for (Entry& entry : workers_) {
     const bool member = entry.second.ready.last_epoch == epoch_ && epoch_ > 0;
     if (entry.second.state == State::kReady) {
       commands_.dismiss(entry, failed_ || member,
                         failed_ ? "the job has failed" : "the job has finished");
-    } else if (entry.second.state == State::kStarting) {
+    } else if (entry.second.state == State::kStarting && (failed_ || epoch_ > 0)) {
       stop(entry.first, entry.second);
     }
   }

@@ -332,6 +332,16 @@ TEST_CASE("director: the job is over when all have ended after one has finished"
   CHECK(job.started().empty());
 }
 
+TEST_CASE("director: workers that still start finish a job whose program never calls init()") {
+  DirectorJob job;
+  job.end(1, {0, ""});
+  CHECK(job.take<StopWorker>().empty());
+  CHECK_FALSE(job.director.over());
+  for (const WorkerId id : std::initializer_list<WorkerId>{2, 3, 4}) job.end(id, {0, ""});
+  CHECK(job.director.over());
+  CHECK(job.director.exit_status() == 0);
+}
+
 TEST_CASE("director: nobody joins a job that has finished") {
   DirectorJob job;
   job.run_four();
