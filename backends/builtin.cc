@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/module_loader.h"
+#include "backends/mpi_choice.h"
 #include "backends/shm/factory.h"
 
 namespace ronde {
@@ -27,6 +28,13 @@ std::unique_ptr<Backend> make_shm(BackendDeps& deps) {
   return create_shm_backend(deps.kernels, options);
 }
 
+/// Mpirun's library and the module for its ABI.
+void choose_mpi_module(ModuleSpec& spec) {
+  MpiChoice choice = choose_mpi(mpi_surroundings(module_folder()));
+  spec.file = std::move(choice.module);
+  spec.library = std::move(choice.library);
+}
+
 std::unique_ptr<Backend> take_tcp(BackendDeps& deps) { return std::move(deps.tcp); }
 
 /// All that registers a backend: `--backend`, settings and `ronde doctor` read the name here.
@@ -36,6 +44,7 @@ struct BackendRow {
   DeviceKind memory = DeviceKind::kCpu;
   Module module = {};  ///< Where `make` is null: libronde_<name>.so makes the backend.
   std::unique_ptr<Backend> (*make)(BackendDeps&) = nullptr;
+  void (*choose)(ModuleSpec&) = nullptr;  ///< Of several modules, the one for this process.
 };
 
 /// In the order in which `auto` prefers them.
@@ -43,7 +52,10 @@ constexpr BackendRow kBackends[] = {
     {.name = "shm", .choice = Choice::kAutomatic, .make = make_shm},
     {.name = "tcp", .choice = Choice::kAutomatic, .make = take_tcp},
     {.name = "gloo", .choice = Choice::kOnRequest, .module = {RONDE_HAVE_GLOO, RONDE_WHY_GLOO}},
-    {.name = "mpi", .choice = Choice::kOnRequest, .module = {RONDE_HAVE_MPI, RONDE_WHY_MPI}},
+    {.name = "mpi",
+     .choice = Choice::kOnRequest,
+     .module = {RONDE_HAVE_MPI, RONDE_WHY_MPI},
+     .choose = choose_mpi_module},
     {.name = "nccl",
      .choice = Choice::kAutomatic,
      .memory = DeviceKind::kCuda,
@@ -63,7 +75,8 @@ void add_module(Registry& registry, const BackendRow& row, const BackendDeps& de
   const ModuleOptions options{.network_interface = deps.config.network_interface,
                               .kernels = deps.kernels,
                               .unprotected = deps.unprotected};
-  registry.add(make_module_backend({row.name, file_of(row.name), options, row.memory}), row.choice);
+  registry.add(make_module_backend({row.name, file_of(row.name), options, row.memory}, row.choose),
+               row.choice);
 }
 
 }  // namespace

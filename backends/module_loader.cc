@@ -88,9 +88,16 @@ Result<void*> load_factory(const std::string& file, const char* name) {
   return factory.status().with_context(fmt::format("{} cannot be loaded", file));
 }
 
+/// Loads the library that the module is to use. The module then finds it by its soname.
+Status load_first(const std::string& library) {
+  if (library.empty() || dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return {};
+  return {Code::kUnavailable, dlerror()};  // NOLINT(concurrency-mt-unsafe): per thread in glibc
+}
+
 class ModuleBackend final : public Backend {
  public:
-  explicit ModuleBackend(ModuleSpec spec) : spec_(std::move(spec)) {}
+  ModuleBackend(ModuleSpec spec, void (*choose)(ModuleSpec&))
+      : choose_(choose), spec_(std::move(spec)) {}
 
   std::string_view name() const noexcept override { return spec_.name; }
   DeviceKind memory() const noexcept override { return spec_.memory; }
@@ -108,19 +115,26 @@ class ModuleBackend final : public Backend {
  private:
   Result<Backend*> loaded() RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    if (!backend_) backend_.emplace(load_module(spec_));
+    if (!backend_) {
+      if (choose_ != nullptr) choose_(spec_);
+      backend_.emplace(load_module(spec_));
+    }
     if (!backend_->ok()) return backend_->status();
     return backend_->value().get();
   }
 
-  const ModuleSpec spec_;
+  void (*const choose_)(ModuleSpec&);
+  ModuleSpec spec_;  // const but for choose_, under mutex_
   Mutex mutex_;
   std::optional<Result<std::unique_ptr<Backend>>> backend_ RONDE_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
+std::string module_folder() { return own_path().parent_path().string(); }
+
 Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec) {
+  RONDE_RETURN_IF_ERROR(load_first(spec.library));
   RONDE_ASSIGN_OR_RETURN(void* factory, load_factory(spec.file, kModuleCreateSymbol));
   return std::unique_ptr<Backend>(reinterpret_cast<ModuleCreateFunction*>(factory)(spec.options));
 }
@@ -130,8 +144,8 @@ Result<std::shared_ptr<Accelerator>> load_accelerator_module(const std::string& 
   return std::shared_ptr<Accelerator>(reinterpret_cast<AcceleratorCreateFunction*>(factory)());
 }
 
-std::unique_ptr<Backend> make_module_backend(ModuleSpec spec) {
-  return std::make_unique<ModuleBackend>(std::move(spec));
+std::unique_ptr<Backend> make_module_backend(ModuleSpec spec, void (*choose)(ModuleSpec&)) {
+  return std::make_unique<ModuleBackend>(std::move(spec), choose);
 }
 
 }  // namespace ronde

@@ -17,7 +17,11 @@ struct ModuleSpec {
   std::string file;  ///< Such as "libronde_mpi.so"; a path with a slash is taken as it is.
   ModuleOptions options;
   DeviceKind memory = DeviceKind::kCpu;  ///< As Backend::memory().
+  std::string library = {};  ///< Path of a library to load before the module; empty: none.
 };
+
+/// Folder of the program or library that contains this code, where modules lie; empty if unknown.
+std::string module_folder();
 
 /// Loads the module and makes its backend. Looks beside the program or library that this code is
 /// in, in ../lib of it, and then where the dynamic linker looks. It is never unloaded.
@@ -29,7 +33,8 @@ Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec);
 Result<std::shared_ptr<Accelerator>> load_accelerator_module(const std::string& file);
 
 /// A proxy of the module's backend. It loads the module at the first viable() or open(). viable()
-/// returns why loading failed.
-std::unique_ptr<Backend> make_module_backend(ModuleSpec spec);
+/// returns why loading failed. `choose` sets the file and the library just before; may be null.
+std::unique_ptr<Backend> make_module_backend(ModuleSpec spec,
+                                             void (*choose)(ModuleSpec& spec) = nullptr);
 
 }  // namespace ronde

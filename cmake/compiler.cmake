@@ -21,8 +21,11 @@ if(RONDE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${RONDE_CCACHE})
 endif()
 
-# A Python package carries the names of functions, for stacks, but not the lines.
-if(SKBUILD)
+# A Python package carries the names of functions, for stacks, but not the lines. A debugger finds
+# lines that are kept apart (packaging/wheel.sh) by the build ID.
+if(SKBUILD AND RONDE_KEEP_DEBUG)
+  add_link_options(-Wl,--build-id)
+elseif(SKBUILD)
   add_link_options(-Wl,--strip-debug)
 endif()
 
