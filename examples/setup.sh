@@ -15,7 +15,7 @@ build_packages=(g++ cmake ninja-build ccache libfmt-dev libspdlog-dev libcli11-d
   nlohmann-json3-dev libsimdjson-dev libhwloc-dev libasio-dev libssl-dev libflatbuffers-dev
   flatbuffers-compiler libhwy-dev libeigen3-dev zlib1g-dev libyaml-cpp-dev)
 test_packages=(doctest-dev libgloo-dev libopenmpi-dev openmpi-bin iproute2 nftables
-  openssh-client openssh-server chromium doxygen)
+  openssh-client openssh-server chromium doxygen slurmctld slurmd slurm-client munge)
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }

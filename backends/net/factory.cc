@@ -151,17 +151,16 @@ Result<std::vector<Link>> link_hosts(const Party& party, const Topology& topolog
 Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions& options) {
   const TimePoint deadline = now() + config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(const std::optional<Secret> secret, read_secret(config));
-  if (!secret) {
+  if (!secret && !config.hands_out_secret) {
     return Status(Code::kInvalidArgument,
                   "a job with RONDE_RENDEZVOUS needs a secret: put 64 hexadecimal digits into a "
                   "0600 file, alike on all hosts, and set RONDE_SECRET_FILE to its path");
   }
   Party party = party_of(config, options, Purpose::kRendezvous);
-  RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(*secret));
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
-                         rendezvous_across_hosts(config, party, *secret, &options.cancel));
+                         rendezvous_across_hosts(config, party, secret, &options.cancel));
   Topology topology = topology_of(config.rank, job.roster);
-  auto local = connect_local_ranks(config, options, topology, *secret, deadline);
+  auto local = connect_local_ranks(config, options, topology, job.secret, deadline);
   if (!local.ok()) return local.status();
   party.purpose = Purpose::kLink;
   const WaitLimit limit(now() + time_left(deadline), &options.cancel);
@@ -172,7 +171,7 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
                                                              .links = std::move(links),
                                                              .limits = limits_of(config),
                                                              .abort = options.abort});
-  link.tcp = data_plane(config, party, *secret, job.local);
+  link.tcp = data_plane(config, party, job.secret, job.local);
   if (link.channel->topology().host_count() > 1) link.card = card_of(job.local);
   return link;
 }

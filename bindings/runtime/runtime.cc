@@ -25,6 +25,7 @@
 #include "bindings/runtime/timeline_sources.h"
 #include "bindings/runtime/version.h"
 #include "bindings/runtime/worker_history.h"
+#include "core/base/launchers.h"
 #include "core/base/log.h"
 #include "core/base/setting_names.h"
 #include "core/engine/engine.h"
@@ -53,8 +54,10 @@ void install_log_sink(LogLevel level, const std::string& name) {
 }
 
 /// On rank 0 alone: launchers give all ranks the same variables.
-void warn_of_unknown_settings(int rank) {
-  if (rank != 0) return;
+void warn_of_environment(const Config& config) {
+  if (config.rank != 0) return;
+  const auto missing = describe_missing_launcher(process_environment());
+  if (missing && config.job_id.empty()) log(LogLevel::kWarning, "{}", *missing);
   for (const std::string& sentence : describe_unknown_settings(process_variables())) {
     log(LogLevel::kWarning, "{}", sentence);
   }
@@ -91,7 +94,7 @@ Runtime::Parts::~Parts() = default;
 Status Runtime::Parts::start(const JoinOptions& options) {
   install_log_sink(config.log_level, name_in_log(config));
   note_failures();
-  warn_of_unknown_settings(config.rank);
+  warn_of_environment(config);
   RONDE_RETURN_IF_ERROR(check_backend(config.backend));
   RONDE_ASSIGN_OR_RETURN(JobCompression compression, job_compression(config.compression));
   config.compression = compression.spec;

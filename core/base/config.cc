@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
-#include <limits>
 #include <utility>
 #include <vector>
 
+#include "core/base/launchers.h"
 #include "core/base/setting_kinds.h"
 
 namespace ronde {
@@ -39,7 +38,9 @@ std::vector<Setting> job_settings() {
             "the job's name, the same on all ranks; needed without a launcher"},
            &Config::job_id),
       text({"RONDE_RENDEZVOUS", "", "host:port",
-            "where rank 0 listens for ranks of other hosts; empty: one host only"},
+            "where rank 0 listens for ranks of other hosts, at the first free port of "
+            "host:port,port; "
+            "empty: one host only"},
            &Config::rendezvous),
       text({"RONDE_SECRET_FILE", "", "path",
             "file (mode 0600) with the job's secret, the same on all hosts"},
@@ -168,63 +169,6 @@ const Setting* find_setting(std::string_view name) {
   return nullptr;
 }
 
-/// The variables in which a foreign launcher describes the job.
-struct Launcher {
-  const char* rank;
-  const char* size;
-  const char* job_id;
-};
-constexpr std::array<Launcher, 4> kLaunchers = {{
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
-    {"PMI_RANK", "PMI_SIZE", "PMI_JOBID"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"},
-    {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-}};
-
-/// Names one attempt of torchrun, with its number of agents; empty without torchrun. Each agent
-/// counts its own restarts, so that only a single agent's count is the same on all ranks.
-std::string torchrun_attempt(const Environment& environment) {
-  const auto restarts = environment("TORCHELASTIC_RESTART_COUNT");
-  if (!restarts) return {};
-  const std::string agents = environment("GROUP_WORLD_SIZE").value_or("1");
-  return fmt::format("-{}-{}", agents, agents == "1" ? *restarts : "");
-}
-
-/// A foreign launcher's job id alone may be the same for two jobs ("none" under torchrun): the
-/// rendezvous port tells them apart. The size and the attempt tell apart the jobs of one torchrun.
-std::string foreign_job_id(const Launcher& launcher, const Environment& environment, int size) {
-  return fmt::format("{}-{}-{}-{}{}", launcher.rank, environment(launcher.job_id).value_or(""),
-                     environment("MASTER_PORT").value_or(""), size, torchrun_attempt(environment));
-}
-
-/// Under `srun torchrun` Slurm's variables describe torchrun's agents, not the ranks.
-bool is_outer(const Launcher& launcher, const Environment& environment) {
-  return std::string_view(launcher.rank) == "SLURM_PROCID" &&
-         environment("TORCHELASTIC_RUN_ID").has_value();
-}
-
-Status read_foreign_job(Config& config, const Environment& environment) {
-  for (const Launcher& launcher : kLaunchers) {
-    const auto rank = environment(launcher.rank);
-    const auto size = environment(launcher.size);
-    if (!rank || !size || is_outer(launcher, environment)) continue;
-    const auto size_value = parse_integer(*size, 1, std::numeric_limits<int>::max());
-    if (!size_value) return bad_value(launcher.size, *size, "whole numbers from 1");
-    const auto rank_value = parse_integer(*rank, 0, *size_value - 1);
-    if (!rank_value) {
-      return bad_value(launcher.rank, *rank,
-                       fmt::format("whole numbers from 0 to {}", *size_value - 1));
-    }
-    config.rank = static_cast<int>(*rank_value);
-    config.size = static_cast<int>(*size_value);
-    if (config.job_id.empty()) {
-      config.job_id = foreign_job_id(launcher, environment, config.size);
-    }
-    return {};
-  }
-  return {};
-}
-
 /// Horovod writes levels in capitals, and has one above error.
 std::string as_ronde_writes(std::string_view name, std::string value) {
   if (name != "HOROVOD_LOG_LEVEL") return value;
@@ -297,7 +241,7 @@ Result<Config> config_from(const Environment& environment) {
     }
   }
   RONDE_RETURN_IF_ERROR(read_horovod(config, environment));
-  if (!own_job) RONDE_RETURN_IF_ERROR(read_foreign_job(config, environment));
+  if (!own_job) RONDE_RETURN_IF_ERROR(read_launched_job(config, environment));
   if (config.rank >= config.size) {
     return bad_value("RONDE_RANK", fmt::to_string(config.rank),
                      fmt::format("whole numbers from 0 to {} (RONDE_SIZE - 1)", config.size - 1));

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/log.h"
 #include "core/base/status.h"
@@ -19,13 +20,17 @@ struct Config {
   // The job, as its launcher describes it.
   int rank = 0;
   int size = 1;
-  int worker = 0;                 ///< Number of this worker of an elastic job; 0: no such job.
-  int epoch = 0;                  ///< Number of the elastic job's epoch; 0: no such job.
-  std::string job_id;             ///< Names the job on this host; empty for a single process.
-  std::string rendezvous;         ///< "host:port" where rank 0 listens; empty means one host only.
-  std::string secret_file;        ///< 0600 file that holds the job's secret.
-  int secret_fd = -1;             ///< Inherited descriptor that the secret is read from.
-  std::string network_interface;  ///< Interface name or address to use between hosts.
+  int worker = 0;      ///< Number of this worker of an elastic job; 0: no such job.
+  int epoch = 0;       ///< Number of the elastic job's epoch; 0: no such job.
+  std::string job_id;  ///< Names the job on this host; empty for a single process.
+  /// "host:port" where rank 0 listens, or "host:port,port,..."; empty means one host only.
+  std::string rendezvous;
+  std::string rendezvous_neighbour;  ///< Another host, if the launcher names one; see rendezvous.h.
+  std::string secret_file;           ///< 0600 file that holds the job's secret.
+  int secret_fd = -1;                ///< Inherited descriptor that the secret is read from.
+  bool hands_out_secret = false;     ///< Rank 0 makes a secret, and gives it to ranks of this user.
+  std::vector<std::string> shared_folders;  ///< Other hosts may see the same; for that secret.
+  std::string network_interface;            ///< Interface name or address to use between hosts.
   std::chrono::milliseconds start_timeout{60'000};
 
   // Data plane.
@@ -87,7 +92,7 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 Environment process_environment();
 
 /// Reads all settings, and the job from the launcher's variables: RONDE_RANK/RONDE_SIZE,
-/// OMPI_COMM_WORLD_*, PMI_*, SLURM_*, RANK/WORLD_SIZE, in this order.
+/// OMPI_COMM_WORLD_*, PMI_*, SLURM_*, RANK/WORLD_SIZE, in this order; see launchers.h.
 /// Errors: kInvalidArgument naming the variable, its value and what is allowed.
 Result<Config> config_from(const Environment& environment);
 

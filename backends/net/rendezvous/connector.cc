@@ -124,7 +124,7 @@ void Connector::accept_all() {
       pending_.pop_back();
       continue;
     }
-    if (local && !greeting_.empty()) pending_.back().output = greeting_;
+    if (!greeting_.empty()) pending_.back().output = greeting_;
     log(LogLevel::kDebug, "control channel: connection {} begins a handshake", fd);
   }
 }

@@ -37,7 +37,8 @@ struct ConnectorEvent {
 /// Connects this rank with others. Threads: one.
 class Connector {
  public:
-  /// `party` outlives it. `greeting` is sent on every accepted Unix connection of this user.
+  /// `party` outlives it. `greeting` is sent on every accepted connection; on Unix sockets those
+  /// of this user alone are accepted.
   explicit Connector(const Party& party, std::string greeting = {});
   ~Connector();
   Connector(const Connector&) = delete;

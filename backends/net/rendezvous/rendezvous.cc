@@ -171,10 +171,27 @@ Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpo
   RONDE_RETURN_IF_ERROR(connect_result(socket->get()));
   std::optional<Secret> secret = args.secret;
   if (args.greeted) RONDE_RETURN_IF_ERROR(read_greeting(socket->get(), secret, limit));
+  if (!secret) {
+    RONDE_ASSIGN_OR_RETURN(secret, receive_secret(socket->get(), *args.handover, limit));
+  }
   RONDE_ASSIGN_OR_RETURN(args.party->keys, Keys::derive(*secret));
   Handshake handshake(*args.party, Handshake::Role::kDialer, args.host_rank);
   RONDE_RETURN_IF_ERROR(shake_hands(socket->get(), handshake, limit));
   return HostConnection{std::move(*socket), handshake.peer(), *secret};
+}
+
+/// "10.0.0.1:4000, 10.0.0.1:4001: reason; ...", by reason.
+std::string describe_failures(const std::vector<Endpoint>& endpoints,
+                              const std::vector<std::string>& failures) {
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    if (!failures[i].empty()) by_reason[failures[i]].push_back(endpoints[i].text());
+  }
+  std::vector<std::string> parts;
+  for (const auto& [reason, where] : by_reason) {
+    parts.push_back(fmt::format("{}: {}", fmt::join(where, ", "), reason));
+  }
+  return parts.empty() ? "no address" : fmt::format("{}", fmt::join(parts, "; "));
 }
 
 bool hopeless(Code code) {
@@ -207,18 +224,21 @@ Result<Roster> host_rendezvous(const HostArgs& args) {
 
 Result<HostConnection> reach_host(const GuestArgs& args) {
   Duration pause = kFirstRetry;
-  std::string failure = "no address";
+  std::vector<std::string> failures(args.endpoints.size());
   for (std::size_t attempt = 0;; ++attempt) {
-    const Endpoint& endpoint = args.endpoints[attempt % args.endpoints.size()];
+    const std::size_t turn = attempt % args.endpoints.size();
+    const Endpoint& endpoint = args.endpoints[turn];
     auto connection = try_to_reach(args, endpoint);
     if (connection.ok() || hopeless(connection.status().code())) return connection;
-    failure = fmt::format("{}: {}", endpoint.text(), connection.status().message());
+    failures[turn] = connection.status().message();
     if (now() + pause >= args.limit.deadline() || args.limit.passed()) break;
+    if (turn + 1 < args.endpoints.size()) continue;
     args.limit.sleep(pause);
     pause = std::min<Duration>(2 * pause, args.greeted ? kLongestLocalRetry : kLongestRetry);
   }
-  return Status(Code::kTimeout, fmt::format("rank {} could not reach rank {} at {}",
-                                            args.party->rank, args.host_rank, failure))
+  return Status(Code::kTimeout,
+                fmt::format("rank {} could not reach rank {} at {}", args.party->rank,
+                            args.host_rank, describe_failures(args.endpoints, failures)))
       .about({args.host_rank, {}, 0});
 }
 

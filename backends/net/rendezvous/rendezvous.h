@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/net/rendezvous/connector.h"
+#include "backends/net/rendezvous/handover.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/clock.h"
@@ -38,10 +39,11 @@ Result<Roster> host_rendezvous(const HostArgs& args);
 struct GuestArgs {
   Party* party = nullptr;
   int host_rank = 0;
-  std::vector<Endpoint> endpoints;  ///< Tried in turn, again and again.
+  std::vector<Endpoint> endpoints;  ///< Tried in turn, then again after a pause.
   /// Over Unix sockets the host first sends a greeting, which may hold the job's secret.
   bool greeted = false;
-  std::optional<Secret> secret;  ///< Unknown: taken from the greeting.
+  std::optional<Secret> secret;            ///< Unknown: taken from the greeting.
+  const HandoverArgs* handover = nullptr;  ///< The greeting is that of a SecretOffer.
   WaitLimit limit;
 };
 

@@ -1,6 +1,7 @@
 // The part of socket.h that reads addresses from settings.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -11,9 +12,9 @@
 namespace ronde::net {
 namespace {
 
-struct HostPort {
+struct HostPorts {
   std::string host;
-  std::uint16_t port = 0;
+  std::vector<std::uint16_t> ports;
 };
 
 std::optional<std::uint16_t> parse_port(const std::string& text) {
@@ -23,16 +24,28 @@ std::optional<std::uint16_t> parse_port(const std::string& text) {
   return port;
 }
 
-std::optional<HostPort> split(const std::string& text) {
+std::optional<std::vector<std::uint16_t>> parse_ports(const std::string& text) {
+  std::vector<std::uint16_t> ports;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    const auto port = parse_port(text.substr(start, comma - start));
+    if (!port) return std::nullopt;
+    ports.push_back(*port);
+    start = comma + 1;
+  }
+  return ports;
+}
+
+std::optional<HostPorts> split(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return std::nullopt;
   std::string host = text.substr(0, colon);
   const bool brackets = host.front() == '[' && host.back() == ']';
   if (brackets) host = host.substr(1, host.size() - 2);
   if (!brackets && host.find(':') != std::string::npos) return std::nullopt;
-  const auto port = parse_port(text.substr(colon + 1));
-  if (!port) return std::nullopt;
-  return HostPort{std::move(host), *port};
+  auto ports = parse_ports(text.substr(colon + 1));
+  if (!ports) return std::nullopt;
+  return HostPorts{std::move(host), std::move(*ports)};
 }
 
 Status malformed(const std::string& text) {
@@ -46,17 +59,20 @@ Status malformed(const std::string& text) {
 Result<std::vector<Endpoint>> resolve(const std::string& host_and_port) {
   const auto parts = split(host_and_port);
   if (!parts) return malformed(host_and_port);
-  RONDE_ASSIGN_OR_RETURN(std::vector<Endpoint> found, resolve_host(parts->host));
-  for (Endpoint& endpoint : found) endpoint = endpoint.with_port(parts->port);
-  return found;
+  RONDE_ASSIGN_OR_RETURN(const std::vector<Endpoint> found, resolve_host(parts->host));
+  std::vector<Endpoint> all;
+  for (const std::uint16_t port : parts->ports) {
+    for (const Endpoint& endpoint : found) all.push_back(endpoint.with_port(port));
+  }
+  return all;
 }
 
 Result<Endpoint> parse_endpoint(const std::string& text) {
   if (text.starts_with('@')) return abstract_endpoint(text.substr(1));
   const auto parts = split(text);
-  if (!parts) return malformed(text);
+  if (!parts || parts->ports.size() != 1) return malformed(text);
   RONDE_ASSIGN_OR_RETURN(const Endpoint found, numeric_host(parts->host));
-  return found.with_port(parts->port);
+  return found.with_port(parts->ports.front());
 }
 
 Result<Endpoint> interface_endpoint(const std::string& name_or_address) {

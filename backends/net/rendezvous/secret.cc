@@ -79,30 +79,29 @@ Result<Secret> read_descriptor(int fd) {
   return parse_secret(text, fmt::format("the descriptor RONDE_SECRET_FD={}", fd));
 }
 
-Status check_private(int fd, const std::string& path) {
+Status check_private(int fd, const std::string& source) {
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    return {Code::kInvalidArgument, fmt::format("RONDE_SECRET_FILE={} is not a file", path)};
+    return {Code::kInvalidArgument, fmt::format("{} is not a file", source)};
   }
   if (info.st_uid == ::geteuid() && (info.st_mode & 077) == 0) return {};
   return {Code::kInvalidArgument,
-          fmt::format("RONDE_SECRET_FILE={} must belong to this user and be closed to others "
-                      "(chmod 600); its mode is {:o} and its owner {}",
-                      path, info.st_mode & 07777, info.st_uid)};
-}
-
-Result<Secret> read_file(const std::string& path) {
-  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("RONDE_SECRET_FILE={} cannot be read: {}", path,
-                              std::generic_category().message(errno)));
-  }
-  RONDE_RETURN_IF_ERROR(check_private(fd.get(), path));
-  return parse_secret(read_text(fd.get(), true), fmt::format("RONDE_SECRET_FILE={}", path));
+          fmt::format("{} must belong to this user and be closed to others (chmod 600); its mode "
+                      "is {:o} and its owner {}",
+                      source, info.st_mode & 07777, info.st_uid)};
 }
 
 }  // namespace
+
+Result<Secret> read_secret_file(const std::string& path, const std::string& source) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) {
+    return Status(Code::kInvalidArgument, fmt::format("{} cannot be read: {}", source,
+                                                      std::generic_category().message(errno)));
+  }
+  RONDE_RETURN_IF_ERROR(check_private(fd.get(), source));
+  return parse_secret(read_text(fd.get(), true), source);
+}
 
 Secret::Secret(std::span<const std::byte, kBytes> bytes) {
   std::copy(bytes.begin(), bytes.end(), bytes_.begin());
@@ -140,8 +139,9 @@ Result<Secret> Secret::derive(std::string_view purpose) const {
 
 Result<std::optional<Secret>> read_secret(const Config& config) {
   if (config.secret_fd < 0 && config.secret_file.empty()) return std::optional<Secret>();
-  auto secret =
-      config.secret_fd >= 0 ? read_descriptor(config.secret_fd) : read_file(config.secret_file);
+  auto secret = config.secret_fd >= 0 ? read_descriptor(config.secret_fd)
+                                      : read_secret_file(config.secret_file,
+                                                         "RONDE_SECRET_FILE=" + config.secret_file);
   if (!secret.ok()) return secret.status();
   return std::optional<Secret>(*secret);
 }

@@ -44,6 +44,10 @@ using Digest = std::array<std::byte, 32>;
 /// what is required.
 Result<std::optional<Secret>> read_secret(const Config& config);
 
+/// Reads the secret in a file of this user that is closed to others; errors call it `source`.
+/// Errors: kInvalidArgument naming the fault of the file and what is required.
+Result<Secret> read_secret_file(const std::string& path, const std::string& source);
+
 /// HMAC-SHA256.
 Digest proof(const Secret& key, std::span<const std::byte> message);
 

@@ -24,7 +24,8 @@ namespace ronde::net {
 /// True for the errno of a call that would have blocked.
 inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
 
-/// Splits and resolves "host:port" or "[v6]:port". Blocks (name service).
+/// Splits and resolves "host:port", "[v6]:port" or "host:port,port", which has all addresses of
+/// the host with the first port first. Blocks (name service).
 /// Errors: kInvalidArgument where it is malformed, kUnavailable where it does not resolve.
 Result<std::vector<Endpoint>> resolve(const std::string& host_and_port);
 

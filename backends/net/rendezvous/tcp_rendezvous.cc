@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/net/rendezvous/connector.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde::net {
 namespace {
@@ -14,16 +15,36 @@ namespace {
 constexpr std::chrono::seconds kGrace{5};  // rank 0's timeout may start later
 constexpr int kAbortWatch = -1;
 
-/// The address on which rank 0 listens: the rendezvous, on the chosen interface if one is set.
-Result<Endpoint> rendezvous_point(const Config& config, const std::vector<Endpoint>& resolved) {
-  if (config.network_interface.empty()) return resolved.front();
-  RONDE_ASSIGN_OR_RETURN(const Endpoint chosen, interface_endpoint(config.network_interface));
-  return chosen.with_port(resolved.front().port());
+bool is_loopback(const Endpoint& endpoint) {
+  return endpoint.host().starts_with("127.") || endpoint.host() == "::1";
+}
+
+/// The addresses of config.rendezvous. The host of rank 0 may resolve its own name, which a
+/// launcher has chosen, to a loopback address (Debian's 127.0.1.1); the other hosts do not. It then
+/// uses the address by which it reaches one of them.
+Result<std::vector<Endpoint>> resolve_rendezvous(const Config& config) {
+  auto resolved = resolve(config.rendezvous);
+  if (!resolved.ok()) return resolved.status();
+  if (config.rendezvous_neighbour.empty() || !is_loopback(resolved->front())) return resolved;
+  const auto neighbours = resolve_host(config.rendezvous_neighbour);
+  if (!neighbours.ok() || is_loopback(neighbours->front())) return resolved;
+  RONDE_ASSIGN_OR_RETURN(const Endpoint address, source_towards(neighbours->front()));
+  for (Endpoint& endpoint : *resolved) endpoint = address.with_port(endpoint.port());
+  return resolved;
+}
+
+/// The address on which rank 0 listens: the rendezvous, on the chosen interface if the user has set
+/// both.
+Result<Endpoint> rendezvous_address(const Config& config, const std::vector<Endpoint>& resolved) {
+  const bool chosen_by_user = config.rendezvous_neighbour.empty();
+  if (config.network_interface.empty() || !chosen_by_user) return resolved.front();
+  return interface_endpoint(config.network_interface);
 }
 
 /// The address that this host uses towards the rendezvous, or the chosen interface's.
 Result<Endpoint> own_address(const Config& config, const std::vector<Endpoint>& resolved) {
   if (!config.network_interface.empty()) return interface_endpoint(config.network_interface);
+  if (config.rank == 0) return rendezvous_address(config, resolved);
   Status last(Code::kUnavailable, "no address");
   for (const Endpoint& endpoint : resolved) {
     auto source = source_towards(endpoint);
@@ -33,33 +54,76 @@ Result<Endpoint> own_address(const Config& config, const std::vector<Endpoint>& 
   return last.with_context(fmt::format("RONDE_RENDEZVOUS={}", config.rendezvous));
 }
 
-Result<Roster> host(const Config& config, const Party& party, const std::vector<Endpoint>& resolved,
-                    const CancelSource* cancel) {
-  RONDE_ASSIGN_OR_RETURN(const Endpoint point, rendezvous_point(config, resolved));
-  auto listener = listen_on(point);
-  if (!listener.ok()) {
-    return listener.status().with_context(fmt::format("RONDE_RENDEZVOUS={}", config.rendezvous));
+/// Listens at the first free port of the rendezvous.
+Result<FileDescriptor> listen_at_rendezvous(const Config& config,
+                                            const std::vector<Endpoint>& resolved) {
+  RONDE_ASSIGN_OR_RETURN(const Endpoint address, rendezvous_address(config, resolved));
+  Status last;
+  for (const Endpoint& endpoint : resolved) {
+    if (!endpoint.same_host(resolved.front())) continue;
+    auto listener = listen_on(address.with_port(endpoint.port()));
+    if (listener.ok()) return listener;
+    last = listener.status();
   }
-  Connector connector(party);
-  connector.listen(std::move(*listener));
-  HostArgs args{.party = &party,
+  return last.with_context(fmt::format("RONDE_RENDEZVOUS={}", config.rendezvous));
+}
+
+/// Adds this host and a remedy to the error of a rendezvous that a launcher, not the user, has
+/// chosen.
+Status advised(const Status& status, const Config& config) {
+  const bool unreachable = status.code() == Code::kUnavailable || status.code() == Code::kTimeout;
+  if (config.rendezvous_neighbour.empty() || !unreachable) return status;
+  Status more(status.code(),
+              fmt::format("{}; on {} the rendezvous is {}: all hosts must resolve this name and "
+                          "reach one of these ports; else set RONDE_RENDEZVOUS=ADDRESS:PORT of "
+                          "rank 0's host",
+                          status.message(), host_name(), config.rendezvous));
+  return status.failed_rank() ? more.about(*status.failed_rank()) : more;
+}
+
+/// What both sides of the rendezvous need.
+struct Meeting {
+  const Config& config;
+  Party& party;
+  const HandoverArgs& handover;
+  const CancelSource* cancel;
+};
+
+Result<Roster> host(const Meeting& meeting, const std::vector<Endpoint>& resolved,
+                    std::optional<Secret>& secret) {
+  const Config& config = meeting.config;
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_at_rendezvous(config, resolved));
+  std::optional<SecretOffer> offer;
+  if (!secret) {
+    RONDE_ASSIGN_OR_RETURN(secret, Secret::random());
+    auto made = SecretOffer::make(meeting.handover, *secret);
+    if (!made.ok()) return made.status();
+    offer.emplace(std::move(*made));
+  }
+  RONDE_ASSIGN_OR_RETURN(meeting.party.keys, Keys::derive(*secret));
+  Connector connector(meeting.party, offer ? offer->greeting() : std::string());
+  connector.listen(std::move(listener));
+  HostArgs args{.party = &meeting.party,
                 .connector = &connector,
                 .guests = {},
-                .limit = {now() + config.start_timeout, cancel}};
+                .limit = {now() + config.start_timeout, meeting.cancel}};
   for (int rank = 1; rank < config.size; ++rank) args.guests.push_back(rank);
   return host_rendezvous(args);
 }
 
-Result<Roster> visit(const Config& config, Party& party, const Secret& secret,
-                     std::vector<Endpoint> resolved, const CancelSource* cancel) {
-  const GuestArgs args{.party = &party,
+Result<Roster> visit(const Meeting& meeting, std::vector<Endpoint> resolved,
+                     std::optional<Secret>& secret) {
+  const std::chrono::milliseconds timeout = meeting.config.start_timeout;
+  const GuestArgs args{.party = &meeting.party,
                        .host_rank = 0,
                        .endpoints = std::move(resolved),
                        .greeted = false,
                        .secret = secret,
-                       .limit = {now() + config.start_timeout, cancel}};
+                       .handover = &meeting.handover,
+                       .limit = {now() + timeout, meeting.cancel}};
   RONDE_ASSIGN_OR_RETURN(const HostConnection connection, reach_host(args));
-  return await_verdict(connection, args, {now() + config.start_timeout + kGrace, cancel});
+  secret = connection.secret;
+  return await_verdict(connection, args, {now() + timeout + kGrace, meeting.cancel});
 }
 
 /// The ranks that this one waits for, with the last failure of those that it dials.
@@ -84,23 +148,27 @@ Status dial_lower(Connector& connector, const MeshArgs& args) {
 
 }  // namespace
 
-Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party, const Secret& secret,
+Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
+                                          const std::optional<Secret>& given,
                                           const CancelSource* cancel) {
-  RONDE_ASSIGN_OR_RETURN(std::vector<Endpoint> resolved, resolve(config.rendezvous));
+  auto found = resolve_rendezvous(config);
+  if (!found.ok()) return advised(found.status(), config);
+  std::vector<Endpoint> resolved = std::move(*found);
   RemoteJob job;
-  if (config.rank == 0) {
-    RONDE_ASSIGN_OR_RETURN(job.local, rendezvous_point(config, resolved));
-  } else {
-    RONDE_ASSIGN_OR_RETURN(job.local, own_address(config, resolved));
-  }
+  RONDE_ASSIGN_OR_RETURN(job.local, own_address(config, resolved));
   job.local = job.local.with_port(0);
   RONDE_ASSIGN_OR_RETURN(job.listener, listen_on(job.local));
   RONDE_ASSIGN_OR_RETURN(const Endpoint bound, local_endpoint(job.listener.get()));
   party.self.address = bound.text();
-  auto roster = config.rank == 0 ? host(config, party, resolved, cancel)
-                                 : visit(config, party, secret, std::move(resolved), cancel);
-  if (!roster.ok()) return roster.status();
+  const Munge munge;
+  const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout, &munge};
+  const Meeting meeting{config, party, handover, cancel};
+  std::optional<Secret> secret = given;
+  auto roster = config.rank == 0 ? host(meeting, resolved, secret)
+                                 : visit(meeting, std::move(resolved), secret);
+  if (!roster.ok()) return advised(roster.status(), config);
   job.roster = std::move(*roster);
+  job.secret = *secret;
   return job;
 }
 

@@ -2,6 +2,7 @@
 // the address of each rank. Then one connection links each pair of ranks on different hosts.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,16 @@ struct RemoteJob {
   Roster roster;            ///< Of all ranks.
   FileDescriptor listener;  ///< Where this rank accepts links.
   Endpoint local;           ///< Its address; good for other listeners of this rank with port 0.
+  Secret secret;            ///< The given one, or that of rank 0.
 };
 
-/// Connects all ranks at config.rendezvous. `party` has keys and the purpose kRendezvous; its
-/// introduction's address is filled in. `cancel`, where not null, ends it early. Blocks. Errors: as
-/// host_rendezvous and reach_host; kInvalidArgument naming RONDE_RENDEZVOUS or
-/// RONDE_NETWORK_INTERFACE.
-Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party, const Secret& secret,
+/// Connects all ranks at config.rendezvous. `party` has the purpose kRendezvous; its keys and its
+/// introduction's address are filled in. Without a secret rank 0 makes one and hands it out (see
+/// handover.h). `cancel`, where not null, ends it early. Blocks. Errors: as host_rendezvous and
+/// reach_host; kInvalidArgument naming RONDE_RENDEZVOUS or RONDE_NETWORK_INTERFACE; kUnavailable
+/// where a secret cannot be handed out.
+Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
+                                          const std::optional<Secret>& secret,
                                           const CancelSource* cancel);
 
 /// One connection to another rank.

@@ -4,18 +4,11 @@
 
 #include <map>
 
+#include "tests/core/base/environment.h"
+
 namespace ronde {
-namespace {
 
-Environment environment_of(std::map<std::string, std::string> values) {
-  return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
-    const auto found = values.find(name);
-    if (found == values.end()) return std::nullopt;
-    return found->second;
-  };
-}
-
-}  // namespace
+using test::environment_of;
 
 TEST_CASE("config: nothing set is a job of one rank with the documented defaults") {
   const auto config = config_from(environment_of({}));
@@ -91,17 +84,6 @@ TEST_CASE("config: attempts of torchrun are different jobs") {
   CHECK(job_of({{"WORLD_SIZE", "2"}}) != job_of({{"WORLD_SIZE", "3"}}));
   CHECK(job_of({{"TORCHELASTIC_RESTART_COUNT", "0"}}) !=
         job_of({{"TORCHELASTIC_RESTART_COUNT", "1"}}));
-}
-
-TEST_CASE("config: under srun torchrun the ranks are torchrun's") {
-  std::map<std::string, std::string> variables = {{"SLURM_PROCID", "0"},
-                                                  {"SLURM_NTASKS", "1"},
-                                                  {"RANK", "3"},
-                                                  {"WORLD_SIZE", "4"},
-                                                  {"TORCHELASTIC_RUN_ID", "7"}};
-  CHECK(config_from(environment_of(variables))->rank == 3);
-  variables.erase("TORCHELASTIC_RUN_ID");
-  CHECK(config_from(environment_of(variables))->rank == 0);
 }
 
 TEST_CASE("config: a rank beyond the size is an error") {

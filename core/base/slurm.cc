@@ -1,0 +1,199 @@
+#include "core/base/slurm.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "core/base/launchers.h"
+#include "core/base/setting_kinds.h"
+
+namespace ronde {
+namespace {
+
+constexpr std::size_t kMostNodes = 65'536;
+constexpr std::int64_t kFirstSpecialStep = 4'294'967'280;  // batch script, salloc's shell, ...
+
+// Below the ports that the kernel gives to outgoing connections.
+constexpr std::uint32_t kFirstPort = 12'000;
+constexpr std::uint32_t kPorts = 16'000;
+constexpr int kPortsToTry = 4;
+
+Status bad_list(std::string_view list, std::string_view why) {
+  return {Code::kInvalidArgument,
+          fmt::format("\"{}\" is no list of Slurm: {}; allowed: n[1-4,07],m01", list, why)};
+}
+
+/// Cuts `text` at commas outside of brackets.
+std::vector<std::string_view> split_list(std::string_view text) {
+  std::vector<std::string_view> parts;
+  std::size_t start = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ',';
+    depth += c == '[' ? 1 : 0;
+    depth -= c == ']' ? 1 : 0;
+    if (c != ',' || (depth > 0 && i < text.size())) continue;
+    parts.push_back(text.substr(start, i - start));
+    start = i + 1;
+  }
+  return parts;
+}
+
+std::optional<std::int64_t> number(std::string_view text) {
+  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) return std::nullopt;
+  return parse_integer(text, 0, 999'999'999'999);
+}
+
+/// "07-12" as 07, 08, ..., 12: all of the width of the first.
+bool expand_range(std::string_view range, std::vector<std::string>& out) {
+  const std::size_t dash = range.find('-');
+  const std::string_view low_text = range.substr(0, dash);
+  const auto low = number(low_text);
+  const auto high = dash == range.npos ? low : number(range.substr(dash + 1));
+  if (!low || !high || *high < *low) return false;
+  if (*high - *low >= static_cast<std::int64_t>(kMostNodes)) return false;
+  for (std::int64_t i = *low; i <= *high; ++i) {
+    out.push_back(fmt::format("{:0{}}", i, low_text.size()));
+  }
+  return out.size() <= kMostNodes;
+}
+
+/// "n[1-2]r[1-3]" as n1r1, n1r2, ...: the last bracket changes first.
+bool expand_name(std::string_view name, const std::string& before, std::vector<std::string>& out) {
+  const std::size_t open = name.find('[');
+  if (open == name.npos) {
+    if (name.find(']') != name.npos || before.size() + name.size() == 0) return false;
+    out.push_back(before + std::string(name));
+    return out.size() <= kMostNodes;
+  }
+  const std::size_t close = name.find(']', open);
+  if (close == name.npos) return false;
+  std::vector<std::string> numbers;
+  for (const std::string_view range : split_list(name.substr(open + 1, close - open - 1))) {
+    if (!expand_range(range, numbers)) return false;
+  }
+  const std::string prefix = before + std::string(name.substr(0, open));
+  return std::ranges::all_of(numbers, [&](const std::string& each) {
+    return expand_name(name.substr(close + 1), prefix + each, out);
+  });
+}
+
+std::uint32_t hash(std::string_view text) {
+  std::uint32_t value = 2'166'136'261U;  // FNV-1a
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 16'777'619U;
+  return value;
+}
+
+/// The ports that rank 0 tries in turn. Another program, or rank 0 of another step, may have one.
+Result<std::vector<int>> ports_of(const std::string& step, const Environment& environment) {
+  std::vector<int> ports;
+  if (const auto reserved = environment("SLURM_STEP_RESV_PORTS")) {
+    std::vector<std::string> numbers;
+    for (const std::string_view range : split_list(*reserved)) {
+      if (!expand_range(range, numbers)) break;
+    }
+    for (const std::string& each : numbers) {
+      const auto port = parse_integer(each, 1, 65'535);
+      if (port) ports.push_back(static_cast<int>(*port));
+    }
+    if (ports.empty() || ports.size() != numbers.size()) {
+      return bad_value("SLURM_STEP_RESV_PORTS", *reserved, "ports such as 12000-12003");
+    }
+    return ports;
+  }
+  for (int i = 0; i < kPortsToTry; ++i) {
+    const std::uint32_t mixed = hash(fmt::format("{}/{}", step, i));
+    ports.push_back(static_cast<int>(kFirstPort + (mixed ^ (mixed >> 16U)) % kPorts));
+  }
+  return ports;
+}
+
+/// Folders that are perhaps the same on all nodes.
+std::vector<std::string> shared_folders(const Environment& environment) {
+  std::vector<std::string> folders;
+  for (const char* name : {"HOME", "SLURM_SUBMIT_DIR"}) {
+    const std::string folder = environment(name).value_or("");
+    const bool known = std::ranges::find(folders, folder) != folders.end();
+    if (folder.starts_with('/') && folder != "/" && !known) folders.push_back(folder);
+  }
+  return folders;
+}
+
+/// Where and by which secret the tasks of several nodes meet.
+Status read_rendezvous(Config& config, const std::string& step, const Environment& environment) {
+  const std::string list = environment("SLURM_STEP_NODELIST").value_or("");
+  auto nodes = expand_nodelist(list);
+  if (!nodes.ok()) return bad_value("SLURM_STEP_NODELIST", list, "node lists such as n[1-4,07]");
+  if (nodes->size() == 1) return {};
+  RONDE_ASSIGN_OR_RETURN(const std::vector<int> ports, ports_of(step, environment));
+  if (config.rendezvous.empty()) {
+    config.rendezvous = fmt::format("{}:{}", nodes->front(), fmt::join(ports, ","));
+    config.rendezvous_neighbour = (*nodes)[1];
+  }
+  config.hands_out_secret = config.secret_file.empty() && config.secret_fd < 0;
+  config.shared_folders = shared_folders(environment);
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::string> slurm_step_name(const Environment& environment) {
+  const auto job = environment("SLURM_JOB_ID");
+  const auto step = environment("SLURM_STEP_ID");
+  if (!job || !step || !environment("SLURM_PROCID")) return std::nullopt;
+  const auto value = number(*step);
+  if (value && *value >= kFirstSpecialStep) return std::nullopt;
+  return *job + "." + *step;
+}
+
+std::optional<std::string> slurm_step_tasks(const Environment& environment) {
+  auto tasks = environment("SLURM_STEP_NUM_TASKS");
+  return tasks ? tasks : environment("SLURM_NTASKS");
+}
+
+Status read_slurm_step(Config& config, const Environment& environment) {
+  const bool own = environment("SLURM_STEP_NUM_TASKS").has_value();
+  const Variable size{own ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
+                      slurm_step_tasks(environment).value_or("")};
+  RONDE_RETURN_IF_ERROR(read_place(config, {"SLURM_PROCID", environment("SLURM_PROCID")}, size));
+  // A job that is requeued has the same number, and its steps too.
+  const std::string step =
+      fmt::format("slurm-{}-{}-{}-{}", environment("SLURM_CLUSTER_NAME").value_or(""),
+                  slurm_step_name(environment).value_or(""),
+                  environment("SLURM_RESTART_COUNT").value_or("0"), config.size);
+  if (config.job_id.empty()) config.job_id = step;
+  return config.size == 1 ? Status() : read_rendezvous(config, step, environment);
+}
+
+Result<std::vector<std::string>> expand_nodelist(std::string_view list) {
+  std::vector<std::string> names;
+  for (const std::string_view part : split_list(list)) {
+    if (!expand_name(part, "", names)) return bad_list(list, fmt::format("\"{}\"", part));
+  }
+  return names;
+}
+
+Result<std::vector<int>> expand_counts(std::string_view list) {
+  std::vector<int> counts;
+  for (std::string_view part : split_list(list)) {
+    std::int64_t times = 1;
+    if (const std::size_t open = part.find("(x"); open != part.npos && part.ends_with(')')) {
+      times = number(part.substr(open + 2, part.size() - open - 3)).value_or(0);
+      part = part.substr(0, open);
+    }
+    const auto count = number(part);
+    const bool good = count && *count <= std::numeric_limits<int>::max() && times >= 1 &&
+                      counts.size() + static_cast<std::size_t>(times) <= kMostNodes;
+    if (!good) return bad_list(list, "numbers such as 2(x3),1");
+    counts.insert(counts.end(), static_cast<std::size_t>(times), static_cast<int>(*count));
+  }
+  return counts;
+}
+
+}  // namespace ronde

@@ -1,0 +1,36 @@
+// Slurm's variables: the place of a task in its step, where the step's ranks meet, and the nodes of
+// an allocation. Values in, values out.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/config.h"
+#include "core/base/status.h"
+
+namespace ronde {
+
+/// "17.0": job and step of the task that this process is. Nothing where no srun has started it: in
+/// a batch script, or in the shell that salloc starts.
+std::optional<std::string> slurm_step_name(const Environment& environment);
+
+/// The number of the step's tasks, as Slurm writes it.
+std::optional<std::string> slurm_step_tasks(const Environment& environment);
+
+/// Fills in rank, size and job id of a task. On several nodes also where rank 0 listens: on the
+/// step's first node, at ports that follow from job and step, or that srun has reserved.
+/// Rank 0 hands out a secret where none is set.
+/// Errors: kInvalidArgument naming the variable, its value and what is allowed.
+Status read_slurm_step(Config& config, const Environment& environment);
+
+/// The names that a node list such as "n[1-4,07],m01" stands for, in order.
+/// Errors: kInvalidArgument with the list; more than 65,536 names are none.
+Result<std::vector<std::string>> expand_nodelist(std::string_view list);
+
+/// The numbers that a list such as "2(x3),1" stands for: 2, 2, 2, 1, as in SLURM_TASKS_PER_NODE.
+/// Errors: as expand_nodelist.
+Result<std::vector<int>> expand_counts(std::string_view list);
+
+}  // namespace ronde

@@ -1,0 +1,129 @@
+// Slurm's variables and lists.
+#include "core/base/slurm.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/core/base/environment.h"
+
+namespace ronde {
+
+using test::environment_of;
+using test::joined;
+using test::Variables;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// Task 2 of 4 on two nodes, as Slurm 22.05 sets its variables.
+Variables step(const Variables& more = {}) {
+  const Variables all = {{"SLURM_JOB_ID", "17"},        {"SLURM_STEP_ID", "3"},
+                         {"SLURM_PROCID", "2"},         {"SLURM_NTASKS", "4"},
+                         {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NODELIST", "n[1-2]"},
+                         {"HOME", "/home/u"},           {"SLURM_SUBMIT_DIR", "/data/u"}};
+  return joined(all, more);
+}
+
+Config read(const Variables& more = {}) {
+  Config config;
+  REQUIRE(read_slurm_step(config, environment_of(step(more))).ok());
+  return config;
+}
+
+TEST_CASE("slurm: node lists are expanded as scontrol show hostnames does") {
+  CHECK(*expand_nodelist("n[1-4,7],m01") == Names{"n1", "n2", "n3", "n4", "n7", "m01"});
+  CHECK(*expand_nodelist("n[08-11]") == Names{"n08", "n09", "n10", "n11"});
+  CHECK(*expand_nodelist("a[1-2]b[3,5]") == Names{"a1b3", "a1b5", "a2b3", "a2b5"});
+  CHECK(*expand_nodelist("rack[1-2]-gpu") == Names{"rack1-gpu", "rack2-gpu"});
+  CHECK(*expand_nodelist("node.example.org") == Names{"node.example.org"});
+  CHECK(*expand_nodelist("n[099-101]") == Names{"n099", "n100", "n101"});
+}
+
+TEST_CASE("slurm: what is no node list is an error") {
+  for (const char* list : {"", ",", "n[", "n]", "n[1", "n[]", "n[2-1]", "n[a]", "n[1-]", "a,,b",
+                           "n[1-99999999]", "n[1-300]x[1-300]", "n[1--2]", "n[-1]", "n[1]]"}) {
+    CAPTURE(list);
+    CHECK(expand_nodelist(list).status().code() == Code::kInvalidArgument);
+  }
+}
+
+TEST_CASE("slurm: counts are expanded") {
+  CHECK(*expand_counts("2(x3),1") == std::vector<int>{2, 2, 2, 1});
+  CHECK(*expand_counts("4") == std::vector<int>{4});
+  for (const char* list : {"", "x", "2(x0)", "2(x", "2(3)", "2(x99999999)", "-1", "1,,2"}) {
+    CAPTURE(list);
+    CHECK_FALSE(expand_counts(list).ok());
+  }
+}
+
+TEST_CASE("slurm: the tasks of two nodes meet on the first") {
+  const Config config = read();
+  CHECK(config.rank == 2);
+  CHECK(config.size == 4);
+  CHECK(config.rendezvous.starts_with("n1:"));
+  CHECK(config.rendezvous_neighbour == "n2");
+  CHECK(config.hands_out_secret);
+  CHECK(config.shared_folders == Names{"/home/u", "/data/u"});
+}
+
+TEST_CASE("slurm: the tasks of one node need no rendezvous") {
+  const Config config = read({{"SLURM_STEP_NODELIST", "n1"}});
+  CHECK(config.rendezvous.empty());
+  CHECK_FALSE(config.hands_out_secret);
+  CHECK_FALSE(config.job_id.empty());
+}
+
+TEST_CASE("slurm: jobs, steps and attempts differ in name and port") {
+  const Config config = read();
+  CHECK(read().rendezvous == config.rendezvous);
+  const Variables others = {{"SLURM_JOB_ID", "18"},
+                            {"SLURM_STEP_ID", "4"},
+                            {"SLURM_RESTART_COUNT", "1"},
+                            {"SLURM_CLUSTER_NAME", "other"}};
+  for (const auto& [name, value] : others) {
+    CAPTURE(name);
+    CHECK(read({{name, value}}).job_id != config.job_id);
+    CHECK(read({{name, value}}).rendezvous != config.rendezvous);
+  }
+}
+
+TEST_CASE("slurm: ports that srun has reserved are used") {
+  CHECK(read({{"SLURM_STEP_RESV_PORTS", "13000-13002"}}).rendezvous == "n1:13000,13001,13002");
+  Config config;
+  const Variables bad = step({{"SLURM_STEP_RESV_PORTS", "99999"}});
+  CHECK(read_slurm_step(config, environment_of(bad)).message().find("SLURM_STEP_RESV_PORTS") !=
+        std::string::npos);
+}
+
+TEST_CASE("slurm: what the user has set stays") {
+  Config config;
+  config.rendezvous = "10.0.0.1:4000";
+  config.secret_file = "/home/u/secret";
+  config.job_id = "mine";
+  REQUIRE(read_slurm_step(config, environment_of(step())).ok());
+  CHECK(config.rendezvous == "10.0.0.1:4000");
+  CHECK(config.rendezvous_neighbour.empty());
+  CHECK_FALSE(config.hands_out_secret);
+  CHECK(config.job_id == "mine");
+}
+
+TEST_CASE("slurm: neither a batch script nor salloc's shell is a task") {
+  CHECK(slurm_step_name(environment_of(step())) == "17.3");
+  Variables batch = step();
+  batch.erase("SLURM_STEP_ID");
+  CHECK_FALSE(slurm_step_name(environment_of(batch)));
+  CHECK_FALSE(slurm_step_name(environment_of(step({{"SLURM_STEP_ID", "4294967290"}}))));
+}
+
+TEST_CASE("slurm: a node list that cannot be read is named") {
+  Config config;
+  const Variables bad = step({{"SLURM_STEP_NODELIST", "n[1"}});
+  const Status status = read_slurm_step(config, environment_of(bad));
+  CHECK(status.message().find("SLURM_STEP_NODELIST") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ronde
