@@ -116,7 +116,9 @@ def test_the_inner_launcher_counts(cluster, script, tmp_path, launcher):
         ],
     }[launcher]
     command = script[1:] if launcher == "torchrun" else script
-    status, lines, errors = run(cluster, ["srun", "-N1", "-n1", *inner, *command], tmp_path)
+    status, lines, errors = run(
+        cluster, ["srun", "-N1", "-n1", "-w", "n1", *inner, *command], tmp_path
+    )
     assert status == 0, errors
     for rank in range(2):
         expected = f"rank {rank} of 2, {rank} on n1: 3.0"
