@@ -18,6 +18,7 @@
 #include "bindings/cli/launch/ssh.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/config.h"
+#include "core/base/slurm.h"
 #include "ops/compression/spec.h"
 #include "ops/selection/selector.h"
 #include "timeline/recording/trace_file.h"
@@ -72,11 +73,15 @@ Arguments runnable(Arguments command) {
   return command;
 }
 
+bool lists_hosts(const RunRequest& request) {
+  return !request.hosts.empty() || !request.hostfile.empty() ||
+         !request.elastic.discovery_script.empty();
+}
+
 /// The interface is that of rank 0. On another host its agent checks it, as rank 0 of an elastic
 /// job may run on any host that is listed.
 Status check_interface(const RunRequest& request, const LaunchOptions& options) {
-  const bool listed = !request.hosts.empty() || !request.hostfile.empty() ||
-                      !request.elastic.discovery_script.empty();
+  const bool listed = lists_hosts(request);
   const bool here = options.hosts.empty() ? !listed : options.hosts.front().name.empty();
   if (request.network_interface.empty() || !here) return {};
   return chosen_address(request.network_interface)
@@ -315,9 +320,19 @@ const char* name_of(const RunRequest& request) {
   exit_with(result.exit_status);
 }
 
+/// Without a list of hosts they are the nodes of Slurm's allocation, if there is one.
+Result<RunRequest> with_allocated_hosts(RunRequest request) {
+  if (lists_hosts(request)) return request;
+  RONDE_ASSIGN_OR_RETURN(request.hosts, slurm_hosts(process_environment()));
+  return request;
+}
+
 }  // namespace
 
-void run_job(const RunRequest& request) {
+void run_job(const RunRequest& given) {
+  const auto found = with_allocated_hosts(given);
+  if (!found.ok()) exit_usage(name_of(given), found.status());
+  const RunRequest& request = *found;
   const auto options = launch_options(request);
   if (!options.ok()) exit_usage(name_of(request), options.status());
   if (request.elastic.wanted()) run_elastic_job(request, *options);
@@ -336,8 +351,9 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
   command
       ->add_option("--np,-n", request->np, "Number of ranks (also -np); default: all slots, or 1")
       ->check(whole_number(1, 65536));
-  CLI::Option* hosts =
-      command->add_option("-H,--hosts", request->hosts, "Hosts, as HOST[:SLOTS],...");
+  CLI::Option* hosts = command->add_option(
+      "-H,--hosts", request->hosts,
+      "Hosts, as HOST[:SLOTS],...; default: this host, or the nodes of Slurm's allocation");
   command->add_option("--hostfile", request->hostfile, "File with one host on each line")
       ->excludes(hosts);
   command->add_option("--timeline", request->timeline,

@@ -171,6 +171,29 @@ Status read_slurm_step(Config& config, const Environment& environment) {
   return config.size == 1 ? Status() : read_rendezvous(config, step, environment);
 }
 
+Result<std::string> slurm_hosts(const Environment& environment) {
+  const auto list = environment("SLURM_JOB_NODELIST");
+  if (!list || slurm_step_name(environment)) return std::string();
+  const auto nodes = expand_nodelist(*list);
+  if (!nodes.ok()) return bad_value("SLURM_JOB_NODELIST", *list, "node lists such as n[1-4,07]");
+  if (nodes->size() == 1) return std::string();
+  const std::string tasks = environment("SLURM_TASKS_PER_NODE").value_or("");
+  std::vector<int> counts(nodes->size(), 1);
+  if (!tasks.empty()) {
+    const auto given = expand_counts(tasks);
+    if (!given.ok() || given->size() != nodes->size()) {
+      return bad_value("SLURM_TASKS_PER_NODE", tasks,
+                       fmt::format("{} numbers such as 2(x3),1", nodes->size()));
+    }
+    counts = *given;
+  }
+  std::vector<std::string> hosts;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    hosts.push_back(fmt::format("{}:{}", (*nodes)[i], counts[i]));
+  }
+  return fmt::format("{}", fmt::join(hosts, ","));
+}
+
 Result<std::vector<std::string>> expand_nodelist(std::string_view list) {
   std::vector<std::string> names;
   for (const std::string_view part : split_list(list)) {

@@ -10,6 +10,7 @@ with it. The nodes n1, n2, ... have their own network, host name and munged, but
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import shutil
 import signal
@@ -19,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 TOOLS = ("slurmctld", "slurmd", "srun", "munged", "ip", "unshare", "nsenter")
 NETWORK = "10.79.0"
 LOGIN = 254  # the last number of the address of the host that starts jobs
@@ -37,6 +40,7 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
 JobRequeue=1
 KillWait=10
 ReturnToService=2
@@ -48,7 +52,7 @@ SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 NodeName=n[1-{nodes}] CPUs={cpus} State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP PriorityTier=1 OverSubscribe=NO
+PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP PriorityTier=1 GraceTime=10
 PartitionName=urgent Nodes=ALL MaxTime=60 State=UP PriorityTier=2 PreemptMode=OFF
 """
 
@@ -82,13 +86,18 @@ class SlurmCluster:
         command += ["--nodes", str(self.nodes), "--cpus", str(self.cpus), "--auth", self.auth]
         spaces = ["--mount", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self.process = subprocess.Popen(
-            ["unshare", *spaces, "--", *command], stdout=subprocess.PIPE, text=True
+            ["unshare", *spaces, "--", *command],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
         )
         assert self.process.stdout is not None
         said = self.process.stdout.readline().strip()
         if said != "ready":
+            log = self.folder / "daemons.log"
+            last = log.read_text()[-1000:] if log.exists() else ""
             self.__exit__()
-            raise RuntimeError(f"the cluster did not start: {said}")
+            raise RuntimeError(f"the cluster did not start: {said}\n{last}")
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         self.login = int(children.read_text())
         self.setting = f"SLURM_CONF={self.folder}/slurm.conf"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from clusters.slurm_cluster import SlurmCluster, why_not
 
 ALL = pytest.mark.skipif(os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all")
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "slurm"
 SUM = """
 import os
 import numpy as np
@@ -183,3 +187,67 @@ def test_nodes_without_a_way_between_them_are_named(cluster, script, tmp_path):
     assert "could not reach rank 0 at 10.79.0.1:" in errors
     assert "on n2 the rendezvous" in errors
     assert secrets(tmp_path) == []
+
+
+@ALL
+def test_the_plain_batch_example_runs(cluster, tmp_path):
+    command = [sys.executable, str(EXAMPLES / "sum.py")]
+    batch = ["sbatch", "-W", "-o", "out", str(EXAMPLES / "plain.sh"), *command]
+    status, _, errors = run(cluster, batch, tmp_path)
+    said = (tmp_path / "out").read_text()
+    assert status == 0, errors + said
+    assert [said.count(f"rank {rank} of 4 ") for rank in range(4)] == [1] * 4
+    assert said.count(": 10\n") == 4
+
+
+def wait_for(condition, what, limit_s=60):
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+@ALL
+def test_a_preempted_job_leaves_and_goes_on_from_its_checkpoint(cluster, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, str(EXAMPLES / "elastic.py"), str(tmp_path / "checkpoint")]
+    batch = ["sbatch", "--parsable", "-N1", "-o", "out", str(EXAMPLES / "elastic.sh"), *command]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    status, lines, errors = run(cluster, batch, tmp_path, PATH=path)
+    assert status == 0, errors
+    job = lines[0]
+    wait_for(lambda: list(tmp_path.glob("checkpoint.*")), "a checkpoint")
+    urgent = ["srun", "-p", "urgent", "-N2", "--exclusive", "true"]
+    assert run(cluster, urgent, tmp_path)[0] == 0
+    assert "leaves: SIGTERM" in out.read_text()
+    # Slurm lets a requeued job wait for two minutes.
+    again = ["scontrol", "update", f"JobId={job}", "StartTime=now"]
+    wait_for(lambda: run(cluster, again, tmp_path)[0] == 0, "the job waits again")
+    wait_for(lambda: "steps done" in out.read_text(), out.read_text())
+    starts = re.findall(r"from step (\d+) on", out.read_text())
+    assert starts[0] == "0"
+    assert int(starts[1]) > 0
+    assert "300 steps done" in out.read_text()
+
+
+@ALL
+def test_ronde_run_takes_its_hosts_from_the_allocation(cluster, script, tmp_path):
+    for name in ("host_key", "user_key"):
+        key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)]
+        subprocess.run(key, check=True)
+    lines = [f"HostKey {tmp_path}/host_key", f"AuthorizedKeysFile {tmp_path}/user_key.pub"]
+    lines += ["Port 2222", "StrictModes no", "UsePAM no", "PidFile none", ""]
+    (tmp_path / "sshd_config").write_text("\n".join(lines))
+    ronde = [sys.executable, "-m", "ronde", "run", "--ssh-port", "2222"]
+    ronde += ["--ssh-identity-file", f"{tmp_path}/user_key"]
+    for option in ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"):
+        ronde += ["--ssh-option", option]
+    os.makedirs("/run/sshd", exist_ok=True)
+    shell = f"""srun --overlap --ntasks-per-node=1 /usr/sbin/sshd -D -f {tmp_path}/sshd_config &
+      for host in n1 n2; do until (: > /dev/tcp/$host/2222) 2> /dev/null; do sleep 0.1; done; done
+      {" ".join([*ronde, "--", *script])}
+      status=$?; kill $!; exit $status"""
+    command = ["salloc", "-N2", "--ntasks-per-node=2", "bash", "-c", shell]
+    status, lines, errors = run(cluster, command, tmp_path)
+    assert status == 0, errors
+    assert [line.split(" ", 1)[1] for line in lines if line.startswith("[")] == FOUR

@@ -110,6 +110,18 @@ TEST_CASE("slurm: what the user has set stays") {
   CHECK(config.job_id == "mine");
 }
 
+TEST_CASE("slurm: the hosts of a batch script are those of its allocation") {
+  const Variables batch = {{"SLURM_JOB_ID", "17"},
+                           {"SLURM_JOB_NODELIST", "n[1-2],m1"},
+                           {"SLURM_TASKS_PER_NODE", "2(x2),1"}};
+  CHECK(*slurm_hosts(environment_of(batch)) == "n1:2,n2:2,m1:1");
+  CHECK(slurm_hosts(environment_of({}))->empty());
+  CHECK(slurm_hosts(environment_of(joined(batch, {{"SLURM_JOB_NODELIST", "n1"}})))->empty());
+  CHECK(slurm_hosts(environment_of(joined(batch, step())))->empty());
+  const Variables fewer = joined(batch, {{"SLURM_TASKS_PER_NODE", "2"}});
+  CHECK(slurm_hosts(environment_of(fewer)).status().message().find("SLURM_TASKS_PER_NODE") == 0);
+}
+
 TEST_CASE("slurm: neither a batch script nor salloc's shell is a task") {
   CHECK(slurm_step_name(environment_of(step())) == "17.3");
   Variables batch = step();
