@@ -153,6 +153,22 @@ TEST_CASE("handover: whatever another program sends is worth another try") {
   }
 }
 
+TEST_CASE("munge: a credential may be read again, but not by the wrong user or clock") {
+  const Munge munge(FAKE_MUNGE);
+  CHECK(*munge.decode("0:secret") == "secret");
+  CHECK(*munge.decode("17:secret") == "secret");  // replayed: another task of this host read it
+  CHECK(contains(munge.decode("16:secret").status().message(), "400 s ahead of this one's"));
+  CHECK(contains(munge.decode("15:secret").status().message(), "synchronize"));
+  CHECK(contains(munge.decode("99:secret").status().message(), "has made the credential"));
+  CHECK(munge.decode("14:").status().code() == Code::kUnavailable);
+}
+
+TEST_CASE("munge: a munged that does not answer is named with the host") {
+  const Status status = Munge(FAKE_MUNGE).encode("secret", std::chrono::seconds(1)).status();
+  CHECK(status.code() == Code::kUnavailable);
+  CHECK(contains(status.message(), "munged does not answer"));
+}
+
 TEST_CASE("handover: a missing libmunge is named with the host") {
   const Munge munge("libno-such-munge.so.9");
   const Status status = munge.encode("", std::chrono::seconds(1)).status();
