@@ -60,6 +60,14 @@ Json line_of(const DumpThread& thread) {
           {"frames", thread.frames}};
 }
 
+Json line_of(const DumpScriptThread& thread) {
+  return {{"type", "script"},
+          {"tid", thread.tid},
+          {"name", thread.name},
+          {"line", thread.line},
+          {"frames", thread.frames}};
+}
+
 template <typename Number>
 Number number_in(const Json& line, const char* field, Number otherwise = {}) {
   const auto found = line.find(field);
@@ -102,17 +110,34 @@ DumpOperation read_operation(const Json& line) {
   return operation;
 }
 
-DumpThread read_thread(const Json& line) {
-  DumpThread thread;
-  thread.tid = number_in<int>(line, "tid");
-  thread.name = text_in(line, "name");
-  thread.state = text_in(line, "state");
+std::vector<std::string> frames_in(const Json& line) {
+  std::vector<std::string> texts;
   const auto frames = line.find("frames");
-  if (frames == line.end() || !frames->is_array()) return thread;
+  if (frames == line.end() || !frames->is_array()) return texts;
   for (const Json& frame : *frames) {
-    if (frame.is_string()) thread.frames.push_back(frame.get<std::string>());
+    if (frame.is_string()) texts.push_back(frame.get<std::string>());
   }
-  return thread;
+  return texts;
+}
+
+DumpThread read_thread(const Json& line) {
+  return {.tid = number_in<int>(line, "tid"),
+          .name = text_in(line, "name"),
+          .state = text_in(line, "state"),
+          .frames = frames_in(line)};
+}
+
+/// Reads one thread of the script, or the reason why there is none.
+void read_script(const Json& line, Dump& into) {
+  std::string error = text_in(line, "error");
+  if (!error.empty()) {
+    into.script_error = std::move(error);
+    return;
+  }
+  into.script.push_back({.tid = number_in<int>(line, "tid"),
+                         .name = text_in(line, "name"),
+                         .line = text_in(line, "line"),
+                         .frames = frames_in(line)});
 }
 
 Status malformed(std::size_t number, const char* what) {
@@ -131,6 +156,7 @@ Status take_line(const Json& line, std::size_t number, std::vector<Dump>& into) 
   if (into.empty()) return malformed(number, "comes before a dump's head");
   if (type == "operation") into.back().operations.push_back(read_operation(line));
   if (type == "thread") into.back().threads.push_back(read_thread(line));
+  if (type == "script") read_script(line, into.back());
   return {};
 }
 
@@ -164,6 +190,10 @@ std::string format_dump(const Dump& dump) {
   append_line(out, head_of(dump));
   for (const DumpOperation& operation : dump.operations) append_line(out, line_of(operation));
   for (const DumpThread& thread : dump.threads) append_line(out, line_of(thread));
+  for (const DumpScriptThread& thread : dump.script) append_line(out, line_of(thread));
+  if (!dump.script_error.empty()) {
+    append_line(out, {{"type", "script"}, {"error", dump.script_error}});
+  }
   return out.append(kDumpEnd);
 }
 

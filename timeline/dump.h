@@ -36,6 +36,14 @@ struct DumpThread {
   std::vector<std::string> frames;  ///< Innermost first; empty if it did not answer.
 };
 
+/// One thread that runs the user's script. Lines read "train.py:12 in main".
+struct DumpScriptThread {
+  int tid = 0;  ///< 0: not known.
+  std::string name;
+  std::string line;                 ///< The innermost line outside libraries.
+  std::vector<std::string> frames;  ///< Innermost first, without Ronde's.
+};
+
 /// One dump.
 struct Dump {
   std::string job;
@@ -50,9 +58,12 @@ struct Dump {
   std::int64_t steady_ns = 0;  ///< Steady clock at the same moment.
   std::vector<DumpOperation> operations;
   std::vector<DumpThread> threads;
+  std::vector<DumpScriptThread> script;  ///< The main thread first; empty in a program without.
+  std::string script_error;              ///< The reason why a script's lines are not known.
 };
 
-/// The dump as lines of JSON: its head, each operation, each thread, and a line that ends it.
+/// The dump as lines of JSON: its head, each operation, each thread, each thread of the script, and
+/// a line that ends it.
 std::string format_dump(const Dump& dump);
 
 /// Reads the output of one or several calls of format_dump(). A truncated last dump is returned in

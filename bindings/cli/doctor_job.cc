@@ -57,10 +57,28 @@ void append_threads(std::string& text, const Dump& dump) {
   }
 }
 
+void append_script(std::string& text, const Dump& dump) {
+  for (const DumpScriptThread& thread : dump.script) {
+    text += fmt::format("  Python thread {} \"{}\":\n", thread.tid, thread.name);
+    for (const std::string& frame : thread.frames) text += fmt::format("      {}\n", frame);
+  }
+}
+
 /// "rank 2", or "rank 2 (worker 4)".
 std::string label_of(const RankAnswer& answer) {
   const std::string rank = fmt::format("rank {}", answer.who.rank);
   return answer.worker == 0 ? rank : fmt::format("{} (worker {})", rank, answer.worker);
+}
+
+/// The line of the rank's main thread; empty if it runs no script.
+std::string describe_line(const RankAnswer& answer) {
+  if (!answer.dump) return {};
+  const Dump& dump = *answer.dump;
+  if (!dump.script_error.empty()) {
+    return fmt::format("{}: no Python line: {}\n", label_of(answer), dump.script_error);
+  }
+  if (dump.script.empty()) return {};
+  return fmt::format("{}: {}\n", label_of(answer), dump.script.front().line);
 }
 
 std::string describe_rank(const RankAnswer& answer, const std::vector<RankAnswer>& answers) {
@@ -73,6 +91,7 @@ std::string describe_rank(const RankAnswer& answer, const std::vector<RankAnswer
                   dump.failure.empty() ? "works" : "the job is broken: " + dump.failure);
   append_pending(text, dump, answers);
   text += fmt::format("  last finished: {}\n", describe_last_finished(dump));
+  append_script(text, dump);
   append_threads(text, dump);
   return text;
 }
@@ -108,6 +127,7 @@ std::string describe_job(const std::vector<RankAnswer>& answers) {
   std::string text = fmt::format(
       "job {}: {} ranks\n",
       answers.front().who.job.empty() ? "without a name" : answers.front().who.job, size);
+  for (const RankAnswer& answer : answers) text += describe_line(answer);
   for (const RankAnswer& answer : answers) text += describe_rank(answer, answers);
   const auto here = static_cast<int>(answers.size());
   if (here < size) text += fmt::format("on other hosts, to be asked there: {}\n", size - here);

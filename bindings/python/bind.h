@@ -40,6 +40,10 @@ void check_wait(const Status& status);
 /// empty where there is none. Threads: the GIL is held.
 std::string call_site();
 
+/// Reads the lines of all Python threads. Threads: the GIL is held here, but not by callers of the
+/// result.
+diagnosis::ScriptSource script_source();
+
 void bind_runtime(pybind11::module_& module);
 void bind_operation(pybind11::module_& module);
 void bind_submit(pybind11::module_& module);

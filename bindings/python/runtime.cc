@@ -33,14 +33,23 @@ CancelSource cancel_source(const Config& config) {
   return member == nullptr ? CancelSource() : member->cancel_source(config.job_id);
 }
 
+/// Without the GIL: a dump may wait for it.
+void destroy(Runtime* runtime) {
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
+    const py::gil_scoped_release unlocked;
+    runtime->shutdown();
+  }
+  delete runtime;
+}
+
 RuntimePtr create(const Settings& settings, const RuntimePtr& carry, bool has_copies) {
   const Config config = config_with(settings);
-  JoinOptions options{cancel_source(config), carry.get(), has_copies};
+  JoinOptions options{cancel_source(config), carry.get(), has_copies, script_source()};
   Result<std::unique_ptr<Runtime>> result = [&] {
     py::gil_scoped_release unlocked;
     return Runtime::create(config, std::move(options));
   }();
-  return unwrap(std::move(result));
+  return {unwrap(std::move(result)).release(), &destroy};
 }
 
 void shut_down(Runtime& runtime, const std::string& why) {

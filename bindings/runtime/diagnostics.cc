@@ -59,6 +59,7 @@ void Diagnostics::start_service(const Config& config, const Topology& topology,
   options.flights = sources.flights;
   options.callers = &callers_;
   options.bell = &bell_;
+  options.script = sources.script;
   service_ = std::make_unique<diagnosis::Service>(std::move(options));
 }
 

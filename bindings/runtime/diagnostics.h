@@ -28,6 +28,7 @@ struct DiagnosticsSources {
   std::function<void()> on_timeline_signal;  ///< Called in the service's thread.
   /// Counts a recovery that is over. Threads: any. Only called in elastic jobs.
   std::function<void()> report_passage = {};
+  diagnosis::ScriptSource script = {};  ///< Null in a program without a script.
 };
 
 /// Owns the threads that report on this rank. Threads: any; start and stop one after the other.
@@ -36,7 +37,7 @@ class Diagnostics {
   /// Starts the threads: metrics only where a port is set. A port in use is a warning.
   /// Errors: kInvalidArgument naming the setting.
   Status start(const Config& config, const Topology& topology, DiagnosticsSources sources);
-  /// Makes a dump that is still due, then ends the threads. Blocks. Idempotent.
+  /// Makes a dump that is still due, then ends the threads. Blocks: see ScriptStacks. Idempotent.
   void stop() noexcept;
 
   /// Requests a dump, as operations have stalled. Blocks: never.

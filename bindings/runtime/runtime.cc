@@ -107,7 +107,7 @@ Status Runtime::Parts::start(const JoinOptions& options) {
   make_observers(link.card);
   start_engine();
   RONDE_RETURN_IF_ERROR(timeline->begin());
-  RONDE_RETURN_IF_ERROR(start_diagnostics());
+  RONDE_RETURN_IF_ERROR(start_diagnostics(options));
   register_builtin_backends(*registry, {config, kernels, std::move(link.tcp)});
   RONDE_RETURN_IF_ERROR(open_global_set(options));
   if (history != nullptr) history->on_connected();
@@ -156,8 +156,9 @@ void Runtime::Parts::start_engine() {
   counters->start(engine->meter());
 }
 
-Status Runtime::Parts::start_diagnostics() {
+Status Runtime::Parts::start_diagnostics(const JoinOptions& options) {
   DiagnosticsSources sources;
+  sources.script = options.script;
   sources.abort = abort;
   sources.left_behind = [this] { return engine->left_behind(); };
   sources.flights = engine->flights().get();

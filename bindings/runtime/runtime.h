@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bindings/runtime/diagnosis/script_stacks.h"
 #include "bindings/runtime/rank_place.h"
 #include "bindings/runtime/runtime_state.h"
 #include "core/base/abort.h"
@@ -51,6 +52,9 @@ struct JoinOptions {
   /// ResidualStore::rename_sets().
   const Runtime* last = nullptr;
   bool has_copies = false;  ///< Of residuals of ranks that are gone: no loss is reported.
+  /// Dumps have its lines. Called until shutdown(), whose caller must not hold the interpreter's
+  /// lock.
+  diagnosis::ScriptSource script = {};
 };
 
 /// One membership of this process in one job. Two may live in one process.
@@ -103,7 +107,7 @@ class Runtime {
     void report_passage();
     void make_observers(const NetworkCard& card);
     void start_engine();
-    Status start_diagnostics();
+    Status start_diagnostics(const JoinOptions& options);
     Status open_global_set(const JoinOptions& options);
     /// Takes over the residuals of `last`.
     [[nodiscard]] Carried take_over(const Parts& last);

@@ -41,6 +41,10 @@ Dump example() {
                              .status = {}});
   dump.threads.push_back(
       {.tid = 78, .name = "ronde-engine", .state = "S", .frames = {"f()", "g()"}});
+  dump.script.push_back({.tid = 77,
+                         .name = "MainThread",
+                         .line = "train.py:12 in main",
+                         .frames = {"queue.py:1 in get", "train.py:12 in main"}});
   return dump;
 }
 
@@ -62,6 +66,22 @@ TEST_CASE("Dump: what is written is read back") {
   CHECK_FALSE(dump.operations[1].done());
   REQUIRE(dump.threads.size() == 1);
   CHECK(dump.threads[0].frames == std::vector<std::string>{"f()", "g()"});
+  REQUIRE(dump.script.size() == 1);
+  CHECK(dump.script[0].tid == 77);
+  CHECK(dump.script[0].name == "MainThread");
+  CHECK(dump.script[0].line == "train.py:12 in main");
+  CHECK(dump.script[0].frames == example().script[0].frames);
+  CHECK(dump.script_error.empty());
+}
+
+TEST_CASE("Dump: the reason why a script's lines are not known is read back") {
+  Dump dump = example();
+  dump.script.clear();
+  dump.script_error = "a thread holds the lock";
+  const auto dumps = read_dumps(format_dump(dump));
+  REQUIRE(dumps.ok());
+  CHECK(dumps->front().script.empty());
+  CHECK(dumps->front().script_error == "a thread holds the lock");
 }
 
 TEST_CASE("Dump: one that was cut off is read as far as it goes") {
@@ -69,7 +89,8 @@ TEST_CASE("Dump: one that was cut off is read as far as it goes") {
   const auto dumps = read_dumps(text.substr(0, text.size() - kDumpEnd.size() - 10));
   REQUIRE(dumps.ok());
   CHECK(dumps->front().operations.size() == 2);
-  CHECK(dumps->front().threads.empty());
+  CHECK(dumps->front().threads.size() == 1);
+  CHECK(dumps->front().script.empty());
 }
 
 TEST_CASE("Dump: what is no dump is refused, naming the line") {

@@ -12,10 +12,11 @@ from types import FrameType
 
 from ronde import _core
 
-# Threads that submit nothing: progress bars, a DataLoader's queues, checkpoints.
+# Threads that submit nothing: progress bars, a DataLoader's queues, checkpoints, dumps.
 _HARMLESS = {
     "multiprocessing.queues",
     "ronde._checkpoint",
+    "ronde._stacks",
     "torch.utils.data._utils.pin_memory",
     "tqdm._monitor",
 }

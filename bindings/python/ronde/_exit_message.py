@@ -50,12 +50,18 @@ def _described(error: BaseException, trace: TracebackType | None) -> str:
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     frames = traceback.extract_tb(trace)
     if frames:
-        frame = next((f for f in reversed(frames) if _is_of_user(f.filename)), frames[-1])
+        frame = next((f for f in reversed(frames) if is_of_user(f.filename)), frames[-1])
         text += f" ({frame.filename}:{frame.lineno})"
     return text.encode(errors="replace")[:_MOST_BYTES].decode(errors="ignore")
 
 
-def _is_of_user(file: str) -> bool:
+def is_of_ronde(file: str) -> bool:
+    """True for a file of this package."""
+    return file.startswith(_PACKAGE)
+
+
+def is_of_user(file: str) -> bool:
+    """True for a file that belongs neither to this package nor to an installed one."""
     return not file.startswith((_PACKAGE, *_LIBRARIES, "<frozen"))
 
 
@@ -64,7 +70,7 @@ def _hide_frames(trace: TracebackType | None) -> TracebackType | None:
     kept = []
     step = trace
     while step is not None:
-        if not step.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        if not is_of_ronde(step.tb_frame.f_code.co_filename):
             kept.append(step)
         step = step.tb_next
     shorter = None

@@ -25,6 +25,8 @@ namespace {
 /// A failed job's callers get their errors before this thread takes a core to write of it.
 constexpr std::chrono::milliseconds kAfterFailure{10};
 constexpr std::chrono::milliseconds kStackTime{500};
+/// `ronde doctor` waits for 3 s.
+constexpr std::chrono::seconds kScriptTime{1};
 /// The interval of looking if the process had no descriptor left for the bell.
 constexpr std::chrono::milliseconds kWithoutBell{50};
 /// Requests within this time get the same answer.
@@ -67,6 +69,18 @@ void append_all(std::vector<DumpOperation>& into, const std::vector<Flight>& fli
   for (const Flight& flight : flights) into.push_back(operation_of(flight));
 }
 
+/// The kernel's view of the thread that most scripts run in; it is not asked for its stack.
+void append_main_thread(Dump& dump) {
+  const int main = ::getpid();
+  for (const DumpThread& thread : dump.threads) {
+    if (thread.tid == main) return;
+  }
+  dump.threads.push_back({.tid = main,
+                          .name = thread_name(main, main),
+                          .state = thread_state(main, main),
+                          .frames = {}});
+}
+
 int poll_ms(TimePoint until) {
   if (until == kForever) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now()).count();
@@ -86,7 +100,8 @@ Service::Service(ServiceOptions options)
     : options_(std::move(options)),
       listening_(options_.abort->listen([bell = options_.bell] { bell->ring(Reason::kFailure); })),
       signal_(options_.signal, *options_.bell),
-      timeline_signal_(options_.timeline_signal, *options_.bell, Reason::kTimeline) {
+      timeline_signal_(options_.timeline_signal, *options_.bell, Reason::kTimeline),
+      script_(options_.script) {
   auto socket = DiagnosticsSocket::open(diagnostics_address(options_.head));
   if (socket.ok()) {
     socket_ = std::move(socket).value();
@@ -103,6 +118,7 @@ Service::Service(ServiceOptions options)
 Service::~Service() {
   options_.abort->unlisten(listening_);
   stop_.store(true);
+  script_.abort();
   options_.bell->wake();
   if (thread_.joinable()) thread_.join();
 }
@@ -162,18 +178,22 @@ Dump Service::outline(const char* reason) const {
   return dump;
 }
 
-Dump Service::full(const char* reason) const {
+Dump Service::full(const char* reason) {
   Dump dump = outline(reason);
+  const TimePoint script_due = now() + kScriptTime;
   append_all(dump.operations, options_.flights->all());
   std::vector<int> tids = threads_named(kThreadPrefix);
   std::erase(tids, ::gettid());
   for (const int tid : options_.callers->tids()) tids.insert(tids.begin(), tid);
+  script_.begin();
   for (ThreadStack& stack : take_stacks(tids, now() + kStackTime)) {
     dump.threads.push_back({.tid = stack.tid,
                             .name = std::move(stack.name),
                             .state = std::move(stack.state),
                             .frames = std::move(stack.frames)});
   }
+  script_.finish(dump, script_due);
+  if (!dump.script_error.empty()) append_main_thread(dump);
   return dump;
 }
 

@@ -14,6 +14,7 @@
 #include "bindings/runtime/diagnosis/callers.h"
 #include "bindings/runtime/diagnosis/diagnostics_socket.h"
 #include "bindings/runtime/diagnosis/dump_signal.h"
+#include "bindings/runtime/diagnosis/script_stacks.h"
 #include "bindings/runtime/diagnosis/service_thread.h"
 #include "core/base/abort.h"
 #include "core/engine/records/flight_ring.h"
@@ -32,6 +33,7 @@ struct ServiceOptions {
   const FlightRing* flights = nullptr;      ///< Outlives it.
   const WaitingCallers* callers = nullptr;  ///< Outlives it.
   Bell* bell = nullptr;                     ///< Outlives it.
+  ScriptSource script;                      ///< Null in a program without a script.
   Duration stall_interval{};  ///< Between warnings of one operation: stalls are told of as rarely.
 };
 
@@ -40,7 +42,7 @@ class Service {
  public:
   /// Starts the thread. Where the socket cannot be made, all but the doctor works.
   explicit Service(ServiceOptions options);
-  /// Makes a dump that is still owed, then ends the thread. Blocks.
+  /// Makes a dump that is still owed, then ends the thread. Blocks: see ScriptStacks.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -53,7 +55,7 @@ class Service {
   void tell(const char* reason);
   void write_file(const Dump& dump);
   [[nodiscard]] Dump outline(const char* reason) const;
-  [[nodiscard]] Dump full(const char* reason) const;
+  [[nodiscard]] Dump full(const char* reason);
   std::shared_ptr<const std::string> reply();
 
   const ServiceOptions options_;
@@ -67,6 +69,7 @@ class Service {
   TimePoint failure_due_ = kForever;  // kForever: nothing is owed
   TimePoint stall_told_{};            // when last
   int files_written_ = 0;
+  ScriptStacks script_;
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last
 };

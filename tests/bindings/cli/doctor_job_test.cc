@@ -68,6 +68,31 @@ TEST_CASE("doctor --job: it says what each rank waits for, who is missing and wh
   CHECK(contains(told.out, "last finished: allreduce \"first\""));
   CHECK(contains(told.out, "\"ronde-engine\""));
   CHECK(contains(told.out, "Engine::wait"));
+  CHECK_FALSE(contains(told.out, "Python"));
+}
+
+TEST_CASE("doctor --job: the line of each rank's script comes first, then all its frames") {
+  RankAnswer first;
+  first.who = {.pid = 1, .number = 0, .rank = 0, .size = 3, .job = "j"};
+  first.dump.emplace();
+  first.dump->script.push_back({.tid = 7,
+                                .name = "MainThread",
+                                .line = "train.py:12 in main",
+                                .frames = {"queue.py:1 in get", "train.py:12 in main"}});
+  RankAnswer second = first;
+  second.who.rank = 1;
+  second.worker = 4;
+  second.dump->script.clear();
+  second.dump->script_error = "a thread holds the lock";
+  RankAnswer silent;
+  silent.who = {.pid = 3, .number = 0, .rank = 2, .size = 3, .job = "j"};
+  const std::string text = describe_job({first, second, silent});
+  CAPTURE(text);
+  CHECK(
+      text.starts_with("job j: 3 ranks\nrank 0: train.py:12 in main\n"
+                       "rank 1 (worker 4): no Python line: a thread holds the lock\n"
+                       "rank 0, pid "));
+  CHECK(contains(text, "  Python thread 7 \"MainThread\":\n      queue.py:1 in get\n"));
 }
 
 TEST_CASE("doctor --job: frames are shortened to the names of functions") {
