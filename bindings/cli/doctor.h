@@ -63,4 +63,11 @@ std::string describe_job(const std::vector<RankAnswer>& answers);
 /// empty. Errors: kUnavailable if no job runs, kInvalidArgument with a list of those that do.
 Status examine_job(const std::string& job, const std::string& folder);
 
+/// Errors: kUnavailable naming the first rank that is silent or whose job is broken.
+Status check_answers(const std::vector<RankAnswer>& answers);
+
+/// For probes: asks this host's ranks of `job`, or of all jobs if it is empty. Prints nothing.
+/// `must_run`: no rank is an error, too. Errors: those of check_answers().
+Status probe_job(const std::string& job, bool must_run);
+
 }  // namespace ronde

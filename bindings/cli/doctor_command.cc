@@ -235,6 +235,24 @@ void print_codecs(const std::string& form) {
       codecs_as_text());
 }
 
+/// `--probe [STATE]`, for the probes of a cluster. STATE: ready, alive.
+CLI::Option* add_probe_option(CLI::App& command, CLI::Option* job, std::string& state) {
+  CLI::Option* option = command.add_option(
+      "--probe", state,
+      "With --job: print nothing and end with status 0 if the ranks here are well; else print one "
+      "line and end with 1. STATE: ready, a rank must be in a job; alive, none need be");
+  option->expected(0, 1)->type_name("[STATE]")->check(CLI::IsMember({"ready", "alive"}));
+  return option->needs(job);
+}
+
+/// Ends the program if the job is not well.
+void probe(const std::string& job, bool must_run) {
+  const Status status = probe_job(job, must_run);
+  if (status.ok()) return;
+  fmt::print(stderr, "ronde doctor --probe: {}\n", status.message());
+  exit_with(1);
+}
+
 /// `--codecs [FORM]`.
 CLI::Option* add_codecs_option(CLI::App& command, std::string& form) {
   CLI::Option* option = command.add_option(
@@ -278,6 +296,8 @@ void add_doctor_command(CLI::App& app) {
   command->add_option("--output", *folder, "With --job: also write each rank's dump to this folder")
       ->needs(attach)
       ->check(CLI::ExistingDirectory);
+  auto state = std::make_shared<std::string>("ready");
+  CLI::Option* probing = add_probe_option(*command, attach, *state);
   auto choose = std::make_shared<std::string>();
   CLI::Option* question =
       command->add_option("--choose", *choose,
@@ -288,19 +308,20 @@ void add_doctor_command(CLI::App& app) {
   command->add_option("--ranks", *ranks, "With --choose: the number of ranks (2)")
       ->needs(question)
       ->check(CLI::PositiveNumber);
-  command->callback(
-      [settings, compression, form, codecs, job, folder, attach, choose, question, ranks] {
-        if (codecs->count() != 0) return print_codecs(*form);
-        if (question->count() != 0) {
-          const Status answered = explain_algorithm(*choose, *ranks);
-          if (!answered.ok()) exit_usage("ronde doctor --choose", answered);
-          return;
-        }
-        if (*compression) return examine_codecs();
-        if (attach->count() == 0) return examine(*settings);
-        const Status status = examine_job(*job, *folder);
-        if (!status.ok()) exit_usage("ronde doctor --job", status);
-      });
+  command->callback([settings, compression, form, codecs, job, folder, attach, choose, question,
+                     ranks, state, probing] {
+    if (codecs->count() != 0) return print_codecs(*form);
+    if (question->count() != 0) {
+      const Status answered = explain_algorithm(*choose, *ranks);
+      if (!answered.ok()) exit_usage("ronde doctor --choose", answered);
+      return;
+    }
+    if (*compression) return examine_codecs();
+    if (attach->count() == 0) return examine(*settings);
+    if (probing->count() != 0) return probe(*job, *state != "alive");
+    const Status status = examine_job(*job, *folder);
+    if (!status.ok()) exit_usage("ronde doctor --job", status);
+  });
 }
 
 }  // namespace ronde

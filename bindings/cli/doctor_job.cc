@@ -355,4 +355,30 @@ Status examine_job(const std::string& job, const std::string& folder) {
   return examine_ranks(found.ranks, {}, folder);
 }
 
+Status check_answers(const std::vector<RankAnswer>& answers) {
+  for (const RankAnswer& answer : answers) {
+    if (!answer.dump) {
+      return {Code::kUnavailable,
+              fmt::format("{}, pid {}, {}", label_of(answer), answer.who.pid, answer.silence)};
+    }
+    if (!answer.dump->failure.empty()) {
+      return {Code::kUnavailable,
+              fmt::format("{}: the job is broken: {}", label_of(answer), answer.dump->failure)};
+    }
+  }
+  return {};
+}
+
+Status probe_job(const std::string& job, bool must_run) {
+  std::vector<DiagnosticsAddress> ranks;
+  for (const auto& [name, found] : find_jobs(job)) {
+    ranks.insert(ranks.end(), found.ranks.begin(), found.ranks.end());
+  }
+  const auto answers = ask_ranks(ranks, now() + kPatience);
+  if (answers.empty() && must_run) {
+    return {Code::kUnavailable, "no rank of this user is in a job on this host"};
+  }
+  return check_answers(answers);
+}
+
 }  // namespace ronde

@@ -151,4 +151,35 @@ TEST_CASE("doctor --job: ranks on other hosts and other sets are not blamed") {
   CHECK(contains(text, "on other hosts, to be asked there: 1\n"));
 }
 
+TEST_CASE("doctor --probe: status 0 while the ranks answer, 1 and one line for a frozen one") {
+  const StuckJob job;
+  REQUIRE(job.wait() == "");
+  const Finished well = run_ronde({"doctor", "--job", job.id(), "--probe"});
+  CHECK(well.status == 0);
+  CHECK(well.out + well.err == "");
+  ::kill(job.pid(1), SIGSTOP);
+  const Finished frozen = run_ronde({"doctor", "--job", job.id(), "--probe", "alive"});
+  ::kill(job.pid(1), SIGCONT);
+  CHECK(frozen.status == 1);
+  CHECK(contains(frozen.err, fmt::format("rank 1, pid {}, is frozen", job.pid(1))));
+  CHECK(std::ranges::count(frozen.err, '\n') == 1);
+}
+
+TEST_CASE("doctor --probe: a process before or after its job is alive, but not ready") {
+  const std::string id = net::unique_job_id();
+  CHECK(run_ronde({"doctor", "--job", id, "--probe", "alive"}).status == 0);
+  const Finished told = run_ronde({"doctor", "--job", id, "--probe"});
+  CHECK(told.status == 1);
+  CHECK(told.err == "ronde doctor --probe: no rank of this user is in a job on this host\n");
+}
+
+TEST_CASE("doctor --probe: a rank whose job is broken is named with the reason") {
+  RankAnswer answer;
+  answer.who = {.pid = 7, .number = 0, .rank = 2, .size = 3, .job = "j"};
+  answer.dump.emplace();
+  CHECK(check_answers({answer}).ok());
+  answer.dump->failure = "rank 1 was killed";
+  CHECK(check_answers({answer}).message() == "rank 2: the job is broken: rank 1 was killed");
+}
+
 }  // namespace ronde
