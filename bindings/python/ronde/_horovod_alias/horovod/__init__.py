@@ -23,7 +23,6 @@ _AGGREGATION = "pass backward_passes_per_step to DistributedOptimizer()"
 # The advice in place of each package; the longest name that fits counts.
 _INSTEAD = {
     "horovod.spark": "start the job with `ronde run` or horovodrun, on hosts that ssh reaches",
-    "horovod.ray": "start the job with `ronde run` or horovodrun, on hosts that ssh reaches",
     "horovod.mxnet": "Ronde serves PyTorch, TensorFlow 2, Keras 3 and NumPy",
     "horovod.tensorflow.data": _DATA,
     "horovod.tensorflow.gradient_aggregation": _AGGREGATION,

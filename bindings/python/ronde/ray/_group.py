@@ -1,0 +1,124 @@
+"""The workers of one job: their room in the cluster, their start, their end."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util.placement_group import (
+    PlacementGroup,
+    get_current_placement_group,
+    placement_group,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from ronde._errors import TimeoutError
+from ronde.ray import _failures
+from ronde.ray._places import Place, by_node, job_environment, rank_environments
+from ronde.ray._settings import Resources
+from ronde.ray._worker import Worker
+
+
+@dataclass
+class Layout:
+    """How many workers there are. hosts: 0 if Ray may place them on any nodes."""
+
+    workers: int
+    hosts: int
+    each: Resources
+    use_current: bool
+
+    def bundles(self) -> list[dict[str, float]]:
+        """The bundles of a placement group: one for each host, or for each worker."""
+        if self.hosts:
+            return [self.each.bundle(self.workers // self.hosts)] * self.hosts
+        return [self.each.bundle()] * self.workers
+
+
+class WorkerGroup:
+    """Actors that are the ranks of one job. Threads: one."""
+
+    def __init__(self) -> None:
+        self.workers: list[Any] = []  # by rank
+        self.places: list[Place] = []
+        self._own_group: PlacementGroup | None = None
+
+    def start(self, layout: Layout, limit_s: float, environment: Mapping[str, str]) -> None:
+        """Starts the workers, and makes them ranks. Blocks up to limit_s.
+
+        Raises TimeoutError if Ray finds no room, or a worker does not start.
+        """
+        deadline = time.monotonic() + limit_s
+        try:
+            self._place(layout, limit_s)
+            self._find(layout, limit_s, max(0.1, deadline - time.monotonic()))
+            self._enter(environment)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _place(self, layout: Layout, limit_s: float) -> None:
+        group = get_current_placement_group() if layout.use_current else None
+        bundles = layout.bundles()
+        if group is None:
+            strategy = "STRICT_SPREAD" if layout.hosts else "PACK"
+            group = self._own_group = placement_group(bundles, strategy=strategy)
+            if not ray.wait([group.ready()], timeout=limit_s)[0]:
+                raise _failures.no_room(bundles, limit_s, current=False)
+        kind = ray.remote(Worker)
+        for index in range(layout.workers):
+            bundle = index * len(bundles) // layout.workers if self._own_group else -1
+            options = kind.options(
+                num_cpus=layout.each.cpus,
+                num_gpus=layout.each.gpus,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, bundle),
+            )
+            self.workers.append(options.remote())
+
+    def _find(self, layout: Layout, limit_s: float, left_s: float) -> None:
+        """Waits for the workers, and orders them so that ranks of one node follow each other."""
+        refs = [worker.place.remote() for worker in self.workers]
+        ready, pending = ray.wait(refs, num_returns=len(refs), timeout=left_s)
+        if pending and not self._own_group:
+            raise _failures.no_room(layout.bundles(), limit_s, current=True)
+        if pending:
+            raise TimeoutError(
+                f"{len(pending)} of {len(refs)} workers did not start within {limit_s:g} s"
+            )
+        try:
+            places = ray.get(ready)
+        except ray.exceptions.RayError as error:
+            raise _failures.unavailable(error, "while it started") from error
+        order = by_node(places)
+        self.workers = [self.workers[index] for index in order]
+        self.places = [places[index] for index in order]
+
+    def _enter(self, environment: Mapping[str, str]) -> None:
+        """Tells the workers their ranks, and the secret of the job."""
+        ports = self.results([self.workers[0].free_ports.remote(self.places[0].address)])[0]
+        shared = job_environment(self.places, f"ray-{uuid.uuid4().hex}", *ports)
+        secret = secrets.token_hex(32)
+        refs = [
+            worker.enter.remote({**shared, **own, **environment}, secret)
+            for worker, own in zip(self.workers, rank_environments(self.places))
+        ]
+        self.results(refs)
+
+    def results(self, refs: list[Any]) -> Any:
+        """The results of calls of the first ranks; raises what made the job fail."""
+        return _failures.results_of(refs, self.places)
+
+    def stop(self) -> None:
+        """Kills the workers and gives their room back. Calling it again is a no-op."""
+        for worker in self.workers:
+            ray.kill(worker)
+        self.workers, self.places = [], []
+        group, self._own_group = self._own_group, None
+        if group is not None:
+            remove_placement_group(group)

@@ -1,0 +1,68 @@
+"""The workers of Ray Train as the ranks of one job."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.train.torch import TorchConfig
+
+from ronde import _job
+from ronde.ray._places import job_environment, rank_environments
+from ronde.ray._worker import enter, free_ports, here
+
+_TorchBackend: Any = TorchConfig().backend_cls
+_LEAVE_S = 10.0
+
+
+@dataclass
+class RondeConfig(TorchConfig):  # type: ignore[misc]
+    """Makes the workers of a TorchTrainer one job: TorchTrainer(..., torch_config=RondeConfig()).
+
+    init() has returned in each worker before the training function begins. backend: "ronde" also
+    joins the workers by torch.distributed, over Ronde, for DDP and FSDP; other names choose another
+    backend; None leaves torch.distributed alone. env_vars: RONDE_* settings of the workers.
+    """
+
+    env_vars: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def backend_cls(self) -> Any:
+        """The class that Ray Train calls."""
+        return _RondeBackend
+
+    def to_dict(self) -> dict[str, Any]:
+        """What Ray exports of this configuration."""
+        return {**super().to_dict(), "env_vars": sorted(self.env_vars)}
+
+
+class _RondeBackend(_TorchBackend):  # type: ignore[misc]
+    """Starts and ends the job when Ray Train starts and ends its workers."""
+
+    def on_start(self, worker_group: Any, backend_config: RondeConfig) -> None:
+        places = worker_group.execute(here)
+        ports = worker_group.execute_single(0, free_ports, places[0].address)
+        shared = {
+            **job_environment(places, f"ray-train-{uuid.uuid4().hex}", *ports),
+            **backend_config.env_vars,
+        }
+        secret = secrets.token_hex(32)
+        refs = [
+            worker_group.execute_single_async(rank, enter, {**own, **shared}, secret)
+            for rank, own in enumerate(rank_environments(places))
+        ]
+        ray.get(refs)
+        worker_group.execute(_job.init)
+        if backend_config.backend is not None:
+            super().on_start(worker_group, backend_config)
+
+    def on_shutdown(self, worker_group: Any, backend_config: RondeConfig) -> None:
+        super().on_shutdown(worker_group, backend_config)
+        ray.wait(
+            worker_group.execute_async(_job.shutdown),
+            num_returns=len(worker_group),
+            timeout=_LEAVE_S,
+        )

@@ -1,0 +1,102 @@
+"""A Ray cluster of this test alone, and the functions that its workers run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def ray_folder(path: Path):
+    """Ray keeps its files, and the token of its cluster, below `path`."""
+    import ray
+
+    (path / "ray").mkdir()
+    # Workers find no module of the tests.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    own = {"RAY_TMPDIR": str(path), "RAY_AUTH_TOKEN": "0" * 64, "RAY_DEDUP_LOGS": "0"}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def one_node(path, cpus):
+    """Ray on one node, inside this process's job."""
+    import ray
+
+    with ray_folder(path):
+        ray.init(
+            address="local",
+            num_cpus=cpus,
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=100 << 20,
+        )
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def two_nodes(path, cpus):
+    """Ray on two nodes of `cpus` each; yields (cluster, the node that may be removed)."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    with ray_folder(path):
+        cluster = Cluster()
+        try:
+            cluster.add_node(num_cpus=cpus, include_dashboard=False)
+            second = cluster.add_node(num_cpus=cpus)
+            ray.init(address=cluster.address, log_to_driver=False)
+            yield cluster, second
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+
+
+def place_and_sum():
+    """(rank, size, local rank, sum of 1 over all ranks)."""
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    total = ronde.allreduce(np.ones(4), op=ronde.Sum, name="ones")
+    return ronde.rank(), ronde.size(), int(os.environ["LOCAL_RANK"]), float(total[0])
+
+
+def loop_until_killed(victim):
+    """Rank `victim` kills itself; the others allreduce on. victim: -1 for none."""
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    for step in range(2_000):
+        if step == 3 and ronde.rank() == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        ronde.allreduce(np.ones(4), name="loop")
+        time.sleep(0.02)
+
+
+def raise_on_rank_1():
+    """Rank 1 raises ValueError, and the others wait for it in an operation."""
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    if ronde.rank() == 1:
+        raise ValueError("bad batch")
+    ronde.allreduce(np.ones(4), name="batch")
