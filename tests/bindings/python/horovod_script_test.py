@@ -113,7 +113,6 @@ def test_modules_that_ronde_lacks_say_what_to_do(run_job):
 
         for name, said in (
             ("horovod.spark", "ronde run"),
-            ("horovod.ray.runner", "ronde run"),
             ("horovod.mxnet", "NumPy"),
             ("horovod.tensorflow.data.compute_service", "tf.data service"),
             ("horovod.tensorflow.gradient_aggregation", "backward_passes_per_step"),

@@ -78,6 +78,11 @@ def place_and_sum():
     return ronde.rank(), ronde.size(), int(os.environ["LOCAL_RANK"]), float(total[0])
 
 
+def variable(name):
+    """Its value in the worker's environment."""
+    return os.environ.get(name)
+
+
 def loop_until_killed(victim):
     """Rank `victim` kills itself; the others allreduce on. victim: -1 for none."""
     import numpy as np

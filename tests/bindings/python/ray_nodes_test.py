@@ -63,8 +63,8 @@ def train_on_both_interfaces(config):
     path.write_text(f"{hvd.size()} {total.tolist()} {other.tolist()} {dist.is_initialized()}")
 
 
-@pytest.mark.parametrize("backend", ["ronde", None])
-def test_workers_of_ray_train_are_one_job(folder, backend):
+@pytest.mark.parametrize("joined", [True, False])
+def test_workers_of_ray_train_are_one_job(folder, joined):
     pytest.importorskip("ray.train.torch", reason="Ray Train is not installed")
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
@@ -75,11 +75,11 @@ def test_workers_of_ray_train_are_one_job(folder, backend):
             train_on_both_interfaces,
             train_loop_config={"folder": str(folder)},
             scaling_config=ScalingConfig(num_workers=2),
-            torch_config=RondeConfig(backend=backend),
+            torch_config=RondeConfig(torch_distributed=joined),
             run_config=RunConfig(storage_path=str(folder / "runs")),
         )
         assert trainer.fit().error is None
-    other = "[2.0, 2.0] True" if backend else "[1.0, 1.0] False"
+    other = "[2.0, 2.0] True" if joined else "[1.0, 1.0] False"
     for rank in range(2):
         assert (folder / f"rank{rank}").read_text() == f"2 [2.0, 2.0] {other}"
 

@@ -52,7 +52,7 @@ def executor():
 def test_workers_are_the_ranks_of_one_job_and_a_killed_one_is_named(node, executor):
     job = executor(num_workers=2, env_vars={"COLOUR": "blue"})
     assert job.run(ray_cluster.place_and_sum) == [(0, 2, 0, 2.0), (1, 2, 1, 2.0)]
-    assert job.run(os.environ.get, ["COLOUR"]) == ["blue", "blue"]
+    assert job.run(ray_cluster.variable, ["COLOUR"]) == ["blue", "blue"]
     with pytest.raises(ronde.RankFailure, match=r"rank 1 of 2 \(pid \d+ on node ") as caught:
         job.run(ray_cluster.loop_until_killed, [1])
     address = node.util.get_node_ip_address()

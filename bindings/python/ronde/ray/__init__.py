@@ -14,7 +14,7 @@ Each worker calls train(), in which init() joins the others.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import ray as _ray  # noqa: F401
@@ -25,6 +25,9 @@ except ModuleNotFoundError as _error:
 
 from ronde.ray._executor import RayExecutor
 from ronde.ray._settings import Settings
+
+if TYPE_CHECKING:
+    from ronde.ray._train import RondeConfig
 
 __all__ = ["RayExecutor", "RondeConfig", "Settings"]
 

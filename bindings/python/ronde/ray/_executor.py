@@ -53,8 +53,9 @@ class RayExecutor:
         num_workers: workers on any nodes, close together where Ray can. num_hosts,
         num_workers_per_host: so many nodes, with so many workers each. cpus_per_worker: CPUs that
         Ray keeps for each. use_gpu, gpus_per_worker: GPUs likewise, one by default; each worker
-        sees all of its node's job, its own as number local_rank(). use_current_placement_group:
-        inside a placement group, such as that of a trial of Ray Tune, take the room from it.
+        sees those of the job on its node; its own is number local_rank().
+        use_current_placement_group: inside a placement group, such as that of a trial of Ray Tune,
+        take the room from it.
         env_vars: environment of the workers.
 
         Raises InvalidArgumentError with the name of the argument.

@@ -22,11 +22,13 @@ _LEAVE_S = 10.0
 class RondeConfig(TorchConfig):  # type: ignore[misc]
     """Makes the workers of a TorchTrainer one job: TorchTrainer(..., torch_config=RondeConfig()).
 
-    init() has returned in each worker before the training function begins. backend: "ronde" also
-    joins the workers by torch.distributed, over Ronde, for DDP and FSDP; other names choose another
-    backend; None leaves torch.distributed alone. env_vars: RONDE_* settings of the workers.
+    init() has returned in each worker before the training function begins. torch_distributed: also
+    join the workers by torch.distributed, for DDP and FSDP. backend: its backend; Ronde's by
+    default. env_vars: RONDE_* settings of the workers.
     """
 
+    backend: str | None = "ronde"
+    torch_distributed: bool = False
     env_vars: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -56,11 +58,12 @@ class _RondeBackend(_TorchBackend):  # type: ignore[misc]
         ]
         ray.get(refs)
         worker_group.execute(_job.init)
-        if backend_config.backend is not None:
+        if backend_config.torch_distributed:
             super().on_start(worker_group, backend_config)
 
     def on_shutdown(self, worker_group: Any, backend_config: RondeConfig) -> None:
-        super().on_shutdown(worker_group, backend_config)
+        if backend_config.torch_distributed:
+            super().on_shutdown(worker_group, backend_config)
         ray.wait(
             worker_group.execute_async(_job.shutdown),
             num_returns=len(worker_group),
