@@ -73,6 +73,7 @@ run_fuzzers() {
 }
 
 run_python() {
+  if [ -n "$all" ]; then install_requirements "$root/tests/requirements-ray.txt" || return 1; fi
   say "Running the Python tests"
   RONDE_TEST_RESULTS=$results "$venv/bin/python" -m pytest -q --durations=5 --junitxml="$results/python.xml" \
     ${quick:+-m 'not slow'} tests
