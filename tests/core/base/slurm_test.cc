@@ -83,10 +83,11 @@ TEST_CASE("slurm: jobs, steps and attempts differ in name and port") {
                             {"SLURM_STEP_ID", "4"},
                             {"SLURM_RESTART_COUNT", "1"},
                             {"SLURM_CLUSTER_NAME", "other"}};
-  for (const auto& [name, value] : others) {
+  for (const auto& other : others) {
+    const std::string& name = other.first;  // clang 14 captures no structured binding
     CAPTURE(name);
-    CHECK(read({{name, value}}).job_id != config.job_id);
-    CHECK(read({{name, value}}).rendezvous != config.rendezvous);
+    CHECK(read({other}).job_id != config.job_id);
+    CHECK(read({other}).rendezvous != config.rendezvous);
   }
 }
 
