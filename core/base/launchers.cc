@@ -93,8 +93,7 @@ std::optional<std::string> describe_missing_launcher(const Environment& environm
   if (!environment("SLURM_JOB_ID") || !tasks || *tasks == "1") return std::nullopt;
   return fmt::format(
       "this Slurm job has {} tasks (SLURM_NTASKS), but this process is a job of one rank: the "
-      "batch "
-      "script has not started it by srun; write \"srun\" before the command",
+      "batch script has not started it by srun; write \"srun\" before the command",
       *tasks);
 }
 

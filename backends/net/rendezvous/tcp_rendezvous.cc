@@ -81,7 +81,7 @@ Status advised(const Status& status, const Config& config) {
   return status.failed_rank() ? more.about(*status.failed_rank()) : more;
 }
 
-/// What both sides of the rendezvous need.
+/// The arguments of both sides of the rendezvous.
 struct Meeting {
   const Config& config;
   Party& party;

@@ -58,7 +58,7 @@ class WorkerGroup:
         try:
             self._place(layout, limit_s)
             self._find(layout, limit_s, max(0.1, deadline - time.monotonic()))
-            self._enter(environment)
+            self._enter(environment, max(0.1, deadline - time.monotonic()))
         except BaseException:
             self.stop()
             raise
@@ -99,20 +99,24 @@ class WorkerGroup:
         self.workers = [self.workers[index] for index in order]
         self.places = [places[index] for index in order]
 
-    def _enter(self, environment: Mapping[str, str]) -> None:
+    def _enter(self, environment: Mapping[str, str], left_s: float) -> None:
         """Tells the workers their ranks, and the secret of the job."""
-        ports = self.results([self.workers[0].free_ports.remote(self.places[0].address)])[0]
+        first = self.workers[0].free_ports.remote(self.places[0].address)
+        ports = self.results([first], left_s)[0]
         shared = job_environment(self.places, f"ray-{uuid.uuid4().hex}", *ports)
         secret = secrets.token_hex(32)
         refs = [
             worker.enter.remote({**shared, **own, **environment}, secret)
             for worker, own in zip(self.workers, rank_environments(self.places))
         ]
-        self.results(refs)
+        self.results(refs, left_s)
 
-    def results(self, refs: list[Any]) -> Any:
-        """The results of calls of the first ranks; raises what made the job fail."""
-        return _failures.results_of(refs, self.places)
+    def results(self, refs: list[Any], limit_s: float | None = None) -> Any:
+        """The results of calls of the first ranks; raises what made the job fail.
+
+        Raises TimeoutError after limit_s seconds.
+        """
+        return _failures.results_of(refs, self.places, limit_s)
 
     def stop(self) -> None:
         """Kills the workers and gives their room back. Calling it again is a no-op."""

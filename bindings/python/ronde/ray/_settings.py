@@ -22,7 +22,6 @@ class Settings:
     timeout_s: float = 30
     placement_group_timeout_s: float = 100
     nics: Collection[str] | None = None
-    elastic: bool = False
 
     def __post_init__(self) -> None:
         for name in ("timeout_s", "placement_group_timeout_s"):

@@ -46,7 +46,7 @@ struct Folder {
   std::string path = "/tmp/ronde-test-XXXXXX";
 };
 
-/// What a rank reads from a peer that says `bytes`, then closes.
+/// Receives the secret from a peer that sends `bytes`, then closes.
 Result<Secret> receive(const std::string& bytes, const HandoverArgs& args) {
   std::array<int, 2> ends{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
