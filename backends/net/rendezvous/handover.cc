@@ -152,7 +152,7 @@ SecretOffer::~SecretOffer() {
   for (const std::string& file : files_) ::unlink(file.c_str());
 }
 
-Result<Secret> receive_secret(int fd, const HandoverArgs& args, const WaitLimit& limit) {
+Result<std::string> receive_greeting(int fd, const WaitLimit& limit) {
   const auto bytes = recv_message(fd, kMaxGreetingBytes, limit);
   if (!bytes.ok() && bytes.status().code() != Code::kInvalidArgument) return bytes.status();
   const auto greeting =
@@ -160,8 +160,11 @@ Result<Secret> receive_secret(int fd, const HandoverArgs& args, const WaitLimit&
   if (!greeting.ok()) {
     return Status(Code::kUnavailable, "another program listens there");
   }
-  return greeting->credential.empty() ? find_file(args)
-                                      : open_credential(args, greeting->credential);
+  return greeting->credential;
+}
+
+Result<Secret> get_secret(const std::string& credential, const HandoverArgs& args) {
+  return credential.empty() ? find_file(args) : open_credential(args, credential);
 }
 
 }  // namespace ronde::net

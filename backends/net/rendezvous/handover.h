@@ -47,9 +47,14 @@ class SecretOffer {
   std::vector<std::string> files_;
 };
 
-/// Reads rank 0's greeting, and the secret where it says. Blocks. Errors: kUnavailable or kTimeout
-/// with the reason, also for whatever another program sends; worth another try.
-Result<Secret> receive_secret(int fd, const HandoverArgs& args, const WaitLimit& limit);
+/// Reads rank 0's greeting; returns the credential, empty where the secret is in a file. Blocks.
+/// Errors: kUnavailable or kTimeout with the reason, also for whatever another program sends; worth
+/// another try.
+Result<std::string> receive_greeting(int fd, const WaitLimit& limit);
+
+/// Gets the secret where the greeting says. Blocks (munged, file system).
+/// Errors: kUnavailable with the reason; worth another try.
+Result<Secret> get_secret(const std::string& credential, const HandoverArgs& args);
 
 /// The job's file in `folder`.
 std::string handover_file(const std::string& folder, std::string_view job);

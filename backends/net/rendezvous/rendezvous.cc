@@ -163,7 +163,17 @@ Status read_greeting(int fd, std::optional<Secret>& secret, const WaitLimit& lim
   return {};
 }
 
-Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpoint) {
+/// Asks rank 0 for the secret. `explained`: rank 0 has answered, and the error tells what is wrong
+/// here.
+Result<Secret> ask_for_secret(int fd, const GuestArgs& args, const WaitLimit& limit,
+                              bool& explained) {
+  RONDE_ASSIGN_OR_RETURN(const std::string credential, receive_greeting(fd, limit));
+  explained = true;
+  return get_secret(credential, *args.handover);
+}
+
+Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpoint,
+                                    bool& explained) {
   auto socket = start_connect(endpoint);
   if (!socket.ok()) return socket.status();
   const WaitLimit limit = args.limit.within(kHandshakeLimit);
@@ -172,7 +182,7 @@ Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpo
   std::optional<Secret> secret = args.secret;
   if (args.greeted) RONDE_RETURN_IF_ERROR(read_greeting(socket->get(), secret, limit));
   if (!secret) {
-    RONDE_ASSIGN_OR_RETURN(secret, receive_secret(socket->get(), *args.handover, limit));
+    RONDE_ASSIGN_OR_RETURN(secret, ask_for_secret(socket->get(), args, limit, explained));
   }
   RONDE_ASSIGN_OR_RETURN(args.party->keys, Keys::derive(*secret));
   Handshake handshake(*args.party, Handshake::Role::kDialer, args.host_rank);
@@ -180,12 +190,19 @@ Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpo
   return HostConnection{std::move(*socket), handshake.peer(), *secret};
 }
 
+/// The last failure at an endpoint. One that rank 0's answer explains outlives others: when rank 0
+/// has given up, its endpoints only refuse.
+struct Failure {
+  std::string text;
+  bool explained = false;
+};
+
 /// "10.0.0.1:4000, 10.0.0.1:4001: reason; ...", by reason.
 std::string describe_failures(const std::vector<Endpoint>& endpoints,
-                              const std::vector<std::string>& failures) {
+                              const std::vector<Failure>& failures) {
   std::map<std::string, std::vector<std::string>> by_reason;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    if (!failures[i].empty()) by_reason[failures[i]].push_back(endpoints[i].text());
+    if (!failures[i].text.empty()) by_reason[failures[i].text].push_back(endpoints[i].text());
   }
   std::vector<std::string> parts;
   for (const auto& [reason, where] : by_reason) {
@@ -224,13 +241,16 @@ Result<Roster> host_rendezvous(const HostArgs& args) {
 
 Result<HostConnection> reach_host(const GuestArgs& args) {
   Duration pause = kFirstRetry;
-  std::vector<std::string> failures(args.endpoints.size());
+  std::vector<Failure> failures(args.endpoints.size());
   for (std::size_t attempt = 0;; ++attempt) {
     const std::size_t turn = attempt % args.endpoints.size();
     const Endpoint& endpoint = args.endpoints[turn];
-    auto connection = try_to_reach(args, endpoint);
+    bool explained = false;
+    auto connection = try_to_reach(args, endpoint, explained);
     if (connection.ok() || hopeless(connection.status().code())) return connection;
-    failures[turn] = connection.status().message();
+    if (explained || !failures[turn].explained) {
+      failures[turn] = {connection.status().message(), explained};
+    }
     if (now() + pause >= args.limit.deadline() || args.limit.passed()) break;
     if (turn + 1 < args.endpoints.size()) continue;
     args.limit.sleep(pause);

@@ -55,7 +55,9 @@ Result<Secret> receive(const std::string& bytes, const HandoverArgs& args) {
     const FileDescriptor there(ends[1]);
     REQUIRE(send_all(there.get(), as_bytes(bytes), now()).ok());
   }
-  return receive_secret(here.get(), args, now() + std::chrono::seconds(2));
+  RONDE_ASSIGN_OR_RETURN(const std::string credential,
+                         receive_greeting(here.get(), now() + std::chrono::seconds(2)));
+  return get_secret(credential, args);
 }
 
 HandoverArgs args_of(const Credentials& credentials, std::vector<std::string> folders = {}) {
