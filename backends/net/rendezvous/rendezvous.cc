@@ -205,6 +205,7 @@ std::string describe_failures(const std::vector<Endpoint>& endpoints,
     if (!failures[i].text.empty()) by_reason[failures[i].text].push_back(endpoints[i].text());
   }
   std::vector<std::string> parts;
+  parts.reserve(by_reason.size());
   for (const auto& [reason, where] : by_reason) {
     parts.push_back(fmt::format("{}: {}", fmt::join(where, ", "), reason));
   }
