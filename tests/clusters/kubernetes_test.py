@@ -1,4 +1,7 @@
-"""The manifests of examples/kubernetes, and jobs that start with their commands and variables."""
+"""The manifests of examples/kubernetes, and jobs that start with their commands and variables.
+
+A pod is a mount namespace here, with the Secret volume that its manifest mounts.
+"""
 
 from __future__ import annotations
 
@@ -121,36 +124,77 @@ def pytorch_job(rank):
     return container(replicas["Worker" if rank else "Master"]["template"]), names | place | pet
 
 
-@pytest.mark.parametrize("job", [indexed_job, pytorch_job])
-def test_two_pods_start_with_what_the_manifest_says(job, tmp_path):
-    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
-        pytest.skip("mount namespaces need root")
-    hosts, secret, script = (tmp_path / name for name in ("hosts", "secret", "sum.py"))
-    hosts.write_text("127.0.0.1 ronde-train-0.ronde-train ronde-train-master-0\n")
-    secret.write_text("5a" * 32)
-    secret.chmod(0o400)
-    script.write_text(SUM)
+# A pod's files: its /etc/hosts, and the Secret volume as kubelet makes it with $3 as fsGroup.
+POD = """
+set -e
+mount --bind "$1" /etc/hosts
+mount -t tmpfs -o mode=755 pod /run
+mkdir /run/ronde
+mount -t tmpfs -o mode=755 secret /run/ronde
+cd /run/ronde
+mkdir ..2026
+ln -s ..2026 ..data
+ln -s ..data/secret secret
+install -m "$2" /dev/null ..2026/secret
+printf '5a%.0s' $(seq 32) > ..2026/secret
+chgrp "$3" ..2026/secret
+mount -o remount,bind,ro /run/ronde
+cd /
+shift 3
+exec "$@"
+"""
+ROOT = ("0400", "0", [])
+# The capability lets this user reach a Python below /root. What it may read of a Secret without
+# one is in tests/backends/net/rendezvous/secret_test.cc.
+CAPABILITY = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+IDENTITY = ["--reuid=1000", "--regid=1000", "--groups=2000"]
+USER = ("0440", "2000", ["setpriv", *IDENTITY, *CAPABILITY])
+
+
+def in_pods(job, mode, group, user, hosts):
+    """Two pods of the job, which run SUM; what each printed and its errors."""
     ranks = []
     for rank in range(2):
         only, settings = job(rank)
-        own = {"RONDE_SECRET_FILE": str(secret), "RONDE_START_TIMEOUT_MS": "20000"}
         keep = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        mount = ["unshare", "-m", "sh", "-c", f'mount --bind {hosts} /etc/hosts; exec "$@"', "sh"]
+        space = ["unshare", "-m", "sh", "-c", POD, "sh", str(hosts), mode, group, *user]
         ranks.append(
             subprocess.Popen(
-                [*mount, *only["command"], sys.executable, str(script)],
-                env=keep | values(only["env"]) | settings | own,
+                [*space, *only["command"], sys.executable, "-c", SUM],
+                env=keep | values(only["env"]) | settings | {"RONDE_START_TIMEOUT_MS": "20000"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
         )
     try:
-        said = [rank.communicate(timeout=60) for rank in ranks]
+        return [rank.communicate(timeout=60) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """An /etc/hosts in which all pods are this host; skips without mount namespaces."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("mount namespaces need root")
+    file = tmp_path / "hosts"
+    file.write_text("127.0.0.1 ronde-train-0.ronde-train ronde-train-master-0\n")
+    return file
+
+
+@pytest.mark.parametrize("pod", [ROOT, USER], ids=["root", "fsGroup"])
+@pytest.mark.parametrize("job", [indexed_job, pytorch_job])
+def test_two_pods_start_with_what_the_manifest_says(job, pod, hosts):
+    said = in_pods(job, *pod, hosts)
     assert [out for out, _ in said] == [f"rank {rank} of 2: 3.0\n" for rank in range(2)], said
+
+
+def test_a_secret_that_all_may_read_is_refused_with_the_remedy(hosts):
+    for _, errors in in_pods(indexed_job, "0444", *USER[1:], hosts):
+        assert "RONDE_SECRET_FILE=/run/ronde/secret must belong to this user" in errors
+        assert "defaultMode: 0400 of a Secret volume); its mode is 444 and its owner 0" in errors
 
 
 def test_the_core_schemas_accept_the_indexed_job():

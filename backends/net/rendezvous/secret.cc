@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -10,6 +11,8 @@
 #include <openssl/params.h>
 #include <openssl/rand.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,15 +82,24 @@ Result<Secret> read_descriptor(int fd) {
   return parse_secret(text, fmt::format("the descriptor RONDE_SECRET_FD={}", fd));
 }
 
+/// The file of a Secret volume in a pod with fsGroup: root's, readable by a group, on a tmpfs that
+/// is mounted read-only. On any other file system the group may be all users of a cluster.
+bool is_of_secret_volume(int fd, const struct stat& info) {
+  struct statfs volume {};
+  return info.st_uid == 0 && (info.st_mode & 037) == 0 && ::fstatfs(fd, &volume) == 0 &&
+         volume.f_type == TMPFS_MAGIC && (volume.f_flags & ST_RDONLY) != 0;
+}
+
 Status check_private(int fd, const std::string& source) {
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     return {Code::kInvalidArgument, fmt::format("{} is not a file", source)};
   }
   if (info.st_uid == ::geteuid() && (info.st_mode & 077) == 0) return {};
+  if (is_of_secret_volume(fd, info)) return {};
   return {Code::kInvalidArgument,
-          fmt::format("{} must belong to this user and be closed to others (chmod 600); its mode "
-                      "is {:o} and its owner {}",
+          fmt::format("{} must belong to this user and be closed to others (chmod 600, or "
+                      "defaultMode: 0400 of a Secret volume); its mode is {:o} and its owner {}",
                       source, info.st_mode & 07777, info.st_uid)};
 }
 

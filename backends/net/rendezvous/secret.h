@@ -44,7 +44,8 @@ using Digest = std::array<std::byte, 32>;
 /// what is required.
 Result<std::optional<Secret>> read_secret(const Config& config);
 
-/// Reads the secret in a file of this user that is closed to others; errors call it `source`.
+/// Reads the secret in a file of this user that is closed to others, or of a Secret volume of
+/// Kubernetes that a group may read; errors call it `source`.
 /// Errors: kInvalidArgument naming the fault of the file and what is required.
 Result<Secret> read_secret_file(const std::string& path, const std::string& source);
 

@@ -3,15 +3,23 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/bytes.h"
+#include "tests/backends/net/processes.h"
+#include "tests/support/contains.h"
 
 namespace ronde::net {
 namespace {
+
+using test::contains;
 
 const std::string kHex = "00112233445566778899aabbccddeeff0123456789abcdefFEDCBA9876543210";
 
@@ -40,9 +48,57 @@ TEST_CASE("a secret is read from a private file") {
 }
 
 TEST_CASE("a file that others may read is refused") {
-  for (const mode_t mode : {0640U, 0604U, 0660U}) {
+  for (const mode_t mode : {0440U, 0444U, 0604U, 0640U, 0644U, 0660U}) {  // no Secret volume here
     const File file(kHex, mode);
-    CHECK(from_file(file.path).status().message().find("chmod 600") != std::string::npos);
+    const std::string message = from_file(file.path).status().message();
+    CAPTURE(message);
+    CHECK(contains(message, "chmod 600, or defaultMode: 0400 of a Secret volume"));
+    CHECK(contains(message, fmt::format("its mode is {:o} and its owner {}", mode, ::geteuid())));
+  }
+}
+
+/// Reads a file of this owner, group 2000 and mode, as user 1000 with that group. The file is on a
+/// tmpfs with these mount options and reached by "..data", as kubelet makes a Secret volume.
+int read_in_pod(uid_t owner, mode_t mode, unsigned long options) {
+  const std::string volume = "/mnt";
+  RONDE_CHILD_REQUIRE(::unshare(CLONE_NEWNS) == 0);
+  RONDE_CHILD_REQUIRE(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0);
+  RONDE_CHILD_REQUIRE(::mount("none", volume.c_str(), "tmpfs", 0, "mode=755") == 0);
+  RONDE_CHILD_REQUIRE(::mkdir((volume + "/..1").c_str(), 0755) == 0);
+  RONDE_CHILD_REQUIRE(::symlink("..1", (volume + "/..data").c_str()) == 0);
+  RONDE_CHILD_REQUIRE(::symlink("..data/secret", (volume + "/secret").c_str()) == 0);
+  {
+    const std::string path = volume + "/..1/secret";
+    const FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600));
+    RONDE_CHILD_REQUIRE(::write(fd.get(), kHex.data(), kHex.size()) == 64);
+    RONDE_CHILD_REQUIRE(::fchown(fd.get(), owner, 2000) == 0 && ::fchmod(fd.get(), mode) == 0);
+  }
+  RONDE_CHILD_REQUIRE(
+      ::mount(nullptr, volume.c_str(), nullptr, MS_REMOUNT | MS_BIND | options, nullptr) == 0);
+  const gid_t group = 2000;
+  RONDE_CHILD_REQUIRE(::setgroups(1, &group) == 0 && ::setgid(1000) == 0 && ::setuid(1000) == 0);
+  return from_file(volume + "/secret").ok() ? 0 : 2;
+}
+
+TEST_CASE("a Secret volume with fsGroup is read, and nothing that others can read or change") {
+  if (run_ranks(1, [](int) { return ::unshare(CLONE_NEWNS) == 0 ? 0 : 1; }) != all_good(1)) {
+    MESSAGE("not run: mount namespaces need root");
+    return;
+  }
+  struct Case {
+    uid_t owner;
+    mode_t mode;
+    unsigned long options;
+    int code;
+  };
+  for (const Case& c :
+       {Case{0, 0440, MS_RDONLY, 0}, Case{0, 0444, MS_RDONLY, 2}, Case{0, 0644, MS_RDONLY, 2},
+        Case{0, 0460, MS_RDONLY, 2}, Case{1001, 0440, MS_RDONLY, 2}, Case{0, 0440, 0, 2}}) {
+    CAPTURE(c.owner);
+    CAPTURE(c.mode);
+    CAPTURE(c.options);
+    const auto pod = [&c](int) { return read_in_pod(c.owner, c.mode, c.options); };
+    CHECK(run_ranks(1, pod) == std::vector<int>{c.code});
   }
 }
 
