@@ -53,9 +53,10 @@ struct RunRequest {
   ElasticRequest elastic;
   bool horovod = false;  ///< `import horovod` imports ronde.
   bool verbose = false;
-  bool times = false;   ///< Each line of output begins with the time.
-  int stdin_rank = -1;  ///< This rank gets the launcher's standard input; -1: none does.
-  Arguments command;    ///< Not an option: see take_command().
+  bool times = false;       ///< Each line of output begins with the time.
+  int stdin_rank = -1;      ///< This rank gets the launcher's standard input; -1: none does.
+  std::string call_folder;  ///< Of ronde.run(): see CallFolder; empty: none.
+  Arguments command;        ///< Not an option: see take_command().
 };
 
 /// Adds the subcommand. Its callback ends by throwing CLI::RuntimeError with the job's exit status.

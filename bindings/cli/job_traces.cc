@@ -58,6 +58,17 @@ void forget_traces(const std::string& timeline, int ranks) {
   }
 }
 
+void fetch_traces(const std::string& timeline, const LaunchOptions& options) {
+  const std::string path = std::filesystem::absolute(timeline).string();
+  std::vector<std::string> traces;
+  traces.reserve(static_cast<std::size_t>(options.size));
+  for (int rank = 0; rank < options.size; ++rank) traces.push_back(rank_trace_path(path, rank));
+  for (const RemoteFiles& files : files_elsewhere(options.hosts, traces)) {
+    const Status status = fetch_files(options.ssh, files.host, files.paths);
+    if (!status.ok()) fmt::print(stderr, "ronde run: {}\n", status.message());
+  }
+}
+
 void merge_job_traces(const std::string& timeline, int ranks) {
   std::vector<std::string> traces;
   std::vector<int> missing;

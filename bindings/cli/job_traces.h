@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/cli/launch/elastic/job_story.h"
+#include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/ssh.h"
 #include "timeline/merging/merge.h"
 
@@ -15,6 +16,8 @@ void warn_of_merge(const MergeReport& report);
 
 /// Removes traces of ranks from before, so that a job which fails early leaves no older ones.
 void forget_traces(const std::string& timeline, int ranks);
+/// Copies traces of ranks that are not here from their hosts. Blocks.
+void fetch_traces(const std::string& timeline, const LaunchOptions& options);
 /// Merges the traces of the ranks into `timeline`, as far as they are on this host.
 void merge_job_traces(const std::string& timeline, int ranks);
 

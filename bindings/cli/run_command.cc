@@ -241,6 +241,8 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   options.ssh = {request.ssh_port, request.ssh_identity_file, request.ssh_options,
                  request.remote_program.empty() ? options.program : request.remote_program};
   options.output_dir = request.output_dir;
+  options.call_folder = CallFolder(request.call_folder);
+  RONDE_ASSIGN_OR_RETURN(options.call_frames, options.call_folder.frames());
   RONDE_ASSIGN_OR_RETURN(const double seconds, start_timeout_seconds(request));
   if (seconds > 0) {
     options.start_timeout = std::chrono::milliseconds(static_cast<long>(seconds * 1000));
@@ -275,17 +277,6 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
       ->check(CLI::Range(0.1, 86400.0));
 }
 
-void fetch_traces(const std::string& timeline, const LaunchOptions& options) {
-  const std::string path = std::filesystem::absolute(timeline).string();
-  std::vector<std::string> traces;
-  traces.reserve(static_cast<std::size_t>(options.size));
-  for (int rank = 0; rank < options.size; ++rank) traces.push_back(rank_trace_path(path, rank));
-  for (const RemoteFiles& files : files_elsewhere(options.hosts, traces)) {
-    const Status status = fetch_files(options.ssh, files.host, files.paths);
-    if (!status.ok()) fmt::print(stderr, "ronde run: {}\n", status.message());
-  }
-}
-
 /// Starts all ranks again after a failure, as often as is allowed.
 int launch_attempts(LaunchOptions options, int restarts) {
   for (;; ++options.attempt) {
@@ -307,9 +298,14 @@ const char* name_of(const RunRequest& request) {
   return request.elastic.as_horovod ? "horovodrun" : "ronde run";
 }
 
+[[noreturn]] void refuse(const RunRequest& request, const Status& why) {
+  CallFolder(request.call_folder).write_failure(why.message());
+  exit_usage(name_of(request), why);
+}
+
 [[noreturn]] void run_elastic_job(const RunRequest& request, const LaunchOptions& launch) {
   auto options = elastic_options(request, launch);
-  if (!options.ok()) exit_usage(name_of(request), options.status());
+  if (!options.ok()) refuse(request, options.status());
   options->timeline = timeline_of(request);
   if (!options->timeline.empty()) forget_elastic_traces(options->timeline);
   const ElasticResult result = launch_elastic(*options);
@@ -331,10 +327,10 @@ Result<RunRequest> with_allocated_hosts(RunRequest request) {
 
 void run_job(const RunRequest& given) {
   const auto found = with_allocated_hosts(given);
-  if (!found.ok()) exit_usage(name_of(given), found.status());
+  if (!found.ok()) refuse(given, found.status());
   const RunRequest& request = *found;
   const auto options = launch_options(request);
-  if (!options.ok()) exit_usage(name_of(request), options.status());
+  if (!options.ok()) refuse(request, options.status());
   if (request.elastic.wanted()) run_elastic_job(request, *options);
   if (!request.timeline.empty()) forget_traces(request.timeline, options->size);
   const int status = launch_attempts(*options, request.restarts);
@@ -390,6 +386,7 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
       ->check(whole_number(0, 65535));
   command->add_flag("--prefix-output-with-timestamp", request->times,
                     "Begin each line of output with the time");
+  command->add_option("--call-folder", request->call_folder)->group("");  // of ronde.run()
   add_elastic_options(*command, request->elastic);
   add_remote_options(*command, *request);
   command->callback([request] { run_job(*request); });

@@ -159,6 +159,9 @@ void Agent::handle(const Frame& frame) {
     case FrameType::kInput:
       return with_message<InputMessage>(
           frame, [&](const InputMessage& input) { ranks_.take_input(input.bytes); });
+    case FrameType::kCall:
+      return with_message<CallMessage>(
+          frame, [&](const CallMessage& call) { ranks_.take_call(call.bytes); });
     case FrameType::kProcessExit:
       return with_message<ProcessExit>(frame,
                                        [&](const ProcessExit& ended) { ranks_.log_exit(ended); });

@@ -85,6 +85,17 @@ std::string name_ranks(const std::vector<int>& ranks) {
   return fmt::format("ranks {} and {}", fmt::join(ranks.begin(), listed, ", "), last);
 }
 
+std::vector<Host> hosts_of(const std::vector<HostRanks>& all) {
+  std::vector<Host> hosts(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    hosts[i].ranks = &all[i];
+    for (int rank = 0; rank < all[i].ranks; ++rank) {
+      hosts[i].unfinished.insert(all[i].first_rank + rank);
+    }
+  }
+  return hosts;
+}
+
 void send_to_all(std::vector<Host>& hosts, const std::string& frame, const Host* but) {
   for (Host& host : hosts) {
     if (&host != but) host.link.send(frame);

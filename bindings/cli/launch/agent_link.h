@@ -64,6 +64,9 @@ struct Host {
   [[nodiscard]] std::string name() const { return ranks->name.empty() ? "this host" : ranks->name; }
 };
 
+/// One for each host of `all`, without an agent yet.
+std::vector<Host> hosts_of(const std::vector<HostRanks>& all);
+
 /// Sends a frame to all agents, or to all but one.
 void send_to_all(std::vector<Host>& hosts, const std::string& frame, const Host* but = nullptr);
 

@@ -89,11 +89,7 @@ class Launcher {
 };
 
 Status Launcher::start_agents() {
-  for (const HostRanks& ranks : options_.hosts) {
-    Host& host = hosts_.emplace_back();
-    host.ranks = &ranks;
-    for (int i = 0; i < ranks.ranks; ++i) host.unfinished.insert(ranks.first_rank + i);
-  }
+  hosts_ = hosts_of(options_.hosts);
   for (Host& host : hosts_) {
     const std::vector<std::string> command =
         host.ranks->name.empty() ? std::vector<std::string>{options_.program, "run-agent"}
@@ -128,6 +124,7 @@ void Launcher::start_ranks(const Rendezvous& rendezvous) {
   }
   input_open_ = options_.stdin_rank >= 0;
   const std::vector<StartMessage> messages = start_messages(options_, rendezvous);
+  for (const std::string& frame : options_.call_frames) send_to_all(hosts_, frame);
   for (std::size_t i = 0; i < hosts_.size(); ++i) hosts_[i].link.send(encode(messages[i]));
 }
 
@@ -222,6 +219,12 @@ void Launcher::read_input() {
 void Launcher::on_frame(Host& host, const Frame& frame) {
   if (frame.type == FrameType::kProbed) return on_probed(frame);
   if (frame.type == FrameType::kOutput) return on_output(frame);
+  if (frame.type == FrameType::kAnswer) {
+    return with_message<AnswerMessage>(frame, [&](const AnswerMessage& answer) {
+      const Status status = options_.call_folder.take(answer);
+      if (!status.ok()) fail(1, status.message());
+    });
+  }
   if (frame.type == FrameType::kProcessExit) {
     return send_to_all(hosts_, encode_frame(frame.type, frame.payload), &host);
   }
@@ -315,6 +318,7 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
 
 void Launcher::fail(int exit_status, const std::string& text) {
   console_.say_after_output(text);
+  if (exit_status_ == 0) options_.call_folder.write_failure(text);
   begin_ending(exit_status);
 }
 
@@ -353,6 +357,7 @@ void Launcher::print_summary() {
                     ends.empty() ? "" : ": ", ends));
   } else if (cause != nullptr) {
     endings_.explain();
+    options_.call_folder.write_failure(describe_wait_status(cause->wait_status), cause);
   }
   const std::string folder =
       options_.output_dir.empty() ? "" : fmt::format(", {} has them", options_.output_dir);

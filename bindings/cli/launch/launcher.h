@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/cli/launch/call_folder.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/ssh.h"
@@ -21,6 +22,8 @@ struct LaunchOptions {
   SshOptions ssh;
   std::string program;     ///< Path of this program, to start the agent of this host.
   std::string output_dir;  ///< Empty: none.
+  CallFolder call_folder;
+  std::vector<std::string> call_frames;             ///< CallFolder::frames().
   std::chrono::milliseconds start_timeout{60'000};  ///< For all hosts to answer.
   std::chrono::milliseconds failure_delay{500};     ///< From a failure to SIGTERM for the others.
   std::chrono::milliseconds grace{5'000};           ///< From SIGTERM or Ctrl-C to SIGKILL.

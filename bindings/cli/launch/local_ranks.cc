@@ -66,13 +66,20 @@ void LocalRanks::cannot_start(int rank, int exit_status, const std::string& why)
   send_(encode(CannotStartMessage{rank, exit_status, why}));
 }
 
+void LocalRanks::take_call(std::string_view bytes) {
+  if (const Status status = call_.take(bytes); !status.ok()) {
+    fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
+  }
+}
+
 void LocalRanks::start(const RankStart& start) {
   auto out = make_pipe();
   auto err = make_pipe();
-  Running rank{start.rank, free_place(), -1, {}, take_orphans()};
+  Running rank{start.rank, free_place(), -1, {}, take_orphans(), {}};
   auto in = start.rank == job_.stdin_rank ? make_pipe() : Pipe();
   Result<FileDescriptor> notes = job_.elastic ? rank.notes.open() : FileDescriptor();
-  if (!out.ok() || !err.ok() || !in.ok() || !notes.ok()) {
+  auto answer = call_.is_there() ? make_answer_file() : FileDescriptor();
+  if (!out.ok() || !err.ok() || !in.ok() || !notes.ok() || !answer.ok()) {
     return cannot_start(start.rank, 126, "too many open files on " + host_name());
   }
   const StartedChild child = start_child({.command = job_.command,
@@ -81,6 +88,8 @@ void LocalRanks::start(const RankStart& start) {
                                           .exit_log = exit_log_.reading(),
                                           .notes = notes->get(),
                                           .copies = {rank.copies[0].get(), rank.copies[1].get()},
+                                          .call = call_.call(),
+                                          .answer = answer->get(),
                                           .cpus = cpus_for(rank.place, places(), nodes_),
                                           .death_signal = SIGKILL,
                                           .input = in->read.get(),
@@ -96,6 +105,7 @@ void LocalRanks::start(const RankStart& start) {
   streams_.push_back({start.rank, STDOUT_FILENO, std::move(out->read)});
   streams_.push_back({start.rank, STDERR_FILENO, std::move(err->read)});
   rank.pid = child.pid;
+  rank.answer = std::move(*answer);
   running_.push_back(std::move(rank));
   send_(encode(RankMessage{start.rank, child.pid, 0}, FrameType::kStarted));
 }
@@ -208,11 +218,14 @@ void LocalRanks::report_frozen(TimePoint time) {
   }
 }
 
-/// The ranks of all hosts can read how this one ended. Its last notes and output go first.
+/// The ranks of all hosts can read how this one ended. Its last notes, output and answer go first.
 void LocalRanks::report_end(Running& rank, int wait_status) {
   read_notes(rank);
   keep_copies_of(rank, wait_status);
   drain(rank.rank);
+  send_answer(rank.answer.get(), [&](std::string piece) {
+    send_(encode(AnswerMessage{rank.rank, std::move(piece)}));
+  });
   const ProcessExit ended{rank.pid, host_name(), describe_wait_status(wait_status)};
   exit_log_.add(ended);
   send_(encode(ended));

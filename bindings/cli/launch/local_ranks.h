@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bindings/cli/launch/carried_call.h"
 #include "bindings/cli/launch/freeze_watch.h"
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/note_socket.h"
@@ -36,6 +37,8 @@ class LocalRanks {
   /// Sends a signal to the process group of a rank, or of all.
   void signal(const SignalMessage& message);
   void deliver(NoteMessage note);
+  /// Keeps a piece of the call that all ranks get.
+  void take_call(std::string_view bytes);
   /// Hands standard input to the rank that gets it. Empty: its end.
   void take_input(std::string_view bytes);
   /// The workers find that the launcher is gone.
@@ -72,6 +75,7 @@ class LocalRanks {
     pid_t pid = -1;
     NoteSocket notes;
     CopyFiles copies;
+    FileDescriptor answer;  ///< To the call; none without one.
   };
 
   [[nodiscard]] int free_place() const;
@@ -91,6 +95,7 @@ class LocalRanks {
 
   const std::function<void(const std::string& frame)> send_;
   StartMessage job_;
+  CarriedCall call_;
   std::vector<cpu_set_t> nodes_;
   ExitLog exit_log_;
   std::list<Stream> streams_;

@@ -15,8 +15,8 @@
 
 namespace ronde {
 
-/// The kind of a frame. Launcher to agent: probe, start, start rank, signal, input; the rest the
-/// other way.
+/// The kind of a frame. Launcher to agent: probe, start, start rank, signal, input, call; the rest
+/// the other way.
 enum class FrameType : std::uint8_t {
   kProbe = 1,
   kProbed = 2,
@@ -32,6 +32,8 @@ enum class FrameType : std::uint8_t {
   kFrozen = 12,
   kPing = 13,  ///< Both ways, empty: a sign of life, in elastic jobs.
   kInput = 14,
+  kCall = 15,
+  kAnswer = 16,
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
@@ -129,6 +131,26 @@ struct InputMessage {
 
   static constexpr FrameType kFrame = FrameType::kInput;
   static void fields(auto& wire, auto& self) { wire(self.bytes); }
+};
+
+/// Of a call or an answer: so many bytes in one message at most.
+inline constexpr std::size_t kCallPieceBytes = std::size_t{1} << 20;
+
+/// A piece of what ronde.run() calls, for all ranks. Comes before StartMessage.
+struct CallMessage {
+  std::string bytes;
+
+  static constexpr FrameType kFrame = FrameType::kCall;
+  static void fields(auto& wire, auto& self) { wire(self.bytes); }
+};
+
+/// A piece of a rank's answer to the call. Empty: its end.
+struct AnswerMessage {
+  int rank = 0;
+  std::string bytes;
+
+  static constexpr FrameType kFrame = FrameType::kAnswer;
+  static void fields(auto& wire, auto& self) { wire(self.rank, self.bytes); }
 };
 
 /// A rank began (`wait_status` 0) or ended.

@@ -20,7 +20,7 @@ bool OutQueue::write_some(int fd) {
   begin_ += static_cast<std::size_t>(written);
   if (begin_ == buffer_.size()) {
     drop();
-  } else if (begin_ > kFullBytes) {
+  } else if (begin_ > kFullBytes && begin_ > buffer_.size() / 2) {
     buffer_.erase(0, begin_);
     begin_ = 0;
   }

@@ -86,6 +86,8 @@ void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t paren
   hand_over(secret_fd, "RONDE_SECRET_FD");
   hand_over(spec.exit_log, kExitLogVariable);
   hand_over(spec.notes, elastic::kNotesVariable);
+  hand_over(spec.call, "RONDE_CALL_FD");
+  hand_over(spec.answer, "RONDE_ANSWER_FD");
   hand_over_copies(spec.copies);
   for (const std::string& entry : spec.environment) {
     const std::size_t equals = entry.find('=');

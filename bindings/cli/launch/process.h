@@ -24,6 +24,8 @@ struct ChildSpec {
   int exit_log = -1;                  ///< Given as RONDE_EXIT_LOG_FD, or -1.
   int notes = -1;                     ///< Given as RONDE_ELASTIC_FD, or -1.
   std::array<int, 2> copies{-1, -1};  ///< Given as RONDE_ELASTIC_COPIES, unless both are -1.
+  int call = -1;                      ///< Given as RONDE_CALL_FD, or -1.
+  int answer = -1;                    ///< Given as RONDE_ANSWER_FD, or -1.
   std::optional<cpu_set_t> cpus;      ///< The cores on which it may run.
   int death_signal = 0;               ///< Sent by the kernel when this thread ends.
   int input = -1;                     ///< Standard input, or -1 for /dev/null.

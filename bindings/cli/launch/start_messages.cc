@@ -8,7 +8,7 @@
 namespace ronde {
 namespace {
 
-void append(EnvironmentList& list, const EnvironmentList& more) {
+void add_variables(EnvironmentList& list, const EnvironmentList& more) {
   list.insert(list.end(), more.begin(), more.end());
 }
 
@@ -33,10 +33,10 @@ std::vector<StartMessage> start_messages(const LaunchOptions& options,
     const HostRanks& host = options.hosts[index];
     StartMessage& start = messages.emplace_back(common);
     if (!host.name.empty()) start.environment = forwarded_environment();
-    append(start.environment, shared);
+    add_variables(start.environment, shared);
     for (int local = 0; local < host.ranks; ++local) {
       EnvironmentList list = rank_environment(options.hosts, index, local);
-      append(list, options.environment);
+      add_variables(list, options.environment);
       start.ranks.push_back({host.first_rank + local, std::move(list)});
     }
   }
@@ -47,7 +47,7 @@ StartMessage mpirun_start_message(const LaunchOptions& options, const Rendezvous
   StartMessage start = command_message(options);
   EnvironmentList list = {"MASTER_ADDR=" + rendezvous.address,
                           fmt::format("MASTER_PORT={}", rendezvous.master_port)};
-  append(list, options.environment);
+  add_variables(list, options.environment);
   start.ranks.push_back({0, std::move(list)});
   return start;
 }

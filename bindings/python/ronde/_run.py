@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import pickle
-import re
 import socket
 import subprocess
 import sys
@@ -14,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ronde import _call
 from ronde._command import program
-from ronde._errors import Error, InvalidArgumentError
+from ronde._errors import InvalidArgumentError
 
 __all__ = ["run"]
 
 importing = False  # this process is a rank of run() and imports its function
-CALL = "call.pickle"  # the call; each rank writes <rank>.pickle beside it
 
 
 def run(
@@ -55,33 +52,37 @@ def run(
     cooldown_range: Sequence[int] | None = None,
     host_discovery_script: str | None = None,
     on_failure: str | None = None,
+    ssh_options: Sequence[str] = (),
+    remote_ronde: str | None = None,
 ) -> list[Any]:
-    """Calls func(*args, **kwargs) on `np` new ranks on this host; returns their results by rank.
+    """Calls func(*args, **kwargs) on `np` new ranks; returns their results by rank. Blocks.
 
     Each rank is a new process, in which the function calls init() as a script would. Function,
     arguments and results are pickled, by cloudpickle where it is installed: then functions of the
-    main script and lambdas work too. They go from this process to its own children and back,
-    through files in a directory that only this user can open; never over a network.
+    main script and lambdas work too. They travel as `ronde run` talks to its ranks: through pipes
+    on this host, through ssh to others. No file system need be shared.
 
-    np, num_proc: number of ranks. hosts, hostfile: "localhost:SLOTS", or a file that names this
-    host; others are an error: use the command `ronde run -H` with a script there. start_timeout:
-    seconds in which all ranks must start. output_filename: directory for each rank's output.
-    network_interface, network_interfaces: the interface for connections. executable: the Python to
-    use. env: the ranks' environment, in place of this process's. use_mpi: start the ranks through
-    mpirun. use_gloo, disable_cache, ssh_port, ssh_identity_file: accepted for Horovod scripts, no
-    effect. mpi_args is an error.
+    np, num_proc: number of ranks. hosts: "a:2,b:2". hostfile: a file that names one on each line.
+    ssh_port, ssh_identity_file, ssh_options: of ssh, which must work without a password; the last
+    as "Key=Value". remote_ronde, executable: paths of the `ronde` program on the other hosts, and
+    of Python on all; by default as here. start_timeout: seconds in which all ranks must start.
+    output_filename: directory for each rank's output. network_interface, network_interfaces: the
+    interface for connections. env: the environment, in place of this process's; other hosts get
+    what `ronde run` forwards of it. use_mpi: start the ranks through mpirun, on this host only.
+    use_gloo, disable_cache: accepted for Horovod scripts, no effect. mpi_args is an error.
 
     min_np, max_np, host_discovery_script or on_failure make the job elastic: see ronde.elastic and
     the same options of `ronde run`. Results are then those of the last epoch's ranks.
-    host_discovery_script: prints names of this host only. min_num_proc, max_num_proc: the same as
-    min_np and max_np. slots: of a host whose line has no number. cooldown_range: two numbers of
-    seconds after which a host is used again.
+    min_num_proc, max_num_proc: the same as min_np and max_np. slots: of a host whose line has no
+    number. cooldown_range: two numbers of seconds after which a host is used again.
 
-    Raises Error with the traceback of the first rank that failed. Raises InvalidArgumentError (a
-    ValueError) for other hosts, and functions that cannot be pickled.
+    Raises Error with the traceback of the first rank that failed, and its host. Raises RankFailure
+    with rank, host and pid if a rank was killed; UnavailableError if a host cannot be reached;
+    InvalidArgumentError (a ValueError) for what cannot be run, such as functions that cannot be
+    pickled.
     """
     _refuse_import()
-    del use_gloo, disable_cache, ssh_port, ssh_identity_file
+    del use_gloo, disable_cache
     least, most = _one_of(min_np, min_num_proc, "min"), _one_of(max_np, max_num_proc, "max")
     making: dict[str, Any] = {"min_np": least, "max_np": most}
     making.update(host_discovery_script=host_discovery_script, on_failure=on_failure)
@@ -89,23 +90,29 @@ def run(
     tuning.update(elastic_timeout=elastic_timeout, blacklist_cooldown_range=cooldown_range)
     elastic = _elastic_options(making, tuning)
     _refuse_mpi_args(mpi_args)
-    _check_hosts([*(hosts or "").split(","), *_hosts_in(hostfile)])
+    listed = _hosts_in(hosts, hostfile)
     ranks = _checked_ranks(num_proc if np is None else np)
     options = {
         "-np": ranks,
         "--start-timeout": start_timeout,
         "--output-dir": output_filename,
         "--network-interface": _only_one(network_interface, network_interfaces),
-        "--backend": "mpi" if use_mpi else None,
-        "-H": (hosts or None) if elastic else None,
+        **(_through_mpirun(listed) if use_mpi else {"-H": hosts or None, "--hostfile": hostfile}),
+        **_ssh_options(ssh_port, ssh_identity_file),
+        "--remote-ronde": remote_ronde,
     }
     chosen = [str(part) for pair in options.items() if pair[1] is not None for part in pair]
+    chosen += [part for option in ssh_options for part in ("--ssh-option", option)]
     chosen += [*elastic, *(["--verbose"] if verbose else [])]
     given = os.environ if env is None else env
-    with tempfile.TemporaryDirectory(prefix="ronde-run-") as folder:
-        (Path(folder) / CALL).write_bytes(_packed(func, args, kwargs or {}))
-        status = _launch(chosen, folder, executable, given)
-        return (_last_results if elastic else _results)(Path(folder), ranks, status)
+    with tempfile.TemporaryDirectory(prefix="ronde-run-") as name:
+        folder = Path(name)
+        (folder / _call.CALL).write_bytes(_call.packed(func, args, kwargs or {}))
+        worker = [executable or sys.executable, "-m", "ronde._run_rank"]
+        worker += [name] if use_mpi else []
+        chosen += [] if use_mpi else ["--call-folder", name]
+        status = _launch([*chosen, "--", *worker], executable, given)
+        return (_call.last_results if elastic else _call.results)(folder, ranks, status)
 
 
 def _refuse_import() -> None:
@@ -117,13 +124,10 @@ def _refuse_import() -> None:
         )
 
 
-def _launch(
-    options: Sequence[str], folder: str, executable: str | None, env: Mapping[str, str]
-) -> int:
+def _launch(arguments: Sequence[str], executable: str | None, env: Mapping[str, str]) -> int:
     """Runs the ranks to their end; returns the launcher's exit status."""
-    worker = [executable or sys.executable, "-m", "ronde._run_rank", folder]
     return subprocess.run(
-        [program(), "run", *options, "--", *worker],
+        [program(), "run", *arguments],
         env=dict(env) if executable else {**env, "PYTHONPATH": _search_path()},
         check=False,
     ).returncode
@@ -178,10 +182,12 @@ def _only_one(name: str | None, names: str | Sequence[str] | None) -> str | None
     return next(iter(chosen), None)
 
 
-def _hosts_in(hostfile: str | None) -> list[str]:
-    """The first word of each line."""
+def _hosts_in(hosts: str | None, hostfile: str | None) -> list[str]:
+    """The entries of the list, or the first word of each line of the file."""
     if hostfile is None:
-        return []
+        return [entry for entry in (hosts or "").split(",") if entry]
+    if hosts:
+        raise InvalidArgumentError(f"hosts={hosts!r} and hostfile={hostfile!r}: give one of them")
     try:
         lines = Path(hostfile).read_text().splitlines()
     except OSError as error:
@@ -189,71 +195,27 @@ def _hosts_in(hostfile: str | None) -> list[str]:
     return [line.split()[0] for line in lines if line.split("#")[0].strip()]
 
 
-def _check_hosts(hosts: Sequence[str]) -> None:
+def _through_mpirun(hosts: Sequence[str]) -> dict[str, Any]:
+    """Options of `ronde run`. mpirun brings no call to other hosts."""
     here = {"localhost", "127.0.0.1", socket.gethostname(), socket.getfqdn()}
-    other = [h for h in hosts if h and h.split(":")[0] not in here]
+    other = [host for host in hosts if host.split(":")[0] not in here]
     if other:
         raise InvalidArgumentError(
-            f"ronde.run() starts ranks on this host only, not on {', '.join(other)}: functions do "
-            "not travel over a network; write a script and start it with: ronde run -H HOSTS"
+            f"use_mpi=True starts ranks on this host only, not on {', '.join(other)}: leave it "
+            "out, or write a script and start it with: ronde run --backend mpi -H HOSTS"
         )
+    return {"--backend": "mpi"}
+
+
+def _ssh_options(port: int | None, identity: str | None) -> dict[str, Any]:
+    """Options of `ronde run`."""
+    if port is not None and not 0 < port < 65536:
+        raise InvalidArgumentError(f"ssh_port={port!r}; allowed: 1 to 65535")
+    if identity is not None and not Path(identity).is_file():
+        raise InvalidArgumentError(f"ssh_identity_file={identity!r}: there is no such file")
+    return {"--ssh-port": port, "--ssh-identity-file": identity}
 
 
 def _search_path() -> str:
     """This process's module search path: the children must find the function's module too."""
     return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
-
-
-def pickler() -> Any:
-    """cloudpickle if it is installed, else pickle."""
-    found = importlib.util.find_spec("cloudpickle") is not None
-    return importlib.import_module("cloudpickle") if found else pickle
-
-
-def _packed(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    chosen = pickler()
-    if chosen is pickle and getattr(func, "__module__", None) == "__main__":
-        raise InvalidArgumentError(
-            f"{func} is defined in the main script, where new processes cannot find it; put it in "
-            "a module of its own, or: pip install cloudpickle"
-        )
-    try:
-        return bytes(chosen.dumps((func, tuple(args), dict(kwargs))))
-    except Exception as error:
-        raise InvalidArgumentError(
-            f"cannot pickle the function or its arguments: {error}"
-        ) from error
-
-
-def _results(folder: Path, ranks: int, status: int) -> list[Any]:
-    """The ranks' results, in order of rank; raises the error of the rank that failed first."""
-    left = {rank: folder / f"{rank}.pickle" for rank in range(ranks)}
-    written = sorted((p.stat().st_mtime_ns, rank) for rank, p in left.items() if p.exists())
-    outcomes = {rank: pickle.loads(left[rank].read_bytes()) for _, rank in written}
-    failed = [(rank, outcomes[rank][1]) for _, rank in written if not outcomes[rank][0]]
-    for rank, trace in sorted(failed, key=lambda one: _is_consequence(one[1])):
-        raise Error(f"rank {rank} of {ranks} failed:\n{trace}")
-    if status != 0 or len(outcomes) < ranks:
-        raise Error(f"the job of {ranks} ranks ended with exit status {status}")
-    return [outcomes[rank][1] for rank in range(ranks)]
-
-
-def _is_consequence(trace: str) -> bool:
-    """The exception only tells that another rank has failed."""
-    last = [line for line in trace.splitlines() if line[:1].strip()][-1:]
-    return bool(last and re.match(r"ronde\.([\w.]+\.)?(RankFailure|AbortedError)\b", last[0]))
-
-
-def _last_results(folder: Path, ranks: int, status: int) -> list[Any]:
-    """The results of the last epoch's ranks; raises the first error if the job failed."""
-    written = sorted(folder.glob("*.pickle"), key=lambda path: path.stat().st_mtime_ns)
-    outcomes = [pickle.loads(path.read_bytes()) for path in written if path.name != CALL]
-    if status != 0:
-        for good, value, *_ in outcomes:
-            if not good:
-                raise Error(f"a worker of the elastic job failed:\n{value}")
-        raise Error(f"the elastic job of {ranks} ranks ended with exit status {status}")
-    good_ones = [(epoch, rank, value) for good, value, epoch, rank in outcomes if good]
-    last = max((epoch for epoch, *_ in good_ones), default=0)
-    by_rank = {rank: value for epoch, rank, value in good_ones if epoch == last}
-    return [by_rank[rank] for rank in sorted(by_rank)]

@@ -1,44 +1,71 @@
-"""One rank of ronde.run(): calls the function and writes its result.
+"""One rank of ronde.run(): calls the function and writes its answer.
 
-usage: python -m ronde._run_rank FOLDER
+usage: python -m ronde._run_rank [FOLDER]
+
+The agent that has started this rank gives it the call and takes its answer, both as memory files.
+mpirun does not: ranks that it starts use FOLDER.
 """
 
 from __future__ import annotations
 
+import fcntl
+import mmap
+import os
 import pickle
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
-from ronde import _core, _epochs, _run
-from ronde._run import CALL, pickler
+from ronde import _call, _core, _epochs, _run
 
 
-def main(folder: Path) -> int:
-    """Writes (True, result) or (False, traceback) to FOLDER/<rank>.pickle; returns the status.
+def main(folder: Path | None) -> int:
+    """Answers (True, result, host) or (False, traceback, host); returns the status.
 
-    A worker of an elastic job writes to FOLDER/<worker>.pickle, adding its last epoch and rank; it
-    writes nothing if it was dismissed.
+    A worker of an elastic job adds its last epoch and rank; it does not answer if it was dismissed.
     """
     elastic = _epochs.available()
     number = _epochs.core.elastic_worker() if elastic else _core.launched_job()[0]
+    answer_file = int(os.environ.pop("RONDE_ANSWER_FD", -1))
+    host = os.environ.get("HOROVOD_HOSTNAME", "")
     good = True
     try:
         _run.importing = True
-        func, args, kwargs = pickle.loads((folder / CALL).read_bytes())
+        func, args, kwargs = _call.unpacked(_read_call(folder))
         _run.importing = False
         value = func(*args, **kwargs)
-        outcome = bytes(pickler().dumps((True, value, *_place(elastic, number))))
+        answer = bytes(_call.pickler().dumps((True, value, host, *_place(elastic, number))))
     except _epochs.DismissedError:
         return 0
     except BaseException:
         good = False
-        outcome = pickle.dumps((False, traceback.format_exc(), *_place(elastic, number)))
-    part = folder / f"{number}.part"
-    part.write_bytes(outcome)
-    part.rename(folder / f"{number}.pickle")  # atomic
+        answer = pickle.dumps((False, traceback.format_exc(), host, *_place(elastic, number)))
+    if folder is None:
+        _seal(answer_file, answer)
+    else:
+        part = folder / f"{number}.part"
+        part.write_bytes(answer)
+        part.rename(folder / f"{number}.pickle")  # atomic
     return 0 if good else 1
+
+
+def _read_call(folder: Path | None) -> bytes:
+    if folder is not None:
+        return (folder / _call.CALL).read_bytes()
+    descriptor = int(os.environ.pop("RONDE_CALL_FD"))
+    # The ranks of this host share the file's position.
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as call:
+        os.close(descriptor)
+        return bytes(call)
+
+
+def _seal(descriptor: int, answer: bytes) -> None:
+    """Writes the answer, and marks it as whole."""
+    with open(descriptor, "wb") as file:
+        file.write(answer)
+        file.flush()
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
 
 
 def _place(elastic: bool, number: int) -> tuple[Any, ...]:
@@ -50,4 +77,4 @@ def _place(elastic: bool, number: int) -> tuple[Any, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else None))

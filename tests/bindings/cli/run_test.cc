@@ -77,6 +77,23 @@ TEST_CASE("run: the ranks know one another by the names of all launchers") {
   CHECK(contains(job.out, "[1] 1/2 2 1 1 127.0.0.1 1 1 16\n"));
 }
 
+TEST_CASE(
+    "run: ranks get the call of a folder by descriptors, and their sealed answers come back") {
+  const ScratchDirectory scratch;
+  std::ofstream(scratch.path() / "call.pickle") << "the call";
+  const std::string script =
+      "import fcntl, os\n"
+      "call = os.pread(int(os.environ['RONDE_CALL_FD']), 99, 0)\n"
+      "answer = int(os.environ['RONDE_ANSWER_FD'])\n"
+      "os.write(answer, call + b' of ' + os.environ['RANK'].encode())\n"
+      "if os.environ['RANK'] == '0': fcntl.fcntl(answer, 1033, 8)\n";
+  const Finished job = run_ronde(
+      {"run", "-np", "2", "--call-folder", scratch.path(), "--", "python3", "-c", script});
+  CHECK(job.status == 0);
+  CHECK(content_of(scratch.path() / "0.pickle") == "the call of 0");
+  CHECK_FALSE(std::filesystem::exists(scratch.path() / "1.pickle"));  // it was not sealed
+}
+
 TEST_CASE("run: all ranks get one secret by a descriptor, and none by environment or argv") {
   const Finished job =
       run_shell(2,

@@ -40,13 +40,19 @@ def test_the_error_of_a_rank_is_raised_with_its_traceback():
 
 
 def test_a_rank_that_vanishes_is_an_error():
-    with pytest.raises(ronde.Error, match="exit status 3"):
+    with pytest.raises(
+        ronde.RankFailure, match=r"exit status 3: rank \d \(pid \d+\) exited"
+    ) as caught:
         ronde.run(os._exit, args=(3,), np=2)
+    assert caught.value.rank in (0, 1)
+    assert caught.value.pid > 0
 
 
 def test_what_cannot_be_run_is_a_value_error():
     with pytest.raises(ValueError, match="on this host only, not on far:2"):
-        ronde.run(total, np=2, hosts="far:2")
+        ronde.run(total, np=2, hosts="far:2", use_mpi=True)
+    with pytest.raises(ValueError, match="2 ranks asked for, but the hosts have 1 slots"):
+        ronde.run(total, np=2, hosts="localhost:1")
     with pytest.raises(ValueError, match="cannot pickle"):
         ronde.run(total, args=(threading.Lock(),), np=1)
     for ranks in (0, -1, "two"):
@@ -55,7 +61,8 @@ def test_what_cannot_be_run_is_a_value_error():
 
 
 def test_every_name_of_horovods_run_is_known(tmp_path):
-    hostfile = tmp_path / "hosts"
+    hostfile, identity = tmp_path / "hosts", tmp_path / "key"
+    identity.touch()
     hostfile.write_text("# this host\nlocalhost slots=2\n")
     environment = {**os.environ, "MINE": "given"}
     assert (
@@ -67,7 +74,7 @@ def test_every_name_of_horovods_run_is_known(tmp_path):
             hostfile=str(hostfile),
             env=environment,
             ssh_port=22,
-            ssh_identity_file="none",
+            ssh_identity_file=str(identity),
             use_gloo=True,
             disable_cache=True,
             network_interfaces=["lo"],
@@ -80,7 +87,13 @@ def test_every_name_of_horovods_run_is_known(tmp_path):
     )
     hostfile.write_text("localhost slots=2\nfar slots=2\n")
     with pytest.raises(ValueError, match="on this host only, not on far"):
-        ronde.run(os.getpid, np=2, hostfile=str(hostfile))
+        ronde.run(os.getpid, np=2, hostfile=str(hostfile), use_mpi=True)
+    with pytest.raises(ValueError, match=r"hosts='localhost' and hostfile=.*: give one"):
+        ronde.run(os.getpid, np=2, hosts="localhost", hostfile=str(hostfile))
+    with pytest.raises(ValueError, match="ssh_port=0; allowed: 1 to 65535"):
+        ronde.run(os.getpid, np=2, ssh_port=0)
+    with pytest.raises(ValueError, match="ssh_identity_file='none': there is no such file"):
+        ronde.run(os.getpid, np=2, ssh_identity_file="none")
     with pytest.raises(ValueError, match="cannot read the hostfile"):
         ronde.run(os.getpid, np=2, hostfile=str(tmp_path / "none"))
     with pytest.raises(ValueError, match="ranks use one"):

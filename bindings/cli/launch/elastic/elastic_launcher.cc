@@ -110,7 +110,8 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                 .agents = agents_,
                 .announcer = announcer_,
                 .ending = ending_,
-                .hosts = hosts_}) {}
+                .hosts = hosts_,
+                .call_folder = options.launch.call_folder}) {}
 
 // The event loop.
 

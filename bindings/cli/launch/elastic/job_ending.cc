@@ -39,6 +39,7 @@ void JobEnding::fail(int exit_status, const std::string& text) {
   if (begun_) return;
   begin();
   cause_ = "the job has failed: " + text;
+  options_.call_folder.write_failure(text);
   parts_.console.say_after_output(cause_);
   exit_status_ = exit_status;
   schedule_.terminate_at(now() + options_.failure_delay);

@@ -20,6 +20,8 @@ void WorkerReports::on_frame(const std::string& host, const Frame& frame) {
       return with_message<NoteMessage>(frame, pass_on);
     case FrameType::kOutput:
       return with_message<OutputMessage>(frame, pass_on);
+    case FrameType::kAnswer:
+      return with_message<AnswerMessage>(frame, pass_on);
     case FrameType::kProcessExit:
       return to_.agents.send_to_others(host, encode_frame(frame.type, frame.payload));
     case FrameType::kExited:
@@ -44,6 +46,11 @@ void WorkerReports::on_message(const std::string& host, const ProbedMessage& ans
 
 void WorkerReports::on_message(const std::string& /*host*/, const OutputMessage& output) {
   to_.console.pass_on(output.rank, output.stream, output.bytes);
+}
+
+void WorkerReports::on_message(const std::string& /*host*/, const AnswerMessage& answer) {
+  const Status status = to_.call_folder.take(answer);
+  if (!status.ok()) to_.ending.fail(1, status.message());
 }
 
 // Notes.

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bindings/cli/launch/call_folder.h"
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/elastic/agent_pool.h"
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
@@ -28,6 +29,7 @@ class WorkerReports {
     EpochAnnouncer& announcer;
     JobEnding& ending;
     const JobHosts& hosts;
+    const CallFolder& call_folder;
   };
   explicit WorkerReports(const Parts& parts) : to_(parts) {}
 
@@ -41,6 +43,7 @@ class WorkerReports {
   void on_message(const std::string& host, const CannotStartMessage& message);
   void on_message(const std::string& host, const FrozenMessage& message);
   void on_message(const std::string& host, const ProbedMessage& answer);
+  void on_message(const std::string& host, const AnswerMessage& answer);
   void on_started(const RankMessage& message);
   void on_exited(const RankMessage& message);
   std::string print_error(const RankMessage& message);

@@ -52,6 +52,8 @@ void WorkerStarter::start_agent(const std::string& host) {
   job.slots = std::max(1, parts_.hosts.slots(host));
   job.freeze_seconds = static_cast<int>(parts_.options.freeze_timeout.count());
   parts_.agents.start(host);
+  for (const std::string& frame : parts_.options.launch.call_frames)
+    parts_.agents.send(host, frame);
   parts_.agents.send(host, encode(job));
 }
 

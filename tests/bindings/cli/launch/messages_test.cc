@@ -68,6 +68,8 @@ TEST_CASE("messages: every message cut short is refused") {
   CHECK_FALSE(decode<ProbeMessage>("").ok());
   CHECK_FALSE(decode<ProbedMessage>("abc").ok());
   CHECK_FALSE(decode<OutputMessage>("").ok());
+  CHECK_FALSE(decode<CallMessage>("").ok());
+  CHECK_FALSE(decode<AnswerMessage>("").ok());
   CHECK_FALSE(decode<RankMessage>("").ok());
   CHECK_FALSE(decode<CannotStartMessage>("").ok());
   CHECK_FALSE(decode<SignalMessage>("").ok());
