@@ -27,6 +27,7 @@ constexpr const char* kExamples =
     "  ronde bench allreduce -np 2 --mode many --count 160 --bytes 4K --peers mpi\n"
     "  ronde bench allreduce -np 2 --mode replay --model resnet50\n"
     "  ronde bench allreduce -np 2 --compression int8 --sizes 1M,25M\n"
+    "  ronde bench allreduce -np 4 --op adasum --sizes 1M,16M\n"
     "  ronde bench -np 4 --tune tuning.json\n"
     "All take turns (A B C A B C); the slowest rank counts; sums are checked, and a wrong one is "
     "an\n"
@@ -75,6 +76,10 @@ void add_options(CLI::App& command, BenchRequest& request) {
   command.add_option("--compression", options.compression,
                      "Measure a codec (int8, topk:ratio=0.001, auto, ...): bytes, times, error");
   command.add_option("--dtype", texts.dtype, "Element type: " + names_in(kDTypes))
+      ->capture_default_str();
+  command
+      .add_option("--op", texts.op,
+                  "How reductions combine floating types: sum, average, adasum (allreduce alone)")
       ->capture_default_str();
   command.add_option("--algorithm", options.algorithm,
                      "Ronde's algorithm; default: the selector's choice");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <initializer_list>
 
@@ -57,6 +58,27 @@ Status set_sizes(Options& options, std::string_view text) {
   return options.sizes.empty() ? not_allowed("--sizes", text, "a list such as 4,1K,16M") : Status();
 }
 
+/// Other operations than sums are of floating types whose results the trials know.
+Status check_op(const Options& options) {
+  const std::string_view op = to_string(options.op);
+  constexpr std::array kOps = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kAdasum};
+  if (std::find(kOps.begin(), kOps.end(), options.op) == kOps.end()) {
+    return not_allowed("--op", op, "sum, average, adasum");
+  }
+  if (options.op == ReduceOp::kSum) return {};
+  if (!traits_of(options.kind).reduces || !is_defined(options.op, options.kind)) {
+    return not_allowed("--op", op, fmt::format("sum with {}", to_string(options.kind)));
+  }
+  const bool known = is_floating(options.dtype) && !is_float8(options.dtype);
+  if (!known || !is_defined(options.op, options.dtype)) {
+    return not_allowed("--op", op, fmt::format("sum with {}", to_string(options.dtype)));
+  }
+  if (options.mode == Mode::kTune || options.mode == Mode::kCompression) {
+    return not_allowed("--op", op, "sum with --tune and --compression");
+  }
+  return {};
+}
+
 Status check(const Options& options) {
   if (options.np < 1) return not_allowed("-np", fmt::to_string(options.np), "1 or more");
   if (options.repetitions < kLeastRepetitions) {
@@ -76,6 +98,7 @@ Status check(const Options& options) {
   if (options.mode == Mode::kCompression && options.dtype != DType::kFloat32) {
     return not_allowed("--dtype", to_string(options.dtype), "float32 with --compression");
   }
+  RONDE_RETURN_IF_ERROR(check_op(options));
   const bool needs_model = options.mode == Mode::kReplay || options.mode == Mode::kStep;
   if (needs_model && model_shapes(options.model).empty()) {
     return not_allowed("--model", options.model, "resnet50");
@@ -116,6 +139,7 @@ std::vector<std::string> split_list(std::string_view text) {
 Result<Options> complete(Options options, const OptionTexts& texts) {
   RONDE_ASSIGN_OR_RETURN(options.kind, parse_collective(texts.collective));
   RONDE_ASSIGN_OR_RETURN(options.dtype, parse_dtype(texts.dtype));
+  RONDE_ASSIGN_OR_RETURN(options.op, parse_reduce_op(texts.op));
   RONDE_ASSIGN_OR_RETURN(options.bytes, parse_bytes(texts.bytes));
   RONDE_RETURN_IF_ERROR(set_mode(options, texts.mode));
   if (!options.tune.empty()) options.mode = Mode::kTune;

@@ -35,6 +35,7 @@ struct Options {
   int np = 2;
   std::vector<std::size_t> sizes;  ///< Bytes.
   DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;    ///< Or kAverage or kAdasum.
   std::string backend;             ///< Empty: the setting, else auto.
   std::string algorithm;           ///< Likewise.
   std::string compression;         ///< kCompression: as --compression of `ronde run`.
@@ -57,6 +58,7 @@ struct OptionTexts {
   std::string mode = "both";
   std::string sizes;  ///< Empty: what suits the mode.
   std::string dtype = "float32";
+  std::string op = "sum";
   std::string peers;
   std::string bytes = "4K";
 };

@@ -45,7 +45,7 @@ Result<std::unique_ptr<Peer>> Peer::open(const std::string& name, Team& team,
 }
 
 bool Peer::supports(const TrialSpec& spec) const noexcept {
-  return group_->traits().supports.has(spec.kind, spec.dtype, ReduceOp::kSum);
+  return group_->traits().supports.has(spec.kind, spec.dtype, spec.op);
 }
 
 Contender Peer::contender(Trials& trials) {

@@ -52,6 +52,7 @@ std::string to_json(const Row& row) {
   line["algbw_gbps"] = row.algbw_gbps;
   line["busbw_gbps"] = row.busbw_gbps;
   line["correct"] = true;
+  if (!row.op.empty()) line["op"] = row.op;
   if (row.compression) add_compression(row, *row.compression, line);
   return line.dump();
 }

@@ -26,6 +26,7 @@ struct Row {
   int np = 1;
   std::size_t bytes = 0;
   std::string dtype;
+  std::string op = {};  ///< Empty: sum, or no reduction.
   double p50_us = 0;
   double p99_us = 0;
   double algbw_gbps = 0;
@@ -34,9 +35,9 @@ struct Row {
   std::optional<CompressionRow> compression = {};
 };
 
-/// The row as one line of JSON with exactly the contract's columns, and where it was
-/// compressed wire_bytes, ratio, compress_us, wire_us, decompress_us, error_norm, of_dense;
-/// `correct` is always true, as a wrong result is an error and no row.
+/// The row as one line of JSON with exactly the contract's columns, `op` where it is no sum, and
+/// where it was compressed wire_bytes, ratio, compress_us, wire_us, decompress_us, error_norm,
+/// of_dense; `correct` is always true, as a wrong result is an error and no row.
 std::string to_json(const Row& row);
 
 /// "1.5 K", "16 M", "123": bytes for people.

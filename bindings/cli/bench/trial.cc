@@ -49,28 +49,34 @@ void encode(DType dtype, int value, std::byte* to) {
 
 /// One rank's contribution to element `index`; bool alternates, others count, 8-bit floating types
 /// as far as they are exact.
-int contribution(DType dtype, int rank, std::size_t index) {
+int contribution(const TrialSpec& spec, int rank, std::size_t index) {
   const int value = element(rank, index);
-  if (is_float8(dtype)) return value % 3;
-  return dtype == DType::kBool ? value % 5 / 4 : value;
+  if (spec.op == ReduceOp::kAverage) return value * spec.size;
+  if (spec.op == ReduceOp::kAdasum) {
+    return static_cast<int>(index) % spec.size == rank ? value : 0;
+  }
+  if (is_float8(spec.dtype)) return value % 3;
+  return spec.dtype == DType::kBool ? value % 5 / 4 : value;
 }
 
 }  // namespace
 
-Pattern::Pattern(DType dtype, int first_rank, int last_rank)
-    : width_(size_of(dtype)), twice_(2 * kPeriod * width_) {
+Pattern::Pattern(const TrialSpec& spec, int first_rank, int last_rank, int divisor)
+    : width_(size_of(spec.dtype)), twice_(2 * kPeriod * width_) {
   for (std::size_t i = 0; i < 2 * kPeriod; ++i) {
     int sum = 0;
     for (int rank = first_rank; rank <= last_rank; ++rank) {
-      sum += contribution(dtype, rank, i % kPeriod);
+      sum += contribution(spec, rank, i % kPeriod);
     }
-    encode(dtype, sum, twice_.data() + i * width_);
+    encode(spec.dtype, sum / divisor, twice_.data() + i * width_);
   }
 }
 
-Pattern Pattern::of_rank(DType dtype, int rank) { return {dtype, rank, rank}; }
+Pattern Pattern::of_rank(const TrialSpec& spec, int rank) { return {spec, rank, rank, 1}; }
 
-Pattern Pattern::of_sum(DType dtype, int ranks) { return {dtype, 0, ranks - 1}; }
+Pattern Pattern::of_result(const TrialSpec& spec) {
+  return {spec, 0, spec.size - 1, spec.op == ReduceOp::kAverage ? spec.size : 1};
+}
 
 void Pattern::fill(std::span<std::byte> to, std::size_t first) const {
   const std::byte* period = twice_.data() + first % kPeriod * width_;
@@ -118,7 +124,7 @@ Trial::Trial(const TrialSpec& spec)
       out_(spec_, out_elements() * width_),
       segment_{in_.data(), out_.data(), bytes()} {
   if (is_source()) segment_.out = in_.data();
-  Pattern::of_rank(spec_.dtype, spec_.rank).fill(in_.bytes(), 0);
+  Pattern::of_rank(spec_, spec_.rank).fill(in_.bytes(), 0);
   spoil();
   if (has_chunks(spec_.kind)) {
     part_bytes_.assign(static_cast<std::size_t>(spec_.size), part_ * width_);
@@ -149,6 +155,7 @@ Bundle Trial::bundle() const {
   Bundle bundle;
   bundle.kind = spec_.kind;
   bundle.dtype = spec_.dtype;
+  bundle.op = spec_.op;
   if (!traits_of(spec_.kind).moves_data()) return bundle;
   BundleTensor tensor;
   tensor.name = "bench";
@@ -163,6 +170,7 @@ Work Trial::work() const {
   Work work;
   work.kind = spec_.kind;
   work.reduction.dtype = spec_.dtype;
+  work.reduction.op = spec_.op;
   if (!traits_of(spec_.kind).moves_data()) return work;
   work.segments = {&segment_, 1};
   if (traits_of(spec_.kind).has_splits()) {
@@ -184,9 +192,9 @@ bool Trial::correct() const {
   const bool own_chunk = traits.output.layout == BufferLayout::kOwnChunk;
   const std::size_t first = own_chunk ? static_cast<std::size_t>(spec_.rank) * part_ : 0;
   if (traits.reduces) {
-    return Pattern::of_sum(spec_.dtype, spec_.size).matches(out_.bytes(), first);
+    return Pattern::of_result(spec_).matches(out_.bytes(), first);
   }
-  if (traits.input.root_only) return Pattern::of_rank(spec_.dtype, 0).matches(out_.bytes(), first);
+  if (traits.input.root_only) return Pattern::of_rank(spec_, 0).matches(out_.bytes(), first);
   return parts_match();
 }
 
@@ -196,7 +204,7 @@ bool Trial::parts_match() const {
       traits_of(spec_.kind).has_splits() ? static_cast<std::size_t>(spec_.rank) * part_ : 0;
   for (std::size_t from = 0; from < part_bytes_.size(); ++from) {
     const auto part = out.subspan(from * part_bytes_[from], part_bytes_[from]);
-    const Pattern pattern = Pattern::of_rank(spec_.dtype, static_cast<int>(from));
+    const Pattern pattern = Pattern::of_rank(spec_, static_cast<int>(from));
     if (!pattern.matches(part, first)) return false;
   }
   return true;

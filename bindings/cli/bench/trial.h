@@ -17,14 +17,28 @@
 
 namespace ronde::bench {
 
-/// A short sequence of elements that repeats: small whole numbers, so that sums are exact in every
-/// type (uint8 up to eleven ranks), or are rounded once (8-bit floating types).
+/// An operation to measure, the same on all ranks.
+struct TrialSpec {
+  Collective kind = Collective::kAllreduce;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;  ///< Or kAverage or kAdasum, of floating types.
+  std::size_t bytes =
+      0;  ///< Size of the whole tensor; rounded so that all ranks' chunks are equal.
+  int rank = 0;
+  int size = 1;
+  /// Gives memory for the buffers; plain memory where empty.
+  std::function<std::shared_ptr<std::byte>(std::size_t bytes)> allocate = {};
+};
+
+/// A short sequence of elements that repeats: small whole numbers, so that results are exact in
+/// every type (uint8 up to eleven ranks), or are rounded once (8-bit floating types).
 class Pattern {
  public:
-  /// The input of `rank`.
-  static Pattern of_rank(DType dtype, int rank);
-  /// The sum over ranks 0 .. ranks-1; bool: "or".
-  static Pattern of_sum(DType dtype, int ranks);
+  /// The input of `rank`. For averages it is a multiple of the number of ranks. For Adasum only one
+  /// rank has a number other than zero at each place: such tensors are added.
+  static Pattern of_rank(const TrialSpec& spec, int rank);
+  /// The result over all ranks; the sum of bool is "or".
+  static Pattern of_result(const TrialSpec& spec);
 
   /// Writes elements `first`, first+1, ... to all of `to`.
   void fill(std::span<std::byte> to, std::size_t first) const;
@@ -32,22 +46,10 @@ class Pattern {
   [[nodiscard]] bool matches(std::span<const std::byte> data, std::size_t first) const;
 
  private:
-  Pattern(DType dtype, int first_rank, int last_rank);
+  Pattern(const TrialSpec& spec, int first_rank, int last_rank, int divisor);
 
   std::size_t width_;
   std::vector<std::byte> twice_;  // two periods, so that one is contiguous from any phase
-};
-
-/// An operation to measure, the same on all ranks.
-struct TrialSpec {
-  Collective kind = Collective::kAllreduce;
-  DType dtype = DType::kFloat32;
-  std::size_t bytes =
-      0;  ///< Size of the whole tensor; rounded so that all ranks' chunks are equal.
-  int rank = 0;
-  int size = 1;
-  /// Gives memory for the buffers; plain memory where empty.
-  std::function<std::shared_ptr<std::byte>(std::size_t bytes)> allocate = {};
 };
 
 /// Memory of one tensor.

@@ -34,6 +34,7 @@ struct Session {
 TrialSpec trial_spec(Session& session, std::size_t bytes) {
   TrialSpec spec{.kind = session.options.kind,
                  .dtype = session.options.dtype,
+                 .op = session.options.op,
                  .bytes = bytes,
                  .rank = session.team->rank(),
                  .size = session.team->size()};
@@ -80,6 +81,7 @@ void add_rows(Session& session, const std::vector<Contender>& contenders,
     row.np = session.team->size();
     row.bytes = bytes;
     row.dtype = to_string(session.options.dtype);
+    if (session.options.op != ReduceOp::kSum) row.op = to_string(session.options.op);
     row.p50_us = timings[c].p50_us;
     row.p99_us = timings[c].p99_us;
     row.algbw_gbps = static_cast<double>(bytes) / (1000 * row.p50_us);
@@ -251,10 +253,13 @@ Status open_report(Session& session) {
     if (report.ok()) session.report.emplace(std::move(report).value());
   }
   RONDE_RETURN_IF_ERROR(status);
+  const std::string op = session.options.op == ReduceOp::kSum
+                             ? std::string()
+                             : fmt::format(" by {}", to_string(session.options.op));
   session.note(
-      fmt::format("{} of {} over {} ranks; median and 99th percentile of at least {} "
+      fmt::format("{}{} of {} over {} ranks; median and 99th percentile of at least {} "
                   "repetitions, the slowest rank counts",
-                  to_string(session.options.kind), to_string(session.options.dtype),
+                  to_string(session.options.kind), op, to_string(session.options.dtype),
                   session.team->size(), session.options.repetitions));
   return {};
 }

@@ -77,6 +77,28 @@ TEST_CASE("wrong values are refused with what is allowed") {
   CHECK(refusal({}, options).message().find("-np") != std::string::npos);
 }
 
+TEST_CASE("averages and Adasum are for floating types and collectives that have them") {
+  const auto with_op = [](const char* op) {
+    OptionTexts texts;
+    texts.op = op;
+    return texts;
+  };
+  OptionTexts texts = with_op("adasum");
+  CHECK(complete({}, texts).value().op == ReduceOp::kAdasum);
+  texts.collective = "reduce_scatter";
+  CHECK(refusal(texts).message().find("--op \"adasum\" is not valid; allowed: sum with reduce_s") !=
+        std::string::npos);
+  texts.op = "average";
+  CHECK(refusal(texts).ok());
+  texts.dtype = "int32";
+  CHECK(refusal(texts).message().find("sum with int32") != std::string::npos);
+  CHECK(refusal(with_op("min")).message().find("sum, average, adasum") != std::string::npos);
+  CHECK(refusal(with_op("mean")).code() == Code::kInvalidArgument);
+  Options tuning;
+  tuning.tune = "t.json";
+  CHECK(refusal(with_op("average"), tuning).message().find("--tune") != std::string::npos);
+}
+
 TEST_CASE("modes many, replay and step are for allreduce, and replay for known models") {
   OptionTexts texts;
   texts.mode = "many";

@@ -106,6 +106,17 @@ TEST_CASE("every element type is summed right") {
   }
 }
 
+TEST_CASE("averages and Adasum are measured, found correct, and named") {
+  for (const std::string op : {"average", "adasum"}) {
+    for (const std::string dtype : {"float16", "bfloat16", "float32", "float64"}) {
+      const Rows rows = bench(
+          {"allreduce", "--np=3", "--dtype", dtype, "--op", op, "--sizes", "3K", "--mode", "raw"});
+      REQUIRE(rows.size() == 2);
+      CHECK(rows[0]["op"] == op);
+    }
+  }
+}
+
 #if RONDE_HAVE_GLOO
 TEST_CASE("Gloo takes its turn") {
   const Rows rows = bench({"allreduce", "--sizes", "4K", "--mode", "raw", "--peers", "gloo"});

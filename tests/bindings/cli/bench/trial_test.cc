@@ -13,11 +13,12 @@ namespace {
 
 using Ranks = std::vector<std::unique_ptr<Trial>>;
 
-Ranks ranks_of(Collective kind, DType dtype, std::size_t bytes, int size) {
+Ranks ranks_of(Collective kind, DType dtype, std::size_t bytes, int size,
+               ReduceOp op = ReduceOp::kSum) {
   Ranks ranks;
   for (int rank = 0; rank < size; ++rank) {
-    ranks.push_back(std::make_unique<Trial>(
-        TrialSpec{.kind = kind, .dtype = dtype, .bytes = bytes, .rank = rank, .size = size}));
+    ranks.push_back(std::make_unique<Trial>(TrialSpec{
+        .kind = kind, .dtype = dtype, .op = op, .bytes = bytes, .rank = rank, .size = size}));
   }
   return ranks;
 }
@@ -63,6 +64,39 @@ TEST_CASE("sums of int32 are recognised, and one wrong element is not") {
   CHECK_FALSE(ranks[1]->correct());
 }
 
+TEST_CASE("averages are recognised, and sums in their place are not") {
+  const Ranks ranks = ranks_of(Collective::kAllreduce, DType::kFloat64, 800, 3, ReduceOp::kAverage);
+  const auto input_at = [&](std::size_t rank, std::size_t i) {
+    double value = 0;
+    std::memcpy(&value, ranks[rank]->in().data() + 8 * i, 8);
+    return value;
+  };
+  for (const double divisor : {3.0, 1.0}) {
+    for (std::size_t i = 0; i < 100; ++i) {
+      const double mean = (input_at(0, i) + input_at(1, i) + input_at(2, i)) / divisor;
+      for (const auto& to : ranks) std::memcpy(to->out().data() + 8 * i, &mean, 8);
+    }
+    CHECK(all_correct(ranks) == (divisor == 3.0));
+  }
+}
+
+TEST_CASE("inputs of Adasum have no place in common, so that their sum is the result") {
+  const Ranks ranks = ranks_of(Collective::kAllreduce, DType::kFloat32, 400, 3, ReduceOp::kAdasum);
+  for (std::size_t i = 0; i < 100; ++i) {
+    float sum = 0;
+    int given = 0;
+    for (const auto& from : ranks) {
+      float value = 0;
+      std::memcpy(&value, from->in().data() + 4 * i, 4);
+      sum += value;
+      given += value != 0 ? 1 : 0;
+    }
+    CHECK(given == 1);
+    for (const auto& to : ranks) std::memcpy(to->out().data() + 4 * i, &sum, 4);
+  }
+  CHECK(all_correct(ranks));
+}
+
 TEST_CASE("gathered and exchanged parts are recognised in their order only") {
   constexpr std::size_t kPart = 100;
   Ranks gather = ranks_of(Collective::kAllgather, DType::kUint8, 3 * kPart, 3);
@@ -102,10 +136,11 @@ TEST_CASE("patterns of all types differ between ranks and between places") {
   for (int type = 0; type < kDTypeCount; ++type) {
     const auto dtype = static_cast<DType>(type);
     std::vector<std::byte> data(1000 * size_of(dtype));
-    Pattern::of_rank(dtype, 1).fill(data, 5);
-    CHECK(Pattern::of_rank(dtype, 1).matches(data, 5));
-    CHECK_FALSE(Pattern::of_rank(dtype, 2).matches(data, 5));
-    CHECK_FALSE(Pattern::of_rank(dtype, 1).matches(data, 6));
+    const TrialSpec spec{.dtype = dtype};
+    Pattern::of_rank(spec, 1).fill(data, 5);
+    CHECK(Pattern::of_rank(spec, 1).matches(data, 5));
+    CHECK_FALSE(Pattern::of_rank(spec, 2).matches(data, 5));
+    CHECK_FALSE(Pattern::of_rank(spec, 1).matches(data, 6));
   }
 }
 
