@@ -8,6 +8,7 @@
 #include "core/base/dtype.h"
 #include "core/ports/reduce_kernels.h"
 #include "ops/adasum/tree.h"
+#include "ops/kernels/adasum.h"
 
 namespace ronde {
 
@@ -35,12 +36,12 @@ class AdasumSlice {
     alignas(64) std::array<double, kBlock> lo;
   };
 
-  const double* load(std::size_t rank, std::size_t begin, std::size_t count, double* into) const;
+  void load(std::size_t rank, std::size_t begin, std::size_t count, double* into) const;
   void evaluate(const AdasumNode& node, std::span<const DoubleDouble> coefficients,
                 std::size_t begin, std::size_t count, Values& values);
-  void add_input(DoubleDouble coefficient, std::size_t rank, std::size_t begin, std::size_t count,
-                 Values& values);
-  [[nodiscard]] bool is_wide() const noexcept { return dtype_ == DType::kFloat64; }
+  [[nodiscard]] kernels::WideNumbers numbers_of(Values& values) const noexcept {
+    return {values.hi.data(), dtype_ == DType::kFloat64 ? values.lo.data() : nullptr};
+  }
 
   const ReduceKernels& kernels_;
   const DType dtype_;

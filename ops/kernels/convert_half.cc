@@ -24,14 +24,6 @@ struct InOrder {
   static HWY_INLINE void store(V v, Elem* to) { Half::narrow(v, to); }
 };
 
-template <class From, class To>
-void convert(const typename From::Elem* in, typename To::Elem* out, std::size_t count) {
-  const std::size_t step = Fp32::step();
-  std::size_t i = 0;
-  for (; i + step <= count; i += step) To::store(From::load(in + i), out + i);
-  if (i < count) store_some<To>(load_some<From>(in + i, count - i), out + i, count - i);
-}
-
 template <class Half, class Op>
 void accumulate(const AccumulateCall& call) {
   const auto* in = static_cast<const std::uint16_t*>(call.input);

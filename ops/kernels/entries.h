@@ -48,6 +48,11 @@ void accumulate_float8(const AccumulateCall& call);
 void widen_half(DType from, const void* in, float* out, std::size_t count);
 void narrow_half(const float* in, DType to, void* out, std::size_t count);
 
+/// fp32 to fp64, and back: to nearest even, or to odd where it is not exact, as round_to_odd().
+void widen_float(const float* in, double* out, std::size_t count);
+void narrow_double(const double* in, float* out, std::size_t count);
+void narrow_double_to_odd(const double* in, float* out, std::size_t count);
+
 /// Any pair of types, element by element.
 void cast_scalar(DType from, const void* in, DType to, void* out, std::size_t count);
 

@@ -1,5 +1,7 @@
 // ReduceKernels over the entries of this folder: picks the family by element type, and leaves out
 // work that changes nothing.
+#include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstring>
 
@@ -42,6 +44,30 @@ void run(const ReduceCall& call) {
 
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBfloat16; }
 
+constexpr std::size_t kBlock = 512;  // fp32 elements that stay in the cache
+
+/// 16-bit types to fp64, by blocks of fp32.
+void widen_to_double(DType from, const void* in, double* out, std::size_t count) {
+  const auto* halves = static_cast<const std::byte*>(in);
+  alignas(64) std::array<float, kBlock> block;
+  for (std::size_t at = 0; at < count; at += kBlock) {
+    const std::size_t some = std::min(kBlock, count - at);
+    kernels::widen_half(from, halves + at * size_of(from), block.data(), some);
+    kernels::widen_float(block.data(), out + at, some);
+  }
+}
+
+/// fp64 to 16-bit types, likewise. Rounded once: what fp32 cannot hold becomes odd.
+void narrow_from_double(const double* in, DType to, void* out, std::size_t count) {
+  auto* halves = static_cast<std::byte*>(out);
+  alignas(64) std::array<float, kBlock> block;
+  for (std::size_t at = 0; at < count; at += kBlock) {
+    const std::size_t some = std::min(kBlock, count - at);
+    kernels::narrow_double_to_odd(in + at, block.data(), some);
+    kernels::narrow_half(block.data(), to, halves + at * size_of(to), some);
+  }
+}
+
 class SimdKernels final : public ReduceKernels {
  public:
   void reduce(const Reduction& what, std::span<const void* const> inputs, void* out,
@@ -67,13 +93,19 @@ class SimdKernels final : public ReduceKernels {
 
   void cast(DType from, const void* in, DType to, void* out,
             std::size_t count) const noexcept override {
-    if (from == DType::kFloat32 && is_half(to)) {
-      kernels::narrow_half(static_cast<const float*>(in), to, out, count);
-    } else if (is_half(from) && to == DType::kFloat32) {
-      kernels::widen_half(from, in, static_cast<float*>(out), count);
-    } else {
-      kernels::cast_scalar(from, in, to, out, count);
-    }
+    constexpr DType kFloat = DType::kFloat32;
+    constexpr DType kDouble = DType::kFloat64;
+    const auto* floats = static_cast<const float*>(in);
+    const auto* doubles = static_cast<const double*>(in);
+    auto* to_floats = static_cast<float*>(out);
+    auto* to_doubles = static_cast<double*>(out);
+    if (from == kFloat && is_half(to)) return kernels::narrow_half(floats, to, out, count);
+    if (from == kFloat && to == kDouble) return kernels::widen_float(floats, to_doubles, count);
+    if (from == kDouble && is_half(to)) return narrow_from_double(doubles, to, out, count);
+    if (from == kDouble && to == kFloat) return kernels::narrow_double(doubles, to_floats, count);
+    if (is_half(from) && to == kFloat) return kernels::widen_half(from, in, to_floats, count);
+    if (is_half(from) && to == kDouble) return widen_to_double(from, in, to_doubles, count);
+    kernels::cast_scalar(from, in, to, out, count);
   }
 };
 

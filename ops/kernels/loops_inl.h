@@ -37,6 +37,15 @@ HWY_INLINE void store_some(typename E::V v, typename E::Elem* to, std::size_t co
   std::memcpy(to, lanes, count * sizeof(lanes[0]));
 }
 
+/// Element by element, between types with the same V.
+template <class From, class To>
+void convert(const typename From::Elem* in, typename To::Elem* out, std::size_t count) {
+  const std::size_t step = hn::Lanes(hn::DFromV<typename From::V>());
+  std::size_t i = 0;
+  for (; i + step <= count; i += step) To::store(From::load(in + i), out + i);
+  if (i < count) store_some<To>(load_some<From>(in + i, count - i), out + i, count - i);
+}
+
 /// The computation at each place. kInputs is the number of inputs, or 0: the call has it.
 template <class E, class Op, std::size_t kInputs, bool kScaled>
 class Combination {

@@ -8,28 +8,22 @@
 #define RONDE_OPS_KERNELS_MEAN_INL_H_
 #endif
 
-#include "ops/kernels/lanes_inl.h"
+#include "ops/kernels/double_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronde::kernels::HWY_NAMESPACE {
-
-using D64 = hn::ScalableTag<double>;
-using F64 = hn::Vec<D64>;
 
 /// float32, summed in fp64 and rounded once.
 struct WideFloat {
   using Elem = float;
   using V = F64;
-  using Narrow = hn::Rebind<float, D64>;
   static constexpr bool kStreams = true;
   static constexpr bool kDivides = true;
 
   static HWY_INLINE std::size_t step() { return hn::Lanes(D64()); }
-  static HWY_INLINE V load(const Elem* from) {
-    return hn::PromoteTo(D64(), load_unaligned(Narrow(), from));
-  }
-  static HWY_INLINE void store(V v, Elem* to) { store_unaligned(narrow(v), Narrow(), to); }
-  static HWY_INLINE void stream(V v, Elem* to) { stream_aligned(narrow(v), Narrow(), to); }
+  static HWY_INLINE V load(const Elem* from) { return fp32_to_fp64(from); }
+  static HWY_INLINE void store(V v, Elem* to) { store_unaligned(fp64_to_fp32(v), Narrow32(), to); }
+  static HWY_INLINE void stream(V v, Elem* to) { stream_aligned(fp64_to_fp32(v), Narrow32(), to); }
 
   template <class Op>
   static HWY_INLINE V combine(V a, V b) {
@@ -37,25 +31,9 @@ struct WideFloat {
   }
   static HWY_INLINE V divide(V v, double divisor) { return hn::Div(v, hn::Set(D64(), divisor)); }
   static HWY_INLINE V scale(V v, double factor) { return hn::Mul(v, hn::Set(D64(), factor)); }
-
- private:
-  /// DemoteTo of the targets without SIMD makes infinity finite.
-  static HWY_INLINE hn::Vec<Narrow> narrow(V v) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-    constexpr std::size_t kLanes = hn::MaxLanes(D64());
-    HWY_ALIGN double wide[kLanes];
-    HWY_ALIGN float narrowed[kLanes];
-    hn::Store(v, D64(), wide);
-    for (std::size_t i = 0; i < kLanes; ++i) narrowed[i] = static_cast<float>(wide[i]);
-    return hn::Load(Narrow(), narrowed);
-#else
-    return hn::DemoteTo(Narrow(), v);
-#endif
-  }
 };
 
-/// float64, summed without loss into a sum and its error (Knuth's TwoSum: The Art of Computer
-/// Programming, volume 2, 4.2.2).
+/// float64, summed without loss into a sum and its error.
 struct CompensatedDouble {
   using Elem = double;
   struct V {
@@ -76,11 +54,8 @@ struct CompensatedDouble {
   template <class Op>
   static HWY_INLINE V combine(V a, V b) {
     static_assert(std::is_same_v<Op, Sum>);
-    const F64 sum = hn::Add(a.sum, b.sum);
-    const F64 of_b = hn::Sub(sum, a.sum);
-    const F64 of_a = hn::Sub(sum, of_b);
-    const F64 error = hn::Add(hn::Sub(a.sum, of_a), hn::Sub(b.sum, of_b));
-    return {sum, hn::Add(a.error, hn::Add(b.error, error))};
+    const Rounded sum = exact_sum(a.sum, b.sum);
+    return {sum.value, hn::Add(a.error, hn::Add(b.error, sum.error))};
   }
 
   /// Long division: the quotient of the sum, and that of what is left.

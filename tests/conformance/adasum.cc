@@ -182,6 +182,17 @@ void check_joined(const Rank& rank) {
                  "adasum with a joined rank");
 }
 
+/// Squares of float64 beyond 1e154 are infinite; those of other types are not.
+void check_too_large(const Rank& rank) {
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+    Bytes in(2 * size_of(dtype));
+    put(dtype, in, 0, dtype == DType::kFloat64 ? 2e154 : 1e38);
+    put(dtype, in, 1, 1);
+    const Bytes out = rank.run_one(adasum_bundle(dtype), in, Place::kOut, 2);
+    CHECK(std::isnan(get(dtype, out, 1)) == (dtype == DType::kFloat64));
+  }
+}
+
 }  // namespace
 
 void conformance_adasum(ConformanceFixture& fixture) {
@@ -199,6 +210,7 @@ void conformance_adasum(ConformanceFixture& fixture) {
     check_scaled(rank);
     check_joined(rank);
     if (rank.size() == 1) return;  // no dot products spread what one element holds
+    check_too_large(rank);
     for (const double odd : {std::nan(""), double{INFINITY}}) {
       Bytes in(4 * sizeof(float));
       for (std::size_t i = 0; i < 4; ++i) put(DType::kFloat32, in, i, 1);

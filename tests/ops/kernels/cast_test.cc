@@ -1,6 +1,7 @@
 // Conversions between all pairs of element types.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -74,6 +75,24 @@ TEST_CASE("cast: fp64 to a 16-bit type is rounded once, not through fp32") {
   const Bytes brains =
       cast(DType::kFloat64, bytes_of<double>({1.0 + 0x1p-8 + 0x1p-40}), DType::kBfloat16);
   CHECK(test::number(DType::kBfloat16, brains, 0) == 1.0L + 0x1p-7L);
+}
+
+TEST_CASE("cast: fp64 to fp32 and back, on every instruction set") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> doubles = {0.0,   -0.0,   0.1,  -0x1p-149, 0x1p-150, 1.0 + 0x1p-24,
+                                 1e300, -1e300, 1e38, infinity,  -infinity};
+  for (int i = 0; i < 40; ++i) doubles.push_back(std::ldexp(1.0 + 0.7 * i, 7 * i - 149));
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    std::vector<float> floats(doubles.size());
+    kernels.cast(DType::kFloat64, doubles.data(), DType::kFloat32, floats.data(), floats.size());
+    std::vector<double> back(doubles.size());
+    kernels.cast(DType::kFloat32, floats.data(), DType::kFloat64, back.data(), back.size());
+    for (std::size_t i = 0; i < doubles.size(); ++i) {
+      CHECK(floats[i] == static_cast<float>(doubles[i]));
+      CHECK(std::signbit(floats[i]) == std::signbit(doubles[i]));
+      CHECK(back[i] == double{floats[i]});
+    }
+  });
 }
 
 TEST_CASE("cast: int64 to bfloat16 is rounded once, not through fp64") {

@@ -63,6 +63,38 @@ void check_narrowing(DType dtype, float (*widen)(std::uint16_t), std::uint16_t (
   });
 }
 
+/// Around every tie between two halves, nearer than fp32 can tell; and what no half holds.
+std::vector<double> telling_doubles(float (*widen)(std::uint16_t)) {
+  std::vector<double> doubles = {1e300, -1e300, 1e-300, -1e-300, 0x1p-149, 0x1p-150, -0x1p-151};
+  for (std::uint32_t bits = 0; bits < 65'535; ++bits) {
+    const double low = double{widen(static_cast<std::uint16_t>(bits))};
+    const double high = double{widen(static_cast<std::uint16_t>(bits + 1))};
+    const double tie = low + (high - low) / 2;
+    doubles.push_back(tie);
+    for (const double to : {low, high}) doubles.push_back(std::nextafter(tie, to));
+  }
+  return doubles;
+}
+
+void check_doubles(DType dtype, float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)) {
+  const auto doubles = telling_doubles(widen);
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    std::vector<std::uint16_t> halves(doubles.size());
+    kernels.cast(DType::kFloat64, doubles.data(), dtype, halves.data(), halves.size());
+    std::vector<double> back(halves.size());
+    kernels.cast(dtype, halves.data(), DType::kFloat64, back.data(), back.size());
+    int wrong = 0;
+    for (std::size_t i = 0; i < doubles.size(); ++i) {
+      const std::uint16_t want = narrow(round_to_odd(doubles[i]));
+      const bool is_nan = std::isnan(doubles[i]);
+      const bool right = is_nan ? std::isnan(widen(halves[i])) : halves[i] == want;
+      const bool returned = is_nan ? std::isnan(back[i]) : back[i] == double{widen(halves[i])};
+      wrong += right && returned ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+  });
+}
+
 /// Adds every pattern to another one, and compares with the scalar sum.
 void check_sums(DType dtype, float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)) {
   const auto a = all_patterns();
@@ -118,6 +150,11 @@ TEST_CASE(
 TEST_CASE(
     "cast: fp32 is rounded to bfloat16 as core/base/small_float.h says, ties and NaN included") {
   check_narrowing(DType::kBfloat16, bfloat16_to_float, float_to_bfloat16);
+}
+
+TEST_CASE("cast: fp64 is rounded once to float16 and bfloat16, and comes back") {
+  check_doubles(DType::kFloat16, float16_to_float, float_to_float16);
+  check_doubles(DType::kBfloat16, bfloat16_to_float, float_to_bfloat16);
 }
 
 TEST_CASE("reduce: all 65,536 float16 patterns sum as in fp32, rounded once") {
