@@ -24,6 +24,7 @@ struct Contender {
   std::function<Status()> run;             ///< All trials, to their ends. Blocks.
   std::function<std::string()> algorithm;  ///< The algorithm that ran last.
   bool collective = true;                  ///< False for memcpy: has no result to check.
+  std::string ran = {};                    ///< The algorithm of the last check.
 };
 
 /// Another library on the team's ranks. Threads: one at a time.

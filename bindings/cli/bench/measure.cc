@@ -69,12 +69,16 @@ Timing summarize(std::vector<double> samples) {
   return {at(0.5), at(0.99)};
 }
 
-Status check(Team& team, std::span<const Contender> contenders, Trials& trials) {
-  for (const Contender& contender : contenders) {
-    if (!contender.collective) continue;
+Status check(Team& team, std::span<Contender> contenders, Trials& trials) {
+  for (Contender& contender : contenders) {
+    if (!contender.collective) {
+      contender.ran = contender.algorithm();
+      continue;
+    }
     for (const auto& trial : trials) trial->spoil();
     const Status status = contender.run();
     RONDE_RETURN_IF_ERROR(status.with_context(contender.system));
+    contender.ran = contender.algorithm();
     bool correct = true;
     for (const auto& trial : trials) correct = correct && trial->correct();
     RONDE_RETURN_IF_ERROR(team.all(correct, complaint(contender, trials)));

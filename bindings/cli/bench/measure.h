@@ -27,9 +27,9 @@ Effort effort_for(std::size_t bytes, int repetitions);
 Timing summarize(std::vector<double> samples);
 
 /// Runs each contender once on spoiled outputs and checks the results, on all ranks; those without
-/// trials only take part.
+/// trials only take part. Notes the algorithms: measurements end with an operation of the team.
 /// Errors: the contender's; kInternal naming the contender whose result is wrong.
-Status check(Team& team, std::span<const Contender> contenders, Trials& trials);
+Status check(Team& team, std::span<Contender> contenders, Trials& trials);
 
 /// Times all contenders, interleaved, each after a barrier. Collective over the team.
 Result<std::vector<Timing>> measure(Team& team, std::span<const Contender> contenders,

@@ -102,7 +102,7 @@ struct Tuner {
   Result<Winner> winner(Groups& groups, Collective kind, std::size_t bytes,
                         std::string_view before) {
     Trials trials = trials_for(team, groups, kind, bytes);
-    RONDE_ASSIGN_OR_RETURN(const auto contenders, contenders_for(groups, kind, trials));
+    RONDE_ASSIGN_OR_RETURN(auto contenders, contenders_for(groups, kind, trials));
     RONDE_RETURN_IF_ERROR(check(team, contenders, trials));
     RONDE_ASSIGN_OR_RETURN(const auto timings,
                            measure(team, contenders, effort_for(bytes, options.repetitions)));

@@ -77,7 +77,7 @@ void add_rows(Session& session, const std::vector<Contender>& contenders,
     Row row;
     row.system = contenders[c].system;
     row.collective = to_string(session.options.kind);
-    row.algorithm = contenders[c].algorithm();
+    row.algorithm = contenders[c].ran;
     row.np = session.team->size();
     row.bytes = bytes;
     row.dtype = to_string(session.options.dtype);
@@ -92,7 +92,7 @@ void add_rows(Session& session, const std::vector<Contender>& contenders,
 }
 
 /// Checks, measures, checks again, and reports.
-Result<std::vector<Timing>> compete(Session& session, const std::vector<Contender>& contenders,
+Result<std::vector<Timing>> compete(Session& session, std::vector<Contender>& contenders,
                                     Trials& trials) {
   Team& team = *session.team;
   const Effort effort = effort_for(bytes_of(trials), session.options.repetitions);
@@ -195,14 +195,14 @@ Status replay(Session& session) {
 Status step(Session& session) {
   Team& team = *session.team;
   Trials trials = trials_of(session, gradient_bytes(session.options));
-  const std::vector<Contender> alone = {async_contender(team, trials, "no computing")};
+  std::vector<Contender> alone = {async_contender(team, trials, "no computing")};
   const Effort effort{session.options.repetitions, 1};
   for (int i = 0; i < 3; ++i) RONDE_RETURN_IF_ERROR(check(team, alone, trials));
   RONDE_ASSIGN_OR_RETURN(const auto bare, measure(team, alone, effort));
   const double compute_us = bare.front().p50_us;
   const auto compute = std::chrono::nanoseconds(static_cast<std::int64_t>(1000 * compute_us));
-  const std::vector<Contender> steps = {step_contender(team, trials, compute, false),
-                                        step_contender(team, trials, compute, true)};
+  std::vector<Contender> steps = {step_contender(team, trials, compute, false),
+                                  step_contender(team, trials, compute, true)};
   RONDE_RETURN_IF_ERROR(check(team, steps, trials));
   RONDE_ASSIGN_OR_RETURN(const auto timings, measure(team, steps, effort));
   if (!session.report) return {};

@@ -113,6 +113,7 @@ TEST_CASE("averages and Adasum are measured, found correct, and named") {
           {"allreduce", "--np=3", "--dtype", dtype, "--op", op, "--sizes", "3K", "--mode", "raw"});
       REQUIRE(rows.size() == 2);
       CHECK(rows[0]["op"] == op);
+      CHECK(rows[0]["algorithm"] == (op == "adasum" ? "adasum over shm" : "shm"));
     }
   }
 }
