@@ -4,6 +4,7 @@
 #include "bindings/c/current.h"
 #include "bindings/c/ronde_c.h"
 #include "bindings/python/bind.h"
+#include "core/base/os/interfaces.h"
 
 namespace py = pybind11;
 
@@ -12,7 +13,7 @@ namespace {
 
 bool handed_out = false;  // c_api() was called; guarded by the GIL
 
-/// Binds the table of settings, and the job that the environment describes.
+/// Binds the table of settings, the job that the environment describes, and this host's addresses.
 void bind_settings(py::module_& module) {
   module.def(
       "settings",
@@ -32,6 +33,17 @@ void bind_settings(py::module_& module) {
         return py::make_tuple(config.rank, config.size, config.job_id);
       },
       "(rank, size, job id) as this process's launcher describes them.");
+  module.def(
+      "interface_addresses",
+      [] {
+        py::list rows;
+        for (const Interface& each : list_interfaces()) {
+          if (!each.up || each.address.is_link_local()) continue;
+          rows.append(py::make_tuple(each.name, each.address.host()));
+        }
+        return rows;
+      },
+      "Rows (interface, address) of every interface that is up; no link-local addresses.");
 }
 
 /// Lets plug-ins that frameworks load use this process's one Ronde, by the address of its C API.

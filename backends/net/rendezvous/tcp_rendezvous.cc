@@ -68,16 +68,20 @@ Result<FileDescriptor> listen_at_rendezvous(const Config& config,
   return last.with_context(fmt::format("RONDE_RENDEZVOUS={}", config.rendezvous));
 }
 
-/// Adds this host and a remedy to the error of a rendezvous that a launcher, not the user, has
-/// chosen.
+std::string remedy(const Config& config) {
+  return config.rendezvous_neighbour.empty()
+             ? "all hosts must reach it, and one another on all ports; RONDE_NETWORK_INTERFACE "
+               "chooses another network"
+             : "all hosts must resolve this name and reach one of these ports; else set "
+               "RONDE_RENDEZVOUS=ADDRESS:PORT of rank 0's host";
+}
+
+/// Adds this host, the rendezvous and a remedy to an error that they explain.
 Status advised(const Status& status, const Config& config) {
   const bool unreachable = status.code() == Code::kUnavailable || status.code() == Code::kTimeout;
-  if (config.rendezvous_neighbour.empty() || !unreachable) return status;
-  Status more(status.code(),
-              fmt::format("{}; on {} the rendezvous is {}: all hosts must resolve this name and "
-                          "reach one of these ports; else set RONDE_RENDEZVOUS=ADDRESS:PORT of "
-                          "rank 0's host",
-                          status.message(), host_name(), config.rendezvous));
+  if (!unreachable) return status;
+  Status more(status.code(), fmt::format("{}; on {} the rendezvous is {}: {}", status.message(),
+                                         host_name(), config.rendezvous, remedy(config)));
   return status.failed_rank() ? more.about(*status.failed_rank()) : more;
 }
 

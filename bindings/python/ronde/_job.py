@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ronde import _core, _epochs, _exit_message
+from ronde import _core, _epochs, _exit_message, _torchrun
 from ronde._builds import (
     ccl_built,
     cuda_built,
@@ -131,7 +131,8 @@ def init(
         _refuse_comm(comm)
         _join_next_epoch(chosen)
     else:
-        _join({**_settings_of(comm), **chosen})
+        settings = _settings_of(comm)
+        _join({**settings, **_torchrun.agreed_settings(settings, chosen), **chosen})
     for callback in list(on_epoch):
         callback()
     if trace:

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/base/os/file_descriptor.h"
+#include "core/base/os/interfaces.h"
 #include "tests/backends/net/processes.h"
 #include "tests/backends/net/test_job.h"
 
@@ -113,6 +114,20 @@ TEST_CASE("without rank 0 the others say that they could not reach it") {
   CHECK(link.status().code() == Code::kTimeout);
   CHECK(link.status().message().find("could not reach rank 0") != std::string::npos);
   REQUIRE(link.status().failed_rank());
+  CHECK(link.status().failed_rank()->rank == 0);
+}
+
+TEST_CASE(
+    "a rank that cannot reach rank 0's host names its own host, the rendezvous and a remedy") {
+  const TestJob job(2, Layout::kTwoHosts);
+  Config config = job.config(1);
+  config.start_timeout = std::chrono::milliseconds(100);
+  const auto link = job.connect(config);
+  CHECK(link.status().code() == Code::kTimeout);
+  const std::string about =
+      "; on " + host_name() + " the rendezvous is " + config.rendezvous + ": ";
+  CHECK(link.status().message().find(about) != std::string::npos);
+  CHECK(link.status().message().find("RONDE_NETWORK_INTERFACE") != std::string::npos);
   CHECK(link.status().failed_rank()->rank == 0);
 }
 

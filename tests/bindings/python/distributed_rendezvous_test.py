@@ -210,12 +210,12 @@ def test_the_scope_is_what_all_ranks_of_an_attempt_know(monkeypatch, agents, res
 
 def test_a_worker_whose_agent_has_ended_does_not_join(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    assert not _peers.is_orphan()
+    _peers.refuse_orphan()
     monkeypatch.setattr(_peers, "_PARENT", 1 << 30)
     with pytest.raises(ronde.UnavailableError, match="torchrun's agent that started this process"):
         _membership.enter(dist.HashStore(), 0, 1, timedelta(seconds=5))
     monkeypatch.delenv("TORCHELASTIC_RUN_ID")
-    assert not _peers.is_orphan()
+    _peers.refuse_orphan()
 
 
 def test_a_process_enters_and_leaves_a_job_of_its_own_again(monkeypatch):

@@ -102,7 +102,7 @@ def test_ranks_of_another_host_meet_at_the_new_rank_0(monkeypatch):
     assert _peers.Peer.me().address == "127.0.0.1"
     for address, place in (("10.0.0.7", "10.0.0.7:29400"), ("fd00::7", "[fd00::7]:29400")):
         moved = _peers.Peer.from_fields({**_peers.Peer.me().fields(), "address": address})
-        assert _membership.moved_rendezvous(moved) == place
+        assert _membership.moved_rendezvous(moved, "127.0.0.1:29400") == place
 
 
 def test_survivors_keep_what_compression_has_left_over(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 
 from ronde import _core, _job, _runtime
-from ronde._errors import InvalidArgumentError, NotInitializedError, UnavailableError
-from ronde.torch.distributed._peers import Peer, is_orphan
-from ronde.torch.distributed._rendezvous import Meeting, attempt_scope
+from ronde._errors import InvalidArgumentError, NotInitializedError
+from ronde.torch.distributed._addresses import with_ports
+from ronde.torch.distributed._peers import Peer, refuse_orphan
+from ronde.torch.distributed._rendezvous import Agreement, Meeting, attempt_scope
+from ronde.torch.distributed._secret import SecretFile
 
 _START_LIMIT_S = 60.0
 
@@ -22,13 +25,16 @@ class Membership:
     """This process's place in one Ronde job. Its groups share it; the last one that leaves ends it.
 
     name: of the job, known to its ranks alone; empty if they have not met in a store. peers: by
-    rank; empty likewise. joined_here: enter() joined the job, so that the last leave() leaves it.
+    rank; empty likewise. place, secret: see Agreement. joined_here: enter() joined the job, so
+    that the last leave() leaves it.
     """
 
     name: str = ""
     peers: list[Peer] = field(default_factory=list)
     joined_here: bool = False
     groups: int = 0
+    place: str = ""
+    secret: str = ""
 
     def runtime(self) -> _core.Runtime:
         """The job's runtime. Raises NotInitializedError if this process is in another job now."""
@@ -56,6 +62,7 @@ class _State:
 
 
 _state = _State()
+_secret_file = SecretFile()
 
 
 def enter(
@@ -91,21 +98,25 @@ def replace(old: Membership, name: str, peers: list[Peer], rank: int, limit_s: f
 
     Blocks up to limit_s. After an error this process is in no job, and may try again.
     """
-    settings = _settings(name, peers, rank, limit_s)
+    chosen = os.environ.get("RONDE_RENDEZVOUS", "")
+    place = chosen or old.place
     if old.peers and peers[0].host != old.peers[0].host:
-        settings["RONDE_RENDEZVOUS"] = moved_rendezvous(peers[0])
+        place = moved_rendezvous(peers[0], place)
+    if not chosen and all(peer.host == peers[0].host for peer in peers):
+        agreed = Agreement(name, peers)
+    else:
+        agreed = Agreement(name, peers, place, old.secret)
+    settings = settings_of(agreed, rank, limit_s)
     _state.current = None
     _job.leave(keep=True)
     _job.init(settings=settings)
-    _state.current = Membership(name, peers, old.joined_here, 1)
+    _state.current = Membership(name, peers, old.joined_here, 1, place, old.secret)
     return _state.current
 
 
-def moved_rendezvous(first: Peer) -> str:
+def moved_rendezvous(first: Peer, place: str) -> str:
     """The place to meet if a rank of another host than before is rank 0 now."""
-    port = os.environ.get("RONDE_RENDEZVOUS", "").rpartition(":")[2]
-    host = f"[{first.address}]" if ":" in first.address else first.address
-    return f"{host}:{port}"
+    return with_ports(first.address, place.rpartition(":")[2])
 
 
 def start_limit_s(timeout: timedelta) -> float:
@@ -118,12 +129,8 @@ def start_limit_s(timeout: timedelta) -> float:
 def _join(store: Store, rank: int, size: int, timeout: timedelta, everyone: bool) -> Membership:
     if _job.is_initialized() and not everyone:
         return Membership()  # the others cannot be asked
-    if is_orphan():
-        raise UnavailableError(
-            "torchrun's agent that started this process has ended: its job may have been restarted "
-            "without this process, which must end too"
-        )
-    _keep(store, rank)
+    refuse_orphan()
+    keep_store(store, rank)
     limit_s = start_limit_s(timeout)
     meeting = Meeting(
         store, attempt_scope(), rank, size, Peer.me(), timeout.total_seconds(), limit_s
@@ -132,12 +139,12 @@ def _join(store: Store, rank: int, size: int, timeout: timedelta, everyone: bool
     joined_here = not _job.is_initialized()
     if joined_here:
         by_launcher = "RONDE_SIZE" in os.environ and _core.launched_job()[:2] == (rank, size)
-        name = "" if by_launcher else agreed.job
-        _job.init(settings=_settings(name, agreed.peers, rank, limit_s))
-    return Membership(agreed.job, agreed.peers, joined_here)
+        known = Agreement("", agreed.peers) if by_launcher else agreed
+        _job.init(settings=settings_of(known, rank, limit_s))
+    return Membership(agreed.job, agreed.peers, joined_here, 0, agreed.place, agreed.secret)
 
 
-def _keep(store: Store, rank: int) -> None:
+def keep_store(store: Store, rank: int) -> None:
     """Keeps the store until the next start: ranks that start again earlier than rank 0 use it.
 
     It lives in rank 0, unless torchrun's agent has it.
@@ -146,23 +153,27 @@ def _keep(store: Store, rank: int) -> None:
     _state.store = store if rank == 0 and not agent_has_it else None
 
 
-def _settings(name: str, peers: list[Peer], rank: int, limit_s: float) -> dict[str, Any]:
-    """The settings of the job `name`; with an empty name those of the launcher."""
+def settings_of(agreed: Agreement, rank: int, limit_s: float) -> dict[str, Any]:
+    """The settings of a job that its ranks agree on; without a name those of the launcher."""
     settings: dict[str, Any] = {}
     if "RONDE_START_TIMEOUT_MS" not in os.environ:
         settings["RONDE_START_TIMEOUT_MS"] = int(limit_s * 1000)
-    if not name:
+    if not agreed.job:
         return settings
-    _check_hosts(peers)
-    return {**settings, "RONDE_RANK": rank, "RONDE_SIZE": len(peers), "RONDE_JOB_ID": name}
+    settings.update(RONDE_RANK=rank, RONDE_SIZE=len(agreed.peers), RONDE_JOB_ID=agreed.job)
+    if agreed.place:
+        settings["RONDE_RENDEZVOUS"] = agreed.place
+    if agreed.secret:
+        settings["RONDE_SECRET_FILE"] = _secret_file.keep(agreed.secret)
+        if rank == 0:
+            _warn_of_store()
+    return settings
 
 
-def _check_hosts(peers: list[Peer]) -> None:
-    """Raises at once for ranks on several hosts without settings, which would time out."""
-    for rank, peer in enumerate(peers):
-        if peer.host != peers[0].host and "RONDE_RENDEZVOUS" not in os.environ:
-            raise InvalidArgumentError(
-                f"rank 0 runs on {peers[0].host.split()[0]}, rank {rank} on "
-                f"{peer.host.split()[0]}: a job on several hosts needs RONDE_RENDEZVOUS and "
-                "RONDE_SECRET_FILE, alike on all of them (docs/launching.md)"
-            )
+def _warn_of_store() -> None:
+    place = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}".strip(":")
+    warnings.warn(
+        f"the job's secret went through torch's store{place and f' at {place}'}: who can reach the "
+        "store can join the job; RONDE_SECRET_FILE, alike on all hosts, prevents that",
+        stacklevel=2,
+    )

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import uuid
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ronde._errors import UnavailableError
+from ronde.torch.distributed._addresses import own_address
+
 _PARENT = os.getppid()
+_RENDEZVOUS = "RONDE_RENDEZVOUS"
+_SECRETS = ("RONDE_SECRET_FILE", "RONDE_SECRET_FD")
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,18 @@ class Peer:
     started: int  # in clock ticks since the host's start: tells uses of one pid apart
     group: str  # torchrun's agent, by its rank
     attempt: str  # torchrun's count of restarts, by that agent
-    address: str  # where ranks of other hosts reach this host; empty: one host
+    address: str  # where ranks of other hosts reach this host; empty: unknown
+    has_rendezvous: bool = False  # the user has set one
+    has_secret: bool = False  # likewise
     dead: tuple[int, ...] = ()  # ranks of an earlier group, proven dead by this process
 
     @classmethod
-    def me(cls, dead: Sequence[int] = ()) -> Peer:
-        """This process. `dead`: the ranks whose death it can prove."""
+    def me(cls, dead: Sequence[int] = (), chosen: Iterable[str] = ()) -> Peer:
+        """This process. `dead`: the ranks whose death it can prove.
+
+        `chosen`: the settings that it has, besides those in the environment.
+        """
+        known = {*os.environ, *chosen}
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return cls(
             nonce=uuid.uuid4().hex[:12],
@@ -45,7 +54,9 @@ class Peer:
             started=_start_time(os.getpid()) or 0,
             group=os.environ.get("GROUP_RANK", ""),
             attempt=os.environ.get("TORCHELASTIC_RESTART_COUNT", ""),
-            address=_address(),
+            address=own_address(),
+            has_rendezvous=_RENDEZVOUS in known,
+            has_secret=not known.isdisjoint(_SECRETS),
             dead=tuple(dead),
         )
 
@@ -76,9 +87,13 @@ class Peer:
             os.close(descriptor)
 
 
-def is_orphan() -> bool:
-    """True if torchrun's agent that started this process has ended."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != _PARENT
+def refuse_orphan() -> None:
+    """Raises UnavailableError if torchrun's agent that started this process has ended."""
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != _PARENT:
+        raise UnavailableError(
+            "torchrun's agent that started this process has ended: its job may have been restarted "
+            "without this process, which must end too"
+        )
 
 
 def _namespace(kind: str) -> int:
@@ -92,14 +107,3 @@ def _start_time(pid: int) -> int | None:
     except OSError:
         return None
     return int(text.rpartition(")")[2].split()[19])
-
-
-def _address() -> str:
-    """This host's address on the way to the job's rendezvous; empty for a job on one host."""
-    host, _, port = os.environ.get("RONDE_RENDEZVOUS", "").rpartition(":")
-    with suppress(OSError, ValueError):
-        family, kind, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
-        with closing(socket.socket(family, kind)) as probe:
-            probe.connect(address)  # sends nothing
-            return str(probe.getsockname()[0])
-    return ""

@@ -18,8 +18,17 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from ronde._errors import AbortedError, Error, RankFailure, TimeoutError, UnavailableError
+from ronde._errors import (
+    AbortedError,
+    Error,
+    InvalidArgumentError,
+    RankFailure,
+    TimeoutError,
+    UnavailableError,
+)
+from ronde.torch.distributed._addresses import meeting_place
 from ronde.torch.distributed._peers import Peer
+from ronde.torch.distributed._secret import new_secret
 
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.02
@@ -35,6 +44,8 @@ class Agreement:
 
     job: str
     peers: list[Peer]  # by rank
+    place: str = ""  # "address:ports" where rank 0 listens; empty: one host, or set by the user
+    secret: str = ""  # for connections between hosts; likewise
 
 
 @dataclass
@@ -71,13 +82,15 @@ class Meeting:
             why = judge(peers) if judge else ""
             if why:
                 raise UnavailableError(why)
+            agreed = _agreement(job, peers)
         except Error as error:
             log.put(place + 1, {"ended": job, "why": str(error), "kind": type(error).__name__})
             raise
         confirmed = {"confirmed": job, "peers": [peer.fields() for peer in peers]}
+        confirmed.update(place=agreed.place, secret=agreed.secret)
         if not log.put(place + 1, confirmed):
             raise self._replaced()
-        return Agreement(job, peers)
+        return agreed
 
     def _accepted(self, job: str, is_replaced: Callable[[], bool]) -> list[Peer]:
         """Waits for all other ranks; returns them by rank."""
@@ -127,7 +140,7 @@ class Meeting:
                 peers = [Peer.from_fields(fields) for fields in entry["peers"]]
                 if peers[self.rank].nonce != self.me.nonce:
                     raise self._replaced()
-                return Agreement(job, peers)
+                return Agreement(job, peers, entry["place"], entry["secret"])
             elif entry.get("ended") == job:
                 raise _KINDS[entry["kind"]](entry["why"])
 
@@ -156,7 +169,8 @@ class Meeting:
 
 
 _KINDS: dict[str, type[Error]] = {
-    kind.__name__: kind for kind in (TimeoutError, RankFailure, UnavailableError)
+    kind.__name__: kind
+    for kind in (TimeoutError, RankFailure, UnavailableError, InvalidArgumentError)
 }
 
 
@@ -235,6 +249,36 @@ def _is_one_attempt(peers: list[Peer]) -> bool:
     """False while a process of an earlier attempt has come in a new one's place."""
     attempts = {(peer.group, peer.attempt) for peer in peers}
     return len(attempts) == len({peer.group for peer in peers})
+
+
+def _agreement(job: str, peers: list[Peer]) -> Agreement:
+    """Rank 0's: with what ranks of several hosts need, unless the user has set it."""
+    first = peers[0]
+    others = [peer.address for peer in peers if peer.host != first.host]
+    if not others:
+        return Agreement(job, peers)
+    _check_alike(peers, [peer.has_rendezvous for peer in peers], "RONDE_RENDEZVOUS")
+    _check_alike(peers, [peer.has_secret for peer in peers], "RONDE_SECRET_FILE")
+    place = "" if first.has_rendezvous else meeting_place(first.address, others)
+    if not (place or first.has_rendezvous):
+        raise UnavailableError(
+            f"rank 0's host {first.host.split()[0]} has no address that other hosts can reach; set "
+            "RONDE_NETWORK_INTERFACE to one of its interfaces"
+        )
+    return Agreement(job, peers, place, "" if first.has_secret else new_secret())
+
+
+def _check_alike(peers: list[Peer], have: list[bool], name: str) -> None:
+    """Raises InvalidArgumentError unless all ranks have a setting, or none has."""
+    if len({*have}) == 1:
+        return
+    having, lacking = (
+        f"rank {rank} on {peers[rank].host.split()[0]}"
+        for rank in (have.index(True), have.index(False))
+    )
+    raise InvalidArgumentError(
+        f"{having} has {name}, but {lacking} has none: set it on all hosts, or on none"
+    )
 
 
 def _peer(text: bytes) -> Peer:

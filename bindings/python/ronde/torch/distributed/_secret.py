@@ -1,0 +1,27 @@
+"""A job's secret that no user has set, and the file from which the core reads it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+
+def new_secret() -> str:
+    """A job's secret: 64 hexadecimal digits."""
+    return secrets.token_hex(32)
+
+
+class SecretFile:
+    """A secret in a file without a name, until the next one is kept."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+
+    def keep(self, secret: str) -> str:
+        """The path at which this process alone finds the secret."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = os.memfd_create("ronde-secret")
+        os.fchmod(self._descriptor, 0o600)
+        os.write(self._descriptor, secret.encode())
+        return f"/proc/self/fd/{self._descriptor}"

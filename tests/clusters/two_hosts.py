@@ -1,0 +1,55 @@
+"""Two hosts on this machine: namespaces of their own, linked, called n1 and n2."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "chaos"))
+from driver.network import HOSTS, TwoHosts
+from driver.sandbox import call
+
+NAMES = ("n1", "n2")
+SPACES = ["-m", "-u", "-i", "-p", "--fork", "--kill-child", "--mount-proc"]
+LIMIT_S = 100
+
+
+def why_not() -> str:
+    """Says why there can be no hosts here; empty if there can be some."""
+    return "" if call("unshare", "-n", *SPACES, "true") and call("ip", "-V") else "no namespaces"
+
+
+class NamedHosts(TwoHosts):
+    """The hosts know each other's names; they share all files. `folder`: for a file of theirs."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.names = folder / "hosts"
+        lines = [f"{address} {name}" for address, name in zip(HOSTS, NAMES)]
+        self.names.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
+
+    def command(self, host: int, command: list[str]) -> list[str]:
+        """The command line that runs `command` on a host, with its own processes."""
+        enter = ["nsenter", "-t", str(self.holders[host].pid), "-n", "--", "unshare", *SPACES]
+        shell = f'hostname {NAMES[host]}; mount --bind {self.names} /etc/hosts; exec "$@"'
+        return [*enter, "--", "sh", "-c", shell, "sh", *command]
+
+    def run_on_all(self, commands: list[list[str]], **more) -> list[tuple[int, str, str]]:
+        """Runs a command on each host; (status, output, errors) of each."""
+        with ExitStack() as stack:
+            started = []
+            for host, command in enumerate(commands):
+                process = subprocess.Popen(
+                    self.command(host, command),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    **more,
+                )
+                stack.callback(process.wait)
+                stack.callback(process.kill)
+                started.append(process)
+            said = [process.communicate(timeout=LIMIT_S) for process in started]
+        return [(each.returncode, *text) for each, text in zip(started, said)]
