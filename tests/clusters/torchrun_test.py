@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,7 @@ def add():
 leave = dist.destroy_process_group
 """,
 }
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "clusters" / "torchrun.md"
 SCRIPTS["both"] = SCRIPTS["horovod"] + SCRIPTS["torch"].replace("leave = ", "end = ")
 SUM = """
 import os, signal
@@ -51,7 +54,7 @@ leave()
 """
 FOUR = [f"rank {rank} of 4 on n{rank // 2 + 1}: 10.0" for rank in range(4)]
 TWO = [f"rank {rank} of 2 on n{rank + 1}: 3.0" for rank in range(2)]
-DOORS = pytest.mark.parametrize("door", ["horovod", "torch"])
+APIS = pytest.mark.parametrize("api", ["horovod", "torch"])
 WARNING = "the job's secret went through torch's store at n1:"
 
 
@@ -63,13 +66,13 @@ def hosts(tmp_path):
         yield hosts
 
 
-def torchrun(tmp_path, door, *options, endpoint=f"n1:{PORT}", ranks=1):
-    """The command that starts a host's ranks."""
-    script = tmp_path / f"by_{door}.py"
-    script.write_text(SCRIPTS[door] + SUM)
+def torchrun(tmp_path, api, *options, ranks=1, text=""):
+    """The command that starts a host's ranks; `text`: of another script."""
+    script = tmp_path / f"by_{api}.py"
+    script.write_text(text or SCRIPTS[api] + SUM)
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2"]
     command += ["--nproc-per-node", str(ranks), "--rdzv-backend", "c10d"]
-    return [*command, "--rdzv-endpoint", endpoint, *options, str(script)]
+    return [*command, "--rdzv-endpoint", f"n1:{PORT}", *options, str(script)]
 
 
 def run(hosts, commands, **settings):
@@ -80,38 +83,39 @@ def run(hosts, commands, **settings):
     return [status for status, _, _ in done], lines, "\n".join(errors for _, _, errors in done)
 
 
-def test_torchrun_alone_starts_a_job_over_two_hosts(hosts, tmp_path):
-    statuses, lines, errors = run(hosts, [torchrun(tmp_path, "horovod")] * 2)
+def test_the_script_of_the_guide_runs_over_two_hosts(hosts, tmp_path):
+    (text,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    statuses, lines, errors = run(hosts, [torchrun(tmp_path, "guide", text=text)] * 2)
     assert (statuses, lines) == ([0, 0], TWO), errors
     assert errors.count(WARNING) == 1
 
 
 @ALL
-@pytest.mark.parametrize("door", list(SCRIPTS))
-def test_two_hosts_may_have_two_ranks_each(hosts, tmp_path, door):
-    statuses, lines, errors = run(hosts, [torchrun(tmp_path, door, ranks=2)] * 2)
+@pytest.mark.parametrize("api", list(SCRIPTS))
+def test_two_hosts_may_have_two_ranks_each(hosts, tmp_path, api):
+    statuses, lines, errors = run(hosts, [torchrun(tmp_path, api, ranks=2)] * 2)
     assert (statuses, lines) == ([0, 0], FOUR), errors
 
 
 @ALL
-@DOORS
-def test_a_killed_rank_makes_torchrun_start_all_again(hosts, tmp_path, door):
+@APIS
+def test_a_killed_rank_makes_torchrun_start_all_again(hosts, tmp_path, api):
     (tmp_path / "die").touch()
-    command = torchrun(tmp_path, door, "--max-restarts", "1", ranks=2)
+    command = torchrun(tmp_path, api, "--max-restarts", "1", ranks=2)
     statuses, lines, errors = run(hosts, [command] * 2)
     assert (statuses, lines) == ([0, 0], FOUR), errors
     assert not (tmp_path / "die").exists()
 
 
 @ALL
-@DOORS
-def test_hosts_may_have_ipv6_addresses_alone(hosts, tmp_path, door):
+@APIS
+def test_hosts_may_have_ipv6_addresses_alone(hosts, tmp_path, api):
     hosts.names.write_text("::1 localhost\nfd00::1 n1\nfd00::2 n2\n")
     for host in range(2):
         address = f"fd00::{host + 1}/64"
         assert hosts.run(host, "ip", "address", "flush", "dev", "link0")
         assert hosts.run(host, "ip", "address", "add", address, "dev", "link0", "nodad")
-    statuses, lines, errors = run(hosts, [torchrun(tmp_path, door)] * 2)
+    statuses, lines, errors = run(hosts, [torchrun(tmp_path, api)] * 2)
     assert (statuses, lines) == ([0, 0], TWO), errors
 
 
@@ -134,16 +138,16 @@ def test_a_rendezvous_and_a_secret_of_the_user_count(hosts, tmp_path):
     secret.write_text("5a" * 32)
     secret.chmod(0o600)
     settings = {"RONDE_RENDEZVOUS": "n1:29791", "RONDE_SECRET_FILE": str(secret)}
-    for door in ("horovod", "torch"):
-        statuses, lines, errors = run(hosts, [torchrun(tmp_path, door)] * 2, **settings)
+    for api in ("horovod", "torch"):
+        statuses, lines, errors = run(hosts, [torchrun(tmp_path, api)] * 2, **settings)
         assert (statuses, lines) == ([0, 0], TWO), errors
         assert WARNING not in errors
 
 
 @ALL
-@DOORS
-def test_a_secret_on_one_host_alone_is_an_error(hosts, tmp_path, door):
-    command = torchrun(tmp_path, door)
+@APIS
+def test_a_secret_on_one_host_alone_is_an_error(hosts, tmp_path, api):
+    command = torchrun(tmp_path, api)
     commands = [["env", f"RONDE_SECRET_FILE={tmp_path}/secret", *command], command]
     statuses, _, errors = run(hosts, commands)
     assert 0 not in statuses
@@ -152,18 +156,18 @@ def test_a_secret_on_one_host_alone_is_an_error(hosts, tmp_path, door):
 
 
 @ALL
-@DOORS
-def test_a_missing_interface_is_named(hosts, tmp_path, door):
+@APIS
+def test_a_missing_interface_is_named(hosts, tmp_path, api):
     settings = {"RONDE_NETWORK_INTERFACE": "ib7"}
-    statuses, _, errors = run(hosts, [torchrun(tmp_path, door)] * 2, **settings)
+    statuses, _, errors = run(hosts, [torchrun(tmp_path, api)] * 2, **settings)
     assert 0 not in statuses
     assert 'InvalidArgumentError: RONDE_NETWORK_INTERFACE="ib7" is not an address' in errors
     assert "n1 has: lo, link0" in errors
 
 
 @ALL
-@DOORS
-def test_an_interface_that_does_not_reach_the_other_host_is_named(hosts, tmp_path, door):
+@APIS
+def test_an_interface_that_does_not_reach_the_other_host_is_named(hosts, tmp_path, api):
     for host in range(2):
         ends = ["other0", "type", "veth", "peer", "name", "other1"]
         assert hosts.run(host, "ip", "link", "add", *ends)
@@ -171,7 +175,7 @@ def test_an_interface_that_does_not_reach_the_other_host_is_named(hosts, tmp_pat
         for end in ("other0", "other1"):
             assert hosts.run(host, "ip", "link", "set", end, "up")
     settings = {"RONDE_NETWORK_INTERFACE": "other0", "RONDE_START_TIMEOUT_MS": "4000"}
-    statuses, _, errors = run(hosts, [torchrun(tmp_path, door)] * 2, **settings)
+    statuses, _, errors = run(hosts, [torchrun(tmp_path, api)] * 2, **settings)
     assert 0 not in statuses
     assert "TimeoutError: rank 1 could not reach rank 0 at 10.78.0.1:" in errors, errors
     assert "; on n2 the rendezvous is 10.78.0.1:" in errors
