@@ -16,7 +16,7 @@ import pytest
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with docs/requirements.txt")
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kubernetes"
-FOLDERS = ["indexed-job", "mpijob", "pytorchjob"]
+FOLDERS = ["indexed-job", "mpijob", "pytorchjob", "trainjob"]
 SUM = """
 import numpy as np
 import ronde
@@ -25,6 +25,7 @@ ronde.init()
 total = ronde.allreduce(np.full(3, ronde.rank() + 1.0), op=ronde.Sum)[0]
 print(f"rank {ronde.rank()} of {ronde.size()}: {total}\\n", end="")
 """
+NAMES = ["ronde-train-0.ronde-train", "ronde-train-master-0", "ronde-train-node-0-0.ronde-train"]
 ALIVE = ["ronde", "doctor", "--job", "--probe", "alive"]
 
 
@@ -32,6 +33,26 @@ def manifests(folder):
     """The documents of a folder's train.yaml by kind."""
     documents = yaml.safe_load_all((FOLDER / folder / "train.yaml").read_text())
     return {document["kind"]: document for document in documents}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_kubectl_builds_a_folder_and_sets_its_image(folder, tmp_path):
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("kubectl is not installed")
+    shutil.copytree(FOLDER / folder, tmp_path / folder)
+    (tmp_path / folder / "secret").write_text("5a" * 32)
+    command = [program, "kustomize", str(tmp_path / folder)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    images = [line.split()[-1] for line in built.splitlines() if "image:" in line]
+    assert set(images) == {"ronde-train:latest"}
+    assert len(list(yaml.safe_load_all(built))) >= len(manifests(folder))
+
+
+def node_of_trainjob():
+    """The pods' template in the TrainingRuntime."""
+    (job,) = manifests("trainjob")["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"]
+    return job["template"]["spec"]["template"]
 
 
 def container(template):
@@ -58,7 +79,20 @@ def pods():
     mpi = manifests("mpijob")["MPIJob"]["spec"]["mpiReplicaSpecs"]
     yield manifests("indexed-job")["Job"]["spec"]["template"]
     yield from (job[role]["template"] for role in ("Master", "Worker"))
+    yield node_of_trainjob()
     yield mpi["Worker"]["template"]
+
+
+def test_a_trainjob_names_its_runtime_and_the_parts_that_trainer_looks_for():
+    documents = manifests("trainjob")
+    runtime, job = documents["TrainingRuntime"], documents["TrainJob"]["spec"]
+    assert job["runtimeRef"]["kind"] == "TrainingRuntime"
+    assert job["runtimeRef"]["name"] == runtime["metadata"]["name"]
+    assert job["trainer"]["numNodes"] == runtime["spec"]["mlPolicy"]["numNodes"]
+    (replicated,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    labels = replicated["template"]["metadata"]["labels"]
+    assert labels == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    assert replicated["name"] == container(node_of_trainjob())["name"] == "node"
 
 
 @pytest.mark.parametrize("pod", list(pods()))
@@ -67,7 +101,7 @@ def test_a_pod_of_ranks_has_time_to_end_and_is_watched(pod):
     assert container(pod)["livenessProbe"]["exec"]["command"] == ALIVE
 
 
-@pytest.mark.parametrize("pod", list(pods())[:3])
+@pytest.mark.parametrize("pod", list(pods())[:4])
 def test_the_secret_is_mounted_closed_to_others(pod):
     (volume,) = pod["spec"]["volumes"]
     assert volume["secret"]["defaultMode"] == 0o400
@@ -124,6 +158,20 @@ def pytorch_job(rank):
     return container(replicas["Worker" if rank else "Master"]["template"]), names | place | pet
 
 
+def train_job(rank):
+    """The same of a TrainJob, with the variables that Trainer sets for torchrun."""
+    job = manifests("trainjob")["TrainJob"]
+    name, trainer = job["metadata"]["name"], job["spec"]["trainer"]
+    pet = {
+        "PET_NNODES": str(trainer["numNodes"]),
+        "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]),
+        "PET_NODE_RANK": str(rank),
+        "PET_MASTER_ADDR": f"{name}-node-0-0.{name}",
+        "PET_MASTER_PORT": "29500",
+    }
+    return container(node_of_trainjob()) | {"args": trainer["args"]}, pet
+
+
 # A pod's files: its /etc/hosts, and the Secret volume as kubelet makes it with $3 as fsGroup.
 POD = """
 set -e
@@ -151,17 +199,24 @@ IDENTITY = ["--reuid=1000", "--regid=1000", "--groups=2000"]
 USER = ("0440", "2000", ["setpriv", *IDENTITY, *CAPABILITY])
 
 
-def in_pods(job, mode, group, user, hosts):
+def in_pods(job, mode, group, user, folder):
     """Two pods of the job, which run SUM; what each printed and its errors."""
     ranks = []
+    hosts, script = folder / "hosts", folder / "train.py"
+    hosts.write_text(f"127.0.0.1 {' '.join(NAMES)}\n")
+    script.write_text(SUM)
     for rank in range(2):
         only, settings = job(rank)
-        keep = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         space = ["unshare", "-m", "sh", "-c", POD, "sh", str(hosts), mode, group, *user]
+        args = [str(script) if word == "train.py" else word for word in only["args"]]
         ranks.append(
             subprocess.Popen(
-                [*space, *only["command"], sys.executable, "-c", SUM],
-                env=keep | values(only["env"]) | settings | {"RONDE_START_TIMEOUT_MS": "20000"},
+                [*space, *only["command"], *args],
+                env={"PATH": path}
+                | values(only["env"])
+                | settings
+                | {"RONDE_START_TIMEOUT_MS": "20000"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -175,24 +230,24 @@ def in_pods(job, mode, group, user, hosts):
 
 
 @pytest.fixture
-def hosts(tmp_path):
-    """An /etc/hosts in which all pods are this host; skips without mount namespaces."""
+def folder(tmp_path):
+    """A folder for the pods' files; skips without mount namespaces."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
         pytest.skip("mount namespaces need root")
-    file = tmp_path / "hosts"
-    file.write_text("127.0.0.1 ronde-train-0.ronde-train ronde-train-master-0\n")
-    return file
+    return tmp_path
 
 
 @pytest.mark.parametrize("pod", [ROOT, USER], ids=["root", "fsGroup"])
-@pytest.mark.parametrize("job", [indexed_job, pytorch_job])
-def test_two_pods_start_with_what_the_manifest_says(job, pod, hosts):
-    said = in_pods(job, *pod, hosts)
+@pytest.mark.parametrize("job", [indexed_job, pytorch_job, train_job])
+def test_two_pods_start_with_what_the_manifest_says(job, pod, folder):
+    if job == train_job:
+        pytest.importorskip("torch", reason="torchrun comes with it")
+    said = in_pods(job, *pod, folder)
     assert [out for out, _ in said] == [f"rank {rank} of 2: 3.0\n" for rank in range(2)], said
 
 
-def test_a_secret_that_all_may_read_is_refused_with_the_remedy(hosts):
-    for _, errors in in_pods(indexed_job, "0444", *USER[1:], hosts):
+def test_a_secret_that_all_may_read_is_refused_with_the_remedy(folder):
+    for _, errors in in_pods(indexed_job, "0444", *USER[1:], folder):
         assert "RONDE_SECRET_FILE=/run/ronde/secret must belong to this user" in errors
         assert "defaultMode: 0400 of a Secret volume); its mode is 444 and its owner 0" in errors
 
