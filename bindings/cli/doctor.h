@@ -46,10 +46,10 @@ struct RankAnswer {
 /// The ranks with a socket in this host's network namespace, of all users, by job and rank.
 std::vector<diagnosis::DiagnosticsAddress> find_ranks();
 
-/// Queries all ranks at once, without those of other users. Ranks that do not answer by `deadline`
-/// are described by /proc. Blocks: until `deadline` at most.
+/// Sends `request` to all ranks at once, without those of other users. Ranks that do not answer by
+/// `deadline` are described by /proc. Blocks: until `deadline` at most.
 std::vector<RankAnswer> ask_ranks(const std::vector<diagnosis::DiagnosticsAddress>& ranks,
-                                  TimePoint deadline);
+                                  std::string_view request, TimePoint deadline);
 
 /// The function of a frame of a dump, without arguments, templates, offset and library.
 std::string function_name(std::string_view frame);
@@ -66,7 +66,8 @@ Status examine_job(const std::string& job, const std::string& folder);
 /// Errors: kUnavailable naming the first rank that is silent or whose job is broken.
 Status check_answers(const std::vector<RankAnswer>& answers);
 
-/// For probes: asks this host's ranks of `job`, or of all jobs if it is empty. Prints nothing.
+/// For probes: asks this host's ranks of `job`, or of all jobs if it is empty. Prints nothing, and
+/// reads no stacks.
 /// `must_run`: no rank is an error, too. Errors: those of check_answers().
 Status probe_job(const std::string& job, bool must_run);
 

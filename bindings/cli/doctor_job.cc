@@ -158,7 +158,7 @@ FileDescriptor connect_to(const DiagnosticsAddress& who) {
 }
 
 /// Connects and sends the query. Tries again if the socket's queue is full.
-void ask(Question& question) {
+void ask(Question& question, std::string_view request) {
   question.fd = connect_to(question.answer.who);
   if (!question.fd.valid()) {
     question.over = errno != EAGAIN;
@@ -166,7 +166,6 @@ void ask(Question& question) {
   }
   question.foreign = !is_same_user(question.fd.get());
   question.over = question.foreign;
-  const auto request = diagnosis::kDiagnosticsRequest;
   question.asked = ::send(question.fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
                    ssize_t(request.size());
 }
@@ -180,11 +179,11 @@ void hear(Question& question) {
 }
 
 /// Reads answers that have arrived; true if some are still missing.
-bool turn(std::vector<Question>& questions) {
+bool turn(std::vector<Question>& questions, std::string_view request) {
   std::vector<pollfd> polled;
   bool queued = false;
   for (Question& question : questions) {
-    if (!question.over && !question.asked) ask(question);
+    if (!question.over && !question.asked) ask(question, request);
     if (!question.over && question.asked) polled.push_back({question.fd.get(), POLLIN, 0});
     queued |= !question.over && !question.asked;
   }
@@ -297,10 +296,10 @@ std::vector<DiagnosticsAddress> find_ranks() {
 }
 
 std::vector<RankAnswer> ask_ranks(const std::vector<DiagnosticsAddress>& ranks,
-                                  TimePoint deadline) {
+                                  std::string_view request, TimePoint deadline) {
   std::vector<Question> questions(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) questions[i].answer.who = ranks[i];
-  while (now() < deadline && turn(questions)) {
+  while (now() < deadline && turn(questions, request)) {
   }
   std::vector<RankAnswer> answers;
   for (Question& question : questions) {
@@ -314,7 +313,7 @@ namespace {
 /// The ranks' answers, named by the workers that the launcher knows.
 Status examine_ranks(const std::vector<DiagnosticsAddress>& ranks,
                      const std::map<int, int>& workers, const std::string& folder) {
-  auto answers = ask_ranks(ranks, now() + kPatience);
+  auto answers = ask_ranks(ranks, diagnosis::kDiagnosticsRequest, now() + kPatience);
   if (answers.empty()) return {Code::kUnavailable, "the job belongs to another user"};
   for (RankAnswer& answer : answers) {
     const auto worker = workers.find(answer.who.pid);
@@ -374,7 +373,7 @@ Status probe_job(const std::string& job, bool must_run) {
   for (const auto& [name, found] : find_jobs(job)) {
     ranks.insert(ranks.end(), found.ranks.begin(), found.ranks.end());
   }
-  const auto answers = ask_ranks(ranks, now() + kPatience);
+  const auto answers = ask_ranks(ranks, diagnosis::kProbeRequest, now() + kPatience);
   if (answers.empty() && must_run) {
     return {Code::kUnavailable, "no rank of this user is in a job on this host"};
   }

@@ -102,6 +102,18 @@ def test_a_pod_of_ranks_has_time_to_end_and_is_watched(pod):
     assert container(pod)["livenessProbe"]["exec"]["command"] == ALIVE
 
 
+@pytest.mark.parametrize(
+    ("pod", "watched"),
+    # Ready ranks of MPIJobs and PyTorchJobs would have to be known by name before they are ready.
+    list(zip(pods(), [True, False, True, True, False], strict=True)),
+    ids=["indexed-job", "pytorchjob-master", "pytorchjob-worker", "trainjob", "mpijob-worker"],
+)
+def test_ranks_make_a_pod_ready_unless_its_name_is_needed_before(pod, watched):
+    probe = container(pod).get("readinessProbe", {})
+    ready = [*ALIVE[:-1], "ready"]
+    assert (probe.get("exec", {}).get("command") == ready) == watched
+
+
 @pytest.mark.parametrize("pod", list(pods())[:4])
 def test_the_secret_is_mounted_closed_to_others(pod):
     (volume,) = pod["spec"]["volumes"]

@@ -107,14 +107,14 @@ void DiagnosticsSocket::make_room() {
   clients_.erase(silent != clients_.end() ? silent : clients_.begin());
 }
 
-/// Receives what is there; false if it is not the beginning of the request, or the client is gone.
+/// Receives what is there; false if it begins no request, or the client is gone.
 bool DiagnosticsSocket::receive(Client& client) {
   const ssize_t got = ::recv(client.fd.get(), client.request.data() + client.received,
                              client.request.size() - client.received, 0);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   client.received += static_cast<std::size_t>(got);
-  return got > 0 && kDiagnosticsRequest.substr(0, client.received) ==
-                        std::string_view(client.request.data(), client.received);
+  return got > 0 && (kDiagnosticsRequest.starts_with(client.text()) ||
+                     kProbeRequest.starts_with(client.text()));
 }
 
 /// Sends what fits; false once all is sent, or the client is gone.
@@ -127,14 +127,13 @@ bool DiagnosticsSocket::answer(Client& client) {
   return client.sent < reply.size();
 }
 
-void DiagnosticsSocket::turn(TimePoint time,
-                             const std::function<std::shared_ptr<const std::string>()>& make) {
+void DiagnosticsSocket::turn(TimePoint time, const Answer& make) {
   accept(time);
   for (auto client = clients_.begin(); client != clients_.end();) {
     bool stays = client->deadline > time;
     if (stays && !client->reply) stays = receive(*client);
     if (stays && client->received == kDiagnosticsRequest.size() && !client->reply)
-      client->reply = make();
+      client->reply = make(client->text());
     if (stays && client->reply) stays = answer(*client);
     client = stays ? std::next(client) : clients_.erase(client);
   }

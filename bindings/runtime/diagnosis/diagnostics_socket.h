@@ -1,5 +1,5 @@
 // The socket at which a rank answers `ronde doctor --job`: an abstract Unix socket of this host.
-// Only this user gets an answer. Input is not parsed, but compared with one fixed request. Clients
+// Only this user gets an answer. Input is not parsed, but compared with two fixed requests. Clients
 // that come in crowds wait.
 #pragma once
 
@@ -21,8 +21,11 @@
 
 namespace ronde::diagnosis {
 
-/// The only request. The answer is a dump (timeline/dump.h), then the connection is closed.
+/// Asks for a dump (timeline/dump.h). The connection is closed after the answer.
 inline constexpr std::string_view kDiagnosticsRequest = "ronde-doctor-1\r\n";
+/// Asks for a dump without stacks and operations, which costs the rank next to nothing.
+inline constexpr std::string_view kProbeRequest = "ronde-probe--1\r\n";
+static_assert(kProbeRequest.size() == kDiagnosticsRequest.size());
 /// The beginning of these sockets' names, after the zero byte.
 inline constexpr std::string_view kDiagnosticsPrefix = "ronde-doctor/";
 
@@ -54,8 +57,10 @@ class DiagnosticsSocket {
   void gather(std::vector<pollfd>& into) const;
   /// When turn() has something to do at the latest, whatever poll() says.
   [[nodiscard]] TimePoint next_turn() const;
+  /// The answer to one of the requests.
+  using Answer = std::function<std::shared_ptr<const std::string>(std::string_view request)>;
   /// Accepts clients, reads their requests and answers with what `make` gives. Blocks: never.
-  void turn(TimePoint time, const std::function<std::shared_ptr<const std::string>()>& make);
+  void turn(TimePoint time, const Answer& make);
 
  private:
   struct Client {
@@ -63,6 +68,7 @@ class DiagnosticsSocket {
     TimePoint deadline;
     std::array<char, kDiagnosticsRequest.size()> request{};
     std::size_t received = 0;
+    [[nodiscard]] std::string_view text() const { return {request.data(), received}; }
     std::shared_ptr<const std::string> reply;  // null until the request is complete
     std::size_t sent = 0;
   };

@@ -128,7 +128,7 @@ void Service::run() {
   while (!stop_.load()) {
     wait();
     serve_bell();
-    if (socket_) socket_->turn(now(), [this] { return reply(); });
+    if (socket_) socket_->turn(now(), [this](std::string_view request) { return reply(request); });
   }
   serve_bell();
 }
@@ -225,7 +225,10 @@ void Service::write_file(const Dump& dump) {
   log(LogLevel::kWarning, "{}; dump in {}", summarize_dump(dump), path);
 }
 
-std::shared_ptr<const std::string> Service::reply() {
+std::shared_ptr<const std::string> Service::reply(std::string_view request) {
+  if (request == kProbeRequest) {
+    return std::make_shared<const std::string>(format_dump(outline("probe")));
+  }
   if (!last_reply_ || now() - replied_ > kSameAnswer) {
     last_reply_ = std::make_shared<const std::string>(format_dump(full("doctor")));
     replied_ = now();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "bindings/runtime/diagnosis/callers.h"
@@ -56,7 +57,7 @@ class Service {
   void write_file(const Dump& dump);
   [[nodiscard]] Dump outline(const char* reason) const;
   [[nodiscard]] Dump full(const char* reason);
-  std::shared_ptr<const std::string> reply();
+  std::shared_ptr<const std::string> reply(std::string_view request);
 
   const ServiceOptions options_;
   const int listening_;  // to the abort token

@@ -165,6 +165,26 @@ TEST_CASE("doctor --probe: status 0 while the ranks answer, 1 and one line for a
   CHECK(std::ranges::count(frozen.err, '\n') == 1);
 }
 
+TEST_CASE("doctor --probe: it makes ranks read no stacks") {
+  const StuckJob job;
+  REQUIRE(job.wait() == "");
+  auto ranks = find_ranks();
+  std::erase_if(ranks, [&](const auto& rank) { return rank.job != job.id(); });
+  REQUIRE(ranks.size() == 2);
+  const auto ask = [&](std::string_view request) {
+    return ask_ranks(ranks, request, now() + std::chrono::seconds(20));
+  };
+  for (const RankAnswer& answer : ask(diagnosis::kProbeRequest)) {
+    REQUIRE(answer.dump);
+    CHECK(answer.dump->reason == "probe");
+    CHECK(answer.dump->threads.empty());
+    CHECK(answer.dump->operations.empty());
+  }
+  const auto full = ask(diagnosis::kDiagnosticsRequest);
+  REQUIRE(full.front().dump);
+  CHECK_FALSE(full.front().dump->threads.empty());
+}
+
 TEST_CASE("doctor --probe: a process before or after its job is alive, but not ready") {
   const std::string id = net::unique_job_id();
   CHECK(run_ronde({"doctor", "--job", id, "--probe", "alive"}).status == 0);

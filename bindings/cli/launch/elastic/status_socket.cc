@@ -50,7 +50,9 @@ TimePoint StatusSocket::deadline() const { return socket_ ? socket_->next_turn()
 
 void StatusSocket::on_time(TimePoint time) {
   if (!socket_) return;
-  socket_->turn(time, [this] { return std::make_shared<const std::string>(story_.status()); });
+  socket_->turn(time, [this](std::string_view) {
+    return std::make_shared<const std::string>(story_.status());
+  });
 }
 
 }  // namespace ronde

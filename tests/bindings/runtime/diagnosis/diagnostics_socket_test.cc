@@ -33,7 +33,9 @@ std::string received(const FileDescriptor& client) {
   return got < 0 ? "(nothing)" : text.substr(0, static_cast<std::size_t>(got));
 }
 
-std::shared_ptr<const std::string> dump() { return std::make_shared<const std::string>("a dump"); }
+std::shared_ptr<const std::string> dump(std::string_view request) {
+  return std::make_shared<const std::string>(request == kProbeRequest ? "a probe" : "a dump");
+}
 
 }  // namespace
 
@@ -65,6 +67,15 @@ TEST_CASE("DiagnosticsSocket: a request, whole or in pieces, is answered with th
   socket.turn(now() + std::chrono::milliseconds(100), dump);
   CHECK(received(client) == "a dump");
   CHECK(received(client).empty());  // hung up
+}
+
+TEST_CASE("DiagnosticsSocket: the answer of a probe is another one") {
+  const DiagnosticsAddress where = name();
+  DiagnosticsSocket socket = DiagnosticsSocket::open(where).value();
+  const FileDescriptor client = connect_to(where);
+  send_text(client, kProbeRequest);
+  socket.turn(now(), dump);
+  CHECK(received(client) == "a probe");
 }
 
 TEST_CASE("DiagnosticsSocket: another request, or none, gets no answer") {
