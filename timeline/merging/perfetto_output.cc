@@ -1,5 +1,7 @@
 #include "timeline/merging/perfetto_output.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -14,7 +16,7 @@ namespace packet {
 constexpr std::uint32_t kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kFlags = 13, kTrack = 60;
 }
 namespace track {
-constexpr std::uint32_t kId = 1, kName = 2, kParent = 5, kCounter = 8;
+constexpr std::uint32_t kId = 1, kName = 2, kParent = 5, kCounter = 8, kOrdering = 11, kPlace = 12;
 }
 namespace track_event {
 constexpr std::uint32_t kAnnotation = 4, kType = 9, kTrackId = 11, kName = 23, kReal = 44,
@@ -25,12 +27,13 @@ constexpr std::uint32_t kNumber = 3, kText = 6, kName = 10;
 }
 constexpr std::uint64_t kBegin = 1, kEnd = 2, kInstant = 3, kCounter = 4;
 constexpr std::uint64_t kFirstOfSequence = 1;
+constexpr std::uint64_t kByPlace = 3;  // of ChildTracksOrdering
 
 constexpr std::uint32_t kWireVarint = 0, kWire64 = 1, kWireBytes = 2;
 
 /// Track numbers: threads use their number, the rank 0. Counters count from kFirstCounter.
 constexpr int kTrackBits = 32;
-constexpr std::uint64_t kFirstCounter = std::uint64_t{1} << (kTrackBits - 1);
+constexpr std::uint64_t kFirstCounter = std::uint64_t{1} << 30;  // a place has 31 bits
 
 std::uint64_t rank_track(std::int64_t rank) {
   return (static_cast<std::uint64_t>(rank) + 1) << kTrackBits;
@@ -40,6 +43,30 @@ std::uint64_t rank_track(std::int64_t rank) {
 std::uint64_t thread_track(const report::TraceEvent& event) {
   if (event.tid == 0) return rank_track(event.pid);
   return rank_track(event.pid) + 1 + static_cast<std::uint64_t>(event.tid);
+}
+
+/// Where the number of a row stands in its name, as in "rank 7 (host)"; npos: it has none.
+std::size_t number_at(std::string_view name, std::string_view number) {
+  const std::size_t at = name.find(' ') + 1;
+  return name.substr(at).starts_with(number) ? at : std::string_view::npos;
+}
+
+/// The digits of the largest number in the names of rows.
+std::size_t digits_of(const std::map<std::int64_t, std::string>& rows) {
+  std::size_t digits = 1;
+  for (const auto& [pid, name] : rows) {
+    const std::string number = fmt::to_string(pid);
+    if (number_at(name, number) != std::string::npos) digits = std::max(digits, number.size());
+  }
+  return digits;
+}
+
+/// "rank 07 (host)": Perfetto sorts rows by their names.
+std::string padded(std::string name, std::int64_t pid, std::size_t digits) {
+  const std::string number = fmt::to_string(pid);
+  const std::size_t at = number_at(name, number);
+  if (at != std::string::npos) name.insert(at, digits - number.size(), '0');
+  return name;
 }
 
 /// A debug annotation: a name and one value.
@@ -104,13 +131,25 @@ void PerfettoOutput::write_packet() {
   packet_.clear();
 }
 
+/// The track of a rank, whose children stand in the order of their numbers.
+void PerfettoOutput::add_row(std::uint64_t id, std::string_view name) {
+  body_.clear();
+  ProtoWriter writer(body_);
+  writer.number(track::kId, id);
+  writer.bytes(track::kName, name);
+  writer.number(track::kOrdering, kByPlace);
+  ProtoWriter(packet_).bytes(packet::kTrack, body_);
+  write_packet();
+}
+
 void PerfettoOutput::add_track(std::uint64_t id, std::uint64_t parent, std::string_view name,
                                bool counter) {
   body_.clear();
   ProtoWriter writer(body_);
   writer.number(track::kId, id);
   writer.bytes(track::kName, name);
-  if (parent != 0) writer.number(track::kParent, parent);
+  writer.number(track::kParent, parent);
+  writer.number(track::kPlace, id - parent);
   if (counter) writer.bytes(track::kCounter, {});
   ProtoWriter(packet_).bytes(packet::kTrack, body_);
   write_packet();
@@ -191,7 +230,8 @@ void PerfettoOutput::add(const MergedEvent& merged) {
 }
 
 Status PerfettoOutput::finish() {
-  for (const auto& [pid, name] : rows_) add_track(rank_track(pid), 0, name, false);
+  const std::size_t digits = digits_of(rows_);
+  for (const auto& [pid, name] : rows_) add_row(rank_track(pid), padded(name, pid, digits));
   return file_.finish();
 }
 

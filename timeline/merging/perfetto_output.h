@@ -35,6 +35,7 @@ class PerfettoOutput : public TraceOutput {
   Status finish() override;
 
  private:
+  void add_row(std::uint64_t id, std::string_view name);
   void add_track(std::uint64_t id, std::uint64_t parent, std::string_view name, bool counter);
   void add_counter(const MergedEvent& event);
   void add_packet(std::uint64_t type, std::uint64_t track, const MergedEvent& event);

