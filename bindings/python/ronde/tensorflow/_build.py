@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from ronde._errors import UnavailableError
 
 _PACKAGED = Path(__file__).resolve().parent / "source"
 _CHECKOUT = Path(__file__).resolve().parents[3] / "tensorflow"
+_STEP_S = 5  # between two lines of progress, where they cannot replace each other
 
 
 def _source_folders() -> list[Path]:
@@ -78,6 +81,36 @@ def _locked(target: Path) -> Iterator[None]:
         yield
 
 
+def _say(text: str, end: str = "\n") -> None:
+    print(text, end=end, file=sys.stderr, flush=True)
+
+
+def _print_time(done: threading.Event) -> None:
+    """Prints the time that has passed: in place on a terminal, else every _STEP_S seconds."""
+    begin = time.monotonic()
+    terminal = sys.stderr.isatty()
+    while not done.wait(1 if terminal else _STEP_S):
+        text = f"ronde: still compiling after {time.monotonic() - begin:.0f} s"
+        _say(f"\r{text}" if terminal else text, end="" if terminal else "\n")
+    if terminal:
+        _say("")
+
+
+@contextmanager
+def _progress() -> Iterator[None]:
+    """Shows on standard error that the block still runs, then how long it took."""
+    begin = time.monotonic()
+    done = threading.Event()
+    printer = threading.Thread(target=_print_time, args=(done,), daemon=True)
+    printer.start()
+    try:
+        yield
+    finally:
+        done.set()
+        printer.join()
+    _say(f"ronde: compiled in {time.monotonic() - begin:.0f} s")
+
+
 def _compile(program: str, target: Path) -> None:
     handle, scratch = tempfile.mkstemp(suffix=".so", dir=target.parent)
     os.close(handle)
@@ -113,25 +146,23 @@ def _is_whole(target: Path) -> bool:
         return False
 
 
-def _remake(target: Path, say: bool) -> None:
+def _remake(target: Path) -> None:
     """Compiles. Only one process at a time may call it."""
     program = compiler()
     if program is None:
         raise UnavailableError(
             f"there is no C++ compiler (CXX={os.environ.get('CXX', '')!r}, c++, g++)"
         )
-    if say:
-        again = " again, as those in the cache cannot be used" if target.exists() else ", once"
-        print(
-            f"ronde: compiling its operations for TensorFlow {tf.version.VERSION}{again} "
-            f"(about 20 s; `ronde build tensorflow` does it ahead)",
-            file=sys.stderr,
-            flush=True,
-        )
-    _compile(program, target)
+    again = " again, as those in the cache cannot be used" if target.exists() else ", once"
+    _say(
+        f"ronde: compiling its operations for TensorFlow {tf.version.VERSION}{again} "
+        f"(about 20 s; `ronde build tensorflow` does it ahead)"
+    )
+    with _progress():
+        _compile(program, target)
 
 
-def build(say: bool = True) -> Path:
+def build() -> Path:
     """The library. Compiles it (about 20 seconds) if it is missing or damaged.
 
     Several processes may call it at once: one compiles, the others wait.
@@ -144,7 +175,7 @@ def build(say: bool = True) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target):
         if not _is_whole(target):
-            _remake(target, say)
+            _remake(target)
     return target
 
 
