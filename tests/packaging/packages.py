@@ -1,0 +1,29 @@
+"""What the tests of packages share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+VOLUME = pytest.mark.skipif(
+    os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all"
+)
+
+
+def run(*command, **options):
+    """Runs a command; its output is what a failure shows."""
+    result = subprocess.run(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=2400,
+        check=False,
+        **options,
+    )
+    assert result.returncode == 0, f"{command}:\n{result.stdout}"
+    return result.stdout
