@@ -11,13 +11,14 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "a-token-of-the-tests"
+NAMESPACE = "team"
 
 
-def pod(name, ready="True", address=None, **metadata):
+def pod(name, ready="True", address=None, service="train", **metadata):
     """An object of the API. `address`: it has this IP, and no name in a Service."""
-    spec = {} if address else {"hostname": name, "subdomain": "train"}
+    spec = {} if address else {"hostname": name, "subdomain": service}
     return {
-        "metadata": {"name": name, "namespace": "team", **metadata},
+        "metadata": {"name": name, "namespace": NAMESPACE, **metadata},
         "spec": spec,
         "status": {
             "podIP": address or "10.0.0.1",
@@ -47,7 +48,7 @@ class Api:
     def __init__(self, folder: Path) -> None:
         make_certificate(folder)
         (folder / "token").write_text(TOKEN)
-        (folder / "namespace").write_text("team")
+        (folder / "namespace").write_text(NAMESPACE)
         self.folder = folder
         self.answer: tuple[int, object] = (200, {"kind": "PodList", "items": []})
         self.queries: list[str] = []
@@ -76,7 +77,7 @@ class Api:
         if authorization != f"Bearer {TOKEN}":
             return 401, {}
         parts = urlsplit(path)
-        if parts.path != "/api/v1/namespaces/team/pods":
+        if parts.path != f"/api/v1/namespaces/{NAMESPACE}/pods":
             return 404, {}
         self.queries += parse_qs(parts.query)["labelSelector"]
         return self.answer
@@ -101,3 +102,16 @@ class Api:
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
+
+
+def follow(lines, story):
+    """Reads a launcher's lines, and acts on them in turn: pairs of a text and a function.
+
+    Returns the lines as one text, and the texts that never came.
+    """
+    said, left = [], list(story)
+    for line in lines:
+        said.append(line)
+        if left and left[0][0] in line:
+            left.pop(0)[1]()
+    return "".join(said), [text for text, _ in left]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.kubernetes_api import Api, make_certificate, pod
+from clusters.kubernetes_api import Api, follow, make_certificate, pod
+from clusters.mpi_pods import container, run, why_not, with_script
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with docs/requirements.txt")
 
@@ -156,14 +158,29 @@ def test_ronde_run_grows_and_shrinks_with_the_pods_and_keeps_hosts_without_an_an
         ("the hosts stay as they are", lambda: api.list(second)),
         ("epoch 3: ", lambda: None),
     ]
-    said = []
-    for line in job.stdout:
-        said.append(line)
-        if story and story[0][0] in line:
-            story.pop(0)[1]()
-    assert job.wait() == 0, "".join(said)
-    assert not story, "".join(said)
+    said, missing = follow(job.stdout, story)
+    assert (job.wait(), missing) == (0, []), said
     assert "[1] trained on 1\n" in said
+
+
+def test_an_mpijob_follows_its_pods_and_a_deleted_one_waits_until_its_rank_has_left(tmp_path):
+    if (reason := why_not()) or shutil.which("kubectl") is None:
+        pytest.skip(reason or "kubectl is not installed")
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    command = ["kubectl", "kustomize", str(FOLDER)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    (job,) = (one for one in yaml.safe_load_all(built) if one["kind"] == "MPIJob")
+    worker, launcher = container(job, "Worker"), container(job, "Launcher")
+    *_, hook = worker["lifecycle"]["preStop"]["exec"]["command"]
+    player = [sys.executable, str(Path(__file__).with_name("mpi_elastic.py")), str(SCRIPT), hook]
+    words = [*launcher["command"], *with_script(launcher["args"], script)]
+    done = run(shlex.join(worker["command"]), [*player, *words])
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "worker 2 starts on ronde-train-worker-1.ronde-train.team.svc\n" in done.stdout, said
+    assert "[0] trained on 1\n" in done.stdout, said
+    assert "hooks ended: [0] missing: []\n" in done.stdout, said
 
 
 def test_the_launcher_runs_as_the_account_that_may_list_pods():

@@ -1,6 +1,6 @@
 #!/bin/bash
 # mpi_pods.sh SLOTS WORKER-COMMAND -- LAUNCHER-COMMAND: plays the pods of an MPIJob "ronde-train" in
-# namespace "default" on this machine, as Kubeflow's MPI operator makes them. Two workers run
+# namespace "team" on this machine, as Kubeflow's MPI operator makes them. Two workers run
 # WORKER-COMMAND, a shell's words; then the launcher's command runs here. Start it in mount, network,
 # UTS and PID namespaces of its own.
 set -euo pipefail
@@ -20,11 +20,11 @@ mount -t tmpfs -o mode=755 run /run
 
 {
   echo 127.0.0.1 localhost
-  echo "10.78.0.254 $job-launcher.$job.default.svc $job-launcher"
-  for n in 0 1; do echo "10.78.0.$((n + 1)) $job-worker-$n.$job.default.svc $job-worker-$n"; done
+  echo "10.78.0.254 $job-launcher.$job.team.svc $job-launcher"
+  for n in 0 1; do echo "10.78.0.$((n + 1)) $job-worker-$n.$job.team.svc $job-worker-$n"; done
 } > /etc/hosts
 mkdir /etc/mpi
-for n in 0 1; do echo "$job-worker-$n.$job.default.svc slots=$slots"; done > /etc/mpi/hostfile
+for n in 0 1; do echo "$job-worker-$n.$job.team.svc slots=$slots"; done > /etc/mpi/hostfile
 
 # The Secret with the key of the job, as kubelet mounts it at /root/.ssh.
 mkdir /root/.ssh
