@@ -204,6 +204,12 @@ void bind_runtime(py::module_& module) {
            "Leaves a set of open_set(): what is not agreed fails on all its ranks.")
       .def("process_set_ranks",
            [](Runtime& runtime, SetId set) { return unwrap(runtime.process_sets().ranks(set)); })
+      .def(
+          "process_set_number",
+          [](Runtime& runtime, SetId set) { return unwrap(runtime.process_sets().number(set)); },
+          py::arg("set"), "The number that scripts know a set by; numbers are used again.")
+      .def("has_process_set",
+           [](Runtime& runtime, SetId set) { return runtime.process_sets().ranks(set).ok(); })
       .def("process_sets", [](Runtime& runtime) { return runtime.process_sets().ids(); })
       .def("save_residuals", &save_residuals,
            "(process set, tensor, steps, values) of all that error feedback keeps here.")

@@ -60,8 +60,9 @@ Status SubmissionPreparer::check(const Submission& submission, SetId set) const 
   if (request.root < 0) return {};
   RONDE_ASSIGN_OR_RETURN(const auto members, sets_.ranks(set));
   if (std::find(members.begin(), members.end(), request.root) != members.end()) return {};
+  RONDE_ASSIGN_OR_RETURN(const SetId number, sets_.number(set));
   return {Code::kInvalidArgument, fmt::format("root rank {} is not in process set {}; allowed: {}",
-                                              request.root, set, fmt::join(members, ", "))};
+                                              request.root, number, fmt::join(members, ", "))};
 }
 
 Status SubmissionPreparer::settle_compression(Request& request, SetId set) const {

@@ -206,23 +206,27 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
 
 void Engine::leave(TimePoint deadline, std::string why) {
   if (!job_status().ok()) return;
-  const Status status = leave_queues(queues_.all(), deadline, std::move(why));
+  WaitOptions options;
+  options.deadline = deadline;
+  const Status status = leave_queues(queues_.all(), std::move(options), std::move(why));
   if (!status.ok())
     log(LogLevel::kWarning, "leaving with operations in flight: {}", status.message());
 }
 
-Status Engine::leave_set(SetId id, TimePoint deadline) {
+Status Engine::leave_set(SetId id, const WaitOptions& options) {
   const SetQueuePtr queue = queues_.find(id);
   if (!queue) return {};
-  RONDE_RETURN_IF_ERROR(leave_queues({queue}, deadline, {}));
+  RONDE_RETURN_IF_ERROR(leave_queues({queue}, options, {}));
   if (job_status().ok()) remove_set(id);
   return {};
 }
 
-Status Engine::leave_queues(std::vector<SetQueuePtr> queues, TimePoint deadline, std::string why) {
+void Engine::announce_removal(SetId id, bool removed) {
+  if (const SetQueuePtr queue = queues_.find(id)) queue->set_removed(removed);
+}
+
+Status Engine::leave_queues(std::vector<SetQueuePtr> queues, WaitOptions options, std::string why) {
   const auto left = membership_.leave(queues, std::move(why));
-  WaitOptions options;
-  options.deadline = deadline;
   options.heeds_earlier_interrupts = false;  // leaving is what they ask for
   return driver_.wait_until(
       [&] {

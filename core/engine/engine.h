@@ -103,9 +103,11 @@ class Engine {
                                             std::span<const int> ranks, std::string_view mine,
                                             const WaitOptions& options);
 
-  /// Leaves one set as leave() does all, and then forgets it. Errors: kTimeout where something is
-  /// still in flight at the deadline; the set has been left all the same.
-  Status leave_set(SetId id, TimePoint deadline);
+  /// Leaves one set as leave() does all, and then forgets it. Errors: kTimeout or kInterrupted
+  /// where the wait ends before all that is in flight; the set has been left all the same.
+  Status leave_set(SetId id, const WaitOptions& options);
+  /// As SetQueue::set_removed(), of a set that all its ranks leave. Nothing for unknown sets.
+  void announce_removal(SetId id, bool removed);
   /// Leaves all sets. Agreed operations are finished. All others fail on all ranks with an error
   /// that names this rank, and `why` if it is not empty. Blocks until then, at most until
   /// `deadline`.
@@ -131,7 +133,7 @@ class Engine {
  private:
   [[nodiscard]] SetQueueOptions queue_options(SetId id, std::vector<int> members);
   [[nodiscard]] NegotiatorOptions negotiation_options(std::vector<int> members) const;
-  Status leave_queues(std::vector<SetQueuePtr> queues, TimePoint deadline, std::string why);
+  Status leave_queues(std::vector<SetQueuePtr> queues, WaitOptions options, std::string why);
 
   const EngineOptions options_;
   ControlChannel& channel_;

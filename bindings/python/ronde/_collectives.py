@@ -15,7 +15,7 @@ from ronde._arguments import explained, left_out
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
 from ronde._job import ProcessSet, global_process_set
-from ronde._process_sets import registered_sets
+from ronde._process_sets import core_id_of
 from ronde._reduce_ops import SUM
 from ronde._runtime import runtime
 
@@ -39,9 +39,9 @@ _kept: Callable[[Any], Any] = operator.attrgetter("kept")  # objects kept alive 
 
 
 def set_id(process_set: ProcessSet) -> int:
-    """The core's number of a registered set. Raises InvalidArgumentError for any other."""
-    identifier = process_set.process_set_id
-    if identifier is None or (identifier and identifier not in registered_sets):
+    """The core's id of a registered set. Raises InvalidArgumentError for any other."""
+    identifier = core_id_of(process_set)
+    if identifier is None:
         why = process_set.lost or "call add_process_set() first"
         raise InvalidArgumentError(f"{process_set} is not registered; {why}")
     return identifier

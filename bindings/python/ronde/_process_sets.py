@@ -19,13 +19,15 @@ class ProcessSet:
     """Some of the job's ranks, among which collectives can run.
 
     Pass one to init(process_sets=[...]) or add_process_set(). Until then, and once removed,
-    `process_set_id` is None. `ranks` are ranks of the job, ascending.
+    `process_set_id` is None. A new set gets the number of the set that was removed first, as in
+    Horovod. `ranks` are ranks of the job, ascending.
     """
 
     process_set_id: int | None = None
+    core_id: int | None = None  # of the core, which gives no id twice
     lost = ""  # why it cannot be used, for people
     private = False  # the core has no other name for it than its number
-    last_id: int | None = None  # in the epoch before
+    last_id: int | None = None  # the core_id in the epoch before
     unclaimed = False  # made for a worker that has joined, whose script has not asked for it yet
 
     def __init__(self, ranks_or_comm: Any) -> None:
@@ -74,6 +76,7 @@ class _GlobalProcessSet(ProcessSet):
     """All ranks of the job; its ranks are known after init()."""
 
     process_set_id = 0
+    core_id = 0
 
     def __init__(self) -> None:
         super().__init__([])
@@ -97,35 +100,59 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """
     made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     claimed = _claimed(made.ranks)
-    made.process_set_id = runtime().add_process_set(made.ranks) if claimed is None else claimed
+    _enter(made, runtime().add_process_set(made.ranks) if claimed is None else claimed)
     made.lost = ""
-    registered_sets[made.process_set_id] = made
     return made
 
 
+def _enter(made: ProcessSet, core_id: int) -> None:
+    made.core_id = core_id
+    made.process_set_id = runtime().process_set_number(core_id)
+    registered_sets[made.process_set_id] = made
+
+
+def core_id_of(process_set: ProcessSet) -> int | None:
+    """The core's id of a registered set; None for any other, also if its number is used again."""
+    number, identifier = process_set.process_set_id, process_set.core_id
+    if number is None or identifier is None:
+        return None
+    return identifier if number == 0 or identifier == core_id_of_number(number) else None
+
+
+def core_id_of_number(number: int) -> int | None:
+    """The core's id of the set that has this number now; None if there is none."""
+    if number == 0:
+        return 0
+    return registered_sets[number].core_id if number in registered_sets else None
+
+
 def _claimed(ranks: list[int]) -> int | None:
-    """The number of a set that the job had before this worker joined it."""
-    for identifier, registered in registered_sets.items():
+    """The core's id of a set that the job had before this worker joined it."""
+    for registered in registered_sets.values():
         if registered.unclaimed and registered.ranks == ranks:
-            return identifier
+            return registered.core_id
     return None
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a set; collective over all ranks.
 
-    process_set: a registered set. Returns False if it is global or not registered.
+    process_set: a registered set. Operations that its ranks have agreed on end first; all others
+    fail with AbortedError. Returns False if it is global or not registered.
     """
-    identifier = process_set.process_set_id
-    if identifier is None or identifier == 0:
+    number, identifier = process_set.process_set_id, core_id_of(process_set)
+    if number is None or not identifier:
         return False
-    if process_set.private:
-        runtime().close_set(identifier, -1.0)
-        process_set.private = False
-    else:
-        runtime().remove_process_set(identifier)
-    registered_sets.pop(identifier, None)
-    process_set.process_set_id = None
+    try:
+        if process_set.private:
+            runtime().close_set(identifier, -1.0)
+        else:
+            runtime().remove_process_set(identifier)
+    finally:  # an interrupt may come when the set is removed, while this rank's operations end
+        if not runtime().has_process_set(identifier):
+            registered_sets.pop(number)
+            process_set.process_set_id = process_set.core_id = None
+            process_set.private = False
     return True
 
 
@@ -133,8 +160,8 @@ def keep_sets() -> None:
     """Unregisters all process sets; an elastic job remembers their workers."""
     place = _epochs.worker.place if _epochs.available() else None
     for process_set in registered_sets.values():
-        process_set.last_id = process_set.process_set_id
-        process_set.process_set_id = None
+        process_set.last_id = process_set.core_id
+        process_set.process_set_id = process_set.core_id = None
         process_set.private = False
         if place is not None:
             workers = tuple(place.workers[rank] for rank in process_set.ranks)
@@ -165,9 +192,10 @@ def register_again() -> None:
 def _carry_residuals() -> None:
     """Gives the sets what compression has left over in the last epoch."""
     new_ids = {}
-    for number, process_set in registered_sets.items():
+    for process_set in registered_sets.values():
         if process_set.last_id is not None:
-            new_ids[process_set.last_id] = number
+            assert process_set.core_id is not None
+            new_ids[process_set.last_id] = process_set.core_id
             process_set.last_id = None
     runtime().rename_residuals(new_ids)
 
@@ -182,8 +210,7 @@ def _register(workers: tuple[int, ...], kept: ProcessSet | None) -> None:
     if len(ranks) < size():
         add_process_set(made)
     else:  # all are left; no other set than the global one may have all ranks
-        made.process_set_id = runtime().open_set(ranks, "elastic", 0.0, -1.0)
-        registered_sets[made.process_set_id] = made
+        _enter(made, runtime().open_set(ranks, "elastic", 0.0, -1.0))
         made.private = True
     if kept is None:
         made.unclaimed = True

@@ -11,7 +11,7 @@ namespace ronde {
 ProcessSetTable::ProcessSetTable(int size) : size_(size) {
   std::vector<int> all(static_cast<std::size_t>(size));
   std::iota(all.begin(), all.end(), 0);
-  sets_[kGlobalSet] = std::move(all);
+  sets_[kGlobalSet].ranks = std::move(all);
 }
 
 Status ProcessSetTable::check_ranks(const std::vector<int>& ranks) const {
@@ -32,9 +32,9 @@ Status ProcessSetTable::check_new(const std::vector<int>& ranks) const {
   RONDE_RETURN_IF_ERROR(check_ranks(ranks));
   MutexLock lock(mutex_);
   for (const auto& [id, existing] : sets_) {
-    if (existing == ranks) {
-      return {Code::kInvalidArgument, fmt::format("process set {} has these ranks already: {}", id,
-                                                  fmt::join(ranks, ", "))};
+    if (existing.ranks == ranks) {
+      return {Code::kInvalidArgument, fmt::format("process set {} has these ranks already: {}",
+                                                  existing.number, fmt::join(ranks, ", "))};
     }
   }
   return {};
@@ -42,8 +42,15 @@ Status ProcessSetTable::check_new(const std::vector<int>& ranks) const {
 
 SetId ProcessSetTable::add(std::vector<int> ranks) {
   MutexLock lock(mutex_);
-  sets_[next_] = std::move(ranks);
+  sets_[next_] = {std::move(ranks), take_number()};
   return next_++;
+}
+
+SetId ProcessSetTable::take_number() {
+  if (free_numbers_.empty()) return next_number_++;
+  const SetId number = free_numbers_.front();
+  free_numbers_.pop();
+  return number;
 }
 
 void ProcessSetTable::skip() {
@@ -69,24 +76,31 @@ void ProcessSetTable::add_private(SetId id, std::vector<int> ranks) {
 
 void ProcessSetTable::remove(SetId id) {
   MutexLock lock(mutex_);
-  sets_.erase(id);
+  if (const auto found = sets_.find(id); found != sets_.end()) {
+    free_numbers_.push(found->second.number);
+    sets_.erase(found);
+  }
   private_sets_.erase(id);
 }
 
 Result<std::vector<int>> ProcessSetTable::ranks(SetId id) const {
   MutexLock lock(mutex_);
-  const auto& known = id < kFirstPrivateSet ? sets_ : private_sets_;
-  const auto found = known.find(id);
-  if (found == known.end()) {
-    return Status(Code::kInvalidArgument, fmt::format("there is no process set with id {}", id));
-  }
-  return found->second;
+  if (const auto found = sets_.find(id); found != sets_.end()) return found->second.ranks;
+  if (const auto found = private_sets_.find(id); found != private_sets_.end()) return found->second;
+  return Status(Code::kInvalidArgument, fmt::format("there is no process set with id {}", id));
+}
+
+Result<SetId> ProcessSetTable::number(SetId id) const {
+  MutexLock lock(mutex_);
+  if (const auto found = sets_.find(id); found != sets_.end()) return found->second.number;
+  if (private_sets_.contains(id)) return id;
+  return Status(Code::kInvalidArgument, fmt::format("there is no process set with id {}", id));
 }
 
 std::vector<SetId> ProcessSetTable::ids() const {
   MutexLock lock(mutex_);
   std::vector<SetId> all;
-  for (const auto& [id, ranks] : sets_) all.push_back(id);
+  for (const auto& [id, set] : sets_) all.push_back(id);
   return all;
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <queue>
 #include <vector>
 
 #include "core/base/mutex.h"
@@ -25,9 +26,11 @@ class ProcessSetTable {
   Status check_ranks(const std::vector<int>& ranks) const;
   /// Checks the ranks of a public set: as check_ranks(), and no public set has them.
   Status check_new(const std::vector<int>& ranks) const RONDE_EXCLUDES(mutex_);
-  /// Adds a public set and returns its id; ids are never used again.
+  /// Adds a public set and returns its id; ids are never used again. Its number for people is
+  /// that of the set which was removed first and gave its number to no other, else a new one.
   SetId add(std::vector<int> ranks) RONDE_EXCLUDES(mutex_);
-  /// Uses up the id of a public set that could not be made: ids stay the same on all ranks.
+  /// Uses up the id of a public set that could not be made: ids stay the same on all ranks. It
+  /// takes no number.
   void skip() RONDE_EXCLUDES(mutex_);
   /// The id that add() will give next.
   [[nodiscard]] SetId next() const RONDE_EXCLUDES(mutex_);
@@ -40,12 +43,24 @@ class ProcessSetTable {
   [[nodiscard]] Result<std::vector<int>> ranks(SetId id) const RONDE_EXCLUDES(mutex_);
   /// Ids of the public sets.
   [[nodiscard]] std::vector<SetId> ids() const RONDE_EXCLUDES(mutex_);
+  /// The number of a set for people and scripts, the same on all its ranks. Numbers of removed
+  /// public sets are used again, as in Horovod. A private set's number is its id.
+  /// Errors: kInvalidArgument where there is no such set.
+  [[nodiscard]] Result<SetId> number(SetId id) const RONDE_EXCLUDES(mutex_);
 
  private:
+  struct PublicSet {
+    std::vector<int> ranks;
+    SetId number = kGlobalSet;
+  };
+  SetId take_number() RONDE_REQUIRES(mutex_);
+
   const int size_;
   mutable Mutex mutex_;
-  std::map<SetId, std::vector<int>> sets_ RONDE_GUARDED_BY(mutex_);
+  std::map<SetId, PublicSet> sets_ RONDE_GUARDED_BY(mutex_);
   SetId next_ RONDE_GUARDED_BY(mutex_) = 1;
+  SetId next_number_ RONDE_GUARDED_BY(mutex_) = 1;
+  std::queue<SetId> free_numbers_ RONDE_GUARDED_BY(mutex_);
   std::map<SetId, std::vector<int>> private_sets_ RONDE_GUARDED_BY(mutex_);
   SetId next_private_ RONDE_GUARDED_BY(mutex_) = kFirstPrivateSet;
 };

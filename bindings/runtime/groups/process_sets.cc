@@ -43,7 +43,8 @@ Result<SetId> ProcessSets::add(std::vector<int> ranks, const WaitOptions& option
   }
   if (Status status = agreements_.share_outcome(mine, options); !status.ok()) {
     parts_.table.skip();
-    return status.with_context(fmt::format("process set {} could not be opened", id));
+    return status.with_context(
+        fmt::format("the process set of ranks {} could not be opened", fmt::join(ranks, ", ")));
   }
   parts_.table.add(ranks);
   if (executor) parts_.engine.add_set(id, std::move(ranks), std::move(executor));
@@ -53,11 +54,14 @@ Result<SetId> ProcessSets::add(std::vector<int> ranks, const WaitOptions& option
 Status ProcessSets::remove(SetId set, const WaitOptions& options) {
   RONDE_RETURN_IF_ERROR(parts_.state.usable());
   if (set == kGlobalSet) return {Code::kInvalidArgument, "the global process set stays"};
-  RONDE_RETURN_IF_ERROR(parts_.table.ranks(set).status());
-  RONDE_RETURN_IF_ERROR(announce(fmt::format("remove set {}", set), options));
-  parts_.engine.remove_set(set);
+  RONDE_ASSIGN_OR_RETURN(const SetId number, parts_.table.number(set));
+  parts_.engine.announce_removal(set, true);  // ahead of the first rank that leaves it
+  if (Status status = announce(fmt::format("remove set {}", number), options); !status.ok()) {
+    parts_.engine.announce_removal(set, false);
+    return status;
+  }
   parts_.table.remove(set);
-  return {};
+  return parts_.engine.leave_set(set, options);
 }
 
 Result<SetId> ProcessSets::open(std::vector<int> ranks, const SetOptions& set,
@@ -86,7 +90,7 @@ Status ProcessSets::close(SetId set, const WaitOptions& options) {
   }
   RONDE_RETURN_IF_ERROR(parts_.table.ranks(set).status());
   parts_.table.remove(set);
-  return parts_.engine.leave_set(set, options.deadline);
+  return parts_.engine.leave_set(set, options);
 }
 
 }  // namespace ronde

@@ -46,7 +46,10 @@ class ProcessSets {
   /// Errors: kMismatch where ranks disagree; kInvalidArgument: empty, unknown or double ranks, or
   /// equal to an existing set (the message names its id).
   Result<SetId> add(std::vector<int> ranks, const WaitOptions& options = {});
-  /// Removes a public set, except the global one; collective over all ranks of the job. Blocks.
+  /// Removes a public set, except the global one; collective over all ranks of the job. Agreed
+  /// operations end; all others fail with kAborted on all its ranks. Blocks until nothing of this
+  /// rank is in flight there. Errors: kTimeout, kInterrupted: if all ranks had called it by then,
+  /// it is removed all the same, and ranks() does not know it.
   Status remove(SetId set, const WaitOptions& options = {});
   /// Makes a private set. Collective over its `ranks`; calls with the same ranks match in order,
   /// and any number of such sets may have the same ranks. Blocks.
@@ -60,6 +63,8 @@ class ProcessSets {
 
   /// Ranks of a set, ascending. Errors: kInvalidArgument where there is none.
   [[nodiscard]] Result<std::vector<int>> ranks(SetId set) const { return parts_.table.ranks(set); }
+  /// As ProcessSetTable::number().
+  [[nodiscard]] Result<SetId> number(SetId set) const { return parts_.table.number(set); }
   /// Ids of the public sets.
   [[nodiscard]] std::vector<SetId> ids() const { return parts_.table.ids(); }
 

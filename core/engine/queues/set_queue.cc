@@ -57,7 +57,7 @@ void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
     unagreed_.emplace(operation->ticket(), operation);
   } else {
     end_negotiation_events({&operation, 1}, now);
-    finish(operation, status);
+    finish(operation, outcome(status));
   }
 }
 
@@ -74,9 +74,10 @@ bool SetQueue::collect_agreed() {
     for (Batch& batch : batches_) collect_batch(batch);
     batches_.clear();
   } while (pace());
-  if (negotiator_.closed()) {
+  if (negotiator_.closed() && !closed()) {
     bundles_.open();
     closed_.store(true, std::memory_order_release);
+    options_.role->notify_callers();  // those who leave wait for it, also without an operation
   }
   return bundles_.has_work();
 }
@@ -114,10 +115,17 @@ void SetQueue::finish_without_work(const Batch& batch, std::vector<OperationPtr>
     const bool moves_data = traits_of(item.request.kind).moves_data();
     if (operation && (!item.status.ok() || !moves_data)) {
       operation->set_last_joined(item.last_joined);
-      finish(operation, item.status);
+      finish(operation, outcome(item.status));
       operation.reset();
     }
   }
+}
+
+/// The result of an operation that the negotiation ended with `status`.
+Status SetQueue::outcome(const Status& status) const {
+  const bool left = status.code() == Code::kRankFailure && negotiator_.closed();
+  if (!left || !removed_.load(std::memory_order_acquire)) return status;
+  return {Code::kAborted, "the process set was removed before all its ranks submitted this"};
 }
 
 void SetQueue::run_agreed(bool alone) { bundles_.run(alone); }

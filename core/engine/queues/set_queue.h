@@ -91,6 +91,10 @@ class SetQueue {
   [[nodiscard]] int outstanding() const noexcept {
     return outstanding_.load(std::memory_order_acquire);
   }
+  /// Declares that all ranks are about to remove the set, or not after all: once they leave it,
+  /// operations that are not agreed fail with kAborted, instead of naming a rank that has left.
+  /// Threads: any.
+  void set_removed(bool removed) noexcept { removed_.store(removed, std::memory_order_release); }
   /// Counts an operation in before it is queued for the driving thread. Threads: any.
   void count_in() noexcept { outstanding_.fetch_add(1, std::memory_order_acq_rel); }
   /// Ends an operation of this queue, in any thread.
@@ -101,6 +105,7 @@ class SetQueue {
   void collect_batch(Batch& batch);
   void finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations);
   [[nodiscard]] bool pace();
+  [[nodiscard]] Status outcome(const Status& status) const;
   OperationPtr take_operation(std::uint64_t ticket);
   [[nodiscard]] EventSink* sink() const noexcept {
     return options_.events == nullptr ? nullptr : options_.events->get();
@@ -119,6 +124,7 @@ class SetQueue {
   // Any thread.
   std::atomic<int> outstanding_{0};
   std::atomic<bool> closed_{false};
+  std::atomic<bool> removed_{false};
   BundleQueue bundles_;  // last: ends before what it uses
 };
 

@@ -1,5 +1,7 @@
 """Cases for process sets; run on several ranks by torch_test.py."""
 
+import copy
+
 import pytest
 import ronde.torch as hvd
 import torch
@@ -146,3 +148,58 @@ def case_objects_and_gradients_stay_within_a_set():
     hvd.broadcast(x, hvd.rank(), process_set=mine).sum().backward()
     assert x.grad.tolist() == [2.0, 2.0]
     hvd.barrier()
+
+
+def case_numbers_of_removed_sets_are_used_again_the_first_removed_first():
+    hvd.shutdown()
+    hvd.init()
+    one, other = hvd.add_process_set([0]), hvd.add_process_set([1])
+    assert (one.process_set_id, other.process_set_id) == (1, 2)
+    hvd.remove_process_set(other)
+    hvd.remove_process_set(one)
+    again, second = hvd.add_process_set([1]), hvd.add_process_set([0])
+    assert (again.process_set_id, second.process_set_id) == (2, 1)
+    mine = second if hvd.rank() == 0 else again
+    if mine.included():
+        assert total(mine) == [float(hvd.rank())] * 2
+    hvd.remove_process_set(again)
+    hvd.remove_process_set(second)
+
+
+def case_an_operation_in_flight_ends_with_its_set_not_with_the_next_of_that_number():
+    if hvd.size() < 3:
+        return
+    hvd.shutdown()
+    hvd.init()
+    gone = hvd.add_process_set([0, 1])
+    number = gone.process_set_id
+    if hvd.rank() == 0:  # rank 1 never submits it to this set
+        lost = hvd.allreduce_async(torch.ones(2), name="x", op=hvd.Sum, process_set=gone)
+    hvd.remove_process_set(gone)
+    made = [hvd.add_process_set([rank, 2]) for rank in (0, 1)]
+    assert made[0].process_set_id == number
+    for one in made:
+        if one.included():
+            handle = hvd.allreduce_async(torch.ones(2), name="x", op=hvd.Sum, process_set=one)
+            assert hvd.synchronize(handle).tolist() == [2.0, 2.0]
+    if hvd.rank() == 0:
+        with pytest.raises(hvd.HorovodInternalError, match="removed"):
+            hvd.synchronize(lost)
+    hvd.barrier()
+    for one in made:
+        hvd.remove_process_set(one)
+
+
+def case_a_copy_of_a_removed_set_is_no_name_for_the_next_one():
+    hvd.shutdown()
+    hvd.init()
+    gone = hvd.add_process_set([0])
+    kept = copy.copy(gone)
+    hvd.remove_process_set(gone)
+    following = hvd.add_process_set([1])
+    assert following.process_set_id == kept.process_set_id
+    if hvd.rank() == 0:
+        with pytest.raises(ValueError, match="not registered"):
+            total(kept)
+    assert not hvd.remove_process_set(kept)
+    hvd.remove_process_set(following)

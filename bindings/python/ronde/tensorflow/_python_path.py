@@ -59,9 +59,10 @@ def _collectives_of(program: int, set_id: int) -> Collectives[Any]:
 
 
 def _members(set_id: int) -> ProcessSet:
-    """The process set of this number, for Collectives."""
+    """The process set that has this id in the core, for Collectives."""
     found = ProcessSet(runtime().process_set_ranks(set_id))
-    found.process_set_id = set_id
+    found.process_set_id = runtime().process_set_number(set_id)
+    found.core_id = set_id
     return found
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ronde._errors import InvalidArgumentError
+from ronde._process_sets import core_id_of_number
 from ronde.tensorflow import _ops
 from ronde.tensorflow._tracing import as_written
 
@@ -16,10 +18,17 @@ __all__ = [
 ]
 
 
+def _of_set(question: str, number: int, name: str | None) -> Any:
+    identifier = core_id_of_number(number)
+    if identifier is None:
+        raise InvalidArgumentError(f"there is no process set {number}; see add_process_set()")
+    return _ops.query(question, identifier, name)
+
+
 @as_written
 def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """The number of ranks of a process set, when the graph runs; an int32 scalar."""
-    return _ops.query("size", process_set_id, name)
+    return _of_set("size", process_set_id, name)
 
 
 @as_written
@@ -43,4 +52,4 @@ def local_rank_op(name: str | None = None) -> Any:
 @as_written
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """1 if this process is in the set, else 0, when the graph runs; an int32 scalar."""
-    return _ops.query("included", process_set_id, name)
+    return _of_set("included", process_set_id, name)

@@ -11,7 +11,7 @@ from ronde._collectives import set_id
 from ronde._errors import UnsupportedError
 from ronde._horovod import Average, Sum
 from ronde._job import ProcessSet
-from ronde.tensorflow._queries import size_op
+from ronde.tensorflow import _ops
 
 
 def check_sparse(op: int, scale: tuple[float, float]) -> None:
@@ -34,7 +34,11 @@ def divided(tensor: Any, process_set: ProcessSet) -> Any:
     Graphs of an elastic job are traced once, and outlive changes of its ranks.
     """
     in_elastic_graph = _epochs.available() and not tf.executing_eagerly()
-    ranks = size_op(set_id(process_set)) if in_elastic_graph else process_set.size() or 1
+    ranks = (
+        _ops.query("size", set_id(process_set), None)
+        if in_elastic_graph
+        else process_set.size() or 1
+    )
     return tensor / tf.cast(ranks, tensor.dtype)
 
 

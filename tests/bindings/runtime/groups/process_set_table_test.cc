@@ -16,6 +16,25 @@ TEST_CASE("ProcessSetTable: the global set is there from the start and ids are n
   CHECK(sets.ids() == std::vector<SetId>{0, 3});
 }
 
+TEST_CASE("ProcessSetTable: numbers of removed sets are used again, the first removed first") {
+  ProcessSetTable sets(4);
+  CHECK(*sets.number(kGlobalSet) == 0);
+  const SetId first = sets.add({0});
+  const SetId second = sets.add({1});
+  sets.remove(second);
+  sets.remove(first);
+  CHECK_FALSE(sets.number(first).ok());
+  sets.skip();  // takes no number
+  const SetId third = sets.add({2});
+  const SetId fourth = sets.add({3});
+  const SetId fifth = sets.add({0, 1});
+  CHECK(third > second + 1);  // an id of its own: nothing in flight of the removed sets reaches it
+  CHECK(*sets.number(third) == 2);
+  CHECK(*sets.number(fourth) == 1);
+  CHECK(*sets.number(fifth) == 3);
+  CHECK(sets.check_new({2}).message().find("process set 2") != std::string::npos);
+}
+
 TEST_CASE("ProcessSetTable: ranks that cannot be a set are named") {
   ProcessSetTable sets(3);
   CHECK(sets.check_new({0, 1}).ok());
@@ -32,6 +51,7 @@ TEST_CASE("ProcessSetTable: sets known to their members only are apart from all 
   sets.add_private(id + 4, {0, 1});  // another member had used more
   CHECK(sets.next_private() == id + 5);
   CHECK(*sets.ranks(id + 4) == std::vector<int>{0, 1});
+  CHECK(*sets.number(id + 4) == id + 4);
   CHECK(sets.ids() == std::vector<SetId>{kGlobalSet});
   CHECK(sets.check_new({0, 1}).ok());
   CHECK(sets.add({0, 1}) == 1);

@@ -96,6 +96,48 @@ TEST_CASE("ProcessSets: a public set is known to all, used by its members, and r
   });
 }
 
+TEST_CASE("ProcessSets: removing a set aborts what its ranks have not agreed on, there alone") {
+  run_job([](Rank& rank, int number) {
+    const SetId gone = rank.sets.add({0, 1}).value();
+    std::vector<float> lost = {1.0F};
+    Result<OperationPtr> pending = OperationPtr();
+    if (number < 2) {  // each submits an operation that the other one does not know
+      Submission submission = sum_of(number == 0 ? "a" : "b", lost);
+      pending = rank.engine.engine->submit(gone, std::move(submission));
+      REQUIRE(pending.ok());
+    }
+    CHECK(rank.sets.remove(gone).ok());
+    if (number < 2) {
+      const Status status = rank.engine.engine->wait(*pending, {});
+      CHECK(status.code() == Code::kAborted);
+      CHECK(status.message().find("was removed") != std::string::npos);
+      CHECK(rank.engine.engine->submit(gone, sum_of("a", lost)).status().code() ==
+            Code::kInvalidArgument);
+    }
+    CHECK(rank.engine.engine->left_behind().ok());  // no rank is gone
+    const SetId next = rank.sets.add({0, 1}).value();
+    CHECK(next != gone);
+    CHECK(rank.sets.number(next).value() == 1);
+    std::vector<float> values = {1.0F};
+    if (number < 2) CHECK(rank.sum(next, values).ok());
+    CHECK(values[0] == (number < 2 ? 2.0F : 1.0F));
+  });
+}
+
+TEST_CASE("ProcessSets: a rank that does not come to remove a set leaves it as it was") {
+  run_job([](Rank& rank, int number) {
+    const SetId set = rank.sets.add({0, 1}).value();
+    if (number != 2) {
+      WaitOptions soon;
+      soon.deadline = now() + std::chrono::milliseconds(20);
+      CHECK(rank.sets.remove(set, soon).code() == Code::kTimeout);
+      CHECK(rank.sets.number(set).value() == 1);
+    }
+    std::vector<float> values = {1.0F};
+    if (number != 2) CHECK(rank.sum(set, values).ok());
+  });
+}
+
 TEST_CASE("ProcessSets: ranks that ask for different sets get the same error and go on") {
   run_job([](Rank& rank, int number) {
     CHECK(rank.sets.add({number}).status().code() == Code::kMismatch);
@@ -108,7 +150,7 @@ TEST_CASE("ProcessSets: a set that one member cannot open is no set, and its id 
     rank.fails = number == 1;
     const auto set = rank.sets.add({0, 1});
     CHECK(set.status().code() == Code::kUnavailable);
-    CHECK(set.status().message().find("process set 1 could not be opened") != std::string::npos);
+    CHECK(set.status().message().find("set of ranks 0, 1 could not be") != std::string::npos);
     rank.fails = false;
     CHECK(rank.sets.add({0, 1}).value() == 2);
   });

@@ -139,10 +139,11 @@ TEST_CASE("Engine: an interrupt that lands just before a wait ends it, and no ot
       CHECK(rank.engine->wait(*submitted, options).code() == Code::kInterrupted);
       options.deadline = now() + std::chrono::milliseconds(20);
       CHECK(rank.engine->wait(*submitted, options).code() == Code::kTimeout);
+      options.deadline = now() + std::chrono::seconds(20);
       REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
       REQUIRE(rank.engine->wait(*submitted, {}).ok());
       rank.engine->interrupt();  // who then leaves does so in good order
-      CHECK(rank.engine->leave_set(kGlobalSet, now() + std::chrono::seconds(20)).ok());
+      CHECK(rank.engine->leave_set(kGlobalSet, options).ok());
     } else {
       REQUIRE(run(*rank.engine, kGlobalSet, sum_of("token", token)).ok());
       REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
