@@ -33,6 +33,46 @@ struct WideFloat {
   static HWY_INLINE V scale(V v, double factor) { return hn::Mul(v, hn::Set(D64(), factor)); }
 };
 
+/// The mean of two float32, rounded once with half of WideFloat's work. Half of a sum is exact,
+/// unless it is subnormal, and then the sum was exact. Where the sum overflows, the numbers are
+/// large enough to be halved before.
+struct MeanOfTwoFloats {
+  using Elem = float;
+  using D = hn::ScalableTag<float>;
+  struct V {
+    hn::Vec<D> sum;  ///< Of one number: that number.
+    hn::Vec<D> a;
+    hn::Vec<D> b;
+  };
+  static constexpr bool kStreams = true;
+  static constexpr bool kDivides = false;
+
+  static HWY_INLINE std::size_t step() { return hn::Lanes(D()); }
+  static HWY_INLINE V load(const Elem* from) {
+    const auto v = load_unaligned(D(), from);
+    return {v, v, v};
+  }
+  static HWY_INLINE void store(V v, Elem* to) { store_unaligned(v.sum, D(), to); }
+  static HWY_INLINE void stream(V v, Elem* to) { stream_aligned(v.sum, D(), to); }
+
+  /// Sums of two only.
+  template <class Op>
+  static HWY_INLINE V combine(V a, V b) {
+    static_assert(std::is_same_v<Op, Sum>);
+    return {hn::Add(a.sum, b.sum), a.sum, b.sum};
+  }
+  /// The factor is a half.
+  static HWY_INLINE V scale(V v, double) {
+    const auto half = hn::Set(D(), 0.5F);
+    const auto finite = hn::IsFinite(v.sum);
+    const auto mean = hn::Mul(v.sum, half);
+    if (HWY_LIKELY(hn::AllTrue(D(), finite))) return {mean, mean, mean};
+    const auto of_halves = hn::Add(hn::Mul(v.a, half), hn::Mul(v.b, half));
+    const auto either = hn::IfThenElse(finite, mean, of_halves);
+    return {either, either, either};
+  }
+};
+
 /// float64, summed without loss into a sum and its error.
 struct CompensatedDouble {
   using Elem = double;
@@ -97,6 +137,11 @@ HWY_INLINE bool needs_wide_sum(const ReduceCall& call) {
   if (call.inputs.size() > 2) return true;
   if (call.inputs.size() < 2 || !scales) return false;
   return call.dtype == DType::kFloat32 || divisor_of(call.post) != 0.0;
+}
+
+/// The usual mean over two ranks.
+HWY_INLINE bool is_mean_of_two(const ReduceCall& call) {
+  return call.inputs.size() == 2 && call.pre == 1.0 && call.post == 0.5;
 }
 
 }  // namespace ronde::kernels::HWY_NAMESPACE

@@ -23,7 +23,10 @@ void reduce_floating_here(const ReduceCall& call) {
       if (needs_wide_sum(call)) return reduce_sum<CompensatedDouble>(call);
       return reduce_floating<Plain<double>>(call);
     default:
-      if (needs_wide_sum(call)) return reduce_sum<WideFloat>(call);
+      if (needs_wide_sum(call)) {
+        if (is_mean_of_two(call)) return reduce_loop<MeanOfTwoFloats, Sum, 2, true>(call);
+        return reduce_sum<WideFloat>(call);
+      }
       return reduce_floating<Plain<float>>(call);
   }
 }

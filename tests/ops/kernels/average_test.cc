@@ -86,6 +86,34 @@ TEST_CASE("average: float64 values of every exponent held by all ranks are their
   check_equal_wide_values(DType::kFloat64, values);
 }
 
+TEST_CASE(
+    "average: the mean of two float32 is rounded once, whether their sum is tiny or too large") {
+  auto values = values_of_every_exponent<float, std::uint32_t>(255, 23);
+  values.push_back(std::numeric_limits<float>::quiet_NaN());
+  values.push_back(-0.0F);
+  const std::size_t count = values.size();
+  test::for_each_target([&](const ReduceKernels& kernels) {
+    for (const std::size_t shift : {1UL, 2UL, 3UL, 16UL, 17UL, 500UL, 2000UL}) {
+      std::vector<float> others(count);
+      for (std::size_t i = 0; i < count; ++i) others[i] = values[(i + shift) % count];
+      std::vector<float> out(count);
+      const void* inputs[] = {values.data(), others.data()};
+      kernels.reduce({.dtype = DType::kFloat32, .op = ReduceOp::kSum, .scaling = {1.0, 0.5}},
+                     inputs, out.data(), count);
+      int wrong = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto want = static_cast<float>((double{values[i]} + double{others[i]}) / 2);
+        const bool same = std::isnan(want) ? std::isnan(out[i])
+                                           : std::bit_cast<std::uint32_t>(out[i]) ==
+                                                 std::bit_cast<std::uint32_t>(want);
+        wrong += same ? 0 : 1;
+      }
+      INFO("shift ", shift);
+      CHECK(wrong == 0);
+    }
+  });
+}
+
 TEST_CASE("average: every float16 value held by all ranks is its own mean") {
   check_equal_values(DType::kFloat16, float16_to_float);
 }
