@@ -150,15 +150,16 @@ Result<std::vector<Link>> link_hosts(const Party& party, const Topology& topolog
 
 Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions& options) {
   const TimePoint deadline = now() + config.start_timeout;
-  RONDE_ASSIGN_OR_RETURN(const std::optional<Secret> secret, read_secret(config));
-  if (!secret && !config.hands_out_secret) {
+  const auto secret = read_secret(config);
+  if (!secret.ok()) return secret.status().with_context("on " + options.host_name);
+  if (!*secret && !config.hands_out_secret) {
     return Status(Code::kInvalidArgument,
                   "a job with RONDE_RENDEZVOUS needs a secret: put 64 hexadecimal digits into a "
                   "0600 file, alike on all hosts, and set RONDE_SECRET_FILE to its path");
   }
   Party party = party_of(config, options, Purpose::kRendezvous);
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
-                         rendezvous_across_hosts(config, party, secret, &options.cancel));
+                         rendezvous_across_hosts(config, party, *secret, &options.cancel));
   Topology topology = topology_of(config.rank, job.roster);
   auto local = connect_local_ranks(config, options, topology, job.secret, deadline);
   if (!local.ok()) return local.status();

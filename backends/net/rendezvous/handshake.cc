@@ -29,6 +29,10 @@ struct HelloFields {
 };
 static_assert(sizeof(HelloFields) == kHelloBytes);
 
+constexpr std::string_view kWrongProof =
+    "a wrong proof: the other side has another secret; RONDE_SECRET_FILE must hold the same one on "
+    "all hosts";
+
 Status refuse(std::string_view why) { return {Code::kInvalidArgument, std::string(why)}; }
 
 }  // namespace
@@ -114,7 +118,7 @@ Status Handshake::on_hello(std::span<const std::byte> bytes) {
   RONDE_RETURN_IF_ERROR(check_hello(theirs));
   const auto tail = std::span<const std::byte>(theirs).subspan(kTailAt);
   if (role_ == Role::kDialer) {
-    if (!equal(tail, listener_proof())) return refuse("a wrong proof: another secret or job");
+    if (!equal(tail, listener_proof())) return refuse(kWrongProof);
     output_ += as_text(dialer_proof());
     put_introduction();
     expect(Step::kLength, 4);
@@ -129,7 +133,7 @@ Status Handshake::on_hello(std::span<const std::byte> bytes) {
 }
 
 Status Handshake::on_proof(std::span<const std::byte> bytes) {
-  if (!equal(bytes, dialer_proof())) return refuse("a wrong proof: another secret or job");
+  if (!equal(bytes, dialer_proof())) return refuse(kWrongProof);
   expect(Step::kLength, 4);
   return {};
 }
@@ -161,7 +165,7 @@ Status Handshake::compare_versions() const {
   std::string theirs = line(peer_rank_, peer_);
   if (peer_rank_ < party_.rank) std::swap(mine, theirs);
   return {Code::kVersionMismatch,
-          fmt::format("{}, but {}; all ranks must run the same version", mine, theirs)};
+          fmt::format("{}, but {}; install the same version on all hosts", mine, theirs)};
 }
 
 }  // namespace ronde::net

@@ -1,5 +1,6 @@
 // The part of socket.h that reads addresses from settings.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -48,6 +49,16 @@ std::optional<HostPorts> split(const std::string& text) {
   return HostPorts{std::move(host), std::move(*ports)};
 }
 
+/// Those with an address for traffic between hosts, and loopback ones.
+std::string interface_names() {
+  std::vector<std::string> names;
+  for (const Interface& each : list_interfaces()) {
+    const bool listed = std::ranges::find(names, each.name) != names.end();
+    if (!listed && !each.address.is_link_local()) names.push_back(each.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 Status malformed(const std::string& text) {
   return {Code::kInvalidArgument,
           fmt::format("\"{}\" is not an address; allowed: host:port, 10.0.0.1:4000, [fd00::1]:4000",
@@ -78,15 +89,10 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
 Result<Endpoint> interface_endpoint(const std::string& name_or_address) {
   if (auto numeric = numeric_host(name_or_address); numeric.ok()) return numeric;
   if (const auto found = interface_address(name_or_address)) return *found;
-  std::string names;
-  for (const Interface& each : list_interfaces()) {
-    if (each.address.is_link_local()) continue;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-  }
   return Status(Code::kInvalidArgument,
                 fmt::format("RONDE_NETWORK_INTERFACE=\"{}\" is not an address nor an interface "
                             "with one; there are: {}",
-                            name_or_address, names));
+                            name_or_address, interface_names()));
 }
 
 }  // namespace ronde::net

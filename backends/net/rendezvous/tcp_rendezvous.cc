@@ -33,17 +33,27 @@ Result<std::vector<Endpoint>> resolve_rendezvous(const Config& config) {
   return resolved;
 }
 
+/// The address of the chosen interface. A loopback one serves only a rendezvous that is on one.
+Result<Endpoint> chosen_interface(const Config& config, const std::vector<Endpoint>& resolved) {
+  RONDE_ASSIGN_OR_RETURN(const Endpoint address, interface_endpoint(config.network_interface));
+  if (!is_loopback(address) || is_loopback(resolved.front())) return address;
+  return Status(Code::kInvalidArgument,
+                fmt::format("RONDE_NETWORK_INTERFACE=\"{}\" is {}, which other hosts cannot reach; "
+                            "name the interface that leads to them",
+                            config.network_interface, address.host()));
+}
+
 /// The address on which rank 0 listens: the rendezvous, on the chosen interface if the user has set
 /// both.
 Result<Endpoint> rendezvous_address(const Config& config, const std::vector<Endpoint>& resolved) {
   const bool chosen_by_user = config.rendezvous_neighbour.empty();
   if (config.network_interface.empty() || !chosen_by_user) return resolved.front();
-  return interface_endpoint(config.network_interface);
+  return chosen_interface(config, resolved);
 }
 
 /// The address that this host uses towards the rendezvous, or the chosen interface's.
 Result<Endpoint> own_address(const Config& config, const std::vector<Endpoint>& resolved) {
-  if (!config.network_interface.empty()) return interface_endpoint(config.network_interface);
+  if (!config.network_interface.empty()) return chosen_interface(config, resolved);
   if (config.rank == 0) return rendezvous_address(config, resolved);
   Status last(Code::kUnavailable, "no address");
   for (const Endpoint& endpoint : resolved) {
@@ -51,7 +61,7 @@ Result<Endpoint> own_address(const Config& config, const std::vector<Endpoint>& 
     if (source.ok()) return source;
     last = source.status();
   }
-  return last.with_context(fmt::format("RONDE_RENDEZVOUS={}", config.rendezvous));
+  return last;
 }
 
 /// Listens at the first free port of the rendezvous.
@@ -65,20 +75,22 @@ Result<FileDescriptor> listen_at_rendezvous(const Config& config,
     if (listener.ok()) return listener;
     last = listener.status();
   }
-  return last.with_context(fmt::format("RONDE_RENDEZVOUS={}", config.rendezvous));
+  return last;
 }
 
 std::string remedy(const Config& config) {
   return config.rendezvous_neighbour.empty()
-             ? "all hosts must reach it, and one another on all ports; RONDE_NETWORK_INTERFACE "
-               "chooses another network"
+             ? "it must be an address of rank 0's host; all hosts must reach it, and one another "
+               "on "
+               "all ports; RONDE_NETWORK_INTERFACE chooses another network"
              : "all hosts must resolve this name and reach one of these ports; else set "
                "RONDE_RENDEZVOUS=ADDRESS:PORT of rank 0's host";
 }
 
-/// Adds this host, the rendezvous and a remedy to an error that they explain.
+/// Adds this host to an error that arose here; the rendezvous and a remedy where they explain it.
 Status advised(const Status& status, const Config& config) {
   const bool unreachable = status.code() == Code::kUnavailable || status.code() == Code::kTimeout;
+  if (status.code() == Code::kInvalidArgument) return status.with_context("on " + host_name());
   if (!unreachable) return status;
   Status more(status.code(), fmt::format("{}; on {} the rendezvous is {}: {}", status.message(),
                                          host_name(), config.rendezvous, remedy(config)));
@@ -96,7 +108,8 @@ struct Meeting {
 Result<Roster> host(const Meeting& meeting, const std::vector<Endpoint>& resolved,
                     std::optional<Secret>& secret) {
   const Config& config = meeting.config;
-  RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_at_rendezvous(config, resolved));
+  auto listener = listen_at_rendezvous(config, resolved);
+  if (!listener.ok()) return advised(listener.status(), config);
   std::optional<SecretOffer> offer;
   if (!secret) {
     RONDE_ASSIGN_OR_RETURN(secret, Secret::random());
@@ -106,13 +119,15 @@ Result<Roster> host(const Meeting& meeting, const std::vector<Endpoint>& resolve
   }
   RONDE_ASSIGN_OR_RETURN(meeting.party.keys, Keys::derive(*secret));
   Connector connector(meeting.party, offer ? offer->greeting() : std::string());
-  connector.listen(std::move(listener));
+  connector.listen(std::move(*listener));
   HostArgs args{.party = &meeting.party,
                 .connector = &connector,
                 .guests = {},
                 .limit = {now() + config.start_timeout, meeting.cancel}};
   for (int rank = 1; rank < config.size; ++rank) args.guests.push_back(rank);
-  return host_rendezvous(args);
+  auto roster = host_rendezvous(args);
+  const bool missing = roster.status().code() == Code::kTimeout;
+  return missing ? advised(roster.status(), config) : std::move(roster);
 }
 
 Result<Roster> visit(const Meeting& meeting, std::vector<Endpoint> resolved,
@@ -125,9 +140,10 @@ Result<Roster> visit(const Meeting& meeting, std::vector<Endpoint> resolved,
                        .secret = secret,
                        .handover = &meeting.handover,
                        .limit = {now() + timeout, meeting.cancel}};
-  RONDE_ASSIGN_OR_RETURN(const HostConnection connection, reach_host(args));
-  secret = connection.secret;
-  return await_verdict(connection, args, {now() + timeout + kGrace, meeting.cancel});
+  auto connection = reach_host(args);
+  if (!connection.ok()) return advised(connection.status(), meeting.config);
+  secret = connection->secret;
+  return await_verdict(*connection, args, {now() + timeout + kGrace, meeting.cancel});
 }
 
 /// The ranks that this one waits for, with the last failure of those that it dials.
@@ -150,6 +166,17 @@ Status dial_lower(Connector& connector, const MeshArgs& args) {
   return {};
 }
 
+/// Where this rank accepts links. Fills in its address in `party`.
+Status listen_for_links(const Config& config, const std::vector<Endpoint>& resolved, Party& party,
+                        RemoteJob& job) {
+  RONDE_ASSIGN_OR_RETURN(job.local, own_address(config, resolved));
+  job.local = job.local.with_port(0);
+  RONDE_ASSIGN_OR_RETURN(job.listener, listen_on(job.local));
+  RONDE_ASSIGN_OR_RETURN(const Endpoint bound, local_endpoint(job.listener.get()));
+  party.self.address = bound.text();
+  return {};
+}
+
 }  // namespace
 
 Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
@@ -159,18 +186,15 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
   if (!found.ok()) return advised(found.status(), config);
   std::vector<Endpoint> resolved = std::move(*found);
   RemoteJob job;
-  RONDE_ASSIGN_OR_RETURN(job.local, own_address(config, resolved));
-  job.local = job.local.with_port(0);
-  RONDE_ASSIGN_OR_RETURN(job.listener, listen_on(job.local));
-  RONDE_ASSIGN_OR_RETURN(const Endpoint bound, local_endpoint(job.listener.get()));
-  party.self.address = bound.text();
+  const Status listens = listen_for_links(config, resolved, party, job);
+  if (!listens.ok()) return advised(listens, config);
   const Munge munge;
   const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout, &munge};
   const Meeting meeting{config, party, handover, cancel};
   std::optional<Secret> secret = given;
   auto roster = config.rank == 0 ? host(meeting, resolved, secret)
                                  : visit(meeting, std::move(resolved), secret);
-  if (!roster.ok()) return advised(roster.status(), config);
+  if (!roster.ok()) return roster.status();
   job.roster = std::move(*roster);
   job.secret = *secret;
   return job;

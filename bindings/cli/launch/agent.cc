@@ -24,6 +24,7 @@
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/this_host.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde {
 namespace {
@@ -31,13 +32,25 @@ namespace {
 /// In which workers of an elastic job may save their state when the launcher is gone.
 constexpr std::chrono::seconds kSavingTime{5};
 
+/// The address of the chosen interface. A loopback one is of no use to another host.
+Result<std::string> interface_address_for(const ProbeMessage& probe) {
+  RONDE_ASSIGN_OR_RETURN(const std::string address, chosen_address(probe.interface));
+  const bool loopback = address.starts_with("127.") || address == "::1";
+  const auto other = std::ranges::find_if_not(probe.towards, is_this_host);
+  if (!loopback || other == probe.towards.end()) return address;
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("--network-interface {} is {} on {}, which {} cannot reach; there are: {}",
+                  probe.interface, address, host_name(), *other, describe_interfaces()));
+}
+
 ProbedMessage answer(const ProbeMessage& probe) {
   ProbedMessage probed;
   probed.address = "127.0.0.1";
   Result<std::string> address = probed.address;
   const char* connection = std::getenv("SSH_CONNECTION");  // NOLINT(concurrency-mt-unsafe)
   if (!probe.interface.empty()) {
-    address = chosen_address(probe.interface);
+    address = interface_address_for(probe);
   } else if (!probe.towards.empty() && connection != nullptr) {
     const std::string text(connection);  // "client port server port"
     const std::size_t end = text.rfind(' ');

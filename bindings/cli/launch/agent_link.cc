@@ -9,6 +9,7 @@
 
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/process.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde {
 
@@ -39,8 +40,10 @@ Status AgentLink::take_greeting() {
   const std::size_t version = at + kAgentGreeting.size();
   const std::string theirs = before_greeting_.substr(version, end - version);
   if (theirs != RONDE_VERSION) {
-    return {Code::kVersionMismatch,
-            fmt::format("has ronde {}, but this is {}; install the same", theirs, RONDE_VERSION)};
+    return {
+        Code::kVersionMismatch,
+        fmt::format("has ronde {}, but {} starts the job with {}; install the same version on both",
+                    theirs, host_name(), RONDE_VERSION)};
   }
   greeted_ = true;
   frames_.feed(std::string_view(before_greeting_).substr(end + 1));

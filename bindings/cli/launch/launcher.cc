@@ -305,12 +305,8 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
   int wait_status = 0;
   std::string text = why.message();
   if (host.link.ended() && ::waitpid(host.link.pid(), &wait_status, 0) > 0) {
-    text = fmt::format("{} {}", host.ranks->name.empty() ? "the agent" : "ssh",
-                       describe_wait_status(wait_status));
-    if (exit_status_of(wait_status) == 127) {
-      text += fmt::format("; is ronde there as {}? --remote-ronde names another path",
-                          options_.ssh.remote_program);
-    }
+    text = describe_agent_end(options_.ssh, host.name(),
+                              host.ranks->name.empty() ? "the agent" : "ssh", wait_status);
   }
   fail(1, fmt::format("{}: {}", host.name(), text));
   if (!probe_sent_) cut_off();

@@ -60,6 +60,21 @@ std::vector<std::string> ssh_command(const SshOptions& ssh, const std::string& h
   return remote_command(ssh, host, shell_quoted(ssh.remote_program) + " run-agent");
 }
 
+std::string describe_agent_end(const SshOptions& ssh, const std::string& host,
+                               std::string_view agent, int wait_status) {
+  constexpr int kNoSuchProgram = 127;  // of the shell
+  constexpr int kNoConnection = 255;   // of ssh
+  if (exit_status_of(wait_status) == kNoSuchProgram) {
+    return fmt::format(
+        "ronde is not installed on {} as {}; install the same version there, or name "
+        "its path by --remote-ronde",
+        host, ssh.remote_program);
+  }
+  const std::string text = fmt::format("{} {}", agent, describe_wait_status(wait_status));
+  if (exit_status_of(wait_status) != kNoConnection) return text;
+  return fmt::format("{}; \"ssh {} true\" must work without a password", text, host);
+}
+
 Status fetch_files(const SshOptions& ssh, const std::string& host,
                    const std::vector<std::string>& paths) {
   const std::string directory = std::filesystem::path(paths.front()).parent_path().string();

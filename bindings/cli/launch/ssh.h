@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bindings/cli/launch/hosts.h"
@@ -26,6 +27,11 @@ std::vector<std::string> remote_command(const SshOptions& ssh, const std::string
 
 /// The command that starts an agent on `host` by ssh, as argv.
 std::vector<std::string> ssh_command(const SshOptions& ssh, const std::string& host);
+
+/// How the agent of `host`, which an error calls `agent`, has ended, with the remedy where the
+/// shell or ssh itself has failed.
+std::string describe_agent_end(const SshOptions& ssh, const std::string& host,
+                               std::string_view agent, int wait_status);
 
 /// Copies `paths`, which lie in one directory, from `host` to the same paths here, by tar over ssh.
 /// Files that are not there are left out. Blocks. Errors: kUnavailable where that cannot be run.

@@ -64,7 +64,7 @@ Result<std::string> address_towards(const std::string& name) {
   const Endpoint there = found.front().with_port(9);
   const FileDescriptor fd(::socket(there.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.valid() || ::connect(fd.get(), there.raw(), there.length) != 0) {
-    return errno_status(fmt::format("no route to host \"{}\"", name));
+    return errno_status(fmt::format("no route from {} to host \"{}\"", host_name(), name));
   }
   RONDE_ASSIGN_OR_RETURN(const Endpoint here, local_endpoint(fd.get()));
   return here.host();

@@ -156,7 +156,26 @@ check "the launcher's epochs are there" grep -q '"name":"epoch 1"' "$scratch/tra
 
 start s -H $A:1,$B:1 --remote-ronde /no/such/ronde true > "$scratch/out" 2> "$scratch/err"
 check "a host without ronde is an error" [ $? = 1 ]
-check "it says where ronde was looked for" has "/no/such/ronde" err
+check "it names the host and the remedy" has "ronde is not installed on 10.99.$third.[12] as /no/such/ronde; install the same version there" err
+
+version=$("$ronde" --version | grep -o '[0-9][0-9.]*' | head -n 1)
+other=$(echo "$version" | tr 0-9 9)
+sed "s/${version//./\\.}/$other/g" "$ronde" > "$scratch/other-ronde"
+chmod +x "$scratch/other-ronde"
+start s -H $A:1,$B:1 --remote-ronde "$scratch/other-ronde" true > "$scratch/out" 2> "$scratch/err"
+check "a host with another version is an error" [ $? = 1 ]
+check "it names both hosts and versions" has "10.99.$third.[12]: has ronde $other, but $(hostname) starts the job with $version; install the same version on both" err
+
+start s -H no-such-host.invalid:1,$B:1 true > "$scratch/out" 2> "$scratch/err"
+check "a name that does not resolve is an error" [ $? = 1 ]
+check "it says how to try it by hand" has "no-such-host.invalid: ssh exited with status 255; \"ssh no-such-host.invalid true\" must work" err
+
+start s -H $A:1,$B:1 --network-interface eth9 true > "$scratch/out" 2> "$scratch/err"
+check "an interface that is not on rank 0's host is an error" [ $? = 1 ]
+check "it names the host and those that are there" has "no network interface or own address \"eth9\" on $(hostname); there are: lo (127.0.0.1), eth0 ($A)" err
+start s -H $A:1,$B:1 --network-interface lo true > "$scratch/out" 2> "$scratch/err"
+check "a loopback interface between hosts is an error" [ $? = 1 ]
+check "it names the host that cannot be reached by it" has "network-interface lo is 127.0.0.1 on $(hostname), which $B cannot reach" err
 
 start s -H $A:1,10.99.$third.77:1 --start-timeout 3 --ssh-option ConnectTimeout=1 true > "$scratch/out" 2> "$scratch/err"
 check "a host that does not answer is an error" [ $? = 1 ]

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/ssh.h"
 
 namespace ronde {
 namespace {
@@ -86,12 +87,7 @@ std::string AgentPool::end_of(const Agent& agent, const Status& status) const {
   if (!known) return status.message();
   const bool killed = info.si_code != CLD_EXITED;
   const int wait_status = killed ? info.si_status : info.si_status << 8;
-  std::string text = fmt::format("its agent {}", describe_wait_status(wait_status));
-  if (exit_status_of(wait_status) == 127) {
-    text += fmt::format("; is ronde there as {}? --remote-ronde names another path",
-                        options_.ssh.remote_program);
-  }
-  return text;
+  return describe_agent_end(options_.ssh, agent.host, "its agent", wait_status);
 }
 
 /// An agent that makes no sense, or does not answer, is killed: its workers end with it.

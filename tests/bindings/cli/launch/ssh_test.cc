@@ -25,4 +25,19 @@ TEST_CASE("trace fetch: a host that cannot be reached is an error that names it"
   CHECK(status.code() == Code::kUnavailable);
 }
 
+TEST_CASE("agents: where the shell or ssh has failed, their end names the host and a remedy") {
+  SshOptions ssh;
+  ssh.remote_program = "/opt/ronde";
+  const auto text = [&](int wait_status) {
+    return describe_agent_end(ssh, "b", "ssh", wait_status);
+  };
+  CHECK(text(127 << 8) ==
+        "ronde is not installed on b as /opt/ronde; install the same version there, or name its "
+        "path by --remote-ronde");
+  CHECK(text(255 << 8) ==
+        "ssh exited with status 255; \"ssh b true\" must work without a password");
+  CHECK(text(1 << 8) == "ssh exited with status 1");
+  CHECK(text(9) == "ssh was killed by signal 9 (Killed)");
+}
+
 }  // namespace ronde

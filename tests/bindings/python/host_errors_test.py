@@ -1,0 +1,134 @@
+"""What is wrong with one of two hosts is said there: the error's class, the host and the remedy."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import ronde
+from slow_link import HOSTS, PORT, start_ranks, two_hosts, write_secret
+
+SCRIPT = """
+import time
+import numpy as np
+import ronde
+try:
+    ronde.init()
+    print(ronde.allreduce(np.ones(1), op=ronde.Sum), int(time.time()))
+except ronde.Error as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with two_hosts() as hosts:
+        yield hosts
+
+
+def outputs(hosts, folder, each, **settings):
+    """What both ranks print, with the setting of each."""
+    settings = {"RONDE_START_TIMEOUT_MS": "4000", **settings}
+    settings.setdefault("RONDE_SECRET_FILE", write_secret(folder / "secret"))
+    settings.setdefault("RONDE_NETWORK_INTERFACE", "link0")
+    told = start_ranks(hosts, SCRIPT, folder, settings, each)
+    assert [status for status, _, _ in told] == [0, 0], told
+    return [output.strip() for _, output, _ in told]
+
+
+def said_by_rank_1(hosts, folder, **settings):
+    """What rank 1 prints, with these settings of its own. Rank 0 waits for it in vain."""
+    first, second = outputs(hosts, folder, ({}, settings))
+    assert first.startswith("TimeoutError: 1 of 2 ranks did not come in time: rank 1"), first
+    assert f"on node1 the rendezvous is {HOSTS[0]}:{PORT}: it must be an address of" in first
+    return second
+
+
+def test_a_name_that_does_not_resolve_is_told_with_its_host(hosts, tmp_path):
+    said = said_by_rank_1(hosts, tmp_path, RONDE_RENDEZVOUS=f"no-such-host.invalid:{PORT}")
+    assert said.startswith('UnavailableError: cannot resolve "no-such-host.invalid": ')
+    assert f"on node2 the rendezvous is no-such-host.invalid:{PORT}: it must be an address" in said
+
+
+@pytest.mark.parametrize("interface", ["link0", ""])
+def test_a_network_without_a_route_is_told_with_its_host(hosts, tmp_path, interface):
+    settings = {"RONDE_RENDEZVOUS": f"10.78.0.1:{PORT}", "RONDE_NETWORK_INTERFACE": interface}
+    said = said_by_rank_1(hosts, tmp_path, **settings)
+    assert "10.78.0.1:29778: Network is unreachable" in said
+    assert f"on node2 the rendezvous is 10.78.0.1:{PORT}: it must be an address of" in said
+
+
+def test_a_host_that_does_not_answer_is_told(hosts, tmp_path):
+    said = said_by_rank_1(hosts, tmp_path, RONDE_RENDEZVOUS=f"10.77.0.9:{PORT}")
+    assert said.startswith(f"TimeoutError: rank 1 could not reach rank 0 at 10.77.0.9:{PORT}: no")
+    assert "on node2" in said
+
+
+def test_rank_0_on_another_host_than_the_rendezvous_names_is_told(hosts, tmp_path):
+    said, _ = outputs(hosts, tmp_path, ({}, {}), RONDE_RENDEZVOUS=f"{HOSTS[1]}:{PORT}")
+    assert f"on node1 the rendezvous is {HOSTS[1]}:{PORT}: it must be an address of" in said
+
+
+def test_an_interface_that_is_not_there_is_told_with_those_that_are(hosts, tmp_path):
+    said = said_by_rank_1(hosts, tmp_path, RONDE_NETWORK_INTERFACE="eth9")
+    assert said == (
+        'InvalidArgumentError: on node2: RONDE_NETWORK_INTERFACE="eth9" is not an address nor '
+        "an interface with one; there are: lo, link0"
+    )
+
+
+def test_an_interface_that_other_hosts_cannot_reach_is_refused(hosts, tmp_path):
+    first, second = outputs(hosts, tmp_path, ({}, {}), RONDE_NETWORK_INTERFACE="lo")
+    for number, said in ((1, first), (2, second)):
+        assert said.startswith(
+            f'InvalidArgumentError: on node{number}: RONDE_NETWORK_INTERFACE="lo" is 127.0.0.1, '
+            "which other hosts cannot reach"
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "reason"),
+    [
+        ("5" * 64, 0o644, "must belong to this user and be closed to others"),
+        ("hello", 0o600, "does not hold a secret; it must start with 64 hexadecimal digits"),
+        ("6" * 64, 0o600, "RONDE_SECRET_FILE must hold the same one on all hosts"),
+        (None, 0o600, "cannot be read: No such file or directory"),
+    ],
+    ids=["mode", "content", "another", "missing"],
+)
+def test_a_secret_that_is_no_good_is_told_with_its_host(hosts, tmp_path, text, mode, reason):
+    file = tmp_path / "own-secret"
+    if text is not None:
+        write_secret(file, text, mode)
+    said = said_by_rank_1(hosts, tmp_path, RONDE_SECRET_FILE=str(file))
+    assert said.startswith("InvalidArgumentError: on node2: ")
+    assert reason in said
+
+
+def test_two_versions_of_ronde_are_told_on_both_hosts(hosts, tmp_path):
+    package = Path(ronde.__file__).parent
+    shutil.copytree(package, tmp_path / "other" / "ronde")
+    core = next((tmp_path / "other" / "ronde").glob("_core*.so"))
+    version = ronde.__version__.encode()
+    other = re.sub(rb"\d", b"9", version)
+    core.write_bytes(core.read_bytes().replace(version, other))
+    said = outputs(hosts, tmp_path, ({}, {"PYTHONPATH": str(tmp_path / "other")}))
+    expected = (
+        f"VersionMismatchError: rank 0 on node1 runs Ronde {ronde.__version__}, but rank 1 on "
+        f"node2 runs Ronde {other.decode()}; install the same version on all hosts"
+    )
+    assert said == [expected, expected]
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a compiler")
+def test_a_day_between_the_clocks_of_two_hosts_changes_nothing(hosts, tmp_path):
+    source = Path(__file__).resolve().parents[2] / "chaos" / "clock_jump.cc"
+    library = tmp_path / "clock.so"
+    subprocess.run(["c++", "-shared", "-fPIC", "-o", library, source], check=True)
+    ahead = {"LD_PRELOAD": str(library), "RONDE_CHAOS_CLOCK_JUMP": "0 86400"}
+    first, second = (said.split() for said in outputs(hosts, tmp_path, ({}, ahead)))
+    assert (first[0], second[0]) == ("[2.]", "[2.]")
+    assert int(second[1]) - int(first[1]) > 86_000
