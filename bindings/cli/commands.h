@@ -37,6 +37,7 @@ struct RunRequest {
   std::string hostfile;
   std::string timeline;
   std::string backend;
+  std::string mpi_args;  ///< For mpirun, as in a shell.
   std::string algorithm;
   std::string compression;
   std::string metrics_port;

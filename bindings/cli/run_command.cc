@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
 
 #include "backends/builtin.h"
 #include "bindings/cli/command_line.h"
@@ -14,9 +13,9 @@
 #include "bindings/cli/job_traces.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/launcher.h"
-#include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/ssh.h"
 #include "bindings/cli/launch/this_host.h"
+#include "bindings/cli/mpirun_job.h"
 #include "core/base/config.h"
 #include "core/base/slurm.h"
 #include "ops/compression/spec.h"
@@ -194,34 +193,6 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
   return list;
 }
 
-/// The names of these variables, each once.
-std::vector<std::string> names_of(const EnvironmentList& list) {
-  std::set<std::string> names;
-  for (const std::string& entry : list) names.insert(entry.substr(0, entry.find('=')));
-  return {names.begin(), names.end()};
-}
-
-/// Makes the job one mpirun on this host. It starts the ranks, as MPI works only in such processes.
-Status go_through_mpirun(LaunchOptions& options) {
-  MpirunSpec spec{options.hosts, options.command, {}, options.ssh, options.network_interface};
-  if (options.hosts.size() > 1) {
-    EnvironmentList variables = forwarded_environment();
-    variables.insert(variables.end(), options.environment.begin(), options.environment.end());
-    variables.insert(variables.end(), {"MASTER_ADDR", "MASTER_PORT"});
-    spec.variables = names_of(variables);
-  }
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe)
-    const cpu_set_t cpus = allowed_cpus();          // the agent sees one process, not its ranks
-    const int threads = omp_threads(CPU_COUNT(&cpus), options.hosts.front().ranks);
-    options.environment.insert(options.environment.begin(),
-                               fmt::format("OMP_NUM_THREADS={}", threads));
-  }
-  RONDE_ASSIGN_OR_RETURN(options.command, mpirun_command(spec));
-  options.hosts = {{"", 0, 1}};
-  options.through_mpirun = true;
-  return {};
-}
-
 Result<LaunchOptions> launch_options(const RunRequest& request) {
   if (request.command.empty()) {
     return Status(Code::kInvalidArgument,
@@ -251,7 +222,7 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   options.times = request.times;
   options.stdin_rank = request.stdin_rank;
   RONDE_RETURN_IF_ERROR(check_interface(request, options));
-  if (request.backend == "mpi") RONDE_RETURN_IF_ERROR(go_through_mpirun(options));
+  RONDE_RETURN_IF_ERROR(start_through_mpirun(request, options));
   RONDE_RETURN_IF_ERROR(check_stdin(request, options));
   RONDE_RETURN_IF_ERROR(make_timeline_folder(request.timeline));
   return options;
@@ -355,6 +326,8 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
   command->add_option("--timeline", request->timeline,
                       "Write a trace of all ranks to this file when the job ends");
   command->add_option("--backend", request->backend, "Data plane: " + backend_names());
+  command->add_option("--mpi-args", request->mpi_args,
+                      "With --backend mpi: more arguments of mpirun, in one word");
   command->add_option("--algorithm", request->algorithm,
                       "Algorithm of all collectives that have it; default: by size");
   command->add_option("--compression", request->compression,

@@ -95,6 +95,7 @@ Status Runtime::Parts::start(const JoinOptions& options) {
   install_log_sink(config.log_level, name_in_log(config));
   note_failures();
   warn_of_environment(config);
+  RONDE_RETURN_IF_ERROR(check_meeting_of_hosts(config, process_environment()));
   RONDE_RETURN_IF_ERROR(check_backend(config.backend));
   RONDE_ASSIGN_OR_RETURN(JobCompression compression, job_compression(config.compression));
   config.compression = compression.spec;

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "core/base/os/interfaces.h"
 #include "core/base/setting_kinds.h"
 #include "core/base/slurm.h"
 
@@ -16,10 +17,12 @@ struct Launcher {
   const char* rank;
   const char* size;
   const char* job_id;
+  const char* local_size;  ///< The number of ranks on this host.
 };
-constexpr Launcher kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"};
-constexpr Launcher kPmi = {"PMI_RANK", "PMI_SIZE", "PMI_JOBID"};
-constexpr Launcher kTorchrun = {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"};
+constexpr Launcher kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE",
+                               "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Launcher kPmi = {"PMI_RANK", "PMI_SIZE", "PMI_JOBID", "MPI_LOCALNRANKS"};
+constexpr Launcher kTorchrun = {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "LOCAL_WORLD_SIZE"};
 
 /// Names one attempt of torchrun, with its number of agents; empty without torchrun. Each agent
 /// counts its own restarts, so that only a single agent's count is the same on all ranks.
@@ -85,6 +88,22 @@ Status read_launched_job(Config& config, const Environment& environment) {
   }
   if (slurm && !torchrun_is_inner(environment)) return read_slurm_step(config, environment);
   if (has_started(kTorchrun, environment)) return read_job(config, kTorchrun, environment);
+  return {};
+}
+
+Status check_meeting_of_hosts(const Config& config, const Environment& environment) {
+  if (!config.rendezvous.empty() || environment("RONDE_SIZE")) return {};
+  for (const Launcher* launcher : {&kOpenMpi, &kPmi}) {
+    if (!has_started(*launcher, environment)) continue;
+    const int most = std::numeric_limits<int>::max();
+    const auto here = parse_integer(environment(launcher->local_size).value_or(""), 1, most);
+    if (!here || config.size <= *here) return {};
+    return {Code::kInvalidArgument,
+            fmt::format("{} of the {} ranks run on {}, the others on other hosts, and mpirun tells "
+                        "no way to meet: set RONDE_RENDEZVOUS=ADDRESS:PORT of rank 0's host and "
+                        "RONDE_SECRET_FILE, alike on all hosts",
+                        *here, config.size, host_name())};
+  }
   return {};
 }
 

@@ -24,6 +24,10 @@ Status read_place(Config& config, const Variable& rank, const Variable& size);
 /// Errors: kInvalidArgument naming the variable, its value and what is allowed.
 Status read_launched_job(Config& config, const Environment& environment);
 
+/// Errors: kInvalidArgument with a remedy if mpirun has started this job's ranks on several hosts,
+/// but no setting says where they meet.
+Status check_meeting_of_hosts(const Config& config, const Environment& environment);
+
 /// A sentence for the log of a process that no launcher has started, where one probably should: the
 /// script of a batch job with several tasks calls no srun.
 std::optional<std::string> describe_missing_launcher(const Environment& environment);

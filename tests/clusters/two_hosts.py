@@ -14,6 +14,13 @@ from driver.sandbox import call
 NAMES = ("n1", "n2")
 SPACES = ["-m", "-u", "-i", "-p", "--fork", "--kill-child", "--mount-proc"]
 LIMIT_S = 100
+REMOTE_SHELL = """#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift; done
+[ "$1" = n2 ] || {{ echo "no host $1" >&2; exit 255; }}
+shift
+exec nsenter --net={network} -- unshare -m -u -i sh -c '
+  hostname n2; mount --bind {names} /etc/hosts; eval "$*"' sh "$@"
+"""
 
 
 def why_not() -> str:
@@ -35,6 +42,18 @@ class NamedHosts(TwoHosts):
         enter = ["nsenter", "-t", str(self.holders[host].pid), "-n", "--", "unshare", *SPACES]
         shell = f'hostname {NAMES[host]}; mount --bind {self.names} /etc/hosts; exec "$@"'
         return [*enter, "--", "sh", "-c", shell, "sh", *command]
+
+    def with_remote_shell(self, folder: Path, command: list[str]) -> tuple[list[str], Path]:
+        """The command line that runs `command` on n1, and a program in place of ssh.
+
+        The program runs commands on n2, as `PROGRAM [-OPTION...] n2 COMMAND...`.
+        """
+        program, network = folder / "remote-shell", folder / "network.n2"
+        network.touch()
+        program.write_text(REMOTE_SHELL.format(network=network, names=self.names))
+        program.chmod(0o755)
+        shell = f'mount --bind /proc/{self.holders[1].pid}/ns/net {network}; exec "$@"'
+        return ["unshare", "-m", "sh", "-c", shell, "sh", *self.command(0, command)], program
 
     def run_on_all(self, commands: list[list[str]], **more) -> list[tuple[int, str, str]]:
         """Runs a command on each host; (status, output, errors) of each."""

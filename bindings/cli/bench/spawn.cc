@@ -11,6 +11,7 @@
 
 #include "bindings/cli/bench/worker.h"
 #include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/process.h"
 
 namespace ronde::bench {
@@ -72,8 +73,8 @@ class Children {
 
 ChildSpec mpirun_spec(const std::vector<std::string>& command, int np) {
   ChildSpec spec;
-  spec.command = {"mpirun",    "-np", fmt::to_string(np), "--allow-run-as-root", "--oversubscribe",
-                  "--bind-to", "none"};
+  spec.command = plain_mpirun(installed_mpirun());
+  spec.command.insert(spec.command.end(), {"-np", fmt::to_string(np)});
   spec.command.insert(spec.command.end(), command.begin(), command.end());
   return spec;
 }

@@ -76,7 +76,8 @@ class Launcher {
   std::vector<Host> hosts_;
   Console console_;
   EndSchedule ending_;
-  TaggedOutput tagged_[2];  ///< Standard output and standard error of mpirun.
+  TaggedOutput output_of_mpirun_{options_.mpirun_kind};
+  TaggedOutput errors_of_mpirun_{options_.mpirun_kind};
   TimePoint start_deadline_ = kForever;
   TimePoint uneven_deadline_ = kForever;  ///< The ranks that still run are listed then, once.
   bool uneven_seen_ = false;
@@ -258,7 +259,8 @@ void Launcher::on_output(const Frame& frame) {
 }
 
 void Launcher::on_tagged_output(int stream, std::string_view bytes) {
-  for (const auto& [rank, text] : tagged_[stream == STDERR_FILENO ? 1 : 0].feed(bytes)) {
+  TaggedOutput& tagged = stream == STDERR_FILENO ? errors_of_mpirun_ : output_of_mpirun_;
+  for (const auto& [rank, text] : tagged.feed(bytes)) {
     if (rank != TaggedOutput::kMpirun) {
       console_.pass_on(rank, stream, text);
     } else if (text != "\n") {

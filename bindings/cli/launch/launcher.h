@@ -8,6 +8,7 @@
 #include "bindings/cli/launch/call_folder.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/messages.h"
+#include "bindings/cli/launch/mpirun_kind.h"
 #include "bindings/cli/launch/ssh.h"
 
 namespace ronde {
@@ -32,6 +33,7 @@ struct LaunchOptions {
   int stdin_rank = -1;          ///< This rank gets standard input; -1: none does.
   int attempt = 1;              ///< From the second on, files of output are appended to.
   bool through_mpirun = false;  ///< `command` is one mpirun, which starts the ranks.
+  MpirunKind mpirun_kind = MpirunKind::kOpenMpi4;
 };
 
 /// The end of a job.

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "bindings/cli/launch/hosts.h"
+#include "bindings/cli/launch/messages.h"
+#include "bindings/cli/launch/mpirun_kind.h"
 #include "bindings/cli/launch/ssh.h"
 
 namespace ronde {
@@ -17,20 +19,30 @@ struct MpirunSpec {
   std::vector<std::string> variables = {};  ///< Names that ranks on other hosts get too.
   SshOptions ssh = {};
   std::string network_interface = {};  ///< Empty: mpirun's own choice.
+  MpirunKind kind = MpirunKind::kOpenMpi4;
+  std::vector<std::string> arguments = {};  ///< The user's, for mpirun.
 };
 
 /// The argv that runs the job: `mpirun ... ronde run-mpi-rank COMMAND...`.
 /// Errors: kInvalidArgument where an ssh option holds a blank, which mpirun would split.
 Result<std::vector<std::string>> mpirun_command(const MpirunSpec& spec);
 
+/// The variables that mpirun itself needs: MPICH's takes ssh's options there. Errors: as above.
+Result<EnvironmentList> mpirun_environment(const MpirunSpec& spec);
+
+/// `mpirun`, with the options that let any number of ranks run on this host's cores, as any user.
+std::vector<std::string> plain_mpirun(MpirunKind kind);
+
 /// Becomes one rank's program under mpirun: adds torchrun's names (RANK, WORLD_SIZE, LOCAL_RANK,
 /// LOCAL_WORLD_SIZE) for what mpirun says. Returns the exit status only where the program cannot be
 /// run.
 int run_mpi_rank(const std::vector<std::string>& command);
 
-/// Sorts what `mpirun --tag-output` writes to one stream: "[1,0]<stdout>:text". Threads: one.
+/// Sorts what mpirun_command() writes to one stream: "[1,0]<stdout>:text". Threads: one.
 class TaggedOutput {
  public:
+  explicit TaggedOutput(MpirunKind kind = MpirunKind::kOpenMpi4) : kind_(kind) {}
+
   static constexpr int kMpirun = -1;  ///< Whose lines have no tag.
   struct Piece {
     int rank = kMpirun;
@@ -41,6 +53,7 @@ class TaggedOutput {
   std::vector<Piece> feed(std::string_view bytes);
 
  private:
+  const MpirunKind kind_;
   std::string pending_;
   int rank_ = kMpirun;
 };

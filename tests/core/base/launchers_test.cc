@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 
 #include "tests/core/base/environment.h"
 
@@ -49,6 +50,26 @@ TEST_CASE("launchers: PMI's variables count unless Slurm has set them") {
   const Variables pmi2 = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_JOBID", "17.0"}};
   CHECK(launched(joined(kSlurm, pmi2)).job_id.starts_with("slurm-"));
   CHECK(launched(pmi).rank == 3);
+}
+
+TEST_CASE("launchers: ranks of mpirun on several hosts need a rendezvous") {
+  const Variables mpi = {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
+  const Variables hydra = {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}};
+  const std::pair<Variables, std::string> launchers[] = {{mpi, "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                                         {hydra, "MPI_LOCALNRANKS"}};
+  for (const auto& launcher : launchers) {
+    const Variables& variables = launcher.first;
+    const std::string& local_size = launcher.second;
+    const auto status = [&](const Variables& more) {
+      const Environment environment = environment_of(joined(variables, more));
+      return check_meeting_of_hosts(config_from(environment).value(), environment);
+    };
+    CHECK(status({}).ok());
+    CHECK(status({{local_size, "4"}}).ok());
+    CHECK(status({{local_size, "2"}, {"RONDE_RENDEZVOUS", "n1:1"}}).ok());
+    CHECK(status({{local_size, "2"}}).code() == Code::kInvalidArgument);
+    CHECK(status({{local_size, "2"}}).message().starts_with("2 of the 4 ranks run on "));
+  }
 }
 
 TEST_CASE("launchers: a process without a launcher is a job of one rank") {

@@ -8,8 +8,9 @@ namespace ronde {
 namespace {
 
 /// What each rank wrote, after feeding `bytes` in parts of `step`.
-std::vector<std::string> sorted_output(const std::string& bytes, std::size_t step, int ranks) {
-  TaggedOutput tagged;
+std::vector<std::string> sorted_output(const std::string& bytes, std::size_t step, int ranks,
+                                       MpirunKind kind = MpirunKind::kOpenMpi4) {
+  TaggedOutput tagged(kind);
   std::vector<std::string> texts(static_cast<std::size_t>(ranks) + 1);
   for (std::size_t at = 0; at < bytes.size(); at += step) {
     for (const auto& piece : tagged.feed(bytes.substr(at, step))) {
@@ -39,18 +40,54 @@ TEST_CASE("mpirun's output is sorted by rank wherever it is cut") {
   }
 }
 
+TEST_CASE("the blank that Open MPI 5 writes after a tag is no output of the rank") {
+  const std::string bytes = "[1,0]<stdout>: one\n[1,0]<stdout>: \n[1,1]<stdout>:   two\n";
+  for (std::size_t step = 1; step <= bytes.size(); ++step) {
+    CAPTURE(step);
+    const auto texts = sorted_output(bytes, step, 2, MpirunKind::kOpenMpi5);
+    CHECK(texts[1] == "one\n\n");
+    CHECK(texts[2] == "  two\n");
+  }
+}
+
+TEST_CASE("MPICH's mpirun gets options of its own, and ssh's in a variable") {
+  const MpirunSpec spec{.hosts = {{"node1", 0, 2}, {"node2", 2, 1}},
+                        .command = {"train"},
+                        .variables = {"RONDE_BACKEND"},
+                        .ssh = {2222, "/key", {}, "/bin/ronde"},
+                        .network_interface = "eth1",
+                        .kind = MpirunKind::kMpich,
+                        .arguments = {"-launcher-exec", "rsh"}};
+  const auto words = mpirun_command(spec);
+  REQUIRE(words.ok());
+  CHECK(follows(*words, "-prepend-pattern", "[1,%r]<stdout>:"));
+  CHECK(follows(*words, "-np", "3"));
+  CHECK(follows(*words, "-hosts", "node1:2,node2:1"));
+  CHECK(follows(*words, "-iface", "eth1"));
+  CHECK(follows(*words, "-launcher-exec", "rsh"));
+  for (const char* foreign : {"--tag-output", "--mca", "-x", "--allow-run-as-root"}) {
+    CAPTURE(foreign);
+    CHECK(std::find(words->begin(), words->end(), foreign) == words->end());
+  }
+  const auto variables = mpirun_environment(spec);
+  REQUIRE(variables.ok());
+  CHECK(*variables == EnvironmentList{"HYDRA_LAUNCHER_EXTRA_ARGS=-p 2222 -i /key"});
+}
+
 TEST_CASE("mpirun is told hosts, ranks, ssh's options and the program") {
   const auto words = mpirun_command({.hosts = {{"node1", 0, 2}, {"node2", 2, 1}},
                                      .command = {"train", "--epochs", "3"},
                                      .variables = {"RONDE_BACKEND"},
                                      .ssh = {2222, "/key", {"Compression=no"}, "/bin/ronde"},
-                                     .network_interface = "eth1"});
+                                     .network_interface = "eth1",
+                                     .arguments = {"--mca", "plm_rsh_agent", "rsh"}});
   REQUIRE(words.ok());
   CHECK(follows(*words, "-np", "3"));
   CHECK(follows(*words, "-H", "node1:2,node2:1"));
   CHECK(follows(*words, "-x", "RONDE_BACKEND"));
   CHECK(follows(*words, "plm_rsh_args", "-p 2222 -i /key -o Compression=no"));
   CHECK(follows(*words, "btl_tcp_if_include", "eth1"));
+  CHECK(follows(*words, "plm_rsh_agent", "rsh"));
   const std::vector<std::string> tail(words->end() - 5, words->end());
   CHECK(tail == std::vector<std::string>{"/bin/ronde", "run-mpi-rank", "train", "--epochs", "3"});
 }
