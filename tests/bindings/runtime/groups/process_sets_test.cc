@@ -135,6 +135,7 @@ TEST_CASE("ProcessSets: a rank that does not come to remove a set leaves it as i
     }
     std::vector<float> values = {1.0F};
     if (number != 2) CHECK(rank.sum(set, values).ok());
+    CHECK(rank.sum(kGlobalSet, values).ok());  // none leaves the job before
   });
 }
 
