@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+
 #include "ops/execution/extents.h"
+#include "ops/kernels/scalar.h"
 
 namespace ronde {
 namespace {
@@ -25,6 +29,15 @@ Scaling average_scaling(const ReductionRequest& request, int ranks) {
   return {request.prescale, quotient_away_from_zero(request.postscale, size)};
 }
 
+/// The factor on a sum of float32 is a float32, as that on its inputs is; divisors stay exact.
+double after_sum(DType dtype, double factor) {
+  using Float = std::numeric_limits<float>;
+  const double size = std::abs(factor);
+  const bool fits = size >= Float::min() && size <= Float::max();
+  if (dtype != DType::kFloat32 || !fits || kernels::divisor_of(factor) != 0.0) return factor;
+  return static_cast<double>(static_cast<float>(factor));
+}
+
 const std::byte* input_of(const BundleTensor& tensor) {
   return static_cast<const std::byte*>(tensor.in);
 }
@@ -44,7 +57,8 @@ Reduction reduction_for(const ReductionRequest& request, int ranks) noexcept {
     return {request.dtype, ReduceOp::kSum, {request.prescale, request.postscale}};
   }
   if (request.op != ReduceOp::kAverage) {
-    return {request.dtype, request.op, {request.prescale, request.postscale}};
+    const double post = after_sum(request.dtype, request.postscale);
+    return {request.dtype, request.op, {request.prescale, post}};
   }
   return {request.dtype, ReduceOp::kSum, average_scaling(request, ranks)};
 }

@@ -34,6 +34,7 @@ struct ReductionRequest {
 ///   ranks for 8- and 16-bit types) times postscale / ranks, truncated towards zero. That factor is
 ///   rounded away from zero, so that the average of equal values is that value.
 /// - bool: "or"; factors are ignored.
+/// Sums of float32 are multiplied by postscale as a float32, unless it divides by a whole number.
 /// An Adasum of one rank is its sum.
 Reduction reduction_for(const ReductionRequest& request, int ranks) noexcept;
 

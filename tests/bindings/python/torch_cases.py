@@ -24,6 +24,16 @@ def total(*shape, dtype=torch.float32):
     return sum(mine(*shape, dtype=dtype, rank=r) for r in range(hvd.size()))
 
 
+def case_a_float32_sum_is_scaled_by_a_float32_as_horovods_tests_ask():
+    values = torch.arange(-144, 145, dtype=torch.float32)
+    factor = 0.1915194503788923  # not a float32
+    scaled = hvd.allreduce(values, op=hvd.Sum, postscale_factor=factor)
+    assert torch.equal(scaled, values * hvd.size() * torch.tensor(factor))
+    halves = values.half()
+    scaled = hvd.allreduce(halves, op=hvd.Sum, postscale_factor=factor)
+    assert torch.equal(scaled, (halves.float() * hvd.size() * torch.tensor(factor)).half())
+
+
 def case_sums_are_right_in_every_type_sync_async_and_in_place():
     for dtype in FLOATING + WHOLE:
         for shape in [(), (0,), (17,), (3, 4)]:

@@ -16,6 +16,17 @@ TEST_CASE("reduction_for: factors of other operations pass through") {
   CHECK(product.scaling.post == 3.0);
 }
 
+TEST_CASE("reduction_for: the factor on a float32 sum is a float32 where it is no divisor") {
+  const auto post = [](DType dtype, double factor) {
+    return reduction_for({dtype, ReduceOp::kSum, 1.0, factor}, 4).scaling.post;
+  };
+  CHECK(post(DType::kFloat32, 0.1915194503788923) == 0.1915194503788923F);
+  CHECK(post(DType::kFloat64, 0.1915194503788923) == 0.1915194503788923);
+  CHECK(post(DType::kFloat32, 1.0 / 3.0) == 1.0 / 3.0);
+  CHECK(post(DType::kFloat32, 1e300) == 1e300);  // as a float32 it would be infinite
+  CHECK(post(DType::kFloat32, -1e-60) == -1e-60);
+}
+
 TEST_CASE("reduction_for: an average of float32 divides after the sum") {
   const Reduction average = reduction_for({DType::kFloat32, ReduceOp::kAverage, 2.0, 3.0}, 4);
   CHECK(average.op == ReduceOp::kSum);
