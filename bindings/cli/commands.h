@@ -47,6 +47,7 @@ struct RunRequest {
   std::string ssh_identity_file;
   std::vector<std::string> ssh_options;
   std::string remote_program;
+  std::string remote_shell;
   std::string network_interface;
   std::string output_dir;
   double start_timeout_seconds = 0;  ///< 0: not given.

@@ -52,7 +52,7 @@ Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
   RONDE_ASSIGN_OR_RETURN(std::vector<HostRanks> placed, place_ranks(*hosts, request.np));
   int own = 0;
   for (HostRanks& host : placed) {
-    if (!is_this_host(host.name)) continue;
+    if (!request.remote_shell.empty() || !is_this_host(host.name)) continue;
     if (++own > 1) {
       return Status(Code::kInvalidArgument,
                     fmt::format("host \"{}\" is this host, which is named before", host.name));
@@ -210,7 +210,8 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   options.network_interface = request.network_interface;
   options.program = own_program();
   options.ssh = {request.ssh_port, request.ssh_identity_file, request.ssh_options,
-                 request.remote_program.empty() ? options.program : request.remote_program};
+                 request.remote_program.empty() ? options.program : request.remote_program,
+                 request.remote_shell};
   options.output_dir = request.output_dir;
   options.call_folder = CallFolder(request.call_folder);
   RONDE_ASSIGN_OR_RETURN(options.call_frames, options.call_folder.frames());
@@ -240,6 +241,9 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
       ->take_all();
   command.add_option("--remote-ronde", request.remote_program,
                      "Path of ronde on the other hosts; default: the path here");
+  command.add_option("--remote-shell", request.remote_shell,
+                     "Program that runs a command on a host, as PROGRAM HOST COMMAND, for all "
+                     "hosts that are named; default: ssh, for the other hosts");
   command.add_option("--network-interface", request.network_interface,
                      "Interface, by name or address, for connections between hosts");
   command

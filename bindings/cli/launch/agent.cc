@@ -44,13 +44,25 @@ Result<std::string> interface_address_for(const ProbeMessage& probe) {
                   probe.interface, address, host_name(), *other, describe_interfaces()));
 }
 
-ProbedMessage answer(const ProbeMessage& probe) {
+/// The address of this host, as a remote shell has told it; empty where it has not. Ranks do not
+/// inherit the variable. There is one thread.
+std::string take_own_address() {
+  constexpr const char* kVariable = "RONDE_AGENT_ADDRESS";
+  const char* const text = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe)
+  std::string address = text == nullptr ? "" : text;
+  ::unsetenv(kVariable);  // NOLINT(concurrency-mt-unsafe)
+  return address;
+}
+
+ProbedMessage answer(const ProbeMessage& probe, const std::string& own) {
   ProbedMessage probed;
   probed.address = "127.0.0.1";
   Result<std::string> address = probed.address;
   const char* connection = std::getenv("SSH_CONNECTION");  // NOLINT(concurrency-mt-unsafe)
   if (!probe.interface.empty()) {
     address = interface_address_for(probe);
+  } else if (!probe.towards.empty() && !own.empty()) {
+    address = own;
   } else if (!probe.towards.empty() && connection != nullptr) {
     const std::string text(connection);  // "client port server port"
     const std::size_t end = text.rfind(' ');
@@ -92,6 +104,7 @@ class Agent {
   FileDescriptor signals_;
   LocalRanks ranks_{[this](const std::string& frame) { send(frame); }};
   const bool far_;
+  const std::string own_address_ = take_own_address();
   Heartbeat heartbeat_;
   bool cut_off_ = false;  ///< The launcher is gone, or somebody asked this agent to end.
 };
@@ -157,7 +170,7 @@ void Agent::handle(const Frame& frame) {
   switch (frame.type) {
     case FrameType::kProbe:
       return with_message<ProbeMessage>(
-          frame, [&](const ProbeMessage& probe) { send(encode(answer(probe))); });
+          frame, [&](const ProbeMessage& probe) { send(encode(answer(probe, own_address_))); });
     case FrameType::kStart:
       return with_message<StartMessage>(frame,
                                         [&](StartMessage job) { ranks_.set_up(std::move(job)); });

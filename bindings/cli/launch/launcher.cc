@@ -308,7 +308,8 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
   std::string text = why.message();
   if (host.link.ended() && ::waitpid(host.link.pid(), &wait_status, 0) > 0) {
     text = describe_agent_end(options_.ssh, host.name(),
-                              host.ranks->name.empty() ? "the agent" : "ssh", wait_status);
+                              host.ranks->name.empty() ? "the agent" : options_.ssh.name(),
+                              wait_status);
   }
   fail(1, fmt::format("{}: {}", host.name(), text));
   if (!probe_sent_) cut_off();

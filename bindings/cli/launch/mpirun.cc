@@ -33,6 +33,10 @@ Words host_words(const std::vector<HostRanks>& hosts, MpirunKind kind) {
 
 /// The options for ssh, in one word; empty if there are none.
 Result<std::string> ssh_arguments(const SshOptions& ssh) {
+  if (!ssh.shell.empty()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--remote-shell {}: mpirun starts ranks by ssh alone", ssh.shell));
+  }
   Words arguments;
   if (ssh.port != 0) append(arguments, {"-p", fmt::to_string(ssh.port)});
   if (!ssh.identity_file.empty()) append(arguments, {"-i", ssh.identity_file});

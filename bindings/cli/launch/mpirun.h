@@ -24,7 +24,8 @@ struct MpirunSpec {
 };
 
 /// The argv that runs the job: `mpirun ... ronde run-mpi-rank COMMAND...`.
-/// Errors: kInvalidArgument where an ssh option holds a blank, which mpirun would split.
+/// Errors: kInvalidArgument where an ssh option holds a blank, which mpirun would split, and where
+/// another program is to replace ssh.
 Result<std::vector<std::string>> mpirun_command(const MpirunSpec& spec);
 
 /// The variables that mpirun itself needs: MPICH's takes ssh's options there. Errors: as above.

@@ -45,6 +45,7 @@ std::string shell_quoted(const std::string& word) {
 
 std::vector<std::string> remote_command(const SshOptions& ssh, const std::string& host,
                                         const std::string& text) {
+  if (!ssh.shell.empty()) return {ssh.shell, host, text};
   std::vector<std::string> command = {"ssh",           "-T", "-o",
                                       "BatchMode=yes", "-o", "ServerAliveInterval=5"};
   for (const std::string& option : ssh.options) {
@@ -71,7 +72,7 @@ std::string describe_agent_end(const SshOptions& ssh, const std::string& host,
         host, ssh.remote_program);
   }
   const std::string text = fmt::format("{} {}", agent, describe_wait_status(wait_status));
-  if (exit_status_of(wait_status) != kNoConnection) return text;
+  if (exit_status_of(wait_status) != kNoConnection || !ssh.shell.empty()) return text;
   return fmt::format("{}; \"ssh {} true\" must work without a password", text, host);
 }
 

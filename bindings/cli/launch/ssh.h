@@ -16,6 +16,10 @@ struct SshOptions {
   std::string identity_file;         ///< Empty: ssh's own choice.
   std::vector<std::string> options;  ///< "Key=Value", given to ssh as -o.
   std::string remote_program;        ///< Path of the `ronde` program there.
+  std::string shell;  ///< Program that takes a host and a command, in place of ssh; empty: ssh.
+
+  /// The program that starts agents.
+  [[nodiscard]] std::string name() const { return shell.empty() ? "ssh" : shell; }
 };
 
 /// A word as a login shell reads it back.

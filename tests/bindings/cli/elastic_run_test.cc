@@ -142,6 +142,18 @@ TEST_CASE("elastic run: after a kill -9 the others go on, and a new worker joins
   CHECK(contains(end.out, "[4] epoch 3 rank 3 of 4"));
 }
 
+TEST_CASE("elastic run: another program than ssh starts the agents, and says where ranks meet") {
+  const ScratchFolder scratch;
+  const std::string shell =
+      scratch.write("shell", "#!/bin/sh\nRONDE_AGENT_ADDRESS=127.0.0.7 exec sh -c \"$2\"\n");
+  ::chmod(shell.c_str(), 0755);
+  Job job({"-np", "2", "--min-np", "2", "--remote-shell", shell, "-H", "east:1,west:1"});
+  REQUIRE(job.wait_for(2, "1 rank 1 of 2"));
+  const Finished end = job.finish();
+  CHECK(end.status == 0);
+  CHECK(contains(end.out, "meets <127.0.0.7:"));
+}
+
 TEST_CASE("elastic run: each epoch is a job of its own") {
   Job job({"-np", "2", "--min-np", "1"});
   for (const int worker : {1, 2}) REQUIRE(job.wait_for(worker, "1 rank"));

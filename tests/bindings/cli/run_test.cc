@@ -94,6 +94,22 @@ TEST_CASE(
   CHECK_FALSE(std::filesystem::exists(scratch.path() / "1.pickle"));  // it was not sealed
 }
 
+TEST_CASE("run: another program than ssh starts the agents, of hosts that it alone knows") {
+  const ScratchDirectory scratch;
+  const std::filesystem::path shell = scratch.path() / "shell";
+  std::ofstream(shell)
+      << "#!/bin/sh\nHOST_THERE=$1 RONDE_AGENT_ADDRESS=127.0.0.1 exec sh -c \"$2\"\n";
+  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
+  const Finished job = run_ronde({"run", "--remote-shell", shell, "-H", "east:1,west:1", "--", "sh",
+                                  "-c", "echo $RANK on $HOST_THERE at $MASTER_ADDR"});
+  CHECK(job.status == 0);
+  CHECK(contains(job.out, "[0] 0 on east at 127.0.0.1\n"));
+  CHECK(contains(job.out, "[1] 1 on west at 127.0.0.1\n"));
+  const Finished none = run_ronde({"run", "--remote-shell", "/no/shell", "-H", "east:1", "true"});
+  CHECK(none.status == 1);
+  CHECK(contains(none.err, "cannot run \"/no/shell\""));
+}
+
 TEST_CASE("run: all ranks get one secret by a descriptor, and none by environment or argv") {
   const Finished job =
       run_shell(2,

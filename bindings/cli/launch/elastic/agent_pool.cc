@@ -13,8 +13,10 @@
 namespace ronde {
 namespace {
 
-/// The command looks the host up by itself, as a name service may take long to answer.
+/// The command looks the host up by itself, as a name service may take long to answer. With a
+/// shell of the user's it does not: that may know hosts by names of its own.
 std::vector<std::string> agent_command(const LaunchOptions& options, const std::string& host) {
+  if (!options.ssh.shell.empty()) return ssh_command(options.ssh, host);
   std::vector<std::string> command = {options.program, "run-agent", host};
   for (std::string& word : ssh_command(options.ssh, host)) command.push_back(std::move(word));
   return command;

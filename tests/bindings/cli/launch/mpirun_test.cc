@@ -54,7 +54,7 @@ TEST_CASE("MPICH's mpirun gets options of its own, and ssh's in a variable") {
   const MpirunSpec spec{.hosts = {{"node1", 0, 2}, {"node2", 2, 1}},
                         .command = {"train"},
                         .variables = {"RONDE_BACKEND"},
-                        .ssh = {2222, "/key", {}, "/bin/ronde"},
+                        .ssh = {2222, "/key", {}, "/bin/ronde", ""},
                         .network_interface = "eth1",
                         .kind = MpirunKind::kMpich,
                         .arguments = {"-launcher-exec", "rsh"}};
@@ -78,7 +78,7 @@ TEST_CASE("mpirun is told hosts, ranks, ssh's options and the program") {
   const auto words = mpirun_command({.hosts = {{"node1", 0, 2}, {"node2", 2, 1}},
                                      .command = {"train", "--epochs", "3"},
                                      .variables = {"RONDE_BACKEND"},
-                                     .ssh = {2222, "/key", {"Compression=no"}, "/bin/ronde"},
+                                     .ssh = {2222, "/key", {"Compression=no"}, "/bin/ronde", ""},
                                      .network_interface = "eth1",
                                      .arguments = {"--mca", "plm_rsh_agent", "rsh"}});
   REQUIRE(words.ok());
@@ -94,15 +94,22 @@ TEST_CASE("mpirun is told hosts, ranks, ssh's options and the program") {
 
 TEST_CASE("mpirun on this host alone gets no host list") {
   const auto words =
-      mpirun_command({.hosts = {{"", 0, 2}}, .command = {"x"}, .ssh = {0, "", {}, "ronde"}});
+      mpirun_command({.hosts = {{"", 0, 2}}, .command = {"x"}, .ssh = {0, "", {}, "ronde", ""}});
   REQUIRE(words.ok());
   CHECK(std::find(words->begin(), words->end(), "-H") == words->end());
   CHECK(follows(*words, "-np", "2"));
 }
 
+TEST_CASE("another program in place of ssh is refused: mpirun would not use it") {
+  const auto words = mpirun_command(
+      {.hosts = {{"a", 0, 2}}, .command = {"x"}, .ssh = {0, "", {}, "ronde", "/my/shell"}});
+  REQUIRE(!words.ok());
+  CHECK(words.status().message().find("--remote-shell /my/shell") != std::string::npos);
+}
+
 TEST_CASE("a word with a blank for ssh is refused: mpirun would split it") {
   const auto words = mpirun_command(
-      {.hosts = {{"a", 0, 2}}, .command = {"x"}, .ssh = {0, "/my key", {}, "ronde"}});
+      {.hosts = {{"a", 0, 2}}, .command = {"x"}, .ssh = {0, "/my key", {}, "ronde", ""}});
   REQUIRE(!words.ok());
   CHECK(words.status().message().find("/my key") != std::string::npos);
 }
