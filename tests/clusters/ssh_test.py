@@ -191,6 +191,27 @@ def test_elastic_functions_run_on_other_hosts(script):
     assert (done.returncode, done.stdout) == (0, f"{expected}\n"), done.stderr
 
 
+def test_the_error_of_an_elastic_worker_names_its_host(script):
+    done = script(
+        """
+        import numpy as np
+
+        def job():
+            ronde.init()
+            if ronde.rank() == 1:
+                raise ValueError("bad batch")
+            ronde.allreduce(np.ones(1), name="wait")
+
+        try:
+            ronde.run(job, np=2, min_np=2, reset_limit=0, hosts="n1:1,n2:1")
+        except ronde.Error as error:
+            print(error)
+        """
+    )
+    assert done.stdout.startswith("a worker of the elastic job on n2 failed:\n"), done.stderr
+    assert done.stdout.endswith("ValueError: bad batch\n\n")
+
+
 def test_nothing_stays_on_the_hosts(cluster, script):
     ids = ["nsenter", "-t", str(cluster.login), "-p", "-m", "--"]
     listed = subprocess.run([*ids, "ps", "-eo", "args"], capture_output=True, text=True).stdout

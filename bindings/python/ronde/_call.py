@@ -82,13 +82,13 @@ def results(folder: Path, ranks: int, status: int) -> list[Any]:
 
 
 def last_results(folder: Path, ranks: int, status: int) -> list[Any]:
-    """The results of the last epoch's ranks; raises the first error if the job failed."""
+    """The results of the last epoch's ranks; raises the error that made the job fail."""
     written = sorted(folder.glob("*.pickle"), key=lambda path: path.stat().st_mtime_ns)
     answers = [pickle.loads(path.read_bytes()) for path in written if path.name != CALL]
     if status != 0:
-        for good, value, host, *_ in answers:
-            if not good:
-                raise Error(f"a worker of the elastic job{_on(host)} failed:\n{value}")
+        failed = [(value, host) for good, value, host, *_ in answers if not good]
+        for trace, host in sorted(failed, key=lambda one: _is_consequence(one[0])):
+            raise Error(f"a worker of the elastic job{_on(host)} failed:\n{trace}")
         raise _failure(folder, f"the elastic job of {ranks} ranks", status)
     good_ones = [(epoch, rank, value) for good, value, _, epoch, rank in answers if good]
     last = max((epoch for epoch, *_ in good_ones), default=0)

@@ -128,7 +128,7 @@ def _launch(arguments: Sequence[str], executable: str | None, env: Mapping[str, 
     """Runs the ranks to their end; returns the launcher's exit status."""
     return subprocess.run(
         [program(), "run", *arguments],
-        env=dict(env) if executable else {**env, "PYTHONPATH": _search_path()},
+        env=dict(env) if executable else {**env, "PYTHONPATH": search_path()},
         check=False,
     ).returncode
 
@@ -216,6 +216,6 @@ def _ssh_options(port: int | None, identity: str | None) -> dict[str, Any]:
     return {"--ssh-port": port, "--ssh-identity-file": identity}
 
 
-def _search_path() -> str:
+def search_path() -> str:
     """This process's module search path: the children must find the function's module too."""
     return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)

@@ -105,3 +105,37 @@ def raise_on_rank_1():
     if ronde.rank() == 1:
         raise ValueError("bad batch")
     ronde.allreduce(np.ones(4), name="batch")
+
+
+def elastic_steps(folder, steps, size, victim=False):
+    """A function for elastic workers: (rank, size, steps) at the end.
+
+    It goes on until it has done so many steps, and has so many ranks. Step 20 makes the file
+    "step20". victim: one worker kills itself there, once ("killed").
+    """
+
+    def train(state):
+        import numpy as np
+        import ronde
+
+        while state.step < steps or ronde.size() != size:
+            total = ronde.allreduce(np.ones(4), op=ronde.Sum, name="ones")
+            assert total[0] == ronde.size()
+            state.step += 1
+            if state.step == 20 and ronde.rank() == ronde.size() - 1:
+                (folder / "step20").touch()
+                if victim and not (folder / "killed").exists():
+                    (folder / "killed").touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.01)
+            state.commit()
+        return ronde.rank(), ronde.size(), state.step
+
+    def job():
+        import ronde
+        import ronde.elastic
+
+        ronde.init()
+        return ronde.elastic.run(train)(ronde.elastic.ObjectState(step=0))
+
+    return job

@@ -9,7 +9,8 @@
     results = executor.run(train)
     executor.shutdown()
 
-Each worker calls train(), in which init() joins the others.
+Each worker calls train(), in which init() joins the others. ElasticRayExecutor goes on when workers
+or nodes die.
 """
 
 from __future__ import annotations
@@ -23,13 +24,22 @@ except ModuleNotFoundError as _error:
         "ronde.ray needs Ray; install it: pip install 'ronde[ray]'", name="ray"
     ) from _error
 
+from ronde.ray._discovery import RayHostDiscovery
+from ronde.ray._elastic import ElasticRayExecutor
 from ronde.ray._executor import RayExecutor
-from ronde.ray._settings import Settings
+from ronde.ray._settings import ElasticSettings, Settings
 
 if TYPE_CHECKING:
     from ronde.ray._train import RondeConfig
 
-__all__ = ["RayExecutor", "RondeConfig", "Settings"]
+__all__ = [
+    "ElasticRayExecutor",
+    "ElasticSettings",
+    "RayExecutor",
+    "RayHostDiscovery",
+    "RondeConfig",
+    "Settings",
+]
 
 
 def __getattr__(name: str) -> Any:

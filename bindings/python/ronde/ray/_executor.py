@@ -108,7 +108,7 @@ class RayExecutor:
         that failed first. Raises RankFailure with rank and node if a worker or its node dies: the
         others then fail in their next operation, and shutdown() ends them.
         """
-        _refuse(callbacks)
+        refuse_callbacks(callbacks)
         return list(self._group.results(self.run_remote(fn, args, kwargs)))
 
     def run_remote(
@@ -126,7 +126,7 @@ class RayExecutor:
 
     def execute(self, fn: Function, callbacks: Any = None) -> list[Any]:
         """Calls fn(executable) on each worker; returns the results by rank. Errors: as run()."""
-        _refuse(callbacks)
+        refuse_callbacks(callbacks)
         shared = ray.put(fn)
         return list(self._group.results([w.execute.remote(shared) for w in self._running()]))
 
@@ -159,7 +159,8 @@ def _counts(workers: int | None, hosts: int | None, per_host: int) -> tuple[int,
     return hosts * per_host, hosts
 
 
-def _refuse(callbacks: Any) -> None:
+def refuse_callbacks(callbacks: Any) -> None:
+    """Raises UnsupportedError for any."""
     if callbacks:
         raise UnsupportedError(
             "callbacks: workers send none; return values from the function, or use ray.train.report"

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ronde._errors import InvalidArgumentError
+
+
+class HostDiscovery(Protocol):
+    """Finds the hosts of an elastic job, again and again."""
+
+    def find_available_hosts_and_slots(self) -> dict[str, int]:
+        """Slots by the name of each host."""
 
 
 @dataclass
@@ -26,20 +33,68 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("timeout_s", "placement_group_timeout_s"):
             check_above(name, getattr(self, name), 0)
-        if self.nics is not None and len(list(self.nics)) > 1 and not isinstance(self.nics, str):
-            raise InvalidArgumentError(
-                f"nics={sorted(self.nics)}: ranks use one network interface; give only that"
-            )
+        only_nic(self.nics)
 
     def environment(self) -> dict[str, str]:
         """The variables of each rank that these settings make."""
         found = {}
         if "RONDE_START_TIMEOUT_MS" not in os.environ:
             found["RONDE_START_TIMEOUT_MS"] = str(int(self.timeout_s * 1000))
-        names = [self.nics] if isinstance(self.nics, str) else list(self.nics or ())
-        if names:
-            found["RONDE_NETWORK_INTERFACE"] = names[0]
+        interface = only_nic(self.nics)
+        if interface:
+            found["RONDE_NETWORK_INTERFACE"] = interface
         return found
+
+
+@dataclass
+class ElasticSettings:
+    """Settings of ElasticRayExecutor.
+
+    min_num_proc, max_num_proc: workers of the job, at least and at most; None: all slots.
+    reset_limit: the job fails instead of changing its workers more often; None: any number.
+    elastic_timeout: seconds to wait for enough workers. timeout_s: seconds in which the agent of a
+    node must start. nics: as in Settings. cooldown_range: two numbers of seconds for which a node
+    is not used after a failure; None: a failed worker is replaced there. verbose: print what is
+    started. discovery: finds the hosts; ElasticRayExecutor sets it.
+    """
+
+    min_num_proc: int = 1
+    max_num_proc: int | None = None
+    reset_limit: int | None = None
+    elastic_timeout: float = 600
+    timeout_s: float = 30
+    nics: Collection[str] | None = None
+    cooldown_range: Sequence[float] | None = None
+    verbose: int = 0
+    discovery: HostDiscovery | None = None
+
+    def __post_init__(self) -> None:
+        check_count("min_num_proc", self.min_num_proc)
+        if self.max_num_proc is not None:
+            check_count("max_num_proc", self.max_num_proc, self.min_num_proc)
+        if self.reset_limit is not None:
+            check_count("reset_limit", self.reset_limit, 0)
+        for name in ("elastic_timeout", "timeout_s"):
+            check_above(name, getattr(self, name), 0)
+        if self.cooldown_range is not None and len(self.cooldown_range) != 2:
+            raise InvalidArgumentError(f"cooldown_range={self.cooldown_range!r}; allowed: MIN, MAX")
+        only_nic(self.nics)
+
+    def options(self) -> list[str]:
+        """The options of `ronde run`."""
+        given = {
+            "--min-np": self.min_num_proc,
+            "--max-np": self.max_num_proc,
+            "--reset-limit": self.reset_limit,
+            "--elastic-timeout": self.elastic_timeout,
+            "--start-timeout": self.timeout_s,
+            "--network-interface": only_nic(self.nics),
+        }
+        found = [str(part) for pair in given.items() if pair[1] is not None for part in pair]
+        if self.cooldown_range is not None:
+            found += ["--on-failure", "blacklist", "--blacklist-cooldown-range"]
+            found += [str(seconds) for seconds in self.cooldown_range]
+        return [*found, *(["--verbose"] if self.verbose else [])]
 
 
 @dataclass
@@ -65,6 +120,16 @@ class Resources:
         """The resources of so many workers, in Ray's words."""
         amounts = {"CPU": self.cpus * workers, "GPU": self.gpus * workers}
         return {name: amount for name, amount in amounts.items() if amount}
+
+
+def only_nic(nics: Collection[str] | None) -> str | None:
+    """The one network interface; None without one. Raises InvalidArgumentError for several."""
+    names = [nics] if isinstance(nics, str) else list(nics or ())
+    if len(names) > 1:
+        raise InvalidArgumentError(
+            f"nics={sorted(names)}: ranks use one network interface; give only that"
+        )
+    return names[0] if names else None
 
 
 def check_above(name: str, value: Any, bound: float) -> None:
