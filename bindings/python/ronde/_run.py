@@ -69,7 +69,8 @@ def run(
     output_filename: directory for each rank's output. network_interface, network_interfaces: the
     interface for connections. env: the environment, in place of this process's; other hosts get
     what `ronde run` forwards of it. use_mpi: start the ranks through mpirun, on this host only.
-    use_gloo, disable_cache: accepted for Horovod scripts, no effect. mpi_args is an error.
+    mpi_args: more arguments for mpirun, as in a shell. use_gloo, disable_cache: accepted for
+    Horovod scripts, no effect.
 
     min_np, max_np, host_discovery_script or on_failure make the job elastic: see ronde.elastic and
     the same options of `ronde run`. Results are then those of the last epoch's ranks.
@@ -89,7 +90,8 @@ def run(
     tuning: dict[str, Any] = {"slots_per_host": slots, "reset_limit": reset_limit}
     tuning.update(elastic_timeout=elastic_timeout, blacklist_cooldown_range=cooldown_range)
     elastic = _elastic_options(making, tuning)
-    _refuse_mpi_args(mpi_args)
+    if mpi_args is not None and not use_mpi:
+        raise InvalidArgumentError(f"mpi_args={mpi_args!r} is for mpirun: give use_mpi=True")
     listed = _hosts_in(hosts, hostfile)
     ranks = _checked_ranks(num_proc if np is None else np)
     options = {
@@ -97,7 +99,7 @@ def run(
         "--start-timeout": start_timeout,
         "--output-dir": output_filename,
         "--network-interface": _only_one(network_interface, network_interfaces),
-        **(_through_mpirun(listed) if use_mpi else {"-H": hosts or None, "--hostfile": hostfile}),
+        **(_through_mpirun(listed, mpi_args) if use_mpi else {"-H": hosts or None, "--hostfile": hostfile}),
         **_ssh_options(ssh_port, ssh_identity_file),
         "--remote-ronde": remote_ronde,
     }
@@ -131,14 +133,6 @@ def _launch(arguments: Sequence[str], executable: str | None, env: Mapping[str, 
         env=dict(env) if executable else {**env, "PYTHONPATH": search_path()},
         check=False,
     ).returncode
-
-
-def _refuse_mpi_args(mpi_args: str | None) -> None:
-    if mpi_args is not None:
-        raise InvalidArgumentError(
-            f"mpi_args={mpi_args!r}: ronde.run() chooses mpirun's arguments itself; its settings "
-            "can be given as OMPI_MCA_* variables"
-        )
 
 
 def _checked_ranks(ranks: Any) -> int:
@@ -195,7 +189,7 @@ def _hosts_in(hosts: str | None, hostfile: str | None) -> list[str]:
     return [line.split()[0] for line in lines if line.split("#")[0].strip()]
 
 
-def _through_mpirun(hosts: Sequence[str]) -> dict[str, Any]:
+def _through_mpirun(hosts: Sequence[str], arguments: str | None) -> dict[str, Any]:
     """Options of `ronde run`. mpirun brings no call to other hosts."""
     here = {"localhost", "127.0.0.1", socket.gethostname(), socket.getfqdn()}
     other = [host for host in hosts if host.split(":")[0] not in here]
@@ -204,7 +198,7 @@ def _through_mpirun(hosts: Sequence[str]) -> dict[str, Any]:
             f"use_mpi=True starts ranks on this host only, not on {', '.join(other)}: leave it "
             "out, or write a script and start it with: ronde run --backend mpi -H HOSTS"
         )
-    return {"--backend": "mpi"}
+    return {"--backend": "mpi", "--mpi-args": arguments}
 
 
 def _ssh_options(port: int | None, identity: str | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """ronde.run(): a function on several new ranks."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -28,6 +29,18 @@ def test_results_come_in_order_of_rank():
 def test_functions_take_arguments_and_run_collectives():
     assert ronde.run(total, args=(5,), kwargs={"more": 1}, np=2) == [("ronde", 13)] * 2
     assert ronde.run(total, (5,), num_proc=1, hosts="localhost:1", use_gloo=True) == [("ronde", 5)]
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+def test_a_rank_may_start_a_job_of_its_own_through_mpirun():
+    def inner():
+        ronde.init()
+        return ronde.rank(), ronde.size(), os.environ["GIVEN"]
+
+    def outer():
+        return ronde.run(inner, np=2, use_mpi=True, mpi_args="-x GIVEN=yes")
+
+    assert ronde.run(outer, np=1) == [[(0, 2, "yes"), (1, 2, "yes")]]
 
 
 def test_the_error_of_a_rank_is_raised_with_its_traceback():
@@ -98,7 +111,7 @@ def test_every_name_of_horovods_run_is_known(tmp_path):
         ronde.run(os.getpid, np=2, hostfile=str(tmp_path / "none"))
     with pytest.raises(ValueError, match="ranks use one"):
         ronde.run(os.getpid, np=2, network_interfaces="lo,eth7")
-    with pytest.raises(ValueError, match="chooses mpirun's arguments itself"):
+    with pytest.raises(ValueError, match="is for mpirun: give use_mpi=True"):
         ronde.run(os.getpid, np=2, mpi_args="--oversubscribe")
     for name in ("slots", "reset_limit", "elastic_timeout", "cooldown_range"):
         with pytest.raises(ValueError, match="=3 is for elastic jobs: give min_np"):
