@@ -94,12 +94,15 @@ def run(
         raise InvalidArgumentError(f"mpi_args={mpi_args!r} is for mpirun: give use_mpi=True")
     listed = _hosts_in(hosts, hostfile)
     ranks = _checked_ranks(num_proc if np is None else np)
+    by_launcher: dict[str, Any] = {"-H": hosts or None, "--hostfile": hostfile}
+    if use_mpi:
+        by_launcher = _through_mpirun(listed, mpi_args)
     options = {
         "-np": ranks,
         "--start-timeout": start_timeout,
         "--output-dir": output_filename,
         "--network-interface": _only_one(network_interface, network_interfaces),
-        **(_through_mpirun(listed, mpi_args) if use_mpi else {"-H": hosts or None, "--hostfile": hostfile}),
+        **by_launcher,
         **_ssh_options(ssh_port, ssh_identity_file),
         "--remote-ronde": remote_ronde,
     }

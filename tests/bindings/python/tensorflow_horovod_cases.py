@@ -133,6 +133,36 @@ def case_global_variables_are_broadcast_in_graphs_only():
             same(session.run(variable), 1.0)
 
 
+def case_optimizers_of_tensorflow_1_average_gradients_in_sessions():
+    with tf.Graph().as_default():
+        dense = tf.compat.v1.get_variable("dense", initializer=[1.0, 2.0])
+        table = tf.compat.v1.get_variable("table", initializer=[[0.0], [0.0]])
+        rows = tf.gather(table, [hvd.rank() % 2])
+        loss = tf.reduce_sum(dense) * float(hvd.rank()) + tf.reduce_sum(rows)
+        momentum = tf.compat.v1.train.MomentumOptimizer(1.0, 0.0)
+        optimizer = hvd.DistributedOptimizer(momentum, use_locking=True)
+        step = optimizer.minimize(loss)
+        assert optimizer.get_name() == "DistributedMomentumOptimizer"
+        assert optimizer.get_slot_names() == ["momentum"]
+        assert len(optimizer.variables()) == 2
+        assert optimizer.get_slot(dense, "momentum") is not None
+        with tf.compat.v1.train.MonitoredSession() as session:
+            for _ in range(3):
+                session.run(step)
+            mean = (hvd.size() - 1) / 2
+            same(session.run(dense), [1 - 3 * mean, 2 - 3 * mean])
+            odd = hvd.size() // 2
+            for row, count in enumerate((hvd.size() - odd, odd)):
+                same(session.run(table)[row], [-3 * count / hvd.size()])
+
+
+def case_optimizers_of_tensorflow_1_refuse_what_only_keras_optimizers_take():
+    plain = tf.compat.v1.train.GradientDescentOptimizer(1.0)
+    for named in ({"op": hvd.Adasum}, {"backward_passes_per_step": 2}, {"weight": 3.0}):
+        with pytest.raises(NotImplementedError, match=f"{next(iter(named))}=.*TensorFlow 1"):
+            hvd.DistributedOptimizer(plain, **named)
+
+
 def case_synchronous_batch_normalization_takes_fused():
     assert hvd.SyncBatchNormalization(axis=1, fused=False).axis == 1
     with pytest.raises(ValueError, match="fused=True"):

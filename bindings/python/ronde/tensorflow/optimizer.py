@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
+from ronde._errors import UnsupportedError
+from ronde._gradients import check_passes
 from ronde._job import ProcessSet, global_process_set
+from ronde._reduce_ops import ADASUM
 from ronde._reduce_ops import AVERAGE as Average
+from ronde.tensorflow._gradients import Options
+from ronde.tensorflow._v1_optimizer import V1Optimizer
 from ronde.tensorflow.compression import Compression
 
 
@@ -30,12 +37,25 @@ def DistributedOptimizer(
 ) -> Any:
     """As ronde.keras.DistributedOptimizer(), for Keras optimizers, with another order of arguments.
 
-    `use_locking` and the devices are accepted for Horovod scripts. Optimizers of TensorFlow 1
-    (tf.compat.v1.train) raise InvalidArgumentError.
+    Optimizers of TensorFlow 1 (tf.compat.v1.train) work in graphs that sessions run. They raise
+    UnsupportedError for op=Adasum, a weight, and backward_passes_per_step above 1. `use_locking` is
+    theirs. The devices are accepted for Horovod scripts.
     """
     from ronde.keras._optimizer import DistributedOptimizer as distributed
 
-    del use_locking
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        _check_v1(op, backward_passes_per_step, weight)
+        options = Options(
+            compression,
+            sparse_as_dense,
+            op,
+            gradient_predivide_factor,
+            num_groups,
+            groups,
+            process_set,
+            scale_local_gradients,
+        )
+        return V1Optimizer(optimizer, name, use_locking, options)
     return distributed(
         optimizer,
         name,
@@ -53,3 +73,17 @@ def DistributedOptimizer(
         scale_local_gradients,
         weight,
     )
+
+
+def _check_v1(op: int, passes: int, weight: float | None) -> None:
+    check_passes(passes)
+    for name, value, allowed in (
+        ("op", "Adasum" if op == ADASUM else "", "Average and Sum"),
+        ("backward_passes_per_step", passes if passes > 1 else "", "1"),
+        ("weight", "" if weight is None else weight, "None"),
+    ):
+        if value != "":
+            raise UnsupportedError(
+                f"{name}={value} with an optimizer of TensorFlow 1; allowed there: {allowed}; "
+                "Keras optimizers take more"
+            )
