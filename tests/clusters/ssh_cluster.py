@@ -19,6 +19,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from clusters import nodes
 
 TOOLS = ("ssh", "sshd", "ssh-keygen")
+CHECKOUT = Path(__file__).resolve().parents[2]
+# Of the checkout and a folder: an empty /tmp, in which the checkout stays where it lies there.
+OWN_TMP = """
+mount --bind "$1" "$2"
+mount -t tmpfs -o mode=1777 tmp /tmp
+mkdir -p "$1"
+mount --bind "$2" "$1"
+umount "$2"
+"""
 # Shells that are killed leave locks of the user's tools behind: they find another home.
 SSHD = """HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/user_key.pub
@@ -70,7 +79,9 @@ class _Holder(nodes.Holder):
         self.call("mount", "--bind", str(self.folder / "ssh_config"), "/etc/ssh/ssh_config")
 
     def equip_node(self, name: str, enter: list[str]) -> None:
-        self.call(*enter, "mount", "-t", "tmpfs", "-o", "mode=1777", "tmp", "/tmp")
+        aside = self.folder / f"checkout-{name}"
+        aside.mkdir()
+        self.call(*enter, "sh", "-ec", OWN_TMP, "sh", str(CHECKOUT), str(aside))
         self.start(*enter, "/usr/sbin/sshd", "-D", "-e", "-f", str(self.folder / "sshd_config"))
 
     def finish(self) -> None:
