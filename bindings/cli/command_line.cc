@@ -94,8 +94,10 @@ CLI::Validator whole_number(int least, int most) {
 void exit_with(int status) { throw CLI::RuntimeError(status); }
 
 void exit_usage(std::string_view command, const Status& status) {
-  fmt::print(stderr, "{}: {}\nRun {} --help for what is allowed.\n", command, status.message(),
-             command);
+  fmt::print(stderr, "{}: {}\n", command, status.message());
+  if (status.code() == Code::kInvalidArgument) {
+    fmt::print(stderr, "Run {} --help for what is allowed.\n", command);
+  }
   exit_with(kUsageStatus);
 }
 

@@ -42,7 +42,8 @@ inline constexpr int kUsageStatus = 2;
 /// Ends the program with `status`, by an exception that main() turns into it.
 [[noreturn]] void exit_with(int status);
 
-/// Prints what is wrong with the arguments of `command`, and ends with kUsageStatus.
+/// Prints why `command` cannot do its work, and ends with kUsageStatus. For an argument that is not
+/// allowed, it names --help too.
 [[noreturn]] void exit_usage(std::string_view command, const Status& status);
 
 /// Shows read and total bytes on one line of stderr; empty if stderr is no terminal.

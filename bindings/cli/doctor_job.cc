@@ -342,8 +342,10 @@ Status examine_elastic_job(RunningJob job, const std::string& folder) {
 Status examine_job(const std::string& job, const std::string& folder) {
   const RunningJobs jobs = find_jobs(job);
   if (jobs.empty()) {
-    return {Code::kUnavailable, job.empty() ? std::string("no job of this user runs on this host")
-                                            : fmt::format("no job \"{}\" runs on this host", job)};
+    return {Code::kUnavailable,
+            job.empty() ? std::string("no rank of this user is in a job on this host; a rank "
+                                      "is in its job once init() has returned")
+                        : fmt::format("no job \"{}\" runs on this host", job)};
   }
   if (jobs.size() > 1) {
     return {Code::kInvalidArgument,

@@ -192,7 +192,7 @@ void add_elastic_options(CLI::App& app, ElasticRequest& request) {
   app.add_option(
          "--blacklist-cooldown-range", request.cooldown_seconds,
          "Elastic job: seconds MIN MAX for which a host stays blacklisted, with --on-failure "
-         "blacklist; default: always")
+         "blacklist; default: for good")
       ->expected(2)
       ->check(CLI::Range(0.0, 1e6));
 }

@@ -115,7 +115,7 @@ std::vector<std::string> await_traces(const TopRequest& request) {
     const std::string missing = missing_trace(traces);
     if (missing.empty()) return traces;
     if (std::chrono::steady_clock::now() >= deadline) {
-      exit_usage(kWho, {Code::kInvalidArgument,
+      exit_usage(kWho, {Code::kUnavailable,
                         fmt::format("{} is not there after {} s (--wait): give what the job's "
                                     "--timeline was given",
                                     missing, request.wait_seconds)});

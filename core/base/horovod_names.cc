@@ -65,7 +65,7 @@ constexpr auto kTable = std::to_array<HorovodName>({
     {"--jsrun", 0, "", "", kReplaced, "", "",
      "ranks are started through ssh; -H or --hostfile lists the hosts of an LSF job"},
     {"--mpi-args", 1, "", "", kReplaced, "", "",
-     "mpirun is not used; under `ronde run --backend mpi` OMPI_MCA_* variables reach it"},
+     "mpirun is not used; `ronde run --backend mpi --mpi-args` uses it"},
     {"--tcp", 0, "", "", kObeyed, "NCCL_IB_DISABLE=1", "", "NCCL uses no InfiniBand"},
     {"--binding-args", 1, "", "", kReplaced, "", "", kCores},
     {"--thread-affinity", 1, "library_options.thread_affinity", "HOROVOD_THREAD_AFFINITY",

@@ -58,7 +58,8 @@ void Console::print_held(int rank, const std::string& text) {
   if (error->error.consequence) return print(rank, {one_line(*error)});
   print(rank, error->shorter);
   if (error->left_out == 0) return;
-  print(rank, {fmt::format("({} lines are left out; --verbose shows them)", error->left_out)});
+  print(rank, {fmt::format("(--verbose shows {} more line{})", error->left_out,
+                           error->left_out == 1 ? "" : "s")});
 }
 
 void Console::on_time(TimePoint time) {

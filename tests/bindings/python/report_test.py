@@ -136,6 +136,7 @@ def test_top_waits_for_the_trace_and_says_so(tmp_path):
     assert status == 2
     assert f"Waiting for {trace}, at most 0.3 s (--wait)" in errors
     assert f"{trace} is not there after 0.3 s" in errors
+    assert "--help" not in errors
 
 
 def test_what_is_no_trace_is_refused_by_name(tmp_path):
