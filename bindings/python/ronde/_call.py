@@ -69,8 +69,11 @@ def results(folder: Path, ranks: int, status: int) -> list[Any]:
     """The ranks' results, in order of rank; raises the error of the rank that failed first."""
     left = {rank: folder / f"{rank}.pickle" for rank in range(ranks)}
     written = sorted((p.stat().st_mtime_ns, rank) for rank, p in left.items() if p.exists())
-    answers = {rank: pickle.loads(left[rank].read_bytes()) for _, rank in written}
-    if status == 0 and len(answers) == ranks:
+    answers = {rank: _answer(left[rank], f"rank {rank}") for _, rank in written}
+    if status == 0:
+        for rank in range(ranks):
+            if rank not in answers:
+                raise Error(f"rank {rank} of {ranks} ended with status 0 inside the function")
         return [answers[rank][1] for rank in range(ranks)]
     failure = _failure(folder, f"the job of {ranks} ranks", status)
     failed = [(rank, *answers[rank][1:]) for _, rank in written if not answers[rank][0]]
@@ -84,7 +87,7 @@ def results(folder: Path, ranks: int, status: int) -> list[Any]:
 def last_results(folder: Path, ranks: int, status: int) -> list[Any]:
     """The results of the last epoch's ranks; raises the error that made the job fail."""
     written = sorted(folder.glob("*.pickle"), key=lambda path: path.stat().st_mtime_ns)
-    answers = [pickle.loads(path.read_bytes()) for path in written if path.name != CALL]
+    answers = [_answer(path, f"worker {path.stem}") for path in written if path.name != CALL]
     if status != 0:
         failed = [(value, host) for good, value, host, *_ in answers if not good]
         for trace, host in sorted(failed, key=lambda one: _is_consequence(one[0])):
@@ -94,6 +97,16 @@ def last_results(folder: Path, ranks: int, status: int) -> list[Any]:
     last = max((epoch for epoch, *_ in good_ones), default=0)
     by_rank = {rank: value for epoch, rank, value in good_ones if epoch == last}
     return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def _answer(path: Path, name: str) -> tuple[Any, ...]:
+    """The answer of a rank or worker. Raises Error where this process cannot unpickle it."""
+    try:
+        answer: tuple[Any, ...] = pickle.loads(path.read_bytes())
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise Error(f"cannot unpickle what {name} has returned: {reason}") from error
+    return answer
 
 
 def _on(host: str) -> str:

@@ -61,6 +61,24 @@ def test_a_rank_that_vanishes_is_an_error():
     assert caught.value.pid > 0
 
 
+def test_a_rank_that_ends_inside_the_function_is_named():
+    def leave():
+        if os.environ["RANK"] == "1":
+            os._exit(0)
+
+    with pytest.raises(ronde.Error, match="rank 1 of 2 ended with status 0 inside the function"):
+        ronde.run(leave, np=2)
+
+
+def test_a_result_that_the_caller_cannot_unpickle_names_its_rank():
+    class Odd:
+        def __reduce__(self):
+            return int, ("odd",)
+
+    with pytest.raises(ronde.Error, match="cannot unpickle what rank 0 has returned: ValueError"):
+        ronde.run(Odd, np=1)
+
+
 def test_what_cannot_be_run_is_a_value_error():
     with pytest.raises(ValueError, match="on this host only, not on far:2"):
         ronde.run(total, np=2, hosts="far:2", use_mpi=True)
