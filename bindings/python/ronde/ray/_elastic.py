@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +93,7 @@ class ElasticRayExecutor:
             raise InvalidArgumentError(
                 "override_discovery=False, but settings.discovery is None: set it before"
             )
-        self._environment = dict(env_vars or {})
+        self._environment = {name: str(value) for name, value in (env_vars or {}).items()}
         self._started = False
 
     def start(self) -> None:
@@ -115,22 +117,19 @@ class ElasticRayExecutor:
             folder = Path(name)
             (folder / _call.CALL).write_bytes(_call.packed(worker_fn, (), {}))
             assert self.settings.discovery is not None
-            hosts = _HostsFile(folder, self.settings.discovery)
-            relay = Relay(folder, lambda host: self._start_agent(host, hosts.newest.get(host, 1)))
-            try:
-                status = self._launch(folder, hosts.script, relay.write_shell())
-            finally:
-                hosts.close()
-                relay.close()
+            with closing(_HostsFile(folder, self.settings.discovery)) as hosts:
+                starter = functools.partial(self._start_agent, hosts)
+                with closing(Relay(folder, starter)) as relay:
+                    status = self._launch(folder, hosts.script, relay.write_shell())
             return _call.last_results(folder, self.settings.min_num_proc, status)
 
     def _launch(self, folder: Path, script: Path, shell: Path) -> int:
         """Runs the job to its end; returns the launcher's exit status."""
         options = [*self.settings.options(), "--host-discovery-script", str(script)]
         options += ["--remote-shell", str(shell), "--call-folder", str(folder)]
-        for name, value in self._environment.items():
-            options += ["--env", f"{name}={value}"]
-        environment = {**os.environ, "PYTHONPATH": _run.search_path()}
+        for name in self._environment:
+            options += ["--env", name]  # values may be secret, and all users see arguments
+        environment = {**os.environ, "PYTHONPATH": _run.search_path(), **self._environment}
         environment.pop("CUDA_VISIBLE_DEVICES", None)  # each agent's comes from Ray
         return subprocess.run(
             [program(), "run", *options, "--", sys.executable, "-m", "ronde._run_rank"],
@@ -138,8 +137,8 @@ class ElasticRayExecutor:
             check=False,
         ).returncode
 
-    def _start_agent(self, host: str, slots: int) -> Any:
-        nodes = self._nodes.nodes()
+    def _start_agent(self, hosts: _HostsFile, host: str) -> Any:
+        nodes, slots = self._nodes.nodes(), hosts.newest.get(host, 1)
         if host not in nodes:
             raise UnavailableError(f"Ray has no node {host} alive; it has {', '.join(nodes)}")
         most = self.settings.max_num_proc or slots

@@ -1,4 +1,4 @@
-"""What `ronde run` starts in place of ssh: passes bytes between it and the executor.
+"""Stands in for ssh under `ronde run`: passes bytes between it and the executor.
 
 usage: python -I -S _remote_shell.py SOCKET HOST COMMAND
 
@@ -7,6 +7,7 @@ standard library alone, as it starts often. The status is 0 where the launcher h
 connection, 255 where the executor has, as ssh's.
 """
 
+import contextlib
 import os
 import socket
 import sys
@@ -16,27 +17,25 @@ PIECE = 1 << 16
 
 
 def pass_on(connection: socket.socket) -> None:
-    """Standard input to the executor, and its end."""
-    while True:
-        piece = os.read(0, PIECE)
-        if not piece:
-            os._exit(0)
-        connection.sendall(piece)
+    """Standard input to the executor, and its end. main() sees the executor's end."""
+    with contextlib.suppress(ConnectionError):
+        while piece := os.read(0, PIECE):
+            connection.sendall(piece)
+        os._exit(0)
 
 
 def main(path: str, host: str) -> int:
     """Returns where the executor has closed the connection."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
-    connection.sendall(host.encode() + b"\n")
-    threading.Thread(target=pass_on, args=(connection,), daemon=True).start()
-    while True:
-        piece = connection.recv(PIECE)
-        if not piece:
-            return 255
-        written = 0
-        while written < len(piece):
-            written += os.write(1, piece[written:])
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(host.encode() + b"\n")
+        threading.Thread(target=pass_on, args=(connection,), daemon=True).start()
+        while piece := connection.recv(PIECE):
+            written = 0
+            while written < len(piece):
+                written += os.write(1, piece[written:])
+    return 255
 
 
 if __name__ == "__main__":
