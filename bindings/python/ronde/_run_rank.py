@@ -27,7 +27,7 @@ def main(folder: Path | None) -> int:
     """
     elastic = _epochs.available()
     number = _epochs.core.elastic_worker() if elastic else _core.launched_job()[0]
-    answer_file = int(os.environ.pop("RONDE_ANSWER_FD", -1))
+    answer_file = _own_descriptor("RONDE_ANSWER_FD") if folder is None else -1
     host = os.environ.get("HOROVOD_HOSTNAME", "")
     good = True
     try:
@@ -50,10 +50,17 @@ def main(folder: Path | None) -> int:
     return 0 if good else 1
 
 
+def _own_descriptor(variable: str) -> int:
+    """A descriptor from the agent, which programs that the function starts do not get."""
+    descriptor = int(os.environ.pop(variable))
+    os.set_inheritable(descriptor, False)
+    return descriptor
+
+
 def _read_call(folder: Path | None) -> bytes:
     if folder is not None:
         return (folder / _call.CALL).read_bytes()
-    descriptor = int(os.environ.pop("RONDE_CALL_FD"))
+    descriptor = _own_descriptor("RONDE_CALL_FD")
     # The ranks of this host share the file's position.
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as call:
         os.close(descriptor)

@@ -70,6 +70,17 @@ def test_a_rank_that_ends_inside_the_function_is_named():
         ronde.run(leave, np=2)
 
 
+def test_programs_that_the_function_starts_get_neither_call_nor_answer():
+    def descriptors():
+        command = ["ls", "-l", "/proc/self/fd"]
+        return subprocess.run(command, close_fds=False, capture_output=True, text=True).stdout
+
+    (listed,) = ronde.run(descriptors, np=1)
+    assert "/proc/" in listed
+    assert "ronde-call" not in listed
+    assert "ronde-answer" not in listed
+
+
 def test_a_result_that_the_caller_cannot_unpickle_names_its_rank():
     class Odd:
         def __reduce__(self):
