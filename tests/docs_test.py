@@ -10,7 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-GUIDES = sorted([*DOCS.glob("*.md"), *DOCS.glob("concepts/*.md"), *DOCS.glob("releases/*.md")])
+GUIDES = sorted(
+    page
+    for pattern in ("*.md", "clusters/*.md", "concepts/*.md", "releases/*.md")
+    for page in DOCS.glob(pattern)
+)
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -20,7 +24,8 @@ PAGES = [
 LONGEST_SENTENCE = 25  # words, on average over a page
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 PATH = re.compile(
-    r"`((?:backends|bindings|core|docs|examples|ops|tests|timeline)/[\w./-]+\.\w+)[:\d]*`"
+    r"`((?:backends|bindings|core|docker|docs|examples|ops|packaging|tests|timeline)/[\w./-]+\.\w+)"
+    r"[:\d]*`"
 )
 OLD_WORDS = re.compile(
     r"\b(Fates?|FateFile|[Dd]oors?|DeviceRoad|Standstill|GatherHabit|HelpHabit|\w+_double|"
