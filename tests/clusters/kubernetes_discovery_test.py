@@ -114,6 +114,11 @@ def test_another_answer_than_a_list_is_an_error(api, answer, line):
     assert refused(discover(api)).startswith(line)
 
 
+def test_an_answer_that_is_cut_off_is_an_error(api):
+    api.cut = True
+    assert refused(discover(api)).startswith("the Kubernetes API gives no list of pods: Incomplete")
+
+
 def test_an_api_that_does_not_answer_is_named(api):
     line = refused(discover(api, KUBERNETES_SERVICE_PORT="1"))
     assert line.startswith("no answer of the Kubernetes API at 127.0.0.1:1: ")

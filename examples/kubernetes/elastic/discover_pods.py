@@ -6,6 +6,7 @@ the service account of its own pod. A pod counts if it is Ready and not terminat
 gives no list, it prints one line to stderr and ends with status 1: `ronde run` keeps its hosts.
 """
 
+import http.client
 import json
 import os
 import ssl
@@ -80,7 +81,7 @@ def list_pods(namespace, selector):
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise DiscoveryError(f"no answer of the Kubernetes API at {where}: {reason}") from error
-    except (ValueError, LookupError, TypeError) as error:
+    except (http.client.HTTPException, ValueError, LookupError, TypeError) as error:
         raise DiscoveryError(f"the Kubernetes API gives no list of pods: {error!r}") from error
 
 
