@@ -68,7 +68,8 @@ mounted() {
 # build_image OPTION...: each step of the Dockerfile.
 build_image() {
   local path paths mounts=()
-  pip_settings >"$work/pip.conf"
+  rm -f "$work/pip.conf"
+  (umask 077 && pip_settings >"$work/pip.conf")  # an index's address may hold a password
   paths=$(host_paths "$work/pip.conf")
   for path in $(mounted <<<"$paths"); do mounts+=(--volume "$path:$inside$path:ro"); done
   for path in $paths; do sed -i -E "s#( |file://)$path( |\$)#\1$inside$path\2#g" "$work/pip.conf"; done
