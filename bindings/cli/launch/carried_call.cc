@@ -20,7 +20,11 @@ Result<FileDescriptor> make_file(const char* name) {
 
 }  // namespace
 
-Status CarriedCall::take(std::string_view bytes) {
+void CarriedCall::take(std::string_view bytes) {
+  if (status_.ok()) status_ = append(bytes);
+}
+
+Status CarriedCall::append(std::string_view bytes) {
   if (!call_.valid()) {
     RONDE_ASSIGN_OR_RETURN(call_, make_file("ronde-call"));
   }

@@ -14,14 +14,19 @@ namespace ronde {
 /// The function call that all ranks of this host get. Threads: one.
 class CarriedCall {
  public:
-  /// Appends to the call. Errors: kResourceExhausted.
-  Status take(std::string_view bytes);
+  /// Appends to the call.
+  void take(std::string_view bytes);
+  /// Errors: kResourceExhausted where a piece of the call could not be kept.
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
   [[nodiscard]] bool is_there() const noexcept { return call_.valid(); }
   /// The memory file of the call; -1 without one.
   [[nodiscard]] int call() const noexcept { return call_.get(); }
 
  private:
+  Status append(std::string_view bytes);
+
   FileDescriptor call_;
+  Status status_;
 };
 
 /// Makes the memory file in which a rank answers: it writes it, then seals it against writing.

@@ -66,13 +66,11 @@ void LocalRanks::cannot_start(int rank, int exit_status, const std::string& why)
   send_(encode(CannotStartMessage{rank, exit_status, why}));
 }
 
-void LocalRanks::take_call(std::string_view bytes) {
-  if (const Status status = call_.take(bytes); !status.ok()) {
-    fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
-  }
-}
-
 void LocalRanks::start(const RankStart& start) {
+  if (!call_.status().ok()) {
+    const std::string& why = call_.status().message();
+    return cannot_start(start.rank, 126, fmt::format("{} on {}", why, host_name()));
+  }
   auto out = make_pipe();
   auto err = make_pipe();
   Running rank{start.rank, free_place(), -1, {}, take_orphans(), {}};

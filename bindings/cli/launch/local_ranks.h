@@ -38,7 +38,7 @@ class LocalRanks {
   void signal(const SignalMessage& message);
   void deliver(NoteMessage note);
   /// Keeps a piece of the call that all ranks get.
-  void take_call(std::string_view bytes);
+  void take_call(std::string_view bytes) { call_.take(bytes); }
   /// Hands standard input to the rank that gets it. Empty: its end.
   void take_input(std::string_view bytes);
   /// The workers find that the launcher is gone.

@@ -2,12 +2,15 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <vector>
 
 #include "bindings/cli/launch/messages.h"
+#include "tests/support/contains.h"
 
 namespace ronde {
 namespace {
@@ -15,12 +18,29 @@ namespace {
 TEST_CASE("call: the memory file holds all pieces in order") {
   CarriedCall call;
   CHECK_FALSE(call.is_there());
-  CHECK(call.take("ab").ok());
-  CHECK(call.take("cde").ok());
+  call.take("ab");
+  call.take("cde");
+  CHECK(call.status().ok());
   REQUIRE(call.is_there());
   std::string read(10, '\0');
   CHECK(::pread(call.call(), read.data(), read.size(), 0) == 5);
   CHECK(read.substr(0, 5) == "abcde");
+}
+
+TEST_CASE("call: once a piece could not be kept, no rank can have it") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{2, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  CarriedCall call;
+  call.take("abc");
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  ::signal(SIGXFSZ, handler);
+  call.take("d");
+  CHECK(call.status().code() == Code::kResourceExhausted);
+  CHECK(
+      test::contains(call.status().message(), "cannot keep the function to call: File too large"));
 }
 
 std::vector<std::string> pieces_of(int file) {
