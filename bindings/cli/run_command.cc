@@ -301,6 +301,7 @@ Result<RunRequest> with_allocated_hosts(RunRequest request) {
 }  // namespace
 
 void run_job(const RunRequest& given) {
+  forget_own_rank();
   const auto found = with_allocated_hosts(given);
   if (!found.ok()) refuse(given, found.status());
   const RunRequest& request = *found;

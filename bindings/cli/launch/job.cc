@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "bindings/cli/launch/this_host.h"
+#include "bindings/exit_log/exit_log.h"
+#include "core/elastic/notes.h"
 
 namespace ronde {
 namespace {
@@ -20,6 +22,27 @@ constexpr std::array<std::string_view, 9> kForwardedNames = {
 constexpr std::array<std::string_view, 15> kForwardedPrefixes = {
     "RONDE_", "HOROVOD_", "PYTHON", "OMP_", "MKL_",  "OPENBLAS_", "NCCL_", "CUDA_",
     "UCX_",   "TORCH_",   "TF_",    "LC_",  "GLOO_", "KMP_",      "XLA_"};
+
+/// The variables of a rank, besides those that each job sets anew.
+constexpr std::array kOfARank = {"RONDE_RANK",
+                                 "RONDE_SIZE",
+                                 "RONDE_JOB_ID",
+                                 "RONDE_RENDEZVOUS",
+                                 "RONDE_SECRET_FD",
+                                 "RONDE_CALL_FD",
+                                 "RONDE_ANSWER_FD",
+                                 "RONDE_ELASTIC",
+                                 "HOROVOD_ELASTIC",
+                                 kExitLogVariable,
+                                 elastic::kNotesVariable,
+                                 elastic::kCopiesVariable,
+                                 elastic::kWorkerVariable,
+                                 "HOROVOD_RANK",
+                                 "HOROVOD_SIZE",
+                                 "HOROVOD_LOCAL_RANK",
+                                 "HOROVOD_LOCAL_SIZE",
+                                 "HOROVOD_CROSS_RANK",
+                                 "HOROVOD_CROSS_SIZE"};
 
 bool is_forwarded(std::string_view name) {
   return std::find(kForwardedNames.begin(), kForwardedNames.end(), name) != kForwardedNames.end() ||
@@ -85,6 +108,15 @@ EnvironmentList job_environment(const std::string& job_id, const Rendezvous& ren
                    join_host_port(rendezvous.address, rendezvous.rendezvous_port));
   }
   return list;
+}
+
+void forget_own_rank() {
+  // There is one thread.  NOLINTBEGIN(concurrency-mt-unsafe)
+  if (std::getenv("RONDE_RANK") == nullptr && std::getenv(elastic::kWorkerVariable) == nullptr) {
+    return;
+  }
+  for (const char* name : kOfARank) ::unsetenv(name);
+  // NOLINTEND(concurrency-mt-unsafe)
 }
 
 EnvironmentList forwarded_environment() {

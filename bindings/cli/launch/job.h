@@ -28,6 +28,10 @@ EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_
 EnvironmentList job_environment(const std::string& job_id, const Rendezvous& rendezvous,
                                 bool several_hosts);
 
+/// Removes the variables by which a launcher has told this process that it is a rank, so that a job
+/// which it starts has none of them. Call from the only thread of the process.
+void forget_own_rank();
+
 /// The variables of this process that ranks on other hosts get too: where programs and libraries
 /// are found, and settings of Ronde, Horovod, Python, OpenMP, NCCL, CUDA, UCX and frameworks.
 EnvironmentList forwarded_environment();

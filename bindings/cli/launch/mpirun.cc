@@ -116,17 +116,6 @@ void copy_variable(const char* from, const char* to) {
   if (value != nullptr) ::setenv(to, value, 1);  // NOLINT(concurrency-mt-unsafe)
 }
 
-/// The variables that a rank of `ronde run` has, which may have called mpirun: they would count
-/// more than MPI's own.
-void forget_enclosing_job() {
-  if (std::getenv("RONDE_RANK") == nullptr) return;  // NOLINT(concurrency-mt-unsafe)
-  for (const char* name : {"RONDE_RANK", "RONDE_SIZE", "RONDE_JOB_ID", "RONDE_RENDEZVOUS",
-                           "RONDE_SECRET_FD", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK",
-                           "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"}) {
-    ::unsetenv(name);  // NOLINT(concurrency-mt-unsafe)
-  }
-}
-
 }  // namespace
 
 Words plain_mpirun(MpirunKind kind) {
@@ -161,7 +150,6 @@ Result<Words> mpirun_command(const MpirunSpec& spec) {
 }
 
 int run_mpi_rank(const Words& command) {
-  forget_enclosing_job();
   copy_variable("OMPI_COMM_WORLD_RANK", "RANK");
   copy_variable("OMPI_COMM_WORLD_SIZE", "WORLD_SIZE");
   copy_variable("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK");

@@ -94,6 +94,17 @@ TEST_CASE(
   CHECK_FALSE(std::filesystem::exists(scratch.path() / "1.pickle"));  // it was not sealed
 }
 
+TEST_CASE("run: the job of a rank has nothing of the enclosing one") {
+  std::vector<std::string> outer = {
+      "run", "-np", "1", "--", "env", "RONDE_RENDEZVOUS=n1:1", "RONDE_ELASTIC_FD=9"};
+  const std::string script = "echo \"<$RONDE_RENDEZVOUS$RONDE_ELASTIC_FD> $RONDE_RANK\"";
+  const auto inner = ronde_command({"run", "-np", "2", "--", "sh", "-c", script});
+  outer.insert(outer.end(), inner.begin(), inner.end());
+  const Finished job = run_ronde(outer);
+  CHECK(job.status == 0);
+  for (const char* line : {"[0] <> 0\n", "[1] <> 1\n"}) CHECK(contains(job.out, line));
+}
+
 TEST_CASE("run: another program than ssh starts the agents, of hosts that it alone knows") {
   const ScratchDirectory scratch;
   const std::filesystem::path shell = scratch.path() / "shell";

@@ -32,6 +32,21 @@ TEST_CASE("job: only several hosts get a rendezvous") {
   }
 }
 
+TEST_CASE("job: a rank that starts a job forgets its own place, another process nothing") {
+  for (const bool is_rank : {false, true}) {
+    CAPTURE(is_rank);
+    ::setenv("RONDE_RENDEZVOUS", "n1:1", 1);
+    ::setenv("RONDE_ELASTIC_FD", "9", 1);
+    if (is_rank) ::setenv("RONDE_RANK", "1", 1);
+    forget_own_rank();
+    for (const char* name : {"RONDE_RENDEZVOUS", "RONDE_ELASTIC_FD"}) {
+      CHECK((std::getenv(name) == nullptr) == is_rank);
+      ::unsetenv(name);
+    }
+    CHECK(std::getenv("RONDE_RANK") == nullptr);
+  }
+}
+
 TEST_CASE("job: secrets are long and never the same") {
   CHECK(random_hex(32).size() == 64);
   CHECK(random_hex(32) != random_hex(32));
