@@ -15,19 +15,15 @@ namespace {
 constexpr std::chrono::seconds kGrace{5};  // rank 0's timeout may start later
 constexpr int kAbortWatch = -1;
 
-bool is_loopback(const Endpoint& endpoint) {
-  return endpoint.host().starts_with("127.") || endpoint.host() == "::1";
-}
-
 /// The addresses of config.rendezvous. The host of rank 0 may resolve its own name, which a
 /// launcher has chosen, to a loopback address (Debian's 127.0.1.1); the other hosts do not. It then
 /// uses the address by which it reaches one of them.
 Result<std::vector<Endpoint>> resolve_rendezvous(const Config& config) {
   auto resolved = resolve(config.rendezvous);
   if (!resolved.ok()) return resolved.status();
-  if (config.rendezvous_neighbour.empty() || !is_loopback(resolved->front())) return resolved;
+  if (config.rendezvous_neighbour.empty() || !resolved->front().is_loopback()) return resolved;
   const auto neighbours = resolve_host(config.rendezvous_neighbour);
-  if (!neighbours.ok() || is_loopback(neighbours->front())) return resolved;
+  if (!neighbours.ok() || neighbours->front().is_loopback()) return resolved;
   RONDE_ASSIGN_OR_RETURN(const Endpoint address, source_towards(neighbours->front()));
   for (Endpoint& endpoint : *resolved) endpoint = address.with_port(endpoint.port());
   return resolved;
@@ -36,7 +32,7 @@ Result<std::vector<Endpoint>> resolve_rendezvous(const Config& config) {
 /// The address of the chosen interface. A loopback one serves only a rendezvous that is on one.
 Result<Endpoint> chosen_interface(const Config& config, const std::vector<Endpoint>& resolved) {
   RONDE_ASSIGN_OR_RETURN(const Endpoint address, interface_endpoint(config.network_interface));
-  if (!is_loopback(address) || is_loopback(resolved.front())) return address;
+  if (!address.is_loopback() || resolved.front().is_loopback()) return address;
   return Status(Code::kInvalidArgument,
                 fmt::format("RONDE_NETWORK_INTERFACE=\"{}\" is {}, which other hosts cannot reach; "
                             "name the interface that leads to them",
@@ -81,8 +77,7 @@ Result<FileDescriptor> listen_at_rendezvous(const Config& config,
 std::string remedy(const Config& config) {
   return config.rendezvous_neighbour.empty()
              ? "it must be an address of rank 0's host; all hosts must reach it, and one another "
-               "on "
-               "all ports; RONDE_NETWORK_INTERFACE chooses another network"
+               "on all ports; RONDE_NETWORK_INTERFACE chooses another network"
              : "all hosts must resolve this name and reach one of these ports; else set "
                "RONDE_RENDEZVOUS=ADDRESS:PORT of rank 0's host";
 }

@@ -35,9 +35,9 @@ constexpr std::chrono::seconds kSavingTime{5};
 /// The address of the chosen interface. A loopback one is of no use to another host.
 Result<std::string> interface_address_for(const ProbeMessage& probe) {
   RONDE_ASSIGN_OR_RETURN(const std::string address, chosen_address(probe.interface));
-  const bool loopback = address.starts_with("127.") || address == "::1";
+  RONDE_ASSIGN_OR_RETURN(const Endpoint endpoint, numeric_host(address));
   const auto other = std::ranges::find_if_not(probe.towards, is_this_host);
-  if (!loopback || other == probe.towards.end()) return address;
+  if (!endpoint.is_loopback() || other == probe.towards.end()) return address;
   return Status(
       Code::kInvalidArgument,
       fmt::format("--network-interface {} is {} on {}, which {} cannot reach; there are: {}",

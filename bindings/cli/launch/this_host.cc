@@ -20,11 +20,6 @@ bool is_own_address(const Endpoint& address) {
                      [&](const Interface& each) { return each.address.same_host(address); });
 }
 
-/// The whole net 127/8 is this host, though interfaces list one address of it.
-bool is_loopback(const Endpoint& address) {
-  return address.family() == AF_INET && address.host().rfind("127.", 0) == 0;
-}
-
 /// True if a socket can listen there now.
 bool can_bind(const Endpoint& address) {
   const FileDescriptor fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -45,7 +40,7 @@ bool is_this_host(const std::string& name) {
   if (name == "localhost" || name == host_name()) return true;
   const auto found = resolve_host(name);
   return found.ok() && std::any_of(found->begin(), found->end(), [](const Endpoint& address) {
-           return is_loopback(address) || is_own_address(address);
+           return address.is_loopback() || is_own_address(address);
          });
 }
 

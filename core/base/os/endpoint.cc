@@ -82,6 +82,11 @@ bool Endpoint::is_wildcard() const noexcept {
   return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&as_v6(*this).sin6_addr) != 0;
 }
 
+bool Endpoint::is_loopback() const noexcept {
+  if (family() == AF_INET) return ntohl(as_v4(*this).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&as_v6(*this).sin6_addr) != 0;
+}
+
 bool Endpoint::is_link_local() const noexcept {
   return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&as_v6(*this).sin6_addr) != 0;
 }

@@ -32,6 +32,8 @@ struct Endpoint {
   [[nodiscard]] Endpoint with_port(std::uint16_t port) const noexcept;
   /// Whether it means all interfaces.
   [[nodiscard]] bool is_wildcard() const noexcept;
+  /// True for ::1 and all of 127/8, though an interface lists one address of it.
+  [[nodiscard]] bool is_loopback() const noexcept;
   /// True for a link-local IPv6 address.
   [[nodiscard]] bool is_link_local() const noexcept;
   /// Whether both are the same IP address, with any ports.

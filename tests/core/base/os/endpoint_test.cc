@@ -47,6 +47,11 @@ TEST_CASE("endpoint: addresses of all interfaces, of one link, and of one host")
   CHECK(numeric("::").is_wildcard());
   CHECK_FALSE(numeric("127.0.0.1").is_wildcard());
   CHECK_FALSE(abstract_endpoint("x").is_wildcard());
+  for (const char* own : {"127.0.0.1", "127.0.1.1", "::1"}) CHECK(numeric(own).is_loopback());
+  for (const char* other : {"128.0.0.1", "::2", "0.0.0.0"}) {
+    CHECK_FALSE(numeric(other).is_loopback());
+  }
+  CHECK_FALSE(abstract_endpoint("127.0.0.1").is_loopback());
   CHECK(numeric("fe80::1").is_link_local());
   CHECK_FALSE(numeric("fd00::1").is_link_local());
   CHECK_FALSE(numeric("169.254.0.1").is_link_local());
