@@ -1,5 +1,6 @@
 #include "bindings/cli/launch/mpirun_kind.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +42,7 @@ MpirunKind installed_mpirun() {
   if (!output.ok()) return MpirunKind::kOpenMpi4;
   ChildSpec spec;
   spec.command = {"mpirun", "--version"};
+  spec.death_signal = SIGKILL;  // Ctrl-C ends this process alone
   spec.output = output->write.get();
   const StartedChild child = start_child(spec);
   output->write.reset();
