@@ -1,4 +1,4 @@
-# What the scripts that make packages share. Sourced; $work holds what they make on their way.
+# Functions that the scripts which make packages share. Sourced; $work holds what they make on their way.
 # shellcheck shell=bash
 
 # shellcheck source=examples/setup.sh

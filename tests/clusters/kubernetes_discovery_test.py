@@ -156,7 +156,7 @@ def test_ronde_run_grows_and_shrinks_with_the_pods_and_keeps_hosts_without_an_an
         stderr=subprocess.STDOUT,
         text=True,
     )
-    # What the launcher says, and what the API does then.
+    # A text of the launcher, and the API's act that follows it.
     story = [
         ("epoch 1: ", lambda: api.list(first, second)),
         ("epoch 2: ", lambda: setattr(api, "answer", (403, {}))),

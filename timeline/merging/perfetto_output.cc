@@ -45,7 +45,7 @@ std::uint64_t thread_track(const report::TraceEvent& event) {
   return rank_track(event.pid) + 1 + static_cast<std::uint64_t>(event.tid);
 }
 
-/// Where the number of a row stands in its name, as in "rank 7 (host)"; npos: it has none.
+/// The place of a row's number in its name, as in "rank 7 (host)"; npos: it has none.
 std::size_t number_at(std::string_view name, std::string_view number) {
   const std::size_t at = name.find(' ') + 1;
   return name.substr(at).starts_with(number) ? at : std::string_view::npos;

@@ -161,7 +161,7 @@ Status dial_lower(Connector& connector, const MeshArgs& args) {
   return {};
 }
 
-/// Where this rank accepts links. Fills in its address in `party`.
+/// Makes the socket at which this rank accepts links. Fills in its address in `party`.
 Status listen_for_links(const Config& config, const std::vector<Endpoint>& resolved, Party& party,
                         RemoteJob& job) {
   RONDE_ASSIGN_OR_RETURN(job.local, own_address(config, resolved));

@@ -133,7 +133,7 @@ struct InputMessage {
   static void fields(auto& wire, auto& self) { wire(self.bytes); }
 };
 
-/// Of a call or an answer: so many bytes in one message at most.
+/// A message has so many bytes of a call or an answer at most.
 inline constexpr std::size_t kCallPieceBytes = std::size_t{1} << 20;
 
 /// A piece of what ronde.run() calls, for all ranks. Comes before StartMessage.

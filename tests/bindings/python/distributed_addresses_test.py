@@ -1,4 +1,4 @@
-"""Where ranks of several hosts meet, and by which secret."""
+"""The place at which ranks of several hosts meet, and their secret."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""What is wrong with one of two hosts is said there: the error's class, the host and the remedy."""
+"""An error that one of two hosts causes is raised there, with its class, the host and a remedy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hosts():
 
 
 def outputs(hosts, folder, each, **settings):
-    """What both ranks print, with the setting of each."""
+    """The output of both ranks, with the setting of each."""
     settings = {"RONDE_START_TIMEOUT_MS": MEETING_MS, **settings}
     settings.setdefault("RONDE_SECRET_FILE", write_secret(folder / "secret"))
     settings.setdefault("RONDE_NETWORK_INTERFACE", "link0")
@@ -42,7 +42,7 @@ def outputs(hosts, folder, each, **settings):
 
 
 def said_by_rank_1(hosts, folder, **settings):
-    """What rank 1 prints, with these settings of its own. Rank 0 waits for it in vain."""
+    """The output of rank 1, with these settings of its own. Rank 0 waits for it in vain."""
     limit = {"RONDE_START_TIMEOUT_MS": settings.pop("RONDE_START_TIMEOUT_MS", VAIN_MS)}
     first, second = outputs(hosts, folder, ({}, settings), **limit)
     assert first.startswith("TimeoutError: 1 of 2 ranks did not come in time: rank 1"), first

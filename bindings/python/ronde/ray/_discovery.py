@@ -38,7 +38,7 @@ class RayHostDiscovery:
         return found
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """What Ray says of each node that is alive, by the node's name."""
+        """Ray's descriptions of the nodes that are alive, by their names."""
         alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
         with self._lock:
             names = {node: name for node, name in self._names.items() if node in alive}

@@ -1,4 +1,4 @@
-"""Where ranks of several hosts meet."""
+"""The place at which ranks of several hosts meet."""
 
 from __future__ import annotations
 
