@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.volume import ALL
 
 from clusters.two_hosts import NamedHosts, why_not
 
-ALL = pytest.mark.skipif(os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all")
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "slurm" / "sum.py"
 FOUR = [f"rank {rank} of 4 ({rank % 2} on n{rank // 2 + 1}): 10" for rank in range(4)]
 RONDE_RUN = [sys.executable, "-m", "ronde", "run", "--backend", "mpi", "-H", "n1:2,n2:2"]

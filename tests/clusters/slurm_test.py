@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from support.volume import ALL, IS_ALL
 
 from clusters.slurm_cluster import SlurmCluster, why_not
 
-ALL = pytest.mark.skipif(os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "slurm"
 SUM = """
 import os
@@ -34,7 +34,7 @@ def cluster(request):
     """Two nodes, with munge and without."""
     if reason := why_not():
         pytest.skip(reason)
-    if request.param == "none" and os.environ.get("RONDE_TEST_VOLUME") != "all":
+    if request.param == "none" and not IS_ALL:
         pytest.skip("tests/run.sh --all")
     with SlurmCluster(auth=request.param) as cluster:
         yield cluster

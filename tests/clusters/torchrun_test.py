@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("ronde.torch.distributed", exc_type=ImportError)
 
+from support.volume import ALL
+
 from clusters.two_hosts import HOSTS, NAMES, NamedHosts, why_not
 
-ALL = pytest.mark.skipif(os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all")
 PORT = 29790  # of a network namespace that nobody else is in
 SCRIPTS = {
     "horovod": """

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "bindings" / "python"))
 from conftest import LIMIT_S, finish, launch  # noqa: E402
+from support.volume import ALL  # noqa: E402
 
 pytest.importorskip("torch")
 
@@ -96,7 +96,7 @@ def test_an_example_is_short_enough_to_read(path):
     assert len(path.read_text().splitlines()) < LONGEST
 
 
-@pytest.mark.skipif(os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all")
+@ALL
 @pytest.mark.parametrize("script", AT_FULL_SIZE)
 def test_an_example_runs_as_it_is_started_by_people(script):
     if script in NEEDS and importlib.util.find_spec(NEEDS[script]) is None:

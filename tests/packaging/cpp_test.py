@@ -6,7 +6,8 @@ import shutil
 import tarfile
 
 import pytest
-from packages import ROOT, VOLUME, run
+from packages import ROOT, run
+from support.volume import ALL
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.25)
@@ -40,7 +41,7 @@ def two_ranks_of_an_example(prefix, folder):
     return run(prefix / "bin" / "ronde", "run", "-np", "2", source / "build" / "app")
 
 
-@VOLUME
+@ALL
 def test_a_program_builds_against_the_unpacked_archive_and_runs(made, tmp_path):
     (archive,) = made.glob("ronde-*.tar.gz")
     with tarfile.open(archive) as opened:
@@ -51,7 +52,7 @@ def test_a_program_builds_against_the_unpacked_archive_and_runs(made, tmp_path):
     assert f"{prefix}/bin/../lib/libfmt.so" in linked
 
 
-@VOLUME
+@ALL
 def test_a_program_builds_against_the_unpacked_deb_and_runs(made, tmp_path):
     (package,) = made.glob("ronde_*.deb")
     run("dpkg-deb", "-x", package, tmp_path)

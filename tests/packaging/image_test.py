@@ -7,7 +7,8 @@ import os
 import shutil
 
 import pytest
-from packages import ROOT, VOLUME, run
+from packages import ROOT, run
+from support.volume import ALL
 
 TRAINING = ("ronde", "run", "-np", "2", "--", "python", "examples/train_digits.py")
 
@@ -43,14 +44,14 @@ def in_container(storage):
     return functools.partial(storage, "buildah", "run", "--isolation", "chroot", container, "--")
 
 
-@VOLUME
+@ALL
 def test_two_ranks_train_in_a_container_without_root(in_container):
     assert in_container("id", "-un") == "ronde\n"
     output = in_container(*TRAINING, "--target", "0.95")
     assert "epoch 8: loss" in output
 
 
-@VOLUME
+@ALL
 def test_the_image_has_no_compiler_and_no_file_of_the_build(in_container):
     names = in_container("sh", "-c", "ls -A / /tmp; command -v g++ gcc cmake || true").split()
     assert "ronde" not in names

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
-VOLUME = pytest.mark.skipif(
-    os.environ.get("RONDE_TEST_VOLUME") != "all", reason="tests/run.sh --all"
-)
 
 
 def run(*command, **options):

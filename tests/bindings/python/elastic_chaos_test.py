@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.volume import ALL
 
 DRIVER = Path(__file__).resolve().parents[2] / "chaos" / "elastic"
 
 
-ALL = os.environ.get("RONDE_TEST_VOLUME") == "all"
 KINDS = ["kill", "recovery", "joiner", "leave", "flap", "freeze", "coordinator", "launcher"]
 
 
@@ -36,7 +35,7 @@ def test_training_with_pytorch_survives_a_kill():
     play("--framework", "torch", "--only", "kill", "--most-ranks", "2")
 
 
-@pytest.mark.skipif(not ALL, reason="takes minutes; tests/run.sh --all")
+@ALL
 @pytest.mark.parametrize("framework", ["torch", "keras"])
 def test_training_survives_whatever_happens_to_workers(framework):
     if framework == "keras":

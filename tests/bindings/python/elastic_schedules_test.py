@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import finish
+from support.volume import IS_ALL
 
 HERE = Path(__file__).resolve().parent
 TWO, BOTH = ["localhost:2"], ["localhost:2", "127.0.0.1:2"]
@@ -62,9 +63,8 @@ class Schedule:
         return status, output, [json.loads(line) for line in lines]
 
 
-ALL = os.environ.get("RONDE_TEST_VOLUME") == "all"
 KINDS = ["numpy"]
-if ALL:
+if IS_ALL:
     KINDS += ["torch", "tensorflow", "keras", "horovod.torch", "horovod.tensorflow"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import ronde
+from support.volume import ALL
 
 from bindings.python import ray_cluster
 
@@ -20,9 +20,6 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[train,
 from ronde.ray import ElasticRayExecutor, RayHostDiscovery
 
 LIMIT_S = 120
-volume = pytest.mark.skipif(
-    os.environ.get("RONDE_TEST_VOLUME") != "all", reason="only with tests/run.sh --all"
-)
 
 
 @pytest.fixture
@@ -61,7 +58,7 @@ def in_background(action):
     return thread
 
 
-@volume
+@ALL
 def test_a_killed_worker_is_replaced_and_results_come_by_rank(folder):
     with ray_cluster.two_nodes(folder, cpus=2):
         job = executor(min_num_proc=4)
@@ -73,7 +70,7 @@ def test_a_killed_worker_is_replaced_and_results_come_by_rank(folder):
     assert not list(Path(tempfile.gettempdir()).glob("ronde-ray-*"))
 
 
-@volume
+@ALL
 def test_the_others_go_on_when_a_node_is_killed(folder):
     with ray_cluster.two_nodes(folder, cpus=2) as (cluster, second):
         ends = time.monotonic() + LIMIT_S
@@ -90,7 +87,7 @@ def test_the_others_go_on_when_a_node_is_killed(folder):
     assert all(steps >= 60 for *_, steps in found)
 
 
-@volume
+@ALL
 def test_a_node_that_joins_is_used(folder):
     with ray_cluster.two_nodes(folder, cpus=1) as (cluster, _):
         job = executor(min_num_proc=2, elastic_timeout=LIMIT_S)
@@ -103,7 +100,7 @@ def test_a_node_that_joins_is_used(folder):
     assert [(rank, size) for rank, size, _ in found] == [(0, 3), (1, 3), (2, 3)]
 
 
-@volume
+@ALL
 class TestOneNode:
     """Jobs that share a node with two CPUs."""
 
@@ -130,7 +127,7 @@ class TestOneNode:
         assert (done.returncode, done.stdout.splitlines()[-2:]) == (0, said), done.stderr
 
 
-@volume
+@ALL
 def test_nodes_are_hosts_with_slots(folder):
     with ray_cluster.two_nodes(folder, cpus=4):
         discovery = RayHostDiscovery(cpus_per_slot=2)

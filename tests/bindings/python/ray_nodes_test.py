@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import threading
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import ronde
+from support.volume import ALL
 
 from bindings.python import ray_cluster
 
@@ -17,12 +17,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[train,
 
 from ronde.ray import RayExecutor
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        os.environ.get("RONDE_TEST_VOLUME") != "all", reason="only with tests/run.sh --all"
-    ),
-]
+pytestmark = [pytest.mark.slow, ALL]
 
 
 @pytest.fixture

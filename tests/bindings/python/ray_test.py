@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
 import pytest
 import ronde
+from support.volume import ALL
 
 from bindings.python import ray_cluster
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[train,tune]'")
 
 from ronde.ray import RayExecutor
-
-volume = pytest.mark.skipif(
-    os.environ.get("RONDE_TEST_VOLUME") != "all", reason="only with tests/run.sh --all"
-)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +56,7 @@ def test_workers_are_the_ranks_of_one_job_and_a_killed_one_is_named(node, execut
     assert caught.value.pid > 0
 
 
-@volume
+@ALL
 def test_an_exception_keeps_its_type_and_names_rank_and_node(node, executor):
     job = executor(num_workers=2)
     with pytest.raises(ValueError, match="bad batch") as caught:
@@ -69,7 +65,7 @@ def test_an_exception_keeps_its_type_and_names_rank_and_node(node, executor):
         assert "raised by rank 1 of 2 (pid" in caught.value.__notes__[0]
 
 
-@volume
+@ALL
 def test_objects_of_workers_live_between_calls(node, executor):
     job = executor(num_workers=2)
     job.shutdown()
@@ -79,7 +75,7 @@ def test_objects_of_workers_live_between_calls(node, executor):
     assert job.execute_single(lambda held: held["b"]) == 2
 
 
-@volume
+@ALL
 def test_workers_that_find_no_room_are_a_timeout_that_says_what_is_free(node):
     settings = RayExecutor.create_settings(placement_group_timeout_s=2)
     with pytest.raises(ronde.TimeoutError, match=r"within 2 s.*64 x \{'CPU': 1\}; free.*'CPU': 4"):
