@@ -16,6 +16,7 @@ from support.volume import ALL
 from clusters.two_hosts import HOSTS, NAMES, NamedHosts, why_not
 
 PORT = 29790  # of a network namespace that nobody else is in
+C10D = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"n1:{PORT}")
 SCRIPTS = {
     "horovod": """
 import torch
@@ -67,13 +68,12 @@ def hosts(tmp_path):
         yield hosts
 
 
-def torchrun(tmp_path, api, *options, ranks=1, text=""):
+def torchrun(tmp_path, api, *options, ranks=1, text="", agents=C10D):
     """The command that starts a host's ranks; `text`: of another script."""
     script = tmp_path / f"by_{api}.py"
     script.write_text(text or SCRIPTS[api] + SUM)
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2"]
-    command += ["--nproc-per-node", str(ranks), "--rdzv-backend", "c10d"]
-    return [*command, "--rdzv-endpoint", f"n1:{PORT}", *options, str(script)]
+    return [*command, "--nproc-per-node", str(ranks), *agents, *options, str(script)]
 
 
 def run(hosts, commands, **settings):
@@ -95,6 +95,18 @@ def test_the_script_of_the_guide_runs_over_two_hosts(hosts, tmp_path):
 @pytest.mark.parametrize("api", list(SCRIPTS))
 def test_two_hosts_may_have_two_ranks_each(hosts, tmp_path, api):
     statuses, lines, errors = run(hosts, [torchrun(tmp_path, api, ranks=2)] * 2)
+    assert (statuses, lines) == ([0, 0], FOUR), errors
+
+
+@ALL
+@pytest.mark.parametrize("api", list(SCRIPTS))
+def test_hosts_may_be_numbered_by_hand(hosts, tmp_path, api):
+    place = ("--master-addr", "n1", "--master-port", str(PORT))
+    commands = [
+        torchrun(tmp_path, api, ranks=2, agents=("--node-rank", str(host), *place))
+        for host in range(2)
+    ]
+    statuses, lines, errors = run(hosts, commands)
     assert (statuses, lines) == ([0, 0], FOUR), errors
 
 

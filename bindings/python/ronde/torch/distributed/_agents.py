@@ -29,8 +29,8 @@ def job_settings(
     limit_s = _membership.start_limit_s(timedelta.max)
     scope = f"init{ranks}/{attempt_scope()}"
     try:
-        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=limit_s)))
-        _membership.keep_store(store, rank)
+        store, own_rank, _ = next(rendezvous("env://", timeout=timedelta(seconds=limit_s)))
+        _membership.keep_store(store, own_rank)
         me = Peer.me(chosen=chosen)
         agreed = Meeting(store, scope, rank, size, me, limit_s, limit_s).agree()
     except dist.DistError as error:

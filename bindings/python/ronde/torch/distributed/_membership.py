@@ -147,7 +147,7 @@ def _join(store: Store, rank: int, size: int, timeout: timedelta, everyone: bool
 def keep_store(store: Store, rank: int) -> None:
     """Keeps the store until the next start: ranks that start again earlier than rank 0 use it.
 
-    It lives in rank 0, unless torchrun's agent has it.
+    It lives in rank 0 of torch, unless torchrun's agent has it.
     """
     agent_has_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     _state.store = store if rank == 0 and not agent_has_it else None
