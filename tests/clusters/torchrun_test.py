@@ -85,7 +85,7 @@ def run(hosts, commands, **settings):
 
 
 def test_the_script_of_the_guide_runs_over_two_hosts(hosts, tmp_path):
-    (text,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (text,) = re.findall(r"^```python[^\n]*\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     statuses, lines, errors = run(hosts, [torchrun(tmp_path, "guide", text=text)] * 2)
     assert (statuses, lines) == ([0, 0], TWO), errors
     assert errors.count(WARNING) == 1
