@@ -32,6 +32,7 @@ TEST_CASE("job: only several hosts get a rendezvous") {
   }
 }
 
+// The tests have one thread.  NOLINTBEGIN(concurrency-mt-unsafe)
 TEST_CASE("job: a rank that starts a job forgets its own place, another process nothing") {
   for (const bool is_rank : {false, true}) {
     CAPTURE(is_rank);
@@ -73,5 +74,7 @@ TEST_CASE("job: other hosts get settings and paths, but not everything") {
   ::unsetenv("RONDE_TEST_VARIABLE");
   ::unsetenv("SOME_PASSWORD");
 }
+
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace ronde
