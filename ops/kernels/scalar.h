@@ -16,6 +16,8 @@ namespace ronde::kernels {
 template <typename T>
 constexpr T truncate_to(double value) noexcept {
   constexpr double kLowest = static_cast<double>(std::numeric_limits<T>::min());
+  // 2^(bits - 1) or 2^bits: the quotient loses a bit, and the sum restores it.
+  // NOLINTNEXTLINE(bugprone-integer-division)
   constexpr double kBeyond = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
   if (value >= kBeyond) return std::numeric_limits<T>::max();
   if (value > kLowest) return static_cast<T>(value);
@@ -50,8 +52,8 @@ inline std::int64_t integer_divisor_of(double factor) noexcept {
 /// value / divisor, rounded towards zero; what does not fit becomes the nearest T that does.
 template <typename T>
 constexpr T divide_integer(std::int64_t value, std::int64_t divisor) noexcept {
-  constexpr std::int64_t kLeast = std::numeric_limits<T>::min();
-  constexpr std::int64_t kMost = std::numeric_limits<T>::max();
+  constexpr std::int64_t kLeast{std::numeric_limits<T>::min()};
+  constexpr std::int64_t kMost{std::numeric_limits<T>::max()};
   return static_cast<T>(std::clamp(value / divisor, kLeast, kMost));
 }
 

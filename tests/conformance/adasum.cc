@@ -92,6 +92,7 @@ Exact adasum_of(std::vector<Exact> tensors) {
 
 Exact expected_of(int ranks, DType dtype, std::size_t count, Alike alike, unsigned seed = 0) {
   std::vector<Exact> tensors;
+  tensors.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     tensors.push_back(exactly(dtype, inputs_of(rank, dtype, count, alike, seed)));
   }
@@ -174,6 +175,7 @@ void check_joined(const Rank& rank) {
   rank.expect_no(rank.run(bundle).message(), "adasum with a joined rank");
   if (joined) return;
   std::vector<Exact> tensors;
+  tensors.reserve(static_cast<std::size_t>(rank.size()));
   for (int other = 0; other < rank.size() - 1; ++other) {
     tensors.push_back(exactly(kType, inputs_of(other, kType, 57, Alike::kDrawn)));
   }

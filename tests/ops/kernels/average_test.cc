@@ -69,7 +69,8 @@ void check_equal_wide_values(DType dtype, const std::vector<T>& values) {
       kernels.reduce({.dtype = dtype, .op = ReduceOp::kSum, .scaling = average}, inputs, out.data(),
                      out.size());
       INFO("ranks ", ranks);
-      CHECK(std::memcmp(out.data(), values.data(), values.size() * sizeof(T)) == 0);
+      const bool same = std::memcmp(out.data(), values.data(), values.size() * sizeof(T)) == 0;
+      CHECK(same);
     }
   });
 }
@@ -143,6 +144,7 @@ TEST_CASE("average: of integers is rounded towards zero and never overflows") {
   const std::vector<std::vector<std::int8_t>> ranks = {
       {127, -128, 7, -7, 100}, {127, -128, 0, 0, 100}, {127, -128, 1, -1, -101}};
   std::vector<const void*> inputs;
+  inputs.reserve(ranks.size());
   for (const auto& values : ranks) inputs.push_back(values.data());
   test::for_each_target([&](const ReduceKernels& kernels) {
     std::vector<std::int8_t> out(5);

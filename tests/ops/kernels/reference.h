@@ -121,8 +121,9 @@ T scale_integer_reference(T value, double factor) {
 /// Wraps: computed modulo 2^64, cut to the type's width.
 template <typename T>
 T combine_integers(ReduceOp op, T a, T b) {
+  // The sign must spread.  NOLINTNEXTLINE(bugprone-signed-char-misuse)
   const auto x = static_cast<std::uint64_t>(a);
-  const auto y = static_cast<std::uint64_t>(b);
+  const auto y = static_cast<std::uint64_t>(b);  // NOLINT(bugprone-signed-char-misuse)
   switch (op) {
     case ReduceOp::kMin:
       return b < a ? b : a;
@@ -189,6 +190,7 @@ Bytes for_each_place(const std::vector<Bytes>& inputs, const Reduce& reduce) {
   Bytes out(inputs[0].size());
   for (std::size_t i = 0; i < out.size() / sizeof(T); ++i) {
     std::vector<T> values;
+    values.reserve(inputs.size());
     for (const Bytes& input : inputs) values.push_back(element<T>(input, i));
     put<T>(out, i, reduce(values));
   }
@@ -201,6 +203,7 @@ Bytes reduce_narrow(const Reduction& what, const std::vector<Bytes>& inputs, flo
                     Bits (*narrow)(float)) {
   return for_each_place<Bits>(inputs, [&](const std::vector<Bits>& values) {
     std::vector<float> wide;
+    wide.reserve(values.size());
     for (const Bits value : values) wide.push_back(widen(value));
     return narrow(reduce_floats(what, wide));
   });

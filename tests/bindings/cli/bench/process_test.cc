@@ -81,10 +81,10 @@ TEST_CASE("a tuning is written, and doctor says what it changes") {
   std::ifstream file(path);
   const auto tuning = nlohmann::json::parse(file);
   CHECK(tuning["measured"]["ranks"] == 2);
-  CHECK(tuning["rows"].size() >= 5);  // one for each collective that has a choice
-  ::setenv("RONDE_TUNING_FILE", path.c_str(), 1);
+  CHECK(tuning["rows"].size() >= 5);               // one for each collective that has a choice
+  ::setenv("RONDE_TUNING_FILE", path.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   const Finished doctor = run_ronde({"doctor"});
-  ::unsetenv("RONDE_TUNING_FILE");
+  ::unsetenv("RONDE_TUNING_FILE");  // NOLINT(concurrency-mt-unsafe)
   CHECK(doctor.out.find("by " + path.string()) != std::string::npos);
   CHECK(doctor.out.find("(tuned)") != std::string::npos);
   std::filesystem::remove(path);

@@ -14,7 +14,7 @@ std::vector<std::string> sorted_output(const std::string& bytes, std::size_t ste
   std::vector<std::string> texts(static_cast<std::size_t>(ranks) + 1);
   for (std::size_t at = 0; at < bytes.size(); at += step) {
     for (const auto& piece : tagged.feed(bytes.substr(at, step))) {
-      texts.at(static_cast<std::size_t>(piece.rank + 1)) += piece.text;
+      texts.at(static_cast<std::size_t>(piece.rank) + 1) += piece.text;
     }
   }
   return texts;
