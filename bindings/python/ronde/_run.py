@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import subprocess
@@ -90,34 +91,45 @@ def run(
     tuning: dict[str, Any] = {"slots_per_host": slots, "reset_limit": reset_limit}
     tuning.update(elastic_timeout=elastic_timeout, blacklist_cooldown_range=cooldown_range)
     elastic = _elastic_options(making, tuning)
-    if mpi_args is not None and not use_mpi:
-        raise InvalidArgumentError(f"mpi_args={mpi_args!r} is for mpirun: give use_mpi=True")
-    listed = _hosts_in(hosts, hostfile)
     ranks = _checked_ranks(num_proc if np is None else np)
-    by_launcher: dict[str, Any] = {"-H": hosts or None, "--hostfile": hostfile}
-    if use_mpi:
-        by_launcher = _through_mpirun(listed, mpi_args)
-    options = {
+    options: dict[str, Any] = {
         "-np": ranks,
         "--start-timeout": start_timeout,
         "--output-dir": output_filename,
         "--network-interface": _only_one(network_interface, network_interfaces),
-        **by_launcher,
+        **_host_options(hosts, hostfile, use_mpi, mpi_args),
         **_ssh_options(ssh_port, ssh_identity_file),
+        "--ssh-option": list(ssh_options),
         "--remote-ronde": remote_ronde,
     }
-    chosen = [str(part) for pair in options.items() if pair[1] is not None for part in pair]
-    chosen += [part for option in ssh_options for part in ("--ssh-option", option)]
-    chosen += [*elastic, *(["--verbose"] if verbose else [])]
-    given = os.environ if env is None else env
+    words = [*_words(options), *elastic, *(["--verbose"] if verbose else [])]
+    call = _call.packed(func, args, kwargs or {})
+    read = functools.partial(_call.last_results if elastic else _call.results, ranks=ranks)
+    return _call_ranks(call, words, executable, env, bool(use_mpi), read)
+
+
+def _call_ranks(
+    call: bytes,
+    words: Sequence[str],
+    executable: str | None,
+    env: Mapping[str, str] | None,
+    by_mpi: bool,
+    read: Callable[..., list[Any]],
+) -> list[Any]:
+    """Runs the ranks to their end; returns what `read` makes of the answers in their folder.
+
+    words: options of `ronde run`. by_mpi: the ranks find the call in the folder; they are all here.
+    """
     with tempfile.TemporaryDirectory(prefix="ronde-run-") as name:
         folder = Path(name)
-        (folder / _call.CALL).write_bytes(_call.packed(func, args, kwargs or {}))
+        (folder / _call.CALL).write_bytes(call)
         worker = [executable or sys.executable, "-m", "ronde._run_rank"]
-        worker += [name] if use_mpi else []
-        chosen += [] if use_mpi else ["--call-folder", name]
-        status = _launch([*chosen, "--", *worker], executable, given)
-        return (_call.last_results if elastic else _call.results)(folder, ranks, status)
+        given = os.environ if env is None else env
+        if by_mpi:
+            status = _launch([*words, "--", *worker, name], executable, given)
+        else:
+            status = _launch([*words, "--call-folder", name, "--", *worker], executable, given)
+        return read(folder, status=status)
 
 
 def _refuse_import() -> None:
@@ -136,6 +148,15 @@ def _launch(arguments: Sequence[str], executable: str | None, env: Mapping[str, 
         env=dict(env) if executable else {**env, "PYTHONPATH": search_path()},
         check=False,
     ).returncode
+
+
+def _words(options: Mapping[str, Any]) -> list[str]:
+    """The options as arguments: each value of a list with its name, and None not at all."""
+    words: list[str] = []
+    for name, value in options.items():
+        for one in value if isinstance(value, list) else [value]:
+            words += [] if one is None else [name, str(one)]
+    return words
 
 
 def _checked_ranks(ranks: Any) -> int:
@@ -192,16 +213,23 @@ def _hosts_in(hosts: str | None, hostfile: str | None) -> list[str]:
     return [line.split()[0] for line in lines if line.split("#")[0].strip()]
 
 
-def _through_mpirun(hosts: Sequence[str], arguments: str | None) -> dict[str, Any]:
+def _host_options(
+    hosts: str | None, hostfile: str | None, use_mpi: bool | None, mpi_args: str | None
+) -> dict[str, Any]:
     """Options of `ronde run`. mpirun brings no call to other hosts."""
+    listed = _hosts_in(hosts, hostfile)
+    if not use_mpi:
+        if mpi_args is not None:
+            raise InvalidArgumentError(f"mpi_args={mpi_args!r} is for mpirun: give use_mpi=True")
+        return {"-H": hosts or None, "--hostfile": hostfile}
     here = {"localhost", "127.0.0.1", socket.gethostname(), socket.getfqdn()}
-    other = [host for host in hosts if host.split(":")[0] not in here]
+    other = [host for host in listed if host.split(":")[0] not in here]
     if other:
         raise InvalidArgumentError(
             f"use_mpi=True starts ranks on this host only, not on {', '.join(other)}: leave it "
             "out, or write a script and start it with: ronde run --backend mpi -H HOSTS"
         )
-    return {"--backend": "mpi", "--mpi-args": arguments}
+    return {"--backend": "mpi", "--mpi-args": mpi_args}
 
 
 def _ssh_options(port: int | None, identity: str | None) -> dict[str, Any]:

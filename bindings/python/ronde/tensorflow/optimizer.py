@@ -43,47 +43,41 @@ def DistributedOptimizer(
     """
     from ronde.keras._optimizer import DistributedOptimizer as distributed
 
+    del device_dense, device_sparse
+    sending: dict[str, Any] = {
+        "compression": compression,
+        "sparse_as_dense": sparse_as_dense,
+        "op": op,
+        "gradient_predivide_factor": gradient_predivide_factor,
+        "num_groups": num_groups,
+        "groups": groups,
+        "process_set": process_set,
+        "scale_local_gradients": scale_local_gradients,
+    }
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         _check_v1(op, backward_passes_per_step, weight)
-        options = Options(
-            compression,
-            sparse_as_dense,
-            op,
-            gradient_predivide_factor,
-            num_groups,
-            groups,
-            process_set,
-            scale_local_gradients,
-        )
-        return V1Optimizer(optimizer, name, use_locking, options)
+        return V1Optimizer(optimizer, name, use_locking, Options(**sending))
     return distributed(
         optimizer,
         name,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        gradient_predivide_factor,
-        op,
-        backward_passes_per_step,
-        average_aggregated_gradients,
-        num_groups,
-        groups,
-        process_set,
-        scale_local_gradients,
-        weight,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        weight=weight,
+        **sending,
     )
 
 
 def _check_v1(op: int, passes: int, weight: float | None) -> None:
+    """Raises for what an optimizer of TensorFlow 1 cannot be given."""
     check_passes(passes)
-    for name, value, allowed in (
-        ("op", "Adasum" if op == ADASUM else "", "Average and Sum"),
-        ("backward_passes_per_step", passes if passes > 1 else "", "1"),
-        ("weight", "" if weight is None else weight, "None"),
-    ):
-        if value != "":
+    refused = (
+        ("op=Adasum", op == ADASUM, "Average and Sum"),
+        (f"backward_passes_per_step={passes}", passes > 1, "1"),
+        (f"weight={weight}", weight is not None, "None"),
+    )
+    for given, is_given, allowed in refused:
+        if is_given:
             raise UnsupportedError(
-                f"{name}={value} with an optimizer of TensorFlow 1; allowed there: {allowed}; "
-                "Keras optimizers take more"
+                f"{given} with an optimizer of TensorFlow 1; allowed there: {allowed}; Keras "
+                "optimizers take more"
             )
