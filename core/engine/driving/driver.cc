@@ -106,8 +106,8 @@ void Driver::help(const Operation& operation, TimePoint until) {
 }
 
 void Driver::release_role() {
-  parts_.channel.prepare_wait(Sleeper::kBackground);
-  do {  // takes frames that came before peers knew which thread to wake
+  do {  // takes frames that came before peers knew which thread to wake; a step makes them forget
+    parts_.channel.prepare_wait(Sleeper::kBackground);
   } while (parts_.progress.step());
   parts_.channel.kick();
   // Operations that ended since the last step have no deadline any more.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,6 +38,7 @@ class FakeChannel final : public ControlChannel {
     return {};
   }
   bool poll(ChannelSink& sink) override {
+    if (!std::exchange(prepared_, false)) named_.reset();
     const auto frames = std::exchange(incoming, {});
     for (const Frame& frame : frames) sink.on_frame(frame.rank, frame.bytes);
     return !frames.empty();
@@ -46,6 +48,8 @@ class FakeChannel final : public ControlChannel {
     return has_room;
   }
   std::uint32_t prepare_wait(Sleeper who) noexcept override {
+    prepared_ = true;
+    named_ = who;
     MutexLock lock(mutex_);
     return wakes_[index(who)];
   }
@@ -67,6 +71,8 @@ class FakeChannel final : public ControlChannel {
   }
   void close() noexcept override {}
 
+  /// The thread that peers wake; none while this rank polls.
+  [[nodiscard]] std::optional<Sleeper> named() const noexcept { return named_; }
   /// How often wake() was called. Threads: any.
   std::uint32_t wakes(Sleeper who) {
     MutexLock lock(mutex_);
@@ -88,6 +94,8 @@ class FakeChannel final : public ControlChannel {
   static std::size_t index(Sleeper who) noexcept { return static_cast<std::size_t>(who); }
 
   Topology topology_;
+  bool prepared_ = false;  // the next poll is the last look before sleeping
+  std::optional<Sleeper> named_;
   Mutex mutex_;
   CondVar woken_;
   std::array<std::uint32_t, 2> wakes_ RONDE_GUARDED_BY(mutex_){};

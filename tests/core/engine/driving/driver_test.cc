@@ -56,6 +56,19 @@ TEST_CASE_FIXTURE(DriverFixture, "Driver: a caller that waits drives itself and 
   CHECK(channel.wakes(Sleeper::kCaller) == 0);
 }
 
+TEST_CASE_FIXTURE(DriverFixture, "Driver: peers know whom to wake even if frames come last") {
+  int looks = 0;
+  const auto done = [&] {
+    if (++looks == 3) {
+      channel.incoming.push_back({1, test::frame_of(EnginePart::kClock, 0)});  // still unread
+    }
+    return looks >= 3;
+  };
+  CHECK(driver.wait_until(done, {}).ok());
+  CHECK(channel.incoming.empty());
+  CHECK(channel.named() == Sleeper::kBackground);
+}
+
 TEST_CASE_FIXTURE(DriverFixture, "Driver: a caller with a near deadline leaves work to the queue") {
   const auto operation = submit(add_queue(0, {0}));
   WaitOptions options;
