@@ -1,14 +1,7 @@
 #include "backends/net/channel/tcp_link.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <asio/buffer.hpp>
-#include <asio/error.hpp>
 #include <asio/post.hpp>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -45,17 +38,8 @@ LinkHeader decode_header(std::span<const std::byte> bytes) {
   return header;
 }
 
-Loss loss_of(const asio::error_code& error) {
-  const bool unreachable = error == asio::error::timed_out ||
-                           error == asio::error::host_unreachable ||
-                           error == asio::error::network_unreachable;
-  return unreachable ? Loss::kUnreachable : Loss::kClosed;
-}
-
-asio::ip::tcp protocol_of(int fd) {
-  const auto endpoint = local_endpoint(fd);
-  const bool v6 = endpoint.ok() && endpoint->family() == AF_INET6;
-  return v6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
+Loss loss_of(const Status& error) {
+  return error.code() == Code::kTimeout ? Loss::kUnreachable : Loss::kClosed;
 }
 
 }  // namespace
@@ -64,16 +48,19 @@ TcpLink::TcpLink(asio::io_context& io, Link link, const LinkSink& sink)
     : rank_(link.rank),
       sink_(sink),
       io_(io),
-      socket_(io),
-      fd_(link.socket.release()),
+      stream_(std::move(link.stream)),
+      waiter_(io),
       input_(kReadBytes) {
   asio::error_code error;
-  socket_.assign(protocol_of(fd_), fd_, error);
-  socket_.non_blocking(true, error);
+  waiter_.assign(stream_.fd(), error);
+}
+
+TcpLink::~TcpLink() {
+  if (waiter_.is_open()) waiter_.release();
 }
 
 std::uint64_t TcpLink::acknowledged() noexcept {
-  const TcpProgress is = tcp_progress(fd_);
+  const TcpProgress is = tcp_progress(stream_.fd());
   const TcpProgress was = std::exchange(progress_, is);
   // A frozen peer's host acknowledges what fits its buffer, then reports the buffer as full. Other
   // input from the peer proves nothing if only our own direction is cut.
@@ -96,27 +83,28 @@ void TcpLink::send(LinkMessage kind, std::span<const std::byte> bytes) {
 bool TcpLink::write_queue() {
   while (!queue_.empty()) {
     const auto left = std::span<const std::byte>(queue_.front()).subspan(front_done_);
-    const ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    if (sent < 0) {
+    const iovec piece{const_cast<std::byte*>(left.data()), left.size()};
+    const auto sent = stream_.send({&piece, 1});
+    if (!sent.ok()) {
       queue_.clear();
       front_done_ = 0;
       return true;
     }
-    front_done_ += static_cast<std::size_t>(sent);
+    if (*sent == 0) return false;
+    front_done_ += *sent;
     if (front_done_ < queue_.front().size()) continue;
     queue_.pop_front();
     front_done_ = 0;
   }
-  return true;
+  return !stream_.flush().ok() || !stream_.has_unsent();
 }
 
 void TcpLink::flush_later() {
   if (ended_) return;
-  socket_.async_wait(asio::socket_base::wait_write, [this](const asio::error_code& error) {
-    if (!error) flush();
-  });
+  waiter_.async_wait(asio::posix::descriptor_base::wait_write,
+                     [this](const asio::error_code& error) {
+                       if (!error) flush();
+                     });
 }
 
 void TcpLink::flush() {
@@ -126,43 +114,51 @@ void TcpLink::flush() {
   if (flushing_) flush_later();
 }
 
-void TcpLink::read_more() {
+void TcpLink::read_later() {
   if (ended_) return;
-  const auto room = asio::buffer(input_.data() + input_used_, input_.size() - input_used_);
-  socket_.async_read_some(room, [this](const asio::error_code& error, std::size_t bytes) {
+  waiter_.async_wait(asio::posix::descriptor_base::wait_read,
+                     [this](const asio::error_code& error) {
+                       if (!error) read_now();
+                     });
+}
+
+void TcpLink::read_now() {
+  do {
     if (ended_) return;
-    if (error) return end(loss_of(error));
-    on_read(bytes);
-  });
+    const iovec room{input_.data() + input_used_, input_.size() - input_used_};
+    const auto got = stream_.receive({&room, 1});
+    if (!got.ok()) return end(loss_of(got.status()));
+    if (*got != 0) on_read(*got);
+  } while (stream_.has_unread());
+  read_later();
 }
 
 void TcpLink::on_read(std::size_t bytes) {
   ++received_;
   input_used_ += bytes;
-  if (take_messages()) read_more();
+  take_messages();
 }
 
-/// False once the link has ended.
-bool TcpLink::take_messages() {
+void TcpLink::take_messages() {
   std::size_t done = 0;
   std::size_t needed = kReadBytes;
   while (input_used_ - done >= kHeaderBytes) {
     const auto rest = std::span<const std::byte>(input_).subspan(done, input_used_ - done);
     const auto [length, kind, reserved] = decode_header(rest);
-    if (length > kMaxFrameBytes) return end(Loss::kClosed), false;
+    if (length > kMaxFrameBytes) return end(Loss::kClosed);
     if (rest.size() < kHeaderBytes + length) {
       needed = std::max(needed, kHeaderBytes + length);
       break;
     }
-    if (!take_message(kind, rest.subspan(kHeaderBytes, length))) return false;
+    if (!take_message(kind, rest.subspan(kHeaderBytes, length))) return;
     done += kHeaderBytes + length;
   }
   std::memmove(input_.data(), input_.data() + done, input_used_ - done);
   input_used_ -= done;
   if (input_.size() < needed) input_.resize(needed);
-  return true;
 }
 
+/// False once the link has ended.
 bool TcpLink::take_message(LinkMessage kind, std::span<const std::byte> bytes) {
   if (kind == LinkMessage::kGoodbye) return end(Loss::kLeft), false;
   if (kind != LinkMessage::kHeartbeat) sink_.on_message(rank_, kind, bytes);
@@ -176,8 +172,8 @@ void TcpLink::end(Loss how) {
     const MutexLock lock(mutex_);
     closed_ = true;
     queue_.clear();
-    asio::error_code error;
-    socket_.close(error);
+    if (waiter_.is_open()) waiter_.release();
+    stream_.close();
   }
   sink_.on_end(rank_, how);
 }

@@ -4,7 +4,7 @@
 
 #include <array>
 #include <asio/io_context.hpp>
-#include <asio/ip/tcp.hpp>
+#include <asio/posix/stream_descriptor.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -40,11 +40,14 @@ class TcpLink {
  public:
   /// `sink` outlives it.
   TcpLink(asio::io_context& io, Link link, const LinkSink& sink);
+  ~TcpLink();
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
 
   /// Begins to read.
-  void start() { read_more(); }
+  void start() { read_later(); }
 
   /// Writes what the socket takes now and queues the rest. Blocks: never.
   void send(LinkMessage kind, std::span<const std::byte> bytes) RONDE_EXCLUDES(mutex_);
@@ -54,16 +57,17 @@ class TcpLink {
   /// Changes whenever the peer's host has acknowledged what was sent.
   [[nodiscard]] std::uint64_t acknowledged() noexcept;
 
-  /// Closes the socket and notifies the sink, once.
+  /// Closes the connection and notifies the sink, once.
   void end(Loss how);
   [[nodiscard]] bool ended() const noexcept { return ended_; }
 
  private:
   static constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
-  void read_more();
+  void read_later();
+  void read_now();
   void on_read(std::size_t bytes);
-  bool take_messages();
+  void take_messages();
   bool take_message(LinkMessage kind, std::span<const std::byte> bytes);
   void flush_later();
   void flush() RONDE_EXCLUDES(mutex_);
@@ -72,8 +76,8 @@ class TcpLink {
   const int rank_;
   const LinkSink& sink_;
   asio::io_context& io_;
-  asio::ip::tcp::socket socket_;
-  int fd_;
+  Stream stream_;
+  asio::posix::stream_descriptor waiter_;  // waits for the stream's socket, which it never closes
   // I/O thread only.
   std::uint64_t received_ = 0;
   std::uint64_t acknowledged_ = 0;

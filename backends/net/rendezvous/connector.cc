@@ -202,7 +202,7 @@ void Connector::poll_once(TimePoint deadline, int cancel_fd) {
 ConnectorEvent Connector::admit(Pending& pending) {
   const int rank = pending.handshake.peer_rank();
   if (pending.dialed_rank >= 0) dials_.erase(pending.dialed_rank);
-  return {ConnectorEvent::Kind::kAdmitted, rank, std::move(pending.socket),
+  return {ConnectorEvent::Kind::kAdmitted, rank, Stream(std::move(pending.socket)),
           pending.handshake.peer()};
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/clock.h"
@@ -24,13 +25,13 @@ inline constexpr std::chrono::seconds kHandshakeLimit{2};
 /// The result of Connector::next.
 struct ConnectorEvent {
   enum class Kind : std::uint8_t {
-    kAdmitted,  ///< `rank` is authenticated; `socket` and `peer` are its.
+    kAdmitted,  ///< `rank` is authenticated; `stream` and `peer` are its.
     kReadable,  ///< A watched rank sent something, or is gone.
     kTimeout,
   };
   Kind kind = Kind::kTimeout;
   int rank = -1;
-  FileDescriptor socket;
+  Stream stream;
   Introduction peer;
 };
 

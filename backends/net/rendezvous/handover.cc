@@ -152,8 +152,8 @@ SecretOffer::~SecretOffer() {
   for (const std::string& file : files_) ::unlink(file.c_str());
 }
 
-Result<std::string> receive_greeting(int fd, const WaitLimit& limit) {
-  const auto bytes = recv_message(fd, kMaxGreetingBytes, limit);
+Result<std::string> receive_greeting(Stream& stream, const WaitLimit& limit) {
+  const auto bytes = recv_message(stream, kMaxGreetingBytes, limit);
   if (!bytes.ok() && bytes.status().code() != Code::kInvalidArgument) return bytes.status();
   const auto greeting =
       bytes.ok() ? decode_wire<Greeting>(as_bytes(*bytes), "greeting") : bytes.status();

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/munge.h"
 #include "backends/net/rendezvous/secret.h"
 #include "backends/net/rendezvous/socket.h"
@@ -50,7 +51,7 @@ class SecretOffer {
 /// Reads rank 0's greeting; returns the credential, empty where the secret is in a file. Blocks.
 /// Errors: kUnavailable or kTimeout with the reason, also for whatever another program sends; worth
 /// another try.
-Result<std::string> receive_greeting(int fd, const WaitLimit& limit);
+Result<std::string> receive_greeting(Stream& stream, const WaitLimit& limit);
 
 /// Gets the secret where the greeting says. Blocks (munged, file system).
 /// Errors: kUnavailable with the reason; worth another try.

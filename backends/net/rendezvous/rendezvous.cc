@@ -51,10 +51,10 @@ class Assembly {
   }
 
   /// Best effort: a guest that does not receive it finds the connection closed.
-  void send_all_guests(const std::string& verdict) const {
+  void send_all_guests(const std::string& verdict) {
     const TimePoint deadline = now() + kVerdictLimit;
-    for (const auto& [rank, guest] : guests_) {
-      (void)send_message(guest.socket.get(), verdict, deadline).ok();
+    for (auto& [rank, guest] : guests_) {
+      (void)send_message(guest.stream, verdict, deadline).ok();
     }
   }
 
@@ -67,7 +67,7 @@ class Assembly {
 
  private:
   struct Guest {
-    FileDescriptor socket;
+    Stream stream;
     Introduction who;
   };
 
@@ -89,7 +89,7 @@ class Assembly {
 
   Status seat(ConnectorEvent event) {
     const auto [it, fresh] =
-        guests_.try_emplace(event.rank, Guest{std::move(event.socket), event.peer});
+        guests_.try_emplace(event.rank, Guest{std::move(event.stream), event.peer});
     if (!fresh) {
       return {Code::kInvalidArgument,
               fmt::format("two processes say they are rank {}: pid {} on {} and pid {} on {}",
@@ -100,20 +100,20 @@ class Assembly {
       return {Code::kInvalidArgument,
               fmt::format("{} does not belong here", describe(event.rank, event.peer))};
     }
-    args_.connector->watch(event.rank, it->second.socket.get());
+    args_.connector->watch(event.rank, it->second.stream.fd());
     if (args_.passed_fd < 0) {
       missing_.erase(event.rank);
       return {};
     }
-    return send_descriptor(it->second.socket.get(), args_.passed_fd, now() + kHandshakeLimit);
+    return send_descriptor(it->second.stream.fd(), args_.passed_fd, now() + kHandshakeLimit);
   }
 
   /// A guest has acknowledged, or is gone.
   Status on_readable(int rank) {
-    const Guest& guest = guests_.at(rank);
+    Guest& guest = guests_.at(rank);
     std::array<std::byte, 1> byte{};
     if (args_.passed_fd >= 0 && missing_.contains(rank) &&
-        recv_all(guest.socket.get(), byte, now()).ok()) {
+        recv_all(guest.stream, byte, now()).ok()) {
       missing_.erase(rank);
       return {};
     }
@@ -135,23 +135,24 @@ struct Greeting {
 };
 
 /// Runs one handshake, blocking.
-Status shake_hands(int fd, Handshake& handshake, const WaitLimit& limit) {
+Status shake_hands(Stream& stream, Handshake& handshake, const WaitLimit& limit) {
   RONDE_RETURN_IF_ERROR(handshake.start());
   std::vector<std::byte> input;
   while (true) {
-    RONDE_RETURN_IF_ERROR(send_all(fd, as_bytes(handshake.take_output()), limit));
+    RONDE_RETURN_IF_ERROR(send_all(stream, as_bytes(handshake.take_output()), limit));
     if (handshake.wants() == 0) return {};
     input.resize(handshake.wants());
-    RONDE_RETURN_IF_ERROR(recv_all(fd, input, limit));
+    RONDE_RETURN_IF_ERROR(recv_all(stream, input, limit));
     RONDE_RETURN_IF_ERROR(handshake.consume(input));
   }
 }
 
 /// Reads the greeting and settles on the secret.
-Status read_greeting(int fd, std::optional<Secret>& secret, const WaitLimit& limit) {
-  if (!is_same_user(fd)) return {Code::kUnavailable, "another user's process answers there"};
+Status read_greeting(Stream& stream, std::optional<Secret>& secret, const WaitLimit& limit) {
+  if (!is_same_user(stream.fd()))
+    return {Code::kUnavailable, "another user's process answers there"};
   std::array<std::byte, kGreetingBytes> greeting{};
-  RONDE_RETURN_IF_ERROR(recv_all(fd, greeting, limit));
+  RONDE_RETURN_IF_ERROR(recv_all(stream, greeting, limit));
   if (secret) return {};
   RONDE_ASSIGN_OR_RETURN(const auto read, decode_wire<Greeting>(greeting, "greeting"));
   if (!read.hands_over) {
@@ -165,9 +166,9 @@ Status read_greeting(int fd, std::optional<Secret>& secret, const WaitLimit& lim
 
 /// Asks rank 0 for the secret. `explained`: rank 0 has answered, and the error tells what is wrong
 /// here.
-Result<Secret> ask_for_secret(int fd, const GuestArgs& args, const WaitLimit& limit,
+Result<Secret> ask_for_secret(Stream& stream, const GuestArgs& args, const WaitLimit& limit,
                               bool& explained) {
-  RONDE_ASSIGN_OR_RETURN(const std::string credential, receive_greeting(fd, limit));
+  RONDE_ASSIGN_OR_RETURN(const std::string credential, receive_greeting(stream, limit));
   explained = true;
   return get_secret(credential, *args.handover);
 }
@@ -179,15 +180,16 @@ Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpo
   const WaitLimit limit = args.limit.within(kHandshakeLimit);
   if (!wait_for(socket->get(), POLLOUT, limit)) return Status(Code::kTimeout, "no answer");
   RONDE_RETURN_IF_ERROR(connect_result(socket->get()));
+  Stream stream(std::move(*socket));
   std::optional<Secret> secret = args.secret;
-  if (args.greeted) RONDE_RETURN_IF_ERROR(read_greeting(socket->get(), secret, limit));
+  if (args.greeted) RONDE_RETURN_IF_ERROR(read_greeting(stream, secret, limit));
   if (!secret) {
-    RONDE_ASSIGN_OR_RETURN(secret, ask_for_secret(socket->get(), args, limit, explained));
+    RONDE_ASSIGN_OR_RETURN(secret, ask_for_secret(stream, args, limit, explained));
   }
   RONDE_ASSIGN_OR_RETURN(args.party->keys, Keys::derive(*secret));
   Handshake handshake(*args.party, Handshake::Role::kDialer, args.host_rank);
-  RONDE_RETURN_IF_ERROR(shake_hands(socket->get(), handshake, limit));
-  return HostConnection{std::move(*socket), handshake.peer(), *secret};
+  RONDE_RETURN_IF_ERROR(shake_hands(stream, handshake, limit));
+  return HostConnection{std::move(stream), handshake.peer(), *secret};
 }
 
 /// The last failure at an endpoint. One that rank 0's answer explains outlives others: when rank 0
@@ -263,8 +265,8 @@ Result<HostConnection> reach_host(const GuestArgs& args) {
       .about({args.host_rank, {}, 0});
 }
 
-void acknowledge(int socket) {
-  const Status sent = send_all(socket, as_bytes("A"), now() + kVerdictLimit);
+void acknowledge(Stream& stream) {
+  const Status sent = send_all(stream, as_bytes("A"), now() + kVerdictLimit);
   if (!sent.ok()) log(LogLevel::kDebug, "control channel: {}", sent.message());
 }
 
@@ -274,11 +276,11 @@ Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std
       .about({args.host_rank, connection.host.host_name, connection.host.pid});
 }
 
-Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,
+Result<Roster> await_verdict(HostConnection& connection, const GuestArgs& args,
                              const WaitLimit& limit) {
   const std::size_t most =
       (std::size_t{64} << 10) + static_cast<std::size_t>(args.party->size) * kMaxIntroductionBytes;
-  auto bytes = recv_message(connection.socket.get(), most, limit);
+  auto bytes = recv_message(connection.stream, most, limit);
   if (bytes.ok()) return decode_verdict(*bytes);
   return host_is_gone(connection, args, bytes.status().message());
 }

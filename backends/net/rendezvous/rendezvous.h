@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/connector.h"
 #include "backends/net/rendezvous/handover.h"
 #include "backends/net/rendezvous/handshake.h"
@@ -49,7 +50,7 @@ struct GuestArgs {
 
 /// An authenticated connection to the host.
 struct HostConnection {
-  FileDescriptor socket;
+  Stream stream;
   Introduction host;
   Secret secret;
 };
@@ -60,13 +61,13 @@ Result<HostConnection> reach_host(const GuestArgs& args);
 
 /// Notifies the host that the descriptor it passed is in use. If the host is gone, await_verdict()
 /// returns why.
-void acknowledge(int socket);
+void acknowledge(Stream& stream);
 
 /// The error that the host has gone away meanwhile: kRankFailure.
 Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std::string_view why);
 
 /// Waits for the host's verdict. Errors: the host's; kRankFailure where it goes away.
-Result<Roster> await_verdict(const HostConnection& connection, const GuestArgs& args,
+Result<Roster> await_verdict(HostConnection& connection, const GuestArgs& args,
                              const WaitLimit& limit);
 
 /// The greeting over Unix sockets: whether it hands over a secret, and the secret.

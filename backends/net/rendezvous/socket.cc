@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/base/wire_codec.h"
-
 namespace ronde::net {
 namespace {
 
@@ -91,48 +89,6 @@ bool wait_for(int fd, short events, const WaitLimit& limit) {
     if (ready > 0 && entries[0].revents != 0) return true;
     if (limit.passed()) return false;
   }
-}
-
-Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit& limit) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    if (sent >= 0 || errno == EINTR) continue;
-    if (!would_block(errno)) return errno_status("connection lost");
-    if (!wait_for(fd, POLLOUT, limit)) return {Code::kTimeout, "the peer does not read"};
-  }
-  return {};
-}
-
-Status recv_all(int fd, std::span<std::byte> bytes, const WaitLimit& limit) {
-  while (!bytes.empty()) {
-    const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
-    if (got == 0) return {Code::kUnavailable, "the peer closed the connection"};
-    if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
-    if (got > 0 || errno == EINTR) continue;
-    if (!would_block(errno)) return errno_status("connection lost");
-    if (!wait_for(fd, POLLIN, limit)) return {Code::kTimeout, "the peer does not answer"};
-  }
-  return {};
-}
-
-Status send_message(int fd, std::string_view text, const WaitLimit& limit) {
-  return send_all(fd, encode_wire(text), limit);
-}
-
-Result<std::string> recv_message(int fd, std::size_t most, const WaitLimit& limit) {
-  std::array<std::byte, sizeof(std::uint32_t)> head{};
-  RONDE_RETURN_IF_ERROR(recv_all(fd, head, limit));
-  RONDE_ASSIGN_OR_RETURN(const auto length, decode_wire<std::uint32_t>(head, "length"));
-  if (length > most) {
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("a message of {} bytes was announced; at most {} are allowed", length, most));
-  }
-  std::string text(length, '\0');
-  RONDE_RETURN_IF_ERROR(
-      recv_all(fd, std::as_writable_bytes(std::span<char>(text.data(), text.size())), limit));
-  return text;
 }
 
 Status send_descriptor(int fd, int passed, const WaitLimit& limit) {

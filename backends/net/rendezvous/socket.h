@@ -83,17 +83,6 @@ bool wait_for(int fd, short events, const WaitLimit& limit);
 /// poll()'s timeout until `deadline`, rounded up; -1 for kForever.
 int poll_timeout_ms(TimePoint deadline);
 
-/// Sends all or fails. Errors: kTimeout, kUnavailable.
-Status send_all(int fd, std::span<const std::byte> bytes, const WaitLimit& limit);
-
-/// Receives exactly that many. Errors: kTimeout, kUnavailable (closed).
-Status recv_all(int fd, std::span<std::byte> bytes, const WaitLimit& limit);
-
-/// One message: a text of the wire codec, which is its length and its bytes.
-Status send_message(int fd, std::string_view text, const WaitLimit& limit);
-/// Errors: as recv_all; kInvalidArgument where it announces more than `most` bytes.
-Result<std::string> recv_message(int fd, std::size_t most, const WaitLimit& limit);
-
 /// Passes an open descriptor over a Unix socket, with one byte.
 Status send_descriptor(int fd, int passed, const WaitLimit& limit);
 Result<FileDescriptor> recv_descriptor(int fd, const WaitLimit& limit);

@@ -215,7 +215,7 @@ Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listene
     // A peer that gave up its first connection connects again: the last one counts.
     std::erase_if(links, [&](const Link& link) { return link.rank == event->rank; });
     missing.erase(event->rank);
-    links.push_back({event->rank, std::move(event->socket)});
+    links.push_back({event->rank, std::move(event->stream)});
   }
   return links;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "backends/net/rendezvous/rendezvous.h"
 #include "backends/net/rendezvous/secret.h"
@@ -35,7 +36,7 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
 /// One connection to another rank.
 struct Link {
   int rank = -1;
-  FileDescriptor socket;
+  Stream stream;
 };
 
 /// Connects this rank with `peers`: it dials the lower ranks and accepts the higher ones.

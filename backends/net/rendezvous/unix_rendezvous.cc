@@ -62,7 +62,7 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
                   .limit = {now() + args.timeout, args.cancel}};
   RONDE_ASSIGN_OR_RETURN(HostConnection connection, reach_host(guest));
   const WaitLimit limit(now() + args.timeout + kHostGrace, args.cancel);
-  auto memory = recv_descriptor(connection.socket.get(), limit);
+  auto memory = recv_descriptor(connection.stream.fd(), limit);
   if (!memory.ok()) return host_is_gone(connection, guest, memory.status().message());
   const int count = static_cast<int>(args.ranks.size());
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
@@ -73,7 +73,7 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
   job.channel = std::make_unique<HostChannel>(
       std::move(segment), static_cast<int>(position(args.ranks, args.party.rank)));
   RONDE_RETURN_IF_ERROR(job.channel->hold());
-  acknowledge(connection.socket.get());
+  acknowledge(connection.stream);
   RONDE_ASSIGN_OR_RETURN(job.roster, await_verdict(connection, guest, limit));
   return job;
 }

@@ -36,15 +36,15 @@ PeerNames names_of(const GroupSpec& group) {
   return names;
 }
 
-/// Sockets by rank of the group, from links by rank of the job.
-std::vector<FileDescriptor> by_position(const GroupSpec& group, std::vector<Link> links) {
-  std::vector<FileDescriptor> sockets(group.ranks.size());
+/// Streams by rank of the group, from links by rank of the job.
+std::vector<Stream> by_position(const GroupSpec& group, std::vector<Link> links) {
+  std::vector<Stream> streams(group.ranks.size());
   for (Link& link : links) {
     for (std::size_t i = 0; i < group.ranks.size(); ++i) {
-      if (group.ranks[i] == link.rank) sockets[i] = std::move(link.socket);
+      if (group.ranks[i] == link.rank) streams[i] = std::move(link.stream);
     }
   }
-  return sockets;
+  return streams;
 }
 
 /// The address at which each rank listens. A rank that cannot listen sends an empty one.

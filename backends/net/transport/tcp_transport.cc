@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <system_error>
 #include <thread>
 
 #include "core/base/clock.h"
@@ -66,10 +63,9 @@ AbortWaker::Listening::Listening(const AbortWaker& waker, const AbortToken& toke
     : token_(const_cast<AbortToken&>(token)),
       id_(token_.listen([fd = waker.fd()] { notify_event(fd); })) {}
 
-TcpTransport::TcpTransport(int rank, std::vector<FileDescriptor> sockets, PeerNames names,
-                           AbortWaker waker)
-    : rank_(rank), names_(std::move(names)), waker_(std::move(waker)), peers_(sockets.size()) {
-  for (std::size_t r = 0; r < sockets.size(); ++r) peers_[r].socket = std::move(sockets[r]);
+TcpTransport::TcpTransport(int rank, std::vector<Stream> streams, PeerNames names, AbortWaker waker)
+    : rank_(rank), names_(std::move(names)), waker_(std::move(waker)), peers_(streams.size()) {
+  for (std::size_t r = 0; r < streams.size(); ++r) peers_[r].stream = std::move(streams[r]);
 }
 
 bool TcpTransport::valid_peer(int rank) const noexcept {
@@ -151,17 +147,13 @@ Status TcpTransport::progress_receives(int rank, bool& moved) {
 Status TcpTransport::send_some(int rank, bool& moved, bool& blocked) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   Outgoing& front = peer.sends.front();
-  auto parts = pieces(std::span<const std::byte>(front.header), front.data, front.sent);
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = parts.size();
-  const ssize_t sent = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && errno == EINTR) return {};
-  blocked = sent < 0 && would_block(errno);
+  const auto parts = pieces(std::span<const std::byte>(front.header), front.data, front.sent);
+  const auto sent = peer.stream.send(parts);
+  if (!sent.ok()) return gone(rank, sent.status());
+  blocked = *sent == 0;
   if (blocked) return {};
-  if (sent < 0) return gone(rank, errno);
   moved = true;
-  front.sent += static_cast<std::size_t>(sent);
+  front.sent += *sent;
   if (front.sent < front.header.size() + front.data.size()) return {};
   peer.sends.pop_front();
   ++peer.done_sends;
@@ -173,18 +165,15 @@ Status TcpTransport::receive_some(int rank, bool& moved, bool& blocked) {
   Incoming& front = peer.receives.front();
   // The header alone first: what follows it is good only once the length is known to fit.
   const bool in_header = front.received < front.header.size();
-  auto parts = pieces(std::span<std::byte>(front.header), front.data, front.received);
-  msghdr message{};
-  message.msg_iov = in_header ? parts.data() : parts.data() + 1;
-  message.msg_iovlen = 1;
-  if (message.msg_iov->iov_len != 0) {
-    const ssize_t got = ::recvmsg(peer.socket.get(), &message, MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) return {};
-    blocked = got < 0 && would_block(errno);
+  const auto parts = pieces(std::span<std::byte>(front.header), front.data, front.received);
+  const iovec& part = in_header ? parts[0] : parts[1];
+  if (part.iov_len != 0) {
+    const auto got = peer.stream.receive({&part, 1});
+    if (!got.ok()) return gone(rank, got.status());
+    blocked = *got == 0;
     if (blocked) return {};
-    if (got <= 0) return gone(rank, got == 0 ? 0 : errno);
     moved = true;
-    front.received += static_cast<std::size_t>(got);
+    front.received += *got;
   }
   if (in_header && front.received == front.header.size()) RONDE_RETURN_IF_ERROR(check_header(rank));
   if (front.received < front.header.size() + front.data.size()) return {};
@@ -201,13 +190,10 @@ Status TcpTransport::check_header(int rank) const {
                                        rank, announced, front.data.size())};
 }
 
-Status TcpTransport::gone(int rank, int error) const {
+Status TcpTransport::gone(int rank, const Status& why) const {
   const FailedRank& name = names_[static_cast<std::size_t>(rank)];
-  return Status(Code::kRankFailure,
-                fmt::format(
-                    "rank {} (pid {} on {}) is gone: its connection {}", name.rank, name.pid,
-                    name.host,
-                    error == 0 ? "was closed" : "broke: " + std::generic_category().message(error)))
+  return Status(Code::kRankFailure, fmt::format("rank {} (pid {} on {}) is gone: its connection {}",
+                                                name.rank, name.pid, name.host, why.message()))
       .about(name);
 }
 
@@ -215,7 +201,7 @@ Status TcpTransport::sleep(const AbortToken& abort) {
   std::vector<pollfd> entries{{waker_.fd(), POLLIN, 0}};
   for (const Peer& peer : peers_) {
     const int events = (peer.receives.empty() ? 0 : POLLIN) | (peer.sends.empty() ? 0 : POLLOUT);
-    if (events != 0) entries.push_back({peer.socket.get(), static_cast<short>(events), 0});
+    if (events != 0) entries.push_back({peer.stream.fd(), static_cast<short>(events), 0});
   }
   const AbortWaker::Listening listening(waker_, abort);
   ::poll(entries.data(), entries.size(), kSleepSliceMs);

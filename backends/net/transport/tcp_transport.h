@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/abort.h"
 #include "core/base/status.h"
@@ -52,8 +53,8 @@ using PeerNames = std::vector<FailedRank>;
 
 class TcpTransport final : public Transport {
  public:
-  /// `sockets` and `names` by rank of the group, the own socket invalid.
-  TcpTransport(int rank, std::vector<FileDescriptor> sockets, PeerNames names, AbortWaker waker);
+  /// `streams` and `names` by rank of the group, the own stream invalid.
+  TcpTransport(int rank, std::vector<Stream> streams, PeerNames names, AbortWaker waker);
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(peers_.size()); }
@@ -74,7 +75,7 @@ class TcpTransport final : public Transport {
     std::size_t received = 0;  // header included
   };
   struct Peer {
-    FileDescriptor socket;
+    Stream stream;
     std::deque<Outgoing> sends;
     std::deque<Incoming> receives;
     std::uint64_t posted_sends = 0;
@@ -91,7 +92,7 @@ class TcpTransport final : public Transport {
   Status send_some(int rank, bool& moved, bool& blocked);
   Status receive_some(int rank, bool& moved, bool& blocked);
   Status check_header(int rank) const;
-  [[nodiscard]] Status gone(int rank, int error) const;
+  [[nodiscard]] Status gone(int rank, const Status& why) const;
   Status sleep(const AbortToken& abort);
   /// Why a connection broke, as the control channel knows it, or else as it looks from here.
   Status verdict(const AbortToken& abort) const;

@@ -50,13 +50,13 @@ struct Folder {
 Result<Secret> receive(const std::string& bytes, const HandoverArgs& args) {
   std::array<int, 2> ends{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
-  const FileDescriptor here(ends[0]);
+  Stream here{FileDescriptor(ends[0])};
   {
-    const FileDescriptor there(ends[1]);
-    REQUIRE(send_all(there.get(), as_bytes(bytes), now()).ok());
+    Stream there{FileDescriptor(ends[1])};
+    REQUIRE(send_all(there, as_bytes(bytes), now()).ok());
   }
   RONDE_ASSIGN_OR_RETURN(const std::string credential,
-                         receive_greeting(here.get(), now() + std::chrono::seconds(2)));
+                         receive_greeting(here, now() + std::chrono::seconds(2)));
   return get_secret(credential, args);
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/bytes.h"
 #include "tests/backends/net/channel_peer.h"
@@ -31,14 +32,14 @@ FileDescriptor connect_to(const std::string& address) {
 }
 
 /// Silence, garbage, a truncated hello, much garbage: all at once, and again.
-void pester(const std::string& address, std::vector<FileDescriptor>& open) {
+void pester(const std::string& address, std::vector<Stream>& open) {
   std::mt19937 random(5);
   for (const std::size_t bytes : {0U, 1U, 63U, 64U, 1000U, 100'000U}) {
-    FileDescriptor fd = connect_to(address);
+    Stream stream(connect_to(address));
     std::string garbage(bytes, '\0');
     for (char& c : garbage) c = static_cast<char>(random());
-    if (fd.valid()) (void)send_all(fd.get(), as_bytes(garbage), now()).ok();
-    open.push_back(std::move(fd));
+    if (stream.valid()) (void)send_all(stream, as_bytes(garbage), now()).ok();
+    open.push_back(std::move(stream));
   }
 }
 
@@ -60,9 +61,9 @@ TEST_CASE("unauthenticated peers do not disturb the rendezvous") {
   };
   start(0);
   start(1);
-  std::vector<FileDescriptor> open;
+  std::vector<Stream> open;
   for (int i = 0; i < 20; ++i) pester(job.config(0).rendezvous, open);
-  CHECK(std::all_of(open.begin(), open.end(), [](const FileDescriptor& fd) { return fd.valid(); }));
+  CHECK(std::all_of(open.begin(), open.end(), [](const Stream& stream) { return stream.valid(); }));
   start(2);  // the others have waited for it
   CHECK(processes.wait_all() == all_good(3));
 }

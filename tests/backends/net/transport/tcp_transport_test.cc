@@ -106,9 +106,9 @@ TEST_CASE(
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
   auto waker = AbortWaker::create();
   REQUIRE(waker.ok());
-  std::vector<FileDescriptor> sockets(2);
-  sockets[1] = FileDescriptor(ends[0]);
-  TcpTransport transport(0, std::move(sockets), {{0, "here", 10}, {1, "here", 11}},
+  std::vector<Stream> streams(2);
+  streams[1] = Stream(FileDescriptor(ends[0]));
+  TcpTransport transport(0, std::move(streams), {{0, "here", 10}, {1, "here", 11}},
                          std::move(waker).value());
   ::close(ends[1]);  // rank 1 leaves, because it knows already that another rank died
   const std::vector<std::byte> data(10);

@@ -1,0 +1,66 @@
+// One connection with another rank: bytes in order, both ways. All connections that leave this
+// process for another rank are read and written through it.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backends/net/rendezvous/socket.h"
+#include "core/base/os/file_descriptor.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// One connected stream socket. No call blocks. Threads: one may send while another receives.
+/// Errors of send, flush and receive: kUnavailable where it was closed or broke, kTimeout where the
+/// peer's host does not answer. Their messages complete "the connection ...".
+class Stream {
+ public:
+  Stream() = default;
+  /// Sends and receives on `socket` as it is.
+  explicit Stream(FileDescriptor socket) noexcept : socket_(std::move(socket)) {}
+
+  /// For poll(); -1 where there is none.
+  [[nodiscard]] int fd() const noexcept { return socket_.get(); }
+  [[nodiscard]] bool valid() const noexcept { return socket_.valid(); }
+
+  /// Takes bytes from the start of `pieces`, as many as go now; returns how many. 0: poll for
+  /// writing first. The pieces taken may be changed at once.
+  Result<std::size_t> send(std::span<const iovec> pieces);
+
+  /// True while bytes that send() took wait for the socket. Then poll for writing and flush().
+  [[nodiscard]] bool has_unsent() const noexcept { return false; }
+  /// Writes such bytes, as many as go now.
+  Status flush() { return {}; }
+
+  /// Fills `pieces` from their start with what has arrived; returns how many bytes. 0: poll for
+  /// reading first, or the pieces are empty. The end of the stream is an error.
+  Result<std::size_t> receive(std::span<const iovec> pieces);
+
+  /// True while receive() has bytes that poll() does not know of.
+  [[nodiscard]] bool has_unread() const noexcept { return false; }
+
+  void close() noexcept { socket_.reset(); }
+
+ private:
+  FileDescriptor socket_;
+};
+
+/// Sends all or fails. Blocks. Errors: as Stream; kTimeout at the limit.
+Status send_all(Stream& stream, std::span<const std::byte> bytes, const WaitLimit& limit);
+
+/// Receives exactly that many. Blocks. Errors: as Stream; kTimeout at the limit.
+Status recv_all(Stream& stream, std::span<std::byte> bytes, const WaitLimit& limit);
+
+/// Sends one message: a text of the wire codec, which is its length and its bytes. Blocks.
+Status send_message(Stream& stream, std::string_view text, const WaitLimit& limit);
+
+/// Receives one. Blocks. Errors: as recv_all; kInvalidArgument where it announces more than `most`
+/// bytes.
+Result<std::string> recv_message(Stream& stream, std::size_t most, const WaitLimit& limit);
+
+}  // namespace ronde::net
