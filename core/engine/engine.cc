@@ -11,6 +11,13 @@
 
 namespace ronde {
 
+namespace {
+
+/// How long a caller whose wait for an exchange has timed out asks others who is missing.
+constexpr std::chrono::milliseconds kNamingLimit{500};
+
+}  // namespace
+
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       channel_(*options_.channel),
@@ -18,6 +25,7 @@ Engine::Engine(EngineOptions options)
       role_(channel_),
       intake_(role_, *options_.abort, *flights_, meter_),
       outbox_(channel_, [this](const Status& error) { membership_.fail(error); }),
+      exchange_(channel_.topology(), outbox_),
       messages_(channel_.topology().rank, {.role = role_,
                                            .intake = intake_,
                                            .outbox = outbox_,
@@ -157,7 +165,7 @@ void Engine::declare_blocked(std::span<const OperationPtr> operations, BlockedFl
 }
 
 Result<OperationPtr> Engine::send(int to, std::int64_t tag, std::span<const std::byte> data) {
-  RONDE_RETURN_IF_ERROR(membership_.failure_of(std::span(&to, 1)));
+  RONDE_RETURN_IF_ERROR(membership_.failure_of(to));
   return messages_.send(to, tag, data);
 }
 
@@ -177,31 +185,37 @@ void Engine::send_clock(int to, std::function<std::vector<std::byte>()> make) {
 Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32_t round,
                                                   std::span<const int> ranks, std::string_view mine,
                                                   const WaitOptions& options) {
-  const int self = channel_.topology().rank;
-  auto payload =
-      std::make_shared<std::vector<std::byte>>(KeyValueExchange::make_payload(round, mine));
-  std::vector<int> others;
-  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(others),
-               [&](int rank) { return rank != self; });
-  intake_.post([this, key, payload, others] {
-    for (const int to : others) outbox_.add(to, *payload);
-    outbox_.send(EnginePart::kExchange, key);
+  const ExchangeId id{key, round};
+  intake_.post([this, id, all = std::vector(ranks.begin(), ranks.end()), mine = std::string(mine)] {
+    exchange_.begin(id, all, mine);
+    role_.notify_callers();
   });
-  std::optional<std::vector<std::string>> values;
-  Status failure;
+  std::optional<KeyValueExchange::Outcome> outcome;
   const Status waited = driver_.wait_until(
       [&] {
-        if (values) return true;  // waits look more than once
-        values = exchange_.take(key, round, ranks, self, mine);
-        if (!values) failure = membership_.failure_of(exchange_.missing(key, round, ranks, self));
-        return values.has_value() || !failure.ok();
+        if (!outcome) outcome = exchange_.take(id);  // waits look more than once
+        return outcome.has_value() || options_.abort->aborted();
       },
       options);
-  if (values) return std::move(*values);
-  if (!failure.ok()) return failure;
-  if (waited.code() != Code::kTimeout) return waited;
-  const auto missing = exchange_.missing(key, round, ranks, self);
-  return waited.with_context(fmt::format("no answer from rank {}", fmt::join(missing, ", ")));
+  if (outcome) return std::move(*outcome);
+  const std::string missing = waited.code() == Code::kTimeout ? name_missing(id) : std::string();
+  exchange_.abandon(id);
+  if (waited.ok()) return job_status();
+  return missing.empty() ? waited : waited.with_context("no answer from rank " + missing);
+}
+
+/// The ranks that have not come to an exchange; empty if nobody knows in time.
+std::string Engine::name_missing(const ExchangeId& id) {
+  intake_.post([this, id] {
+    exchange_.ask_who_is_missing(id);
+    role_.notify_callers();
+  });
+  WaitOptions options;
+  options.deadline = now() + kNamingLimit;
+  options.heeds_earlier_interrupts = false;
+  const auto all = [&] { return exchange_.missing(id, true).has_value(); };
+  if (!driver_.wait_until(all, options).ok()) log(LogLevel::kDebug, "not all ranks have answered");
+  return fmt::format("{}", fmt::join(*exchange_.missing(id, false), ", "));
 }
 
 void Engine::leave(TimePoint deadline, std::string why) {

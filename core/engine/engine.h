@@ -97,8 +97,8 @@ class Engine {
   /// Sends the result of `make`, called when it is sent, to rank `to`. Blocks: never.
   void send_clock(int to, std::function<std::vector<std::byte>()> make);
 
-  /// Gives every rank of `ranks` (this one included) the values of all. Blocks. Calls with one key
-  /// match by round. Errors: kTimeout naming the missing ranks, kRankFailure.
+  /// Gives every rank of `ranks` (ascending, this one included) the values of all. Blocks. Calls
+  /// with one key match by round. Errors: kTimeout naming the missing ranks, kRankFailure.
   Result<std::vector<std::string>> exchange(std::uint64_t key, std::uint32_t round,
                                             std::span<const int> ranks, std::string_view mine,
                                             const WaitOptions& options);
@@ -133,6 +133,7 @@ class Engine {
  private:
   [[nodiscard]] SetQueueOptions queue_options(SetId id, std::vector<int> members);
   [[nodiscard]] NegotiatorOptions negotiation_options(std::vector<int> members) const;
+  [[nodiscard]] std::string name_missing(const ExchangeId& id);
   Status leave_queues(std::vector<SetQueuePtr> queues, WaitOptions options, std::string why);
 
   const EngineOptions options_;

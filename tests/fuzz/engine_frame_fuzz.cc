@@ -5,11 +5,15 @@
 #include "core/engine/peers/frame.h"
 #include "core/engine/peers/key_value_exchange.h"
 #include "core/engine/peers/point_to_point.h"
+#include "tests/core/engine/fake_channel.h"
 #include "tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   ronde::FuzzInput input(data, size);
-  ronde::KeyValueExchange exchange;
+  ronde::test::FakeChannel channel(0, 3);
+  ronde::Outbox outbox(channel, [](const ronde::Status&) {});
+  ronde::KeyValueExchange exchange(channel.topology(), outbox);
+  exchange.begin({1, 0}, {0, 1, 2}, "mine");
   ronde::PointToPoint messages(0);
   std::array<std::byte, 64> memory{};
   ronde::Message message;

@@ -1,54 +1,277 @@
 #include "core/engine/peers/key_value_exchange.h"
 
-#include "core/base/bytes.h"
+#include <algorithm>
+
 #include "core/base/wire_codec.h"
+#include "core/engine/peers/frame.h"
+#include "core/ports/control_channel.h"
 
 namespace ronde {
+namespace {
 
-Status KeyValueExchange::on_frame(int from, std::uint64_t key, std::span<const std::byte> payload) {
-  WireReader reader(payload, "exchange frame");
+/// Kinds of messages of an exchange. Values travel on the wire.
+enum class Kind : std::uint8_t { kUp = 1, kDown, kFailure, kQuestion, kAnswer };
+
+/// The first fields of each message.
+struct Head {
   std::uint32_t round = 0;
-  reader(round);
-  const auto value = as_text(reader.rest());
-  RONDE_RETURN_IF_ERROR(reader.finish());
-  MutexLock lock(mutex_);
-  values_[{key, round, from}] = value;
-  return {};
-}
+  Kind kind = Kind::kUp;
 
-std::vector<std::byte> KeyValueExchange::make_payload(std::uint32_t round, std::string_view value) {
-  WireWriter writer(sizeof round + value.size());
-  writer(round);
-  writer.raw(as_bytes(value));
+  static void fields(auto& wire, auto& self) { wire(self.round, self.kind); }
+};
+
+/// A piece of the values of a part of the tree.
+struct Values {
+  ExchangedValues values;
+  bool last = true;
+
+  static void fields(auto& wire, auto& self) { wire(self.values, self.last); }
+};
+
+constexpr std::size_t kPieceBytes = kMaxFrameBytes / 4;  // a larger value travels alone
+
+template <typename Body>
+std::vector<std::byte> message(const ExchangeId& id, Kind kind, const Body& body) {
+  WireWriter writer;
+  writer(Head{id.round, kind}, body);
   return writer.take();
 }
 
-std::vector<int> KeyValueExchange::missing(std::uint64_t key, std::uint32_t round,
-                                           std::span<const int> ranks, int self) {
-  MutexLock lock(mutex_);
-  std::vector<int> absent;
-  for (const int rank : ranks) {
-    if (rank != self && !values_.contains({key, round, rank})) absent.push_back(rank);
+}  // namespace
+
+/// Asks who is missing. It goes up the tree, and from each rank there down to those not heard of.
+struct KeyValueExchange::Question {
+  int origin = -1;  ///< Gets the answers.
+  bool down = false;
+  std::vector<int> ranks;
+
+  static void fields(auto& wire, auto& self) { wire(self.origin, self.down, self.ranks); }
+};
+
+/// The ranks that the sender waits for, and how many others it has asked.
+struct KeyValueExchange::Answer {
+  std::vector<int> missing;
+  std::int32_t asked = 0;
+
+  static void fields(auto& wire, auto& self) { wire(self.missing, self.asked); }
+};
+
+bool KeyValueExchange::is_valid(int rank) const { return rank >= 0 && rank < topology_.size(); }
+
+TreePlace KeyValueExchange::place_of(int rank, const std::vector<int>& ranks) const {
+  std::vector<int> hosts;
+  for (const int each : ranks) {
+    hosts.push_back(topology_.peers[static_cast<std::size_t>(each)].host_index);
   }
-  return absent;
+  return place_in_tree(rank, ranks, hosts);
 }
 
-std::optional<std::vector<std::string>> KeyValueExchange::take(std::uint64_t key,
-                                                               std::uint32_t round,
-                                                               std::span<const int> ranks, int self,
-                                                               std::string_view mine) {
-  if (!missing(key, round, ranks, self).empty()) return std::nullopt;
-  MutexLock lock(mutex_);
-  std::vector<std::string> all;
-  for (const int rank : ranks) {
-    if (rank == self) {
-      all.emplace_back(mine);
-      continue;
-    }
-    auto node = values_.extract({key, round, rank});
-    all.push_back(std::move(node.mapped()));
+void KeyValueExchange::begin(const ExchangeId& id, std::vector<int> ranks, std::string mine) {
+  const MutexLock lock(mutex_);
+  ExchangeRound& round = rounds_[id];
+  TreePlace place = place_of(topology_.rank, ranks);
+  round.begin(topology_.rank, std::move(ranks), std::move(place), std::move(mine));
+  if (round.ended()) return fail(id, round, round.outcome().status(), -1);  // it failed before
+  if (const auto why = why_hopeless(round)) return fail(id, round, *why, -1);
+  advance(id, round);
+}
+
+/// The reason of a rank that has left and that `round` waits for.
+std::optional<Status> KeyValueExchange::why_hopeless(const ExchangeRound& round) const {
+  for (const auto& [rank, reason] : left_) {
+    const auto& children = round.place().children;
+    const bool is_child = std::find(children.begin(), children.end(), rank) != children.end();
+    if (rank == round.place().parent || (is_child && !round.has_heard_all_of(rank))) return reason;
   }
-  return all;
+  return std::nullopt;
+}
+
+/// Sends what was gathered on, once it is complete.
+void KeyValueExchange::advance(const ExchangeId& id, ExchangeRound& round) {
+  if (round.ended() || !round.gathered()) return;
+  if (!round.place().is_root()) return send_values(round.place().parent, id, round.values(), false);
+  round.add_all({}, true);
+  end(id, round);
+}
+
+void KeyValueExchange::send_values(int to, const ExchangeId& id, const ExchangedValues& values,
+                                   bool down) {
+  const Kind kind = down ? Kind::kDown : Kind::kUp;
+  Values piece{.values = {}, .last = false};
+  std::size_t bytes = 0;
+  for (const auto& [rank, value] : values) {
+    if (bytes > 0 && bytes + value.size() > kPieceBytes) {
+      outbox_.add(to, message(id, kind, piece));
+      piece.values.clear();
+      bytes = 0;
+    }
+    piece.values.emplace(rank, value);
+    bytes += sizeof rank + sizeof(std::uint32_t) + value.size();
+  }
+  piece.last = true;
+  outbox_.add(to, message(id, kind, piece));
+  outbox_.send(EnginePart::kExchange, id.key);
+}
+
+/// The round has ended here: tells the children, and forgets it where no caller waits.
+void KeyValueExchange::end(const ExchangeId& id, ExchangeRound& round) {
+  if (!round.outcome().ok()) return fail(id, round, round.outcome().status(), -1);
+  for (const int child : round.place().children) send_values(child, id, round.values(), true);
+  if (round.abandoned) rounds_.erase(id);
+}
+
+/// Ends the round by an error, here and at the neighbours but `except`.
+void KeyValueExchange::fail(const ExchangeId& id, ExchangeRound& round, const Status& why,
+                            int except) {
+  round.fail(why);
+  std::vector<int> neighbours = round.place().children;
+  if (!round.place().is_root()) neighbours.push_back(round.place().parent);
+  for (const int rank : neighbours) {
+    if (rank != except) outbox_.add(rank, message(id, Kind::kFailure, why));
+  }
+  outbox_.send(EnginePart::kExchange, id.key);
+  if (round.abandoned) rounds_.erase(id);
+}
+
+Status KeyValueExchange::on_frame(int from, std::uint64_t key, std::span<const std::byte> payload) {
+  WireReader reader(payload, "exchange frame");
+  Head head;
+  reader(head);
+  RONDE_RETURN_IF_ERROR(reader.status());
+  const ExchangeId id{key, head.round};
+  const MutexLock lock(mutex_);
+  switch (head.kind) {
+    case Kind::kUp:
+    case Kind::kDown:
+      return on_values(id, from, head.kind == Kind::kDown, reader);
+    case Kind::kFailure:
+      return on_failure(id, from, reader);
+    case Kind::kQuestion:
+      return on_question(id, from, reader);
+    case Kind::kAnswer:
+      return on_answer(id, reader);
+  }
+  reader.require(false, "its kind is unknown");
+  return reader.status();
+}
+
+Status KeyValueExchange::on_values(const ExchangeId& id, int from, bool down, WireReader& reader) {
+  Values read;
+  reader(read);
+  RONDE_RETURN_IF_ERROR(reader.finish());
+  ExchangeRound& round = rounds_[id];
+  if (!down) {
+    round.add(from, std::move(read.values), read.last);
+    advance(id, round);
+    return {};
+  }
+  if (!round.begun()) return {Code::kInvalidArgument, "all values, before this rank gave its own"};
+  round.add_all(std::move(read.values), read.last);
+  if (round.ended()) end(id, round);
+  return {};
+}
+
+Status KeyValueExchange::on_failure(const ExchangeId& id, int from, WireReader& reader) {
+  Status why;
+  reader(why);
+  reader.require(!why.ok(), "it is no error");
+  RONDE_RETURN_IF_ERROR(reader.finish());
+  ExchangeRound& round = rounds_[id];
+  if (!round.ended()) fail(id, round, why, from);
+  return {};
+}
+
+Status KeyValueExchange::on_question(const ExchangeId& id, int from, WireReader& reader) {
+  Question question;
+  reader(question);
+  reader.require(
+      is_valid(question.origin) &&
+          std::ranges::all_of(question.ranks, [this](int rank) { return is_valid(rank); }) &&
+          std::ranges::is_sorted(question.ranks, std::ranges::less_equal()) &&
+          std::ranges::binary_search(question.ranks, topology_.rank),
+      "its ranks are impossible");
+  RONDE_RETURN_IF_ERROR(reader.finish());
+  const Answer answer = look_for_missing(id, question, from);
+  outbox_.add(question.origin, message(id, Kind::kAnswer, answer));
+  outbox_.send(EnginePart::kExchange, id.key);
+  return {};
+}
+
+Status KeyValueExchange::on_answer(const ExchangeId& id, WireReader& reader) {
+  Answer answer;
+  reader(answer);
+  RONDE_RETURN_IF_ERROR(reader.finish());
+  const auto asking = rounds_.find(id);
+  if (asking != rounds_.end()) asking->second.take_answer(answer.missing, answer.asked - 1);
+  return {};
+}
+
+/// Finds whom this rank waits for itself, and passes the question on to ranks that may know more.
+KeyValueExchange::Answer KeyValueExchange::look_for_missing(const ExchangeId& id,
+                                                            const Question& question, int from) {
+  Answer answer;
+  const auto found = rounds_.find(id);
+  const ExchangeRound* const round = found == rounds_.end() ? nullptr : &found->second;
+  if (round != nullptr && round->ended()) return answer;
+  if (round == nullptr || !round->begun()) answer.missing.push_back(topology_.rank);
+  const auto pass_on = [&](int to, bool down) {
+    outbox_.add(to, message(id, Kind::kQuestion, Question{question.origin, down, question.ranks}));
+    ++answer.asked;
+  };
+  const TreePlace place = place_of(topology_.rank, question.ranks);
+  for (const int child : place.children) {
+    if (child == from || (round != nullptr && round->has_heard_all_of(child))) continue;
+    const bool is_leaf = place_of(child, question.ranks).children.empty();
+    is_leaf ? answer.missing.push_back(child) : pass_on(child, true);
+  }
+  if (!question.down && !place.is_root()) pass_on(place.parent, false);
+  outbox_.send(EnginePart::kExchange, id.key);
+  return answer;
+}
+
+void KeyValueExchange::ask_who_is_missing(const ExchangeId& id) {
+  const MutexLock lock(mutex_);
+  const auto found = rounds_.find(id);
+  if (found == rounds_.end()) return;
+  const Question question{topology_.rank, false, found->second.ranks()};
+  const Answer answer = look_for_missing(id, question, topology_.rank);
+  found->second.take_answer(answer.missing, answer.asked);
+}
+
+void KeyValueExchange::on_left(int rank, const Status& reason) {
+  const MutexLock lock(mutex_);
+  left_.emplace(rank, reason);
+  std::vector<ExchangeId> hopeless;
+  for (const auto& [id, round] : rounds_) {
+    if (round.begun() && !round.ended() && why_hopeless(round)) hopeless.push_back(id);
+  }
+  for (const ExchangeId& id : hopeless) fail(id, rounds_[id], reason, rank);
+}
+
+std::optional<KeyValueExchange::Outcome> KeyValueExchange::take(const ExchangeId& id) {
+  const MutexLock lock(mutex_);
+  const auto found = rounds_.find(id);
+  if (found == rounds_.end() || !found->second.begun() || !found->second.ended()) return {};
+  Outcome outcome = found->second.outcome();
+  rounds_.erase(found);
+  return outcome;
+}
+
+void KeyValueExchange::abandon(const ExchangeId& id) {
+  const MutexLock lock(mutex_);
+  const auto found = rounds_.find(id);
+  if (found == rounds_.end()) return;
+  found->second.abandoned = true;
+  if (found->second.ended()) rounds_.erase(found);
+}
+
+std::optional<std::vector<int>> KeyValueExchange::missing(const ExchangeId& id, bool all) {
+  const MutexLock lock(mutex_);
+  const auto found = rounds_.find(id);
+  if (found == rounds_.end()) return std::vector<int>();
+  const ExchangeRound& round = found->second;
+  if (all && !round.all_answered()) return std::nullopt;
+  return std::vector<int>(round.missing().begin(), round.missing().end());
 }
 
 }  // namespace ronde

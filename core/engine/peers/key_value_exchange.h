@@ -1,41 +1,89 @@
 // Small values that ranks exchange over the control channel while a group is set up.
+//
+// The values travel up a tree of hosts and down again (core/protocol/tree.h). So a rank sends to a
+// few others only, and the number of rounds grows with the logarithm of the hosts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/base/mutex.h"
 #include "core/base/status.h"
+#include "core/base/wire_codec.h"
+#include "core/engine/peers/exchange_round.h"
+#include "core/engine/peers/outbox.h"
+#include "core/ports/topology.h"
 
 namespace ronde {
 
-/// Collects the values that have arrived. Threads: any.
+/// Names an exchange. Its ranks use the name for no other one.
+struct ExchangeId {
+  std::uint64_t key = 0;
+  std::uint32_t round = 0;
+
+  friend auto operator<=>(const ExchangeId&, const ExchangeId&) = default;
+};
+
+/// Runs the exchanges of this rank.
+/// Threads: the driving thread, unless a member says otherwise.
 class KeyValueExchange {
  public:
-  /// Takes in a frame's payload: the round and the value. Malformed payloads are errors.
+  using Outcome = Result<std::vector<std::string>>;
+
+  /// Both outlive it.
+  KeyValueExchange(const Topology& topology, Outbox& outbox) noexcept
+      : topology_(topology), outbox_(outbox) {}
+
+  /// This rank gives its value. `ranks` contains it and is ascending.
+  void begin(const ExchangeId& id, std::vector<int> ranks, std::string mine) RONDE_EXCLUDES(mutex_);
+  /// Takes in a frame's payload. Malformed payloads are errors.
   Status on_frame(int from, std::uint64_t key, std::span<const std::byte> payload)
       RONDE_EXCLUDES(mutex_);
-  /// The payload of a frame that carries `value` in `round`.
-  static std::vector<std::byte> make_payload(std::uint32_t round, std::string_view value);
+  /// Ends the exchanges that wait for a rank which has left.
+  void on_left(int rank, const Status& reason) RONDE_EXCLUDES(mutex_);
+  /// Asks the other ranks of an exchange for whom they wait.
+  void ask_who_is_missing(const ExchangeId& id) RONDE_EXCLUDES(mutex_);
 
-  /// The values of `ranks` in one round, once all are there; they are removed with it. The value
-  /// of `self` is `mine`.
-  std::optional<std::vector<std::string>> take(std::uint64_t key, std::uint32_t round,
-                                               std::span<const int> ranks, int self,
-                                               std::string_view mine) RONDE_EXCLUDES(mutex_);
-  /// Those of `ranks` whose value has not arrived; for errors.
-  std::vector<int> missing(std::uint64_t key, std::uint32_t round, std::span<const int> ranks,
-                           int self) RONDE_EXCLUDES(mutex_);
+  /// The outcome, once there is one; the exchange is forgotten with it. Threads: any.
+  std::optional<Outcome> take(const ExchangeId& id) RONDE_EXCLUDES(mutex_);
+  /// No caller waits for the outcome any more. Other ranks may still need this one. Threads: any.
+  void abandon(const ExchangeId& id) RONDE_EXCLUDES(mutex_);
+  /// The ranks that have not come to the exchange, as far as is known. `all`: nothing until every
+  /// rank that was asked has answered. Threads: any.
+  std::optional<std::vector<int>> missing(const ExchangeId& id, bool all) RONDE_EXCLUDES(mutex_);
 
  private:
-  using Slot = std::tuple<std::uint64_t, std::uint32_t, int>;  // key, round, rank
+  struct Question;
+  struct Answer;
+
+  Status on_values(const ExchangeId& id, int from, bool down, WireReader& reader)
+      RONDE_REQUIRES(mutex_);
+  Status on_failure(const ExchangeId& id, int from, WireReader& reader) RONDE_REQUIRES(mutex_);
+  Status on_question(const ExchangeId& id, int from, WireReader& reader) RONDE_REQUIRES(mutex_);
+  Status on_answer(const ExchangeId& id, WireReader& reader) RONDE_REQUIRES(mutex_);
+  void advance(const ExchangeId& id, ExchangeRound& round) RONDE_REQUIRES(mutex_);
+  void end(const ExchangeId& id, ExchangeRound& round) RONDE_REQUIRES(mutex_);
+  void fail(const ExchangeId& id, ExchangeRound& round, const Status& why, int except)
+      RONDE_REQUIRES(mutex_);
+  void send_values(int to, const ExchangeId& id, const ExchangedValues& values, bool down);
+  [[nodiscard]] bool is_valid(int rank) const;
+  [[nodiscard]] TreePlace place_of(int rank, const std::vector<int>& ranks) const;
+  [[nodiscard]] std::optional<Status> why_hopeless(const ExchangeRound& round) const
+      RONDE_REQUIRES(mutex_);
+  [[nodiscard]] Answer look_for_missing(const ExchangeId& id, const Question& question, int from)
+      RONDE_REQUIRES(mutex_);
+
+  const Topology& topology_;
+  Outbox& outbox_;
   Mutex mutex_;
-  std::map<Slot, std::string> values_ RONDE_GUARDED_BY(mutex_);
+  std::map<ExchangeId, ExchangeRound> rounds_ RONDE_GUARDED_BY(mutex_);
+  std::map<int, Status> left_ RONDE_GUARDED_BY(mutex_);
 };
 
 }  // namespace ronde

@@ -1,8 +1,10 @@
 #include "core/engine/peers/membership.h"
 
+#include <set>
 #include <utility>
 
 #include "core/engine/peers/frame.h"
+#include "core/protocol/tree.h"
 
 namespace ronde {
 
@@ -22,17 +24,46 @@ void Membership::fail_now(const Status& reason) {
 
 void Membership::tell_failure(const Status& reason) {
   // The channel itself reports deaths. A rank that shuts down breaks nothing for others.
-  if (std::exchange(others_know_failure_, true) || reason.code() == Code::kAborted) return;
-  for (int rank = 0; rank < parts_.topology.size(); ++rank) {
-    if (rank != parts_.topology.rank) parts_.outbox.add(rank, make_failure(reason));
+  if (reason.code() == Code::kAborted) return;
+  if (!knowing_) knowing_.emplace();
+  for (const int rank : recipients()) {
+    if (knowing_->insert(rank).second) parts_.outbox.add(rank, make_failure(reason));
   }
   parts_.outbox.send(EnginePart::kFailure, 0);
 }
 
-Status Membership::on_failure_frame(std::span<const std::byte> payload) {
+/// A failure goes to all ranks of a host at once, and from host to host along a tree of those
+/// that have not left.
+std::vector<int> Membership::recipients() const {
+  const Topology& topology = parts_.topology;
+  std::vector<int> present;
+  std::vector<int> hosts;
+  {
+    MutexLock lock(mutex_);
+    for (int rank = 0; rank < topology.size(); ++rank) {
+      if (left_.contains(rank)) continue;
+      present.push_back(rank);
+      hosts.push_back(topology.peers[static_cast<std::size_t>(rank)].host_index);
+    }
+  }
+  const TreePlace place = place_in_tree(topology.rank, present, hosts);
+  std::set<int> all(place.children.begin(), place.children.end());
+  if (!place.is_root()) all.insert(place.parent);
+  for (const int rank : present) {
+    if (topology.same_host(rank, topology.rank)) all.insert(rank);
+  }
+  all.erase(topology.rank);
+  return {all.begin(), all.end()};
+}
+
+Status Membership::on_failure_frame(int from, std::span<const std::byte> payload) {
   Status failure;
   RONDE_RETURN_IF_ERROR(read_failure(payload, failure));
-  others_know_failure_ = true;  // the sender tells every rank
+  if (!knowing_) knowing_.emplace();
+  knowing_->insert(from);
+  if (parts_.topology.same_host(from, parts_.topology.rank)) {
+    for (const int rank : parts_.topology.host_ranks(from)) knowing_->insert(rank);
+  }
   fail_now(failure);
   return {};
 }
@@ -42,6 +73,7 @@ void Membership::on_left(int rank, const Status& reason) {
     MutexLock lock(mutex_);
     left_.emplace(rank, reason);
   }
+  if (knowing_) tell_failure(job_status());  // another rank may have the place of this one
   parts_.messages.on_left(rank, reason);
   parts_.role.notify_callers();
 }
@@ -57,14 +89,11 @@ std::shared_ptr<const std::atomic<bool>> Membership::leave(std::vector<SetQueueP
   return left;
 }
 
-Status Membership::failure_of(std::span<const int> ranks) const {
+Status Membership::failure_of(int rank) const {
   RONDE_RETURN_IF_ERROR(job_status());
   MutexLock lock(mutex_);
-  for (const int rank : ranks) {
-    const auto found = left_.find(rank);
-    if (found != left_.end()) return found->second;
-  }
-  return {};
+  const auto found = left_.find(rank);
+  return found == left_.end() ? Status() : found->second;
 }
 
 void Membership::note_left_behind(const Status& why) {

@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,33 +44,35 @@ class Membership {
   [[nodiscard]] Status job_status() const { return parts_.abort.status(); }
   /// Declares the job broken: all waits end, and all operations once the driving thread sees it.
   void fail(const Status& reason);
-  /// As fail(), at once. Tells the other ranks, unless they know. Threads: the driving thread.
+  /// As fail(), at once. Tells other ranks that do not know; each tells more. Threads: the driving
+  /// thread.
   void fail_now(const Status& reason);
   /// Another rank says that the job is broken. Errors: kInvalidArgument where the payload is
   /// malformed. Threads: the driving thread.
-  Status on_failure_frame(std::span<const std::byte> payload);
+  Status on_failure_frame(int from, std::span<const std::byte> payload);
   /// Another rank has left on purpose. Threads: the driving thread.
   void on_left(int rank, const Status& reason) RONDE_EXCLUDES(mutex_);
 
   /// Starts to leave the sets of `queues`; see Engine::leave. Becomes true once the queues know.
   std::shared_ptr<const std::atomic<bool>> leave(std::vector<SetQueuePtr> queues, std::string why);
 
-  /// Why no answer can come from these ranks: the job's failure, or the reason of the first that
-  /// has left. Ok where all take part.
-  [[nodiscard]] Status failure_of(std::span<const int> ranks) const RONDE_EXCLUDES(mutex_);
+  /// Why no answer can come from a rank: the job's failure, or the reason why it has left. Ok where
+  /// it takes part.
+  [[nodiscard]] Status failure_of(int rank) const RONDE_EXCLUDES(mutex_);
   /// Notes that an operation has ended as a rank died or left.
   void note_left_behind(const Status& why) RONDE_EXCLUDES(mutex_);
   /// The last error that note_left_behind() got, or ok.
   [[nodiscard]] Status left_behind() const RONDE_EXCLUDES(mutex_);
 
  private:
-  void tell_failure(const Status& reason);
+  void tell_failure(const Status& reason) RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<int> recipients() const RONDE_EXCLUDES(mutex_);
 
   // Const after construction.
   const Parts parts_;
   const std::function<void()> on_left_behind_;
   // Driving thread only.
-  bool others_know_failure_ = false;
+  std::optional<std::set<int>> knowing_;  // of the failure, once there is one
   // Guarded. Predicates of waits take this mutex.
   mutable Mutex mutex_;
   std::map<int, Status> left_ RONDE_GUARDED_BY(mutex_);

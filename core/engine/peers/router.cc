@@ -32,7 +32,7 @@ Status Router::route(int from, std::span<const std::byte> frame) {
       parts_.launches.order(from, static_cast<SetId>(header->id));
       return {};
     case EnginePart::kFailure:
-      return parts_.membership.on_failure_frame(payload);
+      return parts_.membership.on_failure_frame(from, payload);
   }
   return {};
 }
@@ -68,6 +68,7 @@ void Router::on_started(SetQueue& queue) {
 void Router::on_peer_lost(int, const Status& reason) { parts_.membership.fail_now(reason); }
 
 void Router::on_peer_left(int rank, const Status& reason) {
+  parts_.exchange.on_left(rank, reason);
   parts_.membership.on_left(rank, reason);
 }
 

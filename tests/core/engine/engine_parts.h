@@ -81,7 +81,7 @@ struct EngineParts {
   Intake intake{role, *abort, flights, meter};
   Outbox outbox{channel, [this](const Status& error) { send_errors.push_back(error); }};
   Queues queues;
-  KeyValueExchange exchange;
+  KeyValueExchange exchange{channel.topology(), outbox};
   Messages messages{
       channel.topology().rank,
       {.role = role, .intake = intake, .outbox = outbox, .flights = flights, .meter = meter}};

@@ -31,6 +31,11 @@ class FakeChannel final : public ControlChannel {
     }
   }
 
+  /// Puts the ranks on these hosts.
+  void set_hosts(const std::vector<int>& hosts) {
+    for (std::size_t i = 0; i < hosts.size(); ++i) topology_.peers[i].host_index = hosts[i];
+  }
+
   const Topology& topology() const noexcept override { return topology_; }
   Status send(int to, std::span<const std::byte> frame) override {
     if (!send_status.ok()) return send_status;

@@ -51,20 +51,58 @@ TEST_CASE_FIXTURE(MembershipFixture,
 TEST_CASE_FIXTURE(MembershipFixture,
                   "Membership: another rank's failure ends all, not told again") {
   const auto operation = pending();
-  REQUIRE(membership.on_failure_frame(make_failure(broken)).ok());
+  REQUIRE(membership.on_failure_frame(1, make_failure(broken)).ok());
   CHECK(operation->status().message() == "a bug");
   CHECK(channel.sent.empty());
-  CHECK(membership.on_failure_frame({}).code() == Code::kInvalidArgument);
+  CHECK(membership.on_failure_frame(1, {}).code() == Code::kInvalidArgument);
+}
+
+namespace {
+
+/// Rank 2 of two hosts with two ranks each, and a third host with one.
+struct SpreadingFixture : test::EngineParts {
+  SpreadingFixture() : EngineParts(2, 5) { channel.set_hosts({0, 0, 1, 1, 2}); }
+  std::vector<int> told() {
+    std::vector<int> ranks;
+    for (const auto& frame : std::exchange(channel.sent, {})) ranks.push_back(frame.rank);
+    return ranks;
+  }
+  const Status broken{Code::kInternal, "a bug"};
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(SpreadingFixture, "Membership: a failure goes to this host and up the tree") {
+  membership.fail_now(broken);
+  CHECK(told() == std::vector{0, 3});
+}
+
+TEST_CASE_FIXTURE(SpreadingFixture, "Membership: another host's failure is passed on here") {
+  REQUIRE(membership.on_failure_frame(0, make_failure(broken)).ok());
+  CHECK(told() == std::vector{3});
+}
+
+TEST_CASE_FIXTURE(SpreadingFixture, "Membership: this host's failure is passed on to others") {
+  REQUIRE(membership.on_failure_frame(3, make_failure(broken)).ok());
+  CHECK(told() == std::vector{0});
+}
+
+TEST_CASE_FIXTURE(SpreadingFixture, "Membership: who takes the place of one that left is told") {
+  membership.fail_now(broken);
+  CHECK(told() == std::vector{0, 3});
+  membership.on_left(0, Status(Code::kRankFailure, "rank 0 has left"));
+  CHECK(told() == std::vector{1});
+  membership.on_left(1, Status(Code::kRankFailure, "rank 1 has left"));
+  CHECK(told() == std::vector{4});
 }
 
 TEST_CASE_FIXTURE(MembershipFixture, "Membership: no answer comes from a rank that has left") {
-  const std::vector<int> ranks = {1, 2};
-  CHECK(membership.failure_of(ranks).ok());
+  CHECK(membership.failure_of(2).ok());
   membership.on_left(2, Status(Code::kRankFailure, "rank 2 has left"));
-  CHECK(membership.failure_of(ranks).message() == "rank 2 has left");
-  CHECK(membership.failure_of(std::vector{1}).ok());
+  CHECK(membership.failure_of(2).message() == "rank 2 has left");
+  CHECK(membership.failure_of(1).ok());
   membership.fail(broken);
-  CHECK(membership.failure_of(std::vector{1}).message() == "a bug");
+  CHECK(membership.failure_of(1).message() == "a bug");
 }
 
 TEST_CASE_FIXTURE(MembershipFixture,

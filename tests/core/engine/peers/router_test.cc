@@ -75,12 +75,24 @@ TEST_CASE_FIXTURE(RouterFixture, "Router: an early frame that makes no sense bre
 }
 
 TEST_CASE_FIXTURE(RouterFixture, "Router: a value of an exchange arrives and wakes callers") {
+  test::EngineParts other(1);
+  other.exchange.begin({9, 1}, {0, 1}, "theirs");
+  exchange.begin({9, 1}, {0, 1}, "mine");
   REQUIRE(role.may_sleep(Sleeper::kCaller));
-  deliver(EnginePart::kExchange, 9, KeyValueExchange::make_payload(1, "theirs"));
+  REQUIRE(other.channel.sent.size() == 1);
+  router.on_frame(1, other.channel.sent[0].bytes);
   CHECK(channel.wakes(Sleeper::kCaller) == 1);
-  const auto both = exchange.take(9, 1, std::vector{0, 1}, 0, "mine");
+  const auto both = exchange.take({9, 1});
   REQUIRE(both.has_value());
-  CHECK(both->at(1) == "theirs");
+  CHECK(both->value() == std::vector<std::string>{"mine", "theirs"});
+}
+
+TEST_CASE_FIXTURE(RouterFixture, "Router: an exchange ends with the departure of its rank") {
+  exchange.begin({9, 1}, {0, 1}, "mine");
+  router.on_peer_left(1, Status(Code::kRankFailure, "rank 1 has left"));
+  const auto outcome = exchange.take({9, 1});
+  REQUIRE(outcome.has_value());
+  CHECK(outcome->status().message() == "rank 1 has left");
 }
 
 TEST_CASE_FIXTURE(RouterFixture, "Router: a clock question is answered") {
@@ -99,7 +111,7 @@ TEST_CASE_FIXTURE(RouterFixture, "Router: a rank that asks for a launch gets its
 
 TEST_CASE_FIXTURE(RouterFixture, "Router: failures, losses and departures reach the membership") {
   router.on_peer_left(1, Status(Code::kRankFailure, "rank 1 has left"));
-  CHECK(membership.failure_of(std::vector{1}).message() == "rank 1 has left");
+  CHECK(membership.failure_of(1).message() == "rank 1 has left");
   CHECK(membership.job_status().ok());
   SUBCASE("a failure frame") {
     deliver(EnginePart::kFailure, 0, make_failure(Status(Code::kInternal, "broken")));
