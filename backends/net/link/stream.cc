@@ -59,15 +59,16 @@ Result<std::size_t> Stream::receive(std::span<const iovec> pieces) {
 }
 
 Status send_all(Stream& stream, std::span<const std::byte> bytes, const WaitLimit& limit) {
-  while (true) {
+  // Nothing is sent where nothing is left: a peer that is done may have closed the connection.
+  while (!bytes.empty() || stream.has_unsent()) {
     const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
     const auto sent = stream.send({&piece, 1});
     if (!sent.ok()) return named(sent.status());
     bytes = bytes.subspan(*sent);
-    if (bytes.empty() && !stream.has_unsent()) return {};
-    if (*sent != 0) continue;
+    if (*sent != 0 || (bytes.empty() && !stream.has_unsent())) continue;
     if (!wait_for(stream.fd(), POLLOUT, limit)) return {Code::kTimeout, "the peer does not read"};
   }
+  return {};
 }
 
 Status recv_all(Stream& stream, std::span<std::byte> bytes, const WaitLimit& limit) {
