@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backends/net/channel/job_channel.h"
+#include "backends/net/link/connection_manager.h"
 #include "backends/net/rendezvous/tcp_rendezvous.h"
 #include "backends/net/rendezvous/unix_rendezvous.h"
 #include "backends/net/transport/tcp_backend.h"
@@ -137,7 +138,8 @@ Result<std::unique_ptr<HostChannel>> connect_local_ranks(const Config& config,
   return std::move(job.channel);
 }
 
-Result<std::vector<Link>> link_hosts(const Party& party, const Topology& topology, RemoteJob& job,
+Result<std::vector<Link>> link_hosts(const Party& party, const Topology& topology,
+                                     const RemoteJob& job, ConnectionManager& manager,
                                      const WaitLimit& limit) {
   MeshArgs mesh{.party = &party, .peers = {}, .addresses = {}, .limit = limit};
   for (const auto& [rank, who] : job.roster) {
@@ -145,7 +147,7 @@ Result<std::vector<Link>> link_hosts(const Party& party, const Topology& topolog
     mesh.peers.push_back(rank);
     mesh.addresses.push_back(who.address);
   }
-  return make_mesh(mesh, std::move(job.listener));
+  return make_mesh(mesh, manager);
 }
 
 Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions& options) {
@@ -165,7 +167,10 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   if (!local.ok()) return local.status();
   party.purpose = Purpose::kLink;
   const WaitLimit limit(now() + time_left(deadline), &options.cancel);
-  RONDE_ASSIGN_OR_RETURN(std::vector<Link> links, link_hosts(party, topology, job, limit));
+  RONDE_ASSIGN_OR_RETURN(const auto manager,
+                         ConnectionManager::create(std::move(job.listener), config.size));
+  RONDE_ASSIGN_OR_RETURN(std::vector<Link> links,
+                         link_hosts(party, topology, job, *manager, limit));
   JobLink link;
   link.channel = std::make_unique<JobChannel>(JobChannelArgs{.topology = std::move(topology),
                                                              .local = std::move(*local),

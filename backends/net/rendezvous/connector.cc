@@ -15,17 +15,32 @@ namespace {
 constexpr std::chrono::microseconds kFirstBackoff{200};
 constexpr std::chrono::milliseconds kLongestBackoff{50};
 constexpr std::size_t kSpareHandshakes = 64;
+constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
+constexpr std::chrono::seconds kRefusalLimit{2};
+
+/// Finds `party` alone, which the caller owns.
+PartyLookup only(const Party& party) {
+  return [&party, context = hash_of_context(party.context)](Purpose purpose, const Digest& asked) {
+    const bool meant = purpose == party.purpose && equal(asked, context);
+    return std::shared_ptr<const Party>(std::shared_ptr<void>(), meant ? &party : nullptr);
+  };
+}
+
+Status system_error(int error) {
+  return {Code::kUnavailable, std::generic_category().message(error)};
+}
 
 }  // namespace
 
 /// One connection on its way through the handshake.
 struct Connector::Pending {
-  Pending(FileDescriptor fd, const Party& party, int rank)
+  Pending(FileDescriptor fd, const PartyLookup& lookup)
+      : socket(std::move(fd)), handshake(lookup) {}
+  Pending(FileDescriptor fd, const DialArgs& args)
       : socket(std::move(fd)),
-        handshake(party, rank < 0 ? Handshake::Role::kListener : Handshake::Role::kDialer, rank),
-        deadline(now() + kHandshakeLimit),
-        dialed_rank(rank),
-        connecting(rank >= 0) {}
+        handshake(args.party, args.rank),
+        dial(DialKey{args.party.get(), args.rank}),
+        connecting(true) {}
 
   /// Sends and receives what the socket takes and gives now. Ok while nothing is wrong.
   Status advance();
@@ -35,9 +50,9 @@ struct Connector::Pending {
 
   FileDescriptor socket;
   Handshake handshake;
-  TimePoint deadline;
-  int dialed_rank;  // -1: accepted
-  bool connecting;
+  TimePoint deadline = now() + kHandshakeLimit;
+  std::optional<DialKey> dial;  // none: accepted
+  bool connecting = false;
   bool ready = false;
   std::string output;
   std::vector<std::byte> input;
@@ -49,7 +64,7 @@ Status Connector::Pending::write_out() {
     const ssize_t sent = ::send(socket.get(), output.data(), output.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return {};
-    if (sent < 0) return {Code::kUnavailable, std::generic_category().message(errno)};
+    if (sent < 0) return system_error(errno);
     output.erase(0, static_cast<std::size_t>(sent));
   }
   return {};
@@ -64,7 +79,7 @@ Status Connector::Pending::receive() {
     if (got == 0) return {Code::kUnavailable, "the peer closed the connection"};
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return {};
-    if (got < 0) return {Code::kUnavailable, std::generic_category().message(errno)};
+    if (got < 0) return system_error(errno);
     if (input.size() < handshake.wants()) continue;
     const Status status = handshake.consume(input);
     input.clear();
@@ -85,27 +100,46 @@ Status Connector::Pending::advance() {
 }
 
 Connector::Connector(const Party& party, std::string greeting)
-    : party_(party), greeting_(std::move(greeting)) {}
+    : lookup_(only(party)),
+      most_handshakes_(kSpareHandshakes + static_cast<std::size_t>(party.size)),
+      greeting_(std::move(greeting)) {}
+
+Connector::Connector(PartyLookup lookup, int ranks)
+    : lookup_(std::move(lookup)),
+      most_handshakes_(kSpareHandshakes + static_cast<std::size_t>(ranks)) {}
 
 Connector::~Connector() = default;
 
-void Connector::dial(int rank, const Endpoint& endpoint) {
-  dials_[rank] = Dial{endpoint, now(), kFirstBackoff, false, {}};
+void Connector::dial(const DialArgs& args) {
+  const DialKey key{args.party.get(), args.rank};
+  pending_.remove_if([&](const Pending& pending) { return pending.dial == key; });
+  dials_[key] = Dial{args, now(), kFirstBackoff, false, {}, {}};
 }
 
-std::string Connector::last_failure(int rank) const {
-  const auto found = dials_.find(rank);
-  return found == dials_.end() ? std::string() : found->second.failure;
+void Connector::forget_dials(const Party& party) {
+  std::erase_if(dials_, [&](const auto& entry) { return entry.first.first == &party; });
+  pending_.remove_if(
+      [&](const Pending& pending) { return pending.dial && pending.dial->first == &party; });
 }
 
-Status Connector::add_pending(FileDescriptor socket, int dialed_rank) {
-  if (pending_.size() >= kSpareHandshakes + static_cast<std::size_t>(party_.size)) {
-    // Under a flood the oldest is dropped: a rank of the job needs milliseconds, and tries again.
-    if (pending_.front().dialed_rank >= 0) fail_dial(pending_.front().dialed_rank, "too busy");
-    pending_.pop_front();
-  }
-  Pending& pending = pending_.emplace_back(std::move(socket), party_, dialed_rank);
-  return pending.handshake.start();
+/// Under a flood the oldest is dropped: a rank of the job needs milliseconds, and tries again.
+void Connector::make_room() {
+  if (pending_.size() < most_handshakes_) return;
+  if (pending_.front().dial) fail_dial(*pending_.front().dial, {Code::kUnavailable, "too busy"});
+  pending_.pop_front();
+}
+
+void Connector::add_accepted(FileDescriptor socket) {
+  const auto endpoint = local_endpoint(socket.get());
+  const bool local = endpoint.ok() && endpoint->family() == AF_UNIX;
+  if (local && !is_same_user(socket.get())) return;
+  set_no_delay(socket.get());
+  const int fd = socket.get();
+  make_room();
+  Pending& pending = pending_.emplace_back(std::move(socket), lookup_);
+  if (!pending.handshake.start().ok()) return pending_.pop_back();
+  pending.output = greeting_;
+  log(LogLevel::kDebug, "control channel: connection {} begins a handshake", fd);
 }
 
 void Connector::accept_all() {
@@ -114,43 +148,67 @@ void Connector::accept_all() {
   for (int i = 0; i < 64; ++i) {
     FileDescriptor socket(
         ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket.valid()) return;
-    const auto endpoint = local_endpoint(socket.get());
-    const bool local = endpoint.ok() && endpoint->family() == AF_UNIX;
-    if (local && !is_same_user(socket.get())) continue;
-    set_no_delay(socket.get());
-    const int fd = socket.get();
-    if (!add_pending(std::move(socket), -1).ok()) {
-      pending_.pop_back();
+    if (socket.valid()) {
+      add_accepted(std::move(socket));
       continue;
     }
-    if (!greeting_.empty()) pending_.back().output = greeting_;
-    log(LogLevel::kDebug, "control channel: connection {} begins a handshake", fd);
+    // The listener stays readable, so that poll() would return at once, again and again.
+    if (!would_block(errno)) accept_after_ = now() + kPauseWithoutDescriptors;
+    return;
   }
 }
 
-void Connector::fail_dial(int rank, const std::string& why) {
-  const auto found = dials_.find(rank);
+void Connector::fail_dial(const DialKey& key, const Status& why) {
+  const auto found = dials_.find(key);
   if (found == dials_.end()) return;
   Dial& dial = found->second;
   dial.in_progress = false;
   dial.failure = why;
+  if (why.code() != Code::kRankFailure) {
+    dial.refused_since.reset();
+  } else if (!dial.refused_since) {
+    dial.refused_since = now();
+  }
+  if (why.code() == Code::kVersionMismatch) dial.args.deadline = now();  // it would be no other
   dial.next_attempt = now() + dial.backoff;
   dial.backoff = std::min<Duration>(2 * dial.backoff, kLongestBackoff);
 }
 
+Status Connector::start(Dial& dial) {
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor socket, start_connect(dial.args.endpoint));
+  make_room();
+  const Status started = pending_.emplace_back(std::move(socket), dial.args).handshake.start();
+  if (!started.ok()) pending_.pop_back();
+  return started;
+}
+
 void Connector::start_due_dials() {
-  for (auto& [rank, dial] : dials_) {
+  for (auto& [key, dial] : dials_) {
     if (dial.in_progress || now() < dial.next_attempt) continue;
     dial.in_progress = true;
-    auto socket = start_connect(dial.endpoint);
-    if (!socket.ok()) {
-      fail_dial(rank, socket.status().message());
-    } else if (const Status started = add_pending(std::move(*socket), rank); !started.ok()) {
-      pending_.pop_back();
-      fail_dial(rank, started.message());
-    }
+    const Status started = start(dial);
+    if (!started.ok()) fail_dial(key, started);
   }
+}
+
+/// The end of a dial that nobody answers in time.
+std::optional<ConnectorEvent> Connector::give_up() {
+  const TimePoint time = now();
+  for (auto it = dials_.begin(); it != dials_.end(); ++it) {
+    Dial& dial = it->second;
+    const bool refused = dial.refused_since && time >= *dial.refused_since + kRefusalLimit;
+    if (!refused && time < dial.args.deadline) continue;
+    ConnectorEvent event;
+    event.kind = ConnectorEvent::Kind::kGivenUp;
+    event.rank = dial.args.rank;
+    const bool final = refused || dial.failure.code() == Code::kVersionMismatch;
+    event.status = final ? dial.failure : Status(Code::kTimeout, dial.failure.message());
+    event.party = dial.args.party;
+    pending_.remove_if([&](const Pending& pending) { return pending.dial == it->first; });
+    dials_.erase(it);
+    return event;
+  }
+  return std::nullopt;
 }
 
 void Connector::expire() {
@@ -160,16 +218,18 @@ void Connector::expire() {
       ++it;
       continue;
     }
-    fail_dial(it->dialed_rank, "no answer to the handshake");
+    if (it->dial) fail_dial(*it->dial, {Code::kTimeout, "no answer to the handshake"});
     it = pending_.erase(it);
   }
 }
 
 TimePoint Connector::next_due(TimePoint deadline) const {
   for (const Pending& pending : pending_) deadline = std::min(deadline, pending.deadline);
-  for (const auto& [rank, dial] : dials_) {
+  for (const auto& [key, dial] : dials_) {
+    deadline = std::min(deadline, dial.args.deadline);
     if (!dial.in_progress) deadline = std::min(deadline, dial.next_attempt);
   }
+  if (accept_after_ > now()) deadline = std::min(deadline, accept_after_);
   return deadline;
 }
 
@@ -182,7 +242,8 @@ void Connector::poll_once(TimePoint deadline, int cancel_fd) {
         {pending.socket.get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
   }
   for (const auto& [rank, fd] : watched_) entries.push_back({fd, POLLIN | POLLRDHUP, 0});
-  if (listener_.valid()) entries.push_back({listener_.get(), POLLIN, 0});
+  const bool accepting = listener_.valid() && now() >= accept_after_;
+  entries.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
   entries.push_back({cancel_fd, POLLIN, 0});
   // Sub-millisecond, since the first backoffs are.
   const Duration left =
@@ -196,14 +257,18 @@ void Connector::poll_once(TimePoint deadline, int cancel_fd) {
   for (const auto& [rank, fd] : watched_) {
     if ((entry++)->revents != 0) readable_.push_back(rank);
   }
-  acceptable_ = listener_.valid() && entry->revents != 0;
+  acceptable_ = entry->revents != 0;
 }
 
 ConnectorEvent Connector::admit(Pending& pending) {
-  const int rank = pending.handshake.peer_rank();
-  if (pending.dialed_rank >= 0) dials_.erase(pending.dialed_rank);
-  return {ConnectorEvent::Kind::kAdmitted, rank, Stream(std::move(pending.socket)),
-          pending.handshake.peer()};
+  if (pending.dial) dials_.erase(*pending.dial);
+  ConnectorEvent event;
+  event.kind = ConnectorEvent::Kind::kAdmitted;
+  event.rank = pending.handshake.peer_rank();
+  event.stream = Stream(std::move(pending.socket));
+  event.peer = pending.handshake.peer();
+  event.party = pending.handshake.party();
+  return event;
 }
 
 Connector::Outcome Connector::serve(std::list<Pending>::iterator pending) {
@@ -212,13 +277,12 @@ Connector::Outcome Connector::serve(std::list<Pending>::iterator pending) {
   if (status.ok() && !pending->done()) return std::optional<ConnectorEvent>();
   std::optional<ConnectorEvent> event;
   if (status.ok()) event = admit(*pending);
-  const int dialed = pending->dialed_rank;
+  const std::optional<DialKey> dial = pending->dial;
   pending_.erase(pending);
-  if (status.code() == Code::kVersionMismatch) return status;
-  if (!status.ok()) {
-    log(LogLevel::kDebug, "control channel: a connection was refused: {}", status.message());
-    fail_dial(dialed, status.message());
-  }
+  if (status.code() == Code::kVersionMismatch && !dial) return status;
+  if (status.ok()) return event;
+  log(LogLevel::kDebug, "control channel: a connection was refused: {}", status.message());
+  if (dial) fail_dial(*dial, status);
   return event;
 }
 
@@ -232,6 +296,15 @@ Connector::Outcome Connector::serve_ready() {
   return std::optional<ConnectorEvent>();
 }
 
+std::optional<ConnectorEvent> Connector::take_readable() {
+  if (readable_.empty()) return std::nullopt;
+  ConnectorEvent event;
+  event.kind = ConnectorEvent::Kind::kReadable;
+  event.rank = readable_.back();
+  readable_.pop_back();
+  return event;
+}
+
 Result<ConnectorEvent> Connector::next(const WaitLimit& limit) {
   while (true) {
     accept_all();
@@ -239,14 +312,9 @@ Result<ConnectorEvent> Connector::next(const WaitLimit& limit) {
     expire();
     Outcome outcome = serve_ready();
     if (!outcome.ok()) return outcome.status();
+    if (!outcome->has_value()) outcome = give_up();
+    if (!outcome->has_value()) outcome = take_readable();
     if (outcome->has_value()) return std::move(**outcome);
-    if (!readable_.empty()) {
-      ConnectorEvent event;
-      event.kind = ConnectorEvent::Kind::kReadable;
-      event.rank = readable_.back();
-      readable_.pop_back();
-      return event;
-    }
     if (limit.passed()) return ConnectorEvent{};
     readable_.clear();
     poll_once(next_due(limit.deadline()), limit.fd());

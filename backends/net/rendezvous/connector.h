@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/net/link/stream.h"
@@ -27,20 +29,34 @@ struct ConnectorEvent {
   enum class Kind : std::uint8_t {
     kAdmitted,  ///< `rank` is authenticated; `stream` and `peer` are its.
     kReadable,  ///< A watched rank sent something, or is gone.
+    kGivenUp,   ///< A dial has ended without a connection; `status` says why.
     kTimeout,
   };
   Kind kind = Kind::kTimeout;
   int rank = -1;
   Stream stream;
   Introduction peer;
+  std::shared_ptr<const Party>
+      party;  ///< Of this process: for which one it was dialed or admitted.
+  Status status;
 };
 
-/// Connects this rank with others. Threads: one.
+/// A connection to make.
+struct DialArgs {
+  std::shared_ptr<const Party> party;  ///< Of this process.
+  int rank = -1;
+  Endpoint endpoint;
+  TimePoint deadline = kForever;  ///< It is given up then.
+};
+
+/// Connects this process with ranks. Threads: one.
 class Connector {
  public:
-  /// `party` outlives it. `greeting` is sent on every accepted connection; on Unix sockets those
-  /// of this user alone are accepted.
+  /// Accepts for one party, which outlives it. `greeting` is sent on every accepted connection; on
+  /// Unix sockets those of this user alone are accepted.
   explicit Connector(const Party& party, std::string greeting = {});
+  /// Accepts for the parties that `lookup` finds, in a job of `ranks` ranks.
+  Connector(PartyLookup lookup, int ranks);
   ~Connector();
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
@@ -48,51 +64,60 @@ class Connector {
   /// Accepts connections from `listener` from now on.
   void listen(FileDescriptor listener) { listener_ = std::move(listener); }
 
-  /// Connects to `rank`, again and again until it is admitted.
-  void dial(int rank, const Endpoint& endpoint);
+  /// Connects again and again until the rank admits it, its process refuses for two seconds (then
+  /// it has ended) or the deadline has passed.
+  void dial(const DialArgs& args);
+
+  /// Ends the dials of a party.
+  void forget_dials(const Party& party);
 
   /// Reports when `fd`, the admitted connection of `rank`, becomes readable.
   void watch(int rank, int fd) { watched_[rank] = fd; }
   void unwatch(int rank) { watched_.erase(rank); }
 
   /// The next event. Blocks until there is one or the limit has passed.
-  /// Errors: kVersionMismatch where an authenticated peer runs another version; kUnavailable.
+  /// Errors: kVersionMismatch where an authenticated peer that dialed runs another version.
   Result<ConnectorEvent> next(const WaitLimit& limit);
-
-  /// Why the last attempt to reach `rank` failed; empty where none did.
-  [[nodiscard]] std::string last_failure(int rank) const;
 
  private:
   struct Pending;
+  using DialKey = std::pair<const Party*, int>;
   struct Dial {
-    Endpoint endpoint;
+    DialArgs args;
     TimePoint next_attempt;
     Duration backoff;
     bool in_progress = false;
-    std::string failure;
+    Status failure;                          // of the last attempt
+    std::optional<TimePoint> refused_since;  // nobody has listened since then
   };
 
   using Outcome = Result<std::optional<ConnectorEvent>>;
 
   void accept_all();
-  Status add_pending(FileDescriptor socket, int dialed_rank);
+  void add_accepted(FileDescriptor socket);
+  void make_room();
   void start_due_dials();
-  void fail_dial(int rank, const std::string& why);
+  Status start(Dial& dial);
+  void fail_dial(const DialKey& key, const Status& why);
+  [[nodiscard]] std::optional<ConnectorEvent> give_up();
   void expire();
   [[nodiscard]] TimePoint next_due(TimePoint deadline) const;
   void poll_once(TimePoint deadline, int cancel_fd);
   Outcome serve_ready();
   Outcome serve(std::list<Pending>::iterator pending);
+  [[nodiscard]] std::optional<ConnectorEvent> take_readable();
   [[nodiscard]] ConnectorEvent admit(Pending& pending);
 
-  const Party& party_;
+  const PartyLookup lookup_;
+  const std::size_t most_handshakes_;
   const std::string greeting_;
   FileDescriptor listener_;
   std::list<Pending> pending_;
-  std::map<int, Dial> dials_;
+  std::map<DialKey, Dial> dials_;
   std::map<int, int> watched_;
   std::vector<int> readable_;  // watched ranks found readable by the last poll
   bool acceptable_ = false;    // the last poll found the listener readable
+  TimePoint accept_after_;     // no descriptor was left before
 };
 
 }  // namespace ronde::net

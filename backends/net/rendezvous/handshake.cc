@@ -44,12 +44,21 @@ Result<Keys> Keys::derive(const Secret& secret) {
   return keys;
 }
 
+Digest hash_of_context(std::string_view context) { return digest(as_bytes(context)); }
+
+// The caller owns the party.
 Handshake::Handshake(const Party& party, Role role, int expected_rank)
-    : party_(party), role_(role), expected_rank_(expected_rank) {}
+    : party_(std::shared_ptr<void>(), &party), role_(role), expected_rank_(expected_rank) {}
+
+Handshake::Handshake(std::shared_ptr<const Party> party, int expected_rank)
+    : party_(std::move(party)), role_(Role::kDialer), expected_rank_(expected_rank) {}
+
+Handshake::Handshake(PartyLookup lookup)
+    : lookup_(std::move(lookup)), role_(Role::kListener), expected_rank_(-1) {}
 
 Handshake::Hello Handshake::make_hello(const Digest& tail) const {
-  const auto bytes = encode_wire(HelloFields{.purpose = party_.purpose,
-                                             .rank = static_cast<std::uint32_t>(party_.rank),
+  const auto bytes = encode_wire(HelloFields{.purpose = party_->purpose,
+                                             .rank = static_cast<std::uint32_t>(party_->rank),
                                              .nonce = nonce_,
                                              .tail = tail});
   Hello hello{};
@@ -60,7 +69,7 @@ Handshake::Hello Handshake::make_hello(const Digest& tail) const {
 Status Handshake::start() {
   RONDE_RETURN_IF_ERROR(random_bytes(nonce_));
   if (role_ == Role::kListener) return {};
-  dialer_hello_ = make_hello(digest(as_bytes(party_.context)));
+  dialer_hello_ = make_hello(hash_of_context(party_->context));
   output_ += as_text(dialer_hello_);
   return {};
 }
@@ -68,13 +77,13 @@ Status Handshake::start() {
 Digest Handshake::listener_proof() const {
   std::string message(as_text(dialer_hello_));
   message += as_text(std::span(listener_hello_).first(kTailAt));
-  return proof(party_.keys.listener, as_bytes(message));
+  return proof(party_->keys.listener, as_bytes(message));
 }
 
 Digest Handshake::dialer_proof() const {
   std::string message(as_text(dialer_hello_));
   message += as_text(listener_hello_);
-  return proof(party_.keys.dialer, as_bytes(message));
+  return proof(party_->keys.dialer, as_bytes(message));
 }
 
 void Handshake::expect(Step step, std::size_t bytes) noexcept {
@@ -103,13 +112,19 @@ Status Handshake::check_hello(const Hello& hello) {
   RONDE_ASSIGN_OR_RETURN(const auto theirs, decode_wire<HelloFields>(hello, "hello"));
   if (theirs.magic != kMagic) return refuse("no Ronde peer");
   if (theirs.protocol != kProtocol) return refuse("another protocol");
-  if (theirs.purpose != party_.purpose) return refuse("another purpose");
+  if (lookup_) RONDE_RETURN_IF_ERROR(find_party(theirs.purpose, theirs.tail));
+  if (theirs.purpose != party_->purpose) return refuse("another purpose");
   peer_rank_ = static_cast<int>(theirs.rank);
-  if (theirs.rank >= static_cast<std::uint32_t>(party_.size) || peer_rank_ == party_.rank) {
+  if (theirs.rank >= static_cast<std::uint32_t>(party_->size) || peer_rank_ == party_->rank) {
     return refuse("an impossible rank");
   }
   if (expected_rank_ >= 0 && peer_rank_ != expected_rank_) return refuse("an unexpected rank");
   return {};
+}
+
+Status Handshake::find_party(Purpose purpose, const Digest& context) {
+  party_ = lookup_(purpose, context);
+  return party_ != nullptr ? Status() : refuse("another job or group");
 }
 
 Status Handshake::on_hello(std::span<const std::byte> bytes) {
@@ -124,7 +139,7 @@ Status Handshake::on_hello(std::span<const std::byte> bytes) {
     expect(Step::kLength, 4);
     return {};
   }
-  if (!equal(tail, digest(as_bytes(party_.context)))) return refuse("another job");
+  if (!equal(tail, hash_of_context(party_->context))) return refuse("another job");
   listener_hello_ = make_hello({});
   listener_hello_ = make_hello(listener_proof());
   output_ += as_text(listener_hello_);
@@ -153,17 +168,17 @@ Status Handshake::on_introduction(std::span<const std::byte> bytes) {
 }
 
 void Handshake::put_introduction() {
-  output_ += encode_wire<std::string>(encode_wire<std::string>(party_.self));
+  output_ += encode_wire<std::string>(encode_wire<std::string>(party_->self));
 }
 
 Status Handshake::compare_versions() const {
-  if (peer_.version == party_.self.version) return {};
+  if (peer_.version == party_->self.version) return {};
   const auto line = [](int rank, const Introduction& intro) {
     return fmt::format("rank {} on {} runs Ronde {}", rank, intro.host_name, intro.version);
   };
-  std::string mine = line(party_.rank, party_.self);
+  std::string mine = line(party_->rank, party_->self);
   std::string theirs = line(peer_rank_, peer_);
-  if (peer_rank_ < party_.rank) std::swap(mine, theirs);
+  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
   return {Code::kVersionMismatch,
           fmt::format("{}, but {}; install the same version on all hosts", mine, theirs)};
 }

@@ -15,6 +15,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,6 +61,14 @@ struct Party {
   Introduction self;
 };
 
+/// Finds the party of this process that a dialer asks for, by purpose and hash of the context; null
+/// where there is none.
+using PartyLookup =
+    std::function<std::shared_ptr<const Party>(Purpose purpose, const Digest& context)>;
+
+/// The hash of a context, as hellos carry it.
+Digest hash_of_context(std::string_view context);
+
 inline constexpr std::size_t kHelloBytes = 64;
 inline constexpr std::size_t kMaxIntroductionBytes = 4096;
 
@@ -69,6 +79,10 @@ class Handshake {
 
   /// `party` outlives it. A dialer says which rank it expects, a listener takes any other.
   Handshake(const Party& party, Role role, int expected_rank = -1);
+  /// A dialer.
+  Handshake(std::shared_ptr<const Party> party, int expected_rank);
+  /// A listener. It acts for the party that the dialer's hello names.
+  explicit Handshake(PartyLookup lookup);
 
   /// Draws the nonce; a dialer's first bytes are then in take_output(). Errors: kUnavailable.
   Status start();
@@ -86,6 +100,8 @@ class Handshake {
   /// The peer; once wants() is 0, or on a version mismatch.
   [[nodiscard]] int peer_rank() const noexcept { return peer_rank_; }
   [[nodiscard]] const Introduction& peer() const noexcept { return peer_; }
+  /// The party that acts here; null while a listener has no hello.
+  [[nodiscard]] const std::shared_ptr<const Party>& party() const noexcept { return party_; }
 
  private:
   enum class Step : std::uint8_t { kHello, kProof, kLength, kIntroduction, kDone };
@@ -97,13 +113,15 @@ class Handshake {
   void expect(Step step, std::size_t bytes) noexcept;
   Status on_hello(std::span<const std::byte> bytes);
   Status check_hello(const Hello& hello);
+  Status find_party(Purpose purpose, const Digest& context);
   Status on_proof(std::span<const std::byte> bytes);
   Status on_length(std::span<const std::byte> bytes);
   Status on_introduction(std::span<const std::byte> bytes);
   [[nodiscard]] Status compare_versions() const;
   void put_introduction();
 
-  const Party& party_;
+  std::shared_ptr<const Party> party_;
+  const PartyLookup lookup_;
   const Role role_;
   const int expected_rank_;
   Step step_ = Step::kHello;

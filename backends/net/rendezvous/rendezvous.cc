@@ -77,6 +77,7 @@ class Assembly {
         return seat(std::move(event));
       case ConnectorEvent::Kind::kReadable:
         return on_readable(event.rank);
+      case ConnectorEvent::Kind::kGivenUp:  // none is dialed here
       case ConnectorEvent::Kind::kTimeout:
         break;
     }
@@ -127,7 +128,7 @@ class Assembly {
   std::map<int, Guest> guests_;
 };
 
-struct Greeting {
+struct SecretGreeting {
   bool hands_over = false;
   std::array<std::byte, Secret::kBytes> secret{};
 
@@ -154,7 +155,7 @@ Status read_greeting(Stream& stream, std::optional<Secret>& secret, const WaitLi
   std::array<std::byte, kGreetingBytes> greeting{};
   RONDE_RETURN_IF_ERROR(recv_all(stream, greeting, limit));
   if (secret) return {};
-  RONDE_ASSIGN_OR_RETURN(const auto read, decode_wire<Greeting>(greeting, "greeting"));
+  RONDE_ASSIGN_OR_RETURN(const auto read, decode_wire<SecretGreeting>(greeting, "greeting"));
   if (!read.hands_over) {
     return {Code::kInvalidArgument,
             "the other ranks have a secret but this one has none: set RONDE_SECRET_FILE (or "
@@ -225,7 +226,7 @@ std::string describe(int rank, const Introduction& who) {
 }
 
 std::string make_greeting(const std::optional<Secret>& handed_over) {
-  Greeting greeting{.hands_over = handed_over.has_value(), .secret = {}};
+  SecretGreeting greeting{.hands_over = handed_over.has_value(), .secret = {}};
   if (handed_over) std::ranges::copy(handed_over->bytes(), greeting.secret.begin());
   return encode_wire<std::string>(greeting);
 }

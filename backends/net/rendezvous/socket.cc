@@ -43,11 +43,20 @@ Result<Endpoint> source_towards(const Endpoint& endpoint) {
   return source.with_port(0);
 }
 
+namespace {
+
+/// kRankFailure where nobody listens.
+Status connect_error(const std::string& what) {
+  return errno_status(what, errno == ECONNREFUSED ? Code::kRankFailure : Code::kUnavailable);
+}
+
+}  // namespace
+
 Result<FileDescriptor> start_connect(const Endpoint& endpoint) {
   FileDescriptor fd(::socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno_status("cannot make a socket");
   if (::connect(fd.get(), endpoint.raw(), endpoint.length) != 0 && errno != EINPROGRESS) {
-    return errno_status(fmt::format("cannot connect to {}", endpoint.text()));
+    return connect_error(fmt::format("cannot connect to {}", endpoint.text()));
   }
   set_no_delay(fd.get());
   return fd;
@@ -59,7 +68,7 @@ Status connect_result(int fd) {
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error == 0) return {};
   errno = error;
-  return errno_status("cannot connect");
+  return connect_error("cannot connect");
 }
 
 void set_no_delay(int fd) {

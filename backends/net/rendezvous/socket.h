@@ -42,10 +42,11 @@ Result<FileDescriptor> listen_on(const Endpoint& endpoint);
 /// The address, with port 0, that this host uses to reach `endpoint`; nothing is sent.
 Result<Endpoint> source_towards(const Endpoint& endpoint);
 
-/// Begins to connect; poll for writing, then ask connect_result().
+/// Begins to connect; poll for writing, then ask connect_result(). Errors: kRankFailure where
+/// nobody listens, else kUnavailable.
 Result<FileDescriptor> start_connect(const Endpoint& endpoint);
 
-/// How a connection attempt ended.
+/// How a connection attempt ended. Errors: as start_connect.
 Status connect_result(int fd);
 
 /// Switches delays off on a TCP socket; nothing on others.

@@ -2,18 +2,19 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 
 #include <set>
 #include <utility>
 
 #include "backends/net/rendezvous/connector.h"
+#include "core/base/mutex.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde::net {
 namespace {
 
-constexpr std::chrono::seconds kGrace{5};  // rank 0's timeout may start later
-constexpr int kAbortWatch = -1;
+constexpr std::chrono::seconds kLaterStart{5};  // rank 0's timeout may start later
 
 /// The addresses of config.rendezvous. The host of rank 0 may resolve its own name, which a
 /// launcher has chosen, to a loopback address (Debian's 127.0.1.1); the other hosts do not. It then
@@ -138,25 +139,67 @@ Result<Roster> visit(const Meeting& meeting, std::vector<Endpoint> resolved,
   auto connection = reach_host(args);
   if (!connection.ok()) return advised(connection.status(), meeting.config);
   secret = connection->secret;
-  return await_verdict(*connection, args, {now() + timeout + kGrace, meeting.cancel});
+  return await_verdict(*connection, args, {now() + timeout + kLaterStart, meeting.cancel});
 }
 
-/// The ranks that this one waits for, with the last failure of those that it dials.
-std::string describe_missing(const Connector& connector, const std::set<int>& missing) {
-  std::vector<std::string> parts;
-  for (const int rank : missing) {
-    const std::string failure = connector.last_failure(rank);
-    parts.push_back(failure.empty() ? fmt::format("rank {}", rank)
-                                    : fmt::format("rank {} ({})", rank, failure));
+/// The links of a mesh, as the manager's thread brings them.
+class Gathering {
+ public:
+  explicit Gathering(const MeshArgs& args)
+      : args_(args), missing_(args.peers.begin(), args.peers.end()) {}
+
+  void on_link(Link link) RONDE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    // A peer that gave up its first connection connects again: the last one counts.
+    std::erase_if(links_, [&](const Link& other) { return other.rank == link.rank; });
+    missing_.erase(link.rank);
+    links_.push_back(std::move(link));
+    notify_event(changed_.get());
   }
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
 
-Status dial_lower(Connector& connector, const MeshArgs& args) {
+  void on_failure(int rank, const Status& why) RONDE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (failure_.ok())
+      failure_ = unreachable(why.code(), fmt::format("{} ({})", rank, why.message()), rank);
+    notify_event(changed_.get());
+  }
+
+  Result<std::vector<Link>> wait() RONDE_EXCLUDES(mutex_) {
+    while (true) {
+      {
+        const MutexLock lock(mutex_);
+        clear_event(changed_.get());
+        if (missing_.empty()) return std::move(links_);
+        RONDE_RETURN_IF_ERROR(failure_);
+      }
+      if (wait_for(changed_.get(), POLLIN, args_.limit)) continue;
+      const MutexLock lock(mutex_);
+      return unreachable(Code::kTimeout, fmt::format("{}", fmt::join(missing_, ", ")),
+                         *missing_.begin());
+    }
+  }
+
+ private:
+  [[nodiscard]] Status unreachable(Code code, const std::string& ranks, int first) const {
+    return Status(code, fmt::format("rank {} could not connect with rank {} in time",
+                                    args_.party->rank, ranks))
+        .about({first, {}, 0});
+  }
+
+  const MeshArgs& args_;
+  const FileDescriptor changed_ = make_event();
+  Mutex mutex_;
+  std::set<int> missing_ RONDE_GUARDED_BY(mutex_);
+  std::vector<Link> links_ RONDE_GUARDED_BY(mutex_);
+  Status failure_ RONDE_GUARDED_BY(mutex_);
+};
+
+Status dial_lower(ConnectionManager& manager, ConnectionManager::ServiceId service,
+                  const MeshArgs& args) {
   for (std::size_t i = 0; i < args.peers.size(); ++i) {
     if (args.peers[i] > args.party->rank) continue;
     RONDE_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(args.addresses[i]));
-    connector.dial(args.peers[i], endpoint);
+    manager.dial(service, args.peers[i], endpoint, args.limit.deadline());
   }
   return {};
 }
@@ -195,28 +238,15 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
   return job;
 }
 
-Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listener) {
-  Connector connector(*args.party);
-  connector.listen(std::move(listener));
-  if (args.abort_fd >= 0) connector.watch(kAbortWatch, args.abort_fd);
-  RONDE_RETURN_IF_ERROR(dial_lower(connector, args));
-  std::set<int> missing(args.peers.begin(), args.peers.end());
-  std::vector<Link> links;
-  while (!missing.empty()) {
-    auto event = connector.next(args.limit);
-    if (!event.ok()) return event.status();
-    if (event->kind == ConnectorEvent::Kind::kTimeout) {
-      return Status(Code::kTimeout,
-                    fmt::format("rank {} could not connect with {} in time", args.party->rank,
-                                describe_missing(connector, missing)))
-          .about({*missing.begin(), {}, 0});
-    }
-    if (event->kind == ConnectorEvent::Kind::kReadable) return Status(Code::kAborted, "aborted");
-    // A peer that gave up its first connection connects again: the last one counts.
-    std::erase_if(links, [&](const Link& link) { return link.rank == event->rank; });
-    missing.erase(event->rank);
-    links.push_back({event->rank, std::move(event->stream)});
-  }
+Result<std::vector<Link>> make_mesh(const MeshArgs& args, ConnectionManager& manager) {
+  Gathering gathering(args);
+  const auto service = manager.add(
+      {.party = *args.party,
+       .on_link = [&](Link link) { gathering.on_link(std::move(link)); },
+       .on_failure = [&](int rank, const Status& why) { gathering.on_failure(rank, why); }});
+  const Status dialed = dial_lower(manager, service, args);
+  auto links = dialed.ok() ? gathering.wait() : Result<std::vector<Link>>(dialed);
+  manager.remove(service);
   return links;
 }
 

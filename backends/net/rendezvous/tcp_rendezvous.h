@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/net/link/connection_manager.h"
 #include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "backends/net/rendezvous/rendezvous.h"
@@ -33,22 +34,14 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
                                           const std::optional<Secret>& secret,
                                           const CancelSource* cancel);
 
-/// One connection to another rank.
-struct Link {
-  int rank = -1;
-  Stream stream;
-};
-
-/// Connects this rank with `peers`: it dials the lower ranks and accepts the higher ones.
-/// `abort_fd`, where not -1, ends it when it becomes readable. Blocks. Takes the listener.
-/// Errors: kTimeout naming ranks and the last failure; kAborted.
+/// Connects this rank with `peers`: it dials the lower ranks and accepts the higher ones. Blocks.
+/// Errors: kTimeout naming ranks and the last failure; kRankFailure where a rank has ended.
 struct MeshArgs {
   const Party* party = nullptr;
   std::vector<int> peers;              ///< Ranks, without this one.
   std::vector<std::string> addresses;  ///< By position in `peers`; of lower ranks at least.
   WaitLimit limit;
-  int abort_fd = -1;
 };
-Result<std::vector<Link>> make_mesh(const MeshArgs& args, FileDescriptor listener);
+Result<std::vector<Link>> make_mesh(const MeshArgs& args, ConnectionManager& manager);
 
 }  // namespace ronde::net

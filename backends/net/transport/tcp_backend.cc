@@ -96,19 +96,19 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
                          agree(group, exchange, listener));
   RONDE_ASSIGN_OR_RETURN(AbortWaker waker, AbortWaker::create());
   const Party party = party_for(group);
-  MeshArgs mesh{.party = &party,
-                .peers = {},
-                .addresses = {},
-                .limit = now() + args_.timeout,
-                .abort_fd = waker.fd()};
+  const CancelSource abort{waker.fd(), [&] { return group.abort->status(); }};
+  MeshArgs mesh{
+      .party = &party, .peers = {}, .addresses = {}, .limit = {now() + args_.timeout, &abort}};
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     if (static_cast<int>(i) == group.rank) continue;
     mesh.peers.push_back(group.ranks[i]);
     mesh.addresses.push_back(addresses[i]);
   }
+  RONDE_ASSIGN_OR_RETURN(const auto manager,
+                         ConnectionManager::create(std::move(*listener), group.size()));
   Result<std::vector<Link>> links = [&] {
     const AbortWaker::Listening listening(waker, *group.abort);
-    return make_mesh(mesh, std::move(*listener));
+    return make_mesh(mesh, *manager);
   }();
   if (group.abort->aborted()) return group.abort->status();
   if (!links.ok()) return links.status();
