@@ -212,6 +212,22 @@ int reduce_mode() {
   for (;;) job.allreduce("gradient", tensor(values), {.op = ReduceOp::kMax});
 }
 
+/// Sums a few numbers over and over, for `run_ms` or until a rank is lost.
+int sums_mode() {
+  Job job = init();
+  set_event_rank(job.rank());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(argument("run_ms"));
+  say("ready");
+  check_sum(job, "first");
+  say("first");
+  do {
+    check_sum(job, "next");
+  } while (!agreed_to_end(job, end));
+  job.shutdown();
+  say("left");
+  return 0;
+}
+
 std::int64_t entries(const char* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
@@ -253,6 +269,7 @@ int run(const std::string& mode) {
   if (mode == "stall") return stall_mode();
   if (mode == "interrupt") return interrupt_mode();
   if (mode == "reduce") return reduce_mode();
+  if (mode == "sums") return sums_mode();
   if (mode == "lives") return lives_mode();
   std::cerr << "unknown mode " << mode << '\n';
   return 2;

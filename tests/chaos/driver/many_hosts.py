@@ -1,0 +1,185 @@
+"""A job of many hosts on this machine: its start, its connections, and how news of a loss spread.
+
+Each pretended host is a network namespace with a link to one bridge. Prints one JSON line:
+
+- start_s: from the start of the first process until the last has its first sum;
+- connections, descriptors, resident_mib: of one rank, after some sums; the least, the median and
+  the most of all ranks. Connections are TCP connections to other hosts;
+- told_ms, with --kill or --cut: from the signal until the last survivor has its error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from driver.job import Job, now_us
+from driver.sandbox import CLONE_NEWIPC, CLONE_NEWNET, Sandbox, call, libc
+
+ESTABLISHED = "01"
+
+
+class ManyHosts:
+    """Namespaces on one bridge, each held by a sleeping process; a context."""
+
+    def __init__(self, hosts: int) -> None:
+        self.hosts = hosts
+        self.holders: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> ManyHosts:
+        call("ip", "link", "add", "bridge0", "type", "bridge")
+        call("ip", "link", "set", "bridge0", "up")
+        for host in range(self.hosts):
+            holder = subprocess.Popen(
+                ["sleep", "3600"], preexec_fn=lambda: libc.unshare(CLONE_NEWNET)
+            )
+            self.holders.append(holder)
+        time.sleep(0.2)
+        for host, holder in enumerate(self.holders):
+            here, there = ["name", f"host{host}"], ["name", "link0", "netns", str(holder.pid)]
+            call("ip", "link", "add", *here, "type", "veth", "peer", *there)
+            call("ip", "link", "set", f"host{host}", "master", "bridge0", "up")
+            address = f"{self.address(host)}/16"
+            self.run(host, "ip", "address", "add", address, "dev", "link0")
+            self.run(host, "ip", "link", "set", "lo", "up")
+            self.run(host, "ip", "link", "set", "link0", "up")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+        call("ip", "link", "delete", "bridge0")
+
+    @staticmethod
+    def address(host: int) -> str:
+        return f"10.78.{host // 200}.{host % 200 + 1}"
+
+    def prefix(self, host: int) -> list[str]:
+        """Runs what follows on a host."""
+        return ["nsenter", "-t", str(self.holders[host].pid), "-n", "--"]
+
+    def run(self, host: int, *command: str) -> None:
+        if not call(*self.prefix(host), *command):
+            raise SystemExit(f"on host {host}: {' '.join(command)} failed")
+
+
+def _connections(pid: int) -> int:
+    """TCP connections of a process, in the namespace that it is in."""
+    inodes = set()
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == ESTABLISHED:
+            inodes.add(f"socket:[{fields[9]}]")
+    folder = Path(f"/proc/{pid}/fd")
+    return sum(os.readlink(entry) in inodes for entry in folder.iterdir())
+
+
+def _resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def _spread(values: list[float]) -> list[float]:
+    return [round(one, 1) for one in (min(values), statistics.median(values), max(values))]
+
+
+def _holdings(job: Job) -> dict[str, list[float]]:
+    pids = [job.pid(rank) for rank in range(job.size)]
+    return {
+        "connections": _spread([_connections(pid) for pid in pids]),
+        "descriptors": _spread([len(os.listdir(f"/proc/{pid}/fd")) for pid in pids]),
+        "resident_mib": _spread([_resident_mib(pid) for pid in pids]),
+    }
+
+
+def _told_ms(job: Job, lost: list[int], at_us: int, limit: float) -> float:
+    """The time until the last survivor's error, which must name a lost rank."""
+    survivors = [rank for rank in range(job.size) if rank not in lost]
+    job.wait_for("failed", survivors, limit)
+    last = at_us
+    for rank in survivors:
+        for failed in job.events("failed", rank)[:1]:
+            last = max(last, failed["at_us"])
+            if failed.get("about") not in lost:
+                job.complain(f"rank {rank} was told: {failed['message']}")
+    return round((last - at_us) / 1000, 1)
+
+
+def _make_job(hosts: ManyHosts, arguments: argparse.Namespace) -> Job:
+    job = Job(arguments.worker.resolve(), arguments.hosts * arguments.ranks, "many")
+    secret = Path("/tmp/secret")
+    secret.write_text("5" * 64)
+    secret.chmod(0o600)
+    job.environment.update(
+        RONDE_RENDEZVOUS=f"{hosts.address(0)}:29778",
+        RONDE_NETWORK_INTERFACE="link0",
+        RONDE_SECRET_FILE=str(secret),
+        RONDE_START_TIMEOUT_MS=str(int(arguments.limit * 1000)),
+    )
+    return job
+
+
+def measure(hosts: ManyHosts, arguments: argparse.Namespace) -> tuple[Job, dict[str, object]]:
+    """Runs one job."""
+    job = _make_job(hosts, arguments)
+    lasts = 3600 if arguments.kill is not None or arguments.cut is not None else 2
+    began = now_us()
+    for rank in range(job.size):
+        prefix = hosts.prefix(rank // arguments.ranks)
+        what = ["sums", f"run_ms={int((arguments.limit + lasts) * 1000)}"]
+        job.start_rank(rank, what, prefix, before=lambda: libc.unshare(CLONE_NEWIPC))
+    found: dict[str, object] = {"hosts": arguments.hosts, "ranks": arguments.ranks}
+    if not job.wait_for("first", list(range(job.size)), arguments.limit):
+        return job, found
+    last = max(event["at_us"] for event in job.events("first"))
+    found["start_s"] = round((last - began) / 1e6, 2)
+    found.update(_holdings(job))
+    if arguments.kill is not None:
+        at_us = job.signal(arguments.kill, signal.SIGKILL)
+        found["told_ms"] = _told_ms(job, [arguments.kill], at_us, 30)
+    elif arguments.cut is not None:
+        first = arguments.cut * arguments.ranks
+        at_us = now_us()
+        call("ip", "link", "set", f"host{arguments.cut}", "down")
+        found["told_ms"] = _told_ms(job, list(range(first, first + arguments.ranks)), at_us, 30)
+    return job, found
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--worker", type=Path, required=True, help="ronde_chaos_worker")
+    parser.add_argument("--hosts", type=int, default=8)
+    parser.add_argument("--ranks", type=int, default=2, help="on each host")
+    parser.add_argument("--limit", type=float, default=120, help="seconds to start (120)")
+    parser.add_argument("--kill", type=int, help="a rank to kill")
+    parser.add_argument("--cut", type=int, help="a host whose link goes down")
+    arguments = parser.parse_args()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    sandbox = Sandbox(arguments.worker)
+    if not sandbox.isolated:
+        print("no namespaces here", file=sys.stderr)
+        return 77
+    with ManyHosts(arguments.hosts) as hosts:
+        job, found = measure(hosts, arguments)
+        if "told_ms" not in found:
+            for rank in range(job.size):
+                job.signal(rank, signal.SIGKILL)
+        job.finish()
+    sandbox.sweep()
+    print(json.dumps(found))
+    for complaint in job.complaints[:10]:
+        print(complaint, file=sys.stderr)
+    return 1 if job.complaints else 0
