@@ -48,6 +48,7 @@ struct RunRequest {
   std::vector<std::string> ssh_options;
   std::string remote_program;
   std::string remote_shell;
+  int agent_fan_out = 32;
   std::string network_interface;
   std::string output_dir;
   double start_timeout_seconds = 0;  ///< 0: not given.

@@ -212,6 +212,7 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   options.ssh = {request.ssh_port, request.ssh_identity_file, request.ssh_options,
                  request.remote_program.empty() ? options.program : request.remote_program,
                  request.remote_shell};
+  options.agent_fan_out = request.agent_fan_out;
   options.output_dir = request.output_dir;
   options.call_folder = CallFolder(request.call_folder);
   RONDE_ASSIGN_OR_RETURN(options.call_frames, options.call_folder.frames());
@@ -244,6 +245,11 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
   command.add_option("--remote-shell", request.remote_shell,
                      "Program that runs a command on a host, as PROGRAM HOST COMMAND, for all "
                      "hosts that are named; default: ssh, for the other hosts");
+  command
+      .add_option("--agent-fan-out", request.agent_fan_out,
+                  "Hosts that one host starts at most: where there are more, they start further "
+                  "ones; default 32")
+      ->check(CLI::Range(1, 100000));
   command.add_option("--network-interface", request.network_interface,
                      "Interface, by name or address, for connections between hosts");
   command

@@ -23,6 +23,7 @@
 #include "bindings/cli/launch/output.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/relay.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/os/interfaces.h"
 
@@ -96,13 +97,15 @@ class Agent {
   void let_workers_save();
   void end_everything();
   [[nodiscard]] bool finished() const {
-    return ranks_.is_set_up() && !ranks_.elastic() && ranks_.empty() && out_.empty();
+    return ranks_.is_set_up() && !ranks_.elastic() && ranks_.empty() && relay_.empty() &&
+           out_.empty();
   }
 
   AgentFrameReader input_;
   OutQueue out_;
   FileDescriptor signals_;
   LocalRanks ranks_{[this](const std::string& frame) { send(frame); }};
+  Relay relay_{[this](const std::string& frame) { send(frame); }};
   const bool far_;
   const std::string own_address_ = take_own_address();
   Heartbeat heartbeat_;
@@ -138,6 +141,7 @@ void Agent::turn() {
   });
   polled.add(STDIN_FILENO, POLLIN, [this] { read_input(); });
   ranks_.watch(polled, !out_.full());
+  relay_.watch(polled, !out_.full());
   polled.add(signals_.get(), POLLIN, [this] { read_signals(); });
   polled.wait(std::min(ranks_.deadline(), heartbeat_.deadline()));
   const TimePoint time = now();
@@ -191,6 +195,12 @@ void Agent::handle(const Frame& frame) {
     case FrameType::kProcessExit:
       return with_message<ProcessExit>(frame,
                                        [&](const ProcessExit& ended) { ranks_.log_exit(ended); });
+    case FrameType::kStartAgent:
+      return with_message<StartAgentMessage>(
+          frame, [&](const StartAgentMessage& agent) { relay_.start(agent); });
+    case FrameType::kRelay:
+      return with_message<RelayMessage>(
+          frame, [&](const RelayMessage& message) { relay_.pass_on(message); });
     default:
       return;
   }
@@ -201,7 +211,7 @@ void Agent::read_signals() {
   while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     if (info.ssi_signo != SIGCHLD) cut_off_ = true;
   }
-  ranks_.reap();
+  ranks_.reap([this](pid_t pid, int wait_status) { relay_.on_child_end(pid, wait_status); });
 }
 
 /// Without a launcher no epoch begins: the workers save what they can, and end.

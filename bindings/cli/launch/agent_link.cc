@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/process.h"
@@ -51,18 +52,23 @@ Status AgentLink::take_greeting() {
   return {};
 }
 
-Status AgentLink::read(const std::function<void(const Frame&)>& on_frame) {
+Status AgentLink::read(const OnFrame& on_frame) {
   std::string bytes;
   const ReadState state = read_some(out_.get(), bytes);
   if (state == ReadState::kEnd) {
     out_.reset();
     return {Code::kUnavailable, "the connection has ended"};
   }
+  return feed(bytes, on_frame);
+}
+
+Status AgentLink::feed(std::string_view bytes, const OnFrame& on_frame) {
   if (greeted_) {
     frames_.feed(bytes);
   } else {
     before_greeting_ += bytes;
     RONDE_RETURN_IF_ERROR(take_greeting());
+    if (greeted_ && !unsent_.empty()) send(std::exchange(unsent_, {}));
   }
   while (greeted_) {
     RONDE_ASSIGN_OR_RETURN(const std::optional<Frame> frame, frames_.next());
@@ -70,6 +76,38 @@ Status AgentLink::read(const std::function<void(const Frame&)>& on_frame) {
     on_frame(*frame);
   }
   return {};
+}
+
+void AgentLink::start_behind(AgentLink& parent, int number, std::vector<std::string> command) {
+  parent_ = &parent;
+  number_ = number;
+  parent_->send(encode(StartAgentMessage{number, std::move(command)}));
+}
+
+void AgentLink::end(std::optional<int> wait_status) {
+  ended_behind_ = true;
+  wait_status_ = wait_status;
+}
+
+void AgentLink::send(std::string_view frame) {
+  if (parent_ == nullptr) return to_.push(frame);
+  if (!greeted_) {
+    unsent_ += frame;
+  } else if (!ended_behind_ && !frame.empty()) {
+    parent_->send(encode(RelayMessage{number_, std::string(frame)}));
+  }
+}
+
+void AgentLink::close_input() {
+  in_.reset();
+  if (parent_ != nullptr && !ended_behind_) parent_->send(encode(RelayMessage{number_, {}}));
+}
+
+std::optional<int> AgentLink::take_wait_status() {
+  int status = 0;
+  if (parent_ != nullptr) return std::exchange(wait_status_, std::nullopt);
+  if (!ended() || pid_ <= 0 || ::waitpid(pid_, &status, 0) <= 0) return std::nullopt;
+  return status;
 }
 
 namespace {

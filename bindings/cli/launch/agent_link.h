@@ -4,8 +4,10 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bindings/cli/launch/hosts.h"
@@ -16,18 +18,27 @@
 
 namespace ronde {
 
-/// One agent. Threads: one.
+/// One agent: a child of this process, or one behind another agent. Threads: one.
 class AgentLink {
  public:
+  using OnFrame = std::function<void(const Frame&)>;
+
   /// Starts the agent. Errors: kUnavailable where the program cannot be run.
   Status start(const std::vector<std::string>& command);
+  /// Has the agent of `parent`, which outlives this, start it as number `number`.
+  void start_behind(AgentLink& parent, int number, std::vector<std::string> command);
 
-  /// Reads what has come; calls `on_frame` for each whole frame. Errors: kUnavailable at the end
-  /// of the agent's output, kVersionMismatch, kInvalidArgument where the bytes make no sense.
-  Status read(const std::function<void(const Frame&)>& on_frame);
+  /// Reads what a child has sent; calls `on_frame` for each whole frame. Errors: kUnavailable at
+  /// the end of its output; those of feed().
+  Status read(const OnFrame& on_frame);
+  /// Takes what the agent has sent. Errors: kVersionMismatch, kInvalidArgument where the bytes make
+  /// no sense.
+  Status feed(std::string_view bytes, const OnFrame& on_frame);
+  /// An agent behind another one has ended, with this status where it is known.
+  void end(std::optional<int> wait_status);
 
   /// Queues a frame. It goes out once the agent has said its version.
-  void send(std::string_view frame) { to_.push(frame); }
+  void send(std::string_view frame);
   /// Writes what send() queued; when poll() says that input() is writable.
   void write() { (void)to_.write_some(in_.get()); }
   [[nodiscard]] bool wants_write() const noexcept {
@@ -35,13 +46,20 @@ class AgentLink {
   }
 
   /// Ends the agent and all its ranks, as the death of the launcher would.
-  void close_input() noexcept { in_.reset(); }
+  void close_input();
 
+  /// -1 for an agent behind another one, as for one that has ended.
   [[nodiscard]] int input() const noexcept { return in_.get(); }
   [[nodiscard]] int output() const noexcept { return out_.get(); }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  [[nodiscard]] bool started() const noexcept { return pid_ > 0 || parent_ != nullptr; }
+  [[nodiscard]] bool is_behind(const AgentLink& other) const noexcept { return parent_ == &other; }
   [[nodiscard]] bool greeted() const noexcept { return greeted_; }
-  [[nodiscard]] bool ended() const noexcept { return !out_.valid(); }
+  [[nodiscard]] bool ended() const noexcept {
+    return parent_ == nullptr ? !out_.valid() : ended_behind_;
+  }
+  /// How the agent has ended, once; waits for a child. Nothing where it is not known.
+  std::optional<int> take_wait_status();
 
  private:
   Status take_greeting();
@@ -53,6 +71,12 @@ class AgentLink {
   std::string before_greeting_;
   pid_t pid_ = -1;
   bool greeted_ = false;
+  // Behind another agent.
+  AgentLink* parent_ = nullptr;
+  int number_ = 0;
+  std::string unsent_;  // before the greeting
+  bool ended_behind_ = false;
+  std::optional<int> wait_status_;
 };
 
 /// One host, its agent, and those of its ranks that have not ended.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bindings/cli/launch/agent_link.h"
+#include "bindings/cli/launch/agent_tree.h"
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/end_schedule.h"
 #include "bindings/cli/launch/job.h"
@@ -45,7 +46,6 @@ class Launcher {
   void give_up_starting();
   void end_ranks(TimePoint time);
   // Messages of agents.
-  void read_agent(Host& host);
   void on_frame(Host& host, const Frame& frame);
   void on_probed(const Frame& frame);
   void on_output(const Frame& frame);
@@ -74,6 +74,11 @@ class Launcher {
   const LaunchOptions& options_;
   SignalSource signals_;
   std::vector<Host> hosts_;
+  AgentTree agents_{options_,
+                    hosts_,
+                    {.on_frame = [this](Host& host, const Frame& frame) { on_frame(host, frame); },
+                     .on_gone = [this](Host& host, const Status& why) { on_agent_gone(host, why); },
+                     .say_if_verbose = [this](const std::string& text) { say_if_verbose(text); }}};
   Console console_;
   EndSchedule ending_;
   TaggedOutput output_of_mpirun_{options_.mpirun_kind};
@@ -91,19 +96,14 @@ class Launcher {
 
 Status Launcher::start_agents() {
   hosts_ = hosts_of(options_.hosts);
-  for (Host& host : hosts_) {
-    const std::vector<std::string> command =
-        host.ranks->name.empty() ? std::vector<std::string>{options_.program, "run-agent"}
-                                 : ssh_command(options_.ssh, host.ranks->name);
-    say_if_verbose(fmt::format("{}: {}", host.name(), fmt::join(command, " ")));
-    RONDE_RETURN_IF_ERROR(host.link.start(command));
-  }
+  RONDE_RETURN_IF_ERROR(agents_.start());
   start_deadline_ = now() + options_.start_timeout;
   return {};
 }
 
 void Launcher::probe_rendezvous() {
   if (probe_sent_ || exit_status_ != 0) return;
+  agents_.start_further();
   for (const Host& host : hosts_) {
     if (!host.link.greeted()) return;
   }
@@ -145,7 +145,7 @@ void Launcher::turn() {
     polled.add(host.link.wants_write() ? host.link.input() : -1, POLLOUT,
                [&host] { host.link.write(); });
     polled.add(console_.stuck() ? -1 : host.link.output(), POLLIN,
-               [this, &host] { read_agent(host); });
+               [this, &host] { agents_.read(host); });
   }
   const Host* const reader = input_open_ ? host_of(hosts_, options_.stdin_rank) : nullptr;
   const bool ready = reader != nullptr && !reader->link.wants_write();
@@ -201,12 +201,6 @@ void Launcher::end_ranks(TimePoint time) {
     if (*step == EndSchedule::Step::kKill) signal_all(SIGKILL);
     if (*step == EndSchedule::Step::kGiveUp) cut_off();
   }
-}
-
-void Launcher::read_agent(Host& host) {
-  if (host.link.ended()) return;
-  const Status status = host.link.read([&](const Frame& frame) { on_frame(host, frame); });
-  if (!status.ok()) on_agent_gone(host, status);
 }
 
 void Launcher::read_input() {
@@ -304,12 +298,11 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
   if (host.unfinished.empty()) return;
   host.unfinished.clear();
   if (exit_status_ != 0) return;
-  int wait_status = 0;
   std::string text = why.message();
-  if (host.link.ended() && ::waitpid(host.link.pid(), &wait_status, 0) > 0) {
+  if (const auto wait_status = host.link.take_wait_status()) {
     text = describe_agent_end(options_.ssh, host.name(),
                               host.ranks->name.empty() ? "the agent" : options_.ssh.name(),
-                              wait_status);
+                              *wait_status);
   }
   fail(1, fmt::format("{}: {}", host.name(), text));
   if (!probe_sent_) cut_off();

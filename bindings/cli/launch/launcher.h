@@ -21,6 +21,7 @@ struct LaunchOptions {
   EnvironmentList environment;    ///< For all ranks; wins over what the launcher sets.
   std::string network_interface;  ///< Name or address on the host of rank 0; empty: as routed.
   SshOptions ssh;
+  int agent_fan_out = 32;  ///< Agents that one process starts at most.
   std::string program;     ///< Path of this program, to start the agent of this host.
   std::string output_dir;  ///< Empty: none.
   CallFolder call_folder;

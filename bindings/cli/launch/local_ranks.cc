@@ -197,11 +197,14 @@ void LocalRanks::read_stream(Stream& stream) {
   if (state == ReadState::kEnd) stream.fd.reset();
 }
 
-void LocalRanks::reap() {
+void LocalRanks::reap(const std::function<void(pid_t pid, int wait_status)>& on_other) {
   int wait_status = 0;
   for (pid_t pid = 0; (pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0;) {
     const auto rank = std::ranges::find(running_, pid, &Running::pid);
-    if (rank == running_.end()) continue;
+    if (rank == running_.end()) {
+      on_other(pid, wait_status);
+      continue;
+    }
     report_end(*rank, wait_status);
     running_.erase(rank);
   }

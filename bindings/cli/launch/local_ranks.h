@@ -48,8 +48,8 @@ class LocalRanks {
 
   /// Watches the ranks' notes, and their output where it is wanted.
   void watch(PollSet& set, bool output);
-  /// Reports the ranks that have ended; call it after SIGCHLD.
-  void reap();
+  /// Reports the ranks that have ended; call it after SIGCHLD. Other children go to `on_other`.
+  void reap(const std::function<void(pid_t pid, int wait_status)>& on_other);
   /// Reports workers that have been stopped for too long; call it at deadline().
   void report_frozen(TimePoint time);
   [[nodiscard]] TimePoint deadline() const noexcept { return freezes_.deadline(); }

@@ -34,6 +34,9 @@ enum class FrameType : std::uint8_t {
   kInput = 14,
   kCall = 15,
   kAnswer = 16,
+  kStartAgent = 17,
+  kRelay = 18,  ///< Both ways.
+  kAgentEnd = 19,
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
@@ -190,6 +193,33 @@ struct SignalMessage {
 
   static constexpr FrameType kFrame = FrameType::kSignal;
   static void fields(auto& wire, auto& self) { wire(self.signal, self.rank); }
+};
+
+/// Asks an agent to start another one, which has this number.
+struct StartAgentMessage {
+  int agent = 0;
+  std::vector<std::string> command;
+
+  static constexpr FrameType kFrame = FrameType::kStartAgent;
+  static void fields(auto& wire, auto& self) { wire(self.agent, self.command); }
+};
+
+/// Bytes from or to an agent that another one has started. None, to it: its input ends.
+struct RelayMessage {
+  int agent = 0;
+  std::string bytes;
+
+  static constexpr FrameType kFrame = FrameType::kRelay;
+  static void fields(auto& wire, auto& self) { wire(self.agent, self.bytes); }
+};
+
+/// An agent that another one has started ended, or could not be started: status 0.
+struct AgentEndMessage {
+  int agent = 0;
+  int wait_status = 0;
+
+  static constexpr FrameType kFrame = FrameType::kAgentEnd;
+  static void fields(auto& wire, auto& self) { wire(self.agent, self.wait_status); }
 };
 
 /// A note from or to a worker: core/elastic/notes.h.
