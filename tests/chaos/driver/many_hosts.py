@@ -37,7 +37,7 @@ class ManyHosts:
     def __enter__(self) -> ManyHosts:
         call("ip", "link", "add", "bridge0", "type", "bridge")
         call("ip", "link", "set", "bridge0", "up")
-        for host in range(self.hosts):
+        for _ in range(self.hosts):
             holder = subprocess.Popen(
                 ["sleep", "3600"], preexec_fn=lambda: libc.unshare(CLONE_NEWNET)
             )
