@@ -160,6 +160,7 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
                   "0600 file, alike on all hosts, and set RONDE_SECRET_FILE to its path");
   }
   Party party = party_of(config, options, Purpose::kRendezvous);
+  party.encryption = parse_encryption(config.encryption);
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
                          rendezvous_across_hosts(config, party, *secret, &options.cancel));
   Topology topology = topology_of(config.rank, job.roster);

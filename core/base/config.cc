@@ -47,6 +47,10 @@ std::vector<Setting> job_settings() {
            &Config::secret_file),
       integer({"RONDE_SECRET_FD", "", "descriptor", "inherited descriptor with the job's secret"},
               &Config::secret_fd, 0),
+      one_of({"RONDE_ENCRYPTION", "", "mode",
+              "encrypt between hosts, the same on all ranks: off; on; required, which also refuses "
+              "backends that cannot"},
+             &Config::encryption, {"off", "on", "required"}),
       text({"RONDE_NETWORK_INTERFACE", "HOROVOD_GLOO_IFACE", "interface",
             "interface, by name or address, for connections between hosts"},
            &Config::network_interface),

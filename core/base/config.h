@@ -30,6 +30,7 @@ struct Config {
   int secret_fd = -1;                ///< Inherited descriptor that the secret is read from.
   bool hands_out_secret = false;     ///< Rank 0 makes a secret, and gives it to ranks of this user.
   std::vector<std::string> shared_folders;  ///< Other hosts may see the same; for that secret.
+  std::string encryption = "off";           ///< Between hosts: "off", "on" or "required".
   std::string network_interface;            ///< Interface name or address to use between hosts.
   std::chrono::milliseconds start_timeout{60'000};
 

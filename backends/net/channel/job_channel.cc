@@ -129,6 +129,11 @@ Status JobChannel::describe_loss(int rank, Loss how) const {
         return "died";
       case Loss::kClosed:
         return "died or was cut off: its connection closed";
+      case Loss::kAltered:
+        return fmt::format(
+            "is cut off: its connection with {} delivered a record that is not as it was sent: it "
+            "was changed, replayed, dropped or moved on the way",
+            name_of(topology_, topology_.rank));
       case Loss::kFrozen:
         return fmt::format("was frozen for {:.3g} s and is given up (RONDE_FREEZE_TIMEOUT_SECONDS)",
                            seconds(limits_.freeze));

@@ -39,6 +39,7 @@ LinkHeader decode_header(std::span<const std::byte> bytes) {
 }
 
 Loss loss_of(const Status& error) {
+  if (error.code() == Code::kInvalidArgument) return Loss::kAltered;
   return error.code() == Code::kTimeout ? Loss::kUnreachable : Loss::kClosed;
 }
 

@@ -27,6 +27,7 @@ enum class Loss : std::uint8_t {
   kDied,         ///< A rank of its host reported it.
   kClosed,       ///< Its connection closed without a goodbye.
   kUnreachable,  ///< Its host acknowledged nothing for the link timeout.
+  kAltered,      ///< Its connection delivered what it did not send, see records.h.
   kFrozen,       ///< It did not run for the freeze timeout.
 };
 

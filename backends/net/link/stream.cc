@@ -2,60 +2,41 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <array>
-#include <cerrno>
-#include <system_error>
 
+#include "backends/net/link/socket_io.h"
 #include "core/base/wire_codec.h"
 
 namespace ronde::net {
 namespace {
 
-msghdr message_of(std::span<const iovec> pieces) noexcept {
-  msghdr message{};
-  message.msg_iov = const_cast<iovec*>(pieces.data());
-  message.msg_iovlen = pieces.size();
-  return message;
-}
-
-std::size_t total_of(std::span<const iovec> pieces) noexcept {
-  std::size_t total = 0;
-  for (const iovec& piece : pieces) total += piece.iov_len;
-  return total;
-}
-
-Status broken(int error) {
-  const bool silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-  return {silent ? Code::kTimeout : Code::kUnavailable,
-          "broke: " + std::generic_category().message(error)};
-}
-
 Status named(const Status& status) { return {status.code(), "the connection " + status.message()}; }
 
 }  // namespace
 
+Stream& Stream::operator=(Stream&& other) noexcept {
+  if (this == &other) return *this;
+  close();
+  socket_ = std::move(other.socket_);
+  sealed_ = std::move(other.sealed_);
+  return *this;
+}
+
+void Stream::close() noexcept {
+  if (sealed_ && valid()) sealed_->end(fd());
+  socket_.reset();
+}
+
 Result<std::size_t> Stream::send(std::span<const iovec> pieces) {
-  const msghdr message = message_of(pieces);
-  while (true) {
-    const ssize_t sent = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0) return static_cast<std::size_t>(sent);
-    if (would_block(errno)) return std::size_t{0};
-    if (errno != EINTR) return broken(errno);
-  }
+  return sealed_ ? sealed_->send(fd(), pieces) : send_pieces(fd(), pieces);
 }
 
 Result<std::size_t> Stream::receive(std::span<const iovec> pieces) {
-  msghdr message = message_of(pieces);
-  while (true) {
-    const ssize_t got = ::recvmsg(fd(), &message, MSG_DONTWAIT);
-    if (got > 0) return static_cast<std::size_t>(got);
-    if (got == 0 && total_of(pieces) == 0) return std::size_t{0};
-    if (got == 0) return Status(Code::kUnavailable, "was closed");
-    if (would_block(errno)) return std::size_t{0};
-    if (errno != EINTR) return broken(errno);
-  }
+  if (sealed_) return sealed_->receive(fd(), pieces);
+  RONDE_ASSIGN_OR_RETURN(const Received got, receive_pieces(fd(), pieces));
+  if (got.ended) return Status(Code::kUnavailable, "was closed");
+  return got.bytes;
 }
 
 Status send_all(Stream& stream, std::span<const std::byte> bytes, const WaitLimit& limit) {

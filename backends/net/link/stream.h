@@ -1,14 +1,17 @@
-// One connection with another rank: bytes in order, both ways. All connections that leave this
-// process for another rank are read and written through it.
+// One connection with another rank: bytes in order, both ways, plain or sealed. All connections
+// that leave this process for another rank are read and written through it.
 #pragma once
 
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "backends/net/link/sealed_io.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
@@ -17,12 +20,23 @@ namespace ronde::net {
 
 /// One connected stream socket. No call blocks. Threads: one may send while another receives.
 /// Errors of send, flush and receive: kUnavailable where it was closed or broke, kTimeout where the
-/// peer's host does not answer. Their messages complete "the connection ...".
+/// peer's host does not answer, kInvalidArgument where sealed bytes were changed, replayed, dropped
+/// or moved on the way. Their messages complete "the connection ...".
 class Stream {
  public:
   Stream() = default;
   /// Sends and receives on `socket` as it is.
-  explicit Stream(FileDescriptor socket) noexcept : socket_(std::move(socket)) {}
+  explicit Stream(FileDescriptor socket, std::unique_ptr<SealedIo> sealed = nullptr) noexcept
+      : socket_(std::move(socket)), sealed_(std::move(sealed)) {}
+  ~Stream() { close(); }
+  Stream(Stream&&) noexcept = default;
+  Stream& operator=(Stream&& other) noexcept;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// Seals what is sent and received from here on; where `sealed` is null it stays plain.
+  void seal(std::unique_ptr<SealedIo> sealed) noexcept { sealed_ = std::move(sealed); }
+  [[nodiscard]] bool sealed() const noexcept { return sealed_ != nullptr; }
 
   /// For poll(); -1 where there is none.
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
@@ -33,21 +47,24 @@ class Stream {
   Result<std::size_t> send(std::span<const iovec> pieces);
 
   /// True while bytes that send() took wait for the socket. Then poll for writing and flush().
-  [[nodiscard]] bool has_unsent() const noexcept { return false; }
+  [[nodiscard]] bool has_unsent() const noexcept { return sealed_ && sealed_->has_unsent(); }
   /// Writes such bytes, as many as go now.
-  Status flush() { return {}; }
+  Status flush() { return sealed_ ? sealed_->flush(fd()) : Status(); }
 
   /// Fills `pieces` from their start with what has arrived; returns how many bytes. 0: poll for
   /// reading first, or the pieces are empty. The end of the stream is an error.
   Result<std::size_t> receive(std::span<const iovec> pieces);
 
   /// True while receive() has bytes that poll() does not know of.
-  [[nodiscard]] bool has_unread() const noexcept { return false; }
+  [[nodiscard]] bool has_unread() const noexcept { return sealed_ && sealed_->has_unread(); }
 
-  void close() noexcept { socket_.reset(); }
+  /// Closes it. A sealed one tells the peer that this is its proper end, if the socket takes that
+  /// now.
+  void close() noexcept;
 
  private:
   FileDescriptor socket_;
+  std::unique_ptr<SealedIo> sealed_;  // null: plain
 };
 
 /// Sends all or fails. Blocks. Errors: as Stream; kTimeout at the limit.

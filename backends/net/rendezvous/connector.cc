@@ -169,7 +169,7 @@ void Connector::fail_dial(const DialKey& key, const Status& why) {
   } else if (!dial.refused_since) {
     dial.refused_since = now();
   }
-  if (why.code() == Code::kVersionMismatch) dial.args.deadline = now();  // it would be no other
+  if (disagrees(why.code())) dial.args.deadline = now();  // it would be no other
   dial.next_attempt = now() + dial.backoff;
   dial.backoff = std::min<Duration>(2 * dial.backoff, kLongestBackoff);
 }
@@ -201,7 +201,7 @@ std::optional<ConnectorEvent> Connector::give_up() {
     ConnectorEvent event;
     event.kind = ConnectorEvent::Kind::kGivenUp;
     event.rank = dial.args.rank;
-    const bool final = refused || dial.failure.code() == Code::kVersionMismatch;
+    const bool final = refused || disagrees(dial.failure.code());
     event.status = final ? dial.failure : Status(Code::kTimeout, dial.failure.message());
     event.party = dial.args.party;
     pending_.remove_if([&](const Pending& pending) { return pending.dial == it->first; });
@@ -265,7 +265,7 @@ ConnectorEvent Connector::admit(Pending& pending) {
   ConnectorEvent event;
   event.kind = ConnectorEvent::Kind::kAdmitted;
   event.rank = pending.handshake.peer_rank();
-  event.stream = Stream(std::move(pending.socket));
+  event.stream = Stream(std::move(pending.socket), pending.handshake.take_sealed());
   event.peer = pending.handshake.peer();
   event.party = pending.handshake.party();
   return event;
@@ -279,7 +279,7 @@ Connector::Outcome Connector::serve(std::list<Pending>::iterator pending) {
   if (status.ok()) event = admit(*pending);
   const std::optional<DialKey> dial = pending->dial;
   pending_.erase(pending);
-  if (status.code() == Code::kVersionMismatch && !dial) return status;
+  if (disagrees(status.code()) && !dial) return status;
   if (status.ok()) return event;
   log(LogLevel::kDebug, "control channel: a connection was refused: {}", status.message());
   if (dial) fail_dial(*dial, status);

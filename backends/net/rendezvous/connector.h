@@ -76,7 +76,8 @@ class Connector {
   void unwatch(int rank) { watched_.erase(rank); }
 
   /// The next event. Blocks until there is one or the limit has passed.
-  /// Errors: kVersionMismatch where an authenticated peer that dialed runs another version.
+  /// Errors: kVersionMismatch or kMismatch where an authenticated peer that dialed runs another
+  /// version or has another mode of encryption.
   Result<ConnectorEvent> next(const WaitLimit& limit);
 
  private:

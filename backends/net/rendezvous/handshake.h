@@ -1,15 +1,19 @@
 // Two ranks prove to each other that they belong to one job, before anything else is read.
 //
 //   dialer                                  listener
-//   hello: 64 bytes, fresh nonce    ->
-//                                   <-      hello: 64 bytes, fresh nonce, proof over both hellos
+//   hello: fresh nonce              ->
+//                                   <-      hello: fresh nonce, proof over both hellos
 //   proof over both hellos          ->
 //   introduction                    ->
 //                                   <-      introduction
 //
 // A proof is an HMAC-SHA256 under a key that HKDF makes of the job's secret for this direction. The
 // hellos name protocol version, purpose, rank and the job (as a hash), so a proof is good for one
-// connection only. The introduction carries the Ronde version. Nothing is encrypted.
+// connection only. The introduction carries the Ronde version.
+//
+// Each hello also names the rank's mode of encryption. If both ends encrypt, the hellos carry
+// public keys of X25519. What follows the proofs is then sealed (see link/records.h): the
+// introductions, and all that the connection carries.
 #pragma once
 
 #include <array>
@@ -21,7 +25,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "backends/net/link/encryption.h"
+#include "backends/net/link/key_exchange.h"
+#include "backends/net/link/sealed_io.h"
 #include "backends/net/rendezvous/secret.h"
 #include "core/base/status.h"
 
@@ -47,6 +56,7 @@ struct Introduction {
 struct Keys {
   Secret dialer;
   Secret listener;
+  Secret session;  ///< Goes into the keys of each encrypted connection.
   /// Errors: as Secret::derive.
   static Result<Keys> derive(const Secret& secret);
 };
@@ -59,6 +69,8 @@ struct Party {
   std::string context;  ///< Job id, and for data also the group: only its hash is sent.
   Keys keys;
   Introduction self;
+  Encryption encryption = Encryption::kOff;  ///< Off inside a host.
+  bool has_aes = cpu_has_aes();
 };
 
 /// Finds the party of this process that a dialer asks for, by purpose and hash of the context; null
@@ -69,8 +81,13 @@ using PartyLookup =
 /// The hash of a context, as hellos carry it.
 Digest hash_of_context(std::string_view context);
 
-inline constexpr std::size_t kHelloBytes = 64;
+inline constexpr std::size_t kHelloBytes = 104;
 inline constexpr std::size_t kMaxIntroductionBytes = 4096;
+
+/// True for the errors of an authenticated peer that another try does not mend.
+constexpr bool disagrees(Code code) noexcept {
+  return code == Code::kVersionMismatch || code == Code::kMismatch;
+}
 
 /// The state of one handshake: bytes in, bytes out; no sockets, no clock.
 class Handshake {
@@ -91,7 +108,8 @@ class Handshake {
   [[nodiscard]] std::size_t wants() const noexcept { return wants_; }
 
   /// Takes exactly wants() bytes. Errors: kInvalidArgument: close the connection without an answer;
-  /// kVersionMismatch naming ranks, hosts and versions: send take_output() before.
+  /// kVersionMismatch or kMismatch naming ranks, hosts and versions or modes of encryption: send
+  /// take_output() before.
   Status consume(std::span<const std::byte> bytes);
 
   /// Bytes to send now.
@@ -102,6 +120,9 @@ class Handshake {
   [[nodiscard]] const Introduction& peer() const noexcept { return peer_; }
   /// The party that acts here; null while a listener has no hello.
   [[nodiscard]] const std::shared_ptr<const Party>& party() const noexcept { return party_; }
+
+  /// What seals the connection from here on, once wants() is 0; null where it is plain.
+  std::unique_ptr<SealedIo> take_sealed();
 
  private:
   enum class Step : std::uint8_t { kHello, kProof, kLength, kIntroduction, kDone };
@@ -118,7 +139,12 @@ class Handshake {
   Status on_length(std::span<const std::byte> bytes);
   Status on_introduction(std::span<const std::byte> bytes);
   [[nodiscard]] Status compare_versions() const;
-  void put_introduction();
+  [[nodiscard]] Status compare_encryption() const;
+  Status draw_key();
+  Status agree_on_keys();
+  Result<std::size_t> length_of_introduction(std::span<const std::byte> bytes);
+  Result<std::vector<std::byte>> open_introduction(std::span<const std::byte> bytes);
+  Status put_introduction();
 
   std::shared_ptr<const Party> party_;
   const PartyLookup lookup_;
@@ -132,6 +158,11 @@ class Handshake {
   std::string output_;
   int peer_rank_ = -1;
   Introduction peer_;
+  // Of encryption.
+  std::optional<KeyExchange> exchange_;
+  std::optional<Sealer> sealer_;  // once keys are agreed on
+  std::optional<Opener> opener_;
+  Encryption peer_encryption_ = Encryption::kOff;
 };
 
 }  // namespace ronde::net

@@ -190,6 +190,7 @@ Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpo
   RONDE_ASSIGN_OR_RETURN(args.party->keys, Keys::derive(*secret));
   Handshake handshake(*args.party, Handshake::Role::kDialer, args.host_rank);
   RONDE_RETURN_IF_ERROR(shake_hands(stream, handshake, limit));
+  stream.seal(handshake.take_sealed());
   return HostConnection{std::move(stream), handshake.peer(), *secret};
 }
 
@@ -215,9 +216,7 @@ std::string describe_failures(const std::vector<Endpoint>& endpoints,
   return parts.empty() ? "no address" : fmt::format("{}", fmt::join(parts, "; "));
 }
 
-bool hopeless(Code code) {
-  return code == Code::kVersionMismatch || code == Code::kInvalidArgument;
-}
+bool hopeless(Code code) { return disagrees(code) || code == Code::kInvalidArgument; }
 
 }  // namespace
 

@@ -33,6 +33,7 @@ struct HostArgs {
 
 /// Waits until all guests have come (and acknowledged), then sends all the roster. The guests that
 /// have come get the error too. Errors: kTimeout naming the missing ranks; kVersionMismatch;
+/// kMismatch where a guest has another mode of encryption;
 /// kRankFailure if a guest went away; kInvalidArgument if a rank came twice.
 Result<Roster> host_rendezvous(const HostArgs& args);
 
@@ -55,7 +56,7 @@ struct HostConnection {
   Secret secret;
 };
 
-/// Errors: kTimeout naming rank, address and reason, kVersionMismatch,
+/// Errors: kTimeout naming rank, address and reason, kVersionMismatch, kMismatch (encryption),
 /// kInvalidArgument where host and guest hold different secrets.
 Result<HostConnection> reach_host(const GuestArgs& args);
 

@@ -21,6 +21,7 @@
 #include <system_error>
 
 #include "backends/net/rendezvous/socket.h"
+#include "core/base/bytes.h"
 
 namespace ronde::net {
 namespace {
@@ -128,25 +129,7 @@ Result<Secret> Secret::random() {
 }
 
 Result<Secret> Secret::derive(std::string_view purpose) const {
-  const std::unique_ptr<EVP_KDF, void (*)(EVP_KDF*)> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr),
-                                                         EVP_KDF_free);
-  const std::unique_ptr<EVP_KDF_CTX, void (*)(EVP_KDF_CTX*)> context(
-      kdf ? EVP_KDF_CTX_new(kdf.get()) : nullptr, EVP_KDF_CTX_free);
-  std::string info(purpose);  // OSSL_PARAM wants pointers to mutable memory
-  std::string name = "SHA256";
-  Secret key = *this;
-  const std::array<OSSL_PARAM, 4> parameters = {
-      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, name.data(), 0),
-      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, key.bytes_.data(), kBytes),
-      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info.data(), info.size()),
-      OSSL_PARAM_construct_end()};
-  Secret derived;
-  if (!context ||
-      EVP_KDF_derive(context.get(), reinterpret_cast<unsigned char*>(derived.bytes_.data()), kBytes,
-                     parameters.data()) <= 0) {
-    return Status(Code::kUnavailable, "OpenSSL offers no HKDF-SHA256");
-  }
-  return derived;
+  return hkdf(bytes_, {}, as_bytes(purpose));
 }
 
 Result<std::optional<Secret>> read_secret(const Config& config) {
@@ -156,6 +139,33 @@ Result<std::optional<Secret>> read_secret(const Config& config) {
                                                          "RONDE_SECRET_FILE=" + config.secret_file);
   if (!secret.ok()) return secret.status();
   return std::optional<Secret>(*secret);
+}
+
+Result<Secret> hkdf(std::span<const std::byte> input, std::span<const std::byte> salt,
+                    std::span<const std::byte> info) {
+  const std::unique_ptr<EVP_KDF, void (*)(EVP_KDF*)> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr),
+                                                         EVP_KDF_free);
+  const std::unique_ptr<EVP_KDF_CTX, void (*)(EVP_KDF_CTX*)> context(
+      kdf ? EVP_KDF_CTX_new(kdf.get()) : nullptr, EVP_KDF_CTX_free);
+  std::string name = "SHA256";
+  const auto octets = [](const char* key, std::span<const std::byte> bytes) {
+    // OSSL_PARAM wants pointers to mutable memory
+    return OSSL_PARAM_construct_octet_string(key, const_cast<std::byte*>(bytes.data()),
+                                             bytes.size());
+  };
+  std::array<OSSL_PARAM, 5> parameters = {
+      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, name.data(), 0),
+      octets(OSSL_KDF_PARAM_KEY, input), octets(OSSL_KDF_PARAM_INFO, info),
+      octets(OSSL_KDF_PARAM_SALT, salt), OSSL_PARAM_construct_end()};
+  if (salt.empty()) parameters[3] = OSSL_PARAM_construct_end();
+  std::array<std::byte, Secret::kBytes> derived{};
+  if (!context || EVP_KDF_derive(context.get(), reinterpret_cast<unsigned char*>(derived.data()),
+                                 derived.size(), parameters.data()) <= 0) {
+    return Status(Code::kUnavailable, "OpenSSL offers no HKDF-SHA256");
+  }
+  const Secret secret(derived);
+  OPENSSL_cleanse(derived.data(), derived.size());
+  return secret;
 }
 
 Digest proof(const Secret& key, std::span<const std::byte> message) {

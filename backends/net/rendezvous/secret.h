@@ -49,6 +49,10 @@ Result<std::optional<Secret>> read_secret(const Config& config);
 /// Errors: kInvalidArgument naming the fault of the file and what is required.
 Result<Secret> read_secret_file(const std::string& path, const std::string& source);
 
+/// HKDF-SHA256 (RFC 5869) of `input`. Errors: kUnavailable where libcrypto has none.
+Result<Secret> hkdf(std::span<const std::byte> input, std::span<const std::byte> salt,
+                    std::span<const std::byte> info);
+
 /// HMAC-SHA256.
 Digest proof(const Secret& key, std::span<const std::byte> message);
 

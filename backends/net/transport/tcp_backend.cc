@@ -75,6 +75,7 @@ Status TcpBackend::viable(const GroupSpec& group) {
 Party TcpBackend::party_for(const GroupSpec& group) const {
   Party party = args_.party;
   party.purpose = Purpose::kData;
+  if (group.on_one_host()) party.encryption = Encryption::kOff;
   party.context = fmt::format("{}\ngroup {}", args_.party.context, group.key);
   return party;
 }

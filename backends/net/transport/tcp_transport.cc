@@ -147,14 +147,21 @@ Status TcpTransport::progress_receives(int rank, bool& moved) {
 Status TcpTransport::send_some(int rank, bool& moved, bool& blocked) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   Outgoing& front = peer.sends.front();
-  const auto parts = pieces(std::span<const std::byte>(front.header), front.data, front.sent);
-  const auto sent = peer.stream.send(parts);
-  if (!sent.ok()) return gone(rank, sent.status());
-  blocked = *sent == 0;
+  const std::size_t size = front.header.size() + front.data.size();
+  if (front.sent < size) {
+    const auto parts = pieces(std::span<const std::byte>(front.header), front.data, front.sent);
+    const auto sent = peer.stream.send(parts);
+    if (!sent.ok()) return gone(rank, sent.status());
+    blocked = *sent == 0;
+    if (blocked) return {};
+    moved = true;
+    front.sent += *sent;
+    if (front.sent < size) return {};
+  }
+  // A send is done once the socket has all: nobody writes the rest of it outside of a wait.
+  if (const Status flushed = peer.stream.flush(); !flushed.ok()) return gone(rank, flushed);
+  blocked = peer.stream.has_unsent();
   if (blocked) return {};
-  moved = true;
-  front.sent += *sent;
-  if (front.sent < front.header.size() + front.data.size()) return {};
   peer.sends.pop_front();
   ++peer.done_sends;
   return {};
@@ -192,8 +199,10 @@ Status TcpTransport::check_header(int rank) const {
 
 Status TcpTransport::gone(int rank, const Status& why) const {
   const FailedRank& name = names_[static_cast<std::size_t>(rank)];
-  return Status(Code::kRankFailure, fmt::format("rank {} (pid {} on {}) is gone: its connection {}",
-                                                name.rank, name.pid, name.host, why.message()))
+  const bool refused = why.code() == Code::kInvalidArgument;
+  return Status(Code::kRankFailure,
+                fmt::format("rank {} (pid {} on {}) is {}: its connection {}", name.rank, name.pid,
+                            name.host, refused ? "cut off" : "gone", why.message()))
       .about(name);
 }
 

@@ -80,7 +80,8 @@ struct Cancelling {
 };
 
 TEST_CASE("ranks that wait for one that does not come end as soon as they are told to") {
-  for (const Layout layout : {Layout::kOneHost, Layout::kTwoHosts, Layout::kEachAlone}) {
+  for (const Layout layout :
+       {Layout::kOneHost, Layout::kTwoHosts, Layout::kEachAlone, Layout::kEncrypted}) {
     for (const int missing : {0, 1, 2}) {
       CAPTURE(name_of(layout));
       CAPTURE(missing);

@@ -43,6 +43,8 @@ std::string name_of(Layout layout) {
       return "one host";
     case Layout::kTwoHosts:
       return "two hosts";
+    case Layout::kEncrypted:
+      return "two hosts, encrypted";
     case Layout::kEachAlone:
       break;
   }
@@ -61,13 +63,14 @@ TestJob::~TestJob() {
 }
 
 int TestJob::host_of(int rank) const noexcept {
-  return layout_ == Layout::kOneHost ? 0 : layout_ == Layout::kTwoHosts ? rank % 2 : rank;
+  return layout_ == Layout::kOneHost ? 0 : layout_ == Layout::kEachAlone ? rank : rank % 2;
 }
 
 Config TestJob::config(int rank) const {
   Config config = rank_config(id_, rank, size_);
   config.rendezvous = rendezvous_;
   config.secret_file = secret_file_;
+  if (layout_ == Layout::kEncrypted) config.encryption = "on";
   return config;
 }
 

@@ -10,8 +10,8 @@
 
 namespace ronde::net {
 
-/// Where the ranks of a test job run.
-enum class Layout { kOneHost, kTwoHosts, kEachAlone };
+/// Where the ranks of a test job run. kEncrypted: on two hosts.
+enum class Layout { kOneHost, kTwoHosts, kEachAlone, kEncrypted };
 
 /// Its name, for doctest's messages.
 std::string name_of(Layout layout);

@@ -136,6 +136,16 @@ def test_two_versions_of_ronde_are_told_on_both_hosts(hosts, tmp_path):
     assert said == [expected, expected]
 
 
+@pytest.mark.parametrize("modes", [("off", "on"), ("required", "off"), ("on", "required")])
+def test_two_modes_of_encryption_are_told_on_both_hosts(hosts, tmp_path, modes):
+    first, second = ({"RONDE_ENCRYPTION": mode} for mode in modes)
+    expected = (
+        f"MismatchError: rank 0 on node1 has RONDE_ENCRYPTION={modes[0]}, but rank 1 on node2 has "
+        f"RONDE_ENCRYPTION={modes[1]}; set the same value (off, on or required) on all ranks"
+    )
+    assert outputs(hosts, tmp_path, (first, second)) == [expected, expected]
+
+
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a compiler")
 def test_a_day_between_the_clocks_of_two_hosts_changes_nothing(hosts, tmp_path):
     source = Path(__file__).resolve().parents[2] / "chaos" / "clock_jump.cc"

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kSizes[] = {0,     1,     7,     8,      9,       1000, 4096,
                                   65528, 65536, 65544, 300001, 1 << 20, 5,    0};
-constexpr Layout kLayouts[] = {Layout::kOneHost, Layout::kTwoHosts, Layout::kEachAlone};
+constexpr Layout kLayouts[] = {Layout::kOneHost, Layout::kTwoHosts, Layout::kEachAlone,
+                               Layout::kEncrypted};
 
 /// Runs `body(channel, rank)` as all ranks of a job.
 std::vector<int> run_job(int size, Layout layout,

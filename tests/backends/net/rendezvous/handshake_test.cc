@@ -2,10 +2,13 @@
 #include "backends/net/rendezvous/handshake.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <random>
 
 #include "core/base/bytes.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde::net {
 namespace {
@@ -77,11 +80,11 @@ TEST_CASE("two ranks of a job get to know each other") {
   CHECK(pair.dialer.peer().pid == 77);
 }
 
-TEST_CASE("a hello is 64 bytes") {
+TEST_CASE("a hello has a fixed length") {
   const Party a = party(2);
   Handshake dialer(a, Handshake::Role::kDialer, 1);
   REQUIRE(dialer.start().ok());
-  CHECK(dialer.take_output().size() == 64);
+  CHECK(dialer.take_output().size() == kHelloBytes);
 }
 
 TEST_CASE("another secret gets through on neither side") {
@@ -179,6 +182,115 @@ TEST_CASE("random bytes and flipped bits are never let in") {
       CHECK(!Pair::feed(pair.dialer, wire).ok());
     }
     CHECK(pair.listener.wants() != 0);
+  }
+}
+
+/// What `text` is after it has gone from one end to the other; empty where it was refused.
+std::string carried(SealedIo& from, SealedIo& to, const std::string& text) {
+  std::array<int, 2> fds{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()) == 0);
+  const FileDescriptor here(fds[0]);
+  const FileDescriptor there(fds[1]);
+  std::string in(text.size(), ' ');
+  const iovec piece{const_cast<char*>(text.data()), text.size()};
+  REQUIRE(from.send(here.get(), {&piece, 1}).value() == text.size());
+  const iovec room{in.data(), in.size()};
+  const auto got = to.receive(there.get(), {&room, 1});
+  return got.ok() ? in.substr(0, *got) : "";
+}
+
+Party encrypting(int rank, Encryption mode = Encryption::kOn) {
+  Party made = party(rank);
+  made.encryption = mode;
+  return made;
+}
+
+TEST_CASE("two ranks that encrypt seal their introductions and share keys for both directions") {
+  for (const bool has_aes : {true, false}) {
+    Party a = encrypting(2);
+    Party b = encrypting(1);
+    a.has_aes = b.has_aes = has_aes;
+    Pair pair(a, b);
+    pair.run();
+    REQUIRE(pair.both_done());
+    CHECK(pair.listener.peer().address == "10.0.0.1:9");
+    CHECK(pair.dialer.peer().pid == 77);
+    CHECK(pair.sent_by_dialer.find("10.0.0.1:9") == std::string::npos);
+    const auto dialer = pair.dialer.take_sealed();
+    const auto listener = pair.listener.take_sealed();
+    REQUIRE((dialer && listener));
+    CHECK(carried(*dialer, *listener, "to the listener") == "to the listener");
+    CHECK(carried(*listener, *dialer, "and back") == "and back");
+  }
+}
+
+TEST_CASE("two ranks agree on AES unless neither has its instructions") {
+  for (const bool dialer_has : {true, false}) {
+    Party a = encrypting(2);
+    Party b = encrypting(1);
+    a.has_aes = dialer_has;
+    b.has_aes = !dialer_has;
+    Pair pair(a, b);
+    pair.run();
+    REQUIRE(pair.both_done());
+    const auto dialer = pair.dialer.take_sealed();
+    const auto listener = pair.listener.take_sealed();
+    CHECK(carried(*dialer, *listener, "x") == "x");
+  }
+  CHECK(choose_cipher(true, false) == Cipher::kAes256Gcm);
+  CHECK(choose_cipher(false, true) == Cipher::kAes256Gcm);
+  CHECK(choose_cipher(false, false) == Cipher::kChaCha20Poly1305);
+}
+
+TEST_CASE("each connection has keys of its own, and a plain one has none") {
+  const Party a = encrypting(2);
+  const Party b = encrypting(1);
+  Pair first(a, b);
+  Pair second(a, b);
+  first.run();
+  second.run();
+  REQUIRE((first.both_done() && second.both_done()));
+  const auto sends = first.dialer.take_sealed();
+  const auto receives = second.listener.take_sealed();
+  CHECK(carried(*sends, *receives, "x").empty());
+  const Party plain_a = party(2);
+  const Party plain_b = party(1);
+  Pair plain(plain_a, plain_b);
+  plain.run();
+  REQUIRE(plain.both_done());
+  CHECK(plain.dialer.take_sealed() == nullptr);
+  CHECK(plain.sent_by_dialer.find("10.0.0.1:9") != std::string::npos);
+}
+
+TEST_CASE("another mode of encryption is refused by both, naming ranks, hosts and modes") {
+  using Mode = Encryption;
+  for (const auto& modes : {std::pair(Mode::kOff, Mode::kOn), std::pair(Mode::kRequired, Mode::kOn),
+                            std::pair(Mode::kRequired, Mode::kOff)}) {
+    const Party a = encrypting(2, modes.first);
+    const Party b = encrypting(1, modes.second);
+    Pair pair(a, b);
+    pair.run();
+    const std::string expected = fmt::format(
+        "rank 1 on node has RONDE_ENCRYPTION={}, but rank 2 on node has RONDE_ENCRYPTION={}; set "
+        "the same value (off, on or required) on all ranks",
+        to_string(modes.second), to_string(modes.first));
+    for (const Status& status : {pair.dialer_status, pair.listener_status}) {
+      CHECK(status.code() == Code::kMismatch);
+      CHECK(status.message() == expected);
+    }
+  }
+}
+
+TEST_CASE("a changed mode or public key does not get past the proofs") {
+  const Party a = encrypting(2);
+  const Party b = encrypting(1);
+  for (const std::size_t at : {16U, 17U, 40U, 71U}) {
+    Pair pair(a, b);
+    std::string wire = pair.dialer.take_output();
+    wire[at] = static_cast<char>(wire[at] ^ 1);
+    REQUIRE(Pair::feed(pair.listener, wire).ok());
+    wire = pair.listener.take_output();
+    CHECK(Pair::feed(pair.dialer, wire).code() == Code::kInvalidArgument);
   }
 }
 

@@ -34,7 +34,7 @@ FileDescriptor connect_to(const std::string& address) {
 /// Silence, garbage, a truncated hello, much garbage: all at once, and again.
 void pester(const std::string& address, std::vector<Stream>& open) {
   std::mt19937 random(5);
-  for (const std::size_t bytes : {0U, 1U, 63U, 64U, 1000U, 100'000U}) {
+  for (const std::size_t bytes : {0U, 1U, 103U, 104U, 1000U, 100'000U}) {
     Stream stream(connect_to(address));
     std::string garbage(bytes, '\0');
     for (char& c : garbage) c = static_cast<char>(random());

@@ -23,10 +23,14 @@ struct Fixture : ConformanceFixture {
 };
 using UnixFixture = Fixture<net::Wires::kUnix>;
 using TcpFixture = Fixture<net::Wires::kTcp>;
+using SealedFixture = Fixture<net::Wires::kSealed>;
+using ChaChaFixture = Fixture<net::Wires::kSealedChaCha>;
 
 }  // namespace
 
 RONDE_CONFORMANCE("tcp, one host", UnixFixture)
 RONDE_CONFORMANCE("tcp, between hosts", TcpFixture)
+RONDE_CONFORMANCE("tcp, between hosts, encrypted", SealedFixture)
+RONDE_CONFORMANCE("tcp, between hosts, encrypted without AES instructions", ChaChaFixture)
 
 }  // namespace ronde::test

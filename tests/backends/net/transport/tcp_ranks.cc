@@ -28,7 +28,10 @@ std::unique_ptr<Backend> tcp_backend(Wires wires, int rank, int ranks, int secre
   args.party.context = "test";
   args.party.keys = Keys::derive(args.secret).value();
   args.party.self = {"1", "local", "local", "", ::getpid()};
-  if (wires == Wires::kTcp) args.local = interface_endpoint("127.0.0.1").value();
+  const bool sealed = wires == Wires::kSealed || wires == Wires::kSealedChaCha;
+  if (sealed) args.party.encryption = Encryption::kOn;
+  args.party.has_aes = wires != Wires::kSealedChaCha;
+  if (wires == Wires::kTcp || sealed) args.local = interface_endpoint("127.0.0.1").value();
   if (wires == Wires::kTcp6) args.local = interface_endpoint("::1").value();
   args.timeout = timeout;
   return std::make_unique<TcpBackend>(std::move(args));

@@ -11,7 +11,8 @@
 
 namespace ronde::net {
 
-enum class Wires { kUnix, kTcp, kTcp6 };
+/// kSealed and kSealedChaCha: TCP, encrypted, with and without instructions for AES.
+enum class Wires { kUnix, kTcp, kTcp6, kSealed, kSealedChaCha };
 
 /// Hosts for ronde::test::LocalJob, so that a group of `ranks` uses these wires.
 std::vector<int> hosts_for(Wires wires, int ranks);

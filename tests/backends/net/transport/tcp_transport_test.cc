@@ -15,7 +15,8 @@
 namespace ronde::net {
 namespace {
 
-constexpr Wires kWires[] = {Wires::kUnix, Wires::kTcp, Wires::kTcp6};
+constexpr Wires kWires[] = {Wires::kUnix, Wires::kTcp, Wires::kTcp6, Wires::kSealed,
+                            Wires::kSealedChaCha};
 
 TEST_CASE("messages of all sizes arrive in order, zero bytes included") {
   const std::vector<std::size_t> sizes = {0, 1, 8, 0, 4096, 1'000'003, 0, 17};
@@ -40,7 +41,7 @@ TEST_CASE("messages of all sizes arrive in order, zero bytes included") {
 
 TEST_CASE("two ranks that both send much at once do not block each other") {
   constexpr std::size_t kBytes = std::size_t{48} << 20;
-  for (const Wires wires : {Wires::kUnix, Wires::kTcp}) {
+  for (const Wires wires : {Wires::kUnix, Wires::kTcp, Wires::kSealed}) {
     with_transports(wires, 2, [&](int rank, Transport& transport, AbortToken& abort) {
       const auto out = make_frame(rank, 1, kBytes);
       std::vector<std::byte> in(kBytes);
@@ -75,7 +76,7 @@ TEST_CASE("a transfer with oneself or nobody is refused") {
 }
 
 TEST_CASE("an abort ends a wait that sleeps") {
-  with_transports(Wires::kTcp, 2, [](int rank, Transport& transport, AbortToken& abort) {
+  with_transports(Wires::kSealed, 2, [](int rank, Transport& transport, AbortToken& abort) {
     std::byte byte{};
     const std::byte here{1};
     // The token, which both share, is aborted once rank 1 has nothing else left to wait for.
