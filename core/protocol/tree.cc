@@ -6,6 +6,9 @@
 namespace ronde {
 namespace {
 
+/// Children of a leader on other hosts at most.
+constexpr std::size_t kFanOut = 8;
+
 /// The lowest member of each host, in ascending order of rank.
 struct Leaders {
   std::vector<int> ranks;
@@ -38,11 +41,11 @@ TreePlace place_in_tree(int rank, const std::vector<int>& members, const std::ve
     place.parent = leaders.ranks[index];
     return place;
   }
-  if (index > 0) place.parent = leaders.ranks[(index - 1) / 2];
+  if (index > 0) place.parent = leaders.ranks[(index - 1) / kFanOut];
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (hosts[i] == host && members[i] != rank) place.children.push_back(members[i]);
   }
-  for (std::size_t child : {2 * index + 1, 2 * index + 2}) {
+  for (std::size_t child = kFanOut * index + 1; child <= kFanOut * (index + 1); ++child) {
     if (child < leaders.ranks.size()) place.children.push_back(leaders.ranks[child]);
   }
   std::sort(place.children.begin(), place.children.end());

@@ -14,8 +14,8 @@ struct TreePlace {
 };
 
 /// The place of `rank`. On a host, all members are children of its lowest one. These leaders form a
-/// binary tree whose
-/// root is the lowest member of all. `hosts` holds the host index of each member; `members` is
+/// tree in which each has up to eight below it: the fewer the levels, the sooner all have agreed.
+/// Its root is the lowest member of all. `hosts` holds the host index of each member; `members` is
 /// ascending and contains `rank`.
 TreePlace place_in_tree(int rank, const std::vector<int>& members, const std::vector<int>& hosts);
 

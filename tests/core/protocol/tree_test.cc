@@ -2,23 +2,33 @@
 
 #include <doctest/doctest.h>
 
+#include <numeric>
+
 namespace ronde {
 
-TEST_CASE("Tree: members of a host hang under its lowest, and these form a binary tree") {
+TEST_CASE("Tree: members of a host hang under its lowest") {
   const std::vector<int> members = {2, 3, 5, 7, 8, 9, 11};
   const std::vector<int> hosts = {1, 1, 0, 0, 2, 3, 1};
   CHECK(place_in_tree(2, members, hosts).parent == -1);
-  CHECK(place_in_tree(2, members, hosts).children == std::vector<int>{3, 5, 8, 11});
+  CHECK(place_in_tree(2, members, hosts).children == std::vector<int>{3, 5, 8, 9, 11});
   CHECK(place_in_tree(11, members, hosts).parent == 2);
   CHECK(place_in_tree(5, members, hosts).parent == 2);
-  CHECK(place_in_tree(5, members, hosts).children == std::vector<int>{7, 9});
-  CHECK(place_in_tree(9, members, hosts).parent == 5);
+  CHECK(place_in_tree(5, members, hosts).children == std::vector<int>{7});
   CHECK(place_in_tree(9, members, hosts).children.empty());
+}
+
+TEST_CASE("Tree: a leader has eight leaders below it at most") {
+  std::vector<int> members(20);
+  std::iota(members.begin(), members.end(), 0);
+  const std::vector<int>& hosts = members;  // a host for each
+  CHECK(place_in_tree(0, members, hosts).children == std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(place_in_tree(2, members, hosts).children == std::vector<int>{17, 18, 19});
+  CHECK(place_in_tree(17, members, hosts).parent == 2);
 }
 
 TEST_CASE("Tree: every rank is the child of its parent and all reach one root") {
   for (int size = 1; size <= 40; ++size) {
-    for (int host_count = 1; host_count <= 9; ++host_count) {
+    for (int host_count = 1; host_count <= 27; ++host_count) {
       std::vector<int> members;
       std::vector<int> hosts;
       for (int i = 0; i < size; ++i) {
