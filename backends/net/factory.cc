@@ -69,10 +69,26 @@ Party party_of(const Config& config, const ConnectOptions& options, Purpose purp
   return {purpose, config.rank, config.size, config.job_id, {}, introduce(options)};
 }
 
-std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, const Secret& secret,
-                                    const Endpoint& local) {
-  return std::make_unique<TcpBackend>(TcpBackendArgs{
-      .party = party, .secret = secret, .local = local, .timeout = config.start_timeout});
+/// Inside this host only.
+std::unique_ptr<Backend> data_plane(const Config& config, const Party& party,
+                                    const Secret& secret) {
+  return std::make_unique<TcpBackend>(TcpBackendArgs{.party = party,
+                                                     .secret = secret,
+                                                     .manager = nullptr,
+                                                     .addresses = {},
+                                                     .timeout = config.start_timeout});
+}
+
+/// Between hosts too.
+std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, const RemoteJob& job,
+                                    std::shared_ptr<ConnectionManager> manager) {
+  TcpBackendArgs args{.party = party,
+                      .secret = job.secret,
+                      .manager = std::move(manager),
+                      .addresses = {},
+                      .timeout = config.start_timeout};
+  for (const auto& [rank, who] : job.roster) args.addresses.push_back(who.address);
+  return std::make_unique<TcpBackend>(std::move(args));
 }
 
 LossLimits limits_of(const Config& config) {
@@ -93,7 +109,7 @@ Result<JobLink> connect_alone(const Config& config, const ConnectOptions& option
       std::make_unique<JobChannel>(JobChannelArgs{.topology = topology_of(0, {{0, party.self}}),
                                                   .local = std::move(local),
                                                   .abort = options.abort});
-  link.tcp = data_plane(config, party, Secret(), Endpoint());
+  link.tcp = data_plane(config, party, Secret());
   return link;
 }
 
@@ -114,7 +130,7 @@ Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& 
                                                   .local = std::move(job.channel),
                                                   .limits = limits_of(config),
                                                   .abort = options.abort});
-  link.tcp = data_plane(config, party, job.secret, Endpoint());
+  link.tcp = data_plane(config, party, job.secret);
   return link;
 }
 
@@ -178,7 +194,7 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
                                                              .links = std::move(links),
                                                              .limits = limits_of(config),
                                                              .abort = options.abort});
-  link.tcp = data_plane(config, party, job.secret, job.local);
+  link.tcp = data_plane(config, party, job, manager);
   if (link.channel->topology().host_count() > 1) link.card = card_of(job.local);
   return link;
 }

@@ -117,7 +117,7 @@ void ConnectionManager::Impl::deliver(ConnectorEvent event) {
   const ServicePtr service = begin_call(event.party.get());
   if (service == nullptr) return;
   if (event.kind == ConnectorEvent::Kind::kAdmitted) {
-    service->on_link({event.rank, std::move(event.stream)});
+    service->on_link({event.rank, std::move(event.stream), event.dialed});
   } else {
     service->on_failure(event.rank, event.status);
   }

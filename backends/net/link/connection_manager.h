@@ -20,6 +20,7 @@ namespace ronde::net {
 struct Link {
   int rank = -1;
   Stream stream;
+  bool dialed = false;  ///< By this process; else accepted.
 };
 
 /// Makes authenticated connections for the services of this process. Threads: any, unless a member

@@ -211,6 +211,16 @@ std::optional<ConnectorEvent> Connector::give_up() {
   return std::nullopt;
 }
 
+/// A process that is reached but does not answer is frozen, or busy. That is for the control
+/// channel to judge, so the time does not count.
+void Connector::on_silence(const Pending& pending) {
+  const auto dial = dials_.find(*pending.dial);
+  if (dial == dials_.end()) return;
+  TimePoint& deadline = dial->second.args.deadline;
+  if (!pending.connecting && deadline < kForever - kHandshakeLimit) deadline += kHandshakeLimit;
+  fail_dial(*pending.dial, {Code::kTimeout, "no answer to the handshake"});
+}
+
 void Connector::expire() {
   const TimePoint time = now();
   for (auto it = pending_.begin(); it != pending_.end();) {
@@ -218,7 +228,7 @@ void Connector::expire() {
       ++it;
       continue;
     }
-    if (it->dial) fail_dial(*it->dial, {Code::kTimeout, "no answer to the handshake"});
+    if (it->dial) on_silence(*it);
     it = pending_.erase(it);
   }
 }
@@ -265,6 +275,7 @@ ConnectorEvent Connector::admit(Pending& pending) {
   ConnectorEvent event;
   event.kind = ConnectorEvent::Kind::kAdmitted;
   event.rank = pending.handshake.peer_rank();
+  event.dialed = pending.dial.has_value();
   event.stream = Stream(std::move(pending.socket), pending.handshake.take_sealed());
   event.peer = pending.handshake.peer();
   event.party = pending.handshake.party();

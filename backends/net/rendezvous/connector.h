@@ -36,6 +36,7 @@ struct ConnectorEvent {
   int rank = -1;
   Stream stream;
   Introduction peer;
+  bool dialed = false;  ///< By this process; else accepted.
   std::shared_ptr<const Party>
       party;  ///< Of this process: for which one it was dialed or admitted.
   Status status;
@@ -101,6 +102,7 @@ class Connector {
   Status start(Dial& dial);
   void fail_dial(const DialKey& key, const Status& why);
   [[nodiscard]] std::optional<ConnectorEvent> give_up();
+  void on_silence(const Pending& pending);
   void expire();
   [[nodiscard]] TimePoint next_due(TimePoint deadline) const;
   void poll_once(TimePoint deadline, int cancel_fd);

@@ -5,26 +5,24 @@
 #include <utility>
 #include <vector>
 
-#include "backends/net/rendezvous/tcp_rendezvous.h"
 #include "backends/net/transport/tcp_transport.h"
 #include "core/base/bytes.h"
-#include "core/base/log.h"
 
 namespace ronde::net {
 namespace {
 
 class TcpGroup final : public Communicator {
  public:
-  explicit TcpGroup(TcpTransport transport)
+  explicit TcpGroup(std::unique_ptr<TcpTransport> transport)
       : Communicator({.name = "tcp"}), transport_(std::move(transport)) {}
 
   Status run(const Work&, DeviceStream, const AbortToken&) override {
     return {Code::kUnsupported, "tcp carries messages; it has no collectives of its own"};
   }
-  [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
+  [[nodiscard]] Transport* transport() noexcept override { return transport_.get(); }
 
  private:
-  TcpTransport transport_;
+  const std::unique_ptr<TcpTransport> transport_;
 };
 
 PeerNames names_of(const GroupSpec& group) {
@@ -36,85 +34,53 @@ PeerNames names_of(const GroupSpec& group) {
   return names;
 }
 
-/// Streams by rank of the group, from links by rank of the job.
-std::vector<Stream> by_position(const GroupSpec& group, std::vector<Link> links) {
-  std::vector<Stream> streams(group.ranks.size());
-  for (Link& link : links) {
-    for (std::size_t i = 0; i < group.ranks.size(); ++i) {
-      if (group.ranks[i] == link.rank) streams[i] = std::move(link.stream);
-    }
-  }
-  return streams;
+Party party_for(const TcpBackendArgs& args, const GroupSpec& group) {
+  Party party = args.party;
+  party.purpose = Purpose::kData;
+  if (group.on_one_host()) party.encryption = Encryption::kOff;
+  party.context = fmt::format("{}\ngroup {}", args.party.context, group.key);
+  return party;
 }
 
-/// The address at which each rank listens. A rank that cannot listen sends an empty one.
-Result<std::vector<std::string>> agree(const GroupSpec& group, Exchange& exchange,
-                                       const Result<FileDescriptor>& listener) {
-  std::string mine;
-  if (listener.ok()) {
-    const auto bound = local_endpoint(listener.value().get());
-    if (bound.ok()) mine = bound->text();
-  }
-  RONDE_ASSIGN_OR_RETURN(std::vector<std::string> addresses, exchange.allgather(mine));
-  if (!listener.ok()) return listener.status();
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (!addresses[i].empty()) continue;
-    return Status(Code::kUnavailable,
-                  fmt::format("rank {} cannot listen for connections", group.ranks[i]));
-  }
-  return addresses;
+/// The name at which a process of this host accepts connections; other users cannot guess it.
+Endpoint endpoint_inside(const TcpBackendArgs& args, const FailedRank& who) {
+  std::string what(as_text(args.secret.bytes()));
+  what += fmt::format("\n{}\n{}\n{}", args.party.context, who.rank, who.pid);
+  return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
 }
 
 }  // namespace
 
 Status TcpBackend::viable(const GroupSpec& group) {
-  if (group.on_one_host() || args_.local.length != 0) return {};
+  if (group.on_one_host() || args_->manager != nullptr) return {};
   return {Code::kUnavailable, "no address to use between hosts is known"};
 }
 
-Party TcpBackend::party_for(const GroupSpec& group) const {
-  Party party = args_.party;
-  party.purpose = Purpose::kData;
-  if (group.on_one_host()) party.encryption = Encryption::kOff;
-  party.context = fmt::format("{}\ngroup {}", args_.party.context, group.key);
-  return party;
+Result<std::shared_ptr<ConnectionManager>> TcpBackend::manager_for(const GroupSpec& group) {
+  if (!group.on_one_host()) return args_->manager;
+  const MutexLock lock(mutex_);
+  if (inside_ != nullptr) return inside_;
+  const FailedRank self{args_->party.rank, {}, args_->party.self.pid};
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_on(endpoint_inside(*args_, self)));
+  RONDE_ASSIGN_OR_RETURN(inside_,
+                         ConnectionManager::create(std::move(listener), args_->party.size));
+  return inside_;
 }
 
-Result<FileDescriptor> TcpBackend::listen_for(const GroupSpec& group) const {
-  if (!group.on_one_host()) return listen_on(args_.local);
-  std::string what(as_text(args_.secret.bytes()));
-  what += fmt::format("\n{}\n{}\n{}", args_.party.context, group.key, group.rank);
-  return listen_on(abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40)));
-}
-
-Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, Exchange& exchange) {
-  Result<FileDescriptor> listener = listen_for(group);
-  if (!group.on_one_host()) {
-    log(LogLevel::kInfo, "rank {}: data between hosts goes from {}", group.rank,
-        args_.local.text());
-  }
-  RONDE_ASSIGN_OR_RETURN(const std::vector<std::string> addresses,
-                         agree(group, exchange, listener));
-  RONDE_ASSIGN_OR_RETURN(AbortWaker waker, AbortWaker::create());
-  const Party party = party_for(group);
-  const CancelSource abort{waker.fd(), [&] { return group.abort->status(); }};
-  MeshArgs mesh{
-      .party = &party, .peers = {}, .addresses = {}, .limit = {now() + args_.timeout, &abort}};
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (static_cast<int>(i) == group.rank) continue;
-    mesh.peers.push_back(group.ranks[i]);
-    mesh.addresses.push_back(addresses[i]);
-  }
-  RONDE_ASSIGN_OR_RETURN(const auto manager,
-                         ConnectionManager::create(std::move(*listener), group.size()));
-  Result<std::vector<Link>> links = [&] {
-    const AbortWaker::Listening listening(waker, *group.abort);
-    return make_mesh(mesh, *manager);
-  }();
-  if (group.abort->aborted()) return group.abort->status();
-  if (!links.ok()) return links.status();
-  return std::unique_ptr<Communicator>(std::make_unique<TcpGroup>(TcpTransport(
-      group.rank, by_position(group, std::move(*links)), names_of(group), std::move(waker))));
+Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, Exchange&) {
+  RONDE_ASSIGN_OR_RETURN(auto manager, manager_for(group));
+  auto address = [args = args_,
+                  inside = group.on_one_host()](const FailedRank& who) -> Result<Endpoint> {
+    if (inside) return endpoint_inside(*args, who);
+    return parse_endpoint(args->addresses[static_cast<std::size_t>(who.rank)]);
+  };
+  RONDE_ASSIGN_OR_RETURN(auto transport, TcpTransport::create({.rank = group.rank,
+                                                               .names = names_of(group),
+                                                               .party = party_for(*args_, group),
+                                                               .manager = std::move(manager),
+                                                               .address = std::move(address),
+                                                               .timeout = args_->timeout}));
+  return std::unique_ptr<Communicator>(std::make_unique<TcpGroup>(std::move(transport)));
 }
 
 }  // namespace ronde::net

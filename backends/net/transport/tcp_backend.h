@@ -1,13 +1,17 @@
-// Ronde's own data plane between hosts: authenticated connections, made when a group is opened.
-// Inside a host it uses abstract Unix sockets, so that a job of one host opens no network port.
+// Ronde's own data plane between hosts: authenticated connections, each made when two ranks of a
+// group first exchange something. Inside a host it uses abstract Unix sockets, so that a job of one
+// host opens no network port.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "backends/net/link/connection_manager.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "backends/net/rendezvous/socket.h"
+#include "core/base/mutex.h"
 #include "core/ports/backend.h"
 
 namespace ronde::net {
@@ -16,23 +20,29 @@ namespace ronde::net {
 struct TcpBackendArgs {
   Party party;  ///< Of the job, with keys; purpose and context are set for each group.
   Secret secret;
-  Endpoint local;      ///< Where to listen between hosts, port 0; unset for a job of one host.
-  Duration timeout{};  ///< For all connections of a group together.
+  std::shared_ptr<ConnectionManager> manager;  ///< Between hosts; null for a job of one host.
+  std::vector<std::string> addresses;          ///< By rank of the job: where each accepts.
+  Duration timeout{};                          ///< For one connection.
 };
 
 class TcpBackend final : public Backend {
  public:
-  explicit TcpBackend(TcpBackendArgs args) : args_(std::move(args)) {}
+  explicit TcpBackend(TcpBackendArgs args)
+      : args_(std::make_shared<const TcpBackendArgs>(std::move(args))) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "tcp"; }
   Status viable(const GroupSpec& group) override;
+  /// Connects with no rank yet.
   Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override;
 
  private:
-  [[nodiscard]] Result<FileDescriptor> listen_for(const GroupSpec& group) const;
-  [[nodiscard]] Party party_for(const GroupSpec& group) const;
+  Result<std::shared_ptr<ConnectionManager>> manager_for(const GroupSpec& group)
+      RONDE_EXCLUDES(mutex_);
 
-  const TcpBackendArgs args_;
+  const std::shared_ptr<const TcpBackendArgs> args_;
+  Mutex mutex_;
+  /// Inside this host; null until a group needs it.
+  std::shared_ptr<ConnectionManager> inside_ RONDE_GUARDED_BY(mutex_);
 };
 
 }  // namespace ronde::net

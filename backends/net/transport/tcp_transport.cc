@@ -2,113 +2,215 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "core/base/clock.h"
-#include "core/base/wire_codec.h"
 
 namespace ronde::net {
 namespace {
 
-constexpr std::size_t kTurnBytes = std::size_t{4} << 20;  // then the other direction has its turn
 constexpr int kSleepSliceMs = 50;
 // When a connection breaks, the control channel soon reports which rank died. It need not be the
 // peer, which may only have left because of it.
 constexpr std::chrono::milliseconds kVerdictGrace{250};
+// A peer that has not dialed for so long may have left the group. A connection to it then shows it.
+constexpr std::chrono::seconds kLate{1};
 
 // An id names direction, peer and the transfer's number between the two.
 constexpr TransferId make_id(bool incoming, int peer, std::uint64_t number) noexcept {
   return (number << 25) | (static_cast<TransferId>(peer) << 1) | (incoming ? 1 : 0);
 }
 
-/// The length as the wire codec writes it, without its allocation.
-std::array<std::byte, 8> encode_length(std::size_t bytes) {
-  return std::bit_cast<std::array<std::byte, 8>>(std::uint64_t{bytes});
-}
+/// Makes `wake` readable when a token aborts, as long as it lives.
+class AbortListening {
+ public:
+  AbortListening(int wake, const AbortToken& token)
+      : token_(token), id_(token.listen([wake] { notify_event(wake); })) {}
+  ~AbortListening() { token_.unlisten(id_); }
+  AbortListening(const AbortListening&) = delete;
+  AbortListening& operator=(const AbortListening&) = delete;
 
-std::uint64_t announced_length(std::span<const std::byte> header) {
-  WireReader reader(header, "length");
-  std::uint64_t length = 0;
-  reader(length);
-  return length;
-}
-
-/// What is left of header and data after `done` bytes, at most kTurnBytes, as two pieces.
-template <typename Byte>
-std::array<iovec, 2> pieces(std::span<Byte> header, std::span<Byte> data, std::size_t done) {
-  const auto rest = header.subspan(std::min(done, header.size()));
-  const auto tail = data.subspan(done > header.size() ? done - header.size() : 0);
-  const auto address = [](std::span<Byte> span) {
-    return const_cast<void*>(static_cast<const void*>(span.data()));
-  };
-  return {iovec{address(rest), rest.size()},
-          iovec{address(tail), std::min(tail.size(), kTurnBytes)}};
-}
+ private:
+  const AbortToken& token_;
+  const int id_;
+};
 
 }  // namespace
 
-Result<AbortWaker> AbortWaker::create() {
-  FileDescriptor fd = make_event();
-  if (!fd.valid()) return Status(Code::kResourceExhausted, "cannot make an eventfd");
-  return AbortWaker(std::move(fd));
+Result<std::unique_ptr<TcpTransport>> TcpTransport::create(TcpTransportArgs args) {
+  FileDescriptor wake = make_event();
+  if (!wake.valid()) return errno_status("cannot make an eventfd", Code::kResourceExhausted);
+  return std::unique_ptr<TcpTransport>(new TcpTransport(std::move(args), std::move(wake)));
 }
 
-// A token counts as const while it is listened to: its value does not change.
-AbortWaker::Listening::Listening(const AbortWaker& waker, const AbortToken& token)
-    : token_(const_cast<AbortToken&>(token)),
-      id_(token_.listen([fd = waker.fd()] { notify_event(fd); })) {}
+TcpTransport::TcpTransport(TcpTransportArgs args, FileDescriptor wake)
+    : args_(std::move(args)), wake_(std::move(wake)), peers_(args_.names.size()) {
+  service_ = args_.manager->add(
+      {.party = args_.party,
+       .on_link = [this](Link link) { put_link(std::move(link)); },
+       .on_failure = [this](int rank, const Status& why) { put_failure(rank, why); }});
+}
 
-TcpTransport::TcpTransport(int rank, std::vector<Stream> streams, PeerNames names, AbortWaker waker)
-    : rank_(rank), names_(std::move(names)), waker_(std::move(waker)), peers_(streams.size()) {
-  for (std::size_t r = 0; r < streams.size(); ++r) peers_[r].stream = std::move(streams[r]);
+TcpTransport::~TcpTransport() {
+  args_.manager->remove(service_);
+  if (::getpid() == process_) return;
+  // A forked child says no goodbye on its parent's connections.
+  for (auto& peer : peers_) (void)peer.release();
+  (void)std::make_unique<Mail>(std::move(mail_)).release();
+}
+
+void TcpTransport::put_link(Link link) {
+  {
+    const MutexLock lock(mutex_);
+    mail_.links.push_back(std::move(link));
+  }
+  has_mail_.store(true);
+  notify_event(wake_.get());
+}
+
+void TcpTransport::put_failure(int job_rank, const Status& why) {
+  {
+    const MutexLock lock(mutex_);
+    mail_.failures.emplace_back(job_rank, why);
+  }
+  has_mail_.store(true);
+  notify_event(wake_.get());
+}
+
+/// Comes before a look at the abort token, whose wake-up it may clear.
+Status TcpTransport::take_mail() {
+  if (!has_mail_.load(std::memory_order_relaxed)) return {};
+  clear_event(wake_.get());
+  has_mail_.store(false);
+  Mail mail;
+  {
+    const MutexLock lock(mutex_);
+    std::swap(mail, mail_);
+  }
+  for (Link& link : mail.links) take_link(std::move(link));
+  for (const auto& [rank, why] : mail.failures) RONDE_RETURN_IF_ERROR(take_failure(rank, why));
+  return {};
+}
+
+void TcpTransport::take_link(Link link) {
+  const int rank = position(link.rank);
+  if (!valid_peer(rank)) return;
+  Peer& from = peer(rank);
+  if (link.dialed) from.dialing = false;
+  if (link.dialed == from.link.dials()) {
+    from.link.attach(std::move(link));
+  } else {
+    from.link.watch(std::move(link));
+  }
+}
+
+Status TcpTransport::take_failure(int job_rank, const Status& why) {
+  const int rank = position(job_rank);
+  peer(rank).dialing = false;
+  if (why.code() == Code::kRankFailure) {
+    return gone(rank, "is gone: it accepts no connection: " + why.message());
+  }
+  return Status(why.code(),
+                fmt::format("rank {} could not connect with {}{}{}{}",
+                            args_.names[static_cast<std::size_t>(args_.rank)].rank, name_of(rank),
+                            why.code() == Code::kTimeout ? " in time" : "",
+                            why.message().empty() ? "" : ": ", why.message()))
+      .about(args_.names[static_cast<std::size_t>(rank)]);
 }
 
 bool TcpTransport::valid_peer(int rank) const noexcept {
-  return rank >= 0 && rank < size() && rank != rank_;
+  return rank >= 0 && rank < size() && rank != args_.rank;
+}
+
+/// The rank in the group of a rank of the job; -1 where it is not in it.
+int TcpTransport::position(int job_rank) const noexcept {
+  const auto found =
+      std::lower_bound(args_.names.begin(), args_.names.end(), job_rank,
+                       [](const FailedRank& name, int rank) { return name.rank < rank; });
+  if (found == args_.names.end() || found->rank != job_rank) return -1;
+  return static_cast<int>(found - args_.names.begin());
+}
+
+TcpTransport::Peer& TcpTransport::peer(int rank) {
+  auto& slot = peers_[static_cast<std::size_t>(rank)];
+  if (slot == nullptr) {
+    slot = std::make_unique<Peer>(rank, /*dials=*/rank < args_.rank);
+    used_.push_back(slot.get());
+  }
+  return *slot;
+}
+
+Status TcpTransport::dial(Peer& peer) {
+  if (std::exchange(peer.dialing, true)) return {};
+  const FailedRank& who = args_.names[static_cast<std::size_t>(peer.rank)];
+  RONDE_ASSIGN_OR_RETURN(const Endpoint address, args_.address(who));
+  args_.manager->dial(service_, who.rank, address, now() + args_.timeout);
+  return {};
+}
+
+/// Dials where that is this rank's part; otherwise the peer will.
+Status TcpTransport::connect(Peer& peer) {
+  if (peer.link.connected()) return {};
+  if (peer.link.dials()) return dial(peer);
+  if (peer.waits_since == kForever) peer.waits_since = now();
+  return {};
+}
+
+/// Connects with peers that are late to dial, to learn when they leave.
+Status TcpTransport::watch_late_peers() {
+  for (Peer* peer : used_) {
+    if (peer->link.connected()) peer->waits_since = kForever;
+    if (peer->waits_since == kForever || peer->link.watches()) continue;
+    if (now() > peer->waits_since + kLate) RONDE_RETURN_IF_ERROR(dial(*peer));
+  }
+  return {};
 }
 
 Result<TransferId> TcpTransport::send(int to, std::span<const std::byte> data) {
   RONDE_RETURN_IF_ERROR(told_);
   if (!valid_peer(to)) return Status(Code::kInvalidArgument, fmt::format("no peer {}", to));
-  Peer& peer = peers_[static_cast<std::size_t>(to)];
-  peer.sends.push_back({encode_length(data.size()), data});
-  const TransferId id = make_id(false, to, peer.posted_sends++);
+  Peer& with = peer(to);
+  const TransferId id = make_id(false, to, with.link.post_send(data));
+  if (broken_.ok()) broken_ = connect(with);
   bool moved = false;
-  if (broken_.ok()) broken_ = progress_sends(to, moved);
+  if (broken_.ok()) broken_ = judge(to, with.link.progress_sends(moved));
   return id;
 }
 
 Result<TransferId> TcpTransport::recv(int from, std::span<std::byte> data) {
   RONDE_RETURN_IF_ERROR(told_);
   if (!valid_peer(from)) return Status(Code::kInvalidArgument, fmt::format("no peer {}", from));
-  Peer& peer = peers_[static_cast<std::size_t>(from)];
-  peer.receives.push_back({{}, data});
-  return make_id(true, from, peer.posted_receives++);
+  Peer& with = peer(from);
+  const TransferId id = make_id(true, from, with.link.post_receive(data));
+  if (broken_.ok()) broken_ = connect(with);
+  return id;
 }
 
 bool TcpTransport::done(TransferId id) const noexcept {
-  const Peer& peer = peers_[(id >> 1) & 0xffffff];
-  return (id & 1) != 0 ? peer.done_receives > id >> 25 : peer.done_sends > id >> 25;
+  const Peer& with = *peers_[(id >> 1) & 0xffffff];
+  return (id & 1) != 0 ? with.link.received(id >> 25) : with.link.sent(id >> 25);
 }
 
 Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
-  while (broken_.ok() && !done(id)) {
-    if (abort.poll()) {
-      broken_ = abort.status();
-      break;
-    }
-    bool moved = false;
-    broken_ = progress(moved);
-    if (broken_.ok() && !moved && !done(id)) broken_ = sleep(abort);
-  }
+  while (broken_.ok() && !done(id)) broken_ = step(id, abort);
   if (done(id)) return {};
   if (told_.ok()) told_ = broken_.code() == Code::kRankFailure ? verdict(abort) : broken_;
   return told_;
+}
+
+Status TcpTransport::step(TransferId id, const AbortToken& abort) {
+  RONDE_RETURN_IF_ERROR(take_mail());
+  if (abort.poll()) return abort.status();
+  bool moved = false;
+  RONDE_RETURN_IF_ERROR(progress(moved));
+  if (moved || done(id)) return {};
+  RONDE_RETURN_IF_ERROR(watch_late_peers());
+  sleep(abort);
+  return {};
 }
 
 Status TcpTransport::verdict(const AbortToken& abort) const {
@@ -118,103 +220,45 @@ Status TcpTransport::verdict(const AbortToken& abort) const {
 }
 
 Status TcpTransport::progress(bool& moved) {
-  for (int r = 0; r < size(); ++r) {
-    if (r == rank_) continue;
-    RONDE_RETURN_IF_ERROR(progress_receives(r, moved));
-    RONDE_RETURN_IF_ERROR(progress_sends(r, moved));
+  for (Peer* peer : used_) {
+    if (!peer->link.has_posted()) continue;
+    RONDE_RETURN_IF_ERROR(judge(peer->rank, peer->link.progress_receives(moved)));
+    RONDE_RETURN_IF_ERROR(judge(peer->rank, peer->link.progress_sends(moved)));
   }
   return {};
 }
 
-Status TcpTransport::progress_sends(int rank, bool& moved) {
-  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  bool blocked = false;
-  for (int turn = 0; turn < 4 && !blocked && !peer.sends.empty(); ++turn) {
-    RONDE_RETURN_IF_ERROR(send_some(rank, moved, blocked));
+std::string TcpTransport::name_of(int rank) const {
+  const FailedRank& name = args_.names[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} (pid {} on {})", name.rank, name.pid, name.host);
+}
+
+Status TcpTransport::gone(int rank, std::string_view what) const {
+  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(rank), what))
+      .about(args_.names[static_cast<std::size_t>(rank)]);
+}
+
+/// An error of a peer's link, naming the peer.
+Status TcpTransport::judge(int rank, const Status& error) const {
+  if (error.ok()) return {};
+  if (error.code() == Code::kInternal) {
+    return {error.code(), fmt::format("rank {} of the group {}", rank, error.message())};
   }
-  return {};
+  const bool refused = error.code() == Code::kInvalidArgument;
+  return gone(
+      rank, fmt::format("is {}: its connection {}", refused ? "cut off" : "gone", error.message()));
 }
 
-Status TcpTransport::progress_receives(int rank, bool& moved) {
-  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  bool blocked = false;
-  for (int turn = 0; turn < 4 && !blocked && !peer.receives.empty(); ++turn) {
-    RONDE_RETURN_IF_ERROR(receive_some(rank, moved, blocked));
+void TcpTransport::sleep(const AbortToken& abort) {
+  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}};
+  for (const Peer* peer : used_) {
+    if (peer->link.has_unread()) return;
+    peer->link.for_each_wait([&](int fd, int events) {
+      entries.push_back({fd, static_cast<short>(events), 0});
+    });
   }
-  return {};
-}
-
-Status TcpTransport::send_some(int rank, bool& moved, bool& blocked) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  Outgoing& front = peer.sends.front();
-  const std::size_t size = front.header.size() + front.data.size();
-  if (front.sent < size) {
-    const auto parts = pieces(std::span<const std::byte>(front.header), front.data, front.sent);
-    const auto sent = peer.stream.send(parts);
-    if (!sent.ok()) return gone(rank, sent.status());
-    blocked = *sent == 0;
-    if (blocked) return {};
-    moved = true;
-    front.sent += *sent;
-    if (front.sent < size) return {};
-  }
-  // A send is done once the socket has all: nobody writes the rest of it outside of a wait.
-  if (const Status flushed = peer.stream.flush(); !flushed.ok()) return gone(rank, flushed);
-  blocked = peer.stream.has_unsent();
-  if (blocked) return {};
-  peer.sends.pop_front();
-  ++peer.done_sends;
-  return {};
-}
-
-Status TcpTransport::receive_some(int rank, bool& moved, bool& blocked) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  Incoming& front = peer.receives.front();
-  // The header alone first: what follows it is good only once the length is known to fit.
-  const bool in_header = front.received < front.header.size();
-  const auto parts = pieces(std::span<std::byte>(front.header), front.data, front.received);
-  const iovec& part = in_header ? parts[0] : parts[1];
-  if (part.iov_len != 0) {
-    const auto got = peer.stream.receive({&part, 1});
-    if (!got.ok()) return gone(rank, got.status());
-    blocked = *got == 0;
-    if (blocked) return {};
-    moved = true;
-    front.received += *got;
-  }
-  if (in_header && front.received == front.header.size()) RONDE_RETURN_IF_ERROR(check_header(rank));
-  if (front.received < front.header.size() + front.data.size()) return {};
-  peer.receives.pop_front();
-  ++peer.done_receives;
-  return {};
-}
-
-Status TcpTransport::check_header(int rank) const {
-  const Incoming& front = peers_[static_cast<std::size_t>(rank)].receives.front();
-  const std::uint64_t announced = announced_length(front.header);
-  if (announced == front.data.size()) return {};
-  return {Code::kInternal, fmt::format("rank {} of the group sent {} bytes where {} were expected",
-                                       rank, announced, front.data.size())};
-}
-
-Status TcpTransport::gone(int rank, const Status& why) const {
-  const FailedRank& name = names_[static_cast<std::size_t>(rank)];
-  const bool refused = why.code() == Code::kInvalidArgument;
-  return Status(Code::kRankFailure,
-                fmt::format("rank {} (pid {} on {}) is {}: its connection {}", name.rank, name.pid,
-                            name.host, refused ? "cut off" : "gone", why.message()))
-      .about(name);
-}
-
-Status TcpTransport::sleep(const AbortToken& abort) {
-  std::vector<pollfd> entries{{waker_.fd(), POLLIN, 0}};
-  for (const Peer& peer : peers_) {
-    const int events = (peer.receives.empty() ? 0 : POLLIN) | (peer.sends.empty() ? 0 : POLLOUT);
-    if (events != 0) entries.push_back({peer.stream.fd(), static_cast<short>(events), 0});
-  }
-  const AbortWaker::Listening listening(waker_, abort);
+  const AbortListening listening(wake_.get(), abort);
   ::poll(entries.data(), entries.size(), kSleepSliceMs);
-  return {};
 }
 
 }  // namespace ronde::net

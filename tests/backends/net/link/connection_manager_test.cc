@@ -55,7 +55,7 @@ class Arrivals {
   std::deque<Arrival> arrivals_;
 };
 
-/// One rank: its manager and where it listens.
+/// One rank: its manager and where it listens. Made after the arrivals that it writes to.
 struct Rank {
   explicit Rank(int number) : rank(number) {
     FileDescriptor listener = listen_on(interface_endpoint("127.0.0.1").value()).value();
@@ -116,12 +116,12 @@ std::string thread_file(const char* file) {
 }
 
 TEST_CASE("connections find the service of their purpose and context") {
-  const Rank low(0);
-  const Rank high(3);
   Arrivals low_a;
   Arrivals low_b;
   Arrivals high_a;
   Arrivals high_b;
+  const Rank low(0);
+  const Rank high(3);
   low.add("a", low_a);
   low.add("b", low_b);
   const auto a = high.add("a", high_a);
@@ -139,10 +139,10 @@ TEST_CASE("connections find the service of their purpose and context") {
 }
 
 TEST_CASE("a dial waits for a service that is not there yet, and is given up at its deadline") {
-  const Rank low(0);
-  const Rank high(1);
   Arrivals dialed;
   Arrivals accepted;
+  const Rank low(0);
+  const Rank high(1);
   const auto service = high.add("late", dialed);
   high.manager->dial(service, 0, low.endpoint, now() + std::chrono::milliseconds(200));
   const auto given_up = dialed.take();
@@ -156,10 +156,10 @@ TEST_CASE("a dial waits for a service that is not there yet, and is given up at 
 }
 
 TEST_CASE("a rank with another secret is not let in") {
-  const Rank low(0);
-  const Rank high(1);
   Arrivals dialed;
   Arrivals accepted;
+  const Rank low(0);
+  const Rank high(1);
   low.add("job", accepted, std::byte{1});
   high.manager->dial(high.add("job", dialed, std::byte{2}), 0, low.endpoint,
                      now() + std::chrono::milliseconds(200));
@@ -169,10 +169,10 @@ TEST_CASE("a rank with another secret is not let in") {
 }
 
 TEST_CASE("a connection to a service that has ended is closed at once") {
-  const Rank low(0);
-  const Rank high(1);
   Arrivals dialed;
   Arrivals accepted;
+  const Rank low(0);
+  const Rank high(1);
   low.manager->remove(low.add("over", accepted));
   high.manager->dial(high.add("over", dialed), 0, low.endpoint);
   auto link = dialed.take();
@@ -189,16 +189,16 @@ TEST_CASE("a process that has ended is told from one that is late") {
     const Rank low(0);
     endpoint = low.endpoint;
   }
-  const Rank high(1);
   Arrivals dialed;
+  const Rank high(1);
   high.manager->dial(high.add("job", dialed), 0, endpoint);
   CHECK(dialed.take().status.code() == Code::kRankFailure);
 }
 
 TEST_CASE("no call-back runs once remove() has returned") {
+  Arrivals dialed;
   const Rank low(0);
   const Rank high(1);
-  Arrivals dialed;
   std::promise<void> entered;
   std::promise<void> may_leave;
   std::atomic<bool> left{false};
@@ -229,10 +229,10 @@ TEST_CASE("no call-back runs once remove() has returned") {
 }
 
 TEST_CASE("unauthenticated peers do not disturb a dial") {
-  const Rank low(0);
-  const Rank high(1);
   Arrivals dialed;
   Arrivals accepted;
+  const Rank low(0);
+  const Rank high(1);
   low.add("job", accepted);
   std::mt19937 random(3);
   std::vector<Stream> open;
@@ -251,10 +251,10 @@ TEST_CASE("unauthenticated peers do not disturb a dial") {
 
 TEST_CASE("the thread sleeps while nothing is to do") {
   CHECK(run_ranks(1, [](int) {
-          const Rank low(0);
-          const Rank high(1);
           Arrivals dialed;
           Arrivals accepted;
+          const Rank low(0);
+          const Rank high(1);
           low.add("job", accepted);
           high.manager->dial(high.add("job", dialed), 0, low.endpoint);
           RONDE_CHILD_REQUIRE(dialed.take().stream.valid());
@@ -278,8 +278,8 @@ std::int64_t cpu_us() {
 
 /// Accepts one connection after half a second without a free descriptor, in which a rank dials.
 int accept_late(int address) {
-  const Rank low(0);
   Arrivals accepted;
+  const Rank low(0);
   low.add("job", accepted);
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -302,8 +302,8 @@ TEST_CASE("a process without a free descriptor accepts later, and does not spin 
           Endpoint endpoint;
           RONDE_CHILD_REQUIRE(::read(address.read.get(), &endpoint, sizeof(endpoint)) ==
                               sizeof(endpoint));
-          const Rank high(1);
           Arrivals dialed;
+          const Rank high(1);
           high.manager->dial(high.add("job", dialed), 0, endpoint);
           RONDE_CHILD_REQUIRE(dialed.take().stream.valid());
           return 0;
@@ -312,8 +312,8 @@ TEST_CASE("a process without a free descriptor accepts later, and does not spin 
 
 TEST_CASE("a forked child that destroys its copy does not disturb the parent") {
   CHECK(run_ranks(1, [](int) {
-          auto low = std::make_unique<Rank>(0);
           Arrivals accepted;
+          auto low = std::make_unique<Rank>(0);
           const auto service = low->add("job", accepted);
           const pid_t child = ::fork();
           if (child == 0) {
@@ -324,8 +324,8 @@ TEST_CASE("a forked child that destroys its copy does not disturb the parent") {
           int status = -1;
           ::waitpid(child, &status, 0);
           RONDE_CHILD_REQUIRE(status == 0);
-          const Rank high(1);
           Arrivals dialed;
+          const Rank high(1);
           high.manager->dial(high.add("job", dialed), 0, low->endpoint);
           RONDE_CHILD_REQUIRE(dialed.take().stream.valid());
           RONDE_CHILD_REQUIRE(accepted.take().rank == 1);

@@ -14,8 +14,9 @@ template <net::Wires wires>
 struct Fixture : ConformanceFixture {
   void run(int ranks, const RankBody& body) override {
     const LocalJob job(ranks, net::hosts_for(wires, ranks));
+    net::Listeners listeners(wires, ranks);
     run_ranks(ranks, [&](int rank) {
-      const auto backend = net::tcp_backend(wires, rank, ranks);
+      const auto backend = net::tcp_backend(listeners, rank);
       const auto exchange = job.exchange(rank);
       body(rank, *backend, job.group(rank), *exchange);
     });

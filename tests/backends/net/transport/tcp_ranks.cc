@@ -17,22 +17,35 @@ std::vector<int> hosts_for(Wires wires, int ranks) {
   return hosts;
 }
 
-std::unique_ptr<Backend> tcp_backend(Wires wires, int rank, int ranks, int secret_seed,
+Listeners::Listeners(Wires wires, int ranks)
+    : wires_(wires), ports_(static_cast<std::size_t>(ranks)) {
+  if (wires == Wires::kUnix) return;
+  const Endpoint loopback = interface_endpoint(wires == Wires::kTcp6 ? "::1" : "127.0.0.1").value();
+  for (FileDescriptor& port : ports_) {
+    port = listen_on(loopback).value();
+    addresses_.push_back(local_endpoint(port.get())->text());
+  }
+}
+
+std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank, int secret_seed,
                                      std::chrono::milliseconds timeout) {
   TcpBackendArgs args;
   std::array<std::byte, Secret::kBytes> bytes{};
   bytes[0] = static_cast<std::byte>(secret_seed);
   args.secret = Secret(bytes);
   args.party.rank = rank;
-  args.party.size = ranks;
+  args.party.size = listeners.ranks();
   args.party.context = "test";
   args.party.keys = Keys::derive(args.secret).value();
   args.party.self = {"1", "local", "local", "", ::getpid()};
+  const Wires wires = listeners.wires();
   const bool sealed = wires == Wires::kSealed || wires == Wires::kSealedChaCha;
   if (sealed) args.party.encryption = Encryption::kOn;
   args.party.has_aes = wires != Wires::kSealedChaCha;
-  if (wires == Wires::kTcp || sealed) args.local = interface_endpoint("127.0.0.1").value();
-  if (wires == Wires::kTcp6) args.local = interface_endpoint("::1").value();
+  if (wires != Wires::kUnix) {
+    args.manager = ConnectionManager::create(listeners.take(rank), listeners.ranks()).value();
+    args.addresses = listeners.addresses();
+  }
   args.timeout = timeout;
   return std::make_unique<TcpBackend>(std::move(args));
 }
@@ -40,8 +53,9 @@ std::unique_ptr<Backend> tcp_backend(Wires wires, int rank, int ranks, int secre
 void with_transports(Wires wires, int ranks,
                      const std::function<void(int rank, Transport&, AbortToken&)>& body) {
   const test::LocalJob job(ranks, hosts_for(wires, ranks));
+  Listeners listeners(wires, ranks);
   test::run_ranks(ranks, [&](int rank) {
-    const auto backend = tcp_backend(wires, rank, ranks);
+    const auto backend = tcp_backend(listeners, rank);
     const auto exchange = job.exchange(rank);
     auto group = backend->open(job.group(rank), *exchange);
     REQUIRE_MESSAGE(group.ok(), group.status().to_string());

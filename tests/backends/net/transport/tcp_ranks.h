@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "backends/net/rendezvous/socket.h"
 #include "core/ports/backend.h"
 #include "tests/support/local_exchange.h"
 
@@ -17,8 +19,27 @@ enum class Wires { kUnix, kTcp, kTcp6, kSealed, kSealedChaCha };
 /// Hosts for ronde::test::LocalJob, so that a group of `ranks` uses these wires.
 std::vector<int> hosts_for(Wires wires, int ranks);
 
+/// Where the ranks of one job accept connections. Made before the ranks start.
+class Listeners {
+ public:
+  Listeners(Wires wires, int ranks);
+
+  [[nodiscard]] int ranks() const noexcept { return static_cast<int>(ports_.size()); }
+  [[nodiscard]] Wires wires() const noexcept { return wires_; }
+  [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+  /// The listener of a rank, once.
+  [[nodiscard]] FileDescriptor take(int rank) {
+    return std::move(ports_[static_cast<std::size_t>(rank)]);
+  }
+
+ private:
+  Wires wires_;
+  std::vector<FileDescriptor> ports_;  // invalid for Unix sockets
+  std::vector<std::string> addresses_;
+};
+
 /// The backend of one rank. `secret_seed` tells apart jobs that must not let each other in.
-std::unique_ptr<Backend> tcp_backend(Wires wires, int rank, int ranks, int secret_seed = 1,
+std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank, int secret_seed = 1,
                                      std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
 /// Opens a group of `ranks` threads and calls `body` in each.

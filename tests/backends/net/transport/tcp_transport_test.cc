@@ -2,9 +2,11 @@
 #include "backends/net/transport/tcp_transport.h"
 
 #include <doctest/doctest.h>
-#include <sys/socket.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <future>
 #include <thread>
 
 #include "backends/net/transport/tcp_backend.h"
@@ -101,61 +103,180 @@ TEST_CASE("a peer that is gone is named") {
   });
 }
 
+/// The group of one rank, which it may close before the others.
+class OneRank {
+ public:
+  OneRank(const test::LocalJob& job, Listeners& listeners, int rank, int secret_seed = 1,
+          std::chrono::milliseconds timeout = std::chrono::seconds(30))
+      : backend_(tcp_backend(listeners, rank, secret_seed, timeout)) {
+    group_ = backend_->open(job.group(rank), *job.exchange(rank)).value();
+  }
+  [[nodiscard]] Transport& transport() const { return *group_->transport(); }
+  void close_group() { group_.reset(); }
+  void end() {
+    group_.reset();
+    backend_.reset();
+  }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Communicator> group_;
+};
+
+/// One byte from `from` to the other of two ranks.
+Status pass_byte(Transport& transport, int from, const AbortToken& abort) {
+  std::byte byte{};
+  const auto id = transport.rank() == from ? transport.send(1 - from, {&byte, 1})
+                                           : transport.recv(from, {&byte, 1});
+  return id.ok() ? transport.wait(*id, abort) : id.status();
+}
+
 TEST_CASE(
     "a connection that breaks in send() is judged by wait(), as the control channel knows it") {
-  int ends[2];
-  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-  auto waker = AbortWaker::create();
-  REQUIRE(waker.ok());
-  std::vector<Stream> streams(2);
-  streams[1] = Stream(FileDescriptor(ends[0]));
-  TcpTransport transport(0, std::move(streams), {{0, "here", 10}, {1, "here", 11}},
-                         std::move(waker).value());
-  ::close(ends[1]);  // rank 1 leaves, because it knows already that another rank died
-  const std::vector<std::byte> data(10);
-  AbortToken abort;
-  const auto first = transport.send(1, data);
-  const auto second = transport.send(1, data);
-  REQUIRE(first.ok());
-  REQUIRE(second.ok());
-  abort.abort({Code::kRankFailure, "rank 2 died"});
-  CHECK(transport.wait(*second, abort).message() == "rank 2 died");
-  CHECK(transport.wait(*first, abort).message() == "rank 2 died");
-  CHECK(transport.send(1, data).status().message() == "rank 2 died");
+  const test::LocalJob job(2);
+  Listeners listeners(Wires::kUnix, 2);
+  std::promise<void> closed;
+  test::run_ranks(2, [&](int rank) {
+    OneRank one(job, listeners, rank);
+    AbortToken abort;
+    REQUIRE(pass_byte(one.transport(), 1, abort).ok());
+    if (rank == 1) {
+      one.close_group();  // because it knows already that another rank died
+      closed.set_value();
+      return;
+    }
+    closed.get_future().wait();
+    const std::vector<std::byte> data(10);
+    const auto first = one.transport().send(1, data);
+    const auto second = one.transport().send(1, data);
+    REQUIRE(first.ok());
+    REQUIRE(second.ok());
+    abort.abort({Code::kRankFailure, "rank 2 died"});
+    CHECK(one.transport().wait(*second, abort).message() == "rank 2 died");
+    CHECK(one.transport().wait(*first, abort).message() == "rank 2 died");
+    CHECK(one.transport().send(1, data).status().message() == "rank 2 died");
+  });
 }
 
 TEST_CASE("a rank with another secret does not get into the group") {
   const test::LocalJob job(2, {0, 1});
+  Listeners listeners(Wires::kTcp, 2);
   test::run_ranks(2, [&](int rank) {
-    const auto backend =
-        tcp_backend(Wires::kTcp, rank, 2, /*secret_seed=*/rank, std::chrono::milliseconds(300));
-    const auto exchange = job.exchange(rank);
-    const auto group = backend->open(job.group(rank), *exchange);
-    CHECK(group.status().code() == Code::kTimeout);
-    CHECK(group.status().message().find("could not connect with rank") != std::string::npos);
+    const OneRank one(job, listeners, rank, /*secret_seed=*/rank, std::chrono::milliseconds(300));
+    const Status status = pass_byte(one.transport(), 1, job.abort());
+    CHECK(status.code() == Code::kTimeout);
+    CHECK(status.message().find(fmt::format("could not connect with rank {} (pid ", 1 - rank)) !=
+          std::string::npos);
   });
 }
 
-TEST_CASE("opening a group ends when the job is aborted") {
+TEST_CASE("a wait for a connection ends when the job is aborted") {
   const test::LocalJob job(2, {0, 1});
+  Listeners listeners(Wires::kTcp, 2);
   test::run_ranks(2, [&](int rank) {
-    const auto backend = tcp_backend(Wires::kTcp, rank, 2, /*secret_seed=*/rank);
-    const auto exchange = job.exchange(rank);
+    const OneRank one(job, listeners, rank, /*secret_seed=*/rank);
     std::thread aborter;
     if (rank == 0) {
-      aborter = std::thread([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        job.abort().abort({Code::kAborted, "enough"});
+      aborter = std::thread([&] { job.abort().abort({Code::kAborted, "enough"}); });
+    }
+    CHECK(pass_byte(one.transport(), 1, job.abort()).message() == "enough");
+    if (aborter.joinable()) aborter.join();
+  });
+}
+
+TEST_CASE("transfers wait for a peer whose group is not open yet") {
+  for (const Wires wires : {Wires::kUnix, Wires::kTcp}) {
+    for (const int late : {0, 1}) {
+      CAPTURE(late);
+      const test::LocalJob job(2, hosts_for(wires, 2));
+      Listeners listeners(wires, 2);
+      std::promise<void> posted;
+      test::run_ranks(2, [&](int rank) {
+        if (rank == late) posted.get_future().wait();
+        const OneRank one(job, listeners, rank);
+        std::byte byte{7};
+        const auto id =
+            rank == 0 ? one.transport().send(1, {&byte, 1}) : one.transport().recv(0, {&byte, 1});
+        if (rank != late) posted.set_value();
+        CHECK(one.transport().wait(id.value(), job.abort()).ok());
+        CHECK(byte == std::byte{7});
       });
     }
-    CHECK(!backend->open(job.group(rank), *exchange).ok());
-    if (aborter.joinable()) aborter.join();
+  }
+}
+
+TEST_CASE("a peer that has left the group before they connected is named") {
+  for (const bool ended : {false, true}) {
+    for (const int left : {0, 1}) {
+      CAPTURE(ended);
+      CAPTURE(left);
+      const test::LocalJob job(2, {0, 1});
+      Listeners listeners(Wires::kTcp, 2);
+      std::promise<void> gone;
+      std::promise<void> seen;
+      test::run_ranks(2, [&](int rank) {
+        OneRank one(job, listeners, rank);
+        if (rank == left) {
+          if (ended) {
+            one.end();
+          } else {
+            one.close_group();
+          }
+          gone.set_value();
+          seen.get_future().wait();
+          return;
+        }
+        gone.get_future().wait();
+        const Status status = pass_byte(one.transport(), left, job.abort());
+        CHECK(status.code() == Code::kRankFailure);
+        CHECK(status.failed_rank()->rank == left);
+        CHECK(status.message().find(fmt::format("rank {} (pid ", left)) == 0);
+        seen.set_value();
+      });
+    }
+  }
+}
+
+TEST_CASE("a forked child that destroys its copy of a group does not end the connections") {
+  for (const Wires wires : {Wires::kTcp, Wires::kSealed}) {
+    const test::LocalJob job(2, {0, 1});
+    Listeners listeners(wires, 2);
+    test::run_ranks(2, [&](int rank) {
+      OneRank one(job, listeners, rank);
+      CHECK(pass_byte(one.transport(), 1, job.abort()).ok());
+      if (rank == 0) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+          one.end();
+          ::_exit(0);
+        }
+        int status = -1;
+        ::waitpid(child, &status, 0);
+        CHECK(status == 0);
+      }
+      CHECK(pass_byte(one.transport(), 0, job.abort()).ok());
+      CHECK(pass_byte(one.transport(), 1, job.abort()).ok());
+    });
+  }
+}
+
+TEST_CASE("a peer that dials late and then leaves without a transfer is named") {
+  const test::LocalJob job(2, {0, 1});
+  Listeners listeners(Wires::kTcp, 2);
+  test::run_ranks(2, [&](int rank) {
+    OneRank one(job, listeners, rank);
+    if (rank == 1) {
+      ::usleep(1'500'000);  // long enough to be watched
+      return;
+    }
+    CHECK(pass_byte(one.transport(), 1, job.abort()).code() == Code::kRankFailure);
   });
 }
 
 TEST_CASE("the tcp backend carries messages and offers no collectives") {
   const test::LocalJob job(1);
-  const auto backend = tcp_backend(Wires::kUnix, 0, 1);
+  Listeners listeners(Wires::kUnix, 1);
+  const auto backend = tcp_backend(listeners, 0);
   CHECK(backend->name() == "tcp");
   CHECK(backend->viable(job.group(0)).ok());
   auto group = backend->open(job.group(0), *job.exchange(0));

@@ -1,0 +1,119 @@
+// The transfers with one peer, and the connection that carries them.
+//
+// The higher rank of a pair dials, the lower accepts. Each message is 8 bytes of length and the
+// data. Lengths beyond kLargestLength are words of the connection itself. The dialer's first word
+// is kBegin: it has given up its earlier attempts. The accepting side uses no connection before
+// that.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backends/net/link/connection_manager.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// Moves the transfers of one pair of ranks. No call blocks. Threads: one.
+/// Errors of its members: as Stream; kInternal where the peer sent another length than was
+/// expected.
+class PeerLink {
+ public:
+  /// `dials`: this rank makes the connection.
+  explicit PeerLink(bool dials) noexcept : dials_(dials) {}
+
+  [[nodiscard]] bool dials() const noexcept { return dials_; }
+  /// True once a connection carries the transfers.
+  [[nodiscard]] bool connected() const noexcept { return link_.stream.valid(); }
+  /// True while transfers are not done.
+  [[nodiscard]] bool has_posted() const noexcept { return !sends_.empty() || !receives_.empty(); }
+
+  /// Each returns the number of the transfer: the first is 0. They end in this order.
+  std::uint64_t post_send(std::span<const std::byte> data);
+  std::uint64_t post_receive(std::span<std::byte> data);
+  [[nodiscard]] bool sent(std::uint64_t number) const noexcept { return done_sends_ > number; }
+  [[nodiscard]] bool received(std::uint64_t number) const noexcept {
+    return done_receives_ > number;
+  }
+
+  /// Uses a connection that was dialed here, or accepted once its dialer begins.
+  void attach(Link link);
+  /// Holds a connection that carries nothing. It ends when the peer leaves the group.
+  void watch(Link link) { watched_ = std::move(link); }
+  [[nodiscard]] bool watches() const noexcept { return watched_.stream.valid(); }
+
+  /// Move what the connection takes and gives now; `moved` becomes true where anything did.
+  Status progress_sends(bool& moved);
+  Status progress_receives(bool& moved);
+
+  /// Calls `add(fd, events)` for each descriptor whose events move posted transfers on.
+  template <typename Add>
+  void for_each_wait(Add add) const {
+    if (!has_posted()) return;
+    for (const Candidate& candidate : candidates_) add(candidate.link.stream.fd(), POLLIN);
+    if (!connected()) {
+      if (watches()) add(watched_.stream.fd(), POLLIN);
+      return;
+    }
+    add(link_.stream.fd(), (receives_.empty() ? 0 : POLLIN) | (sends_.empty() ? 0 : POLLOUT));
+  }
+  /// True where a sleep in poll() would miss bytes that have arrived.
+  [[nodiscard]] bool has_unread() const noexcept {
+    return !receives_.empty() && connected() && link_.stream.has_unread();
+  }
+
+ private:
+  using Word = std::array<std::byte, 8>;
+  struct Outgoing {
+    Word header;
+    std::span<const std::byte> data;
+    bool counts = true;    // false: a word of the connection
+    std::size_t sent = 0;  // header included
+  };
+  struct Incoming {
+    std::span<std::byte> data;
+    std::size_t received = 0;
+  };
+  /// Bytes of a word that have arrived.
+  struct PartialWord {
+    Word bytes{};
+    std::size_t received = 0;
+  };
+  /// An accepted connection whose dialer has not begun yet.
+  struct Candidate {
+    Link link;
+    PartialWord word;
+  };
+
+  Status send_some(bool& moved, bool& blocked);
+  Status receive_some(bool& moved, bool& blocked);
+  Status receive_word(bool& moved, bool& blocked);
+  Status receive_data(bool& moved, bool& blocked);
+  Status look_for_departure();
+  void look_for_begin(bool& moved);
+  static Result<std::optional<std::uint64_t>> read_word(Stream& stream, PartialWord& word,
+                                                        bool& moved);
+
+  const bool dials_;
+  Link link_;
+  std::vector<Candidate> candidates_;
+  Link watched_;
+  std::deque<Outgoing> sends_;
+  std::deque<Incoming> receives_;
+  PartialWord word_;
+  std::optional<std::uint64_t> announced_;  // length of the message that comes next
+  std::uint64_t posted_sends_ = 0;
+  std::uint64_t posted_receives_ = 0;
+  std::uint64_t done_sends_ = 0;
+  std::uint64_t done_receives_ = 0;
+};
+
+}  // namespace ronde::net
