@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "backends/encryption_guard.h"
 #include "backends/module_loader.h"
 #include "backends/mpi_choice.h"
 #include "backends/shm/factory.h"
@@ -75,8 +76,9 @@ void add_module(Registry& registry, const BackendRow& row, const BackendDeps& de
   const ModuleOptions options{.network_interface = deps.config.network_interface,
                               .kernels = deps.kernels,
                               .unprotected = deps.unprotected};
-  registry.add(make_module_backend({row.name, file_of(row.name), options, row.memory}, row.choose),
-               row.choice);
+  auto backend =
+      make_module_backend({row.name, file_of(row.name), options, row.memory}, row.choose);
+  registry.add(guard_encryption(std::move(backend), deps.config.encryption), row.choice);
 }
 
 }  // namespace

@@ -218,6 +218,16 @@ Result<JobLink> connect_ranks(const Config& config, const ConnectOptions& option
 
 }  // namespace net
 
+std::string describe_encryption(const Config& config) {
+  const net::Encryption mode = net::parse_encryption(config.encryption);
+  if (mode == net::Encryption::kOff) {
+    return "not encrypted (RONDE_ENCRYPTION=on encrypts it; required also refuses other backends)";
+  }
+  const bool has_aes = net::cpu_has_aes();
+  return fmt::format("encrypted by {} over tcp (RONDE_ENCRYPTION={})",
+                     net::to_string(net::choose_cipher(has_aes, has_aes)), net::to_string(mode));
+}
+
 Result<JobLink> connect_job(const Config& config, const std::string& version,
                             std::shared_ptr<AbortToken> abort, CancelSource cancel) {
   return net::connect_ranks(

@@ -36,6 +36,9 @@ struct JobLink {
 Result<JobLink> connect_job(const Config& config, const std::string& version,
                             std::shared_ptr<AbortToken> abort = nullptr, CancelSource cancel = {});
 
+/// The way data goes between hosts: "not encrypted", or the cipher.
+std::string describe_encryption(const Config& config);
+
 namespace net {
 
 /// The facts of this process that the other ranks learn.

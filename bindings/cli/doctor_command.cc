@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "backends/builtin.h"
+#include "backends/net/factory.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/doctor.h"
@@ -85,16 +86,17 @@ void print_settings(const Config& config) {
   }
 }
 
-/// The interface for data between hosts.
+/// The interface for data between hosts, and whether it is encrypted.
 std::vector<std::string> describe_network(const Config& config) {
+  const std::string encryption = describe_encryption(config);
   const std::string& chosen = config.network_interface;
   if (chosen.empty()) {
     return {"by the interface that leads to rank 0's host (RONDE_NETWORK_INTERFACE overrides)",
-            "there are: " + describe_interfaces()};
+            "there are: " + describe_interfaces(), encryption};
   }
   const auto address = chosen_address(chosen);
-  if (!address.ok()) return {address.status().message()};
-  return {fmt::format("by {}, from {} (RONDE_NETWORK_INTERFACE)", chosen, *address)};
+  if (!address.ok()) return {address.status().message(), encryption};
+  return {fmt::format("by {}, from {} (RONDE_NETWORK_INTERFACE)", chosen, *address), encryption};
 }
 
 void print_limits() {

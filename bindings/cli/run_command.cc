@@ -168,6 +168,7 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
       {"RONDE_METRICS_PORT", request.metrics_port},
       {"RONDE_METRICS_ADDRESS", request.metrics_address},
       {"RONDE_NETWORK_INTERFACE", request.network_interface},
+      {"RONDE_ENCRYPTION", request.encryption},
       {"RONDE_TIMELINE", timeline}};
   if (!request.backend.empty()) RONDE_RETURN_IF_ERROR(check_backend(request.backend));
   RONDE_RETURN_IF_ERROR(check_algorithm(request.algorithm));
@@ -252,6 +253,11 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
       ->check(CLI::Range(1, 100000));
   command.add_option("--network-interface", request.network_interface,
                      "Interface, by name or address, for connections between hosts");
+  command
+      .add_option("--encryption", request.encryption,
+                  "Encrypt connections between hosts: off, on, or required, which also refuses "
+                  "backends that cannot")
+      ->type_name("MODE");
   command
       .add_option("--start-timeout", request.start_timeout_seconds,
                   "Seconds in which all hosts and ranks must start; default 60")

@@ -55,6 +55,16 @@ TEST_CASE("doctor: it tells which interface carries data between hosts") {
   CHECK(contains(with("nosuch0").out, "no network interface or own address \"nosuch0\""));
 }
 
+TEST_CASE("doctor: it tells whether data between hosts is encrypted") {
+  CHECK(contains(run_ronde({"doctor"}).out, "not encrypted (RONDE_ENCRYPTION=on encrypts it"));
+  const std::string on =
+      Program({"env", "RONDE_ENCRYPTION=required", RONDE_PROGRAM, "doctor"}).wait().out;
+  CHECK((contains(on, "encrypted by AES-256-GCM over tcp (RONDE_ENCRYPTION=required)") ||
+         contains(on, "encrypted by ChaCha20-Poly1305 over tcp (RONDE_ENCRYPTION=required)")));
+  const Finished wrong = Program({"env", "RONDE_ENCRYPTION=yes", RONDE_PROGRAM, "doctor"}).wait();
+  CHECK(contains(wrong.err, "RONDE_ENCRYPTION=\"yes\" is not valid; allowed: off, on, required"));
+}
+
 TEST_CASE("doctor: --settings lists every setting with its meaning and value") {
   const Finished report =
       Program({"env", "RONDE_CACHE_CAPACITY=77", RONDE_PROGRAM, "doctor", "--settings"}).wait();
