@@ -141,10 +141,10 @@ def test_a_missing_rank_0_is_named():
 
 def test_a_rank_that_ended_after_it_came_is_named_at_once():
     store = dist.HashStore()
+    gone = dead_process()  # before the leader, whose time would pass meanwhile
     leader = Rank(store, 0, 4, limit_s=15)  # rank 3 never comes
     while not (offer := _Log(store, "ronde/test/4")).has(0):
         time.sleep(0.01)
-    gone = dead_process()
     store.set(f"ronde/{offer.read(0)['offer']}/2", _rendezvous.json.dumps(gone.fields()))
     follower = Rank(store, 1, 4, limit_s=15)
     for rank in (leader, follower):
