@@ -1,5 +1,7 @@
 // An unauthenticated peer, or a faulty rank, at either end of the handshake. A first byte of 1
-// makes it a peer that knows the secret, so that what follows the proof is reached too.
+// makes it a peer that knows the secret, so that what follows the proof is reached too. Both ends
+// encrypt if it has bit 4.
+#include <array>
 #include <cstdlib>
 
 #include "backends/net/rendezvous/handshake.h"
@@ -10,9 +12,10 @@ namespace {
 
 using ronde::net::Handshake;
 
-ronde::net::Party party_of(int rank) {
+ronde::net::Party party_of(int rank, bool encrypts) {
   ronde::net::Party party;
   party.rank = rank;
+  if (encrypts) party.encryption = ronde::net::Encryption::kOn;
   party.size = 4;
   party.context = "job";
   party.self = {"1", "host", "identity", "127.0.0.1:1", 17};
@@ -33,10 +36,13 @@ void feed(Handshake& handshake, ronde::FuzzInput& input, bool unauthenticated) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const ronde::net::Party here = party_of(0);
-  static const ronde::net::Party there = party_of(1);
+  static const std::array<ronde::net::Party, 2> all_here{party_of(0, false), party_of(0, true)};
+  static const std::array<ronde::net::Party, 2> all_there{party_of(1, false), party_of(1, true)};
   ronde::FuzzInput input(data, size);
   const std::uint8_t choice = input.byte();
+  const std::size_t encrypts = (choice & 4) != 0 ? 1 : 0;
+  const ronde::net::Party& here = all_here[encrypts];
+  const ronde::net::Party& there = all_there[encrypts];
   const bool listens = (choice & 2) != 0;
   Handshake ours(here, listens ? Handshake::Role::kListener : Handshake::Role::kDialer,
                  listens ? -1 : 1);

@@ -126,8 +126,9 @@ Result<RecordHead> Opener::open_head(std::span<const std::byte> head) {
   RONDE_RETURN_IF_ERROR(authentic);
   RONDE_ASSIGN_OR_RETURN(const auto word, decode_wire<std::uint32_t>(announced_, "record"));
   const RecordHead read{static_cast<RecordKind>(word >> kKindShift), word & kLengthMask};
-  refused_ = read.payload_bytes > kMaxPayloadBytes ||
-             (read.kind == RecordKind::kData) != (read.payload_bytes != 0);
+  const bool data = read.kind == RecordKind::kData;
+  const bool known = data || read.kind == RecordKind::kEnd || read.kind == RecordKind::kRefused;
+  refused_ = !known || read.payload_bytes > kMaxPayloadBytes || data != (read.payload_bytes != 0);
   if (refused_) return not_authentic();
   return read;
 }

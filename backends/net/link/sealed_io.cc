@@ -183,24 +183,20 @@ Status SealedIo::on_head(const RecordHead& head) {
 
 Status SealedIo::open_body(std::span<const iovec> pieces, std::size_t& done) {
   const std::size_t payload = head_->payload_bytes;
-  const std::size_t size = body_bytes(payload);
+  const std::span<const std::byte> body = input_.bytes().first(body_bytes(payload));
   const Pieces rest(pieces, done, payload);
-  Status opened;
-  if (rest.bytes() == payload) {
-    opened = opener_.open_body(input_.bytes().first(size), rest.get());
-    done += payload;
-  } else {
-    const iovec whole = piece_of(opened_.room(payload).first(payload));
-    opened = opener_.open_body(input_.bytes().first(size), {&whole, 1});
-    opened_.added(payload);
-  }
-  if (!opened.ok()) {
-    done = 0;
-    opened_.drop_front(opened_.bytes().size());
+  const bool fits = rest.bytes() == payload;
+  const iovec whole = fits ? iovec{} : piece_of(opened_.room(payload).first(payload));
+  if (!opener_.open_body(body, fits ? rest.get() : std::span(&whole, 1)).ok()) {
     refuses_ = true;
     return refused("delivered");
   }
-  input_.drop_front(size);
+  if (fits) {
+    done += payload;
+  } else {
+    opened_.added(payload);
+  }
+  input_.drop_front(body.size());
   head_.reset();
   return {};
 }

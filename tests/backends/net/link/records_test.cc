@@ -147,6 +147,12 @@ TEST_CASE("an authentic head that no sender writes is refused") {
   Opener to_end(Cipher::kAes256Gcm, key());
   wire = seal(ends, "an end with contents", RecordKind::kEnd);
   CHECK(open(to_end, wire).status().code() == Code::kInvalidArgument);
+  for (const int kind : {0, 4, 255}) {
+    Sealer seals(Cipher::kAes256Gcm, key());
+    Opener opens(Cipher::kAes256Gcm, key());
+    wire = seal(seals, "", static_cast<RecordKind>(kind));
+    CHECK(open(opens, wire).status().code() == Code::kInvalidArgument);
+  }
 }
 
 }  // namespace

@@ -138,6 +138,18 @@ TEST_CASE("a changed record ends the stream for both, naming both ends") {
   CHECK(other.message().find("between rank 0 on a and rank 1 on b was closed by the peer") == 0);
 }
 
+TEST_CASE("what came before a changed record is delivered first") {
+  Relayed pair;
+  send(pair.here, "good");
+  std::string bytes = pair.taken();
+  send(pair.here, "changed");
+  bytes += pair.taken();
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  pair.deliver(bytes);
+  CHECK(receive(pair.there, 100).value() == "good");
+  CHECK(receive(pair.there, 100).status().code() == Code::kInvalidArgument);
+}
+
 TEST_CASE("a proper end is told from a cut") {
   for (const bool cut : {false, true}) {
     Relayed pair;
