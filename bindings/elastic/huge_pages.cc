@@ -1,6 +1,5 @@
 #include "bindings/elastic/huge_pages.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -8,26 +7,12 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/thread_name.h"
+
 namespace ronde::elastic {
 namespace {
 
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack
-
-/// The calling thread takes no signals, nor do threads that it starts.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 std::byte* aligned(std::byte* address) {
   const auto number = reinterpret_cast<std::uintptr_t>(address);

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from clusters.two_hosts import NamedHosts, why_not
-
 DRIVER = Path(__file__).resolve().parents[1] / "chaos" / "driver"
 LIMIT_S = 100
 RELAY_PORT = "29999"
@@ -57,14 +55,6 @@ os.environ["RONDE_ENCRYPTION"] = ("on", "off")[os.environ["RONDE_RANK"] == "1"]
 import ronde
 ronde.init()
 """
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    if reason := why_not():
-        pytest.skip(reason)
-    with NamedHosts(tmp_path) as hosts:
-        yield hosts
 
 
 def run(hosts, folder, script, *options, np="2", **settings):

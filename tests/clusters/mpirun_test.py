@@ -11,21 +11,16 @@ from pathlib import Path
 import pytest
 from support.volume import ALL
 
-from clusters.two_hosts import NamedHosts, why_not
-
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "slurm" / "sum.py"
 FOUR = [f"rank {rank} of 4 ({rank % 2} on n{rank // 2 + 1}): 10" for rank in range(4)]
 RONDE_RUN = [sys.executable, "-m", "ronde", "run", "--backend", "mpi", "-H", "n1:2,n2:2"]
 
 
 @pytest.fixture
-def hosts(tmp_path):
+def hosts(hosts):
     if shutil.which("mpirun.openmpi") is None:
         pytest.skip("needs Debian's openmpi-bin")
-    if reason := why_not():
-        pytest.skip(reason)
-    with NamedHosts(tmp_path) as hosts:
-        yield hosts
+    return hosts
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ pytest.importorskip("ronde.torch.distributed", exc_type=ImportError)
 
 from support.volume import ALL
 
-from clusters.two_hosts import HOSTS, NAMES, NamedHosts, why_not
+from clusters.two_hosts import HOSTS, NAMES
 
 PORT = 29790  # of a network namespace that nobody else is in
 C10D = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"n1:{PORT}")
@@ -58,14 +58,6 @@ FOUR = [f"rank {rank} of 4 on n{rank // 2 + 1}: 10.0" for rank in range(4)]
 TWO = [f"rank {rank} of 2 on n{rank + 1}: 3.0" for rank in range(2)]
 APIS = pytest.mark.parametrize("api", ["horovod", "torch"])
 WARNING = "the job's secret went through torch's store at n1:"
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    if reason := why_not():
-        pytest.skip(reason)
-    with NamedHosts(tmp_path) as hosts:
-        yield hosts
 
 
 def torchrun(tmp_path, api, *options, ranks=1, text="", agents=C10D):

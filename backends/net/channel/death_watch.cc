@@ -14,22 +14,6 @@
 namespace ronde::net {
 namespace {
 
-/// Blocks all signals while it lives, so that a thread started meanwhile takes none of the user's.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 /// This thread's robust list, with one word in it. It replaces the C library's list, which is empty
 /// in a thread that uses no robust mutexes, until give_back(). Lives on the thread's stack.
 class RobustWord {

@@ -1,6 +1,5 @@
 #include "backends/net/channel/tcp_links.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,12 +90,8 @@ TcpLinks::Impl::Impl(std::vector<Link> links, LossLimits limits, LinkHooks hooks
     links_.emplace(rank, std::move(made));
   }
   arm_timer();
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 TcpLinks::Impl::~Impl() { close(); }

@@ -1,6 +1,5 @@
 #include "backends/net/link/connection_manager.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -71,12 +70,8 @@ ConnectionManager::Impl::Impl(FileDescriptor listener, FileDescriptor wake, int 
                  ranks) {
   connector_.listen(std::move(listener));
   connector_.watch(kWake, wake_.get());
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 ConnectionManager::Impl::~Impl() {

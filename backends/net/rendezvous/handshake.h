@@ -121,7 +121,7 @@ class Handshake {
   /// The party that acts here; null while a listener has no hello.
   [[nodiscard]] const std::shared_ptr<const Party>& party() const noexcept { return party_; }
 
-  /// What seals the connection from here on, once wants() is 0; null where it is plain.
+  /// The seal of the connection from here on, once wants() is 0; null where it is plain.
   std::unique_ptr<SealedIo> take_sealed();
 
  private:

@@ -16,7 +16,7 @@
 
 namespace ronde::net {
 
-/// What connections of this rank need.
+/// The needs of connections of this rank.
 struct TcpBackendArgs {
   Party party;  ///< Of the job, with keys; purpose and context are set for each group.
   Secret secret;

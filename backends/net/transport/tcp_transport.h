@@ -26,13 +26,13 @@ namespace ronde::net {
 /// The names of lost peers in errors, by rank of the group, ascending.
 using PeerNames = std::vector<FailedRank>;
 
-/// What a transport is made of.
+/// The parts of a transport.
 struct TcpTransportArgs {
   int rank = 0;  ///< In the group.
   PeerNames names;
   Party party;  ///< Of this rank, for connections of this group alone.
   std::shared_ptr<ConnectionManager> manager;
-  /// Where a rank accepts connections.
+  /// The address at which a rank accepts connections.
   std::function<Result<Endpoint>(const FailedRank& who)> address;
   Duration timeout{};  ///< For one connection.
 };
@@ -50,7 +50,7 @@ class TcpTransport final : public Transport {
   Status wait(TransferId id, const AbortToken& abort) override;
 
  private:
-  /// What the manager's thread has for this one.
+  /// News of the manager's thread for this one.
   struct Mail {
     std::vector<Link> links;
     std::vector<std::pair<int, Status>> failures;  // by rank of the job

@@ -1,14 +1,13 @@
 // Parts of a service thread: a bell that wakes it, and a start with signals blocked.
 #pragma once
 
-#include <signal.h>
-
 #include <atomic>
 #include <cstdint>
 #include <thread>
 #include <utility>
 
 #include "core/base/os/file_descriptor.h"
+#include "core/base/thread_name.h"
 
 namespace ronde::diagnosis {
 
@@ -38,25 +37,9 @@ class Bell {
   std::atomic<std::uint8_t> reasons_{0};
 };
 
-/// Gives the thread its signal mask back.
-class SignalMask {
- public:
-  explicit SignalMask(const sigset_t& mask) : mask_(mask) {}
-  ~SignalMask() { pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
-  SignalMask(const SignalMask&) = delete;
-  SignalMask& operator=(const SignalMask&) = delete;
-
- private:
-  const sigset_t mask_;
-};
-
 /// Starts a thread that runs `body` with all signals blocked. Errors: std::system_error.
 std::thread start_without_signals(auto body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const SignalMask restored(before);
+  const SignalsBlocked blocked;
   return std::thread(std::move(body));
 }
 

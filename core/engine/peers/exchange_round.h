@@ -29,7 +29,7 @@ class ExchangeRound {
   void fail(const Status& why);
 
   [[nodiscard]] bool begun() const noexcept { return !ranks_.empty(); }
-  /// Whether this rank's part of the tree is complete.
+  /// True once this rank's part of the tree is complete.
   [[nodiscard]] bool gathered() const { return begun() && waits_for().empty(); }
   [[nodiscard]] bool ended() const noexcept { return outcome_.has_value(); }
   /// The values in the order of the ranks, or an error. Only once the round has ended.

@@ -25,7 +25,7 @@ namespace ronde {
 /// Threads: any, unless a member says otherwise.
 class Membership {
  public:
-  /// What the membership uses. All outlive it.
+  /// The parts that the membership uses. All outlive it.
   struct Parts {
     const Topology& topology;
     AbortToken& abort;

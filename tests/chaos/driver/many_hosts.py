@@ -16,60 +16,36 @@ import os
 import resource
 import signal
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 from driver.job import Job, now_us
-from driver.sandbox import CLONE_NEWIPC, CLONE_NEWNET, Sandbox, call, libc
+from driver.network import Namespaces
+from driver.sandbox import CLONE_NEWIPC, Sandbox, call, libc
 
 ESTABLISHED = "01"
 
 
-class ManyHosts:
-    """Namespaces on one bridge, each held by a sleeping process; a context."""
+class ManyHosts(Namespaces):
+    """Hosts on one bridge."""
 
-    def __init__(self, hosts: int) -> None:
-        self.hosts = hosts
-        self.holders: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> ManyHosts:
+    def connect(self) -> None:
         call("ip", "link", "add", "bridge0", "type", "bridge")
         call("ip", "link", "set", "bridge0", "up")
-        for _ in range(self.hosts):
-            holder = subprocess.Popen(
-                ["sleep", "3600"], preexec_fn=lambda: libc.unshare(CLONE_NEWNET)
-            )
-            self.holders.append(holder)
-        time.sleep(0.2)
-        for host, holder in enumerate(self.holders):
-            here, there = ["name", f"host{host}"], ["name", "link0", "netns", str(holder.pid)]
+        for host in range(self.hosts):
+            here, there = ["name", f"host{host}"], ["name", "link0", *self.space(host)]
             call("ip", "link", "add", *here, "type", "veth", "peer", *there)
             call("ip", "link", "set", f"host{host}", "master", "bridge0", "up")
-            address = f"{self.address(host)}/16"
-            self.run(host, "ip", "address", "add", address, "dev", "link0")
-            self.run(host, "ip", "link", "set", "lo", "up")
-            self.run(host, "ip", "link", "set", "link0", "up")
-        return self
+            if not self.use(host, f"{self.address(host)}/16"):
+                raise SystemExit(f"host {host} cannot be connected")
 
     def __exit__(self, *_: object) -> None:
-        for holder in self.holders:
-            holder.kill()
-            holder.wait()
+        super().__exit__()
         call("ip", "link", "delete", "bridge0")
 
     @staticmethod
     def address(host: int) -> str:
         return f"10.78.{host // 200}.{host % 200 + 1}"
-
-    def prefix(self, host: int) -> list[str]:
-        """Runs what follows on a host."""
-        return ["nsenter", "-t", str(self.holders[host].pid), "-n", "--"]
-
-    def run(self, host: int, *command: str) -> None:
-        if not call(*self.prefix(host), *command):
-            raise SystemExit(f"on host {host}: {' '.join(command)} failed")
 
 
 def _connections(pid: int) -> int:

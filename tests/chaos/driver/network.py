@@ -6,37 +6,37 @@ longer than the case.
 
 from __future__ import annotations
 
+import abc
 import signal
 import subprocess
 import time
+from typing import TYPE_CHECKING
 
 from driver.case import Case
 from driver.job import Job
 from driver.sandbox import CLONE_NEWIPC, CLONE_NEWNET, call, libc
 
+if TYPE_CHECKING:
+    from typing import Self
+
 HOSTS = ("10.77.0.1", "10.77.0.2")
 LIMIT_SECONDS = 12.0
 
 
-class TwoHosts:
-    """The two namespaces, held by a sleeping process each; a context."""
+class Namespaces(abc.ABC):
+    """Pretended hosts, each a network namespace that a sleeping process holds; a context."""
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: int) -> None:
+        self.hosts = hosts
         self.holders: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> TwoHosts:
-        for _ in HOSTS:
+    def __enter__(self) -> Self:
+        for _ in range(self.hosts):
             self.holders.append(
-                subprocess.Popen(["sleep", "600"], preexec_fn=lambda: libc.unshare(CLONE_NEWNET))
+                subprocess.Popen(["sleep", "3600"], preexec_fn=lambda: libc.unshare(CLONE_NEWNET))
             )
         time.sleep(0.05)
-        ends = [["netns", str(holder.pid)] for holder in self.holders]
-        first, second = (["name", "link0", *end] for end in ends)
-        call("ip", "link", "add", *first, "type", "veth", "peer", *second)
-        for host, address in enumerate(HOSTS):
-            self.run(host, "ip", "address", "add", f"{address}/24", "dev", "link0")
-            self.run(host, "ip", "link", "set", "lo", "up")
-            self.run(host, "ip", "link", "set", "link0", "up")
+        self.connect()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,16 +44,50 @@ class TwoHosts:
             holder.kill()
             holder.wait()
 
+    @abc.abstractmethod
+    def connect(self) -> None:
+        """Gives each host its interfaces."""
+
+    def space(self, host: int) -> list[str]:
+        """Where `ip link add` puts an interface of a host."""
+        return ["netns", str(self.holders[host].pid)]
+
+    def prefix(self, host: int) -> list[str]:
+        """Runs what follows on a host."""
+        return ["nsenter", "-t", str(self.holders[host].pid), "-n", "--"]
+
     def run(self, host: int, *command: str) -> bool:
         """Runs a command on a host; whether it succeeded."""
-        return call("nsenter", "-t", str(self.holders[host].pid), "-n", *command)
+        return call(*self.prefix(host), *command)
+
+    def use(self, host: int, address: str) -> bool:
+        """Switches link0, with this address, and the loopback on; whether it could."""
+        return (
+            self.run(host, "ip", "address", "add", address, "dev", "link0")
+            and self.run(host, "ip", "link", "set", "lo", "up")
+            and self.run(host, "ip", "link", "set", "link0", "up")
+        )
+
+
+class TwoHosts(Namespaces):
+    """Two hosts that are linked."""
+
+    def __init__(self) -> None:
+        super().__init__(len(HOSTS))
+
+    def connect(self) -> None:
+        first, second = (["name", "link0", *self.space(host)] for host in range(2))
+        call("ip", "link", "add", *first, "type", "veth", "peer", *second)
+        for host, address in enumerate(HOSTS):
+            self.use(host, f"{address}/24")
 
     def start(self, case: Case, job: Job, arguments: list[str]) -> None:
         """Starts the ranks, the first half on the first host."""
         for rank in range(job.size):
             host = self.host_of(job, rank)
-            prefix = ["nsenter", "-t", str(self.holders[host].pid), "-n", "--"]
-            job.start_rank(rank, arguments, prefix, before=lambda: libc.unshare(CLONE_NEWIPC))
+            job.start_rank(
+                rank, arguments, self.prefix(host), before=lambda: libc.unshare(CLONE_NEWIPC)
+            )
 
     @staticmethod
     def host_of(job: Job, rank: int) -> int:

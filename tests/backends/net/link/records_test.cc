@@ -26,7 +26,7 @@ std::string seal(Sealer& sealer, const std::string& text, RecordKind kind = Reco
   return record;
 }
 
-/// What the next record of `wire` says, and takes it away.
+/// Takes the next record of `wire` and returns its contents.
 Result<std::string> open(Opener& opener, std::string& wire) {
   if (wire.size() < kHeadBytes) return Status(Code::kUnavailable, "too few bytes");
   RONDE_ASSIGN_OR_RETURN(const RecordHead head,

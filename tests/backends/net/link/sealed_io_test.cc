@@ -38,7 +38,7 @@ struct Relayed {
     other = FileDescriptor(fds[1]);
     return FileDescriptor(fds[0]);
   }
-  /// What `here` has sent and nobody has read.
+  /// Takes the bytes that `here` has sent.
   [[nodiscard]] std::string taken() const {
     std::string bytes(std::size_t{1} << 20, '\0');
     const ssize_t got = ::recv(to_here.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);

@@ -185,7 +185,7 @@ TEST_CASE("random bytes and flipped bits are never let in") {
   }
 }
 
-/// What `text` is after it has gone from one end to the other; empty where it was refused.
+/// Sends `text` from one end to the other and returns it; empty where it was refused.
 std::string carried(SealedIo& from, SealedIo& to, const std::string& text) {
   std::array<int, 2> fds{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()) == 0);
