@@ -13,6 +13,7 @@
 #include "backends/net/factory.h"
 #include "backends/registry.h"
 #include "bindings/runtime/diagnostics.h"
+#include "bindings/runtime/engine_options.h"
 #include "bindings/runtime/groups/agreements.h"
 #include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/groups/group_factory.h"
@@ -30,6 +31,7 @@
 #include "core/base/setting_names.h"
 #include "core/engine/engine.h"
 #include "ops/compression/residuals.h"
+#include "ops/execution/payload_reducer.h"
 #include "ops/kernels/factory.h"
 
 namespace ronde {
@@ -63,21 +65,6 @@ void warn_of_environment(const Config& config) {
   }
 }
 
-EngineOptions engine_options(const Config& config, const Topology& topology) {
-  EngineOptions options;
-  options.fusion_threshold_bytes = config.fusion_threshold_bytes;
-  options.partition_bytes = config.partition_bytes;
-  options.inline_bytes = config.inline_bytes;
-  options.cache_capacity = config.cache_capacity;
-  // Where ranks outnumber cores, a spinning rank keeps the rank that it waits for from running.
-  const auto local_ranks = static_cast<unsigned>(rank_place(topology).local_size);
-  const bool crowded = local_ranks > std::thread::hardware_concurrency();
-  options.spin = crowded ? std::chrono::microseconds(0) : config.spin;
-  options.stall_warning = config.stall_warning;
-  options.stall_error = config.stall_error;
-  return options;
-}
-
 }  // namespace
 
 Runtime::Parts::Parts(const Config& the_config, DeviceLibraries libraries)
@@ -102,6 +89,7 @@ Status Runtime::Parts::start(const JoinOptions& options) {
   preparer =
       std::make_unique<SubmissionPreparer>(std::move(compression), *sets, *residuals, *devices);
   kernels = create_kernels();
+  payloads = create_payload_reducer(kernels);
   RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, kVersion, abort, options.cancel));
   channel = std::move(link.channel);
   topology = channel->topology();
@@ -144,8 +132,9 @@ void Runtime::Parts::make_observers(const NetworkCard& card) {
 }
 
 void Runtime::Parts::start_engine() {
-  EngineOptions options = engine_options(config, topology);
+  EngineOptions options = engine_options(config, topology, std::thread::hardware_concurrency());
   options.channel = channel.get();
+  options.payloads = payloads.get();
   options.abort = abort;
   options.events = &timeline->gate();
   options.meter = history != nullptr ? &history->meter() : nullptr;

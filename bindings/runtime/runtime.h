@@ -34,6 +34,7 @@ struct NetworkCard;
 class Operations;
 class ProcessSetTable;
 class ProcessSets;
+class PayloadReducer;
 class ReduceKernels;
 class Registry;
 class ResidualStore;
@@ -119,6 +120,7 @@ class Runtime {
     WorkerHistory* history = nullptr;  ///< Outlives it; null if the job is not elastic.
     std::shared_ptr<AbortToken> abort;
     std::shared_ptr<const ReduceKernels> kernels;
+    std::unique_ptr<const PayloadReducer> payloads;  // the engine uses it
     std::shared_ptr<ResidualStore> residuals;
     std::string tuning;  // the text of the tuning file that all ranks use; empty: none
     std::unique_ptr<ControlChannel> channel;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/launchers.h"
+#include "core/base/payload_limit.h"
 #include "core/base/setting_kinds.h"
 
 namespace ronde {
@@ -97,6 +98,10 @@ std::vector<Setting> data_settings() {
       size({"RONDE_INLINE_BYTES", "", "bytes",
             "run bundles up to this size in the thread that drives the engine"},
            &Config::inline_bytes),
+      size({"RONDE_INLINE_PAYLOAD_BYTES", "", "bytes",
+            "small operations between hosts carry their data with the agreement, up to so many "
+            "bytes of all ranks together (at most 16K); 0: never"},
+           &Config::inline_payload_bytes, kMaxPayloadBytes),
       size({"RONDE_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", "entries",
             "response cache's operations for each process set; 0: no cache"},
            &Config::cache_capacity),
@@ -106,7 +111,9 @@ std::vector<Setting> data_settings() {
 /// How long to wait, and what to tell.
 std::vector<Setting> watch_settings() {
   return {
-      time({"RONDE_SPIN_US", "", "us", "time that a wait spins before it sleeps"}, &Config::spin),
+      time({"RONDE_SPIN_US", "", "us",
+            "time that a wait spins before it sleeps"},
+           &Config::spin),
       time({"RONDE_LINK_TIMEOUT_MS", "", "ms",
             "give up a host that acknowledges no data for this long; 0: never"},
            &Config::link_timeout),

@@ -49,6 +49,9 @@ struct Config {
 
   // Negotiation and waiting.
   std::size_t cache_capacity = 1024;
+  /// Operations between hosts carry their data with the agreement, up to so many bytes of all
+  /// ranks together; 0: none does. At most kMaxPayloadBytes.
+  std::size_t inline_payload_bytes = 4096;
   std::chrono::microseconds spin{100};  ///< Before a wait sleeps; 0 where ranks exceed cores.
 
   // Failures.

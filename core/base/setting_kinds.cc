@@ -82,12 +82,15 @@ Setting integer(SettingInfo info, int Config::*field, int low, int high) {
           [field](const Config& config) { return fmt::to_string(config.*field); }};
 }
 
-Setting size(SettingInfo info, std::size_t Config::*field) {
+Setting size(SettingInfo info, std::size_t Config::*field, std::size_t most) {
   return {info,
           [=](Config& config, const std::string& value) {
             const auto parsed = parse_size(value);
-            if (!parsed) {
-              return bad_value(info.name, value, "bytes as a whole number from 0, or 64K, 16M, 1G");
+            if (!parsed || static_cast<std::size_t>(*parsed) > most) {
+              const bool bounded = most != std::numeric_limits<std::size_t>::max();
+              return bad_value(info.name, value,
+                               bounded ? fmt::format("bytes as a whole number from 0 to {}", most)
+                                       : "bytes as a whole number from 0, or 64K, 16M, 1G");
             }
             config.*field = static_cast<std::size_t>(*parsed);
             return Status();

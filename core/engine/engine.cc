@@ -78,6 +78,8 @@ NegotiatorOptions Engine::negotiation_options(std::vector<int> members) const {
   }
   negotiation.members = std::move(members);
   negotiation.cache_capacity = options_.cache_capacity;
+  negotiation.payload_bytes = options_.payload_bytes;
+  negotiation.payloads = options_.payloads;
   negotiation.stall_warning = options_.stall_warning;
   negotiation.stall_error = options_.stall_error;
   return negotiation;

@@ -44,6 +44,9 @@ struct EngineOptions {
   std::size_t partition_bytes = 0;  ///< As SetQueueOptions has it.
   std::size_t inline_bytes = 0;
   std::size_t cache_capacity = 0;
+  /// As NegotiatorOptions have them.
+  std::size_t payload_bytes = 0;
+  const PayloadReducer* payloads = nullptr;
   /// How long a waiting caller spins before it sleeps. 0, if ranks outnumber cores: it yields.
   std::chrono::microseconds spin{0};
   /// A waiting caller whose deadline is nearer leaves bundles to the queue's thread. Others run

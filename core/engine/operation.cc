@@ -89,9 +89,7 @@ void Operation::finish(const Status& status) {
 
 std::size_t Operation::input_bytes() const noexcept {
   std::size_t sum = 0;
-  for (const TensorMeta& tensor : submission_.request.tensors) {
-    sum += static_cast<std::size_t>(element_count(tensor.shape)) * size_of(tensor.dtype);
-  }
+  for (const TensorMeta& tensor : submission_.request.tensors) sum += bytes_of(tensor);
   return sum;
 }
 

@@ -74,6 +74,8 @@ struct Bundle {
   std::string compression;        ///< As agreed, see ops/compression/spec.h; empty means none.
   std::vector<std::string> keys;  ///< With compression: what each tensor's residual is kept by;
                                   ///< empty for tensors without a name.
+  /// Not empty: the result of its one tensor, which came with the agreement. Nothing else moves.
+  std::vector<std::byte> result;
   /// In device memory: null where no other group has the device. Over with the execution.
   std::shared_ptr<LaunchTurn> turn;
 

@@ -25,6 +25,7 @@ std::uint64_t word_at(std::span<const std::uint64_t> words, std::size_t word) no
 
 Report mismatch_of(const Report& a, const Report& b) {
   Report merged = a;
+  merged.payload = {};
   const OpKey key = a.key();
   const std::string what =
       a.request->kind == b.request->kind
@@ -92,6 +93,7 @@ void Aggregator::complete_word(std::size_t word) {
 
 Report Aggregator::report_of_bit(std::size_t source, int slot) const {
   Report report;
+  report.slot = slot;
   report.rank = ranks_[source];
   report.request = cache_.at(slot);
   return report;
@@ -132,6 +134,7 @@ void Aggregator::merge(Entry& entry, std::size_t source, Report report) {
   }
   if (entry.merged.code != Code::kOk) return;
   entry.merged.weight += report.weight;
+  entry.merged.payload.merge(report.payload);
   if (report.code != Code::kOk) {
     entry.merged = std::move(report);
   } else if (entry.merged.request != report.request &&

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/payload_limit.h"
 #include "core/protocol/signature.h"
 #include "core/protocol/wire.h"
 
@@ -13,7 +14,8 @@ namespace ronde {
 namespace {
 
 // A batch is cut at this size. The largest item still fits on top.
-constexpr std::size_t kCutBytes = kMaxNegotiationFrameBytes - kMaxRequestBytes - (64 << 10);
+constexpr std::size_t kCutBytes =
+    kMaxNegotiationFrameBytes - kMaxRequestBytes - kMaxPayloadBytes - (64 << 10);
 
 Status bad_batch(std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("batch out of protocol: {}", what));
@@ -28,6 +30,11 @@ Status check_weights(const Report& report) {
                               : "the sum of all ranks' weights is not finite";
   return {Code::kInvalidArgument,
           fmt::format("{}: {}", label(report.request->kind, report.key()), why)};
+}
+
+/// True if an item for this request may have this result, which may be none.
+bool fits(const std::vector<std::byte>& result, const Request& request) {
+  return result.empty() || (may_carry_payload(request) && result.size() == payload_bytes(request));
 }
 
 OpKey key_of(const BatchItem& item) {
@@ -75,13 +82,14 @@ Status Batcher::check_item(const BatchItem& item, std::size_t& slots) const {
   }
   if (item.code != Code::kOk) return {};
   if (!std::isfinite(item.weight) || item.weight < 0.0) return bad_batch("a sum of weights");
-  if (item.request == nullptr && item.ordinal == 0) return check_weighted_item(item);
+  if (item.request == nullptr && item.ordinal == 0) return check_named_slot(item);
   if (!matching_.takes_part(key_of(item))) return bad_batch("an operation not submitted here");
   if (item.request == nullptr) {
     return static_cast<std::size_t>(item.slot) < slots
                ? Status()
                : bad_batch(fmt::format("slot {} holds no unnamed request", item.slot));
   }
+  if (!fits(item.result, *item.request)) return bad_batch("a result of another size");
   if (item.slot < 0) return {};
   const auto slot = static_cast<std::size_t>(item.slot);
   if (slot >= cache_.capacity() || slot > slots) {
@@ -93,11 +101,12 @@ Status Batcher::check_item(const BatchItem& item, std::size_t& slots) const {
   return {};
 }
 
-Status Batcher::check_weighted_item(const BatchItem& item) const {
+Status Batcher::check_named_slot(const BatchItem& item) const {
   const RequestPtr& cached = cache_.at(item.slot);
-  if (!is_reported_by_slot(cached, 0)) {
-    return bad_batch(fmt::format("slot {} holds no weighted request", item.slot));
+  if (!may_name_slot(cached, 0) || cached->weight.has_value() == (item.weight == 0.0)) {
+    return bad_batch(fmt::format("slot {} holds no such request", item.slot));
   }
+  if (!fits(item.result, *cached)) return bad_batch("a result of another size");
   return matching_.takes_part({cached->name, 0}) ? Status()
                                                  : bad_batch("an operation not submitted here");
 }
@@ -184,15 +193,21 @@ BatchItem Batcher::decide(const Report& report) const {
     return item;
   }
   item.weight = report.weight;
+  item.result = combine_(report);
+  name_request(report, item);
+  return item;
+}
+
+/// By its slot, or in full.
+void Batcher::name_request(const Report& report, BatchItem& item) const {
   const Request& request = *report.request;
   const int known = request.name.empty() ? cache_.find_unnamed(request) : cache_.find(request.name);
   if (known >= 0 && stands_for(*cache_.at(known), request)) {
     item.slot = known;
-    return item;
+    return;
   }
   item.slot = cache_.choose(request, [&](int slot) { return !aggregator_.is_pending(slot); });
   item.request = report.request;
-  return item;
 }
 
 void Batcher::append_cached(int slot, std::int32_t priority) {
@@ -205,7 +220,8 @@ void Batcher::append_cached(int slot, std::int32_t priority) {
 
 void Batcher::append(BatchItem item, std::int32_t priority) {
   const bool is_cached_name = item.code == Code::kOk && item.last_joined < 0 && item.leaver < 0 &&
-                              item.request == nullptr && item.ordinal == 0 && item.weight == 0.0;
+                              item.request == nullptr && item.ordinal == 0 && item.weight == 0.0 &&
+                              item.result.empty();
   if (is_cached_name) return append_cached(item.slot, priority);
   const std::size_t known = built_.items.size();
   apply_item(item, sequence_ + 1, built_);
@@ -252,6 +268,8 @@ void Batcher::apply_item(const BatchItem& item, std::uint64_t sequence, Batch& o
       apply_full(item, sequence, out);
     }
     out.items.back().weights = item.weight;
+    out.items.back().result = item.result;
+    if (!item.result.empty()) ++stats_.payloads;
   }
 }
 

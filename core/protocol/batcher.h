@@ -20,6 +20,7 @@ struct NegotiatorStats {
   std::uint64_t full_agreements = 0;
   std::uint64_t frames_sent = 0;
   std::uint64_t evictions = 0;
+  std::uint64_t payloads = 0;  ///< Agreements that brought their result with them.
 };
 
 /// Turns complete operations into batches of agreed ones. Threads: one at a time.
@@ -27,17 +28,20 @@ class Batcher {
  public:
   /// Sends a batch to all children. Not called where there are none.
   using Send = std::function<void(const BatchFrame&)>;
+  /// The result of an operation whose data came with its report; empty for all others.
+  using Combine = std::function<std::vector<std::byte>(const Report&)>;
 
   /// All references outlive it.
   Batcher(const TreePlace& place, NegotiationState& state, Matching& matching, StallWatch& stalls,
-          Send send)
+          Send send, Combine combine)
       : place_(place),
         cache_(state.cache),
         own_(state.own),
         aggregator_(state.aggregator),
         matching_(matching),
         stalls_(stalls),
-        send_(std::move(send)) {}
+        send_(std::move(send)),
+        combine_(std::move(combine)) {}
 
   // The root.
 
@@ -76,10 +80,11 @@ class Batcher {
 
  private:
   [[nodiscard]] Status check_item(const BatchItem& item, std::size_t& slots) const;
-  [[nodiscard]] Status check_weighted_item(const BatchItem& item) const;
+  [[nodiscard]] Status check_named_slot(const BatchItem& item) const;
   [[nodiscard]] std::int32_t priority_of(const Completed& ready, std::int32_t entry) const;
   void sort_by_priority(Completed& ready) const;
   [[nodiscard]] BatchItem decide(const Report& report) const;
+  void name_request(const Report& report, BatchItem& item) const;
   void append(BatchItem item, std::int32_t priority = 0);
   void append_cached(int slot, std::int32_t priority);
   void apply_cached(int slot, std::uint64_t ordinal, Batch& out);
@@ -99,6 +104,7 @@ class Batcher {
   Matching& matching_;
   StallWatch& stalls_;
   const Send send_;
+  const Combine combine_;
   NegotiatorStats stats_;
   std::uint64_t sequence_ = 0;
   BatchFrame building_;  // the next batch

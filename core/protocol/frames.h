@@ -1,6 +1,7 @@
 // The frames of the negotiation as plain values. wire.h turns them into bytes and back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,19 +9,21 @@
 
 #include "core/base/collective.h"
 #include "core/base/status.h"
+#include "core/protocol/inline_payload.h"
 #include "core/protocol/request.h"
 
 namespace ronde {
 
 /// "All ranks of my subtree have submitted this operation."
 struct Report {
-  std::uint64_t ordinal = 0;  ///< Unnamed operations: from 1.
-  int slot = -1;              ///< Unnamed and weighted operations: where `request` is cached.
-  int rank = -1;              ///< The rank that submitted `request`.
-  RequestPtr request;         ///< On the wire null where `slot` stands for it.
-  Code code = Code::kOk;      ///< A problem seen in the subtree.
-  std::string message;        ///< Of the problem.
-  double weight = 0.0;        ///< Weighted operations: the sum of the subtree's weights.
+  std::uint64_t ordinal = 0;   ///< Unnamed operations: from 1.
+  int slot = -1;               ///< Operations that travel as no bit: where `request` is cached.
+  int rank = -1;               ///< The rank that submitted `request`.
+  RequestPtr request;          ///< On the wire null where `slot` stands for it.
+  Code code = Code::kOk;       ///< A problem seen in the subtree.
+  std::string message;         ///< Of the problem.
+  double weight = 0.0;         ///< Weighted operations: the sum of the subtree's weights.
+  InlinePayload payload = {};  ///< Small operations: the subtree's inputs.
 
   [[nodiscard]] OpKey key() const { return {request->name, ordinal}; }
 };
@@ -100,6 +103,8 @@ struct BatchItem {
   int last_joined = -1;
   int leaver = -1;
   double weight = 0.0;  ///< Weighted operations: the sum of all ranks' weights; never 0.
+  /// Not empty: the result of an operation whose data came with the reports.
+  std::vector<std::byte> result = {};
 };
 
 /// Goes to the children. `order` is as in the schema.

@@ -38,7 +38,8 @@ void for_each_slot(const TickFrame& tick, const Visit& visit) {
 NegotiationState::NegotiationState(int rank, const TreePlace& place, std::size_t cache_capacity)
     : cache(cache_capacity), aggregator(source_ranks(rank, place), cache) {}
 
-Status Matching::submit(const Request& request, std::uint64_t ticket, TimePoint now) {
+Status Matching::submit(const Request& request, std::uint64_t ticket, TimePoint now,
+                        InlinePayload payload) {
   if (join_ticket_ != 0) {
     return Status(Code::kInvalidArgument,
                   fmt::format("{} \"{}\": submitted after join, before all ranks have joined",
@@ -46,8 +47,8 @@ Status Matching::submit(const Request& request, std::uint64_t ticket, TimePoint 
   }
   const int slot = request.name.empty() ? -1 : cache_.find(request.name);
   if (slot < 0 || own_.find(slot) != nullptr || own_.has_keyed() || !owed_.empty() ||
-      request.weight || !stands_for(*cache_.at(slot), request)) {
-    return submit_otherwise(request, ticket, now);
+      request.weight || payload.whole || !stands_for(*cache_.at(slot), request)) {
+    return submit_otherwise(request, ticket, now, std::move(payload));
   }
   own_.add(slot, ticket, request, now);
   aggregator_.add_bit(kSelf, slot);
@@ -55,7 +56,8 @@ Status Matching::submit(const Request& request, std::uint64_t ticket, TimePoint 
   return {};
 }
 
-Status Matching::submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now) {
+Status Matching::submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now,
+                                  InlinePayload payload) {
   const OpKey key{request.name, request.name.empty() ? ++unnamed_ : 0};
   if (const OwnOperation* in_flight = own_in_flight(key)) {
     return refuse_duplicate(*in_flight, request, key);
@@ -73,10 +75,10 @@ Status Matching::submit_otherwise(const Request& request, std::uint64_t ticket, 
   } else {
     own_.add(key, ticket, request, now);
   }
-  if (by_slot && !request.weight) {
+  if (by_slot && !request.weight && !payload.whole) {
     aggregator_.add_bit(kSelf, slot);
   } else {
-    report_own(request, key, is_known ? slot : -1);
+    report_own(request, key, is_known ? slot : -1, std::move(payload));
   }
   report_completed();
   return {};
@@ -92,8 +94,10 @@ Status Matching::refuse_duplicate(const OwnOperation& in_flight, const Request& 
   return Status(Code::kDuplicateName, message);
 }
 
-void Matching::report_own(const Request& request, const OpKey& key, int slot) {
+void Matching::report_own(const Request& request, const OpKey& key, int slot,
+                          InlinePayload payload) {
   Report report;
+  report.payload = std::move(payload);
   report.ordinal = key.ordinal;
   report.slot = slot;
   report.rank = rank_;
@@ -134,12 +138,15 @@ Status Matching::check_tick(const TickFrame& tick, int source, std::uint64_t seq
   RONDE_RETURN_IF_ERROR(check_bits(tick));
   for (const Report& report : tick.reports) {
     if (!is_member(report.rank)) return out_of_protocol("a report of a rank outside the set");
-    if (report.slot < 0) continue;
-    const RequestPtr cached = cache_.at(report.slot, tick.acked);
-    if (!is_reported_by_slot(cached, report.ordinal)) {
-      return out_of_protocol(
-          fmt::format("slot {} holds no unnamed or weighted request", report.slot));
+    if (report.slot < 0) {
+      RONDE_RETURN_IF_ERROR(check_payload(report.payload, *report.request, members_));
+      continue;
     }
+    const RequestPtr cached = cache_.at(report.slot, tick.acked);
+    if (!may_name_slot(cached, report.ordinal)) {
+      return out_of_protocol(fmt::format("slot {} holds no such request", report.slot));
+    }
+    RONDE_RETURN_IF_ERROR(check_payload(report.payload, *cached, members_));
   }
   if (tick.last_joined >= 0 && (!is_member(tick.last_joined) || aggregator_.joined(source))) {
     return out_of_protocol("a join of a rank outside the set, or a second one");

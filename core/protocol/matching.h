@@ -44,7 +44,8 @@ class Matching {
         acked_(place.children.size() + 1, 0) {}
 
   /// As Negotiator::submit and Negotiator::join.
-  Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
+  Status submit(const Request& request, std::uint64_t ticket, TimePoint now,
+                InlinePayload payload = {});
   Status join(std::uint64_t ticket);
 
   /// Checks the reports of child number `source` (from 1) against what was agreed up to batch
@@ -86,11 +87,12 @@ class Matching {
  private:
   static constexpr int kSelf = 0;  // the aggregator's source number of this rank
 
-  Status submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now);
+  Status submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now,
+                          InlinePayload payload);
   Status refuse_duplicate(const OwnOperation& in_flight, const Request& again, const OpKey& key);
   /// Puts this rank's weight into its report; one that is not allowed fails the operation.
   void add_weight(const Request& request, const OpKey& key, Report& report) const;
-  void report_own(const Request& request, const OpKey& key, int slot);
+  void report_own(const Request& request, const OpKey& key, int slot, InlinePayload payload);
   bool take_own(const OpKey& key, Agreed& into);
   [[nodiscard]] Status check_bits(const TickFrame& tick) const;
   void apply_bits_one_by_one(const TickFrame& tick, int source);

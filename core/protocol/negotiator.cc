@@ -4,24 +4,50 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <utility>
 
 namespace ronde {
+namespace {
+
+/// In one tick of a rank. A report is larger than a bit, and fusion serves many operations better.
+constexpr std::size_t kMostPayloads = 16;
+
+}  // namespace
 
 Negotiator::Negotiator(NegotiatorOptions options)
     : options_(std::move(options)),
       place_(place_in_tree(options_.rank, options_.members, options_.hosts)),
+      spans_hosts_(std::adjacent_find(options_.hosts.begin(), options_.hosts.end(),
+                                      std::not_equal_to<>()) != options_.hosts.end()),
       state_(options_.rank, place_, options_.cache_capacity),
       matching_(options_.rank, options_.members, place_, state_),
       stalls_(options_.stall_warning, options_.stall_error, state_.own),
       deadlocks_(options_.rank, options_.cycle_watch, state_.own),
-      batcher_(place_, state_, matching_, stalls_,
-               [this](const BatchFrame& batch) { send_down(batch); }) {}
+      batcher_(
+          place_, state_, matching_, stalls_, [this](const BatchFrame& batch) { send_down(batch); },
+          [this](const Report& report) { return result_of(report); }) {}
 
-Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoint now) {
+bool Negotiator::wants_payload(const Request& request) const noexcept {
+  if (!spans_hosts_ || options_.payloads == nullptr || !may_carry_payload(request)) return false;
+  const std::size_t bytes = payload_bytes(request);
+  const std::size_t each = options_.payload_bytes / options_.members.size();
+  const bool fits = bytes > 0 && bytes <= each && payload_bytes_ <= each - bytes;
+  return fits && payloads_ < kMostPayloads;
+}
+
+std::vector<std::byte> Negotiator::result_of(const Report& report) const {
+  if (options_.payloads == nullptr) return {};
+  return combine(report.payload, *report.request, options_.members, *options_.payloads);
+}
+
+Status Negotiator::submit(const Request& request, std::uint64_t ticket, TimePoint now,
+                          InlinePayload payload) {
   if (closed()) return batcher_.closed();
-  RONDE_RETURN_IF_ERROR(matching_.submit(request, ticket, now));
+  payload_bytes_ += payload.bytes.size();
+  payloads_ += payload.whole ? 1 : 0;
+  RONDE_RETURN_IF_ERROR(matching_.submit(request, ticket, now, std::move(payload)));
   stalls_.submitted(now, state_.own.size() == 1);
   deadlocks_.submitted(request, now);
   return {};
@@ -187,6 +213,8 @@ void Negotiator::judge(std::vector<StallFact> facts, TimePoint now) {
 void Negotiator::take_frames(std::vector<OutFrame>& out) {
   batcher_.agree();
   flush_tick();
+  payload_bytes_ = 0;
+  payloads_ = 0;
   frames_sent_ += frames_.size();
   std::move(frames_.begin(), frames_.end(), std::back_inserter(out));
   frames_.clear();

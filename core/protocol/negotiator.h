@@ -11,8 +11,10 @@
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/ports/payload_reducer.h"
 #include "core/protocol/batcher.h"
 #include "core/protocol/deadlock_detector.h"
+#include "core/protocol/inline_payload.h"
 #include "core/protocol/matching.h"
 #include "core/protocol/request.h"
 #include "core/protocol/stall_watch.h"
@@ -31,6 +33,11 @@ struct NegotiatorOptions {
   /// After which an operation that blocks its rank (see BlocksUntilDone) is checked for a
   /// deadlock. Zero means never.
   Duration cycle_watch = std::chrono::seconds(1);
+  /// Small operations of a set on several hosts carry their data with the agreement: a few of each
+  /// tick, of at most so many bytes of all ranks together. 0: never. At most kMaxPayloadBytes.
+  std::size_t payload_bytes = 0;
+  /// Computes their results, at the root. Outlives the negotiator; null: none carries its data.
+  const PayloadReducer* payloads = nullptr;
 };
 
 /// A frame for another rank.
@@ -54,7 +61,12 @@ class Negotiator {
   /// naming this rank and both call sites. kStalled: the others have given up this operation
   /// because this rank was late. It is reported once; the next submission is a new operation.
   /// kInvalidArgument: after join(), until all have joined.
-  Status submit(const Request& request, std::uint64_t ticket, TimePoint now);
+  Status submit(const Request& request, std::uint64_t ticket, TimePoint now,
+                InlinePayload payload = {});
+
+  /// True if submit() of this request should bring this rank's data as payload. Ranks may differ:
+  /// the operation carries its data if all ranks bring theirs, and the root decides that.
+  [[nodiscard]] bool wants_payload(const Request& request) const noexcept;
 
   /// Reports that this rank has no more data. It counts as ready for every allreduce, with zeros,
   /// until all have joined. Then a kJoin item comes out with `ticket` (not 0). Any other kind that
@@ -119,6 +131,7 @@ class Negotiator {
   void send_down(const Frame& frame);
   void forward(std::span<const std::byte> frame);
   void note_leaver(int rank, std::string_view why);
+  [[nodiscard]] std::vector<std::byte> result_of(const Report& report) const;
 
   // Events that the stall watch and the deadlock detector exchange.
   void note_overdue(const Overdue& overdue, TimePoint now);
@@ -129,6 +142,7 @@ class Negotiator {
 
   const NegotiatorOptions options_;
   const TreePlace place_;
+  const bool spans_hosts_;
   NegotiationState state_;
   Matching matching_;
   StallWatch stalls_;
@@ -137,6 +151,9 @@ class Negotiator {
   FrameReader reader_;
   FrameWriter writer_;
   std::uint64_t frames_sent_ = 0;
+  // This rank's data since frames were taken last.
+  std::size_t payload_bytes_ = 0;
+  std::size_t payloads_ = 0;
   std::vector<OutFrame> frames_;
   std::vector<std::string> warnings_;
 };

@@ -33,6 +33,11 @@ struct TensorMeta {
   bool operator==(const TensorMeta&) const = default;
 };
 
+/// Bytes of one tensor.
+inline std::size_t bytes_of(const TensorMeta& tensor) noexcept {
+  return static_cast<std::size_t>(element_count(tensor.shape)) * size_of(tensor.dtype);
+}
+
 /// The operations that a rank cannot submit to any set before one of its own has ended. Set it only
 /// if that is certain: when two ranks block each other, both operations fail.
 enum class BlocksUntilDone : std::uint8_t {
@@ -84,6 +89,8 @@ struct Agreed {
   Status status;             ///< An error, the same on all ranks, or ok.
   int last_joined = -1;      ///< kJoin: the rank that joined last.
   double weights = 0.0;  ///< Of a request with a weight: the sum of all ranks' weights, positive.
+  /// Not empty: the result, all tensors one after the other, as the data came with the reports.
+  std::vector<std::byte> result;
   /// That of the coordinator's request, or if it has joined, that of the first agreement. The same
   /// on all ranks. Of operations ready together, higher comes first.
   std::int32_t priority = 0;

@@ -17,11 +17,11 @@ namespace ronde {
 inline std::size_t word_of(int slot) noexcept { return static_cast<std::size_t>(slot) / 64; }
 inline std::uint64_t mask_of(int slot) noexcept { return std::uint64_t{1} << (slot % 64); }
 
-/// True if reports and batches name the operation by its slot, not by a bit: it has no name, or a
-/// weight that changes. `ordinal`: of the operation, 0 if named.
-inline bool is_reported_by_slot(const RequestPtr& cached, std::uint64_t ordinal) noexcept {
-  if (cached == nullptr) return false;
-  return cached->name.empty() ? ordinal != 0 : cached->weight.has_value() && ordinal == 0;
+/// True if a report or an item of a batch may name the operation by its slot. Those that travel as
+/// no bit do: without a name, with a weight that changes, or with their data. `ordinal`: of the
+/// operation, 0 if named.
+inline bool may_name_slot(const RequestPtr& cached, std::uint64_t ordinal) noexcept {
+  return cached != nullptr && cached->name.empty() == (ordinal != 0);
 }
 
 /// Caches agreed requests by slot. Only batches change it, so it is the same on all ranks that have

@@ -84,6 +84,19 @@ Result<OpKey> read_key(const wire::Key* from) {
   return key;
 }
 
+/// Elements of one byte.
+void copy_bytes(const fb::Vector<std::uint8_t>* list, std::vector<std::byte>& to) {
+  to.resize(size_of_list(list));
+  if (!to.empty()) std::memcpy(to.data(), list->Data(), to.size());
+}
+
+void read_payload(const wire::Report& from, InlinePayload& to) {
+  to.whole = from.has_payload();
+  copy_bytes(from.payload(), to.bytes);
+  to.ranks.resize(size_of_list(from.payload_ranks()));
+  copy_elements(from.payload_ranks(), 0, to.ranks);
+}
+
 Result<Report> read_report(const wire::Report& from) {
   Report to;
   to.ordinal = from.ordinal();
@@ -92,6 +105,7 @@ Result<Report> read_report(const wire::Report& from) {
   RONDE_ASSIGN_OR_RETURN(to.code, code_of(from.code()));
   to.message = text_of(from.message());
   to.weight = from.weight();
+  read_payload(from, to.payload);
   if ((from.request() == nullptr) == (to.slot < 0)) return malformed("a report needs one request");
   if (from.request() != nullptr) {
     RONDE_ASSIGN_OR_RETURN(to.request, read_request(*from.request()));
@@ -177,6 +191,7 @@ Result<BatchItem> read_item(const wire::Item& from) {
   to.leaver = from.leaver();
   to.early = from.early();
   to.weight = from.weight();
+  copy_bytes(from.result(), to.result);
   if (from.kind() >= kCollectiveCount) return malformed("unknown collective");
   if (from.request() != nullptr) {
     RONDE_ASSIGN_OR_RETURN(to.request, read_request(*from.request()));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/base/payload_limit.h"
 #include "core/protocol/wire.h"
 #include "wire_generated.h"
 
@@ -10,10 +11,12 @@ namespace fb = flatbuffers;
 
 constexpr std::size_t kTableBytes = 128;  // at least a table's own fields, padding included
 // Where a tick is cut: the largest report that may come on top still fits.
-constexpr std::size_t kCutBytes = kMaxNegotiationFrameBytes - kMaxRequestBytes - (64 << 10);
+constexpr std::size_t kCutBytes = kMaxNegotiationFrameBytes - kMaxRequestBytes -
+                                  (1 + sizeof(int)) * kMaxPayloadBytes - (64 << 10);
 
 std::size_t wire_bytes(const Report& report) noexcept {
-  return kTableBytes + report.message.size() +
+  return kTableBytes + report.message.size() + report.payload.bytes.size() +
+         sizeof(int) * report.payload.ranks.size() +
          (report.request == nullptr ? 0 : ronde::wire_bytes(*report.request));
 }
 
@@ -29,7 +32,7 @@ std::size_t wire_bytes(const Request& request) noexcept {
 }
 
 std::size_t wire_bytes(const BatchItem& item) noexcept {
-  return kTableBytes + item.message.size() + item.name.size() +
+  return kTableBytes + item.message.size() + item.name.size() + item.result.size() +
          (item.request == nullptr ? 0 : wire_bytes(*item.request));
 }
 
@@ -67,8 +70,11 @@ class FrameWriter::Builder {
   fb::Offset<wire::Report> add(const Report& report) {
     const auto request = report.slot < 0 ? add(*report.request) : fb::Offset<wire::Request>();
     const auto message = text(report.message);
+    const auto payload = bytes(report.payload.bytes);
+    const auto payload_ranks = scalars(std::span<const std::int32_t>(report.payload.ranks));
     return wire::CreateReport(fbb_, report.ordinal, report.slot, report.rank, request,
-                              static_cast<std::uint8_t>(report.code), message, report.weight);
+                              static_cast<std::uint8_t>(report.code), message, report.weight,
+                              report.payload.whole, payload, payload_ranks);
   }
 
   fb::Offset<wire::Notice> add(const Notice& notice) {
@@ -103,10 +109,11 @@ class FrameWriter::Builder {
     const auto request = item.request == nullptr ? fb::Offset<wire::Request>() : add(*item.request);
     const auto name = text(item.name);
     const auto message = text(item.message);
+    const auto result = bytes(item.result);
     return wire::CreateItem(fbb_, item.slot, item.ordinal, request, name,
                             static_cast<std::uint8_t>(item.kind),
                             static_cast<std::uint8_t>(item.code), message, item.last_joined,
-                            item.leaver, item.early, item.weight);
+                            item.leaver, item.early, item.weight, result);
   }
 
   /// All of `values`; no vector at all where there are none.
@@ -123,6 +130,11 @@ class FrameWriter::Builder {
   fb::Offset<fb::Vector<T>> scalars(std::span<const T> values) {
     if (values.empty()) return {};
     return fbb_.CreateVector(values.data(), values.size());
+  }
+
+  fb::Offset<fb::Vector<std::uint8_t>> bytes(std::span<const std::byte> values) {
+    if (values.empty()) return {};
+    return fbb_.CreateVector(reinterpret_cast<const std::uint8_t*>(values.data()), values.size());
   }
 
   fb::Offset<fb::String> text(const std::string& value) {

@@ -10,17 +10,10 @@
 #include "core/base/status.h"
 #include "core/ports/communicator.h"
 #include "core/ports/executor.h"
+#include "core/ports/payload_reducer.h"
 #include "ops/execution/word_exchange.h"
 
 namespace ronde {
-
-/// How one reduction is asked for.
-struct ReductionRequest {
-  DType dtype = DType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;
-  double prescale = 1.0;
-  double postscale = 1.0;
-};
 
 /// The reduction that `ranks` ranks compute for a request; kAverage becomes a sum, divided:
 /// - float32, float64: the sum is divided by ranks / postscale where that is a whole number (see

@@ -73,9 +73,9 @@ Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kShared = {
-    "RONDE_ALGORITHM", "RONDE_DETERMINISTIC", "RONDE_FUSION_THRESHOLD", "RONDE_PARTITION_BYTES",
-    "RONDE_CACHE_CAPACITY"};
+constexpr std::array<std::string_view, 6> kShared = {
+    "RONDE_ALGORITHM",       "RONDE_DETERMINISTIC",  "RONDE_FUSION_THRESHOLD",
+    "RONDE_PARTITION_BYTES", "RONDE_CACHE_CAPACITY", "RONDE_INLINE_PAYLOAD_BYTES"};
 
 /// The settings of one rank.
 struct SharedSettings {

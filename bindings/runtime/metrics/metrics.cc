@@ -156,6 +156,8 @@ void write_negotiation(Exposition& out, const Meter& meter) {
          meter.cache_misses());
   single(out, "ronde_cache_evictions_total", "counter", "Known operations forgotten for new ones.",
          meter.cache_evictions());
+  single(out, "ronde_inline_payloads_total", "counter",
+         "Operations whose data travelled with the agreement.", meter.payloads());
   single(out, "ronde_negotiation_frames_total", "counter", "Messages sent to agree on operations.",
          meter.frames_sent());
   single(out, "ronde_stall_warnings_total", "counter",

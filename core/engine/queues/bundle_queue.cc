@@ -27,6 +27,7 @@ QueueWorkerOptions BundleQueue::worker_options(QueueWorkerOptions options) {
 }
 
 void BundleQueue::add(Bundle whole) {
+  if (!whole.result.empty()) return put(std::move(whole));
   const std::size_t limit = options_.partition_bytes;
   const std::size_t bytes = agreed_bytes(whole);
   // Nothing that follows could overtake a bundle that is not worth a second partition.

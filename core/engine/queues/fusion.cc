@@ -88,18 +88,22 @@ class Fuser {
     for (std::size_t item = 0; item < batch_.items.size(); ++item) {
       if (!is_moved(batch_.items[item])) continue;
       const std::size_t tensors = batch_.items[item].request.tensors.size();
+      std::span<const std::byte> result = batch_.items[item].result;
       for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
-        append(bundles_[bundle_for(batch_.items[item].request, tensor)], item, tensor);
+        append(bundles_[bundle_for(batch_.items[item], tensor)], item, tensor);
+        if (!result.empty()) result = give_result(bundles_.back(), result);
       }
     }
     return std::move(bundles_);
   }
 
  private:
-  /// The bundle that a tensor goes into.
-  std::size_t bundle_for(const Request& request, std::size_t tensor) {
+  /// The bundle that a tensor goes into. Results that came with the agreement have their own.
+  std::size_t bundle_for(const Agreed& agreed, std::size_t tensor) {
+    const Request& request = agreed.request;
     const TensorMeta& meta = request.tensors[tensor];
-    if (!traits_of(request.kind).fuses) return add_bundle(request, meta.dtype);
+    const bool fuses = traits_of(request.kind).fuses && agreed.result.empty();
+    if (!fuses) return add_bundle(request, meta.dtype);
     FusionClass& found = class_of(request, meta.dtype);
     const std::size_t bytes = counted_bytes(request.kind, meta);
     for (std::size_t i = 0; i < found.open.size(); ++i) {
@@ -140,6 +144,13 @@ class Fuser {
     bundle.tensors.push_back(operation ? operation->bundle_tensor(tensor)
                                        : absent_tensor(agreed.request.tensors[tensor]));
     if (bundle.weighted) bundle.tensors.back().weight = *agreed.request.weight / agreed.weights;
+  }
+
+  /// The front of `result` is the bundle's; returns the rest.
+  static std::span<const std::byte> give_result(Bundle& bundle, std::span<const std::byte> result) {
+    const auto front = result.first(std::min(input_bytes(bundle), result.size()));
+    bundle.result.assign(front.begin(), front.end());
+    return result.subspan(front.size());
   }
 
   const Batch& batch_;

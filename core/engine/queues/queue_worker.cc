@@ -21,7 +21,9 @@ void QueueWorker::run_or_queue(Bundle bundle, bool may_run_here) {
   // Device work may have to agree with other ranks first. The driving thread must not wait for
   // that.
   const bool on_host = bundle.device.kind == DeviceKind::kCpu;
-  if (may_run_here && on_host && options_.executor->polls() && !busy()) {
+  const bool waits_for_none = !bundle.result.empty();
+  const bool runs_here = may_run_here && on_host && options_.executor->polls();
+  if ((waits_for_none || runs_here) && !busy()) {
     execute(bundle);  // only this thread queues: it drives
     return;
   }

@@ -38,8 +38,9 @@ class QueueWorker {
   QueueWorker(const QueueWorker&) = delete;
   QueueWorker& operator=(const QueueWorker&) = delete;
 
-  /// Executes the bundle now if `may_run_here` and no other is queued or runs. Otherwise hands it
-  /// to the queue's thread, which starts on first use. Blocks: while the bundle runs here.
+  /// Executes the bundle now if `may_run_here`, or if it waits for no other rank, and no other is
+  /// queued or runs. Otherwise hands it to the queue's thread, which starts on first use. Blocks:
+  /// while the bundle runs here.
   void run_or_queue(Bundle bundle, bool may_run_here) RONDE_EXCLUDES(mutex_);
 
   /// Whether anything is queued or running in the queue's thread. Threads: any.

@@ -52,13 +52,31 @@ void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
   }
   const Status status = request.kind == Collective::kJoin
                             ? negotiator_.join(operation->ticket(), now)
-                            : negotiator_.submit(request, operation->ticket(), now);
+                            : negotiator_.submit(request, operation->ticket(), now,
+                                                 payload_of(operation->submission()));
   if (status.ok()) {
     unagreed_.emplace(operation->ticket(), operation);
   } else {
     end_negotiation_events({&operation, 1}, now);
     finish(operation, outcome(status));
   }
+}
+
+/// This rank's data, where it should travel with the agreement.
+InlinePayload SetQueue::payload_of(const Submission& submission) const {
+  InlinePayload payload;
+  const Request& request = submission.request;
+  if (!negotiator_.wants_payload(request)) return payload;
+  const int rank = options_.negotiation.rank;
+  payload.whole = true;
+  if (!puts_payload_in(request, rank)) return payload;
+  payload.ranks = {rank};
+  for (std::size_t i = 0; i < request.tensors.size(); ++i) {
+    const auto* const data = static_cast<const std::byte*>(submission.inputs[i]);
+    if (data == nullptr) return {};
+    payload.bytes.insert(payload.bytes.end(), data, data + bytes_of(request.tensors[i]));
+  }
+  return payload;
 }
 
 void SetQueue::take_warnings(std::vector<std::string>& out) {

@@ -102,6 +102,7 @@ class SetQueue {
 
  private:
   BundleQueueOptions bundle_options(SetQueueOptions& options);
+  [[nodiscard]] InlinePayload payload_of(const Submission& submission) const;
   void collect_batch(Batch& batch);
   void finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations);
   [[nodiscard]] bool pace();

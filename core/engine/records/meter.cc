@@ -60,6 +60,7 @@ void Meter::negotiated(NegotiatorStats& before, const NegotiatorStats& after) no
   cache_hits_.add(after.cached_agreements - before.cached_agreements);
   cache_misses_.add(after.full_agreements - before.full_agreements);
   cache_evictions_.add(after.evictions - before.evictions);
+  payloads_.add(after.payloads - before.payloads);
   frames_sent_.add(after.frames_sent - before.frames_sent);
   before = after;
 }

@@ -109,6 +109,7 @@ class Meter {
   [[nodiscard]] std::uint64_t cache_hits() const noexcept { return cache_hits_.get(); }
   [[nodiscard]] std::uint64_t cache_misses() const noexcept { return cache_misses_.get(); }
   [[nodiscard]] std::uint64_t cache_evictions() const noexcept { return cache_evictions_.get(); }
+  [[nodiscard]] std::uint64_t payloads() const noexcept { return payloads_.get(); }
   [[nodiscard]] std::uint64_t frames_sent() const noexcept { return frames_sent_.get(); }
 
  private:
@@ -121,6 +122,7 @@ class Meter {
   Tally cache_hits_;
   Tally cache_misses_;
   Tally cache_evictions_;
+  Tally payloads_;
   Tally frames_sent_;
   std::atomic<std::int64_t> first_ended_ns_{0};
 };

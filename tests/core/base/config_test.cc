@@ -25,6 +25,15 @@ TEST_CASE("config: a value that does not parse names variable, value and what is
   CHECK(message.find("64K") != std::string::npos);
 }
 
+TEST_CASE("config: more data with the agreement than a frame holds is refused") {
+  const auto with = [](const char* value) {
+    return config_from(environment_of({{"RONDE_INLINE_PAYLOAD_BYTES", value}}));
+  };
+  CHECK(with("0")->inline_payload_bytes == 0);
+  CHECK(with("16K")->inline_payload_bytes == 16384);
+  CHECK(with("16385").status().message().find("from 0 to 16384") != std::string::npos);
+}
+
 TEST_CASE("config: a freeze timeout too short to prove anything is refused") {
   const auto with = [](const char* value) {
     return config_from(environment_of({{"RONDE_FREEZE_TIMEOUT_SECONDS", value}}));

@@ -12,6 +12,7 @@
 #include "core/engine/engine.h"
 #include "tests/core/engine/sum_of.h"
 #include "tests/core/engine/thread_executor.h"
+#include "tests/core/protocol/payloads.h"
 
 namespace ronde::test {
 
@@ -28,7 +29,15 @@ struct EngineJob {
   std::shared_ptr<LocalHub> hub;
   std::vector<int> everyone;
   std::shared_ptr<MeetingPlace> global;
+  std::size_t payload_bytes = 0;  ///< As EngineOptions have it.
 };
+
+/// A host for each rank.
+inline std::vector<int> one_host_each(int ranks) {
+  std::vector<int> hosts(static_cast<std::size_t>(ranks));
+  std::iota(hosts.begin(), hosts.end(), 0);
+  return hosts;
+}
 
 /// One rank: channel, engine and the global set.
 struct EngineRank {
@@ -47,6 +56,8 @@ struct EngineRank {
     options.events = &events;
     options.fusion_threshold_bytes = 1 << 20;
     options.cache_capacity = 64;
+    options.payload_bytes = job.payload_bytes;
+    options.payloads = carrying(0).payloads;
     options.stall_warning = std::chrono::seconds(60);
     engine = std::make_unique<Engine>(options);
     engine->add_set(kGlobalSet, job.everyone, std::make_unique<ThreadExecutor>(job.global));

@@ -46,10 +46,33 @@ TEST_CASE("Engine: blocking sums are right, again and again, at 1 to 5 ranks") {
   }
 }
 
+TEST_CASE("Engine: small sums between hosts come with the agreement, and no bundle moves") {
+  for (const int size : {2, 3, 5}) {
+    EngineJob job(size, test::one_host_each(size));
+    job.payload_bytes = 1024;
+    run_ranks(size, [&](int r) {
+      EngineRank rank(job, r);
+      for (int i = 0; i < 50; ++i) {
+        std::vector<float> values = {static_cast<float>(r + i), 1.0F};
+        std::vector<float> large(300, 1.0F);
+        REQUIRE(run(*rank.engine, kGlobalSet, sum_of("w", values)).ok());
+        CHECK(values[0] == static_cast<float>(size * i + size * (size - 1) / 2));
+        CHECK(values[1] == static_cast<float>(size));
+        if (i % 10 != 0) continue;
+        REQUIRE(run(*rank.engine, kGlobalSet, sum_of("large", large)).ok());
+        CHECK(large == std::vector<float>(300, static_cast<float>(size)));
+      }
+      CHECK(rank.engine->meter().payloads() == 50);
+      CHECK(rank.engine->meter().bundles() == 55);
+    });
+  }
+}
+
 TEST_CASE("Engine: tensors submitted in another order on each rank all arrive") {
   constexpr int kRanks = 4;
   constexpr int kTensors = 40;
   EngineJob job(kRanks, {0, 0, 1, 1});
+  job.payload_bytes = 80;  // of five tensors: the others move as usual
   run_ranks(kRanks, [&](int r) {
     EngineRank rank(job, r);
     std::mt19937 random(static_cast<unsigned>(r));

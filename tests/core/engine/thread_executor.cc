@@ -24,6 +24,11 @@ Result<std::vector<float>> MeetingPlace::sum(std::size_t round, const std::vecto
 }
 
 Status ThreadExecutor::execute(const Bundle& bundle, const AbortToken& abort) {
+  if (!bundle.result.empty()) {
+    auto* const out = static_cast<std::byte*>(bundle.tensors.at(0).out);
+    if (out != nullptr) std::copy(bundle.result.begin(), bundle.result.end(), out);
+    return {};
+  }
   std::vector<float> values;
   for (const BundleTensor& tensor : bundle.tensors) {
     const auto count = static_cast<std::size_t>(element_count(tensor.shape));

@@ -32,7 +32,7 @@ class MeetingPlace {
   std::map<std::size_t, Round> rounds_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// Executes allreduce of float32 (sum) and nothing else.
+/// Executes allreduce of float32 (sum), and hands out results that came with the agreement.
 class ThreadExecutor final : public Executor {
  public:
   explicit ThreadExecutor(std::shared_ptr<MeetingPlace> place) : place_(std::move(place)) {}

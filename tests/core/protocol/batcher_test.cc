@@ -14,7 +14,12 @@ struct BatchingRoot {
   NegotiationState state{0, place, 4};
   Matching matching{0, members, place, state};
   StallWatch stalls{Duration(0), Duration(0), state.own};
-  Batcher batcher{place, state, matching, stalls, [](const BatchFrame&) {}};
+  Batcher batcher{place,
+                  state,
+                  matching,
+                  stalls,
+                  [](const BatchFrame&) {},
+                  [](const Report& report) { return report.payload.bytes; }};
 
   std::vector<Agreed> run(const std::vector<std::string>& names) {
     for (const std::string& name : names) {

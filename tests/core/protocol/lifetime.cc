@@ -26,6 +26,7 @@ SimulatorOptions world_of(const Lifetime& life) {
   options.seed = life.seed;
   options.cache_capacity = life.cache_capacity;
   options.disturb = life.disturb;
+  options.payload_bytes = life.payload_bytes;
   options.check_every = life.members < kLarge ? 1 : 97;
   for (std::size_t member = 0; member < life.members; ++member) {
     options.members.push_back(static_cast<int>(member));
@@ -127,6 +128,7 @@ Lifetime draw_lifetime(std::uint64_t seed, bool large) {
   const bool dies = pick(random, 3) == 0;
   if (dies) life.death_after = pick(random, large ? 12 : 40 * life.members);
   life.joins = !dies && !life.mismatches && pick(random, 4) == 0;
+  life.payload_bytes = pick(random, 4) == 0 ? 0 : life.members * (24 + pick(random, 200));
   return life;
 }
 
@@ -163,6 +165,7 @@ Lifetime minimise(Lifetime life) {
       [](Lifetime& l) { l.mismatches = false; },
       [](Lifetime& l) { l.doubles = false; },
       [](Lifetime& l) { l.joins = false; },
+      [](Lifetime& l) { l.payload_bytes = 0; },
       [](Lifetime& l) { l.death_after.reset(); },
       [](Lifetime& l) { l.death_after = l.death_after ? *l.death_after / 2 : l.death_after; }};
   for (bool simpler = true; simpler;) {
@@ -182,9 +185,10 @@ std::string describe(const Lifetime& life) {
   return fmt::format(
       R"({{"seed": {}, "members": {}, "hosts": {}, "steps": {}, "tensors": {}, "unnamed": {}, )"
       R"("cache_capacity": {}, "changing": {}, "mismatches": {}, "doubles": {}, "disturb": {}, )"
-      R"("joins": {}, "death_after": {}}})",
+      R"("payload_bytes": {}, "joins": {}, "death_after": {}}})",
       life.seed, life.members, life.hosts, life.steps, life.tensors, life.unnamed,
-      life.cache_capacity, life.changing, life.mismatches, life.doubles, life.disturb, life.joins,
+      life.cache_capacity, life.changing, life.mismatches, life.doubles, life.disturb,
+      life.payload_bytes, life.joins,
       life.death_after ? fmt::to_string(*life.death_after) : "null");
 }
 

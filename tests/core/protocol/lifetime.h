@@ -21,11 +21,12 @@ struct Lifetime {
   std::size_t tensors = 1;
   std::size_t unnamed = 0;
   std::size_t cache_capacity = 8;
-  bool changing = false;    ///< Shapes change between steps.
-  bool mismatches = false;  ///< Each step one rank submits one tensor with another shape.
-  bool doubles = false;     ///< Each step one rank submits one tensor twice.
-  bool disturb = false;     ///< Truncated and stray frames arrive, too.
-  bool joins = false;       ///< All ranks join in the end, at times of their own.
+  bool changing = false;          ///< Shapes change between steps.
+  bool mismatches = false;        ///< Each step one rank submits one tensor with another shape.
+  bool doubles = false;           ///< Each step one rank submits one tensor twice.
+  bool disturb = false;           ///< Truncated and stray frames arrive, too.
+  std::size_t payload_bytes = 0;  ///< Operations carry their data up to so many bytes.
+  bool joins = false;             ///< All ranks join in the end, at times of their own.
   std::optional<std::size_t> death_after;  ///< Events (sweeps, for large jobs) before a rank dies.
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tests/core/protocol/payloads.h"
+
 namespace ronde {
 namespace {
 
@@ -19,6 +21,8 @@ Simulator::Simulator(SimulatorOptions options)
     negotiator.members = options_.members;
     negotiator.hosts = options_.hosts;
     negotiator.cache_capacity = options_.cache_capacity;
+    negotiator.payload_bytes = options_.payload_bytes;
+    negotiator.payloads = carrying(0).payloads;
     ranks_[member].negotiator = std::make_unique<Negotiator>(negotiator);
   }
 }
@@ -112,7 +116,8 @@ void Simulator::act(std::size_t member) {
       continue;
     }
     rank.in_flight[ticket] = {action, ++rank.submitted[name_of(action.request)]};
-    if (!rank.negotiator->submit(action.request, ticket, {}).ok()) {
+    InlinePayload payload = bring(member, action, rank.in_flight[ticket].instance);
+    if (!rank.negotiator->submit(action.request, ticket, {}, std::move(payload)).ok()) {
       violate(member, "submit refused");
     }
     if (action.twice &&
@@ -121,6 +126,31 @@ void Simulator::act(std::size_t member) {
     }
   }
   collect(member);
+}
+
+/// Whole numbers, whose sum is exact.
+InlinePayload Simulator::bring(std::size_t member, const Action& action, std::size_t instance) {
+  Rank& rank = ranks_[member];
+  Brought& brought = brought_[{rank.epoch, name_of(action.request), instance}];
+  if (!rank.negotiator->wants_payload(action.request) || pick(16) == 0) {
+    brought.by_all = false;
+    return {};
+  }
+  const auto value = static_cast<float>(pick(1000));
+  InlinePayload payload = payload_of(action.request, options_.members[member], value);
+  if (!payload.ranks.empty()) brought.sum += value;
+  return payload;
+}
+
+/// The data comes with the agreement if all ranks have brought theirs.
+void Simulator::check_result(std::size_t member, const Agreed& item, std::size_t instance) {
+  if (!item.status.ok()) return;
+  const Brought& brought = brought_[{ranks_[member].epoch, name_of(item.request), instance}];
+  std::vector<std::byte> expected;
+  if (brought.by_all) {
+    expected = bytes_of_floats(std::vector<float>(payload_bytes(item.request) / 4, brought.sum));
+  }
+  if (item.result != expected) violate(member, "a wrong result came with the agreement");
 }
 
 void Simulator::deliver(const Link& link) {
@@ -236,6 +266,7 @@ void Simulator::check_ticket(std::size_t member, const Agreed& item) {
                                       action.request.tensors == item.request.tensors &&
                                       action.request.call_site == item.request.call_site;
   if (!same) violate(member, "an item with another's request");
+  if (!action.join) check_result(member, item, found->second.instance);
   const bool named = !action.join && !action.request.name.empty();
   if (named && found->second.instance != rank.agreed[name_of(item.request)] + 1) {
     violate(member, "an operation that overtook an earlier one of its name");

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct SimulatorOptions {
   std::size_t check_every = 1;
   /// Half of what is agreed is paced, and the coordinator lets it go when chance says so.
   bool pace = false;
+  /// Small operations carry their data, up to so many bytes of all ranks together. Some ranks keep
+  /// theirs now and then.
+  std::size_t payload_bytes = 0;
   bool disturb = false;  ///< Also delivers truncated and stray frames, which must be refused.
 };
 
@@ -85,6 +89,12 @@ class Simulator {
   [[nodiscard]] int rank_of(std::size_t member) const { return options_.members[member]; }
 
  private:
+  /// The data of one operation: its instance of its name, in one epoch.
+  using Instance = std::tuple<std::size_t, std::string, std::size_t>;
+  struct Brought {
+    float sum = 0;
+    bool by_all = true;
+  };
   struct InFlight {
     Action action;
     std::size_t instance = 0;
@@ -116,7 +126,9 @@ class Simulator {
   void collect(std::size_t member);
   void run_released(std::size_t member, const Batch& batch);
   void see(std::size_t member, Agreed item);
+  InlinePayload bring(std::size_t member, const Action& action, std::size_t instance);
   void check_ticket(std::size_t member, const Agreed& item);
+  void check_result(std::size_t member, const Agreed& item, std::size_t instance);
   void check_all_have_submitted(std::size_t member, const std::string& name);
   void check_order(std::size_t member);
   [[nodiscard]] std::size_t index_of(int rank) const;
@@ -129,6 +141,7 @@ class Simulator {
   std::map<Link, std::deque<std::vector<std::byte>>> links_;
   std::vector<Seen> order_;       // the longest log so far: all others must be its beginnings
   std::vector<std::string> ran_;  // likewise
+  std::map<Instance, Brought> brought_;
   std::uint64_t next_ticket_ = 1;
   std::vector<std::string> violations_;
 };

@@ -48,6 +48,7 @@ TickFrame rich_tick() {
   report.message = "differs";
   tick.reports.push_back(report);
   tick.reports.push_back({.ordinal = 4, .slot = 9, .rank = 1, .request = {}, .message = {}});
+  tick.reports[1].payload = {true, {1, 6}, {std::byte{7}, std::byte{8}}};
   tick.notices.push_back({{"w", 0}, "doubled"});
   tick.overdue.push_back({{"", 8}, true, true});
   tick.query = 6;
@@ -68,6 +69,7 @@ BatchFrame rich_batch() {
   batch.launches = {1, std::uint64_t{5} << 32 | 7};
   batch.items.resize(3);
   batch.items[0].slot = 2;
+  batch.items[0].result = {std::byte{1}, std::byte{2}, std::byte{3}};
   batch.items[0].request = std::make_shared<const Request>(rich_request());
   batch.items[1].name = "w";
   batch.items[1].kind = Collective::kGather;
@@ -115,6 +117,10 @@ TEST_CASE("Wire: a tick reads back as it was written, from any alignment") {
     CHECK(got.reports[0].message == "differs");
     CHECK(got.reports[1].slot == 9);
     CHECK(got.reports[1].ordinal == 4);
+    CHECK_FALSE(got.reports[0].payload.whole);
+    CHECK(got.reports[1].payload.whole);
+    CHECK(got.reports[1].payload.ranks == std::vector<int>{1, 6});
+    CHECK(got.reports[1].payload.bytes == sent.reports[1].payload.bytes);
     CHECK(got.notices.at(0).key.name == "w");
     CHECK(got.overdue.at(0).fatal);
     CHECK(got.overdue.at(0).asks);
@@ -145,6 +151,7 @@ TEST_CASE("Wire: a batch reads back as it was written") {
   CHECK(reader.batch.launches == sent.launches);
   REQUIRE(reader.batch.items.size() == 3);
   check_same(*reader.batch.items[0].request, *sent.items[0].request);
+  CHECK(reader.batch.items[0].result == sent.items[0].result);
   CHECK(reader.batch.items[1].code == Code::kStalled);
   CHECK(reader.batch.items[1].kind == Collective::kGather);
   CHECK(reader.batch.items[2].last_joined == 1);

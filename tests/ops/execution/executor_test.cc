@@ -101,6 +101,43 @@ TEST_CASE("Executor: a plane that prefers its own collective is given the whole 
   CHECK(notes.segment.in == notes.segment.out);
 }
 
+TEST_CASE("Executor: a result that came with the agreement is handed out, and nothing moves") {
+  NotingPlane::Notes notes;
+  NotingSink sink;
+  EventGate events;
+  events.set(&sink);
+  const auto executor = noting_executor(notes, true, &events);
+  const AbortToken abort;
+  std::vector<float> data(2);
+  Bundle bundle = bundle_with(bundle_of(Collective::kAllreduce, DType::kFloat32), data, {2});
+  const std::vector<float> sum = {3.0F, 4.0F};
+  const auto* const bytes = reinterpret_cast<const std::byte*>(sum.data());
+  bundle.result.assign(bytes, bytes + 8);
+  CHECK(executor->execute(bundle, abort).ok());
+  CHECK(data == sum);
+  CHECK(notes.runs == 0);
+  CHECK(sink.lines ==
+        std::vector<std::string>{"begin gradient ALLREDUCE 8 inline control", "end gradient"});
+  SUBCASE("a rank that has joined keeps nothing") {
+    bundle.tensors[0].in = bundle.tensors[0].out = nullptr;
+    CHECK(executor->execute(bundle, abort).ok());
+  }
+  SUBCASE("memory is allocated for it where there is none") {
+    std::vector<float> made(2);
+    const OutputAllocator allocate = [&](std::size_t, const Shape&) -> Result<void*> {
+      return static_cast<void*>(made.data());
+    };
+    bundle.tensors[0].out = nullptr;
+    bundle.tensors[0].allocate = &allocate;
+    CHECK(executor->execute(bundle, abort).ok());
+    CHECK(made == sum);
+  }
+  SUBCASE("one that does not fit is an error") {
+    bundle.result.pop_back();
+    CHECK(executor->execute(bundle, abort).code() == Code::kInternal);
+  }
+}
+
 TEST_CASE("Executor: a small allreduce on a data plane of its own allocates nothing") {
   NotingPlane::Notes notes;
   const auto executor = noting_executor(notes);

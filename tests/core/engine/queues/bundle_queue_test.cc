@@ -82,6 +82,18 @@ TEST_CASE_FIXTURE(BundleQueueFixture,
 }
 
 TEST_CASE_FIXTURE(BundleQueueFixture,
+                  "BundleQueue: a result that came with the agreement is neither cut nor paced") {
+  const auto queue = make_queue(true);
+  Bundle brought = ready(4 * kMiB);
+  brought.result.resize(4);
+  queue->add(std::move(brought));
+  queue->run(true);
+  REQUIRE(ran.size() == 1);
+  CHECK(ran[0].partition == 0);
+  CHECK(paced == 0);
+}
+
+TEST_CASE_FIXTURE(BundleQueueFixture,
                   "BundleQueue: partitions run as the coordinator lets them go") {
   const auto queue = make_queue(true);
   queue->add(ready(4 * kMiB));

@@ -60,6 +60,19 @@ TEST_CASE("Fusion: operations alike share a bundle up to the threshold") {
   CHECK(items_of(batch, 0) == Plan{{0}, {1}, {2}});
 }
 
+TEST_CASE("Fusion: each tensor whose result came with the agreement has a bundle of its own") {
+  Request pair = allreduce("pair", {2});
+  pair.tensors.push_back({DType::kInt8, {3}});
+  AgreedBatch batch = batch_of({allreduce("a", {4}), pair, allreduce("b", {4})});
+  for (int i = 0; i < 11; ++i) batch.batch.items[1].result.push_back(std::byte(i));
+  const std::vector<Bundle> bundles = batch.fuse(1000);
+  CHECK(items_of(batch, 1000) == Plan{{0, 2}, {1}, {1}});
+  CHECK(bundles[0].result.empty());
+  CHECK(bundles[1].result.size() == 8);
+  CHECK(bundles[2].result == std::vector{std::byte{8}, std::byte{9}, std::byte{10}});
+  CHECK(bundles[2].dtype == DType::kInt8);
+}
+
 TEST_CASE("Fusion: looks ahead past what does not fit") {
   Request other = allreduce("b", {4});
   other.tensors[0].dtype = DType::kInt32;

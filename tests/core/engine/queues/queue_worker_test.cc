@@ -59,6 +59,29 @@ TEST_CASE("QueueWorker: a bundle runs here where it may and nothing stands befor
   CHECK(notes.ran[1].second != std::this_thread::get_id());
 }
 
+TEST_CASE("QueueWorker: a result that came with the agreement is handed out here, in order") {
+  NotingExecutor::Notes notes;
+  const auto brought = [](int number) {
+    Bundle bundle = numbered(number);
+    bundle.result.resize(4);
+    return bundle;
+  };
+  {
+    QueueWorker worker(options(notes, std::make_shared<AbortToken>()));
+    worker.run_or_queue(brought(1), false);
+    REQUIRE(notes.ran.size() == 1);
+    CHECK(notes.ran[0].second == std::this_thread::get_id());
+    notes.hold = true;
+    worker.run_or_queue(numbered(2), false);
+    worker.run_or_queue(brought(3), false);  // must not overtake
+    CHECK(worker.busy());
+    notes.hold = false;
+  }
+  REQUIRE(notes.ran.size() == 3);
+  CHECK(notes.ran[1].first == 2);
+  CHECK(notes.ran[2].first == 3);
+}
+
 TEST_CASE("QueueWorker: order is kept, whichever thread executes") {
   NotingExecutor::Notes notes;
   {
