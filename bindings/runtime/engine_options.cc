@@ -5,10 +5,12 @@
 namespace ronde {
 namespace {
 
-/// Where ranks outnumber cores, a spinning rank keeps the rank that it waits for from running.
+/// If ranks outnumber cores, a spinning rank keeps the rank that it waits for from running.
+/// Frames of other hosts come through a thread of this process, which needs a core too.
 std::chrono::microseconds spin_of(const Config& config, const Topology& topology, unsigned cores) {
   const bool crowded = static_cast<unsigned>(rank_place(topology).local_size) > cores;
-  return crowded ? std::chrono::microseconds(0) : config.spin;
+  const bool spreads = topology.host_count() > 1;
+  return crowded || spreads ? std::chrono::microseconds(0) : config.spin;
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ std::vector<Setting> data_settings() {
 std::vector<Setting> watch_settings() {
   return {
       time({"RONDE_SPIN_US", "", "us",
-            "time that a wait spins before it sleeps"},
+            "time that a wait spins before it sleeps; jobs on several hosts do not spin"},
            &Config::spin),
       time({"RONDE_LINK_TIMEOUT_MS", "", "ms",
             "give up a host that acknowledges no data for this long; 0: never"},

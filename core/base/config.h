@@ -52,7 +52,8 @@ struct Config {
   /// Operations between hosts carry their data with the agreement, up to so many bytes of all
   /// ranks together; 0: none does. At most kMaxPayloadBytes.
   std::size_t inline_payload_bytes = 4096;
-  std::chrono::microseconds spin{100};  ///< Before a wait sleeps; 0 where ranks exceed cores.
+  /// Before a wait sleeps; 0 where ranks exceed cores or are on several hosts.
+  std::chrono::microseconds spin{100};
 
   // Failures.
   std::chrono::milliseconds link_timeout{10'000};

@@ -15,11 +15,12 @@ Topology ranks_on(const std::vector<int>& hosts) {
 
 }  // namespace
 
-TEST_CASE("engine_options: a wait spins where this host has a core for each of its ranks") {
+TEST_CASE("engine_options: a wait spins on one host that has a core for each of its ranks") {
   Config config;
   config.spin = microseconds(70);
   CHECK(engine_options(config, ranks_on({0, 0}), 2).spin == microseconds(70));
   CHECK(engine_options(config, ranks_on({0, 0}), 1).spin == microseconds(0));
+  CHECK(engine_options(config, ranks_on({0, 1}), 2).spin == microseconds(0));
 }
 
 TEST_CASE("engine_options: small operations carry no data where an algorithm is asked for") {
