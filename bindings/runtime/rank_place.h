@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <unordered_map>
 #include <vector>
 
 #include "core/ports/topology.h"
@@ -27,12 +29,14 @@ inline RankPlace rank_place(const Topology& topology) {
   RankPlace place;
   place.local_rank = position(here, topology.rank);
   place.local_size = static_cast<int>(here.size());
-  std::vector<int> cross;
+  place.cross_size = 0;
+  std::unordered_map<int, int> seen;  // ranks of each host so far
   for (int r = 0; r < topology.size(); ++r) {
-    if (position(topology.host_ranks(r), r) == place.local_rank) cross.push_back(r);
+    const int host = topology.peers[static_cast<std::size_t>(r)].host_index;
+    if (seen[host]++ != place.local_rank) continue;
+    if (r < topology.rank) ++place.cross_rank;
+    ++place.cross_size;
   }
-  place.cross_rank = position(cross, topology.rank);
-  place.cross_size = static_cast<int>(cross.size());
   return place;
 }
 

@@ -19,4 +19,9 @@ struct TreePlace {
 /// ascending and contains `rank`.
 TreePlace place_in_tree(int rank, const std::vector<int>& members, const std::vector<int>& hosts);
 
+/// The tree of leaders by their number, from 0. The leader above number `index`; -1 at the root.
+int leader_above(int index);
+/// The leaders below number `index` where there are `count`; up to eight, ascending.
+std::vector<int> leaders_below(int index, int count);
+
 }  // namespace ronde

@@ -49,4 +49,15 @@ TEST_CASE("Tree: every rank is the child of its parent and all reach one root") 
   }
 }
 
+TEST_CASE("Tree: leaders are counted level by level") {
+  CHECK(leader_above(0) == -1);
+  CHECK(leaders_below(1, 12) == std::vector<int>{9, 10, 11});
+  CHECK(leaders_below(2, 12).empty());
+  for (int count = 1; count < 100; ++count) {
+    for (int index = 0; index < count; ++index) {
+      for (const int below : leaders_below(index, count)) CHECK(leader_above(below) == index);
+    }
+  }
+}
+
 }  // namespace ronde
