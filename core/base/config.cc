@@ -43,6 +43,10 @@ std::vector<Setting> job_settings() {
             "host:port,port; "
             "empty: one host only"},
            &Config::rendezvous),
+      text({"RONDE_RENDEZVOUS_TREE", "", "ranks host:port host:port",
+            "the ranks of each host, and where this host and the one above it meet, as `ronde run` "
+            "sets it; empty: all meet at RONDE_RENDEZVOUS"},
+           &Config::rendezvous_tree),
       text({"RONDE_SECRET_FILE", "", "path",
             "file (mode 0600) with the job's secret, the same on all hosts"},
            &Config::secret_file),

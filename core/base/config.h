@@ -25,6 +25,7 @@ struct Config {
   std::string job_id;  ///< Names the job on this host; empty for a single process.
   /// "host:port" where rank 0 listens, or "host:port,port,..."; empty means one host only.
   std::string rendezvous;
+  std::string rendezvous_tree;       ///< Who meets where, as `ronde run` lays it out; may be empty.
   std::string rendezvous_neighbour;  ///< Another host, if the launcher names one; see rendezvous.h.
   std::string secret_file;           ///< 0600 file that holds the job's secret.
   int secret_fd = -1;                ///< Inherited descriptor that the secret is read from.

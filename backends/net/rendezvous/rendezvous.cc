@@ -20,21 +20,6 @@ constexpr std::chrono::microseconds kFirstRetry{100};
 constexpr std::chrono::milliseconds kLongestRetry{20};
 constexpr std::chrono::milliseconds kLongestLocalRetry{2};  // no rank listens yet: a cheap call
 
-/// The answer to all guests: the roster, or the error that the host returns.
-struct Verdict {
-  Status status;
-  Roster roster;
-
-  static void fields(auto& wire, auto& self) { wire(self.status, self.roster); }
-};
-
-Result<Roster> decode_verdict(std::string_view bytes) {
-  auto verdict = decode_wire<Verdict>(as_bytes(bytes), "verdict");
-  if (!verdict.ok()) return Status(Code::kInternal, verdict.status().message());
-  RONDE_RETURN_IF_ERROR(verdict->status);
-  return std::move(verdict->roster);
-}
-
 /// The guests that are connected, as the host sees them.
 class Assembly {
  public:
@@ -91,15 +76,9 @@ class Assembly {
   Status seat(ConnectorEvent event) {
     const auto [it, fresh] =
         guests_.try_emplace(event.rank, Guest{std::move(event.stream), event.peer});
-    if (!fresh) {
-      return {Code::kInvalidArgument,
-              fmt::format("two processes say they are rank {}: pid {} on {} and pid {} on {}",
-                          event.rank, it->second.who.pid, it->second.who.host_name, event.peer.pid,
-                          event.peer.host_name)};
-    }
+    if (!fresh) return came_twice(event.rank, it->second.who, event.peer);
     if (std::find(args_.guests.begin(), args_.guests.end(), event.rank) == args_.guests.end()) {
-      return {Code::kInvalidArgument,
-              fmt::format("{} does not belong here", describe(event.rank, event.peer))};
+      return does_not_belong(event.rank, event.peer);
     }
     args_.connector->watch(event.rank, it->second.stream.fd());
     if (args_.passed_fd < 0) {
@@ -118,9 +97,7 @@ class Assembly {
       missing_.erase(rank);
       return {};
     }
-    return Status(Code::kRankFailure,
-                  fmt::format("{} went away during the rendezvous", describe(rank, guest.who)))
-        .about({rank, guest.who.host_name, guest.who.pid});
+    return went_away(rank, guest.who);
   }
 
   const HostArgs& args_;
@@ -224,6 +201,22 @@ std::string describe(int rank, const Introduction& who) {
   return fmt::format("rank {} (pid {} on {})", rank, who.pid, who.host_name);
 }
 
+Status went_away(int rank, const Introduction& who, std::string_view why) {
+  return Status(Code::kRankFailure, fmt::format("{} went away during the rendezvous{}{}",
+                                                describe(rank, who), why.empty() ? "" : ": ", why))
+      .about({rank, who.host_name, who.pid});
+}
+
+Status came_twice(int rank, const Introduction& first, const Introduction& second) {
+  return {Code::kInvalidArgument,
+          fmt::format("two processes say they are rank {}: pid {} on {} and pid {} on {}", rank,
+                      first.pid, first.host_name, second.pid, second.host_name)};
+}
+
+Status does_not_belong(int rank, const Introduction& who) {
+  return {Code::kInvalidArgument, fmt::format("{} does not belong here", describe(rank, who))};
+}
+
 std::string make_greeting(const std::optional<Secret>& handed_over) {
   SecretGreeting greeting{.hands_over = handed_over.has_value(), .secret = {}};
   if (handed_over) std::ranges::copy(handed_over->bytes(), greeting.secret.begin());
@@ -233,13 +226,9 @@ std::string make_greeting(const std::optional<Secret>& handed_over) {
 Result<Roster> host_rendezvous(const HostArgs& args) {
   Assembly assembly(args);
   const Status status = assembly.gather();
-  if (!status.ok()) {
-    assembly.send_all_guests(encode_wire<std::string>(Verdict{status, {}}));
-    return status;
-  }
-  Roster roster = assembly.roster();
-  assembly.send_all_guests(encode_wire<std::string>(Verdict{status, roster}));
-  return roster;
+  Result<Roster> verdict = status.ok() ? Result<Roster>(assembly.roster()) : status;
+  assembly.send_all_guests(encode_verdict(verdict));
+  return verdict;
 }
 
 Result<HostConnection> reach_host(const GuestArgs& args) {
@@ -271,16 +260,12 @@ void acknowledge(Stream& stream) {
 }
 
 Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std::string_view why) {
-  return Status(Code::kRankFailure, fmt::format("{} went away during the rendezvous: {}",
-                                                describe(args.host_rank, connection.host), why))
-      .about({args.host_rank, connection.host.host_name, connection.host.pid});
+  return went_away(args.host_rank, connection.host, why);
 }
 
 Result<Roster> await_verdict(HostConnection& connection, const GuestArgs& args,
                              const WaitLimit& limit) {
-  const std::size_t most =
-      (std::size_t{64} << 10) + static_cast<std::size_t>(args.party->size) * kMaxIntroductionBytes;
-  auto bytes = recv_message(connection.stream, most, limit);
+  auto bytes = recv_message(connection.stream, most_verdict_bytes(args.party->size), limit);
   if (bytes.ok()) return decode_verdict(*bytes);
   return host_is_gone(connection, args, bytes.status().message());
 }

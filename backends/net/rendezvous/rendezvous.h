@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,14 +12,12 @@
 #include "backends/net/rendezvous/connector.h"
 #include "backends/net/rendezvous/handover.h"
 #include "backends/net/rendezvous/handshake.h"
+#include "backends/net/rendezvous/roster.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
-
-/// The ranks that are connected with the host.
-using Roster = std::map<int, Introduction>;
 
 /// The arguments of the host.
 struct HostArgs {
@@ -77,5 +74,11 @@ inline constexpr std::size_t kGreetingBytes = 1 + Secret::kBytes;
 
 /// "rank 3 (pid 17 on node1)".
 std::string describe(int rank, const Introduction& who);
+
+/// The errors of a rank that has connected: it went away; another process has the same rank; it
+/// connects where it is not expected.
+Status went_away(int rank, const Introduction& who, std::string_view why = {});
+Status came_twice(int rank, const Introduction& first, const Introduction& second);
+Status does_not_belong(int rank, const Introduction& who);
 
 }  // namespace ronde::net

@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "backends/net/rendezvous/connector.h"
+#include "backends/net/rendezvous/meeting_tree.h"
+#include "backends/net/rendezvous/tree_rendezvous.h"
+#include "core/base/log.h"
 #include "core/base/mutex.h"
 #include "core/base/os/interfaces.h"
 
@@ -100,6 +103,20 @@ struct Meeting {
   const HandoverArgs& handover;
   const CancelSource* cancel;
 };
+
+Result<Roster> meet_by_tree(const Meeting& meeting, const MeetingPlace& place,
+                            const Secret& secret) {
+  RONDE_ASSIGN_OR_RETURN(meeting.party.keys, Keys::derive(secret));
+  const TimePoint began = now();
+  TreeMeeting met = net::meet_by_tree({.party = &meeting.party,
+                                       .place = &place,
+                                       .timeout = meeting.config.start_timeout,
+                                       .cancel = meeting.cancel});
+  log(LogLevel::kDebug, "control channel: {} ranks met in {} ms; this one had {} messages",
+      meeting.config.size,
+      std::chrono::duration_cast<std::chrono::milliseconds>(now() - began).count(), met.messages);
+  return met.roster.ok() ? std::move(met.roster) : advised(met.roster.status(), meeting.config);
+}
 
 Result<Roster> host(const Meeting& meeting, const std::vector<Endpoint>& resolved,
                     std::optional<Secret>& secret) {
@@ -230,8 +247,10 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
   const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout, &munge};
   const Meeting meeting{config, party, handover, cancel};
   std::optional<Secret> secret = given;
-  auto roster = config.rank == 0 ? host(meeting, resolved, secret)
-                                 : visit(meeting, std::move(resolved), secret);
+  RONDE_ASSIGN_OR_RETURN(const auto place, place_in_meeting(config));
+  auto roster = place && secret    ? meet_by_tree(meeting, *place, *secret)
+                : config.rank == 0 ? host(meeting, resolved, secret)
+                                   : visit(meeting, std::move(resolved), secret);
   if (!roster.ok()) return roster.status();
   job.roster = std::move(*roster);
   job.secret = *secret;

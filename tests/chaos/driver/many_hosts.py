@@ -24,6 +24,8 @@ from driver.network import Namespaces
 from driver.sandbox import CLONE_NEWIPC, Sandbox, call, libc
 
 ESTABLISHED = "01"
+FAN_OUT = 8  # core/protocol/tree.cc
+PORT = 29778
 
 
 class ManyHosts(Namespaces):
@@ -90,13 +92,23 @@ def _told_ms(job: Job, lost: list[int], at_us: int, limit: float) -> float:
     return round((last - at_us) / 1000, 1)
 
 
+def _meeting(hosts: ManyHosts, host: int) -> str:
+    return f"{hosts.address(host)}:{PORT}"
+
+
+def _tree(hosts: ManyHosts, ranks: int, host: int) -> str:
+    """RONDE_RENDEZVOUS_TREE for the ranks of a host, as `ronde run` sets it."""
+    above = [_meeting(hosts, (host - 1) // FAN_OUT)] if host > 0 else []
+    return " ".join([f"{ranks}x{hosts.hosts}", _meeting(hosts, host), *above])
+
+
 def _make_job(hosts: ManyHosts, arguments: argparse.Namespace) -> Job:
     job = Job(arguments.worker.resolve(), arguments.hosts * arguments.ranks, "many")
     secret = Path("/tmp/secret")
     secret.write_text("5" * 64)
     secret.chmod(0o600)
     job.environment.update(
-        RONDE_RENDEZVOUS=f"{hosts.address(0)}:29778",
+        RONDE_RENDEZVOUS=_meeting(hosts, 0),
         RONDE_NETWORK_INTERFACE="link0",
         RONDE_SECRET_FILE=str(secret),
         RONDE_START_TIMEOUT_MS=str(int(arguments.limit * 1000)),
@@ -110,9 +122,15 @@ def measure(hosts: ManyHosts, arguments: argparse.Namespace) -> tuple[Job, dict[
     lasts = 3600 if arguments.kill is not None or arguments.cut is not None else 2
     began = now_us()
     for rank in range(job.size):
-        prefix = hosts.prefix(rank // arguments.ranks)
+        host = rank // arguments.ranks
         what = ["sums", f"run_ms={int((arguments.limit + lasts) * 1000)}"]
-        job.start_rank(rank, what, prefix, before=lambda: libc.unshare(CLONE_NEWIPC))
+        job.start_rank(
+            rank,
+            what,
+            hosts.prefix(host),
+            before=lambda: libc.unshare(CLONE_NEWIPC),
+            RONDE_RENDEZVOUS_TREE="" if arguments.flat else _tree(hosts, arguments.ranks, host),
+        )
     found: dict[str, object] = {"hosts": arguments.hosts, "ranks": arguments.ranks}
     if not job.wait_for("first", list(range(job.size)), arguments.limit):
         return job, found
@@ -139,6 +157,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--ranks", type=int, default=2, help="on each host")
     parser.add_argument("--limit", type=float, default=120, help="seconds to start (120)")
+    parser.add_argument("--flat", action="store_true", help="all ranks meet at rank 0")
     parser.add_argument("--kill", type=int, help="a rank to kill")
     parser.add_argument("--cut", type=int, help="a host whose link goes down")
     arguments = parser.parse_args()
