@@ -61,6 +61,46 @@ def test_a_function_of_the_main_script_runs_on_two_hosts(script):
     assert (done.returncode, done.stdout) == (0, f"{expected}\n"), done.stderr
 
 
+def test_the_ranks_of_several_hosts_meet_by_a_tree(script):
+    done = script(
+        """
+        def meet():
+            ronde.init()
+            return ronde.size()
+
+        print(ronde.run(meet, np=4, hosts="n1:2,n2:2"))
+        """,
+        RONDE_LOG_LEVEL="debug",
+    )
+    assert (done.returncode, done.stdout) == (0, "[4, 4, 4, 4]\n"), done.stderr
+    # Rank 0 hears of n2 from its leader, rank 2, alone.
+    assert done.stderr.count("control channel: 4 ranks met in ") == 4, done.stderr
+
+
+def test_a_leader_that_is_killed_while_the_ranks_meet_is_named(script):
+    done = script(
+        """
+        import signal
+        import threading
+        import time
+
+        def meet():
+            if os.environ["RANK"] == "2":
+                threading.Timer(1, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            if os.environ["RANK"] == "3":
+                time.sleep(60)  # the others wait for it
+            ronde.init()
+
+        try:
+            ronde.run(meet, np=4, hosts="n1:2,n2:2")
+        except ronde.Error as error:
+            print(error)
+        """
+    )
+    assert "rank 2 (pid " in done.stdout, done.stdout + done.stderr
+    assert "on n2) was killed by signal 9 (Killed)" in done.stdout
+
+
 def test_large_arguments_and_results_come_whole(script):
     done = script(
         """

@@ -1,6 +1,7 @@
 #include "bindings/cli/launch/job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/exit_log/exit_log.h"
 #include "core/elastic/notes.h"
+#include "core/protocol/tree.h"
 
 namespace ronde {
 namespace {
@@ -28,6 +30,7 @@ constexpr std::array kOfARank = {"RONDE_RANK",
                                  "RONDE_SIZE",
                                  "RONDE_JOB_ID",
                                  "RONDE_RENDEZVOUS",
+                                 "RONDE_RENDEZVOUS_TREE",
                                  "RONDE_SECRET_FD",
                                  "RONDE_CALL_FD",
                                  "RONDE_ANSWER_FD",
@@ -55,6 +58,18 @@ int hosts_with(const std::vector<HostRanks>& hosts, std::size_t end, int local_r
   return static_cast<int>(
       std::count_if(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(end),
                     [local_rank](const HostRanks& host) { return host.ranks > local_rank; }));
+}
+
+/// "8x64" or "8x3,4": the ranks of each host.
+std::string ranks_of_hosts(const std::vector<HostRanks>& hosts) {
+  std::vector<std::string> entries;
+  for (auto host = hosts.begin(); host != hosts.end();) {
+    const auto next = std::find_if(
+        host, hosts.end(), [&](const HostRanks& other) { return other.ranks != host->ranks; });
+    entries.push_back(fmt::format("{}x{}", host->ranks, next - host));
+    host = next;
+  }
+  return fmt::format("{}", fmt::join(entries, ","));
 }
 
 bool is_variable_name(std::string_view name) {
@@ -108,6 +123,17 @@ EnvironmentList job_environment(const std::string& job_id, const Rendezvous& ren
                    join_host_port(rendezvous.address, rendezvous.rendezvous_port));
   }
   return list;
+}
+
+std::string rendezvous_tree(const std::vector<HostRanks>& hosts,
+                            const std::vector<Rendezvous>& places, std::size_t host) {
+  const auto place = [&](std::size_t index) {
+    return join_host_port(places[index].address, places[index].rendezvous_port);
+  };
+  std::string text = fmt::format("RONDE_RENDEZVOUS_TREE={} {}", ranks_of_hosts(hosts), place(host));
+  const int above = leader_above(static_cast<int>(host));
+  if (above >= 0) text += " " + place(static_cast<std::size_t>(above));
+  return text;
 }
 
 void forget_own_rank() {

@@ -12,7 +12,8 @@ namespace ronde {
 /// `bytes` random bytes from the kernel, in hexadecimal.
 std::string random_hex(std::size_t bytes);
 
-/// The address and ports of the rendezvous, as the host of rank 0 reported them.
+/// An address and free ports of a host, as its agent reported them. Those of rank 0's host are the
+/// job's rendezvous.
 struct Rendezvous {
   std::string address;
   int rendezvous_port = 0;
@@ -27,6 +28,11 @@ EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_
 /// The variables that all ranks share. RONDE_RENDEZVOUS is there for several hosts only.
 EnvironmentList job_environment(const std::string& job_id, const Rendezvous& rendezvous,
                                 bool several_hosts);
+
+/// The variable that says where the ranks of `hosts[host]` meet, and where those of the host above
+/// it do: RONDE_RENDEZVOUS_TREE. `places` has one for each host.
+std::string rendezvous_tree(const std::vector<HostRanks>& hosts,
+                            const std::vector<Rendezvous>& places, std::size_t host);
 
 /// Removes the variables by which a launcher has told this process that it is a rank, so that a job
 /// which it starts has none of them. Call from the only thread of the process.

@@ -19,6 +19,7 @@
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/rank_endings.h"
+#include "bindings/cli/launch/rendezvous_probe.h"
 #include "bindings/cli/launch/start_messages.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/clock.h"
@@ -37,7 +38,7 @@ class Launcher {
   // Starting.
   Status start_agents();
   void probe_rendezvous();
-  void start_ranks(const Rendezvous& rendezvous);
+  void start_ranks();
   // The event loop.
   void turn();
   [[nodiscard]] TimePoint deadline() const;
@@ -47,7 +48,7 @@ class Launcher {
   void end_ranks(TimePoint time);
   // Messages of agents.
   void on_frame(Host& host, const Frame& frame);
-  void on_probed(const Frame& frame);
+  void on_probed(const Host& host, const Frame& frame);
   void on_output(const Frame& frame);
   void on_tagged_output(int stream, std::string_view bytes);
   void on_exited(Host& host, const RankMessage& message);
@@ -86,7 +87,9 @@ class Launcher {
   TimePoint start_deadline_ = kForever;
   TimePoint uneven_deadline_ = kForever;  ///< The ranks that still run are listed then, once.
   bool uneven_seen_ = false;
-  bool probe_sent_ = false;
+  RendezvousProbe probe_{options_, hosts_,
+                         [this](const std::string& text) { say_if_verbose(text); }};
+  bool ranks_started_ = false;
   bool input_open_ = false;  ///< Standard input is passed on to a rank.
   int exit_status_ = 0;
   int stop_signal_ = 0;  ///< The signal that asked the job to end.
@@ -102,29 +105,25 @@ Status Launcher::start_agents() {
 }
 
 void Launcher::probe_rendezvous() {
-  if (probe_sent_ || exit_status_ != 0) return;
+  if (probe_.sent() || exit_status_ != 0) return;
   agents_.start_further();
   for (const Host& host : hosts_) {
     if (!host.link.greeted()) return;
   }
-  ProbeMessage probe;
-  for (const Host& host : hosts_) {
-    if (host.ranks != hosts_.front().ranks) probe.towards.push_back(host.ranks->name);
-  }
-  if (!probe.towards.empty()) probe.interface = options_.network_interface;
-  hosts_.front().link.send(encode(probe));
-  probe_sent_ = true;
+  probe_.send();
 }
 
-void Launcher::start_ranks(const Rendezvous& rendezvous) {
+void Launcher::start_ranks() {
   start_deadline_ = kForever;
+  ranks_started_ = true;
+  const std::vector<Rendezvous> places = probe_.places();
   if (options_.through_mpirun) {
     say_if_verbose(fmt::format("{}", fmt::join(options_.command, " ")));
-    hosts_.front().link.send(encode(mpirun_start_message(options_, rendezvous)));
+    hosts_.front().link.send(encode(mpirun_start_message(options_, places.front())));
     return;
   }
   input_open_ = options_.stdin_rank >= 0;
-  const std::vector<StartMessage> messages = start_messages(options_, rendezvous);
+  const std::vector<StartMessage> messages = start_messages(options_, places);
   for (const std::string& frame : options_.call_frames) send_to_all(hosts_, frame);
   for (std::size_t i = 0; i < hosts_.size(); ++i) hosts_[i].link.send(encode(messages[i]));
 }
@@ -170,7 +169,7 @@ void Launcher::stop(int signal) {
   }
   may_restart_ = false;
   start_deadline_ = kForever;
-  if (!probe_sent_) return cut_off();
+  if (!ranks_started_) return cut_off();
   signal_all(signal == SIGPIPE ? SIGTERM : signal);
   ending_.on_asked(now());
 }
@@ -188,7 +187,7 @@ void Launcher::on_time(TimePoint time) {
 
 void Launcher::give_up_starting() {
   for (const Host& host : hosts_) {
-    if (host.link.greeted()) continue;
+    if (probe_.sent() ? probe_.has_answer(host) : host.link.greeted()) continue;
     fail(1, fmt::format("{} did not answer within {} s (--start-timeout)", host.name(),
                         static_cast<double>(options_.start_timeout.count()) / 1000));
   }
@@ -212,7 +211,7 @@ void Launcher::read_input() {
 }
 
 void Launcher::on_frame(Host& host, const Frame& frame) {
-  if (frame.type == FrameType::kProbed) return on_probed(frame);
+  if (frame.type == FrameType::kProbed) return on_probed(host, frame);
   if (frame.type == FrameType::kOutput) return on_output(frame);
   if (frame.type == FrameType::kAnswer) {
     return with_message<AnswerMessage>(frame, [&](const AnswerMessage& answer) {
@@ -236,13 +235,12 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
       fmt::format("{} is pid {} on {}", name_of(message->rank), message->pid, host.name()));
 }
 
-void Launcher::on_probed(const Frame& frame) {
-  const auto message = decode<ProbedMessage>(frame.payload);
-  if (!message.ok() || !message->error.empty()) {
-    fail(1, message.ok() ? message->error : message.status().message());
+void Launcher::on_probed(const Host& host, const Frame& frame) {
+  if (const Status status = probe_.take(host, frame); !status.ok()) {
+    fail(1, status.message());
     return cut_off();
   }
-  start_ranks({message->address, message->rendezvous_port, message->master_port});
+  if (probe_.complete() && !ranks_started_ && exit_status_ == 0) start_ranks();
 }
 
 void Launcher::on_output(const Frame& frame) {
@@ -305,7 +303,7 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
                               *wait_status);
   }
   fail(1, fmt::format("{}: {}", host.name(), text));
-  if (!probe_sent_) cut_off();
+  if (!ranks_started_) cut_off();
 }
 
 void Launcher::fail(int exit_status, const std::string& text) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -19,21 +20,30 @@ StartMessage command_message(const LaunchOptions& options) {
   return start;
 }
 
+/// False where the user says by --env where all ranks meet.
+bool may_use_tree(const LaunchOptions& options) {
+  return std::ranges::none_of(options.environment, [](const std::string& entry) {
+    return entry.starts_with("RONDE_RENDEZVOUS=");
+  });
+}
+
 }  // namespace
 
 std::vector<StartMessage> start_messages(const LaunchOptions& options,
-                                         const Rendezvous& rendezvous) {
+                                         const std::vector<Rendezvous>& places) {
   StartMessage common = command_message(options);
   common.secret = random_hex(32);
   common.stdin_rank = options.stdin_rank;
   const EnvironmentList shared =
-      job_environment(random_hex(8), rendezvous, options.hosts.size() > 1);
+      job_environment(random_hex(8), places.front(), options.hosts.size() > 1);
+  const bool tree = places.size() > 1 && may_use_tree(options);
   std::vector<StartMessage> messages;
   for (std::size_t index = 0; index < options.hosts.size(); ++index) {
     const HostRanks& host = options.hosts[index];
     StartMessage& start = messages.emplace_back(common);
     if (!host.name.empty()) start.environment = forwarded_environment();
     add_variables(start.environment, shared);
+    if (tree) start.environment.push_back(rendezvous_tree(options.hosts, places, index));
     for (int local = 0; local < host.ranks; ++local) {
       EnvironmentList list = rank_environment(options.hosts, index, local);
       add_variables(list, options.environment);

@@ -32,6 +32,15 @@ TEST_CASE("job: only several hosts get a rendezvous") {
   }
 }
 
+TEST_CASE("job: hosts with equally many ranks are told as one, and each whom it is below") {
+  const std::vector<HostRanks> hosts = {{"a", 0, 2}, {"b", 2, 2}, {"c", 4, 3}, {"d", 7, 2}};
+  const std::vector<Rendezvous> places = {
+      {"10.0.0.1", 1, 9}, {"::2", 2, 9}, {"::3", 3, 9}, {"::4", 4, 9}};
+  CHECK(rendezvous_tree(hosts, places, 0) == "RONDE_RENDEZVOUS_TREE=2x2,3x1,2x1 10.0.0.1:1");
+  CHECK(rendezvous_tree(hosts, places, 3) ==
+        "RONDE_RENDEZVOUS_TREE=2x2,3x1,2x1 [::4]:4 10.0.0.1:1");
+}
+
 // The tests have one thread.  NOLINTBEGIN(concurrency-mt-unsafe)
 TEST_CASE("job: a rank that starts a job forgets its own place, another process nothing") {
   for (const bool is_rank : {false, true}) {
