@@ -5,6 +5,7 @@ Each pretended host is a network namespace with a link to one bridge. Prints one
 - start_s: from the start of the first process until the last has its first sum;
 - connections, descriptors, resident_mib: of one rank, after some sums; the least, the median and
   the most of all ranks. Connections are TCP connections to other hosts;
+- messages, with --messages: those of one rank until all have met, likewise; it logs more then;
 - told_ms, with --kill or --cut: from the signal until the last survivor has its error.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import signal
 import statistics
@@ -25,6 +27,7 @@ from driver.sandbox import CLONE_NEWIPC, Sandbox, call, libc
 
 ESTABLISHED = "01"
 FAN_OUT = 8  # core/protocol/tree.cc
+MESSAGES = re.compile(r"ranks met in \d+ ms; this one had (\d+) messages")
 PORT = 29778
 
 
@@ -79,6 +82,11 @@ def _holdings(job: Job) -> dict[str, list[float]]:
     }
 
 
+def _messages(job: Job) -> list[float]:
+    found = [MESSAGES.search(job.errors(rank)) for rank in range(job.size)]
+    return _spread([float(one[1]) for one in found if one is not None])
+
+
 def _told_ms(job: Job, lost: list[int], at_us: int, limit: float) -> float:
     """The time until the last survivor's error, which must name a lost rank."""
     survivors = [rank for rank in range(job.size) if rank not in lost]
@@ -112,6 +120,7 @@ def _make_job(hosts: ManyHosts, arguments: argparse.Namespace) -> Job:
         RONDE_NETWORK_INTERFACE="link0",
         RONDE_SECRET_FILE=str(secret),
         RONDE_START_TIMEOUT_MS=str(int(arguments.limit * 1000)),
+        RONDE_LOG_LEVEL="debug" if arguments.messages else "warning",
     )
     return job
 
@@ -137,6 +146,8 @@ def measure(hosts: ManyHosts, arguments: argparse.Namespace) -> tuple[Job, dict[
     last = max(event["at_us"] for event in job.events("first"))
     found["start_s"] = round((last - began) / 1e6, 2)
     found.update(_holdings(job))
+    if arguments.messages:
+        found["messages"] = _messages(job)
     if arguments.kill is not None:
         at_us = job.signal(arguments.kill, signal.SIGKILL)
         found["told_ms"] = _told_ms(job, [arguments.kill], at_us, 30)
@@ -158,6 +169,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2, help="on each host")
     parser.add_argument("--limit", type=float, default=120, help="seconds to start (120)")
     parser.add_argument("--flat", action="store_true", help="all ranks meet at rank 0")
+    parser.add_argument("--messages", action="store_true", help="count those of the meeting")
     parser.add_argument("--kill", type=int, help="a rank to kill")
     parser.add_argument("--cut", type=int, help="a host whose link goes down")
     arguments = parser.parse_args()
