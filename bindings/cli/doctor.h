@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "bindings/runtime/diagnosis/diagnostics_socket.h"
-#include "core/base/clock.h"
+#include "bindings/runtime/diagnosis/rank_query.h"
 #include "core/base/config.h"
 #include "core/base/status.h"
 #include "timeline/dump.h"
@@ -34,22 +32,7 @@ std::string bytes_text(std::uint64_t bytes);
 /// Errors: the job's.
 Status examine_compression(const Config& config);
 
-/// One rank's answer.
-struct RankAnswer {
-  diagnosis::DiagnosticsAddress who;
-  std::string text;          ///< The dump as received; empty if there is none.
-  std::optional<Dump> dump;  ///< The dump, parsed.
-  std::string silence;       ///< The reason why there is no dump.
-  int worker = 0;            ///< Its number in an elastic job; 0: unknown.
-};
-
-/// The ranks with a socket in this host's network namespace, of all users, by job and rank.
-std::vector<diagnosis::DiagnosticsAddress> find_ranks();
-
-/// Sends `request` to all ranks at once, without those of other users. Ranks that do not answer by
-/// `deadline` are described by /proc. Blocks: until `deadline` at most.
-std::vector<RankAnswer> ask_ranks(const std::vector<diagnosis::DiagnosticsAddress>& ranks,
-                                  std::string_view request, TimePoint deadline);
+using diagnosis::RankAnswer;
 
 /// The function of a frame of a dump, without arguments, templates, offset and library.
 std::string function_name(std::string_view frame);

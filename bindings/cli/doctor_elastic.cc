@@ -7,11 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "bindings/runtime/diagnosis/rank_query.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"
 
@@ -20,20 +18,8 @@ namespace {
 
 using SortedJson = nlohmann::json;
 
-constexpr unsigned long kListens = 0x10000;  // a flag in /proc/net/unix
 constexpr std::size_t kMostAnswerBytes = std::size_t{64} << 20;
 constexpr std::size_t kJobLetters = 16;  // of an elastic job's id, before the epoch
-
-/// The abstract name at the end of a line of /proc/net/unix, if the socket listens.
-std::optional<std::string> listening_name(const std::string& line) {
-  std::istringstream fields(line);
-  std::string slot, references, protocol, flags, type, state, inode, name;
-  fields >> slot >> references >> protocol >> flags >> type >> state >> inode >> name;
-  if (name.empty() || name[0] != '@') return std::nullopt;
-  unsigned long bits = 0;
-  std::from_chars(flags.data(), flags.data() + flags.size(), bits, 16);
-  return (bits & kListens) != 0 ? std::optional(name.substr(1)) : std::nullopt;
-}
 
 /// Waits until the socket has something to read. False at the deadline.
 bool wait_for_input(int fd, TimePoint deadline) {
@@ -87,18 +73,9 @@ std::string describe_status(const SortedJson& status) {
 
 }  // namespace
 
-std::vector<std::string> listening_names() {
-  std::vector<std::string> names;
-  std::ifstream file("/proc/net/unix");
-  for (std::string line; std::getline(file, line);) {
-    if (auto name = listening_name(line)) names.push_back(std::move(*name));
-  }
-  return names;
-}
-
 std::vector<LauncherAddress> find_launchers() {
   std::vector<LauncherAddress> launchers;
-  for (const std::string& name : listening_names()) {
+  for (const std::string& name : diagnosis::listening_names()) {
     if (auto launcher = LauncherAddress::parse(name)) launchers.push_back(std::move(*launcher));
   }
   std::ranges::sort(launchers, {}, &LauncherAddress::job);

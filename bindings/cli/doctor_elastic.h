@@ -21,9 +21,6 @@ struct LauncherAnswer {
 /// The launchers of elastic jobs in this host's network namespace, of all users, by job.
 std::vector<LauncherAddress> find_launchers();
 
-/// The abstract names of sockets that listen in this host's network namespace.
-std::vector<std::string> listening_names();
-
 /// Asks the launcher. Nothing if it belongs to another user, or does not answer by `deadline`.
 std::optional<LauncherAnswer> ask_launcher(const LauncherAddress& launcher, TimePoint deadline);
 

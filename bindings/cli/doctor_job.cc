@@ -1,11 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <fstream>
 #include <map>
 #include <utility>
@@ -14,27 +11,11 @@
 #include "bindings/cli/doctor_elastic.h"
 #include "bindings/runtime/diagnosis/kernel_view.h"
 #include "bindings/runtime/diagnosis/service.h"
-#include "core/base/os/endpoint.h"
-#include "core/base/os/file_descriptor.h"
+#include "core/base/thread_name.h"
 #include "timeline/dump.h"
 
 namespace ronde {
 namespace {
-
-/// The ranks that `awaited` waits for: "rank 1, rank 2 (frozen)". Empty if unknown.
-std::string missing_ranks(const Awaited& awaited, const std::vector<RankAnswer>& answers) {
-  const DumpOperation& operation = *awaited.operation;
-  if (operation.name.empty() || operation.agreed_ns != 0) return {};
-  std::vector<std::string> missing;
-  for (const RankAnswer& answer : answers) {
-    if (!answer.dump) {
-      missing.push_back(fmt::format("rank {}, which says nothing", answer.who.rank));
-    } else if (takes_part(*answer.dump, operation.set) && !has_submitted(*answer.dump, awaited)) {
-      missing.push_back(fmt::format("rank {}", answer.who.rank));
-    }
-  }
-  return fmt::format("{}", fmt::join(missing, ", "));
-}
 
 void append_pending(std::string& text, const Dump& dump, const std::vector<RankAnswer>& answers) {
   bool any = false;
@@ -42,19 +23,50 @@ void append_pending(std::string& text, const Dump& dump, const std::vector<RankA
     if (operation.done()) continue;
     any = true;
     text += "  pending: " + describe_pending_operation(operation, dump.steady_ns);
-    const std::string missing = missing_ranks({&dump, &operation}, answers);
+    const std::string missing = diagnosis::awaited_ranks({&dump, &operation}, answers);
     text += missing.empty() ? "\n" : fmt::format("; missing: {}\n", missing);
   }
   if (!any) text += "  pending: nothing\n";
 }
 
-void append_threads(std::string& text, const Dump& dump) {
-  for (const DumpThread& thread : dump.threads) {
-    text += fmt::format("  thread {} \"{}\": {}\n", thread.tid, thread.name, thread.state);
-    for (const std::string& frame : thread.frames) {
-      text += fmt::format("      {}\n", function_name(frame));
-    }
+/// The functions of a thread, innermost first, up to the interpreter's or the thread library's.
+std::vector<std::string> functions_of(const DumpThread& thread) {
+  constexpr std::array<std::string_view, 5> kOutside{"pybind11::", "_Py", "Py", "cfunction_",
+                                                     "std::thread::"};
+  std::vector<std::string> names;
+  for (const std::string& frame : thread.frames) {
+    std::string name = function_name(frame);
+    const auto begins = [&](std::string_view outside) { return name.starts_with(outside); };
+    if (std::ranges::any_of(kOutside, begins)) break;
+    names.push_back(std::move(name));
   }
+  return names;
+}
+
+/// True if a thread of Ronde sleeps until there is work for it.
+bool is_idle(const DumpThread& thread, const std::vector<std::string>& functions) {
+  constexpr std::array<std::string_view, 4> kWaits{
+      "ronde::futex_wait", "ronde::BasicWakeWord::", "ronde::Driver::background_",
+      "ronde::QueueWorker::thread_main"};
+  if (!thread.name.starts_with(kThreadPrefix) || !thread.state.starts_with('S')) return false;
+  return std::ranges::all_of(functions, [&](const std::string& function) {
+    return !function.starts_with("ronde::") ||
+           std::ranges::any_of(kWaits, [&](auto wait) { return function.starts_with(wait); });
+  });
+}
+
+void append_threads(std::string& text, const Dump& dump) {
+  std::vector<std::string> idle;
+  for (const DumpThread& thread : dump.threads) {
+    const std::vector<std::string> functions = functions_of(thread);
+    if (is_idle(thread, functions)) {
+      idle.push_back(thread.name);
+      continue;
+    }
+    text += fmt::format("  thread {} \"{}\": {}\n", thread.tid, thread.name, thread.state);
+    for (const std::string& function : functions) text += fmt::format("      {}\n", function);
+  }
+  if (!idle.empty()) text += fmt::format("  idle threads: {}\n", fmt::join(idle, ", "));
 }
 
 void append_script(std::string& text, const Dump& dump) {
@@ -139,82 +151,6 @@ namespace {
 using diagnosis::DiagnosticsAddress;
 
 constexpr std::chrono::seconds kPatience{3};
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-
-/// A query of one rank.
-struct Question {
-  RankAnswer answer;
-  FileDescriptor fd;
-  bool asked = false;
-  bool over = false;
-  bool foreign = false;
-};
-
-FileDescriptor connect_to(const DiagnosticsAddress& who) {
-  const Endpoint endpoint = abstract_endpoint(who.text());
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const bool connected = fd.valid() && ::connect(fd.get(), endpoint.raw(), endpoint.length) == 0;
-  return connected ? std::move(fd) : FileDescriptor();
-}
-
-/// Connects and sends the query. Tries again if the socket's queue is full.
-void ask(Question& question, std::string_view request) {
-  question.fd = connect_to(question.answer.who);
-  if (!question.fd.valid()) {
-    question.over = errno != EAGAIN;
-    return;
-  }
-  question.foreign = !is_same_user(question.fd.get());
-  question.over = question.foreign;
-  question.asked = ::send(question.fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
-                   ssize_t(request.size());
-}
-
-void hear(Question& question) {
-  std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  const ssize_t got = ::recv(question.fd.get(), buffer.data(), buffer.size(), 0);
-  if (got > 0) question.answer.text.append(buffer.data(), static_cast<std::size_t>(got));
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  question.over = got <= 0 || question.answer.text.size() > kMostBytes;
-}
-
-/// Reads answers that have arrived; true if some are still missing.
-bool turn(std::vector<Question>& questions, std::string_view request) {
-  std::vector<pollfd> polled;
-  bool queued = false;
-  for (Question& question : questions) {
-    if (!question.over && !question.asked) ask(question, request);
-    if (!question.over && question.asked) polled.push_back({question.fd.get(), POLLIN, 0});
-    queued |= !question.over && !question.asked;
-  }
-  if (polled.empty() && !queued) return false;
-  constexpr int kWaitMs = 20;
-  (void)::poll(polled.data(), polled.size(), kWaitMs);
-  for (Question& question : questions) {
-    if (!question.over && question.asked) hear(question);
-  }
-  return true;
-}
-
-std::string why_silent(const Question& question) {
-  const int pid = question.answer.who.pid;
-  const std::string state = diagnosis::thread_state(pid, pid);
-  if (diagnosis::is_stopped(pid)) return fmt::format("is frozen: {}", state);
-  return fmt::format("does not answer; its main thread: {}", state);
-}
-
-RankAnswer concluded(Question& question) {
-  RankAnswer answer = std::move(question.answer);
-  auto dumps = read_dumps(answer.text);
-  if (dumps.ok() && !dumps->empty()) {
-    answer.dump = std::move(dumps->back());
-  } else {
-    answer.silence =
-        why_silent({.answer = {.who = answer.who, .text = {}, .dump = {}, .silence = {}},
-                    .fd = FileDescriptor()});
-  }
-  return answer;
-}
 
 std::string job_name(const DiagnosticsAddress& rank) {
   return rank.job.empty() ? fmt::format("pid {}", rank.pid) : job_of_epoch(rank.job);
@@ -250,7 +186,8 @@ void keep_newest_epoch(std::vector<DiagnosticsAddress>& ranks) {
 
 RunningJobs find_jobs(const std::string& asked) {
   RunningJobs jobs;
-  for (const DiagnosticsAddress& rank : find_ranks()) jobs[job_name(rank)].ranks.push_back(rank);
+  for (const DiagnosticsAddress& rank : diagnosis::find_ranks())
+    jobs[job_name(rank)].ranks.push_back(rank);
   for (const LauncherAddress& launcher : find_launchers()) jobs[launcher.job].launcher = launcher;
   for (auto& [name, job] : jobs) keep_newest_epoch(job.ranks);
   std::erase_if(jobs, [&](const auto& job) { return !is_meant(job.second, job.first, asked); });
@@ -280,35 +217,6 @@ Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& fo
   }
   return {};
 }
-
-}  // namespace
-
-std::vector<DiagnosticsAddress> find_ranks() {
-  std::vector<DiagnosticsAddress> ranks;
-  for (const std::string& name : listening_names()) {
-    if (auto rank = DiagnosticsAddress::parse(name)) ranks.push_back(std::move(*rank));
-  }
-  std::sort(
-      ranks.begin(), ranks.end(), [](const DiagnosticsAddress& a, const DiagnosticsAddress& b) {
-        return std::tuple(job_name(a), a.rank, a.pid) < std::tuple(job_name(b), b.rank, b.pid);
-      });
-  return ranks;
-}
-
-std::vector<RankAnswer> ask_ranks(const std::vector<DiagnosticsAddress>& ranks,
-                                  std::string_view request, TimePoint deadline) {
-  std::vector<Question> questions(ranks.size());
-  for (std::size_t i = 0; i < ranks.size(); ++i) questions[i].answer.who = ranks[i];
-  while (now() < deadline && turn(questions, request)) {
-  }
-  std::vector<RankAnswer> answers;
-  for (Question& question : questions) {
-    if (!question.foreign) answers.push_back(concluded(question));
-  }
-  return answers;
-}
-
-namespace {
 
 /// The ranks' answers, named by the workers that the launcher knows.
 Status examine_ranks(const std::vector<DiagnosticsAddress>& ranks,

@@ -52,7 +52,9 @@ void Diagnostics::start_service(const Config& config, const Topology& topology,
   options.folder = config.dump_dir;
   options.signal = diagnosis::dump_signal_number(config);
   options.timeline_signal = diagnosis::timeline_signal_number(config);
-  options.stall_interval = config.stall_warning;
+  options.stall_warning = config.stall_warning;
+  options.stall_error = config.stall_error;
+  options.fail = sources.fail;
   options.on_timeline = sources.on_timeline_signal;
   options.abort = sources.abort;
   options.left_behind = sources.left_behind;

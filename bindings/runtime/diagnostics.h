@@ -28,6 +28,8 @@ struct DiagnosticsSources {
   std::function<void()> on_timeline_signal;  ///< Called in the service's thread.
   /// Counts a recovery that is over. Threads: any. Only called in elastic jobs.
   std::function<void()> report_passage = {};
+  /// Declares the job broken, as an operation runs for too long. Threads: any.
+  std::function<void(const Status&)> fail = {};
   diagnosis::ScriptSource script = {};  ///< Null in a program without a script.
 };
 

@@ -157,6 +157,7 @@ Status Runtime::Parts::start_diagnostics(const JoinOptions& options) {
     return timeline->steps() + (history != nullptr ? history->earlier_steps() : 0);
   };
   sources.report_passage = [this] { report_passage(); };
+  sources.fail = [this](const Status& reason) { engine->fail(reason); };
   sources.on_timeline_signal = [this] { timeline->toggle(); };
   return diagnostics->start(config, topology, std::move(sources));
 }

@@ -56,7 +56,7 @@ struct EngineOptions {
   Duration stall_error{0};
   const EventGate* events = nullptr;  ///< Outlives it; may be null.
   Meter* meter = nullptr;             ///< Counts operations; outlives it. Null: the engine's own.
-  /// Called after warnings of stalled operations were logged, in the driving thread; quick.
+  /// Called after a warning of stalled operations has come, in the driving thread; quick.
   std::function<void()> on_stall;
   /// Called when an operation has ended because of a rank that died or left, once for each such
   /// rank in turn; quick. Threads: any.

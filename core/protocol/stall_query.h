@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -46,6 +47,10 @@ class StallQuery {
 
 /// `allreduce "w" has waited 60 s for ranks 1, 3`.
 std::string stall_text(const StallFact& fact);
+
+/// The end of warnings of stalls.
+inline constexpr std::string_view kStallHint =
+    "`ronde doctor --job` shows at which line each rank is";
 
 /// The facts whose operations certainly never end. Each operation lacks a rank that submits it only
 /// after another of them has ended. All facts are of one query, so they hold together.

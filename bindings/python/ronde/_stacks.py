@@ -11,13 +11,15 @@ from ronde._exit_message import is_of_ronde, is_of_user
 
 _MOST_THREADS = 64
 _MOST_FRAMES = 64
+_IMPORT_MACHINERY = "<frozen importlib"
 
 
 def lines() -> list[tuple[int, str, str, list[str]]]:
     """(kernel's thread id, name, line, frames) of each Python thread, the main thread first.
 
-    Frames read "train.py:12 in main", innermost first, without those of this package. The line is
-    the innermost outside libraries. The core calls this in a thread of its own, which is left out.
+    Frames read "train.py:12 in main", innermost first, without those of this package and of
+    `import`. The line is the innermost outside libraries. The core calls this in a thread of its
+    own, which is left out.
     """
     known = {thread.ident: thread for thread in threading.enumerate()}
     main, own = threading.main_thread().ident, threading.get_ident()
@@ -38,7 +40,8 @@ def _frames_from(innermost: FrameType) -> list[FrameType]:
     frames = []
     frame: FrameType | None = innermost
     while frame is not None:
-        if not is_of_ronde(frame.f_code.co_filename):
+        file = frame.f_code.co_filename
+        if not is_of_ronde(file) and not file.startswith(_IMPORT_MACHINERY):
             frames.append(frame)
         frame = frame.f_back
     return frames

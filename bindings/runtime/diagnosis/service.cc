@@ -29,6 +29,8 @@ constexpr std::chrono::milliseconds kStackTime{500};
 constexpr std::chrono::seconds kScriptTime{1};
 /// The interval of looking if the process had no descriptor left for the bell.
 constexpr std::chrono::milliseconds kWithoutBell{50};
+/// The interval of looking if a report of a stall has ended.
+constexpr std::chrono::milliseconds kWhileReporting{100};
 /// Requests within this time get the same answer.
 constexpr std::chrono::milliseconds kSameAnswer{250};
 /// A rank that fails or stalls over and over does not fill a disk.
@@ -42,13 +44,15 @@ std::int64_t wall_clock_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// As other ranks read it.
 DiagnosticsAddress diagnostics_address(const Dump& head) {
   static std::atomic<int> count{0};
-  return {.pid = head.pid,
-          .number = count.fetch_add(1),
-          .rank = head.rank,
-          .size = head.size,
-          .job = head.job};
+  const DiagnosticsAddress address{.pid = head.pid,
+                                   .number = count.fetch_add(1),
+                                   .rank = head.rank,
+                                   .size = head.size,
+                                   .job = head.job};
+  return DiagnosticsAddress::parse(address.text()).value_or(address);
 }
 
 DumpOperation operation_of(const Flight& flight) {
@@ -98,11 +102,14 @@ std::string dump_path(const std::string& folder, const std::string& job, int ran
 
 Service::Service(ServiceOptions options)
     : options_(std::move(options)),
+      self_(diagnostics_address(options_.head)),
       listening_(options_.abort->listen([bell = options_.bell] { bell->ring(Reason::kFailure); })),
       signal_(options_.signal, *options_.bell),
       timeline_signal_(options_.timeline_signal, *options_.bell, Reason::kTimeline),
-      script_(options_.script) {
-  auto socket = DiagnosticsSocket::open(diagnostics_address(options_.head));
+      script_(options_.script),
+      watch_(options_.stall_warning, options_.stall_error),
+      reporter_(options_.fail) {
+  auto socket = DiagnosticsSocket::open(self_);
   if (socket.ok()) {
     socket_ = std::move(socket).value();
   } else {
@@ -128,6 +135,7 @@ void Service::run() {
   while (!stop_.load()) {
     wait();
     serve_bell();
+    watch_flights();
     if (socket_) socket_->turn(now(), [this](std::string_view request) { return reply(request); });
   }
   serve_bell();
@@ -136,6 +144,7 @@ void Service::run() {
 void Service::wait() {
   std::vector<pollfd> polled = {{options_.bell->fd(), POLLIN, 0}};
   TimePoint until = failure_due_;
+  until = std::min(until, reporter_.busy() ? now() + kWhileReporting : watch_.next_look());
   if (polled.front().fd < 0) until = std::min(until, now() + kWithoutBell);
   if (socket_) {
     socket_->gather(polled);
@@ -149,7 +158,10 @@ void Service::serve_bell() {
   const auto asked = [wanted](Reason reason) {
     return (wanted & static_cast<std::uint8_t>(reason)) != 0;
   };
-  if (asked(Reason::kStall)) tell_stall();
+  if (asked(Reason::kStall)) {
+    watch_.negotiation_warned(now());
+    tell_stall();
+  }
   if (asked(Reason::kSignal)) tell("signal");
   if (asked(Reason::kTimeline)) options_.on_timeline();
   if (asked(Reason::kFailure)) failure_due_ = now() + kAfterFailure;
@@ -158,12 +170,30 @@ void Service::serve_bell() {
   if (options_.abort->status().code() != Code::kAborted) tell("failure");
 }
 
-/// Operations stall at moments of their own; what is pending is said once for all of them.
+/// Operations stall at moments of their own; one dump has all that are pending. Without a folder
+/// the warnings say enough.
 void Service::tell_stall() {
   const TimePoint time = now();
-  if (stall_told_ != TimePoint() && time - stall_told_ < options_.stall_interval * 3 / 4) return;
+  if (options_.folder.empty()) return;
+  if (stall_told_ != TimePoint() && time - stall_told_ < options_.stall_warning * 3 / 4) return;
   stall_told_ = time;
   tell("stall");
+}
+
+/// Reports operations that do not end though all ranks have agreed on them, or that nobody warns
+/// of.
+void Service::watch_flights() {
+  if (now() < watch_.next_look() || reporter_.busy()) return;
+  std::vector<LateOperation> late;
+  for (const LateFlight& flight : watch_.look(*options_.flights, now())) {
+    late.push_back({.operation = operation_of(flight.flight),
+                    .others = flight.others,
+                    .late_ns = flight.late_ns,
+                    .over_limit = flight.over_limit});
+  }
+  if (late.empty() || options_.abort->aborted()) return;
+  reporter_.report(self_, outline("stall"), std::move(late));
+  tell_stall();
 }
 
 Dump Service::outline(const char* reason) const {

@@ -17,8 +17,10 @@
 #include "bindings/runtime/diagnosis/dump_signal.h"
 #include "bindings/runtime/diagnosis/script_stacks.h"
 #include "bindings/runtime/diagnosis/service_thread.h"
+#include "bindings/runtime/diagnosis/stall_reporter.h"
 #include "core/base/abort.h"
 #include "core/engine/records/flight_ring.h"
+#include "core/engine/records/flight_watch.h"
 #include "timeline/dump.h"
 
 namespace ronde::diagnosis {
@@ -35,7 +37,10 @@ struct ServiceOptions {
   const WaitingCallers* callers = nullptr;  ///< Outlives it.
   Bell* bell = nullptr;                     ///< Outlives it.
   ScriptSource script;                      ///< Null in a program without a script.
-  Duration stall_interval{};  ///< Between warnings of one operation: stalls are told of as rarely.
+  /// Between warnings of one operation: stalls are told of as rarely. Zero: never.
+  Duration stall_warning{};
+  Duration stall_error{};                   ///< Operations that run for longer fail the job.
+  std::function<void(const Status&)> fail;  ///< Declares the job broken; any thread.
 };
 
 /// Threads: construction and destruction in one.
@@ -53,6 +58,7 @@ class Service {
   void wait();
   void serve_bell();
   void tell_stall();
+  void watch_flights();
   void tell(const char* reason);
   void write_file(const Dump& dump);
   [[nodiscard]] Dump outline(const char* reason) const;
@@ -60,6 +66,7 @@ class Service {
   std::shared_ptr<const std::string> reply(std::string_view request);
 
   const ServiceOptions options_;
+  const DiagnosticsAddress self_;
   const int listening_;  // to the abort token
   const DumpSignal signal_;
   const DumpSignal timeline_signal_;
@@ -71,6 +78,8 @@ class Service {
   TimePoint stall_told_{};            // when last
   int files_written_ = 0;
   ScriptStacks script_;
+  FlightWatch watch_;
+  StallReporter reporter_;
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "core/protocol/stall_query.h"
 
 namespace ronde {
 
@@ -18,11 +19,13 @@ bool Progress::step() {
 }
 
 void Progress::flush() {
-  std::vector<std::string> warnings;
+  std::vector<QueueWarning> warnings;
   parts_.queues.send_negotiations(parts_.outbox);
   parts_.queues.take_warnings(warnings);
   parts_.queues.update_deadline();
-  for (const std::string& warning : warnings) log(LogLevel::kWarning, "{}", warning);
+  for (const QueueWarning& warning : warnings) {
+    log(warning.is_own ? LogLevel::kWarning : LogLevel::kInfo, "{}; {}", warning.text, kStallHint);
+  }
   if (!warnings.empty() && on_stall_) on_stall_();
 }
 

@@ -73,7 +73,7 @@ void Queues::send_negotiations(Outbox& outbox) {
   }
 }
 
-void Queues::take_warnings(std::vector<std::string>& out) {
+void Queues::take_warnings(std::vector<QueueWarning>& out) {
   for (const SetQueuePtr& queue : driven_) queue->take_warnings(out);
 }
 

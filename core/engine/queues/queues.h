@@ -49,7 +49,7 @@ class Queues {
   /// Sends the negotiation frames of all queues.
   void send_negotiations(Outbox& outbox);
   /// Appends the warnings of all queues.
-  void take_warnings(std::vector<std::string>& out);
+  void take_warnings(std::vector<QueueWarning>& out);
   /// As SetQueue::collect_agreed, of all queues.
   [[nodiscard]] bool collect_agreed();
   /// Runs what was collected, in this thread where `may_run_here`; see SetQueue::run_agreed.

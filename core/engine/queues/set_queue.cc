@@ -79,10 +79,11 @@ InlinePayload SetQueue::payload_of(const Submission& submission) const {
   return payload;
 }
 
-void SetQueue::take_warnings(std::vector<std::string>& out) {
-  const std::size_t before = out.size();
-  negotiator_.take_warnings(out);
-  if (out.size() > before) options_.meter->warned(out.size() - before);
+void SetQueue::take_warnings(std::vector<QueueWarning>& out) {
+  std::vector<std::string> texts;
+  negotiator_.take_warnings(texts);
+  if (!texts.empty()) options_.meter->warned(texts.size());
+  for (std::string& text : texts) out.push_back({std::move(text), negotiator_.coordinates()});
 }
 
 bool SetQueue::collect_agreed() {

@@ -51,6 +51,12 @@ struct SetQueueOptions {
   std::function<void(const Status&)> on_broken;
 };
 
+/// A warning for people. Other ranks of the set have it, too.
+struct QueueWarning {
+  std::string text;
+  bool is_own = false;  ///< This rank coordinates the set, so it logs the warning for all.
+};
+
 /// Brings the operations of one process set from submission to their end.
 /// Threads: the driving thread, unless a member says otherwise.
 class SetQueue {
@@ -62,7 +68,7 @@ class SetQueue {
   /// The set's negotiation. Frames, deadlines and notices of this rank go there directly.
   [[nodiscard]] Negotiator& negotiator() noexcept { return negotiator_; }
   /// As Negotiator::take_warnings, and counts them.
-  void take_warnings(std::vector<std::string>& out);
+  void take_warnings(std::vector<QueueWarning>& out);
   /// Takes over the batches agreed since the last call; true if run_agreed() has work. The
   /// coordinator releases paced bundles here, so frames may have to be sent after it.
   bool collect_agreed();

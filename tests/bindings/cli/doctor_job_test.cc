@@ -66,7 +66,9 @@ TEST_CASE("doctor --job: it says what each rank waits for, who is missing and wh
   CHECK(contains(told.out, "pending: \"stuck\" (allreduce, 40 bytes)"));
   CHECK(contains(told.out, "waiting for other ranks; missing: rank 1\n"));
   CHECK(contains(told.out, "last finished: allreduce \"first\""));
-  CHECK(contains(told.out, "\"ronde-engine\""));
+  CHECK(contains(told.out, "  idle threads: "));
+  CHECK(contains(told.out, "ronde-engine"));
+  CHECK_FALSE(contains(told.out, "std::thread"));
   CHECK(contains(told.out, "Engine::wait"));
   CHECK_FALSE(contains(told.out, "Python"));
 }
@@ -93,6 +95,32 @@ TEST_CASE("doctor --job: the line of each rank's script comes first, then all it
                        "rank 1 (worker 4): no Python line: a thread holds the lock\n"
                        "rank 0, pid "));
   CHECK(contains(text, "  Python thread 7 \"MainThread\":\n      queue.py:1 in get\n"));
+}
+
+TEST_CASE("doctor --job: threads without work are named only, and no frame of the interpreter is") {
+  RankAnswer answer;
+  answer.who = {.pid = 1, .number = 0, .rank = 0, .size = 1, .job = "j"};
+  answer.dump.emplace();
+  const auto add = [&](std::string name, std::string state, std::vector<std::string> frames) {
+    answer.dump->threads.push_back({.tid = 7,
+                                    .name = std::move(name),
+                                    .state = std::move(state),
+                                    .frames = std::move(frames)});
+  };
+  add("python", "S (sleeping)",
+      {"ronde::Engine::wait()+1 (a)", "pybind11::f()+1 (a)", "main+1 (a)"});
+  add("ronde-engine", "S (sleeping)",
+      {"syscall+1 (a)", "ronde::futex_wait()+1 (a)", "ronde::Driver::background_turn()+1 (a)",
+       "std::thread::run()+1 (a)"});
+  add("ronde-queue", "S (sleeping)", {"ronde::shm::Steps::wait()+1 (a)"});
+  add("ronde-watch", "R (running)", {});
+  const std::string text = describe_job({answer});
+  CAPTURE(text);
+  CHECK(contains(text,
+                 "  thread 7 \"python\": S (sleeping)\n      ronde::Engine::wait\n"
+                 "  thread 7 \"ronde-queue\": S (sleeping)\n      ronde::shm::Steps::wait\n"
+                 "  thread 7 \"ronde-watch\": R (running)\n"
+                 "  idle threads: ronde-engine\n"));
 }
 
 TEST_CASE("doctor --job: frames are shortened to the names of functions") {
@@ -168,7 +196,7 @@ TEST_CASE("doctor --probe: status 0 while the ranks answer, 1 and one line for a
 TEST_CASE("doctor --probe: it makes ranks read no stacks") {
   const StuckJob job;
   REQUIRE(job.wait() == "");
-  auto ranks = find_ranks();
+  auto ranks = diagnosis::find_ranks();
   std::erase_if(ranks, [&](const auto& rank) { return rank.job != job.id(); });
   REQUIRE(ranks.size() == 2);
   const auto ask = [&](std::string_view request) {

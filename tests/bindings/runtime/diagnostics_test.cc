@@ -15,6 +15,7 @@
 #include "bindings/runtime/diagnosis/dump_signal.h"
 #include "core/base/log.h"
 #include "core/base/os/file_descriptor.h"
+#include "tests/bindings/runtime/wait_for.h"
 #include "tests/timeline/scratch.h"
 
 namespace ronde {
@@ -37,12 +38,6 @@ struct Fixture {
   Meter meter;
   std::atomic<bool> toggled{false};
 };
-
-bool wait_for(const std::function<bool()>& done) {
-  const TimePoint deadline = now() + std::chrono::seconds(20);
-  while (!done() && now() < deadline) ::usleep(2000);
-  return done();
-}
 
 /// A port of this host that nobody listens at now, bound to `holder` until that closes.
 int hold_port(FileDescriptor& holder) {

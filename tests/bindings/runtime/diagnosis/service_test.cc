@@ -15,6 +15,7 @@
 #include "core/base/log.h"
 #include "tests/backends/net/processes.h"
 #include "tests/bindings/runtime/sums.h"
+#include "tests/bindings/runtime/wait_for.h"
 
 namespace ronde {
 namespace {
@@ -55,12 +56,6 @@ std::vector<Dump> dumps_of(const std::string& folder, const std::string& job, in
   text << file.rdbuf();
   auto dumps = read_dumps(text.str());
   return dumps.ok() ? std::move(*dumps) : std::vector<Dump>();
-}
-
-bool wait_for(const std::function<bool()>& done) {
-  const TimePoint deadline = now() + std::chrono::seconds(20);
-  while (!done() && now() < deadline) ::usleep(2000);
-  return done();
 }
 
 /// The first operation that is pending in the dump, or one without a name.
@@ -197,7 +192,7 @@ TEST_CASE("Diagnosis: operations that stall one after the other are told of once
   options.flights = &flights;
   options.callers = &callers;
   options.bell = &bell;
-  options.stall_interval = std::chrono::minutes(10);
+  options.stall_warning = std::chrono::minutes(10);
   const diagnosis::Service service(std::move(options));
   bell.ring(diagnosis::Reason::kStall);
   REQUIRE(wait_for([&] { return dumps_of(folder.path(), job, 0).size() == 1; }));
