@@ -121,7 +121,7 @@ void print_selection(const Config& config) {
   const std::string title =
       fmt::format("Which algorithm runs, by {} (RONDE_ALGORITHM overrides)", origin);
   print_lines(title.c_str(), describe_selection(tuned));
-  print_lines("Which path work takes, by what is there (the first that fits)", describe_paths());
+  print_lines("How tensors are moved (the first line that fits)", describe_paths());
 }
 
 /// An operation for the selector: "allreduce,16M".

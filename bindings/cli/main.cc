@@ -98,7 +98,7 @@ int run_horovodrun(ronde::Arguments arguments) {
 int run_ronde(ronde::Arguments arguments) {
   CLI::App app("Collective communication for data-parallel training.", "ronde");
   set_up(app);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   auto request = std::make_shared<ronde::RunRequest>();
   const CLI::App* run = ronde::add_run_command(app, request);
   ronde::add_timeline_command(app);
@@ -113,6 +113,10 @@ int run_ronde(ronde::Arguments arguments) {
     arguments = std::move(rest);
   }
   if (!arguments.empty() && arguments.front() == bench->get_name()) ronde::rename_np(arguments);
+  if (arguments.empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return ronde::kUsageStatus;
+  }
   try {
     check_commands(app, arguments);
   } catch (const CLI::ParseError& error) {

@@ -333,7 +333,8 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
       "Start N ranks of a program, here or on other hosts: ronde run [OPTIONS] [--] COMMAND...");
   command->footer(kExamples);
   command
-      ->add_option("--np,-n", request->np, "Number of ranks (also -np); default: all slots, or 1")
+      ->add_option("--np,-n,--num-proc", request->np,
+                   "Number of ranks (also -np); default: all slots, or 1")
       ->check(whole_number(1, 65536));
   CLI::Option* hosts = command->add_option(
       "-H,--hosts", request->hosts,

@@ -57,6 +57,10 @@ void Director::on_ended(WorkerId id, const WorkerEnd& end, TimePoint time) {
   const std::optional<RosterWorker> gone = workers_.remove(id);
   if (!gone) return;
   if (end.exit_status == 0) {
+    if (gone->stays() && gone->state == State::kMember && !ending()) {
+      commands_.report(fmt::format("worker {} {} before it left the job, which counts as finished",
+                                   id, end.text));
+    }
     if (gone->stays()) finished_ = true;
   } else if (!gone->stopped) {
     take_failure(id, *gone, end, time);

@@ -95,7 +95,8 @@ void narrow_half(const float* in, DType to, void* out, std::size_t count) {
 
 std::string target_name() {
   const std::int64_t usable = HWY_TARGETS & hwy::SupportedTargets();
-  return hwy::TargetName(usable & -usable);  // lower bits are better
+  const std::string name = hwy::TargetName(usable & -usable);  // lower bits are better
+  return name.starts_with("AVX3") ? "AVX-512" : name;          // Highway's name for it
 }
 
 }  // namespace ronde::kernels

@@ -56,7 +56,7 @@ void narrow_double_to_odd(const double* in, float* out, std::size_t count);
 /// Any pair of types, element by element.
 void cast_scalar(DType from, const void* in, DType to, void* out, std::size_t count);
 
-/// The instruction set that the entries above use now, such as "AVX3".
+/// The instruction set that the entries above use now, such as "AVX-512".
 std::string target_name();
 
 }  // namespace ronde::kernels

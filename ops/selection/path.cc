@@ -13,59 +13,45 @@ constexpr Facts only(Fact fact) noexcept { return static_cast<Facts>(fact); }
 
 constexpr std::array kPaths{
     // Host memory.
-    PathRow{Path::kLocal, only(Fact::kOneRank), only(Fact::kOnDevice)},
+    PathRow{Path::kLocal, only(Fact::kOneRank), only(Fact::kOnDevice), "one rank", "a copy"},
     PathRow{Path::kNative, Fact::kNative | Fact::kPrefersNative,
-            Fact::kOnDevice | Fact::kCompressed},
-    PathRow{Path::kCompressed, Fact::kCompressed | Fact::kTransport, only(Fact::kOnDevice)},
-    PathRow{Path::kAlgorithm, only(Fact::kTransport), only(Fact::kOnDevice)},
+            Fact::kOnDevice | Fact::kCompressed, "the data plane has the collective, as shm",
+            "the data plane's own collective"},
+    PathRow{Path::kCompressed, Fact::kCompressed | Fact::kTransport, only(Fact::kOnDevice), "any",
+            "compressed by the CPU"},
+    PathRow{Path::kAlgorithm, only(Fact::kTransport), only(Fact::kOnDevice),
+            "other data planes, as tcp", "an algorithm of the table above"},
     // Compressed allreduces in device memory.
     PathRow{Path::kLists,
             Fact::kOnDevice | Fact::kCompressed | Fact::kDeviceLists | Fact::kTransport,
-            Fact::kOneRank | Fact::kLevels | Fact::kListsAreLonger},
+            Fact::kOneRank | Fact::kLevels | Fact::kListsAreLonger,
+            "top-k runs on the GPU, and saves bytes", "top-k on the GPU, sent through the host"},
     PathRow{Path::kFrames,
             Fact::kOnDevice | Fact::kCompressed | Fact::kDeviceFrames | Fact::kNative,
-            Fact::kOneRank | Fact::kNoLaunchOrder},
+            Fact::kOneRank | Fact::kNoLaunchOrder, "the codec runs on the GPU; with NCCL",
+            "compressed on the GPU, sent by NCCL"},
     PathRow{Path::kStagedFrames, Fact::kOnDevice | Fact::kCompressed | Fact::kDeviceFrames,
-            Fact::kOneRank | Fact::kLevels},
-    PathRow{Path::kHostCodecs, Fact::kOnDevice | Fact::kCompressed, only(Fact::kOneRank)},
+            Fact::kOneRank | Fact::kLevels, "the codec runs on the GPU; without NCCL",
+            "compressed on the GPU, sent through the host"},
+    PathRow{Path::kHostCodecs, Fact::kOnDevice | Fact::kCompressed, only(Fact::kOneRank),
+            "other codecs", "copied to the host, compressed there"},
     // Everything else in device memory.
-    PathRow{Path::kNative, Fact::kOnDevice | Fact::kNative, only(Fact::kNoLaunchOrder)},
-    PathRow{Path::kStaged, only(Fact::kOnDevice), 0},
+    PathRow{Path::kNative, Fact::kOnDevice | Fact::kNative, only(Fact::kNoLaunchOrder), "with NCCL",
+            "NCCL"},
+    PathRow{Path::kStaged, only(Fact::kOnDevice), 0, "without NCCL", "through the host's memory"},
 };
 
-constexpr std::array<std::string_view, 11> kFactNames{"one rank",
-                                                      "device memory",
-                                                      "compressed",
-                                                      "own collective",
-                                                      "that is preferred",
-                                                      "a transport",
-                                                      "two levels",
-                                                      "device frames",
-                                                      "device lists",
-                                                      "lists longer than tensors",
-                                                      "no order of launches"};
-
-constexpr std::string_view name_of(Path path) noexcept {
-  constexpr std::array<std::string_view, 10> kNames{"none",
-                                                    "local",
-                                                    "native",
-                                                    "algorithm over the transport",
-                                                    "compressed by the CPU",
-                                                    "staged through the host",
-                                                    "frames by the device's communicator",
-                                                    "frames through the host",
-                                                    "lists over the host's transport",
-                                                    "brought to the host, compressed there"};
-  return kNames[static_cast<std::size_t>(path)];
+constexpr bool has(Facts facts, Fact fact) noexcept {
+  return (facts & static_cast<Facts>(fact)) != 0;
 }
 
-std::string names_of(Facts facts) {
-  std::string text;
-  for (std::size_t i = 0; i < kFactNames.size(); ++i) {
-    if ((facts >> i & 1U) != 0)
-      text += fmt::format("{}{}", text.empty() ? "" : ", ", kFactNames[i]);
-  }
-  return text;
+constexpr std::string_view kColumns = "{:<7}  {:<10}  {:<41}  {}";
+
+std::string describe_row(const PathRow& row) {
+  const char* compressed = has(row.needs, Fact::kCompressed) ? "yes" : "no";
+  if (row.path == Path::kLocal) compressed = "any";
+  return fmt::format(kColumns, has(row.needs, Fact::kOnDevice) ? "GPU" : "CPU", compressed,
+                     row.when, row.how);
 }
 
 /// A dense collective of the host.
@@ -96,12 +82,9 @@ Path select_path(Facts facts) noexcept {
 }
 
 std::vector<std::string> describe_paths() {
-  std::vector<std::string> lines;
-  for (const PathRow& row : kPaths) {
-    const std::string excludes = names_of(row.excludes);
-    lines.push_back(fmt::format("{}{}{}: {}", names_of(row.needs), excludes.empty() ? "" : "; not ",
-                                excludes, name_of(row.path)));
-  }
+  std::vector<std::string> lines{
+      fmt::format(kColumns, "tensors", "compressed", "if", "how they are moved")};
+  for (const PathRow& row : kPaths) lines.push_back(describe_row(row));
   return lines;
 }
 

@@ -57,6 +57,8 @@ struct PathRow {
   Path path = Path::kNone;
   Facts needs = 0;
   Facts excludes = 0;
+  std::string_view when = {};  ///< The facts beside the kind of memory and compression, for people.
+  std::string_view how = {};   ///< The path, for people.
 };
 
 /// The table: the first row that fits wins.
@@ -65,7 +67,7 @@ std::span<const PathRow> path_table() noexcept;
 /// The path for these facts; kNone where no row fits. Threads: any. Allocates nothing.
 Path select_path(Facts facts) noexcept;
 
-/// The table as lines for people: "device memory, native: native".
+/// The table as lines for people, in columns under a head: "CPU  yes  any  compressed by the CPU".
 std::vector<std::string> describe_paths();
 
 /// The parts of a composition, as they are called.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -49,7 +50,8 @@ Result<TraceReader> TraceReader::open(const std::string& path) {
   }
   const gzFile file = gzopen(path.c_str(), "rbe");
   if (file == nullptr) {
-    return Status(Code::kUnavailable, fmt::format("cannot read the trace {}", path));
+    const std::string why = std::generic_category().message(errno);
+    return Status(Code::kUnavailable, fmt::format("cannot read the trace {}: {}", path, why));
   }
   (void)gzbuffer(file, kChunkBytes);
   return TraceReader(std::make_unique<Source>(file), path);

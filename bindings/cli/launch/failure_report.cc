@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -58,6 +59,21 @@ std::string plain_end(const RankEnd& end) {
 std::string first_sentence(const RankEnd& end) {
   const std::string text = end.error ? cut(end.error->error.sentence()) : plain_end(end);
   return fmt::format("rank {} failed first: {}", end.rank, text);
+}
+
+/// The remedy for a module that newcomers miss; empty for other errors.
+std::string_view advice_for(const RankEnd& end) {
+  if (!end.error) return {};
+  const std::string& text = end.error->error.text;
+  if (text.starts_with("ModuleNotFoundError: No module named 'horovod")) {
+    return "start the script by horovodrun, or by ronde run --horovod: `import horovod` is Ronde "
+           "then";
+  }
+  if (text.starts_with("ModuleNotFoundError: No module named 'ronde")) {
+    return "another Python has Ronde: `ronde run -np 2 script.py`, without `python`, takes that "
+           "one";
+  }
+  return {};
 }
 
 /// Says how a rank ended that is not the cause, without its number.
@@ -144,9 +160,14 @@ std::vector<std::string> FailureReport::summary() const {
   const RankEnd* const cause = first();
   if (cause == nullptr) return {};
   const std::string rest = others(cause);
-  return {first_sentence(*cause),
-          fmt::format("{} {}{}{}", who(*cause), describe_wait_status(cause->wait_status),
-                      rest.empty() ? "" : "; ", rest)};
+  std::vector<std::string> sentences{
+      first_sentence(*cause),
+      fmt::format("{} {}{}{}", who(*cause), describe_wait_status(cause->wait_status),
+                  rest.empty() ? "" : "; ", rest)};
+  if (const std::string_view advice = advice_for(*cause); !advice.empty()) {
+    sentences.emplace_back(advice);
+  }
+  return sentences;
 }
 
 }  // namespace ronde

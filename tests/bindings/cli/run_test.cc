@@ -292,7 +292,8 @@ TEST_CASE("run: wrong command lines end with status 2 and a sentence") {
       {{"run", "--backend", "pigeon", "x"}, "pigeon"},
       {{"run", "--env", "RONDE_TEST_NOT_SET", "x"}, "RONDE_TEST_NOT_SET"},
       {{"dance"}, "dance"},
-      {{}, "subcommand"}};
+      {{"run", "--num-prco", "2", "x"}, "perhaps --num-proc is meant"},
+      {{}, "  run "}};
   for (const auto& refused : cases) {
     const std::string& part = refused.second;
     CAPTURE(part);

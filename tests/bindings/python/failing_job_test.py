@@ -74,6 +74,24 @@ def test_a_stall_is_summed_up(run_job):
     assert len(output.splitlines()) <= MOST_LINES, output
 
 
+def test_a_stall_is_told_of_by_one_rank_which_names_the_doctor(run_job):
+    stalled = {"RONDE_STALL_WARNING_SECONDS": "1"}
+    status, output = run_job(TRAINING.format(failure="time.sleep(1.5)"), 4, environment=stalled)
+    assert status == 0, output
+    warnings = [line for line in output.splitlines() if "warning" in line]
+    assert len(warnings) == 1, output
+    assert re.match(
+        r'\[0\] .* allreduce "gradient" has waited 1 s for rank 1; `ronde doctor --job`',
+        warnings[0],
+    ), output
+
+
+def test_a_missing_horovod_is_followed_by_the_remedy(run_job):
+    status, output = run_job("raise ModuleNotFoundError(\"No module named 'horovod'\")", np=2)
+    assert status == 1
+    assert last_lines(output)[2].startswith("ronde run: start the script by horovodrun"), output
+
+
 def test_the_same_error_on_all_ranks_is_shown_once(run_job):
     status, output = run_job("import no_such_module", np=4)
     assert status == 1

@@ -87,8 +87,11 @@ TEST_CASE("path: names are those of paths and timelines") {
 TEST_CASE("path: every row of the table can be reached, and has a line") {
   for (const PathRow& row : path_table()) CHECK(select_path(row.needs) == row.path);
   const auto lines = describe_paths();
-  REQUIRE(lines.size() == path_table().size());
-  CHECK(lines.front() == "one rank; not device memory: local");
+  REQUIRE(lines.size() == path_table().size() + 1);
+  CHECK(lines[0] ==
+        "tensors  compressed  if                                         how they are moved");
+  CHECK(lines[1] == "CPU      any         one rank                                   a copy");
+  for (const PathRow& row : path_table()) CHECK_FALSE(row.when.empty());
 }
 
 TEST_CASE("levels: for host memory where they are there, wanted, and wires lead between hosts") {

@@ -47,6 +47,19 @@ TEST_CASE("failure report: the cause has its traceback, what follows from it a l
   CHECK(report.left_out());
 }
 
+TEST_CASE("failure report: a module that newcomers miss is followed by the remedy") {
+  const auto advice = [](const std::string& module) {
+    FailureReport report;
+    (void)report.add(
+        end_of(0, kStatus1, 1, "ModuleNotFoundError: No module named '" + module + "'"));
+    return report.summary().size() == 3 ? report.summary()[2] : "";
+  };
+  CHECK(contains(advice("horovod"), "ronde run --horovod"));
+  CHECK(contains(advice("horovod.torch"), "horovodrun"));
+  CHECK(contains(advice("ronde"), "`ronde run -np 2 script.py`"));
+  CHECK(advice("numpy") == "");
+}
+
 TEST_CASE("failure report: a killed rank is the cause, whoever is noticed first") {
   FailureReport report;
   (void)report.add(end_of(0, kStatus1, 1, kConsequence));
