@@ -127,6 +127,15 @@ bool holds_up(const Dump& dump, const Awaited& awaited) {
   });
 }
 
+/// The rank's thread that a debugger or a signal keeps from running; null if none is.
+const DumpThread* stopped_thread(const Dump& dump) {
+  const auto found =
+      std::find_if(dump.threads.begin(), dump.threads.end(), [](const DumpThread& thread) {
+        return thread.state.starts_with('t') || thread.state.starts_with('T');
+      });
+  return found == dump.threads.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 std::vector<std::string> listening_names() {
@@ -170,6 +179,9 @@ std::string awaited_ranks(const Awaited& awaited, const std::vector<RankAnswer>&
   for (const RankAnswer& answer : answers) {
     if (!answer.dump) {
       ranks.push_back(fmt::format("rank {}, which {}", answer.who.rank, answer.silence));
+    } else if (const DumpThread* thread = stopped_thread(*answer.dump)) {
+      ranks.push_back(fmt::format("rank {}, whose thread \"{}\" is stopped: {}", answer.who.rank,
+                                  thread->name, thread->state));
     } else if (holds_up(*answer.dump, awaited)) {
       const auto& script = answer.dump->script;
       ranks.push_back(script.empty()

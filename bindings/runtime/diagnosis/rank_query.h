@@ -35,7 +35,8 @@ std::vector<RankAnswer> ask_ranks(const std::vector<DiagnosticsAddress>& ranks,
                                   const std::stop_token& stop = {});
 
 /// The ranks of this host that `awaited` waits for: "rank 1 (train.py:2 in load), rank 2 (is
-/// frozen)". Those have not begun it, or do not answer. Empty if none is known.
+/// frozen)". Those have not begun it, do not answer, or have a thread that is stopped. Empty if
+/// none is known.
 std::string awaited_ranks(const Awaited& awaited, const std::vector<RankAnswer>& answers);
 
 }  // namespace ronde::diagnosis

@@ -117,6 +117,12 @@ TEST_CASE("StallReporter: it names the operation, the time and the ranks that ha
   CHECK(diagnosis::late_text(late, own, {missing, answer_of(2, 5), silent}) ==
         "allreduce \"w\" has run for 61 s and waits for rank 1 (train.py:2 in load), rank 3, which "
         "is frozen: T (stopped)");
+  diagnosis::RankAnswer stopped = answer_of(2, 5);
+  stopped.dump->threads.push_back(
+      {.tid = 9, .name = "ronde-engine", .state = "t (tracing stop)", .frames = {}});
+  CHECK(diagnosis::late_text(late, own, {stopped}) ==
+        "allreduce \"w\" has run for 61 s and waits for rank 2, whose thread \"ronde-engine\" is "
+        "stopped: t (tracing stop)");
   late.others = 7;
   CHECK(diagnosis::late_text(late, own, {answer_of(2, 5)}) ==
         "allreduce \"w\" and 7 more have run for 61 s; all ranks of h that answer have begun them");
