@@ -1,9 +1,11 @@
 // The roster of a job, and how it travels: the facts of a host go once, not with each rank.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "backends/net/rendezvous/handshake.h"
@@ -31,7 +33,10 @@ class PackedRoster {
     std::string host_name;
     std::string host_identity;
 
-    auto operator<=>(const HostFacts&) const = default;
+    bool operator<(const HostFacts& other) const {
+      return std::tie(host_identity, host_name, version) <
+             std::tie(other.host_identity, other.host_name, other.version);
+    }
     static void fields(auto& wire, auto& self) {
       wire(self.version, self.host_name, self.host_identity);
     }

@@ -142,14 +142,17 @@ TEST_CASE("TreeRendezvous: all ranks of many hosts learn one roster, each by O(l
   const auto met = job.meet_all();
   REQUIRE(met.size() == 128);
   const double most = 7 * std::log2(job.size());
-  for (const auto& [rank, result] : met) {
+  for (const auto& entry : met) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
     CAPTURE(rank);
     REQUIRE(result.roster.ok());
     CHECK(result.messages <= most);
     REQUIRE(result.roster->size() == 128);
-    for (const auto& [other, who] : *result.roster) {
-      CHECK(who.address == fmt::format("10.0.0.1:{}", other));
-      CHECK(who.host_identity == fmt::format("identity{}", other / 2));
+    for (const auto& met_rank : *result.roster) {
+      const int other = met_rank.first;
+      CHECK(met_rank.second.address == fmt::format("10.0.0.1:{}", other));
+      CHECK(met_rank.second.host_identity == fmt::format("identity{}", other / 2));
     }
   }
 }
@@ -162,7 +165,9 @@ TEST_CASE("TreeRendezvous: jobs of every shape meet, encrypted too") {
         CAPTURE(ranks);
         TreeJob job(hosts, ranks);
         job.encryption = encryption;
-        for (const auto& [rank, result] : job.meet_all()) {
+        for (const auto& entry : job.meet_all()) {
+          const int rank = entry.first;
+          const TreeMeeting& result = entry.second;
           CAPTURE(rank);
           REQUIRE(result.roster.ok());
           CHECK(static_cast<int>(result.roster->size()) == hosts * ranks);
@@ -177,7 +182,9 @@ TEST_CASE("TreeRendezvous: a rank that does not come is named on all that came")
   constexpr int kMissing = 19;  // of the host below host 1
   for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::seconds(20);
   job.timeouts[0] = std::chrono::milliseconds(500);  // it asks the others what they lack
-  for (const auto& [rank, result] : job.meet_all({kMissing})) {
+  for (const auto& entry : job.meet_all({kMissing})) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
     CAPTURE(rank);
     CHECK(result.roster.status().code() == Code::kTimeout);
     CHECK(result.roster.status().message() == "1 of 20 ranks did not come in time: rank 19");
@@ -189,7 +196,9 @@ TEST_CASE("TreeRendezvous: a rank that does not come is named on all that came")
 TEST_CASE("TreeRendezvous: of a host that is missing the leader is named, and who is behind it") {
   TreeJob job(10, 2);
   for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::milliseconds(500);
-  for (const auto& [rank, result] : job.meet_all({2, 3})) {
+  for (const auto& entry : job.meet_all({2, 3})) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
     CAPTURE(rank);
     CHECK(result.roster.status().code() == Code::kTimeout);
     if (rank < 18) {
@@ -205,7 +214,9 @@ TEST_CASE("TreeRendezvous: of a host that is missing the leader is named, and wh
 TEST_CASE("TreeRendezvous: without rank 0 the others say that they could not reach it") {
   TreeJob job(3, 1);
   for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::milliseconds(300);
-  for (const auto& [rank, result] : job.meet_all({0})) {
+  for (const auto& entry : job.meet_all({0})) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
     CHECK(
         mentions(result.roster.status(), fmt::format("rank {} could not reach rank 0 at ", rank)));
     CHECK(result.roster.status().code() == Code::kTimeout);
@@ -216,7 +227,9 @@ TEST_CASE("TreeRendezvous: another version is refused on all ranks that are conn
   TreeJob job(10, 1);
   job.versions[9] = "2";  // below rank 1
   for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::seconds(3);
-  for (const auto& [rank, result] : job.meet_all()) {
+  for (const auto& entry : job.meet_all()) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
     CAPTURE(rank);
     // One that comes later finds the others gone.
     if (result.roster.status().code() == Code::kTimeout) continue;
@@ -234,7 +247,9 @@ TEST_CASE("TreeRendezvous: a leader that dies meanwhile is named on the other ra
   const auto met = job.meet_all({2});
   dies.join();
   CHECK(met.at(0).roster.status().code() == Code::kRankFailure);
-  for (const auto& [rank, result] : met) {
+  for (const auto& entry : met) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
     CAPTURE(rank);
     const Status& status = result.roster.status();
     if (status.code() == Code::kTimeout) {  // it meets through the dead one, or came too late
@@ -312,7 +327,7 @@ TEST_CASE("TreeRendezvous: whoever has no secret does not disturb it") {
   const auto met = job.meet_all();
   over = true;
   for (std::thread& thread : strangers) thread.join();
-  for (const auto& [rank, result] : met) CHECK(result.roster.ok());
+  for (const auto& entry : met) CHECK(entry.second.roster.ok());
 }
 
 TEST_CASE("TreeRendezvous: a rank that is told to stop does so at once") {
