@@ -11,6 +11,7 @@
 
 #include "backends/net/channel/job_channel.h"
 #include "backends/net/link/connection_manager.h"
+#include "backends/net/link/descriptors.h"
 #include "backends/net/rendezvous/tcp_rendezvous.h"
 #include "backends/net/rendezvous/unix_rendezvous.h"
 #include "backends/net/transport/tcp_backend.h"
@@ -177,6 +178,10 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   }
   Party party = party_of(config, options, Purpose::kRendezvous);
   party.encryption = parse_encryption(config.encryption);
+  // Rank 0 may meet all ranks at once. Then the limit counts.
+  (void)provide_descriptors(descriptors_needed(config.size - 1, 0)).ok();
+  RONDE_RETURN_IF_ERROR(
+      provide_descriptors(descriptors_needed(config.size - 1, config.max_connections)));
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
                          rendezvous_across_hosts(config, party, *secret, &options.cancel));
   Topology topology = topology_of(config.rank, job.roster);
@@ -184,8 +189,11 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   if (!local.ok()) return local.status();
   party.purpose = Purpose::kLink;
   const WaitLimit limit(now() + time_left(deadline), &options.cancel);
-  RONDE_ASSIGN_OR_RETURN(const auto manager,
-                         ConnectionManager::create(std::move(job.listener), config.size));
+  auto counts = options.counts ? options.counts : std::make_shared<ConnectionCounts>();
+  auto budget = std::make_shared<ConnectionBudget>(config.max_connections, std::move(counts));
+  RONDE_ASSIGN_OR_RETURN(
+      const auto manager,
+      ConnectionManager::create(std::move(job.listener), config.size, std::move(budget)));
   RONDE_ASSIGN_OR_RETURN(std::vector<Link> links,
                          link_hosts(party, topology, job, *manager, limit));
   JobLink link;
@@ -229,9 +237,10 @@ std::string describe_encryption(const Config& config) {
 }
 
 Result<JobLink> connect_job(const Config& config, const std::string& version,
-                            std::shared_ptr<AbortToken> abort, CancelSource cancel) {
-  return net::connect_ranks(
-      config, {version, host_name(), net::host_identity(), std::move(abort), std::move(cancel)});
+                            std::shared_ptr<AbortToken> abort, CancelSource cancel,
+                            std::shared_ptr<ConnectionCounts> counts) {
+  return net::connect_ranks(config, {version, host_name(), net::host_identity(), std::move(abort),
+                                     std::move(cancel), std::move(counts)});
 }
 
 }  // namespace ronde

@@ -9,6 +9,7 @@
 #include "core/base/config.h"
 #include "core/base/status.h"
 #include "core/ports/backend.h"
+#include "core/ports/connection_counts.h"
 #include "core/ports/control_channel.h"
 
 namespace ronde {
@@ -27,14 +28,17 @@ struct JobLink {
 };
 
 /// Connects this rank with the job that `config` describes: rank, size, job_id, rendezvous,
-/// secret_file or secret_fd, network_interface, start_timeout, link_timeout. `version` must be the
-/// same on all ranks. `abort`, where not null, is aborted from threads of the channel as soon as a
-/// rank is lost. `cancel` ends it early. A job of one rank opens no socket. Blocks until all ranks
-/// are connected, start_timeout at most. Errors: those of `cancel`; kTimeout naming the missing
-/// ranks; kVersionMismatch naming ranks, hosts and versions; kRankFailure where a rank went away
-/// meanwhile; kInvalidArgument naming a setting; kUnavailable.
+/// secret_file or secret_fd, network_interface, max_connections, start_timeout, link_timeout.
+/// `version` must be the same on all ranks. `abort`, where not null, is aborted from threads of the
+/// channel as soon as a rank is lost. `cancel` ends it early. `counts`, where not null, counts data
+/// connections. A job of one rank opens no socket. Blocks until all ranks are connected,
+/// start_timeout at most. Errors: those of `cancel`; kTimeout naming the missing ranks;
+/// kVersionMismatch naming ranks, hosts and versions; kRankFailure where a rank went away
+/// meanwhile; kInvalidArgument naming a setting; kResourceExhausted where the limit of open files
+/// is too low; kUnavailable.
 Result<JobLink> connect_job(const Config& config, const std::string& version,
-                            std::shared_ptr<AbortToken> abort = nullptr, CancelSource cancel = {});
+                            std::shared_ptr<AbortToken> abort = nullptr, CancelSource cancel = {},
+                            std::shared_ptr<ConnectionCounts> counts = nullptr);
 
 /// The way data goes between hosts: "not encrypted", or the cipher.
 std::string describe_encryption(const Config& config);
@@ -49,6 +53,7 @@ struct ConnectOptions {
   std::string host_identity;
   std::shared_ptr<AbortToken> abort;  ///< May be null.
   CancelSource cancel = {};
+  std::shared_ptr<ConnectionCounts> counts = nullptr;  ///< May be null.
 };
 
 /// connect_job() with what tests may replace.

@@ -51,6 +51,7 @@ struct RunRequest {
   int agent_fan_out = 32;
   std::string network_interface;
   std::string encryption;
+  std::string max_connections;
   std::string output_dir;
   double start_timeout_seconds = 0;  ///< 0: not given.
   int restarts = 0;                  ///< Of a job that is not elastic.

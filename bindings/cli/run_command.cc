@@ -169,6 +169,7 @@ Result<EnvironmentList> settings_environment(const RunRequest& request) {
       {"RONDE_METRICS_ADDRESS", request.metrics_address},
       {"RONDE_NETWORK_INTERFACE", request.network_interface},
       {"RONDE_ENCRYPTION", request.encryption},
+      {"RONDE_MAX_CONNECTIONS", request.max_connections},
       {"RONDE_TIMELINE", timeline}};
   if (!request.backend.empty()) RONDE_RETURN_IF_ERROR(check_backend(request.backend));
   RONDE_RETURN_IF_ERROR(check_algorithm(request.algorithm));
@@ -258,6 +259,11 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
                   "Encrypt connections between hosts: off, on, or required, which also refuses "
                   "backends that cannot")
       ->type_name("MODE");
+  command
+      .add_option("--max-connections", request.max_connections,
+                  "Data connections of a rank with ranks of other hosts; beyond that, idle ones "
+                  "are closed until they are used again; default 0: no limit")
+      ->type_name("NUMBER");
   command
       .add_option("--start-timeout", request.start_timeout_seconds,
                   "Seconds in which all hosts and ranks must start; default 60")

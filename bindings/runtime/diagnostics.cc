@@ -82,6 +82,7 @@ Status Diagnostics::start_metrics(const Config& config, const Topology& topology
   options.page = [sources, facts, history] {
     if (history != nullptr) sources.report_passage();
     metrics::RankState state{.steps = sources.steps(), .broken = !sources.abort->status().ok()};
+    state.connections = sources.connections.get();
     if (history != nullptr) state.recoveries = &history->recoveries();
     if (history != nullptr) state.changes = &history->changes();
     return metrics::metrics_text(facts, state, *sources.meter);

@@ -14,6 +14,7 @@
 #include "core/base/status.h"
 #include "core/engine/records/flight_ring.h"
 #include "core/engine/records/meter.h"
+#include "core/ports/connection_counts.h"
 #include "core/ports/topology.h"
 
 namespace ronde {
@@ -24,6 +25,7 @@ struct DiagnosticsSources {
   std::function<Status()> left_behind;  ///< Engine::left_behind().
   const FlightRing* flights = nullptr;
   const Meter* meter = nullptr;
+  std::shared_ptr<const ConnectionCounts> connections = nullptr;
   std::function<std::uint64_t()> steps;      ///< Training steps so far.
   std::function<void()> on_timeline_signal;  ///< Called in the service's thread.
   /// Counts a recovery that is over. Threads: any. Only called in elastic jobs.

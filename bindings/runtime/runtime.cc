@@ -90,7 +90,8 @@ Status Runtime::Parts::start(const JoinOptions& options) {
       std::make_unique<SubmissionPreparer>(std::move(compression), *sets, *residuals, *devices);
   kernels = create_kernels();
   payloads = create_payload_reducer(kernels);
-  RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, kVersion, abort, options.cancel));
+  RONDE_ASSIGN_OR_RETURN(JobLink link,
+                         connect_job(config, kVersion, abort, options.cancel, connections));
   channel = std::move(link.channel);
   topology = channel->topology();
   make_observers(link.card);
@@ -106,7 +107,9 @@ Status Runtime::Parts::start(const JoinOptions& options) {
 /// The time of a failure is when the job is declared broken.
 void Runtime::Parts::note_failures() {
   history = WorkerHistory::of(config);
-  if (history != nullptr) (void)abort->listen([known = history] { known->on_broken(); });
+  if (history == nullptr) return;
+  (void)abort->listen([known = history] { known->on_broken(); });
+  connections = history->connections();
 }
 
 /// Reports the way to this epoch, once its first operation has ended.
@@ -153,6 +156,7 @@ Status Runtime::Parts::start_diagnostics(const JoinOptions& options) {
   sources.left_behind = [this] { return engine->left_behind(); };
   sources.flights = engine->flights().get();
   sources.meter = &engine->meter();
+  sources.connections = connections;
   sources.steps = [this] {
     return timeline->steps() + (history != nullptr ? history->earlier_steps() : 0);
   };

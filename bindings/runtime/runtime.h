@@ -15,6 +15,7 @@
 #include "core/base/cancel_source.h"
 #include "core/base/config.h"
 #include "core/base/status.h"
+#include "core/ports/connection_counts.h"
 #include "core/ports/topology.h"
 
 namespace ronde {
@@ -118,6 +119,7 @@ class Runtime {
     Config config;
     RuntimeState state;
     WorkerHistory* history = nullptr;  ///< Outlives it; null if the job is not elastic.
+    std::shared_ptr<ConnectionCounts> connections = std::make_shared<ConnectionCounts>();
     std::shared_ptr<AbortToken> abort;
     std::shared_ptr<const ReduceKernels> kernels;
     std::unique_ptr<const PayloadReducer> payloads;  // the engine uses it

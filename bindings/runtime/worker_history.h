@@ -11,6 +11,7 @@
 #include "core/base/config.h"
 #include "core/base/mutex.h"
 #include "core/engine/records/meter.h"
+#include "core/ports/connection_counts.h"
 #include "core/ports/event_sink.h"
 #include "timeline/recording/recorder.h"
 #include "timeline/recording/trace_format.h"
@@ -64,6 +65,8 @@ class WorkerHistory {
   [[nodiscard]] const DurationHistogram& changes() const noexcept { return changes_; }
   /// Counts the operations of all epochs.
   [[nodiscard]] Meter& meter() noexcept { return meter_; }
+  /// Counts the data connections of all epochs.
+  [[nodiscard]] std::shared_ptr<ConnectionCounts> connections() const { return connections_; }
   /// The tracks of this worker's recordings.
   [[nodiscard]] std::shared_ptr<TrackNumbers> tracks() const { return tracks_; }
   /// The machine's speed, measured once: in the worker's first recording if that is of epoch 1.
@@ -71,6 +74,7 @@ class WorkerHistory {
 
  private:
   const std::shared_ptr<TrackNumbers> tracks_ = std::make_shared<TrackNumbers>();
+  const std::shared_ptr<ConnectionCounts> connections_ = std::make_shared<ConnectionCounts>();
   Meter meter_;
   DurationHistogram recoveries_;
   DurationHistogram changes_;

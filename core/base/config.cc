@@ -59,6 +59,10 @@ std::vector<Setting> job_settings() {
       text({"RONDE_NETWORK_INTERFACE", "HOROVOD_GLOO_IFACE", "interface",
             "interface, by name or address, for connections between hosts"},
            &Config::network_interface),
+      integer({"RONDE_MAX_CONNECTIONS", "", "number",
+               "data connections of a rank with ranks of other hosts; beyond that, idle ones are "
+               "closed until they are used again; 0: no limit"},
+              &Config::max_connections, 0),
       time({"RONDE_START_TIMEOUT_MS", "", "ms", "time that init() waits for all ranks"},
            &Config::start_timeout),
   };

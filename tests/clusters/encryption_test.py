@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clusters.two_hosts import run
+
 DRIVER = Path(__file__).resolve().parents[1] / "chaos" / "driver"
-LIMIT_S = 100
 RELAY_PORT = "29999"
 TEXT = "A-SECRET-TENSOR."  # 16 bytes: 4 numbers
 NAME = "name-of-a-tensor"
@@ -38,11 +39,6 @@ except ronde.Error as error:
 """
 
 
-ANY_SHELL = """#!/bin/sh
-[ "$1" = n1 ] || exec {to_n2} "$@"
-shift
-eval "$*"
-"""
 # Of the data, and of the control channel.
 ALTERED = re.compile(
     r"is cut off: its connection "
@@ -55,22 +51,6 @@ os.environ["RONDE_ENCRYPTION"] = ("on", "off")[os.environ["RONDE_RANK"] == "1"]
 import ronde
 ronde.init()
 """
-
-
-def run(hosts, folder, script, *options, np="2", **settings):
-    """`ronde run` with the Python text `script` over both hosts: (status, output, errors)."""
-    (folder / "script.py").write_text(script)
-    _, to_n2 = hosts.with_remote_shell(folder, [])
-    shell = folder / "any-shell"
-    shell.write_text(ANY_SHELL.format(to_n2=to_n2))
-    shell.chmod(0o755)
-    ranks = int(np) // 2
-    words = [sys.executable, "-m", "ronde", "run", "-H", f"n1:{ranks},n2:{ranks}"]
-    words += ["--remote-shell", str(shell), *options, "--", sys.executable]
-    command, _ = hosts.with_remote_shell(folder, [*words, str(folder / "script.py")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
-    return done.returncode, done.stdout, done.stderr
 
 
 @contextmanager

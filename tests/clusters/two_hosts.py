@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -20,6 +21,12 @@ while [ "${{1#-}}" != "$1" ]; do shift; done
 shift
 exec nsenter --net={network} -- unshare -m -u -i sh -c '
   hostname n2; mount --bind {names} /etc/hosts; eval "$*"' sh "$@"
+"""
+# In place of ssh for both hosts.
+ANY_SHELL = """#!/bin/sh
+[ "$1" = n1 ] || exec {to_n2} "$@"
+shift
+eval "$*"
 """
 
 
@@ -72,3 +79,19 @@ class NamedHosts(TwoHosts):
                 started.append(process)
             said = [process.communicate(timeout=LIMIT_S) for process in started]
         return [(each.returncode, *text) for each, text in zip(started, said)]
+
+
+def run(hosts: NamedHosts, folder: Path, script: str, *options: str, np: str = "2", **settings):
+    """`ronde run` with the Python text `script` over both hosts: (status, output, errors)."""
+    (folder / "script.py").write_text(script)
+    _, to_n2 = hosts.with_remote_shell(folder, [])
+    shell = folder / "any-shell"
+    shell.write_text(ANY_SHELL.format(to_n2=to_n2))
+    shell.chmod(0o755)
+    ranks = int(np) // 2
+    words = [sys.executable, "-m", "ronde", "run", "-H", f"n1:{ranks},n2:{ranks}"]
+    words += ["--remote-shell", str(shell), *options, "--", sys.executable]
+    command, _ = hosts.with_remote_shell(folder, [*words, str(folder / "script.py")])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+    return done.returncode, done.stdout, done.stderr

@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 
+#include "backends/net/link/counted_connection.h"
+#include "backends/net/link/idle_connections.h"
 #include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "core/base/clock.h"
@@ -21,6 +23,7 @@ struct Link {
   int rank = -1;
   Stream stream;
   bool dialed = false;  ///< By this process; else accepted.
+  CountedConnection counted = {};
 };
 
 /// Makes authenticated connections for the services of this process. Threads: any, unless a member
@@ -42,11 +45,16 @@ class ConnectionManager {
     /// A dial has ended without a connection: kTimeout, or kRankFailure where the peer's process
     /// refuses connections, as it has ended. As on_link.
     std::function<void(int rank, const Status& why)> on_failure;
+    /// Its connections that carry nothing; it outlives the service. Null: they do not count in the
+    /// budget.
+    IdleConnections* idle = nullptr;
   };
 
   /// Accepts at `listener` for a job of `ranks` ranks, which bounds the handshakes at a time.
-  /// Errors: kResourceExhausted.
-  static Result<std::shared_ptr<ConnectionManager>> create(FileDescriptor listener, int ranks);
+  /// `budget` counts the connections of services that have IdleConnections, and limits them; null:
+  /// no count and no limit. Errors: kResourceExhausted.
+  static Result<std::shared_ptr<ConnectionManager>> create(
+      FileDescriptor listener, int ranks, std::shared_ptr<ConnectionBudget> budget = nullptr);
   ~ConnectionManager();
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
@@ -62,6 +70,16 @@ class ConnectionManager {
   /// Connects with `rank`, again and again until it admits this one or `deadline` has passed. Ends
   /// with one call of on_link or on_failure. Blocks: never.
   void dial(ServiceId id, int rank, const Endpoint& endpoint, TimePoint deadline = kForever);
+
+  /// True where the number of connections is limited.
+  [[nodiscard]] bool limited() const noexcept;
+
+  /// Says that connections may be idle now: its thread soon tends them, and ends some if there are
+  /// too many. Does nothing without a limit. Blocks: never.
+  void settle() noexcept;
+
+  /// Has the service's connections tended once `fd` becomes readable; good for one time.
+  void watch(ServiceId id, int fd) noexcept;
 
  private:
   class Impl;

@@ -271,8 +271,12 @@ void Connector::poll_once(TimePoint deadline, int cancel_fd) {
 }
 
 ConnectorEvent Connector::admit(Pending& pending) {
-  if (pending.dial) dials_.erase(*pending.dial);
   ConnectorEvent event;
+  if (const auto dial = pending.dial ? dials_.find(*pending.dial) : dials_.end();
+      dial != dials_.end()) {
+    event.took = now() - dial->second.args.ordered;
+    dials_.erase(dial);
+  }
   event.kind = ConnectorEvent::Kind::kAdmitted;
   event.rank = pending.handshake.peer_rank();
   event.dialed = pending.dial.has_value();

@@ -37,6 +37,7 @@ struct ConnectorEvent {
   Stream stream;
   Introduction peer;
   bool dialed = false;  ///< By this process; else accepted.
+  Duration took{};      ///< Since the dial was ordered.
   std::shared_ptr<const Party>
       party;  ///< Of this process: for which one it was dialed or admitted.
   Status status;
@@ -48,6 +49,7 @@ struct DialArgs {
   int rank = -1;
   Endpoint endpoint;
   TimePoint deadline = kForever;  ///< It is given up then.
+  TimePoint ordered = now();
 };
 
 /// Connects this process with ranks. Threads: one.

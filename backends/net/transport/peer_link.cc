@@ -1,6 +1,8 @@
 #include "backends/net/transport/peer_link.h"
 
 #include <fmt/format.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,8 +14,9 @@ namespace {
 constexpr std::size_t kTurnBytes = std::size_t{4} << 20;  // then the other direction has its turn
 constexpr int kTurns = 4;
 
-/// Words of a connection; no message is as long.
+/// Words of a connection are larger than any length.
 constexpr std::uint64_t kBegin = ~std::uint64_t{0};
+constexpr std::uint64_t kLargestLength = kBegin - 256;  // above: an EndWord, and kBegin
 
 static_assert(std::endian::native == std::endian::little, "words go over the wire as they are");
 
@@ -33,41 +36,126 @@ std::array<iovec, 2> pieces(std::span<const std::byte> header, std::span<const s
           iovec{address(tail), std::min(tail.size(), kTurnBytes)}};
 }
 
+/// Ok while a connection that carries nothing is open.
+Status look_for_end(Stream& stream) {
+  std::byte byte{};
+  const iovec piece{&byte, 1};
+  return stream.receive({&piece, 1}).status();
+}
+
 }  // namespace
 
 std::uint64_t PeerLink::post_send(std::span<const std::byte> data) {
+  say(agreement_.use());
   sends_.push_back({word_of(data.size()), data});
   return posted_sends_++;
 }
 
 std::uint64_t PeerLink::post_receive(std::span<std::byte> data) {
+  say(agreement_.use());
   receives_.push_back({data});
   return posted_receives_++;
 }
 
 void PeerLink::attach(Link link) {
   if (!dials_) {
-    if (!connected()) candidates_.push_back({std::move(link), {}});
+    // A peer that has left by agreement may be faster than its last word here.
+    if (!connected() || agreement_.granted()) candidates_.push_back({std::move(link), {}});
     return;
   }
   link_ = std::move(link);
   sends_.push_front({word_of(kBegin), {}, /*counts=*/false});
 }
 
+bool PeerLink::idle() const noexcept {
+  return connected() && !has_posted() && !announced_ && word_.received == 0 &&
+         agreement_.may_ask() && failed_.ok();
+}
+
+void PeerLink::ask_to_end() { say(agreement_.ask()); }
+
+void PeerLink::say(std::optional<EndWord> word) {
+  link_.counted.set_ending(agreement_.ending());
+  if (!word) return;
+  const bool closes = word == EndWord::kClose;
+  sends_.push_back({word_of(kLargestLength + static_cast<std::uint64_t>(*word)),
+                    {},
+                    /*counts=*/false,
+                    closes});
+}
+
+Status PeerLink::on_word(std::uint64_t word) {
+  const auto said = static_cast<EndWord>(word - kLargestLength);
+  RONDE_ASSIGN_OR_RETURN(const auto answer, agreement_.on_word(said, busy()));
+  say(answer);
+  if (said == EndWord::kClose) end();
+  return {};
+}
+
+/// The connection has ended by agreement; the next transfer needs another one.
+void PeerLink::end() {
+  link_ = {};
+  agreement_ = EndAgreement(dials_);
+  word_ = {};
+  if (!dials_) watched_ = {};
+}
+
+/// A peer that asked to end the connection may be faster than its last word.
+Status PeerLink::judge_end(const Status& error) {
+  const bool ends = agreement_.granted() || agreement_.closing();
+  if (error.code() != Code::kUnavailable || !ends) return error;
+  std::erase_if(sends_, [](const Outgoing& each) { return !each.counts; });
+  end();
+  return {};
+}
+
+void PeerLink::tend() {
+  if (dials_ && watches() && !look_for_end(watched_.stream).ok()) watched_ = {};
+  tended_ = true;
+  bool moved = true;
+  while (moved && failed_.ok()) {
+    moved = false;
+    failed_ = progress_receives(moved);
+    if (failed_.ok()) failed_ = progress_sends(moved);
+  }
+  tended_ = false;
+  if (!failed_.ok()) link_ = {};
+}
+
+bool PeerLink::undelivered() {
+  if (!connected()) return false;
+  std::array<std::byte, 4096> dropped{};
+  const iovec piece{dropped.data(), dropped.size()};
+  auto got = link_.stream.receive({&piece, 1});
+  while (got.ok() && *got != 0) got = link_.stream.receive({&piece, 1});
+  int waiting = 0;
+  return got.ok() && ::ioctl(link_.stream.fd(), SIOCOUTQ, &waiting) == 0 && waiting > 0;
+}
+
 Status PeerLink::progress_sends(bool& moved) {
-  if (!connected()) return {};
+  RONDE_RETURN_IF_ERROR(failed_);
+  return judge_end(send_turns(moved));
+}
+
+Status PeerLink::send_turns(bool& moved) {
   bool blocked = false;
-  for (int turn = 0; turn < kTurns && !blocked && !sends_.empty(); ++turn) {
+  for (int turn = 0; turn < kTurns && !blocked && connected() && may_send(); ++turn) {
     RONDE_RETURN_IF_ERROR(send_some(moved, blocked));
   }
   return {};
 }
 
 Status PeerLink::progress_receives(bool& moved) {
-  if (!candidates_.empty()) look_for_begin(moved);
+  RONDE_RETURN_IF_ERROR(failed_);
+  if (!candidates_.empty() && !connected()) look_for_begin(moved);
   if (!connected()) return look_for_departure();
+  return judge_end(receive_turns(moved));
+}
+
+Status PeerLink::receive_turns(bool& moved) {
+  const auto reads = [&] { return connected() && (listens() || (tended_ && !announced_)); };
   bool blocked = false;
-  for (int turn = 0; turn < kTurns && !blocked && !receives_.empty(); ++turn) {
+  for (int turn = 0; turn < kTurns && !blocked && reads(); ++turn) {
     RONDE_RETURN_IF_ERROR(receive_some(moved, blocked));
   }
   return {};
@@ -90,14 +178,19 @@ Status PeerLink::send_some(bool& moved, bool& blocked) {
   blocked = link_.stream.has_unsent();
   if (blocked) return {};
   if (front.counts) ++done_sends_;
+  const bool closes = front.closes;
   sends_.pop_front();
+  if (closes) end();
   return {};
 }
 
 Status PeerLink::receive_some(bool& moved, bool& blocked) {
   // The length alone first: its data is good only once it is known to fit.
   if (!announced_) RONDE_RETURN_IF_ERROR(receive_word(moved, blocked));
-  return announced_ ? receive_data(moved, blocked) : Status();
+  if (!announced_ || receives_.empty()) return {};
+  if (*announced_ == receives_.front().data.size()) return receive_data(moved, blocked);
+  return {Code::kInternal, fmt::format("sent {} bytes where {} were expected", *announced_,
+                                       receives_.front().data.size())};
 }
 
 /// The value of a word once all of it has arrived.
@@ -113,11 +206,12 @@ Result<std::optional<std::uint64_t>> PeerLink::read_word(Stream& stream, Partial
 }
 
 Status PeerLink::receive_word(bool& moved, bool& blocked) {
-  RONDE_ASSIGN_OR_RETURN(announced_, read_word(link_.stream, word_, moved));
-  blocked = !announced_;
-  if (blocked || *announced_ == receives_.front().data.size()) return {};
-  return {Code::kInternal, fmt::format("sent {} bytes where {} were expected", *announced_,
-                                       receives_.front().data.size())};
+  RONDE_ASSIGN_OR_RETURN(const auto word, read_word(link_.stream, word_, moved));
+  blocked = !word;
+  if (blocked) return {};
+  if (*word > kLargestLength) return on_word(*word);
+  announced_ = word;
+  return {};
 }
 
 Status PeerLink::receive_data(bool& moved, bool& blocked) {
@@ -157,10 +251,8 @@ void PeerLink::look_for_begin(bool& moved) {
 }
 
 Status PeerLink::look_for_departure() {
-  if (dials_ || !watches()) return {};
-  std::byte byte{};
-  const iovec piece{&byte, 1};
-  return watched_.stream.receive({&piece, 1}).status();
+  if (dials_ || !watches() || !busy()) return {};
+  return look_for_end(watched_.stream);
 }
 
 }  // namespace ronde::net

@@ -19,6 +19,8 @@ constexpr int kSleepSliceMs = 50;
 constexpr std::chrono::milliseconds kVerdictGrace{250};
 // A peer that has not dialed for so long may have left the group. A connection to it then shows it.
 constexpr std::chrono::seconds kLate{1};
+// A word that the peer sent before the last message arrived comes within a round trip.
+constexpr std::chrono::seconds kLongestRoundTrip{1};
 
 // An id names direction, peer and the transfer's number between the two.
 constexpr TransferId make_id(bool incoming, int peer, std::uint64_t number) noexcept {
@@ -48,19 +50,95 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::create(TcpTransportArgs args
 }
 
 TcpTransport::TcpTransport(TcpTransportArgs args, FileDescriptor wake)
-    : args_(std::move(args)), wake_(std::move(wake)), peers_(args_.names.size()) {
+    : args_(std::move(args)),
+      wake_(std::move(wake)),
+      size_(static_cast<int>(args_.names.size())),
+      peers_(args_.names.size()) {
+  const MutexLock lock(state_);  // no call of the manager comes before its number is known
   service_ = args_.manager->add(
       {.party = args_.party,
        .on_link = [this](Link link) { put_link(std::move(link)); },
-       .on_failure = [this](int rank, const Status& why) { put_failure(rank, why); }});
+       .on_failure = [this](int rank, const Status& why) { put_failure(rank, why); },
+       .idle = this});
 }
 
 TcpTransport::~TcpTransport() {
   args_.manager->remove(service_);
-  if (::getpid() == process_) return;
-  // A forked child says no goodbye on its parent's connections.
+  if (::getpid() == process_) {
+    deliver_rest();
+  } else {
+    forget();
+  }
+}
+
+/// A forked child says no goodbye on its parent's connections.
+void TcpTransport::forget() {
   for (auto& peer : peers_) (void)peer.release();
   (void)std::make_unique<Mail>(std::move(mail_)).release();
+}
+
+/// A peer may ask to end a connection just before this side closes it. Its word would reset the
+/// connection, and what has not been delivered would be lost. The manager knows this no more.
+void TcpTransport::deliver_rest() {
+  if (!args_.manager->limited()) return;
+  const TimePoint limit = now() + kLongestRoundTrip;
+  for (Peer* peer : used_) {
+    while (broken_.ok() && now() < limit && peer->link.undelivered()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
+/// True with `state_` locked. The caller's thread may hold it for long: then a later call counts.
+bool TcpTransport::try_state() {
+  if (state_.try_lock()) return true;
+  args_.manager->settle();
+  return false;
+}
+
+void TcpTransport::tend() {
+  if (!try_state()) return;
+  // A wait takes its mail itself: it must see the wake-up.
+  if (broken_.ok() && !waits_) broken_ = take_mail();
+  if (broken_.ok()) {
+    for (Peer* peer : used_) tend(*peer);
+  }
+  state_.unlock();
+}
+
+void TcpTransport::tend(Peer& peer) {
+  if (peer.link.busy()) return;
+  peer.link.tend();
+  peer.link.for_each_idle([&](int fd) { args_.manager->watch(service_, fd); });
+}
+
+/// Null where none is idle.
+TcpTransport::Peer* TcpTransport::least_recently_used() const {
+  Peer* least = nullptr;
+  if (!broken_.ok()) return least;
+  for (Peer* peer : used_) {
+    if (!peer->link.idle()) continue;
+    if (least == nullptr || peer->last_use < least->last_use) least = peer;
+  }
+  return least;
+}
+
+TimePoint TcpTransport::least_recent_use() {
+  if (!try_state()) return kForever;
+  const Peer* least = least_recently_used();
+  const TimePoint use = least == nullptr ? kForever : least->last_use;
+  state_.unlock();
+  return use;
+}
+
+void TcpTransport::end_least_recent() {
+  if (!try_state()) return;
+  if (Peer* least = least_recently_used()) {
+    tend(*least);  // it may have received something
+    if (least->link.idle()) least->link.ask_to_end();
+    tend(*least);
+  }
+  state_.unlock();
 }
 
 void TcpTransport::put_link(Link link) {
@@ -170,10 +248,17 @@ Status TcpTransport::watch_late_peers() {
   return {};
 }
 
+TcpTransport::Peer& TcpTransport::use(int rank) {
+  Peer& used = peer(rank);
+  used.last_use = now();
+  return used;
+}
+
 Result<TransferId> TcpTransport::send(int to, std::span<const std::byte> data) {
   RONDE_RETURN_IF_ERROR(told_);
   if (!valid_peer(to)) return Status(Code::kInvalidArgument, fmt::format("no peer {}", to));
-  Peer& with = peer(to);
+  const MutexLock lock(state_);
+  Peer& with = use(to);
   const TransferId id = make_id(false, to, with.link.post_send(data));
   if (broken_.ok()) broken_ = connect(with);
   bool moved = false;
@@ -184,7 +269,8 @@ Result<TransferId> TcpTransport::send(int to, std::span<const std::byte> data) {
 Result<TransferId> TcpTransport::recv(int from, std::span<std::byte> data) {
   RONDE_RETURN_IF_ERROR(told_);
   if (!valid_peer(from)) return Status(Code::kInvalidArgument, fmt::format("no peer {}", from));
-  Peer& with = peer(from);
+  const MutexLock lock(state_);
+  Peer& with = use(from);
   const TransferId id = make_id(true, from, with.link.post_receive(data));
   if (broken_.ok()) broken_ = connect(with);
   return id;
@@ -196,27 +282,49 @@ bool TcpTransport::done(TransferId id) const noexcept {
 }
 
 Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
-  while (broken_.ok() && !done(id)) broken_ = step(id, abort);
-  if (done(id)) return {};
-  if (told_.ok()) told_ = broken_.code() == Code::kRankFailure ? verdict(abort) : broken_;
+  std::vector<pollfd> sleep_on;
+  while (!drive(id, abort, sleep_on)) {
+    if (!sleep_on.empty()) sleep(sleep_on, abort);
+  }
+  args_.manager->settle();
+  const bool ended_well = [&] {
+    const MutexLock lock(state_);
+    return done(id);
+  }();
+  if (ended_well) return {};
+  if (told_.ok()) told_ = verdict(abort);
   return told_;
 }
 
-Status TcpTransport::step(TransferId id, const AbortToken& abort) {
+/// One step of a wait; true once it is over. Then sleep on `sleep_on`, if on any.
+bool TcpTransport::drive(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on) {
+  const MutexLock lock(state_);
+  sleep_on.clear();
+  if (broken_.ok() && !done(id)) broken_ = step(id, abort, sleep_on);
+  waits_ = broken_.ok() && !done(id);
+  return !waits_;
+}
+
+Status TcpTransport::step(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on) {
   RONDE_RETURN_IF_ERROR(take_mail());
   if (abort.poll()) return abort.status();
   bool moved = false;
   RONDE_RETURN_IF_ERROR(progress(moved));
   if (moved || done(id)) return {};
   RONDE_RETURN_IF_ERROR(watch_late_peers());
-  sleep(abort);
+  list_waits(sleep_on);
   return {};
 }
 
-Status TcpTransport::verdict(const AbortToken& abort) const {
+Status TcpTransport::verdict(const AbortToken& abort) {
+  const Status broken = [&] {
+    const MutexLock lock(state_);
+    return broken_;
+  }();
+  if (broken.code() != Code::kRankFailure) return broken;
   const TimePoint deadline = now() + kVerdictGrace;
   while (!abort.poll() && now() < deadline) std::this_thread::sleep_for(kVerdictGrace / 100);
-  return abort.aborted() ? abort.status() : broken_;
+  return abort.aborted() ? abort.status() : broken;
 }
 
 Status TcpTransport::progress(bool& moved) {
@@ -224,6 +332,7 @@ Status TcpTransport::progress(bool& moved) {
     if (!peer->link.has_posted()) continue;
     RONDE_RETURN_IF_ERROR(judge(peer->rank, peer->link.progress_receives(moved)));
     RONDE_RETURN_IF_ERROR(judge(peer->rank, peer->link.progress_sends(moved)));
+    if (peer->link.busy()) RONDE_RETURN_IF_ERROR(connect(*peer));
   }
   return {};
 }
@@ -249,16 +358,22 @@ Status TcpTransport::judge(int rank, const Status& error) const {
       rank, fmt::format("is {}: its connection {}", refused ? "cut off" : "gone", error.message()));
 }
 
-void TcpTransport::sleep(const AbortToken& abort) {
-  std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}};
+/// Lists the descriptors of all that may move next; nothing where something may move now.
+void TcpTransport::list_waits(std::vector<pollfd>& sleep_on) const {
+  const bool unread =
+      std::ranges::any_of(used_, [](const Peer* peer) { return peer->link.has_unread(); });
+  if (unread) return;
+  sleep_on.push_back({wake_.get(), POLLIN, 0});
   for (const Peer* peer : used_) {
-    if (peer->link.has_unread()) return;
     peer->link.for_each_wait([&](int fd, int events) {
-      entries.push_back({fd, static_cast<short>(events), 0});
+      sleep_on.push_back({fd, static_cast<short>(events), 0});
     });
   }
+}
+
+void TcpTransport::sleep(std::vector<pollfd>& sleep_on, const AbortToken& abort) const {
   const AbortListening listening(wake_.get(), abort);
-  ::poll(entries.data(), entries.size(), kSleepSliceMs);
+  ::poll(sleep_on.data(), sleep_on.size(), kSleepSliceMs);
 }
 
 }  // namespace ronde::net

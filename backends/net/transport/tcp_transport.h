@@ -1,8 +1,12 @@
 // Point-to-point over one connection per peer, made when a transfer with the peer is first posted.
 // All posted transfers move on during any wait, in both directions. So two ranks that send to each
 // other do not block each other.
+//
+// Where the number of connections is limited, the manager's thread tends those that carry nothing,
+// while the caller's thread computes. An idle one may end, and is made again when it is next used.
 #pragma once
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -37,14 +41,15 @@ struct TcpTransportArgs {
   Duration timeout{};  ///< For one connection.
 };
 
-class TcpTransport final : public Transport {
+/// Threads: as Transport; the manager's thread tends idle connections.
+class TcpTransport final : public Transport, private IdleConnections {
  public:
   /// Errors: kResourceExhausted.
   static Result<std::unique_ptr<TcpTransport>> create(TcpTransportArgs args);
   ~TcpTransport() override;
 
   [[nodiscard]] int rank() const noexcept override { return args_.rank; }
-  [[nodiscard]] int size() const noexcept override { return static_cast<int>(peers_.size()); }
+  [[nodiscard]] int size() const noexcept override { return size_; }
   Result<TransferId> send(int to, std::span<const std::byte> data) override;
   Result<TransferId> recv(int from, std::span<std::byte> data) override;
   Status wait(TransferId id, const AbortToken& abort) override;
@@ -62,41 +67,61 @@ class TcpTransport final : public Transport {
     PeerLink link;
     bool dialing = false;
     TimePoint waits_since = kForever;  // for the peer to dial
+    TimePoint last_use;
   };
 
   TcpTransport(TcpTransportArgs args, FileDescriptor wake);
 
+  void tend() override RONDE_EXCLUDES(state_);
+  TimePoint least_recent_use() override RONDE_EXCLUDES(state_);
+  void end_least_recent() override RONDE_EXCLUDES(state_);
+  void tend(Peer& peer) RONDE_REQUIRES(state_);
+  [[nodiscard]] Peer* least_recently_used() const RONDE_REQUIRES(state_);
+  bool try_state() RONDE_TRY_ACQUIRE(true, state_);
+  void deliver_rest() RONDE_NO_THREAD_SAFETY_ANALYSIS;
+  void forget() RONDE_NO_THREAD_SAFETY_ANALYSIS;
+
   void put_link(Link link) RONDE_EXCLUDES(mutex_);
   void put_failure(int job_rank, const Status& why) RONDE_EXCLUDES(mutex_);
-  Status take_mail() RONDE_EXCLUDES(mutex_);
-  void take_link(Link link);
-  Status take_failure(int job_rank, const Status& why);
+  Status take_mail() RONDE_REQUIRES(state_) RONDE_EXCLUDES(mutex_);
+  void take_link(Link link) RONDE_REQUIRES(state_);
+  Status take_failure(int job_rank, const Status& why) RONDE_REQUIRES(state_);
 
   [[nodiscard]] bool valid_peer(int rank) const noexcept;
   [[nodiscard]] int position(int job_rank) const noexcept;
-  Peer& peer(int rank);
-  [[nodiscard]] bool done(TransferId id) const noexcept;
-  Status dial(Peer& peer);
-  Status connect(Peer& peer);
-  Status watch_late_peers();
-  Status step(TransferId id, const AbortToken& abort);
-  Status progress(bool& moved);
-  void sleep(const AbortToken& abort);
+  Peer& peer(int rank) RONDE_REQUIRES(state_);
+  Peer& use(int rank) RONDE_REQUIRES(state_);
+  [[nodiscard]] bool done(TransferId id) const noexcept RONDE_REQUIRES(state_);
+  Status dial(Peer& peer) RONDE_REQUIRES(state_);
+  Status connect(Peer& peer) RONDE_REQUIRES(state_);
+  Status watch_late_peers() RONDE_REQUIRES(state_);
+  bool drive(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on)
+      RONDE_EXCLUDES(state_);
+  Status step(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on)
+      RONDE_REQUIRES(state_);
+  Status progress(bool& moved) RONDE_REQUIRES(state_);
+  void list_waits(std::vector<pollfd>& sleep_on) const RONDE_REQUIRES(state_);
+  void sleep(std::vector<pollfd>& sleep_on, const AbortToken& abort) const;
 
   [[nodiscard]] std::string name_of(int rank) const;
   [[nodiscard]] Status gone(int rank, std::string_view what) const;
   [[nodiscard]] Status judge(int rank, const Status& error) const;
   /// Why a connection broke, as the control channel knows it, or else as it looks from here.
-  Status verdict(const AbortToken& abort) const;
+  Status verdict(const AbortToken& abort) RONDE_EXCLUDES(state_);
 
   const TcpTransportArgs args_;
   const pid_t process_ = ::getpid();
   const FileDescriptor wake_;  // readable: mail, or an abort
   ConnectionManager::ServiceId service_ = 0;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank of the group; null: never used
-  std::vector<Peer*> used_;
-  Status broken_;  ///< Nothing moves any more; what is posted meanwhile waits for the verdict.
-  Status told_;    ///< What wait() has said of it.
+  const int size_;
+  Status told_;  // what wait() has said of `broken_`; the caller's thread only
+  mutable Mutex state_;
+  // By rank of the group; null: never used.
+  std::vector<std::unique_ptr<Peer>> peers_ RONDE_GUARDED_BY(state_);
+  std::vector<Peer*> used_ RONDE_GUARDED_BY(state_);
+  // Nothing moves any more; what is posted meanwhile waits for the verdict.
+  Status broken_ RONDE_GUARDED_BY(state_);
+  bool waits_ RONDE_GUARDED_BY(state_) = false;  // the caller's thread is inside wait()
   std::atomic<bool> has_mail_{false};
   Mutex mutex_;
   Mail mail_ RONDE_GUARDED_BY(mutex_);

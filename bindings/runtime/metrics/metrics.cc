@@ -54,6 +54,11 @@ void Exposition::sample(std::uint64_t value, const Labels& labels) {
   fmt::format_to(std::back_inserter(text_), "{}\n", value);
 }
 
+void Exposition::seconds(std::uint64_t ns) {
+  begin_sample("", {});
+  fmt::format_to(std::back_inserter(text_), "{}\n", static_cast<double>(ns) / kSecond);
+}
+
 void Exposition::histogram(const DurationHistogram& durations, const Labels& labels) {
   // The count is the sum of the buckets as they were read, so that both always agree.
   std::uint64_t count = 0;
@@ -164,6 +169,18 @@ void write_negotiation(Exposition& out, const Meter& meter) {
          "Warnings of operations that some ranks did not submit.", meter.stall_warnings());
 }
 
+void write_connections(Exposition& out, const RankState& state) {
+  if (state.connections == nullptr) return;
+  const ConnectionCounts& counts = *state.connections;
+  single(out, "ronde_connections_open", "gauge",
+         "Data connections with ranks of other hosts that are open.", counts.open());
+  single(out, "ronde_connections_opened_total", "counter", "Those opened so far.", counts.opened);
+  single(out, "ronde_connections_closed_total", "counter", "Those closed so far.", counts.closed);
+  out.family("ronde_connection_opening_seconds_total", "counter",
+             "Time spent opening them, of those that this rank dialed.");
+  out.seconds(counts.opening_ns);
+}
+
 /// Durations are counted in the bucket of their length, so the buckets' sum is their number.
 std::uint64_t count_of(const DurationHistogram& durations) {
   std::uint64_t count = 0;
@@ -216,6 +233,7 @@ std::string metrics_text(const RankFacts& facts, const RankState& state, const M
   write_operations(out, meter);
   write_bundles(out, meter);
   write_negotiation(out, meter);
+  write_connections(out, state);
   return out.take();
 }
 

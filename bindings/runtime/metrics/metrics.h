@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/engine/records/meter.h"
+#include "core/ports/connection_counts.h"
 
 namespace ronde::metrics {
 
@@ -27,6 +28,7 @@ class Exposition {
   /// Begins a family. `type`: "counter", "gauge" or "histogram".
   void family(std::string_view name, std::string_view type, std::string_view help);
   void sample(std::uint64_t value, const Labels& labels = {});
+  void seconds(std::uint64_t ns);
   void histogram(const DurationHistogram& durations, const Labels& labels = {});
 
   [[nodiscard]] std::string take() { return std::move(text_); }
@@ -53,8 +55,9 @@ struct RankFacts {
 
 /// Facts that the meter lacks.
 struct RankState {
-  std::uint64_t steps = 0;  ///< Marked as ended.
-  bool broken = false;      ///< The job has failed.
+  std::uint64_t steps = 0;                        ///< Marked as ended.
+  bool broken = false;                            ///< The job has failed.
+  const ConnectionCounts* connections = nullptr;  ///< Null: they are not shown.
   /// Ways to a next epoch after failures, and after changes; null: the job is not elastic.
   const DurationHistogram* recoveries = nullptr;
   const DurationHistogram* changes = nullptr;

@@ -43,6 +43,15 @@ TEST_CASE("config: a freeze timeout too short to prove anything is refused") {
   CHECK(with("3").status().message().find("0, or whole s from 4") != std::string::npos);
 }
 
+TEST_CASE("config: the limit of connections is a whole number, 0 by default") {
+  CHECK(Config().max_connections == 0);
+  CHECK(config_from(environment_of({{"RONDE_MAX_CONNECTIONS", "7"}}))->max_connections == 7);
+  for (const char* value : {"-1", "few", "1.5"}) {
+    const auto config = config_from(environment_of({{"RONDE_MAX_CONNECTIONS", value}}));
+    CHECK(config.status().message().find("RONDE_MAX_CONNECTIONS=\"" + std::string(value)) == 0);
+  }
+}
+
 TEST_CASE("config: Horovod's variables in other units and spellings") {
   const auto read = [](const char* name, const char* value) {
     return config_from(environment_of({{name, value}}));

@@ -28,7 +28,8 @@ Listeners::Listeners(Wires wires, int ranks)
 }
 
 std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank, int secret_seed,
-                                     std::chrono::milliseconds timeout) {
+                                     std::chrono::milliseconds timeout,
+                                     std::shared_ptr<ConnectionBudget> budget) {
   TcpBackendArgs args;
   std::array<std::byte, Secret::kBytes> bytes{};
   bytes[0] = static_cast<std::byte>(secret_seed);
@@ -43,7 +44,9 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank, int secret_
   if (sealed) args.party.encryption = Encryption::kOn;
   args.party.has_aes = wires != Wires::kSealedChaCha;
   if (wires != Wires::kUnix) {
-    args.manager = ConnectionManager::create(listeners.take(rank), listeners.ranks()).value();
+    args.manager =
+        ConnectionManager::create(listeners.take(rank), listeners.ranks(), std::move(budget))
+            .value();
     args.addresses = listeners.addresses();
   }
   args.timeout = timeout;

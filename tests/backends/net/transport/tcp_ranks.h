@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/net/link/counted_connection.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/ports/backend.h"
 #include "tests/support/local_exchange.h"
@@ -39,8 +40,10 @@ class Listeners {
 };
 
 /// The backend of one rank. `secret_seed` tells apart jobs that must not let each other in.
+/// `budget` limits connections over TCP.
 std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank, int secret_seed = 1,
-                                     std::chrono::milliseconds timeout = std::chrono::seconds(30));
+                                     std::chrono::milliseconds timeout = std::chrono::seconds(30),
+                                     std::shared_ptr<ConnectionBudget> budget = nullptr);
 
 /// Opens a group of `ranks` threads and calls `body` in each.
 void with_transports(Wires wires, int ranks,

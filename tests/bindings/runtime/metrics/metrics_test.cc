@@ -37,6 +37,18 @@ TEST_CASE("Exposition: a histogram's buckets add up, and the last one is its cou
   CHECK(contains(text, "t_seconds_count{kind=\"send\"} 3\n"));
 }
 
+TEST_CASE("metrics_text: data connections are counted, and the time to open them") {
+  ConnectionCounts counts;
+  counts.opened = 5;
+  counts.closed = 3;
+  counts.opening_ns = 2'500'000;
+  const std::string text = metrics_text({.rank = 1}, {.connections = &counts}, Meter());
+  CHECK(contains(text, "ronde_connections_open{rank=\"1\"} 2\n"));
+  CHECK(contains(text, "ronde_connections_opened_total{rank=\"1\"} 5\n"));
+  CHECK(contains(text, "ronde_connections_closed_total{rank=\"1\"} 3\n"));
+  CHECK(contains(text, "ronde_connection_opening_seconds_total{rank=\"1\"} 0.0025\n"));
+}
+
 TEST_CASE("metrics_text: kinds that were never submitted are left out, errors are named") {
   Meter meter;
   meter.submitted(0, 4);

@@ -1,0 +1,23 @@
+// Counts of the data connections that this process has with ranks of other hosts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace ronde {
+
+/// Totals, which go on in later epochs of an elastic job. Threads: any.
+struct ConnectionCounts {
+  std::atomic<std::uint64_t> opened{0};
+  std::atomic<std::uint64_t> closed{0};
+  /// Nanoseconds from the first attempt to the end of the handshake, of those dialed here.
+  std::atomic<std::uint64_t> opening_ns{0};
+
+  /// Connections that are open now.
+  [[nodiscard]] std::uint64_t open() const noexcept {
+    const std::uint64_t ends = closed.load();  // read first, so the result is never too small
+    return opened.load() - ends;
+  }
+};
+
+}  // namespace ronde
