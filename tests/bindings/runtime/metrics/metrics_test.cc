@@ -42,7 +42,8 @@ TEST_CASE("metrics_text: data connections are counted, and the time to open them
   counts.opened = 5;
   counts.closed = 3;
   counts.opening_ns = 2'500'000;
-  const std::string text = metrics_text({.rank = 1}, {.connections = &counts}, Meter());
+  const RankFacts facts{.version = "1", .job = "j", .host = "h", .rank = 1, .size = 4};
+  const std::string text = metrics_text(facts, {.connections = &counts}, Meter());
   CHECK(contains(text, "ronde_connections_open{rank=\"1\"} 2\n"));
   CHECK(contains(text, "ronde_connections_opened_total{rank=\"1\"} 5\n"));
   CHECK(contains(text, "ronde_connections_closed_total{rank=\"1\"} 3\n"));
