@@ -83,11 +83,13 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party,
 /// Between hosts too.
 std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, const RemoteJob& job,
                                     std::shared_ptr<ConnectionManager> manager) {
-  TcpBackendArgs args{.party = party,
-                      .secret = job.secret,
-                      .manager = std::move(manager),
-                      .addresses = {},
-                      .timeout = config.start_timeout};
+  TcpBackendArgs args{
+      .party = party,
+      .secret = job.secret,
+      .manager = std::move(manager),
+      .addresses = {},
+      .timeout = config.start_timeout,
+      .reconnect_limit = std::chrono::duration_cast<Duration>(config.reconnect_limit)};
   for (const auto& [rank, who] : job.roster) args.addresses.push_back(who.address);
   return std::make_unique<TcpBackend>(std::move(args));
 }

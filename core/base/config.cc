@@ -20,6 +20,7 @@ using setting_kinds::freeze;
 using setting_kinds::integer;
 using setting_kinds::level;
 using setting_kinds::one_of;
+using setting_kinds::seconds;
 using setting_kinds::size;
 using setting_kinds::text;
 using setting_kinds::time;
@@ -127,6 +128,10 @@ std::vector<Setting> watch_settings() {
            &Config::link_timeout),
       freeze({"RONDE_FREEZE_TIMEOUT_SECONDS", "", "s",
               "give up a rank that does not run for this long; 0: never (for debuggers)"}),
+      seconds({"RONDE_RECONNECT_SECONDS", "", "s",
+               "open connections between hosts again for so long after they break, the same on all "
+               "ranks; 0: a broken connection ends the job"},
+              &Config::reconnect_limit),
       time({"RONDE_STALL_WARNING_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", "s",
             "warn of an operation that some ranks have not submitted or begun; 0: never"},
            &Config::stall_warning),

@@ -59,7 +59,8 @@ struct Config {
 
   // Failures.
   std::chrono::milliseconds link_timeout{10'000};
-  std::chrono::seconds freeze_timeout{60};  ///< 0 means never.
+  std::chrono::seconds freeze_timeout{60};           ///< 0 means never.
+  std::chrono::duration<double> reconnect_limit{0};  ///< Of an outage; 0: connections do not heal.
   std::chrono::seconds stall_warning{60};
   std::chrono::seconds stall_error{0};  ///< 0 means never.
 

@@ -25,6 +25,8 @@ std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t lo
 namespace setting_kinds {
 namespace {
 
+constexpr double kMostSeconds = 1e6;
+
 constexpr std::array<std::string_view, 6> kLevels = {"trace",   "debug", "info",
                                                      "warning", "error", "off"};
 
@@ -106,6 +108,22 @@ Setting time(SettingInfo info, std::chrono::milliseconds Config::*field) {
 }
 Setting time(SettingInfo info, std::chrono::seconds Config::*field) {
   return duration(info, field);
+}
+
+Setting seconds(SettingInfo info, std::chrono::duration<double> Config::*field) {
+  return {info,
+          [=](Config& config, const std::string& value) {
+            double parsed = -1;
+            const auto [end, error] =
+                std::from_chars(value.data(), value.data() + value.size(), parsed);
+            const bool whole = error == std::errc() && end == value.data() + value.size();
+            if (!whole || !(parsed >= 0 && parsed <= kMostSeconds)) {
+              return bad_value(info.name, value, "a number of seconds from 0 to 1000000");
+            }
+            config.*field = std::chrono::duration<double>(parsed);
+            return Status();
+          },
+          [field](const Config& config) { return fmt::to_string((config.*field).count()); }};
 }
 
 Setting freeze(SettingInfo info) {

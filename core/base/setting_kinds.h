@@ -43,6 +43,8 @@ Setting size(SettingInfo info, std::size_t Config::*field,
 Setting time(SettingInfo info, std::chrono::microseconds Config::*field);
 Setting time(SettingInfo info, std::chrono::milliseconds Config::*field);
 Setting time(SettingInfo info, std::chrono::seconds Config::*field);
+/// A number of seconds, such as 2.5.
+Setting seconds(SettingInfo info, std::chrono::duration<double> Config::*field);
 /// Of Config::freeze_timeout. Silence of a few seconds is no proof: a busy machine keeps a rank
 /// from running for so long.
 Setting freeze(SettingInfo info);

@@ -13,7 +13,7 @@ namespace {
 
 class TcpGroup final : public Communicator {
  public:
-  explicit TcpGroup(std::unique_ptr<TcpTransport> transport)
+  explicit TcpGroup(std::unique_ptr<Transport> transport)
       : Communicator({.name = "tcp"}), transport_(std::move(transport)) {}
 
   Status run(const Work&, DeviceStream, const AbortToken&) override {
@@ -22,7 +22,7 @@ class TcpGroup final : public Communicator {
   [[nodiscard]] Transport* transport() noexcept override { return transport_.get(); }
 
  private:
-  const std::unique_ptr<TcpTransport> transport_;
+  const std::unique_ptr<Transport> transport_;
 };
 
 PeerNames names_of(const GroupSpec& group) {
@@ -47,6 +47,26 @@ Endpoint endpoint_inside(const TcpBackendArgs& args, const FailedRank& who) {
   std::string what(as_text(args.secret.bytes()));
   what += fmt::format("\n{}\n{}\n{}", args.party.context, who.rank, who.pid);
   return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
+}
+
+/// Connections inside a host do not break.
+Result<std::unique_ptr<Transport>> make_transport(const TcpBackendArgs& args,
+                                                  const GroupSpec& group,
+                                                  const TcpTransportArgs& needs) {
+  if (args.reconnect_limit == Duration::zero() || group.on_one_host()) {
+    RONDE_ASSIGN_OR_RETURN(auto plain, TcpTransport::create(needs));
+    return std::unique_ptr<Transport>(std::move(plain));
+  }
+  RONDE_ASSIGN_OR_RETURN(auto healing,
+                         HealingTransport::create({.members = Members(needs.rank, needs.names),
+                                                   .party = needs.party,
+                                                   .manager = needs.manager,
+                                                   .address = needs.address,
+                                                   .timeout = needs.timeout,
+                                                   .limit = args.reconnect_limit,
+                                                   .abort = group.abort,
+                                                   .window_bytes = args.window_bytes}));
+  return std::unique_ptr<Transport>(std::move(healing));
 }
 
 }  // namespace
@@ -74,12 +94,13 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
     if (inside) return endpoint_inside(*args, who);
     return parse_endpoint(args->addresses[static_cast<std::size_t>(who.rank)]);
   };
-  RONDE_ASSIGN_OR_RETURN(auto transport, TcpTransport::create({.rank = group.rank,
-                                                               .names = names_of(group),
-                                                               .party = party_for(*args_, group),
-                                                               .manager = std::move(manager),
-                                                               .address = std::move(address),
-                                                               .timeout = args_->timeout}));
+  const TcpTransportArgs needs{.rank = group.rank,
+                               .names = names_of(group),
+                               .party = party_for(*args_, group),
+                               .manager = std::move(manager),
+                               .address = std::move(address),
+                               .timeout = args_->timeout};
+  RONDE_ASSIGN_OR_RETURN(auto transport, make_transport(*args_, group, needs));
   return std::unique_ptr<Communicator>(std::make_unique<TcpGroup>(std::move(transport)));
 }
 

@@ -11,6 +11,7 @@
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "backends/net/rendezvous/socket.h"
+#include "backends/net/transport/healing_transport.h"
 #include "core/base/mutex.h"
 #include "core/ports/backend.h"
 
@@ -20,9 +21,11 @@ namespace ronde::net {
 struct TcpBackendArgs {
   Party party;  ///< Of the job, with keys; purpose and context are set for each group.
   Secret secret;
-  std::shared_ptr<ConnectionManager> manager;  ///< Between hosts; null for a job of one host.
-  std::vector<std::string> addresses;          ///< By rank of the job: where each accepts.
-  Duration timeout{};                          ///< For one connection.
+  std::shared_ptr<ConnectionManager> manager;      ///< Between hosts; null for a job of one host.
+  std::vector<std::string> addresses;              ///< By rank of the job: where each accepts.
+  Duration timeout{};                              ///< For one connection.
+  Duration reconnect_limit{};                      ///< Between hosts; 0: connections do not heal.
+  std::size_t window_bytes = kHealingWindowBytes;  ///< For those that do.
 };
 
 class TcpBackend final : public Backend {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "backends/net/link/connection_manager.h"
+#include "backends/net/transport/members.h"
 #include "backends/net/transport/peer_link.h"
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
@@ -26,9 +27,6 @@
 #include "core/ports/transport.h"
 
 namespace ronde::net {
-
-/// The names of lost peers in errors, by rank of the group, ascending.
-using PeerNames = std::vector<FailedRank>;
 
 /// The parts of a transport.
 struct TcpTransportArgs {

@@ -73,9 +73,10 @@ Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kShared = {
-    "RONDE_ALGORITHM",       "RONDE_DETERMINISTIC",  "RONDE_FUSION_THRESHOLD",
-    "RONDE_PARTITION_BYTES", "RONDE_CACHE_CAPACITY", "RONDE_INLINE_PAYLOAD_BYTES"};
+constexpr std::array<std::string_view, 7> kShared = {
+    "RONDE_ALGORITHM",        "RONDE_DETERMINISTIC",  "RONDE_FUSION_THRESHOLD",
+    "RONDE_PARTITION_BYTES",  "RONDE_CACHE_CAPACITY", "RONDE_INLINE_PAYLOAD_BYTES",
+    "RONDE_RECONNECT_SECONDS"};
 
 /// The settings of one rank.
 struct SharedSettings {

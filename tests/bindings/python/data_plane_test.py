@@ -39,18 +39,25 @@ def test_shared_memory_that_was_asked_for_has_no_substitute(tmp_path):
     assert "(1048576, ulimit -f)" in output, output
 
 
-@pytest.mark.parametrize("variable", ["RONDE_FUSION_THRESHOLD", "RONDE_PARTITION_BYTES"])
-def test_settings_that_differ_between_ranks_are_an_error_on_all(run_job, variable):
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("RONDE_FUSION_THRESHOLD", "1M", "1048576"),
+        ("RONDE_PARTITION_BYTES", "1M", "1048576"),
+        ("RONDE_RECONNECT_SECONDS", "2.5", "2.5"),
+    ],
+)
+def test_settings_that_differ_between_ranks_are_an_error_on_all(run_job, variable, value, shown):
     status, output = run_job(
         f"""
         import os
         import ronde
         if os.environ["RONDE_RANK"] == "1":
-            os.environ["{variable}"] = "1M"
+            os.environ["{variable}"] = "{value}"
         try:
             ronde.init()
         except ronde.MismatchError as error:
-            assert "rank 1 has \\"1048576\\"" in str(error), error
+            assert "rank 1 has \\"{shown}\\"" in str(error), error
             print("refused", flush=True)
         """,
         2,

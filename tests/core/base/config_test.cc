@@ -52,6 +52,19 @@ TEST_CASE("config: the limit of connections is a whole number, 0 by default") {
   }
 }
 
+TEST_CASE("config: seconds may have a fraction, and neither a sign nor a unit") {
+  const auto with = [](const char* value) {
+    return config_from(environment_of({{"RONDE_RECONNECT_SECONDS", value}}));
+  };
+  CHECK(with("2.5")->reconnect_limit == std::chrono::milliseconds(2500));
+  CHECK(setting_value(*with("2.5"), "RONDE_RECONNECT_SECONDS") == "2.5");
+  CHECK(setting_value(Config(), "RONDE_RECONNECT_SECONDS") == "0");
+  for (const char* wrong : {"-1", "nan", "inf", "3s", "1e9", "x"}) {
+    CAPTURE(wrong);
+    CHECK(with(wrong).status().message().find("from 0 to 1000000") != std::string::npos);
+  }
+}
+
 TEST_CASE("config: Horovod's variables in other units and spellings") {
   const auto read = [](const char* name, const char* value) {
     return config_from(environment_of({{name, value}}));

@@ -26,6 +26,8 @@ using UnixFixture = Fixture<net::Wires::kUnix>;
 using TcpFixture = Fixture<net::Wires::kTcp>;
 using SealedFixture = Fixture<net::Wires::kSealed>;
 using ChaChaFixture = Fixture<net::Wires::kSealedChaCha>;
+using HealingFixture = Fixture<net::Wires::kHealing>;
+using HealingSealedFixture = Fixture<net::Wires::kHealingSealed>;
 
 }  // namespace
 
@@ -33,5 +35,7 @@ RONDE_CONFORMANCE("tcp, one host", UnixFixture)
 RONDE_CONFORMANCE("tcp, between hosts", TcpFixture)
 RONDE_CONFORMANCE("tcp, between hosts, encrypted", SealedFixture)
 RONDE_CONFORMANCE("tcp, between hosts, encrypted without AES instructions", ChaChaFixture)
+RONDE_CONFORMANCE("tcp, between hosts, healing", HealingFixture)
+RONDE_CONFORMANCE("tcp, between hosts, healing, encrypted", HealingSealedFixture)
 
 }  // namespace ronde::test

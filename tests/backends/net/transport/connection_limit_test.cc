@@ -21,8 +21,8 @@ class Member {
       : job_(job),
         all_(all),
         rank_(rank),
-        backend_(tcp_backend(listeners, rank, 1, std::chrono::seconds(30),
-                             std::make_shared<ConnectionBudget>(most, counts_))) {
+        backend_(tcp_backend(listeners, rank,
+                             {.budget = std::make_shared<ConnectionBudget>(most, counts_)})) {
     add_group();
   }
   void add_group() {

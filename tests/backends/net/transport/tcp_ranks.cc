@@ -27,12 +27,11 @@ Listeners::Listeners(Wires wires, int ranks)
   }
 }
 
-std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank, int secret_seed,
-                                     std::chrono::milliseconds timeout,
-                                     std::shared_ptr<ConnectionBudget> budget) {
+std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
+                                     const TcpRankOptions& options) {
   TcpBackendArgs args;
   std::array<std::byte, Secret::kBytes> bytes{};
-  bytes[0] = static_cast<std::byte>(secret_seed);
+  bytes[0] = static_cast<std::byte>(options.secret_seed);
   args.secret = Secret(bytes);
   args.party.rank = rank;
   args.party.size = listeners.ranks();
@@ -40,16 +39,18 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank, int secret_
   args.party.keys = Keys::derive(args.secret).value();
   args.party.self = {"1", "local", "local", "", ::getpid()};
   const Wires wires = listeners.wires();
-  const bool sealed = wires == Wires::kSealed || wires == Wires::kSealedChaCha;
+  const bool sealed =
+      wires == Wires::kSealed || wires == Wires::kSealedChaCha || wires == Wires::kHealingSealed;
+  const bool heals = wires == Wires::kHealing || wires == Wires::kHealingSealed;
   if (sealed) args.party.encryption = Encryption::kOn;
   args.party.has_aes = wires != Wires::kSealedChaCha;
   if (wires != Wires::kUnix) {
     args.manager =
-        ConnectionManager::create(listeners.take(rank), listeners.ranks(), std::move(budget))
-            .value();
+        ConnectionManager::create(listeners.take(rank), listeners.ranks(), options.budget).value();
     args.addresses = listeners.addresses();
   }
-  args.timeout = timeout;
+  args.timeout = options.timeout;
+  if (heals) args.reconnect_limit = options.reconnect_limit;
   return std::make_unique<TcpBackend>(std::move(args));
 }
 

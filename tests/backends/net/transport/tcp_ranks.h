@@ -14,8 +14,12 @@
 
 namespace ronde::net {
 
-/// kSealed and kSealedChaCha: TCP, encrypted, with and without instructions for AES.
-enum class Wires { kUnix, kTcp, kTcp6, kSealed, kSealedChaCha };
+/// kSealed and kSealedChaCha: TCP, encrypted, with and without instructions for AES. kHealing and
+/// kHealingSealed: TCP with connections that heal, plain and encrypted.
+enum class Wires { kUnix, kTcp, kTcp6, kSealed, kSealedChaCha, kHealing, kHealingSealed };
+
+/// The time that connections which heal may be broken.
+inline constexpr std::chrono::seconds kHealingLimit{20};
 
 /// Hosts for ronde::test::LocalJob, so that a group of `ranks` uses these wires.
 std::vector<int> hosts_for(Wires wires, int ranks);
@@ -28,6 +32,10 @@ class Listeners {
   [[nodiscard]] int ranks() const noexcept { return static_cast<int>(ports_.size()); }
   [[nodiscard]] Wires wires() const noexcept { return wires_; }
   [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+  /// Connections to the rank go to another address, which leads to it.
+  void put_address(int rank, std::string address) {
+    addresses_[static_cast<std::size_t>(rank)] = std::move(address);
+  }
   /// The listener of a rank, once.
   [[nodiscard]] FileDescriptor take(int rank) {
     return std::move(ports_[static_cast<std::size_t>(rank)]);
@@ -39,11 +47,17 @@ class Listeners {
   std::vector<std::string> addresses_;
 };
 
-/// The backend of one rank. `secret_seed` tells apart jobs that must not let each other in.
-/// `budget` limits connections over TCP.
-std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank, int secret_seed = 1,
-                                     std::chrono::milliseconds timeout = std::chrono::seconds(30),
-                                     std::shared_ptr<ConnectionBudget> budget = nullptr);
+/// Facts that differ from those of most tests.
+struct TcpRankOptions {
+  int secret_seed = 1;  ///< Tells apart jobs that must not let each other in.
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  std::chrono::milliseconds reconnect_limit = kHealingLimit;  ///< Where the wires heal.
+  std::shared_ptr<ConnectionBudget> budget = nullptr;         ///< Limits connections over TCP.
+};
+
+/// The backend of one rank.
+std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
+                                     const TcpRankOptions& options = {});
 
 /// Opens a group of `ranks` threads and calls `body` in each.
 void with_transports(Wires wires, int ranks,

@@ -17,8 +17,12 @@
 namespace ronde::net {
 namespace {
 
-constexpr Wires kWires[] = {Wires::kUnix, Wires::kTcp, Wires::kTcp6, Wires::kSealed,
-                            Wires::kSealedChaCha};
+constexpr Wires kWires[] = {Wires::kUnix,         Wires::kTcp,          Wires::kTcp6,
+                            Wires::kSealed,       Wires::kSealedChaCha, Wires::kHealing,
+                            Wires::kHealingSealed};
+
+/// Those of transports that are not alike.
+constexpr Wires kBothKinds[] = {Wires::kTcp, Wires::kHealing};
 
 TEST_CASE("messages of all sizes arrive in order, zero bytes included") {
   const std::vector<std::size_t> sizes = {0, 1, 8, 0, 4096, 1'000'003, 0, 17};
@@ -43,7 +47,8 @@ TEST_CASE("messages of all sizes arrive in order, zero bytes included") {
 
 TEST_CASE("two ranks that both send much at once do not block each other") {
   constexpr std::size_t kBytes = std::size_t{48} << 20;
-  for (const Wires wires : {Wires::kUnix, Wires::kTcp, Wires::kSealed}) {
+  for (const Wires wires :
+       {Wires::kUnix, Wires::kTcp, Wires::kSealed, Wires::kHealing, Wires::kHealingSealed}) {
     with_transports(wires, 2, [&](int rank, Transport& transport, AbortToken& abort) {
       const auto out = make_frame(rank, 1, kBytes);
       std::vector<std::byte> in(kBytes);
@@ -57,16 +62,18 @@ TEST_CASE("two ranks that both send much at once do not block each other") {
 }
 
 TEST_CASE("a receive of another length than its send breaks the group") {
-  with_transports(Wires::kTcp, 2, [](int rank, Transport& transport, AbortToken& abort) {
-    std::vector<std::byte> data(10);
-    if (rank == 0) {
-      CHECK(transport.wait(transport.send(1, data).value(), abort).ok());
-      return;
-    }
-    const TransferId id = transport.recv(0, std::span(data).first(9)).value();
-    CHECK(transport.wait(id, abort).message().find("10 bytes where 9") != std::string::npos);
-    CHECK(!transport.recv(0, data).ok());
-  });
+  for (const Wires wires : kBothKinds) {
+    with_transports(wires, 2, [](int rank, Transport& transport, AbortToken& abort) {
+      std::vector<std::byte> data(10);
+      if (rank == 0) {
+        CHECK(transport.wait(transport.send(1, data).value(), abort).ok());
+        return;
+      }
+      const TransferId id = transport.recv(0, std::span(data).first(9)).value();
+      CHECK(transport.wait(id, abort).message().find("10 bytes where 9") != std::string::npos);
+      CHECK(!transport.recv(0, data).ok());
+    });
+  }
 }
 
 TEST_CASE("a transfer with oneself or nobody is refused") {
@@ -93,22 +100,24 @@ TEST_CASE("an abort ends a wait that sleeps") {
 }
 
 TEST_CASE("a peer that is gone is named") {
-  with_transports(Wires::kTcp, 2, [](int rank, Transport& transport, AbortToken& abort) {
-    if (rank == 1) return;
-    std::byte byte{};
-    const Status status = transport.wait(transport.recv(1, {&byte, 1}).value(), abort);
-    CHECK(status.code() == Code::kRankFailure);
-    CHECK(status.failed_rank()->rank == 1);
-    CHECK(status.message().find("rank 1 (pid ") == 0);
-  });
+  for (const Wires wires : kBothKinds) {
+    with_transports(wires, 2, [](int rank, Transport& transport, AbortToken& abort) {
+      if (rank == 1) return;
+      std::byte byte{};
+      const Status status = transport.wait(transport.recv(1, {&byte, 1}).value(), abort);
+      CHECK(status.code() == Code::kRankFailure);
+      CHECK(status.failed_rank()->rank == 1);
+      CHECK(status.message().find("rank 1 (pid ") == 0);
+    });
+  }
 }
 
 /// The group of one rank, which it may close before the others.
 class OneRank {
  public:
-  OneRank(const test::LocalJob& job, Listeners& listeners, int rank, int secret_seed = 1,
-          std::chrono::milliseconds timeout = std::chrono::seconds(30))
-      : backend_(tcp_backend(listeners, rank, secret_seed, timeout)) {
+  OneRank(const test::LocalJob& job, Listeners& listeners, int rank,
+          const TcpRankOptions& options = {})
+      : backend_(tcp_backend(listeners, rank, options)) {
     group_ = backend_->open(job.group(rank), *job.exchange(rank)).value();
   }
   [[nodiscard]] Transport& transport() const { return *group_->transport(); }
@@ -159,33 +168,38 @@ TEST_CASE(
 }
 
 TEST_CASE("a rank with another secret does not get into the group") {
-  const test::LocalJob job(2, {0, 1});
-  Listeners listeners(Wires::kTcp, 2);
-  test::run_ranks(2, [&](int rank) {
-    const OneRank one(job, listeners, rank, /*secret_seed=*/rank, std::chrono::milliseconds(300));
-    const Status status = pass_byte(one.transport(), 1, job.abort());
-    CHECK(status.code() == Code::kTimeout);
-    CHECK(status.message().find(fmt::format("could not connect with rank {} (pid ", 1 - rank)) !=
-          std::string::npos);
-  });
+  for (const Wires wires : kBothKinds) {
+    const test::LocalJob job(2, {0, 1});
+    Listeners listeners(wires, 2);
+    test::run_ranks(2, [&](int rank) {
+      const OneRank one(job, listeners, rank,
+                        {.secret_seed = rank, .timeout = std::chrono::milliseconds(300)});
+      const Status status = pass_byte(one.transport(), 1, job.abort());
+      CHECK(status.code() == Code::kTimeout);
+      CHECK(status.message().find(fmt::format("could not connect with rank {} (pid ", 1 - rank)) !=
+            std::string::npos);
+    });
+  }
 }
 
 TEST_CASE("a wait for a connection ends when the job is aborted") {
-  const test::LocalJob job(2, {0, 1});
-  Listeners listeners(Wires::kTcp, 2);
-  test::run_ranks(2, [&](int rank) {
-    const OneRank one(job, listeners, rank, /*secret_seed=*/rank);
-    std::thread aborter;
-    if (rank == 0) {
-      aborter = std::thread([&] { job.abort().abort({Code::kAborted, "enough"}); });
-    }
-    CHECK(pass_byte(one.transport(), 1, job.abort()).message() == "enough");
-    if (aborter.joinable()) aborter.join();
-  });
+  for (const Wires wires : kBothKinds) {
+    const test::LocalJob job(2, {0, 1});
+    Listeners listeners(wires, 2);
+    test::run_ranks(2, [&](int rank) {
+      const OneRank one(job, listeners, rank, {.secret_seed = rank});
+      std::thread aborter;
+      if (rank == 0) {
+        aborter = std::thread([&] { job.abort().abort({Code::kAborted, "enough"}); });
+      }
+      CHECK(pass_byte(one.transport(), 1, job.abort()).message() == "enough");
+      if (aborter.joinable()) aborter.join();
+    });
+  }
 }
 
 TEST_CASE("transfers wait for a peer whose group is not open yet") {
-  for (const Wires wires : {Wires::kUnix, Wires::kTcp}) {
+  for (const Wires wires : {Wires::kUnix, Wires::kTcp, Wires::kHealing}) {
     for (const int late : {0, 1}) {
       CAPTURE(late);
       const test::LocalJob job(2, hosts_for(wires, 2));
@@ -206,39 +220,41 @@ TEST_CASE("transfers wait for a peer whose group is not open yet") {
 }
 
 TEST_CASE("a peer that has left the group before they connected is named") {
-  for (const bool ended : {false, true}) {
-    for (const int left : {0, 1}) {
-      CAPTURE(ended);
-      CAPTURE(left);
-      const test::LocalJob job(2, {0, 1});
-      Listeners listeners(Wires::kTcp, 2);
-      std::promise<void> gone;
-      std::promise<void> seen;
-      test::run_ranks(2, [&](int rank) {
-        OneRank one(job, listeners, rank);
-        if (rank == left) {
-          if (ended) {
-            one.end();
-          } else {
-            one.close_group();
+  for (const Wires wires : kBothKinds) {
+    for (const bool ended : {false, true}) {
+      for (const int left : {0, 1}) {
+        CAPTURE(ended);
+        CAPTURE(left);
+        const test::LocalJob job(2, {0, 1});
+        Listeners listeners(wires, 2);
+        std::promise<void> gone;
+        std::promise<void> seen;
+        test::run_ranks(2, [&](int rank) {
+          OneRank one(job, listeners, rank);
+          if (rank == left) {
+            if (ended) {
+              one.end();
+            } else {
+              one.close_group();
+            }
+            gone.set_value();
+            seen.get_future().wait();
+            return;
           }
-          gone.set_value();
-          seen.get_future().wait();
-          return;
-        }
-        gone.get_future().wait();
-        const Status status = pass_byte(one.transport(), left, job.abort());
-        CHECK(status.code() == Code::kRankFailure);
-        CHECK(status.failed_rank()->rank == left);
-        CHECK(status.message().find(fmt::format("rank {} (pid ", left)) == 0);
-        seen.set_value();
-      });
+          gone.get_future().wait();
+          const Status status = pass_byte(one.transport(), left, job.abort());
+          CHECK(status.code() == Code::kRankFailure);
+          CHECK(status.failed_rank()->rank == left);
+          CHECK(status.message().find(fmt::format("rank {} (pid ", left)) == 0);
+          seen.set_value();
+        });
+      }
     }
   }
 }
 
 TEST_CASE("a forked child that destroys its copy of a group does not end the connections") {
-  for (const Wires wires : {Wires::kTcp, Wires::kSealed}) {
+  for (const Wires wires : {Wires::kTcp, Wires::kSealed, Wires::kHealing, Wires::kHealingSealed}) {
     const test::LocalJob job(2, {0, 1});
     Listeners listeners(wires, 2);
     test::run_ranks(2, [&](int rank) {
@@ -261,16 +277,18 @@ TEST_CASE("a forked child that destroys its copy of a group does not end the con
 }
 
 TEST_CASE("a peer that dials late and then leaves without a transfer is named") {
-  const test::LocalJob job(2, {0, 1});
-  Listeners listeners(Wires::kTcp, 2);
-  test::run_ranks(2, [&](int rank) {
-    OneRank one(job, listeners, rank);
-    if (rank == 1) {
-      ::usleep(1'500'000);  // long enough to be watched
-      return;
-    }
-    CHECK(pass_byte(one.transport(), 1, job.abort()).code() == Code::kRankFailure);
-  });
+  for (const Wires wires : kBothKinds) {
+    const test::LocalJob job(2, {0, 1});
+    Listeners listeners(wires, 2);
+    test::run_ranks(2, [&](int rank) {
+      OneRank one(job, listeners, rank);
+      if (rank == 1) {
+        ::usleep(1'500'000);  // long enough to be watched
+        return;
+      }
+      CHECK(pass_byte(one.transport(), 1, job.abort()).code() == Code::kRankFailure);
+    });
+  }
 }
 
 TEST_CASE("the tcp backend carries messages and offers no collectives") {

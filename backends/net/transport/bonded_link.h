@@ -1,0 +1,167 @@
+// The transfers with one peer over a connection that is replaced when it breaks.
+//
+// The higher rank of a pair dials, the lower accepts. Both greet on each new connection: which
+// attempt it is, and how far each has received. Then the chunks that the peer lacks are sent
+// again. A connection that the lower rank dials carries nothing: it asks the higher one to dial.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/net/link/connection_manager.h"
+#include "backends/net/transport/chunk_stream.h"
+#include "backends/net/transport/receive_window.h"
+#include "backends/net/transport/send_window.h"
+#include "backends/net/transport/silence_clock.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+/// A time in which a link did not work.
+struct LinkOutage {
+  TimePoint began;
+  TimePoint ended;
+  std::string reason;  ///< Completes "its connection ...".
+};
+
+/// Moves the transfers of one pair of ranks. No call blocks. Threads: one at a time.
+class BondedLink {
+ public:
+  /// `dials`: this rank makes the connections. `window_bytes`: what is kept to be sent again.
+  BondedLink(bool dials, std::size_t window_bytes) noexcept;
+
+  [[nodiscard]] bool dials() const noexcept { return dials_; }
+  [[nodiscard]] bool has_posted() const noexcept {
+    return sends_.has_posted() || receives_.has_posted();
+  }
+  /// Each returns the number of the transfer: the first is 0. They end in this order.
+  std::uint64_t post_send(std::span<const std::byte> data);
+  std::uint64_t post_receive(std::span<std::byte> data);
+  [[nodiscard]] bool sent(std::uint64_t number) const noexcept { return sends_.sent(number); }
+  [[nodiscard]] bool received(std::uint64_t number) const noexcept {
+    return receives_.received(number);
+  }
+  /// Informs the peer, after all that was posted, that this rank leaves.
+  void post_goodbye() { sends_.post_goodbye(); }
+  /// True once the peer lacks nothing that this rank sent, or has no use for it.
+  [[nodiscard]] bool may_end() const noexcept;
+  /// Closes all connections.
+  void close() noexcept;
+  /// True once the peer has left, with all its data here.
+  [[nodiscard]] bool peer_left() const noexcept { return receives_.peer_left(); }
+
+  /// A new connection, dialed here or accepted.
+  void attach(Link link);
+  /// True where a connection is needed and none is under way.
+  [[nodiscard]] bool wants_connection() const noexcept;
+  /// True while connections were closed before a greeting: the next one has time.
+  [[nodiscard]] bool is_slowed() const noexcept { return refusals_ > 0; }
+  /// True once a connection has carried chunks.
+  [[nodiscard]] bool was_connected() const noexcept { return attempt_ != 0; }
+  /// True where the peer's process closed several new connections before a greeting: it has left
+  /// the group.
+  [[nodiscard]] bool is_refused() const noexcept;
+
+  /// Moves what the connections take and give now. One that breaks is an outage, no error.
+  /// Errors: kInvalidArgument where sealed bytes were changed; kInternal where the peer sent
+  /// another length than was expected, or what cannot be.
+  Status progress(bool& moved);
+  /// The sending half of it alone.
+  Status progress_sends(bool& moved);
+
+  /// Finds connections that are silent.
+  void look(TimePoint time);
+  /// True while looks are needed.
+  [[nodiscard]] bool needs_looks() const noexcept;
+  /// The outage that lasts. It begins with the last progress.
+  [[nodiscard]] const std::optional<LinkOutage>& outage() const noexcept { return outage_; }
+  /// The time at which the first of the transfers that are not done was posted.
+  [[nodiscard]] TimePoint posted_since() const noexcept { return posted_since_; }
+  /// The outages that have ended, once.
+  std::vector<LinkOutage> take_ended_outages() { return std::exchange(ended_, {}); }
+
+  /// Calls `add(fd, events)` for each descriptor whose events move something on.
+  template <typename Add>
+  void for_each_wait(Add add) const {
+    const auto events = [](bool writes) { return writes ? POLLIN | POLLOUT : POLLIN; };
+    for (const Candidate& candidate : candidates_) {
+      add(candidate.chunks.fd(), events(candidate.chunks.writing()));
+    }
+    if (asking_) add(asking_->link.stream.fd(), POLLIN);
+    if (chunks_) add(chunks_->fd(), events(has_output()));
+  }
+  /// True where a sleep in poll() would miss bytes that have arrived.
+  [[nodiscard]] bool has_unread() const noexcept;
+
+ private:
+  /// A connection whose greetings are under way.
+  struct Candidate {
+    ChunkStream chunks;
+    TimePoint since;
+    SilenceClock silence = {};
+  };
+  /// A connection by which the lower rank asks for another one.
+  struct Asking {
+    Link link;
+    TimePoint since;
+  };
+
+  [[nodiscard]] bool has_output() const noexcept;
+  [[nodiscard]] bool acknowledges() const noexcept;
+  [[nodiscard]] bool needed() const noexcept {
+    return has_posted() || sends_.has_unconfirmed() || asked_;
+  }
+  [[nodiscard]] bool works() const noexcept { return chunks_ && !silent_ && !asked_; }
+  [[nodiscard]] ChunkHeader stamped(ChunkHeader header) const noexcept;
+  void note_posted();
+  void ask(Link link);
+
+  Status greet(bool& moved);
+  Result<bool> has_greeting(Candidate& candidate, bool& moved);
+  Status use(Candidate candidate);
+  void look_at_asking(TimePoint time);
+  void look_at_candidates(TimePoint time);
+  Status send_chunks(bool& moved);
+  bool begin_next();
+  Status receive_chunks(bool& moved);
+  Status on_header();
+  Status on_chunk();
+  Status judge(const Status& error);
+  void lose(const std::string& reason);
+  void begin_outage(TimePoint since, std::string reason);
+  void end_outage();
+
+  const bool dials_;
+  const std::size_t acknowledge_cost_;
+  SendWindow sends_;
+  ReceiveWindow receives_;
+  std::optional<ChunkStream> chunks_;  // the connection in use
+  SilenceClock silence_;
+  bool silent_ = false;
+  bool wrote_ = false;  // since the last look
+  std::list<Candidate> candidates_;
+  std::optional<Asking> asking_;
+  bool asked_ = false;             // by the peer, for another connection
+  std::uint64_t attempt_ = 0;      // of the connection in use
+  std::uint64_t last_dialed_ = 0;  // attempt
+  int refusals_ = 0;               // in a row
+  TimePoint refused_since_;
+  std::uint64_t reported_cost_ = 0;  // of what the peer knows to be delivered
+  bool acknowledge_now_ = false;
+  TimePoint last_progress_;
+  TimePoint posted_since_ = kForever;
+  std::optional<LinkOutage> outage_;
+  std::vector<LinkOutage> ended_;
+};
+
+}  // namespace ronde::net

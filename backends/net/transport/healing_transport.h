@@ -1,0 +1,128 @@
+// Point-to-point over connections that are opened again when they break (RONDE_RECONNECT_SECONDS).
+// A thread of its own drives the links while no caller waits. So a peer that lacks something never
+// depends on the next call of this rank.
+#pragma once
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/net/transport/bonded_link.h"
+#include "backends/net/transport/mailbox.h"
+#include "backends/net/transport/members.h"
+#include "core/base/abort.h"
+#include "core/base/mutex.h"
+#include "core/ports/transport.h"
+
+namespace ronde::net {
+
+inline constexpr std::size_t kHealingWindowBytes = std::size_t{8} << 20;
+
+/// The parts of a transport whose connections heal.
+struct HealingTransportArgs {
+  Members members;
+  Party party;  ///< Of this rank, for connections of this group alone.
+  std::shared_ptr<ConnectionManager> manager;
+  /// The address at which a rank accepts connections.
+  std::function<Result<Endpoint>(const FailedRank& who)> address;
+  Duration timeout{};                 ///< For the first connection with a peer.
+  Duration limit{};                   ///< For an outage of a connection.
+  std::shared_ptr<AbortToken> abort;  ///< Of the group; ends the goodbye. May be null.
+  std::size_t window_bytes = kHealingWindowBytes;
+};
+
+class HealingTransport final : public Transport {
+ public:
+  /// Errors: kResourceExhausted.
+  static Result<std::unique_ptr<HealingTransport>> create(HealingTransportArgs args);
+  /// Blocks until the peers have what was sent to them: as long as an outage may last at most.
+  ~HealingTransport() override;
+  HealingTransport(const HealingTransport&) = delete;
+  HealingTransport& operator=(const HealingTransport&) = delete;
+
+  [[nodiscard]] int rank() const noexcept override { return args_.members.rank(); }
+  [[nodiscard]] int size() const noexcept override { return args_.members.size(); }
+  Result<TransferId> send(int to, std::span<const std::byte> data) override RONDE_EXCLUDES(mutex_);
+  Result<TransferId> recv(int from, std::span<std::byte> data) override RONDE_EXCLUDES(mutex_);
+  Status wait(TransferId id, const AbortToken& abort) override RONDE_EXCLUDES(mutex_);
+
+ private:
+  struct Peer {
+    Peer(int the_rank, bool dials, std::size_t window_bytes)
+        : rank(the_rank), link(dials, window_bytes) {}
+
+    int rank;  // in the group
+    BondedLink link;
+    bool dialing = false;
+    bool ended = false;  // its process refuses connections
+  };
+  /// The descriptors that a thread sleeps on, and how long.
+  struct Nap {
+    std::vector<pollfd> entries;
+    bool ready = false;  // nothing to sleep for
+    bool needs_looks = false;
+  };
+
+  HealingTransport(HealingTransportArgs args, FileDescriptor wake);
+
+  [[nodiscard]] Status check_peer(int rank) const RONDE_REQUIRES(mutex_);
+  Peer& peer(int rank) RONDE_REQUIRES(mutex_);
+  [[nodiscard]] bool done(TransferId id) const RONDE_REQUIRES(mutex_);
+  Status take_mail() RONDE_REQUIRES(mutex_);
+  void take_link(Link link) RONDE_REQUIRES(mutex_);
+  Status take_failure(int job_rank, const Status& why) RONDE_REQUIRES(mutex_);
+
+  Status connect(Peer& with) RONDE_REQUIRES(mutex_);
+  Status dial(Peer& with) RONDE_REQUIRES(mutex_);
+  /// One turn of all links.
+  Status progress(bool& moved) RONDE_REQUIRES(mutex_);
+  Status look() RONDE_REQUIRES(mutex_);
+  Status check(Peer& with) RONDE_REQUIRES(mutex_);
+  void report_outages(Peer& with) RONDE_REQUIRES(mutex_);
+  [[nodiscard]] Status judge(int rank, const Status& error) const;
+  [[nodiscard]] Nap nap() const RONDE_REQUIRES(mutex_);
+
+  /// Ok: it is done. Nothing: sleep first.
+  std::optional<Status> try_to_finish(TransferId id, Nap& nap_for) RONDE_EXCLUDES(mutex_);
+  Status verdict(const Status& error, const AbortToken& abort) RONDE_EXCLUDES(mutex_);
+  static void sleep(Nap& nap, int limit_ms, bool& woken);
+  void stop_waiting() RONDE_REQUIRES(mutex_);
+
+  void run() noexcept RONDE_EXCLUDES(mutex_);
+  bool drive(Nap& nap_for, bool woken) RONDE_EXCLUDES(mutex_);
+  bool stay_away() RONDE_REQUIRES(mutex_);
+  void withdraw() RONDE_EXCLUDES(mutex_);
+  void say_goodbye() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] bool all_confirmed() const RONDE_REQUIRES(mutex_);
+  void stop_thread() RONDE_EXCLUDES(mutex_);
+
+  const HealingTransportArgs args_;
+  const pid_t process_ = ::getpid();
+  Mailbox mailbox_;  // its wake-up is also for aborts and the thread's end
+  ConnectionManager::ServiceId service_ = 0;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Peer>> peers_ RONDE_GUARDED_BY(mutex_);  // by rank; null: never used
+  std::vector<Peer*> used_ RONDE_GUARDED_BY(mutex_);
+  Status broken_ RONDE_GUARDED_BY(mutex_);  ///< Nothing moves any more.
+  Status told_ RONDE_GUARDED_BY(mutex_);    ///< The error that wait() has returned.
+  TimePoint looked_ RONDE_GUARDED_BY(mutex_);
+  // Who drives.
+  // Of the thread, and of the end. A forked child leaks it, as a thread may wait there.
+  std::unique_ptr<CondVar> turn_ = std::make_unique<CondVar>();
+  bool caller_waits_ RONDE_GUARDED_BY(mutex_) = false;
+  bool thread_rests_ RONDE_GUARDED_BY(mutex_) = false;  // until a caller stops waiting
+  std::uint64_t calls_ RONDE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t calls_seen_ RONDE_GUARDED_BY(mutex_) = 0;
+  bool leaves_ RONDE_GUARDED_BY(mutex_) = false;
+  bool stop_ RONDE_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace ronde::net

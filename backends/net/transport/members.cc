@@ -1,0 +1,37 @@
+#include "backends/net/transport/members.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ronde::net {
+
+int Members::position(int job_rank) const noexcept {
+  const auto found =
+      std::lower_bound(names_.begin(), names_.end(), job_rank,
+                       [](const FailedRank& name, int rank) { return name.rank < rank; });
+  if (found == names_.end() || found->rank != job_rank) return -1;
+  return static_cast<int>(found - names_.begin());
+}
+
+std::string Members::name_of(int rank) const {
+  const FailedRank& name = who(rank);
+  return fmt::format("rank {} (pid {} on {})", name.rank, name.pid, name.host);
+}
+
+Status Members::gone(int rank, std::string_view what) const {
+  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(rank), what)).about(who(rank));
+}
+
+Status Members::not_connected(int rank, const Status& why) const {
+  if (why.code() == Code::kRankFailure) {
+    return gone(rank, "is gone: it accepts no connection: " + why.message());
+  }
+  return Status(why.code(),
+                fmt::format("rank {} could not connect with {}{}{}{}", who(rank_).rank,
+                            name_of(rank), why.code() == Code::kTimeout ? " in time" : "",
+                            why.message().empty() ? "" : ": ", why.message()))
+      .about(who(rank));
+}
+
+}  // namespace ronde::net

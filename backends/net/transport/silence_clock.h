@@ -1,0 +1,37 @@
+// How long the host of a peer has not acknowledged what was written to a connection.
+#pragma once
+
+#include <optional>
+
+#include "backends/net/channel/tcp_progress.h"
+#include "core/base/clock.h"
+
+namespace ronde::net {
+
+/// Asks the kernel about one TCP connection. A peer that does not read, while its host says so, is
+/// not silent. Threads: one.
+class SilenceClock {
+ public:
+  /// The silence until `time`, as far as looks have seen it.
+  Duration look(int fd, TimePoint time) noexcept {
+    const TcpProgress is = tcp_progress(fd);
+    const bool full = is.full_us != last_.full_us && is.lost_probes <= kLostProbes;
+    waiting_ = is.waiting;
+    if (!is.waiting || is.acknowledged_bytes != last_.acknowledged_bytes || full || !since_) {
+      since_ = time;
+    }
+    last_ = is;
+    return time - *since_;
+  }
+  /// True if something was not acknowledged at the last look.
+  [[nodiscard]] bool waiting() const noexcept { return waiting_; }
+
+ private:
+  static constexpr unsigned kLostProbes = 2;
+
+  TcpProgress last_;
+  std::optional<TimePoint> since_;
+  bool waiting_ = false;
+};
+
+}  // namespace ronde::net
